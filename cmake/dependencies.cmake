@@ -1,0 +1,28 @@
+# All third-party code comes from Debian 12 packages (tools/packages.txt).
+find_package(PkgConfig REQUIRED)
+find_package(fmt REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(Boost 1.74 REQUIRED)
+find_package(Threads REQUIRED)
+find_package(GTest REQUIRED)
+find_package(benchmark REQUIRED)
+
+# Debian's libsimgrid-dev ships simgrid.pc and no CMake package.
+pkg_check_modules(SIMGRID REQUIRED IMPORTED_TARGET simgrid)
+
+# RapidCheck and METIS ship neither; METIS serves only as a baseline in tests.
+find_path(RAPIDCHECK_INCLUDE_DIR rapidcheck.h REQUIRED)
+find_library(RAPIDCHECK_LIBRARY rapidcheck REQUIRED)
+add_library(rapidcheck::rapidcheck UNKNOWN IMPORTED)
+set_target_properties(rapidcheck::rapidcheck PROPERTIES
+  IMPORTED_LOCATION ${RAPIDCHECK_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${RAPIDCHECK_INCLUDE_DIR})
+find_path(METIS_INCLUDE_DIR metis.h REQUIRED)
+find_library(METIS_LIBRARY metis REQUIRED)
+add_library(metis::metis UNKNOWN IMPORTED)
+set_target_properties(metis::metis PROPERTIES
+  IMPORTED_LOCATION ${METIS_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${METIS_INCLUDE_DIR})
