@@ -1,0 +1,23 @@
+#include "models/ir/model_shape.h"
+
+#include "models/base/check.h"
+
+namespace orrery::ir {
+
+Bytes size_of(Dtype dtype) {
+  switch (dtype) {
+    case Dtype::fp64:
+      return 8_B;
+    case Dtype::fp32:
+    case Dtype::tf32:
+      return 4_B;
+    case Dtype::fp16:
+    case Dtype::bf16:
+      return 2_B;
+    case Dtype::fp8:
+      return 1_B;
+  }
+  ORRERY_CHECK(false, "dtype {}", static_cast<int>(dtype));
+}
+
+}  // namespace orrery::ir

@@ -1,0 +1,88 @@
+/// Measured or published numbers about GPUs and links, with where they come from. The cost models
+/// look here first and fall back to the roofline; the run says which entries it used.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/base/units.h"
+#include "models/ir/model_shape.h"
+
+namespace orrery::ir {
+
+/// Where a number comes from.
+struct Provenance {
+  std::string source;  ///< Datasheet, paper and page, or "unverified".
+  std::string date;
+  std::string machine;
+  std::string libraries;
+  std::int64_t samples = 0;
+  std::optional<double> held_out_error;  ///< Relative, of a fit.
+  auto operator<=>(const Provenance&) const = default;
+};
+
+enum class Pass { forward, backward, backward_input, backward_weight, optimizer };
+
+/// Time of one block on one GPU, for one micro-batch.
+struct BlockTime {
+  std::string gpu;
+  BlockKind block = BlockKind::transformer;
+  std::string model;  ///< Model whose block it is; empty: any block of the same shape.
+  Pass pass = Pass::forward;
+  int tensor_parallel = 1;
+  int micro_batch_size = 1;
+  std::int64_t sequence_length = 0;
+  Dtype dtype = Dtype::bf16;
+  Seconds time;
+  Provenance provenance;
+};
+
+/// Achieved share of peak as a function of FLOPs per op: linear in log(FLOPs) between points.
+struct EfficiencyCurve {
+  struct Point {
+    Flops work;
+    double efficiency = 0;
+  };
+  std::string gpu;
+  Dtype dtype = Dtype::bf16;
+  std::vector<Point> points;  ///< Ascending in work.
+  Provenance provenance;
+};
+
+/// alpha + bytes / bandwidth on a link class, for messages of at least `from_bytes`.
+struct LinkSegment {
+  std::string link_class;
+  Bytes from_bytes;
+  Seconds latency;
+  BytesPerSecond bandwidth;
+  Provenance provenance;
+};
+
+/// Measured time of a collective over its closed form.
+struct CollectiveFactor {
+  std::string collective;
+  std::string link_class;
+  int ranks = 0;
+  double factor = 1;
+  Provenance provenance;
+};
+
+/// Bytes that a device holds beyond what the model of memory counts.
+struct MemoryOverhead {
+  std::string gpu;
+  Bytes context;
+  double fragmentation = 1.0;  ///< Reserved over allocated.
+  Provenance provenance;
+};
+
+struct Profile {
+  std::string name;
+  std::vector<BlockTime> block_times;
+  std::vector<EfficiencyCurve> efficiencies;
+  std::vector<LinkSegment> links;
+  std::vector<CollectiveFactor> collectives;
+  std::vector<MemoryOverhead> memory;
+};
+
+}  // namespace orrery::ir

@@ -1,0 +1,278 @@
+/// The program: what every rank does in one iteration, op by op. The simulator prices and times
+/// it, the executor runs it. It carries no durations and decides all communication, so that
+/// neither of the two decides anything.
+///
+/// Laid out for size (16,384 GPUs give about 10^6 ops): all ops stand in one array, grouped by
+/// rank and stream; what repeats from micro-batch to micro-batch (inner collectives, payload
+/// regions, buffer effects) stands once in a table and is referred to by index.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "models/base/ids.h"
+#include "models/base/units.h"
+#include "models/ir/model_shape.h"
+#include "models/ir/plan.h"
+
+namespace orrery::ir {
+
+enum class OpKind : std::uint8_t {
+  forward,
+  backward,        ///< Gradients of input and weights.
+  backward_input,  ///< Zero-bubble schedules split the backward pass.
+  backward_weight,
+  send,
+  recv,
+  collective,
+  optimizer_step,
+  load_state,
+  save_state,
+};
+
+/// Ops of one stream of a rank run one after the other; streams run beside each other.
+enum class Stream : std::uint8_t { compute, p2p, collective };
+inline constexpr int kStreams = 3;
+
+/// Where LoadState and SaveState read or write.
+enum class Location : std::uint8_t { none, peer, host_memory, nvme, cloud };
+
+enum class CollectiveKind : std::uint8_t {
+  all_reduce,
+  reduce_scatter,
+  all_gather,
+  broadcast,  ///< From the first rank of the group.
+  all_to_all,
+};
+
+/// Why a transfer happens; breakdowns are by purpose.
+enum class Purpose : std::uint8_t {
+  tensor_parallel,
+  sequence_parallel,
+  expert_parallel,
+  pipeline,
+  data_parallel,  ///< Gradient synchronisation, tied embeddings included.
+  zero,           ///< Gathering sharded parameters, scattering sharded gradients.
+  state,          ///< Checkpoints and plan switches.
+};
+
+enum class TensorKind : std::uint8_t {
+  activation,
+  activation_gradient,
+  parameter,
+  gradient,
+  master_parameter,
+  first_moment,
+  second_moment,
+};
+
+/// A part of a tensor. `parameter` numbers the parameters of the block in the order of
+/// spec::Workload (0 for activations, -1 for all of them); [begin, end) are elements along the
+/// dimension that tensor parallelism splits, for activations samples.
+struct Region {
+  TensorKind tensor = TensorKind::activation;
+  BlockId first_block;
+  BlockId last_block;
+  std::int32_t parameter = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  auto operator<=>(const Region&) const = default;
+};
+
+enum class BufferKind : std::uint8_t {
+  parameters,
+  gradients,
+  optimizer_states,
+  activations,    ///< Kept from forward to backward, per micro-batch.
+  recomputed,     ///< Lives inside one backward op.
+  logits,         ///< Lives inside the head's ops.
+  communication,  ///< Staging for collectives and point-to-point.
+  context,        ///< CUDA context, libraries: never freed.
+};
+
+/// What an op allocates and frees. `per_micro_batch` buffers are told apart by the op's
+/// micro-batch; transient ones live only while the op runs.
+struct BufferEffect {
+  enum class Action : std::uint8_t { allocate, free, transient };
+  BufferKind kind = BufferKind::activations;
+  Action action = Action::allocate;
+  bool per_micro_batch = false;
+  std::int32_t segment = -1;  ///< Index into Program::segments, to tell chunks apart.
+  Bytes bytes;
+  auto operator<=>(const BufferEffect&) const = default;
+};
+
+/// Collectives inside a Forward or Backward op, blocking its compute: tensor, sequence and expert
+/// parallelism, ZeRO-3 gathers. `count` equal ones follow one another.
+struct InnerCollective {
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  Purpose purpose = Purpose::tensor_parallel;
+  std::int32_t group = -1;  ///< Index into Program::groups.
+  std::int32_t count = 1;
+  Bytes bytes;  ///< Size of the full (gathered, reduced) tensor of one of them.
+  /// All-to-all only: bytes from each member to each other, row-major, size() of the group squared.
+  std::vector<double> bytes_per_peer;
+  auto operator<=>(const InnerCollective&) const = default;
+};
+
+/// An ordered set of devices that communicate. Rings follow this order. In a collapsed Program
+/// groups name devices that are not ranks, hence devices and not ranks.
+struct CommunicationGroup {
+  std::vector<DeviceId> devices;
+  auto operator<=>(const CommunicationGroup&) const = default;
+};
+
+/// Equal collectives that run beside each other, shared by all micro-batches. An expanded Program
+/// has one part; a collapsed one has a part for each member of the tensor-parallel groups that its
+/// ranks stand for, so that shared links see all the traffic.
+struct CollectiveShape {
+  struct Part {
+    std::int32_t group = -1;  ///< Index into Program::groups.
+    Bytes bytes;              ///< Size of the full (gathered, reduced) tensor.
+    auto operator<=>(const Part&) const = default;
+  };
+  CollectiveKind kind = CollectiveKind::all_reduce;
+  Purpose purpose = Purpose::data_parallel;
+  std::vector<Part> parts;
+  std::int32_t regions = -1;  ///< Index into Program::region_sets.
+  auto operator<=>(const CollectiveShape&) const = default;
+};
+
+/// A set of ops that meet: Program::members[first_member .. first_member + member_count).
+struct Meeting {
+  std::uint32_t first_member = 0;
+  std::uint32_t member_count = 0;
+  auto operator<=>(const Meeting&) const = default;
+};
+
+/// One collective among ranks: gradient synchronisation, activation broadcasts. It starts when all
+/// member ops are ready and ends for all of them together.
+struct Collective {
+  std::int32_t shape = -1;  ///< Index into Program::collective_shapes.
+  Meeting members;
+  auto operator<=>(const Collective&) const = default;
+};
+
+/// One device-to-device path of a send; a send has several when slices travel side by side.
+struct Transfer {
+  DeviceId source;
+  DeviceId destination;
+  Bytes bytes;
+  auto operator<=>(const Transfer&) const = default;
+};
+
+inline constexpr std::int32_t kNone = -1;
+
+struct Op {
+  OpKind kind = OpKind::forward;
+  Stream stream = Stream::compute;
+  Location location = Location::none;
+  Purpose purpose = Purpose::pipeline;
+  RankId rank;
+  MicroBatchId micro_batch;
+  std::int32_t segment = kNone;  ///< Index into Program::segments: which blocks.
+  std::int32_t samples = 0;      ///< Samples of the micro-batch that this rank's group computes.
+  std::int32_t inner = kNone;    ///< Index into Program::inner_sets.
+  std::int32_t buffers = kNone;  ///< Index into Program::buffer_sets.
+  std::int32_t regions = kNone;  ///< Index into Program::region_sets: what moves.
+  /// send, recv: the opposite op's index. collective: index into Program::collectives. forward and
+  /// backward with inner collectives in an expanded Program: index into Program::teams.
+  std::int32_t match = kNone;
+  std::int32_t transfers = kNone;  ///< Index into Program::transfer_sets: send, recv, state ops.
+  Bytes bytes;                     ///< Sum over its transfers, or size of its collective's parts.
+  auto operator<=>(const Op&) const = default;
+};
+
+/// A participant. Expanded Programs have one for each device; collapsed ones have one for each
+/// group, standing for all devices of it, which do the same.
+struct Rank {
+  DeviceId device;
+  std::vector<DeviceId> devices;  ///< All that it stands for, `device` first.
+  std::int32_t pipeline = 0;
+  std::int32_t stage = 0;
+  std::int32_t group = 0;            ///< Position in the stage.
+  std::int32_t position = 0;         ///< Position in the group; 0 in a collapsed Program.
+  std::int32_t tensor_parallel = 1;  ///< Degree of its first segment.
+  auto operator<=>(const Rank&) const = default;
+};
+
+/// The blocks that one compute op covers, and how.
+struct SegmentInfo {
+  std::int32_t pipeline = 0;
+  std::int32_t stage = 0;
+  std::int32_t virtual_stage = 0;
+  std::int32_t group = 0;  ///< Position of the group in the stage.
+  BlockId first_block;
+  BlockId last_block;
+  std::int32_t tensor_parallel = 1;
+  std::int32_t sequence_degree = 1;
+  SequenceParallelism sequence = SequenceParallelism::none;
+  std::int32_t expert_parallel = 1;
+  Recompute recompute = Recompute::none;
+  Zero zero;
+  auto operator<=>(const SegmentInfo&) const = default;
+};
+
+/// Shapes and numerics: what the executor needs to build the model.
+struct ProgramHeader {
+  int schema = 1;
+  ModelShape model;
+  std::vector<BlockKind> blocks;
+  std::int64_t sequence_length = 0;
+  std::int64_t global_batch = 0;
+  Dtype dtype = Dtype::bf16;
+  Optimizer optimizer = Optimizer::adam;
+  std::uint64_t seed = 0;
+  ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  bool collapsed = false;
+  std::string plan_hash;
+  std::string cluster_hash;
+  std::string workload_hash;
+};
+
+struct Program {
+  ProgramHeader header;
+  std::vector<Rank> ranks;
+  std::vector<SegmentInfo> segments;
+  std::vector<CommunicationGroup> groups;
+  std::vector<CollectiveShape> collective_shapes;
+  std::vector<Collective> collectives;
+  /// Ops that run their inner collectives together (expanded Programs), in group order.
+  std::vector<Meeting> teams;
+  std::vector<OpId> members;  ///< Of collectives and teams.
+  std::vector<std::vector<Transfer>> transfer_sets;
+  std::vector<std::vector<InnerCollective>> inner_sets;
+  std::vector<std::vector<BufferEffect>> buffer_sets;
+  std::vector<std::vector<Region>> region_sets;
+  /// Buffers that exist before the first op, for each rank: parameters, optimizer states, context.
+  std::vector<std::vector<BufferEffect>> resident;
+
+  /// Grouped by rank, inside a rank by stream, inside a stream in the order of execution.
+  std::vector<Op> ops;
+  /// ops of (rank, stream) are [stream_begin[rank * kStreams + stream], stream_begin[... + 1]).
+  std::vector<std::uint32_t> stream_begin;
+  /// Ops that must end before op i starts, beyond its predecessor in the stream and its match:
+  /// dependencies[dependency_begin[i] .. dependency_begin[i + 1]).
+  std::vector<std::uint32_t> dependency_begin;
+  std::vector<OpId> dependencies;
+
+  std::span<const Op> stream_ops(RankId rank, Stream stream) const;
+  std::span<const OpId> dependencies_of(OpId op) const;
+  std::span<const OpId> members_of(Meeting meeting) const;
+  const Op& op(OpId id) const { return ops[id.index()]; }
+};
+
+/// Empty if the program is well formed; else the first violation in words: ranges, matches that
+/// are mutual, collectives whose members agree, dependencies without a cycle, buffers freed once.
+std::string find_defect(const Program& program);
+
+const char* name_of(OpKind kind);
+const char* name_of(Stream stream);
+const char* name_of(CollectiveKind kind);
+const char* name_of(Purpose purpose);
+const char* name_of(BufferKind kind);
+
+}  // namespace orrery::ir

@@ -1,0 +1,166 @@
+#include "models/sharding/gradient.h"
+
+#include <algorithm>
+#include <boost/icl/interval_set.hpp>
+#include <iterator>
+#include <variant>
+
+#include "models/base/check.h"
+
+namespace orrery::models {
+namespace {
+
+/// The replica without second copies: each element at the first owner in the list that holds it.
+std::vector<Piece> first_holders(const std::vector<Piece>& replica) {
+  boost::icl::interval_set<std::int64_t> covered;
+  std::vector<Piece> first;
+  for (const Piece& piece : replica) {
+    boost::icl::interval_set<std::int64_t> fresh;
+    fresh += boost::icl::interval<std::int64_t>::right_open(piece.slice.begin, piece.slice.end);
+    fresh -= covered;
+    for (const auto& slice : fresh) {
+      first.push_back({piece.owner, {slice.lower(), slice.upper()}, kFullValue});
+    }
+    covered += fresh;
+  }
+  return first;
+}
+
+Replicas first_holders(const Replicas& replicas) {
+  Replicas first;
+  for (const auto& replica : replicas) first.push_back(first_holders(replica));
+  return first;
+}
+
+std::vector<Replicas> shard_groups(const Replicas& replicas, int shard_group) {
+  ORRERY_CHECK(shard_group >= 0, "shard group of {} replicas", shard_group);
+  const std::size_t count = replicas.size();
+  const std::size_t size = shard_group == 0 ? count : static_cast<std::size_t>(shard_group);
+  std::vector<Replicas> groups;
+  for (std::size_t first = 0; first < count; first += size) {
+    const std::size_t last = std::min(count, first + size);
+    groups.emplace_back(replicas.begin() + static_cast<std::ptrdiff_t>(first),
+                        replicas.begin() + static_cast<std::ptrdiff_t>(last));
+  }
+  return groups;
+}
+
+/// The shards of one group: each segment is cut evenly among its owners.
+std::vector<Piece> shards(const Replicas& group) {
+  std::vector<std::int64_t> cuts;
+  Replicas by_slice = first_holders(group);
+  for (std::vector<Piece>& replica : by_slice) {
+    std::sort(replica.begin(), replica.end(),
+              [](const Piece& a, const Piece& b) { return a.slice < b.slice; });
+    for (const Piece& piece : replica) {
+      cuts.push_back(piece.slice.begin);
+      cuts.push_back(piece.slice.end);
+    }
+  }
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  std::vector<std::size_t> next(by_slice.size(), 0);  // Each replica's piece at the current cut.
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    std::vector<int> owners;
+    for (std::size_t r = 0; r < by_slice.size(); ++r) {
+      while (by_slice[r][next[r]].slice.end <= cuts[i]) ++next[r];
+      owners.push_back(by_slice[r][next[r]].owner);
+    }
+    for (Piece piece : split(cuts[i + 1] - cuts[i], owners).pieces) {
+      if (piece.slice.size() == 0) continue;
+      piece.slice.begin += cuts[i];
+      piece.slice.end += cuts[i];
+      pieces.push_back(piece);
+    }
+  }
+  return pieces;
+}
+
+Layout joined(std::int64_t length, const Replicas& replicas, bool summands) {
+  Layout layout{length, {}};
+  for (std::size_t i = 0; i < replicas.size(); ++i) {
+    for (Piece piece : replicas[i]) {
+      piece.partial = summands ? static_cast<int>(i) : kFullValue;
+      layout.pieces.push_back(piece);
+    }
+  }
+  return layout;
+}
+
+/// Aborts unless every replica tiles [0, length) and no owner holds an element twice.
+void check(std::int64_t length, const Replicas& replicas) {
+  const auto problem = validate(joined(length, replicas, true));
+  ORRERY_CHECK(!problem, "replicas of {} elements: {}", length, *problem);
+  for (const auto& replica : replicas) {
+    ORRERY_CHECK(!replica.empty() || length == 0, "a replica of {} elements is empty", length);
+  }
+}
+
+void append_resolution(std::vector<Step>& steps, const Layout& from, const Layout& to) {
+  auto result = resolve(from, to);
+  const auto* failure = std::get_if<Unresolvable>(&result);
+  ORRERY_CHECK(failure == nullptr, "gradients: {}", failure->reason);
+  auto& more = std::get<std::vector<Step>>(result);
+  std::move(more.begin(), more.end(), std::back_inserter(steps));
+}
+
+}  // namespace
+
+Layout gradient_layout(std::int64_t length, const Replicas& replicas) {
+  check(length, replicas);
+  return joined(length, replicas, true);
+}
+
+Layout parameter_layout(std::int64_t length, const Replicas& replicas) {
+  check(length, replicas);
+  return joined(length, replicas, false);
+}
+
+Layout zero_layout(std::int64_t length, const Replicas& replicas, int shard_group) {
+  check(length, replicas);
+  Replicas groups;
+  for (const Replicas& group : shard_groups(replicas, shard_group)) {
+    groups.push_back(shards(group));
+  }
+  return joined(length, groups, false);
+}
+
+std::vector<Step> synchronise_gradients(std::int64_t length, const Replicas& replicas) {
+  check(length, replicas);
+  std::vector<Step> steps;
+  append_resolution(steps, joined(length, replicas, true), joined(length, replicas, false));
+  return steps;
+}
+
+std::vector<Step> scatter_gradients(std::int64_t length, const Replicas& replicas,
+                                    int shard_group) {
+  check(length, replicas);
+  std::vector<Step> steps;
+  Replicas reduced;
+  for (const Replicas& group : shard_groups(replicas, shard_group)) {
+    reduced.push_back(shards(group));
+    append_resolution(steps, joined(length, group, true), joined(length, {reduced.back()}, false));
+  }
+  append_resolution(steps, joined(length, reduced, true), joined(length, reduced, false));
+  return steps;
+}
+
+std::vector<Step> gather_parameters(std::int64_t length, const Replicas& replicas,
+                                    int shard_group) {
+  check(length, replicas);
+  std::vector<Step> steps;
+  for (const Replicas& group : shard_groups(replicas, shard_group)) {
+    const Layout first = joined(length, first_holders(group), false);
+    append_resolution(steps, joined(length, {shards(group)}, false), first);
+    for (const auto& replica : group) {
+      const auto once = first_holders(replica);
+      if (once.size() != replica.size()) {
+        append_resolution(steps, joined(length, {once}, false), joined(length, {replica}, false));
+      }
+    }
+  }
+  return steps;
+}
+
+}  // namespace orrery::models

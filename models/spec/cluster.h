@@ -1,0 +1,139 @@
+/// The cluster: which GPUs stand in which nodes and what connects them. Read from YAML; every
+/// asymmetry is allowed. Device ids number the devices of the file and stay when devices fail.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/base/ids.h"
+#include "models/base/units.h"
+#include "models/ir/model_shape.h"
+
+namespace orrery::models {
+
+/// A GPU type of models/library/gpus.yaml (or of the cluster file itself).
+struct GpuType {
+  std::string name;
+  std::string vendor;
+  /// Dense peak by dtype, tensor cores where the GPU has them; a missing dtype is not supported.
+  std::map<ir::Dtype, FlopsPerSecond> peak;
+  Bytes memory;
+  BytesPerSecond memory_bandwidth;
+  /// Share of peak that a large transformer block reaches; the roofline's declared efficiency.
+  double efficiency = 0.5;
+  /// Share of memory bandwidth that streaming kernels reach.
+  double memory_efficiency = 0.8;
+  Seconds launch;  ///< Fixed cost of one op of the program (kernel launches of a block).
+  std::optional<DollarsPerSecond> price;
+  std::optional<DollarsPerSecond> spot_price;
+  std::string source;
+};
+
+/// A class of links of models/library/links.yaml, per direction.
+struct LinkClass {
+  std::string name;
+  BytesPerSecond bandwidth;  ///< Raw, one direction.
+  Seconds latency;           ///< One way, software included.
+  double efficiency = 1.0;   ///< Achievable share of `bandwidth` for large messages.
+  bool shared = false;       ///< One medium for all its ports (a PCIe switch uplink), not per port.
+  std::string source;
+};
+
+/// Devices of a node that a full-bandwidth switch joins (NVSwitch, NVLink mesh, PCIe peer-to-peer).
+struct LinkDomain {
+  std::vector<int> members;  ///< Positions in the node's GPU list.
+  std::string link;          ///< LinkClass: per-GPU port bandwidth.
+};
+
+/// GPUs behind one PCIe switch, and the uplink that they share towards the CPU and the NICs.
+struct PcieSwitch {
+  std::vector<int> members;
+  std::string link;    ///< LinkClass of each GPU's own slot.
+  std::string uplink;  ///< LinkClass of the shared uplink; empty: not a bottleneck.
+};
+
+struct Nic {
+  std::string link;          ///< LinkClass.
+  std::vector<int> members;  ///< GPUs that use it; empty: all GPUs of the node.
+};
+
+struct Node {
+  std::string name;
+  std::vector<int> gpu_types;  ///< Index into Cluster::gpu_types, for each GPU of the node.
+  std::vector<LinkDomain> domains;
+  std::vector<PcieSwitch> pcie;
+  std::vector<Nic> nics;
+  BytesPerSecond nvme_read;
+  BytesPerSecond nvme_write;
+  Bytes nvme_capacity;
+  Bytes host_memory;
+  BytesPerSecond host_memory_bandwidth;
+  std::string region;
+  int leaf = 0;  ///< Leaf switch that its NICs hang on.
+};
+
+/// Two-level fabric. A spine of zero bandwidth means: no limit above the leaves.
+struct Fabric {
+  BytesPerSecond
+      leaf_uplink;  ///< Of one leaf switch towards the spine, one direction; 0: no limit.
+  Seconds leaf_latency;
+  Seconds spine_latency;
+};
+
+/// Replaces the path between two nodes (both directions).
+struct PairOverride {
+  NodeId a;
+  NodeId b;
+  std::optional<BytesPerSecond> bandwidth;  ///< A limit of its own for this pair.
+  std::optional<Seconds> latency;
+};
+
+/// Two vendors without a common communication library talk through host memory [HetHub 3.1].
+struct HostStaging {
+  std::string vendor_a;
+  std::string vendor_b;
+  BytesPerSecond bandwidth;  ///< Per device of a node, through CPU and Ethernet or IPoIB.
+  Seconds latency;
+};
+
+enum class BandwidthScope { shared, per_node };
+
+struct ObjectStorage {
+  BytesPerSecond bandwidth;
+  BandwidthScope scope = BandwidthScope::shared;
+  Seconds latency;
+};
+
+/// Where a device stands.
+struct Device {
+  DeviceId id;
+  NodeId node;
+  int position = 0;  ///< In the node's GPU list.
+  int gpu_type = 0;  ///< Index into Cluster::gpu_types.
+};
+
+struct Cluster {
+  std::string name;
+  std::vector<GpuType> gpu_types;
+  std::map<std::string, LinkClass> links;
+  std::vector<Node> nodes;
+  Fabric fabric;
+  std::vector<PairOverride> overrides;
+  std::vector<HostStaging> host_staging;
+  std::optional<ObjectStorage> storage;
+  std::string hash;  ///< Content hash of the cluster description, names of files excluded.
+
+  std::vector<Device> devices;  ///< By id: node by node, position by position.
+
+  int size() const { return static_cast<int>(devices.size()); }
+  const Device& device(DeviceId id) const { return devices[id.index()]; }
+  const Node& node(NodeId id) const { return nodes[id.index()]; }
+  const GpuType& gpu(DeviceId id) const {
+    return gpu_types[static_cast<std::size_t>(device(id).gpu_type)];
+  }
+  std::vector<DeviceId> devices_of(NodeId node) const;
+};
+
+}  // namespace orrery::models

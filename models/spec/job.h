@@ -1,0 +1,52 @@
+/// The job: what is trained on what batch, in which numbers, and what the planner may use. What is
+/// in fact used stands in the plan.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/base/units.h"
+#include "models/ir/model_shape.h"
+#include "models/ir/plan.h"
+
+namespace orrery::models {
+
+/// Shares of sequences up to given lengths, for jobs with mixed lengths.
+struct LengthDistribution {
+  struct Bucket {
+    std::int64_t longest = 0;  ///< Tokens.
+    double share = 0;          ///< Of sequences; shares add up to 1.
+  };
+  std::vector<Bucket> buckets;
+};
+
+/// Bytes per parameter of the model states.
+struct StateBytes {
+  double weight = 2;
+  double gradient = 2;
+  double master = 4;
+  double moments = 8;
+  double total() const { return weight + gradient + master + moments; }
+};
+
+struct Allowed {
+  std::vector<ir::Recompute> recompute = {ir::Recompute::none, ir::Recompute::full};
+  std::vector<int> zero_stages = {0};
+  bool sequence_parallel = false;
+  int max_tensor_parallel = 0;  ///< 0: bounded by the node only.
+  int max_micro_batch_size = 8;
+  std::vector<ir::ScheduleKind> schedules = {ir::ScheduleKind::one_f_one_b};
+};
+
+struct Job {
+  std::int64_t global_batch = 0;     ///< Samples per optimizer step.
+  std::int64_t sequence_length = 0;  ///< Tokens per sample.
+  std::optional<LengthDistribution> lengths;
+  ir::Dtype dtype = ir::Dtype::bf16;
+  StateBytes state_bytes;
+  ir::Optimizer optimizer = ir::Optimizer::adam;
+  Allowed allowed;
+};
+
+}  // namespace orrery::models
