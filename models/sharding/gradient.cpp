@@ -154,10 +154,11 @@ std::vector<Step> gather_parameters(std::int64_t length, const Replicas& replica
     const Layout first = joined(length, first_holders(group), false);
     append_resolution(steps, joined(length, {shards(group)}, false), first);
     for (const auto& replica : group) {
-      const auto once = first_holders(replica);
-      if (once.size() != replica.size()) {
-        append_resolution(steps, joined(length, {once}, false), joined(length, {replica}, false));
-      }
+      std::int64_t held_elements = 0;
+      for (const Piece& piece : replica) held_elements += piece.slice.size();
+      if (held_elements == length) continue;  // No second copies.
+      append_resolution(steps, joined(length, {first_holders(replica)}, false),
+                        joined(length, {replica}, false));
     }
   }
   return steps;

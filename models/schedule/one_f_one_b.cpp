@@ -1,0 +1,41 @@
+/// 1F1B: after a warm-up of stages - stage - 1 forward passes, one forward and one backward pass
+/// alternate, so that a stage never holds more than stages - stage micro-batches.
+/// [Narayanan et al., PipeDream-Flush, ICML 2021; SC 2021, 2.2]
+#include <algorithm>
+
+#include "models/schedule/schedule.h"
+
+namespace orrery::models {
+namespace {
+
+std::vector<Task> tasks(const ScheduleQuery& query) {
+  std::vector<Task> order;
+  order.reserve(2 * static_cast<std::size_t>(query.micro_batches));
+  const int warm_up = std::min(query.stages - query.stage - 1, query.micro_batches);
+  int forward = 0;
+  int backward = 0;
+  while (forward < warm_up) order.push_back({TaskKind::forward, forward++, 0});
+  while (forward < query.micro_batches) {
+    order.push_back({TaskKind::forward, forward++, 0});
+    order.push_back({TaskKind::backward, backward++, 0});
+  }
+  while (backward < query.micro_batches) order.push_back({TaskKind::backward, backward++, 0});
+  return order;
+}
+
+int in_flight(const ScheduleQuery& query) {
+  return std::min(query.micro_batches, query.stages - query.stage);
+}
+
+}  // namespace
+
+extern const ScheduleEntry kOneFOneB;
+const ScheduleEntry kOneFOneB = {ir::ScheduleKind::one_f_one_b,
+                                 "1f1b",
+                                 "Narayanan et al., SC 2021",
+                                 "one forward, one backward; bounded activations",
+                                 false,
+                                 tasks,
+                                 in_flight};
+
+}  // namespace orrery::models

@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs the golden tests: did anything change?
+#
+#   tools/golden.sh [--update] [CTEST ARGS...]
+#
+# --update lets the tests rewrite tests/golden/<case>/expected.* and shows what that changed;
+# review it as a diff before committing.
+set -euo pipefail
+root=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")
+
+update=
+case ${1:-} in
+  --update)
+    update=1
+    export ORRERY_UPDATE_GOLDEN=1
+    shift
+    ;;
+  -h | --help)
+    awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "${BASH_SOURCE[0]}"
+    exit
+    ;;
+esac
+
+status=0
+"$root/tools/test" -L '^golden$' "$@" || status=$?
+if [[ -n $update ]]; then
+  git -C "$root" --no-pager diff --stat -- tests/golden
+  git -C "$root" ls-files --others --exclude-standard -- tests/golden | sed 's/^/ new: /'
+fi
+exit "$status"
