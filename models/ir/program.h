@@ -33,7 +33,9 @@ enum class OpKind : std::uint8_t {
   save_state,
 };
 
-/// Ops of one stream of a rank run one after the other; streams run beside each other.
+/// Compute and collective streams: the ops of a rank run one after the other, as they stand. The
+/// p2p stream: each op runs as soon as its dependencies have ended (sends to different peers do not
+/// wait for each other; what must be in order has a dependency). Streams run beside each other.
 enum class Stream : std::uint8_t { compute, p2p, collective };
 inline constexpr int kStreams = 3;
 
@@ -69,9 +71,9 @@ enum class TensorKind : std::uint8_t {
   second_moment,
 };
 
-/// A part of a tensor. `parameter` numbers the parameters of the block in the order of
-/// spec::Workload (0 for activations, -1 for all of them); [begin, end) are elements along the
-/// dimension that tensor parallelism splits, for activations samples.
+/// A part of a tensor. `parameter` numbers the parameters of the block in the order of the
+/// workload's block. [begin, end) are elements along the dimension that tensor parallelism splits;
+/// for activations tokens: sample * sequence_length + token.
 struct Region {
   TensorKind tensor = TensorKind::activation;
   BlockId first_block;
@@ -106,11 +108,12 @@ struct BufferEffect {
 };
 
 /// Collectives inside a Forward or Backward op, blocking its compute: tensor, sequence and expert
-/// parallelism, ZeRO-3 gathers. `count` equal ones follow one another.
+/// parallelism, ZeRO-3 gathers. `count` equal ones follow one another. An op (with its team) drives
+/// the edges that leave its own devices; edges from devices of other ops are driven by those.
 struct InnerCollective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   Purpose purpose = Purpose::tensor_parallel;
-  std::int32_t group = -1;  ///< Index into Program::groups.
+  std::vector<std::int32_t> groups;  ///< Side by side; indices into Program::groups.
   std::int32_t count = 1;
   Bytes bytes;  ///< Size of the full (gathered, reduced) tensor of one of them.
   /// All-to-all only: bytes from each member to each other, row-major, size() of the group squared.
@@ -254,7 +257,8 @@ struct Program {
   std::vector<Op> ops;
   /// ops of (rank, stream) are [stream_begin[rank * kStreams + stream], stream_begin[... + 1]).
   std::vector<std::uint32_t> stream_begin;
-  /// Ops that must end before op i starts, beyond its predecessor in the stream and its match:
+  /// Ops that must end before op i starts, beyond the order of its stream. A send and its recv are
+  /// one transfer: it starts when both may start, and ends for both.
   /// dependencies[dependency_begin[i] .. dependency_begin[i + 1]).
   std::vector<std::uint32_t> dependency_begin;
   std::vector<OpId> dependencies;

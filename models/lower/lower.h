@@ -7,7 +7,6 @@
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
-#include "models/spec/topology.h"
 #include "models/spec/workload.h"
 
 namespace orrery::models {
@@ -19,7 +18,7 @@ struct LowerOptions {
 };
 
 /// The plan must be valid (check/validate.h); it need not fit in memory.
-ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Topology& topology,
-                  const Workload& workload, const Job& job, const LowerOptions& options);
+ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
+                  const Job& job, const LowerOptions& options);
 
 }  // namespace orrery::models

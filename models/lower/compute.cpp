@@ -1,0 +1,238 @@
+#include <algorithm>
+
+#include "models/base/check.h"
+#include "models/cost/memory.h"
+#include "models/lower/inner.h"
+#include "models/lower/passes.h"
+#include "models/schedule/schedule.h"
+
+namespace orrery::models {
+
+ComputeOps::ComputeOps(const std::vector<Element>& elements, int micro_batches)
+    : micro_batches_(micro_batches) {
+  std::size_t total = 0;
+  for (const Element& element : elements) {
+    element_begin_.push_back(total);
+    std::vector<int>& begins = group_begin_.emplace_back();
+    int members = 0;
+    for (const std::vector<RankId>& ranks : element.ranks) {
+      begins.push_back(members);
+      members += static_cast<int>(ranks.size());
+    }
+    members_.push_back(members);
+    total += static_cast<std::size_t>(members) * static_cast<std::size_t>(micro_batches);
+  }
+  forward_.resize(total);
+  backward_.resize(total);
+}
+
+ComputeOps::Pass& ComputeOps::at(bool backward, int element, int micro_batch, int group,
+                                 int member) {
+  const auto e = static_cast<std::size_t>(element);
+  const int offset = micro_batch * members_[e] + group_begin_[e][static_cast<std::size_t>(group)];
+  return (backward ? backward_
+                   : forward_)[element_begin_[e] + static_cast<std::size_t>(offset + member)];
+}
+
+namespace {
+
+/// One op of a pass; a pass that overlaps with synchronisation has several.
+struct Part {
+  std::int32_t info = 0;
+  BlockId first;
+  BlockId last;
+  std::int32_t inner = ir::kNone;
+  std::int32_t buffers = ir::kNone;
+  bool joint = false;  ///< Has inner collectives that several ranks run together.
+};
+
+/// All that repeats from micro-batch to micro-batch in one group of one element.
+struct PassTemplates {
+  std::vector<Part> forward;
+  std::vector<Part> backward;
+  std::vector<Part> last_backward;
+};
+
+class PipelineCompute {
+ public:
+  PipelineCompute(const LowerContext& context, int pipeline, Draft& draft)
+      : context_(context),
+        pipeline_(context.plan.pipelines[static_cast<std::size_t>(pipeline)]),
+        elements_(context.placement.elements[static_cast<std::size_t>(pipeline)]),
+        draft_(draft),
+        ops_(elements_, pipeline_.micro_batches) {}
+
+  ComputeOps run() {
+    for (std::size_t e = 0; e < elements_.size(); ++e) {
+      for (std::size_t g = 0; g < elements_[e].infos.size(); ++g) {
+        templates_[{e, g}] = make_templates(e, g);
+      }
+    }
+    for (std::size_t s = 0; s < pipeline_.stages.size(); ++s) add_stage(static_cast<int>(s));
+    return std::move(ops_);
+  }
+
+ private:
+  /// Cuts [first, last] from the top into runs of at least `bucket` bytes of gradient.
+  std::vector<std::pair<BlockId, BlockId>> buckets(const ir::Segment& segment,
+                                                   const ir::Group& group) const {
+    std::vector<std::pair<BlockId, BlockId>> runs;
+    const double limit = context_.plan.communication.bucket.value;
+    int last = segment.last_block.value;
+    double bytes = 0;
+    for (int b = last; b >= segment.first_block.value; --b) {
+      bytes += static_cast<double>(parameters(context_.workload.block({b}))) /
+               group.tensor_parallel * context_.job.state_bytes.gradient;
+      if ((limit > 0 && bytes >= limit) || b == segment.first_block.value) {
+        runs.push_back({{b}, {last}});
+        last = b - 1;
+        bytes = 0;
+      }
+    }
+    return runs;
+  }
+
+  Part make_part(std::size_t e, std::size_t g, BlockId first, BlockId last, bool backward,
+                 bool frees) {
+    const Element& element = elements_[e];
+    const ir::Segment& segment = *element.segment;
+    const ir::Group& group = segment.groups[g];
+    Part part;
+    part.info = element.infos[g];
+    part.first = first;
+    part.last = last;
+    if (first != segment.first_block || last != segment.last_block) {
+      ir::SegmentInfo info = draft_.program.segments[static_cast<std::size_t>(part.info)];
+      info.first_block = first;
+      info.last_block = last;
+      part.info = static_cast<std::int32_t>(draft_.program.segments.size());
+      draft_.program.segments.push_back(info);
+    }
+    std::vector<std::vector<DeviceId>> peers;
+    if (segment.zero.stage >= 3) peers = zero_peers(context_, segment.first_block);
+    part.inner = draft_.inner_set(inner_collectives(
+        {&segment, static_cast<int>(g), first, last, backward, peers.empty() ? nullptr : &peers},
+        context_.workload, context_.job.state_bytes.weight, draft_));
+    part.joint = part.inner != ir::kNone && element.ranks[g].size() > 1;
+    part.buffers = buffers(segment, group, element.infos[g], backward, frees);
+    return part;
+  }
+
+  std::int32_t buffers(const ir::Segment& segment, const ir::Group& group, std::int32_t info,
+                       bool backward, bool frees) {
+    using Action = ir::BufferEffect::Action;
+    const auto replicas = static_cast<int>(replicas_of(context_, segment.first_block).size());
+    const SegmentMemory memory =
+        segment_memory(segment, group, replicas, context_.workload, context_.job);
+    std::vector<ir::BufferEffect> effects;
+    const auto add = [&](ir::BufferKind kind, Action action, bool per_micro_batch, Bytes bytes) {
+      if (bytes > 0_B) effects.push_back({kind, action, per_micro_batch, info, bytes});
+    };
+    if (!backward) {
+      add(ir::BufferKind::activations, Action::allocate, true, memory.activations_per_micro_batch);
+    } else {
+      add(ir::BufferKind::recomputed, Action::transient, false, memory.recomputed);
+    }
+    add(ir::BufferKind::logits, Action::transient, false, memory.logits);
+    if (backward && frees) {
+      add(ir::BufferKind::activations, Action::free, true, memory.activations_per_micro_batch);
+    }
+    return draft_.buffer_set(std::move(effects));
+  }
+
+  PassTemplates make_templates(std::size_t e, std::size_t g) {
+    const ir::Segment& segment = *elements_[e].segment;
+    PassTemplates out;
+    out.forward = {make_part(e, g, segment.first_block, segment.last_block, false, false)};
+    out.backward = {make_part(e, g, segment.first_block, segment.last_block, true, true)};
+    out.last_backward = out.backward;
+    if (context_.plan.communication.gradient_overlap) {
+      const auto runs = buckets(segment, segment.groups[g]);
+      if (runs.size() > 1) {
+        out.last_backward.clear();
+        for (std::size_t i = 0; i < runs.size(); ++i) {
+          out.last_backward.push_back(
+              make_part(e, g, runs[i].first, runs[i].second, true, i + 1 == runs.size()));
+        }
+      }
+    }
+    return out;
+  }
+
+  void add_stage(int stage) {
+    const ScheduleEntry* schedule = find_schedule(context_.plan.schedule);
+    ORRERY_CHECK(schedule != nullptr, "no schedule {}", static_cast<int>(context_.plan.schedule));
+    const std::vector<Task> tasks =
+        schedule->tasks({static_cast<int>(pipeline_.stages.size()), stage, pipeline_.micro_batches,
+                         context_.plan.virtual_stages});
+    std::vector<int> last_backward(static_cast<std::size_t>(context_.plan.virtual_stages), -1);
+    for (const Task& task : tasks) {
+      if (task.kind == TaskKind::backward) {
+        last_backward[static_cast<std::size_t>(task.chunk)] = task.micro_batch;
+      }
+    }
+    for (const Task& task : tasks) {
+      ORRERY_CHECK(task.kind == TaskKind::forward || task.kind == TaskKind::backward,
+                   "schedule {} splits the backward pass", schedule->name);
+      const bool backward = task.kind == TaskKind::backward;
+      const bool last =
+          backward && last_backward[static_cast<std::size_t>(task.chunk)] == task.micro_batch;
+      const auto count = static_cast<int>(elements_.size());
+      for (int i = 0; i < count; ++i) {
+        const int e = backward ? count - 1 - i : i;
+        const Element& element = elements_[static_cast<std::size_t>(e)];
+        if (element.stage != stage || element.segment->virtual_stage != task.chunk) continue;
+        for (std::size_t g = 0; g < element.ranks.size(); ++g) {
+          add_pass(e, static_cast<int>(g), task.micro_batch, backward, last);
+        }
+      }
+    }
+  }
+
+  void add_pass(int e, int g, int micro_batch, bool backward, bool last) {
+    const Element& element = elements_[static_cast<std::size_t>(e)];
+    const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(g)];
+    const PassTemplates& templates =
+        templates_.at({static_cast<std::size_t>(e), static_cast<std::size_t>(g)});
+    const std::vector<Part>& parts =
+        last ? templates.last_backward : (backward ? templates.backward : templates.forward);
+    std::vector<DraftId> team(ranks.size());
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      ir::Op op;
+      op.kind = backward ? ir::OpKind::backward : ir::OpKind::forward;
+      op.stream = ir::Stream::compute;
+      op.purpose = ir::Purpose::tensor_parallel;
+      op.micro_batch = {micro_batch};
+      op.segment = parts[i].info;
+      op.samples = element.segment->groups[static_cast<std::size_t>(g)].samples;
+      op.inner = parts[i].inner;
+      op.buffers = parts[i].buffers;
+      for (std::size_t r = 0; r < ranks.size(); ++r) {
+        op.rank = ranks[r];
+        team[r] = draft_.add(op);
+        ComputeOps::Pass& pass = ops_.at(backward, e, micro_batch, g, static_cast<int>(r));
+        if (i == 0) pass.first = team[r];
+        pass.last = team[r];
+        if (last) {
+          ops_.ready.push_back({e, g, static_cast<int>(r), parts[i].first, parts[i].last, team[r]});
+        }
+      }
+      if (parts[i].joint) draft_.team(team);
+    }
+  }
+
+  const LowerContext& context_;
+  const ir::Pipeline& pipeline_;
+  const std::vector<Element>& elements_;
+  Draft& draft_;
+  ComputeOps ops_;
+  std::map<std::pair<std::size_t, std::size_t>, PassTemplates> templates_;
+};
+
+}  // namespace
+
+ComputeOps add_compute(const LowerContext& context, int pipeline, Draft& draft) {
+  return PipelineCompute(context, pipeline, draft).run();
+}
+
+}  // namespace orrery::models

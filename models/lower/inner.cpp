@@ -1,0 +1,182 @@
+#include "models/lower/inner.h"
+
+#include <algorithm>
+#include <map>
+#include <variant>
+
+#include "models/base/check.h"
+#include "models/sharding/resolve.h"
+
+namespace orrery::models {
+namespace {
+
+ir::CollectiveKind kind_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::all_reduce:
+      return ir::CollectiveKind::all_reduce;
+    case StepKind::reduce_scatter:
+      return ir::CollectiveKind::reduce_scatter;
+    case StepKind::all_gather:
+      return ir::CollectiveKind::all_gather;
+    case StepKind::broadcast:
+      return ir::CollectiveKind::broadcast;
+    case StepKind::send_receive:
+      break;
+  }
+  ORRERY_CHECK(false, "step {} is no collective", static_cast<int>(kind));
+}
+
+using DeviceSets = std::vector<std::vector<DeviceId>>;
+
+/// Tensor-parallel groups, one for each part of the sequence.
+DeviceSets tensor_groups(const ir::Group& group) {
+  DeviceSets sets;
+  for (int part = 0; part < group.sequence_degree; ++part) {
+    const auto first = group.devices.begin() + part * group.tensor_parallel;
+    sets.emplace_back(first, first + group.tensor_parallel);
+  }
+  return sets;
+}
+
+/// Sequence-parallel groups, one for each tensor slice.
+DeviceSets sequence_groups(const ir::Group& group) {
+  DeviceSets sets(static_cast<std::size_t>(group.tensor_parallel));
+  for (std::size_t i = 0; i < group.devices.size(); ++i) {
+    sets[i % sets.size()].push_back(group.devices[i]);
+  }
+  return sets;
+}
+
+/// Expert-parallel groups: consecutive groups of the stage, one set for each position.
+DeviceSets expert_groups(const ir::Segment& segment, int group) {
+  const int degree = segment.expert_parallel;
+  const int first = group / degree * degree;
+  DeviceSets sets(segment.groups[static_cast<std::size_t>(group)].devices.size());
+  for (int i = 0; i < degree; ++i) {
+    const ir::Group& member = segment.groups[static_cast<std::size_t>(first + i)];
+    for (std::size_t position = 0; position < sets.size(); ++position) {
+      sets[position].push_back(member.devices[position % member.devices.size()]);
+    }
+  }
+  return sets;
+}
+
+class Collector {
+ public:
+  explicit Collector(Draft& draft) : draft_(draft) {}
+
+  void add(ir::CollectiveKind kind, ir::Purpose purpose, const DeviceSets& sets, int count,
+           Bytes bytes, std::vector<double> per_peer = {}) {
+    if (sets.front().size() < 2 || count == 0 || bytes <= 0_B) return;
+    ir::InnerCollective inner = {kind, purpose, {}, 0, bytes, std::move(per_peer)};
+    for (const std::vector<DeviceId>& devices : sets) {
+      inner.groups.push_back(draft_.group(devices));
+    }
+    counts_[inner] += count;
+  }
+
+  std::vector<ir::InnerCollective> take() const {
+    std::vector<ir::InnerCollective> all;
+    for (const auto& [inner, count] : counts_) {
+      all.push_back(inner);
+      all.back().count = count;
+    }
+    return all;
+  }
+
+ private:
+  Draft& draft_;
+  std::map<ir::InnerCollective, std::int32_t> counts_;
+};
+
+/// Each tensor-parallel product leaves partial sums that the next one needs whole: an all-reduce,
+/// or with Megatron's sequence parallelism a reduce-scatter now and an all-gather before the next
+/// product [Korthikanti et al. 2022, 4.2.2].
+void add_tensor_parallel(const ir::Group& group, Bytes bytes, int count, Collector& out) {
+  const DeviceSets sets = tensor_groups(group);
+  std::vector<int> owners;
+  for (const DeviceId device : sets.front()) owners.push_back(device.value);
+  const auto tokens = static_cast<std::int64_t>(owners.size());
+  const auto add = [&](const Layout& from, const Layout& to) {
+    for (const Step& step : std::get<std::vector<Step>>(resolve(from, to))) {
+      out.add(kind_of(step.kind), ir::Purpose::tensor_parallel, sets, count, bytes);
+    }
+  };
+  if (group.sequence == ir::SequenceParallelism::megatron) {
+    add(partial(tokens, owners), split(tokens, owners));
+    add(split(tokens, owners), replicated(tokens, owners));
+  } else {
+    add(partial(tokens, owners), replicated(tokens, owners));
+  }
+}
+
+std::vector<double> even_exchange(std::size_t members, Bytes of_member) {
+  std::vector<double> bytes(members * members, of_member.value / static_cast<double>(members));
+  for (std::size_t i = 0; i < members; ++i) bytes[i * members + i] = 0;
+  return bytes;
+}
+
+/// Ulysses: four all-to-alls (Q, K, V in, output out) of the member's activations around attention
+/// [Jacobs et al. 2023, 3.1]. Ring attention: keys and values travel once around the ring, with
+/// their gradients in the backward pass [Liu et al. 2023, 3].
+void add_sequence_parallel(const ir::Group& group, Bytes activation, const ir::ModelShape& shape,
+                           bool backward, int count, Collector& out) {
+  const auto degree = static_cast<std::size_t>(group.sequence_degree);
+  const DeviceSets sets = sequence_groups(group);
+  const Bytes part = activation / static_cast<double>(group.tensor_parallel);
+  const double kv = shape.heads > 0 ? static_cast<double>(shape.kv_heads) / shape.heads : 1.0;
+  if (group.sequence == ir::SequenceParallelism::ulysses) {
+    const Bytes of_member = part / static_cast<double>(degree);
+    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2 * count, part,
+            even_exchange(degree, of_member));
+    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2 * count,
+            kv * part, even_exchange(degree, kv * of_member));
+  } else {
+    out.add(ir::CollectiveKind::all_gather, ir::Purpose::sequence_parallel, sets,
+            (backward ? 4 : 2) * count, kv * part);
+  }
+}
+
+/// Dispatch and combine between the experts' holders [Lepikhin et al., GShard, 3.2].
+void add_expert_parallel(const InnerQuery& query, Bytes activation, const ir::ModelShape& shape,
+                         int count, Collector& out) {
+  const int degree = query.segment->expert_parallel;
+  if (degree < 2) return;
+  const Bytes routed = activation * (shape.top_k * shape.capacity_factor);
+  out.add(ir::CollectiveKind::all_to_all, ir::Purpose::expert_parallel,
+          expert_groups(*query.segment, query.group), 2 * count, routed,
+          even_exchange(static_cast<std::size_t>(degree), routed));
+}
+
+}  // namespace
+
+std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
+                                                   const Workload& workload,
+                                                   double bytes_per_weight, Draft& draft) {
+  const ir::Group& group = query.segment->groups[static_cast<std::size_t>(query.group)];
+  const double part = static_cast<double>(group.samples) / group.sequence_degree;
+  // Full recompute repeats the forward pass, collectives included, before the backward pass.
+  const int passes = query.backward && query.segment->recompute == ir::Recompute::full ? 2 : 1;
+  Collector out(draft);
+  for (int b = query.first.value; b <= query.last.value; ++b) {
+    const Block& block = workload.block({b});
+    const Bytes activation = part * (query.backward ? block.input_bytes : block.output_bytes);
+    add_tensor_parallel(group, activation, passes * block.tensor_collectives, out);
+    if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
+      add_sequence_parallel(group, activation * group.sequence_degree, workload.shape,
+                            query.backward, passes, out);
+    }
+    if (block.expert_all_to_all) {
+      add_expert_parallel(query, activation, workload.shape, passes, out);
+    }
+    if (query.segment->zero.stage >= 3 && query.zero_peers != nullptr) {
+      const Bytes weights{static_cast<double>(parameters(block)) / group.tensor_parallel *
+                          bytes_per_weight};
+      out.add(ir::CollectiveKind::all_gather, ir::Purpose::zero, *query.zero_peers, passes,
+              weights);
+    }
+  }
+  return out.take();
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,85 @@
+#include "models/lower/placement.h"
+
+#include <algorithm>
+
+#include "models/base/check.h"
+
+namespace orrery::models {
+namespace {
+
+bool same_devices(const std::vector<ir::Group>& a, const std::vector<ir::Group>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const ir::Group& x, const ir::Group& y) { return x.devices == y.devices; });
+}
+
+void add_ranks(const ir::Stage& stage, int pipeline, int stage_index, bool collapsed,
+               Placement& out) {
+  const std::vector<ir::Group>& groups = stage.segments.front().groups;
+  const bool uniform =
+      std::all_of(stage.segments.begin(), stage.segments.end(),
+                  [&](const ir::Segment& s) { return same_devices(s.groups, groups); });
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::vector<DeviceId>& devices = groups[g].devices;
+    const std::size_t step = collapsed && uniform ? devices.size() : 1;
+    for (std::size_t i = 0; i < devices.size(); i += step) {
+      const auto first = devices.begin() + static_cast<std::ptrdiff_t>(i);
+      ir::Rank rank;
+      rank.device = devices[i];
+      rank.devices.assign(first, first + static_cast<std::ptrdiff_t>(step));
+      rank.pipeline = pipeline;
+      rank.stage = stage_index;
+      rank.group = static_cast<std::int32_t>(g);
+      rank.position = static_cast<std::int32_t>(i);
+      rank.tensor_parallel = groups[g].tensor_parallel;
+      for (const DeviceId device : rank.devices) {
+        out.rank_of[device.index()] = {static_cast<std::int32_t>(out.ranks.size())};
+      }
+      out.ranks.push_back(std::move(rank));
+    }
+  }
+}
+
+Element make_element(const ir::Segment& segment, int pipeline, int stage, Placement& out) {
+  Element element = {pipeline, stage, &segment, {}, {}};
+  for (std::size_t g = 0; g < segment.groups.size(); ++g) {
+    const ir::Group& group = segment.groups[g];
+    element.infos.push_back(static_cast<std::int32_t>(out.segments.size()));
+    out.segments.push_back({pipeline, stage, segment.virtual_stage, static_cast<std::int32_t>(g),
+                            segment.first_block, segment.last_block, group.tensor_parallel,
+                            group.sequence_degree, group.sequence, segment.expert_parallel,
+                            segment.recompute, segment.zero});
+    std::vector<RankId> ranks;
+    for (const DeviceId device : group.devices) {
+      const RankId rank = out.rank_of[device.index()];
+      if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
+    }
+    element.ranks.push_back(std::move(ranks));
+  }
+  return element;
+}
+
+}  // namespace
+
+Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed) {
+  Placement out;
+  out.rank_of.resize(cluster.devices.size());
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const std::vector<ir::Stage>& stages = plan.pipelines[p].stages;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      add_ranks(stages[s], static_cast<int>(p), static_cast<int>(s), collapsed, out);
+    }
+    std::vector<Element>& elements = out.elements.emplace_back();
+    for (int chunk = 0; chunk < plan.virtual_stages; ++chunk) {
+      for (std::size_t s = 0; s < stages.size(); ++s) {
+        for (const ir::Segment& segment : stages[s].segments) {
+          if (segment.virtual_stage != chunk) continue;
+          elements.push_back(make_element(segment, static_cast<int>(p), static_cast<int>(s), out));
+        }
+      }
+    }
+    ORRERY_CHECK(!elements.empty(), "pipeline {} has no segments", p);
+  }
+  return out;
+}
+
+}  // namespace orrery::models

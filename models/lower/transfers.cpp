@@ -1,0 +1,275 @@
+#include <algorithm>
+#include <map>
+
+#include "models/base/check.h"
+#include "models/lower/passes.h"
+#include "models/sharding/activation.h"
+
+namespace orrery::models {
+namespace {
+
+std::vector<ActivationGroup> activation_groups(const ir::Segment& segment) {
+  std::vector<ActivationGroup> groups;
+  std::int64_t first_sample = 0;
+  for (const ir::Group& group : segment.groups) {
+    ActivationGroup out;
+    for (const DeviceId device : group.devices) out.owners.push_back(device.value);
+    out.samples = {first_sample, first_sample + group.samples};
+    out.layout = group.sequence == ir::SequenceParallelism::none ? ActivationLayout::replicated
+                                                                 : ActivationLayout::sequence_split;
+    first_sample += group.samples;
+    groups.push_back(std::move(out));
+  }
+  return groups;
+}
+
+/// One op pair or collective of a boundary, the same for every micro-batch.
+struct Pattern {
+  bool transfer = false;
+  RankId source;
+  RankId destination;
+  std::vector<RankId> members;  ///< Of a collective.
+  std::int32_t transfers = ir::kNone;
+  std::int32_t shape = ir::kNone;
+  std::int32_t regions = ir::kNone;
+  Bytes bytes;
+};
+
+std::vector<ir::Region> regions_of(const std::vector<Slice>& slices, bool backward, BlockId block) {
+  std::vector<ir::Region> regions;
+  for (const Slice& slice : slices) {
+    regions.push_back({backward ? ir::TensorKind::activation_gradient : ir::TensorKind::activation,
+                       block, block, 0, slice.begin, slice.end});
+  }
+  return regions;
+}
+
+class Boundary {
+ public:
+  Boundary(const LowerContext& context, int pipeline, int element, bool backward, Draft& draft)
+      : context_(context),
+        lower_(
+            (context.placement
+                 .elements[static_cast<std::size_t>(pipeline)])[static_cast<std::size_t>(element)]),
+        upper_((context.placement.elements[static_cast<std::size_t>(
+            pipeline)])[static_cast<std::size_t>(element) + 1]),
+        backward_(backward),
+        draft_(draft) {
+    const Element& sender = backward ? upper_ : lower_;
+    const Element& receiver = backward ? lower_ : upper_;
+    const auto mode =
+        context.plan.communication.activation_transfer == ir::ActivationTransfer::leader_broadcast
+            ? ActivationTransfer::leader_broadcast
+            : ActivationTransfer::sliced;
+    const auto steps = transfer_activations(activation_groups(*sender.segment),
+                                            activation_groups(*receiver.segment),
+                                            context.workload.sequence_length, mode);
+    for (const Step& step : steps) add_pattern(step);
+  }
+
+  const std::vector<Pattern>& patterns() const { return patterns_; }
+
+ private:
+  RankId rank(int device) const {
+    return context_.placement.rank_of[static_cast<std::size_t>(device)];
+  }
+
+  Bytes bytes(std::int64_t tokens) const {
+    const Block& block = context_.workload.block(lower_.segment->last_block);
+    return static_cast<double>(tokens) / static_cast<double>(context_.workload.sequence_length) *
+           block.output_bytes;
+  }
+
+  void add_pattern(const Step& step) {
+    const Bytes size = bytes(elements(step.slices));
+    const auto regions = regions_of(step.slices, backward_, lower_.segment->last_block);
+    if (step.kind == StepKind::send_receive && rank(step.source) != rank(step.destination)) {
+      add_send(step, size, regions);
+      return;
+    }
+    Pattern pattern;
+    std::vector<DeviceId> devices;
+    for (const int owner : step.group) {
+      devices.push_back({owner});
+      const RankId member = rank(owner);
+      if (std::find(pattern.members.begin(), pattern.members.end(), member) ==
+          pattern.members.end()) {
+        pattern.members.push_back(member);
+      }
+    }
+    ir::CollectiveShape shape;
+    // A send inside a collapsed group is a broadcast to one.
+    shape.kind = step.kind == StepKind::all_gather ? ir::CollectiveKind::all_gather
+                                                   : ir::CollectiveKind::broadcast;
+    shape.purpose = ir::Purpose::pipeline;
+    shape.parts = {{draft_.group(std::move(devices)), size}};
+    shape.regions = draft_.region_set(regions);
+    pattern.regions = shape.regions;
+    pattern.shape = draft_.collective_shape(std::move(shape));
+    pattern.bytes = size;
+    patterns_.push_back(std::move(pattern));
+  }
+
+  /// Sends between the same two ranks (slices of a collapsed group) travel side by side.
+  void add_send(const Step& step, Bytes size, const std::vector<ir::Region>& regions) {
+    const RankId source = rank(step.source);
+    const RankId destination = rank(step.destination);
+    const ir::Transfer transfer = {{step.source}, {step.destination}, size};
+    for (Pattern& pattern : patterns_) {
+      if (!pattern.transfer || pattern.source != source || pattern.destination != destination) {
+        continue;
+      }
+      auto transfers = draft_.program.transfer_sets[static_cast<std::size_t>(pattern.transfers)];
+      transfers.push_back(transfer);
+      pattern.transfers = draft_.transfer_set(std::move(transfers));
+      auto all = draft_.program.region_sets[static_cast<std::size_t>(pattern.regions)];
+      all.insert(all.end(), regions.begin(), regions.end());
+      pattern.regions = draft_.region_set(std::move(all));
+      pattern.bytes += size;
+      return;
+    }
+    Pattern pattern;
+    pattern.transfer = true;
+    pattern.source = source;
+    pattern.destination = destination;
+    pattern.transfers = draft_.transfer_set({transfer});
+    pattern.regions = draft_.region_set(regions);
+    pattern.bytes = size;
+    patterns_.push_back(std::move(pattern));
+  }
+
+  const LowerContext& context_;
+  const Element& lower_;
+  const Element& upper_;
+  bool backward_;
+  Draft& draft_;
+  std::vector<Pattern> patterns_;
+};
+
+/// Where a rank's compute op of an element stands: (group, member).
+std::map<RankId, std::pair<int, int>> positions(const Element& element) {
+  std::map<RankId, std::pair<int, int>> out;
+  for (std::size_t g = 0; g < element.ranks.size(); ++g) {
+    for (std::size_t m = 0; m < element.ranks[g].size(); ++m) {
+      out[element.ranks[g][m]] = {static_cast<int>(g), static_cast<int>(m)};
+    }
+  }
+  return out;
+}
+
+/// Adds the ops of one micro-batch crossing one boundary. `last_send` keeps sends of one pattern in
+/// order: they share a channel.
+class Crossing {
+ public:
+  Crossing(const Element& sender, const Element& receiver, int sender_index, int receiver_index,
+           bool backward, ComputeOps& ops, Draft& draft)
+      : sender_at_(positions(sender)),
+        receiver_at_(positions(receiver)),
+        sender_index_(sender_index),
+        receiver_index_(receiver_index),
+        backward_(backward),
+        ops_(ops),
+        draft_(draft) {}
+
+  void add(const std::vector<Pattern>& patterns, int micro_batch, std::vector<DraftId>& last_send) {
+    arrived_.clear();
+    last_send.resize(patterns.size(), kNoOp);
+    for (std::size_t i = 0; i < patterns.size(); ++i) {
+      if (patterns[i].transfer) {
+        last_send[i] = add_transfer(patterns[i], micro_batch, last_send[i]);
+      } else {
+        add_collective(patterns[i], micro_batch);
+      }
+    }
+    for (const auto& [rank, at] : receiver_at_) {
+      const DraftId compute =
+          ops_.at(backward_, receiver_index_, micro_batch, at.first, at.second).first;
+      if (const auto it = arrived_.find(rank); it != arrived_.end()) {
+        for (const DraftId op : it->second) draft_.depends(compute, op);
+      } else if (const auto own = sender_at_.find(rank); own != sender_at_.end()) {
+        draft_.depends(compute, ops_.at(backward_, sender_index_, micro_batch, own->second.first,
+                                        own->second.second)
+                                    .last);
+      }
+    }
+  }
+
+ private:
+  ir::Op op(ir::OpKind kind, RankId rank, const Pattern& pattern, int micro_batch) const {
+    ir::Op op;
+    op.kind = kind;
+    op.stream = ir::Stream::p2p;
+    op.purpose = ir::Purpose::pipeline;
+    op.rank = rank;
+    op.micro_batch = {micro_batch};
+    op.regions = pattern.regions;
+    op.transfers = pattern.transfers;
+    op.bytes = pattern.bytes;
+    return op;
+  }
+
+  /// What `rank` has of this micro-batch so far: what arrived, and what it computed itself.
+  void depend_on_source(DraftId op, RankId rank, int micro_batch) {
+    if (const auto it = arrived_.find(rank); it != arrived_.end()) {
+      for (const DraftId before : it->second) draft_.depends(op, before);
+    }
+    if (const auto own = sender_at_.find(rank); own != sender_at_.end()) {
+      draft_.depends(
+          op, ops_.at(backward_, sender_index_, micro_batch, own->second.first, own->second.second)
+                  .last);
+    }
+  }
+
+  DraftId add_transfer(const Pattern& pattern, int micro_batch, DraftId last_send) {
+    const DraftId send = draft_.add(op(ir::OpKind::send, pattern.source, pattern, micro_batch));
+    const DraftId recv =
+        draft_.add(op(ir::OpKind::recv, pattern.destination, pattern, micro_batch));
+    draft_.match(send, recv);
+    depend_on_source(send, pattern.source, micro_batch);
+    draft_.depends(send, last_send);
+    arrived_[pattern.destination].push_back(recv);
+    return send;
+  }
+
+  void add_collective(const Pattern& pattern, int micro_batch) {
+    std::vector<DraftId> members;
+    for (const RankId rank : pattern.members) {
+      const DraftId id = draft_.add(op(ir::OpKind::collective, rank, pattern, micro_batch));
+      depend_on_source(id, rank, micro_batch);
+      members.push_back(id);
+    }
+    draft_.meet(pattern.shape, members);
+    for (std::size_t i = 0; i < members.size(); ++i) arrived_[pattern.members[i]] = {members[i]};
+  }
+
+  std::map<RankId, std::pair<int, int>> sender_at_;
+  std::map<RankId, std::pair<int, int>> receiver_at_;
+  int sender_index_;
+  int receiver_index_;
+  bool backward_;
+  ComputeOps& ops_;
+  Draft& draft_;
+  std::map<RankId, std::vector<DraftId>> arrived_;
+};
+
+}  // namespace
+
+void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops, Draft& draft) {
+  const auto& elements = context.placement.elements[static_cast<std::size_t>(pipeline)];
+  const int micro_batches =
+      context.plan.pipelines[static_cast<std::size_t>(pipeline)].micro_batches;
+  for (int e = 0; e + 1 < static_cast<int>(elements.size()); ++e) {
+    for (const bool backward : {false, true}) {
+      const Boundary boundary(context, pipeline, e, backward, draft);
+      const int sender = backward ? e + 1 : e;
+      const int receiver = backward ? e : e + 1;
+      Crossing crossing(elements[static_cast<std::size_t>(sender)],
+                        elements[static_cast<std::size_t>(receiver)], sender, receiver, backward,
+                        ops, draft);
+      std::vector<DraftId> last_send;
+      for (int m = 0; m < micro_batches; ++m) crossing.add(boundary.patterns(), m, last_send);
+    }
+  }
+}
+
+}  // namespace orrery::models
