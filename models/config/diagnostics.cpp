@@ -100,8 +100,7 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
     const std::size_t limit = std::max<std::size_t>(2, wanted.size() / 3);
     const std::size_t distance = edit_distance(wanted, other);
     const bool near = distance <= limit && distance < shorter;
-    const bool prefix =
-        shorter >= kPrefix && wanted.compare(0, shorter, other, 0, shorter) == 0;
+    const bool prefix = shorter >= kPrefix && wanted.compare(0, shorter, other, 0, shorter) == 0;
     if ((near || prefix || distance == 0) && distance < best_distance) {
       best = candidate;
       best_distance = distance;

@@ -1,6 +1,7 @@
 #include "models/config/units.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
@@ -12,18 +13,17 @@
 namespace orrery::config {
 namespace {
 
-constexpr std::array kSeconds{Unit{"ns", 1, 1e9}, Unit{"us", 1, 1e6},   Unit{"ms", 1, 1e3},
-                              Unit{"s", 1, 1},    Unit{"min", 60, 1},   Unit{"h", 3600, 1},
+constexpr std::array kSeconds{Unit{"ns", 1, 1e9},   Unit{"us", 1, 1e6}, Unit{"ms", 1, 1e3},
+                              Unit{"s", 1, 1},      Unit{"min", 60, 1}, Unit{"h", 3600, 1},
                               Unit{"day", 86400, 1}};
-constexpr std::array kBytes{
-    Unit{"B", 1, 1},        Unit{"KB", 1e3, 1},      Unit{"KiB", 0x1p10, 1}, Unit{"MB", 1e6, 1},
-    Unit{"MiB", 0x1p20, 1}, Unit{"GB", 1e9, 1},      Unit{"GiB", 0x1p30, 1}, Unit{"TB", 1e12, 1},
-    Unit{"TiB", 0x1p40, 1}, Unit{"PB", 1e15, 1},     Unit{"PiB", 0x1p50, 1}};
+constexpr std::array kBytes{Unit{"B", 1, 1},        Unit{"KB", 1e3, 1},     Unit{"KiB", 0x1p10, 1},
+                            Unit{"MB", 1e6, 1},     Unit{"MiB", 0x1p20, 1}, Unit{"GB", 1e9, 1},
+                            Unit{"GiB", 0x1p30, 1}, Unit{"TB", 1e12, 1},    Unit{"TiB", 0x1p40, 1},
+                            Unit{"PB", 1e15, 1},    Unit{"PiB", 0x1p50, 1}};
 constexpr std::array kBytesPerSecond{
-    Unit{"B/s", 1, 1},        Unit{"KB/s", 1e3, 1},     Unit{"KiB/s", 0x1p10, 1},
-    Unit{"MB/s", 1e6, 1},     Unit{"MiB/s", 0x1p20, 1}, Unit{"GB/s", 1e9, 1},
-    Unit{"GiB/s", 0x1p30, 1}, Unit{"TB/s", 1e12, 1},    Unit{"TiB/s", 0x1p40, 1},
-    Unit{"bps", 1, 8},        Unit{"Kbps", 1e3, 8},     Unit{"Mbps", 1e6, 8},
+    Unit{"B/s", 1, 1},        Unit{"KB/s", 1e3, 1}, Unit{"KiB/s", 0x1p10, 1}, Unit{"MB/s", 1e6, 1},
+    Unit{"MiB/s", 0x1p20, 1}, Unit{"GB/s", 1e9, 1}, Unit{"GiB/s", 0x1p30, 1}, Unit{"TB/s", 1e12, 1},
+    Unit{"TiB/s", 0x1p40, 1}, Unit{"bps", 1, 8},    Unit{"Kbps", 1e3, 8},     Unit{"Mbps", 1e6, 8},
     Unit{"Gbps", 1e9, 8},     Unit{"Tbps", 1e12, 8}};
 constexpr std::array kFlops{Unit{"FLOP", 1, 1},     Unit{"MFLOP", 1e6, 1},  Unit{"GFLOP", 1e9, 1},
                             Unit{"TFLOP", 1e12, 1}, Unit{"PFLOP", 1e15, 1}, Unit{"EFLOP", 1e18, 1}};
@@ -46,15 +46,12 @@ std::string_view trim(std::string_view text) {
 
 /// Takes a decimal number off the front of `text`; the locale plays no part.
 std::errc take_number(std::string_view& text, double& value) {
-  std::string_view rest = text;
-  if (!rest.empty() && rest.front() == '+') rest.remove_prefix(1);
-  std::size_t first = !rest.empty() && rest.front() == '-' && rest.size() < text.size() + 1 ? 1 : 0;
-  if (first == 1 && rest.size() != text.size()) return std::errc::invalid_argument;  // "+-1"
-  if (first < rest.size() && rest[first] == '.') ++first;
-  if (first >= rest.size() || !is_digit(rest[first])) return std::errc::invalid_argument;
-  const auto [end, status] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-  if (status == std::errc{}) rest.remove_prefix(static_cast<std::size_t>(end - rest.data()));
-  text = rest;
+  std::size_t digit = !text.empty() && (text[0] == '+' || text[0] == '-') ? 1 : 0;
+  const std::size_t skip = digit == 1 && text[0] == '+' ? 1 : 0;  // from_chars takes no '+'
+  if (digit < text.size() && text[digit] == '.') ++digit;
+  if (digit >= text.size() || !is_digit(text[digit])) return std::errc::invalid_argument;
+  const auto [end, status] = std::from_chars(text.data() + skip, text.data() + text.size(), value);
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return status;
 }
 
@@ -69,7 +66,8 @@ std::string quote(std::string_view text) {
 /// value * over / times, or a neighbour of it, so that reading the number gives `value` again.
 std::optional<double> number_in_unit(double value, const Unit& unit) {
   const double guess = value * unit.over / unit.times;
-  for (const double x : {guess, std::nextafter(guess, 0.0), std::nextafter(guess, HUGE_VAL * guess)})
+  for (const double x :
+       {guess, std::nextafter(guess, 0.0), std::nextafter(guess, HUGE_VAL * guess)})
     if (std::isfinite(x) && x * unit.times / unit.over == value) return x;
   return std::nullopt;
 }
@@ -141,7 +139,7 @@ std::optional<double> parse_quantity(std::string_view text, UnitTable units, Tex
     error = {fmt::format("expected a number with a unit, got {}", quote(text)), hint};
     return std::nullopt;
   }
-  const std::string name = (dollar_first ? "$" : "") + std::string(trim(rest));
+  const std::string name = fmt::format("{}{}", dollar_first ? "$" : "", trim(rest));
   if (name.empty()) {
     error = {fmt::format("missing unit after {}", quote(text)), hint};
     return std::nullopt;
@@ -164,8 +162,7 @@ std::string format_number(double value) {
   const bool fixed = size == 0 || (size >= 1e-4 && size < 1e9);
   const auto result = std::to_chars(buffer.data(), buffer.data() + buffer.size(), value,
                                     fixed ? std::chars_format::fixed : std::chars_format::general);
-  std::string text(buffer.data(), result.ptr);
-  return text;
+  return {buffer.data(), result.ptr};
 }
 
 std::string format_quantity(double value, UnitTable units) {
@@ -179,7 +176,7 @@ std::string format_quantity(double value, UnitTable units) {
     const std::size_t unreadable = size != 0 && (size < 1 || size >= 1e4) ? 2 : 0;
     const std::size_t cost = text.size() + unreadable;
     if (!best.empty() && cost >= best_cost) continue;
-    best = text + " " + unit.name;
+    best = fmt::format("{} {}", text, unit.name);
     best_cost = cost;
   }
   ORRERY_CHECK(!best.empty(), "no base unit for {}", value);
@@ -187,24 +184,23 @@ std::string format_quantity(double value, UnitTable units) {
 }
 
 std::string unit_names(UnitTable units) {
-  std::string names;
-  for (const Unit& unit : units) names += (names.empty() ? "" : ", ") + std::string(unit.name);
-  return names;
+  std::vector<std::string_view> names;
+  for (const Unit& unit : units) names.emplace_back(unit.name);
+  return fmt::format("{}", fmt::join(names, ", "));
 }
 
 std::string quantity_pattern(UnitTable units) {
-  std::string suffixes, after_dollar;
+  constexpr const char* kNumber = "([-+]?([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][-+]?[0-9]+)?)";
+  std::vector<std::string> suffixes, after_dollar;
   for (const Unit& unit : units) {
-    std::string name;
-    for (const char* c = unit.name; *c != 0; ++c) name += (*c == '$' ? "\\$" : std::string(1, *c));
-    suffixes += (suffixes.empty() ? "" : "|") + name;
-    if (unit.name[0] == '$') after_dollar += (after_dollar.empty() ? "" : "|") + name.substr(2);
+    const std::string_view name = unit.name;
+    const bool dollar = name.front() == '$';
+    suffixes.push_back(fmt::format("{}{}", dollar ? "[$]" : "", name.substr(dollar ? 1 : 0)));
+    if (dollar) after_dollar.emplace_back(name.substr(1));
   }
-  const std::string number = "([-+]?([0-9]+\\.?[0-9]*|\\.[0-9]+)([eE][-+]?[0-9]+)?)";
-  const std::string suffixed = number + " *(" + suffixes + ")";
-  const bool dollars = suffixes.find('$') != std::string::npos;
-  if (!dollars) return "^ *" + suffixed + " *$";
-  return "^ *(" + suffixed + "|\\$ *" + number + " *(" + after_dollar + ")) *$";
+  const std::string suffixed = fmt::format("{} *({})", kNumber, fmt::join(suffixes, "|"));
+  if (after_dollar.empty()) return fmt::format("^ *{} *$", suffixed);
+  return fmt::format("^ *({}|[$] *{} *({})) *$", suffixed, kNumber, fmt::join(after_dollar, "|"));
 }
 
 }  // namespace orrery::config

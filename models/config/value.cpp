@@ -70,6 +70,12 @@ Value Value::map(std::vector<Entry> entries, Position at) {
   return value;
 }
 
+void Value::append(std::string key, Value value) {
+  Entry& entry = entries.emplace_back();
+  entry.key = std::move(key);
+  entry.value = std::move(value);
+}
+
 const Value* Value::find(std::string_view key) const {
   for (const Entry& entry : entries)
     if (entry.key == key) return &entry.value;
@@ -88,10 +94,10 @@ std::string kind_text(const Value& value) {
     case Value::Kind::scalar:
       break;
   }
-  if (value.text.size() <= kShown) return "'" + value.text + "'";
+  if (value.text.size() <= kShown) return fmt::format("'{}'", value.text);
   std::size_t cut = kShown;  // not within a UTF-8 sequence
   while (cut > 0 && (static_cast<unsigned char>(value.text[cut]) & 0xC0) == 0x80) --cut;
-  return "'" + value.text.substr(0, cut) + "...'";
+  return fmt::format("'{}...'", std::string_view(value.text).substr(0, cut));
 }
 
 Value merge(Value base, std::string_view path, const Value& value, Diagnostics& problems) {

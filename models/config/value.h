@@ -32,6 +32,8 @@ struct Value {
   bool is_map() const { return kind == Kind::map; }
   /// The value of a key of a map; null when the key is absent or this is no map.
   const Value* find(std::string_view key) const;
+  /// Adds an entry without a position to a map.
+  void append(std::string key, Value value);
 };
 
 struct Value::Entry {
@@ -49,7 +51,8 @@ std::string kind_text(const Value& value);
 /// then `base` comes back unchanged.
 Value merge(Value base, std::string_view path, const Value& value, Diagnostics& problems);
 
-/// Block YAML that load_value_text() reads as the same tree (positions aside); ends in a newline.
+/// Block YAML that load_value_text() reads as the same tree (positions and needless quotes
+/// aside); ends in a newline.
 std::string to_yaml(const Value& value);
 
 /// The same on one line, in flow style, without a newline: for tables and messages.

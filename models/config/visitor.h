@@ -13,6 +13,7 @@
 /// std::optional, std::vector, std::map<std::string, T>, Located, Value, and described structs.
 /// A struct that can also be written as one string (`gpu: A100-80GB`) has beside it
 ///     bool from_scalar(const std::string& text, T& out, std::string& error);
+/// describe() does not run for such a string: from_scalar() checks what it reads itself.
 #pragma once
 #include <cstdint>
 #include <string>

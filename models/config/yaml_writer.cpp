@@ -1,5 +1,6 @@
 /// to_yaml() and to_flow(): own writer, so that equal trees give equal bytes.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -15,7 +16,7 @@ bool is_letter_or_digit(char c) {
 
 /// Texts that mean the same without quotes in block and flow style.
 bool safe_plain(const std::string& text) {
-  constexpr std::string_view kInside = "_./+-% @";
+  static constexpr std::string_view kInside = "_./+-% @";
   if (text.empty() || text == "null" || text == "Null" || text == "NULL") return false;
   const bool signed_number = (text[0] == '-' || text[0] == '+' || text[0] == '.') &&
                              text.size() > 1 && std::isdigit(static_cast<unsigned char>(text[1]));
@@ -65,7 +66,9 @@ void write_block(const Value& value, std::size_t indent, bool first_line_open, s
   };
   const auto write_child = [&](const Value& child, bool same_line) {
     if (one_line(child)) {
-      out += (same_line ? "" : " ") + to_flow(child) + "\n";
+      if (!same_line) out += ' ';
+      out += to_flow(child);
+      out += '\n';
     } else {
       if (!same_line) out += '\n';
       write_block(child, indent + 2, same_line, out);
@@ -86,22 +89,21 @@ void write_block(const Value& value, std::size_t indent, bool first_line_open, s
 }  // namespace
 
 std::string to_flow(const Value& value) {
-  std::string out;
   switch (value.kind) {
     case Value::Kind::null:
       return "null";
     case Value::Kind::scalar:
       return scalar_text(value.text, value.quoted);
     case Value::Kind::list:
-      for (const Value& item : value.items) out += (out.empty() ? "" : ", ") + to_flow(item);
-      return "[" + out + "]";
     case Value::Kind::map:
-      for (const Value::Entry& entry : value.entries)
-        out += (out.empty() ? "" : ", ") + scalar_text(entry.key, false) + ": " +
-               to_flow(entry.value);
-      return "{" + out + "}";
+      break;
   }
-  return out;
+  std::vector<std::string> parts;
+  for (const Value& item : value.items) parts.push_back(to_flow(item));
+  for (const Value::Entry& entry : value.entries)
+    parts.push_back(fmt::format("{}: {}", scalar_text(entry.key, false), to_flow(entry.value)));
+  const char* brackets = value.is_list() ? "[]" : "{}";
+  return fmt::format("{}{}{}", brackets[0], fmt::join(parts, ", "), brackets[1]);
 }
 
 std::string to_yaml(const Value& value) {
