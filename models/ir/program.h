@@ -135,6 +135,8 @@ struct CollectiveShape {
   struct Part {
     std::int32_t group = -1;  ///< Index into Program::groups.
     Bytes bytes;              ///< Size of the full (gathered, reduced) tensor.
+    /// reduce_scatter: what each member of the group keeps; all_gather: what each one brings.
+    std::vector<std::vector<Region>> member_regions;
     auto operator<=>(const Part&) const = default;
   };
   CollectiveKind kind = CollectiveKind::all_reduce;
@@ -207,7 +209,9 @@ struct SegmentInfo {
   std::int32_t pipeline = 0;
   std::int32_t stage = 0;
   std::int32_t virtual_stage = 0;
-  std::int32_t group = 0;  ///< Position of the group in the stage.
+  std::int32_t group = 0;         ///< Position of the group in the stage.
+  std::int32_t first_sample = 0;  ///< Of each micro-batch; the group takes `samples` from here.
+  std::int32_t samples = 0;
   BlockId first_block;
   BlockId last_block;
   std::int32_t tensor_parallel = 1;
@@ -217,6 +221,15 @@ struct SegmentInfo {
   Recompute recompute = Recompute::none;
   Zero zero;
   auto operator<=>(const SegmentInfo&) const = default;
+};
+
+/// The share of a pipeline in the global batch: samples first_sample + m * micro_batch_size + i for
+/// micro-batch m.
+struct PipelineInfo {
+  std::int64_t first_sample = 0;
+  std::int32_t micro_batches = 0;
+  std::int32_t micro_batch_size = 0;
+  auto operator<=>(const PipelineInfo&) const = default;
 };
 
 /// Shapes and numerics: what the executor needs to build the model.
@@ -238,6 +251,7 @@ struct ProgramHeader {
 
 struct Program {
   ProgramHeader header;
+  std::vector<PipelineInfo> pipelines;
   std::vector<Rank> ranks;
   std::vector<SegmentInfo> segments;
   std::vector<CommunicationGroup> groups;

@@ -98,7 +98,8 @@ void add_tensor_parallel(const ir::Group& group, Bytes bytes, int count, Collect
   for (const DeviceId device : sets.front()) owners.push_back(device.value);
   const auto tokens = static_cast<std::int64_t>(owners.size());
   const auto add = [&](const Layout& from, const Layout& to) {
-    for (const Step& step : std::get<std::vector<Step>>(resolve(from, to))) {
+    const auto steps = std::get<std::vector<Step>>(resolve(from, to));
+    for (const Step& step : steps) {
       out.add(kind_of(step.kind), ir::Purpose::tensor_parallel, sets, count, bytes);
     }
   };

@@ -36,6 +36,12 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
   draft.program.header = make_header(plan, workload, job, options);
   draft.program.ranks = placement.ranks;
   draft.program.segments = placement.segments;
+  std::int64_t first_sample = 0;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    draft.program.pipelines.push_back(
+        {first_sample, pipeline.micro_batches, pipeline.micro_batch_size});
+    first_sample += std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
+  }
   std::vector<ComputeOps> ops;
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
     ops.push_back(add_compute(context, p, draft));

@@ -41,13 +41,27 @@ void add_ranks(const ir::Stage& stage, int pipeline, int stage_index, bool colla
 
 Element make_element(const ir::Segment& segment, int pipeline, int stage, Placement& out) {
   Element element = {pipeline, stage, &segment, {}, {}};
+  std::int32_t first_sample = 0;
   for (std::size_t g = 0; g < segment.groups.size(); ++g) {
     const ir::Group& group = segment.groups[g];
     element.infos.push_back(static_cast<std::int32_t>(out.segments.size()));
-    out.segments.push_back({pipeline, stage, segment.virtual_stage, static_cast<std::int32_t>(g),
-                            segment.first_block, segment.last_block, group.tensor_parallel,
-                            group.sequence_degree, group.sequence, segment.expert_parallel,
-                            segment.recompute, segment.zero});
+    ir::SegmentInfo info;
+    info.pipeline = pipeline;
+    info.stage = stage;
+    info.virtual_stage = segment.virtual_stage;
+    info.group = static_cast<std::int32_t>(g);
+    info.first_sample = first_sample;
+    info.samples = group.samples;
+    info.first_block = segment.first_block;
+    info.last_block = segment.last_block;
+    info.tensor_parallel = group.tensor_parallel;
+    info.sequence_degree = group.sequence_degree;
+    info.sequence = group.sequence;
+    info.expert_parallel = segment.expert_parallel;
+    info.recompute = segment.recompute;
+    info.zero = segment.zero;
+    out.segments.push_back(info);
+    first_sample += group.samples;
     std::vector<RankId> ranks;
     for (const DeviceId device : group.devices) {
       const RankId rank = out.rank_of[device.index()];

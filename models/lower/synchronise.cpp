@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
 #include <set>
 #include <tuple>
 
@@ -73,6 +74,7 @@ struct StepKey {
 struct StepLoad {
   Bytes bytes;
   std::vector<ir::Region> regions;
+  std::vector<std::vector<ir::Region>> parts;  ///< By owner; reduce-scatter and all-gather only.
 };
 using StepTable = std::map<StepKey, StepLoad>;
 
@@ -81,7 +83,10 @@ enum class Phase { reduce, gather };
 class Synchroniser {
  public:
   Synchroniser(const LowerContext& context, const std::vector<ComputeOps>& ops, Draft& draft)
-      : context_(context), draft_(draft), last_sync_(context.placement.ranks.size(), kNoOp) {
+      : context_(context),
+        draft_(draft),
+        last_sync_(context.placement.ranks.size(), kNoOp),
+        last_p2p_(context.placement.ranks.size(), kNoOp) {
     for (std::size_t p = 0; p < ops.size(); ++p) {
       for (const ComputeOps::GradientReady& entry : ops[p].ready) {
         const Element& element =
@@ -247,15 +252,20 @@ class Synchroniser {
       before = step.kind;
       StepLoad& load = table[{order, step.kind, step.group}];
       load.bytes += Bytes{bytes_per_unit * static_cast<double>(elements(step.slices))};
-      for (const Slice& slice : step.slices) {
-        load.regions.push_back(
-            {phase == Phase::reduce ? ir::TensorKind::gradient : ir::TensorKind::parameter,
-             {run.first},
-             {run.last},
-             parameter_index,
-             slice.begin,
-             slice.end});
-      }
+      const auto append = [&](const std::vector<Slice>& slices, std::vector<ir::Region>& to) {
+        for (const Slice& slice : slices) {
+          to.push_back(
+              {phase == Phase::reduce ? ir::TensorKind::gradient : ir::TensorKind::parameter,
+               {run.first},
+               {run.last},
+               parameter_index,
+               slice.begin,
+               slice.end});
+        }
+      };
+      append(step.slices, load.regions);
+      load.parts.resize(step.parts.size());
+      for (std::size_t i = 0; i < step.parts.size(); ++i) append(step.parts[i], load.parts[i]);
     }
   }
 
@@ -340,10 +350,7 @@ class Synchroniser {
     std::vector<ir::Region> regions;
     Bytes total;
     for (const auto* entry : entries) {
-      std::vector<DeviceId> devices;
-      for (const int owner : entry->first.owners) devices.push_back({owner});
-      if (kind != StepKind::broadcast) devices = ring_order(devices);
-      shape.parts.push_back({draft_.group(std::move(devices)), entry->second.bytes});
+      shape.parts.push_back(ring_part(entry->first, entry->second));
       total += entry->second.bytes;
       regions.insert(regions.end(), entry->second.regions.begin(), entry->second.regions.end());
     }
@@ -357,16 +364,31 @@ class Synchroniser {
       member.bytes = total;
       const DraftId id = draft_.add(member);
       draft_.depends(id, ready(rank, first_block, last_block, phase));
+      draft_.depends(id, last_p2p_[rank.index()]);
       last_sync_[rank.index()] = id;
       members.push_back(id);
     }
     draft_.meet(index, members);
   }
 
-  /// A ring that crosses each node boundary once: device ids run node by node.
-  static std::vector<DeviceId> ring_order(std::vector<DeviceId> devices) {
-    std::sort(devices.begin(), devices.end());
-    return devices;
+  /// A ring that crosses each node boundary once: device ids run node by node. A broadcast keeps
+  /// its source in front.
+  ir::CollectiveShape::Part ring_part(const StepKey& key, const StepLoad& load) {
+    std::vector<std::size_t> order(key.owners.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    if (key.kind != StepKind::broadcast && key.kind != StepKind::send_receive) {
+      std::sort(order.begin(), order.end(),
+                [&](std::size_t a, std::size_t b) { return key.owners[a] < key.owners[b]; });
+    }
+    ir::CollectiveShape::Part part;
+    std::vector<DeviceId> devices;
+    for (const std::size_t i : order) {
+      devices.push_back({key.owners[i]});
+      if (!load.parts.empty()) part.member_regions.push_back(load.parts[i]);
+    }
+    part.group = draft_.group(std::move(devices));
+    part.bytes = load.bytes;
+    return part;
   }
 
   void emit_send(const StepTable::value_type& entry, const std::vector<RankId>& ranks,
@@ -384,7 +406,8 @@ class Synchroniser {
       ids[side] = draft_.add(end);
       draft_.depends(ids[side], ready(rank, first_block, last_block, phase));
       draft_.depends(ids[side], last_sync_[rank.index()]);
-      received_[rank].push_back(ids[side]);
+      draft_.depends(ids[side], last_p2p_[rank.index()]);
+      last_p2p_[rank.index()] = ids[side];
     }
     draft_.match(ids[0], ids[1]);
   }
@@ -421,7 +444,7 @@ class Synchroniser {
       step.bytes = states[r];
       optimizer_[r] = draft_.add(step);
       draft_.depends(optimizer_[r], last_sync_[r]);
-      for (const DraftId before : received_[step.rank]) draft_.depends(optimizer_[r], before);
+      draft_.depends(optimizer_[r], last_p2p_[r]);
     }
   }
 
@@ -453,6 +476,7 @@ class Synchroniser {
         add(ir::BufferKind::parameters, memory.parameters);
         add(ir::BufferKind::gradients, memory.gradients);
         add(ir::BufferKind::optimizer_states, memory.optimizer_states);
+        add(ir::BufferKind::communication, memory.communication);
       }
     }
   }
@@ -462,7 +486,7 @@ class Synchroniser {
   std::map<RankId, std::vector<ComputeOps::GradientReady>> ready_;
   std::set<int> cuts_;              ///< Blocks at which a rank's gradients become complete.
   std::vector<DraftId> last_sync_;  ///< By rank: its last op on the collective stream so far.
-  std::map<RankId, std::vector<DraftId>> received_;  ///< Point-to-point steps of the reduction.
+  std::vector<DraftId> last_p2p_;   ///< By rank: its last point-to-point step so far.
   std::vector<DraftId> optimizer_;
 };
 

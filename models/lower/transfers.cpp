@@ -102,7 +102,11 @@ class Boundary {
     shape.kind = step.kind == StepKind::all_gather ? ir::CollectiveKind::all_gather
                                                    : ir::CollectiveKind::broadcast;
     shape.purpose = ir::Purpose::pipeline;
-    shape.parts = {{draft_.group(std::move(devices)), size}};
+    ir::CollectiveShape::Part part = {draft_.group(std::move(devices)), size, {}};
+    for (const std::vector<Slice>& slices : step.parts) {
+      part.member_regions.push_back(regions_of(slices, backward_, lower_.segment->last_block));
+    }
+    shape.parts = {std::move(part)};
     shape.regions = draft_.region_set(regions);
     pattern.regions = shape.regions;
     pattern.shape = draft_.collective_shape(std::move(shape));

@@ -1,0 +1,64 @@
+/// Carries out one run in this process: load, plan, validate, lower, simulate, judge.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+
+#include "experiments/runner/run_spec.h"
+#include "models/config/diagnostics.h"
+#include "models/decide/evaluator.h"
+#include "models/ir/plan.h"
+#include "models/ir/profile.h"
+#include "models/ir/program.h"
+#include "models/ir/run_log.h"
+#include "models/spec/library.h"
+#include "planners/planner.h"
+
+namespace orrery::experiments {
+
+/// What a RunSpec names, loaded and checked against each other.
+struct LoadedRun {
+  RunSpec spec;
+  models::Cluster cluster;
+  models::Workload workload;
+  ir::Profile profile;
+  std::optional<ir::Plan> plan;  ///< Read from a file and structurally valid.
+};
+
+/// All problems go to `diagnostics`; use the result only if there are none. Relative paths in the
+/// spec are relative to `base_folder`.
+LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
+                   const models::Library& library, config::Diagnostics& diagnostics);
+
+struct RunOutcome {
+  std::optional<ir::Plan> plan;
+  std::optional<models::Infeasible> infeasible;  ///< Instead of a plan.
+  std::optional<models::Evaluation> evaluation;
+  planners::SearchReport search;  ///< Empty when the plan came from a file.
+  double planning_seconds = 0;    ///< Wall clock: goes to timings.csv only.
+  double evaluation_seconds = 0;
+  ir::Program program;  ///< Of the simulated plan; empty under a closed-form cost model.
+  ir::RunLog log;
+  std::vector<std::string> profile_entries;  ///< Prices used: profile entries and fallbacks.
+  std::vector<std::string> link_table;       ///< Not for CSV: busiest links in words.
+};
+
+/// The simulator of a cluster lives as long as the process: one Session per process.
+class Session {
+ public:
+  explicit Session(LoadedRun run);
+  ~Session();
+  const LoadedRun& loaded() const;
+  /// `record_timeline` keeps spans and memory samples in the outcome's log.
+  RunOutcome execute(bool record_timeline, const std::atomic<bool>* cancelled);
+  /// Judges another plan on the same cluster (for `orrery diff`).
+  RunOutcome judge(const ir::Plan& plan, bool record_timeline);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace orrery::experiments

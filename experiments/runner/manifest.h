@@ -1,0 +1,48 @@
+/// A manifest: the runs of an experiment and the figure that they end in.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/runner/run_spec.h"
+#include "models/config/diagnostics.h"
+#include "models/config/value.h"
+
+namespace orrery::experiments {
+
+/// As written. `run` is the base of every run; each axis of `sweep` is a dotted path into it
+/// (`model`, `planner.name`, `job.global_batch`, or a path whose value is a map) and its values.
+struct Manifest {
+  std::string name;  ///< Folder under results/, for example hexiscale/large_scale.
+  std::string title;
+  std::string about;  ///< What the paper did, what comes out.
+  config::Value run;
+  std::map<std::string, std::vector<config::Value>> sweep;
+  std::vector<std::int64_t> seeds = {0};
+  std::vector<std::string> assumptions;
+  std::string plot;       ///< Script beside the manifest; empty: no figure.
+  std::string published;  ///< CSV beside the manifest; empty: none.
+
+  std::string path;    ///< Of the file itself.
+  std::string folder;  ///< That it lies in.
+  std::string hash;    ///< Content hash of the file.
+};
+
+void describe(config::Visitor& v, Manifest& manifest);
+
+Manifest load_manifest(const std::string& path, config::Diagnostics& diagnostics);
+
+/// One point of the sweep.
+struct PlannedRun {
+  RunSpec spec;
+  std::vector<std::pair<std::string, std::string>> axes;  ///< (path, value as text).
+  std::string hash;  ///< Of the effective config: names the run's folder.
+};
+
+/// The product of all axes and seeds, axes in the order of their names, last one fastest. An empty
+/// axis is a problem, so is a run that names both a planner and a plan, or neither.
+std::vector<PlannedRun> expand(const Manifest& manifest, config::Diagnostics& diagnostics);
+
+}  // namespace orrery::experiments

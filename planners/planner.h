@@ -1,0 +1,88 @@
+/// Planners: specifications and profiles go in, a plan comes out. One .cpp a planner, listed in
+/// catalog.h. A planner never looks into the simulator: it may ask an Evaluator.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "models/base/units.h"
+#include "models/decide/evaluator.h"
+#include "models/ir/plan.h"
+#include "models/ir/profile.h"
+#include "models/spec/cluster.h"
+#include "models/spec/job.h"
+#include "models/spec/topology.h"
+#include "models/spec/workload.h"
+
+namespace orrery::planners {
+
+/// A knob of a planner: a hyper-parameter of the paper, or a behaviour of the public code that
+/// differs from it.
+struct OptionInfo {
+  const char* name;
+  const char* default_value;
+  const char* doc;  ///< Meaning, unit, valid values, source.
+};
+
+/// Values of a planner's options by name; absent ones have their defaults.
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+struct PlannerInput {
+  const models::Cluster& cluster;
+  const models::Topology& topology;
+  const models::Workload& workload;
+  const models::Job& job;
+  const ir::Profile& profile;
+  const models::Evaluator& evaluator;
+  std::vector<DeviceId> devices;  ///< That may be used, ascending.
+  std::uint64_t seed = 0;
+  /// Most plans to examine; 0: the planner's own end. Counted work, so that results do not depend
+  /// on the clock.
+  std::int64_t work_budget = 0;
+  /// Set from outside (Ctrl-C): return the best plan so far. May be null.
+  const std::atomic<bool>* cancelled = nullptr;
+};
+
+/// What a search did, for tables and for `--explain`.
+struct SearchReport {
+  std::int64_t plans_examined = 0;
+  std::int64_t rejected_by_memory = 0;
+  std::int64_t work = 0;            ///< In the planner's own unit, see `work_unit`.
+  std::string work_unit;            ///< "plans", "rounds", "nodes".
+  bool complete = true;             ///< False when a budget or Ctrl-C ended the search early.
+  std::optional<Seconds> estimate;  ///< The planner's own belief of the iteration time.
+  std::vector<std::string> notes;   ///< In words: what decided, what was not searched.
+};
+
+struct PlannerResult {
+  std::variant<ir::Plan, models::Infeasible> outcome;
+  SearchReport report;
+};
+
+class Planner {
+ public:
+  virtual ~Planner() = default;
+  /// A plan that validate() accepts and that fits in memory, or why there is none.
+  virtual PlannerResult plan(const PlannerInput& input) const = 0;
+};
+
+/// An entry of the catalog. Factories report bad option values as {name, problem}.
+struct PlannerEntry {
+  const char* name;
+  const char* source;    ///< Paper and section.
+  const char* searches;  ///< One line: the space that it searches.
+  const char* ignores;   ///< One line: what it assumes or leaves out.
+  std::vector<OptionInfo> (*options)();
+  struct BadOption {
+    std::string name;
+    std::string what;
+  };
+  std::variant<std::unique_ptr<Planner>, BadOption> (*make)(const Options& options);
+};
+
+}  // namespace orrery::planners
