@@ -1,0 +1,247 @@
+#include "sim/flow/network.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <functional>
+
+#include "models/base/check.h"
+#include "sim/flow/compat.h"
+
+namespace orrery::sim {
+namespace {
+
+namespace s4u = compat::s4u;
+namespace kernel = simgrid::kernel;
+using kernel::routing::NetPoint;
+
+/// All hosts and links lie in one zone: a hierarchy of zones takes quadratic time to build. A route
+/// is asked for when a flow starts.
+class FlatZone final : public kernel::routing::NetZoneImpl {
+ public:
+  using Resolver = std::function<const Network::Route&(int, int)>;
+  explicit FlatZone(Resolver resolve) : NetZoneImpl("platform"), resolve_(std::move(resolve)) {}
+
+  /// Reports no latency: the engine adds it after the flow (see FlowEngine).
+  void get_local_route(const NetPoint* source, const NetPoint* destination,
+                       kernel::routing::Route* into, double*) override {
+    const Network::Route& route =
+        resolve_(static_cast<int>(source->id()), static_cast<int>(destination->id()));
+    for (const LinkId link : route.links) into->link_list_.push_back(links[link.index()]);
+  }
+
+  std::vector<kernel::resource::StandardLinkImpl*> links;
+
+ private:
+  Resolver resolve_;
+};
+
+/// SimGrid keeps its engine in a global; it is created once and lives as long as the process.
+s4u::Engine& the_engine(const FlowOptions& options) {
+  static bool created = false;
+  ORRERY_CHECK(!created, "a process can hold one FlowEngine in its life");
+  created = true;
+  std::vector<std::string> words = {
+      "orrery",
+      "--log=root.thres:warning",
+      "--cfg=contexts/factory:raw",
+      "--cfg=network/model:CM02",
+      "--cfg=network/optim:Lazy",
+      "--cfg=network/crosstraffic:0",
+      "--cfg=network/TCP-gamma:1e20",
+      fmt::format("--cfg={}:{}", compat::kTimingPrecision, options.timing_precision.value)};
+  std::vector<char*> arguments;
+  for (std::string& word : words) arguments.push_back(word.data());
+  arguments.push_back(nullptr);
+  int count = static_cast<int>(words.size());
+  static s4u::Engine* const engine = new s4u::Engine(&count, arguments.data());
+  return *engine;
+}
+
+}  // namespace
+
+class Network::Impl {
+ public:
+  Impl(FlowPlatform platform, const FlowOptions& options, Listener& listener)
+      : listener_(listener),
+        routes_(std::move(platform.routes)),
+        engine_(the_engine(options)),
+        root_(compat::root_zone(engine_)),
+        zone_(*new FlatZone([this](int s, int d) -> const Route& { return route(s, d); })) {
+    s4u::NetZone* const zone = zone_.get_iface();
+    zone->set_parent(root_);
+    for (const LinkSpec& spec : platform.links) {
+      ORRERY_CHECK(spec.bandwidth.value > 0 && std::isfinite(spec.bandwidth.value),
+                   "link {} has bandwidth {}", spec.name, spec.bandwidth.value);
+      links_.push_back(compat::add_link(zone, spec.name, spec.bandwidth.value));
+      zone_.links.push_back(links_.back()->get_impl());
+    }
+    for (int host = 0; host < platform.hosts; ++host)
+      hosts_.push_back(compat::add_host(zone, fmt::format("host{}", host), 1.0));
+    zone->seal();
+    root_->seal();
+    engine_.seal_platform();
+    live_ = this;
+    compat::on_comm_end([](const s4u::Comm& comm) {
+      if (live_ != nullptr) live_->comm_ended(comm);
+    });
+  }
+  ~Impl() {
+    live_ = nullptr;
+    clear_alarm();
+  }
+
+  void set_alarm(double time) {
+    if (alarm_ != nullptr && alarm_time_ == time) return;
+    clear_alarm();
+    alarm_time_ = time;
+    alarm_ = kernel::timer::Timer::set(time, [this] {
+      alarm_ = nullptr;
+      listener_.alarm();
+    });
+  }
+  void clear_alarm() {
+    if (alarm_ != nullptr) alarm_->remove();
+    alarm_ = nullptr;
+  }
+
+  const Route& route(int source, int destination) {
+    if (source != route_source_ || destination != route_destination_) {
+      route_.links.clear();
+      Seconds latency;
+      routes_->route(source, destination, route_.links, latency);
+      route_.latency = latency.value;
+      route_source_ = source;
+      route_destination_ = destination;
+    }
+    return route_;
+  }
+
+  std::int32_t start(std::int32_t task, int source, int destination, std::uint64_t bytes) {
+    if (free_slots_.empty()) {
+      free_slots_.push_back(static_cast<std::int32_t>(slots_.size()));
+      slots_.emplace_back();
+    }
+    const std::int32_t slot = free_slots_.back();
+    free_slots_.pop_back();
+    const s4u::CommPtr comm = s4u::Comm::sendto_init();
+    comm->set_payload_size(bytes);
+    comm->set_data(reinterpret_cast<void*>(static_cast<std::intptr_t>(slot)));
+    slots_[static_cast<std::size_t>(slot)] = {comm, task};
+    compat::start_between(comm, hosts_[static_cast<std::size_t>(source)],
+                          hosts_[static_cast<std::size_t>(destination)]);
+    return slot;
+  }
+  void cancel(std::int32_t slot) {
+    const s4u::CommPtr comm = retire(slot);
+    comm->cancel();
+  }
+
+  Listener& listener_;
+  std::shared_ptr<const RouteTable> routes_;
+  s4u::Engine& engine_;
+  s4u::NetZone* root_;  ///< Must exist before other zones.
+  FlatZone& zone_;      ///< Owned by SimGrid.
+  std::vector<s4u::Link*> links_;
+  std::vector<s4u::Host*> hosts_;
+
+ private:
+  struct Slot {
+    s4u::CommPtr comm;
+    std::int32_t task = -1;
+  };
+
+  /// Frees the slot. SimGrid may tell of the activity once more within this instant, so it lives
+  /// until the clock moves.
+  s4u::CommPtr retire(std::int32_t slot) {
+    const double now = s4u::Engine::get_clock();
+    if (now != retired_at_) retired_.clear();
+    retired_at_ = now;
+    retired_.push_back(std::move(slots_[static_cast<std::size_t>(slot)].comm));
+    free_slots_.push_back(slot);
+    return retired_.back();
+  }
+  void comm_ended(const s4u::Comm& comm) {
+    const auto slot = reinterpret_cast<std::intptr_t>(comm.get_data<void>());
+    Slot& entry = slots_[static_cast<std::size_t>(slot)];
+    if (entry.comm.get() != &comm) return;  // cancelled by us, or told a second time
+    const s4u::CommPtr kept = retire(static_cast<std::int32_t>(slot));
+    listener_.flow_ended(entry.task, kept->get_state() == s4u::Activity::State::FINISHED);
+  }
+
+  static inline Impl* live_ = nullptr;  ///< SimGrid's signals are global and cannot be left.
+  Route route_;
+  int route_source_ = -1, route_destination_ = -1;
+  kernel::timer::Timer* alarm_ = nullptr;
+  double alarm_time_ = 0;
+  std::vector<Slot> slots_;
+  std::vector<std::int32_t> free_slots_;
+  std::vector<s4u::CommPtr> retired_;
+  double retired_at_ = 0;
+};
+
+Network::Network(FlowPlatform platform, const FlowOptions& options, Listener& listener)
+    : impl_(std::make_unique<Impl>(std::move(platform), options, listener)) {}
+Network::~Network() = default;
+
+double Network::now() const { return s4u::Engine::get_clock(); }
+void Network::run() { impl_->engine_.run(); }
+/// SimGrid stops up to its timing precision early; each further call makes at least one step.
+void Network::run_until(double time) {
+  do {
+    impl_->engine_.run_until(time);
+  } while (now() < time);
+}
+/// SimGrid looks for failed activities after its solver moved the clock; this moves it by nothing.
+void Network::settle() { impl_->engine_.run_until(now()); }
+void Network::set_alarm(double time) { impl_->set_alarm(time); }
+void Network::clear_alarm() { impl_->clear_alarm(); }
+
+const Network::Route& Network::route(int source, int destination) {
+  return impl_->route(source, destination);
+}
+bool Network::alive(const Route& route) const {
+  for (const LinkId link : route.links)
+    if (!link_on(link)) return false;
+  return true;
+}
+std::int32_t Network::start(std::int32_t task, int source, int destination, std::uint64_t bytes) {
+  return impl_->start(task, source, destination, bytes);
+}
+void Network::cancel(std::int32_t slot) { impl_->cancel(slot); }
+
+void Network::set_link(LinkId link, bool on) {
+  s4u::Link* const target = impl_->links_[link.index()];
+  on ? target->turn_on() : target->turn_off();
+}
+void Network::set_host(int host, bool on) {
+  s4u::Host* const target = impl_->hosts_[static_cast<std::size_t>(host)];
+  on ? target->turn_on() : target->turn_off();
+}
+void Network::set_bandwidth(LinkId link, double bandwidth) {
+  impl_->links_[link.index()]->set_bandwidth(bandwidth);
+}
+bool Network::link_on(LinkId link) const { return impl_->links_[link.index()]->is_on(); }
+bool Network::host_on(int host) const {
+  return impl_->hosts_[static_cast<std::size_t>(host)]->is_on();
+}
+std::size_t Network::links() const { return impl_->links_.size(); }
+std::size_t Network::hosts() const { return impl_->hosts_.size(); }
+
+std::vector<std::pair<std::string, std::string>> Network::effective_config() const {
+  std::vector<std::pair<std::string, std::string>> result;
+  int major = 0, minor = 0, patch = 0;
+  sg_version_get(&major, &minor, &patch);
+  result.emplace_back("simgrid/version", fmt::format("{}.{}.{}", major, minor, patch));
+  for (const char* name : {"contexts/factory", "network/model", "network/optim"})
+    result.emplace_back(name, simgrid::config::get_value<std::string>(name));
+  for (const char* name :
+       {"network/TCP-gamma", "network/bandwidth-factor", "network/latency-factor",
+        "network/weight-S", compat::kTimingPrecision, compat::kWorkPrecision})
+    result.emplace_back(name, fmt::format("{}", simgrid::config::get_value<double>(name)));
+  for (const char* name : {"network/crosstraffic", "network/maxmin-selective-update"})
+    result.emplace_back(name, simgrid::config::get_value<bool>(name) ? "1" : "0");
+  return result;
+}
+
+}  // namespace orrery::sim

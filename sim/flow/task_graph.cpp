@@ -1,0 +1,107 @@
+#include "sim/flow/task_graph.h"
+
+#include "models/base/check.h"
+
+namespace orrery::sim {
+namespace {
+
+constexpr std::size_t kMaxIndex = INT32_MAX;
+
+}  // namespace
+
+void TaskGraph::reserve(std::size_t tasks, std::size_t dependencies) {
+  kind_.reserve(tasks);
+  state_.reserve(tasks);
+  waits_.reserve(tasks);
+  last_edge_.reserve(tasks);
+  payload_.reserve(tasks);
+  start_.reserve(tasks);
+  end_.reserve(tasks);
+  edges_.reserve(dependencies);
+}
+
+TaskId TaskGraph::add(TaskKind kind, std::size_t payload) {
+  ORRERY_CHECK(size() < kMaxIndex, "more than {} tasks", kMaxIndex);
+  kind_.push_back(kind);
+  state_.push_back(TaskState::waiting);
+  waits_.push_back(0);
+  last_edge_.push_back(-1);
+  payload_.push_back(static_cast<std::uint32_t>(payload));
+  start_.push_back(0);
+  end_.push_back(0);
+  return {static_cast<std::int32_t>(size() - 1)};
+}
+
+TaskId TaskGraph::add_delay(double seconds, std::int32_t host) {
+  delay_seconds_.push_back(seconds);
+  delay_host_.push_back(host);
+  return add(TaskKind::delay, delay_seconds_.size() - 1);
+}
+
+TaskId TaskGraph::add_flow(const Flow& flow) {
+  flows_.push_back(flow);
+  return add(TaskKind::flow, flows_.size() - 1);
+}
+
+TaskId TaskGraph::add_barrier() { return add(TaskKind::barrier, 0); }
+
+void TaskGraph::add_dependency(TaskId before, TaskId after) {
+  ORRERY_CHECK(before.valid() && before.index() < size(), "no task {}", before.value);
+  ORRERY_CHECK(after.valid() && after.index() < size(), "no task {}", after.value);
+  ORRERY_CHECK(state_[after.index()] == TaskState::waiting, "task {} has started", after.value);
+  ORRERY_CHECK(before != after, "task {} cannot wait for itself", after.value);
+  if (state_[before.index()] == TaskState::done) return;
+  ORRERY_CHECK(edges_.size() < kMaxIndex, "more than {} dependencies", kMaxIndex);
+  ++waits_[after.index()];
+  const auto edge = static_cast<std::int32_t>(edges_.size());
+  std::int32_t& last = last_edge_[before.index()];
+  if (last < 0) {
+    edges_.push_back({after.value, edge});
+  } else {
+    Edge& previous = edges_[static_cast<std::size_t>(last)];
+    const Edge added{after.value, previous.next};
+    previous.next = edge;
+    edges_.push_back(added);
+  }
+  last = edge;
+}
+
+void TaskGraph::drop_edges_from(std::size_t first_edge, std::size_t kept_tasks) {
+  for (std::size_t edge = first_edge; edge < edges_.size(); ++edge) {
+    const auto after = static_cast<std::size_t>(edges_[edge].to);
+    ORRERY_CHECK(after >= kept_tasks || state_[after] != TaskState::waiting,
+                 "kept task {} waits for a task or dependency that is forgotten", after);
+  }
+  const auto next = [&](std::int32_t edge) { return edges_[static_cast<std::size_t>(edge)].next; };
+  for (std::size_t task = 0; task < kept_tasks; ++task) {
+    const std::int32_t last = last_edge_[task];
+    if (last < 0 || static_cast<std::size_t>(last) < first_edge) continue;
+    const std::int32_t first = next(last);
+    std::int32_t kept_last = -1;
+    for (std::int32_t at = first; static_cast<std::size_t>(at) < first_edge; at = next(at))
+      kept_last = at;
+    if (kept_last >= 0) edges_[static_cast<std::size_t>(kept_last)].next = first;
+    last_edge_[task] = kept_last;
+  }
+}
+
+void TaskGraph::rewind(const FlowEngine::Mark& mark) {
+  ORRERY_CHECK(mark.tasks <= size() && mark.edges <= edges_.size(), "mark of {} tasks, have {}",
+               mark.tasks, size());
+  for (std::size_t task = mark.tasks; task < size(); ++task)
+    ORRERY_CHECK(state_[task] != TaskState::running, "task {} is running", task);
+  drop_edges_from(mark.edges, mark.tasks);
+  kind_.resize(mark.tasks);
+  state_.resize(mark.tasks);
+  waits_.resize(mark.tasks);
+  last_edge_.resize(mark.tasks);
+  payload_.resize(mark.tasks);
+  start_.resize(mark.tasks);
+  end_.resize(mark.tasks);
+  delay_seconds_.resize(mark.delays);
+  delay_host_.resize(mark.delays);
+  flows_.resize(mark.flows);
+  edges_.resize(mark.edges);
+}
+
+}  // namespace orrery::sim
