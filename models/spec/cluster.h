@@ -55,8 +55,10 @@ struct PcieSwitch {
 };
 
 struct Nic {
-  std::string link;          ///< LinkClass.
-  std::vector<int> members;  ///< GPUs that use it; empty: all GPUs of the node.
+  std::string link;  ///< LinkClass.
+  /// GPUs that may use it; empty: all GPUs of the node. A GPU uses one NIC: GPUs that may use
+  /// several are spread over them in order (8 GPUs, 2 NICs: 0-3 and 4-7).
+  std::vector<int> members;
 };
 
 struct Node {
@@ -74,10 +76,10 @@ struct Node {
   int leaf = 0;  ///< Leaf switch that its NICs hang on.
 };
 
-/// Two-level fabric. A spine of zero bandwidth means: no limit above the leaves.
+/// Two-level fabric.
 struct Fabric {
-  BytesPerSecond
-      leaf_uplink;  ///< Of one leaf switch towards the spine, one direction; 0: no limit.
+  /// Of one leaf switch towards the spine, one direction; 0: no limit above the leaves.
+  BytesPerSecond leaf_uplink;
   Seconds leaf_latency;
   Seconds spine_latency;
 };
@@ -87,18 +89,19 @@ struct PairOverride {
   NodeId a;
   NodeId b;
   std::optional<BytesPerSecond> bandwidth;  ///< A limit of its own for this pair.
-  std::optional<Seconds> latency;
+  std::optional<Seconds> latency;           ///< Of NICs and fabric together.
 };
 
 /// Two vendors without a common communication library talk through host memory [HetHub 3.1].
 struct HostStaging {
   std::string vendor_a;
   std::string vendor_b;
-  BytesPerSecond bandwidth;  ///< Per device of a node, through CPU and Ethernet or IPoIB.
-  Seconds latency;
+  BytesPerSecond bandwidth;  ///< Per device and direction, through CPU and Ethernet or IPoIB.
+  Seconds latency;           ///< One way, on top of that of the links that it passes.
 };
 
 enum class BandwidthScope { shared, per_node };
+std::vector<std::pair<BandwidthScope, const char*>> enum_names(BandwidthScope);
 
 struct ObjectStorage {
   BytesPerSecond bandwidth;
@@ -123,7 +126,9 @@ struct Cluster {
   std::vector<PairOverride> overrides;
   std::vector<HostStaging> host_staging;
   std::optional<ObjectStorage> storage;
-  std::string hash;  ///< Content hash of the cluster description, names of files excluded.
+  /// Content hash of the resolved description; comments, sources and the cluster's own name do not
+  /// matter, nor does how the file says it.
+  std::string hash;
 
   std::vector<Device> devices;  ///< By id: node by node, position by position.
 
@@ -135,5 +140,9 @@ struct Cluster {
   }
   std::vector<DeviceId> devices_of(NodeId node) const;
 };
+
+/// Fills `devices` and `hash` from the rest; load_cluster() has done it. For clusters built in
+/// code.
+void seal(Cluster& cluster);
 
 }  // namespace orrery::models

@@ -10,6 +10,10 @@
 #include "models/ir/model_shape.h"
 #include "models/ir/plan.h"
 
+namespace orrery::config {
+class Visitor;
+}
+
 namespace orrery::models {
 
 /// Shares of sequences up to given lengths, for jobs with mixed lengths.
@@ -48,5 +52,11 @@ struct Job {
   ir::Optimizer optimizer = ir::Optimizer::adam;
   Allowed allowed;
 };
+
+/// YAML (`schema: orrery/job/1`). `lengths` is a list of {longest, share}.
+void describe(config::Visitor& v, LengthDistribution::Bucket& bucket);
+void describe(config::Visitor& v, StateBytes& bytes);
+void describe(config::Visitor& v, Allowed& allowed);
+void describe(config::Visitor& v, Job& job);
 
 }  // namespace orrery::models

@@ -2,6 +2,7 @@
 /// links into SimGrid's, the closed forms read bottlenecks from them: both see the same network.
 #pragma once
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/base/ids.h"
@@ -12,14 +13,19 @@ namespace orrery::models {
 
 /// A one-way link. `bandwidth` is what large messages achieve (class bandwidth x efficiency).
 struct Link {
-  std::string name;        ///< "node3/nic0/up", "node3/gpu5/nvlink/down", ...
+  std::string name;        ///< "a800-3/nic0/up", "a800-3/gpu5/nvlink-a800/down", "leaf0/up", ...
   std::string link_class;  ///< Name of the LinkClass; "" for limits that have none.
   BytesPerSecond bandwidth;
   Seconds latency;
+  /// Never a bottleneck: carries latency only, so that flows over it need not be compared. Its
+  /// bandwidth is that of all NICs below it.
+  bool uncontended = false;
 };
 
-/// Coarse kind of the slowest part of a path, for tables of volumes.
+/// Coarse kind of a path, for tables of volumes. A link domain counts as nvlink unless the name of
+/// its class starts with "pcie" (peer-to-peer through a PCIe switch).
 enum class PathClass { same_device, nvlink, pcie, network, host_staged };
+std::vector<std::pair<PathClass, const char*>> enum_names(PathClass);
 
 /// What one transfer between two devices sees when nothing else runs.
 struct Path {
@@ -28,10 +34,21 @@ struct Path {
   PathClass kind = PathClass::same_device;
 };
 
+/// Least latency between two different nodes, one way: NICs (the slowest of each node) and fabric,
+/// without PCIe and pair overrides.
+Seconds network_latency(const Cluster& cluster, NodeId a, NodeId b);
+
 /// Routes, in this order of preference: a link domain that both GPUs belong to (NVLink); PCIe
 /// inside the node (slots, and the uplinks of their switches if these differ); slot, switch uplink,
 /// NIC, leaf and spine limits, pair override or host staging, and the same way down on the other
-/// side.
+/// side. Host staging comes before everything else: vendors without a common library cannot use the
+/// links that they share.
+///
+/// Latency: a class's latency is one way and lies half on the up link and half on the down link, so
+/// that paths are symmetric. NIC links carry half of the leaf's latency each, leaf uplinks half of
+/// the leaf's and half of the spine's: same leaf = 1 leaf, other leaf = 2 leaves + 1 spine. The
+/// link of a pair override carries what its latency exceeds that of NICs and fabric. A domain or
+/// slot of a shared class is one medium for all its members.
 class Topology {
  public:
   explicit Topology(const Cluster& cluster);
@@ -50,9 +67,14 @@ class Topology {
     LinkId up;
     LinkId down;
   };
+  struct Domain {
+    int index = 0;  ///< In Node::domains.
+    Duplex port;    ///< Of a shared medium: up and down are the same link.
+    PathClass kind = PathClass::nvlink;
+  };
   struct Port {  ///< A device's own links.
     NodeId node;
-    std::vector<std::pair<int, Duplex>> domains;  ///< (domain of the node, port).
+    std::vector<Domain> domains;  ///< Fastest first.
     Duplex slot;
     int pcie_switch = -1;
     Duplex uplink;  ///< Of its switch; invalid ids: not a bottleneck.
@@ -61,16 +83,33 @@ class Topology {
     int vendor = 0;
   };
   LinkId add(std::string name, const std::string& link_class, BytesPerSecond bandwidth,
-             Seconds latency, NodeId node);
-  Duplex add_duplex(const std::string& name, const LinkClass& link_class, NodeId node);
+             Seconds latency, NodeId node, bool uncontended = false);
+  Duplex add_duplex(const std::string& name, const LinkClass& link_class, NodeId node,
+                    Seconds extra_latency = {});
+  void add_node(const Cluster& cluster, NodeId id, int first_device);
+  void add_domains(const Cluster& cluster, NodeId id, int first_device);
+  void add_pcie(const Cluster& cluster, NodeId id, int first_device);
+  void add_nics(const Cluster& cluster, NodeId id, int first_device);
+  void add_fabric(const Cluster& cluster);
+  void add_overrides(const Cluster& cluster);
+  void add_staging(const Cluster& cluster);
+  const Duplex* staging(DeviceId device, DeviceId peer) const;
+  const Duplex* override_of(NodeId a, NodeId b) const;
+  BytesPerSecond nic_bandwidth(NodeId node) const;  ///< Sum over its NICs.
+  template <class F>
+  PathClass walk(DeviceId source, DeviceId destination, F&& take) const;
 
   std::vector<Link> links_;
   std::vector<Port> ports_;
   std::vector<std::vector<LinkId>> of_node_;
-  std::vector<int> leaf_;             ///< By node.
-  std::vector<Duplex> leaf_uplinks_;  ///< By leaf; empty without a limit.
-  std::vector<std::pair<std::pair<int, int>, Duplex>> overrides_;  ///< Sorted by node pair.
-  std::vector<std::vector<std::vector<Duplex>>> staging_;  ///< By vendor pair, then by node.
+  std::vector<std::vector<Duplex>> nics_;  ///< By node.
+  std::vector<int> leaf_;                  ///< By node, numbered from 0.
+  std::vector<Duplex> leaf_uplinks_;       ///< By leaf; empty without limit and latency.
+  /// Sorted by node pair (lower id first); up leads from the lower to the higher.
+  std::vector<std::pair<std::pair<int, int>, Duplex>> overrides_;
+  int vendors_ = 0;
+  std::vector<int> staging_of_;               ///< By vendor pair: index into staging_, or -1.
+  std::vector<std::vector<Duplex>> staging_;  ///< By device.
 };
 
 }  // namespace orrery::models

@@ -1,0 +1,152 @@
+#include "models/spec/cluster.h"
+
+#include <fmt/format.h>
+
+#include <iterator>
+
+#include "models/base/hash.h"
+#include "models/ir/names.h"
+
+namespace orrery::models {
+namespace {
+
+/// Writes fields so that different clusters give different texts: strings carry their length,
+/// doubles all their digits.
+class Canonical {
+ public:
+  void text(const std::string& s) { put("{}:{};", s.size(), s); }
+  void number(double x) { put("{};", x); }
+  void integer(int i) { put("{};", i); }
+  template <int S, int B, int F, int D>
+  void number(Quantity<S, B, F, D> q) {
+    number(q.value);
+  }
+  template <class T>
+  void maybe(const std::optional<T>& value) {
+    integer(value ? 1 : 0);
+    if (value) number(*value);
+  }
+  void list(const std::vector<int>& values) {
+    integer(static_cast<int>(values.size()));
+    for (const int value : values) integer(value);
+  }
+  template <class T, class Write>
+  void each(const T& items, Write write) {
+    integer(static_cast<int>(items.size()));
+    for (const auto& item : items) write(item);
+  }
+  std::string str() const { return fmt::to_string(buffer_); }
+
+ private:
+  template <class... Args>
+  void put(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Args>(args)...);
+  }
+  fmt::memory_buffer buffer_;
+};
+
+void write(Canonical& out, const GpuType& gpu) {
+  out.text(gpu.name);
+  out.text(gpu.vendor);
+  out.each(gpu.peak, [&](const auto& entry) {
+    out.text(ir::name_of(entry.first));
+    out.number(entry.second);
+  });
+  out.number(gpu.memory);
+  out.number(gpu.memory_bandwidth);
+  out.number(gpu.efficiency);
+  out.number(gpu.memory_efficiency);
+  out.number(gpu.launch);
+  out.maybe(gpu.price);
+  out.maybe(gpu.spot_price);
+}
+
+void write(Canonical& out, const LinkClass& link) {
+  out.text(link.name);
+  out.number(link.bandwidth);
+  out.number(link.latency);
+  out.number(link.efficiency);
+  out.integer(link.shared ? 1 : 0);
+}
+
+void write(Canonical& out, const Node& node) {
+  out.text(node.name);
+  out.list(node.gpu_types);
+  out.each(node.domains, [&](const LinkDomain& domain) {
+    out.list(domain.members);
+    out.text(domain.link);
+  });
+  out.each(node.pcie, [&](const PcieSwitch& pcie) {
+    out.list(pcie.members);
+    out.text(pcie.link);
+    out.text(pcie.uplink);
+  });
+  out.each(node.nics, [&](const Nic& nic) {
+    out.text(nic.link);
+    out.list(nic.members);
+  });
+  out.number(node.nvme_read);
+  out.number(node.nvme_write);
+  out.number(node.nvme_capacity);
+  out.number(node.host_memory);
+  out.number(node.host_memory_bandwidth);
+  out.text(node.region);
+  out.integer(node.leaf);
+}
+
+std::string canonical(const Cluster& cluster) {
+  Canonical out;
+  out.each(cluster.gpu_types, [&](const GpuType& gpu) { write(out, gpu); });
+  out.each(cluster.links, [&](const auto& entry) { write(out, entry.second); });
+  out.each(cluster.nodes, [&](const Node& node) { write(out, node); });
+  out.number(cluster.fabric.leaf_uplink);
+  out.number(cluster.fabric.leaf_latency);
+  out.number(cluster.fabric.spine_latency);
+  out.each(cluster.overrides, [&](const PairOverride& pair) {
+    out.integer(pair.a.value);
+    out.integer(pair.b.value);
+    out.maybe(pair.bandwidth);
+    out.maybe(pair.latency);
+  });
+  out.each(cluster.host_staging, [&](const HostStaging& staging) {
+    out.text(staging.vendor_a);
+    out.text(staging.vendor_b);
+    out.number(staging.bandwidth);
+    out.number(staging.latency);
+  });
+  out.integer(cluster.storage ? 1 : 0);
+  if (cluster.storage) {
+    out.number(cluster.storage->bandwidth);
+    out.integer(static_cast<int>(cluster.storage->scope));
+    out.number(cluster.storage->latency);
+  }
+  return out.str();
+}
+
+}  // namespace
+
+std::vector<std::pair<BandwidthScope, const char*>> enum_names(BandwidthScope) {
+  return {{BandwidthScope::shared, "shared"}, {BandwidthScope::per_node, "per_node"}};
+}
+
+std::vector<DeviceId> Cluster::devices_of(NodeId node) const {
+  std::vector<DeviceId> ids;
+  for (const Device& device : devices) {
+    if (device.node == node) ids.push_back(device.id);
+  }
+  return ids;
+}
+
+void seal(Cluster& cluster) {
+  cluster.devices.clear();
+  for (std::size_t node = 0; node < cluster.nodes.size(); ++node) {
+    const std::vector<int>& types = cluster.nodes[node].gpu_types;
+    for (std::size_t position = 0; position < types.size(); ++position) {
+      cluster.devices.push_back({DeviceId{cluster.size()}, NodeId{static_cast<int>(node)},
+                                 static_cast<int>(position), types[position]});
+    }
+  }
+  cluster.hash = content_hash(canonical(cluster));
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,339 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "models/spec/model_file.h"
+
+namespace orrery::models {
+namespace {
+
+using nlohmann::json;
+
+/// Positions of the keys of a JSON document's outermost object. nlohmann-json has no positions for
+/// values, so the text, which it has accepted as JSON, is scanned once more.
+class Keys {
+ public:
+  Keys(const std::string& text, const std::string& file) : text_(text), file_(file) {
+    int depth = 0;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      if (c == '{' || c == '[') ++depth;
+      if (c == '}' || c == ']') --depth;
+      if (c != '"') continue;
+      const std::size_t end = end_of_string(i);
+      const std::size_t next = text.find_first_not_of(" \t\r\n", end + 1);
+      if (depth == 1 && next != std::string::npos && text[next] == ':')
+        found_.emplace_back(text.substr(i + 1, end - i - 1), i);
+      i = end;
+    }
+  }
+
+  /// In file order, with repetitions.
+  const std::vector<std::pair<std::string, std::size_t>>& found() const { return found_; }
+
+  config::Position at(std::size_t offset) const {
+    const std::size_t end = std::min(offset, text_.size());
+    const std::size_t line_start = end == 0 ? std::string::npos : text_.rfind('\n', end - 1);
+    const auto lines =
+        std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
+    const std::size_t column = line_start == std::string::npos ? end + 1 : end - line_start;
+    return {file_, static_cast<int>(lines) + 1, static_cast<int>(column)};
+  }
+  /// Of a key; the start of the object if it is not there.
+  config::Position at(const std::string& key) const {
+    for (const auto& [name, offset] : found_)
+      if (name == key) return at(offset);
+    return at(std::min(text_.find('{'), text_.size()));
+  }
+
+ private:
+  std::size_t end_of_string(std::size_t quote) const {
+    std::size_t i = quote + 1;
+    while (i < text_.size() && text_[i] != '"') i += text_[i] == '\\' ? 2 : 1;
+    return std::min(i, text_.size());
+  }
+
+  const std::string& text_;
+  std::string file_;
+  std::vector<std::pair<std::string, std::size_t>> found_;
+};
+
+/// Typed access to the fields. Remembers which key gave which dimension, so that a contradiction
+/// found later is reported there.
+class Reader {
+ public:
+  Reader(const json& object, const Keys& keys, config::Diagnostics& problems)
+      : object_(object), keys_(keys), problems_(problems) {}
+
+  /// A required integer of at least 1; `field` is the dimension's name in check_shape.
+  int integer(const char* key, const char* field) {
+    const std::optional<int> value = maybe_integer(key, field);
+    if (!value && !present(key)) problem("", fmt::format("missing field '{}'", key));
+    return value.value_or(0);
+  }
+  int integer(const char* key, const char* field, int otherwise) {
+    return maybe_integer(key, field).value_or(otherwise);
+  }
+  bool boolean(const char* key, bool otherwise) {
+    if (!present(key)) return otherwise;
+    const json& value = object_.at(key);
+    if (value.is_boolean()) return value.get<bool>();
+    problem(key, fmt::format("field '{}' must be true or false, is {}", key, shown(value)));
+    return otherwise;
+  }
+  /// A string; "" when it is absent.
+  std::string string(const char* key) {
+    if (!present(key)) return "";
+    const json& value = object_.at(key);
+    if (value.is_string()) return value.get<std::string>();
+    problem(key, fmt::format("field '{}' must be a string, is {}", key, shown(value)));
+    return "";
+  }
+  void problem(const std::string& key, std::string what, std::string hint = "") {
+    problems_.add(keys_.at(key), std::move(what), std::move(hint));
+  }
+  /// The key that gave a dimension.
+  std::string key_of(const std::string& field) const {
+    const auto key = keys_of_.find(field);
+    return key == keys_of_.end() ? "" : key->second;
+  }
+
+ private:
+  /// null counts as absent, as it does for Hugging Face.
+  bool present(const char* key) const {
+    return object_.contains(key) && !object_.at(key).is_null();
+  }
+  std::optional<int> maybe_integer(const char* key, const char* field) {
+    keys_of_[field] = key;
+    if (!present(key)) return std::nullopt;
+    const json& value = object_.at(key);
+    const bool fits = value.is_number_integer() &&
+                      (!value.is_number_unsigned() ||
+                       value.get<std::uint64_t>() <= std::numeric_limits<int>::max());
+    if (fits && value.get<std::int64_t>() >= 1 &&
+        value.get<std::int64_t>() <= std::numeric_limits<int>::max())
+      return value.get<int>();
+    problem(key, fmt::format("field '{}' must be an integer from 1 to {}, is {}", key,
+                             std::numeric_limits<int>::max(), shown(value)));
+    return std::nullopt;
+  }
+  static std::string shown(const json& value) {
+    return value.is_structured() ? (value.is_array() ? "a list" : "an object")
+                                 : value.dump(-1, ' ', false, json::error_handler_t::replace);
+  }
+
+  const json& object_;
+  const Keys& keys_;
+  config::Diagnostics& problems_;
+  std::map<std::string, std::string> keys_of_;
+};
+
+/// The two-matrix activations of GPT-like models.
+ir::Activation plain_activation(Reader& in, const char* key, ir::Activation otherwise) {
+  const std::string name = in.string(key);
+  if (name.empty()) return otherwise;
+  if (name == "relu") return ir::Activation::relu;
+  if (name.starts_with("gelu")) return ir::Activation::gelu;
+  in.problem(key, fmt::format("activation '{}' is not modelled", name), "gelu, gelu_new, relu");
+  return otherwise;
+}
+
+/// Llama, Mistral, Mixtral, Qwen2: rotary positions, RMSNorm, SwiGLU, grouped-query attention.
+void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
+  s.layers = in.integer("num_hidden_layers", "layers");
+  s.hidden = in.integer("hidden_size", "hidden");
+  s.heads = in.integer("num_attention_heads", "heads");
+  s.kv_heads = in.integer("num_key_value_heads", "kv_heads", s.heads);
+  s.head_dim = in.integer("head_dim", "head_dim", 0);
+  s.ffn = in.integer("intermediate_size", "ffn");
+  s.vocabulary = in.integer("vocab_size", "vocabulary");
+  s.tied_embeddings = in.boolean("tie_word_embeddings", false);
+  s.biases = in.boolean("attention_bias", false) && in.boolean("mlp_bias", false);
+  const std::string activation = in.string("hidden_act");
+  if (!activation.empty() && activation != "silu" && activation != "swish")
+    in.problem("hidden_act", fmt::format("activation '{}' is not modelled", activation), "silu");
+  if (type != "mixtral") return;
+  s.experts = in.integer("num_local_experts", "experts");
+  s.top_k = in.integer("num_experts_per_tok", "top_k");
+}
+
+/// The default feed-forward width of GPT; no overflow for absurd widths, which check_shape refuses.
+int four_times(int hidden) { return 4 * std::min(hidden, 1 << 20); }
+
+void set_gpt_like(ir::ModelShape& s) {
+  s.normalisation = ir::Normalisation::layer_norm;
+  s.biases = true;
+}
+
+void read_gpt2(Reader& in, ir::ModelShape& s) {
+  set_gpt_like(s);
+  s.layers = in.integer("n_layer", "layers");
+  s.hidden = in.integer("n_embd", "hidden");
+  s.heads = in.integer("n_head", "heads");
+  s.ffn = in.integer("n_inner", "ffn", four_times(s.hidden));
+  s.vocabulary = in.integer("vocab_size", "vocabulary");
+  s.positions = in.integer("n_positions", "positions");
+  s.activation = plain_activation(in, "activation_function", ir::Activation::gelu);
+  s.tied_embeddings = in.boolean("tie_word_embeddings", true);
+}
+
+void read_gpt_neo(Reader& in, ir::ModelShape& s) {
+  set_gpt_like(s);
+  s.layers = in.integer("num_layers", "layers");
+  s.hidden = in.integer("hidden_size", "hidden");
+  s.heads = in.integer("num_heads", "heads");
+  s.ffn = in.integer("intermediate_size", "ffn", four_times(s.hidden));
+  s.vocabulary = in.integer("vocab_size", "vocabulary");
+  s.positions = in.integer("max_position_embeddings", "positions");
+  s.activation = plain_activation(in, "activation_function", ir::Activation::gelu);
+  s.tied_embeddings = in.boolean("tie_word_embeddings", true);
+}
+
+void read_opt(Reader& in, ir::ModelShape& s) {
+  set_gpt_like(s);
+  s.layers = in.integer("num_hidden_layers", "layers");
+  s.hidden = in.integer("hidden_size", "hidden");
+  s.heads = in.integer("num_attention_heads", "heads");
+  s.ffn = in.integer("ffn_dim", "ffn");
+  s.vocabulary = in.integer("vocab_size", "vocabulary");
+  s.positions = in.integer("max_position_embeddings", "positions");
+  s.activation = plain_activation(in, "activation_function", ir::Activation::relu);
+  s.tied_embeddings = in.boolean("tie_word_embeddings", true);
+  const int projected = in.integer("word_embed_proj_dim", "", s.hidden);
+  if (projected != s.hidden)
+    in.problem("word_embed_proj_dim",
+               fmt::format("embedding width {} differs from hidden_size {}: the projections "
+                           "between them are not modelled",
+                           projected, s.hidden),
+               "the library's opt_350m has embeddings of full width");
+}
+
+void read_bert(Reader& in, ir::ModelShape& s) {
+  set_gpt_like(s);
+  s.causal = false;
+  s.layers = in.integer("num_hidden_layers", "layers");
+  s.hidden = in.integer("hidden_size", "hidden");
+  s.heads = in.integer("num_attention_heads", "heads");
+  s.ffn = in.integer("intermediate_size", "ffn");
+  s.vocabulary = in.integer("vocab_size", "vocabulary");
+  s.positions = in.integer("max_position_embeddings", "positions");
+  s.activation = plain_activation(in, "hidden_act", ir::Activation::gelu);
+  s.tied_embeddings = in.boolean("tie_word_embeddings", true);
+}
+
+/// False if the type is unknown.
+bool read_type(Reader& in, const std::string& type, ir::ModelShape& shape) {
+  if (type == "llama" || type == "mistral" || type == "mixtral" || type == "qwen2") {
+    read_llama_like(in, type, shape);
+  } else if (type == "gpt2") {
+    read_gpt2(in, shape);
+  } else if (type == "gpt_neo") {
+    read_gpt_neo(in, shape);
+  } else if (type == "opt") {
+    read_opt(in, shape);
+  } else if (type == "bert") {
+    read_bert(in, shape);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+std::optional<std::string> read_text(const std::string& path, config::Diagnostics& problems) {
+  constexpr std::size_t kLargest = std::size_t{16} << 20;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    problems.add({path, 0, 0}, "is a directory");
+    return std::nullopt;
+  }
+  std::ifstream in(path, std::ios::binary);
+  std::string text;
+  if (in) text.assign(std::istreambuf_iterator<char>(in), {});
+  if (!in || in.bad()) {
+    problems.add({path, 0, 0}, "cannot be read");
+    return std::nullopt;
+  }
+  if (text.size() <= kLargest) return text;
+  problems.add({path, 0, 0}, "is larger than 16 MiB");
+  return std::nullopt;
+}
+
+std::optional<json> parse(const std::string& text, const Keys& keys,
+                          config::Diagnostics& problems) {
+  try {
+    json document = json::parse(text);
+    if (document.is_object()) return document;
+    problems.add(keys.at(0), "expected an object: a Hugging Face config.json");
+  } catch (const json::parse_error& error) {
+    // `byte` counts from 1 and is the last character read; 0 means the start.
+    const std::size_t offset = error.byte == 0 ? 0 : error.byte - 1;
+    const std::string what = error.what();
+    const std::size_t detail = what.rfind(": ");
+    problems.add(
+        keys.at(offset),
+        "ill-formed JSON: " + (detail == std::string::npos ? what : what.substr(detail + 2)));
+  } catch (const json::exception&) {  // a number beyond double
+    problems.add(keys.at(0), "ill-formed JSON: a number is out of range");
+  }
+  return std::nullopt;
+}
+
+void complete(Reader& in, ir::ModelShape& shape) {
+  if (shape.kv_heads == 0) shape.kv_heads = shape.heads;
+  if (shape.head_dim == 0) {
+    shape.head_dim = shape.hidden / shape.heads;
+    if (shape.hidden % shape.heads != 0)
+      return in.problem(in.key_of("heads"), fmt::format("hidden size {} is no multiple of {} heads",
+                                                        shape.hidden, shape.heads));
+  }
+  for (const ShapeProblem& problem : check_shape(shape)) {
+    const std::string key = in.key_of(problem.field);
+    in.problem(key, fmt::format("field '{}': {}", key.empty() ? problem.field : key, problem.what));
+  }
+}
+
+}  // namespace
+
+ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  const std::optional<std::string> text = read_text(path, diagnostics);
+  if (!text) return {};
+  const Keys keys(*text, path);
+  const std::optional<json> document = parse(*text, keys, diagnostics);
+  if (!document) return {};
+  std::set<std::string> seen;
+  for (const auto& [key, offset] : keys.found())
+    if (!seen.insert(key).second)
+      diagnostics.add(keys.at(offset), fmt::format("duplicate field '{}'", key));
+  Reader in(*document, keys, diagnostics);
+  ir::ModelShape shape;
+  const std::string type = in.string("model_type");
+  if (!read_type(in, type, shape) && diagnostics.problems().size() == before)
+    in.problem("model_type",
+               type.empty() ? "missing field 'model_type'"
+                            : fmt::format("model_type '{}' is not modelled", type),
+               config::suggest(
+                   type, {"llama", "mistral", "mixtral", "qwen2", "gpt2", "opt", "bert", "gpt_neo"},
+                   "types"));
+  if (diagnostics.problems().size() == before) complete(in, shape);
+  if (diagnostics.problems().size() != before) return {};
+  shape.name = in.string("_name_or_path");
+  if (shape.name.empty()) shape.name = path;
+  return shape;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "models/config/document.h"
+#include "models/ir/names.h"
+#include "models/spec/job.h"
+#include "models/spec/library.h"
+
+namespace orrery::models {
+namespace {
+
+using Buckets = std::vector<LengthDistribution::Bucket>;
+
+void describe_lengths(config::Visitor& v, Job& job) {
+  std::optional<Buckets> buckets;
+  if (job.lengths) buckets = job.lengths->buckets;
+  v.optional("lengths", buckets, "shares of sequences by length, ascending; they add up to 1");
+  if (!v.reading()) return;
+  job.lengths.reset();
+  if (!buckets) return;
+  job.lengths = LengthDistribution{*buckets};
+  double sum = 0;
+  std::int64_t before = 0;
+  for (const LengthDistribution::Bucket& bucket : *buckets) {
+    if (bucket.longest <= before) return v.problem("lengths", "lengths do not ascend");
+    before = bucket.longest;
+    sum += bucket.share;
+  }
+  if (std::abs(sum - 1) > 1e-6) {
+    v.problem("lengths", fmt::format("shares add up to {}, not to 1", sum));
+  } else if (before > job.sequence_length) {
+    v.problem("lengths", fmt::format("longest sequence {} exceeds sequence_length {}", before,
+                                     job.sequence_length));
+  }
+}
+
+void not_empty(config::Visitor& v, const char* key, std::size_t size) {
+  if (v.reading() && v.given(key) && size == 0) v.problem(key, "nothing is allowed");
+}
+
+}  // namespace
+
+void describe(config::Visitor& v, LengthDistribution::Bucket& bucket) {
+  v.title("Length bucket");
+  v.required("longest", bucket.longest, "tokens");
+  v.required("share", bucket.share, "of sequences");
+  v.at_least("longest", bucket.longest, std::int64_t{1});
+  v.between("share", bucket.share, 0.0, 1.0);
+}
+
+void describe(config::Visitor& v, StateBytes& bytes) {
+  v.title("State bytes");
+  v.doc("Bytes per parameter of the model states.");
+  v.optional("weight", bytes.weight, "parameters that the passes use");
+  v.optional("gradient", bytes.gradient, "gradients");
+  v.optional("master", bytes.master, "master copy of the parameters");
+  v.optional("moments", bytes.moments, "first and second moment");
+  v.positive("weight", bytes.weight);
+  v.positive("gradient", bytes.gradient);
+  v.not_negative("master", bytes.master);
+  v.not_negative("moments", bytes.moments);
+}
+
+void describe(config::Visitor& v, Allowed& allowed) {
+  v.title("Allowed");
+  v.doc("What planners may use.");
+  v.optional("recompute", allowed.recompute, "kinds of recomputation");
+  v.optional("zero_stages", allowed.zero_stages, "ZeRO stages, 0 to 3");
+  v.optional("sequence_parallel", allowed.sequence_parallel, "sequence parallelism");
+  v.optional("max_tensor_parallel", allowed.max_tensor_parallel, "0: bounded by the node only");
+  v.optional("max_micro_batch_size", allowed.max_micro_batch_size, "samples");
+  v.optional("schedules", allowed.schedules, "pipeline schedules");
+  v.not_negative("max_tensor_parallel", allowed.max_tensor_parallel);
+  v.at_least("max_micro_batch_size", allowed.max_micro_batch_size, 1);
+  not_empty(v, "recompute", allowed.recompute.size());
+  not_empty(v, "zero_stages", allowed.zero_stages.size());
+  not_empty(v, "schedules", allowed.schedules.size());
+  for (const int stage : allowed.zero_stages) v.between("zero_stages", stage, 0, 3);
+}
+
+void describe(config::Visitor& v, Job& job) {
+  v.schema("orrery/job", 1);
+  v.title("Job");
+  v.doc("What is trained on what batch, in which numbers, and what planners may use.");
+  v.required("global_batch", job.global_batch, "samples per optimizer step");
+  v.required("sequence_length", job.sequence_length, "tokens per sample (of the longest)");
+  v.at_least("global_batch", job.global_batch, std::int64_t{1});
+  v.at_least("sequence_length", job.sequence_length, std::int64_t{1});
+  describe_lengths(v, job);
+  v.optional("dtype", job.dtype, "of matrix products and activations");
+  v.optional("state_bytes", job.state_bytes, "bytes per parameter");
+  v.optional("optimizer", job.optimizer, "what a step runs");
+  v.optional("allowed", job.allowed, "what planners may use");
+}
+
+Job load_job(const std::string& path, config::Diagnostics& diagnostics) {
+  return config::load_file<Job>(path, diagnostics);
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,166 @@
+#include "models/spec/profile_yaml.h"
+
+#include <fmt/format.h>
+
+#include "models/config/document.h"
+#include "models/spec/library.h"
+#include "models/spec/sparse.h"
+
+namespace orrery::ir {
+namespace {
+
+constexpr const char* kProvenance = "where the numbers come from";
+constexpr const char* kNoSource = "a number without a source";
+constexpr const char* kSourceHint = "name a paper, a datasheet or a run, or write 'unverified'";
+
+}  // namespace
+
+void describe(config::Visitor& v, Provenance& provenance) {
+  v.title("Provenance");
+  v.doc("A string stands for `source`.");
+  v.required("source", provenance.source, "datasheet, paper and page, run; or unverified");
+  v.optional("date", provenance.date, "of the measurement");
+  v.optional("machine", provenance.machine, "that it ran on");
+  v.optional("libraries", provenance.libraries, "versions");
+  v.optional("samples", provenance.samples, "measurements behind the number");
+  v.optional("held_out_error", provenance.held_out_error, "relative, of a fit");
+  v.not_negative("samples", provenance.samples);
+  if (v.reading() && v.given("source") && provenance.source.empty()) {
+    v.problem("source", kNoSource, kSourceHint);
+  }
+}
+
+bool from_scalar(const std::string& text, Provenance& out, std::string& error) {
+  if (text.empty()) error = fmt::format("{}; {}", kNoSource, kSourceHint);
+  out.source = text;
+  return error.empty();
+}
+
+void describe(config::Visitor& v, BlockTime& time) {
+  v.title("Block time");
+  v.doc("Time of one block on one GPU of a group, for one micro-batch.");
+  v.required("gpu", time.gpu, "GPU type");
+  v.optional("block", time.block, "kind of block");
+  v.optional("model", time.model, "whose block it is; empty: any of the same shape");
+  v.required("pass", time.pass, "what was timed");
+  v.optional("tensor_parallel", time.tensor_parallel, "degree");
+  v.optional("micro_batch_size", time.micro_batch_size, "samples");
+  v.required("sequence_length", time.sequence_length, "tokens");
+  v.optional("dtype", time.dtype, "of the matrix products");
+  v.required("time", time.time, "of one block");
+  v.required("provenance", time.provenance, kProvenance);
+  v.at_least("tensor_parallel", time.tensor_parallel, 1);
+  v.at_least("micro_batch_size", time.micro_batch_size, 1);
+  v.not_negative("sequence_length", time.sequence_length);
+  v.not_negative("time", time.time);
+}
+
+void describe(config::Visitor& v, EfficiencyCurve::Point& point) {
+  v.title("Efficiency point");
+  v.required("work", point.work, "FLOPs of one op");
+  v.required("efficiency", point.efficiency, "achieved share of peak");
+  v.positive("work", point.work);
+  v.positive("efficiency", point.efficiency);
+}
+
+void describe(config::Visitor& v, EfficiencyCurve& curve) {
+  v.title("Efficiency curve");
+  v.doc("Achieved share of peak, linear in log(FLOPs) between points.");
+  v.required("gpu", curve.gpu, "GPU type");
+  v.optional("dtype", curve.dtype, "of the matrix products");
+  v.required("points", curve.points, "ascending in work");
+  v.required("provenance", curve.provenance, kProvenance);
+  if (!v.reading() || !v.good()) return;
+  if (curve.points.empty()) v.problem("points", "the list is empty");
+  for (std::size_t i = 1; i < curve.points.size(); ++i) {
+    if (curve.points[i].work <= curve.points[i - 1].work) {
+      v.problem("points", fmt::format("point {} does not ascend in work", i));
+    }
+  }
+}
+
+void describe(config::Visitor& v, LinkSegment& segment) {
+  v.title("Link segment");
+  v.doc("Time of a message: latency + bytes / bandwidth.");
+  v.required("link_class", segment.link_class, "link class");
+  v.optional("from_bytes", segment.from_bytes, "smallest message that it holds for");
+  v.required("latency", segment.latency, "alpha");
+  v.required("bandwidth", segment.bandwidth, "1 / beta");
+  v.required("provenance", segment.provenance, kProvenance);
+  v.not_negative("from_bytes", segment.from_bytes);
+  v.not_negative("latency", segment.latency);
+  v.positive("bandwidth", segment.bandwidth);
+}
+
+void describe(config::Visitor& v, CollectiveFactor& factor) {
+  v.title("Collective factor");
+  v.doc("Measured time of a collective over its closed form.");
+  v.required("collective", factor.collective, "name");
+  v.required("link_class", factor.link_class, "slowest link class that it crosses");
+  v.required("ranks", factor.ranks, "number of members");
+  v.required("factor", factor.factor, "measured / closed form");
+  v.required("provenance", factor.provenance, kProvenance);
+  v.at_least("ranks", factor.ranks, 1);
+  v.positive("factor", factor.factor);
+}
+
+void describe(config::Visitor& v, MemoryOverhead& overhead) {
+  v.title("Memory overhead");
+  v.required("gpu", overhead.gpu, "GPU type");
+  v.optional("context", overhead.context, "CUDA context and libraries");
+  v.optional("fragmentation", overhead.fragmentation, "reserved over allocated");
+  v.required("provenance", overhead.provenance, kProvenance);
+  v.not_negative("context", overhead.context);
+  v.at_least("fragmentation", overhead.fragmentation, 1.0);
+}
+
+void describe(config::Visitor& v, Profile& profile) {
+  v.schema("orrery/profile", 1);
+  v.title("Profile");
+  v.doc("Measured or published numbers about GPUs and links.");
+  v.required("name", profile.name, "name of the profile");
+  v.optional("block_times", profile.block_times, "measured blocks");
+  v.optional("efficiencies", profile.efficiencies, "efficiency curves");
+  v.optional("links", profile.links, "latency and bandwidth by message size");
+  v.optional("collectives", profile.collectives, "factors on closed forms");
+  v.optional("memory", profile.memory, "overheads");
+}
+
+}  // namespace orrery::ir
+
+namespace orrery::models {
+namespace {
+
+/// A provenance that is only a source becomes one string.
+void shorten_provenance(config::Value& value) {
+  for (config::Value& item : value.items) shorten_provenance(item);
+  for (config::Value::Entry& entry : value.entries) {
+    if (entry.key == "provenance" && entry.value.entries.size() == 1) {
+      entry.value = config::Value(entry.value.entries.front().value);
+    } else {
+      shorten_provenance(entry.value);
+    }
+  }
+}
+
+}  // namespace
+
+ir::Profile load_profile(const std::string& path, config::Diagnostics& diagnostics) {
+  return config::load_file<ir::Profile>(path, diagnostics);
+}
+
+std::string dump_profile(const ir::Profile& profile) {
+  static const SparseRules kRules{{{"block_times", config::to_value(ir::BlockTime{})},
+                                   {"efficiencies", config::to_value(ir::EfficiencyCurve{})},
+                                   {"links", config::to_value(ir::LinkSegment{})},
+                                   {"collectives", config::to_value(ir::CollectiveFactor{})},
+                                   {"memory", config::to_value(ir::MemoryOverhead{})}},
+                                  {"schema", "name", "gpu", "block", "pass", "sequence_length",
+                                   "dtype", "time", "points", "link_class", "latency", "bandwidth",
+                                   "collective", "ranks", "factor", "provenance", "source"}};
+  config::Value value = sparse(config::to_value(profile), config::to_value(ir::Profile{}), kRules);
+  shorten_provenance(value);
+  return config::to_yaml(value);
+}
+
+}  // namespace orrery::models

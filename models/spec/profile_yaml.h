@@ -1,0 +1,22 @@
+/// How profiles stand in YAML (`schema: orrery/profile/1`): descriptions for the config reader. A
+/// provenance that is only a source may be written as one string.
+#pragma once
+#include <string>
+
+#include "models/config/visitor.h"
+#include "models/ir/names.h"
+#include "models/ir/profile.h"
+
+namespace orrery::ir {
+
+void describe(config::Visitor& v, Provenance& provenance);
+bool from_scalar(const std::string& text, Provenance& out, std::string& error);
+void describe(config::Visitor& v, BlockTime& time);
+void describe(config::Visitor& v, EfficiencyCurve::Point& point);
+void describe(config::Visitor& v, EfficiencyCurve& curve);
+void describe(config::Visitor& v, LinkSegment& segment);
+void describe(config::Visitor& v, CollectiveFactor& factor);
+void describe(config::Visitor& v, MemoryOverhead& overhead);
+void describe(config::Visitor& v, Profile& profile);
+
+}  // namespace orrery::ir

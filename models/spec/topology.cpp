@@ -1,0 +1,341 @@
+#include "models/spec/topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "models/base/check.h"
+
+namespace orrery::models {
+namespace {
+
+std::string node_name(const Cluster& cluster, NodeId id) {
+  const std::string& name = cluster.node(id).name;
+  return name.empty() ? fmt::format("node{}", id.value) : name;
+}
+
+const LinkClass& class_of(const Cluster& cluster, const std::string& name) {
+  const auto found = cluster.links.find(name);
+  ORRERY_CHECK(found != cluster.links.end(), "cluster '{}' has no link class '{}'", cluster.name,
+               name);
+  return found->second;
+}
+
+BytesPerSecond achieved(const LinkClass& link) { return link.bandwidth * link.efficiency; }
+
+std::vector<int> all_positions(const Node& node) {
+  std::vector<int> positions(node.gpu_types.size());
+  for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int>(i);
+  return positions;
+}
+
+}  // namespace
+
+std::vector<std::pair<PathClass, const char*>> enum_names(PathClass) {
+  return {{PathClass::same_device, "same_device"},
+          {PathClass::nvlink, "nvlink"},
+          {PathClass::pcie, "pcie"},
+          {PathClass::network, "network"},
+          {PathClass::host_staged, "host_staged"}};
+}
+
+Seconds network_latency(const Cluster& cluster, NodeId a, NodeId b) {
+  Seconds sum;
+  for (const NodeId id : {a, b}) {
+    Seconds slowest;
+    for (const Nic& nic : cluster.node(id).nics) {
+      slowest = std::max(slowest, class_of(cluster, nic.link).latency);
+    }
+    sum += 0.5 * (slowest + cluster.fabric.leaf_latency);
+  }
+  if (cluster.node(a).leaf == cluster.node(b).leaf) return sum;
+  return sum + cluster.fabric.leaf_latency + cluster.fabric.spine_latency;
+}
+
+Topology::Topology(const Cluster& cluster)
+    : ports_(cluster.devices.size()), of_node_(cluster.nodes.size()), nics_(cluster.nodes.size()) {
+  int first = 0;
+  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    const NodeId node{static_cast<int>(i)};
+    add_node(cluster, node, first);
+    first += static_cast<int>(cluster.nodes[i].gpu_types.size());
+  }
+  ORRERY_CHECK(first == cluster.size(), "cluster '{}' is not sealed", cluster.name);
+  add_fabric(cluster);
+  add_overrides(cluster);
+  add_staging(cluster);
+}
+
+LinkId Topology::add(std::string name, const std::string& link_class, BytesPerSecond bandwidth,
+                     Seconds latency, NodeId node, bool uncontended) {
+  const LinkId id{static_cast<int>(links_.size())};
+  links_.push_back({std::move(name), link_class, bandwidth, latency, uncontended});
+  if (node.valid()) of_node_[node.index()].push_back(id);
+  return id;
+}
+
+Topology::Duplex Topology::add_duplex(const std::string& name, const LinkClass& link_class,
+                                      NodeId node, Seconds extra_latency) {
+  const Seconds latency = 0.5 * (link_class.latency + extra_latency);
+  const LinkId up = add(name + "/up", link_class.name, achieved(link_class), latency, node);
+  return {up, add(name + "/down", link_class.name, achieved(link_class), latency, node)};
+}
+
+void Topology::add_node(const Cluster& cluster, NodeId id, int first_device) {
+  for (std::size_t i = 0; i < cluster.node(id).gpu_types.size(); ++i) {
+    ports_[static_cast<std::size_t>(first_device) + i].node = id;
+  }
+  add_domains(cluster, id, first_device);
+  add_pcie(cluster, id, first_device);
+  add_nics(cluster, id, first_device);
+}
+
+void Topology::add_domains(const Cluster& cluster, NodeId id, int first_device) {
+  const std::string prefix = node_name(cluster, id);
+  const std::vector<LinkDomain>& domains = cluster.node(id).domains;
+  for (std::size_t d = 0; d < domains.size(); ++d) {
+    const LinkClass& link = class_of(cluster, domains[d].link);
+    const PathClass kind = link.name.starts_with("pcie") ? PathClass::pcie : PathClass::nvlink;
+    const int index = static_cast<int>(d);
+    Duplex medium;
+    if (link.shared) {
+      medium.up = add(fmt::format("{}/domain{}/{}", prefix, d, link.name), link.name,
+                      achieved(link), link.latency, id);
+      medium.down = medium.up;
+    }
+    for (const int member : domains[d].members) {
+      // Domains of one class that overlap need names of their own.
+      const std::string name = fmt::format("{}/gpu{}/{}{}", prefix, member, link.name,
+                                           d == 0 ? "" : fmt::format("/domain{}", d));
+      const Duplex port = link.shared ? medium : add_duplex(name, link, id);
+      ports_[static_cast<std::size_t>(first_device + member)].domains.push_back(
+          {index, port, kind});
+    }
+  }
+  for (std::size_t i = 0; i < cluster.node(id).gpu_types.size(); ++i) {
+    std::vector<Domain>& own = ports_[static_cast<std::size_t>(first_device) + i].domains;
+    std::stable_sort(own.begin(), own.end(), [&](const Domain& a, const Domain& b) {
+      return links_[a.port.up.index()].bandwidth > links_[b.port.up.index()].bandwidth;
+    });
+  }
+}
+
+void Topology::add_pcie(const Cluster& cluster, NodeId id, int first_device) {
+  const std::string prefix = node_name(cluster, id);
+  const std::vector<PcieSwitch>& switches = cluster.node(id).pcie;
+  for (std::size_t s = 0; s < switches.size(); ++s) {
+    const LinkClass& link = class_of(cluster, switches[s].link);
+    const std::string name = fmt::format("{}/pcie{}", prefix, s);
+    Duplex medium, uplink;
+    if (link.shared) medium = add_duplex(name + "/slots", link, id);
+    if (!switches[s].uplink.empty()) {
+      uplink = add_duplex(name + "/uplink", class_of(cluster, switches[s].uplink), id);
+    }
+    for (const int member : switches[s].members) {
+      Port& port = ports_[static_cast<std::size_t>(first_device + member)];
+      port.slot =
+          link.shared ? medium : add_duplex(fmt::format("{}/gpu{}/slot", prefix, member), link, id);
+      port.pcie_switch = static_cast<int>(s);
+      port.uplink = uplink;
+    }
+  }
+}
+
+void Topology::add_nics(const Cluster& cluster, NodeId id, int first_device) {
+  const Node& node = cluster.node(id);
+  std::vector<std::vector<int>> usable(node.gpu_types.size());  // NICs, by position.
+  std::vector<Duplex>& own = nics_[id.index()];
+  for (std::size_t n = 0; n < node.nics.size(); ++n) {
+    const Nic& nic = node.nics[n];
+    own.push_back(add_duplex(fmt::format("{}/nic{}", node_name(cluster, id), n),
+                             class_of(cluster, nic.link), id, cluster.fabric.leaf_latency));
+    for (const int member : nic.members.empty() ? all_positions(node) : nic.members) {
+      usable[static_cast<std::size_t>(member)].push_back(static_cast<int>(n));
+    }
+  }
+  // GPUs with the same choice are spread over it in order.
+  std::map<std::vector<int>, std::vector<std::size_t>> sharers;
+  for (std::size_t i = 0; i < usable.size(); ++i) sharers[usable[i]].push_back(i);
+  for (const auto& [choice, positions] : sharers) {
+    if (choice.empty()) continue;
+    for (std::size_t i = 0; i < positions.size(); ++i) {
+      Port& port = ports_[static_cast<std::size_t>(first_device) + positions[i]];
+      port.nic = choice[i * choice.size() / positions.size()];
+      port.nic_port = own[static_cast<std::size_t>(port.nic)];
+    }
+  }
+}
+
+BytesPerSecond Topology::nic_bandwidth(NodeId node) const {
+  BytesPerSecond sum;
+  for (const Duplex& nic : nics_[node.index()]) sum += links_[nic.up.index()].bandwidth;
+  return sum;
+}
+
+void Topology::add_fabric(const Cluster& cluster) {
+  std::set<int> numbers;
+  for (const Node& node : cluster.nodes) numbers.insert(node.leaf);
+  for (const Node& node : cluster.nodes) {
+    leaf_.push_back(static_cast<int>(std::distance(numbers.begin(), numbers.find(node.leaf))));
+  }
+  const Fabric& fabric = cluster.fabric;
+  const bool limited = fabric.leaf_uplink.value > 0;
+  const Seconds latency = 0.5 * (fabric.leaf_latency + fabric.spine_latency);
+  if (numbers.size() < 2 || (!limited && latency.value == 0)) return;
+  std::vector<BytesPerSecond> below(numbers.size());
+  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
+    below[static_cast<std::size_t>(leaf_[i])] += nic_bandwidth(NodeId{static_cast<int>(i)});
+  }
+  std::size_t leaf = 0;
+  for (const int number : numbers) {
+    const BytesPerSecond bandwidth = limited ? fabric.leaf_uplink : below[leaf++];
+    const std::string name = fmt::format("leaf{}", number);
+    const LinkId up = add(name + "/up", "", bandwidth, latency, {}, !limited);
+    leaf_uplinks_.push_back({up, add(name + "/down", "", bandwidth, latency, {}, !limited)});
+  }
+}
+
+void Topology::add_overrides(const Cluster& cluster) {
+  std::map<std::pair<int, int>, const PairOverride*> last;  // the last that names a pair counts
+  for (const PairOverride& pair : cluster.overrides) {
+    ORRERY_CHECK(pair.a != pair.b, "an override between node {} and itself", pair.a.value);
+    last[std::minmax(pair.a.value, pair.b.value)] = &pair;
+  }
+  for (const auto& [nodes, pair] : last) {
+    const NodeId a{nodes.first}, b{nodes.second};
+    const Seconds present = network_latency(cluster, a, b);
+    const Seconds latency = std::max(Seconds{}, pair->latency.value_or(present) - present);
+    const bool limited = pair->bandwidth.has_value();
+    const BytesPerSecond bandwidth =
+        limited ? *pair->bandwidth : std::min(nic_bandwidth(a), nic_bandwidth(b));
+    const auto one_way = [&](NodeId from, NodeId to) {
+      return add(fmt::format("{}/to/{}", node_name(cluster, from), node_name(cluster, to)), "",
+                 bandwidth, latency, {}, !limited);
+    };
+    const LinkId up = one_way(a, b);
+    overrides_.push_back({nodes, {up, one_way(b, a)}});
+  }
+}
+
+void Topology::add_staging(const Cluster& cluster) {
+  std::map<std::string, int> vendors;
+  for (std::size_t i = 0; i < ports_.size(); ++i) {
+    const std::string& vendor = cluster.gpu(DeviceId{static_cast<int>(i)}).vendor;
+    ports_[i].vendor = vendors.try_emplace(vendor, static_cast<int>(vendors.size())).first->second;
+  }
+  vendors_ = static_cast<int>(vendors.size());
+  staging_of_.assign(static_cast<std::size_t>(vendors_ * vendors_), -1);
+  for (const HostStaging& pair : cluster.host_staging) {
+    const auto a = vendors.find(pair.vendor_a), b = vendors.find(pair.vendor_b);
+    if (a == vendors.end() || b == vendors.end()) continue;
+    const int index = static_cast<int>(staging_.size());
+    staging_of_[static_cast<std::size_t>(a->second * vendors_ + b->second)] = index;
+    staging_of_[static_cast<std::size_t>(b->second * vendors_ + a->second)] = index;
+    std::vector<Duplex>& own = staging_.emplace_back(ports_.size());
+    for (std::size_t i = 0; i < ports_.size(); ++i) {
+      if (ports_[i].vendor != a->second && ports_[i].vendor != b->second) continue;
+      const NodeId node = ports_[i].node;
+      const std::string name =
+          fmt::format("{}/gpu{}/staging-{}-{}", node_name(cluster, node),
+                      cluster.devices[i].position, pair.vendor_a, pair.vendor_b);
+      const Seconds half = 0.5 * pair.latency;
+      const LinkId up = add(name + "/up", "", pair.bandwidth, half, node);
+      own[i] = {up, add(name + "/down", "", pair.bandwidth, half, node)};
+    }
+  }
+}
+
+const Topology::Duplex* Topology::staging(DeviceId device, DeviceId peer) const {
+  const int pair = staging_of_[static_cast<std::size_t>(ports_[device.index()].vendor * vendors_ +
+                                                        ports_[peer.index()].vendor)];
+  return pair < 0 ? nullptr : &staging_[static_cast<std::size_t>(pair)][device.index()];
+}
+
+const Topology::Duplex* Topology::override_of(NodeId a, NodeId b) const {
+  if (overrides_.empty()) return nullptr;
+  const std::pair<int, int> key = std::minmax(a.value, b.value);
+  const auto found =
+      std::lower_bound(overrides_.begin(), overrides_.end(), key,
+                       [](const auto& entry, const auto& wanted) { return entry.first < wanted; });
+  return found != overrides_.end() && found->first == key ? &found->second : nullptr;
+}
+
+/// Calls take(link) for each link from source to destination, in order.
+template <class F>
+PathClass Topology::walk(DeviceId source, DeviceId destination, F&& take) const {
+  if (source == destination) return PathClass::same_device;
+  const Port& from = ports_[source.index()];
+  const Port& to = ports_[destination.index()];
+  const auto maybe = [&](LinkId link) {
+    if (link.valid()) take(link);
+  };
+  const Duplex* out = staging(source, destination);
+  const bool same_node = from.node == to.node;
+  if (same_node && out == nullptr) {
+    for (const Domain& a : from.domains) {
+      for (const Domain& b : to.domains) {
+        if (a.index != b.index) continue;
+        take(a.port.up);
+        if (b.port.down != a.port.up) take(b.port.down);
+        return a.kind;
+      }
+    }
+    ORRERY_CHECK(from.slot.up.valid() && to.slot.up.valid(),
+                 "devices {} and {} of a node share no domain and not both have a PCIe slot",
+                 source.value, destination.value);
+    const bool crosses = from.pcie_switch != to.pcie_switch;
+    take(from.slot.up);
+    if (crosses) maybe(from.uplink.up);
+    if (crosses) maybe(to.uplink.down);
+    take(to.slot.down);
+    return PathClass::pcie;
+  }
+  maybe(from.slot.up);
+  maybe(from.uplink.up);
+  if (out != nullptr) take(out->up);
+  if (!same_node) {
+    ORRERY_CHECK(from.nic >= 0 && to.nic >= 0, "devices {} and {} are not both behind a NIC",
+                 source.value, destination.value);
+    take(from.nic_port.up);
+    const std::size_t leaf = static_cast<std::size_t>(leaf_[from.node.index()]);
+    const std::size_t other = static_cast<std::size_t>(leaf_[to.node.index()]);
+    const bool across = leaf != other && !leaf_uplinks_.empty();
+    if (across) take(leaf_uplinks_[leaf].up);
+    if (const Duplex* pair = override_of(from.node, to.node)) {
+      take(from.node < to.node ? pair->up : pair->down);
+    }
+    if (across) take(leaf_uplinks_[other].down);
+    take(to.nic_port.down);
+  }
+  if (out != nullptr) take(staging(destination, source)->down);
+  maybe(to.uplink.down);
+  maybe(to.slot.down);
+  return out != nullptr ? PathClass::host_staged : PathClass::network;
+}
+
+void Topology::route(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const {
+  walk(source, destination, [&](LinkId link) { links.push_back(link); });
+}
+
+Path Topology::path(DeviceId source, DeviceId destination) const {
+  Path path{{std::numeric_limits<double>::infinity()}, {}, PathClass::same_device};
+  path.kind = walk(source, destination, [&](LinkId id) {
+    const Link& link = links_[id.index()];
+    path.bandwidth = std::min(path.bandwidth, link.bandwidth);
+    path.latency += link.latency;
+  });
+  return path;
+}
+
+const std::vector<LinkId>& Topology::links_of(NodeId node) const { return of_node_[node.index()]; }
+
+bool Topology::share_nic(DeviceId a, DeviceId b) const {
+  const Port& first = ports_[a.index()];
+  const Port& second = ports_[b.index()];
+  return first.node == second.node && first.nic >= 0 && first.nic == second.nic;
+}
+
+}  // namespace orrery::models
