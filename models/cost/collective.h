@@ -1,6 +1,12 @@
 /// Closed forms of collectives on the bottleneck of the group. The flow simulator uses the same
 /// algorithms edge by edge; both agree when nothing is shared (tests/sim_iteration).
+///
+/// A closed form knows of each edge only the path that PathFunction gives: its narrowest link and
+/// its latency. It does not know which links two edges have in common, so edges that leave a node
+/// side by side through one NIC are priced as if each had it alone; the flows of the simulator
+/// share it. Order the group node by node (ring_order) where that matters.
 #pragma once
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -11,7 +17,24 @@
 
 namespace orrery::models {
 
-enum class CollectiveAlgorithm { ring, tree, hierarchical };
+enum class CollectiveAlgorithm {
+  /// p - 1 steps around the ring in group order, each of a p-th of the tensor (all-reduce twice
+  /// that): steps * (bytes / p / narrowest edge + longest latency). Broadcast: a pipelined chain in
+  /// group order, bytes / narrowest edge + sum of latencies.
+  /// [Thakur et al. 2005; nccl-tests, doc/PERFORMANCE.md]
+  ring,
+  /// All-reduce over two binary trees that carry half of the tensor each: 2 bytes / B + 2 ceil(log2
+  /// p) latencies. Broadcast: half of that. All-gather by recursive doubling, reduce-scatter by
+  /// recursive halving: (p-1)/p bytes / B + ceil(log2 p) latencies. B is the narrowest and the
+  /// latency the longest over all pairs. [Sanders, Speck, Traeff 2009; Thakur et al. 2005]
+  tree,
+  /// Rings inside each node, and between nodes one ring for each of k slices, k being the smallest
+  /// number of members on one node: reduce-scatter inside, all-reduce between, all-gather inside.
+  /// All-gather and reduce-scatter leave out what they do not need; broadcast is a chain over the
+  /// first members of the nodes, then one inside each node. Phases follow one another and are as
+  /// long as their slowest ring. [Mikami et al. 2018, hierarchical all-reduce]
+  hierarchical,
+};
 
 /// One edge of a ring (or tree) as a long flow: `bytes` over it, then `extra_latency` for the
 /// latencies of the remaining steps, which a single flow does not pay.
@@ -22,22 +45,31 @@ struct FlowEdge {
   Seconds extra_latency;
 };
 
-/// The flows of one collective, all started together; it ends when the last one ends. `bytes` is
-/// the size of the full (gathered, reduced) tensor. Ring all-reduce over p devices: every edge
-/// carries 2(p-1)/p * bytes and pays 2(p-1) latencies [nccl-tests, doc/PERFORMANCE.md]; all-gather
-/// and reduce-scatter half of that; broadcast: pipelined chain in group order; all-to-all: one flow
-/// for each pair that has bytes.
+/// The flows of one collective by the ring algorithm, all started together; it ends when the last
+/// one ends. `bytes` is the size of the full (gathered, reduced) tensor. Ring all-reduce over p
+/// devices: every edge carries 2(p-1)/p * bytes and pays 2(p-1) latencies of the slowest edge
+/// [nccl-tests, doc/PERFORMANCE.md]; all-gather and reduce-scatter half of that; broadcast:
+/// pipelined chain in group order; all-to-all: one flow for each pair that has bytes.
+/// `bytes_per_peer` is read for all-to-all only: from each member to each other, row-major, p * p;
+/// empty: bytes / p^2 for each pair.
 std::vector<FlowEdge> collective_flows(ir::CollectiveKind kind, std::span<const DeviceId> group,
                                        Bytes bytes, const PathFunction& path,
                                        std::span<const double> bytes_per_peer = {});
 
-/// Time of one collective alone on the network. p = 1 takes no time.
+/// Time of one collective alone on the network. p = 1 takes no time. All-to-all is direct under
+/// every algorithm: each member sends and receives through one port, all of it one after the other:
+/// max over members of the sum over peers of bytes / bandwidth, plus the longest latency.
 Seconds collective_time(ir::CollectiveKind kind, CollectiveAlgorithm algorithm,
                         std::span<const DeviceId> group, Bytes bytes, const PathFunction& path,
                         std::span<const double> bytes_per_peer = {});
 
-/// alpha + bytes / bandwidth of the path.
+/// alpha + bytes / bandwidth of the path. Nothing between a device and itself.
 Seconds point_to_point_time(DeviceId source, DeviceId destination, Bytes bytes,
                             const PathFunction& path);
+
+/// The devices node by node (nodes in the order in which they first appear, devices of a node in
+/// their order), so that a ring over them crosses each node boundary once in each direction.
+std::vector<DeviceId> ring_order(std::span<const DeviceId> devices,
+                                 const std::function<NodeId(DeviceId)>& node_of);
 
 }  // namespace orrery::models

@@ -1,6 +1,7 @@
 /// Memory of a device: what stays for the whole iteration, and the activations in flight, per
 /// stage of a plan. The exact timeline comes from replaying a Program's buffer effects.
 #pragma once
+#include <string>
 #include <vector>
 
 #include "models/base/units.h"
@@ -14,7 +15,10 @@
 
 namespace orrery::models {
 
-/// Per device of a segment's group, in bytes.
+/// CUDA context, cuBLAS and NCCL of one process, where the profile does not say. Source: assumed.
+inline constexpr Bytes kAssumedContext{0.75 * 0x1p30};
+
+/// Per device of a segment's group, in bytes. Of unevenly split tensors the largest share.
 struct SegmentMemory {
   Bytes parameters;
   Bytes gradients;
@@ -22,23 +26,50 @@ struct SegmentMemory {
   Bytes activations_per_micro_batch;  ///< Kept from forward to backward.
   Bytes recomputed;                   ///< Transient in a backward op: one block's activations.
   Bytes logits;                       ///< Transient in the head.
+  /// Staging: the activations of one micro-batch that are received and sent, and with ZeRO-3 the
+  /// gathered parameters of the largest block.
+  Bytes communication;
 };
 
 /// `replicas` is the number of data-parallel copies of the segment's blocks (for ZeRO).
+/// States: elements per device x Job::state_bytes; ZeRO divides optimizer states (stage 1),
+/// gradients (2) and parameters (3) among the shards [Rajbhandari et al. 2020]. Tied embeddings are
+/// counted once where embedding and head are in the same segment.
+/// Activations per sample and layer [Korthikanti et al. 2022, 4.1 to 5]: kept_split / tp +
+/// kept_replicated, the latter also / tp with Megatron's sequence parallelism; all divided by the
+/// sequence degree. Selective recompute does not keep attention_kept / tp, full keeps the input of
+/// each layer only; `recomputed` is what a layer lacks then. Embedding and head keep theirs.
 SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
                              const Workload& workload, const Job& job);
 
-/// Micro-batches whose activations a stage holds at its peak: GPipe all m; 1F1B min(m, stages -
-/// stage) [Narayanan et al. 2021, 2.2]; interleaved per its warm-up count.
+/// Micro-batches (of one chunk each) whose activations a stage holds at its peak, the one in its
+/// backward pass included:
+/// - GPipe: all m [Huang et al. 2019];
+/// - 1F1B: min(m, stages - stage) [Narayanan et al. 2021, 2.2];
+/// - interleaved: min(m v, 2 (stages - stage - 1) + (v - 1) stages + 1), its warm-up and one more
+///   [Narayanan et al. 2021, 2.2]; on the first stage 1 + (p - 1)/(p v) times what plain 1F1B
+///   holds, as [Korthikanti et al. 2022, 4.2.3] say;
+/// - zero bubble: as 1F1B, the ZB-H1 schedule [Qi et al. 2024, 3].
 int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, int micro_batches,
                             int virtual_stages);
 
-/// Peak of each device type over the plan, in closed form.
+/// Context of the GPU type: the profile's, else kAssumedContext.
+Bytes context_memory(const ir::Profile& profile, const std::string& gpu);
+
+/// Peak of each device type over the plan, in closed form: states + activations in flight + the
+/// largest transient of a segment + the largest staging, times the profile's fragmentation, plus
+/// context. The plan must be valid but for memory.
+/// Chunks of an interleaved stage are counted as in the warm-up. A stage that computes rerouted
+/// micro-batches may hold all of them besides its own [ReCycle, SOSP 2024], capped at what it
+/// computes. With redundancy next_stage each stage also holds parameters and optimizer states of
+/// the next one, the last those of the first [Bamboo, NSDI 2023].
 ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
                                const Workload& workload, const Job& job,
                                const ir::Profile& profile);
 
-/// Replays buffer effects in the order of each rank's compute stream: peak by rank.
+/// Replays buffer effects in the order of each rank's compute stream, on top of the resident
+/// buffers: peak by rank. Allocations count from the start of their op, frees from its end; other
+/// streams have no place in this order and are not replayed.
 std::vector<Bytes> peak_memory(const ir::Program& program);
 
 }  // namespace orrery::models

@@ -2,7 +2,6 @@
 /// the simulator turns them into flows.
 #pragma once
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +16,8 @@
 
 namespace orrery::models {
 
-/// What one block costs, apart from where it stands in a plan.
+/// What one block costs, apart from where it stands in a plan. Not for Pass::optimizer, which has
+/// a function of its own.
 struct BlockQuery {
   int gpu_type = 0;  ///< Index into Cluster::gpu_types.
   BlockId block;
@@ -26,25 +26,42 @@ struct BlockQuery {
   int sequence_degree = 1;
   int samples = 1;
   ir::Recompute recompute = ir::Recompute::none;  ///< Adds the repeated forward to backward.
+  int expert_parallel = 1;                        ///< Divides the weights of the experts.
   auto operator<=>(const BlockQuery&) const = default;
 };
 
 /// Roofline: max(FLOPs / (peak x efficiency), bytes / (memory bandwidth x efficiency)) + launch.
-/// Backward is twice the forward FLOPs; backward_input and backward_weight are one each; recompute
-/// repeats the forward (full) or the attention (selective). Optimizer: bytes of all states read and
-/// written over memory bandwidth. Caches by query: not for concurrent use.
+/// [Williams et al. 2009] Efficiency of computation: the profile's curve for (GPU, dtype), else
+/// GpuType::efficiency.
+/// Forward: FLOPs / (tensor_parallel x sequence_degree); bytes: weights / tensor_parallel, read
+/// once, and Block::memory_traffic, divided like the FLOPs. Backward is twice the forward;
+/// backward_input and backward_weight are one each; recompute adds to backward and backward_input
+/// the forward (full) or its share attention_flops / forward_flops (selective) of layers, not of
+/// embedding and head. In MoE blocks the FLOPs of the feed-forward are multiplied by
+/// expert_imbalance: experts are computed as one batch that is as long as the busiest one's. A
+/// profile's BlockTime replaces the roofline where GPU, block kind, model (or ""), pass, degree,
+/// samples, sequence length and dtype are equal and sequence_degree is 1; between two measured
+/// micro-batch sizes it is linear; backward may be put together from its two halves and a half be
+/// taken from it.
+/// Caches by query: not for concurrent use.
 class Pricer {
  public:
+  /// Keeps references to nothing: copies what it needs.
   Pricer(const Cluster& cluster, const Workload& workload, const Job& job,
          const ir::Profile& profile);
   ~Pricer();
+  Pricer(Pricer&&) noexcept;
 
   Seconds block(const BlockQuery& query) const;
-  /// Compute part of an op (without inner collectives) on the device of its rank: sum over the
-  /// blocks of its segment. Zero for communication ops.
+  /// Compute part of an op (without inner collectives) on the slowest device of its rank: sum over
+  /// the blocks of its segment; for an optimizer step without a segment, over all segments of the
+  /// rank. Zero for communication ops. For many ops of a program use ProgramPrices.
   Seconds compute(const ir::Program& program, const ir::Op& op) const;
+  /// `parameters` that one device updates. Adam and SGD are bound by memory: gradient, master copy
+  /// and moments are read, master copy, moments and weight written; plus one launch.
   Seconds optimizer(int gpu_type, double parameters) const;
-  /// Profile entries that were used, and queries that fell back to the roofline, sorted.
+  /// One line for each profile entry that was used and for each (GPU, block kind, pass, dtype) that
+  /// fell back to the roofline, with its efficiency and where that comes from; sorted.
   std::vector<std::string> used_entries() const;
 
   const Cluster& cluster() const;
@@ -54,6 +71,19 @@ class Pricer {
  private:
   struct State;
   std::unique_ptr<State> state_;
+};
+
+/// Prices of all compute ops of one program, so that each is one look-up. Times of equal (device
+/// types, segment, kind, samples) are computed once.
+class ProgramPrices {
+ public:
+  ProgramPrices(const ir::Program& program, const Pricer& pricer);
+  /// As Pricer::compute.
+  Seconds compute(OpId op) const { return prices_[index_[op.index()]]; }
+
+ private:
+  std::vector<std::uint32_t> index_;  ///< By op, into prices_.
+  std::vector<Seconds> prices_;
 };
 
 }  // namespace orrery::models

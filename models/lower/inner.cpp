@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "models/base/check.h"
+#include "models/cost/device_share.h"
 #include "models/sharding/resolve.h"
 
 namespace orrery::models {
@@ -156,11 +157,12 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    double bytes_per_weight, Draft& draft) {
   const ir::Group& group = query.segment->groups[static_cast<std::size_t>(query.group)];
   const double part = static_cast<double>(group.samples) / group.sequence_degree;
-  // Full recompute repeats the forward pass, collectives included, before the backward pass.
-  const int passes = query.backward && query.segment->recompute == ir::Recompute::full ? 2 : 1;
+  // Full recompute repeats the forward pass of layers, collectives included.
+  const bool repeats = query.backward && query.segment->recompute == ir::Recompute::full;
   Collector out(draft);
   for (int b = query.first.value; b <= query.last.value; ++b) {
     const Block& block = workload.block({b});
+    const int passes = repeats && is_recomputed(block.kind) ? 2 : 1;
     const Bytes activation = part * (query.backward ? block.input_bytes : block.output_bytes);
     add_tensor_parallel(group, activation, passes * block.tensor_collectives, out);
     if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "models/base/check.h"
+#include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/lower/passes.h"
 #include "models/sharding/gradient.h"
@@ -453,19 +454,17 @@ class Synchroniser {
   void add_states(const Element& element, std::vector<Bytes>& states) {
     const ir::Segment& segment = *element.segment;
     const auto replicas = static_cast<int>(replicas_of(context_, segment.first_block).size());
-    const int shards = segment.zero.stage == 0
-                           ? 1
-                           : (segment.zero.shard_group > 0 ? segment.zero.shard_group : replicas);
     for (std::size_t g = 0; g < segment.groups.size(); ++g) {
       const SegmentMemory memory =
           segment_memory(segment, segment.groups[g], replicas, context_.workload, context_.job);
-      double weights = 0;
+      double updated = 0;
       for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-        weights += static_cast<double>(parameters(context_.workload.block({b})));
+        updated +=
+            sharded_parameters(context_.workload.block({b}), segment.groups[g].tensor_parallel,
+                               segment.expert_parallel, segment.zero, replicas);
       }
-      weights /= segment.groups[g].tensor_parallel * shards;
       for (const RankId rank : element.ranks[g]) {
-        states[rank.index()] += Bytes{weights * context_.job.state_bytes.total()};
+        states[rank.index()] += Bytes{updated * context_.job.state_bytes.total()};
         auto& resident = draft_.program.resident[rank.index()];
         const auto add = [&](ir::BufferKind kind, Bytes bytes) {
           if (bytes > 0_B) {

@@ -1,0 +1,84 @@
+#include "models/cost/device_share.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+
+#include "models/base/check.h"
+
+namespace orrery::models {
+namespace {
+
+using ir::Dtype;
+
+std::span<const Dtype> alternatives(Dtype dtype) {
+  static constexpr std::array kFp8 = {Dtype::fp8, Dtype::bf16, Dtype::fp16, Dtype::fp32};
+  static constexpr std::array kBf16 = {Dtype::bf16, Dtype::fp16, Dtype::fp32};
+  static constexpr std::array kFp16 = {Dtype::fp16, Dtype::bf16, Dtype::fp32};
+  static constexpr std::array kTf32 = {Dtype::tf32, Dtype::fp32};
+  static constexpr std::array kFp32 = {Dtype::fp32};
+  static constexpr std::array kFp64 = {Dtype::fp64};
+  switch (dtype) {
+    case Dtype::fp8:
+      return kFp8;
+    case Dtype::bf16:
+      return kBf16;
+    case Dtype::fp16:
+      return kFp16;
+    case Dtype::tf32:
+      return kTf32;
+    case Dtype::fp32:
+      return kFp32;
+    case Dtype::fp64:
+      return kFp64;
+  }
+  ORRERY_CHECK(false, "dtype {}", static_cast<int>(dtype));
+  return {};
+}
+
+}  // namespace
+
+std::optional<Dtype> supported_dtype(const GpuType& gpu, Dtype dtype) {
+  for (const Dtype candidate : alternatives(dtype)) {
+    const auto peak = gpu.peak.find(candidate);
+    if (peak != gpu.peak.end() && peak->second.value > 0) return candidate;
+  }
+  return std::nullopt;
+}
+
+FlopsPerSecond peak_flops(const GpuType& gpu, Dtype dtype) {
+  const std::optional<Dtype> supported = supported_dtype(gpu, dtype);
+  return supported ? gpu.peak.at(*supported) : FlopsPerSecond{};
+}
+
+int shard_count(const ir::Zero& zero, int replicas) {
+  if (zero.stage == 0) return 1;
+  return std::max(1, zero.shard_group > 0 ? std::min(zero.shard_group, replicas) : replicas);
+}
+
+double sharded_parameters(const Block& block, int tensor_parallel, int expert_parallel,
+                          const ir::Zero& zero, int replicas) {
+  const double shards = shard_count(zero, replicas);
+  const double expert_shards = shard_count(zero, replicas / expert_parallel);
+  double total = 0;
+  for (const Parameter& parameter : block.parameters) {
+    double share = static_cast<double>(parameter.elements);
+    if (parameter.split_length > 0) {
+      const std::int64_t slices = (parameter.split_length + tensor_parallel - 1) / tensor_parallel;
+      share *= static_cast<double>(slices) / static_cast<double>(parameter.split_length);
+    }
+    total += parameter.expert ? share / expert_parallel / expert_shards : share / shards;
+  }
+  return total;
+}
+
+double device_parameters(const Block& block, int tensor_parallel, int expert_parallel) {
+  return sharded_parameters(block, tensor_parallel, expert_parallel, ir::Zero{}, 1);
+}
+
+bool is_recomputed(ir::BlockKind kind) {
+  return kind != ir::BlockKind::embedding && kind != ir::BlockKind::head;
+}
+
+}  // namespace orrery::models

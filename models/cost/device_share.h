@@ -1,0 +1,40 @@
+/// What one device brings and holds, whatever the plan: the dtype in which it computes, its peak,
+/// and its share of a block's parameters and of the model states.
+#pragma once
+#include <optional>
+
+#include "models/base/units.h"
+#include "models/ir/model_shape.h"
+#include "models/ir/plan.h"
+#include "models/spec/cluster.h"
+#include "models/spec/workload.h"
+
+namespace orrery::models {
+
+/// The dtype in which a GPU computes what asks for `dtype`: that one if it has a peak, else the
+/// first it has of fp8 -> bf16 -> fp16 -> fp32, bf16 -> fp16 -> fp32, fp16 -> bf16 -> fp32,
+/// tf32 -> fp32. nullopt if it has none of them. Bytes stay those of `dtype`.
+std::optional<ir::Dtype> supported_dtype(const GpuType& gpu, ir::Dtype dtype);
+
+/// Peak of the GPU in that dtype; 0 if it has none.
+FlopsPerSecond peak_flops(const GpuType& gpu, ir::Dtype dtype);
+
+/// Elements of the block's parameters on one device: split ones in whole slices over the
+/// tensor-parallel group (the first devices get one slice more), experts' divided by
+/// `expert_parallel`, the rest on every device.
+double device_parameters(const Block& block, int tensor_parallel, int expert_parallel);
+
+/// Copies of the model states among which ZeRO divides them: `replicas` of a block in the plan, or
+/// fewer if the segment has shard groups.
+int shard_count(const ir::Zero& zero, int replicas);
+
+/// As device_parameters, each parameter divided among the shards that hold its states. Of experts
+/// there are expert_parallel times fewer copies.
+double sharded_parameters(const Block& block, int tensor_parallel, int expert_parallel,
+                          const ir::Zero& zero, int replicas);
+
+/// Recompute concerns layers; embedding and head keep what they need, as the FLOP counts of
+/// [Narayanan et al. 2021, Eq. 3] assume.
+bool is_recomputed(ir::BlockKind kind);
+
+}  // namespace orrery::models

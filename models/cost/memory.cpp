@@ -1,0 +1,290 @@
+#include "models/cost/memory.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <map>
+
+#include "models/base/check.h"
+#include "models/cost/device_share.h"
+
+namespace orrery::models {
+namespace {
+
+/// Kept from forward to backward of one block for all samples of the group, per device.
+struct Kept {
+  Bytes all;        ///< Without recompute.
+  Bytes attention;  ///< Part of `all` that selective recompute does not keep.
+  Bytes input;      ///< What full recompute keeps.
+};
+
+Kept kept_by(const Block& block, const ir::Group& group) {
+  const bool split_norms = group.sequence == ir::SequenceParallelism::megatron;
+  const double tensor = group.tensor_parallel;
+  const double per_sample = static_cast<double>(group.samples) / group.sequence_degree;
+  const double replicated = split_norms ? per_sample / tensor : per_sample;
+  return {per_sample / tensor * block.kept_split + replicated * block.kept_replicated,
+          per_sample / tensor * block.attention_kept, replicated * block.input_bytes};
+}
+
+/// Head and embedding in one segment share their matrix.
+double shared_parameters(const ir::Segment& segment, const ir::Group& group,
+                         const Workload& workload) {
+  if (!workload.shape.tied_embeddings || segment.first_block.value != 0 ||
+      segment.last_block.value + 1 != workload.size()) {
+    return 0;
+  }
+  Block matrix;
+  for (const Parameter& parameter : workload.blocks.front().parameters) {
+    if (parameter.split_length == workload.shape.vocabulary) matrix.parameters = {parameter};
+  }
+  return device_parameters(matrix, group.tensor_parallel, 1);
+}
+
+struct Counts {
+  double whole = 0;
+  double sharded = 0;
+};
+
+Counts count_parameters(const ir::Segment& segment, const ir::Group& group, int replicas,
+                        const Workload& workload) {
+  Counts counts;
+  for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
+    const Block& block = workload.block(BlockId{b});
+    counts.whole += device_parameters(block, group.tensor_parallel, segment.expert_parallel);
+    counts.sharded += sharded_parameters(block, group.tensor_parallel, segment.expert_parallel,
+                                         segment.zero, replicas);
+  }
+  const double shared = shared_parameters(segment, group, workload);
+  counts.whole -= shared;
+  counts.sharded -= shared / shard_count(segment.zero, replicas);
+  return counts;
+}
+
+/// Groups of the plan that hold each block.
+std::vector<int> count_replicas(const ir::Plan& plan, const Workload& workload) {
+  std::vector<int> replicas(workload.blocks.size(), 0);
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
+          replicas[static_cast<std::size_t>(b)] += static_cast<int>(segment.groups.size());
+        }
+      }
+    }
+  }
+  return replicas;
+}
+
+/// segment_memory where blocks of a segment may have different numbers of replicas.
+SegmentMemory memory_in_plan(const ir::Segment& segment, const ir::Group& group,
+                             const std::vector<int>& replicas, const Workload& workload,
+                             const Job& job) {
+  const auto first = segment.first_block.index();
+  SegmentMemory total = segment_memory(segment, group, replicas[first], workload, job);
+  const auto same = [&](int count) { return count == replicas[first]; };
+  const auto begin = replicas.begin() + static_cast<std::ptrdiff_t>(first);
+  const auto end = replicas.begin() + segment.last_block.value + 1;
+  if (segment.zero.stage == 0 || std::all_of(begin, end, same)) return total;
+  total.parameters = total.gradients = total.optimizer_states = {};
+  ir::Segment part = segment;
+  for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
+    part.first_block = part.last_block = BlockId{b};
+    const SegmentMemory one =
+        segment_memory(part, group, replicas[part.first_block.index()], workload, job);
+    total.parameters += one.parameters;
+    total.gradients += one.gradients;
+    total.optimizer_states += one.optimizer_states;
+  }
+  return total;
+}
+
+/// Micro-batches that a stage computes for others and leaves to others.
+struct Rerouted {
+  int received = 0;
+  int skipped = 0;
+};
+
+Rerouted count_rerouted(const ir::Plan& plan, std::size_t pipeline, int stage) {
+  Rerouted result;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
+      if (reroute.stage != stage) continue;
+      if (p == pipeline) ++result.skipped;
+      if (static_cast<std::size_t>(reroute.to_pipeline) == pipeline) ++result.received;
+    }
+  }
+  return result;
+}
+
+/// In-flight micro-batches of each chunk of a stage. The warm-up runs `stages` micro-batches
+/// through one chunk, then as many through the next.
+std::vector<int> in_flight_by_chunk(const ir::Plan& plan, std::size_t pipeline, int stage) {
+  const ir::Pipeline& chain = plan.pipelines[pipeline];
+  const int stages = static_cast<int>(chain.stages.size());
+  const Rerouted rerouted = count_rerouted(plan, pipeline, stage);
+  const int computed = chain.micro_batches - rerouted.skipped + rerouted.received;
+  const int held =
+      micro_batches_in_flight(plan.schedule, stages, stage, computed, plan.virtual_stages);
+  const int total = std::min(held + rerouted.received, computed * plan.virtual_stages);
+  std::vector<int> chunks(static_cast<std::size_t>(plan.virtual_stages), 0);
+  for (int i = 0; i < total; ++i) {
+    ++chunks[static_cast<std::size_t>(i / stages % plan.virtual_stages)];
+  }
+  return chunks;
+}
+
+/// Peak of one device of group `group` of a stage, without context.
+Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, std::size_t group,
+                 const std::vector<int>& replicas, const Workload& workload, const Job& job) {
+  const auto& stages = plan.pipelines[pipeline].stages;
+  const std::vector<int> chunks = in_flight_by_chunk(plan, pipeline, static_cast<int>(stage));
+  Bytes held;
+  Bytes transient;
+  Bytes staging;
+  for (const ir::Segment& segment : stages[stage].segments) {
+    const SegmentMemory memory =
+        memory_in_plan(segment, segment.groups[group], replicas, workload, job);
+    held += memory.parameters + memory.gradients + memory.optimizer_states;
+    held += chunks[static_cast<std::size_t>(segment.virtual_stage)] *
+            memory.activations_per_micro_batch;
+    transient = std::max(transient, memory.recomputed + memory.logits);
+    staging = std::max(staging, memory.communication);
+  }
+  if (plan.redundancy == ir::Redundancy::next_stage && stages.size() > 1) {
+    for (const ir::Segment& segment : stages[(stage + 1) % stages.size()].segments) {
+      const ir::Group& copied = segment.groups[std::min(group, segment.groups.size() - 1)];
+      const SegmentMemory memory = memory_in_plan(segment, copied, replicas, workload, job);
+      held += memory.parameters + memory.optimizer_states;
+    }
+  }
+  return held + transient + staging;
+}
+
+}  // namespace
+
+SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
+                             const Workload& workload, const Job& job) {
+  const Counts counts = count_parameters(segment, group, replicas, workload);
+  const auto held = [&](int from_stage) {
+    return segment.zero.stage >= from_stage ? counts.sharded : counts.whole;
+  };
+  const StateBytes& bytes = job.state_bytes;
+  SegmentMemory memory;
+  memory.parameters = Bytes{held(3) * bytes.weight};
+  memory.gradients = Bytes{held(2) * bytes.gradient};
+  memory.optimizer_states = Bytes{held(1) * (bytes.master + bytes.moments)};
+
+  Bytes gathered;
+  for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
+    const Block& block = workload.block(BlockId{b});
+    const Kept kept = kept_by(block, group);
+    Bytes lacking;
+    if (is_recomputed(block.kind)) {
+      if (segment.recompute == ir::Recompute::selective) lacking = kept.attention;
+      if (segment.recompute == ir::Recompute::full) lacking = kept.all - kept.input;
+    }
+    memory.activations_per_micro_batch += kept.all - lacking;
+    memory.recomputed = std::max(memory.recomputed, lacking);
+    memory.logits = std::max(
+        memory.logits, static_cast<double>(group.samples) /
+                           (static_cast<double>(group.tensor_parallel) * group.sequence_degree) *
+                           block.logits);
+    const double parameters =
+        device_parameters(block, group.tensor_parallel, segment.expert_parallel);
+    gathered = std::max(gathered, Bytes{parameters * bytes.weight});
+  }
+  if (segment.first_block.value > 0) {
+    memory.communication += kept_by(workload.block(segment.first_block), group).input;
+  }
+  if (segment.last_block.value + 1 < workload.size()) {
+    memory.communication +=
+        kept_by(workload.block(BlockId{segment.last_block.value + 1}), group).input;
+  }
+  if (segment.zero.stage >= 3) memory.communication += gathered;
+  return memory;
+}
+
+int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, int micro_batches,
+                            int virtual_stages) {
+  switch (schedule) {
+    case ir::ScheduleKind::gpipe:
+      return micro_batches;
+    case ir::ScheduleKind::one_f_one_b:
+    case ir::ScheduleKind::zero_bubble:
+      return std::min(micro_batches, stages - stage);
+    case ir::ScheduleKind::interleaved_one_f_one_b:
+      return std::min(micro_batches * virtual_stages,
+                      2 * (stages - stage - 1) + (virtual_stages - 1) * stages + 1);
+  }
+  ORRERY_CHECK(false, "schedule {}", static_cast<int>(schedule));
+  return 0;
+}
+
+Bytes context_memory(const ir::Profile& profile, const std::string& gpu) {
+  for (const ir::MemoryOverhead& overhead : profile.memory) {
+    if (overhead.gpu == gpu) return overhead.context;
+  }
+  return kAssumedContext;
+}
+
+ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
+                               const Workload& workload, const Job& job,
+                               const ir::Profile& profile) {
+  const std::vector<int> replicas = count_replicas(plan, workload);
+  std::map<int, ir::MemoryUse> worst;  // by GPU type
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const auto& stages = plan.pipelines[p].stages;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const auto& groups = stages[s].segments.front().groups;
+      for (std::size_t g = 0; g < groups.size(); ++g) {
+        const Bytes peak = stage_peak(plan, p, s, g, replicas, workload, job);
+        for (const DeviceId device : groups[g].devices) {
+          const GpuType& gpu = cluster.gpu(device);
+          double fragmentation = 1;
+          for (const ir::MemoryOverhead& overhead : profile.memory) {
+            if (overhead.gpu == gpu.name) fragmentation = overhead.fragmentation;
+          }
+          const Bytes need = fragmentation * peak + context_memory(profile, gpu.name);
+          const auto [place, added] = worst.try_emplace(cluster.device(device).gpu_type);
+          if (!added && need <= place->second.need) continue;
+          place->second = {gpu.name, device,    static_cast<int>(p), static_cast<int>(s),
+                           need,     gpu.memory};
+        }
+      }
+    }
+  }
+  ir::MemoryVerdict verdict;
+  for (const auto& [type, use] : worst) verdict.by_gpu_type.push_back(use);
+  return verdict;
+}
+
+std::vector<Bytes> peak_memory(const ir::Program& program) {
+  using Action = ir::BufferEffect::Action;
+  std::vector<Bytes> peaks;
+  peaks.reserve(program.ranks.size());
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    Bytes held;
+    if (r < program.resident.size()) {
+      for (const ir::BufferEffect& effect : program.resident[r]) held += effect.bytes;
+    }
+    Bytes peak = held;
+    const RankId rank{static_cast<std::int32_t>(r)};
+    for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
+      if (op.buffers == ir::kNone) continue;
+      Bytes transient;
+      Bytes freed;
+      for (const ir::BufferEffect& effect :
+           program.buffer_sets[static_cast<std::size_t>(op.buffers)]) {
+        if (effect.action == Action::allocate) held += effect.bytes;
+        if (effect.action == Action::transient) transient += effect.bytes;
+        if (effect.action == Action::free) freed += effect.bytes;
+      }
+      peak = std::max(peak, held + transient);
+      held -= freed;
+    }
+    peaks.push_back(peak);
+  }
+  return peaks;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,60 @@
+#include "models/cost/mfu.h"
+
+#include "models/cost/device_share.h"
+
+namespace orrery::models {
+
+Flops step_model_flops(const ir::Plan& plan, const Workload& workload) {
+  return static_cast<double>(ir::global_batch(plan)) * model_flops(workload);
+}
+
+Flops step_hardware_flops(const ir::Plan& plan, const Workload& workload) {
+  Flops total = step_model_flops(plan, workload);
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    const double samples = static_cast<double>(pipeline.micro_batches) * pipeline.micro_batch_size;
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        if (segment.recompute == ir::Recompute::none) continue;
+        for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+          const Block& block = workload.block(b);
+          if (!is_recomputed(block.kind)) continue;
+          const bool full = segment.recompute == ir::Recompute::full;
+          total += samples * (full ? block.forward_flops : block.attention_flops);
+        }
+      }
+    }
+  }
+  return total;
+}
+
+FlopsPerSecond total_peak(const ir::Plan& plan, const Cluster& cluster, ir::Dtype dtype) {
+  FlopsPerSecond total;
+  for (const DeviceId device : ir::devices_of(plan)) {
+    total += peak_flops(cluster.gpu(device), dtype);
+  }
+  return total;
+}
+
+double utilisation(Flops flops, Seconds iteration_time, FlopsPerSecond peak) {
+  return flops / (iteration_time * peak);
+}
+
+double tokens_per_second(const ir::Plan& plan, const Workload& workload, Seconds iteration_time) {
+  return static_cast<double>(ir::global_batch(plan)) *
+         static_cast<double>(workload.sequence_length) / iteration_time.value;
+}
+
+std::optional<Dollars> dollars_per_million_tokens(const ir::Plan& plan, const Cluster& cluster,
+                                                  const Workload& workload,
+                                                  Seconds iteration_time) {
+  DollarsPerSecond price;
+  for (const DeviceId device : ir::devices_of(plan)) {
+    const std::optional<DollarsPerSecond>& one = cluster.gpu(device).price;
+    if (!one) return std::nullopt;
+    price += *one;
+  }
+  const Seconds duration{1e6 / tokens_per_second(plan, workload, iteration_time)};
+  return price * duration;
+}
+
+}  // namespace orrery::models

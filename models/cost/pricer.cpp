@@ -1,0 +1,357 @@
+#include "models/cost/pricer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "models/base/check.h"
+#include "models/cost/device_share.h"
+#include "models/ir/names.h"
+
+namespace orrery::models {
+namespace {
+
+using ir::Dtype;
+using ir::name_of;
+using ir::Pass;
+
+void mix(std::size_t& hash, std::int64_t value) {
+  hash ^= std::hash<std::int64_t>{}(value) + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
+}
+
+struct QueryHash {
+  std::size_t operator()(const BlockQuery& query) const {
+    std::size_t hash = 0;
+    for (const int value : {query.gpu_type, query.block.value, static_cast<int>(query.pass),
+                            query.tensor_parallel, query.sequence_degree, query.samples,
+                            static_cast<int>(query.recompute), query.expert_parallel}) {
+      mix(hash, value);
+    }
+    return hash;
+  }
+};
+
+/// Linear in log(work) between the points, constant outside.
+double efficiency_at(const ir::EfficiencyCurve& curve, Flops work) {
+  const auto& points = curve.points;
+  if (work <= points.front().work) return points.front().efficiency;
+  if (work >= points.back().work) return points.back().efficiency;
+  const auto upper =
+      std::upper_bound(points.begin(), points.end(), work,
+                       [](Flops value, const auto& point) { return value < point.work; });
+  const auto lower = upper - 1;
+  const double share = std::log(work / lower->work) / std::log(upper->work / lower->work);
+  return lower->efficiency + share * (upper->efficiency - lower->efficiency);
+}
+
+/// FLOPs of the feed-forward of a MoE block for one sample, as build_workload counts them.
+Flops expert_flops(const Workload& workload, const Block& block) {
+  const ir::ModelShape& shape = workload.shape;
+  const double matrices = shape.activation == ir::Activation::swiglu ? 3 : 2;
+  const Flops flops{2 * matrices * static_cast<double>(workload.sequence_length) * shape.hidden *
+                    shape.ffn * shape.top_k * shape.capacity_factor};
+  return std::min(flops, block.forward_flops);
+}
+
+Pass pass_of(ir::OpKind kind) {
+  switch (kind) {
+    case ir::OpKind::forward:
+      return Pass::forward;
+    case ir::OpKind::backward:
+      return Pass::backward;
+    case ir::OpKind::backward_input:
+      return Pass::backward_input;
+    case ir::OpKind::backward_weight:
+      return Pass::backward_weight;
+    default:
+      return Pass::optimizer;
+  }
+}
+
+bool is_compute(ir::OpKind kind) {
+  return kind == ir::OpKind::optimizer_step || pass_of(kind) != Pass::optimizer;
+}
+
+/// Groups that compute a block: its replicas in the plan. A group may have several segments with
+/// the same block, one of them for each part of a backward pass.
+int replicas_of(const ir::Program& program, BlockId block) {
+  std::vector<std::array<std::int32_t, 3>> groups;
+  for (const ir::SegmentInfo& segment : program.segments) {
+    if (block < segment.first_block || segment.last_block < block) continue;
+    groups.push_back({segment.pipeline, segment.stage, segment.group});
+  }
+  std::sort(groups.begin(), groups.end());
+  return static_cast<int>(std::unique(groups.begin(), groups.end()) - groups.begin());
+}
+
+/// Segment of each block that an optimizer step updates: the op's own segment or all of its rank.
+std::map<BlockId, const ir::SegmentInfo*> updated_blocks(const ir::Program& program,
+                                                         const ir::Op& op) {
+  const ir::Rank& rank = program.ranks[op.rank.index()];
+  std::map<BlockId, const ir::SegmentInfo*> blocks;
+  for (std::size_t s = 0; s < program.segments.size(); ++s) {
+    const ir::SegmentInfo& segment = program.segments[s];
+    const bool chosen = op.segment != ir::kNone
+                            ? static_cast<std::size_t>(op.segment) == s
+                            : segment.pipeline == rank.pipeline && segment.stage == rank.stage &&
+                                  segment.group == rank.group;
+    if (!chosen) continue;
+    for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+      blocks.emplace(b, &segment);
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
+struct Pricer::State {
+  Cluster cluster;
+  Workload workload;
+  Job job;
+  ir::Profile profile;
+  mutable std::unordered_map<BlockQuery, Seconds, QueryHash> cache;
+  mutable std::set<std::string> used;
+
+  const GpuType& gpu(int type) const { return cluster.gpu_types[static_cast<std::size_t>(type)]; }
+
+  Dtype dtype_on(const GpuType& gpu) const {
+    const std::optional<Dtype> dtype = supported_dtype(gpu, workload.dtype);
+    ORRERY_CHECK(dtype.has_value(), "{} computes neither {} nor a substitute", gpu.name,
+                 name_of(workload.dtype));
+    return *dtype;
+  }
+  std::string dtype_note(const GpuType& gpu) const {
+    const Dtype dtype = dtype_on(gpu);
+    if (dtype == workload.dtype) return name_of(dtype);
+    return fmt::format("{} in place of {}", name_of(dtype), name_of(workload.dtype));
+  }
+
+  std::optional<Seconds> measured(const BlockQuery& query, Pass pass) const;
+  std::optional<Seconds> measured_or_combined(const BlockQuery& query) const;
+  std::pair<double, std::string> efficiency(const GpuType& gpu, Flops work) const;
+  Seconds roofline(const BlockQuery& query) const;
+  Seconds price(const BlockQuery& query) const;
+  Seconds cached(const BlockQuery& query) const;
+  Seconds pass(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) const;
+  Seconds update(int gpu_type, const ir::Program& program, const ir::Op& op) const;
+  Seconds sweep(int gpu_type, double parameters) const;
+};
+
+/// The entry with the query's micro-batch size, else the line between its neighbours. Entries of
+/// the workload's own model hide those of any model. An optimizer step has no micro-batch.
+std::optional<Seconds> Pricer::State::measured(const BlockQuery& query, Pass pass) const {
+  if (query.sequence_degree != 1) return std::nullopt;
+  const GpuType& type = gpu(query.gpu_type);
+  const ir::BlockKind kind = workload.block(query.block).kind;
+  const Dtype dtype = dtype_on(type);
+  for (const std::string& model : {workload.shape.name, std::string()}) {
+    const ir::BlockTime* lower = nullptr;
+    const ir::BlockTime* upper = nullptr;
+    for (const ir::BlockTime& entry : profile.block_times) {
+      if (entry.gpu != type.name || entry.block != kind || entry.model != model ||
+          entry.pass != pass || entry.tensor_parallel != query.tensor_parallel ||
+          entry.dtype != dtype) {
+        continue;
+      }
+      if (pass == Pass::optimizer) {
+        lower = upper = &entry;
+        break;
+      }
+      if (entry.sequence_length != workload.sequence_length) continue;
+      const int size = entry.micro_batch_size;
+      if (size <= query.samples && (lower == nullptr || size > lower->micro_batch_size)) {
+        lower = &entry;
+      }
+      if (size >= query.samples && (upper == nullptr || size < upper->micro_batch_size)) {
+        upper = &entry;
+      }
+    }
+    if (lower == nullptr || upper == nullptr) continue;
+    std::string line =
+        fmt::format("profile: {} {}{}{} {} tp {} samples {} sequence {} {}", type.name, model,
+                    model.empty() ? "" : " ", name_of(kind), name_of(pass), query.tensor_parallel,
+                    query.samples, workload.sequence_length, dtype_note(type));
+    if (lower->micro_batch_size == upper->micro_batch_size) {
+      used.insert(std::move(line));
+      return lower->time;
+    }
+    used.insert(fmt::format("{}, linear between samples {} and {}", line, lower->micro_batch_size,
+                            upper->micro_batch_size));
+    const double share = static_cast<double>(query.samples - lower->micro_batch_size) /
+                         (upper->micro_batch_size - lower->micro_batch_size);
+    return lower->time + share * (upper->time - lower->time);
+  }
+  return std::nullopt;
+}
+
+std::optional<Seconds> Pricer::State::measured_or_combined(const BlockQuery& query) const {
+  if (const auto time = measured(query, query.pass)) return time;
+  if (query.pass == Pass::backward) {
+    const auto input = measured(query, Pass::backward_input);
+    const auto weight = measured(query, Pass::backward_weight);
+    if (input && weight) return *input + *weight;
+  }
+  if (query.pass == Pass::backward_input || query.pass == Pass::backward_weight) {
+    if (const auto whole = measured(query, Pass::backward)) return *whole / 2;
+  }
+  return std::nullopt;
+}
+
+/// Efficiency and where it comes from.
+std::pair<double, std::string> Pricer::State::efficiency(const GpuType& gpu, Flops work) const {
+  const Dtype dtype = dtype_on(gpu);
+  for (const ir::EfficiencyCurve& curve : profile.efficiencies) {
+    if (curve.gpu == gpu.name && curve.dtype == dtype && !curve.points.empty()) {
+      return {efficiency_at(curve, work), "curve of the profile"};
+    }
+  }
+  return {gpu.efficiency, fmt::format("declared {:g}", gpu.efficiency)};
+}
+
+Seconds Pricer::State::roofline(const BlockQuery& query) const {
+  const GpuType& type = gpu(query.gpu_type);
+  const Block& block = workload.block(query.block);
+  const double ranks = static_cast<double>(query.tensor_parallel) * query.sequence_degree;
+  const double passes = query.pass == Pass::backward ? 2 : 1;
+
+  Flops work = block.forward_flops;
+  if (block.kind == ir::BlockKind::moe) {
+    work += (workload.shape.expert_imbalance - 1) * expert_flops(workload, block);
+  }
+  work = passes * query.samples / ranks * work;
+
+  // An embedding reads the rows of its tokens only: they are in its memory traffic.
+  Bytes moved = query.samples / ranks * block.memory_traffic;
+  if (block.kind != ir::BlockKind::embedding) {
+    moved += device_parameters(block, query.tensor_parallel, query.expert_parallel) *
+             ir::size_of(workload.dtype);
+  }
+  moved = passes * moved;
+
+  const auto [share, origin] = efficiency(type, work);
+  used.insert(fmt::format("roofline: {} {} {} {}, efficiency {}, memory {:g}", type.name,
+                          name_of(block.kind), name_of(query.pass), dtype_note(type), origin,
+                          type.memory_efficiency));
+  const Seconds computing = work / (peak_flops(type, workload.dtype) * share);
+  const Seconds moving = moved / (type.memory_bandwidth * type.memory_efficiency);
+  return std::max(computing, moving) + type.launch;
+}
+
+Seconds Pricer::State::price(const BlockQuery& query) const {
+  const std::optional<Seconds> profiled = measured_or_combined(query);
+  Seconds time = profiled ? *profiled : roofline(query);
+  const bool repeats = query.pass == Pass::backward || query.pass == Pass::backward_input;
+  if (!repeats || query.recompute == ir::Recompute::none) return time;
+  const Block& block = workload.block(query.block);
+  if (!is_recomputed(block.kind)) return time;
+  BlockQuery forward = query;
+  forward.pass = Pass::forward;
+  forward.recompute = ir::Recompute::none;
+  if (query.recompute == ir::Recompute::full) return time + cached(forward);
+  if (block.attention_flops.value <= 0) return time;
+  return time + block.attention_flops / block.forward_flops * cached(forward);
+}
+
+Seconds Pricer::State::cached(const BlockQuery& query) const {
+  const auto found = cache.find(query);
+  if (found != cache.end()) return found->second;
+  const Seconds time = price(query);
+  cache.emplace(query, time);
+  return time;
+}
+
+Seconds Pricer::State::pass(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) const {
+  BlockQuery query{.gpu_type = gpu_type,
+                   .block = {},
+                   .pass = pass_of(op.kind),
+                   .tensor_parallel = segment.tensor_parallel,
+                   .sequence_degree = segment.sequence_degree,
+                   .samples = op.samples,
+                   .recompute = segment.recompute,
+                   .expert_parallel = segment.expert_parallel};
+  Seconds time;
+  for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+    query.block = b;
+    time += cached(query);
+  }
+  return time;
+}
+
+/// Blocks with a measured optimizer take their time, the others are one memory-bound sweep.
+Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir::Op& op) const {
+  Seconds time;
+  double parameters = 0;
+  for (const auto& [block, segment] : updated_blocks(program, op)) {
+    BlockQuery query;
+    query.gpu_type = gpu_type;
+    query.block = block;
+    query.tensor_parallel = segment->tensor_parallel;
+    const int replicas = segment->zero.stage == 0 ? 1 : replicas_of(program, block);
+    if (const auto profiled = measured(query, Pass::optimizer)) {
+      time += *profiled / shard_count(segment->zero, replicas);
+    } else {
+      parameters += sharded_parameters(workload.block(block), segment->tensor_parallel,
+                                       segment->expert_parallel, segment->zero, replicas);
+    }
+  }
+  return parameters > 0 ? time + sweep(gpu_type, parameters) : time;
+}
+
+/// One pass of the optimizer over `parameters` elements.
+Seconds Pricer::State::sweep(int gpu_type, double parameters) const {
+  const GpuType& type = gpu(gpu_type);
+  const StateBytes& bytes = job.state_bytes;
+  const Bytes moved{parameters *
+                    (bytes.gradient + bytes.weight + 2 * bytes.master + 2 * bytes.moments)};
+  return moved / (type.memory_bandwidth * type.memory_efficiency) + type.launch;
+}
+
+Pricer::Pricer(const Cluster& cluster, const Workload& workload, const Job& job,
+               const ir::Profile& profile)
+    : state_(new State{cluster, workload, job, profile, {}, {}}) {}
+Pricer::~Pricer() = default;
+Pricer::Pricer(Pricer&&) noexcept = default;
+
+Seconds Pricer::block(const BlockQuery& query) const {
+  ORRERY_CHECK(query.pass != Pass::optimizer, "block {}: optimizer() prices optimizer steps",
+               query.block.value);
+  return state_->cached(query);
+}
+
+Seconds Pricer::optimizer(int gpu_type, double parameters) const {
+  return state_->sweep(gpu_type, parameters);
+}
+
+Seconds Pricer::compute(const ir::Program& program, const ir::Op& op) const {
+  if (!is_compute(op.kind)) return {};
+  const ir::Rank& rank = program.ranks[op.rank.index()];
+  std::set<int> types = {state_->cluster.device(rank.device).gpu_type};
+  for (const DeviceId device : rank.devices) types.insert(state_->cluster.device(device).gpu_type);
+  Seconds slowest;
+  for (const int type : types) {
+    const bool optimizer_step = op.kind == ir::OpKind::optimizer_step;
+    slowest = std::max(
+        slowest,
+        optimizer_step
+            ? state_->update(type, program, op)
+            : state_->pass(type, program.segments[static_cast<std::size_t>(op.segment)], op));
+  }
+  return slowest;
+}
+
+std::vector<std::string> Pricer::used_entries() const {
+  return {state_->used.begin(), state_->used.end()};
+}
+
+const Cluster& Pricer::cluster() const { return state_->cluster; }
+const Workload& Pricer::workload() const { return state_->workload; }
+const Job& Pricer::job() const { return state_->job; }
+
+}  // namespace orrery::models

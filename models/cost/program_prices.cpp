@@ -1,0 +1,76 @@
+#include <algorithm>
+#include <array>
+#include <map>
+#include <unordered_map>
+
+#include "models/cost/pricer.h"
+
+namespace orrery::models {
+namespace {
+
+/// What decides the price of a compute op.
+struct Key {
+  std::int64_t device;   ///< GPU type, or -1 - rank where a rank stands for several types.
+  std::int64_t segment;  ///< Segment, or -1 - number of the rank's group where the op has none.
+  std::int64_t kind;
+  std::int64_t samples;
+  bool operator==(const Key&) const = default;
+};
+
+struct KeyHash {
+  std::size_t operator()(const Key& key) const {
+    std::size_t hash = 0;
+    for (const std::int64_t value : {key.device, key.segment, key.kind, key.samples}) {
+      hash = hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(value);
+    }
+    return hash ^ (hash >> 32);
+  }
+};
+
+bool is_compute(ir::OpKind kind) {
+  switch (kind) {
+    case ir::OpKind::forward:
+    case ir::OpKind::backward:
+    case ir::OpKind::backward_input:
+    case ir::OpKind::backward_weight:
+    case ir::OpKind::optimizer_step:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
+    : index_(program.ops.size(), 0), prices_(1) {
+  std::unordered_map<Key, std::uint32_t, KeyHash> known;
+  std::vector<std::int64_t> device_of_rank;
+  device_of_rank.reserve(program.ranks.size());
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    const ir::Rank& rank = program.ranks[r];
+    const int type = pricer.cluster().device(rank.device).gpu_type;
+    const bool uniform = std::all_of(
+        rank.devices.begin(), rank.devices.end(),
+        [&](DeviceId device) { return pricer.cluster().device(device).gpu_type == type; });
+    device_of_rank.push_back(uniform ? type : -1 - static_cast<std::int64_t>(r));
+  }
+  std::map<std::array<std::int32_t, 3>, std::int64_t> groups;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const ir::Op& op = program.ops[i];
+    if (!is_compute(op.kind)) continue;  // prices_[0] is zero
+    std::int64_t segment = op.segment;
+    if (op.segment == ir::kNone) {
+      const ir::Rank& rank = program.ranks[op.rank.index()];
+      const std::array<std::int32_t, 3> group = {rank.pipeline, rank.stage, rank.group};
+      segment = -1 - groups.emplace(group, groups.size()).first->second;
+    }
+    const Key key{device_of_rank[op.rank.index()], segment, static_cast<std::int64_t>(op.kind),
+                  op.samples};
+    const auto [place, added] = known.emplace(key, static_cast<std::uint32_t>(prices_.size()));
+    if (added) prices_.push_back(pricer.compute(program, op));
+    index_[i] = place->second;
+  }
+}
+
+}  // namespace orrery::models
