@@ -118,7 +118,8 @@ class Synchroniser {
     std::vector<Run> runs;
     for (int b = 0; b < context_.workload.size(); ++b) {
       auto replicas = replicas_of(context_, {b});
-      if (!runs.empty() && runs.back().replicas == replicas && cuts_.count(b) == 0 &&
+      const bool end = tied() && (b == 1 || b + 1 == context_.workload.size());
+      if (!runs.empty() && runs.back().replicas == replicas && cuts_.count(b) == 0 && !end &&
           same_parameters(context_.workload.block({b - 1}), context_.workload.block({b}))) {
         runs.back().last = b;
       } else {

@@ -152,5 +152,32 @@ TEST(Lowering, ALostSynchronisationIsNoticed) {
   EXPECT_TRUE(wrong(program)) << "the gain of block 0 was not synchronised, and nobody saw it";
 }
 
+TEST(Lowering, TiedEmbeddingsAreSummedOverBothEnds) {
+  ir::Plan plan;
+  int device = 0;
+  for (const int degree : {1, 2}) {
+    ir::Pipeline pipeline;
+    pipeline.micro_batches = 2;
+    for (int stage = 0; stage < 2; ++stage) {
+      ir::Segment segment;
+      segment.first_block = {stage == 0 ? 0 : 2};
+      segment.last_block = {stage == 0 ? 1 : 2};
+      ir::Group group;
+      group.tensor_parallel = degree;
+      for (int i = 0; i < degree; ++i) group.devices.push_back({device++});
+      segment.groups.push_back(std::move(group));
+      pipeline.stages.push_back({{std::move(segment)}});
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  Workload workload = number_workload(3, kWidth, kInner, 2);
+  workload.shape.tied_embeddings = true;
+  LowerOptions options;
+  options.collapsed = false;
+  const ir::Program program = lower(plan, plain_cluster(device), workload, Job{}, options);
+  expect_reference(run_program(program, workload, kWidth, kInner, kRate, 3),
+                   reference_step(workload, 4, kWidth, kInner, kRate), 0);
+}
+
 }  // namespace
 }  // namespace orrery::models

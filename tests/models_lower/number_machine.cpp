@@ -122,6 +122,8 @@ std::vector<BlockNumbers> reference_step(const Workload& workload, std::int64_t 
     weights.push_back(initial_block(b, d, f));
     gradients.push_back(zeros(d, f));
   }
+  const bool tied = workload.shape.tied_embeddings;
+  if (tied) weights.back()[1] = weights.front()[1];
   for (std::int64_t s = 0; s < samples; ++s) {
     for (int t = 0; t < workload.sequence_length; ++t) {
       Rows x = {data_row(s, t, d)};
@@ -139,6 +141,14 @@ std::vector<BlockNumbers> reference_step(const Workload& workload, std::int64_t 
         dy = std::move(dz);
       }
     }
+  }
+  if (tied) {
+    for (std::size_t r = 0; r < gradients.front()[1].size(); ++r) {
+      for (std::size_t i = 0; i < gradients.front()[1][r].size(); ++i) {
+        gradients.front()[1][r][i] += gradients.back()[1][r][i];
+      }
+    }
+    gradients.back()[1] = gradients.front()[1];
   }
   for (std::size_t b = 0; b < weights.size(); ++b) descend(weights[b], gradients[b], rate);
   return weights;
@@ -203,6 +213,9 @@ class Machine {
   }
   RankState& state(const ir::Op& op) { return states_[op.rank.index()]; }
 
+  /// The first parameter matrix of the first and of the last block is one and the same.
+  bool tied() const { return workload_.shape.tied_embeddings; }
+
   Slice rows_of(RankId rank, const ir::SegmentInfo& info) const {
     const int position = program_.ranks[rank.index()].position;
     std::vector<int> owners(static_cast<std::size_t>(info.tensor_parallel));
@@ -216,6 +229,7 @@ class Machine {
     RankState& mine = states_[rank.index()];
     if (mine.weights.count(block) > 0) return;
     BlockNumbers weights = initial_block(block, d_, f_);
+    if (tied() && block + 1 == workload_.size()) weights[1] = initial_block(0, d_, f_)[1];
     BlockNumbers gradients = zeros(d_, f_);
     const Slice rows = rows_of(rank, info);
     for (const std::size_t p : {1, 2}) {
@@ -390,7 +404,10 @@ class Machine {
                         ? states_[static_cast<std::size_t>(rank)].gradients
                         : states_[static_cast<std::size_t>(rank)].weights;
     for (int b = region.first_block.value; b <= region.last_block.value; ++b) {
-      auto& rows = tensors.at(b)[static_cast<std::size_t>(region.parameter)];
+      // A rank of the last stage keeps its own copy of the tied matrix.
+      const bool copy = tied() && b == 0 && region.parameter == 1 && tensors.count(0) == 0;
+      auto& rows =
+          tensors.at(copy ? workload_.size() - 1 : b)[static_cast<std::size_t>(region.parameter)];
       for (std::int64_t r = region.begin; r < region.end; ++r) {
         for (double& value : rows[static_cast<std::size_t>(r)]) out.push_back(&value);
       }

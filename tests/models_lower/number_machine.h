@@ -30,7 +30,8 @@ Workload number_workload(int blocks, int d, int f, int tokens_per_sample);
 BlockNumbers initial_block(int block, int d, int f);
 std::vector<double> data_row(std::int64_t sample, int token, int d);
 
-/// Parameters after one step on one rank: the reference.
+/// Parameters after one step on one rank: the reference. With tied embeddings the matrices A of the
+/// first and the last block are one.
 std::vector<BlockNumbers> reference_step(const Workload& workload, std::int64_t samples, int d,
                                          int f, double rate);
 
