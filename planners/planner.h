@@ -41,8 +41,8 @@ struct PlannerInput {
   const models::Evaluator& evaluator;
   std::vector<DeviceId> devices;  ///< That may be used, ascending.
   std::uint64_t seed = 0;
-  /// Most plans to examine; 0: the planner's own end. Counted work, so that results do not depend
-  /// on the clock.
+  /// Most work, in the planner's own unit (SearchReport::work_unit); 0: the planner's own end.
+  /// Counted work, so that results do not depend on the clock.
   std::int64_t work_budget = 0;
   /// Set from outside (Ctrl-C): return the best plan so far. May be null.
   const std::atomic<bool>* cancelled = nullptr;

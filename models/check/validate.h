@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "models/config/diagnostics.h"
 #include "models/ir/plan.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
@@ -19,14 +20,29 @@ struct PlanDefect {
   std::string hint;
 };
 
-/// Empty when the plan may be used. Refuses: a device twice or unknown; blocks missing, doubled or
-/// out of order; samples that do not add up; a group whose devices do not number tensor_parallel x
-/// sequence_degree; tensor-parallel degree that the model's dimensions forbid; a tensor-parallel
-/// group across a boundary that the cluster forbids (vendors without a common library); segments of
-/// a stage on different devices; batches that do not add up to the job's; virtual stages that do
-/// not match the schedule; ZeRO, recompute or schedules outside of what the job allows; hashes of
-/// another cluster or workload.
+/// All defects; empty when the plan may be used. Refuses:
+/// - hashes of another cluster or workload (an empty hash is not compared);
+/// - a device twice or unknown; segments of a stage on different devices;
+/// - blocks missing, doubled, unknown or out of order;
+/// - samples that do not add up to the micro-batch, batches that do not add up to the job's;
+/// - a group whose devices do not number tensor_parallel x sequence_degree; degrees that the
+/// model's
+///   heads, key-value heads (replicated when the degree is a multiple of them), feed-forward width
+///   or split dimensions forbid (vocabularies are padded); sequence lengths that cannot be split;
+/// - a group across vendors that talk through host memory;
+/// - expert-parallel degrees that do not divide experts and groups;
+/// - virtual stages that do not match the schedule;
+/// - replicas of a block with different ZeRO settings;
+/// - ZeRO, recompute, schedules, sequence parallelism, tensor-parallel degrees and samples per
+/// group
+///   outside of what the job allows;
+/// - reroutes to pipelines, stages or micro-batches that do not exist or do not match.
 std::vector<PlanDefect> validate(const ir::Plan& plan, const Cluster& cluster,
                                  const Workload& workload, const Job& job);
+
+/// Adds defects as problems at their places in `plan_file`, the YAML that the plan was read from; a
+/// place that cannot be found is given by its path.
+void report(const std::vector<PlanDefect>& defects, const std::string& plan_file,
+            config::Diagnostics& diagnostics);
 
 }  // namespace orrery::models

@@ -20,7 +20,7 @@ struct Infeasible {
   std::string witness;
 };
 
-/// Where the time of an iteration goes, as mean over ranks. The parts add up to the whole.
+/// Where the time of an iteration goes, as mean over devices. The parts add up to the whole.
 struct Breakdown {
   Seconds compute;
   Seconds tensor_parallel;  ///< Inner collectives: tensor, sequence, expert parallelism.

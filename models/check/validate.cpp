@@ -1,0 +1,403 @@
+#include "models/check/validate.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <set>
+
+#include "models/ir/names.h"
+#include "models/schedule/schedule.h"
+
+namespace orrery::models {
+namespace {
+
+template <class E>
+std::string list_names(const std::vector<E>& values) {
+  std::vector<std::string> names;
+  for (const E value : values) names.emplace_back(ir::name_of(value));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+template <class T>
+bool contains(const std::vector<T>& values, const T& value) {
+  return std::find(values.begin(), values.end(), value) != values.end();
+}
+
+/// Dimension that `degree` cannot split, or "".
+std::string unsplittable(const ir::ModelShape& shape, ir::BlockKind kind, const Block& block,
+                         int degree) {
+  if (kind == ir::BlockKind::transformer || kind == ir::BlockKind::moe) {
+    if (shape.heads % degree != 0) return fmt::format("{} heads", shape.heads);
+    // Fewer key-value heads than members are replicated.
+    if (shape.kv_heads > 0 && shape.kv_heads % degree != 0 && degree % shape.kv_heads != 0) {
+      return fmt::format("{} key-value heads", shape.kv_heads);
+    }
+    if (shape.ffn % degree != 0) return fmt::format("feed-forward width {}", shape.ffn);
+  } else if (kind == ir::BlockKind::convolution) {
+    for (const Parameter& parameter : block.parameters) {
+      if (parameter.split_length % degree != 0) {
+        return fmt::format("{} channels of '{}'", parameter.split_length, parameter.name);
+      }
+    }
+  }
+  return "";
+}
+
+class Validator {
+ public:
+  Validator(const ir::Plan& plan, const Cluster& cluster, const Workload& workload, const Job& job)
+      : plan_(plan), cluster_(cluster), workload_(workload), job_(job) {}
+
+  std::vector<PlanDefect> run() {
+    check_hashes();
+    check_schedule();
+    if (plan_.pipelines.empty()) fail("pipelines", "the plan has no pipeline");
+    for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) check_pipeline(p);
+    check_batch();
+    return std::move(defects_);
+  }
+
+ private:
+  void fail(std::string path, std::string what, std::string hint = "") {
+    defects_.push_back({std::move(path), std::move(what), std::move(hint)});
+  }
+
+  void check_hashes() {
+    if (!plan_.cluster_hash.empty() && plan_.cluster_hash != cluster_.hash) {
+      fail("cluster_hash",
+           fmt::format("the plan was made for cluster {}, this one is {}", plan_.cluster_hash,
+                       cluster_.hash),
+           "plan again, or use the cluster file that it was made for");
+    }
+    if (!plan_.workload_hash.empty() && plan_.workload_hash != workload_.hash) {
+      fail("workload_hash",
+           fmt::format("the plan was made for workload {}, this one is {}", plan_.workload_hash,
+                       workload_.hash),
+           "model, sequence length and dtype must be those that it was made for");
+    }
+  }
+
+  void check_schedule() {
+    if (!contains(job_.allowed.schedules, plan_.schedule)) {
+      fail("schedule",
+           fmt::format("schedule {} is not allowed by the job", ir::name_of(plan_.schedule)),
+           "allowed: " + list_names(job_.allowed.schedules));
+    }
+    const ScheduleEntry* schedule = find_schedule(plan_.schedule);
+    if (schedule == nullptr) {
+      return fail("schedule",
+                  fmt::format("schedule {} is not available", ir::name_of(plan_.schedule)));
+    }
+    if (schedule->uses_chunks && plan_.virtual_stages < 2) {
+      fail("virtual_stages", fmt::format("{} needs at least 2 virtual stages, not {}",
+                                         ir::name_of(plan_.schedule), plan_.virtual_stages));
+    } else if (!schedule->uses_chunks && plan_.virtual_stages != 1) {
+      fail("virtual_stages", fmt::format("{} has 1 virtual stage, not {}",
+                                         ir::name_of(plan_.schedule), plan_.virtual_stages));
+    }
+  }
+
+  void check_batch() {
+    const std::int64_t batch = ir::global_batch(plan_);
+    if (batch == job_.global_batch) return;
+    fail("pipelines", fmt::format("micro-batches add up to {} samples, the job's batch is {}",
+                                  batch, job_.global_batch));
+  }
+
+  void check_pipeline(std::size_t p) {
+    const ir::Pipeline& pipeline = plan_.pipelines[p];
+    const std::string path = fmt::format("pipelines[{}]", p);
+    if (pipeline.micro_batches < 1) fail(path, "needs at least one micro-batch");
+    if (pipeline.micro_batch_size < 1) fail(path, "needs at least one sample per micro-batch");
+    if (pipeline.stages.empty()) return fail(path, "has no stage");
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      check_stage(pipeline, pipeline.stages[s], fmt::format("{}.stages[{}]", path, s));
+    }
+    check_blocks(pipeline, path);
+    for (std::size_t r = 0; r < pipeline.reroutes.size(); ++r) {
+      check_reroute(p, r, fmt::format("{}.reroutes[{}]", path, r));
+    }
+  }
+
+  void check_stage(const ir::Pipeline& pipeline, const ir::Stage& stage, const std::string& path) {
+    if (stage.segments.empty()) return fail(path, "has no segment");
+    std::set<DeviceId> first_devices;
+    int virtual_stage = 0;
+    for (std::size_t i = 0; i < stage.segments.size(); ++i) {
+      const ir::Segment& segment = stage.segments[i];
+      const std::string own = fmt::format("{}.segments[{}]", path, i);
+      check_segment(pipeline, segment, own);
+      if (segment.virtual_stage < virtual_stage) fail(own, "virtual stages are out of order");
+      virtual_stage = segment.virtual_stage;
+      const std::set<DeviceId> devices = claim(segment, own, i == 0);
+      if (i == 0) {
+        first_devices = devices;
+      } else if (devices != first_devices) {
+        fail(own, "is on other devices than the first segment of its stage");
+      }
+    }
+  }
+
+  /// Devices of the segment; those of a stage's first segment must not be in use yet.
+  std::set<DeviceId> claim(const ir::Segment& segment, const std::string& path, bool first) {
+    std::set<DeviceId> devices;
+    for (std::size_t g = 0; g < segment.groups.size(); ++g) {
+      const std::string own = fmt::format("{}.groups[{}]", path, g);
+      for (const DeviceId device : segment.groups[g].devices) {
+        if (!device.valid() || device.value >= cluster_.size()) {
+          fail(own, fmt::format("unknown device {}", device.value),
+               fmt::format("cluster '{}' has devices 0 to {}", cluster_.name, cluster_.size() - 1));
+          continue;
+        }
+        if (!devices.insert(device).second) {
+          fail(own, fmt::format("device {} stands twice in a segment", device.value));
+        } else if (first) {
+          const auto [user, fresh] = user_.try_emplace(device, own);
+          if (!fresh) {
+            fail(own, fmt::format("device {} is already used by {}", device.value, user->second));
+          }
+        }
+      }
+    }
+    return devices;
+  }
+
+  void check_segment(const ir::Pipeline& pipeline, const ir::Segment& segment,
+                     const std::string& path) {
+    if (segment.virtual_stage < 0 || segment.virtual_stage >= std::max(1, plan_.virtual_stages)) {
+      fail(path,
+           fmt::format("virtual stage {} of {}", segment.virtual_stage, plan_.virtual_stages));
+    }
+    if (!contains(job_.allowed.recompute, segment.recompute)) {
+      fail(path,
+           fmt::format("recompute {} is not allowed by the job", ir::name_of(segment.recompute)),
+           "allowed: " + list_names(job_.allowed.recompute));
+    }
+    check_zero(segment, path);
+    if (segment.groups.empty()) return fail(path, "has no group");
+    std::int64_t samples = 0;
+    for (std::size_t g = 0; g < segment.groups.size(); ++g) {
+      check_group(segment, segment.groups[g], fmt::format("{}.groups[{}]", path, g));
+      samples += segment.groups[g].samples;
+    }
+    if (samples != pipeline.micro_batch_size) {
+      fail(path, fmt::format("groups take {} samples of micro-batches of {}", samples,
+                             pipeline.micro_batch_size));
+    }
+    check_experts(segment, path);
+  }
+
+  void check_zero(const ir::Segment& segment, const std::string& path) {
+    if (!contains(job_.allowed.zero_stages, segment.zero.stage)) {
+      fail(path, fmt::format("ZeRO stage {} is not allowed by the job", segment.zero.stage),
+           fmt::format("allowed: {}", fmt::join(job_.allowed.zero_stages, ", ")));
+    }
+    if (segment.zero.shard_group < 0) {
+      fail(path, fmt::format("shard groups of {} replicas", segment.zero.shard_group));
+    }
+    for (int b = std::max(0, segment.first_block.value);
+         b <= std::min(segment.last_block.value, workload_.size() - 1); ++b) {
+      const auto [zero, fresh] = zero_.try_emplace(b, segment.zero);
+      if (fresh || zero->second == segment.zero) continue;
+      return fail(path, fmt::format("block {} has another ZeRO setting in another replica", b));
+    }
+  }
+
+  void check_group(const ir::Segment& segment, const ir::Group& group, const std::string& path) {
+    if (group.tensor_parallel < 1 || group.sequence_degree < 1) {
+      return fail(path, "degrees must be at least 1");
+    }
+    const std::int64_t wanted = std::int64_t{group.tensor_parallel} * group.sequence_degree;
+    if (std::ssize(group.devices) != wanted) {
+      fail(path, fmt::format("{} devices for tensor_parallel {} x sequence_degree {}",
+                             group.devices.size(), group.tensor_parallel, group.sequence_degree));
+    }
+    if (group.samples < 1) fail(path, "takes no sample");
+    const Allowed& allowed = job_.allowed;
+    if (group.samples > allowed.max_micro_batch_size) {
+      fail(path, fmt::format("takes {} samples at once, the job allows {}", group.samples,
+                             allowed.max_micro_batch_size));
+    }
+    if (allowed.max_tensor_parallel > 0 && group.tensor_parallel > allowed.max_tensor_parallel) {
+      fail(path, fmt::format("tensor_parallel {}, the job allows {}", group.tensor_parallel,
+                             allowed.max_tensor_parallel));
+    }
+    check_sequence(group, path);
+    check_dimensions(segment, group, path);
+    check_vendors(group, path);
+  }
+
+  void check_sequence(const ir::Group& group, const std::string& path) {
+    using ir::SequenceParallelism;
+    const bool by_degree = group.sequence == SequenceParallelism::ulysses ||
+                           group.sequence == SequenceParallelism::ring;
+    if (!by_degree && group.sequence_degree != 1) {
+      fail(path, fmt::format("sequence_degree {} with sequence {}", group.sequence_degree,
+                             ir::name_of(group.sequence)));
+    }
+    if (group.sequence == SequenceParallelism::none) return;
+    if (!job_.allowed.sequence_parallel) {
+      fail(path, "sequence parallelism is not allowed by the job",
+           "set allowed.sequence_parallel in the job");
+    }
+    const int parts = by_degree ? group.sequence_degree : group.tensor_parallel;
+    if (workload_.sequence_length % parts != 0) {
+      fail(path,
+           fmt::format("{} tokens cannot be split {} ways", workload_.sequence_length, parts));
+    }
+    const std::int64_t heads_over = std::int64_t{group.tensor_parallel} * group.sequence_degree;
+    if (group.sequence == SequenceParallelism::ulysses && workload_.shape.heads % heads_over != 0) {
+      fail(path,
+           fmt::format("{} heads cannot be split {} ways", workload_.shape.heads, heads_over));
+    }
+  }
+
+  void check_dimensions(const ir::Segment& segment, const ir::Group& group,
+                        const std::string& path) {
+    for (int b = std::max(0, segment.first_block.value);
+         b <= std::min(segment.last_block.value, workload_.size() - 1); ++b) {
+      const Block& block = workload_.block(BlockId{b});
+      const std::string dimension =
+          unsplittable(workload_.shape, block.kind, block, group.tensor_parallel);
+      if (dimension.empty()) continue;
+      return fail(path, fmt::format("tensor_parallel {} cannot split {}", group.tensor_parallel,
+                                    dimension));
+    }
+  }
+
+  void check_vendors(const ir::Group& group, const std::string& path) {
+    std::set<std::string> vendors;
+    for (const DeviceId device : group.devices) {
+      if (device.valid() && device.value < cluster_.size()) {
+        vendors.insert(cluster_.gpu(device).vendor);
+      }
+    }
+    for (const HostStaging& pair : cluster_.host_staging) {
+      if (!vendors.contains(pair.vendor_a) || !vendors.contains(pair.vendor_b)) continue;
+      fail(path,
+           fmt::format("vendors {} and {} have no common library", pair.vendor_a, pair.vendor_b),
+           "the cluster joins them by host_staging only: put them into different groups");
+    }
+  }
+
+  void check_experts(const ir::Segment& segment, const std::string& path) {
+    const int degree = segment.expert_parallel;
+    if (degree < 1) return fail(path, fmt::format("expert_parallel {}", degree));
+    if (degree == 1) return;
+    if (workload_.shape.experts == 0 || workload_.shape.experts % degree != 0) {
+      fail(path, fmt::format("expert_parallel {} cannot split {} experts", degree,
+                             workload_.shape.experts));
+    }
+    if (segment.groups.size() % static_cast<std::size_t>(degree) != 0) {
+      return fail(path,
+                  fmt::format("expert_parallel {} for {} groups", degree, segment.groups.size()),
+                  "that many consecutive groups hold the experts together");
+    }
+    for (std::size_t g = 0; g < segment.groups.size(); ++g) {
+      const std::size_t first = g - g % static_cast<std::size_t>(degree);
+      if (segment.groups[g].devices.size() == segment.groups[first].devices.size()) continue;
+      return fail(fmt::format("{}.groups[{}]", path, g),
+                  "groups that share experts must have equally many devices");
+    }
+  }
+
+  /// Chunk by chunk, in a chunk stage by stage, the blocks follow one another.
+  void check_blocks(const ir::Pipeline& pipeline, const std::string& path) {
+    std::int64_t next = 0;
+    for (int chunk = 0; chunk < std::max(1, plan_.virtual_stages); ++chunk) {
+      for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+        const std::vector<ir::Segment>& segments = pipeline.stages[s].segments;
+        bool any = false;
+        for (std::size_t i = 0; i < segments.size(); ++i) {
+          if (segments[i].virtual_stage != chunk) continue;
+          any = true;
+          follow(segments[i], fmt::format("{}.stages[{}].segments[{}]", path, s, i), next);
+        }
+        if (!any && !segments.empty()) {
+          fail(fmt::format("{}.stages[{}]", path, s),
+               fmt::format("has no segment of virtual stage {}", chunk));
+        }
+      }
+    }
+    if (next < workload_.size()) {
+      fail(path, fmt::format("blocks {} to {} are missing at the end", next, workload_.size() - 1));
+    }
+  }
+
+  void follow(const ir::Segment& segment, const std::string& path, std::int64_t& next) {
+    const int first = segment.first_block.value, last = segment.last_block.value;
+    if (first < 0 || last < first || last >= workload_.size()) {
+      fail(path, fmt::format("blocks {}-{}", first, last),
+           fmt::format("the workload has blocks 0 to {}", workload_.size() - 1));
+    } else if (first > next) {
+      fail(path,
+           fmt::format("begins at block {}, blocks {} to {} are missing", first, next, first - 1));
+    } else if (first < next) {
+      fail(path, fmt::format("begins at block {}, which an earlier segment holds", first),
+           fmt::format("the next block is {}", next));
+    }
+    next = std::max<std::int64_t>(next, std::int64_t{last} + 1);
+  }
+
+  void check_reroute(std::size_t p, std::size_t r, const std::string& path) {
+    const ir::Pipeline& from = plan_.pipelines[p];
+    const ir::Reroute& reroute = from.reroutes[r];
+    const auto known = [](int index, std::size_t size) {
+      return index >= 0 && static_cast<std::size_t>(index) < size;
+    };
+    if (!known(reroute.to_pipeline, plan_.pipelines.size()) ||
+        static_cast<std::size_t>(reroute.to_pipeline) == p) {
+      return fail(path, fmt::format("to_pipeline {} is no other pipeline", reroute.to_pipeline));
+    }
+    const ir::Pipeline& to = plan_.pipelines[static_cast<std::size_t>(reroute.to_pipeline)];
+    if (!known(reroute.stage, from.stages.size()) || !known(reroute.stage, to.stages.size())) {
+      return fail(path, fmt::format("no stage {} in both pipelines", reroute.stage));
+    }
+    if (reroute.micro_batch < 0 || reroute.micro_batch >= from.micro_batches) {
+      fail(path, fmt::format("micro-batch {} of {}", reroute.micro_batch, from.micro_batches));
+    }
+    if (from.micro_batch_size != to.micro_batch_size) {
+      fail(path, fmt::format("micro-batches of {} samples into a pipeline of {}",
+                             from.micro_batch_size, to.micro_batch_size));
+    }
+    const auto blocks = [&](const ir::Pipeline& pipeline) {
+      std::vector<std::pair<BlockId, BlockId>> ranges;
+      for (const ir::Segment& segment :
+           pipeline.stages[static_cast<std::size_t>(reroute.stage)].segments) {
+        ranges.emplace_back(segment.first_block, segment.last_block);
+      }
+      return ranges;
+    };
+    if (blocks(from) != blocks(to)) {
+      fail(path, fmt::format("stage {} holds other blocks in pipeline {}", reroute.stage,
+                             reroute.to_pipeline));
+    }
+    for (std::size_t other = 0; other < r; ++other) {
+      if (from.reroutes[other].stage == reroute.stage &&
+          from.reroutes[other].micro_batch == reroute.micro_batch) {
+        fail(path, "the same micro-batch skips the same stage twice");
+      }
+    }
+  }
+
+  const ir::Plan& plan_;
+  const Cluster& cluster_;
+  const Workload& workload_;
+  const Job& job_;
+  std::vector<PlanDefect> defects_;
+  std::map<DeviceId, std::string> user_;  ///< Group that uses a device.
+  std::map<int, ir::Zero> zero_;          ///< By block: setting of its first replica.
+};
+
+}  // namespace
+
+std::vector<PlanDefect> validate(const ir::Plan& plan, const Cluster& cluster,
+                                 const Workload& workload, const Job& job) {
+  return Validator(plan, cluster, workload, job).run();
+}
+
+}  // namespace orrery::models

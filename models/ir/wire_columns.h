@@ -1,0 +1,191 @@
+/// Rows to columns and back (wire.proto says how columns are coded). One description of a table's
+/// columns, a function columns(visitor, rows, message), serves both directions: with a ColumnWriter
+/// it fills the message, with a ColumnReader it fills the rows. Private to models/ir.
+#pragma once
+#include <fmt/format.h>
+
+#include <bit>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "models/ir/names.h"
+
+namespace orrery::ir {
+
+/// The number inside an id, a quantity or a time; the value itself for all else.
+template <class T>
+auto& raw(T& x) {
+  if constexpr (requires { x.value; }) {
+    return x.value;
+  } else if constexpr (requires { x.nanoseconds; }) {
+    return x.nanoseconds;
+  } else if constexpr (std::is_class_v<T>) {
+    return x.count;
+  } else {
+    return x;
+  }
+}
+
+class ColumnWriter {
+ public:
+  template <class Row, class Field, class Get>
+  void integers(std::span<const Row> rows, Field* field, Get get) {
+    field->Reserve(static_cast<int>(rows.size()));
+    std::uint64_t before = 0;
+    for (const Row& row : rows) {
+      const auto value =
+          static_cast<std::uint64_t>(static_cast<std::int64_t>(raw(std::invoke(get, row))));
+      field->AddAlreadyReserved(static_cast<std::int64_t>(value - before));
+      before = value;
+    }
+  }
+
+  template <class Row, class Message, class Get>
+  void doubles(std::span<const Row> rows, Message* message, Get get) {
+    std::unordered_map<std::uint64_t, std::int64_t> places;
+    std::vector<std::int64_t> index;
+    index.reserve(rows.size());
+    for (const Row& row : rows) {
+      const double value = raw(std::invoke(get, row));
+      const auto [at, fresh] = places.try_emplace(std::bit_cast<std::uint64_t>(value),
+                                                  static_cast<std::int64_t>(places.size()));
+      if (fresh) message->add_values(value);
+      index.push_back(at->second);
+    }
+    integers(std::span<const std::int64_t>(index), message->mutable_index(), std::identity());
+  }
+
+  template <class Row, class Field, class Get>
+  void strings(std::span<const Row> rows, Field* field, Get get) {
+    for (const Row& row : rows) *field->Add() = std::invoke(get, row);
+  }
+
+  /// `get` gives a row's list; `columns` describes the rows of all lists together.
+  template <class Row, class Field, class Get, class Columns>
+  void lists(std::span<const Row> rows, Field* lengths, int /*elements*/, Get get,
+             Columns columns) {
+    using List = std::remove_cvref_t<std::invoke_result_t<Get, const Row&>>;
+    List all;
+    std::vector<std::int64_t> sizes;
+    for (const Row& row : rows) {
+      const List& list = std::invoke(get, row);
+      sizes.push_back(static_cast<std::int64_t>(list.size()));
+      all.insert(all.end(), list.begin(), list.end());
+    }
+    integers(std::span<const std::int64_t>(sizes), lengths, std::identity());
+    columns(std::span<const typename List::value_type>(all));
+  }
+};
+
+/// Stops at the first problem; the rows are then of no use.
+class ColumnReader {
+ public:
+  const std::string& problem() const { return problem_; }
+
+  template <class Row, class Field, class Get>
+  void integers(std::span<Row> rows, Field* field, Get get) {
+    using Value = std::remove_reference_t<decltype(raw(std::invoke(get, rows.front())))>;
+    if (!expect_size(rows.size(), field->size())) return;
+    std::uint64_t value = 0;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      value += static_cast<std::uint64_t>(field->Get(static_cast<int>(i)));
+      const auto number = static_cast<std::int64_t>(value);
+      if (!represents<Value>(number)) {
+        fail(fmt::format("value {} is out of range", number));
+        return;
+      }
+      raw(std::invoke(get, rows[i])) = static_cast<Value>(number);
+    }
+  }
+
+  template <class Row, class Message, class Get>
+  void doubles(std::span<Row> rows, Message* message, Get get) {
+    if (!expect_size(rows.size(), message->index_size())) return;
+    std::vector<std::int64_t> index(rows.size());
+    integers(std::span<std::int64_t>(index), message->mutable_index(), std::identity());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      if (index[i] < 0 || index[i] >= message->values_size()) {
+        fail(fmt::format("no value has index {}", index[i]));
+        return;
+      }
+      raw(std::invoke(get, rows[i])) = message->values(static_cast<int>(index[i]));
+    }
+  }
+
+  template <class Row, class Field, class Get>
+  void strings(std::span<Row> rows, Field* field, Get get) {
+    if (!expect_size(rows.size(), field->size())) return;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      std::invoke(get, rows[i]) = field->Get(static_cast<int>(i));
+    }
+  }
+
+  /// `elements` is the number of rows of all lists together, as the message has them.
+  template <class Row, class Field, class Get, class Columns>
+  void lists(std::span<Row> rows, Field* lengths, int elements, Get get, Columns columns) {
+    using List = std::remove_cvref_t<std::invoke_result_t<Get, Row&>>;
+    if (!expect_size(rows.size(), lengths->size())) return;
+    std::vector<std::uint32_t> sizes(rows.size());
+    integers(std::span<std::uint32_t>(sizes), lengths, std::identity());
+    std::uint64_t total = 0;
+    for (const std::uint32_t size : sizes) total += size;
+    if (!problem_.empty() || !expect_size(total, elements)) return;
+    List all(total);
+    columns(std::span<typename List::value_type>(all));
+    auto next = all.begin();
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const auto end = next + sizes[i];
+      std::invoke(get, rows[i]).assign(std::make_move_iterator(next), std::make_move_iterator(end));
+      next = end;
+    }
+  }
+
+ private:
+  template <class Value>
+  static bool represents(std::int64_t number) {
+    if constexpr (std::is_enum_v<Value>) {
+      static const auto limit = static_cast<std::int64_t>(enum_names(Value{}).size());
+      return number >= 0 && number < limit;
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      return number == 0 || number == 1;
+    } else {
+      return std::in_range<Value>(number);
+    }
+  }
+
+  bool expect_size(std::uint64_t rows, int column) {
+    if (problem_.empty() && rows != static_cast<std::uint64_t>(column)) {
+      fail(fmt::format("a column has {} values for {} rows", column, rows));
+    }
+    return problem_.empty();
+  }
+
+  void fail(std::string problem) {
+    if (problem_.empty()) problem_ = std::move(problem);
+  }
+
+  std::string problem_;
+};
+
+/// Cuts `rows` into runs of limited size and calls write(run) for each. `weight` tells about how
+/// many numbers a row brings in.
+template <class Row, class Weight, class Write>
+void for_each_run(const std::vector<Row>& rows, Weight weight, Write write) {
+  constexpr std::size_t kChunkRows = 1 << 16;
+  for (std::size_t begin = 0; begin < rows.size();) {
+    std::size_t end = begin;
+    for (std::size_t size = 0; end < rows.size() && size < kChunkRows; ++end) {
+      size += weight(rows[end]);
+    }
+    write(std::span<const Row>(rows).subspan(begin, end - begin));
+    begin = end;
+  }
+}
+
+}  // namespace orrery::ir

@@ -1,0 +1,397 @@
+#include <algorithm>
+
+#include "models/base/hash.h"
+#include "models/ir/program.pb.h"
+#include "models/ir/wire.h"
+#include "models/ir/wire_columns.h"
+#include "models/ir/wire_frames.h"
+
+namespace orrery::ir {
+namespace {
+
+constexpr FileKind kKind = {"program", kProgramSchema};
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::PipelineRows& m) {
+  v.integers(rows, m.mutable_first_sample(), &PipelineInfo::first_sample);
+  v.integers(rows, m.mutable_micro_batches(), &PipelineInfo::micro_batches);
+  v.integers(rows, m.mutable_micro_batch_size(), &PipelineInfo::micro_batch_size);
+}
+int row_count(const wire::PipelineRows& m) { return m.first_sample_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::RankRows& m) {
+  v.integers(rows, m.mutable_device(), &Rank::device);
+  v.lists(rows, m.mutable_device_count(), m.devices_size(), &Rank::devices,
+          [&](auto devices) { v.integers(devices, m.mutable_devices(), std::identity()); });
+  v.integers(rows, m.mutable_pipeline(), &Rank::pipeline);
+  v.integers(rows, m.mutable_stage(), &Rank::stage);
+  v.integers(rows, m.mutable_group(), &Rank::group);
+  v.integers(rows, m.mutable_position(), &Rank::position);
+  v.integers(rows, m.mutable_tensor_parallel(), &Rank::tensor_parallel);
+}
+int row_count(const wire::RankRows& m) { return m.device_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::SegmentRows& m) {
+  v.integers(rows, m.mutable_pipeline(), &SegmentInfo::pipeline);
+  v.integers(rows, m.mutable_stage(), &SegmentInfo::stage);
+  v.integers(rows, m.mutable_virtual_stage(), &SegmentInfo::virtual_stage);
+  v.integers(rows, m.mutable_group(), &SegmentInfo::group);
+  v.integers(rows, m.mutable_first_sample(), &SegmentInfo::first_sample);
+  v.integers(rows, m.mutable_samples(), &SegmentInfo::samples);
+  v.integers(rows, m.mutable_first_block(), &SegmentInfo::first_block);
+  v.integers(rows, m.mutable_last_block(), &SegmentInfo::last_block);
+  v.integers(rows, m.mutable_tensor_parallel(), &SegmentInfo::tensor_parallel);
+  v.integers(rows, m.mutable_sequence_degree(), &SegmentInfo::sequence_degree);
+  v.integers(rows, m.mutable_sequence(), &SegmentInfo::sequence);
+  v.integers(rows, m.mutable_expert_parallel(), &SegmentInfo::expert_parallel);
+  v.integers(rows, m.mutable_recompute(), &SegmentInfo::recompute);
+  v.integers(
+      rows, m.mutable_zero_stage(), [](auto& row) -> auto& { return row.zero.stage; });
+  v.integers(
+      rows, m.mutable_zero_shard_group(), [](auto& row) -> auto& { return row.zero.shard_group; });
+}
+int row_count(const wire::SegmentRows& m) { return m.pipeline_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::GroupRows& m) {
+  v.lists(rows, m.mutable_device_count(), m.devices_size(), &CommunicationGroup::devices,
+          [&](auto devices) { v.integers(devices, m.mutable_devices(), std::identity()); });
+}
+int row_count(const wire::GroupRows& m) { return m.device_count_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::RegionRows& m) {
+  v.integers(rows, m.mutable_tensor(), &Region::tensor);
+  v.integers(rows, m.mutable_first_block(), &Region::first_block);
+  v.integers(rows, m.mutable_last_block(), &Region::last_block);
+  v.integers(rows, m.mutable_parameter(), &Region::parameter);
+  v.integers(rows, m.mutable_begin(), &Region::begin);
+  v.integers(rows, m.mutable_end(), &Region::end);
+}
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::CollectiveShapeRows& m) {
+  using Part = CollectiveShape::Part;
+  v.integers(rows, m.mutable_kind(), &CollectiveShape::kind);
+  v.integers(rows, m.mutable_purpose(), &CollectiveShape::purpose);
+  v.integers(rows, m.mutable_regions(), &CollectiveShape::regions);
+  v.lists(
+      rows, m.mutable_part_count(), m.part_group_size(), &CollectiveShape::parts, [&](auto parts) {
+        v.integers(parts, m.mutable_part_group(), &Part::group);
+        v.doubles(parts, m.mutable_part_bytes(), &Part::bytes);
+        v.lists(parts, m.mutable_part_member_count(), m.member_region_count_size(),
+                &Part::member_regions, [&](auto members) {
+                  v.lists(members, m.mutable_member_region_count(),
+                          m.member_regions().tensor_size(), std::identity(),
+                          [&](auto regions) { columns(v, regions, *m.mutable_member_regions()); });
+                });
+      });
+}
+int row_count(const wire::CollectiveShapeRows& m) { return m.kind_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::CollectiveRows& m) {
+  v.integers(rows, m.mutable_shape(), &Collective::shape);
+  v.integers(
+      rows, m.mutable_first_member(), [](auto& row) -> auto& { return row.members.first_member; });
+  v.integers(
+      rows, m.mutable_member_count(), [](auto& row) -> auto& { return row.members.member_count; });
+}
+int row_count(const wire::CollectiveRows& m) { return m.shape_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::MeetingRows& m) {
+  v.integers(rows, m.mutable_first_member(), &Meeting::first_member);
+  v.integers(rows, m.mutable_member_count(), &Meeting::member_count);
+}
+int row_count(const wire::MeetingRows& m) { return m.first_member_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::TransferSetRows& m) {
+  v.lists(rows, m.mutable_count(), m.source_size(), std::identity(), [&](auto transfers) {
+    v.integers(transfers, m.mutable_source(), &Transfer::source);
+    v.integers(transfers, m.mutable_destination(), &Transfer::destination);
+    v.doubles(transfers, m.mutable_bytes(), &Transfer::bytes);
+  });
+}
+int row_count(const wire::TransferSetRows& m) { return m.count_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::InnerSetRows& m) {
+  v.lists(rows, m.mutable_set_count(), m.kind_size(), std::identity(), [&](auto inner) {
+    v.integers(inner, m.mutable_kind(), &InnerCollective::kind);
+    v.integers(inner, m.mutable_purpose(), &InnerCollective::purpose);
+    v.lists(inner, m.mutable_group_count(), m.groups_size(), &InnerCollective::groups,
+            [&](auto groups) { v.integers(groups, m.mutable_groups(), std::identity()); });
+    v.integers(inner, m.mutable_count(), &InnerCollective::count);
+    v.doubles(inner, m.mutable_bytes(), &InnerCollective::bytes);
+    v.lists(inner, m.mutable_peer_count(), m.bytes_per_peer().index_size(),
+            &InnerCollective::bytes_per_peer,
+            [&](auto bytes) { v.doubles(bytes, m.mutable_bytes_per_peer(), std::identity()); });
+  });
+}
+int row_count(const wire::InnerSetRows& m) { return m.set_count_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::BufferSetRows& m) {
+  v.lists(rows, m.mutable_count(), m.kind_size(), std::identity(), [&](auto effects) {
+    v.integers(effects, m.mutable_kind(), &BufferEffect::kind);
+    v.integers(effects, m.mutable_action(), &BufferEffect::action);
+    v.integers(effects, m.mutable_per_micro_batch(), &BufferEffect::per_micro_batch);
+    v.integers(effects, m.mutable_segment(), &BufferEffect::segment);
+    v.doubles(effects, m.mutable_bytes(), &BufferEffect::bytes);
+  });
+}
+int row_count(const wire::BufferSetRows& m) { return m.count_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::RegionSetRows& m) {
+  v.lists(rows, m.mutable_count(), m.regions().tensor_size(), std::identity(),
+          [&](auto regions) { columns(v, regions, *m.mutable_regions()); });
+}
+int row_count(const wire::RegionSetRows& m) { return m.count_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::OpRows& m) {
+  v.integers(rows, m.mutable_kind(), &Op::kind);
+  v.integers(rows, m.mutable_stream(), &Op::stream);
+  v.integers(rows, m.mutable_location(), &Op::location);
+  v.integers(rows, m.mutable_purpose(), &Op::purpose);
+  v.integers(rows, m.mutable_rank(), &Op::rank);
+  v.integers(rows, m.mutable_micro_batch(), &Op::micro_batch);
+  v.integers(rows, m.mutable_segment(), &Op::segment);
+  v.integers(rows, m.mutable_samples(), &Op::samples);
+  v.integers(rows, m.mutable_inner(), &Op::inner);
+  v.integers(rows, m.mutable_buffers(), &Op::buffers);
+  v.integers(rows, m.mutable_regions(), &Op::regions);
+  v.integers(rows, m.mutable_match(), &Op::match);
+  v.integers(rows, m.mutable_transfers(), &Op::transfers);
+  v.doubles(rows, m.mutable_bytes(), &Op::bytes);
+}
+int row_count(const wire::OpRows& m) { return m.kind_size(); }
+
+template <class V, class Row>
+void columns(V& v, std::span<Row> rows, wire::IdRows& m) {
+  v.integers(rows, m.mutable_id(), std::identity());
+}
+int row_count(const wire::IdRows& m) { return m.id_size(); }
+
+/// How many numbers a row brings into its chunk, roughly; rows without lists count as one.
+template <class Row>
+std::size_t weight(const Row&) {
+  return 1;
+}
+std::size_t weight(const Rank& rank) { return 1 + rank.devices.size(); }
+std::size_t weight(const CommunicationGroup& group) { return 1 + group.devices.size(); }
+std::size_t weight(const InnerCollective& inner) {
+  return 1 + inner.groups.size() + inner.bytes_per_peer.size();
+}
+template <class T>
+std::size_t weight(const std::vector<T>& list) {
+  std::size_t total = 1;
+  for (const T& element : list) total += weight(element);
+  return total;
+}
+std::size_t weight(const CollectiveShape& shape) {
+  std::size_t total = 1;
+  for (const CollectiveShape::Part& part : shape.parts) total += 1 + weight(part.member_regions);
+  return total;
+}
+
+void write_header(const ProgramHeader& header, wire::ProgramHeader& out) {
+  const ModelShape& model = header.model;
+  wire::ModelShape& shape = *out.mutable_model();
+  out.set_schema(header.schema);
+  shape.set_name(model.name);
+  shape.set_layers(model.layers);
+  shape.set_hidden(model.hidden);
+  shape.set_heads(model.heads);
+  shape.set_kv_heads(model.kv_heads);
+  shape.set_head_dim(model.head_dim);
+  shape.set_ffn(model.ffn);
+  shape.set_vocabulary(model.vocabulary);
+  shape.set_positions(model.positions);
+  shape.set_normalisation(static_cast<std::uint32_t>(model.normalisation));
+  shape.set_activation(static_cast<std::uint32_t>(model.activation));
+  shape.set_causal(model.causal);
+  shape.set_biases(model.biases);
+  shape.set_tied_embeddings(model.tied_embeddings);
+  shape.set_experts(model.experts);
+  shape.set_top_k(model.top_k);
+  shape.set_capacity_factor(model.capacity_factor);
+  shape.set_expert_imbalance(model.expert_imbalance);
+  for (const BlockKind block : header.blocks) out.add_blocks(static_cast<std::uint32_t>(block));
+  out.set_sequence_length(header.sequence_length);
+  out.set_global_batch(header.global_batch);
+  out.set_dtype(static_cast<std::uint32_t>(header.dtype));
+  out.set_optimizer(static_cast<std::uint32_t>(header.optimizer));
+  out.set_seed(header.seed);
+  out.set_schedule(static_cast<std::uint32_t>(header.schedule));
+  out.set_collapsed(header.collapsed);
+  out.set_plan_hash(header.plan_hash);
+  out.set_cluster_hash(header.cluster_hash);
+  out.set_workload_hash(header.workload_hash);
+}
+
+template <class E>
+bool read_enum(std::uint32_t number, E& value) {
+  value = static_cast<E>(number);
+  return number < enum_names(E{}).size();
+}
+
+/// False if a value is out of range.
+bool read_header(const wire::ProgramHeader& in, ProgramHeader& header) {
+  ModelShape& model = header.model;
+  const wire::ModelShape& shape = in.model();
+  header.schema = in.schema();
+  model.name = shape.name();
+  model.layers = shape.layers();
+  model.hidden = shape.hidden();
+  model.heads = shape.heads();
+  model.kv_heads = shape.kv_heads();
+  model.head_dim = shape.head_dim();
+  model.ffn = shape.ffn();
+  model.vocabulary = shape.vocabulary();
+  model.positions = shape.positions();
+  model.causal = shape.causal();
+  model.biases = shape.biases();
+  model.tied_embeddings = shape.tied_embeddings();
+  model.experts = shape.experts();
+  model.top_k = shape.top_k();
+  model.capacity_factor = shape.capacity_factor();
+  model.expert_imbalance = shape.expert_imbalance();
+  header.sequence_length = in.sequence_length();
+  header.global_batch = in.global_batch();
+  header.seed = in.seed();
+  header.collapsed = in.collapsed();
+  header.plan_hash = in.plan_hash();
+  header.cluster_hash = in.cluster_hash();
+  header.workload_hash = in.workload_hash();
+  header.blocks.resize(static_cast<std::size_t>(in.blocks_size()));
+  bool good = read_enum(shape.normalisation(), model.normalisation) &&
+              read_enum(shape.activation(), model.activation) &&
+              read_enum(in.dtype(), header.dtype) && read_enum(in.optimizer(), header.optimizer) &&
+              read_enum(in.schedule(), header.schedule);
+  for (int i = 0; i < in.blocks_size(); ++i) {
+    good = read_enum(in.blocks(i), header.blocks[static_cast<std::size_t>(i)]) && good;
+  }
+  return good;
+}
+
+/// Appends the rows of `message` to `rows`. Returns the problem, if any.
+template <class Row, class Message>
+std::string take(std::vector<Row>& rows, Message* message) {
+  const std::size_t before = rows.size();
+  rows.resize(before + static_cast<std::size_t>(row_count(*message)));
+  ColumnReader reader;
+  columns(reader, std::span<Row>(rows).subspan(before), *message);
+  return reader.problem();
+}
+
+/// Returns the problem, if any.
+std::string read_chunk(wire::ProgramChunk& chunk, Program& program) {
+  switch (chunk.table_case()) {
+    case wire::ProgramChunk::kHeader:
+      return read_header(chunk.header(), program.header) ? "" : "a header value is out of range";
+    case wire::ProgramChunk::kPipelines:
+      return take(program.pipelines, chunk.mutable_pipelines());
+    case wire::ProgramChunk::kRanks:
+      return take(program.ranks, chunk.mutable_ranks());
+    case wire::ProgramChunk::kSegments:
+      return take(program.segments, chunk.mutable_segments());
+    case wire::ProgramChunk::kGroups:
+      return take(program.groups, chunk.mutable_groups());
+    case wire::ProgramChunk::kCollectiveShapes:
+      return take(program.collective_shapes, chunk.mutable_collective_shapes());
+    case wire::ProgramChunk::kCollectives:
+      return take(program.collectives, chunk.mutable_collectives());
+    case wire::ProgramChunk::kTeams:
+      return take(program.teams, chunk.mutable_teams());
+    case wire::ProgramChunk::kMembers:
+      return take(program.members, chunk.mutable_members());
+    case wire::ProgramChunk::kTransferSets:
+      return take(program.transfer_sets, chunk.mutable_transfer_sets());
+    case wire::ProgramChunk::kInnerSets:
+      return take(program.inner_sets, chunk.mutable_inner_sets());
+    case wire::ProgramChunk::kBufferSets:
+      return take(program.buffer_sets, chunk.mutable_buffer_sets());
+    case wire::ProgramChunk::kRegionSets:
+      return take(program.region_sets, chunk.mutable_region_sets());
+    case wire::ProgramChunk::kResident:
+      return take(program.resident, chunk.mutable_resident());
+    case wire::ProgramChunk::kOps:
+      return take(program.ops, chunk.mutable_ops());
+    case wire::ProgramChunk::kStreamBegin:
+      return take(program.stream_begin, chunk.mutable_stream_begin());
+    case wire::ProgramChunk::kDependencyBegin:
+      return take(program.dependency_begin, chunk.mutable_dependency_begin());
+    case wire::ProgramChunk::kDependencies:
+      return take(program.dependencies, chunk.mutable_dependencies());
+    case wire::ProgramChunk::TABLE_NOT_SET:
+      break;
+  }
+  return "it holds no table that this version knows";
+}
+
+}  // namespace
+
+std::string serialise(const Program& program) {
+  FrameWriter out(kKind);
+  wire::ProgramChunk first;
+  write_header(program.header, *first.mutable_header());
+  out.add(first);
+  using Chunk = wire::ProgramChunk;
+  Chunk chunk;
+  const auto put = [&](const auto& rows, auto table) {
+    for_each_run(
+        rows, [](const auto& row) { return weight(row); },
+        [&](auto run) {
+          chunk.Clear();
+          ColumnWriter writer;
+          columns(writer, run, *(chunk.*table)());
+          out.add(chunk);
+        });
+  };
+  put(program.pipelines, &Chunk::mutable_pipelines);
+  put(program.ranks, &Chunk::mutable_ranks);
+  put(program.segments, &Chunk::mutable_segments);
+  put(program.groups, &Chunk::mutable_groups);
+  put(program.collective_shapes, &Chunk::mutable_collective_shapes);
+  put(program.collectives, &Chunk::mutable_collectives);
+  put(program.teams, &Chunk::mutable_teams);
+  put(program.members, &Chunk::mutable_members);
+  put(program.transfer_sets, &Chunk::mutable_transfer_sets);
+  put(program.inner_sets, &Chunk::mutable_inner_sets);
+  put(program.buffer_sets, &Chunk::mutable_buffer_sets);
+  put(program.region_sets, &Chunk::mutable_region_sets);
+  put(program.resident, &Chunk::mutable_resident);
+  put(program.ops, &Chunk::mutable_ops);
+  put(program.stream_begin, &Chunk::mutable_stream_begin);
+  put(program.dependency_begin, &Chunk::mutable_dependency_begin);
+  put(program.dependencies, &Chunk::mutable_dependencies);
+  return out.finish();
+}
+
+std::variant<Program, std::string> parse_program(std::string_view bytes) {
+  const auto frames = split_frames(bytes, kKind);
+  if (const auto* problem = std::get_if<std::string>(&frames)) return *problem;
+  const auto& chunks = std::get<std::vector<std::string_view>>(frames);
+  Program program;
+  wire::ProgramChunk chunk;
+  for (std::size_t i = 0; i < chunks.size(); ++i) {
+    if (!chunk.ParseFromArray(chunks[i].data(), static_cast<int>(chunks[i].size()))) {
+      return fmt::format("corrupted: chunk {} cannot be read", i);
+    }
+    if (chunk.has_header() != (i == 0)) return "corrupted: its header is not where it should be";
+    const std::string problem = read_chunk(chunk, program);
+    if (!problem.empty()) return fmt::format("corrupted: chunk {}: {}", i, problem);
+  }
+  if (chunks.empty()) return "corrupted: it has no header";
+  return program;
+}
+
+std::string program_hash(const Program& program) { return content_hash(serialise(program)); }
+
+}  // namespace orrery::ir

@@ -1,0 +1,381 @@
+#include "planners/hexiscale_search.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "models/cost/memory.h"
+#include "planners/kit/partition_dp.h"
+
+namespace orrery::planners {
+namespace {
+
+/// 1 to `most`: all when these are at most `limit`, else about `limit` in geometric steps.
+std::vector<int> spread(int most, int limit) {
+  std::vector<int> values;
+  if (most <= limit || limit < 2) {
+    values.resize(static_cast<std::size_t>(most));
+    std::iota(values.begin(), values.end(), 1);
+    return values;
+  }
+  for (int i = 0; i < limit; ++i) {
+    const double exponent = static_cast<double>(i) / (limit - 1);
+    values.push_back(static_cast<int>(std::lround(std::pow(most, exponent))));
+  }
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
+CutObjective other(CutObjective cut) {
+  return cut == CutObjective::kMinimise ? CutObjective::kMaximise : CutObjective::kMinimise;
+}
+
+}  // namespace
+
+HexiscaleHistory::HexiscaleHistory(const HexiscaleSettings& settings, int rounds,
+                                   int most_pipelines, int devices, int layers)
+    : settings_(settings),
+      most_(most_pipelines),
+      candidates_(spread(most_pipelines, std::max(1, 3 * rounds / 10))),
+      data_parallel_(settings.smoothing),
+      pipeline_(settings.smoothing) {
+  const int low = std::min(devices / layers + 1, most_);
+  walk_range_ = {low, std::clamp(devices / 5, low, most_)};
+  walk_ = low;
+}
+
+int HexiscaleHistory::pipelines(int round, Rng& rng) {
+  if (settings_.num_pipelines == NumPipelines::random_walk_public) {
+    const int chosen = walk_;
+    walk_ =
+        std::clamp(walk_ + (rng.bernoulli(0.5) ? 1 : -1), walk_range_.first, walk_range_.second);
+    return chosen;
+  }
+  const int count = static_cast<int>(candidates_.size());
+  if (round < 2 * count || best_.empty()) {
+    return candidates_[static_cast<std::size_t>(round % count)];
+  }
+  return refined(round);
+}
+
+int HexiscaleHistory::refined(int round) const {
+  std::vector<std::pair<Seconds, int>> ranked;
+  for (const auto& [pipelines, time] : best_) ranked.emplace_back(time, pipelines);
+  std::sort(ranked.begin(), ranked.end());
+  static constexpr std::array kSteps = {0, 1, -1, 2, -2};
+  const auto turn = static_cast<std::size_t>(round) % (kSteps.size() + 1);
+  if (turn == kSteps.size()) return ranked[std::min<std::size_t>(1, ranked.size() - 1)].second;
+  return std::clamp(ranked.front().second + kSteps[turn], 1, most_);
+}
+
+CutObjective HexiscaleHistory::by_costs() const {
+  if (!data_parallel_.value()) return CutObjective::kMinimise;
+  return *data_parallel_.value() > *pipeline_.value() ? CutObjective::kMaximise
+                                                      : CutObjective::kMinimise;
+}
+
+CutObjective HexiscaleHistory::cut(int pipelines) const {
+  if (settings_.cut == CutRule::minimise) return CutObjective::kMinimise;
+  if (settings_.cut == CutRule::maximise) return CutObjective::kMaximise;
+  const CutObjective first = by_costs();
+  if (settings_.cut == CutRule::compare_costs) return first;
+  const auto untried = [&](CutObjective cut) {
+    const auto found = past_.find({pipelines, cut});
+    return found == past_.end() || !found->second.tried;
+  };
+  if (untried(first)) return first;
+  if (untried(other(first))) return other(first);
+  const auto average = [&](CutObjective cut) {
+    const Past& past = past_.at({pipelines, cut});
+    return past.iteration ? past.iteration->value().value_or(HUGE_VAL) : HUGE_VAL;
+  };
+  return average(other(first)) < average(first) ? other(first) : first;
+}
+
+void HexiscaleHistory::add(int pipelines, CutObjective cut,
+                           const std::optional<models::HexiscaleEstimate>& estimate) {
+  Past& past = past_[{pipelines, cut}];
+  past.tried = true;
+  if (!estimate) return;
+  if (!past.iteration) past.iteration.emplace(settings_.smoothing);
+  past.iteration->add(estimate->iteration.value);
+  data_parallel_.add(estimate->data_parallel.value);
+  pipeline_.add(std::max_element(estimate->pipelines.begin(), estimate->pipelines.end())->value);
+  const auto [place, added] = best_.try_emplace(pipelines, estimate->iteration);
+  if (!added) place->second = std::min(place->second, estimate->iteration);
+}
+
+HexiscaleSearch::HexiscaleSearch(const PlannerInput& input, const HexiscaleSettings& settings,
+                                 const PlannerEntry& entry)
+    : input_(input),
+      settings_(settings),
+      entry_(entry),
+      costs_(input, settings),
+      builder_(input.cluster, costs_, settings),
+      graph_(device_graph(costs_, input.devices)),
+      micro_batches_(static_cast<int>(input.job.global_batch / settings.micro_batch_size)) {
+  if (settings.edges == EdgeWeight::inverse_public) {
+    for (double& weight : graph_.edge_weight) weight = weight > 0 ? std::round(10 / weight) : 0;
+  }
+}
+
+std::optional<models::Infeasible> HexiscaleSearch::refuse() const {
+  if (input_.workload.shape.hidden == 0 || input_.workload.shape.heads == 0) {
+    return models::Infeasible{"cost model", fmt::format("HexiScale's cost model knows transformers "
+                                                        "only, {} is none",
+                                                        input_.workload.name)};
+  }
+  if (input_.job.global_batch % settings_.micro_batch_size != 0 ||
+      settings_.micro_batch_size > input_.job.allowed.max_micro_batch_size) {
+    return models::Infeasible{
+        "micro-batch size",
+        fmt::format("the job's batch of {} and its limit of {} do not allow micro-batches of {}",
+                    input_.job.global_batch, input_.job.allowed.max_micro_batch_size,
+                    settings_.micro_batch_size)};
+  }
+  if (plain_schedules(input_.job).empty()) {
+    return models::Infeasible{"schedule", "the job allows no schedule without virtual stages"};
+  }
+  if (costs_.most_pipelines() == 0) {
+    Bytes have;
+    for (const DeviceId device : input_.devices) have += input_.cluster.gpu(device).memory;
+    const Bytes need{static_cast<double>(models::parameters(input_.workload)) *
+                     input_.job.state_bytes.total()};
+    return models::Infeasible{
+        "device memory",
+        fmt::format("weights, gradients and optimizer states of {} need {:.1f} GiB, the {} devices "
+                    "have {:.1f} GiB, their contexts included",
+                    input_.workload.name, need / 1_GiB, input_.devices.size(), have / 1_GiB)};
+  }
+  return std::nullopt;
+}
+
+std::vector<DeviceList> HexiscaleSearch::split(int pipelines, CutObjective cut, Rng& rng) const {
+  std::vector<int> part(input_.devices.size(), 0);
+  if (pipelines > 1) {
+    PartitionOptions options;
+    options.objective = cut;
+    options.max_imbalance = settings_.max_imbalance;
+    options.starts = 2;
+    part = partition(graph_, pipelines, options, rng);
+  }
+  std::vector<DeviceList> parts(static_cast<std::size_t>(pipelines));
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    parts[static_cast<std::size_t>(part[i])].push_back(input_.devices[i]);
+  }
+  return parts;
+}
+
+std::vector<int> HexiscaleSearch::share_batch(const std::vector<PipelineDraft>& drafts) const {
+  std::vector<PipelineRate> rates;
+  for (const PipelineDraft& draft : drafts) {
+    // Equal pipelines take equal shares.
+    rates.push_back(settings_.batches == BatchRule::balanced ? draft.rate : PipelineRate{1_s, 1_s});
+  }
+  return *balance_micro_batches(rates, micro_batches_);
+}
+
+/// Values of k_i: [layout][pipeline]. The uniform rule draws one level for all pipelines, so that
+/// equal pipelines are split equally; its first layout has one group in each.
+std::vector<std::vector<int>> HexiscaleSearch::group_counts(const std::vector<DeviceList>& parts,
+                                                            Rng& rng) const {
+  std::vector<std::vector<int>> layouts;
+  for (int i = 0; i < settings_.group_counts; ++i) {
+    const double level = i == 0 ? 0 : rng.uniform();
+    std::vector<int> counts;
+    for (const DeviceList& part : parts) {
+      if (settings_.group_count == GroupCount::uniform) {
+        counts.push_back(1 + static_cast<int>(level * builder_.most_groups(part)));
+      } else {
+        const int drawn = 1 + (rng.bernoulli(0.2) ? 1 : 0) + (rng.bernoulli(0.2) ? 1 : 0);
+        counts.push_back(std::min(drawn, static_cast<int>(part.size())));
+      }
+    }
+    if (std::find(layouts.begin(), layouts.end(), counts) == layouts.end()) {
+      layouts.push_back(std::move(counts));
+    }
+  }
+  return layouts;
+}
+
+/// Micro-batches in proportion to compute power, before anything is known of the pipelines.
+std::vector<int> HexiscaleSearch::expected_shares(const std::vector<DeviceList>& parts) const {
+  std::vector<double> power;
+  for (const DeviceList& part : parts) {
+    power.push_back(0);
+    for (const DeviceId device : part) power.back() += costs_.power(device);
+  }
+  if (settings_.batches == BatchRule::equal_public) std::fill(power.begin(), power.end(), 1.0);
+  return *balance_layers(micro_batches_, power);
+}
+
+/// The pipelines of each layout in which all hold the layers, and last those that take for each
+/// part its fastest pipeline of all layouts.
+std::vector<std::vector<PipelineDraft>> HexiscaleSearch::lay_out(
+    const std::vector<DeviceList>& parts, Rng& rng) {
+  const std::vector<int> expected = expected_shares(parts);
+  std::vector<std::optional<PipelineDraft>> fastest(parts.size());
+  std::vector<std::vector<PipelineDraft>> layouts;
+  for (const std::vector<int>& counts : group_counts(parts, rng)) {
+    std::vector<PipelineDraft> drafts;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const PipelineTask task{parts[i], static_cast<int>(parts.size()), expected[i]};
+      auto draft = builder_.build(task, counts[i], rng, report_.plans_examined);
+      if (!draft) continue;
+      drafts.push_back(*draft);
+      if (!fastest[i] || draft->time(expected[i]) < fastest[i]->time(expected[i])) {
+        fastest[i] = std::move(draft);
+      }
+    }
+    if (drafts.size() == parts.size()) layouts.push_back(std::move(drafts));
+  }
+  std::vector<PipelineDraft> best;
+  for (auto& draft : fastest) {
+    if (draft) best.push_back(std::move(*draft));
+  }
+  if (best.size() == parts.size()) layouts.push_back(std::move(best));
+  return layouts;
+}
+
+ir::Plan HexiscaleSearch::finish_layout(std::vector<PipelineDraft> drafts) const {
+  const std::vector<int> micro_batches = share_batch(drafts);
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    auto again =
+        builder_.assign(drafts[i].stages, static_cast<int>(drafts.size()), micro_batches[i]);
+    if (again) drafts[i] = std::move(*again);
+  }
+  return assemble(drafts, share_batch(drafts));
+}
+
+ir::Plan HexiscaleSearch::assemble(const std::vector<PipelineDraft>& drafts,
+                                   const std::vector<int>& micro_batches) const {
+  ir::Plan plan;
+  plan.schedule = costs_.schedule();
+  plan.communication.activation_transfer = ir::ActivationTransfer::leader_broadcast;
+  for (std::size_t i = 0; i < drafts.size(); ++i) {
+    ir::Pipeline chain;
+    chain.micro_batches = micro_batches[i];
+    chain.micro_batch_size = settings_.micro_batch_size;
+    int first = 0;
+    for (std::size_t s = 0; s < drafts[i].stages.size(); ++s) {
+      ir::Segment segment = segment_of_layers(input_.workload, first, drafts[i].layers[s]);
+      first += drafts[i].layers[s];
+      ir::Group group;
+      group.devices = drafts[i].stages[s];
+      group.tensor_parallel = static_cast<int>(group.devices.size());
+      group.samples = settings_.micro_batch_size;
+      segment.groups.push_back(std::move(group));
+      segment.recompute = costs_.recompute();
+      segment.zero.stage = costs_.zero_stage();
+      chain.stages.push_back({{std::move(segment)}});
+    }
+    plan.pipelines.push_back(std::move(chain));
+  }
+  return plan;
+}
+
+void HexiscaleSearch::keep(ir::Plan plan, Seconds estimate) {
+  const std::size_t most = static_cast<std::size_t>(std::max(16, 4 * settings_.evaluate_top));
+  const auto place =
+      std::upper_bound(ranking_.begin(), ranking_.end(), estimate,
+                       [](Seconds value, const RankedPlan& r) { return value < r.estimate; });
+  for (auto same = place; same != ranking_.begin() && std::prev(same)->estimate == estimate;
+       --same) {
+    if (std::prev(same)->plan == plan) return;
+  }
+  ranking_.insert(place, {std::move(plan), estimate});
+  if (ranking_.size() > most) ranking_.pop_back();
+}
+
+/// The paper's estimate, or nothing when the plan does not fit.
+std::optional<models::HexiscaleEstimate> HexiscaleSearch::judge(ir::Plan plan) {
+  const ir::MemoryVerdict verdict =
+      models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
+  if (!verdict.fits()) {
+    nearest_ = verdict.explain();
+    return std::nullopt;
+  }
+  models::HexiscaleEstimate estimate = costs_.estimate(plan);
+  keep(std::move(plan), estimate.iteration);
+  return estimate;
+}
+
+void HexiscaleSearch::round(int number, HexiscaleHistory& history) {
+  Rng rng = Rng(input_.seed).fork(static_cast<std::uint64_t>(number));
+  const int pipelines = history.pipelines(number, rng);
+  const CutObjective cut = history.cut(pipelines);
+  std::optional<models::HexiscaleEstimate> best;
+  std::vector<ir::Plan> seen;
+  for (std::vector<PipelineDraft>& drafts : lay_out(split(pipelines, cut, rng), rng)) {
+    ir::Plan plan = finish_layout(std::move(drafts));
+    if (std::find(seen.begin(), seen.end(), plan) != seen.end()) continue;
+    seen.push_back(plan);
+    const auto estimate = judge(std::move(plan));
+    if (estimate && (!best || estimate->iteration < best->iteration)) best = estimate;
+  }
+  if (!best) ++report_.rejected_by_memory;
+  history.add(pipelines, cut, best);
+}
+
+PlannerResult HexiscaleSearch::finish() {
+  if (cancelled(input_)) report_.complete = false;
+  if (ranking_.empty() && report_.work == 0) {
+    return {models::Infeasible{"search", "it was ended before the first round"}, report_};
+  }
+  if (ranking_.empty()) {
+    const std::string why = nearest_.empty()
+                                ? fmt::format(
+                                      "no pipeline over a part of the {} devices holds all "
+                                      "{} layers",
+                                      input_.devices.size(), costs_.layers())
+                                : nearest_;
+    return {models::Infeasible{"device memory",
+                               fmt::format("in {} rounds with up to {} pipelines: {}", report_.work,
+                                           std::min(costs_.most_pipelines(), micro_batches_), why)},
+            report_};
+  }
+  const Pick pick =
+      pick_by_evaluator(input_, static_cast<int>(ranking_.size()), settings_.evaluate_top,
+                        [&](int i) { return ranking_[static_cast<std::size_t>(i)].plan; });
+  report_.rejected_by_memory += pick.rejected_by_memory;
+  if (cancelled(input_)) report_.complete = false;
+  if (pick.chosen < 0) {
+    return {models::Infeasible{"device memory, as the evaluator counts it", pick.witness}, report_};
+  }
+  RankedPlan& chosen = ranking_[static_cast<std::size_t>(pick.chosen)];
+  sign(chosen.plan, entry_.name, input_, chosen.estimate,
+       models::check_memory(chosen.plan, input_.cluster, input_.workload, input_.job,
+                            input_.profile));
+  report_.estimate = chosen.estimate;
+  report_.notes.push_back(
+      fmt::format("{} pipelines; number {} by the paper's estimate among {} "
+                  "plans kept, {} of them judged by the evaluator ({})",
+                  chosen.plan.pipelines.size(), pick.chosen + 1, ranking_.size(), pick.evaluated,
+                  input_.evaluator.name()));
+  return {std::move(chosen.plan), report_};
+}
+
+PlannerResult HexiscaleSearch::run() {
+  report_.work_unit = "rounds";
+  if (auto refused = refuse()) return {std::move(*refused), report_};
+  std::int64_t rounds = settings_.rounds;
+  if (input_.work_budget > 0 && input_.work_budget < rounds) {
+    rounds = input_.work_budget;
+    report_.complete = false;
+  }
+  HexiscaleHistory history(settings_, static_cast<int>(rounds),
+                           std::min(costs_.most_pipelines(), micro_batches_),
+                           static_cast<int>(input_.devices.size()), costs_.layers());
+  for (; report_.work < rounds && !cancelled(input_); ++report_.work) {
+    round(static_cast<int>(report_.work), history);
+  }
+  if (input_.job.lengths) {
+    report_.notes.push_back("the length distribution is ignored: all samples count as the longest");
+  }
+  return finish();
+}
+
+}  // namespace orrery::planners

@@ -1,0 +1,102 @@
+#include "planners/plan_parts.h"
+
+#include <algorithm>
+
+#include "models/schedule/schedule.h"
+
+namespace orrery::planners {
+
+int count_layers(const models::Workload& workload) {
+  return workload.last_layer().value - workload.first_layer().value + 1;
+}
+
+std::vector<int> tensor_degrees(const models::Workload& workload, const models::Job& job,
+                                int limit) {
+  const int job_limit = job.allowed.max_tensor_parallel;
+  if (job_limit > 0) limit = std::min(limit, job_limit);
+  const auto whole = [&](int degree) {
+    if (workload.shape.heads % degree != 0 || workload.shape.kv_heads % degree != 0) return false;
+    for (BlockId b = workload.first_layer(); b <= workload.last_layer(); ++b.value) {
+      for (const models::Parameter& parameter : workload.block(b).parameters) {
+        if (parameter.split_length % degree != 0) return false;
+      }
+    }
+    return true;
+  };
+  std::vector<int> degrees;
+  for (int degree = 1; degree <= limit; ++degree) {
+    if (whole(degree)) degrees.push_back(degree);
+  }
+  return degrees;
+}
+
+std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job) {
+  std::vector<ir::ScheduleKind> kinds;
+  for (const ir::ScheduleKind kind : job.allowed.schedules) {
+    const models::ScheduleEntry* entry = models::find_schedule(kind);
+    if (entry != nullptr && !entry->uses_chunks) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+ir::Recompute strongest_recompute(const models::Job& job) {
+  const auto& allowed = job.allowed.recompute;
+  for (const ir::Recompute kind : {ir::Recompute::full, ir::Recompute::selective}) {
+    if (std::find(allowed.begin(), allowed.end(), kind) != allowed.end()) return kind;
+  }
+  return ir::Recompute::none;
+}
+
+int smallest_zero_stage(const models::Job& job) {
+  const auto& stages = job.allowed.zero_stages;
+  return stages.empty() ? 0 : *std::min_element(stages.begin(), stages.end());
+}
+
+ir::Segment segment_of_layers(const models::Workload& workload, int first, int layers) {
+  ir::Segment segment;
+  const BlockId start = workload.first_layer();
+  segment.first_block = first == 0 ? BlockId{0} : BlockId{start.value + first};
+  segment.last_block = first + layers == count_layers(workload)
+                           ? BlockId{workload.size() - 1}
+                           : BlockId{start.value + first + layers - 1};
+  return segment;
+}
+
+void sign(ir::Plan& plan, const char* planner, const PlannerInput& input, Seconds estimate,
+          const ir::MemoryVerdict& memory) {
+  Bytes peak;
+  for (const ir::MemoryUse& use : memory.by_gpu_type) peak = std::max(peak, use.need);
+  plan.predicted = ir::Prediction{estimate, peak};
+  plan.planner = planner;
+  plan.cluster_hash = input.cluster.hash;
+  plan.workload_hash = input.workload.hash;
+}
+
+bool cancelled(const PlannerInput& input) {
+  return input.cancelled != nullptr && input.cancelled->load();
+}
+
+Pick pick_by_evaluator(const PlannerInput& input, int plans, int most,
+                       const std::function<ir::Plan(int)>& plan_at) {
+  Pick pick;
+  Seconds best;
+  for (int i = 0; i < plans && (most == 0 || pick.evaluated < most); ++i) {
+    if (cancelled(input)) {
+      if (pick.chosen < 0) pick.chosen = i;
+      break;
+    }
+    const models::Evaluation evaluation = input.evaluator.evaluate(plan_at(i));
+    if (!evaluation.memory.fits()) {
+      ++pick.rejected_by_memory;
+      pick.witness = evaluation.memory.explain();
+      continue;
+    }
+    ++pick.evaluated;
+    if (pick.chosen >= 0 && best <= evaluation.iteration_time) continue;
+    pick.chosen = i;
+    best = evaluation.iteration_time;
+  }
+  return pick;
+}
+
+}  // namespace orrery::planners

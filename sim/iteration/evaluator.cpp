@@ -1,0 +1,109 @@
+#include "sim/iteration/evaluator.h"
+
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "models/base/check.h"
+#include "models/cost/memory.h"
+#include "models/lower/lower.h"
+#include "sim/flow/fork.h"
+
+namespace orrery::sim {
+namespace {
+
+/// The numbers of a result that an evaluation needs, as bytes for the pipe to the parent.
+std::string encode(const IterationResult& result) {
+  std::vector<double> numbers = {result.iteration_time.value,
+                                 result.breakdown.compute.value,
+                                 result.breakdown.tensor_parallel.value,
+                                 result.breakdown.pipeline.value,
+                                 result.breakdown.data_parallel.value,
+                                 result.breakdown.optimizer.value,
+                                 result.breakdown.bubble.value,
+                                 static_cast<double>(result.pipeline_times.size())};
+  for (const Seconds time : result.pipeline_times) numbers.push_back(time.value);
+  for (const Bytes peak : result.peak_memory) numbers.push_back(peak.value);
+  std::string bytes(numbers.size() * sizeof(double), '\0');
+  std::memcpy(bytes.data(), numbers.data(), bytes.size());
+  return bytes;
+}
+
+IterationResult decode(const std::string& bytes) {
+  std::vector<double> numbers(bytes.size() / sizeof(double));
+  std::memcpy(numbers.data(), bytes.data(), bytes.size());
+  ORRERY_CHECK(numbers.size() >= 8, "{} bytes from the forked simulator", bytes.size());
+  IterationResult result;
+  result.iteration_time = {numbers[0]};
+  result.breakdown = {{numbers[1]}, {numbers[2]}, {numbers[3]},
+                      {numbers[4]}, {numbers[5]}, {numbers[6]}};
+  const auto pipelines = static_cast<std::size_t>(numbers[7]);
+  for (std::size_t i = 8; i < numbers.size(); ++i) {
+    if (i < 8 + pipelines) {
+      result.pipeline_times.push_back({numbers[i]});
+    } else {
+      result.peak_memory.push_back({numbers[i]});
+    }
+  }
+  return result;
+}
+
+double fragmentation(const ir::Profile& profile, const std::string& gpu) {
+  for (const ir::MemoryOverhead& entry : profile.memory) {
+    if (entry.gpu == gpu) return entry.fragmentation;
+  }
+  return 1.0;
+}
+
+}  // namespace
+
+ir::MemoryVerdict memory_verdict(const ir::Plan& plan, const ir::Program& program,
+                                 const std::vector<Bytes>& peaks, const models::Cluster& cluster,
+                                 const models::Workload& workload, const models::Job& job,
+                                 const ir::Profile& profile) {
+  ir::MemoryVerdict verdict = models::check_memory(plan, cluster, workload, job, profile);
+  for (std::size_t r = 0; r < peaks.size(); ++r) {
+    const ir::Rank& rank = program.ranks[r];
+    for (const DeviceId device : rank.devices) {
+      const std::string& gpu = cluster.gpu(device).name;
+      const Bytes need =
+          fragmentation(profile, gpu) * peaks[r] + models::context_memory(profile, gpu);
+      for (ir::MemoryUse& use : verdict.by_gpu_type) {
+        if (use.gpu != gpu || need <= use.need) continue;
+        use = {gpu, device, rank.pipeline, rank.stage, need, use.have};
+      }
+    }
+  }
+  return verdict;
+}
+
+SimulatorEvaluator::SimulatorEvaluator(IterationSimulator& simulator,
+                                       const models::Workload& workload, const models::Job& job,
+                                       const ir::Profile& profile, IterationOptions options)
+    : simulator_(simulator),
+      workload_(workload),
+      job_(job),
+      profile_(profile),
+      options_(std::move(options)),
+      pricer_(simulator.cluster(), workload, job, profile) {
+  options_.record_spans = options_.record_memory = options_.record_links = false;
+}
+
+models::Evaluation SimulatorEvaluator::evaluate(const ir::Plan& plan) const {
+  const models::Cluster& cluster = simulator_.cluster();
+  const ir::Program program = models::lower(plan, cluster, workload_, job_, {});
+  const models::ProgramPrices prices(program, pricer_);
+  const ForkResult delivered =
+      run_forked([&] { return encode(simulator_.run(program, prices, options_)); });
+  if (const auto* failure = std::get_if<ChildFailure>(&delivered)) {
+    throw std::runtime_error("simulation failed: " + failure->message);
+  }
+  const IterationResult result = decode(std::get<std::string>(delivered));
+  return evaluation_from(
+      result, plan, cluster, workload_,
+      memory_verdict(plan, program, result.peak_memory, cluster, workload_, job_, profile_));
+}
+
+}  // namespace orrery::sim

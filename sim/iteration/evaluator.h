@@ -1,0 +1,48 @@
+/// The simulator as a judge of plans.
+#pragma once
+#include <string>
+
+#include "models/cost/pricer.h"
+#include "models/decide/evaluator.h"
+#include "models/ir/profile.h"
+#include "models/spec/cluster.h"
+#include "models/spec/job.h"
+#include "models/spec/workload.h"
+#include "sim/iteration/iteration.h"
+#include "sim/iteration/options.h"
+
+namespace orrery::sim {
+
+/// Lowers a plan (collapsed), simulates one iteration without recording and says how good it is.
+/// Each evaluation runs in a forked copy of the process, with the clock at its start, so that it
+/// does not depend on what was evaluated before. Throws std::runtime_error if the copy fails.
+class SimulatorEvaluator final : public models::Evaluator {
+ public:
+  /// Keeps references to all but `options`. The cluster is that of the simulator.
+  SimulatorEvaluator(IterationSimulator& simulator, const models::Workload& workload,
+                     const models::Job& job, const ir::Profile& profile,
+                     IterationOptions options = {});
+
+  models::Evaluation evaluate(const ir::Plan& plan) const override;
+  std::string name() const override { return "simulator"; }
+  /// Profile entries and rooflines that priced the plans so far.
+  const models::Pricer& pricer() const { return pricer_; }
+
+ private:
+  IterationSimulator& simulator_;
+  const models::Workload& workload_;
+  const models::Job& job_;
+  const ir::Profile& profile_;
+  IterationOptions options_;
+  models::Pricer pricer_;
+};
+
+/// The closed form's verdict (models::check_memory), raised where the replay of the program's
+/// buffers peaks higher. `peaks` are by rank, per device; fragmentation and context of the profile
+/// come on top.
+ir::MemoryVerdict memory_verdict(const ir::Plan& plan, const ir::Program& program,
+                                 const std::vector<Bytes>& peaks, const models::Cluster& cluster,
+                                 const models::Workload& workload, const models::Job& job,
+                                 const ir::Profile& profile);
+
+}  // namespace orrery::sim

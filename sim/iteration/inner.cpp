@@ -1,0 +1,113 @@
+#include "sim/iteration/inner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "models/cost/collective.h"
+
+namespace orrery::sim {
+namespace {
+
+bool same_edges(const InnerPhase& a, const InnerPhase& b) {
+  return std::equal(a.flows.begin(), a.flows.end(), b.flows.begin(), b.flows.end(),
+                    [](const InnerFlow& x, const InnerFlow& y) {
+                      return x.source == y.source && x.destination == y.destination;
+                    });
+}
+
+/// All repetitions of a phase in one.
+InnerPhase repeated(const InnerPhase& phase) {
+  InnerPhase once{1, phase.flows};
+  for (InnerFlow& flow : once.flows) {
+    flow.bytes *= phase.count;
+    flow.tail = phase.count * (flow.tail + flow.latency) - flow.latency;
+  }
+  return once;
+}
+
+}  // namespace
+
+InnerTable::InnerTable(const ir::Program& program, const models::PathFunction& path)
+    : program_(program), path_(path), closed_form_(program.inner_sets.size()) {}
+
+Seconds InnerTable::closed_form(std::int32_t set) {
+  std::optional<Seconds>& known = closed_form_[static_cast<std::size_t>(set)];
+  if (known) return *known;
+  Seconds total;
+  for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
+    Seconds slowest;
+    for (const std::int32_t group : inner.groups) {
+      slowest = std::max(
+          slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
+                                           program_.groups[static_cast<std::size_t>(group)].devices,
+                                           inner.bytes, path_, inner.bytes_per_peer));
+    }
+    total += inner.count * slowest;
+  }
+  known = total;
+  return total;
+}
+
+Bytes InnerTable::payload(std::int32_t set, bool whole) {
+  Bytes total;
+  for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
+    total += inner.count * (whole ? static_cast<double>(inner.groups.size()) : 1.0) * inner.bytes;
+  }
+  return total;
+}
+
+std::vector<InnerPhase> InnerTable::make_phases(std::int32_t set,
+                                                std::span<const RankId> ranks) const {
+  std::vector<DeviceId> own;
+  for (const RankId rank : ranks) {
+    const std::vector<DeviceId>& devices = program_.ranks[rank.index()].devices;
+    own.insert(own.end(), devices.begin(), devices.end());
+  }
+  std::sort(own.begin(), own.end());
+  std::vector<InnerPhase> phases;
+  for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
+    InnerPhase phase{inner.count, {}};
+    for (const std::int32_t group : inner.groups) {
+      for (const models::FlowEdge& edge : models::collective_flows(
+               inner.kind, program_.groups[static_cast<std::size_t>(group)].devices, inner.bytes,
+               path_, inner.bytes_per_peer)) {
+        if (!std::binary_search(own.begin(), own.end(), edge.source)) continue;
+        phase.flows.push_back({edge.source, edge.destination, edge.bytes,
+                               path_(edge.source, edge.destination).latency, edge.extra_latency});
+      }
+    }
+    phases.push_back(std::move(phase));
+  }
+  return phases;
+}
+
+const std::vector<InnerPhase>& InnerTable::phases(std::int32_t set, std::span<const RankId> ranks) {
+  const Key key{set, ranks.front().value};
+  const auto found = phases_.find(key);
+  if (found != phases_.end()) return found->second;
+  return phases_.emplace(key, make_phases(set, ranks)).first->second;
+}
+
+const std::vector<InnerPhase>& InnerTable::merged(std::int32_t set, std::span<const RankId> ranks) {
+  const Key key{set, ranks.front().value};
+  const auto found = merged_.find(key);
+  if (found != merged_.end()) return found->second;
+  std::vector<InnerPhase> merged;
+  for (const InnerPhase& phase : phases(set, ranks)) {
+    InnerPhase once = repeated(phase);
+    const auto same = std::find_if(merged.begin(), merged.end(), [&](const InnerPhase& other) {
+      return same_edges(other, once);
+    });
+    if (same == merged.end()) {
+      merged.push_back(std::move(once));
+      continue;
+    }
+    for (std::size_t i = 0; i < once.flows.size(); ++i) {
+      same->flows[i].bytes += once.flows[i].bytes;
+      same->flows[i].tail += once.flows[i].tail + once.flows[i].latency;
+    }
+  }
+  return merged_.emplace(key, std::move(merged)).first->second;
+}
+
+}  // namespace orrery::sim

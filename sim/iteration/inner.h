@@ -1,0 +1,60 @@
+/// Collectives inside Forward and Backward ops: their closed form, and the flows that the devices
+/// of one op drive. Computed once for each entry of Program::inner_sets. Private to sim/iteration.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "models/base/units.h"
+#include "models/cost/path_function.h"
+#include "models/ir/program.h"
+
+namespace orrery::sim {
+
+/// A flow of one repetition. `tail` is what it waits for beyond the latency of its own path.
+struct InnerFlow {
+  DeviceId source;
+  DeviceId destination;
+  Bytes bytes;
+  Seconds latency;  ///< Of its path.
+  Seconds tail;
+};
+
+/// `count` collectives that follow one another, each with the same flows, which start together.
+struct InnerPhase {
+  std::int32_t count = 1;
+  std::vector<InnerFlow> flows;
+};
+
+class InnerTable {
+ public:
+  /// Keeps references.
+  InnerTable(const ir::Program& program, const models::PathFunction& path);
+
+  /// Sum over the set's collectives of count x the ring's time on the slowest of the groups that
+  /// run side by side.
+  Seconds closed_form(std::int32_t set);
+  /// Sum of the sizes of the set's tensors, for a rank that takes part in all groups that run side
+  /// by side (`whole`) or in one of them.
+  Bytes payload(std::int32_t set, bool whole);
+  /// One phase for each collective of the set, only with flows that leave the devices of `ranks`.
+  /// `ranks` are those of one op or team; phases are kept by (set, first rank).
+  const std::vector<InnerPhase>& phases(std::int32_t set, std::span<const RankId> ranks);
+  /// The same with each phase's repetitions in one, and phases over the same edges merged: bytes
+  /// and latencies add up. Every count is 1.
+  const std::vector<InnerPhase>& merged(std::int32_t set, std::span<const RankId> ranks);
+
+ private:
+  using Key = std::pair<std::int32_t, std::int32_t>;  ///< Set, first rank.
+  std::vector<InnerPhase> make_phases(std::int32_t set, std::span<const RankId> ranks) const;
+
+  const ir::Program& program_;
+  const models::PathFunction& path_;
+  std::vector<std::optional<Seconds>> closed_form_;
+  std::map<Key, std::vector<InnerPhase>> phases_;
+  std::map<Key, std::vector<InnerPhase>> merged_;
+};
+
+}  // namespace orrery::sim

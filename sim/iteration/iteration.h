@@ -1,0 +1,78 @@
+/// Runs one iteration of a Program on the flow engine and says when everything happened.
+#pragma once
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/base/time.h"
+#include "models/base/units.h"
+#include "models/cost/mfu.h"
+#include "models/cost/pricer.h"
+#include "models/decide/evaluator.h"
+#include "models/ir/program.h"
+#include "models/ir/run_log.h"
+#include "models/ir/verdict.h"
+#include "models/spec/cluster.h"
+#include "models/spec/topology.h"
+#include "sim/flow/engine.h"
+#include "sim/iteration/breakdown.h"
+#include "sim/iteration/options.h"
+#include "sim/iteration/work.h"
+
+namespace orrery::sim {
+
+struct IterationResult {
+  /// Spans, memory samples and link use as far as they are recorded; instants count from the start
+  /// of the iteration. `program_hash` is the caller's to fill.
+  ir::RunLog log;
+  Seconds iteration_time;  ///< End of the last op; not rounded, the log has it in nanoseconds.
+  std::vector<RankBreakdown> ranks;
+  models::Breakdown breakdown;          ///< Mean of `ranks` over devices.
+  std::vector<Seconds> pipeline_times;  ///< By pipeline: end of its last backward op.
+  std::vector<Bytes> peak_memory;       ///< By rank, per device, without the GPU's context.
+  SimulatedWork work;
+};
+
+/// One per process, as the engine below it; fork (sim/flow/fork.h) to run from a clean clock.
+/// Repeated runs in one process follow each other on one clock, so that their times may differ in
+/// the last bits; in forks of one process they are equal.
+class IterationSimulator {
+ public:
+  /// Keeps references. Link use is counted only if `count_links`.
+  IterationSimulator(const models::Cluster& cluster, const models::Topology& topology,
+                     bool count_links = true);
+  ~IterationSimulator();
+
+  /// Runs a well-formed program (ir::find_defect) to its end:
+  /// - An op starts when its dependencies and, on compute and collective streams, the op before it
+  ///   have ended. A send and its recv, and the members of a collective, start and end together.
+  /// - A transfer is a flow for each pair of devices. A collective is the flows of
+  ///   models::collective_flows for each of its parts, all at once; inside one collapsed rank on
+  ///   NVLink it takes its closed form when inner collectives do.
+  /// - A compute op takes its price (x jitter x slowdown), then its inner collectives (InnerMode).
+  ///   A team meets after its compute; its ops end together. Flows leave the team's own devices
+  ///   only: others drive theirs.
+  /// - State ops to storage run alone at its full bandwidth.
+  /// Options must have no problems (find_problems). Deterministic in its arguments.
+  IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
+                      const IterationOptions& options);
+  IterationResult run(const ir::Program& program, const models::Pricer& pricer,
+                      const IterationOptions& options);
+
+  const models::Cluster& cluster() const;
+  /// SimGrid's version and options, for the effective configuration.
+  std::vector<std::pair<std::string, std::string>> effective_config() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// What planners are told: the result with utilisation, throughput and price (models/cost/mfu.h) of
+/// the plan that the program was lowered from.
+models::Evaluation evaluation_from(const IterationResult& result, const ir::Plan& plan,
+                                   const models::Cluster& cluster, const models::Workload& workload,
+                                   ir::MemoryVerdict memory);
+
+}  // namespace orrery::sim

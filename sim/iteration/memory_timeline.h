@@ -1,0 +1,32 @@
+/// The memory of each rank over an iteration, from the buffer effects of its compute stream.
+#pragma once
+#include <span>
+#include <vector>
+
+#include "models/base/units.h"
+#include "models/ir/program.h"
+#include "models/ir/run_log.h"
+
+namespace orrery::sim {
+
+class MemoryTimeline {
+ public:
+  explicit MemoryTimeline(const ir::Program& program);
+
+  /// Replays one rank: resident buffers, then the ops of its compute stream. An op allocates when
+  /// it starts, its transient buffers included, and frees when it ends; at one instant frees come
+  /// first. `spans` are those of all ops of the rank, in the order of the program. Returns the peak
+  /// per device. Appends a sample for each instant of a change to `samples` unless it is null.
+  Bytes replay(RankId rank, std::span<const ir::Span> spans,
+               std::vector<ir::MemorySample>* samples) const;
+
+ private:
+  struct Change {
+    Bytes at_start;
+    Bytes at_end;  ///< Negative or zero.
+  };
+  const ir::Program& program_;
+  std::vector<Change> changes_;  ///< By buffer set.
+};
+
+}  // namespace orrery::sim

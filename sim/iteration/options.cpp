@@ -1,0 +1,83 @@
+#include "sim/iteration/options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/config/visitor.h"
+
+namespace orrery::sim {
+
+std::vector<std::pair<InnerMode, const char*>> enum_names(InnerMode) {
+  return {{InnerMode::automatic, "automatic"},
+          {InnerMode::closed_form, "closed_form"},
+          {InnerMode::aggregated, "aggregated"},
+          {InnerMode::per_block, "per_block"}};
+}
+
+std::vector<std::pair<RingMode, const char*>> enum_names(RingMode) {
+  return {{RingMode::aggregated, "aggregated"}, {RingMode::stepwise, "stepwise"}};
+}
+
+void describe(config::Visitor& v, Straggler& straggler) {
+  v.title("Straggler");
+  v.doc("A device whose compute ops take longer.");
+  v.required("device", straggler.device, "id of the device");
+  v.required("slowdown", straggler.slowdown, "factor on its compute times");
+  v.positive("slowdown", straggler.slowdown);
+}
+
+void describe(config::Visitor& v, SlowLink& link) {
+  v.title("Slow link");
+  v.doc("A link with less bandwidth than the cluster file says.");
+  v.required("link", link.link, "name of the one-way link, as in link tables");
+  v.required("slowdown", link.slowdown, "its bandwidth is divided by this");
+  v.positive("slowdown", link.slowdown);
+}
+
+void describe(config::Visitor& v, IterationOptions& options) {
+  v.title("Iteration");
+  v.doc("How one iteration is simulated.");
+  v.optional("jitter", options.jitter, "relative standard deviation of compute times");
+  v.optional("seed", options.seed, "seed of the jitter");
+  v.optional("stragglers", options.stragglers, "devices that compute more slowly");
+  v.optional("slow_links", options.slow_links, "links with less bandwidth");
+  v.optional("inner", options.inner, "collectives inside forward and backward passes");
+  v.optional("ring", options.ring, "ring collectives between ranks");
+  v.optional("record_spans", options.record_spans, "keep a span for each op");
+  v.optional("record_memory", options.record_memory, "keep the memory timeline of each rank");
+  v.optional("record_links", options.record_links, "keep the bytes that crossed each link");
+  v.between("jitter", options.jitter, 0.0, 1.0);
+}
+
+std::vector<std::string> find_problems(const IterationOptions& options,
+                                       const models::Cluster& cluster,
+                                       const models::Topology& topology) {
+  std::vector<std::string> problems;
+  const auto check_factor = [&](double factor, const std::string& what) {
+    if (!(factor > 0) || !std::isfinite(factor)) {
+      problems.push_back(fmt::format("slowdown {} of {}", factor, what));
+    }
+  };
+  for (const Straggler& straggler : options.stragglers) {
+    if (!straggler.device.valid() || straggler.device.value >= cluster.size()) {
+      problems.push_back(fmt::format("no device {}: cluster '{}' has {}", straggler.device.value,
+                                     cluster.name, cluster.size()));
+    }
+    check_factor(straggler.slowdown, fmt::format("device {}", straggler.device.value));
+  }
+  for (const SlowLink& slow : options.slow_links) {
+    if (std::none_of(topology.links().begin(), topology.links().end(),
+                     [&](const models::Link& link) { return link.name == slow.link; })) {
+      problems.push_back(fmt::format("no link '{}' in cluster '{}'", slow.link, cluster.name));
+    }
+    check_factor(slow.slowdown, fmt::format("link '{}'", slow.link));
+  }
+  if (!(options.jitter >= 0) || options.jitter > 1) {
+    problems.push_back(fmt::format("jitter {}", options.jitter));
+  }
+  return problems;
+}
+
+}  // namespace orrery::sim

@@ -1,0 +1,71 @@
+/// How an iteration is simulated: noise, slow devices and links, and in which detail collectives
+/// run. Everything here is part of the effective configuration of a run.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/base/ids.h"
+#include "models/spec/cluster.h"
+#include "models/spec/topology.h"
+
+namespace orrery::config {
+class Visitor;
+}
+
+namespace orrery::sim {
+
+/// How collectives inside Forward and Backward ops take their time.
+enum class InnerMode {
+  automatic,    ///< closed_form for collapsed programs, aggregated for expanded ones.
+  closed_form,  ///< Ring formula on the group's bottleneck; shares no link with anything else.
+  aggregated,   ///< All collectives of an op as one set of flows after its compute.
+  per_block,    ///< As often as the most frequent one repeats: a share of compute, then flows.
+};
+std::vector<std::pair<InnerMode, const char*>> enum_names(InnerMode);
+
+/// How ring collectives between ranks become flows. Broadcast and all-to-all are always aggregated.
+enum class RingMode {
+  aggregated,  ///< One long flow for each edge.
+  stepwise,  ///< Every step of every edge: step k + 1 of a member waits for what it got in step k.
+};
+std::vector<std::pair<RingMode, const char*>> enum_names(RingMode);
+
+/// A device whose compute ops take `slowdown` times as long.
+struct Straggler {
+  DeviceId device;
+  double slowdown = 1;
+};
+
+/// A link that has 1 / `slowdown` of its bandwidth.
+struct SlowLink {
+  std::string link;  ///< Name in Topology::links().
+  double slowdown = 1;
+};
+
+struct IterationOptions {
+  /// Standard deviation of compute times relative to their mean. Each op's time is multiplied by a
+  /// log-normal factor of mean 1, drawn for (seed, device, position in the rank's compute stream);
+  /// a rank that stands for several devices takes the largest of their products with `slowdown`.
+  double jitter = 0;
+  std::int64_t seed = 0;
+  std::vector<Straggler> stragglers;  ///< Several for one device multiply.
+  std::vector<SlowLink> slow_links;   ///< Several for one link multiply.
+  InnerMode inner = InnerMode::automatic;
+  RingMode ring = RingMode::aggregated;
+  bool record_spans = true;
+  bool record_memory = true;
+  bool record_links = true;
+};
+
+void describe(config::Visitor& v, Straggler& straggler);
+void describe(config::Visitor& v, SlowLink& link);
+void describe(config::Visitor& v, IterationOptions& options);
+
+/// What in `options` does not fit the cluster (unknown device or link), in words; else empty.
+std::vector<std::string> find_problems(const IterationOptions& options,
+                                       const models::Cluster& cluster,
+                                       const models::Topology& topology);
+
+}  // namespace orrery::sim

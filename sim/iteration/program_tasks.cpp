@@ -1,0 +1,336 @@
+#include "sim/iteration/program_tasks.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/base/check.h"
+
+namespace orrery::sim {
+namespace {
+
+bool computes(ir::OpKind kind) {
+  switch (kind) {
+    case ir::OpKind::forward:
+    case ir::OpKind::backward:
+    case ir::OpKind::backward_input:
+    case ir::OpKind::backward_weight:
+    case ir::OpKind::optimizer_step:
+      return true;
+    default:
+      return false;
+  }
+}
+
+InnerMode effective_mode(const ir::Program& program, InnerMode mode) {
+  if (mode != InnerMode::automatic) return mode;
+  return program.header.collapsed ? InnerMode::closed_form : InnerMode::aggregated;
+}
+
+constexpr std::int32_t kUnset = INT32_MIN;  ///< Neither a task nor ~ of an index.
+
+template <class T>
+const T& at(const std::vector<T>& table, std::int32_t index) {
+  return table[static_cast<std::size_t>(index)];
+}
+
+}  // namespace
+
+ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
+    : program_(input.program),
+      prices_(input.prices),
+      cluster_(input.cluster),
+      path_(input.path),
+      options_(input.options),
+      engine_(engine),
+      inner_(program_, path_),
+      mode_(effective_mode(program_, options_.inner)),
+      rng_(static_cast<std::uint64_t>(options_.seed)),
+      variance_(std::log1p(options_.jitter * options_.jitter)),
+      slowdown_(static_cast<std::size_t>(cluster_.size()), 1.0),
+      shape_flows_(program_.collective_shapes.size()),
+      local_time_(program_.collective_shapes.size()),
+      shape_uses_(program_.collective_shapes.size(), 0) {
+  for (const Straggler& straggler : options_.stragglers) {
+    slowdown_[straggler.device.index()] *= straggler.slowdown;
+  }
+}
+
+void ProgramTasks::build() {
+  const std::size_t ops = program_.ops.size();
+  tasks_.assign(ops, kUnset);
+  engine_.reserve(ops, ops + program_.dependencies.size());
+  for (std::size_t i = 0; i < ops; ++i) add_op({static_cast<std::int32_t>(i)});
+  add_dependencies();
+}
+
+TaskId ProgramTasks::delay(Seconds duration) {
+  ++work_.timers;
+  return engine_.add_delay(duration);
+}
+
+TaskId ProgramTasks::flow(DeviceId source, DeviceId destination, Bytes bytes, Seconds extra) {
+  ++work_.flows;
+  return engine_.add_flow(source.value, destination.value, bytes, std::max(extra, Seconds{}));
+}
+
+TaskId ProgramTasks::barrier() {
+  ++work_.barriers;
+  return engine_.add_barrier();
+}
+
+void ProgramTasks::set(OpId op, TaskId first, TaskId last) {
+  if (first == last) {
+    tasks_[op.index()] = first.value;
+    return;
+  }
+  if (ends_.empty() || ends_.back().first != first || ends_.back().last != last) {
+    ends_.push_back({first, last});
+  }
+  tasks_[op.index()] = ~static_cast<std::int32_t>(ends_.size() - 1);
+}
+
+ProgramTasks::Ends ProgramTasks::ends(OpId op) const {
+  const std::int32_t task = tasks_[op.index()];
+  if (task >= 0) return {{task}, {task}};
+  return ends_[static_cast<std::size_t>(~task)];
+}
+
+void ProgramTasks::add_op(OpId id) {
+  if (tasks_[id.index()] != kUnset) return;  // added with its team, match or collective
+  const ir::Op& op = program_.op(id);
+  switch (op.kind) {
+    case ir::OpKind::send:
+    case ir::OpKind::recv:
+      return add_transfer(id);
+    case ir::OpKind::collective:
+      return add_collective(at(program_.collectives, op.match));
+    case ir::OpKind::load_state:
+    case ir::OpKind::save_state:
+      return add_state(id);
+    default:
+      return add_compute(id);
+  }
+}
+
+/// Log-normal with mean 1 and the given relative standard deviation.
+double ProgramTasks::noise(DeviceId device, std::uint32_t position) const {
+  Rng rng = rng_.fork(static_cast<std::uint64_t>(device.value)).fork(position);
+  return std::exp(std::sqrt(variance_) * rng.normal() - 0.5 * variance_);
+}
+
+double ProgramTasks::factor(const ir::Op& op, std::uint32_t position) const {
+  double largest = 0;
+  for (const DeviceId device : program_.ranks[op.rank.index()].devices) {
+    double factor = slowdown_[device.index()];
+    if (options_.jitter > 0) factor *= noise(device, position);
+    largest = std::max(largest, factor);
+  }
+  return largest;
+}
+
+Seconds ProgramTasks::compute(OpId id) const {
+  const ir::Op& op = program_.op(id);
+  if (!computes(op.kind)) return {};
+  const std::size_t slot = op.rank.index() * ir::kStreams;  // compute is the first stream
+  const auto position = static_cast<std::uint32_t>(id.index()) - program_.stream_begin[slot];
+  return factor(op, position) * prices_.compute(id);
+}
+
+Seconds ProgramTasks::computed(OpId id) {
+  const ir::Op& op = program_.op(id);
+  if (op.inner == ir::kNone || mode_ == InnerMode::per_block) return compute(id);
+  const TaskId own = first(id);
+  const Seconds time = engine_.end_time(own) - engine_.start_time(own);
+  const bool alone = op.match == ir::kNone || at(program_.teams, op.match).member_count == 1;
+  return mode_ == InnerMode::closed_form && alone ? time - inner_.closed_form(op.inner) : time;
+}
+
+Bytes ProgramTasks::payload(OpId id) {
+  const ir::Op& op = program_.op(id);
+  if (!computes(op.kind)) return op.bytes;
+  if (op.inner == ir::kNone) return {};
+  return inner_.payload(op.inner, program_.ranks[op.rank.index()].devices.size() > 1);
+}
+
+std::span<const RankId> ProgramTasks::ranks_of(std::span<const OpId> team) {
+  team_ranks_.clear();
+  for (const OpId member : team) team_ranks_.push_back(program_.op(member).rank);
+  return team_ranks_;
+}
+
+void ProgramTasks::add_compute(OpId id) {
+  const ir::Op& op = program_.op(id);
+  const std::span<const OpId> team = op.match == ir::kNone
+                                         ? std::span<const OpId>(&id, 1)
+                                         : program_.members_of(at(program_.teams, op.match));
+  if (op.inner == ir::kNone) {
+    const TaskId task = delay(compute(id));
+    return set(id, task, task);
+  }
+  switch (mode_) {
+    case InnerMode::automatic:
+    case InnerMode::closed_form:
+      return add_closed_form(team, op.inner);
+    case InnerMode::aggregated:
+      return add_merged(team, op.inner);
+    case InnerMode::per_block:
+      return add_per_block(team, op.inner);
+  }
+}
+
+void ProgramTasks::add_closed_form(std::span<const OpId> team, std::int32_t inner) {
+  const Seconds communication = inner_.closed_form(inner);
+  InnerUse& use = inner_uses_[{inner, program_.op(team.front()).rank.value}];
+  if (use.count++ == 0) {
+    const std::span<const RankId> ranks = ranks_of(team);
+    use.ranks.assign(ranks.begin(), ranks.end());
+  }
+  if (team.size() == 1) {
+    const TaskId task = delay(compute(team.front()) + communication);
+    return set(team.front(), task, task);
+  }
+  const TaskId together = delay(communication);
+  for (const OpId member : team) {
+    const TaskId own = delay(compute(member));
+    engine_.add_dependency(own, together);
+    set(member, own, together);
+  }
+}
+
+TaskId ProgramTasks::add_phase(const InnerPhase& phase, TaskId start) {
+  if (phase.flows.empty()) return start;
+  TaskId end;
+  if (phase.flows.size() > 1) end = barrier();
+  for (const InnerFlow& edge : phase.flows) {
+    const TaskId task = flow(edge.source, edge.destination, edge.bytes, edge.tail);
+    engine_.add_dependency(start, task);
+    if (!end.valid()) return task;
+    engine_.add_dependency(task, end);
+  }
+  return end;
+}
+
+void ProgramTasks::add_merged(std::span<const OpId> team, std::int32_t inner) {
+  const TaskId met = team.size() > 1 ? barrier() : TaskId{};
+  TaskId after = met;
+  team_tasks_.clear();
+  for (const OpId member : team) {
+    const TaskId own = delay(compute(member));
+    team_tasks_.push_back(own);
+    if (met.valid()) engine_.add_dependency(own, met);
+    if (!met.valid()) after = own;
+  }
+  for (const InnerPhase& phase : inner_.merged(inner, ranks_of(team))) {
+    after = add_phase(phase, after);
+  }
+  for (std::size_t i = 0; i < team.size(); ++i) set(team[i], team_tasks_[i], after);
+}
+
+void ProgramTasks::add_per_block(std::span<const OpId> team, std::int32_t inner) {
+  const std::vector<InnerPhase>& phases = inner_.phases(inner, ranks_of(team));
+  std::int32_t repetitions = 1;
+  for (const InnerPhase& phase : phases) repetitions = std::max(repetitions, phase.count);
+  TaskId after;
+  team_tasks_.clear();
+  for (std::int32_t i = 0; i < repetitions; ++i) {
+    const TaskId met = barrier();
+    for (const OpId member : team) {
+      const TaskId own = delay(compute(member) / repetitions);
+      if (after.valid()) engine_.add_dependency(after, own);
+      engine_.add_dependency(own, met);
+      if (i == 0) team_tasks_.push_back(own);
+    }
+    after = met;
+    for (const InnerPhase& phase : phases) {
+      // Rarer collectives are spread evenly over the repetitions.
+      const std::int64_t before = std::int64_t{i} * phase.count / repetitions;
+      const std::int64_t until = (std::int64_t{i} + 1) * phase.count / repetitions;
+      for (std::int64_t j = before; j < until; ++j) after = add_phase(phase, after);
+    }
+  }
+  for (std::size_t i = 0; i < team.size(); ++i) set(team[i], team_tasks_[i], after);
+}
+
+void ProgramTasks::add_transfer(OpId id) {
+  const ir::Op& op = program_.op(id);
+  const OpId other{op.match};
+  const std::vector<ir::Transfer>& transfers = at(program_.transfer_sets, op.transfers);
+  TaskId start, end;
+  if (transfers.size() == 1) {
+    const ir::Transfer& only = transfers.front();
+    start = end = flow(only.source, only.destination, only.bytes);
+  } else {
+    start = barrier();
+    end = barrier();
+    for (const ir::Transfer& transfer : transfers) {
+      const TaskId task = flow(transfer.source, transfer.destination, transfer.bytes);
+      engine_.add_dependency(start, task);
+      engine_.add_dependency(task, end);
+    }
+  }
+  set(id, start, end);
+  set(other, start, end);
+}
+
+Seconds ProgramTasks::storage_time(const ir::Op& op) const {
+  const models::Node& node =
+      cluster_.node(cluster_.device(program_.ranks[op.rank.index()].device).node);
+  const bool load = op.kind == ir::OpKind::load_state;
+  BytesPerSecond bandwidth;
+  Seconds latency;
+  switch (op.location) {
+    case ir::Location::host_memory:
+      bandwidth = node.host_memory_bandwidth;
+      break;
+    case ir::Location::nvme:
+      bandwidth = load ? node.nvme_read : node.nvme_write;
+      break;
+    case ir::Location::cloud:
+      if (cluster_.storage) {
+        bandwidth = cluster_.storage->bandwidth;
+        latency = cluster_.storage->latency;
+      }
+      break;
+    case ir::Location::none:
+    case ir::Location::peer:
+      break;
+  }
+  ORRERY_CHECK(bandwidth.value > 0, "state op of rank {} at location {} without bandwidth",
+               op.rank.value, static_cast<int>(op.location));
+  return op.bytes / bandwidth + latency;
+}
+
+/// To and from peers as flows; to and from storage alone at its full bandwidth.
+void ProgramTasks::add_state(OpId id) {
+  const ir::Op& op = program_.op(id);
+  if (op.location != ir::Location::peer) {
+    const TaskId task = delay(storage_time(op));
+    return set(id, task, task);
+  }
+  const TaskId start = barrier();
+  const TaskId end = barrier();
+  engine_.add_dependency(start, end);
+  for (const ir::Transfer& transfer : at(program_.transfer_sets, op.transfers)) {
+    const TaskId task = flow(transfer.source, transfer.destination, transfer.bytes);
+    engine_.add_dependency(start, task);
+    engine_.add_dependency(task, end);
+  }
+  set(id, start, end);
+}
+
+void ProgramTasks::add_dependencies() {
+  for (std::size_t i = 0; i < program_.ops.size(); ++i) {
+    const OpId id{static_cast<std::int32_t>(i)};
+    const ir::Op& op = program_.ops[i];
+    const TaskId start = first(id);
+    const std::size_t slot = op.rank.index() * ir::kStreams + static_cast<std::size_t>(op.stream);
+    if (op.stream != ir::Stream::p2p && i > program_.stream_begin[slot]) {
+      engine_.add_dependency(last({id.value - 1}), start);
+    }
+    for (const OpId before : program_.dependencies_of(id)) {
+      engine_.add_dependency(last(before), start);
+    }
+  }
+}
+
+}  // namespace orrery::sim

@@ -1,0 +1,112 @@
+/// A Program as tasks of the flow engine: one delay or flow for an op where that is enough, more
+/// for ops that meet, with barriers around them. Private to sim/iteration.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "models/base/rng.h"
+#include "models/base/units.h"
+#include "models/cost/collective.h"
+#include "models/cost/pricer.h"
+#include "models/ir/program.h"
+#include "models/spec/cluster.h"
+#include "sim/flow/engine.h"
+#include "sim/iteration/inner.h"
+#include "sim/iteration/options.h"
+#include "sim/iteration/work.h"
+
+namespace orrery::sim {
+
+class ProgramTasks {
+ public:
+  struct Input {
+    const ir::Program& program;
+    const models::ProgramPrices& prices;
+    const models::Cluster& cluster;
+    const models::PathFunction& path;
+    const IterationOptions& options;
+  };
+  /// Keeps references; build() adds the tasks of all ops to `engine`, with all their dependencies.
+  ProgramTasks(const Input& input, FlowEngine& engine);
+  void build();
+
+  /// The op starts when the first starts and ends when the last ends; often they are the same.
+  TaskId first(OpId op) const { return ends(op).first; }
+  TaskId last(OpId op) const { return ends(op).last; }
+  /// After the run: how long the op computed, without its inner collectives and the wait for them.
+  Seconds computed(OpId op);
+  /// As ir::Span::bytes: what a communication op carries; the tensors of a compute op's inner
+  /// collectives.
+  Bytes payload(OpId op);
+  const SimulatedWork& work() const { return work_; }
+  /// Calls take(source, destination, bytes) for what closed forms moved without flows.
+  void for_each_closed_form(
+      const std::function<void(DeviceId source, DeviceId destination, Bytes bytes)>& take);
+
+ private:
+  TaskId delay(Seconds duration);
+  TaskId flow(DeviceId source, DeviceId destination, Bytes bytes, Seconds extra = {});
+  TaskId barrier();
+  struct Ends {
+    TaskId first;
+    TaskId last;
+  };
+  Ends ends(OpId op) const;
+  void set(OpId op, TaskId first, TaskId last);
+  /// Price of a compute op with jitter and slowdown.
+  Seconds compute(OpId op) const;
+
+  void add_op(OpId id);
+  void add_compute(OpId id);
+  void add_closed_form(std::span<const OpId> team, std::int32_t inner);
+  void add_merged(std::span<const OpId> team, std::int32_t inner);
+  void add_per_block(std::span<const OpId> team, std::int32_t inner);
+  /// Runs the flows of a phase after `start` and returns what ends with the last one.
+  TaskId add_phase(const InnerPhase& phase, TaskId start);
+  void add_transfer(OpId id);
+  void add_state(OpId id);
+  void add_collective(const ir::Collective& collective);
+  void add_ring_steps(ir::CollectiveKind kind, std::span<const DeviceId> group, Bytes bytes,
+                      TaskId start, TaskId end);
+  void add_dependencies();
+  std::span<const RankId> ranks_of(std::span<const OpId> team);
+
+  const std::vector<models::FlowEdge>& shape_flows(std::int32_t shape);
+  std::optional<Seconds> local_time(const ir::Collective& collective);
+  Seconds storage_time(const ir::Op& op) const;
+  double factor(const ir::Op& op, std::uint32_t position) const;
+  double noise(DeviceId device, std::uint32_t position) const;
+
+  const ir::Program& program_;
+  const models::ProgramPrices& prices_;
+  const models::Cluster& cluster_;
+  const models::PathFunction& path_;
+  const IterationOptions& options_;
+  FlowEngine& engine_;
+  InnerTable inner_;
+  InnerMode mode_;
+  Rng rng_;
+  double variance_ = 0;              ///< Of the logarithm of the noise.
+  std::vector<double> slowdown_;     ///< By device.
+  std::vector<std::int32_t> tasks_;  ///< By op: its only task, or ~ of an index into ends_.
+  std::vector<Ends> ends_;
+  std::vector<RankId> team_ranks_;
+  std::vector<TaskId> team_tasks_;
+  std::vector<std::vector<models::FlowEdge>> shape_flows_;         ///< By shape, when needed.
+  std::vector<std::optional<std::optional<Seconds>>> local_time_;  ///< By shape, when needed.
+  /// Uses of closed forms, by (inner set, first rank of the team) with the ranks of the team.
+  struct InnerUse {
+    std::int64_t count = 0;
+    std::vector<RankId> ranks;
+  };
+  std::map<std::pair<std::int32_t, std::int32_t>, InnerUse> inner_uses_;
+  std::vector<std::int64_t> shape_uses_;
+  SimulatedWork work_;
+};
+
+}  // namespace orrery::sim

@@ -1,0 +1,42 @@
+#include "sim/platform/platform.h"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace orrery::sim {
+namespace {
+
+class TopologyRoutes final : public RouteTable {
+ public:
+  explicit TopologyRoutes(const models::Topology& topology) : topology_(topology) {}
+
+  void route(int source_host, int destination_host, std::vector<LinkId>& links,
+             Seconds& latency) const override {
+    topology_.route({source_host}, {destination_host}, links);
+    latency = Seconds{};
+    const std::vector<models::Link>& all = topology_.links();
+    for (const LinkId link : links) latency += all[link.index()].latency;
+    std::erase_if(links, [&](LinkId link) { return all[link.index()].uncontended; });
+  }
+
+ private:
+  const models::Topology& topology_;
+};
+
+}  // namespace
+
+FlowPlatform make_platform(const models::Topology& topology, int devices) {
+  FlowPlatform platform;
+  platform.links.reserve(topology.links().size());
+  for (const models::Link& link : topology.links()) {
+    // The engine keeps several copies of each name; a number is short.
+    platform.links.push_back({link.bandwidth, link.latency, std::to_string(platform.links.size())});
+  }
+  platform.hosts = devices;
+  platform.routes = std::make_shared<TopologyRoutes>(topology);
+  return platform;
+}
+
+}  // namespace orrery::sim

@@ -1,0 +1,84 @@
+/// A valid plan on a small cluster, for tests that break it in one place.
+#pragma once
+#include "models/check/validate.h"
+
+namespace orrery::models {
+
+/// Two nodes of four GPUs of vendor `x`, one of two of vendor `y`; devices 0 to 9.
+inline Cluster small_cluster() {
+  Cluster cluster;
+  cluster.name = "small";
+  for (const char* vendor : {"x", "y"}) {
+    GpuType type;
+    type.name = vendor;
+    type.vendor = vendor;
+    cluster.gpu_types.push_back(type);
+  }
+  for (const std::vector<int>& types : {std::vector{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 1}}) {
+    Node node;
+    node.gpu_types = types;
+    cluster.nodes.push_back(node);
+  }
+  cluster.host_staging.push_back({"x", "y", 2_GBps, {}});
+  seal(cluster);
+  return cluster;
+}
+
+/// Embedding, `layers` transformer blocks, head.
+inline Workload small_workload(int layers = 4) {
+  Workload workload;
+  workload.shape.layers = layers;
+  workload.shape.heads = 8;
+  workload.shape.kv_heads = 2;
+  workload.shape.ffn = 48;
+  workload.shape.vocabulary = 101;
+  workload.sequence_length = 64;
+  workload.blocks.resize(static_cast<std::size_t>(layers) + 2);
+  workload.blocks.front().kind = ir::BlockKind::embedding;
+  workload.blocks.back().kind = ir::BlockKind::head;
+  workload.hash = "workload";
+  return workload;
+}
+
+inline ir::Segment segment(int first, int last, std::vector<ir::Group> groups) {
+  ir::Segment out;
+  out.first_block = {first};
+  out.last_block = {last};
+  out.groups = std::move(groups);
+  return out;
+}
+
+inline ir::Group group(const std::vector<int>& devices, int samples) {
+  ir::Group out;
+  for (const int device : devices) out.devices.push_back({device});
+  out.tensor_parallel = static_cast<int>(devices.size());
+  out.samples = samples;
+  return out;
+}
+
+/// Two pipelines over all devices of `x`: 0-1 then 2 | 3 and 4-7 as one stage.
+inline ir::Plan small_plan() {
+  ir::Plan plan;
+  ir::Pipeline first;
+  first.micro_batches = 3;
+  first.micro_batch_size = 2;
+  first.stages = {{{segment(0, 2, {group({0, 1}, 2)})}},
+                  {{segment(3, 5, {group({2}, 1), group({3}, 1)})}}};
+  ir::Pipeline second;
+  second.micro_batches = 5;
+  second.micro_batch_size = 2;
+  second.stages = {{{segment(0, 5, {group({4, 5, 6, 7}, 2)})}}};
+  plan.pipelines = {first, second};
+  plan.cluster_hash = small_cluster().hash;
+  plan.workload_hash = "workload";
+  return plan;
+}
+
+inline Job small_job() {
+  Job job;
+  job.global_batch = 16;
+  job.sequence_length = 64;
+  return job;
+}
+
+}  // namespace orrery::models

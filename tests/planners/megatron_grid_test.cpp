@@ -1,0 +1,198 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+
+#include "tests/planners/support.h"
+
+namespace orrery::planners {
+namespace {
+
+/// The plan at one point of the grid over devices 0 ... tp x pp x dp - 1, written down on its own.
+ir::Plan grid_plan(const World& world, int tp, int pp, int dp, int size, ir::Recompute recompute) {
+  const int layers = world.workload.shape.layers;
+  const int batches = static_cast<int>(world.job.global_batch) / size;
+  ir::Plan plan;
+  plan.communication.activation_transfer = ir::ActivationTransfer::sliced;
+  for (int d = 0; d < dp; ++d) {
+    ir::Pipeline chain;
+    chain.micro_batch_size = size;
+    chain.micro_batches = (batches + dp - 1 - d) / dp;
+    int block = 1;
+    for (int p = 0; p < pp; ++p) {
+      // Stages 1, 2, ... take the remainder first, stage 0 last.
+      const bool more = (p + pp - 1) % pp < layers % pp;
+      const int count = layers / pp + (more ? 1 : 0);
+      ir::Group group;
+      for (int t = 0; t < tp; ++t) group.devices.push_back(DeviceId{t + tp * (d + dp * p)});
+      group.tensor_parallel = tp;
+      group.samples = size;
+      ir::Segment segment;
+      segment.first_block = BlockId{p == 0 ? 0 : block};
+      block += count;
+      segment.last_block = BlockId{p + 1 == pp ? layers + 1 : block - 1};
+      segment.groups = {group};
+      segment.recompute = recompute;
+      chain.stages.push_back({{segment}});
+    }
+    plan.pipelines.push_back(chain);
+  }
+  return plan;
+}
+
+struct Best {
+  double time = std::numeric_limits<double>::infinity();
+  int examined = 0;
+  int rejected = 0;
+};
+
+Best brute_force(const World& world) {
+  Best best;
+  const models::Evaluator& judge = world.input().evaluator;
+  const int devices = world.cluster.size();
+  for (int tp = 1; tp <= devices; ++tp) {
+    const bool inside =
+        std::all_of(world.cluster.nodes.begin(), world.cluster.nodes.end(),
+                    [&](const models::Node& node) { return node.gpu_types.size() % tp == 0; });
+    if (!inside || 16 % tp != 0) continue;
+    for (int pp = 1; pp <= world.workload.shape.layers; ++pp) {
+      if (devices % (tp * pp) != 0) continue;
+      const int dp = devices / (tp * pp);
+      for (int size = 1; size <= 8; ++size) {
+        if (world.job.global_batch % size != 0 || world.job.global_batch / size < dp) continue;
+        for (const auto recompute : {ir::Recompute::none, ir::Recompute::full}) {
+          const ir::Plan plan = grid_plan(world, tp, pp, dp, size, recompute);
+          EXPECT_EQ(world.defects(plan), "");
+          ++best.examined;
+          if (!world.verdict(plan).fits()) {
+            ++best.rejected;
+            continue;
+          }
+          best.time = std::min(best.time, judge.evaluate(plan).iteration_time.value);
+        }
+      }
+    }
+  }
+  return best;
+}
+
+void expect_brute_force(const World& world) {
+  const Best best = brute_force(world);
+  const PlannerResult result =
+      run_planner("megatron_grid", world.input(), {{"evaluate_top", "0"}, {"use_all", "yes"}});
+  ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
+  const auto& plan = std::get<ir::Plan>(result.outcome);
+  EXPECT_EQ(world.input().evaluator.evaluate(plan).iteration_time.value, best.time);
+  EXPECT_EQ(result.report.plans_examined, best.examined);
+  EXPECT_EQ(result.report.rejected_by_memory, best.rejected);
+}
+
+TEST(MegatronGrid, EqualsBruteForceOnOneType) {
+  expect_brute_force(World(make_cluster({{"X", 100, 8, 4, 100, 2}}, 5), small_model(10), 12, 2048));
+}
+
+TEST(MegatronGrid, EqualsBruteForceOnMixedNodes) {
+  expect_brute_force(
+      World(make_cluster(
+                {{"X", 300, 24, 4, 200, 1}, {"Y", 80, 10, 2, 16, 2}, {"Z", 160, 12, 4, 32, 1}}, 1),
+            small_model(13), 20, 2048));
+}
+
+TEST(MegatronGrid, EqualsBruteForceWhereTheBatchDoesNotDivide) {
+  expect_brute_force(World(make_cluster({{"X", 100, 24, 3, 100, 2}}, 5), small_model(7), 22, 1024));
+}
+
+/// Likes plans with two pipelines.
+class LikesTwo final : public models::Evaluator {
+ public:
+  models::Evaluation evaluate(const ir::Plan& plan) const override {
+    models::Evaluation result;
+    result.iteration_time = plan.pipelines.size() == 2 ? 1_s : 2_s;
+    return result;
+  }
+  std::string name() const override { return "likes two"; }
+};
+
+TEST(MegatronGrid, LaysOutTheCaseStudyAsItsFigureOneShows) {
+  // [A, A, B, C] and [A, B, B, C]; memory is ample, so that two replicas fit.
+  World world(make_cluster({{"A800", 312, 800, 3, 200, 1},
+                            {"RTX4090", 165.2, 800, 3, 32, 1},
+                            {"RTX3090", 80, 800, 2, 16, 1}},
+                           1),
+              llama2_13b(), 24);
+  world.job.allowed.max_micro_batch_size = 1;
+  world.job.allowed.recompute = {ir::Recompute::full};
+  const LikesTwo evaluator;
+  const PlannerInput all = world.input();
+  const PlannerInput input{world.cluster, world.topology, world.workload, world.job,
+                           world.profile, evaluator,      all.devices};
+  const PlannerResult result = run_planner("megatron_grid", input, {{"use_all", "yes"}});
+  EXPECT_EQ(result.report.plans_examined, 4);  // TP 1, as nodes hold 3, 3 and 2; DP 1, 2, 4, 8.
+  const auto& plan = std::get<ir::Plan>(result.outcome);
+  std::vector<std::string> types;
+  for (const ir::Pipeline& chain : plan.pipelines) {
+    types.emplace_back();
+    EXPECT_EQ(chain.micro_batches, 12);
+    for (const ir::Stage& stage : chain.stages) {
+      types.back() += world.cluster.gpu(ir::devices_of(stage).front()).name + " ";
+    }
+  }
+  EXPECT_EQ(types, (std::vector<std::string>{"A800 A800 RTX4090 RTX3090 ",
+                                             "A800 RTX4090 RTX4090 RTX3090 "}));
+}
+
+TEST(MegatronGrid, KeepsDataParallelDevicesApartUnderTheOtherOrder) {
+  World world(make_cluster({{"X", 100, 24, 4, 100, 2}}, 5), small_model(8), 16, 1024);
+  const PlannerResult result =
+      run_planner("megatron_grid", world.input(), {{"order", "tp-pp-dp"}, {"evaluate_top", "0"}});
+  const auto& plan = std::get<ir::Plan>(result.outcome);
+  EXPECT_EQ(world.defects(plan), "");
+  int next = 0;
+  for (const ir::Pipeline& chain : plan.pipelines) {
+    for (const ir::Stage& stage : chain.stages) {
+      for (const DeviceId device : ir::devices_of(stage)) EXPECT_EQ(device.value, next++);
+    }
+  }
+}
+
+TEST(MegatronGrid, LeavesDevicesIdleOnlyWhereNoGridUsesAll) {
+  // Seven devices and six layers: only DP 7 uses all of them, and a batch of 6 forbids it.
+  const World world(make_cluster({{"X", 100, 24, 7, 100, 1}}, 5), small_model(6), 6, 1024);
+  const PlannerResult yes = run_planner("megatron_grid", world.input(), {{"use_all", "yes"}});
+  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(yes.outcome));
+  EXPECT_EQ(std::get<models::Infeasible>(yes.outcome).constraint, "symmetric grid");
+  const PlannerResult rest = run_planner("megatron_grid", world.input());
+  ASSERT_TRUE(std::holds_alternative<ir::Plan>(rest.outcome));
+  EXPECT_EQ(ir::devices_of(std::get<ir::Plan>(rest.outcome)).size(), 6U);
+}
+
+TEST(MegatronGrid, UsesOnlyTheDevicesThatItIsGiven) {
+  const World world(make_cluster({{"X", 100, 24, 4, 100, 2}}, 5), small_model(8), 16, 1024);
+  PlannerInput input = world.input();
+  input.devices.erase(input.devices.begin() + 1);
+  const PlannerResult result = run_planner("megatron_grid", input, {{"use_all", "no"}});
+  const auto& plan = std::get<ir::Plan>(result.outcome);
+  EXPECT_EQ(world.defects(plan), "");
+  for (const DeviceId device : ir::devices_of(plan)) EXPECT_NE(device.value, 1);
+}
+
+TEST(MegatronGrid, ATooSmallClusterIsInfeasibleWithAWitness) {
+  const World world(make_cluster({{"Tiny", 100, 4, 4, 100, 1}}, 5), llama2_13b(), 16);
+  const PlannerResult result = run_planner("megatron_grid", world.input());
+  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
+  const auto& no = std::get<models::Infeasible>(result.outcome);
+  EXPECT_EQ(no.constraint, "device memory");
+  EXPECT_NE(no.witness.find("Tiny has 4.0 GiB"), std::string::npos) << no.witness;
+  EXPECT_EQ(result.report.rejected_by_memory, result.report.plans_examined);
+}
+
+TEST(MegatronGrid, AskingTheEvaluatorAboutFewFindsTheSameWhereBothUseTheClosedForm) {
+  const World world(make_cluster({{"X", 100, 24, 4, 100, 2}}, 5), small_model(8), 16, 1024);
+  const auto one = run_planner("megatron_grid", world.input(), {{"evaluate_top", "1"}});
+  const auto all = run_planner("megatron_grid", world.input(), {{"evaluate_top", "0"}});
+  EXPECT_EQ(std::get<ir::Plan>(one.outcome), std::get<ir::Plan>(all.outcome));
+}
+
+}  // namespace
+}  // namespace orrery::planners

@@ -1,0 +1,331 @@
+#include "tools/args.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstring>
+
+#include "models/config/diagnostics.h"
+
+namespace orrery::tools {
+namespace {
+
+constexpr const char* kCase =
+    "--cluster hexiscale_case_study --model llama2_13b --global-batch 24 --sequence-length 4096";
+
+/// The example at the end of a command's help; a test runs it from the root of the repository.
+std::string example(const std::string& command) { return "EXAMPLE\n  orrery " + command + "\n"; }
+
+void add_job(CLI::App& app, JobArgs& job, bool batch_from_plan) {
+  app.add_option("--cluster,-c", job.cluster, "cluster of the library, or a YAML file")
+      ->group("Job");
+  app.add_option("--model,-m", job.model,
+                 "model of the library, a YAML file, or a Hugging Face config.json")
+      ->group("Job");
+  app.add_option("--job,-j", job.job, "job file; the flags below override what it says")
+      ->group("Job");
+  app.add_option("--global-batch,-b", job.global_batch,
+                 batch_from_plan ? "samples per optimizer step; default: the plan's"
+                                 : "samples per optimizer step")
+      ->group("Job");
+  app.add_option("--sequence-length,-s", job.sequence_length, "tokens per sample")->group("Job");
+  app.add_option("--dtype", job.dtype, "number format of weights and activations; default: bf16")
+      ->group("Job");
+  app.add_option("--recompute", job.recompute, "allowed: none, selective, full; comma-separated")
+      ->group("Job");
+  app.add_option("--zero-stages", job.zero_stages, "allowed ZeRO stages, 0 to 3; comma-separated")
+      ->group("Job");
+  app.add_option("--schedules", job.schedules, "allowed pipeline schedules; comma-separated")
+      ->group("Job");
+  app.add_option("--max-tensor-parallel", job.max_tensor_parallel,
+                 "largest tensor-parallel degree; default: bounded by the node")
+      ->group("Job");
+  app.add_option("--max-micro-batch-size", job.max_micro_batch_size, "samples; default: 8")
+      ->group("Job");
+  app.add_flag("--sequence-parallel", job.sequence_parallel, "allow sequence parallelism")
+      ->group("Job");
+  app.add_option("--profile", job.profile, "measured times (profile YAML) instead of the roofline")
+      ->group("Job");
+}
+
+void add_judge(CLI::App& app, JudgeArgs& judge) {
+  app.add_option("--cost", judge.cost,
+                 "simulator (default), hexiscale_public_code or hexiscale_paper")
+      ->group("Judging");
+  app.add_option("--seed", judge.seed, "of planner and jitter; default: 0")->group("Judging");
+  app.add_option("--jitter", judge.jitter, "relative standard deviation of compute times")
+      ->group("Judging");
+  app.add_option("--straggler", judge.stragglers,
+                 "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated")
+      ->group("Judging");
+  app.add_option("--slow-link", judge.slow_links,
+                 "LINK=FACTOR: its bandwidth is divided by FACTOR; may be repeated")
+      ->group("Judging");
+  app.add_option("--inner", judge.inner,
+                 "collectives inside passes: automatic, closed_form, aggregated, per_block")
+      ->group("Judging");
+  app.add_option("--ring", judge.ring, "ring collectives: aggregated or stepwise")
+      ->group("Judging");
+  app.add_flag("--expanded", judge.expanded,
+               "one rank for each GPU instead of one for each tensor-parallel group")
+      ->group("Judging");
+}
+
+void add_json(CLI::App& app, bool& json) {
+  app.add_flag("--json", json, "print one JSON document instead of tables");
+}
+
+void add_run(CLI::App& app, RunArgs& args) {
+  app.add_option("manifest", args.manifest, "manifest.yaml, or a folder that holds one")
+      ->required();
+  app.add_option("--results", args.results, "where results go; default: results");
+  app.add_option("--workers", args.workers, "processes at once; default: one for each core");
+  app.add_option("--shard", args.shard, "I/N: only every N-th run, from the I-th");
+  app.add_flag("--dry-run", args.dry_run, "print the runs and an estimate of the time");
+  app.add_flag("!--no-figure", args.figure, "do not draw the figure");
+  app.add_flag("--timelines", args.timelines, "write a Perfetto timeline for each run");
+  app.add_flag("--quiet,-q", args.quiet, "no progress");
+  add_json(app, args.json);
+  app.footer(example("run experiments/hexiscale/case_study --no-figure"));
+}
+
+void add_plan(CLI::App& app, PlanArgs& args) {
+  app.add_option("--planner,-p", args.planners, "name, comma-separated names, or all")->required();
+  app.add_option("--option,-o", args.options,
+                 "NAME=VALUE: knob of the planner (orrery list planners); may be repeated");
+  app.add_option("--work-budget", args.work_budget, "most plans to examine; default: no limit");
+  app.add_option("--output", args.output, "write the best plan to this YAML file");
+  app.add_option("--timeline,-t", args.timeline,
+                 "write the best plan's timeline: FILE.perfetto-trace or FILE.json (Chrome)");
+  add_job(app, args.job, false);
+  add_judge(app, args.judge);
+  add_json(app, args.json);
+  app.footer(example(std::string("plan --planner hexiscale ") + kCase));
+}
+
+void add_simulate(CLI::App& app, SimulateArgs& args) {
+  app.add_option("plan", args.plans, "plan files")->required();
+  app.add_option("--timeline,-t", args.timeline,
+                 "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)");
+  app.add_option("--log", args.log, "write the run log (protobuf)");
+  app.add_option("--program", args.program, "write the lowered program (protobuf)");
+  add_job(app, args.job, true);
+  add_judge(app, args.judge);
+  add_json(app, args.json);
+  app.footer(
+      example("simulate experiments/hexiscale/case_study/plans/hexiscale.yaml "
+              "--cluster hexiscale_case_study --model llama2_13b --sequence-length 4096"));
+}
+
+void add_validate(CLI::App& app, ValidateArgs& args) {
+  app.add_option("file", args.files, "clusters, models, jobs, plans, profiles, manifests")
+      ->required();
+  add_job(app, args.job, true);
+  app.footer(
+      example("validate models/library/clusters/hexiscale_240.yaml models/library/gpus.yaml"));
+}
+
+void add_diff(CLI::App& app, DiffArgs& args) {
+  app.add_option("first", args.first, "plan file")->required();
+  app.add_option("second", args.second, "plan file")->required();
+  add_job(app, args.job, true);
+  add_judge(app, args.judge);
+  add_json(app, args.json);
+  app.footer(
+      example("diff experiments/hexiscale/case_study/plans/megatron.yaml "
+              "experiments/hexiscale/case_study/plans/hexiscale.yaml "
+              "--cluster hexiscale_case_study --model llama2_13b --sequence-length 4096"));
+}
+
+void add_list(CLI::App& app, ListArgs& args) {
+  app.add_option("what", args.what,
+                 "planners, schedules, gpus, links, models, clusters or experiments")
+      ->required();
+  add_json(app, args.json);
+  app.footer(example("list clusters"));
+}
+
+void add_schema(CLI::App& app, SchemaArgs& args) {
+  app.add_option("kind", args.kind, "cluster, model, job, plan, profile, manifest, gpus or links")
+      ->required();
+  app.add_flag("--reference", args.reference, "print the reference page (Markdown) instead");
+  app.footer(example("schema cluster"));
+}
+
+/// Usage line, description, positionals and options, example.
+class Formatter : public CLI::Formatter {
+ public:
+  Formatter() {
+    column_width(34);
+    label("SUBCOMMAND", "COMMAND");
+    label("Subcommands", "Commands");
+    label("Positionals", "Arguments");
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    if (option->get_expected_max() == 0) return "";
+    return option->get_items_expected_max() > 1 && option->get_positional() ? " ..." : " VALUE";
+  }
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional) return option->get_name(true, false);
+    std::string names = option->get_name(false, true);
+    // Short names first and a blank behind the comma: "-c, --cluster".
+    const std::size_t comma = names.find(',');
+    if (comma != std::string::npos) names.insert(comma + 1, " ");
+    return names;
+  }
+};
+
+struct CommandInfo {
+  const char* name;
+  const char* what;
+};
+constexpr CommandInfo kCommands[] = {
+    {"run", "Run an experiment: all runs of a manifest, and the figure that they end in"},
+    {"plan", "Make a plan with one planner or several, and simulate it"},
+    {"simulate", "Simulate one iteration of plans"},
+    {"validate", "Check files: every problem with its place"},
+    {"diff", "Compare two plans: what differs and what it costs"},
+    {"list", "Show what the library and this build know"},
+    {"schema", "JSON Schema of a kind of file, for editors"},
+};
+
+std::vector<std::string> long_flags(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back(name);
+  }
+  return names;
+}
+
+/// "unexpected argument '--glob' (did you mean '--global-batch'?)".
+std::string unexpected(const std::string& word, const CLI::App& app) {
+  std::string text = fmt::format("unexpected argument '{}'", word);
+  if (word.rfind("--", 0) != 0) return text;
+  const std::string near = config::closest(word.substr(2, word.find('=') - 2), long_flags(app));
+  if (!near.empty()) text += fmt::format(" (did you mean '--{}'?)", near);
+  return text;
+}
+
+/// One line for each word that the command does not take.
+std::string unexpected(const CLI::App& app) {
+  std::string text;
+  for (const std::string& word : app.remaining()) {
+    text += fmt::format("unexpected argument '{}'", word);
+    const std::string near = word.rfind("--", 0) == 0
+                                 ? config::closest(word.substr(0, word.find('=')), long_flags(app))
+                                 : std::string();
+    if (!near.empty()) text += fmt::format(" (did you mean '{}'?)", near);
+    text += "\n";
+  }
+  return text;
+}
+
+struct CommandLine {
+  CLI::App app{"Orrery simulates heterogeneous GPU clusters that train large models.", "orrery"};
+  RunArgs run;
+  PlanArgs plan;
+  SimulateArgs simulate;
+  ValidateArgs validate;
+  DiffArgs diff;
+  ListArgs list;
+  SchemaArgs schema;
+  std::vector<CLI::App*> commands;  ///< In the order of kCommands.
+
+  CommandLine() {
+    app.formatter(std::make_shared<Formatter>());
+    app.set_help_flag("--help,-h", "print this help");
+    app.set_version_flag("--version", "orrery " ORRERY_VERSION, "print the version");
+    app.require_subcommand(1);
+    app.footer("orrery COMMAND --help shows its flags and an example.\n\n" +
+               example("list planners"));
+    for (const CommandInfo& info : kCommands) {
+      commands.push_back(app.add_subcommand(info.name, info.what));
+    }
+    add_run(*commands[0], run);
+    add_plan(*commands[1], plan);
+    add_simulate(*commands[2], simulate);
+    add_validate(*commands[3], validate);
+    add_diff(*commands[4], diff);
+    add_list(*commands[5], list);
+    add_schema(*commands[6], schema);
+  }
+
+  CLI::App* chosen() const {
+    const auto at = std::find_if(commands.begin(), commands.end(),
+                                 [](const CLI::App* command) { return command->parsed(); });
+    return at == commands.end() ? nullptr : *at;
+  }
+
+  Command command() const {
+    const auto at = std::find(commands.begin(), commands.end(), chosen()) - commands.begin();
+    switch (at) {
+      case 0:
+        return run;
+      case 1:
+        return plan;
+      case 2:
+        return simulate;
+      case 3:
+        return validate;
+      case 4:
+        return diff;
+      case 5:
+        return list;
+      default:
+        return schema;
+    }
+  }
+
+  std::string help(const CLI::App& of) const { return of.help(&of == &app ? "" : "orrery"); }
+
+  Reply refuse(std::string what) const {
+    const CLI::App* of = chosen();
+    if (what.empty() || what.back() != '\n') what += '\n';
+    std::string text;
+    for (std::size_t begin = 0; begin < what.size();) {
+      const std::size_t end = what.find('\n', begin);
+      text += "orrery: " + what.substr(begin, end - begin) + "\n";
+      begin = end + 1;
+    }
+    text += fmt::format("See: orrery {}--help\n", of == nullptr ? "" : of->get_name() + " ");
+    return {text, 2};
+  }
+};
+
+/// What is wrong with the first word, if it is no command: CLI11 would name the flags behind it.
+std::optional<std::string> unknown_command(const std::string& word, const CLI::App& app) {
+  if (word == "-h" || word == "--help" || word == "--version") return std::nullopt;
+  if (!word.empty() && word[0] == '-') return unexpected(word, app);
+  std::vector<std::string> names;
+  for (const CommandInfo& info : kCommands) names.emplace_back(info.name);
+  if (std::find(names.begin(), names.end(), word) != names.end()) return std::nullopt;
+  return fmt::format("unknown command '{}' ({})", word, config::suggest(word, names, "commands"));
+}
+
+}  // namespace
+
+std::variant<Command, Reply> parse_command_line(int argc, const char* const* argv) {
+  CommandLine line;
+  if (argc < 2) return Reply{line.help(line.app), 2};
+  if (const auto unknown = unknown_command(argv[1], line.app)) return line.refuse(*unknown);
+  try {
+    line.app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    const CLI::App* of = line.chosen();
+    return Reply{line.help(of == nullptr ? line.app : *of), 0};
+  } catch (const CLI::CallForVersion&) {
+    return Reply{"orrery " ORRERY_VERSION "\n", 0};
+  } catch (const CLI::ExtrasError&) {
+    const CLI::App* of = line.chosen();
+    return line.refuse(unexpected(of == nullptr ? line.app : *of));
+  } catch (const CLI::ArgumentMismatch& error) {
+    const std::string what = error.what();
+    return line.refuse(what.substr(0, what.find(':')) + " needs a value");
+  } catch (const CLI::ParseError& error) {
+    return line.refuse(error.what());
+  }
+  return line.command();
+}
+
+}  // namespace orrery::tools

@@ -1,0 +1,16 @@
+/// The commands. Each prints to standard output and returns the exit status; problems of files and
+/// flags are thrown as one config::ConfigError.
+#pragma once
+#include "tools/args.h"
+
+namespace orrery::tools {
+
+int execute(const RunArgs& args);
+int execute(const PlanArgs& args);
+int execute(const SimulateArgs& args);
+int execute(const ValidateArgs& args);
+int execute(const DiffArgs& args);
+int execute(const ListArgs& args);
+int execute(const SchemaArgs& args);
+
+}  // namespace orrery::tools

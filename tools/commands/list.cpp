@@ -1,0 +1,398 @@
+/// orrery list: what the library and this build know.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <set>
+#include <utility>
+
+#include "experiments/runner/manifest.h"
+#include "models/ir/names.h"
+#include "models/schedule/schedule.h"
+#include "planners/catalog.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/json.h"
+#include "tools/commands/output.h"
+#include "tools/commands/tables.h"
+
+namespace orrery::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Diagnostics;
+
+struct OptionRecord {
+  std::string name;
+  std::string default_value;
+  std::string doc;
+};
+
+struct PlannerRecord {
+  std::string name;
+  std::string source;
+  std::string searches;
+  std::string ignores;
+  std::vector<OptionRecord> options;
+};
+
+struct ScheduleRecord {
+  std::string name;
+  std::string summary;
+  std::string source;
+};
+
+struct GpuRecord {
+  std::string name;
+  std::string vendor;
+  double memory_bytes = 0;
+  double memory_bandwidth = 0;
+  std::map<std::string, double> peak;
+  double efficiency = 0;
+  std::optional<double> dollars_per_hour;
+  std::string source;
+};
+
+struct LinkRecord {
+  std::string name;
+  double bandwidth = 0;
+  double latency_seconds = 0;
+  double efficiency = 0;
+  bool shared = false;
+  std::string source;
+};
+
+struct ModelRecord {
+  std::string name;
+  double parameters = 0;
+  int layers = 0;
+  std::int64_t hidden = 0;
+  std::string path;
+};
+
+struct ClusterRecord {
+  std::string name;
+  int gpus = 0;
+  int nodes = 0;
+  std::string types;
+  std::string path;
+};
+
+struct ExperimentRecord {
+  std::string path;
+  std::string title;
+  std::int64_t runs = 0;
+};
+
+void describe(config::Visitor& v, OptionRecord& record) {
+  v.required("name", record.name, "");
+  v.required("default", record.default_value, "");
+  v.required("doc", record.doc, "");
+}
+void describe(config::Visitor& v, PlannerRecord& record) {
+  v.required("name", record.name, "");
+  v.required("source", record.source, "");
+  v.required("searches", record.searches, "");
+  v.required("ignores", record.ignores, "");
+  v.required("options", record.options, "");
+}
+void describe(config::Visitor& v, ScheduleRecord& record) {
+  v.required("name", record.name, "");
+  v.required("summary", record.summary, "");
+  v.required("source", record.source, "");
+}
+void describe(config::Visitor& v, GpuRecord& record) {
+  v.required("name", record.name, "");
+  v.required("vendor", record.vendor, "");
+  v.required("memory_bytes", record.memory_bytes, "");
+  v.required("memory_bytes_per_second", record.memory_bandwidth, "");
+  v.required("peak_flops", record.peak, "");
+  v.required("efficiency", record.efficiency, "");
+  v.optional("dollars_per_hour", record.dollars_per_hour, "");
+  v.required("source", record.source, "");
+}
+void describe(config::Visitor& v, LinkRecord& record) {
+  v.required("name", record.name, "");
+  v.required("bytes_per_second", record.bandwidth, "");
+  v.required("latency_seconds", record.latency_seconds, "");
+  v.required("efficiency", record.efficiency, "");
+  v.required("shared", record.shared, "");
+  v.required("source", record.source, "");
+}
+void describe(config::Visitor& v, ModelRecord& record) {
+  v.required("name", record.name, "");
+  v.required("parameters", record.parameters, "");
+  v.required("layers", record.layers, "");
+  v.required("hidden", record.hidden, "");
+  v.required("path", record.path, "");
+}
+void describe(config::Visitor& v, ClusterRecord& record) {
+  v.required("name", record.name, "");
+  v.required("gpus", record.gpus, "");
+  v.required("nodes", record.nodes, "");
+  v.required("types", record.types, "");
+  v.required("path", record.path, "");
+}
+void describe(config::Visitor& v, ExperimentRecord& record) {
+  v.required("path", record.path, "");
+  v.required("title", record.title, "");
+  v.required("runs", record.runs, "");
+}
+
+models::Library library() {
+  Diagnostics diagnostics;
+  models::Library library = open_library(diagnostics);
+  diagnostics.raise();
+  return library;
+}
+
+std::vector<PlannerRecord> planners_known() {
+  std::vector<PlannerRecord> records;
+  for (const planners::PlannerEntry* entry : planners::catalog()) {
+    PlannerRecord record{entry->name, entry->source, entry->searches, entry->ignores, {}};
+    for (const planners::OptionInfo& option : entry->options()) {
+      record.options.push_back({option.name, option.default_value, option.doc});
+    }
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+/// `text` in lines of at most `width` characters, later ones indented.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
+  std::string out;
+  std::size_t line = 0;
+  for (const std::string& word : split(text, ' ')) {
+    const std::size_t length = display_width(word);
+    if (line > 0 && line + 1 + length > width) {
+      out += '\n';
+      out.append(indent, ' ');
+      line = 0;
+    } else if (line > 0) {
+      out += ' ';
+      ++line;
+    }
+    out += word;
+    line += length;
+  }
+  return out;
+}
+
+std::string text_of(const std::vector<PlannerRecord>& records) {
+  constexpr std::size_t kIndent = 12;
+  constexpr std::size_t kWidth = 86;
+  std::string text;
+  for (const PlannerRecord& record : records) {
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", bold(record.name));
+    text += fmt::format("  source    {}\n", wrapped(record.source, kIndent, kWidth));
+    text += fmt::format("  searches  {}\n", wrapped(record.searches, kIndent, kWidth));
+    text += fmt::format("  ignores   {}\n", wrapped(record.ignores, kIndent, kWidth));
+    if (!record.options.empty()) text += "  options (-o NAME=VALUE)\n";
+    for (const OptionRecord& option : record.options) {
+      text += fmt::format("    {} = {}\n            {}\n", option.name, option.default_value,
+                          wrapped(option.doc, kIndent, kWidth));
+    }
+  }
+  return text;
+}
+
+std::vector<ScheduleRecord> schedules_known() {
+  std::vector<ScheduleRecord> records;
+  for (const models::ScheduleEntry* entry : models::schedules()) {
+    records.push_back({entry->name, entry->summary, entry->source});
+  }
+  return records;
+}
+
+std::string text_of(const std::vector<ScheduleRecord>& records) {
+  Table table;
+  table.column("schedule").column("order of passes").column("source");
+  for (const ScheduleRecord& record : records) {
+    table.row({record.name, record.summary, record.source});
+  }
+  return table.text(0, colours());
+}
+
+std::vector<GpuRecord> gpus_known() {
+  std::vector<GpuRecord> records;
+  for (const auto& [name, gpu] : library().gpus) {
+    GpuRecord record;
+    record.name = name;
+    record.vendor = gpu.vendor;
+    record.memory_bytes = gpu.memory.value;
+    record.memory_bandwidth = gpu.memory_bandwidth.value;
+    for (const auto& [dtype, peak] : gpu.peak) record.peak[ir::name_of(dtype)] = peak.value;
+    record.efficiency = gpu.efficiency;
+    if (gpu.price) record.dollars_per_hour = gpu.price->value * 3600;
+    record.source = gpu.source;
+    records.push_back(std::move(record));
+  }
+  return records;
+}
+
+std::string text_of(const std::vector<GpuRecord>& records) {
+  Table table;
+  table.column("GPU").column("vendor").number("GiB").number("GB/s").number("bf16 TFLOPS");
+  table.number("fp16 TFLOPS").number("efficiency").number("$/h");
+  for (const GpuRecord& record : records) {
+    const auto peak = [&](const char* dtype) {
+      const auto at = record.peak.find(dtype);
+      return at == record.peak.end() ? "-" : grouped(at->second / 1e12, 1);
+    };
+    table.row({record.name, record.vendor, grouped(record.memory_bytes / 0x1p30, 1),
+               grouped(record.memory_bandwidth / 1e9, 0), peak("bf16"), peak("fp16"),
+               fmt::format("{:.2f}", record.efficiency),
+               record.dollars_per_hour ? fmt::format("{:.2f}", *record.dollars_per_hour) : "-"});
+  }
+  return table.text(0, colours());
+}
+
+std::vector<LinkRecord> links_known() {
+  std::vector<LinkRecord> records;
+  for (const auto& [name, link] : library().links) {
+    records.push_back({name, link.bandwidth.value, link.latency.value, link.efficiency, link.shared,
+                       link.source});
+  }
+  return records;
+}
+
+std::string text_of(const std::vector<LinkRecord>& records) {
+  Table table;
+  table.column("link").number("GB/s").number("latency us").number("efficiency").column("medium");
+  for (const LinkRecord& record : records) {
+    table.row({record.name, grouped(record.bandwidth / 1e9, 3),
+               grouped(record.latency_seconds * 1e6, 1), fmt::format("{:.2f}", record.efficiency),
+               record.shared ? "shared" : "per port"});
+  }
+  return table.text(0, colours());
+}
+
+std::vector<ModelRecord> models_known() {
+  Diagnostics diagnostics;
+  const models::Library known = open_library(diagnostics);
+  models::Job job;
+  job.global_batch = 1;
+  job.sequence_length = 1;
+  std::vector<ModelRecord> records;
+  for (const auto& [name, path] : known.models) {
+    const models::Workload workload =
+        models::load_workload(name, job, known, {path, 0, 0}, diagnostics);
+    if (!diagnostics.empty()) break;
+    const int layers = workload.last_layer().value - workload.first_layer().value + 1;
+    records.push_back({name, static_cast<double>(models::parameters(workload)), layers,
+                       workload.shape.hidden, path});
+  }
+  diagnostics.raise();
+  return records;
+}
+
+std::string text_of(const std::vector<ModelRecord>& records) {
+  Table table;
+  table.column("model").number("parameters").number("layers").number("hidden");
+  for (const ModelRecord& record : records) {
+    const double billions = record.parameters / 1e9;
+    table.row({record.name,
+               billions >= 1 ? fmt::format("{:.1f} B", billions)
+                             : fmt::format("{:.0f} M", 1e3 * billions),
+               std::to_string(record.layers),
+               record.hidden > 0 ? std::to_string(record.hidden) : "-"});
+  }
+  return table.text(0, colours());
+}
+
+std::vector<ClusterRecord> clusters_known() {
+  Diagnostics diagnostics;
+  const models::Library known = open_library(diagnostics);
+  std::vector<ClusterRecord> records;
+  for (const auto& [name, path] : known.clusters) {
+    const models::Cluster cluster = models::load_cluster(name, known, {path, 0, 0}, diagnostics);
+    if (!diagnostics.empty()) break;
+    std::vector<DeviceId> all;
+    for (const models::Device& device : cluster.devices) all.push_back(device.id);
+    records.push_back({name, cluster.size(), static_cast<int>(cluster.nodes.size()),
+                       composition(all, cluster), path});
+  }
+  diagnostics.raise();
+  return records;
+}
+
+std::string text_of(const std::vector<ClusterRecord>& records) {
+  Table table;
+  table.column("cluster").number("GPUs").number("nodes").column("types");
+  for (const ClusterRecord& record : records) {
+    table.row({record.name, grouped(record.gpus, 0), grouped(record.nodes, 0), record.types});
+  }
+  return table.text(0, colours());
+}
+
+/// Folders below experiments/ that hold a manifest, by path.
+std::vector<ExperimentRecord> experiments_known() {
+  const fs::path root = fs::path(ORRERY_SOURCE_DIR) / "experiments";
+  std::set<fs::path> folders;
+  std::error_code error;
+  for (const auto& entry : fs::recursive_directory_iterator(root, error)) {
+    if (entry.path().filename() == "manifest.yaml") folders.insert(entry.path().parent_path());
+  }
+  Diagnostics diagnostics;
+  std::vector<ExperimentRecord> records;
+  for (const fs::path& folder : folders) {
+    const auto manifest =
+        experiments::load_manifest((folder / "manifest.yaml").string(), diagnostics);
+    if (!diagnostics.empty()) break;
+    const std::size_t runs = experiments::expand(manifest, diagnostics).size();
+    records.push_back(
+        {fs::proximate(folder, error).string(), manifest.title, static_cast<std::int64_t>(runs)});
+  }
+  diagnostics.raise();
+  return records;
+}
+
+std::string text_of(const std::vector<ExperimentRecord>& records) {
+  Table table;
+  table.column("experiment (for orrery run)").number("runs").column("title");
+  for (const ExperimentRecord& record : records) {
+    table.row({record.path, std::to_string(record.runs), record.title});
+  }
+  return table.text(0, colours());
+}
+
+template <class T>
+std::string render(const std::vector<T>& records, bool json) {
+  return json ? to_json(records) : text_of(records);
+}
+
+struct Listing {
+  const char* name;
+  std::string (*text)(bool json);
+};
+
+constexpr Listing kListings[] = {
+    {"planners", [](bool json) { return render(planners_known(), json); }},
+    {"schedules", [](bool json) { return render(schedules_known(), json); }},
+    {"gpus", [](bool json) { return render(gpus_known(), json); }},
+    {"links", [](bool json) { return render(links_known(), json); }},
+    {"models", [](bool json) { return render(models_known(), json); }},
+    {"clusters", [](bool json) { return render(clusters_known(), json); }},
+    {"experiments", [](bool json) { return render(experiments_known(), json); }},
+};
+
+}  // namespace
+
+int execute(const ListArgs& args) {
+  std::vector<std::string> names;
+  for (const Listing& listing : kListings) {
+    if (args.what == listing.name) {
+      print(listing.text(args.json));
+      return 0;
+    }
+    names.emplace_back(listing.name);
+  }
+  Diagnostics diagnostics;
+  diagnostics.add({"list", 0, 0}, fmt::format("cannot list '{}'", args.what),
+                  config::suggest(args.what, names, "lists"));
+  diagnostics.raise();
+  return 2;
+}
+
+}  // namespace orrery::tools

@@ -1,0 +1,224 @@
+/// orrery plan: makes plans, simulates them, ranks them.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "planners/catalog.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/json.h"
+#include "tools/commands/judge.h"
+#include "tools/commands/output.h"
+#include "tools/commands/tables.h"
+
+namespace orrery::tools {
+namespace {
+
+/// What `--json` prints.
+struct PlanDocument {
+  std::string cluster;
+  std::string model;
+  std::optional<std::string> best;  ///< Planner with the shortest simulated time; none: no plan.
+  std::vector<Report> planners;
+};
+
+void describe(config::Visitor& v, PlanDocument& document) {
+  v.title("Plans");
+  v.required("cluster", document.cluster, "");
+  v.required("model", document.model, "");
+  v.optional("best", document.best, "");
+  v.required("planners", document.planners, "");
+}
+
+std::vector<std::string> planner_list(const PlanArgs& args, config::Diagnostics& diagnostics) {
+  std::vector<std::string> names = split(args.planners, ',');
+  if (names.size() == 1 && names[0] == "all") names = planners::planner_names();
+  if (names.empty()) {
+    diagnostics.add(at_flag("--planner"), "no planner is named", "orrery list planners");
+  }
+  std::set<std::string> seen;
+  std::vector<std::string> once;
+  for (const std::string& name : names) {
+    if (seen.insert(name).second) once.push_back(name);
+  }
+  return once;
+}
+
+bool knows_option(const std::string& planner, const std::string& option) {
+  const planners::PlannerEntry* entry = planners::find_planner(planner);
+  if (entry == nullptr) return false;
+  const auto options = entry->options();
+  return std::any_of(options.begin(), options.end(),
+                     [&](const planners::OptionInfo& info) { return info.name == option; });
+}
+
+/// Options for one planner of several: those that it knows, and those that none of them knows, so
+/// that they are reported.
+experiments::PlannerChoice choose(const std::string& name, const std::vector<std::string>& all,
+                                  const PlanArgs& args, config::Diagnostics& diagnostics) {
+  experiments::PlannerChoice choice;
+  choice.name = {name, at_flag("--planner")};
+  for (const std::string& text : args.options) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      if (name != all.front()) continue;
+      diagnostics.add(at_flag("--option"), fmt::format("'{}' is not NAME=VALUE", text),
+                      "as in -o rounds=50; orrery list planners shows the names");
+      continue;
+    }
+    const std::string option = text.substr(0, equals);
+    const bool known_to_any = std::any_of(
+        all.begin(), all.end(), [&](const auto& other) { return knows_option(other, option); });
+    if (all.size() > 1 && known_to_any && !knows_option(name, option)) continue;
+    if (all.size() > 1 && !known_to_any && name != all.front()) continue;
+    choice.options[option] = text.substr(equals + 1);
+    choice.option_positions[option] = at_flag("--option");
+  }
+  return choice;
+}
+
+std::vector<Task> make_tasks(const PlanArgs& args) {
+  config::Diagnostics diagnostics;
+  const models::Library library = open_library(diagnostics);
+  const std::vector<std::string> names = planner_list(args, diagnostics);
+  experiments::RunSpec spec = make_spec(args.job, args.judge, {}, diagnostics);
+  spec.work_budget = whole_number(args.work_budget, "--work-budget", 1, 0, diagnostics);
+  check_names(spec, library, diagnostics);
+  check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
+  std::vector<Task> tasks;
+  for (const std::string& name : names) {
+    spec.planner = choose(name, names, args, diagnostics);
+    if (!diagnostics.empty()) {
+      // The flags are wrong; still say whether planner, cluster and model are known.
+      if (spec.planner) experiments::check_planner(*spec.planner, diagnostics);
+      continue;
+    }
+    tasks.push_back({name, experiments::load_run(spec, "", library, diagnostics), {}});
+  }
+  diagnostics.raise();
+  return tasks;
+}
+
+/// The report with the shortest simulated time, among those that fit if any does.
+const Report* best_of(const std::vector<Report>& reports) {
+  const Report* best = nullptr;
+  const auto key = [](const Report& report) {
+    return std::pair(!report.evaluation->fits, report.evaluation->iteration_seconds);
+  };
+  for (const Report& report : reports) {
+    if (!report.evaluation) continue;
+    if (best == nullptr || key(report) < key(*best)) best = &report;
+  }
+  return best;
+}
+
+std::string ranking(const std::vector<Report>& reports) {
+  std::vector<const Report*> order;
+  for (const Report& report : reports) order.push_back(&report);
+  std::stable_sort(order.begin(), order.end(), [](const Report* a, const Report* b) {
+    const auto time = [](const Report* report) {
+      return report->evaluation ? report->evaluation->iteration_seconds
+                                : std::numeric_limits<double>::infinity();
+    };
+    return time(a) < time(b);
+  });
+  Table table;
+  table.column("planner").number("estimate s").number("simulated s").number("tokens/s");
+  table.number("MFU").number("$/M tokens").number("examined").number("too large");
+  table.number("work").column("verdict");
+  for (const Report* report : order) {
+    const auto& search = report->search;
+    const auto& evaluation = report->evaluation;
+    std::string verdict = "no plan";
+    if (evaluation) verdict = evaluation->fits ? good("fits") : bad("does not fit");
+    table.row({report->name,
+               search && search->estimate_seconds ? grouped(*search->estimate_seconds, 4) : "-",
+               evaluation ? grouped(evaluation->iteration_seconds, 4) : "-",
+               evaluation ? grouped(evaluation->tokens_per_second, 0) : "-",
+               evaluation ? percent(evaluation->mfu) : "-", evaluation ? dollars(*evaluation) : "-",
+               search ? grouped(static_cast<double>(search->plans_examined), 0) : "-",
+               search ? grouped(static_cast<double>(search->rejected_by_memory), 0) : "-",
+               search ? fmt::format("{} {}", grouped(static_cast<double>(search->work), 0),
+                                    search->work_unit)
+                      : "-",
+               verdict});
+  }
+  return table.text(0, colours());
+}
+
+std::string notes_text(const std::vector<Report>& reports) {
+  std::string text;
+  for (const Report& report : reports) {
+    if (!report.search) continue;
+    std::vector<std::string> notes = report.search->notes;
+    if (!report.search->complete) notes.push_back("the search ended early");
+    if (notes.empty()) continue;
+    text += section(report.name, lines_text(notes, 8));
+  }
+  return text.empty() ? "" : "\n" + text;
+}
+
+std::string refusals_text(const std::vector<Report>& reports) {
+  std::string text;
+  for (const Report& report : reports) {
+    if (report.infeasible) {
+      text += fmt::format("\n{}: {}", bold(report.name), infeasible_text(*report.infeasible));
+    }
+  }
+  return text;
+}
+
+void print_reports(const std::vector<Task>& tasks, const std::vector<Report>& reports,
+                   const Report* best) {
+  print(job_line(tasks.front().run) + "\n" + ranking(reports) + notes_text(reports) +
+        refusals_text(reports));
+  if (best == nullptr) return;
+  const std::string by = reports.size() > 1 ? fmt::format("\nBest: {}\n", best->name) : "\n";
+  print(by + plan_text(*best->plan, tasks.front().run) + "\n" + evaluation_text(*best->evaluation));
+}
+
+/// Writes plan and timeline; for the timeline the plan is simulated once more.
+void write_outputs(const PlanArgs& args, const Task& task, const Report& best) {
+  std::string text;
+  if (args.output) {
+    write_file(*args.output, models::dump_plan(*best.plan));
+    text += fmt::format("\nplan: {}\n", *args.output);
+  }
+  if (args.timeline) {
+    Task again = task;
+    again.run.plan = best.plan;
+    again.run.spec.planner.reset();
+    again.exports.timeline = *args.timeline;
+    judge({again});
+    text += fmt::format("{}timeline: {} (open it in {})\n", text.empty() ? "\n" : "",
+                        *args.timeline, kTimelineViewer);
+  }
+  if (!args.json) print(text);
+}
+
+}  // namespace
+
+int execute(const PlanArgs& args) {
+  const std::vector<Task> tasks = make_tasks(args);
+  const std::vector<Report> reports = judge(tasks);
+  const Report* best = best_of(reports);
+  if (args.json) {
+    const experiments::LoadedRun& run = tasks.front().run;
+    PlanDocument document{run.cluster.name, run.workload.name, std::nullopt, reports};
+    if (best != nullptr) document.best = best->name;
+    print(to_json(document));
+  } else {
+    print_reports(tasks, reports, best);
+  }
+  if (best != nullptr) write_outputs(args, tasks.front(), *best);
+  if (was_interrupted()) {
+    fmt::print(stderr, "orrery: interrupted: these are the best plans so far\n");
+    return kInterrupted;
+  }
+  return best == nullptr ? 1 : 0;
+}
+
+}  // namespace orrery::tools

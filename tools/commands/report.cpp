@@ -1,0 +1,134 @@
+#include "tools/commands/report.h"
+
+#include <utility>
+
+#include "models/spec/plan_yaml.h"
+
+namespace orrery::tools {
+namespace {
+
+EvaluationRecord record(const models::Evaluation& evaluation) {
+  EvaluationRecord out;
+  out.iteration_seconds = evaluation.iteration_time.value;
+  for (const Seconds& time : evaluation.pipeline_times) out.pipeline_seconds.push_back(time.value);
+  out.compute_seconds = evaluation.breakdown.compute.value;
+  out.tensor_parallel_seconds = evaluation.breakdown.tensor_parallel.value;
+  out.pipeline_communication_seconds = evaluation.breakdown.pipeline.value;
+  out.data_parallel_seconds = evaluation.breakdown.data_parallel.value;
+  out.optimizer_seconds = evaluation.breakdown.optimizer.value;
+  out.bubble_seconds = evaluation.breakdown.bubble.value;
+  out.tokens_per_second = evaluation.tokens_per_second;
+  out.mfu = evaluation.mfu;
+  out.hfu = evaluation.hfu;
+  if (evaluation.priced) {
+    out.dollars_per_million_tokens = evaluation.dollars_per_million_tokens.value;
+  }
+  out.fits = evaluation.memory.fits();
+  out.verdict = evaluation.memory.explain();
+  for (const ir::MemoryUse& use : evaluation.memory.by_gpu_type) {
+    out.memory.push_back({use.gpu, use.device.value, use.pipeline, use.stage, use.need.value,
+                          use.have.value, use.fits()});
+  }
+  return out;
+}
+
+SearchRecord record(const planners::SearchReport& search) {
+  SearchRecord out;
+  if (search.estimate) out.estimate_seconds = search.estimate->value;
+  out.plans_examined = search.plans_examined;
+  out.rejected_by_memory = search.rejected_by_memory;
+  out.work = search.work;
+  out.work_unit = search.work_unit;
+  out.complete = search.complete;
+  out.notes = search.notes;
+  return out;
+}
+
+}  // namespace
+
+void describe(config::Visitor& v, MemoryRecord& memory) {
+  v.title("Memory");
+  v.required("gpu", memory.gpu, "GPU type");
+  v.required("device", memory.device, "worst device of the type");
+  v.required("pipeline", memory.pipeline, "that it works in");
+  v.required("stage", memory.stage, "that it works in");
+  v.required("need_bytes", memory.need_bytes, "peak");
+  v.required("have_bytes", memory.have_bytes, "of the GPU type");
+  v.required("fits", memory.fits, "need <= have");
+}
+
+void describe(config::Visitor& v, EvaluationRecord& evaluation) {
+  v.title("Evaluation");
+  v.required("iteration_seconds", evaluation.iteration_seconds, "one optimizer step");
+  v.required("pipeline_seconds", evaluation.pipeline_seconds, "end of each last backward pass");
+  v.optional("synchronisation_seconds", evaluation.synchronisation_seconds,
+             "of a closed form, after the pipelines");
+  v.required("compute_seconds", evaluation.compute_seconds, "mean over ranks, as all below");
+  v.required("tensor_parallel_seconds", evaluation.tensor_parallel_seconds, "inner collectives");
+  v.required("pipeline_communication_seconds", evaluation.pipeline_communication_seconds,
+             "exposed sends and receives");
+  v.required("data_parallel_seconds", evaluation.data_parallel_seconds, "exposed synchronisation");
+  v.required("optimizer_seconds", evaluation.optimizer_seconds, "optimizer step");
+  v.required("bubble_seconds", evaluation.bubble_seconds, "idle");
+  v.required("tokens_per_second", evaluation.tokens_per_second, "of the whole job");
+  v.required("mfu", evaluation.mfu, "model FLOPs utilisation");
+  v.required("hfu", evaluation.hfu, "hardware FLOPs utilisation");
+  v.optional("dollars_per_million_tokens", evaluation.dollars_per_million_tokens, "list prices");
+  v.required("fits", evaluation.fits, "in memory");
+  v.required("verdict", evaluation.verdict, "in words");
+  v.required("memory", evaluation.memory, "by GPU type");
+}
+
+void describe(config::Visitor& v, SearchRecord& search) {
+  v.title("Search");
+  v.optional("estimate_seconds", search.estimate_seconds, "the planner's own belief");
+  v.required("plans_examined", search.plans_examined, "");
+  v.required("rejected_by_memory", search.rejected_by_memory, "");
+  v.required("work", search.work, "in work_unit");
+  v.required("work_unit", search.work_unit, "");
+  v.required("complete", search.complete, "false: a budget or Ctrl-C ended the search");
+  v.required("notes", search.notes, "");
+}
+
+void describe(config::Visitor& v, InfeasibleRecord& infeasible) {
+  v.title("Infeasible");
+  v.required("constraint", infeasible.constraint, "that no plan meets");
+  v.required("witness", infeasible.witness, "an example");
+}
+
+void describe(config::Visitor& v, Report& report) {
+  v.title("Report");
+  v.required("name", report.name, "planner or plan file");
+  v.optional("infeasible", report.infeasible, "instead of a plan");
+  v.optional("evaluation", report.evaluation, "of the plan");
+  v.optional("search", report.search, "of the planner");
+  v.required("busiest_links", report.busiest_links, "");
+  v.required("prices", report.prices, "where op times come from");
+  v.required("ranks", report.ranks, "of the simulated program");
+  v.required("ops", report.ops, "of the simulated program");
+  v.optional("plan", report.plan, "");
+}
+
+Report make_report(std::string name, bool searched, const experiments::RunOutcome& outcome) {
+  Report report;
+  report.name = std::move(name);
+  report.plan = outcome.plan;
+  if (outcome.infeasible) {
+    report.infeasible =
+        InfeasibleRecord{outcome.infeasible->constraint, outcome.infeasible->witness};
+  }
+  if (outcome.evaluation) {
+    report.evaluation = record(*outcome.evaluation);
+    if (outcome.synchronisation) {
+      report.evaluation->synchronisation_seconds = outcome.synchronisation->value;
+    }
+  }
+  if (searched) report.search = record(outcome.search);
+  report.busiest_links = outcome.link_table;
+  report.prices = outcome.profile_entries;
+  report.ranks = static_cast<std::int64_t>(outcome.program.ranks.size());
+  report.ops = static_cast<std::int64_t>(outcome.program.ops.size());
+  return report;
+}
+
+}  // namespace orrery::tools

@@ -1,0 +1,32 @@
+/// orrery schema: JSON Schemas for editors, reference pages for people.
+#include <algorithm>
+#include <vector>
+
+#include "experiments/runner/manifest.h"
+#include "models/config/diagnostics.h"
+#include "models/spec/schemas.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/output.h"
+
+namespace orrery::tools {
+
+int execute(const SchemaArgs& args) {
+  std::vector<std::string> kinds = models::schema_kinds();
+  kinds.emplace_back("manifest");
+  std::sort(kinds.begin(), kinds.end());
+  if (std::find(kinds.begin(), kinds.end(), args.kind) == kinds.end()) {
+    config::Diagnostics diagnostics;
+    diagnostics.add({"schema", 0, 0}, "unknown kind of file '" + args.kind + "'",
+                    config::suggest(args.kind, kinds, "kinds"));
+    diagnostics.raise();
+  }
+  if (args.kind == "manifest") {
+    print(args.reference ? experiments::manifest_reference() : experiments::manifest_schema());
+  } else {
+    print(args.reference ? models::reference_page_of(args.kind)
+                         : models::json_schema_of(args.kind));
+  }
+  return 0;
+}
+
+}  // namespace orrery::tools

@@ -1,0 +1,105 @@
+/// orrery simulate: one iteration of given plans.
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "tools/commands/commands.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/json.h"
+#include "tools/commands/judge.h"
+#include "tools/commands/output.h"
+#include "tools/commands/tables.h"
+
+namespace orrery::tools {
+namespace {
+
+/// What `--json` prints.
+struct SimulateDocument {
+  std::string cluster;
+  std::string model;
+  std::vector<Report> plans;
+};
+
+void describe(config::Visitor& v, SimulateDocument& document) {
+  v.title("Simulations");
+  v.required("cluster", document.cluster, "");
+  v.required("model", document.model, "");
+  v.required("plans", document.plans, "");
+}
+
+constexpr std::size_t kPricesShown = 12;
+
+std::string report_text(const Report& report, const experiments::LoadedRun& run) {
+  std::string text = fmt::format("\n{}\n{}", section(report.name, plan_text(*report.plan, run)),
+                                 evaluation_text(*report.evaluation));
+  if (!report.busiest_links.empty()) {
+    text += fmt::format("\n{}", section("Busiest links", lines_text(report.busiest_links, 5)));
+  }
+  if (!report.prices.empty()) {
+    text += fmt::format("\n{}", section("Where times of operations come from",
+                                        lines_text(report.prices, kPricesShown)));
+  }
+  if (report.ops > 0) {
+    text +=
+        fmt::format("\n{} operations on {} ranks\n", grouped(static_cast<double>(report.ops), 0),
+                    grouped(static_cast<double>(report.ranks), 0));
+  }
+  return text;
+}
+
+std::string comparison(const std::vector<Report>& reports) {
+  Table table;
+  table.column("plan").number("iteration s").number("tokens/s").number("MFU").number("$/M tokens");
+  table.column("verdict");
+  for (const Report& report : reports) {
+    const EvaluationRecord& evaluation = *report.evaluation;
+    table.row({report.name, grouped(evaluation.iteration_seconds, 4),
+               grouped(evaluation.tokens_per_second, 0), percent(evaluation.mfu),
+               dollars(evaluation), verdict_text(evaluation)});
+  }
+  return fmt::format("\n{}", table.text(0, colours()));
+}
+
+std::string exports_text(const Exports& exports) {
+  std::string text;
+  if (!exports.timeline.empty()) {
+    text += fmt::format("timeline: {} (open it in {})\n", exports.timeline, kTimelineViewer);
+  }
+  if (!exports.log.empty()) text += fmt::format("run log: {}\n", exports.log);
+  if (!exports.program.empty()) text += fmt::format("program: {}\n", exports.program);
+  return text.empty() ? "" : "\n" + text;
+}
+
+}  // namespace
+
+int execute(const SimulateArgs& args) {
+  const Exports exports{args.timeline.value_or(""), args.log.value_or(""),
+                        args.program.value_or("")};
+  if (exports.any() && args.plans.size() > 1) {
+    config::Diagnostics diagnostics;
+    diagnostics.add(at_flag("--timeline, --log, --program"),
+                    fmt::format("one file for {} plans", args.plans.size()), "simulate one plan");
+    diagnostics.raise();
+  }
+  std::vector<Task> tasks;
+  for (experiments::LoadedRun& run : load_plans(args.plans, args.job, args.judge)) {
+    const std::string name = run.spec.plan->value;
+    tasks.push_back({name, std::move(run), exports});
+  }
+  config::Diagnostics diagnostics;
+  check_exports(exports, tasks.front().run.spec.cost, diagnostics);
+  diagnostics.raise();
+  const std::vector<Report> reports = judge(tasks);
+  const experiments::LoadedRun& first = tasks.front().run;
+  if (args.json) {
+    print(to_json(SimulateDocument{first.cluster.name, first.workload.name, reports}));
+    return 0;
+  }
+  print(job_line(first));
+  for (std::size_t i = 0; i < reports.size(); ++i) print(report_text(reports[i], tasks[i].run));
+  if (reports.size() > 1) print(comparison(reports));
+  print(exports_text(exports));
+  return 0;
+}
+
+}  // namespace orrery::tools

@@ -1,0 +1,281 @@
+#include "tools/commands/tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "models/ir/names.h"
+#include "tools/commands/output.h"
+
+namespace orrery::tools {
+namespace {
+
+constexpr double kGib = 0x1p30;
+
+/// Which of the rarer columns a plan needs.
+struct Columns {
+  bool recompute = false;
+  bool zero = false;
+  bool sequence = false;
+  bool samples = false;
+  bool experts = false;
+};
+
+Columns columns_of(const ir::Plan& plan) {
+  Columns columns;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        columns.recompute |= segment.recompute != ir::Recompute::none;
+        columns.zero |= segment.zero.stage != 0;
+        columns.samples |= segment.groups.size() > 1;
+        columns.experts |= segment.expert_parallel > 1;
+        for (const ir::Group& group : segment.groups) {
+          columns.sequence |= group.sequence != ir::SequenceParallelism::none;
+        }
+      }
+    }
+  }
+  return columns;
+}
+
+/// Values of the stage's segments, equal neighbours once.
+template <class F>
+std::string by_segment(const ir::Stage& stage, F&& value) {
+  std::string text, last;
+  for (const ir::Segment& segment : stage.segments) {
+    const std::string now = value(segment);
+    if (text.empty()) {
+      text = now;
+    } else if (now != last) {
+      text += fmt::format(", {}", now);
+    }
+    last = now;
+  }
+  return text;
+}
+
+/// Values of a segment's groups, one value if all are equal.
+template <class F>
+std::string by_group(const ir::Segment& segment, F&& value) {
+  std::vector<std::string> values;
+  for (const ir::Group& group : segment.groups) values.push_back(value(group));
+  const bool equal = std::all_of(values.begin(), values.end(),
+                                 [&](const std::string& v) { return v == values.front(); });
+  if (equal) return values.empty() ? "" : values.front();
+  return fmt::format("{}", fmt::join(values, "+"));
+}
+
+std::string samples_of(const ir::Stage& stage) {
+  return by_segment(stage, [](const ir::Segment& segment) {
+    std::vector<int> samples;
+    for (const ir::Group& group : segment.groups) samples.push_back(group.samples);
+    return fmt::format("{}", fmt::join(samples, "+"));
+  });
+}
+
+std::string sequence_of(const ir::Stage& stage) {
+  return by_segment(stage, [](const ir::Segment& segment) {
+    return by_group(segment, [](const ir::Group& group) {
+      const std::string name = ir::name_of(group.sequence);
+      return group.sequence_degree > 1 ? fmt::format("{} {}", name, group.sequence_degree) : name;
+    });
+  });
+}
+
+int layers_of(const ir::Stage& stage, const models::Workload& workload) {
+  int layers = 0;
+  for (const ir::Segment& segment : stage.segments) {
+    const int first = std::max(segment.first_block.value, workload.first_layer().value);
+    const int last = std::min(segment.last_block.value, workload.last_layer().value);
+    layers += std::max(0, last - first + 1);
+  }
+  return layers;
+}
+
+}  // namespace
+
+std::string composition(const std::vector<DeviceId>& devices, const models::Cluster& cluster) {
+  std::map<int, int> counts;
+  for (const DeviceId device : devices) ++counts[cluster.device(device).gpu_type];
+  std::vector<std::string> parts;
+  for (const auto& [type, count] : counts) {
+    parts.push_back(
+        fmt::format("{} x {}", count, cluster.gpu_types[static_cast<std::size_t>(type)].name));
+  }
+  return fmt::format("{}", fmt::join(parts, " + "));
+}
+
+std::string id_ranges(std::vector<DeviceId> devices) {
+  std::sort(devices.begin(), devices.end());
+  std::vector<std::string> parts;
+  for (std::size_t begin = 0; begin < devices.size();) {
+    std::size_t end = begin + 1;
+    while (end < devices.size() && devices[end].value == devices[end - 1].value + 1) ++end;
+    const int first = devices[begin].value;
+    const int last = devices[end - 1].value;
+    parts.push_back(first == last ? fmt::format("{}", first) : fmt::format("{}-{}", first, last));
+    begin = end;
+  }
+  return fmt::format("{}", fmt::join(parts, ","));
+}
+
+std::string block_ranges(const ir::Stage& stage) {
+  return by_segment(stage, [](const ir::Segment& segment) {
+    return fmt::format("{}-{}", segment.first_block.value, segment.last_block.value);
+  });
+}
+
+std::string tensor_parallel(const ir::Stage& stage) {
+  return by_segment(stage, [](const ir::Segment& segment) {
+    return by_group(segment,
+                    [](const ir::Group& group) { return std::to_string(group.tensor_parallel); });
+  });
+}
+
+std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string job_line(const experiments::LoadedRun& run) {
+  const models::Job& job = run.spec.job;
+  std::vector<DeviceId> all;
+  for (const models::Device& device : run.cluster.devices) all.push_back(device.id);
+  return fmt::format("{} on {} ({}: {}), global batch {}, sequence length {}, {}\n",
+                     run.workload.name, run.cluster.name, counted(all.size(), "GPU"),
+                     composition(all, run.cluster), job.global_batch, job.sequence_length,
+                     ir::name_of(job.dtype));
+}
+
+std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run) {
+  const Columns columns = columns_of(plan);
+  Table table;
+  table.number("pipeline").column("micro-batches").number("stage").column("GPUs");
+  table.column("devices").column("blocks").number("layers").column("TP");
+  if (columns.samples) table.column("samples");
+  if (columns.sequence) table.column("sequence");
+  if (columns.experts) table.column("EP");
+  if (columns.recompute) table.column("recompute");
+  if (columns.zero) table.column("ZeRO");
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const ir::Pipeline& pipeline = plan.pipelines[p];
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const ir::Stage& stage = pipeline.stages[s];
+      const std::vector<DeviceId> devices = ir::devices_of(stage);
+      std::vector<std::string> cells = {
+          s == 0 ? std::to_string(p) : "",
+          s == 0 ? fmt::format("{} x {}", pipeline.micro_batches, pipeline.micro_batch_size) : "",
+          std::to_string(s),
+          composition(devices, run.cluster),
+          id_ranges(devices),
+          block_ranges(stage),
+          std::to_string(layers_of(stage, run.workload)),
+          tensor_parallel(stage)};
+      if (columns.samples) cells.push_back(samples_of(stage));
+      if (columns.sequence) cells.push_back(sequence_of(stage));
+      if (columns.experts) {
+        cells.push_back(by_segment(
+            stage, [](const auto& segment) { return std::to_string(segment.expert_parallel); }));
+      }
+      if (columns.recompute) {
+        cells.push_back(
+            by_segment(stage, [](const auto& s) { return std::string(ir::name_of(s.recompute)); }));
+      }
+      if (columns.zero) {
+        cells.push_back(
+            by_segment(stage, [](const auto& s) { return std::to_string(s.zero.stage); }));
+      }
+      table.row(std::move(cells));
+    }
+  }
+  std::string head = fmt::format("Plan: {}, {}, {} of {} GPUs", ir::name_of(plan.schedule),
+                                 counted(plan.pipelines.size(), "pipeline"),
+                                 ir::devices_of(plan).size(), run.cluster.size());
+  if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
+  if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
+  return section(head, table.text(2));
+}
+
+std::string verdict_text(const EvaluationRecord& evaluation) {
+  return evaluation.fits ? good("fits") : bad("does not fit: " + evaluation.verdict);
+}
+
+std::string dollars(const EvaluationRecord& evaluation) {
+  if (!evaluation.dollars_per_million_tokens) return "-";
+  return fmt::format("${:.3f}", *evaluation.dollars_per_million_tokens);
+}
+
+std::string memory_text(const EvaluationRecord& evaluation) {
+  Table table;
+  table.column("GPU type").number("peak GiB").number("has GiB").number("used");
+  table.column("worst device").column("verdict");
+  for (const MemoryRecord& use : evaluation.memory) {
+    table.row({use.gpu, grouped(use.need_bytes / kGib, 1), grouped(use.have_bytes / kGib, 1),
+               percent(use.need_bytes / use.have_bytes),
+               fmt::format("{} (pipeline {}, stage {})", use.device, use.pipeline, use.stage),
+               use.fits ? good("fits") : bad("does not fit")});
+  }
+  return section("Memory by GPU type", table.text(2));
+}
+
+std::string evaluation_text(const EvaluationRecord& evaluation) {
+  std::string text = bold("Iteration") + "\n";
+  Table facts;
+  facts.column("").number("").column("");
+  for (std::size_t p = 0; p < evaluation.pipeline_seconds.size(); ++p) {
+    facts.row({fmt::format("pipeline {}", p), grouped(evaluation.pipeline_seconds[p], 4), "s"});
+  }
+  if (evaluation.synchronisation_seconds) {
+    facts.row({"synchronisation", grouped(*evaluation.synchronisation_seconds, 4), "s"});
+  }
+  facts.row({"iteration time", grouped(evaluation.iteration_seconds, 4), "s"});
+  facts.row({"throughput", grouped(evaluation.tokens_per_second, 1), "tokens/s"});
+  facts.row({"MFU", fmt::format("{:.1f}", 100 * evaluation.mfu), "%"});
+  facts.row({"HFU", fmt::format("{:.1f}", 100 * evaluation.hfu), "%"});
+  if (evaluation.dollars_per_million_tokens) {
+    facts.row({"price", fmt::format("{:.3f}", *evaluation.dollars_per_million_tokens),
+               "$ per million tokens"});
+  } else {
+    facts.row({"price", "-", "(a GPU type has no price)"});
+  }
+  const std::string body = facts.text(2);
+  text += body.substr(body.find('\n') + 1);
+
+  const std::pair<const char*, double> parts[] = {
+      {"compute", evaluation.compute_seconds},
+      {"tensor parallelism", evaluation.tensor_parallel_seconds},
+      {"pipeline transfers", evaluation.pipeline_communication_seconds},
+      {"data parallelism", evaluation.data_parallel_seconds},
+      {"optimizer", evaluation.optimizer_seconds},
+      {"bubble", evaluation.bubble_seconds}};
+  double sum = 0;
+  for (const auto& part : parts) sum += part.second;
+  if (sum > 0) {
+    Table breakdown;
+    breakdown.column("mean over ranks").number("s").number("share");
+    for (const auto& [name, seconds] : parts) {
+      breakdown.row({name, grouped(seconds, 4), percent(seconds / sum)});
+    }
+    text += fmt::format("\n{}", section("Where the time goes", breakdown.text(2)));
+  }
+  if (!evaluation.memory.empty()) text += fmt::format("\n{}", memory_text(evaluation));
+  return text;
+}
+
+std::string infeasible_text(const InfeasibleRecord& infeasible) {
+  std::string text = fmt::format("{} ({})\n", bad("no plan"), infeasible.constraint);
+  if (!infeasible.witness.empty()) text += fmt::format("  for example {}\n", infeasible.witness);
+  return text;
+}
+
+std::string lines_text(const std::vector<std::string>& lines, std::size_t most) {
+  std::string text;
+  for (std::size_t i = 0; i < lines.size() && i < most; ++i)
+    text += fmt::format("  {}\n", lines[i]);
+  if (lines.size() > most) {
+    text += fmt::format("  ... and {} more (--json shows all)\n", lines.size() - most);
+  }
+  return text;
+}
+
+}  // namespace orrery::tools

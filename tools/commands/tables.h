@@ -1,0 +1,52 @@
+/// What plan, simulate and diff print about plans and their evaluation.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "experiments/runner/execute.h"
+#include "models/ir/plan.h"
+#include "tools/commands/report.h"
+#include "tools/table.h"
+
+namespace orrery::tools {
+
+/// "3 x A800-80GB + 1 x V100-32GB", in the order of the cluster's types.
+std::string composition(const std::vector<DeviceId>& devices, const models::Cluster& cluster);
+
+/// "0-3,8": ascending runs of ids.
+std::string id_ranges(std::vector<DeviceId> devices);
+
+/// "0-10", "0-10, 31-41" of a stage of several segments.
+std::string block_ranges(const ir::Stage& stage);
+
+/// "4", "4+2" of groups of different degree; of the stage's first segment.
+std::string tensor_parallel(const ir::Stage& stage);
+
+/// Sentence about cluster, model and job.
+std::string job_line(const experiments::LoadedRun& run);
+
+/// Sentence and a row for each stage.
+std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run);
+
+/// Pipelines, iteration time and where it goes, throughput, memory by GPU type.
+std::string evaluation_text(const EvaluationRecord& evaluation);
+
+/// Heading and rows of the memory verdict.
+std::string memory_text(const EvaluationRecord& evaluation);
+
+/// "fits", or the verdict's sentence, coloured.
+std::string verdict_text(const EvaluationRecord& evaluation);
+
+/// "41.2 %"
+std::string percent(double share);
+
+/// "$1.234", "-" without prices.
+std::string dollars(const EvaluationRecord& evaluation);
+
+/// Sentence with the constraint and a witness.
+std::string infeasible_text(const InfeasibleRecord& infeasible);
+
+/// At most `most` lines, indented by two, and how many were left out.
+std::string lines_text(const std::vector<std::string>& lines, std::size_t most);
+
+}  // namespace orrery::tools

@@ -1,0 +1,158 @@
+/// orrery validate: reads files as the other commands do and names every problem.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <set>
+#include <utility>
+
+#include "experiments/runner/manifest.h"
+#include "models/config/document.h"
+#include "models/ir/model_shape.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/output.h"
+
+namespace orrery::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Diagnostics;
+
+const std::vector<std::string>& kinds() {
+  static const std::vector<std::string> all = {"cluster",  "gpus",  "job",  "links",
+                                               "manifest", "model", "plan", "profile"};
+  return all;
+}
+
+/// The kind that the line `schema: orrery/KIND/VERSION` names; "" after a problem.
+std::string kind_of(const std::string& path, Diagnostics& diagnostics) {
+  const config::Value tree = config::load_value(path, diagnostics);
+  if (!diagnostics.empty()) return "";
+  const config::Value* schema = tree.find("schema");
+  if (schema == nullptr) {
+    if (fs::path(path).extension() == ".json") return "model";
+    diagnostics.add({path, 1, 1}, "no `schema` line: it tells what kind of file this is",
+                    "for example schema: orrery/cluster/1");
+    return "";
+  }
+  const std::string prefix = "orrery/";
+  const std::string& text = schema->text;
+  const std::string kind =
+      text.rfind(prefix, 0) == 0
+          ? text.substr(prefix.size(), text.find('/', prefix.size()) - prefix.size())
+          : "";
+  if (std::find(kinds().begin(), kinds().end(), kind) != kinds().end()) return kind;
+  diagnostics.add(
+      schema->at, fmt::format("unknown schema '{}'", text),
+      kind.empty() ? "as in orrery/cluster/1" : config::suggest(kind, kinds(), "kinds"));
+  return "";
+}
+
+/// Library files are read by folder; only the problems of this file count.
+void check_library_file(const std::string& path, const std::string& kind, Diagnostics& out) {
+  const fs::path file = path;
+  if (file.filename() != kind + ".yaml") {
+    out.add({path, 0, 0}, fmt::format("a library file of {} is called {}.yaml", kind, kind));
+    return;
+  }
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  Diagnostics all;
+  models::load_library(folder, all);
+  for (const config::Problem& problem : all.problems()) {
+    std::error_code error;
+    if (!fs::equivalent(problem.at.file, file, error)) continue;
+    out.add(problem.at, problem.what, problem.hint);
+  }
+}
+
+std::string check_cluster(const std::string& path, const models::Library& library,
+                          Diagnostics& diagnostics) {
+  const models::Cluster cluster = models::load_cluster(path, library, {path, 0, 0}, diagnostics);
+  return fmt::format("{} GPUs in {} nodes", cluster.size(), cluster.nodes.size());
+}
+
+std::string check_model(const std::string& path, const models::Library& library,
+                        Diagnostics& diagnostics) {
+  models::Job job;
+  job.global_batch = 1;
+  job.sequence_length = 1;
+  const models::Workload workload =
+      models::load_workload(path, job, library, {path, 0, 0}, diagnostics);
+  if (!diagnostics.empty()) return "";
+  return fmt::format("{} blocks, {:.2f} billion parameters", workload.size(),
+                     static_cast<double>(models::parameters(workload)) / 1e9);
+}
+
+std::string check_plan(const std::string& path, const ValidateArgs& args,
+                       const models::Library& library, Diagnostics& diagnostics) {
+  if (!args.job.cluster && !args.job.model) {
+    const ir::Plan plan = models::load_plan(path, diagnostics);
+    return fmt::format(
+        "{} pipelines on {} GPUs; not checked against a cluster and a model: add "
+        "--cluster, --model and --sequence-length",
+        plan.pipelines.size(), ir::devices_of(plan).size());
+  }
+  const experiments::RunSpec spec = make_spec(args.job, {}, path, diagnostics);
+  if (!diagnostics.empty()) return "";
+  experiments::load_run(spec, "", library, diagnostics);
+  return fmt::format("fits {} and {}", spec.cluster.value, spec.model.value);
+}
+
+std::string check_manifest(const std::string& path, const models::Library& library,
+                           Diagnostics& diagnostics) {
+  const experiments::Manifest manifest = experiments::load_manifest(path, diagnostics);
+  if (!diagnostics.empty()) return "";
+  const std::vector<experiments::PlannedRun> runs = experiments::expand(manifest, diagnostics);
+  if (!diagnostics.empty()) return "";
+  std::set<std::string> seen;
+  for (const experiments::PlannedRun& run : runs) {
+    Diagnostics of_run;
+    experiments::load_run(run.spec, manifest.folder, library, of_run);
+    for (const config::Problem& problem : of_run.problems()) {
+      if (!seen.insert(config::to_string(problem)).second) continue;
+      diagnostics.add(problem.at, problem.what, problem.hint);
+    }
+  }
+  return fmt::format("{} runs", runs.size());
+}
+
+/// Kind and content in words, if there are no problems.
+std::string check_file(const std::string& path, const ValidateArgs& args,
+                       const models::Library& library, Diagnostics& diagnostics) {
+  const std::string kind = kind_of(path, diagnostics);
+  if (kind.empty()) return "";
+  std::string about;
+  if (kind == "cluster") about = check_cluster(path, library, diagnostics);
+  if (kind == "model") about = check_model(path, library, diagnostics);
+  if (kind == "plan") about = check_plan(path, args, library, diagnostics);
+  if (kind == "manifest") about = check_manifest(path, library, diagnostics);
+  if (kind == "job") models::load_job(path, diagnostics);
+  if (kind == "profile") models::load_profile(path, diagnostics);
+  if (kind == "gpus" || kind == "links") check_library_file(path, kind, diagnostics);
+  return about.empty() ? kind : kind + ", " + about;
+}
+
+}  // namespace
+
+int execute(const ValidateArgs& args) {
+  Diagnostics of_library;
+  const models::Library library = open_library(of_library);
+  of_library.raise();
+  Diagnostics all;
+  for (const std::string& path : args.files) {
+    Diagnostics diagnostics;
+    const std::string about = check_file(path, args, library, diagnostics);
+    if (diagnostics.empty()) {
+      print(fmt::format("{}: {} ({})\n", path, good("ok"), about));
+    } else {
+      for (const config::Problem& p : diagnostics.problems()) all.add(p.at, p.what, p.hint);
+    }
+  }
+  std::fflush(stdout);
+  all.raise();
+  return 0;
+}
+
+}  // namespace orrery::tools
