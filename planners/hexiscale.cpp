@@ -70,6 +70,9 @@ std::vector<OptionInfo> options() {
       {"memory", "timeline",
        "Memory in the search: timeline, the activations of 1F1B as the simulator counts them, or "
        "equation_11 [Appendix A]. Finished plans must fit by the timeline in both cases."},
+      {"recompute", "strongest",
+       "Of what the job allows, for all stages: strongest (full, as in the paper: Appendix A) or "
+       "weakest, where memory is ample."},
   };
 }
 
@@ -116,6 +119,8 @@ void read_switches(OptionReader& reader, HexiscaleSettings& s) {
       "batches", {{"balanced", BatchRule::balanced}, {"equal_public", BatchRule::equal_public}});
   s.cost_factors = reader.choice<CostFactors>(
       "cost_factors", {{"paper", CostFactors::paper}, {"public", CostFactors::public_code}});
+  s.recompute = reader.choice<RecomputeRule>(
+      "recompute", {{"strongest", RecomputeRule::strongest}, {"weakest", RecomputeRule::weakest}});
   s.memory = reader.choice<MemoryRule>(
       "memory", {{"timeline", MemoryRule::timeline}, {"equation_11", MemoryRule::equation_11}});
 }

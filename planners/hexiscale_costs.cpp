@@ -32,7 +32,8 @@ HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSetting
           input.cluster, input.workload, [this](DeviceId a, DeviceId b) { return path(a, b); },
           factors(settings)),
       layers_(count_layers(input.workload)),
-      recompute_(strongest_recompute(input.job)),
+      recompute_(settings.recompute == RecomputeRule::strongest ? strongest_recompute(input.job)
+                                                                : weakest_recompute(input.job)),
       zero_(smallest_zero_stage(input.job)) {
   const std::size_t n = input.devices.size();
   std::map<NodeId, int> in_node;

@@ -168,7 +168,7 @@ std::optional<std::vector<int>> balance_micro_batches(std::span<const PipelineRa
   }
   for (int step = 0; step < 60; ++step) {
     const double middle = (low + high) / 2;
-    low = high / 4 + 0 * static_cast<double>(sum(counts_within(middle)));
+    (sum(counts_within(middle)) <= total ? low : high) = middle;
   }
   std::vector<int> counts = counts_within(low);
   for (std::int64_t left = total - sum(counts); left > 0; --left) {

@@ -13,6 +13,9 @@
 namespace orrery::planners {
 namespace {
 
+/// Relative difference of estimates below which plans count as the same.
+constexpr double kSameEstimate = 1e-9;
+
 /// 1 to `most`: all when these are at most `limit`, else about `limit` in geometric steps.
 std::vector<int> spread(int most, int limit) {
   std::vector<int> values;
@@ -277,15 +280,14 @@ ir::Plan HexiscaleSearch::assemble(const std::vector<PipelineDraft>& drafts,
   return plan;
 }
 
+/// Plans whose estimates agree to the last digits count as one: they differ in the names of equal
+/// machines, and the evaluator should see different plans.
 void HexiscaleSearch::keep(ir::Plan plan, Seconds estimate) {
   const std::size_t most = static_cast<std::size_t>(std::max(16, 4 * settings_.evaluate_top));
-  const auto place =
-      std::upper_bound(ranking_.begin(), ranking_.end(), estimate,
-                       [](Seconds value, const RankedPlan& r) { return value < r.estimate; });
-  for (auto same = place; same != ranking_.begin() && std::prev(same)->estimate == estimate;
-       --same) {
-    if (std::prev(same)->plan == plan) return;
-  }
+  const auto place = std::lower_bound(
+      ranking_.begin(), ranking_.end(), (1 - kSameEstimate) * estimate,
+      [](const RankedPlan& ranked, Seconds value) { return ranked.estimate < value; });
+  if (place != ranking_.end() && place->estimate <= (1 + kSameEstimate) * estimate) return;
   ranking_.insert(place, {std::move(plan), estimate});
   if (ranking_.size() > most) ranking_.pop_back();
 }

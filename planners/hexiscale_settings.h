@@ -16,6 +16,7 @@ enum class LayerRule { by_compute, by_memory_public };
 enum class BatchRule { balanced, equal_public };
 enum class CostFactors { paper, public_code };
 enum class MemoryRule { timeline, equation_11 };
+enum class RecomputeRule { strongest, weakest };
 
 struct HexiscaleSettings {
   int rounds = 0;
@@ -36,6 +37,7 @@ struct HexiscaleSettings {
   BatchRule batches = BatchRule::balanced;
   CostFactors cost_factors = CostFactors::paper;
   MemoryRule memory = MemoryRule::timeline;
+  RecomputeRule recompute = RecomputeRule::strongest;
 };
 
 }  // namespace orrery::planners

@@ -41,10 +41,12 @@ std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job) {
 
 ir::Recompute strongest_recompute(const models::Job& job) {
   const auto& allowed = job.allowed.recompute;
-  for (const ir::Recompute kind : {ir::Recompute::full, ir::Recompute::selective}) {
-    if (std::find(allowed.begin(), allowed.end(), kind) != allowed.end()) return kind;
-  }
-  return ir::Recompute::none;
+  return allowed.empty() ? ir::Recompute::none : *std::max_element(allowed.begin(), allowed.end());
+}
+
+ir::Recompute weakest_recompute(const models::Job& job) {
+  const auto& allowed = job.allowed.recompute;
+  return allowed.empty() ? ir::Recompute::none : *std::min_element(allowed.begin(), allowed.end());
 }
 
 int smallest_zero_stage(const models::Job& job) {

@@ -25,6 +25,8 @@ std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job);
 
 /// Full if the job allows it, else selective, else none.
 ir::Recompute strongest_recompute(const models::Job& job);
+/// The other way round.
+ir::Recompute weakest_recompute(const models::Job& job);
 
 /// The smallest ZeRO stage that the job allows.
 int smallest_zero_stage(const models::Job& job);

@@ -58,9 +58,11 @@ void add_judge(CLI::App& app, JudgeArgs& judge) {
       ->group("Judging");
   app.add_option("--straggler", judge.stragglers,
                  "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated")
+      ->allow_extra_args(false)
       ->group("Judging");
   app.add_option("--slow-link", judge.slow_links,
                  "LINK=FACTOR: its bandwidth is divided by FACTOR; may be repeated")
+      ->allow_extra_args(false)
       ->group("Judging");
   app.add_option("--inner", judge.inner,
                  "collectives inside passes: automatic, closed_form, aggregated, per_block")
@@ -93,7 +95,8 @@ void add_run(CLI::App& app, RunArgs& args) {
 void add_plan(CLI::App& app, PlanArgs& args) {
   app.add_option("--planner,-p", args.planners, "name, comma-separated names, or all")->required();
   app.add_option("--option,-o", args.options,
-                 "NAME=VALUE: knob of the planner (orrery list planners); may be repeated");
+                 "NAME=VALUE: knob of the planner (orrery list planners); may be repeated")
+      ->allow_extra_args(false);
   app.add_option("--work-budget", args.work_budget, "most plans to examine; default: no limit");
   app.add_option("--output", args.output, "write the best plan to this YAML file");
   app.add_option("--timeline,-t", args.timeline,
@@ -159,12 +162,11 @@ class Formatter : public CLI::Formatter {
   Formatter() {
     column_width(34);
     label("SUBCOMMAND", "COMMAND");
-    label("Subcommands", "Commands");
     label("Positionals", "Arguments");
   }
   std::string make_option_opts(const CLI::Option* option) const override {
-    if (option->get_expected_max() == 0) return "";
-    return option->get_items_expected_max() > 1 && option->get_positional() ? " ..." : " VALUE";
+    if (option->get_positional()) return option->get_items_expected_max() > 1 ? " ..." : "";
+    return option->get_expected_max() == 0 ? "" : " VALUE";
   }
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     if (is_positional) return option->get_name(true, false);
@@ -202,7 +204,12 @@ std::vector<std::string> long_flags(const CLI::App& app) {
 std::string unexpected(const std::string& word, const CLI::App& app) {
   std::string text = fmt::format("unexpected argument '{}'", word);
   if (word.rfind("--", 0) != 0) return text;
-  const std::string near = config::closest(word.substr(2, word.find('=') - 2), long_flags(app));
+  const std::string name = word.substr(2, word.find('=') - 2);
+  const std::vector<std::string> known = long_flags(app);
+  const auto longer = std::find_if(known.begin(), known.end(), [&](const std::string& flag) {
+    return flag.rfind(name, 0) == 0;
+  });
+  const std::string near = longer != known.end() ? *longer : config::closest(name, known);
   if (!near.empty()) text += fmt::format(" (did you mean '--{}'?)", near);
   return text;
 }
@@ -210,13 +217,12 @@ std::string unexpected(const std::string& word, const CLI::App& app) {
 /// One line for each word that the command does not take.
 std::string unexpected(const CLI::App& app) {
   std::string text;
+  bool after_flag = false;
   for (const std::string& word : app.remaining()) {
-    text += fmt::format("unexpected argument '{}'", word);
-    const std::string near = word.rfind("--", 0) == 0
-                                 ? config::closest(word.substr(0, word.find('=')), long_flags(app))
-                                 : std::string();
-    if (!near.empty()) text += fmt::format(" (did you mean '{}'?)", near);
-    text += "\n";
+    const bool is_flag = word.size() > 1 && word[0] == '-';
+    // The word behind an unknown flag was probably meant to be its value.
+    if (is_flag || !after_flag) text += unexpected(word, app) + "\n";
+    after_flag = is_flag;
   }
   return text;
 }
@@ -240,7 +246,7 @@ struct CommandLine {
     app.footer("orrery COMMAND --help shows its flags and an example.\n\n" +
                example("list planners"));
     for (const CommandInfo& info : kCommands) {
-      commands.push_back(app.add_subcommand(info.name, info.what));
+      commands.push_back(app.add_subcommand(info.name, info.what)->group("Commands"));
     }
     add_run(*commands[0], run);
     add_plan(*commands[1], plan);

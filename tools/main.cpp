@@ -6,9 +6,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -39,32 +37,25 @@ int run(int argc, char** argv) {
   return dispatch(std::get<Command>(parsed));
 }
 
-/// What was printed must have arrived: a full disk or a closed pipe is a failure.
-int flush_output(int status) {
-  errno = 0;
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
-  fmt::print(stderr, "orrery: cannot write to standard output{}{}\n", errno != 0 ? ": " : "",
-             errno != 0 ? std::strerror(errno) : "");
-  return status == 0 ? kFailed : status;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_IGN);
+  signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write(), reported like a full disk
   int status = kFailed;
   try {
-    status = run(argc, argv);
-  } catch (const orrery::tools::OutputError& error) {
-    fmt::print(stderr, "orrery: {}\n", error.what());
-    return kFailed;
-  } catch (const orrery::config::ConfigError& error) {
-    fmt::print(stderr, "{}\n", error.what());
-    status = kBadInput;
+    try {
+      status = run(argc, argv);
+    } catch (const orrery::config::ConfigError& error) {
+      fmt::print(stderr, "{}\n", error.what());
+      status = kBadInput;
+    }
+    orrery::tools::flush();
   } catch (const std::bad_alloc&) {
     fmt::print(stderr, "orrery: out of memory\n");
+    status = kFailed;
   } catch (const std::exception& error) {
     fmt::print(stderr, "orrery: {}\n", error.what());
+    status = kFailed;
   }
-  return flush_output(status);
+  return status;
 }

@@ -4,7 +4,8 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <variant>
+#include <utility>
+#include <vector>
 
 #include "experiments/runner/run_spec.h"
 #include "models/config/diagnostics.h"
@@ -24,11 +25,12 @@ struct LoadedRun {
   models::Cluster cluster;
   models::Workload workload;
   ir::Profile profile;
+  std::string profile_hash;      ///< Of the file's content; "" without a profile.
   std::optional<ir::Plan> plan;  ///< Read from a file and structurally valid.
 };
 
-/// All problems go to `diagnostics`; use the result only if there are none. Relative paths in the
-/// spec are relative to `base_folder`.
+/// All problems go to `diagnostics`; use the result only if there are none. Relative paths of plan
+/// and profile are relative to `base_folder` ("": the current one).
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
                    const models::Library& library, config::Diagnostics& diagnostics);
 
@@ -39,21 +41,28 @@ struct RunOutcome {
   planners::SearchReport search;  ///< Empty when the plan came from a file.
   double planning_seconds = 0;    ///< Wall clock: goes to timings.csv only.
   double evaluation_seconds = 0;
+  /// Of a closed form: its gradient synchronisation, which no pipeline time contains.
+  std::optional<Seconds> synchronisation;
   ir::Program program;  ///< Of the simulated plan; empty under a closed-form cost model.
   ir::RunLog log;
   std::vector<std::string> profile_entries;  ///< Prices used: profile entries and fallbacks.
   std::vector<std::string> link_table;       ///< Not for CSV: busiest links in words.
+  /// SimGrid's version and options; empty under a closed-form cost model.
+  std::vector<std::pair<std::string, std::string>> simgrid;
 };
 
-/// The simulator of a cluster lives as long as the process: one Session per process.
+/// The simulator of a cluster lives as long as the process: one Session per process, unless all
+/// runs are judged by closed forms.
 class Session {
  public:
   explicit Session(LoadedRun run);
   ~Session();
   const LoadedRun& loaded() const;
-  /// `record_timeline` keeps spans and memory samples in the outcome's log.
+  /// `record_timeline` keeps spans and memory samples in the outcome's log. `cancelled` ends a
+  /// search early; may be null.
   RunOutcome execute(bool record_timeline, const std::atomic<bool>* cancelled);
-  /// Judges another plan on the same cluster (for `orrery diff`).
+  /// Judges another valid plan on the same cluster (for `orrery diff`). Simulations of one session
+  /// follow each other on one clock: times may differ from a fresh session's in the last bits.
   RunOutcome judge(const ir::Plan& plan, bool record_timeline);
 
  private:

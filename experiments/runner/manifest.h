@@ -19,8 +19,10 @@ struct Manifest {
   std::string title;
   std::string about;  ///< What the paper did, what comes out.
   config::Value run;
-  std::map<std::string, std::vector<config::Value>> sweep;
-  std::vector<std::int64_t> seeds = {0};
+  std::map<std::string, config::Located<std::vector<config::Value>>> sweep;
+  config::Located<std::vector<std::int64_t>> seeds{{0}, {}};
+  /// Planners that draw no random numbers: they run with the first seed only.
+  std::vector<config::Located<std::string>> unseeded;
   std::vector<std::string> assumptions;
   std::string plot;       ///< Script beside the manifest; empty: no figure.
   std::string published;  ///< CSV beside the manifest; empty: none.
@@ -32,17 +34,27 @@ struct Manifest {
 
 void describe(config::Visitor& v, Manifest& manifest);
 
+/// Problems: those of the file, and scripts or published values that are not there.
 Manifest load_manifest(const std::string& path, config::Diagnostics& diagnostics);
 
 /// One point of the sweep.
 struct PlannedRun {
   RunSpec spec;
   std::vector<std::pair<std::string, std::string>> axes;  ///< (path, value as text).
-  std::string hash;  ///< Of the effective config: names the run's folder.
+  std::string hash;                                       ///< Of the effective config (run_spec.h).
 };
 
-/// The product of all axes and seeds, axes in the order of their names, last one fastest. An empty
-/// axis is a problem, so is a run that names both a planner and a plan, or neither.
+/// The product of all axes and seeds, axes in the order of their names, last one fastest, then
+/// seeds. The seed of a run is that of its planner, and of the simulator's jitter unless
+/// `run.simulation.seed` says otherwise. A job may be the path of a job file, seen from the
+/// manifest; inside a manifest it needs no `schema`. Problems, each named once and at the axis that
+/// brings it: an empty axis, an axis that leads nowhere, a run that names both a planner and a
+/// plan, or neither, unknown planners and options, equal runs.
 std::vector<PlannedRun> expand(const Manifest& manifest, config::Diagnostics& diagnostics);
+
+/// JSON Schema (draft 2020-12) of manifests, for editors.
+std::string manifest_schema();
+/// Markdown tables of the keys of manifests and of runs.
+std::string manifest_reference();
 
 }  // namespace orrery::experiments

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/config/visitor.h"
@@ -16,6 +17,7 @@ namespace orrery::experiments {
 struct PlannerChoice {
   config::Located<std::string> name;
   std::map<std::string, std::string> options;
+  std::map<std::string, config::Position> option_positions;  ///< Where a file gives them.
 };
 
 /// How a plan is judged.
@@ -34,7 +36,7 @@ struct RunSpec {
   std::optional<config::Located<std::string>> plan;  ///< Path, relative to the manifest.
   std::optional<config::Located<std::string>> profile;
   CostModel cost = CostModel::simulator;
-  bool collapsed = true;  ///< Lowering; see models/lower.
+  bool collapsed = true;  ///< Lowering; see models/lower. Planners always judge collapsed.
   sim::IterationOptions simulation;
   std::int64_t work_budget = 0;  ///< Of the planner; 0: its own end.
   std::uint64_t seed = 0;
@@ -43,5 +45,11 @@ struct RunSpec {
 std::vector<std::pair<CostModel, const char*>> enum_names(CostModel);
 void describe(config::Visitor& v, PlannerChoice& choice);
 void describe(config::Visitor& v, RunSpec& spec);
+
+/// Unknown planners, unknown options of a planner and values that it refuses.
+void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics);
+
+/// Text of the options for tables: "tau=3 rounds=50".
+std::string options_text(const PlannerChoice& choice);
 
 }  // namespace orrery::experiments

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include "planners/hexiscale_costs.h"
 #include "planners/hexiscale_layers.h"
 #include "planners/hexiscale_order.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/partition_dp.h"
+#include "planners/plan_parts.h"
+#include "tests/planners/support.h"
 
 namespace orrery::planners {
 namespace {
@@ -143,6 +146,67 @@ TEST(HexiscaleOrder, PublicCodeTakesTheLastPathAndTheSlowestStart) {
   const GroupLinks links{3, {0, 1, 5, 1, 0, 4, 5, 4, 0}, {0, 1, .2, 1, 0, .25, .2, .25, 0}};
   // Largest paths: 0 2 1 (9), 1 2 0 (9), 2 1 0 (5).
   EXPECT_EQ(last_path_public(links, 2), (std::vector<std::vector<int>>{{2, 1, 0}}));
+}
+
+/// Two stages on machines of different types, so that the verdict names each of them: `layers` on
+/// stage `which`, the rest on the other one.
+ir::Plan two_stages(const World& world, const HexiscaleCosts& costs, int which, int layers) {
+  const int first = which == 0 ? layers : costs.layers() - layers;
+  ir::Pipeline chain;
+  chain.micro_batches = static_cast<int>(world.job.global_batch);
+  int device = 0;
+  for (const auto& [start, count] : {std::pair{0, first}, {first, costs.layers() - first}}) {
+    const int gpus = static_cast<int>(
+        world.cluster.devices_of(world.cluster.device(DeviceId{device}).node).size());
+    ir::Segment segment = segment_of_layers(world.workload, start, count);
+    ir::Group group;
+    group.tensor_parallel = gpus;
+    for (int g = 0; g < gpus; ++g) group.devices.push_back(DeviceId{device++});
+    segment.groups = {group};
+    segment.recompute = costs.recompute();
+    segment.zero.stage = costs.zero_stage();
+    chain.stages.push_back({{segment}});
+  }
+  ir::Plan plan;
+  plan.schedule = costs.schedule();
+  plan.pipelines = {chain};
+  return plan;
+}
+
+RC_GTEST_PROP(HexiscaleCosts, MaxLayersIsTheMostThatCheckMemoryAccepts, ()) {
+  const auto machine = [](const char* name) {
+    return Machines{name,
+                    100,
+                    static_cast<double>(*rc::gen::inRange(20, 60)) / 10,
+                    1 << *rc::gen::inRange(0, 3),
+                    100,
+                    1};
+  };
+  World world(make_cluster({machine("A"), machine("B")}, 5), small_model(40),
+              *rc::gen::inRange(1, 9), 1024);
+  world.job.allowed.zero_stages = {*rc::gen::inRange(0, 4)};
+  if (*rc::gen::arbitrary<bool>()) world.job.allowed.recompute = {ir::Recompute::none};
+  if (*rc::gen::arbitrary<bool>()) world.job.allowed.schedules = {ir::ScheduleKind::gpipe};
+  const PlannerInput input = world.input();
+  HexiscaleSettings settings;
+  settings.micro_batch_size = 1;
+  const HexiscaleCosts costs(input, settings);
+  for (int which = 0; which < 2; ++which) {
+    const std::vector<DeviceId> group = world.cluster.devices_of(NodeId{which});
+    HexiscaleCosts::Place place;
+    place.first = which == 0;
+    place.last = which == 1;
+    place.in_flight = models::micro_batches_in_flight(costs.schedule(), 2, which,
+                                                      static_cast<int>(world.job.global_batch), 1);
+    const int most = costs.max_layers(group, place);
+    const auto fits = [&](int layers) {
+      const ir::Plan plan = two_stages(world, costs, which, layers);
+      return world.verdict(plan).by_gpu_type[static_cast<std::size_t>(which)].fits();
+    };
+    if (most >= 1 && most < costs.layers()) RC_ASSERT(fits(most));
+    // Staging counts as if the stage received and sent, hence the second layer.
+    if (most + 2 < costs.layers()) RC_ASSERT(!fits(most + 2));
+  }
 }
 
 }  // namespace

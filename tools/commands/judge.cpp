@@ -25,16 +25,22 @@ void on_interrupt(int) {
   if (interrupted.exchange(true)) _exit(kInterrupted);
 }
 
+/// Returns the former action.
+struct sigaction handle_interrupt() {
+  struct sigaction action {};
+  struct sigaction before {};
+  action.sa_handler = on_interrupt;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &before);
+  return before;
+}
+
 /// While it lives, the first Ctrl-C sets `interrupted` instead of ending the process.
 class InterruptGuard {
  public:
   explicit InterruptGuard(bool active) : active_(active) {
-    if (!active_) return;
-    struct sigaction action {};
-    action.sa_handler = on_interrupt;
-    action.sa_flags = SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGINT, &action, &before_);
+    if (active_) before_ = handle_interrupt();
   }
   ~InterruptGuard() {
     if (active_) sigaction(SIGINT, &before_, nullptr);
@@ -54,6 +60,12 @@ constexpr char kProblems = 'p';
 std::string carry_out(const Task& task) {
   try {
     experiments::Session session(task.run);
+    // SimGrid has just put its own handler in place, which ends the process untidily.
+    if (task.run.spec.planner) {
+      handle_interrupt();
+    } else {
+      signal(SIGINT, SIG_DFL);
+    }
     const experiments::RunOutcome outcome = session.execute(task.exports.any(), &interrupted);
     if (outcome.plan && outcome.evaluation) write_exports(task.exports, task.run, outcome);
     return kReport +

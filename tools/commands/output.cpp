@@ -33,12 +33,18 @@ void write_in_place(const std::string& path, std::string_view bytes) {
   }
 }
 
+[[noreturn]] void fail() {
+  throw OutputError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
 }  // namespace
 
 void print(std::string_view text) {
-  errno = 0;
-  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size()) return;
-  throw OutputError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail();
+}
+
+void flush() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail();
 }
 
 bool colours() {

@@ -13,6 +13,8 @@ struct OutputError : std::runtime_error {
 
 /// Writes to standard output; throws OutputError.
 void print(std::string_view text);
+/// Hands what was printed to the system; throws OutputError.
+void flush();
 
 /// True where standard output is a terminal and NO_COLOR is not set.
 bool colours();

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 #include <set>
 #include <utility>
@@ -150,7 +149,7 @@ int execute(const ValidateArgs& args) {
       for (const config::Problem& p : diagnostics.problems()) all.add(p.at, p.what, p.hint);
     }
   }
-  std::fflush(stdout);
+  flush();
   all.raise();
   return 0;
 }

@@ -1,0 +1,25 @@
+/// Files of results: whole or not at all. Every failure throws std::runtime_error that names the
+/// file; where a write fails, a std::system_error with errno.
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery::experiments {
+
+std::string read_text_file(const std::string& path);
+/// Not atomic: for files of a folder that is renamed when it is complete.
+void write_text_file(const std::string& path, std::string_view text);
+/// Readers see the old file or the new one (models/base/file.h).
+void replace_text_file(const std::string& path, std::string_view text);
+/// Appends the whole text in one write, or leaves the file as it was.
+void append_text_file(const std::string& path, std::string_view text);
+void make_folders(const std::string& path);
+
+/// One CSV line with its newline; cells are quoted where RFC 4180 asks for it.
+std::string csv_line(const std::vector<std::string>& cells);
+/// Rows of a CSV text, quoted cells resolved. A last line without a newline is left out: it was cut
+/// off.
+std::vector<std::vector<std::string>> parse_csv(std::string_view text);
+
+}  // namespace orrery::experiments

@@ -1,0 +1,274 @@
+#include "experiments/runner/manifest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "experiments/runner/files.h"
+#include "models/base/hash.h"
+#include "models/config/document.h"
+#include "planners/catalog.h"
+
+namespace orrery::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Value;
+
+constexpr std::size_t kMostRuns = 100'000;
+
+/// The folder of a result must stay below results/.
+bool good_name(const std::string& name) {
+  constexpr const char* kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+  if (name.empty() || name.find_first_not_of(kAllowed) != std::string::npos) return false;
+  for (const fs::path& part : fs::path(name)) {
+    if (part.string().empty() || part.string().front() == '.' || part == "/") return false;
+  }
+  return true;
+}
+
+void check_beside(config::Visitor& v, const char* key, const std::string& file) {
+  if (!v.reading() || file.empty()) return;
+  const fs::path path = fs::path(v.at("").file).parent_path() / file;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    v.problem(key, fmt::format("no such file '{}'", path.string()),
+              "paths are relative to the manifest");
+  }
+}
+
+/// Splices the job file that `run.job` names, or adds the schema that a job inside a manifest need
+/// not repeat.
+void complete_job(Value& run, const std::string& folder, config::Diagnostics& problems) {
+  for (Value::Entry& entry : run.entries) {
+    if (entry.key != "job") continue;
+    if (entry.value.is_scalar()) {
+      const std::string path = (fs::path(folder) / entry.value.text).string();
+      config::Diagnostics found;
+      Value job = config::load_value(path, found);
+      std::error_code error;
+      if (!fs::exists(path, error)) {
+        problems.add(entry.value.at, fmt::format("no such job file '{}'", path));
+      } else {
+        for (const config::Problem& problem : found.problems()) {
+          problems.add(problem.at, problem.what, problem.hint);
+        }
+      }
+      entry.value = std::move(job);
+    } else if (entry.value.is_map() && entry.value.find("schema") == nullptr) {
+      entry.value.append("schema", Value::scalar("orrery/job/1"));
+      entry.value.entries.back().at = entry.value.at;
+      entry.value.entries.back().value.at = entry.value.at;
+    }
+  }
+}
+
+/// Collects the problems of many runs: what an earlier run had too is not repeated, be it at the
+/// same place or at another value of the same axis.
+class Unique {
+ public:
+  explicit Unique(config::Diagnostics& out) : out_(out) {}
+  void take(const config::Diagnostics& found) {
+    std::set<std::string> of_this;
+    for (const config::Problem& problem : found.problems()) {
+      of_this.insert(problem.what);
+      if (!earlier_.contains(problem.what)) out_.add(problem.at, problem.what, problem.hint);
+    }
+    earlier_.merge(of_this);
+  }
+
+ private:
+  config::Diagnostics& out_;
+  std::set<std::string> earlier_;
+};
+
+/// The values that one run takes from the axes.
+using Point = std::vector<std::pair<std::string, const Value*>>;
+
+/// False if the sweep has no product.
+bool find_points(const Manifest& manifest, config::Diagnostics& diagnostics,
+                 std::vector<Point>& points) {
+  bool good = true;
+  for (const auto& [path, values] : manifest.sweep) {
+    if (!values.value.empty()) continue;
+    diagnostics.add(values.at, fmt::format("axis '{}' has no values", path),
+                    "give at least one, or remove the axis");
+    good = false;
+  }
+  if (manifest.seeds.value.empty()) {
+    diagnostics.add(manifest.seeds.at, "`seeds` has no values", "as in [0]");
+    good = false;
+  }
+  if (!good) return false;
+  points = {{}};
+  for (const auto& [path, values] : manifest.sweep) {
+    if (points.size() * values.value.size() * manifest.seeds.value.size() > kMostRuns) {
+      diagnostics.add(values.at, fmt::format("more than {} runs", kMostRuns),
+                      "split the sweep over several manifests");
+      return false;
+    }
+    std::vector<Point> longer;
+    for (const Point& point : points) {
+      for (const Value& value : values.value) {
+        longer.push_back(point);
+        longer.back().emplace_back(path, &value);
+      }
+    }
+    points = std::move(longer);
+  }
+  return true;
+}
+
+std::string axis_text(const Value& value) {
+  return value.is_scalar() ? value.text : config::to_flow(value);
+}
+
+/// The run at a point of the sweep, or problems.
+PlannedRun make_run(const Manifest& manifest, const Point& point, config::Diagnostics& problems) {
+  PlannedRun run;
+  Value tree = manifest.run;
+  complete_job(tree, manifest.folder, problems);
+  if (!problems.empty()) return run;
+  for (const auto& [path, value] : point) {
+    tree = config::merge(std::move(tree), path, *value, problems);
+    run.axes.emplace_back(path, axis_text(*value));
+  }
+  if (const Value* seed = tree.find("seed")) {
+    problems.add(seed->at, "a run takes its seed from `seeds`", "write `seeds: [1, 2, 3]`");
+  }
+  complete_job(tree, manifest.folder, problems);  // an axis may bring another job
+  if (!problems.empty()) return run;
+  if (config::describe_value(tree, run.spec, problems) && run.spec.planner) {
+    check_planner(*run.spec.planner, problems);
+  }
+  return run;
+}
+
+bool simulation_seed_given(const Manifest& manifest, const Point& point) {
+  if (const Value* simulation = manifest.run.find("simulation")) {
+    if (simulation->find("seed") != nullptr) return true;
+  }
+  return std::any_of(point.begin(), point.end(), [](const auto& axis) {
+    return axis.first == "simulation.seed" ||
+           (axis.first == "simulation" && axis.second->find("seed") != nullptr);
+  });
+}
+
+}  // namespace
+
+void describe(config::Visitor& v, Manifest& manifest) {
+  v.schema("orrery/manifest", 1);
+  v.title("Manifest");
+  v.doc("The runs of an experiment and the figure that they end in.");
+  v.required("name", manifest.name, "folder under results/, for example hexiscale/case_study");
+  v.optional("title", manifest.title, "of the figure's subject");
+  v.optional("about", manifest.about, "what the paper did, what comes out");
+  v.required("run", manifest.run, "base of every run");
+  v.optional("sweep", manifest.sweep, "dotted paths into `run` and the values that they take");
+  v.optional("seeds", manifest.seeds, "each point of the sweep runs once with each");
+  v.optional("unseeded", manifest.unseeded,
+             "planners without random numbers: they run with the first seed only");
+  v.optional("assumptions", manifest.assumptions, "what the paper does not say and is assumed");
+  v.optional("plot", manifest.plot, "Python script beside the manifest that draws the figure");
+  v.optional("published", manifest.published, "CSV of published values beside the manifest");
+  if (v.reading() && v.given("name") && !good_name(manifest.name)) {
+    v.problem("name", fmt::format("'{}' is no folder below results/", manifest.name),
+              "letters, digits, '_', '-', '.' and '/'");
+  }
+  if (v.reading() && v.given("run") && !manifest.run.is_map()) {
+    v.problem("run", "expected a map, got " + config::kind_text(manifest.run));
+  }
+  for (const std::int64_t seed : manifest.seeds.value) v.not_negative("seeds", seed);
+  check_beside(v, "plot", manifest.plot);
+  check_beside(v, "published", manifest.published);
+}
+
+Manifest load_manifest(const std::string& path, config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  Manifest manifest = config::load_file<Manifest>(path, diagnostics);
+  manifest.path = path;
+  manifest.folder = fs::path(path).parent_path().string();
+  if (manifest.folder.empty()) manifest.folder = ".";
+  if (diagnostics.problems().size() != before) return manifest;
+  manifest.hash = content_hash(read_text_file(path));
+  for (const config::Located<std::string>& name : manifest.unseeded) {
+    if (planners::find_planner(name.value) != nullptr) continue;
+    diagnostics.add(name.at, fmt::format("unknown planner '{}'", name.value),
+                    config::suggest(name.value, planners::planner_names(), "planners"));
+  }
+  return manifest;
+}
+
+std::vector<PlannedRun> expand(const Manifest& manifest, config::Diagnostics& diagnostics) {
+  std::vector<PlannedRun> runs;
+  std::vector<Point> points;
+  if (!find_points(manifest, diagnostics, points)) return runs;
+  Unique unique(diagnostics);
+  std::map<std::string, std::size_t> seen;
+  bool twice = false;
+  for (const Point& point : points) {
+    config::Diagnostics problems;
+    PlannedRun run = make_run(manifest, point, problems);
+    unique.take(problems);
+    if (!problems.empty()) continue;
+    const bool one_seed =
+        run.spec.planner &&
+        std::any_of(manifest.unseeded.begin(), manifest.unseeded.end(),
+                    [&](const auto& name) { return name.value == run.spec.planner->name.value; });
+    for (const std::int64_t seed : manifest.seeds.value) {
+      run.spec.seed = static_cast<std::uint64_t>(seed);
+      if (!simulation_seed_given(manifest, point)) run.spec.simulation.seed = seed;
+      run.hash = content_hash(config::dump(run.spec));
+      const auto [first, is_new] = seen.emplace(run.hash, runs.size());
+      if (!is_new && !twice) {
+        diagnostics.add(
+            point.empty() ? manifest.seeds.at : point.back().second->at,
+            fmt::format("runs {} and {} are the same", first->second + 1, runs.size() + 1),
+            "an axis or `seeds` has a value twice");
+        twice = true;
+      }
+      runs.push_back(run);
+      if (one_seed) break;
+    }
+  }
+  return runs;
+}
+
+std::string manifest_schema() {
+  using Json = nlohmann::ordered_json;
+  Json schema = Json::parse(config::json_schema<Manifest>("Orrery manifest"));
+  Json run = Json::parse(config::json_schema<RunSpec>("Run"));
+  run.erase("$schema");
+  run.erase("required");  // what is missing may come from the sweep
+  Json& job = run["properties"]["job"];
+  if (job.contains("required")) {
+    Json required = Json::array();
+    for (const Json& key : job["required"]) {
+      if (key != "schema" && key != "global_batch" && key != "sequence_length") {
+        required.push_back(key);
+      }
+    }
+    if (required.empty()) {
+      job.erase("required");
+    } else {
+      job["required"] = required;
+    }
+  }
+  run["properties"]["job"] = {{"anyOf", Json::array({Json{{"type", "string"}}, job})}};
+  const std::string doc = schema["properties"]["run"].value("description", "");
+  run["description"] = doc;
+  schema["properties"]["run"] = std::move(run);
+  return schema.dump(2) + "\n";
+}
+
+std::string manifest_reference() {
+  return config::reference_page<Manifest>("Manifest") + "\n" +
+         config::reference_page<RunSpec>("Run");
+}
+
+}  // namespace orrery::experiments

@@ -1,0 +1,105 @@
+#include "experiments/runner/run_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "planners/catalog.h"
+
+namespace orrery::experiments {
+
+std::vector<std::pair<CostModel, const char*>> enum_names(CostModel) {
+  return {{CostModel::simulator, "simulator"},
+          {CostModel::hexiscale_public_code, "hexiscale_public_code"},
+          {CostModel::hexiscale_paper, "hexiscale_paper"}};
+}
+
+void describe(config::Visitor& v, PlannerChoice& choice) {
+  v.title("Planner");
+  v.required("name", choice.name, "planner of the catalog, see `orrery list planners`");
+  config::Value options = config::Value::map({});
+  for (const auto& [name, value] : choice.options) {
+    options.append(name, config::Value::scalar(value));
+  }
+  v.optional("options", options, "options of the planner by name; absent ones have their defaults");
+  if (!v.reading()) return;
+  choice.options.clear();
+  if (options.is_null()) return;
+  if (!options.is_map()) {
+    return v.problem("options", "expected a map, got " + config::kind_text(options));
+  }
+  for (const config::Value::Entry& entry : options.entries) {
+    if (!entry.value.is_scalar()) {
+      return v.problem("options", fmt::format("option '{}' is {}, not a value", entry.key,
+                                              config::kind_text(entry.value)));
+    }
+    choice.options[entry.key] = entry.value.text;
+    choice.option_positions[entry.key] = entry.value.at;
+  }
+}
+
+void describe(config::Visitor& v, RunSpec& spec) {
+  v.title("Run");
+  v.doc("A plan, made by a planner or read from a file, judged by a cost model.");
+  v.required("cluster", spec.cluster, "cluster of the library, or path to a cluster file");
+  v.required("model", spec.model, "model of the library, or path to a model file or config.json");
+  v.required("job", spec.job, "batch, sequence length, numbers; or path to a job file");
+  v.optional("planner", spec.planner, "that makes the plan; either this or `plan`");
+  v.optional("plan", spec.plan, "path to a plan file; either this or `planner`");
+  v.optional("profile", spec.profile, "path to a file of measured numbers");
+  v.optional("cost", spec.cost, "what judges the plan");
+  v.optional("collapsed", spec.collapsed, "one simulated rank for each tensor-parallel group");
+  v.optional("simulation", spec.simulation, "how an iteration is simulated");
+  v.optional("work_budget", spec.work_budget, "most plans that a planner examines; 0: its own end");
+  auto seed = static_cast<std::int64_t>(spec.seed);
+  v.optional("seed", seed, "of the planner");
+  v.not_negative("work_budget", spec.work_budget);
+  v.not_negative("seed", seed);
+  if (!v.reading()) return;
+  spec.seed = static_cast<std::uint64_t>(seed);
+  if (spec.planner && spec.plan) {
+    v.problem("plan", "both `planner` and `plan` are given", "a run has one of them");
+  } else if (!v.given("planner") && !v.given("plan")) {
+    v.problem("", "neither `planner` nor `plan` is given", "a run has one of them");
+  }
+}
+
+void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics) {
+  const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
+  if (entry == nullptr) {
+    diagnostics.add(choice.name.at, fmt::format("unknown planner '{}'", choice.name.value),
+                    config::suggest(choice.name.value, planners::planner_names(), "planners"));
+    return;
+  }
+  const auto position = [&](const std::string& name) {
+    const auto found = choice.option_positions.find(name);
+    return found == choice.option_positions.end() ? choice.name.at : found->second;
+  };
+  std::vector<std::string> known;
+  for (const planners::OptionInfo& info : entry->options()) known.emplace_back(info.name);
+  planners::Options options;
+  for (const auto& [name, value] : choice.options) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) {
+      options.emplace_back(name, value);
+      continue;
+    }
+    diagnostics.add(position(name),
+                    fmt::format("planner '{}' has no option '{}'", entry->name, name),
+                    known.empty() ? "it has none" : config::suggest(name, known, "options"));
+  }
+  const auto made = entry->make(options);
+  if (const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
+    diagnostics.add(position(bad->name), fmt::format("option '{}': {}", bad->name, bad->what));
+  }
+}
+
+std::string options_text(const PlannerChoice& choice) {
+  std::string text;
+  for (const auto& [name, value] : choice.options) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  }
+  return text;
+}
+
+}  // namespace orrery::experiments

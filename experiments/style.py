@@ -1,0 +1,126 @@
+"""Figure style that all experiments share: small serif type, embedded fonts, colours and hatches
+that survive colour blindness and grey printers, files without dates."""
+
+import argparse
+import csv
+import os
+import sys
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402
+
+COLUMN = 3.33  # inches: one column of a two-column paper
+PAGE = 7.0     # both columns
+
+# Okabe and Ito's palette (2008), in an order whose greys differ.
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"]
+HATCHES = ["", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo", "----"]
+
+# Parts of an iteration: column of runs.csv, label, colour, hatch.
+BREAKDOWN = [
+    ("compute_s", "Compute", "#0072B2", ""),
+    ("tensor_parallel_s", "Tensor parallel", "#56B4E9", "////"),
+    ("pipeline_s", "Pipeline transfer", "#E69F00", "...."),
+    ("data_parallel_s", "Data parallel", "#D55E00", "xxxx"),
+    ("optimizer_s", "Optimizer", "#000000", ""),
+    ("bubble_s", "Idle (bubble)", "#FFFFFF", "\\\\\\\\"),
+]
+
+NAMES = {
+    "megatron_grid": "Megatron grid",
+    "hexiscale": "HexiScale",
+    "llama_30b": "Llama 30B",
+    "llama2_13b": "Llama-2 13B",
+    "llama2_70b": "Llama-2 70B",
+}
+
+
+def use():
+    """Sets the style; call it once before drawing."""
+    matplotlib.rcParams.update({
+        "font.family": "serif",
+        "font.serif": ["DejaVu Serif"],
+        "font.size": 8,
+        "axes.titlesize": 8,
+        "axes.labelsize": 8,
+        "xtick.labelsize": 7,
+        "ytick.labelsize": 7,
+        "legend.fontsize": 7,
+        "axes.linewidth": 0.6,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.axisbelow": True,
+        "grid.linewidth": 0.4,
+        "grid.color": "#D0D0D0",
+        "hatch.linewidth": 0.5,
+        "xtick.major.width": 0.6,
+        "ytick.major.width": 0.6,
+        "legend.frameon": False,
+        "pdf.fonttype": 42,
+        "ps.fonttype": 42,
+        "svg.hashsalt": "orrery",
+    })
+
+
+def arguments():
+    """The command line of every plot.py."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--runs", required=True, help="runs.csv of the sweep")
+    parser.add_argument("--published", help="published.csv of the experiment")
+    parser.add_argument("--out", required=True, help="folder for the figures")
+    return parser.parse_args()
+
+
+def read(path):
+    """Rows of a CSV file as dicts; cells that read as numbers are floats."""
+    def value(text):
+        try:
+            return float(text)
+        except (TypeError, ValueError):
+            return text
+    with open(path, newline="", encoding="utf-8") as file:
+        return [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+
+
+def finished(rows):
+    """Rows with a result; ends the script if there are none."""
+    rows = [row for row in rows if row["status"] == "ok"]
+    if not rows:
+        sys.exit("no run has a result: nothing to draw")
+    return rows
+
+
+def is_true(cell):
+    return str(cell).lower() == "true"
+
+
+def legend_above(axes, x, columns, last=()):
+    """Legend above the axes, centred at `x` of their width; labels of `last` come last."""
+    handles, labels = axes.get_legend_handles_labels()
+    order = sorted(range(len(labels)), key=lambda i: labels[i] in last)
+    axes.legend([handles[i] for i in order], [labels[i] for i in order], loc="lower center",
+                bbox_to_anchor=(x, 1.01), ncols=columns, handlelength=1.6, columnspacing=1.2)
+
+
+def name(key):
+    return NAMES.get(key, key)
+
+
+def save(figure, folder, stem):
+    """Writes PDF and PNG (300 dpi) without dates and prints their paths."""
+    os.makedirs(folder, exist_ok=True)
+    for ending, metadata in (("pdf", {"CreationDate": None, "ModDate": None, "Producer": None}),
+                             ("png", {"Software": None})):
+        path = os.path.join(folder, f"{stem}.{ending}")
+        partial = path + ".tmp"
+        try:
+            figure.savefig(partial, format=ending, dpi=300, bbox_inches="tight", pad_inches=0.03,
+                           metadata=metadata)
+            os.replace(partial, path)
+        finally:
+            if os.path.exists(partial):
+                os.remove(partial)
+        print(path)
+    plt.close(figure)

@@ -1,0 +1,41 @@
+/// HexiScale, section 3: what its public code prints for both plans of the case study.
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include "experiments/runner/execute.h"
+#include "tests/experiments/support.h"
+
+namespace orrery::experiments {
+namespace {
+
+/// Pipeline times by plan, as runs.csv has them, to four decimals.
+std::vector<std::string> printed(const std::string& plan) {
+  config::Diagnostics diagnostics;
+  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
+  const Manifest manifest =
+      load_manifest("experiments/hexiscale/case_study/manifest.yaml", diagnostics);
+  const std::vector<PlannedRun> runs = expand(manifest, diagnostics);
+  diagnostics.raise();
+  std::vector<std::string> times;
+  for (const PlannedRun& run : runs) {
+    if (run.spec.cost != CostModel::hexiscale_public_code || run.spec.plan->value != plan) continue;
+    LoadedRun loaded = load_run(run.spec, manifest.folder, library, diagnostics);
+    diagnostics.raise();
+    const RunOutcome outcome = Session(std::move(loaded)).execute(false, nullptr);
+    for (const Seconds time : outcome.evaluation->pipeline_times) {
+      times.push_back(fmt::format("{:.4f}", time.value));
+    }
+  }
+  return times;
+}
+
+TEST(CaseStudy, PublicCodePrintsMegatronsPipelines) {
+  EXPECT_EQ(printed("plans/megatron.yaml"), (std::vector<std::string>{"31.6208", "32.1739"}));
+}
+
+TEST(CaseStudy, PublicCodePrintsHexiscalesPipelines) {
+  EXPECT_EQ(printed("plans/hexiscale.yaml"), (std::vector<std::string>{"19.1412", "20.4797"}));
+}
+
+}  // namespace
+}  // namespace orrery::experiments

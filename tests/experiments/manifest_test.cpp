@@ -1,0 +1,224 @@
+#include "experiments/runner/manifest.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "models/config/document.h"
+#include "tests/experiments/support.h"
+
+namespace orrery::experiments {
+namespace {
+
+using support::Experiment;
+using support::replaced;
+
+std::vector<PlannedRun> expanded(const std::string& manifest) {
+  const Experiment experiment(manifest);
+  config::Diagnostics diagnostics;
+  std::vector<PlannedRun> runs = expand(experiment.load(), diagnostics);
+  diagnostics.raise();
+  return runs;
+}
+
+std::string axes(const PlannedRun& run) {
+  std::string text;
+  for (const auto& [path, value] : run.axes) text += path + "=" + value + " ";
+  return text + "seed=" + std::to_string(run.spec.seed);
+}
+
+TEST(Expand, GoesOverAxesByNameWithTheLastOneFastestThenSeeds) {
+  const auto runs = expanded(support::kManifest);
+  ASSERT_EQ(runs.size(), 8u);
+  EXPECT_EQ(axes(runs[0]), "job.sequence_length=512 simulation.jitter=0 seed=1");
+  EXPECT_EQ(axes(runs[1]), "job.sequence_length=512 simulation.jitter=0 seed=2");
+  EXPECT_EQ(axes(runs[2]), "job.sequence_length=512 simulation.jitter=0.1 seed=1");
+  EXPECT_EQ(axes(runs[4]), "job.sequence_length=1024 simulation.jitter=0 seed=1");
+  EXPECT_EQ(runs[4].spec.job.sequence_length, 1024);
+  EXPECT_EQ(runs[3].spec.simulation.jitter, 0.1);
+  EXPECT_EQ(runs[3].spec.simulation.seed, 2);
+}
+
+TEST(Expand, HashesDifferBetweenRunsAndDoNotDependOnTheFolder) {
+  const auto first = expanded(support::kManifest);
+  const auto second = expanded(support::kManifest);
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    EXPECT_EQ(first[i].hash, second[i].hash);
+    for (std::size_t j = 0; j < i; ++j) EXPECT_NE(first[i].hash, first[j].hash) << i << " " << j;
+  }
+}
+
+TEST(Expand, AnAxisMayReplaceAWholeMap) {
+  const auto runs = expanded(replaced(
+      replaced(support::kManifest, "  plan: plan.yaml\n", ""), "  simulation.jitter: [0, 0.1]\n",
+      "  planner: [{name: megatron_grid}, {name: hexiscale, options: {rounds: 3}}]\n"));
+  ASSERT_EQ(runs.size(), 8u);
+  EXPECT_EQ(runs[0].spec.planner->name.value, "megatron_grid");
+  EXPECT_EQ(runs[2].spec.planner->options.at("rounds"), "3");
+  EXPECT_EQ(axes(runs[2]),
+            "job.sequence_length=512 planner={name: hexiscale, options: {rounds: 3}} seed=1");
+}
+
+TEST(Expand, PlannersWithoutRandomNumbersRunOnce) {
+  const auto runs = expanded(replaced(replaced(support::kManifest, "  plan: plan.yaml\n", ""),
+                                      "  simulation.jitter: [0, 0.1]\n",
+                                      "  planner.name: [megatron_grid, hexiscale]\n") +
+                             "unseeded: [megatron_grid]\n");
+  ASSERT_EQ(runs.size(), 6u);
+  EXPECT_EQ(axes(runs[0]), "job.sequence_length=512 planner.name=megatron_grid seed=1");
+  EXPECT_EQ(axes(runs[1]), "job.sequence_length=512 planner.name=hexiscale seed=1");
+  EXPECT_EQ(axes(runs[2]), "job.sequence_length=512 planner.name=hexiscale seed=2");
+}
+
+TEST(Expand, AJobMayBeAFile) {
+  const Experiment experiment(replaced(
+      support::kManifest, "job: {global_batch: 4, sequence_length: 512}", "job: job.yaml"));
+  write_text_file(experiment.folder / "job.yaml",
+                  "schema: orrery/job/1\nglobal_batch: 4\nsequence_length: 256\n");
+  config::Diagnostics diagnostics;
+  Manifest manifest = experiment.load();
+  manifest.sweep.erase("job.sequence_length");
+  const auto runs = expand(manifest, diagnostics);
+  EXPECT_TRUE(diagnostics.empty());
+  ASSERT_EQ(runs.size(), 4u);
+  EXPECT_EQ(runs[0].spec.job.sequence_length, 256);
+}
+
+TEST(RunSpec, DumpReadsBackEqual) {
+  const auto runs = expanded(replaced(replaced(support::kManifest, "  plan: plan.yaml\n", ""),
+                                      "  simulation.jitter: [0, 0.1]\n",
+                                      "  planner: [{name: hexiscale, options: {rounds: 3}}]\n"));
+  for (const PlannedRun& run : runs) {
+    config::Diagnostics diagnostics;
+    const std::string dump = config::dump(run.spec);
+    const auto read = config::load_text<RunSpec>(dump, "dump", diagnostics);
+    diagnostics.raise();
+    EXPECT_EQ(config::dump(read), dump);
+  }
+}
+
+TEST(ManifestSchema, IsJsonAndKnowsTheKeysOfRuns) {
+  const auto schema = nlohmann::json::parse(manifest_schema());
+  EXPECT_EQ(schema["properties"]["schema"]["const"], "orrery/manifest/1");
+  EXPECT_TRUE(schema["properties"]["run"]["properties"].contains("planner"));
+  EXPECT_FALSE(schema["properties"]["run"].contains("required"));
+  EXPECT_NE(manifest_reference().find("work_budget"), std::string::npos);
+}
+
+/// A change to the tiny manifest and the message that it must lead to.
+struct Mistake {
+  const char* name;
+  const char* from;
+  const char* to;
+  std::string message;  ///< After the folder; "manifest.yaml:line:col: what".
+};
+
+class BadManifest : public ::testing::TestWithParam<Mistake> {};
+
+TEST_P(BadManifest, IsNamedAtItsPlace) {
+  const Mistake& mistake = GetParam();
+  const Experiment experiment(replaced(support::kManifest, mistake.from, mistake.to));
+  RunnerOptions options = experiment.options();
+  options.dry_run = true;
+  try {
+    experiment.sweep(options);
+    FAIL() << "no problem was found";
+  } catch (const config::ConfigError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find(experiment.folder / mistake.message), std::string::npos) << what;
+    EXPECT_EQ(error.problems.size(), 1u) << what;
+  }
+  EXPECT_FALSE(support::fs::exists(experiment.folder / "results"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, BadManifest,
+    ::testing::Values(
+        Mistake{"UnknownKey", "seeds: [1, 2]", "seed: [1, 2]",
+                "manifest.yaml:11:1: unknown key 'seed' (did you mean 'seeds'?)"},
+        Mistake{"DuplicateKey", "seeds: [1, 2]", "seeds: [1]\nseeds: [2]", "manifest.yaml:12:1: "},
+        Mistake{"MissingKey", "name: tests/pair\n", "", "manifest.yaml:1:1: missing key 'name'"},
+        Mistake{"WrongType", "seeds: [1, 2]", "seeds: [1, two]", "manifest.yaml:11:12: "},
+        Mistake{"NameLeavesResults", "tests/pair", "../pair",
+                "manifest.yaml:2:7: '../pair' is no folder below results/"},
+        Mistake{"EmptyAxis", "[512, 1024]", "[]",
+                "manifest.yaml:9:24: axis 'job.sequence_length' has no values"},
+        Mistake{"EmptySeeds", "seeds: [1, 2]", "seeds: []",
+                "manifest.yaml:11:8: `seeds` has no values"},
+        Mistake{"AxisLeadsNowhere", "job.sequence_length:", "job.sequence_lenght:",
+                "manifest.yaml:9:25: unknown key 'sequence_lenght'"},
+        Mistake{"AxisValueOfWrongType", "[0, 0.1]", "[0, fast]", "manifest.yaml:10:26: "},
+        Mistake{"AxisOutOfRange", "[0, 0.1]", "[0, 3]",
+                "manifest.yaml:10:26: must be from 0 to 1, is 3"},
+        Mistake{"SameValueTwice", "[0, 0.1]", "[0.1, 0.1]",
+                "manifest.yaml:10:28: runs 1 and 3 are the same"},
+        Mistake{"PlannerAndPlan", "  plan: plan.yaml\n",
+                "  plan: plan.yaml\n  planner: {name: hexiscale}\n",
+                "manifest.yaml:6:9: both `planner` and `plan` are given"},
+        Mistake{"NeitherPlannerNorPlan", "  plan: plan.yaml\n", "",
+                "manifest.yaml:4:3: neither `planner` nor `plan` is given"},
+        Mistake{"UnknownPlanner", "plan: plan.yaml", "planner: {name: hexiscal}",
+                "manifest.yaml:6:19: unknown planner 'hexiscal' (did you mean 'hexiscale'?)"},
+        Mistake{"UnknownOption", "plan: plan.yaml",
+                "planner: {name: hexiscale, options: {round: 3}}",
+                "manifest.yaml:6:47: planner 'hexiscale' has no option 'round' (did you mean"},
+        Mistake{"BadOption", "plan: plan.yaml",
+                "planner: {name: hexiscale, options: {rounds: many}}",
+                "manifest.yaml:6:48: option 'rounds': "},
+        Mistake{"UnknownCluster", "pair.yaml", "hexiscale_241",
+                "manifest.yaml:4:12: unknown cluster 'hexiscale_241' (did you mean"},
+        Mistake{"NoClusterFile", "pair.yaml", "pear.yaml",
+                "manifest.yaml:4:12: no such cluster file 'pear.yaml'"},
+        Mistake{"UnknownModel", "gpt3_125m", "gpt3_126m",
+                "manifest.yaml:5:10: unknown model 'gpt3_126m' (did you mean"},
+        Mistake{"NoPlanFile", "plan: plan.yaml", "plan: none.yaml",
+                "manifest.yaml:6:9: no such plan file"},
+        Mistake{"NoProfileFile", "plan: plan.yaml", "plan: plan.yaml\n  profile: none.yaml",
+                "manifest.yaml:7:12: no such profile file"},
+        Mistake{"NoJobFile", "job: {global_batch: 4, sequence_length: 512}", "job: none.yaml",
+                "manifest.yaml:7:8: no such job file"},
+        Mistake{"NoPlotScript", "seeds: [1, 2]", "seeds: [1, 2]\nplot: none.py",
+                "manifest.yaml:12:7: no such file"},
+        Mistake{"NoPublishedValues", "seeds: [1, 2]", "seeds: [1, 2]\npublished: none.csv",
+                "manifest.yaml:12:12: no such file"},
+        Mistake{"BatchThatThePlanDoesNotDivide", "global_batch: 4", "global_batch: 5",
+                "plan.yaml:3:3: pipelines: micro-batches add up to 4 samples, the job's batch is "
+                "5"},
+        Mistake{"UnknownStraggler", "  plan: plan.yaml",
+                "  plan: plan.yaml\n  simulation: {stragglers: [{device: 9, slowdown: 2}]}",
+                "manifest.yaml:4:12: simulation: no device 9"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(BadPlan, OfAnotherClusterIsRefusedWithBothHashes) {
+  const Experiment experiment;
+  write_text_file(experiment.folder / "plan.yaml",
+                  std::string(support::kPlan) + "cluster_hash: 0123456789abcdef\n");
+  config::Diagnostics diagnostics;
+  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
+  const models::Cluster cluster =
+      models::load_cluster(experiment.folder / "pair.yaml", library, {}, diagnostics);
+  RunnerOptions options = experiment.options();
+  options.dry_run = true;
+  try {
+    experiment.sweep(options);
+    FAIL() << "no problem was found";
+  } catch (const config::ConfigError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find("plan.yaml:8:15: "), std::string::npos) << what;
+    EXPECT_NE(what.find("0123456789abcdef"), std::string::npos) << what;
+    EXPECT_NE(what.find(cluster.hash), std::string::npos) << what;
+  }
+}
+
+TEST(BadPlan, TruncatedIsRefused) {
+  for (const std::size_t length : {30u, 60u, 100u, 150u}) {
+    const Experiment experiment;
+    write_text_file(experiment.folder / "plan.yaml", std::string(support::kPlan).substr(0, length));
+    RunnerOptions options = experiment.options();
+    options.dry_run = true;
+    EXPECT_THROW(experiment.sweep(options), config::ConfigError) << length;
+  }
+}
+
+}  // namespace
+}  // namespace orrery::experiments

@@ -1,0 +1,419 @@
+#!/usr/bin/python3
+"""Runs the binary as a user would, from the root of the repository.
+
+    cli_test.py BINARY SOURCE_DIR [unittest arguments]
+"""
+
+import csv
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+BINARY = sys.argv[1]
+ROOT = Path(sys.argv[2])
+PLANS = "experiments/hexiscale/case_study/plans"
+MEGATRON = f"{PLANS}/megatron.yaml"
+HEXISCALE = f"{PLANS}/hexiscale.yaml"
+WHERE = ["--cluster", "hexiscale_case_study", "--model", "llama2_13b", "--sequence-length", "4096"]
+JOB = [*WHERE, "--global-batch", "24"]
+COMMANDS = ["run", "plan", "simulate", "validate", "diff", "list", "schema"]
+
+
+def orrery(*args, **kwargs):
+    kwargs.setdefault("cwd", ROOT)
+    kwargs.setdefault("stdout", subprocess.PIPE)
+    return subprocess.run([BINARY, *args], stderr=subprocess.PIPE, text=True, timeout=300, **kwargs)
+
+
+class Case(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def succeed(self, *args, **kwargs):
+        done = orrery(*args, **kwargs)
+        self.assertEqual(done.returncode, 0, f"{args}: {done.stderr}{done.stdout}")
+        return done.stdout
+
+    def refuse(self, *args, says, status=2):
+        """The command fails with `status` and says each text of `says`, not a word on stdout."""
+        done = orrery(*args)
+        self.assertEqual(done.returncode, status, f"{args}: {done.stderr}{done.stdout}")
+        for text in [says] if isinstance(says, str) else says:
+            self.assertIn(text, done.stderr)
+        return done
+
+    def write(self, name, text):
+        path = self.folder / name
+        path.write_text(text)
+        return str(path)
+
+
+def examples():
+    """(command, words) of the example in each help."""
+    for command in COMMANDS:
+        lines = orrery(command, "--help").stdout.splitlines()
+        example = lines[lines.index("EXAMPLE") + 1].split()
+        assert example[0] == "orrery", example
+        yield command, example[1:]
+
+
+class Help(Case):
+    def test_examples_work_from_the_root_of_the_repository(self):
+        for command, words in examples():
+            if command == "run":
+                words += ["--results", str(self.folder)]
+            with self.subTest(command):
+                self.assertTrue(self.succeed(*words).strip())
+
+    def test_version_is_the_projects(self):
+        self.assertRegex(self.succeed("--version"), r"^orrery \d+\.\d+\.\d+\n$")
+
+    def test_nothing_at_all_shows_the_help_and_fails(self):
+        done = orrery()
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("Commands:", done.stderr)
+
+    def test_no_colours_in_a_pipe_nor_with_no_color(self):
+        self.assertNotIn("\033", self.succeed("list", "clusters"))
+        for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+            mine, theirs = pty.openpty()
+            environment = {k: v for k, v in os.environ.items() if k != "NO_COLOR"}
+            environment.update(TERM="xterm", **extra)
+            done = orrery("list", "schedules", stdout=theirs, env=environment)
+            os.close(theirs)
+            shown = os.read(mine, 65536)
+            os.close(mine)
+            self.assertEqual(done.returncode, 0)
+            self.assertEqual(b"\033" in shown, coloured)
+
+
+class BadInput(Case):
+    def test_flags(self):
+        self.refuse("plna", says="unknown command 'plna' (did you mean 'plan'?)")
+        self.refuse("plan", "-p", "hexscale", "-c", "hexiscale_case_stud", "-m", "llama2_13", says=[
+            "--planner: unknown planner 'hexscale' (did you mean 'hexiscale'?)",
+            "--cluster: unknown cluster 'hexiscale_case_stud' (did you mean 'hexiscale_case_study'?)",
+            "--model: unknown model 'llama2_13' (did you mean 'llama2_13b'?)",
+            "--global-batch: missing (give it, or a job file with --job; for example",
+            "--sequence-length: missing"])
+        self.refuse("plan", "-p", "hexiscale", *JOB, "--dtype", "bf61", "--recompute", "none,ful",
+                    "--seed", "-1", "--straggler", "3", "-o", "x", "--cost", "simu", says=[
+                        "--dtype: unknown value 'bf61' (did you mean 'bf16'?",
+                        "--recompute: unknown value 'ful' (did you mean 'full'?",
+                        "--seed: must be at least 0, is -1",
+                        "--straggler: '3' is not DEVICE=FACTOR",
+                        "--option: 'x' is not NAME=VALUE",
+                        "--cost: unknown value 'simu' (did you mean 'simulator'?"])
+        self.refuse("plan", "-p", "hexiscale", *JOB, "-o", "round=3",
+                    says="--option: planner 'hexiscale' has no option 'round' (did you mean 'rounds'?)")
+        self.refuse("plan", "-p", "all", *JOB, "-o", "round=3", says="--option: planner")
+        self.refuse("plan", "-p", "hexiscale", *WHERE, "-b", "0", says="--global-batch: must be")
+        self.refuse("plan", "-p", "hexiscale", *WHERE, "-b", "many", says="--global-batch: ")
+        self.refuse("plan", "-p", "hexiscale", *JOB, "--straggler", "99=2", says="no device 99")
+        self.refuse("run", MEGATRON, "--shard", "5/4", "--workers", "0",
+                    says=["--shard: '5/4' is not I/N", "--workers: must be at least 1, is 0"])
+        self.refuse("list", "planets", says="cannot list 'planets'")
+        self.refuse("schema", "clusters", says="did you mean 'cluster'?")
+        self.refuse("simulate", HEXISCALE, *WHERE, "-t", "a.svg", says="'a.svg' names no format")
+        self.refuse("simulate", HEXISCALE, *WHERE, "-t", "a.json", "--cost", "hexiscale_paper",
+                    says="--timeline: a closed form runs no program")
+        self.refuse("simulate", HEXISCALE, MEGATRON, *WHERE, "-t", "a.json", says="2 plans")
+
+    def test_a_job_file_with_mistakes(self):
+        job = self.write("job.yaml", "schema: orrery/job/1\nglobal_batch: 24\n"
+                                     "sequence_lenght: 4096\ndtype: bf17\nglobal_batch: 3\n")
+        self.refuse("plan", "-p", "hexiscale", *WHERE[:4], "--job", job, says=f"{job}:5:1: ")
+        job = self.write("job.yaml", "schema: orrery/job/1\nglobal_batch: 24\n"
+                                     "sequence_lenght: 4096\ndtype: bf17\n")
+        self.refuse("plan", "-p", "hexiscale", *WHERE[:4], "--job", job, says=[
+            f"{job}:3:1: unknown key 'sequence_lenght' (did you mean 'sequence_length'?)",
+            f"{job}:4:8: unknown value 'bf17'"])
+
+    def test_flags_override_the_job_file(self):
+        job = self.write("job.yaml", "schema: orrery/job/1\nglobal_batch: 25\n"
+                                     "sequence_length: 4096\n"
+                                     "allowed: {recompute: [none, full]}\n")
+        where = [*WHERE[:4], "--job", job]
+        self.refuse("simulate", HEXISCALE, *where, says=f"{HEXISCALE}:7:3: pipelines: micro-batches")
+        self.succeed("simulate", HEXISCALE, *where, "--global-batch", "24")
+
+    def test_files_that_are_not_there(self):
+        self.refuse("simulate", "nowhere.yaml", *WHERE, says="no such plan file 'nowhere.yaml'")
+        self.refuse("validate", "nowhere.yaml", says="nowhere.yaml: no such file")
+        self.refuse("run", "nowhere", says="no such file or folder 'nowhere'")
+        self.refuse("plan", "-p", "hexiscale", *JOB, "--profile", "nowhere.yaml",
+                    says="--profile: no such profile file 'nowhere.yaml'")
+
+    def test_a_truncated_plan(self):
+        text = (ROOT / HEXISCALE).read_text()
+        for size in (len(text) // 3, len(text) // 2, len(text) - 20):
+            path = self.write("plan.yaml", text[:size])
+            self.refuse("simulate", path, *WHERE, says=f"{path}:")
+
+    def test_a_plan_for_another_cluster(self):
+        plan = self.write("plan.yaml", (ROOT / HEXISCALE).read_text() + "\ncluster_hash: 0123456789abcdef\n")
+        self.refuse("simulate", plan, *WHERE, says=f"{plan}:")
+        self.refuse("validate", plan, *WHERE, says=f"{plan}:")
+
+    def test_a_batch_that_does_not_divide(self):
+        self.refuse("simulate", HEXISCALE, *WHERE, "-b", "25",
+                    says=f"{HEXISCALE}:7:3: pipelines: micro-batches add up to 24 samples")
+
+    def test_a_gpu_that_the_library_lacks(self):
+        cluster = self.write("cluster.yaml", "schema: orrery/cluster/1\nname: x\nnodes:\n"
+                                             "  - name: a\n    gpus: {type: A100-81GB, count: 2}\n")
+        self.refuse("plan", "-p", "hexiscale", "-c", cluster, *JOB[2:], says=f"{cluster}:5:18: ")
+        self.refuse("validate", cluster, says=f"{cluster}:5:18: ")
+
+    def test_an_empty_sweep(self):
+        text = ("schema: orrery/manifest/1\nname: test/empty\nrun:\n  cluster: hexiscale_case_study\n"
+                "  model: llama2_13b\n  planner: {name: hexiscale}\n"
+                "  job: {global_batch: 24, sequence_length: 4096}\n"
+                "sweep:\n  model: []\n")
+        manifest = self.write("manifest.yaml", text)
+        self.refuse("run", manifest, "--results", str(self.folder), says=f"{manifest}:9:10: ")
+        self.refuse("validate", manifest, says=f"{manifest}:9:10: ")
+
+    def test_wrong_units(self):
+        text = (ROOT / "models/library/clusters/hexiscale_case_study.yaml").read_text()
+        path = self.write("cluster.yaml", text.replace("936 GB/s", "936 GB"))
+        self.refuse("validate", path, says=f"{path}:")
+
+    def test_validate_names_the_problems_of_all_files(self):
+        first = self.write("a.yaml", "schema: orrery/job/1\n")
+        second = self.write("b.yaml", "schema: orrery/jbo/1\n")
+        third = self.write("c.yaml", "global_batch: 1\n")
+        done = self.refuse("validate", first, HEXISCALE, second, third,
+                           says=[f"{first}:1:1: ", f"{second}:1:9: unknown schema 'orrery/jbo/1' "
+                                 "(did you mean 'job'?)", f"{third}:1:1: no `schema` line"])
+        self.assertIn(f"{HEXISCALE}: ok (plan, ", done.stdout)
+
+
+class Output(Case):
+    def test_a_full_disk_is_said_once(self):
+        for args in (["list", "clusters"], ["list", "models", "--json"], ["--help"],
+                     ["simulate", HEXISCALE, *WHERE], ["validate", HEXISCALE]):
+            with self.subTest(args), open("/dev/full", "w", encoding="utf-8") as full:
+                done = orrery(*args, stdout=full)
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(done.stderr, "orrery: cannot write to standard output: "
+                                              "No space left on device\n")
+
+    def test_a_closed_pipe_is_a_failure(self):
+        read, write = os.pipe()
+        os.close(read)
+        done = orrery("list", "clusters", stdout=write)
+        os.close(write)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("Broken pipe", done.stderr)
+
+    def test_files_that_cannot_be_written(self):
+        self.refuse("simulate", HEXISCALE, *WHERE, "--log", "/dev/full", status=1,
+                    says="cannot write /dev/full: No space left on device")
+        missing = str(self.folder / "missing" / "x.json")
+        self.refuse("simulate", HEXISCALE, *WHERE, "-t", missing, status=1,
+                    says=f"cannot write {missing}: No such file or directory")
+
+    def test_json_is_one_document(self):
+        for args in (["simulate", HEXISCALE, MEGATRON, *WHERE], ["diff", HEXISCALE, MEGATRON, *WHERE],
+                     ["plan", "-p", "all", *JOB, "-o", "rounds=5"],
+                     ["run", "experiments/hexiscale/case_study", "--dry-run"],
+                     *(["list", what] for what in ("planners", "schedules", "gpus", "links", "models",
+                                                   "clusters", "experiments"))):
+            with self.subTest(args):
+                self.assertTrue(json.loads(self.succeed(*args, "--json")))
+
+    def test_equal_commands_print_equal_bytes(self):
+        args = ["plan", "-p", "all", *JOB, "-o", "rounds=5", "--json", "--jitter", "0.1", "--seed", "7"]
+        self.assertEqual(self.succeed(*args), self.succeed(*args))
+
+    def test_timelines_logs_and_programs_are_written(self):
+        names = ["a.perfetto-trace", "a.json", "log", "program"]
+        paths = [str(self.folder / name) for name in names]
+        shown = self.succeed("simulate", HEXISCALE, *WHERE, "-t", paths[0], "--log", paths[2],
+                             "--program", paths[3])
+        self.assertIn("open it in https://ui.perfetto.dev", shown)
+        self.succeed("simulate", HEXISCALE, *WHERE, "-t", paths[1])
+        self.assertGreater(len(json.loads(Path(paths[1]).read_text())["traceEvents"]), 100)
+        self.assertEqual(sorted(p.name for p in self.folder.iterdir()), sorted(names))
+        for path in paths:
+            self.assertGreater(os.path.getsize(path), 1000)
+
+
+class Plan(Case):
+    def test_a_plan_reads_back_and_simulates_to_the_same_time(self):
+        plan = str(self.folder / "plan.yaml")
+        made = json.loads(self.succeed("plan", "-p", "hexiscale", *JOB, "--output", plan, "--json"))
+        self.succeed("validate", plan, *WHERE)
+        again = json.loads(self.succeed("simulate", plan, *WHERE, "--json"))
+        time_made = made["planners"][0]["evaluation"]["iteration_seconds"]
+        time_again = again["plans"][0]["evaluation"]["iteration_seconds"]
+        self.assertAlmostEqual(time_made, time_again, delta=1e-9 * time_made)
+
+    def test_infeasible_names_constraint_and_witness_and_fails(self):
+        done = orrery("plan", "-p", "megatron_grid", "-c", "hexiscale_case_study", "-m", "llama_65b",
+                      "-b", "8", "-s", "4096")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("megatron_grid: no plan (", done.stdout)
+        self.assertIn("needs", done.stdout)
+
+    def test_interrupt_ends_the_search_with_the_best_plan_so_far(self):
+        command = [BINARY, "plan", "-p", "hexiscale", "-c", "hexiscale_240", "-m", "llama_30b", "-b",
+                   "512", "-s", "4096", "-o", "rounds=1000000", "--json"]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True, start_new_session=True) as process:
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+            deadline = time.monotonic() + 60
+            while not children.read_text() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(1.5)
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, err + out)
+        self.assertIn("interrupted", err)
+        shown = json.loads(out)["planners"][0]
+        self.assertFalse(shown["search"]["complete"])
+        self.assertIsNotNone(shown["plan"])
+
+    def test_several_planners_are_ranked_by_simulated_time(self):
+        shown = json.loads(self.succeed("plan", "-p", "megatron_grid,hexiscale", "-c", "a100_8", "-m",
+                                        "gpt3_1.3b", "-b", "16", "-s", "1024", "--json"))
+        times = {p["name"]: p["evaluation"]["iteration_seconds"] for p in shown["planners"]}
+        self.assertEqual(len(times), 2)
+        self.assertEqual(shown["best"], min(times, key=times.get))
+
+
+class Simulate(Case):
+    def seconds(self, *args):
+        shown = json.loads(self.succeed("simulate", *args, *WHERE, "--json"))
+        return shown["plans"][0]["evaluation"]["iteration_seconds"]
+
+    def test_a_straggler_and_a_slow_link_cost_time(self):
+        base = self.seconds(HEXISCALE)
+        self.assertGreater(self.seconds(HEXISCALE, "--straggler", "2=2"), 1.05 * base)
+        self.assertGreater(self.seconds(HEXISCALE, "--slow-link", "a800/nic0/up=20"), 1.05 * base)
+
+    def test_jitter_depends_on_the_seed_alone(self):
+        one = self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "1")
+        self.assertEqual(one, self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "1"))
+        self.assertNotEqual(one, self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "2"))
+
+    def test_expanded_programs_have_a_rank_for_each_gpu(self):
+        shown = json.loads(self.succeed("simulate", HEXISCALE, *WHERE, "--expanded", "--json"))
+        self.assertEqual(shown["plans"][0]["ranks"], 8)
+
+    def test_several_plans_are_compared(self):
+        shown = self.succeed("simulate", MEGATRON, HEXISCALE, *WHERE)
+        self.assertRegex(shown, r"\nplan +iteration s +tokens/s ")
+
+    def test_a_hugging_face_config_is_a_model(self):
+        config = self.write("config.json", json.dumps({
+            "model_type": "llama", "hidden_size": 5120, "num_hidden_layers": 40,
+            "num_attention_heads": 40, "intermediate_size": 13824, "vocab_size": 32000,
+            "tie_word_embeddings": False}))
+        self.succeed("validate", config)
+        where = ["--cluster", "hexiscale_case_study", "--model", config, "--sequence-length", "4096"]
+        shown = json.loads(self.succeed("simulate", HEXISCALE, *where, "--json"))
+        self.assertEqual(shown["plans"][0]["evaluation"]["iteration_seconds"],
+                         self.seconds(HEXISCALE))
+
+
+class Diff(Case):
+    def test_a_plan_does_not_differ_from_itself(self):
+        shown = json.loads(self.succeed("diff", HEXISCALE, HEXISCALE, *WHERE, "--json"))
+        self.assertEqual(shown["differences"], [])
+        self.assertIn("The plans are the same.", self.succeed("diff", HEXISCALE, HEXISCALE, *WHERE))
+
+    def test_each_changed_property_is_named(self):
+        text = (ROOT / HEXISCALE).read_text()
+        changed = self.write("plan.yaml", text.replace("recompute: full", "recompute: none"))
+        shown = json.loads(self.succeed("diff", HEXISCALE, changed, *WHERE, "--json"))
+        self.assertEqual({d["what"] for d in shown["differences"]}, {"recompute"})
+        self.assertEqual(len(shown["differences"]), 7)
+
+
+class Run(Case):
+    MANIFEST = "experiments/hexiscale/case_study"
+
+    def run_it(self, *args):
+        return orrery("run", self.MANIFEST, "--results", str(self.folder), "--no-figure", *args)
+
+    def test_a_second_call_finds_all_runs_present(self):
+        first = self.run_it()
+        self.assertEqual(first.returncode, 0, first.stderr)
+        rows = list(csv.DictReader(open(self.folder / "hexiscale/case_study/runs.csv", encoding="utf-8")))
+        self.assertIn(f"{len(rows)} runs done", first.stdout)
+        second = self.run_it()
+        self.assertIn(f"all runs present ({len(rows)})", second.stdout)
+
+    def test_shards_add_up(self):
+        total = json.loads(self.run_it("--dry-run", "--json").stdout)["total"]
+        done = [json.loads(self.run_it("--shard", f"{i}/2", "--json").stdout)["done"] for i in (1, 2)]
+        self.assertEqual(sum(done), total)
+        self.assertIn("all runs present", self.run_it().stdout)
+
+    def test_a_dry_run_writes_nothing(self):
+        self.assertIn("dry run: ", self.run_it("--dry-run").stdout)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_quiet_shows_no_progress(self):
+        self.assertEqual(self.run_it("--quiet").stderr, "")
+
+    def test_interrupt_keeps_results_and_says_how_to_go_on(self):
+        self.write("manifest.yaml", "\n".join([
+            "schema: orrery/manifest/1", "name: test/interrupt", "run:", "  cluster: hexiscale_240",
+            "  model: llama2_70b", "  planner: {name: hexiscale}",
+            "  job: {global_batch: 256, sequence_length: 4096}",
+            "seeds: [" + ", ".join(str(i) for i in range(200)) + "]", ""]))
+        with subprocess.Popen([BINARY, "run", str(self.folder), "--results", str(self.folder)],
+                              cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              text=True) as process:
+            work = self.folder / "test/interrupt"
+            deadline = time.monotonic() + 60
+            while not work.exists() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            time.sleep(0.5)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err + out)
+        self.assertIn("the same command goes on from there", err)
+
+
+class Paper(Case):
+    def test_case_study_under_the_public_cost_model(self):
+        """HexiScale's public code prints these times."""
+        for plan, times in ((MEGATRON, ("31.6208", "32.1739")), (HEXISCALE, ("19.1412", "20.4797"))):
+            shown = self.succeed("simulate", plan, *WHERE, "--cost", "hexiscale_public_code")
+            for number, value in enumerate(times):
+                self.assertRegex(shown, rf"\n +pipeline {number} +{value}  s\n")
+
+
+class Library(Case):
+    def test_everything_in_the_library_validates(self):
+        files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("models/library/**/*.yaml"))]
+        self.assertGreater(len(files), 50)
+        lines = self.succeed("validate", *files).splitlines()
+        self.assertEqual(len(lines), len(files))
+
+    def test_every_experiment_validates(self):
+        files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("experiments/**/*.yaml"))]
+        self.assertGreater(len(files), 2)
+        self.succeed("validate", *files)
+
+    def test_schemas_are_json_and_reference_pages_are_tables(self):
+        for kind in ("cluster", "model", "job", "plan", "profile", "manifest", "gpus", "links"):
+            self.assertIn("$schema", json.loads(self.succeed("schema", kind)))
+            self.assertIn("| key |", self.succeed("schema", kind, "--reference"))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
