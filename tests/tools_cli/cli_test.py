@@ -101,7 +101,8 @@ class BadInput(Case):
         self.refuse("plna", says="unknown command 'plna' (did you mean 'plan'?)")
         self.refuse("plan", "-p", "hexscale", "-c", "hexiscale_case_stud", "-m", "llama2_13", says=[
             "--planner: unknown planner 'hexscale' (did you mean 'hexiscale'?)",
-            "--cluster: unknown cluster 'hexiscale_case_stud' (did you mean 'hexiscale_case_study'?)",
+            "--cluster: unknown cluster 'hexiscale_case_stud' "
+            "(did you mean 'hexiscale_case_study'?)",
             "--model: unknown model 'llama2_13' (did you mean 'llama2_13b'?)",
             "--global-batch: missing (give it, or a job file with --job; for example",
             "--sequence-length: missing"])
@@ -114,11 +115,13 @@ class BadInput(Case):
                         "--option: 'x' is not NAME=VALUE",
                         "--cost: unknown value 'simu' (did you mean 'simulator'?"])
         self.refuse("plan", "-p", "hexiscale", *JOB, "-o", "round=3",
-                    says="--option: planner 'hexiscale' has no option 'round' (did you mean 'rounds'?)")
+                    says="--option: planner 'hexiscale' has no option 'round' "
+                         "(did you mean 'rounds'?)")
         self.refuse("plan", "-p", "all", *JOB, "-o", "round=3", says="--option: planner")
         self.refuse("plan", "-p", "hexiscale", *WHERE, "-b", "0", says="--global-batch: must be")
         self.refuse("plan", "-p", "hexiscale", *WHERE, "-b", "many", says="--global-batch: ")
-        self.refuse("plan", "-p", "hexiscale", *JOB, "--straggler", "99=2", says="no device 99")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--straggler", "99=2", "--slow-link", "x=2",
+                    says=["--straggler: no device 99", "--slow-link: no link 'x'"])
         self.refuse("run", MEGATRON, "--shard", "5/4", "--workers", "0",
                     says=["--shard: '5/4' is not I/N", "--workers: must be at least 1, is 0"])
         self.refuse("list", "planets", says="cannot list 'planets'")
@@ -143,7 +146,8 @@ class BadInput(Case):
                                      "sequence_length: 4096\n"
                                      "allowed: {recompute: [none, full]}\n")
         where = [*WHERE[:4], "--job", job]
-        self.refuse("simulate", HEXISCALE, *where, says=f"{HEXISCALE}:7:3: pipelines: micro-batches")
+        self.refuse("simulate", HEXISCALE, *where,
+                    says=f"{HEXISCALE}:7:3: pipelines: micro-batches")
         self.succeed("simulate", HEXISCALE, *where, "--global-batch", "24")
 
     def test_files_that_are_not_there(self):
@@ -160,7 +164,8 @@ class BadInput(Case):
             self.refuse("simulate", path, *WHERE, says=f"{path}:")
 
     def test_a_plan_for_another_cluster(self):
-        plan = self.write("plan.yaml", (ROOT / HEXISCALE).read_text() + "\ncluster_hash: 0123456789abcdef\n")
+        text = (ROOT / HEXISCALE).read_text()
+        plan = self.write("plan.yaml", text + "\ncluster_hash: 0123456789abcdef\n")
         self.refuse("simulate", plan, *WHERE, says=f"{plan}:")
         self.refuse("validate", plan, *WHERE, says=f"{plan}:")
 
@@ -175,8 +180,8 @@ class BadInput(Case):
         self.refuse("validate", cluster, says=f"{cluster}:5:18: ")
 
     def test_an_empty_sweep(self):
-        text = ("schema: orrery/manifest/1\nname: test/empty\nrun:\n  cluster: hexiscale_case_study\n"
-                "  model: llama2_13b\n  planner: {name: hexiscale}\n"
+        text = ("schema: orrery/manifest/1\nname: test/empty\nrun:\n"
+                "  cluster: hexiscale_case_study\n  model: llama2_13b\n  planner: {name: hexiscale}\n"
                 "  job: {global_batch: 24, sequence_length: 4096}\n"
                 "sweep:\n  model: []\n")
         manifest = self.write("manifest.yaml", text)
@@ -224,16 +229,18 @@ class Output(Case):
                     says=f"cannot write {missing}: No such file or directory")
 
     def test_json_is_one_document(self):
-        for args in (["simulate", HEXISCALE, MEGATRON, *WHERE], ["diff", HEXISCALE, MEGATRON, *WHERE],
+        lists = ("planners", "schedules", "gpus", "links", "models", "clusters", "experiments")
+        for args in (["simulate", HEXISCALE, MEGATRON, *WHERE],
+                     ["diff", HEXISCALE, MEGATRON, *WHERE],
                      ["plan", "-p", "all", *JOB, "-o", "rounds=5"],
                      ["run", "experiments/hexiscale/case_study", "--dry-run"],
-                     *(["list", what] for what in ("planners", "schedules", "gpus", "links", "models",
-                                                   "clusters", "experiments"))):
+                     *(["list", what] for what in lists)):
             with self.subTest(args):
                 self.assertTrue(json.loads(self.succeed(*args, "--json")))
 
     def test_equal_commands_print_equal_bytes(self):
-        args = ["plan", "-p", "all", *JOB, "-o", "rounds=5", "--json", "--jitter", "0.1", "--seed", "7"]
+        args = ["plan", "-p", "all", *JOB, "-o", "rounds=5", "--json", "--jitter", "0.1",
+                "--seed", "7"]
         self.assertEqual(self.succeed(*args), self.succeed(*args))
 
     def test_timelines_logs_and_programs_are_written(self):
@@ -260,15 +267,15 @@ class Plan(Case):
         self.assertAlmostEqual(time_made, time_again, delta=1e-9 * time_made)
 
     def test_infeasible_names_constraint_and_witness_and_fails(self):
-        done = orrery("plan", "-p", "megatron_grid", "-c", "hexiscale_case_study", "-m", "llama_65b",
-                      "-b", "8", "-s", "4096")
+        done = orrery("plan", "-p", "megatron_grid", "-c", "hexiscale_case_study",
+                      "-m", "llama_65b", "-b", "8", "-s", "4096")
         self.assertEqual(done.returncode, 1, done.stderr)
         self.assertIn("megatron_grid: no plan (", done.stdout)
         self.assertIn("needs", done.stdout)
 
     def test_interrupt_ends_the_search_with_the_best_plan_so_far(self):
-        command = [BINARY, "plan", "-p", "hexiscale", "-c", "hexiscale_240", "-m", "llama_30b", "-b",
-                   "512", "-s", "4096", "-o", "rounds=1000000", "--json"]
+        command = [BINARY, "plan", "-p", "hexiscale", "-c", "hexiscale_240", "-m", "llama_30b",
+                   "-b", "512", "-s", "4096", "-o", "rounds=1000000", "--json"]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                               text=True, start_new_session=True) as process:
             children = Path(f"/proc/{process.pid}/task/{process.pid}/children")

@@ -8,6 +8,7 @@
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
+#include "models/spec/topology.h"
 
 namespace orrery::tools {
 namespace {
@@ -206,6 +207,29 @@ void check_names(const experiments::RunSpec& spec, const models::Library& librar
   }
 }
 
+experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Library& library,
+                            Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  experiments::RunSpec plain = spec;
+  plain.simulation = {};
+  experiments::LoadedRun run = experiments::load_run(plain, "", library, diagnostics);
+  run.spec.simulation = spec.simulation;
+  if (diagnostics.problems().size() != before) return run;
+  const models::Topology topology(run.cluster);
+  const auto check = [&](const sim::IterationOptions& part, const char* flag) {
+    for (const std::string& what : sim::find_problems(part, run.cluster, topology)) {
+      diagnostics.add(at_flag(flag), what);
+    }
+  };
+  sim::IterationOptions stragglers;
+  stragglers.stragglers = spec.simulation.stragglers;
+  check(stragglers, "--straggler");
+  sim::IterationOptions links;
+  links.slow_links = spec.simulation.slow_links;
+  check(links, "--slow-link");
+  return run;
+}
+
 std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& plans,
                                                const JobArgs& job, const JudgeArgs& judge) {
   Diagnostics diagnostics;
@@ -219,7 +243,7 @@ std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& p
   }
   std::vector<experiments::LoadedRun> runs;
   for (const experiments::RunSpec& spec : specs) {
-    runs.push_back(experiments::load_run(spec, "", library, diagnostics));
+    runs.push_back(load(spec, library, diagnostics));
   }
   diagnostics.raise();
   return runs;

@@ -39,6 +39,11 @@ experiments::RunSpec make_spec(const JobArgs& job, const JudgeArgs& judge, const
 void check_names(const experiments::RunSpec& spec, const models::Library& library,
                  config::Diagnostics& diagnostics);
 
+/// Loads and checks a run of make_spec(). Stragglers and slow links that the cluster does not have
+/// are reported at their flags.
+experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Library& library,
+                            config::Diagnostics& diagnostics);
+
 /// Runs that judge the plan files, loaded and checked. Throws ConfigError with all problems.
 std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& plans,
                                                const JobArgs& job, const JudgeArgs& judge);

@@ -96,7 +96,7 @@ std::vector<Task> make_tasks(const PlanArgs& args) {
       if (spec.planner) experiments::check_planner(*spec.planner, diagnostics);
       continue;
     }
-    tasks.push_back({name, experiments::load_run(spec, "", library, diagnostics), {}});
+    tasks.push_back({name, load(spec, library, diagnostics), {}});
   }
   diagnostics.raise();
   return tasks;

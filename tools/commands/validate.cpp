@@ -20,9 +20,9 @@ namespace fs = std::filesystem;
 using config::Diagnostics;
 
 const std::vector<std::string>& kinds() {
-  static const std::vector<std::string> all = {"cluster",  "gpus",  "job",  "links",
-                                               "manifest", "model", "plan", "profile"};
-  return all;
+  static const std::vector<std::string> kKinds = {"cluster",  "gpus",  "job",  "links",
+                                                  "manifest", "model", "plan", "profile"};
+  return kKinds;
 }
 
 /// The kind that the line `schema: orrery/KIND/VERSION` names; "" after a problem.
@@ -38,10 +38,9 @@ std::string kind_of(const std::string& path, Diagnostics& diagnostics) {
   }
   const std::string prefix = "orrery/";
   const std::string& text = schema->text;
-  const std::string kind =
-      text.rfind(prefix, 0) == 0
-          ? text.substr(prefix.size(), text.find('/', prefix.size()) - prefix.size())
-          : "";
+  std::string kind = text.rfind(prefix, 0) == 0
+                         ? text.substr(prefix.size(), text.find('/', prefix.size()) - prefix.size())
+                         : "";
   if (std::find(kinds().begin(), kinds().end(), kind) != kinds().end()) return kind;
   diagnostics.add(
       schema->at, fmt::format("unknown schema '{}'", text),
