@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "experiments/runner/runner.h"
 #include "models/config/diagnostics.h"
 
 namespace orrery::tools {
@@ -241,7 +242,8 @@ struct CommandLine {
   CommandLine() {
     app.formatter(std::make_shared<Formatter>());
     app.set_help_flag("--help,-h", "print this help");
-    app.set_version_flag("--version", "orrery " ORRERY_VERSION, "print the version");
+    app.set_version_flag("--version", "orrery " + experiments::program_version(),
+                         "print the version");
     app.require_subcommand(1);
     app.footer("orrery COMMAND --help shows its flags and an example.\n\n" +
                example("list planners"));
@@ -321,7 +323,7 @@ std::variant<Command, Reply> parse_command_line(int argc, const char* const* arg
     const CLI::App* of = line.chosen();
     return Reply{line.help(of == nullptr ? line.app : *of), 0};
   } catch (const CLI::CallForVersion&) {
-    return Reply{"orrery " ORRERY_VERSION "\n", 0};
+    return Reply{"orrery " + experiments::program_version() + "\n", 0};
   } catch (const CLI::ExtrasError&) {
     const CLI::App* of = line.chosen();
     return line.refuse(unexpected(of == nullptr ? line.app : *of));

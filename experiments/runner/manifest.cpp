@@ -128,6 +128,26 @@ std::string axis_text(const Value& value) {
   return value.is_scalar() ? value.text : config::to_flow(value);
 }
 
+bool is_excluded(const Point& point, const std::map<std::string, Value>& exclusion) {
+  return std::all_of(exclusion.begin(), exclusion.end(), [&](const auto& wanted) {
+    return std::any_of(point.begin(), point.end(), [&](const auto& axis) {
+      return axis.first == wanted.first && axis_text(*axis.second) == axis_text(wanted.second);
+    });
+  });
+}
+
+void exclude(const Manifest& manifest, config::Diagnostics& diagnostics,
+             std::vector<Point>& points) {
+  for (const auto& exclusion : manifest.exclude) {
+    const std::size_t removed = std::erase_if(
+        points, [&](const Point& point) { return is_excluded(point, exclusion.value); });
+    if (removed == 0 || exclusion.value.empty()) {
+      diagnostics.add(exclusion.at, "this leaves out no point of the sweep",
+                      "give axes of `sweep` and values that they take");
+    }
+  }
+}
+
 /// The run at a point of the sweep, or problems.
 PlannedRun make_run(const Manifest& manifest, const Point& point, config::Diagnostics& problems) {
   PlannedRun run;
@@ -170,6 +190,8 @@ void describe(config::Visitor& v, Manifest& manifest) {
   v.optional("about", manifest.about, "what the paper did, what comes out");
   v.required("run", manifest.run, "base of every run");
   v.optional("sweep", manifest.sweep, "dotted paths into `run` and the values that they take");
+  v.optional("exclude", manifest.exclude,
+             "points of the sweep to leave out, as {axis: value, ...}; other axes are free");
   v.optional("seeds", manifest.seeds, "each point of the sweep runs once with each");
   v.optional("unseeded", manifest.unseeded,
              "planners without random numbers: they run with the first seed only");
@@ -208,6 +230,7 @@ std::vector<PlannedRun> expand(const Manifest& manifest, config::Diagnostics& di
   std::vector<PlannedRun> runs;
   std::vector<Point> points;
   if (!find_points(manifest, diagnostics, points)) return runs;
+  exclude(manifest, diagnostics, points);
   Unique unique(diagnostics);
   std::map<std::string, std::size_t> seen;
   bool twice = false;

@@ -20,6 +20,8 @@ struct Manifest {
   std::string about;  ///< What the paper did, what comes out.
   config::Value run;
   std::map<std::string, config::Located<std::vector<config::Value>>> sweep;
+  /// Points of the sweep to leave out: values of some axes, the others are free.
+  std::vector<config::Located<std::map<std::string, config::Value>>> exclude;
   config::Located<std::vector<std::int64_t>> seeds{{0}, {}};
   /// Planners that draw no random numbers: they run with the first seed only.
   std::vector<config::Located<std::string>> unseeded;
@@ -49,7 +51,7 @@ struct PlannedRun {
 /// `run.simulation.seed` says otherwise. A job may be the path of a job file, seen from the
 /// manifest; inside a manifest it needs no `schema`. Problems, each named once and at the axis that
 /// brings it: an empty axis, an axis that leads nowhere, a run that names both a planner and a
-/// plan, or neither, unknown planners and options, equal runs.
+/// plan, or neither, unknown planners and options, an exclusion that excludes nothing, equal runs.
 std::vector<PlannedRun> expand(const Manifest& manifest, config::Diagnostics& diagnostics);
 
 /// JSON Schema (draft 2020-12) of manifests, for editors.

@@ -14,6 +14,9 @@
 #include "models/spec/library.h"
 
 namespace orrery::experiments {
+
+/// Written at build time: version and hash of the sources (cmake/source_hash.cmake).
+extern const char* const kProgramVersion;
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -141,7 +144,7 @@ std::map<std::string, std::string> input_cells(const Manifest& manifest, const P
 
 }  // namespace
 
-std::string program_version() { return ORRERY_VERSION; }
+std::string program_version() { return kProgramVersion; }
 
 RunIdentity identify(const PlannedRun& run, const LoadedRun& loaded) {
   RunIdentity identity;

@@ -75,7 +75,7 @@ class Help(Case):
                 self.assertTrue(self.succeed(*words).strip())
 
     def test_version_is_the_projects(self):
-        self.assertRegex(self.succeed("--version"), r"^orrery \d+\.\d+\.\d+\n$")
+        self.assertRegex(self.succeed("--version"), r"^orrery \d+\.\d+\.\d+\+[0-9a-f]{8}\n$")
 
     def test_nothing_at_all_shows_the_help_and_fails(self):
         done = orrery()

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Throughput and breakdown of both planners' plans on 240 GPUs. Draws runs.csv; computes no model.
+"""Utilisation and breakdown of both planners' plans on 240 GPUs under three judges. Draws runs.csv;
+computes no model.
 
 The published ratios compare against Metis and Galvatron and are not drawn (published.csv)."""
 
@@ -13,84 +14,109 @@ from style import plt  # noqa: E402
 
 PLANNERS = ["megatron_grid", "hexiscale"]
 MODELS = ["llama_30b", "llama2_70b"]
+# (cost, cluster), axis label, label in the breakdown
+JUDGES = [
+    (("hexiscale_paper", "hexiscale_240_port_per_gpu"), "Paper's\ncost model", "paper"),
+    (("simulator", "hexiscale_240_port_per_gpu"), "Simulated,\nport per GPU", "port per GPU"),
+    (("simulator", "hexiscale_240"), "Simulated,\nport per machine", "port per machine"),
+]
 
 
-def of(rows, model, planner):
-    return [row for row in rows if row["model"] == model and row["planner"] == planner]
+def of(rows, model, planner, judge):
+    return [row for row in rows if row["model"] == model and row["planner"] == planner
+            and (row["cost"], row["cluster"]) == judge]
 
 
-def draw_mfu(axes, rows, models, planners):
-    """Mean over seeds, bars from the least to the greatest; the verdict on memory stands inside."""
-    width = 0.8 / len(planners)
-    labels = [style.name(planner) for planner in planners]
-    for p, planner in enumerate(planners):
-        for m, model in enumerate(models):
-            runs = of(rows, model, planner)
-            x = m + (p - (len(planners) - 1) / 2) * width
+def draw_mfu(axes, rows, model, first):
+    """Mean over seeds, error bars from the least to the greatest."""
+    width = 0.4
+    for p, planner in enumerate(PLANNERS):
+        for j, (judge, _, _) in enumerate(JUDGES):
+            runs = of(rows, model, planner, judge)
+            x = j + (p - 0.5) * width
             if not runs:
-                axes.text(x, 0.3, "no plan", rotation=90, ha="center", va="bottom", fontsize=7)
+                axes.text(x, 0.5, "no plan", rotation=90, ha="center", va="bottom", fontsize=6)
                 continue
-            if len(runs) > 1:
-                labels[p] = f"{style.name(planner)} ({len(runs)} seeds: mean, range)"
             values = [100 * row["mfu"] for row in runs]
             mean = statistics.mean(values)
             error = [[mean - min(values)], [max(values) - mean]] if len(values) > 1 else None
             axes.bar(x, mean, width * 0.92, yerr=error, color=style.COLOURS[p],
-                     hatch=style.HATCHES[p], edgecolor="black", linewidth=0.5, capsize=2,
+                     hatch=style.HATCHES[p], edgecolor="black", linewidth=0.5, capsize=1.5,
                      error_kw={"linewidth": 0.7})
-            axes.annotate(f"{mean:.1f}", (x, max(values)), xytext=(0, 2),
-                          textcoords="offset points", ha="center", va="bottom", fontsize=7)
-            fits = all(style.is_true(row["fits"]) for row in runs)
-            axes.annotate("fits" if fits else "out of\nmemory", (x, 0), xytext=(0, 4),
-                          textcoords="offset points", ha="center", va="bottom", fontsize=6,
-                          color="black" if fits else "#B00000",
-                          bbox={"boxstyle": "round,pad=0.2", "facecolor": "white",
-                                "linewidth": 0.4})
-    axes.set_xticks(range(len(models)), [style.name(model) for model in models])
-    axes.set_ylabel("Model FLOPs utilisation (%)")
-    axes.margins(y=0.14)
+            axes.annotate(f"{mean:.1f}", (x, max(values)), xytext=(0, 1.5),
+                          textcoords="offset points", ha="center", va="bottom", fontsize=6)
+            if not all(style.is_true(row["fits"]) for row in runs):
+                axes.annotate("out of memory", (x, 0), xytext=(0, 3), rotation=90,
+                              textcoords="offset points", ha="center", va="bottom", fontsize=6)
+    axes.set_xticks(range(len(JUDGES)), [label for _, label, _ in JUDGES], fontsize=5.5)
+    axes.tick_params(axis="x", length=0)
+    axes.set_title(style.name(model))
     axes.grid(axis="y")
-    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[p], hatch=style.HATCHES[p],
-                             edgecolor="black", linewidth=0.5) for p in range(len(planners))]
-    axes.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 1.01), ncols=1,
-                handlelength=1.6)
+    if first:
+        axes.set_ylabel("Model FLOPs utilisation (%)")
 
 
-def draw_breakdown(axes, rows, models, planners):
+def draw_breakdown(axes, rows):
     """Mean over seeds of the mean over GPUs; the diamond is the time that the planner believed."""
-    bars = [(model, planner) for model in models for planner in planners
-            if of(rows, model, planner)]
-    places = [i + 0.5 * models.index(model) for i, (model, _) in enumerate(bars)]
+    bars = []
+    places = []
+    place = 0.0
+    for model in MODELS:
+        for judge, _, label in JUDGES:
+            if judge[0] != "simulator":
+                continue
+            for planner in PLANNERS:
+                runs = of(rows, model, planner, judge)
+                if runs:
+                    bars.append((f"{style.name(planner)}, {label}", model, runs))
+                    places.append(place)
+                    place += 1
+            place += 0.25
+        place += 0.6
     left = [0.0] * len(bars)
     for column, label, colour, hatch in style.BREAKDOWN:
-        values = [statistics.mean(row[column] for row in of(rows, *bar)) for bar in bars]
-        axes.barh(places, values, 0.72, left=left, color=colour, hatch=hatch, edgecolor="black",
+        values = [statistics.mean(row[column] for row in runs) for _, _, runs in bars]
+        axes.barh(places, values, 0.8, left=left, color=colour, hatch=hatch, edgecolor="black",
                   linewidth=0.5, label=label)
         left = [a + b for a, b in zip(left, values)]
-    believed = [(statistics.mean(estimates), place) for bar, place in zip(bars, places)
-                if (estimates := [row["planner_estimate_s"] for row in of(rows, *bar)
+    believed = [(statistics.mean(estimates), at) for (_, _, runs), at in zip(bars, places)
+                if (estimates := [row["planner_estimate_s"] for row in runs
                                   if isinstance(row["planner_estimate_s"], float)])]
-    axes.plot([time for time, _ in believed], [place for _, place in believed], linestyle="none", marker="D", markersize=4.5, color="white",
-              markeredgecolor="black", markeredgewidth=0.9, label="Planner's estimate")
-    axes.set_yticks(places, [f"{style.name(model)}\n{style.name(planner)}"
-                             for model, planner in bars])
+    axes.plot([time for time, _ in believed], [at for _, at in believed], linestyle="none",
+              marker="D", markersize=4, color="white", markeredgecolor="black",
+              markeredgewidth=0.8, label="Planner's estimate")
+    axes.set_yticks(places, [label for label, _, _ in bars], fontsize=6)
+    for model in MODELS:
+        at = [place for place, bar in zip(places, bars) if bar[1] == model]
+        if at:
+            axes.text(1.015, statistics.mean(at), style.name(model), rotation=270, ha="left",
+                      va="center", transform=axes.get_yaxis_transform(), fontsize=7)
     axes.invert_yaxis()
     axes.set_xlabel("Simulated iteration time, mean over GPUs (s)")
     axes.grid(axis="x")
-    style.legend_above(axes, 0.4, 3, last=("Planner's estimate",))
+    style.legend_above(axes, 0.25, 4, last=("Planner's estimate",))
 
 
 def main():
     arguments = style.arguments()
     rows = style.finished(style.read(arguments.runs))
-    models = [model for model in MODELS if any(row["model"] == model for row in rows)]
-    planners = [name for name in PLANNERS if any(row["planner"] == name for row in rows)]
     style.use()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 2.3),
-                                         gridspec_kw={"width_ratios": [1, 1.35]})
-    draw_mfu(left, rows, models, planners)
-    draw_breakdown(right, rows, models, planners)
-    figure.subplots_adjust(wspace=0.42)
+    figure = plt.figure(figsize=(style.PAGE, 4.6))
+    grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.15], hspace=0.62, wspace=0.08)
+    top = figure.add_subplot(grid[0, 0])
+    other = figure.add_subplot(grid[0, 1], sharey=top)
+    other.tick_params(labelleft=False)
+    draw_mfu(top, rows, MODELS[0], True)
+    draw_mfu(other, rows, MODELS[1], False)
+    top.margins(y=0.12)
+    seeds = max(len(of(rows, model, "hexiscale", judge)) for model in MODELS
+                for judge, _, _ in JUDGES)
+    labels = [style.name("megatron_grid"), f"{style.name('hexiscale')} ({seeds} seeds: mean, range)"]
+    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[p], hatch=style.HATCHES[p],
+                             edgecolor="black", linewidth=0.5) for p in range(len(PLANNERS))]
+    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.925), ncols=2,
+                  handlelength=1.6)
+    draw_breakdown(figure.add_subplot(grid[1, :]), rows)
     style.save(figure, arguments.out, "large_scale")
 
 
