@@ -1,6 +1,7 @@
-#include <algorithm>
+#include <utility>
 
 #include "models/base/check.h"
+#include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/lower/inner.h"
 #include "models/lower/passes.h"
@@ -8,8 +9,7 @@
 
 namespace orrery::models {
 
-ComputeOps::ComputeOps(const std::vector<Element>& elements, int micro_batches)
-    : micro_batches_(micro_batches) {
+ComputeOps::ComputeOps(const std::vector<Element>& elements, int micro_batches) {
   std::size_t total = 0;
   for (const Element& element : elements) {
     element_begin_.push_back(total);
@@ -55,8 +55,10 @@ struct PassTemplates {
 
 class PipelineCompute {
  public:
-  PipelineCompute(const LowerContext& context, int pipeline, Draft& draft)
+  PipelineCompute(const LowerContext& context, int pipeline, const ZeroGathers& gathers,
+                  Draft& draft)
       : context_(context),
+        gathers_(gathers),
         pipeline_(context.plan.pipelines[static_cast<std::size_t>(pipeline)]),
         elements_(context.placement.elements[static_cast<std::size_t>(pipeline)]),
         draft_(draft),
@@ -64,8 +66,9 @@ class PipelineCompute {
 
   ComputeOps run() {
     for (std::size_t e = 0; e < elements_.size(); ++e) {
+      std::vector<PassTemplates>& of_groups = templates_.emplace_back();
       for (std::size_t g = 0; g < elements_[e].infos.size(); ++g) {
-        templates_[{e, g}] = make_templates(e, g);
+        of_groups.push_back(make_templates(e, g));
       }
     }
     for (std::size_t s = 0; s < pipeline_.stages.size(); ++s) add_stage(static_cast<int>(s));
@@ -73,7 +76,8 @@ class PipelineCompute {
   }
 
  private:
-  /// Cuts [first, last] from the top into runs of at least `bucket` bytes of gradient.
+  /// Cuts the segment from the top into runs of at least `bucket` bytes of gradient; without a
+  /// limit, where the holders of its blocks change.
   std::vector<std::pair<BlockId, BlockId>> buckets(const ir::Segment& segment,
                                                    const ir::Group& group) const {
     std::vector<std::pair<BlockId, BlockId>> runs;
@@ -81,9 +85,14 @@ class PipelineCompute {
     int last = segment.last_block.value;
     double bytes = 0;
     for (int b = last; b >= segment.first_block.value; --b) {
-      bytes += static_cast<double>(parameters(context_.workload.block({b}))) /
-               group.tensor_parallel * context_.job.state_bytes.gradient;
-      if ((limit > 0 && bytes >= limit) || b == segment.first_block.value) {
+      bytes += device_parameters(context_.workload.block({b}), group.tensor_parallel,
+                                 segment.expert_parallel) *
+               context_.job.state_bytes.gradient;
+      const bool bottom = b == segment.first_block.value;
+      const bool full =
+          limit > 0 ? bytes >= limit
+                    : !bottom && context_.copies.holders({b - 1}) != context_.copies.holders({b});
+      if (full || bottom) {
         runs.push_back({{b}, {last}});
         last = b - 1;
         bytes = 0;
@@ -108,11 +117,9 @@ class PipelineCompute {
       part.info = static_cast<std::int32_t>(draft_.program.segments.size());
       draft_.program.segments.push_back(info);
     }
-    std::vector<std::vector<DeviceId>> peers;
-    if (segment.zero.stage >= 3) peers = zero_peers(context_, segment.first_block);
-    part.inner = draft_.inner_set(inner_collectives(
-        {&segment, static_cast<int>(g), first, last, backward, peers.empty() ? nullptr : &peers},
-        context_.workload, context_.job.state_bytes.weight, draft_));
+    part.inner =
+        draft_.inner_set(inner_collectives({&segment, static_cast<int>(g), first, last, backward},
+                                           context_.workload, gathers_, draft_));
     part.joint = part.inner != ir::kNone && element.ranks[g].size() > 1;
     part.buffers = buffers(segment, group, element.infos[g], backward, frees);
     return part;
@@ -121,9 +128,8 @@ class PipelineCompute {
   std::int32_t buffers(const ir::Segment& segment, const ir::Group& group, std::int32_t info,
                        bool backward, bool frees) {
     using Action = ir::BufferEffect::Action;
-    const auto replicas = static_cast<int>(replicas_of(context_, segment.first_block).size());
-    const SegmentMemory memory =
-        segment_memory(segment, group, replicas, context_.workload, context_.job);
+    // What an op allocates and frees does not depend on the number of replicas.
+    const SegmentMemory memory = segment_memory(segment, group, 1, context_.workload, context_.job);
     std::vector<ir::BufferEffect> effects;
     const auto add = [&](ir::BufferKind kind, Action action, bool per_micro_batch, Bytes bytes) {
       if (bytes > 0_B) effects.push_back({kind, action, per_micro_batch, info, bytes});
@@ -193,7 +199,7 @@ class PipelineCompute {
     const Element& element = elements_[static_cast<std::size_t>(e)];
     const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(g)];
     const PassTemplates& templates =
-        templates_.at({static_cast<std::size_t>(e), static_cast<std::size_t>(g)});
+        templates_[static_cast<std::size_t>(e)][static_cast<std::size_t>(g)];
     const std::vector<Part>& parts =
         last ? templates.last_backward : (backward ? templates.backward : templates.forward);
     std::vector<DraftId> team(ranks.size());
@@ -222,17 +228,19 @@ class PipelineCompute {
   }
 
   const LowerContext& context_;
+  const ZeroGathers& gathers_;
   const ir::Pipeline& pipeline_;
   const std::vector<Element>& elements_;
   Draft& draft_;
   ComputeOps ops_;
-  std::map<std::pair<std::size_t, std::size_t>, PassTemplates> templates_;
+  std::vector<std::vector<PassTemplates>> templates_;  ///< By element, group.
 };
 
 }  // namespace
 
-ComputeOps add_compute(const LowerContext& context, int pipeline, Draft& draft) {
-  return PipelineCompute(context, pipeline, draft).run();
+ComputeOps add_compute(const LowerContext& context, int pipeline, const ZeroGathers& gathers,
+                       Draft& draft) {
+  return PipelineCompute(context, pipeline, gathers, draft).run();
 }
 
 }  // namespace orrery::models

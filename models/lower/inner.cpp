@@ -68,7 +68,9 @@ class Collector {
 
   void add(ir::CollectiveKind kind, ir::Purpose purpose, const DeviceSets& sets, int count,
            Bytes bytes, std::vector<double> per_peer = {}) {
-    if (sets.front().size() < 2 || count == 0 || bytes <= 0_B) return;
+    const bool moves = std::any_of(sets.begin(), sets.end(),
+                                   [](const auto& devices) { return devices.size() > 1; });
+    if (!moves || count == 0 || bytes <= 0_B) return;
     ir::InnerCollective inner = {kind, purpose, {}, 0, bytes, std::move(per_peer)};
     for (const std::vector<DeviceId>& devices : sets) {
       inner.groups.push_back(draft_.group(devices));
@@ -92,7 +94,8 @@ class Collector {
 
 /// Each tensor-parallel product leaves partial sums that the next one needs whole: an all-reduce,
 /// or with Megatron's sequence parallelism a reduce-scatter now and an all-gather before the next
-/// product [Korthikanti et al. 2022, 4.2.2].
+/// product. The further all-gather of the backward pass overlaps with its matrix products there and
+/// is left out [Korthikanti et al. 2022, 4.2.2].
 void add_tensor_parallel(const ir::Group& group, Bytes bytes, int count, Collector& out) {
   const DeviceSets sets = tensor_groups(group);
   std::vector<int> owners;
@@ -120,63 +123,77 @@ std::vector<double> even_exchange(std::size_t members, Bytes of_member) {
 
 /// Ulysses: four all-to-alls (Q, K, V in, output out) of the member's activations around attention
 /// [Jacobs et al. 2023, 3.1]. Ring attention: keys and values travel once around the ring, with
-/// their gradients in the backward pass [Liu et al. 2023, 3].
+/// their gradients in the backward pass [Liu et al. 2023, 3]. `activation` is that of the whole
+/// sequence.
 void add_sequence_parallel(const ir::Group& group, Bytes activation, const ir::ModelShape& shape,
-                           bool backward, int count, Collector& out) {
+                           bool backward, Collector& out) {
   const auto degree = static_cast<std::size_t>(group.sequence_degree);
   const DeviceSets sets = sequence_groups(group);
   const Bytes part = activation / static_cast<double>(group.tensor_parallel);
   const double kv = shape.heads > 0 ? static_cast<double>(shape.kv_heads) / shape.heads : 1.0;
   if (group.sequence == ir::SequenceParallelism::ulysses) {
     const Bytes of_member = part / static_cast<double>(degree);
-    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2 * count, part,
+    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2, part,
             even_exchange(degree, of_member));
-    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2 * count,
-            kv * part, even_exchange(degree, kv * of_member));
+    out.add(ir::CollectiveKind::all_to_all, ir::Purpose::sequence_parallel, sets, 2, kv * part,
+            even_exchange(degree, kv * of_member));
   } else {
-    out.add(ir::CollectiveKind::all_gather, ir::Purpose::sequence_parallel, sets,
-            (backward ? 4 : 2) * count, kv * part);
+    out.add(ir::CollectiveKind::all_gather, ir::Purpose::sequence_parallel, sets, backward ? 4 : 2,
+            kv * part);
   }
 }
 
-/// Dispatch and combine between the experts' holders [Lepikhin et al., GShard, 3.2].
-void add_expert_parallel(const InnerQuery& query, Bytes activation, const ir::ModelShape& shape,
-                         int count, Collector& out) {
+/// Dispatch and combine between the experts' holders [Lepikhin et al., GShard, 3.2]. Each member of
+/// a group sends all tokens of its part of the sequence; with Megatron's sequence parallelism it
+/// has only its own.
+void add_expert_parallel(const InnerQuery& query, const ir::Group& group, Bytes activation,
+                         const ir::ModelShape& shape, Collector& out) {
   const int degree = query.segment->expert_parallel;
   if (degree < 2) return;
-  const Bytes routed = activation * (shape.top_k * shape.capacity_factor);
+  const int shares =
+      group.sequence == ir::SequenceParallelism::megatron ? group.tensor_parallel : 1;
+  const Bytes routed = activation * (shape.top_k * shape.capacity_factor / shares);
   out.add(ir::CollectiveKind::all_to_all, ir::Purpose::expert_parallel,
-          expert_groups(*query.segment, query.group), 2 * count, routed,
+          expert_groups(*query.segment, query.group), 2, routed,
           even_exchange(static_cast<std::size_t>(degree), routed));
+}
+
+/// Collectives of one block in one direction, ZeRO apart.
+void add_block(const InnerQuery& query, const ir::Group& group, const Block& block,
+               const ir::ModelShape& shape, bool backward, Collector& out) {
+  const double part = static_cast<double>(group.samples) / group.sequence_degree;
+  // Backward, gradients of the input are added up. An embedding has none: its collective stands for
+  // the sum at the input of the head (Block::tensor_collectives).
+  const bool of_input = backward && block.input_bytes > 0_B;
+  const Bytes activation = part * (of_input ? block.input_bytes : block.output_bytes);
+  add_tensor_parallel(group, activation, block.tensor_collectives, out);
+  if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
+    add_sequence_parallel(group, activation * group.sequence_degree, shape, backward, out);
+  }
+  if (block.expert_all_to_all) add_expert_parallel(query, group, activation, shape, out);
 }
 
 }  // namespace
 
 std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    const Workload& workload,
-                                                   double bytes_per_weight, Draft& draft) {
+                                                   const ZeroGathers& gathers, Draft& draft) {
   const ir::Group& group = query.segment->groups[static_cast<std::size_t>(query.group)];
-  const double part = static_cast<double>(group.samples) / group.sequence_degree;
-  // Full recompute repeats the forward pass of layers, collectives included.
-  const bool repeats = query.backward && query.segment->recompute == ir::Recompute::full;
+  const bool recomputes = query.backward && query.segment->recompute == ir::Recompute::full;
   Collector out(draft);
+  std::map<int, int> gathered;  // Class of blocks -> how often.
   for (int b = query.first.value; b <= query.last.value; ++b) {
     const Block& block = workload.block({b});
-    const int passes = repeats && is_recomputed(block.kind) ? 2 : 1;
-    const Bytes activation = part * (query.backward ? block.input_bytes : block.output_bytes);
-    add_tensor_parallel(group, activation, passes * block.tensor_collectives, out);
-    if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
-      add_sequence_parallel(group, activation * group.sequence_degree, workload.shape,
-                            query.backward, passes, out);
+    add_block(query, group, block, workload.shape, query.backward, out);
+    ++gathered[gathers.class_of({b})];
+    if (recomputes && is_recomputed(block.kind)) {
+      add_block(query, group, block, workload.shape, false, out);
+      ++gathered[gathers.class_of({b})];
     }
-    if (block.expert_all_to_all) {
-      add_expert_parallel(query, activation, workload.shape, passes, out);
-    }
-    if (query.segment->zero.stage >= 3 && query.zero_peers != nullptr) {
-      const Bytes weights{static_cast<double>(parameters(block)) / group.tensor_parallel *
-                          bytes_per_weight};
-      out.add(ir::CollectiveKind::all_gather, ir::Purpose::zero, *query.zero_peers, passes,
-              weights);
+  }
+  for (const auto& [block_class, count] : gathered) {
+    for (const GatherRound& round : gathers.rounds(block_class, group)) {
+      out.add(ir::CollectiveKind::all_gather, ir::Purpose::zero, round.sets, count, round.bytes);
     }
   }
   return out.take();

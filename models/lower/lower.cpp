@@ -1,9 +1,18 @@
 #include "models/lower/lower.h"
 
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <string>
+
 #include "models/base/check.h"
+#include "models/ir/names.h"
+#include "models/lower/copies.h"
 #include "models/lower/draft.h"
 #include "models/lower/passes.h"
 #include "models/lower/placement.h"
+#include "models/lower/zero_gathers.h"
+#include "models/schedule/schedule.h"
 
 namespace orrery::models {
 namespace {
@@ -27,11 +36,44 @@ ir::ProgramHeader make_header(const ir::Plan& plan, const Workload& workload, co
 
 }  // namespace
 
+std::vector<PlanDefect> find_unsupported(const ir::Plan& plan) {
+  std::vector<PlanDefect> defects;
+  const ScheduleEntry* schedule = find_schedule(plan.schedule);
+  if (schedule == nullptr) {
+    std::string known;
+    for (const ScheduleEntry* entry : schedules()) {
+      known += (known.empty() ? "" : ", ") + std::string(ir::name_of(entry->kind));
+    }
+    defects.push_back({"schedule",
+                       std::string("schedule ") + ir::name_of(plan.schedule) +
+                           " cannot be turned into a program yet",
+                       "available: " + known});
+  }
+  if (plan.redundancy != ir::Redundancy::none) {
+    defects.push_back({"redundancy",
+                       std::string("redundancy ") + ir::name_of(plan.redundancy) +
+                           " cannot be turned into a program yet",
+                       "use redundancy: none"});
+  }
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    for (std::size_t r = 0; r < plan.pipelines[p].reroutes.size(); ++r) {
+      defects.push_back({fmt::format("pipelines[{}].reroutes[{}]", p, r),
+                         "rerouted micro-batches cannot be turned into a program yet",
+                         "remove the reroute, or move the micro-batch to the other pipeline's "
+                         "micro_batches"});
+    }
+  }
+  return defects;
+}
+
 ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
                   const Job& job, const LowerOptions& options) {
   ORRERY_CHECK(!plan.pipelines.empty(), "a plan without pipelines");
+  const std::vector<PlanDefect> unsupported = find_unsupported(plan);
+  ORRERY_CHECK(unsupported.empty(), "{}: {}", unsupported.front().path, unsupported.front().what);
   const Placement placement = place(plan, cluster, options.collapsed);
-  const LowerContext context = {plan, cluster, workload, job, placement};
+  const BlockCopies copies(workload, placement);
+  const LowerContext context = {plan, workload, job, placement, copies};
   Draft draft;
   draft.program.header = make_header(plan, workload, job, options);
   draft.program.ranks = placement.ranks;
@@ -42,9 +84,10 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
         {first_sample, pipeline.micro_batches, pipeline.micro_batch_size});
     first_sample += std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
   }
+  const ZeroGathers gathers(workload, copies, job.state_bytes.weight);
   std::vector<ComputeOps> ops;
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
-    ops.push_back(add_compute(context, p, draft));
+    ops.push_back(add_compute(context, p, gathers, draft));
     add_transfers(context, p, ops.back(), draft);
   }
   add_synchronisation(context, ops, draft);

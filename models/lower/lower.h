@@ -2,7 +2,9 @@
 /// models/sharding. Serves the simulator and the executor alike.
 #pragma once
 #include <cstdint>
+#include <vector>
 
+#include "models/check/validate.h"
 #include "models/ir/plan.h"
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"
@@ -17,7 +19,13 @@ struct LowerOptions {
   std::uint64_t seed = 0;  ///< Copied to the header: the executor's initial weights and data.
 };
 
-/// The plan must be valid (check/validate.h); it need not fit in memory.
+/// What a valid plan may say and lower() cannot turn into ops yet: reroutes, redundancy, schedules
+/// that find_schedule() does not know. Empty when the plan can be lowered.
+std::vector<PlanDefect> find_unsupported(const ir::Plan& plan);
+
+/// The plan must be valid (check/validate.h) and have nothing unsupported (aborts otherwise); it
+/// need not fit in memory. Blocks cut by gradient_overlap become segments of their own in the
+/// program. The result has no defect (ir::find_defect).
 ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
                   const Job& job, const LowerOptions& options);
 

@@ -4,17 +4,19 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/lower/copies.h"
 #include "models/lower/draft.h"
 #include "models/lower/placement.h"
+#include "models/lower/zero_gathers.h"
 
 namespace orrery::models {
 
 struct LowerContext {
   const ir::Plan& plan;
-  const Cluster& cluster;
   const Workload& workload;
   const Job& job;
   const Placement& placement;
+  const BlockCopies& copies;
 };
 
 /// Ops of one pipeline's compute streams, to hang transfers and synchronisation on.
@@ -42,7 +44,6 @@ class ComputeOps {
   std::vector<GradientReady> ready;
 
  private:
-  int micro_batches_;
   std::vector<std::size_t> element_begin_;
   std::vector<std::vector<int>> group_begin_;
   std::vector<int> members_;
@@ -50,29 +51,16 @@ class ComputeOps {
   std::vector<Pass> backward_;
 };
 
-/// Compute ops of one pipeline, in the order that its schedule gives. `replicas` tells for each
-/// element by group position the devices that hold the same slice in all data-parallel replicas
-/// (ZeRO-3 gathers).
-ComputeOps add_compute(const LowerContext& context, int pipeline, Draft& draft);
+/// Compute ops of one pipeline, in the order that its schedule gives.
+ComputeOps add_compute(const LowerContext& context, int pipeline, const ZeroGathers& gathers,
+                       Draft& draft);
 
-/// Sends, receives and broadcasts between consecutive elements of one pipeline.
+/// Sends, receives, broadcasts and gathers between consecutive elements of one pipeline.
 void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops, Draft& draft);
 
-/// Gradient synchronisation, optimizer steps, parameter gathers of all pipelines.
+/// Gradient synchronisation, optimizer steps, parameter gathers of all pipelines; `ops` by
+/// pipeline. Collectives are added in one global order, from the last block to the first.
 void add_synchronisation(const LowerContext& context, const std::vector<ComputeOps>& ops,
                          Draft& draft);
-
-/// All data-parallel copies of a block: which segment and group holds it.
-struct BlockReplica {
-  int pipeline = 0;
-  int element = 0;
-  int group = 0;
-  auto operator<=>(const BlockReplica&) const = default;
-};
-std::vector<BlockReplica> replicas_of(const LowerContext& context, BlockId block);
-
-/// Devices at `position` of every replica of the segment, for ZeRO-3; empty when replicas differ in
-/// size (their gathers are then lowered as collectives among whole sets, one per replica).
-std::vector<std::vector<DeviceId>> zero_peers(const LowerContext& context, BlockId block);
 
 }  // namespace orrery::models

@@ -2,7 +2,6 @@
 /// Private to models/lower.
 #pragma once
 #include <cstdint>
-#include <unordered_map>
 #include <vector>
 
 #include "models/ir/plan.h"

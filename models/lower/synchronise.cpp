@@ -8,66 +8,20 @@
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/lower/passes.h"
-#include "models/sharding/gradient.h"
 
 namespace orrery::models {
 
-std::vector<BlockReplica> replicas_of(const LowerContext& context, BlockId block) {
-  std::vector<BlockReplica> out;
-  for (std::size_t p = 0; p < context.placement.elements.size(); ++p) {
-    const std::vector<Element>& elements = context.placement.elements[p];
-    for (std::size_t e = 0; e < elements.size(); ++e) {
-      const ir::Segment& segment = *elements[e].segment;
-      if (block < segment.first_block || segment.last_block < block) continue;
-      for (std::size_t g = 0; g < segment.groups.size(); ++g) {
-        out.push_back({static_cast<int>(p), static_cast<int>(e), static_cast<int>(g)});
-      }
-    }
-  }
-  return out;
-}
-
 namespace {
-
-const ir::Segment& segment_of(const LowerContext& context, const BlockReplica& at) {
-  return *context.placement
-              .elements[static_cast<std::size_t>(at.pipeline)][static_cast<std::size_t>(at.element)]
-              .segment;
-}
-
-const ir::Group& group_of(const LowerContext& context, const BlockReplica& at) {
-  return segment_of(context, at).groups[static_cast<std::size_t>(at.group)];
-}
 
 /// Blocks that the same groups hold, with equal lists of parameters.
 struct Run {
   int first = 0;
   int last = 0;
-  std::vector<BlockReplica> replicas;
 };
 
-bool same_parameters(const Block& a, const Block& b) {
-  return std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(),
-                    b.parameters.end(), [](const Parameter& x, const Parameter& y) {
-                      return x.elements == y.elements && x.split_length == y.split_length &&
-                             x.expert == y.expert;
-                    });
-}
-
-/// One replica of a parameter for each set of devices that sees its own tokens: each group, and in
-/// it each part of the sequence. Devices of a set in tensor-parallel order.
-std::vector<std::vector<int>> token_sets(const ir::Group& group) {
-  std::vector<std::vector<int>> sets;
-  for (std::size_t i = 0; i < group.devices.size(); ++i) {
-    if (i % static_cast<std::size_t>(group.tensor_parallel) == 0) sets.emplace_back();
-    sets.back().push_back(group.devices[i].value);
-  }
-  return sets;
-}
-
-/// All communication of one parameter class of a run, by (kind, owners).
+/// All communication of a run's parameters, by (kind, owners).
 struct StepKey {
-  int order = 0;  ///< Position in its list of steps: later ones may read what earlier ones wrote.
+  int order = 0;  ///< ParameterStep::order.
   StepKind kind = StepKind::all_reduce;
   std::vector<int> owners;
   auto operator<=>(const StepKey&) const = default;
@@ -79,8 +33,9 @@ struct StepLoad {
 };
 using StepTable = std::map<StepKey, StepLoad>;
 
-enum class Phase { reduce, gather };
-
+/// Deviation: with ZeRO-2 and ZeRO-3 gradients are scattered once, after the last micro-batch,
+/// though their memory counts as sharded all along; [Rajbhandari et al. 2020, 7.2] have one
+/// micro-batch.
 class Synchroniser {
  public:
   Synchroniser(const LowerContext& context, const std::vector<ComputeOps>& ops, Draft& draft)
@@ -101,214 +56,142 @@ class Synchroniser {
   }
 
   void run() {
-    const std::vector<Run> runs = make_runs();
-    // From the last block to the first, as backward passes complete them, and equal on all ranks.
-    for (auto run = runs.rbegin(); run != runs.rend(); ++run) emit(*run, Phase::reduce);
-    if (tied()) emit_tied();
+    const std::vector<Run> runs = in_order(make_runs());
+    for (const Run& run : runs) emit(run, SyncPhase::reduce);
+    if (context_.copies.tied()) emit_tied(SyncPhase::reduce);
     add_optimizer_steps();
-    for (auto run = runs.rbegin(); run != runs.rend(); ++run) emit(*run, Phase::gather);
+    for (const Run& run : runs) emit(run, SyncPhase::gather);
+    if (context_.copies.tied()) emit_tied(SyncPhase::gather);
   }
 
  private:
-  bool tied() const {
-    return context_.workload.shape.tied_embeddings && context_.workload.size() > 1;
-  }
-
   std::vector<Run> make_runs() const {
     std::vector<Run> runs;
     for (int b = 0; b < context_.workload.size(); ++b) {
-      auto replicas = replicas_of(context_, {b});
-      const bool end = tied() && (b == 1 || b + 1 == context_.workload.size());
-      if (!runs.empty() && runs.back().replicas == replicas && cuts_.count(b) == 0 && !end &&
-          same_parameters(context_.workload.block({b - 1}), context_.workload.block({b}))) {
+      const bool end = context_.copies.tied() && (b == 1 || b + 1 == context_.workload.size());
+      if (!runs.empty() && cuts_.count(b) == 0 && !end && context_.copies.alike({b - 1}, {b})) {
         runs.back().last = b;
       } else {
-        runs.push_back({b, b, std::move(replicas)});
+        runs.push_back({b, b});
       }
     }
     return runs;
   }
 
-  /// The embedding matrix: the largest parameter of the first and of the last block.
-  bool is_tied_parameter(int block, std::size_t parameter) const {
-    if (!tied() || (block != 0 && block + 1 != context_.workload.size())) return false;
-    const auto& all = context_.workload.block({block}).parameters;
-    const auto largest = std::max_element(all.begin(), all.end(),
-                                          [](auto& a, auto& b) { return a.elements < b.elements; });
-    return static_cast<std::size_t>(largest - all.begin()) == parameter;
-  }
-
-  /// How one parameter lies on all replicas; several lists where positions of the groups
-  /// synchronise apart from each other.
-  struct Layouts {
-    std::int64_t length = 1;
-    std::vector<Replicas> sets;
-  };
-
-  Layouts layouts(const Parameter& parameter, const std::vector<BlockReplica>& replicas) const {
-    Layouts out;
-    if (parameter.expert) {
-      out.length = std::max<std::int64_t>(1, context_.workload.shape.experts) *
-                   std::max<std::int64_t>(1, parameter.split_length);
-      out.sets.push_back(expert_replicas(parameter, replicas));
-    } else if (parameter.split_length > 0) {
-      out.length = parameter.split_length;
-      Replicas all;
-      for (const BlockReplica& at : replicas) {
-        for (const auto& owners : token_sets(group_of(context_, at))) {
-          all.push_back(split(out.length, owners).pieces);
-        }
+  /// The order in which every rank walks the runs; one order for all, so that none can wait for
+  /// each other. With overlap from the last block to the first, as backward passes complete them.
+  /// Else in rounds of runs that have no rank in common: where stage borders of pipelines differ,
+  /// in block order each run would wait for its neighbour through the ranks that hold both, all
+  /// along the model.
+  std::vector<Run> in_order(std::vector<Run> runs) const {
+    std::reverse(runs.begin(), runs.end());
+    if (context_.plan.communication.gradient_overlap) return runs;
+    std::vector<std::pair<std::size_t, Run>> by_round;
+    std::vector<std::vector<bool>> busy;  // by round and rank
+    for (const Run& run : runs) {
+      const std::vector<RankId> ranks = holders_of(run);
+      std::size_t round = 0;
+      while (round < busy.size() && std::any_of(ranks.begin(), ranks.end(), [&](RankId rank) {
+               return busy[round][rank.index()];
+             })) {
+        ++round;
       }
-      out.sets.push_back(std::move(all));
-    } else {
-      out.sets = replicated_sets(replicas);
+      if (round == busy.size()) busy.emplace_back(context_.placement.ranks.size(), false);
+      for (const RankId rank : ranks) busy[round][rank.index()] = true;
+      by_round.emplace_back(round, run);
     }
-    return out;
+    std::stable_sort(by_round.begin(), by_round.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::transform(by_round.begin(), by_round.end(), runs.begin(),
+                   [](const auto& entry) { return entry.second; });
+    return runs;
   }
 
-  /// Norms and biases: whole on every member. With Megatron's sequence parallelism each member saw
-  /// other tokens. Else members hold equal gradients, and where all groups are equally wide each
-  /// position synchronises on its own.
-  std::vector<Replicas> replicated_sets(const std::vector<BlockReplica>& replicas) const {
-    Replicas whole;
-    std::vector<Replicas> by_position;
-    bool uniform = true;
-    for (const BlockReplica& at : replicas) {
-      const ir::Group& group = group_of(context_, at);
-      const bool own_tokens = group.sequence == ir::SequenceParallelism::megatron;
-      for (const auto& owners : token_sets(group)) {
-        if (own_tokens) {
-          for (const int owner : owners) whole.push_back({{owner, {0, 1}}});
-          uniform = false;
-          continue;
-        }
-        std::vector<Piece> pieces;
-        for (const int owner : owners) pieces.push_back({owner, {0, 1}});
-        whole.push_back(std::move(pieces));
-        if (by_position.empty()) by_position.resize(owners.size());
-        uniform = uniform && by_position.size() == owners.size();
-        for (std::size_t i = 0; uniform && i < owners.size(); ++i) {
-          by_position[i].push_back({{owners[i], {0, 1}}});
-        }
+  std::vector<RankId> holders_of(const Run& run) const {
+    std::vector<RankId> all;
+    for (const BlockReplica& at : context_.copies.holders({run.first})) {
+      const Element& element = context_.placement.elements[static_cast<std::size_t>(at.pipeline)]
+                                                          [static_cast<std::size_t>(at.element)];
+      const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(at.group)];
+      all.insert(all.end(), ranks.begin(), ranks.end());
+    }
+    return all;
+  }
+
+  /// Adds the steps of one parameter of all blocks of the run to the table.
+  void collect(const Run& run, std::size_t parameter, SyncPhase phase,
+               const std::vector<ParameterStep>& steps, StepTable& table) const {
+    const StateBytes& state = context_.job.state_bytes;
+    const auto elements =
+        static_cast<double>(context_.workload.block({run.first}).parameters[parameter].elements);
+    const Bytes whole{(run.last - run.first + 1) * elements *
+                      (phase == SyncPhase::reduce ? state.gradient : state.weight)};
+    const auto append = [&](const std::vector<Slice>& slices, std::vector<ir::Region>& to) {
+      for (const Slice& slice : slices) {
+        to.push_back(
+            {phase == SyncPhase::reduce ? ir::TensorKind::gradient : ir::TensorKind::parameter,
+             {run.first},
+             {run.last},
+             static_cast<std::int32_t>(parameter),
+             slice.begin,
+             slice.end});
       }
-    }
-    if (uniform) return by_position;
-    return {whole};
-  }
-
-  /// `expert_parallel` consecutive groups of a stage hold one copy of the experts together.
-  /// Elements are numbered expert by expert, inside an expert along the dimension that is split.
-  Replicas expert_replicas(const Parameter& parameter,
-                           const std::vector<BlockReplica>& replicas) const {
-    const std::int64_t experts = std::max(1, context_.workload.shape.experts);
-    const std::int64_t width = std::max<std::int64_t>(1, parameter.split_length);
-    Replicas out;
-    for (const BlockReplica& at : replicas) {
-      const int degree = segment_of(context_, at).expert_parallel;
-      const int part = at.group % degree;
-      if (part == 0) out.emplace_back();
-      for (const auto& owners : token_sets(group_of(context_, at))) {
-        for (std::int64_t e = experts * part / degree; e < experts * (part + 1) / degree; ++e) {
-          for (const Piece& piece : split(width, owners).pieces) {
-            out.back().push_back(
-                {piece.owner, {e * width + piece.slice.begin, e * width + piece.slice.end}});
-          }
-        }
+    };
+    for (const ParameterStep& one : steps) {
+      StepLoad& load = table[{one.order, one.step.kind, one.step.group}];
+      load.bytes += one.share * whole;
+      append(one.step.slices, load.regions);
+      load.parts.resize(one.step.parts.size());
+      for (std::size_t i = 0; i < one.step.parts.size(); ++i) {
+        append(one.step.parts[i], load.parts[i]);
       }
     }
-    return out;
   }
 
-  std::vector<Step> steps(std::int64_t length, const Replicas& replicas, const ir::Zero& zero,
-                          Phase phase) const {
-    if (zero.stage == 0) {
-      return phase == Phase::reduce ? synchronise_gradients(length, replicas) : std::vector<Step>{};
-    }
-    if (phase == Phase::reduce) return scatter_gradients(length, replicas, zero.shard_group);
-    // ZeRO-3 gathers parameters inside the passes instead.
-    if (zero.stage >= 3) return {};
-    return gather_parameters(length, replicas, zero.shard_group);
+  /// ZeRO-3 gathers parameters inside the passes instead.
+  bool gathers_inside(int block, SyncPhase phase) const {
+    return phase == SyncPhase::gather && context_.copies.zero({block}).stage >= 3;
   }
 
-  void collect(const Run& run, std::size_t parameter_index, Phase phase, StepTable& table) const {
-    const Parameter& parameter = context_.workload.block({run.first}).parameters[parameter_index];
-    const Layouts layout = layouts(parameter, run.replicas);
-    for (const Replicas& replicas : layout.sets) {
-      add_steps(run, parameter, static_cast<std::int32_t>(parameter_index), layout.length, replicas,
-                phase, table);
-    }
-  }
-
-  void add_steps(const Run& run, const Parameter& parameter, std::int32_t parameter_index,
-                 std::int64_t length, const Replicas& replicas, Phase phase,
-                 StepTable& table) const {
-    const double per_element = phase == Phase::reduce ? context_.job.state_bytes.gradient
-                                                      : context_.job.state_bytes.weight;
-    const double bytes_per_unit = static_cast<double>(parameter.elements) * per_element *
-                                  (run.last - run.first + 1) / static_cast<double>(length);
-    const ir::Zero& zero = segment_of(context_, run.replicas.front()).zero;
-    int order = 0;
-    StepKind before = StepKind::all_reduce;
-    for (const Step& step : steps(length, replicas, zero, phase)) {
-      if (order == 0 || step.kind != before) ++order;
-      before = step.kind;
-      StepLoad& load = table[{order, step.kind, step.group}];
-      load.bytes += Bytes{bytes_per_unit * static_cast<double>(elements(step.slices))};
-      const auto append = [&](const std::vector<Slice>& slices, std::vector<ir::Region>& to) {
-        for (const Slice& slice : slices) {
-          to.push_back(
-              {phase == Phase::reduce ? ir::TensorKind::gradient : ir::TensorKind::parameter,
-               {run.first},
-               {run.last},
-               parameter_index,
-               slice.begin,
-               slice.end});
-        }
-      };
-      append(step.slices, load.regions);
-      load.parts.resize(step.parts.size());
-      for (std::size_t i = 0; i < step.parts.size(); ++i) append(step.parts[i], load.parts[i]);
-    }
-  }
-
-  void emit(const Run& run, Phase phase) {
+  void emit(const Run& run, SyncPhase phase) {
+    if (gathers_inside(run.first, phase)) return;
     StepTable table;
-    const auto& all = context_.workload.block({run.first}).parameters;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!is_tied_parameter(run.first, i)) collect(run, i, phase, table);
+    std::map<std::pair<std::int64_t, bool>, std::vector<ParameterStep>> known;
+    const std::vector<Parameter>& parameters = context_.workload.block({run.first}).parameters;
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      if (context_.copies.is_tied({run.first}, i)) continue;
+      const auto [steps, fresh] =
+          known.try_emplace({parameters[i].split_length, parameters[i].expert});
+      if (fresh) steps->second = context_.copies.steps({run.first}, i, phase);
+      collect(run, i, phase, steps->second, table);
     }
     emit(table, run.first, run.last, phase);
   }
 
-  /// Embedding and head share one matrix: its gradient is summed over the holders of both
-  /// [Shoeybi et al. 2019, section 3]. A group that holds both has summed them itself.
-  void emit_tied() {
-    const int last = context_.workload.size() - 1;
-    Run run = {0, 0, replicas_of(context_, {0})};
-    std::set<std::vector<DeviceId>> known;
-    for (const BlockReplica& at : run.replicas) known.insert(group_of(context_, at).devices);
-    for (const BlockReplica& at : replicas_of(context_, {last})) {
-      if (known.insert(group_of(context_, at).devices).second) run.replicas.push_back(at);
-    }
+  /// The matrix of embedding and head is complete when both have run their last backward pass.
+  void emit_tied(SyncPhase phase) {
+    if (gathers_inside(0, phase)) return;
     StepTable table;
-    for (std::size_t i = 0; i < context_.workload.block({0}).parameters.size(); ++i) {
-      if (is_tied_parameter(0, i)) collect(run, i, Phase::reduce, table);
+    for (std::size_t i = 0; i < context_.workload.blocks.front().parameters.size(); ++i) {
+      if (!context_.copies.is_tied({0}, i)) continue;
+      collect({0, 0}, i, phase, context_.copies.steps({0}, i, phase), table);
     }
-    emit(table, 0, last, Phase::reduce);
+    emit(table, 0, context_.workload.size() - 1, phase);
   }
 
   std::vector<RankId> ranks_of(const std::vector<int>& owners) const {
     std::vector<RankId> ranks;
+    std::set<RankId> known;
     for (const int owner : owners) {
       const RankId rank = context_.placement.rank_of[static_cast<std::size_t>(owner)];
-      if (std::find(ranks.begin(), ranks.end(), rank) == ranks.end()) ranks.push_back(rank);
+      if (known.insert(rank).second) ranks.push_back(rank);
     }
     return ranks;
   }
 
   /// Steps of equal kind among the same ranks run side by side: in a collapsed program one for each
   /// position of the tensor-parallel groups.
-  void emit(const StepTable& table, int first_block, int last_block, Phase phase) {
+  void emit(const StepTable& table, int first_block, int last_block, SyncPhase phase) {
     using Key = std::tuple<int, StepKind, std::vector<RankId>>;
     std::map<Key, std::vector<const StepTable::value_type*>> together;
     std::vector<Key> sequence;
@@ -331,24 +214,24 @@ class Synchroniser {
     }
   }
 
-  ir::Op op(ir::OpKind kind, ir::Stream stream, RankId rank, Phase phase) const {
+  ir::Op op(ir::OpKind kind, ir::Stream stream, RankId rank, SyncPhase phase) const {
     ir::Op op;
     op.kind = kind;
     op.stream = stream;
-    op.purpose = phase == Phase::reduce ? ir::Purpose::data_parallel : ir::Purpose::zero;
+    op.purpose = phase == SyncPhase::reduce ? ir::Purpose::data_parallel : ir::Purpose::zero;
     op.rank = rank;
     return op;
   }
 
   void emit_collective(StepKind kind, const std::vector<RankId>& ranks,
                        const std::vector<const StepTable::value_type*>& entries, int first_block,
-                       int last_block, Phase phase) {
+                       int last_block, SyncPhase phase) {
     ir::CollectiveShape shape;
     shape.kind = kind == StepKind::all_reduce       ? ir::CollectiveKind::all_reduce
                  : kind == StepKind::reduce_scatter ? ir::CollectiveKind::reduce_scatter
                  : kind == StepKind::all_gather     ? ir::CollectiveKind::all_gather
                                                     : ir::CollectiveKind::broadcast;
-    shape.purpose = phase == Phase::reduce ? ir::Purpose::data_parallel : ir::Purpose::zero;
+    shape.purpose = phase == SyncPhase::reduce ? ir::Purpose::data_parallel : ir::Purpose::zero;
     std::vector<ir::Region> regions;
     Bytes total;
     for (const auto* entry : entries) {
@@ -394,7 +277,7 @@ class Synchroniser {
   }
 
   void emit_send(const StepTable::value_type& entry, const std::vector<RankId>& ranks,
-                 int first_block, int last_block, Phase phase) {
+                 int first_block, int last_block, SyncPhase phase) {
     const std::int32_t transfers = draft_.transfer_set(
         {{{entry.first.owners[0]}, {entry.first.owners[1]}, entry.second.bytes}});
     DraftId ids[2];
@@ -414,9 +297,9 @@ class Synchroniser {
     draft_.match(ids[0], ids[1]);
   }
 
-  DraftId ready(RankId rank, int first_block, int last_block, Phase phase) const {
-    return phase == Phase::reduce ? gradients_ready(rank, first_block, last_block)
-                                  : optimizer_[rank.index()];
+  DraftId ready(RankId rank, int first_block, int last_block, SyncPhase phase) const {
+    return phase == SyncPhase::reduce ? gradients_ready(rank, first_block, last_block)
+                                      : optimizer_[rank.index()];
   }
 
   /// The op of this rank after which its gradients of the blocks are complete; without overlap, its
@@ -442,7 +325,7 @@ class Synchroniser {
     }
     for (std::size_t r = 0; r < states.size(); ++r) {
       ir::Op step = op(ir::OpKind::optimizer_step, ir::Stream::compute,
-                       {static_cast<std::int32_t>(r)}, Phase::reduce);
+                       {static_cast<std::int32_t>(r)}, SyncPhase::reduce);
       step.bytes = states[r];
       optimizer_[r] = draft_.add(step);
       draft_.depends(optimizer_[r], last_sync_[r]);
@@ -454,15 +337,13 @@ class Synchroniser {
   /// steps update.
   void add_states(const Element& element, std::vector<Bytes>& states) {
     const ir::Segment& segment = *element.segment;
-    const auto replicas = static_cast<int>(replicas_of(context_, segment.first_block).size());
     for (std::size_t g = 0; g < segment.groups.size(); ++g) {
-      const SegmentMemory memory =
-          segment_memory(segment, segment.groups[g], replicas, context_.workload, context_.job);
+      const SegmentMemory memory = states_of(segment, segment.groups[g]);
       double updated = 0;
       for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
         updated +=
             sharded_parameters(context_.workload.block({b}), segment.groups[g].tensor_parallel,
-                               segment.expert_parallel, segment.zero, replicas);
+                               segment.expert_parallel, segment.zero, context_.copies.count({b}));
       }
       for (const RankId rank : element.ranks[g]) {
         states[rank.index()] += Bytes{updated * context_.job.state_bytes.total()};
@@ -481,6 +362,30 @@ class Synchroniser {
     }
   }
 
+  /// Memory of the segment; blocks may have different numbers of copies, which matters to ZeRO.
+  SegmentMemory states_of(const ir::Segment& segment, const ir::Group& group) const {
+    const auto memory_of = [&](const ir::Segment& part) {
+      return segment_memory(part, group, context_.copies.count(part.first_block), context_.workload,
+                            context_.job);
+    };
+    SegmentMemory total = memory_of(segment);
+    bool equal = true;
+    for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
+      equal = equal && context_.copies.count({b}) == context_.copies.count(segment.first_block);
+    }
+    if (segment.zero.stage == 0 || equal) return total;
+    total.parameters = total.gradients = total.optimizer_states = {};
+    ir::Segment part = segment;
+    for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
+      part.first_block = part.last_block = {b};
+      const SegmentMemory one = memory_of(part);
+      total.parameters += one.parameters;
+      total.gradients += one.gradients;
+      total.optimizer_states += one.optimizer_states;
+    }
+    return total;
+  }
+
   const LowerContext& context_;
   Draft& draft_;
   std::map<RankId, std::vector<ComputeOps::GradientReady>> ready_;
@@ -491,20 +396,6 @@ class Synchroniser {
 };
 
 }  // namespace
-
-std::vector<std::vector<DeviceId>> zero_peers(const LowerContext& context, BlockId block) {
-  std::vector<std::vector<DeviceId>> out;
-  for (const BlockReplica& at : replicas_of(context, block)) {
-    const std::vector<DeviceId>& devices = group_of(context, at).devices;
-    if (out.empty()) out.resize(devices.size());
-    for (std::size_t i = 0; i < out.size(); ++i) out[i].push_back(devices[i % devices.size()]);
-  }
-  for (std::vector<DeviceId>& peers : out) {
-    std::sort(peers.begin(), peers.end());
-    peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  }
-  return out;
-}
 
 void add_synchronisation(const LowerContext& context, const std::vector<ComputeOps>& ops,
                          Draft& draft) {

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "models/base/check.h"
 #include "models/lower/passes.h"
@@ -8,24 +9,61 @@
 namespace orrery::models {
 namespace {
 
-std::vector<ActivationGroup> activation_groups(const ir::Segment& segment) {
+/// The groups of a segment, as models/sharding sees them. The tokens of each sample are cut into
+/// `parts` equal units, which stand for samples there; 1: samples are samples.
+std::vector<ActivationGroup> activation_groups(const ir::Segment& segment, int parts) {
   std::vector<ActivationGroup> groups;
   std::int64_t first_sample = 0;
   for (const ir::Group& group : segment.groups) {
-    ActivationGroup out;
-    for (const DeviceId device : group.devices) out.owners.push_back(device.value);
-    out.samples = {first_sample, first_sample + group.samples};
-    out.layout = group.sequence == ir::SequenceParallelism::none ? ActivationLayout::replicated
-                                                                 : ActivationLayout::sequence_split;
+    ActivationGroup whole;
+    for (const DeviceId device : group.devices) whole.owners.push_back(device.value);
+    whole.samples = {first_sample, first_sample + group.samples};
     first_sample += group.samples;
-    groups.push_back(std::move(out));
+    if (group.sequence == ir::SequenceParallelism::megatron || group.sequence_degree > 1) {
+      whole.layout = ActivationLayout::sequence_split;
+    }
+    if (parts == 1) {
+      groups.push_back(std::move(whole));
+      continue;
+    }
+    // Each part of a sample's tokens lies on some of the owners, whole on each of them.
+    const int width =
+        group.sequence == ir::SequenceParallelism::megatron ? 1 : group.tensor_parallel;
+    const int pieces = static_cast<int>(whole.owners.size()) / width;
+    for (std::int64_t sample = whole.samples.begin; sample < whole.samples.end; ++sample) {
+      for (int piece = 0; piece < pieces; ++piece) {
+        ActivationGroup out;
+        const auto owner = whole.owners.begin() + std::ptrdiff_t{piece} * width;
+        out.owners.assign(owner, owner + width);
+        const std::int64_t first = sample * parts;
+        out.samples = {first + std::int64_t{parts} * piece / pieces,
+                       first + std::int64_t{parts} * (piece + 1) / pieces};
+        groups.push_back(std::move(out));
+      }
+    }
   }
   return groups;
+}
+
+/// Into how many units the tokens of a sample must be cut at a boundary: 1, unless a group splits
+/// the sequence and holds each part on several devices, which ActivationLayout cannot say.
+int sequence_units(const ir::Segment& a, const ir::Segment& b) {
+  int units = 1;
+  bool mixed = false;
+  for (const ir::Segment* segment : {&a, &b}) {
+    for (const ir::Group& group : segment->groups) {
+      const bool megatron = group.sequence == ir::SequenceParallelism::megatron;
+      units = std::lcm(units, megatron ? group.tensor_parallel : group.sequence_degree);
+      mixed = mixed || (group.sequence_degree > 1 && group.tensor_parallel > 1);
+    }
+  }
+  return mixed ? units : 1;
 }
 
 /// One op pair or collective of a boundary, the same for every micro-batch.
 struct Pattern {
   bool transfer = false;
+  bool local_sends = false;  ///< Collective of sends inside one collapsed rank.
   RankId source;
   RankId destination;
   std::vector<RankId> members;  ///< Of a collective.
@@ -61,9 +99,10 @@ class Boundary {
         context.plan.communication.activation_transfer == ir::ActivationTransfer::leader_broadcast
             ? ActivationTransfer::leader_broadcast
             : ActivationTransfer::sliced;
-    const auto steps = transfer_activations(activation_groups(*sender.segment),
-                                            activation_groups(*receiver.segment),
-                                            context.workload.sequence_length, mode);
+    const int units = sequence_units(*sender.segment, *receiver.segment);
+    const auto steps = transfer_activations(activation_groups(*sender.segment, units),
+                                            activation_groups(*receiver.segment, units),
+                                            context.workload.sequence_length / units, mode);
     for (const Step& step : steps) add_pattern(step);
   }
 
@@ -87,7 +126,9 @@ class Boundary {
       add_send(step, size, regions);
       return;
     }
+    if (step.kind == StepKind::send_receive && joins_local_sends(step, size, regions)) return;
     Pattern pattern;
+    pattern.local_sends = step.kind == StepKind::send_receive;
     std::vector<DeviceId> devices;
     for (const int owner : step.group) {
       devices.push_back({owner});
@@ -112,6 +153,26 @@ class Boundary {
     pattern.shape = draft_.collective_shape(std::move(shape));
     pattern.bytes = size;
     patterns_.push_back(std::move(pattern));
+  }
+
+  /// Sends inside a collapsed rank that do not read what one of them brings run side by side.
+  bool joins_local_sends(const Step& step, Bytes size, const std::vector<ir::Region>& regions) {
+    if (patterns_.empty() || !patterns_.back().local_sends) return false;
+    Pattern& pattern = patterns_.back();
+    if (pattern.members.front() != rank(step.source)) return false;
+    ir::CollectiveShape shape =
+        draft_.program.collective_shapes[static_cast<std::size_t>(pattern.shape)];
+    for (const ir::CollectiveShape::Part& part : shape.parts) {
+      const auto& pair = draft_.program.groups[static_cast<std::size_t>(part.group)].devices;
+      if (pair.back().value == step.source) return false;
+    }
+    shape.parts.push_back({draft_.group({{step.source}, {step.destination}}), size, {}});
+    auto all = draft_.program.region_sets[static_cast<std::size_t>(shape.regions)];
+    all.insert(all.end(), regions.begin(), regions.end());
+    shape.regions = pattern.regions = draft_.region_set(std::move(all));
+    pattern.shape = draft_.collective_shape(std::move(shape));
+    pattern.bytes += size;
+    return true;
   }
 
   /// Sends between the same two ranks (slices of a collapsed group) travel side by side.

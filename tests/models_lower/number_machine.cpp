@@ -7,153 +7,12 @@
 #include <functional>
 #include <numeric>
 #include <set>
+#include <variant>
 
 #include "models/base/rng.h"
 #include "models/sharding/layout.h"
 
 namespace orrery::models {
-namespace {
-
-double number(std::uint64_t key) { return Rng(0x5eed).fork(key).uniform() - 0.5; }
-
-/// What one block computes on the rows [begin, end) of A and B that a rank holds.
-struct Weights {
-  const BlockNumbers& full;  ///< With rows outside [begin, end) empty.
-  std::int64_t begin;
-  std::int64_t end;
-};
-
-std::vector<double> forward_row(const std::vector<double>& x, const Weights& w) {
-  std::vector<double> y(x.size(), 0);
-  for (std::int64_t j = w.begin; j < w.end; ++j) {
-    const auto row = static_cast<std::size_t>(j);
-    double h = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) h += x[i] * w.full[0][0][i] * w.full[1][row][i];
-    for (std::size_t i = 0; i < x.size(); ++i) y[i] += h * w.full[2][row][i];
-  }
-  return y;
-}
-
-/// Adds the gradients of A and B; returns the (partial) gradient of x diag(g).
-std::vector<double> backward_row(const std::vector<double>& x, const std::vector<double>& dy,
-                                 const Weights& w, BlockNumbers& gradient) {
-  std::vector<double> dz(x.size(), 0);
-  for (std::int64_t j = w.begin; j < w.end; ++j) {
-    const auto row = static_cast<std::size_t>(j);
-    double h = 0;
-    double dh = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      h += x[i] * w.full[0][0][i] * w.full[1][row][i];
-      dh += dy[i] * w.full[2][row][i];
-    }
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      gradient[2][row][i] += h * dy[i];
-      gradient[1][row][i] += dh * x[i] * w.full[0][0][i];
-      dz[i] += dh * w.full[1][row][i];
-    }
-  }
-  return dz;
-}
-
-BlockNumbers zeros(int d, int f) {
-  const Rows inner(static_cast<std::size_t>(f),
-                   std::vector<double>(static_cast<std::size_t>(d), 0));
-  return {Rows(1, std::vector<double>(static_cast<std::size_t>(d), 0)), inner, inner};
-}
-
-void descend(BlockNumbers& weights, const BlockNumbers& gradient, double rate) {
-  for (std::size_t p = 0; p < weights.size(); ++p) {
-    for (std::size_t r = 0; r < weights[p].size(); ++r) {
-      for (std::size_t i = 0; i < weights[p][r].size(); ++i) {
-        weights[p][r][i] -= rate * gradient[p][r][i];
-      }
-    }
-  }
-}
-
-}  // namespace
-
-Workload number_workload(int blocks, int d, int f, int tokens_per_sample) {
-  Workload workload;
-  workload.name = "numbers";
-  workload.sequence_length = tokens_per_sample;
-  workload.dtype = ir::Dtype::fp64;
-  workload.shape.layers = blocks;
-  workload.shape.hidden = d;
-  for (int b = 0; b < blocks; ++b) {
-    Block block;
-    block.kind = ir::BlockKind::transformer;
-    block.parameters = {{"g", d, 0, false},
-                        {"a", std::int64_t{d} * f, f, false},
-                        {"b", std::int64_t{d} * f, f, false}};
-    block.tensor_collectives = 1;
-    block.input_bytes = block.output_bytes = Bytes{8.0 * d * tokens_per_sample};
-    block.kept_split = block.input_bytes;
-    workload.blocks.push_back(std::move(block));
-  }
-  return workload;
-}
-
-BlockNumbers initial_block(int block, int d, int f) {
-  BlockNumbers numbers = zeros(d, f);
-  std::uint64_t key = static_cast<std::uint64_t>(block) << 32;
-  for (double& g : numbers[0][0]) g = 1.0 + 0.1 * number(++key);
-  for (const std::size_t p : {1, 2}) {
-    for (std::vector<double>& row : numbers[p]) {
-      for (double& value : row) value = number(++key);
-    }
-  }
-  return numbers;
-}
-
-std::vector<double> data_row(std::int64_t sample, int token, int d) {
-  std::vector<double> row(static_cast<std::size_t>(d));
-  const std::uint64_t key = (1ULL << 60) + static_cast<std::uint64_t>(sample) * 4096 +
-                            static_cast<std::uint64_t>(token) * 64;
-  for (std::size_t i = 0; i < row.size(); ++i) row[i] = number(key + i);
-  return row;
-}
-
-std::vector<BlockNumbers> reference_step(const Workload& workload, std::int64_t samples, int d,
-                                         int f, double rate) {
-  std::vector<BlockNumbers> weights;
-  std::vector<BlockNumbers> gradients;
-  for (int b = 0; b < workload.size(); ++b) {
-    weights.push_back(initial_block(b, d, f));
-    gradients.push_back(zeros(d, f));
-  }
-  const bool tied = workload.shape.tied_embeddings;
-  if (tied) weights.back()[1] = weights.front()[1];
-  for (std::int64_t s = 0; s < samples; ++s) {
-    for (int t = 0; t < workload.sequence_length; ++t) {
-      Rows x = {data_row(s, t, d)};
-      for (int b = 0; b < workload.size(); ++b) {
-        x.push_back(forward_row(x.back(), {weights[static_cast<std::size_t>(b)], 0, f}));
-      }
-      std::vector<double> dy = x.back();
-      for (int b = workload.size() - 1; b >= 0; --b) {
-        const auto i = static_cast<std::size_t>(b);
-        std::vector<double> dz = backward_row(x[i], dy, {weights[i], 0, f}, gradients[i]);
-        for (std::size_t k = 0; k < dz.size(); ++k) {
-          gradients[i][0][0][k] += dz[k] * x[i][k];
-          dz[k] *= weights[i][0][0][k];
-        }
-        dy = std::move(dz);
-      }
-    }
-  }
-  if (tied) {
-    for (std::size_t r = 0; r < gradients.front()[1].size(); ++r) {
-      for (std::size_t i = 0; i < gradients.front()[1][r].size(); ++i) {
-        gradients.front()[1][r][i] += gradients.back()[1][r][i];
-      }
-    }
-    gradients.back()[1] = gradients.front()[1];
-  }
-  for (std::size_t b = 0; b < weights.size(); ++b) descend(weights[b], gradients[b], rate);
-  return weights;
-}
-
 namespace {
 
 /// Everything that one rank holds.
@@ -178,6 +37,7 @@ class Machine {
       const ir::Op& op = program.ops[i];
       if (op.segment == ir::kNone) continue;
       const ir::SegmentInfo& info = segment(op);
+      place(op, info);
       for (int b = info.first_block.value; b <= info.last_block.value; ++b) hold(op.rank, info, b);
     }
   }
@@ -207,22 +67,72 @@ class Machine {
 
   std::vector<RankState> states_;
 
+  /// Rows of the tied matrix that a rank holds for both ends are one: calls visit(first, last).
+  template <class Visit>
+  static void for_tied_rows(std::map<int, BlockNumbers>& tensors, int last, Visit visit) {
+    if (tensors.count(0) == 0 || tensors.count(last) == 0) return;
+    for (std::size_t r = 0; r < tensors.at(0)[1].size(); ++r) {
+      std::vector<double>& mine = tensors.at(0)[1][r];
+      std::vector<double>& copy = tensors.at(last)[1][r];
+      if (!mine.empty() && !copy.empty()) visit(mine, copy);
+    }
+  }
+
  private:
   const ir::SegmentInfo& segment(const ir::Op& op) const {
     return program_.segments[static_cast<std::size_t>(op.segment)];
   }
   RankState& state(const ir::Op& op) { return states_[op.rank.index()]; }
 
+  static bool has_row(const std::map<int, BlockNumbers>& tensors, int block, std::int64_t row) {
+    const auto at = tensors.find(block);
+    return at != tensors.end() && !at->second[1][static_cast<std::size_t>(row)].empty();
+  }
+
   /// The first parameter matrix of the first and of the last block is one and the same.
   bool tied() const { return workload_.shape.tied_embeddings; }
 
-  Slice rows_of(RankId rank, const ir::SegmentInfo& info) const {
-    const int position = program_.ranks[rank.index()].position;
+  int experts() const { return workload_.shape.experts; }
+
+  /// Teams stand in group order; an op without a team is alone in its group.
+  void place(const ir::Op& op, const ir::SegmentInfo& info) {
+    int position = 0;
+    if (op.match != ir::kNone) {
+      for (const OpId member :
+           program_.members_of(program_.teams[static_cast<std::size_t>(op.match)])) {
+        if (program_.op(member).rank == op.rank) break;
+        ++position;
+      }
+    }
+    const int first = info.first_block.value;
+    position_[{info.pipeline, info.stage, first, op.rank.value}] = position;
+    rank_at_[{info.pipeline, info.stage, first, info.group, position}] = op.rank.value;
+  }
+
+  int position(const ir::SegmentInfo& info, RankId rank) const {
+    return position_.at({info.pipeline, info.stage, info.first_block.value, rank.value});
+  }
+
+  /// The rows of the tensor-parallel member, of one expert or of the whole matrix.
+  Slice rows_of(int member, const ir::SegmentInfo& info, std::int64_t expert) const {
     std::vector<int> owners(static_cast<std::size_t>(info.tensor_parallel));
     std::iota(owners.begin(), owners.end(), 0);
-    return split(f_, owners)
-        .pieces[static_cast<std::size_t>(position % info.tensor_parallel)]
-        .slice;
+    const std::int64_t width = experts() > 0 ? f_ / experts() : f_;
+    const Slice slice = split(width, owners).pieces[static_cast<std::size_t>(member)].slice;
+    return {expert * width + slice.begin, expert * width + slice.end};
+  }
+
+  /// Which of the groups that share the experts holds one.
+  int part_of_expert(const ir::SegmentInfo& info, std::int64_t expert) const {
+    return static_cast<int>(expert * info.expert_parallel / experts());
+  }
+
+  bool holds(int member, const ir::SegmentInfo& info, std::int64_t row) const {
+    const std::int64_t expert = experts() > 0 ? row / (f_ / experts()) : 0;
+    const Slice rows = rows_of(member, info, expert);
+    const bool here =
+        experts() == 0 || info.group % info.expert_parallel == part_of_expert(info, expert);
+    return here && rows.begin <= row && row < rows.end;
   }
 
   void hold(RankId rank, const ir::SegmentInfo& info, int block) {
@@ -231,10 +141,10 @@ class Machine {
     BlockNumbers weights = initial_block(block, d_, f_);
     if (tied() && block + 1 == workload_.size()) weights[1] = initial_block(0, d_, f_)[1];
     BlockNumbers gradients = zeros(d_, f_);
-    const Slice rows = rows_of(rank, info);
+    const int member = position(info, rank) % info.tensor_parallel;
     for (const std::size_t p : {1, 2}) {
       for (std::int64_t j = 0; j < f_; ++j) {
-        if (rows.begin <= j && j < rows.end) continue;
+        if (holds(member, info, j)) continue;
         weights[p][static_cast<std::size_t>(j)].clear();
         gradients[p][static_cast<std::size_t>(j)].clear();
       }
@@ -243,119 +153,261 @@ class Machine {
     mine.gradients[block] = std::move(gradients);
   }
 
-  std::vector<std::int64_t> tokens(const ir::SegmentInfo& info) const {
+  /// Tokens of the micro-batch that one part of the sequence has.
+  std::vector<std::int64_t> tokens(const ir::SegmentInfo& info, int part) const {
+    const std::int64_t length = workload_.sequence_length;
+    const Slice own = even_part(length, info.sequence_degree, part);
     std::vector<std::int64_t> all;
-    for (std::int64_t t = info.first_sample * workload_.sequence_length;
-         t < (info.first_sample + info.samples) * workload_.sequence_length; ++t) {
-      all.push_back(t);
+    for (std::int64_t s = info.first_sample; s < info.first_sample + info.samples; ++s) {
+      for (std::int64_t t = own.begin; t < own.end; ++t) all.push_back(s * length + t);
     }
     return all;
   }
 
-  /// Whether the op's inner collectives sum over the tensor-parallel group of its device.
-  bool sums(const ir::Op& op) const {
-    if (op.inner == ir::kNone) return false;
+  static Slice even_part(std::int64_t length, int parts, int part) {
+    std::vector<int> owners(static_cast<std::size_t>(parts));
+    std::iota(owners.begin(), owners.end(), 0);
+    return split(length, owners).pieces[static_cast<std::size_t>(part)].slice;
+  }
+
+  std::int64_t sample_of(const ir::SegmentInfo& info, int micro_batch, std::int64_t token) const {
+    const auto& pipeline = program_.pipelines[static_cast<std::size_t>(info.pipeline)];
+    return pipeline.first_sample + std::int64_t{micro_batch} * pipeline.micro_batch_size +
+           token / workload_.sequence_length;
+  }
+
+  /// How often the op's inner collectives of a purpose and kind run among exactly the devices of
+  /// `members`, in their order.
+  int count_inner(const ir::Op& op, ir::Purpose purpose, ir::CollectiveKind kind,
+                  const std::vector<DeviceId>& members) const {
+    int count = 0;
+    if (op.inner == ir::kNone) return count;
     for (const auto& inner : program_.inner_sets[static_cast<std::size_t>(op.inner)]) {
-      if (inner.purpose != ir::Purpose::tensor_parallel ||
-          inner.kind != ir::CollectiveKind::all_reduce) {
-        continue;
-      }
+      if (inner.purpose != purpose || inner.kind != kind) continue;
       for (const std::int32_t g : inner.groups) {
-        const auto& devices = program_.groups[static_cast<std::size_t>(g)].devices;
-        const DeviceId mine = program_.ranks[op.rank.index()].device;
-        if (std::find(devices.begin(), devices.end(), mine) != devices.end()) return true;
+        if (program_.groups[static_cast<std::size_t>(g)].devices == members) count += inner.count;
       }
     }
-    return false;
+    return count;
+  }
+
+  DeviceId device_of(int rank) const {
+    return program_.ranks[static_cast<std::size_t>(rank)].device;
+  }
+
+  /// Passes that an op makes over its blocks, each with its own inner collectives.
+  static int passes(const ir::SegmentInfo& info, bool backward) {
+    return backward && info.recompute == ir::Recompute::full ? 2 : 1;
+  }
+
+  /// Whether the op sums over its tensor-parallel members: an all-reduce per block, or with
+  /// Megatron's sequence parallelism a reduce-scatter and an all-gather.
+  bool sums(const ir::Op& op, const std::vector<OpId>& members) const {
+    const ir::SegmentInfo& info = segment(op);
+    std::vector<DeviceId> devices;
+    for (const OpId id : members) devices.push_back(device_of(program_.op(id).rank.value));
+    const int wanted = (info.last_block.value - info.first_block.value + 1) *
+                       passes(info, op.kind == ir::OpKind::backward);
+    const auto runs = [&](ir::CollectiveKind kind) {
+      return count_inner(op, ir::Purpose::tensor_parallel, kind, devices);
+    };
+    if (info.sequence == ir::SequenceParallelism::megatron) {
+      return runs(ir::CollectiveKind::all_reduce) == 0 &&
+             runs(ir::CollectiveKind::reduce_scatter) == wanted &&
+             runs(ir::CollectiveKind::all_gather) == wanted;
+    }
+    return runs(ir::CollectiveKind::all_reduce) == wanted &&
+           runs(ir::CollectiveKind::reduce_scatter) == 0;
+  }
+
+  /// Members of a tensor-parallel group (of one part of the sequence): what they do with a token.
+  struct Team {
+    std::vector<OpId> ops;  ///< In tensor-parallel order.
+    const ir::SegmentInfo& info;
+    int part = 0;
+    bool sums = false;
+  };
+
+  /// Members that hold the token's activations outside of the products: all, or with Megatron's
+  /// sequence parallelism one.
+  std::vector<std::size_t> holders(const Team& team, std::int64_t token) const {
+    std::vector<std::size_t> all(team.ops.size());
+    std::iota(all.begin(), all.end(), std::size_t{0});
+    if (team.info.sequence != ir::SequenceParallelism::megatron) return all;
+    for (const std::size_t i : all) {
+      const Slice own =
+          even_part(workload_.sequence_length, static_cast<int>(all.size()), static_cast<int>(i));
+      const std::int64_t t = token % workload_.sequence_length;
+      if (own.begin <= t && t < own.end) return {i};
+    }
+    return {};
+  }
+
+  /// The rank whose rows member `i` uses for a token: its own, or its partner's that has the expert
+  /// if dispatch and combine reach it.
+  std::variant<int, std::string> worker(const Team& team, std::size_t i, std::int64_t expert,
+                                        bool backward) const {
+    const ir::Op& op = program_.op(team.ops[i]);
+    const ir::SegmentInfo& info = team.info;
+    if (info.expert_parallel < 2) return op.rank.value;
+    const int first = info.group / info.expert_parallel * info.expert_parallel;
+    const int place = position(info, op.rank);
+    std::vector<DeviceId> devices;
+    std::vector<int> ranks;
+    for (int g = first; g < first + info.expert_parallel; ++g) {
+      ranks.push_back(rank_at_.at({info.pipeline, info.stage, info.first_block.value, g, place}));
+      devices.push_back(device_of(ranks.back()));
+    }
+    const int wanted =
+        2 * (info.last_block.value - info.first_block.value + 1) * passes(info, backward);
+    if (count_inner(op, ir::Purpose::expert_parallel, ir::CollectiveKind::all_to_all, devices) !=
+        wanted) {
+      return fmt::format("rank {} does not dispatch and combine", op.rank.value);
+    }
+    return ranks[static_cast<std::size_t>(part_of_expert(info, expert))];
   }
 
   const std::vector<double>* input(RankState& mine, const ir::SegmentInfo& info, int micro_batch,
                                    int block, std::int64_t token) {
     if (block < 0) {
-      const ir::PipelineInfo& pipeline =
-          program_.pipelines[static_cast<std::size_t>(info.pipeline)];
-      const std::int64_t sample = pipeline.first_sample +
-                                  std::int64_t{micro_batch} * pipeline.micro_batch_size +
-                                  token / workload_.sequence_length;
       return &(mine.activations[{micro_batch, block, token}] =
-                   data_row(sample, static_cast<int>(token % workload_.sequence_length), d_));
+                   data_row(sample_of(info, micro_batch, token),
+                            static_cast<int>(token % workload_.sequence_length), d_));
     }
     const auto at = mine.activations.find({micro_batch, block, token});
     return at == mine.activations.end() ? nullptr : &at->second;
   }
 
+  /// Ops of one tensor-parallel group each.
+  std::vector<Team> teams(const std::vector<OpId>& ops) {
+    std::map<std::pair<int, int>, std::map<int, OpId>> by_part;
+    for (const OpId id : ops) {
+      const ir::SegmentInfo& info = segment(program_.op(id));
+      const int place = position(info, program_.op(id).rank);
+      by_part[{info.group, place / info.tensor_parallel}][place] = id;
+    }
+    std::vector<Team> out;
+    for (const auto& [key, members] : by_part) {
+      Team team = {{}, segment(program_.op(members.begin()->second)), key.second, false};
+      for (const auto& [place, id] : members) team.ops.push_back(id);
+      team.sums = team.ops.size() == 1 || sums(program_.op(team.ops.front()), team.ops);
+      out.push_back(std::move(team));
+    }
+    return out;
+  }
+
   std::string compute(const std::vector<OpId>& ops, bool backward) {
-    const ir::SegmentInfo& info = segment(program_.op(ops.front()));
-    const int first = info.first_block.value;
-    const int last = info.last_block.value;
-    for (int i = 0; i <= last - first; ++i) {
-      const int block = backward ? last - i : first + i;
-      for (const std::int64_t token : tokens(info)) {
-        const std::string problem = backward ? backward_token(ops, info, block, token)
-                                             : forward_token(ops, info, block, token);
-        if (!problem.empty()) return problem;
+    for (const Team& team : teams(ops)) {
+      const int first = team.info.first_block.value;
+      const int last = team.info.last_block.value;
+      for (int i = 0; i <= last - first; ++i) {
+        const int block = backward ? last - i : first + i;
+        for (const std::int64_t token : tokens(team.info, team.part)) {
+          const std::string problem =
+              backward ? backward_token(team, block, token) : forward_token(team, block, token);
+          if (!problem.empty()) return problem;
+        }
+      }
+    }
+    if (backward && tied()) {
+      for (RankState& state : states_) {
+        for_tied_rows(state.gradients, workload_.size() - 1,
+                      [](std::vector<double>& first, std::vector<double>& last) {
+                        for (std::size_t i = 0; i < first.size(); ++i) first[i] += last[i];
+                        std::fill(last.begin(), last.end(), 0.0);
+                      });
       }
     }
     return "";
   }
 
-  std::string forward_token(const std::vector<OpId>& ops, const ir::SegmentInfo& info, int block,
-                            std::int64_t token) {
-    std::vector<double> sum(static_cast<std::size_t>(d_), 0);
-    std::vector<std::vector<double>> own;
-    for (const OpId id : ops) {
-      const ir::Op& op = program_.op(id);
-      const auto* x = input(state(op), info, op.micro_batch.value, block - 1, token);
-      if (x == nullptr) {
+  struct Product {
+    std::vector<double> whole;             ///< Summed over the members.
+    std::vector<std::vector<double>> own;  ///< By member.
+  };
+
+  /// Runs one block's products for a token on all members; `dy` is null in the forward pass.
+  std::variant<Product, std::string> products(const Team& team, int block, std::int64_t token,
+                                              const std::vector<double>& x,
+                                              const std::vector<double>* dy) {
+    const int micro_batch = program_.op(team.ops.front()).micro_batch.value;
+    const Slice active = active_rows(workload_, sample_of(team.info, micro_batch, token),
+                                     token % workload_.sequence_length, f_);
+    const std::int64_t expert = experts() > 0 ? active.begin / active.size() : 0;
+    Product out;
+    out.whole.resize(static_cast<std::size_t>(d_), 0);
+    for (std::size_t i = 0; i < team.ops.size(); ++i) {
+      const auto rank = worker(team, i, expert, dy != nullptr);
+      if (const auto* problem = std::get_if<std::string>(&rank)) return *problem;
+      RankState& at = states_[static_cast<std::size_t>(std::get<int>(rank))];
+      const Slice rows = rows_of(static_cast<int>(i), team.info, expert);
+      // Norm gains are replicated: the token is scaled before it is dispatched.
+      const Weights weights = {at.weights.at(block), rows.begin, rows.end};
+      out.own.push_back(dy == nullptr ? forward_row(x, weights)
+                                      : backward_row(x, *dy, weights, at.gradients.at(block)));
+      for (std::size_t k = 0; k < out.whole.size(); ++k) out.whole[k] += out.own.back()[k];
+    }
+    return out;
+  }
+
+  std::string forward_token(const Team& team, int block, std::int64_t token) {
+    const auto at = holders(team, token);
+    const int micro_batch = program_.op(team.ops.front()).micro_batch.value;
+    std::vector<double> x;
+    for (const std::size_t i : at) {
+      const ir::Op& op = program_.op(team.ops[i]);
+      const auto* own = input(state(op), team.info, micro_batch, block - 1, token);
+      if (own == nullptr) {
         return fmt::format("rank {} lacks the input of block {} token {}", op.rank.value, block,
                            token);
       }
-      const Slice rows = rows_of(op.rank, info);
-      own.push_back(forward_row(*x, {state(op).weights.at(block), rows.begin, rows.end}));
-      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += own.back()[k];
+      if (x.empty()) x = *own;
     }
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const ir::Op& op = program_.op(ops[i]);
-      state(op).activations[{op.micro_batch.value, block, token}] = sums(op) ? sum : own[i];
+    auto result = products(team, block, token, x, nullptr);
+    if (const auto* problem = std::get_if<std::string>(&result)) return *problem;
+    const Product& y = std::get<Product>(result);
+    for (const std::size_t i : at) {
+      state(program_.op(team.ops[i])).activations[{micro_batch, block, token}] =
+          team.sums ? y.whole : y.own[i];
     }
     return "";
   }
 
-  std::string backward_token(const std::vector<OpId>& ops, const ir::SegmentInfo& info, int block,
-                             std::int64_t token) {
-    std::vector<double> sum(static_cast<std::size_t>(d_), 0);
-    std::vector<std::vector<double>> own;
-    for (const OpId id : ops) {
-      const ir::Op& op = program_.op(id);
-      RankState& mine = state(op);
-      const std::tuple key{op.micro_batch.value, block, token};
+  std::string backward_token(const Team& team, int block, std::int64_t token) {
+    const auto at = holders(team, token);
+    const std::tuple key{program_.op(team.ops.front()).micro_batch.value, block, token};
+    const std::tuple below{std::get<0>(key), block - 1, token};
+    std::vector<double> x;
+    std::vector<double> dy;
+    for (const std::size_t i : at) {
+      RankState& mine = state(program_.op(team.ops[i]));
       if (block + 1 == workload_.size()) {
         const auto y = mine.activations.find(key);
         if (y == mine.activations.end()) return "backward before forward";
         mine.activation_gradients[key] = y->second;
       }
-      const auto dy = mine.activation_gradients.find(key);
-      const auto x = mine.activations.find({op.micro_batch.value, block - 1, token});
-      if (dy == mine.activation_gradients.end() || x == mine.activations.end()) {
-        return fmt::format("rank {} lacks the output gradient of block {} token {}", op.rank.value,
-                           block, token);
+      const auto own_dy = mine.activation_gradients.find(key);
+      const auto own_x = mine.activations.find(below);
+      if (own_dy == mine.activation_gradients.end() || own_x == mine.activations.end()) {
+        return fmt::format("rank {} lacks the output gradient of block {} token {}",
+                           program_.op(team.ops[i]).rank.value, block, token);
       }
-      const Slice rows = rows_of(op.rank, info);
-      own.push_back(backward_row(x->second, dy->second,
-                                 {mine.weights.at(block), rows.begin, rows.end},
-                                 mine.gradients.at(block)));
-      for (std::size_t k = 0; k < sum.size(); ++k) sum[k] += own.back()[k];
+      if (x.empty()) {
+        x = own_x->second;
+        dy = own_dy->second;
+      }
     }
-    for (std::size_t i = 0; i < ops.size(); ++i) {
-      const ir::Op& op = program_.op(ops[i]);
-      RankState& mine = state(op);
-      std::vector<double> dz = sums(op) ? sum : own[i];
-      const auto& x = mine.activations.at({op.micro_batch.value, block - 1, token});
+    auto result = products(team, block, token, x, &dy);
+    if (const auto* problem = std::get_if<std::string>(&result)) return *problem;
+    const Product& product = std::get<Product>(result);
+    for (const std::size_t i : at) {
+      RankState& mine = state(program_.op(team.ops[i]));
+      std::vector<double> dz = team.sums ? product.whole : product.own[i];
       for (std::size_t k = 0; k < dz.size(); ++k) {
         mine.gradients.at(block)[0][0][k] += dz[k] * x[k];
         dz[k] *= mine.weights.at(block)[0][0][k];
       }
-      mine.activation_gradients[{op.micro_batch.value, block - 1, token}] = std::move(dz);
+      mine.activation_gradients[below] = std::move(dz);
     }
     return "";
   }
@@ -404,11 +456,11 @@ class Machine {
                         ? states_[static_cast<std::size_t>(rank)].gradients
                         : states_[static_cast<std::size_t>(rank)].weights;
     for (int b = region.first_block.value; b <= region.last_block.value; ++b) {
-      // A rank of the last stage keeps its own copy of the tied matrix.
-      const bool copy = tied() && b == 0 && region.parameter == 1 && tensors.count(0) == 0;
-      auto& rows =
-          tensors.at(copy ? workload_.size() - 1 : b)[static_cast<std::size_t>(region.parameter)];
       for (std::int64_t r = region.begin; r < region.end; ++r) {
+        // A rank of the last stage keeps its own copy of the tied matrix.
+        const bool copy = tied() && b == 0 && region.parameter == 1 && !has_row(tensors, 0, r);
+        auto& rows =
+            tensors.at(copy ? workload_.size() - 1 : b)[static_cast<std::size_t>(region.parameter)];
         for (double& value : rows[static_cast<std::size_t>(r)]) out.push_back(&value);
       }
     }
@@ -483,7 +535,35 @@ class Machine {
   int f_;
   double rate_;
   std::map<DeviceId, int> rank_of_;
+  /// Pipeline, stage, first block, rank -> position in the segment's group.
+  std::map<std::tuple<int, int, int, int>, int> position_;
+  /// Pipeline, stage, first block, group, position -> rank.
+  std::map<std::tuple<int, int, int, int, int>, int> rank_at_;
 };
+
+/// Groups that hold the experts together run their passes together: tokens go out and come back.
+std::vector<std::vector<OpId>> join_experts(const ir::Program& program,
+                                            std::vector<std::vector<OpId>> units) {
+  std::map<std::vector<int>, std::size_t> first;
+  std::vector<std::vector<OpId>> out;
+  for (std::vector<OpId>& unit : units) {
+    const ir::Op& op = program.op(unit.front());
+    if (op.segment != ir::kNone &&
+        program.segments[static_cast<std::size_t>(op.segment)].expert_parallel > 1) {
+      const auto& info = program.segments[static_cast<std::size_t>(op.segment)];
+      const std::vector<int> key = {info.pipeline,          info.stage,
+                                    info.first_block.value, static_cast<int>(op.kind),
+                                    op.micro_batch.value,   info.group / info.expert_parallel};
+      const auto [at, fresh] = first.try_emplace(key, out.size());
+      if (!fresh) {
+        out[at->second].insert(out[at->second].end(), unit.begin(), unit.end());
+        continue;
+      }
+    }
+    out.push_back(std::move(unit));
+  }
+  return out;
+}
 
 /// Ops that run as one: a transfer, a collective, a team; else the op alone.
 std::vector<std::vector<OpId>> units(const ir::Program& program) {
@@ -502,6 +582,46 @@ std::vector<std::vector<OpId>> units(const ir::Program& program) {
       unit.assign(members.begin(), members.end());
     }
     if (*std::min_element(unit.begin(), unit.end()) == id) out.push_back(std::move(unit));
+  }
+  return join_experts(program, std::move(out));
+}
+
+/// Devices from which `own` can have something by the gathers of an inner set, directly or through
+/// others.
+std::set<DeviceId> gathered_from(const ir::Program& program, std::int32_t inner_set, DeviceId own) {
+  std::set<DeviceId> reached = {own};
+  std::size_t before = 0;
+  while (reached.size() > before) {
+    before = reached.size();
+    for (const auto& inner : program.inner_sets[static_cast<std::size_t>(inner_set)]) {
+      if (inner.purpose != ir::Purpose::zero) continue;
+      for (const std::int32_t g : inner.groups) {
+        const auto& devices = program.groups[static_cast<std::size_t>(g)].devices;
+        const bool meets = std::any_of(devices.begin(), devices.end(),
+                                       [&](DeviceId device) { return reached.count(device) > 0; });
+        if (meets) reached.insert(devices.begin(), devices.end());
+      }
+    }
+  }
+  return reached;
+}
+
+/// Ranks whose parameters of a block a rank gathers inside its passes over it.
+std::vector<std::map<int, std::set<int>>> gathers(const ir::Program& program) {
+  std::map<DeviceId, int> rank_of;
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    rank_of[program.ranks[r].device] = static_cast<int>(r);
+  }
+  std::vector<std::map<int, std::set<int>>> out(program.ranks.size());
+  for (const ir::Op& op : program.ops) {
+    if (op.inner == ir::kNone || op.kind != ir::OpKind::forward || op.micro_batch.value > 0) {
+      continue;
+    }
+    const auto& info = program.segments[static_cast<std::size_t>(op.segment)];
+    const auto devices = gathered_from(program, op.inner, program.ranks[op.rank.index()].device);
+    for (int b = info.first_block.value; b <= info.last_block.value; ++b) {
+      for (const DeviceId device : devices) out[op.rank.index()][b].insert(rank_of.at(device));
+    }
   }
   return out;
 }
@@ -555,7 +675,14 @@ MachineResult run_program(const ir::Program& program, const Workload& workload, 
   if (result.problem.empty() && done != all.size()) {
     result.problem = fmt::format("deadlock: {} of {} units ran", done, all.size());
   }
-  for (RankState& state : machine.states_) result.parameters.push_back(std::move(state.weights));
+  result.gathers = gathers(program);
+  for (RankState& state : machine.states_) {
+    if (workload.shape.tied_embeddings) {
+      Machine::for_tied_rows(state.weights, workload.size() - 1,
+                             [](auto& first, auto& last) { last = first; });
+    }
+    result.parameters.push_back(std::move(state.weights));
+  }
   return result;
 }
 

@@ -1,0 +1,263 @@
+#include "models/lower/copies.h"
+
+#include <algorithm>
+#include <set>
+
+#include "models/base/check.h"
+
+namespace orrery::models {
+namespace {
+
+/// Devices that work on the same tokens, in tensor-parallel order: one set for each part of the
+/// sequence.
+std::vector<std::vector<int>> token_sets(const ir::Group& group) {
+  std::vector<std::vector<int>> sets;
+  for (std::size_t i = 0; i < group.devices.size(); ++i) {
+    if (i % static_cast<std::size_t>(group.tensor_parallel) == 0) sets.emplace_back();
+    sets.back().push_back(group.devices[i].value);
+  }
+  return sets;
+}
+
+bool same_parameters(const Block& a, const Block& b) {
+  return std::equal(a.parameters.begin(), a.parameters.end(), b.parameters.begin(),
+                    b.parameters.end(), [](const Parameter& x, const Parameter& y) {
+                      return x.elements == y.elements && x.split_length == y.split_length &&
+                             x.expert == y.expert;
+                    });
+}
+
+/// Numbers steps so that those of equal number may run in any order.
+std::vector<ParameterStep> in_order(std::vector<Step> steps) {
+  std::vector<ParameterStep> out;
+  std::set<int> written;  // By one-to-many steps of the current number.
+  for (Step& step : steps) {
+    const bool first = out.empty();
+    const bool fresh = first || step.kind != out.back().step.kind || written.count(step.source) > 0;
+    const int order = (first ? 0 : out.back().order) + (fresh ? 1 : 0);
+    if (fresh) written.clear();
+    if (step.source >= 0) {
+      written.insert(step.group.begin(), step.group.end());
+      written.erase(step.source);
+    }
+    out.push_back({std::move(step), order, {}});
+  }
+  return out;
+}
+
+void shift(std::vector<Slice>& slices, std::int64_t by) {
+  for (Slice& slice : slices) {
+    slice.begin += by;
+    slice.end += by;
+  }
+}
+
+}  // namespace
+
+/// Elements [begin, begin + length) of a parameter, synchronised apart from the rest.
+struct BlockCopies::Sheet {
+  std::int64_t begin = 0;
+  std::int64_t length = 1;
+  Replicas replicas;
+};
+
+BlockCopies::BlockCopies(const Workload& workload, const Placement& placement)
+    : workload_(workload),
+      placement_(placement),
+      holders_(static_cast<std::size_t>(workload.size())),
+      counts_(static_cast<std::size_t>(workload.size()), 0) {
+  for (std::size_t p = 0; p < placement.elements.size(); ++p) {
+    for (std::size_t e = 0; e < placement.elements[p].size(); ++e) {
+      const ir::Segment& segment = *placement.elements[p][e].segment;
+      for (auto b = segment.first_block.index(); b <= segment.last_block.index(); ++b) {
+        for (std::size_t g = 0; g < segment.groups.size(); ++g) {
+          holders_[b].push_back({static_cast<int>(p), static_cast<int>(e), static_cast<int>(g)});
+          counts_[b] += segment.groups[g].sequence_degree;
+        }
+      }
+    }
+  }
+}
+
+const ir::Segment& BlockCopies::segment_of(const BlockReplica& at) const {
+  return *placement_
+              .elements[static_cast<std::size_t>(at.pipeline)][static_cast<std::size_t>(at.element)]
+              .segment;
+}
+
+const ir::Group& BlockCopies::group_of(const BlockReplica& at) const {
+  return segment_of(at).groups[static_cast<std::size_t>(at.group)];
+}
+
+const ir::Zero& BlockCopies::zero(BlockId block) const {
+  ORRERY_CHECK(!holders(block).empty(), "nobody holds block {}", block.value);
+  return segment_of(holders(block).front()).zero;
+}
+
+bool BlockCopies::alike(BlockId a, BlockId b) const {
+  return holders(a) == holders(b) && same_parameters(workload_.block(a), workload_.block(b));
+}
+
+bool BlockCopies::tied() const { return workload_.shape.tied_embeddings && workload_.size() > 1; }
+
+bool BlockCopies::is_tied(BlockId block, std::size_t parameter) const {
+  if (!tied() || (block.value != 0 && block.value + 1 != workload_.size())) return false;
+  const auto& all = workload_.block(block).parameters;
+  const auto largest = std::max_element(all.begin(), all.end(),
+                                        [](auto& a, auto& b) { return a.elements < b.elements; });
+  return static_cast<std::size_t>(largest - all.begin()) == parameter;
+}
+
+/// Each token set holds the parameter once. Fewer slices than devices (key-value heads) lie on
+/// several devices, whose other halves of the work differ: each round of devices is a copy with a
+/// gradient of its own.
+Replicas BlockCopies::split_copies(std::int64_t length,
+                                   const std::vector<BlockReplica>& holders) const {
+  Replicas out;
+  for (const BlockReplica& at : holders) {
+    for (const std::vector<int>& owners : token_sets(group_of(at))) {
+      const auto width = static_cast<std::int64_t>(owners.size());
+      const std::int64_t rounds = width > length && width % length == 0 ? width / length : 1;
+      for (std::int64_t round = 0; round < rounds; ++round) {
+        std::vector<int> own;
+        for (std::int64_t i = round; i < width; i += rounds) {
+          own.push_back(owners[static_cast<std::size_t>(i)]);
+        }
+        out.push_back(split(length, own).pieces);
+      }
+    }
+  }
+  return out;
+}
+
+/// Norms and biases: whole on every member. With Megatron's sequence parallelism each member saw
+/// other tokens. Else members hold equal gradients, and where all groups are equally wide each
+/// position synchronises on its own.
+std::vector<Replicas> BlockCopies::whole_copies(const std::vector<BlockReplica>& holders) const {
+  Replicas whole;
+  std::vector<Replicas> by_position;
+  bool uniform = true;
+  for (const BlockReplica& at : holders) {
+    const ir::Group& group = group_of(at);
+    const bool own_tokens = group.sequence == ir::SequenceParallelism::megatron;
+    for (const std::vector<int>& owners : token_sets(group)) {
+      if (own_tokens) {
+        for (const int owner : owners) whole.push_back({{owner, {0, 1}}});
+        uniform = false;
+        continue;
+      }
+      std::vector<Piece> pieces;
+      for (const int owner : owners) pieces.push_back({owner, {0, 1}});
+      whole.push_back(std::move(pieces));
+      if (by_position.empty()) by_position.resize(owners.size());
+      uniform = uniform && by_position.size() == owners.size();
+      for (std::size_t i = 0; uniform && i < owners.size(); ++i) {
+        by_position[i].push_back({{owners[i], {0, 1}}});
+      }
+    }
+  }
+  if (uniform) return by_position;
+  return {whole};
+}
+
+/// `expert_parallel` consecutive groups of a stage hold one copy of the experts together, for each
+/// part of the sequence. Elements are numbered expert by expert, inside an expert along the
+/// dimension that is split; a bias that is not split lies whole on every member.
+Replicas BlockCopies::expert_copies(const Parameter& parameter,
+                                    const std::vector<BlockReplica>& holders) const {
+  const std::int64_t experts = std::max(1, workload_.shape.experts);
+  const std::int64_t width = std::max<std::int64_t>(1, parameter.split_length);
+  Replicas out;
+  std::size_t first = 0;  // Copy that the first part of the sequence of the current groups is.
+  for (const BlockReplica& at : holders) {
+    const int degree = segment_of(at).expert_parallel;
+    const int part = at.group % degree;
+    if (part == 0) first = out.size();
+    const auto sets = token_sets(group_of(at));
+    out.resize(std::max(out.size(), first + sets.size()));
+    for (std::size_t s = 0; s < sets.size(); ++s) {
+      const auto pieces = parameter.split_length > 0 ? split(width, sets[s]).pieces
+                                                     : replicated(width, sets[s]).pieces;
+      for (std::int64_t e = experts * part / degree; e < experts * (part + 1) / degree; ++e) {
+        for (const Piece& piece : pieces) {
+          out[first + s].push_back(
+              {piece.owner, {e * width + piece.slice.begin, e * width + piece.slice.end}});
+        }
+      }
+    }
+  }
+  return out;
+}
+
+/// A device that holds the matrix for both ends has added up its gradients itself: between two
+/// cuts each device that holds the slice is one copy.
+std::vector<BlockCopies::Sheet> BlockCopies::tied_sheets(std::int64_t length) const {
+  std::vector<BlockReplica> holders = holders_.front();
+  holders.insert(holders.end(), holders_.back().begin(), holders_.back().end());
+  std::vector<Piece> pieces;
+  std::set<std::int64_t> cuts = {0, length};
+  for (const std::vector<Piece>& copy : split_copies(length, holders)) {
+    for (const Piece& piece : copy) {
+      cuts.insert({piece.slice.begin, piece.slice.end});
+      pieces.push_back(piece);
+    }
+  }
+  std::vector<Sheet> out;
+  for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
+    Sheet sheet = {*cut, *std::next(cut) - *cut, {}};
+    std::set<int> known;
+    for (const Piece& piece : pieces) {
+      const bool covers = piece.slice.begin <= *cut && *cut < piece.slice.end;
+      if (covers && known.insert(piece.owner).second) {
+        sheet.replicas.push_back({{piece.owner, {0, sheet.length}}});
+      }
+    }
+    out.push_back(std::move(sheet));
+  }
+  return out;
+}
+
+std::vector<BlockCopies::Sheet> BlockCopies::sheets(BlockId block,
+                                                    std::size_t parameter_index) const {
+  const Parameter& parameter = workload_.block(block).parameters[parameter_index];
+  if (is_tied(block, parameter_index))
+    return tied_sheets(std::max<std::int64_t>(1, parameter.split_length));
+  const std::vector<BlockReplica>& all = holders(block);
+  if (parameter.expert) {
+    const std::int64_t length = std::max<std::int64_t>(1, workload_.shape.experts) *
+                                std::max<std::int64_t>(1, parameter.split_length);
+    return {{0, length, expert_copies(parameter, all)}};
+  }
+  if (parameter.split_length > 0) {
+    return {{0, parameter.split_length, split_copies(parameter.split_length, all)}};
+  }
+  std::vector<Sheet> out;
+  for (Replicas& replicas : whole_copies(all)) out.push_back({0, 1, std::move(replicas)});
+  return out;
+}
+
+std::vector<ParameterStep> BlockCopies::steps(BlockId block, std::size_t parameter_index,
+                                              SyncPhase phase) const {
+  const ir::Zero& sharding = zero(block);
+  if (phase == SyncPhase::gather && sharding.stage == 0) return {};
+  const std::vector<Sheet> all = sheets(block, parameter_index);
+  // Sheets side by side each have the whole length; consecutive ones share it.
+  const auto length = static_cast<double>(all.back().begin + all.back().length);
+  std::vector<ParameterStep> out;
+  for (const Sheet& sheet : all) {
+    auto steps = in_order(
+        phase == SyncPhase::gather
+            ? gather_parameters(sheet.length, sheet.replicas, sharding.shard_group)
+        : sharding.stage > 0 ? scatter_gradients(sheet.length, sheet.replicas, sharding.shard_group)
+                             : synchronise_gradients(sheet.length, sheet.replicas));
+    for (ParameterStep& step : steps) {
+      step.share = static_cast<double>(elements(step.step.slices)) / length;
+      shift(step.step.slices, sheet.begin);
+      for (std::vector<Slice>& part : step.step.parts) shift(part, sheet.begin);
+      out.push_back(std::move(step));
+    }
+  }
+  return out;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,73 @@
+/// Data-parallel copies of blocks: who holds a block, how each of its parameters lies on the
+/// holders, and the steps that add up its gradients and spread its parameters. Private to
+/// models/lower.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "models/lower/placement.h"
+#include "models/sharding/gradient.h"
+#include "models/sharding/resolve.h"
+#include "models/spec/workload.h"
+
+namespace orrery::models {
+
+/// A group that holds a block.
+struct BlockReplica {
+  int pipeline = 0;
+  int element = 0;
+  int group = 0;
+  auto operator<=>(const BlockReplica&) const = default;
+};
+
+/// reduce: gradients are added up. gather: with ZeRO, updated parameters reach all holders.
+enum class SyncPhase { reduce, gather };
+
+/// One communication of one parameter.
+struct ParameterStep {
+  Step step;         ///< Owners are device ids.
+  int order = 0;     ///< Steps of equal order do not read what one of them writes.
+  double share = 0;  ///< Of the parameter that its slices are.
+};
+
+class BlockCopies {
+ public:
+  /// Keeps references.
+  BlockCopies(const Workload& workload, const Placement& placement);
+
+  const std::vector<BlockReplica>& holders(BlockId block) const { return holders_[block.index()]; }
+  /// Sets of devices that see tokens of their own: each group, and in it each part of the sequence.
+  /// They are the replicas that ZeRO counts.
+  int count(BlockId block) const { return counts_[block.index()]; }
+  const ir::Zero& zero(BlockId block) const;
+  /// Equal holders and equal lists of parameters: the blocks synchronise as one.
+  bool alike(BlockId a, BlockId b) const;
+
+  /// Embedding and head share one matrix [Shoeybi et al. 2019, section 3].
+  bool tied() const;
+  /// Whether the parameter is that matrix: the largest of the first and of the last block.
+  bool is_tied(BlockId block, std::size_t parameter) const;
+
+  /// Steps of one parameter of the block, in order. For the tied matrix they are among the holders
+  /// of both ends, whichever end is asked for. Without ZeRO nothing is gathered. Untied parameters
+  /// of one block with equal split_length and expert have equal steps.
+  std::vector<ParameterStep> steps(BlockId block, std::size_t parameter, SyncPhase phase) const;
+
+ private:
+  struct Sheet;
+  const ir::Segment& segment_of(const BlockReplica& at) const;
+  const ir::Group& group_of(const BlockReplica& at) const;
+  std::vector<Sheet> sheets(BlockId block, std::size_t parameter) const;
+  std::vector<Sheet> tied_sheets(std::int64_t length) const;
+  Replicas split_copies(std::int64_t length, const std::vector<BlockReplica>& holders) const;
+  std::vector<Replicas> whole_copies(const std::vector<BlockReplica>& holders) const;
+  Replicas expert_copies(const Parameter& parameter,
+                         const std::vector<BlockReplica>& holders) const;
+
+  const Workload& workload_;
+  const Placement& placement_;
+  std::vector<std::vector<BlockReplica>> holders_;  ///< By block.
+  std::vector<int> counts_;                         ///< By block.
+};
+
+}  // namespace orrery::models

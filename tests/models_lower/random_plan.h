@@ -1,0 +1,36 @@
+/// Random valid plans for the tests of lowering, on the workload of the number machine.
+#pragma once
+#include <cstdint>
+
+#include "models/ir/plan.h"
+#include "models/spec/cluster.h"
+#include "models/spec/workload.h"
+
+namespace orrery::models {
+
+/// Width and inner width of the blocks.
+inline constexpr int kMachineWidth = 3;
+inline constexpr int kMachineInner = 12;
+
+/// Devices of one type on one node.
+Cluster plain_cluster(int devices);
+
+/// What random plans may use besides unequal pipelines, stages and groups.
+struct Features {
+  bool sequence = false;  ///< Megatron's, Ulysses' and ring sequence parallelism; 12 tokens.
+  int experts = 0;
+  bool tied = false;
+};
+
+struct RandomPlan {
+  ir::Plan plan;
+  Workload workload;
+  int devices = 0;
+};
+
+/// Equal seeds give equal plans. Always drawn: schedule, transfers, overlap, buckets, ZeRO with
+/// shard groups, recompute, pipelines and stages of any size, groups of any degree, two segments in
+/// a stage, also with other groups; device ids in no order.
+RandomPlan random_plan(std::uint64_t seed, const Features& features);
+
+}  // namespace orrery::models
