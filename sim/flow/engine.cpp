@@ -270,6 +270,7 @@ void FlowEngine::cancel(std::span<const TaskId> tasks) { impl_->cancel(tasks); }
 
 FlowEngine::Mark FlowEngine::mark() const { return impl_->graph.mark(); }
 void FlowEngine::rewind(const Mark& mark) { impl_->rewind(mark); }
+void FlowEngine::shrink(const Mark& mark) { impl_->graph.shrink(mark); }
 
 void FlowEngine::run() { impl_->run(-1); }
 void FlowEngine::run_until(Seconds time) {

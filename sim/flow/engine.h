@@ -75,6 +75,9 @@ class FlowEngine {
   /// Forgets every task that was added after `mark`; their ids will be given again. None of them
   /// may be running. Keeps the memory of a long replay bounded.
   void rewind(const Mark& mark);
+  /// Gives back to the system what the tasks that were added after `mark` needed until they ended;
+  /// all have. Their kinds, states and times stay. No task may be added until rewind(mark).
+  void shrink(const Mark& mark);
 
   // ---- time ----
   /// Runs until nothing is pending: no running task and no callback of at().

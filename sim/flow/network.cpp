@@ -136,6 +136,10 @@ class Network::Impl {
     const s4u::CommPtr comm = retire(slot);
     comm->cancel();
   }
+  void run() {
+    engine_.run();
+    retired_.clear();
+  }
 
   Listener& listener_;
   std::shared_ptr<const RouteTable> routes_;
@@ -185,7 +189,7 @@ Network::Network(FlowPlatform platform, const FlowOptions& options, Listener& li
 Network::~Network() = default;
 
 double Network::now() const { return s4u::Engine::get_clock(); }
-void Network::run() { impl_->engine_.run(); }
+void Network::run() { impl_->run(); }
 /// SimGrid stops up to its timing precision early; each further call makes at least one step.
 void Network::run_until(double time) {
   do {

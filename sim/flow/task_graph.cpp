@@ -1,11 +1,22 @@
 #include "sim/flow/task_graph.h"
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
+
 #include "models/base/check.h"
 
 namespace orrery::sim {
 namespace {
 
 constexpr std::size_t kMaxIndex = INT32_MAX;
+
+/// Keeps the first `size` elements and no more memory than they need.
+template <class T>
+void truncate(std::vector<T>& values, std::size_t size) {
+  values.erase(values.begin() + static_cast<std::ptrdiff_t>(size), values.end());
+  values.shrink_to_fit();
+}
 
 }  // namespace
 
@@ -22,6 +33,7 @@ void TaskGraph::reserve(std::size_t tasks, std::size_t dependencies) {
 
 TaskId TaskGraph::add(TaskKind kind, std::size_t payload) {
   ORRERY_CHECK(size() < kMaxIndex, "more than {} tasks", kMaxIndex);
+  ORRERY_CHECK(waits_.size() == size(), "a task after shrink(), before rewind()");
   kind_.push_back(kind);
   state_.push_back(TaskState::waiting);
   waits_.push_back(0);
@@ -102,6 +114,24 @@ void TaskGraph::rewind(const FlowEngine::Mark& mark) {
   delay_host_.resize(mark.delays);
   flows_.resize(mark.flows);
   edges_.resize(mark.edges);
+}
+
+void TaskGraph::shrink(const FlowEngine::Mark& mark) {
+  ORRERY_CHECK(mark.tasks <= size() && mark.edges <= edges_.size(), "mark of {} tasks, have {}",
+               mark.tasks, size());
+  for (std::size_t task = mark.tasks; task < size(); ++task)
+    ORRERY_CHECK(state_[task] >= TaskState::done, "task {} has not ended", task);
+  drop_edges_from(mark.edges, mark.tasks);
+  truncate(waits_, mark.tasks);
+  truncate(last_edge_, mark.tasks);
+  truncate(payload_, mark.tasks);
+  truncate(edges_, mark.edges);
+  truncate(delay_seconds_, mark.delays);
+  truncate(delay_host_, mark.delays);
+  truncate(flows_, mark.flows);
+#ifdef __GLIBC__
+  malloc_trim(0);  // glibc keeps free pages between blocks in use
+#endif
 }
 
 }  // namespace orrery::sim

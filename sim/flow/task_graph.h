@@ -64,6 +64,7 @@ class TaskGraph {
     return {size(), edges_.size(), delay_seconds_.size(), flows_.size()};
   }
   void rewind(const FlowEngine::Mark& mark);
+  void shrink(const FlowEngine::Mark& mark);
 
  private:
   struct Edge {

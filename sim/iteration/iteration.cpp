@@ -44,6 +44,9 @@ models::PathFunction path_function(const models::Topology& topology, const LinkF
   };
 }
 
+/// Ops from which memory counts; a small program that runs again is faster with its memory kept.
+constexpr std::size_t kLargeProgram = 100'000;
+
 bool is_backward(ir::OpKind kind) {
   return kind == ir::OpKind::backward || kind == ir::OpKind::backward_input ||
          kind == ir::OpKind::backward_weight;
@@ -100,6 +103,8 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
   ORRERY_CHECK(unfinished.empty(), "the program stands still: {} of its tasks never start",
                unfinished.size());
 
+  if (program.ops.size() >= kLargeProgram) engine.shrink(mark);  // the log takes as much
+
   IterationResult result;
   result.work = tasks.work();
   collect(program, tasks, options, start, result);
@@ -120,11 +125,10 @@ void IterationSimulator::Impl::collect(const ir::Program& program, ProgramTasks&
   ir::RunLog& log = result.log;
   log.source = "simulator";
   log.iterations = {{0, {}, end}};
+  const MemoryTimeline memory(program);
+  if (options.record_memory) log.memory.reserve(memory.max_samples());
   if (options.record_spans) log.spans.reserve(program.ops.size());
   result.pipeline_times.resize(program.pipelines.size());
-  // At most two samples for an op; memory that is reserved and not used costs nothing.
-  if (options.record_memory) log.memory.reserve(2 * program.ops.size());
-  const MemoryTimeline memory(program);
   std::vector<ir::Span> spans;
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     const RankId rank{static_cast<std::int32_t>(r)};
@@ -167,9 +171,15 @@ void IterationSimulator::Impl::collect_links(const std::vector<Bytes>& before, P
     topology.route(source, destination, route);
     for (const LinkId link : route) carried[link.index()] += bytes;
   });
+  const auto reported = [&](std::size_t i) {
+    return !topology.links()[i].uncontended && carried[i].value > 0;
+  };
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < carried.size(); ++i) count += reported(i) ? 1 : 0;
+  result.log.links.reserve(count);
   for (std::size_t i = 0; i < carried.size(); ++i) {
+    if (!reported(i)) continue;
     const models::Link& link = topology.links()[i];
-    if (link.uncontended || carried[i].value <= 0) continue;
     const auto slow = factors.find({static_cast<std::int32_t>(i)});
     const double factor = slow == factors.end() ? 1.0 : slow->second;
     result.log.links.push_back({link.name, link.bandwidth / factor, carried[i]});

@@ -16,6 +16,16 @@ MemoryTimeline::MemoryTimeline(const ir::Program& program) : program_(program) {
   }
 }
 
+std::size_t MemoryTimeline::max_samples() const {
+  std::size_t count = program_.ranks.size();
+  for (const ir::Op& op : program_.ops) {
+    if (op.stream != ir::Stream::compute || op.buffers == ir::kNone) continue;
+    const Change& effects = changes_[static_cast<std::size_t>(op.buffers)];
+    count += (effects.at_start.value != 0 ? 1 : 0) + (effects.at_end.value != 0 ? 1 : 0);
+  }
+  return count;
+}
+
 Bytes MemoryTimeline::replay(RankId rank, std::span<const ir::Span> spans,
                              std::vector<ir::MemorySample>* samples) const {
   Bytes held;

@@ -1,5 +1,6 @@
 /// The memory of each rank over an iteration, from the buffer effects of its compute stream.
 #pragma once
+#include <cstddef>
 #include <span>
 #include <vector>
 
@@ -13,6 +14,8 @@ class MemoryTimeline {
  public:
   explicit MemoryTimeline(const ir::Program& program);
 
+  /// At least the number of samples that replaying all ranks appends.
+  std::size_t max_samples() const;
   /// Replays one rank: resident buffers, then the ops of its compute stream. An op allocates when
   /// it starts, its transient buffers included, and frees when it ends; at one instant frees come
   /// first. `spans` are those of all ops of the rank, in the order of the program. Returns the peak

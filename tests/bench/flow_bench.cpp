@@ -188,7 +188,7 @@ Measurement measure(FlowPlatform platform, const std::function<void(FlowEngine&)
   getrusage(RUSAGE_SELF, &usage);
   return {built - start,      ready - built,
           end - ready,        static_cast<double>(engine.tasks()),
-          engine.now().value, static_cast<double>(usage.ru_maxrss) / 1e3};
+          engine.now().value, static_cast<double>(usage.ru_maxrss) * 1024 / 1e6};
 }
 
 /// Measures in a fresh process per repetition.

@@ -154,7 +154,7 @@ Measurement measure(const models::Cluster& cluster, const models::Workload& work
           static_cast<double>(program.ops.size()),
           static_cast<double>(result.work.timers),
           static_cast<double>(result.work.flows),
-          static_cast<double>(usage.ru_maxrss) / 1e3};
+          static_cast<double>(usage.ru_maxrss) * 1024 / 1e6};
 }
 
 void report(benchmark::State& state, const std::function<Measurement()>& work) {

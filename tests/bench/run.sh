@@ -1,52 +1,106 @@
-#!/bin/sh
-# Prints the design's targets for iterations and all-reduce beside what is measured, and the ratio
-# to the bare SimGrid prototype where $ORRERY_DATA has it. Usage: tests/bench/run.sh [build folder]
-set -eu
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=${1:-$root/build/release}
-data=${ORRERY_DATA:-$root/../shared}
+#!/usr/bin/env bash
+# Prints the design's targets for iterations, lowering, all-reduce and HexiScale's search beside
+# what is measured here, with the ratio to the bare SimGrid prototype where its source is there.
+#
+#   tests/bench/run.sh [BUILD]    takes about a minute
+#
+# Builds the benchmarks as tools/orrery builds (tools/setup.sh), or in the configured folder BUILD.
+# ORRERY_DATA (../shared) holds the prototype, prototypes/simgrid/iter.cpp. Ends with 1 if a target
+# is missed.
+set -euo pipefail
+root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
+benches=(iteration_bench planner_bench)
+if (($# > 0)); then
+  build=$(cd -- "$1" && pwd)
+  cmake --build "$build" --target "${benches[@]}" >&2
+else
+  # shellcheck source=tools/setup.sh
+  source "$root/tools/setup.sh"
+  setup_build "${benches[@]}"
+  build=$build_dir
+fi
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
+trap 'rm -rf -- "$work"' EXIT
 
-"$build/tests/bench/iteration_bench" --benchmark_format=json >"$work/bench.json"
-prototype=$data/prototypes/simgrid/iter.cpp
-if [ -f "$prototype" ]; then
+"$build/tests/bench/iteration_bench" --benchmark_format=json 2>/dev/null >"$work/bench.json"
+"$build/tests/planners/planner_bench" 50 >"$work/planner.txt"
+
+prototype=${ORRERY_DATA:-$root/../shared}/prototypes/simgrid/iter.cpp
+: >"$work/prototype.txt"
+if [[ -f $prototype ]]; then
   g++ -std=c++20 -O2 -o "$work/iter" "$prototype" -lsimgrid
   for shape in "15 4 4 0" "15 4 4 1" "256 8 8 0"; do
-    set -- $shape
-    printf '%s ' "iteration/data:$1/pipeline:$2/tensor:$3/expanded:$4/"
-    "$work/iter" variant=timer ar=long mb=64 "dp=$1" "pp=$2" "tp=$3" "full=$4" 2>/dev/null |
-      sed -n 's/.*wall_med=\([0-9.]*\).*/\1/p'
-  done >"$work/prototype.txt"
+    read -r data pipeline tensor expanded <<<"$shape"
+    "$work/iter" variant=timer ar=long mb=64 "dp=$data" "pp=$pipeline" "tp=$tensor" \
+      "full=$expanded" 2>/dev/null | sed -n \
+      "s|.*wall_med=\([0-9.]*\).*peak=\([0-9]*\)MB.*|$data/$pipeline/$tensor/$expanded \1 \2|p" \
+      >>"$work/prototype.txt"
+  done
 else
-  echo "no prototype at $prototype: no ratios" >&2
-  : >"$work/prototype.txt"
+  echo "no prototype at $prototype: no ratios to it" >&2
 fi
 
 /usr/bin/python3 - "$work" <<'PYTHON'
 import json
 import sys
 
-TARGETS = [
-    ("iteration/data:15/pipeline:4/tensor:4/expanded:0/", "240 GPUs, collapsed", 0.05, None),
-    ("iteration/data:15/pipeline:4/tensor:4/expanded:1/", "240 GPUs, expanded", 0.2, None),
-    ("iteration/data:256/pipeline:8/tensor:8/expanded:0/", "16,384 GPUs, collapsed", 5.0, 256),
-    ("all_reduce/devices:1024/step_by_step:0/", "1 GiB all-reduce, 1,024 devices", 0.05, None),
-    ("all_reduce/devices:1024/step_by_step:1/", "the same, every step", 15.0, None),
-]
 folder = sys.argv[1]
-runs = json.load(open(folder + "/bench.json"))["benchmarks"]
-prototype = dict(line.split() for line in open(folder + "/prototype.txt"))
-print(f"{'what':34}{'target s':>9}{'CPU s':>9}{'':>8}{'prototype':>10}{'ratio':>7}{'MB':>6}")
-for name, what, target, megabytes in TARGETS:
-    run = next((r for r in runs if r["name"].startswith(name)), None)
+SMALL, EXPANDED, LARGE = "15/4/4/0", "15/4/4/1", "256/8/8/0"
+
+runs = {}
+for run in json.load(open(folder + "/bench.json"))["benchmarks"]:
+    kind, *rest = run["name"].split("/")
+    runs[kind + " " + "/".join(p.split(":")[1] for p in rest if ":" in p and "iter" not in p)] = run
+prototype = {}
+for line in open(folder + "/prototype.txt"):
+    shape, seconds, megabytes = line.split()
+    prototype[shape] = (float(seconds), float(megabytes))
+search = [line.split() for line in open(folder + "/planner.txt") if line.split()[:1] == ["320"]]
+
+
+def measured(bench, counter=None):
+    run = runs.get(bench)
     if run is None or run.get("error_occurred"):
-        print(f"{what:34}{target:9.2f}   failed")
+        return None
+    return run[counter] if counter else run["real_time"] / 1e3
+
+
+def beside(shape, which):
+    return prototype[shape][which] if shape in prototype else None
+
+
+rows = [
+    ("iteration, 240 GPUs, collapsed", "CPU s", 0.05, measured("iteration " + SMALL),
+     beside(SMALL, 0)),
+    ("iteration, 240 GPUs, expanded", "CPU s", 0.2, measured("iteration " + EXPANDED),
+     beside(EXPANDED, 0)),
+    ("iteration, 16,384 GPUs, collapsed", "CPU s", 5, measured("iteration " + LARGE),
+     beside(LARGE, 0)),
+    ("  its peak memory", "MB", 256, measured("iteration " + LARGE, "peak_MB"), beside(LARGE, 1)),
+    ("  its lowering", "CPU s", 1, measured("iteration " + LARGE, "lower_s"), None),
+    ("all-reduce, 1 GiB, 1,024 devices", "CPU s", 0.05, measured("all_reduce 1024/0"), None),
+    ("  every step through the solver", "CPU s", 15, measured("all_reduce 1024/1"), None),
+]
+for fields in search:
+    rows.append((f"HexiScale, 320 GPUs, 50 rounds, {fields[1]}", "s", 5, float(fields[2]), None))
+if not search:
+    rows.append(("HexiScale, 320 GPUs, 50 rounds", "s", 5, None, None))
+
+print(f"{'what':44}{'':6}{'target':>8}{'measured':>10}{'ratio':>7}{'':>8}{'prototype':>11}{'ratio':>7}")
+missed = False
+for what, unit, target, value, other in rows:
+    line = f"{what:44}{unit:6}{target:8g}"
+    met = value is not None and value <= target
+    missed |= not met
+    if value is None:
+        print(f"{line}{'failed':>10}{'':7}{'MISSED':>8}")
         continue
-    seconds = run["real_time"] / 1e3
-    met = seconds <= target and (megabytes is None or run["peak_MB"] <= megabytes)
-    other = prototype.get(name)
-    beside = f"{float(other):10.3f}{seconds / float(other):7.2f}" if other else " " * 17
-    limit = f"{run['peak_MB']:6.0f}" + (f" of {megabytes}" if megabytes else "")
-    print(f"{what:34}{target:9.2f}{seconds:9.3f}{'met' if met else 'MISSED':>8}{beside}{limit}")
+    digits = 0 if unit == "MB" else 3
+    line += f"{value:10.{digits}f}{value / target:7.2f}{'met' if met else 'MISSED':>8}"
+    if other:
+        line += f"{other:11.{digits}f}{value / other:7.2f}"
+    print(line)
+print("\nIterations and all-reduce: lowering, prices, simulation, spans and memory timeline, without")
+print("process start and platform. Prototype: its event loop alone, on a hand-written graph.")
+sys.exit(missed)
 PYTHON

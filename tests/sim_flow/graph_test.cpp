@@ -218,6 +218,42 @@ double resident_bytes() {
   return static_cast<double>(resident) * 4096;
 }
 
+TEST(Memory, ShrinkGivesItBackAndKeepsTimesUntilRewind) {
+  const auto t = simulate(cluster(2), [](FlowEngine& engine) -> std::vector<double> {
+    constexpr int kTasks = 200'000;
+    const TaskId background = engine.add_flow(0, 1, Bytes{50e9 * 1000});
+    const FlowEngine::Mark mark = engine.mark();
+    std::vector<double> result;
+    for (int round = 0; round < 2; ++round) {
+      const double start = engine.now().value;
+      for (int i = 0; i < kTasks; ++i) {
+        const TaskId task = engine.add_delay(Seconds{1e-3});
+        if (i > 0) engine.add_dependency({task.value - 1}, task);
+      }
+      engine.run_until(engine.now() + Seconds{300});
+      const TaskId last{kTasks};
+      const double before = resident_bytes();
+      engine.shrink(mark);
+      result.push_back(before - resident_bytes());
+      result.push_back(engine.end_time(last).value - start);
+      result.push_back(number(engine.state(last)));
+      engine.rewind(mark);
+    }
+    engine.run();
+    result.push_back(engine.end_time(background).value);
+    return result;
+  });
+  ASSERT_EQ(t.size(), 7u);
+  for (const std::size_t round : {0u, 3u}) {
+#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
+    EXPECT_GT(t[round], 3e6);
+#endif
+    EXPECT_NEAR(t[round + 1], 200, 1e-6);
+    EXPECT_EQ(t[round + 2], kDone);
+  }
+  EXPECT_NEAR(t[6], 1000 + 5e-6, 1e-6);
+}
+
 TEST(Memory, AMillionTasksNeedLessThan100MB) {
   const auto t = simulate(cluster(64), [](FlowEngine& engine) -> std::vector<double> {
     constexpr int kTasks = 1'000'000;
