@@ -92,20 +92,25 @@ class Collector {
   std::map<ir::InnerCollective, std::int32_t> counts_;
 };
 
+/// Tensor-parallel groups and what they run after each tensor-parallel product.
+struct TensorParallel {
+  DeviceSets sets;
+  std::vector<ir::CollectiveKind> kinds;
+};
+
 /// Each tensor-parallel product leaves partial sums that the next one needs whole: an all-reduce,
 /// or with Megatron's sequence parallelism a reduce-scatter now and an all-gather before the next
 /// product. The further all-gather of the backward pass overlaps with its matrix products there and
 /// is left out [Korthikanti et al. 2022, 4.2.2].
-void add_tensor_parallel(const ir::Group& group, Bytes bytes, int count, Collector& out) {
-  const DeviceSets sets = tensor_groups(group);
+TensorParallel tensor_parallel(const ir::Group& group) {
+  TensorParallel out;
+  out.sets = tensor_groups(group);
   std::vector<int> owners;
-  for (const DeviceId device : sets.front()) owners.push_back(device.value);
+  for (const DeviceId device : out.sets.front()) owners.push_back(device.value);
   const auto tokens = static_cast<std::int64_t>(owners.size());
   const auto add = [&](const Layout& from, const Layout& to) {
     const auto steps = std::get<std::vector<Step>>(resolve(from, to));
-    for (const Step& step : steps) {
-      out.add(kind_of(step.kind), ir::Purpose::tensor_parallel, sets, count, bytes);
-    }
+    for (const Step& step : steps) out.kinds.push_back(kind_of(step.kind));
   };
   if (group.sequence == ir::SequenceParallelism::megatron) {
     add(partial(tokens, owners), split(tokens, owners));
@@ -113,6 +118,7 @@ void add_tensor_parallel(const ir::Group& group, Bytes bytes, int count, Collect
   } else {
     add(partial(tokens, owners), replicated(tokens, owners));
   }
+  return out;
 }
 
 std::vector<double> even_exchange(std::size_t members, Bytes of_member) {
@@ -159,14 +165,16 @@ void add_expert_parallel(const InnerQuery& query, const ir::Group& group, Bytes 
 }
 
 /// Collectives of one block in one direction, ZeRO apart.
-void add_block(const InnerQuery& query, const ir::Group& group, const Block& block,
-               const ir::ModelShape& shape, bool backward, Collector& out) {
+void add_block(const InnerQuery& query, const ir::Group& group, const TensorParallel& tensor,
+               const Block& block, const ir::ModelShape& shape, bool backward, Collector& out) {
   const double part = static_cast<double>(group.samples) / group.sequence_degree;
   // Backward, gradients of the input are added up. An embedding has none: its collective stands for
   // the sum at the input of the head (Block::tensor_collectives).
   const bool of_input = backward && block.input_bytes > 0_B;
   const Bytes activation = part * (of_input ? block.input_bytes : block.output_bytes);
-  add_tensor_parallel(group, activation, block.tensor_collectives, out);
+  for (const ir::CollectiveKind kind : tensor.kinds) {
+    out.add(kind, ir::Purpose::tensor_parallel, tensor.sets, block.tensor_collectives, activation);
+  }
   if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
     add_sequence_parallel(group, activation * group.sequence_degree, shape, backward, out);
   }
@@ -180,14 +188,15 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    const ZeroGathers& gathers, Draft& draft) {
   const ir::Group& group = query.segment->groups[static_cast<std::size_t>(query.group)];
   const bool recomputes = query.backward && query.segment->recompute == ir::Recompute::full;
+  const TensorParallel tensor = tensor_parallel(group);
   Collector out(draft);
   std::map<int, int> gathered;  // Class of blocks -> how often.
   for (int b = query.first.value; b <= query.last.value; ++b) {
     const Block& block = workload.block({b});
-    add_block(query, group, block, workload.shape, query.backward, out);
+    add_block(query, group, tensor, block, workload.shape, query.backward, out);
     ++gathered[gathers.class_of({b})];
     if (recomputes && is_recomputed(block.kind)) {
-      add_block(query, group, block, workload.shape, false, out);
+      add_block(query, group, tensor, block, workload.shape, false, out);
       ++gathered[gathers.class_of({b})];
     }
   }

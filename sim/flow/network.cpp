@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cmath>
+#include <csignal>
 #include <functional>
 
 #include "models/base/check.h"
@@ -37,6 +39,23 @@ class FlatZone final : public kernel::routing::NetZoneImpl {
 };
 
 /// SimGrid keeps its engine in a global; it is created once and lives as long as the process.
+/// SimGrid installs handlers of its own; signals belong to the program that uses us.
+class KeepSignalHandlers {
+ public:
+  KeepSignalHandlers() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], nullptr, &before_[i]);
+  }
+  ~KeepSignalHandlers() {
+    for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
+  KeepSignalHandlers(const KeepSignalHandlers&) = delete;
+  KeepSignalHandlers& operator=(const KeepSignalHandlers&) = delete;
+
+ private:
+  static constexpr std::array kSignals = {SIGINT, SIGTERM, SIGSEGV, SIGABRT};
+  std::array<struct sigaction, kSignals.size()> before_ = {};
+};
+
 s4u::Engine& the_engine(const FlowOptions& options) {
   static bool created = false;
   ORRERY_CHECK(!created, "a process can hold one FlowEngine in its life");
@@ -54,6 +73,7 @@ s4u::Engine& the_engine(const FlowOptions& options) {
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
   int count = static_cast<int>(words.size());
+  const KeepSignalHandlers keep;
   static s4u::Engine* const engine = new s4u::Engine(&count, arguments.data());
   return *engine;
 }

@@ -1,9 +1,9 @@
 // Children: results, crashes, and equal bytes from equal runs.
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <csignal>#include <signal.h>
 #include <stdexcept>
 
 #include "models/base/rng.h"
@@ -100,6 +100,16 @@ TEST(ForkedRun, EqualSeedsGiveEqualBytesInSiblingsAndParent) {
   });
   ASSERT_TRUE(std::holds_alternative<std::string>(result)) << failure_of(result).message;
   EXPECT_EQ(std::get<std::string>(result), "equal");
+}
+
+TEST(Signals, AnEngineLeavesTheHandlersOfItsProgram) {
+  const ForkResult result = run_forked([]() -> std::string {
+    std::signal(SIGINT, SIG_IGN);
+    FlowEngine engine(cluster(2), {});
+    return std::signal(SIGINT, SIG_DFL) == SIG_IGN ? "kept" : "replaced";
+  });
+  ASSERT_TRUE(std::holds_alternative<std::string>(result));
+  EXPECT_EQ(std::get<std::string>(result), "kept");
 }
 
 }  // namespace
