@@ -1,9 +1,9 @@
 // Children: results, crashes, and equal bytes from equal runs.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#include <csignal>#include <signal.h>
 #include <stdexcept>
 
 #include "models/base/rng.h"
@@ -104,9 +104,9 @@ TEST(ForkedRun, EqualSeedsGiveEqualBytesInSiblingsAndParent) {
 
 TEST(Signals, AnEngineLeavesTheHandlersOfItsProgram) {
   const ForkResult result = run_forked([]() -> std::string {
-    std::signal(SIGINT, SIG_IGN);
+    signal(SIGINT, SIG_IGN);
     FlowEngine engine(cluster(2), {});
-    return std::signal(SIGINT, SIG_DFL) == SIG_IGN ? "kept" : "replaced";
+    return signal(SIGINT, SIG_DFL) == SIG_IGN ? "kept" : "replaced";
   });
   ASSERT_TRUE(std::holds_alternative<std::string>(result));
   EXPECT_EQ(std::get<std::string>(result), "kept");
