@@ -66,8 +66,10 @@ std::vector<int> count_replicas(const ir::Plan& plan, const Workload& workload) 
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {
       for (const ir::Segment& segment : stage.segments) {
+        int copies = 0;  // each part of a sequence has tokens of its own
+        for (const ir::Group& group : segment.groups) copies += group.sequence_degree;
         for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-          replicas[static_cast<std::size_t>(b)] += static_cast<int>(segment.groups.size());
+          replicas[static_cast<std::size_t>(b)] += copies;
         }
       }
     }

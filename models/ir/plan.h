@@ -46,7 +46,8 @@ struct LengthRange {
   auto operator<=>(const LengthRange&) const = default;
 };
 
-/// Sharding of model states over the data-parallel replicas of a segment [Rajbhandari 2020].
+/// Sharding of model states over the data-parallel replicas of a segment [Rajbhandari et al. 2020]:
+/// sets of devices that see tokens of their own, so that each part of a sequence counts.
 struct Zero {
   int stage = 0;        ///< 0: none; 1: optimizer states; 2: and gradients; 3: and parameters.
   int shard_group = 0;  ///< Replicas per shard group; 0: all replicas share one set of shards.
