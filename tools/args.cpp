@@ -79,6 +79,10 @@ void add_json(CLI::App& app, bool& json) {
   app.add_flag("--json", json, "print one JSON document instead of tables");
 }
 
+void add_full(CLI::App& app, bool& full) {
+  app.add_flag("--full", full, "print every pipeline, equal ones too");
+}
+
 void add_run(CLI::App& app, RunArgs& args) {
   app.add_option("manifest", args.manifest, "manifest.yaml, or a folder that holds one")
       ->required();
@@ -86,7 +90,7 @@ void add_run(CLI::App& app, RunArgs& args) {
   app.add_option("--workers", args.workers, "processes at once; default: one for each core");
   app.add_option("--shard", args.shard, "I/N: only every N-th run, from the I-th");
   app.add_flag("--dry-run", args.dry_run, "print the runs and an estimate of the time");
-  app.add_flag("!--no-figure", args.figure, "do not draw the figure");
+  app.add_flag("--no-figure", args.no_figure, "do not draw the figure");
   app.add_flag("--timelines", args.timelines, "write a Perfetto timeline for each run");
   app.add_flag("--quiet,-q", args.quiet, "no progress");
   add_json(app, args.json);
@@ -100,6 +104,7 @@ void add_plan(CLI::App& app, PlanArgs& args) {
       ->allow_extra_args(false);
   app.add_option("--work-budget", args.work_budget, "most plans to examine; default: no limit");
   app.add_option("--output", args.output, "write the best plan to this YAML file");
+  add_full(app, args.full);
   app.add_option("--timeline,-t", args.timeline,
                  "write the best plan's timeline: FILE.perfetto-trace or FILE.json (Chrome)");
   add_job(app, args.job, false);
@@ -114,6 +119,7 @@ void add_simulate(CLI::App& app, SimulateArgs& args) {
                  "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)");
   app.add_option("--log", args.log, "write the run log (protobuf)");
   app.add_option("--program", args.program, "write the lowered program (protobuf)");
+  add_full(app, args.full);
   add_job(app, args.job, true);
   add_judge(app, args.judge);
   add_json(app, args.json);
@@ -285,7 +291,14 @@ struct CommandLine {
     }
   }
 
-  std::string help(const CLI::App& of) const { return of.help(&of == &app ? "" : "orrery"); }
+  std::string help(const CLI::App& of) const {
+    std::string text = of.help(&of == &app ? "" : "orrery");
+    // One empty line between groups, not two.
+    for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) {
+      text.erase(at, 1);
+    }
+    return text;
+  }
 
   Reply refuse(std::string what) const {
     const CLI::App* of = chosen();
@@ -311,6 +324,22 @@ std::optional<std::string> unknown_command(const std::string& word, const CLI::A
   return fmt::format("unknown command '{}' ({})", word, config::suggest(word, names, "commands"));
 }
 
+/// Whether a flag, by any of its names, stands twice on the command line.
+bool is_repeated(const std::string& flag, const CLI::App& app, int argc, const char* const* argv) {
+  const CLI::Option* option = app.get_option_no_throw(flag);
+  if (option == nullptr) return false;
+  std::vector<std::string> names;
+  for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  int count = 0;
+  for (int i = 2; i < argc; ++i) {
+    const std::string word = argv[i];
+    const std::string name = word.substr(0, word.find('='));
+    if (std::find(names.begin(), names.end(), name) != names.end()) ++count;
+  }
+  return count > 1;
+}
+
 }  // namespace
 
 std::variant<Command, Reply> parse_command_line(int argc, const char* const* argv) {
@@ -329,7 +358,10 @@ std::variant<Command, Reply> parse_command_line(int argc, const char* const* arg
     return line.refuse(unexpected(of == nullptr ? line.app : *of));
   } catch (const CLI::ArgumentMismatch& error) {
     const std::string what = error.what();
-    return line.refuse(what.substr(0, what.find(':')) + " needs a value");
+    const std::string flag = what.substr(0, what.find(':'));
+    const CLI::App* of = line.chosen();
+    const bool twice = of != nullptr && is_repeated(flag, *of, argc, argv);
+    return line.refuse(flag + (twice ? " is given twice" : " needs a value"));
   } catch (const CLI::ParseError& error) {
     return line.refuse(error.what());
   }

@@ -44,7 +44,7 @@ struct RunArgs {
   std::string results = "results";
   Text workers;
   Text shard;
-  bool figure = true;
+  bool no_figure = false;
   bool dry_run = false;
   bool timelines = false;
   bool quiet = false;
@@ -59,6 +59,7 @@ struct PlanArgs {
   Text work_budget;
   Text output;
   Text timeline;
+  bool full = false;  ///< Print equal pipelines too.
   bool json = false;
 };
 
@@ -69,6 +70,7 @@ struct SimulateArgs {
   Text timeline;
   Text log;
   Text program;
+  bool full = false;
   bool json = false;
 };
 

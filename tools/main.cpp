@@ -40,7 +40,10 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error of write(), reported like a full disk
+  // A closed pipe and a file above its size limit are errors of write(), reported as a full disk
+  // is.
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
   int status = kFailed;
   try {
     try {

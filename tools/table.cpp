@@ -90,6 +90,16 @@ std::string grouped(double value, int digits) {
   return text;
 }
 
+std::string seconds_cell(double seconds) {
+  constexpr int kDecimals = 4;
+  constexpr int kMostDecimals = 9;
+  int digits = kDecimals;
+  for (double least = 0.01; seconds > 0 && seconds < least && digits < kMostDecimals; least /= 10) {
+    ++digits;
+  }
+  return grouped(seconds, digits);
+}
+
 std::string duration(double seconds) {
   if (!std::isfinite(seconds)) return "-";
   if (seconds < 9.995) return fmt::format("{:.2f} s", seconds);

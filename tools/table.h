@@ -18,6 +18,9 @@ std::string counted(std::size_t count, std::string_view noun);
 /// A number with `digits` decimals and thousands separators: 12,345.7; "-" when not finite.
 std::string grouped(double value, int digits);
 
+/// Seconds as a number for tables: four decimals, below 0.01 s as many as show three digits.
+std::string seconds_cell(double seconds);
+
 /// A duration for people: "3.20 s", "4 min 05 s", "2 h 03 min".
 std::string duration(double seconds);
 

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "experiments/runner/files.h"
+#include "experiments/runner/limits.h"
 #include "models/base/check.h"
 #include "models/base/hash.h"
 #include "models/check/validate.h"
@@ -138,6 +139,11 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   if (plan_path) run.plan = models::load_plan(*plan_path, diagnostics);
   if (diagnostics.problems().size() != before) return run;
   check_simulation(run, diagnostics);
+  check_dtypes(spec, run.cluster, diagnostics);
+  if (spec.planner) check_batch(spec, run.cluster, run.workload, diagnostics);
+  if (run.plan) check_size(spec, *run.plan, *plan_path, diagnostics);
+  if (diagnostics.problems().size() != before) return run;
+  check_duration(spec, run.cluster, run.workload, run.profile, diagnostics);
   if (run.plan) {
     models::report(models::validate(*run.plan, run.cluster, run.workload, spec.job), *plan_path,
                    diagnostics);

@@ -21,6 +21,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr const char* kSummarySchema = "orrery/summary/1";
+
 /// Ten significant digits: what the models are good for, and equal across compilers.
 double rounded(double value) { return std::strtod(fmt::format("{:.10g}", value).c_str(), nullptr); }
 
@@ -93,18 +95,19 @@ std::string cell(const Json& value) {
 
 /// Columns that show an axis.
 const std::map<std::string, std::string>& columns_of_axes() {
-  static const std::map<std::string, std::string> map = {{"cluster", "cluster"},
-                                                         {"model", "model"},
-                                                         {"planner.name", "planner"},
-                                                         {"plan", "plan"},
-                                                         {"profile", "profile"},
-                                                         {"cost", "cost"},
-                                                         {"collapsed", "collapsed"},
-                                                         {"work_budget", "work_budget"},
-                                                         {"job.global_batch", "global_batch"},
-                                                         {"job.sequence_length", "sequence_length"},
-                                                         {"job.dtype", "dtype"}};
-  return map;
+  static const std::map<std::string, std::string> kColumns = {
+      {"cluster", "cluster"},
+      {"model", "model"},
+      {"planner.name", "planner"},
+      {"plan", "plan"},
+      {"profile", "profile"},
+      {"cost", "cost"},
+      {"collapsed", "collapsed"},
+      {"work_budget", "work_budget"},
+      {"job.global_batch", "global_batch"},
+      {"job.sequence_length", "sequence_length"},
+      {"job.dtype", "dtype"}};
+  return kColumns;
 }
 
 std::map<std::string, std::string> input_cells(const Manifest& manifest, const PlannedRun& run,
@@ -177,7 +180,7 @@ std::string effective_config(const RunSpec& spec, const RunIdentity& identity,
 }
 
 std::string summary_json(const RunIdentity& identity, const RunOutcome& outcome) {
-  Json json = {{"schema", "orrery/summary/1"}, {"run", identity.hash}};
+  Json json = {{"schema", kSummarySchema}, {"run", identity.hash}};
   json["status"] = outcome.evaluation ? "ok" : "infeasible";
   json["reason"] =
       outcome.infeasible ? outcome.infeasible->constraint + ": " + outcome.infeasible->witness : "";
@@ -188,11 +191,19 @@ std::string summary_json(const RunIdentity& identity, const RunOutcome& outcome)
 }
 
 std::string failure_json(const RunIdentity& identity, const std::string& reason) {
-  const Json json = {{"schema", "orrery/summary/1"},
-                     {"run", identity.hash},
-                     {"status", "failed"},
-                     {"reason", reason}};
+  const Json json = {
+      {"schema", kSummarySchema}, {"run", identity.hash}, {"status", "failed"}, {"reason", reason}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+bool is_summary_of(const std::string& text, const RunIdentity& identity) {
+  const Json json = Json::parse(text, nullptr, false);
+  const auto is = [&json](const char* key, const std::string& value) {
+    const auto found = json.find(key);
+    return found != json.end() && found->is_string() && (value.empty() || *found == value);
+  };
+  return json.is_object() && is("schema", kSummarySchema) && is("run", identity.hash) &&
+         is("status", "") && is("reason", "");
 }
 
 std::string log_text(const RunOutcome& outcome) {

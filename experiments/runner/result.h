@@ -31,6 +31,8 @@ std::string effective_config(const RunSpec& spec, const RunIdentity& identity,
 std::string summary_json(const RunIdentity& identity, const RunOutcome& outcome);
 /// summary.json of a run that did not.
 std::string failure_json(const RunIdentity& identity, const std::string& reason);
+/// False for a text that is damaged or tells of another run.
+bool is_summary_of(const std::string& text, const RunIdentity& identity);
 /// Search notes, memory verdict and busiest links for people.
 std::string log_text(const RunOutcome& outcome);
 

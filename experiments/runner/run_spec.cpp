@@ -58,9 +58,10 @@ void describe(config::Visitor& v, RunSpec& spec) {
   v.not_negative("seed", seed);
   if (!v.reading()) return;
   spec.seed = static_cast<std::uint64_t>(seed);
+  spec.job_at = v.at("job");
   if (spec.planner && spec.plan) {
     v.problem("plan", "both `planner` and `plan` are given", "a run has one of them");
-  } else if (!v.given("planner") && !v.given("plan")) {
+  } else if (!spec.planner && !spec.plan && v.good()) {
     v.problem("", "neither `planner` nor `plan` is given", "a run has one of them");
   }
 }

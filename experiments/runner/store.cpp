@@ -75,7 +75,9 @@ std::string Store::work_folder(const SweepRun& run) const {
 bool Store::present(const SweepRun& run, bool timeline) const {
   const fs::path folder = run_folder(run);
   std::error_code error;
-  if (!fs::is_regular_file(folder / "summary.json", error)) return false;
+  const std::string path = folder / "summary.json";
+  if (!fs::is_regular_file(path, error)) return false;
+  if (!is_summary_of(read_text_file(path), run.identity)) return false;  // damaged: once more
   if (!timeline || run.planned.spec.cost != CostModel::simulator) return true;
   if (!fs::exists(folder / "plan.yaml", error)) return true;  // infeasible: nothing to draw
   return fs::exists(folder / "timeline.perfetto", error);
@@ -120,7 +122,9 @@ std::optional<std::string> Store::summary(const SweepRun& run) const {
   for (const std::string& folder : {run_folder(run), failed_folder(run)}) {
     std::error_code error;
     const std::string path = folder + "/summary.json";
-    if (fs::is_regular_file(path, error)) return read_text_file(path);
+    if (!fs::is_regular_file(path, error)) continue;
+    std::string text = read_text_file(path);
+    if (is_summary_of(text, run.identity)) return text;
   }
   return std::nullopt;
 }

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <utility>
 
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
@@ -147,10 +148,14 @@ class Validator {
     std::set<DeviceId> devices;
     for (std::size_t g = 0; g < segment.groups.size(); ++g) {
       const std::string own = fmt::format("{}.groups[{}]", path, g);
+      bool all_known = true;
       for (const DeviceId device : segment.groups[g].devices) {
         if (!device.valid() || device.value >= cluster_.size()) {
-          fail(own, fmt::format("unknown device {}", device.value),
-               fmt::format("cluster '{}' has devices 0 to {}", cluster_.name, cluster_.size() - 1));
+          if (std::exchange(all_known, false)) {
+            fail(own, fmt::format("unknown device {}", device.value),
+                 fmt::format("cluster '{}' has devices 0 to {}", cluster_.name,
+                             cluster_.size() - 1));
+          }
           continue;
         }
         if (!devices.insert(device).second) {

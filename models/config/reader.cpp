@@ -18,7 +18,7 @@ class Reader final : public Visitor {
   bool given(const char* key) const override { return frames_.back().map->find(key) != nullptr; }
   bool good() const override { return count() == frames_.back().problems_before; }
   Position at(const char* key) const override;
-  void problem(const char* key, std::string what, std::string hint) override;
+  void problem(const char* key, const std::string& what, const std::string& hint) override;
 
   void field(const char* key, const char* doc, bool required, Slot value) override;
   void boolean(bool& value) override;
@@ -101,12 +101,12 @@ Position Reader::at(const char* key) const {
   return value != nullptr ? value->at : frames_.back().map->at;
 }
 
-void Reader::problem(const char* key, std::string what, std::string hint) {
+void Reader::problem(const char* key, const std::string& what, const std::string& hint) {
   Frame& frame = frames_.back();
   const std::string name = key;
   if (frame.abandoned || frame.bad.contains(name) || (name.empty() && !frame.bad.empty())) return;
   if (!name.empty()) frame.bad.insert(name);
-  problems_.add(at(key), std::move(what), std::move(hint));
+  problems_.add(at(key), what, hint);
 }
 
 void Reader::field(const char* key, const char* doc, bool required, Slot value) {

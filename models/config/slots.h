@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "models/config/diagnostics.h"
@@ -78,6 +79,7 @@ double raw(const Quantity<S, B, F, D>& value) {
 }
 template <class T>
 std::string show(const T& value) {
+  if constexpr (std::is_integral_v<T>) return std::to_string(value);
   return format_number(static_cast<double>(value));
 }
 template <int S, int B, int F, int D>

@@ -59,7 +59,8 @@ class Visitor {
   virtual Position at(const char* /*key*/) const { return {}; }
   /// Reports a semantic problem at at(key). Nothing is reported for a key that already has a
   /// problem, nor for key "" when anything in the map has one: follow-up errors mislead.
-  virtual void problem(const char* /*key*/, std::string /*what*/, std::string /*hint*/ = "") {}
+  virtual void problem(const char* /*key*/, const std::string& /*what*/,
+                       const std::string& /*hint*/ = "") {}
 
   /// Range checks of a number or quantity, reported at its key; only while reading.
   template <class T>

@@ -11,6 +11,8 @@ namespace orrery::models {
 namespace {
 
 constexpr std::size_t kMostDevices = 1 << 20;
+constexpr std::size_t kMostGpusOfNode = 1 << 12;
+constexpr std::size_t kMostPairs = 1 << 22;  ///< Of nodes, in overrides.
 
 template <class T>
 std::vector<std::string> names_of(const std::map<std::string, T>& map) {
@@ -213,6 +215,12 @@ class Resolver {
   }
 
   void add_nodes(const NodeEntry& entry) {
+    std::size_t gpus = 0;
+    for (const GpuEntry& each : entry.gpus) gpus += static_cast<std::size_t>(each.count);
+    if (gpus > kMostGpusOfNode) {
+      return fail(entry.name.at, fmt::format("node '{}' has {} GPUs, at most {} are possible",
+                                             entry.name.value, gpus, kMostGpusOfNode));
+    }
     Node node = make_node(entry);
     devices_ += node.gpu_types.size() * static_cast<std::size_t>(entry.count);
     if (devices_ > kMostDevices) {
@@ -266,6 +274,11 @@ class Resolver {
     if (ends.size() != 2) return;
     if (ends[0].size() == 1 && ends[0] == ends[1]) {
       return fail(entry.between.at, "an override between a node and itself");
+    }
+    if (cluster_.overrides.size() + ends[0].size() * ends[1].size() > kMostPairs) {
+      return fail(entry.between.at,
+                  fmt::format("overrides of more than {} pairs of nodes", kMostPairs),
+                  "give the nodes a link class with these numbers");
     }
     bool reported = false;
     for (const NodeId a : ends[0]) {

@@ -230,7 +230,7 @@ void describe(config::Visitor& v, NodeEntry& node) {
   v.optional("nodes_per_leaf", node.nodes_per_leaf,
              "node i hangs on leaf + i / nodes_per_leaf; 0: all on `leaf`");
   v.between("count", node.count, 1, 1 << 16);
-  v.not_negative("leaf", node.leaf);
+  v.between("leaf", node.leaf, 0, 1 << 16);
   v.not_negative("nodes_per_leaf", node.nodes_per_leaf);
   if (!v.reading()) return;
   if (v.given("gpus") && node.gpus.empty()) v.problem("gpus", "a node needs a GPU");

@@ -66,7 +66,13 @@ void check_dimensions(config::Visitor& v, ir::ModelShape& s) {
                        fmt::format("hidden {} is no multiple of {} heads", s.hidden, s.heads),
                        "give head_dim");
   }
-  for (const ShapeProblem& problem : check_shape(s)) v.problem(problem.field, problem.what);
+  for (const ShapeProblem& problem : check_shape(s)) {
+    if (v.given(problem.field)) {
+      v.problem(problem.field, problem.what);
+    } else {
+      v.problem("", fmt::format("{} {}", problem.field, problem.what));  // a derived one
+    }
+  }
 }
 
 void check_blocks(config::Visitor& v, const ModelFile& file) {

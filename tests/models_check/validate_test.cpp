@@ -51,6 +51,14 @@ TEST(Validate, FewerKeyValueHeadsThanMembersAreReplicated) {
   EXPECT_NE(world.defects().find("cannot split 3 key-value heads"), std::string::npos);
 }
 
+TEST(Validate, UnknownDevicesOfAGroupAreReportedOnce) {
+  World world;
+  world.group(0, 0).devices = {{1000}, {1001}, {1002}};
+  const std::string found = world.defects();
+  EXPECT_NE(found.find("unknown device 1000"), std::string::npos) << found;
+  EXPECT_EQ(found.find("unknown device 1001"), std::string::npos) << found;
+}
+
 TEST(Validate, VocabulariesArePadded) {
   World world;
   world.workload.shape.vocabulary = 7;

@@ -51,6 +51,19 @@ storage: {bandwidth: 1.2 GB/s, scope: per_node, latency: 10 ms}
   EXPECT_EQ(cluster.storage->scope, BandwidthScope::per_node);
 }
 
+TEST(ClusterYaml, ClustersTooLargeToHandleAreRefusedAtOnce) {
+  std::string gpus = "{type: A100, count: 1024}";
+  for (int i = 0; i < 4; ++i) gpus += ", {type: A100, count: 1024}";
+  EXPECT_EQ(problems_of(node("gpus: [" + gpus + "], pcie: {link: pcie}")),
+            "c.yaml:4:12: node 'n' has 5120 GPUs, at most 4096 are possible\n");
+  const std::string many = node("count: 65536, gpus: {type: A100}, nics: {link: ib}");
+  EXPECT_NE(problems_of(many + "overrides: [{between: [n, n], bandwidth: 1 GB/s}]\n")
+                .find("c.yaml:5:23: overrides of more than 4194304 pairs of nodes"),
+            std::string::npos);
+  EXPECT_EQ(problems_of(node("gpus: {type: A100}, leaf: 2147483647")),
+            "c.yaml:4:41: must be from 0 to 65536, is 2147483647\n");
+}
+
 TEST(ClusterYaml, LocalTypesExtendTheLibraryOrChangeABase) {
   const Cluster cluster = cluster_of(R"(schema: orrery/cluster/1
 name: c

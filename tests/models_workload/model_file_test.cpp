@@ -105,6 +105,9 @@ TEST_F(ModelFiles, MissingDimensionsAndUnevenHeadsAreNamed) {
   text.replace(text.find("heads: 4"), 8, "heads: 5");
   yaml(text);
   EXPECT_EQ(texts(), (Texts{"6:8: hidden 64 is no multiple of 5 heads (give head_dim)"}));
+  text.replace(text.find("heads: 5"), 8, "heads: 0");
+  yaml(text);
+  EXPECT_EQ(texts(), (Texts{"6:8: must be from 1 to 4096, is 0"}));
 }
 
 TEST_F(ModelFiles, UnknownKeyGetsASuggestion) {

@@ -43,8 +43,8 @@ TEST(CommandLine, NegativeNumbersAreValues) {
 }
 
 TEST(CommandLine, NoFigureTurnsTheFigureOff) {
-  EXPECT_TRUE(args<RunArgs>(parse({"run", "m.yaml"})).figure);
-  EXPECT_FALSE(args<RunArgs>(parse({"run", "m.yaml", "--no-figure"})).figure);
+  EXPECT_FALSE(args<RunArgs>(parse({"run", "m.yaml"})).no_figure);
+  EXPECT_TRUE(args<RunArgs>(parse({"run", "m.yaml", "--no-figure"})).no_figure);
 }
 
 TEST(CommandLine, UnknownCommandNamesTheNearestOne) {

@@ -8,6 +8,8 @@ import csv
 import json
 import os
 import pty
+import re
+import resource
 import signal
 import subprocess
 import sys
@@ -173,6 +175,69 @@ class BadInput(Case):
         self.refuse("simulate", HEXISCALE, *WHERE, "-b", "25",
                     says=f"{HEXISCALE}:7:3: pipelines: micro-batches add up to 24 samples")
 
+    def test_a_plan_too_large_to_simulate(self):
+        text = (ROOT / HEXISCALE).read_text()
+        plan = self.write("plan.yaml", text.replace("micro_batches: 14", "micro_batches: 1000000000"))
+        self.refuse("simulate", plan, *WHERE, says=f"{plan}:7:3: pipelines: the plan has 3e+09 passes")
+
+    def test_a_batch_too_large_to_search(self):
+        for batch in ("1000000000", "9223372036854775807"):
+            self.refuse("plan", "-p", "all", *WHERE, "-b", batch,
+                        says=f"--global-batch: global batch {batch}: plans for llama2_13b on 8 GPUs "
+                             "can be searched up to 1048576 samples")
+
+    def test_iterations_longer_than_the_clock_counts(self):
+        where = WHERE[:4]
+        self.refuse("simulate", HEXISCALE, *where, "-s", "9223372036854775807",
+                    says="an iteration could last")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--straggler", "0=1e308",
+                    says="--straggler: on the slowest GPU and link")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--slow-link", "a800/nic0/up=1e300",
+                    says="--slow-link: on the slowest GPU and link")
+        profile = self.write("profile.yaml", "schema: orrery/profile/1\nname: x\nblock_times:\n"
+                             "  - {gpu: A800-80GB-NVLink, pass: forward, sequence_length: 4096, "
+                             "time: 1e300 s, provenance: x}\n")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--profile", profile, says="could last")
+        self.succeed("simulate", HEXISCALE, *where, "-s", "10000000")
+
+    def test_a_dtype_that_a_gpu_of_the_cluster_lacks(self):
+        says = ("--cluster: RTX3090-24GB of cluster 'hexiscale_case_study' computes neither fp32 "
+                "nor a substitute; it has fp16, bf16")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--dtype", "fp32", says=says)
+        self.refuse("plan", "-p", "all", *JOB, "--dtype", "fp32", says=says)
+        self.refuse("validate", HEXISCALE, *WHERE, "--dtype", "fp32", says=says)
+
+    def test_outputs_that_would_overwrite_an_input_or_each_other(self):
+        text = (ROOT / HEXISCALE).read_text()
+        plan = self.write("plan.yaml", text)
+        again = f"{self.folder}/./plan.yaml"
+        self.refuse("simulate", plan, *WHERE, "--log", again,
+                    says=f"--log: '{again}' would be overwritten")
+        self.assertEqual(Path(plan).read_text(), text)
+        cluster = self.write("c.yaml", (
+            ROOT / "models/library/clusters/hexiscale_case_study.yaml").read_text())
+        self.refuse("plan", "-p", "all", "-c", cluster, *JOB[2:], "--output", cluster,
+                    says=f"--output: '{cluster}' would be overwritten")
+        same = str(self.folder / "same")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--log", same, "--program", same,
+                    says=f"--program: '{same}' is the file of --log too")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--log", "", says="--log: no file is named")
+
+    def test_flags_and_options_given_twice(self):
+        self.refuse("simulate", HEXISCALE, *WHERE, "-s", "1", says="--sequence-length is given twice")
+        self.refuse("simulate", HEXISCALE, "-s", says="--sequence-length needs a value")
+        self.refuse("plan", "-p", "all", *JOB, "-o", "rounds=1", "-o", "rounds=2",
+                    says="--option: 'rounds' is given twice")
+        done = self.refuse("simulate", HEXISCALE, *WHERE, "--seed", "x", says="--seed: expected")
+        self.assertEqual(done.stderr.count("--seed"), 1)
+
+    def test_a_manifest_with_an_empty_planner(self):
+        manifest = self.write("manifest.yaml", (
+            "schema: orrery/manifest/1\nname: x\nrun:\n  cluster: hexiscale_case_study\n"
+            "  model: llama2_13b\n  job: {global_batch: 24, sequence_length: 4096}\n  planner:\n"))
+        self.refuse("run", manifest, says=f"{manifest}:4:3: neither `planner` nor `plan` is given")
+        self.refuse("run", manifest, "--results", "", says="--results: no folder is named")
+
     def test_a_gpu_that_the_library_lacks(self):
         cluster = self.write("cluster.yaml", "schema: orrery/cluster/1\nname: x\nnodes:\n"
                                              "  - name: a\n    gpus: {type: A100-81GB, count: 2}\n")
@@ -227,6 +292,22 @@ class Output(Case):
         missing = str(self.folder / "missing" / "x.json")
         self.refuse("simulate", HEXISCALE, *WHERE, "-t", missing, status=1,
                     says=f"cannot write {missing}: No such file or directory")
+
+    def test_a_file_size_limit_is_a_failure_that_leaves_nothing(self):
+        limit = {"preexec_fn": lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))}
+        log, plan = str(self.folder / "log"), str(self.folder / "plan.yaml")
+        for args in (["simulate", HEXISCALE, *WHERE, "--log", log],
+                     ["plan", "-p", "hexiscale", *JOB, "-o", "rounds=1", "--output", plan]):
+            done = orrery(*args, **limit)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertIn("File too large", done.stderr)
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_what_cannot_be_written_is_said_before_the_search(self):
+        missing = str(self.folder / "missing" / "plan.yaml")
+        done = self.refuse("plan", "-p", "all", *JOB, "--output", missing, status=1,
+                           says=f"cannot write {missing}: No such file or directory")
+        self.assertEqual(done.stdout, "")
 
     def test_json_is_one_document(self):
         lists = ("planners", "schedules", "gpus", "links", "models", "clusters", "experiments")
@@ -290,6 +371,38 @@ class Plan(Case):
         shown = json.loads(out)["planners"][0]
         self.assertFalse(shown["search"]["complete"])
         self.assertIsNotNone(shown["plan"])
+
+    def start_endless_search(self):
+        process = subprocess.Popen(
+            [BINARY, "plan", "-p", "hexiscale", "-c", "hexiscale_240", "-m", "llama_30b", "-b",
+             "512", "-s", "4096", "-o", "rounds=1000000"], cwd=ROOT, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 60
+        while not children.read_text() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(1.5)
+        return process
+
+    def test_an_interrupt_of_the_parent_alone_ends_the_search(self):
+        with self.start_endless_search() as process:
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+
+    def test_a_search_ends_with_its_parent(self):
+        with self.start_endless_search() as process:
+            process.kill()
+            process.communicate(timeout=60)  # until the child, too, has closed its output
+
+    def test_equal_pipelines_share_their_rows(self):
+        args = ["plan", "-p", "megatron_grid", "-c", "hexiscale_240", "-m", "llama_30b", "-b", "512",
+                "-s", "4096", "--recompute", "full", "-o", "evaluate_top=1"]
+        rows = r"\n +[0-9,-]* +(?:\d+ x \d+)? +\d+  \d+ x "
+        short, full = (self.succeed(*args, *more) for more in ([], ["--full"]))
+        self.assertIn("of equal pipelines the devices of the first are shown; --full shows all", short)
+        self.assertNotIn("--full", full)
+        self.assertLess(len(re.findall(rows, short)), len(re.findall(rows, full)))
 
     def test_several_planners_are_ranked_by_simulated_time(self):
         shown = json.loads(self.succeed("plan", "-p", "megatron_grid,hexiscale", "-c", "a100_8", "-m",
@@ -367,6 +480,19 @@ class Run(Case):
         done = [json.loads(self.run_it("--shard", f"{i}/2", "--json").stdout)["done"] for i in (1, 2)]
         self.assertEqual(sum(done), total)
         self.assertIn("all runs present", self.run_it().stdout)
+
+    def test_a_damaged_result_is_made_again(self):
+        self.run_it()
+        runs = self.folder / "hexiscale/case_study/runs"
+        good = {path: path.read_text() for path in runs.glob("*/summary.json")}
+        for text in ("", "[]", '{"schema"', '{"schema": "orrery/summary/1", "run": "x"}'):
+            next(iter(good)).write_text(text)
+            done = self.run_it()
+            self.assertIn(f"1 run done, {len(good) - 1} were present", done.stdout, done.stderr)
+            self.assertEqual(good, {path: path.read_text() for path in runs.glob("*/summary.json")})
+
+    def test_a_shard_without_runs_says_so(self):
+        self.assertIn("no run belongs to this shard", self.run_it("--shard", "99/99").stdout)
 
     def test_a_dry_run_writes_nothing(self):
         self.assertIn("dry run: ", self.run_it("--dry-run").stdout)

@@ -59,6 +59,14 @@ TEST(Numbers, DurationsReadWell) {
   EXPECT_EQ(duration(7384), "2 h 03 min");
 }
 
+TEST(Numbers, ShortTimesKeepThreeDigits) {
+  EXPECT_EQ(seconds_cell(31.62081), "31.6208");
+  EXPECT_EQ(seconds_cell(0.0278), "0.0278");
+  EXPECT_EQ(seconds_cell(0), "0.0000");
+  EXPECT_EQ(seconds_cell(0.000107), "0.000107");
+  EXPECT_EQ(seconds_cell(1e-30), "0.000000000");
+}
+
 TEST(Numbers, OneRunIsNoPlural) {
   EXPECT_EQ(counted(1, "run"), "1 run");
   EXPECT_EQ(counted(2, "run"), "2 runs");

@@ -189,7 +189,7 @@ std::string costs_text(const EvaluationRecord& a, const EvaluationRecord& b) {
   if (a.dollars_per_million_tokens && b.dollars_per_million_tokens) {
     row("$ per million tokens", *a.dollars_per_million_tokens, *b.dollars_per_million_tokens, 3);
   }
-  return section("What it costs (parts of the iteration: mean over ranks)", table.text(2));
+  return section("What it costs (parts of the iteration: mean over GPUs)", table.text(2));
 }
 
 std::string memory_side_by_side(const EvaluationRecord& a, const EvaluationRecord& b) {

@@ -1,8 +1,13 @@
 #include "tools/commands/exports.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <sstream>
+#include <stdexcept>
 
 #include "models/base/check.h"
 #include "models/ir/chrome_trace.h"
@@ -13,6 +18,8 @@
 
 namespace orrery::tools {
 namespace {
+
+namespace fs = std::filesystem;
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() > end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -44,7 +51,64 @@ std::string timeline(const std::string& path, const experiments::LoadedRun& run,
   return std::move(out).str();
 }
 
+/// The same file, be it there or not.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  if (fs::equivalent(a, b, error)) return fs::is_regular_file(a, error);  // /dev/null may be both
+  return !fs::exists(a, error) && fs::weakly_canonical(a, error) == fs::weakly_canonical(b, error);
+}
+
 }  // namespace
+
+std::vector<std::string> input_files(const JobArgs& job) {
+  std::vector<std::string> files;
+  for (const Text& file : {job.cluster, job.model, job.job, job.profile}) {
+    if (file) files.push_back(*file);
+  }
+  return files;
+}
+
+void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs,
+                   config::Diagnostics& diagnostics) {
+  for (auto output = outputs.begin(); output != outputs.end(); ++output) {
+    if (!output->path) continue;
+    const std::string& path = *output->path;
+    if (path.empty()) {
+      diagnostics.add(at_flag(output->flag), "no file is named");
+      continue;
+    }
+    for (auto other = outputs.begin(); other != output; ++other) {
+      if (!other->path || !same_file(path, *other->path)) continue;
+      diagnostics.add(at_flag(output->flag),
+                      fmt::format("'{}' is the file of {} too", path, other->flag),
+                      "name another file");
+    }
+    for (const std::string& input : inputs) {
+      if (!same_file(path, input)) continue;
+      diagnostics.add(at_flag(output->flag), fmt::format("'{}' would be overwritten", path),
+                      "it is an input of this command: name another file");
+    }
+  }
+}
+
+void probe_outputs(const std::vector<OutputFile>& outputs) {
+  for (const OutputFile& output : outputs) {
+    if (!output.path) continue;
+    const fs::path path = *output.path;
+    const fs::path folder = path.has_parent_path() ? path.parent_path() : ".";
+    std::error_code error;
+    int code = 0;
+    if (fs::is_directory(path, error)) {
+      code = EISDIR;
+    } else if (access(folder.c_str(), fs::exists(path, error) ? X_OK : W_OK | X_OK) != 0) {
+      code = errno;
+    }
+    if (code != 0) {
+      throw std::runtime_error(
+          fmt::format("cannot write {}: {}", path.string(), std::strerror(code)));
+    }
+  }
+}
 
 void check_exports(const Exports& exports, experiments::CostModel cost,
                    config::Diagnostics& diagnostics) {

@@ -1,9 +1,11 @@
 /// Files that a simulated iteration leaves behind: timeline, run log, program.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "experiments/runner/execute.h"
 #include "models/config/diagnostics.h"
+#include "tools/args.h"
 
 namespace orrery::tools {
 
@@ -21,6 +23,22 @@ struct Exports {
 /// Reports a timeline whose name has another ending, and files that a closed form cannot give.
 void check_exports(const Exports& exports, experiments::CostModel cost,
                    config::Diagnostics& diagnostics);
+
+/// A file that a flag asks for.
+struct OutputFile {
+  const char* flag;
+  Text path;
+};
+
+/// Files of a job's flags, for check_outputs().
+std::vector<std::string> input_files(const JobArgs& job);
+
+/// Reports empty paths, two flags for one file, and files that would overwrite an input.
+void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs,
+                   config::Diagnostics& diagnostics);
+
+/// Throws std::runtime_error if a file certainly cannot be written: before the work, not after it.
+void probe_outputs(const std::vector<OutputFile>& outputs);
 
 /// Throws std::runtime_error if a file cannot be written.
 void write_exports(const Exports& exports, const experiments::LoadedRun& run,

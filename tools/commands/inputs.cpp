@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "experiments/runner/limits.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
@@ -76,17 +77,17 @@ void require(const Value& job, const char* key, const char* flag, const char* ex
 sim::IterationOptions make_iteration(const JudgeArgs& args, Diagnostics& diagnostics) {
   Value tree = Value::map({});
   if (args.jitter) tree.append("jitter", scalar(*args.jitter, "--jitter"));
-  if (args.seed) tree.append("seed", scalar(*args.seed, "--seed"));
   if (args.inner) tree.append("inner", scalar(*args.inner, "--inner"));
   if (args.ring) tree.append("ring", scalar(*args.ring, "--ring"));
   const auto factors = [&](const std::vector<std::string>& texts, const char* flag,
-                           const char* list, const char* key, const char* shape) {
+                           const char* list, const char* key, const char* shape,
+                           const char* example) {
     std::vector<Value> items;
     for (const std::string& text : texts) {
       const std::size_t equals = text.rfind('=');
       if (equals == std::string::npos || equals == 0) {
         diagnostics.add(at_flag(flag), fmt::format("'{}' is not {}", text, shape),
-                        fmt::format("for example {}=1.5", text.empty() ? "3" : text));
+                        fmt::format("for example {} {}=1.5", flag, example));
         continue;
       }
       Value item = Value::map({}, at_flag(flag));
@@ -96,8 +97,8 @@ sim::IterationOptions make_iteration(const JudgeArgs& args, Diagnostics& diagnos
     }
     if (!items.empty()) tree.append(list, Value::list(std::move(items), at_flag(flag)));
   };
-  factors(args.stragglers, "--straggler", "stragglers", "device", "DEVICE=FACTOR");
-  factors(args.slow_links, "--slow-link", "slow_links", "link", "LINK=FACTOR");
+  factors(args.stragglers, "--straggler", "stragglers", "device", "DEVICE=FACTOR", "3");
+  factors(args.slow_links, "--slow-link", "slow_links", "link", "LINK=FACTOR", "a800/nic0/up");
   sim::IterationOptions options;
   config::describe_value(tree, options, diagnostics);
   return options;
@@ -172,25 +173,28 @@ models::Job make_job(const JobArgs& args, const Text& plan, Diagnostics& diagnos
 experiments::RunSpec make_spec(const JobArgs& job, const JudgeArgs& judge, const Text& plan,
                                Diagnostics& diagnostics) {
   experiments::RunSpec spec;
-  if (!job.cluster) {
+  if (!job.cluster || job.cluster->empty()) {
     diagnostics.add(at_flag("--cluster"), "missing",
                     "for example --cluster hexiscale_case_study; orrery list clusters");
   }
-  if (!job.model) {
+  if (!job.model || job.model->empty()) {
     diagnostics.add(at_flag("--model"), "missing",
                     "for example --model llama2_13b; orrery list models");
   }
   spec.cluster = {job.cluster.value_or(""), at_flag("--cluster")};
   spec.model = {job.model.value_or(""), at_flag("--model")};
   spec.job = make_job(job, plan, diagnostics);
+  spec.job_at = job.job ? config::Position{*job.job, 0, 0} : at_flag("--global-batch");
   if (job.profile) spec.profile = {*job.profile, at_flag("--profile")};
   if (plan) spec.plan = {*plan, config::Position{}};
   if (judge.cost) {
     config::describe_value(scalar(*judge.cost, "--cost"), spec.cost, diagnostics);
   }
   spec.collapsed = !judge.expanded;
+  const std::int64_t seed = whole_number(judge.seed, "--seed", 0, 0, diagnostics);
+  spec.seed = static_cast<std::uint64_t>(seed);
   spec.simulation = make_iteration(judge, diagnostics);
-  spec.seed = static_cast<std::uint64_t>(whole_number(judge.seed, "--seed", 0, 0, diagnostics));
+  spec.simulation.seed = seed;
   return spec;
 }
 
@@ -211,7 +215,8 @@ experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Libr
                             Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   experiments::RunSpec plain = spec;
-  plain.simulation = {};
+  plain.simulation.stragglers.clear();  // checked below, at their flags
+  plain.simulation.slow_links.clear();
   experiments::LoadedRun run = experiments::load_run(plain, "", library, diagnostics);
   run.spec.simulation = spec.simulation;
   if (diagnostics.problems().size() != before) return run;
@@ -227,6 +232,12 @@ experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Libr
   sim::IterationOptions links;
   links.slow_links = spec.simulation.slow_links;
   check(links, "--slow-link");
+  if (diagnostics.problems().size() == before) {
+    // It was short enough without them.
+    experiments::RunSpec slowed = run.spec;
+    slowed.job_at = at_flag(slowed.simulation.stragglers.empty() ? "--slow-link" : "--straggler");
+    experiments::check_duration(slowed, run.cluster, run.workload, run.profile, diagnostics);
+  }
   return run;
 }
 

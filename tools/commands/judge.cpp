@@ -2,11 +2,15 @@
 
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <deque>
+#include <new>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -18,11 +22,25 @@
 namespace orrery::tools {
 namespace {
 
-std::atomic<bool> interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
+using Flag = std::atomic<bool>;
+static_assert(Flag::is_always_lock_free);
+
+/// In memory that children share: a signal that only the parent gets ends their searches too.
+Flag* interrupted = nullptr;
+volatile sig_atomic_t interrupts = 0;  // of this process
 
 void on_interrupt(int) {
-  if (interrupted.exchange(true)) _exit(kInterrupted);
+  if (interrupts != 0) _exit(kInterrupted);
+  interrupts = 1;
+  interrupted->store(true);
+}
+
+void share_flag() {
+  if (interrupted != nullptr) return;
+  void* memory =
+      mmap(nullptr, sizeof(Flag), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  interrupted = new (memory) Flag(false);
 }
 
 /// Returns the former action.
@@ -57,7 +75,9 @@ class InterruptGuard {
 constexpr char kReport = 'r';
 constexpr char kProblems = 'p';
 
-std::string carry_out(const Task& task) {
+std::string carry_out(const Task& task, pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(EXIT_FAILURE);  // it was gone before
   try {
     experiments::Session session(task.run);
     // SimGrid has just put its own handler in place, which ends the process untidily.
@@ -66,7 +86,7 @@ std::string carry_out(const Task& task) {
     } else {
       signal(SIGINT, SIG_DFL);
     }
-    const experiments::RunOutcome outcome = session.execute(task.exports.any(), &interrupted);
+    const experiments::RunOutcome outcome = session.execute(task.exports.any(), interrupted);
     if (outcome.plan && outcome.evaluation) write_exports(task.exports, task.run, outcome);
     return kReport +
            config::dump(make_report(task.name, task.run.spec.planner.has_value(), outcome));
@@ -96,12 +116,13 @@ Report receive(const std::string& name, sim::ForkedRun child) {
 
 }  // namespace
 
-bool was_interrupted() { return interrupted; }
+bool was_interrupted() { return interrupted != nullptr && *interrupted; }
 
 std::vector<Report> judge(const std::vector<Task>& tasks) {
   const bool searches = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) {
     return task.run.spec.planner.has_value();
   });
+  share_flag();
   const InterruptGuard guard(searches);
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
   std::deque<sim::ForkedRun> children;
@@ -109,7 +130,7 @@ std::vector<Report> judge(const std::vector<Task>& tasks) {
   for (std::size_t started = 0; reports.size() < tasks.size();) {
     for (; started < tasks.size() && children.size() < cores; ++started) {
       const Task& task = tasks[started];
-      children.emplace_back([&task] { return carry_out(task); });
+      children.emplace_back([&task, parent = getpid()] { return carry_out(task, parent); });
     }
     reports.push_back(receive(tasks[reports.size()].name, std::move(children.front())));
     children.pop_front();

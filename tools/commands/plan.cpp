@@ -80,6 +80,20 @@ experiments::PlannerChoice choose(const std::string& name, const std::vector<std
   return choice;
 }
 
+std::vector<OutputFile> outputs_of(const PlanArgs& args) {
+  return {{"--output", args.output}, {"--timeline", args.timeline}};
+}
+
+/// Reports an option that is given twice: which one counts?
+void check_once(const std::vector<std::string>& options, config::Diagnostics& diagnostics) {
+  std::set<std::string> seen;
+  for (const std::string& text : options) {
+    const std::string name = text.substr(0, text.find('='));
+    if (seen.insert(name).second) continue;
+    diagnostics.add(at_flag("--option"), fmt::format("'{}' is given twice", name));
+  }
+}
+
 std::vector<Task> make_tasks(const PlanArgs& args) {
   config::Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
@@ -88,6 +102,8 @@ std::vector<Task> make_tasks(const PlanArgs& args) {
   spec.work_budget = whole_number(args.work_budget, "--work-budget", 1, 0, diagnostics);
   check_names(spec, library, diagnostics);
   check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
+  check_outputs(outputs_of(args), input_files(args.job), diagnostics);
+  check_once(args.options, diagnostics);
   std::vector<Task> tasks;
   for (const std::string& name : names) {
     spec.planner = choose(name, names, args, diagnostics);
@@ -115,7 +131,7 @@ const Report* best_of(const std::vector<Report>& reports) {
   return best;
 }
 
-std::string ranking(const std::vector<Report>& reports) {
+std::string ranking(const std::vector<Report>& reports, experiments::CostModel cost) {
   std::vector<const Report*> order;
   for (const Report& report : reports) order.push_back(&report);
   std::stable_sort(order.begin(), order.end(), [](const Report* a, const Report* b) {
@@ -126,7 +142,10 @@ std::string ranking(const std::vector<Report>& reports) {
     return time(a) < time(b);
   });
   Table table;
-  table.column("planner").number("estimate s").number("simulated s").number("tokens/s");
+  table.column("planner")
+      .number("estimate s")
+      .number(cost == experiments::CostModel::simulator ? "simulated s" : "closed form s")
+      .number("tokens/s");
   table.number("MFU").number("$/M tokens").number("examined").number("too large");
   table.number("work").column("verdict");
   for (const Report* report : order) {
@@ -135,8 +154,8 @@ std::string ranking(const std::vector<Report>& reports) {
     std::string verdict = "no plan";
     if (evaluation) verdict = evaluation->fits ? good("fits") : bad("does not fit");
     table.row({report->name,
-               search && search->estimate_seconds ? grouped(*search->estimate_seconds, 4) : "-",
-               evaluation ? grouped(evaluation->iteration_seconds, 4) : "-",
+               search && search->estimate_seconds ? seconds_cell(*search->estimate_seconds) : "-",
+               evaluation ? seconds_cell(evaluation->iteration_seconds) : "-",
                evaluation ? grouped(evaluation->tokens_per_second, 0) : "-",
                evaluation ? percent(evaluation->mfu) : "-", evaluation ? dollars(*evaluation) : "-",
                search ? grouped(static_cast<double>(search->plans_examined), 0) : "-",
@@ -172,12 +191,13 @@ std::string refusals_text(const std::vector<Report>& reports) {
 }
 
 void print_reports(const std::vector<Task>& tasks, const std::vector<Report>& reports,
-                   const Report* best) {
-  print(job_line(tasks.front().run) + "\n" + ranking(reports) + notes_text(reports) +
-        refusals_text(reports));
+                   const Report* best, bool full) {
+  print(job_line(tasks.front().run) + "\n" + ranking(reports, tasks.front().run.spec.cost) +
+        notes_text(reports) + refusals_text(reports));
   if (best == nullptr) return;
   const std::string by = reports.size() > 1 ? fmt::format("\nBest: {}\n", best->name) : "\n";
-  print(by + plan_text(*best->plan, tasks.front().run) + "\n" + evaluation_text(*best->evaluation));
+  print(by + plan_text(*best->plan, tasks.front().run, full) + "\n" +
+        evaluation_text(*best->evaluation, full));
 }
 
 /// Writes plan and timeline; for the timeline the plan is simulated once more.
@@ -203,6 +223,7 @@ void write_outputs(const PlanArgs& args, const Task& task, const Report& best) {
 
 int execute(const PlanArgs& args) {
   const std::vector<Task> tasks = make_tasks(args);
+  probe_outputs(outputs_of(args));
   const std::vector<Report> reports = judge(tasks);
   const Report* best = best_of(reports);
   if (args.json) {
@@ -211,7 +232,7 @@ int execute(const PlanArgs& args) {
     if (best != nullptr) document.best = best->name;
     print(to_json(document));
   } else {
-    print_reports(tasks, reports, best);
+    print_reports(tasks, reports, best, args.full);
   }
   if (best != nullptr) write_outputs(args, tasks.front(), *best);
   if (was_interrupted()) {

@@ -63,7 +63,7 @@ void describe(config::Visitor& v, EvaluationRecord& evaluation) {
   v.required("pipeline_seconds", evaluation.pipeline_seconds, "end of each last backward pass");
   v.optional("synchronisation_seconds", evaluation.synchronisation_seconds,
              "of a closed form, after the pipelines");
-  v.required("compute_seconds", evaluation.compute_seconds, "mean over ranks, as all below");
+  v.required("compute_seconds", evaluation.compute_seconds, "mean over GPUs, as all below");
   v.required("tensor_parallel_seconds", evaluation.tensor_parallel_seconds, "inner collectives");
   v.required("pipeline_communication_seconds", evaluation.pipeline_communication_seconds,
              "exposed sends and receives");

@@ -23,7 +23,7 @@ struct MemoryRecord {
   bool fits = false;
 };
 
-/// models::Evaluation in base units. Times of the breakdown are means over ranks.
+/// models::Evaluation in base units. Times of the breakdown are means over GPUs.
 struct EvaluationRecord {
   double iteration_seconds = 0;
   std::vector<double> pipeline_seconds;

@@ -207,7 +207,7 @@ std::string runs_table(const SweepResult& result, const std::map<std::string, Ro
     for (const auto& [path, value] : run.axes) cells.push_back(axis_cell(path, value));
     if (seeds) cells.push_back(std::to_string(run.spec.seed));
     cells.push_back(record.status);
-    cells.push_back(record.iteration_seconds ? grouped(*record.iteration_seconds, 4) : "-");
+    cells.push_back(record.iteration_seconds ? seconds_cell(*record.iteration_seconds) : "-");
     cells.push_back(record.tokens_per_second ? grouped(*record.tokens_per_second, 0) : "-");
     cells.push_back(record.mfu ? percent(*record.mfu) : "-");
     if (record.fits) {
@@ -226,6 +226,7 @@ std::string runs_table(const SweepResult& result, const std::map<std::string, Ro
 }
 
 std::string estimate_text(const SweepResult& result) {
+  if (result.total == 0) return "no run belongs to this shard";
   if (result.missing == 0) return "all runs present";
   if (result.estimate_seconds < 0) {
     return fmt::format("{} to do; no run was timed yet, so there is no estimate of the time",
@@ -237,7 +238,9 @@ std::string estimate_text(const SweepResult& result) {
 
 std::string closing_text(const SweepResult& result) {
   std::string text;
-  if (result.missing == 0) {
+  if (result.total == 0) {
+    text = "no run belongs to this shard\n";
+  } else if (result.missing == 0) {
     text = fmt::format("all runs present ({})\n", result.total);
   } else {
     text = fmt::format("{} done", counted(static_cast<std::size_t>(result.done), "run"));
@@ -303,8 +306,9 @@ int execute(const RunArgs& args) {
   options.workers = static_cast<int>(std::min<std::int64_t>(
       whole_number(args.workers, "--workers", 1, 0, diagnostics), std::numeric_limits<int>::max()));
   read_shard(args.shard, options, diagnostics);
+  if (args.results.empty()) diagnostics.add(at_flag("--results"), "no folder is named");
   options.dry_run = args.dry_run;
-  options.figure = args.figure;
+  options.figure = !args.no_figure;
   options.timelines = args.timelines;
   options.quiet = args.quiet;
   const models::Library library = open_library(diagnostics);

@@ -29,9 +29,10 @@ void describe(config::Visitor& v, SimulateDocument& document) {
 
 constexpr std::size_t kPricesShown = 12;
 
-std::string report_text(const Report& report, const experiments::LoadedRun& run) {
-  std::string text = fmt::format("\n{}\n{}", section(report.name, plan_text(*report.plan, run)),
-                                 evaluation_text(*report.evaluation));
+std::string report_text(const Report& report, const experiments::LoadedRun& run, bool full) {
+  std::string text =
+      fmt::format("\n{}\n{}", section(report.name, plan_text(*report.plan, run, full)),
+                  evaluation_text(*report.evaluation, full));
   if (!report.busiest_links.empty()) {
     text += fmt::format("\n{}", section("Busiest links", lines_text(report.busiest_links, 5)));
   }
@@ -53,7 +54,7 @@ std::string comparison(const std::vector<Report>& reports) {
   table.column("verdict");
   for (const Report& report : reports) {
     const EvaluationRecord& evaluation = *report.evaluation;
-    table.row({report.name, grouped(evaluation.iteration_seconds, 4),
+    table.row({report.name, seconds_cell(evaluation.iteration_seconds),
                grouped(evaluation.tokens_per_second, 0), percent(evaluation.mfu),
                dollars(evaluation), verdict_text(evaluation)});
   }
@@ -75,20 +76,25 @@ std::string exports_text(const Exports& exports) {
 int execute(const SimulateArgs& args) {
   const Exports exports{args.timeline.value_or(""), args.log.value_or(""),
                         args.program.value_or("")};
+  config::Diagnostics diagnostics;
   if (exports.any() && args.plans.size() > 1) {
-    config::Diagnostics diagnostics;
     diagnostics.add(at_flag("--timeline, --log, --program"),
                     fmt::format("one file for {} plans", args.plans.size()), "simulate one plan");
-    diagnostics.raise();
   }
+  const std::vector<OutputFile> outputs = {
+      {"--timeline", args.timeline}, {"--log", args.log}, {"--program", args.program}};
+  std::vector<std::string> inputs = input_files(args.job);
+  inputs.insert(inputs.end(), args.plans.begin(), args.plans.end());
+  check_outputs(outputs, inputs, diagnostics);
+  diagnostics.raise();
   std::vector<Task> tasks;
   for (experiments::LoadedRun& run : load_plans(args.plans, args.job, args.judge)) {
     const std::string name = run.spec.plan->value;
     tasks.push_back({name, std::move(run), exports});
   }
-  config::Diagnostics diagnostics;
   check_exports(exports, tasks.front().run.spec.cost, diagnostics);
   diagnostics.raise();
+  probe_outputs(outputs);
   const std::vector<Report> reports = judge(tasks);
   const experiments::LoadedRun& first = tasks.front().run;
   if (args.json) {
@@ -96,7 +102,9 @@ int execute(const SimulateArgs& args) {
     return 0;
   }
   print(job_line(first));
-  for (std::size_t i = 0; i < reports.size(); ++i) print(report_text(reports[i], tasks[i].run));
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    print(report_text(reports[i], tasks[i].run, args.full));
+  }
   if (reports.size() > 1) print(comparison(reports));
   print(exports_text(exports));
   return 0;

@@ -147,7 +147,71 @@ std::string job_line(const experiments::LoadedRun& run) {
                      ir::name_of(job.dtype));
 }
 
-std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run) {
+namespace {
+
+/// What the table shows of a stage beside its devices, a cell for each column.
+std::vector<std::string> stage_cells(const ir::Stage& stage, const Columns& columns,
+                                     const experiments::LoadedRun& run) {
+  std::vector<std::string> cells = {
+      composition(ir::devices_of(stage), run.cluster), block_ranges(stage),
+      std::to_string(layers_of(stage, run.workload)), tensor_parallel(stage)};
+  if (columns.samples) cells.push_back(samples_of(stage));
+  if (columns.sequence) cells.push_back(sequence_of(stage));
+  if (columns.experts) {
+    cells.push_back(by_segment(
+        stage, [](const auto& segment) { return std::to_string(segment.expert_parallel); }));
+  }
+  if (columns.recompute) {
+    cells.push_back(
+        by_segment(stage, [](const auto& s) { return std::string(ir::name_of(s.recompute)); }));
+  }
+  if (columns.zero) {
+    cells.push_back(by_segment(stage, [](const auto& s) { return std::to_string(s.zero.stage); }));
+  }
+  return cells;
+}
+
+/// Pipelines that share their rows.
+struct Alike {
+  std::vector<std::size_t> pipelines;
+  std::string micro_batches;
+  std::vector<std::vector<std::string>> stages;  ///< stage_cells().
+};
+
+std::vector<Alike> alike_pipelines(const ir::Plan& plan, const Columns& columns,
+                                   const experiments::LoadedRun& run, bool full) {
+  std::size_t rows = 0;
+  for (const ir::Pipeline& pipeline : plan.pipelines) rows += pipeline.stages.size();
+  const bool collapse = !full && rows > kRowsShown;
+  std::vector<Alike> all;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const ir::Pipeline& pipeline = plan.pipelines[p];
+    Alike own{{p}, fmt::format("{} x {}", pipeline.micro_batches, pipeline.micro_batch_size), {}};
+    for (const ir::Stage& stage : pipeline.stages) {
+      own.stages.push_back(stage_cells(stage, columns, run));
+    }
+    const auto equal = std::find_if(all.begin(), all.end(), [&](const Alike& other) {
+      return other.micro_batches == own.micro_batches && other.stages == own.stages;
+    });
+    if (collapse && equal != all.end()) {
+      equal->pipelines.push_back(p);
+    } else {
+      all.push_back(std::move(own));
+    }
+  }
+  return all;
+}
+
+/// "0-3,8" of ascending numbers.
+std::string ranges(const std::vector<std::size_t>& numbers) {
+  std::vector<DeviceId> ids;
+  for (const std::size_t number : numbers) ids.push_back(DeviceId{static_cast<int>(number)});
+  return id_ranges(std::move(ids));
+}
+
+}  // namespace
+
+std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, bool full) {
   const Columns columns = columns_of(plan);
   Table table;
   table.number("pipeline").column("micro-batches").number("stage").column("GPUs");
@@ -157,34 +221,17 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run) {
   if (columns.experts) table.column("EP");
   if (columns.recompute) table.column("recompute");
   if (columns.zero) table.column("ZeRO");
-  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
-    const ir::Pipeline& pipeline = plan.pipelines[p];
-    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-      const ir::Stage& stage = pipeline.stages[s];
-      const std::vector<DeviceId> devices = ir::devices_of(stage);
-      std::vector<std::string> cells = {
-          s == 0 ? std::to_string(p) : "",
-          s == 0 ? fmt::format("{} x {}", pipeline.micro_batches, pipeline.micro_batch_size) : "",
-          std::to_string(s),
-          composition(devices, run.cluster),
-          id_ranges(devices),
-          block_ranges(stage),
-          std::to_string(layers_of(stage, run.workload)),
-          tensor_parallel(stage)};
-      if (columns.samples) cells.push_back(samples_of(stage));
-      if (columns.sequence) cells.push_back(sequence_of(stage));
-      if (columns.experts) {
-        cells.push_back(by_segment(
-            stage, [](const auto& segment) { return std::to_string(segment.expert_parallel); }));
-      }
-      if (columns.recompute) {
-        cells.push_back(
-            by_segment(stage, [](const auto& s) { return std::string(ir::name_of(s.recompute)); }));
-      }
-      if (columns.zero) {
-        cells.push_back(
-            by_segment(stage, [](const auto& s) { return std::to_string(s.zero.stage); }));
-      }
+  bool shared = false;
+  for (const Alike& alike : alike_pipelines(plan, columns, run, full)) {
+    shared |= alike.pipelines.size() > 1;
+    const std::vector<ir::Stage>& stages = plan.pipelines[alike.pipelines.front()].stages;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      std::vector<std::string> cells = {s == 0 ? ranges(alike.pipelines) : "",
+                                        s == 0 ? alike.micro_batches : "", std::to_string(s)};
+      const std::vector<std::string>& own = alike.stages[s];
+      cells.push_back(own.front());
+      cells.push_back(id_ranges(ir::devices_of(stages[s])));
+      cells.insert(cells.end(), own.begin() + 1, own.end());
       table.row(std::move(cells));
     }
   }
@@ -193,7 +240,9 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run) {
                                  ir::devices_of(plan).size(), run.cluster.size());
   if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
   if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
-  return section(head, table.text(2));
+  std::string body = table.text(2);
+  if (shared) body += "  of equal pipelines the devices of the first are shown; --full shows all\n";
+  return section(head, body);
 }
 
 std::string verdict_text(const EvaluationRecord& evaluation) {
@@ -218,17 +267,48 @@ std::string memory_text(const EvaluationRecord& evaluation) {
   return section("Memory by GPU type", table.text(2));
 }
 
-std::string evaluation_text(const EvaluationRecord& evaluation) {
+namespace {
+
+/// A row for each time at which pipelines end.
+void add_pipelines(const EvaluationRecord& evaluation, bool full, Table& facts) {
+  std::vector<std::pair<std::string, std::vector<std::size_t>>> rows;
+  const std::vector<double>& ends = evaluation.pipeline_seconds;
+  for (std::size_t p = 0; p < ends.size(); ++p) {
+    const std::string time = seconds_cell(ends[p]);
+    const auto equal =
+        std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.first == time; });
+    if (!full && equal != rows.end()) {
+      equal->second.push_back(p);
+    } else {
+      rows.push_back({time, {p}});
+    }
+  }
+  if (!full && rows.size() > kRowsShown) {
+    const auto [first, last] = std::minmax_element(ends.begin(), ends.end());
+    facts.row({fmt::format("first pipeline to end: {}", first - ends.begin()), seconds_cell(*first),
+               "s"});
+    facts.row(
+        {fmt::format("last pipeline to end: {}", last - ends.begin()), seconds_cell(*last), "s"});
+    return;
+  }
+  for (const auto& [time, pipelines] : rows) {
+    facts.row(
+        {fmt::format("{} {}", pipelines.size() > 1 ? "pipelines" : "pipeline", ranges(pipelines)),
+         time, "s"});
+  }
+}
+
+}  // namespace
+
+std::string evaluation_text(const EvaluationRecord& evaluation, bool full) {
   std::string text = bold("Iteration") + "\n";
   Table facts;
   facts.column("").number("").column("");
-  for (std::size_t p = 0; p < evaluation.pipeline_seconds.size(); ++p) {
-    facts.row({fmt::format("pipeline {}", p), grouped(evaluation.pipeline_seconds[p], 4), "s"});
-  }
+  add_pipelines(evaluation, full, facts);
   if (evaluation.synchronisation_seconds) {
-    facts.row({"synchronisation", grouped(*evaluation.synchronisation_seconds, 4), "s"});
+    facts.row({"synchronisation", seconds_cell(*evaluation.synchronisation_seconds), "s"});
   }
-  facts.row({"iteration time", grouped(evaluation.iteration_seconds, 4), "s"});
+  facts.row({"iteration time", seconds_cell(evaluation.iteration_seconds), "s"});
   facts.row({"throughput", grouped(evaluation.tokens_per_second, 1), "tokens/s"});
   facts.row({"MFU", fmt::format("{:.1f}", 100 * evaluation.mfu), "%"});
   facts.row({"HFU", fmt::format("{:.1f}", 100 * evaluation.hfu), "%"});
@@ -252,9 +332,9 @@ std::string evaluation_text(const EvaluationRecord& evaluation) {
   for (const auto& part : parts) sum += part.second;
   if (sum > 0) {
     Table breakdown;
-    breakdown.column("mean over ranks").number("s").number("share");
+    breakdown.column("mean over GPUs").number("s").number("share");
     for (const auto& [name, seconds] : parts) {
-      breakdown.row({name, grouped(seconds, 4), percent(seconds / sum)});
+      breakdown.row({name, seconds_cell(seconds), percent(seconds / sum)});
     }
     text += fmt::format("\n{}", section("Where the time goes", breakdown.text(2)));
   }

@@ -25,11 +25,14 @@ std::string tensor_parallel(const ir::Stage& stage);
 /// Sentence about cluster, model and job.
 std::string job_line(const experiments::LoadedRun& run);
 
-/// Sentence and a row for each stage.
-std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run);
+/// Sentence and a row for each stage. In a plan of more than kRowsShown stages, pipelines that are
+/// equal but for their devices share their rows, with the devices of the first, unless `full`.
+std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, bool full);
+inline constexpr std::size_t kRowsShown = 24;
 
-/// Pipelines, iteration time and where it goes, throughput, memory by GPU type.
-std::string evaluation_text(const EvaluationRecord& evaluation);
+/// Pipelines, iteration time and where it goes, throughput, memory by GPU type. Pipelines that end
+/// at equal times share a row; of more than kRowsShown rows the ends are shown, unless `full`.
+std::string evaluation_text(const EvaluationRecord& evaluation, bool full);
 
 /// Heading and rows of the memory verdict.
 std::string memory_text(const EvaluationRecord& evaluation);
