@@ -353,10 +353,10 @@ PlannerResult HexiscaleSearch::finish() {
                             input_.profile));
   report_.estimate = chosen.estimate;
   report_.notes.push_back(
-      fmt::format("{} pipelines; number {} by the paper's estimate among {} "
+      fmt::format("{} pipeline{}; number {} by the paper's estimate among {} "
                   "plans kept, {} of them judged by the evaluator ({})",
-                  chosen.plan.pipelines.size(), pick.chosen + 1, ranking_.size(), pick.evaluated,
-                  input_.evaluator.name()));
+                  chosen.plan.pipelines.size(), chosen.plan.pipelines.size() == 1 ? "" : "s",
+                  pick.chosen + 1, ranking_.size(), pick.evaluated, input_.evaluator.name()));
   return {std::move(chosen.plan), report_};
 }
 

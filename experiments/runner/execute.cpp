@@ -145,8 +145,9 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   if (diagnostics.problems().size() != before) return run;
   check_duration(spec, run.cluster, run.workload, run.profile, diagnostics);
   if (run.plan) {
-    models::report(models::validate(*run.plan, run.cluster, run.workload, spec.job), *plan_path,
-                   diagnostics);
+    auto defects = models::validate(*run.plan, run.cluster, run.workload, spec.job);
+    if (defects.empty()) defects = models::find_unsupported(*run.plan);
+    models::report(defects, *plan_path, diagnostics);
   }
   return run;
 }
@@ -216,6 +217,7 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
 void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
   outcome.program = models::lower(plan, run.cluster, run.workload, run.spec.job,
                                   {.collapsed = run.spec.collapsed, .seed = run.spec.seed});
+  outcome.program.header.plan_hash = models::plan_hash(plan);
   sim::IterationOptions options = run.spec.simulation;
   options.record_spans = options.record_memory = record_timeline;
   options.record_links = true;

@@ -32,9 +32,10 @@ using DeviceSets = std::vector<std::vector<DeviceId>>;
 /// Tensor-parallel groups, one for each part of the sequence.
 DeviceSets tensor_groups(const ir::Group& group) {
   DeviceSets sets;
+  auto first = group.devices.begin();
   for (int part = 0; part < group.sequence_degree; ++part) {
-    const auto first = group.devices.begin() + part * group.tensor_parallel;
     sets.emplace_back(first, first + group.tensor_parallel);
+    first += group.tensor_parallel;
   }
   return sets;
 }
