@@ -128,21 +128,7 @@ std::string serialise(const RunLog& log) {
 }
 
 std::variant<RunLog, std::string> parse_run_log(std::string_view bytes) {
-  const auto frames = split_frames(bytes, kKind);
-  if (const auto* problem = std::get_if<std::string>(&frames)) return *problem;
-  const auto& chunks = std::get<std::vector<std::string_view>>(frames);
-  RunLog log;
-  wire::RunLogChunk chunk;
-  for (std::size_t i = 0; i < chunks.size(); ++i) {
-    if (!chunk.ParseFromArray(chunks[i].data(), static_cast<int>(chunks[i].size()))) {
-      return fmt::format("corrupted: chunk {} cannot be read", i);
-    }
-    if (chunk.has_header() != (i == 0)) return "corrupted: its header is not where it should be";
-    const std::string problem = read_chunk(chunk, log);
-    if (!problem.empty()) return fmt::format("corrupted: chunk {}: {}", i, problem);
-  }
-  if (chunks.empty()) return "corrupted: it has no header";
-  return log;
+  return parse_chunks<RunLog, wire::RunLogChunk>(bytes, kKind, read_chunk);
 }
 
 }  // namespace orrery::ir
