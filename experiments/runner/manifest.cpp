@@ -163,7 +163,8 @@ PlannedRun make_run(const Manifest& manifest, const Point& point, config::Diagno
   }
   complete_job(tree, manifest.folder, problems);  // an axis may bring another job
   if (!problems.empty()) return run;
-  if (config::describe_value(tree, run.spec, problems) && run.spec.planner) {
+  config::describe_value(tree, run.spec, problems);
+  if (run.spec.planner && !run.spec.planner->name.value.empty()) {
     check_planner(*run.spec.planner, problems);
   }
   return run;

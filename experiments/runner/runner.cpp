@@ -70,14 +70,13 @@ bool is_disk_error(int code) {
   return code == ENOSPC || code == EDQUOT || code == EROFS || code == EIO || code == EFBIG;
 }
 
-/// All runs with their identities; throws ConfigError.
-std::vector<SweepRun> load_runs(const Manifest& manifest, const models::Library& library) {
-  config::Diagnostics diagnostics;
+/// All runs with their identities, as far as they have no problems.
+std::vector<SweepRun> load_runs(const Manifest& manifest, const models::Library& library,
+                                config::Diagnostics& diagnostics) {
   std::vector<SweepRun> runs;
   for (PlannedRun& planned : expand(manifest, diagnostics)) {
     runs.push_back({std::move(planned), {}});
   }
-  diagnostics.raise();
   std::set<std::string> seen;
   for (SweepRun& run : runs) {
     config::Diagnostics found;
@@ -89,6 +88,13 @@ std::vector<SweepRun> load_runs(const Manifest& manifest, const models::Library&
     }
     if (found.empty()) run.identity = identify(run.planned, loaded);
   }
+  return runs;
+}
+
+/// As load_runs; throws ConfigError.
+std::vector<SweepRun> good_runs(const Manifest& manifest, const models::Library& library) {
+  config::Diagnostics diagnostics;
+  std::vector<SweepRun> runs = load_runs(manifest, library, diagnostics);
   diagnostics.raise();
   return runs;
 }
@@ -109,7 +115,7 @@ class Sweep {
         options_(options),
         on_progress_(on_progress),
         workers_(options.workers > 0 ? options.workers : cores()),
-        store_(manifest, options.results_root + "/" + manifest.name, load_runs(manifest, library)) {
+        store_(manifest, options.results_root + "/" + manifest.name, good_runs(manifest, library)) {
   }
 
   SweepResult run();
@@ -333,6 +339,12 @@ SweepResult Sweep::run() {
 }
 
 }  // namespace
+
+std::size_t check_runs(const Manifest& manifest, const models::Library& library,
+                       config::Diagnostics& diagnostics) {
+  if (!manifest.run.is_map()) return 0;
+  return load_runs(manifest, library, diagnostics).size();
+}
 
 SweepResult run_sweep(const Manifest& manifest, const models::Library& library,
                       const RunnerOptions& options,

@@ -52,6 +52,11 @@ struct SweepResult {
   double estimate_seconds = -1;
 };
 
+/// Adds the problems of all runs, each once, and says how many runs there are. Also useful for a
+/// manifest that has problems itself: what can be read of it is checked.
+std::size_t check_runs(const Manifest& manifest, const models::Library& library,
+                       config::Diagnostics& diagnostics);
+
 /// Runs what is missing. Every run's folder appears whole or not at all (atomic rename); runs.csv
 /// and timings.csv grow as runs finish and end in the order of the manifest, runs of other shards
 /// included. A worker that dies leaves a failed row and failed/<hash>/log.txt; failed runs are

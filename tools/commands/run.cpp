@@ -314,6 +314,7 @@ int execute(const RunArgs& args) {
   const models::Library library = open_library(diagnostics);
   const experiments::Manifest manifest =
       experiments::load_manifest(manifest_path(args.manifest, diagnostics), diagnostics);
+  if (!diagnostics.empty()) experiments::check_runs(manifest, library, diagnostics);
   diagnostics.raise();
   const SweepResult result = sweep(manifest, library, options);
   const std::map<std::string, Row> rows = read_rows(result.runs_csv);

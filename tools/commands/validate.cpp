@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "experiments/runner/manifest.h"
+#include "experiments/runner/runner.h"
 #include "models/config/document.h"
 #include "models/ir/model_shape.h"
 #include "tools/commands/commands.h"
@@ -101,19 +102,7 @@ std::string check_plan(const std::string& path, const ValidateArgs& args,
 std::string check_manifest(const std::string& path, const models::Library& library,
                            Diagnostics& diagnostics) {
   const experiments::Manifest manifest = experiments::load_manifest(path, diagnostics);
-  if (!diagnostics.empty()) return "";
-  const std::vector<experiments::PlannedRun> runs = experiments::expand(manifest, diagnostics);
-  if (!diagnostics.empty()) return "";
-  std::set<std::string> seen;
-  for (const experiments::PlannedRun& run : runs) {
-    Diagnostics of_run;
-    experiments::load_run(run.spec, manifest.folder, library, of_run);
-    for (const config::Problem& problem : of_run.problems()) {
-      if (!seen.insert(config::to_string(problem)).second) continue;
-      diagnostics.add(problem.at, problem.what, problem.hint);
-    }
-  }
-  return fmt::format("{} runs", runs.size());
+  return fmt::format("{} runs", experiments::check_runs(manifest, library, diagnostics));
 }
 
 /// Kind and content in words, if there are no problems.
