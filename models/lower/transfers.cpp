@@ -95,14 +95,10 @@ class Boundary {
         draft_(draft) {
     const Element& sender = backward ? upper_ : lower_;
     const Element& receiver = backward ? lower_ : upper_;
-    const auto mode =
-        context.plan.communication.activation_transfer == ir::ActivationTransfer::leader_broadcast
-            ? ActivationTransfer::leader_broadcast
-            : ActivationTransfer::sliced;
     const int units = sequence_units(*sender.segment, *receiver.segment);
-    const auto steps = transfer_activations(activation_groups(*sender.segment, units),
-                                            activation_groups(*receiver.segment, units),
-                                            context.workload.sequence_length / units, mode);
+    const auto steps = transfer_activations(
+        activation_groups(*sender.segment, units), activation_groups(*receiver.segment, units),
+        context.workload.sequence_length / units, context.plan.communication.activation_transfer);
     for (const Step& step : steps) add_pattern(step);
   }
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/ir/plan.h"
 #include "models/sharding/layout.h"
 #include "models/sharding/resolve.h"
 
@@ -24,16 +25,13 @@ struct ActivationGroup {
   ActivationLayout layout = ActivationLayout::replicated;
 };
 
-enum class ActivationTransfer {
-  /// The sender's leader sends to the receiver's leader, which broadcasts in its group.
-  /// [HexiScale, section 3.2] A sequence_split sender first collects at its leader; a
-  /// sequence_split receiver gets its parts from its leader.
-  leader_broadcast,
-  /// Each member sends its share of what two groups have in common to the receiver's members, each
-  /// of which gets its share; then the receivers all-gather. Unequal degrees meet in the finest
-  /// common slices. A sequence_split receiver needs no all-gather. [Hetu v2, sections 4.1 and 4.3]
-  sliced,
-};
+/// leader_broadcast: the sender's leader sends to the receiver's leader, which broadcasts in its
+/// group. [HexiScale, section 3.2] A sequence_split sender first collects at its leader; a
+/// sequence_split receiver gets its parts from its leader.
+/// sliced: each member sends its share of what two groups have in common to the receiver's members,
+/// each of which gets its share; then the receivers all-gather. Unequal degrees meet in the finest
+/// common slices. A sequence_split receiver needs no all-gather. [Hetu v2, sections 4.1 and 4.3]
+using ir::ActivationTransfer;
 
 /// The layout over tokens: element x is token x mod sequence_length of sample
 /// x / sequence_length. The groups tile the samples from 0. A caller with replicated groups that
