@@ -70,6 +70,20 @@ bool is_disk_error(int code) {
   return code == ENOSPC || code == EDQUOT || code == EROFS || code == EIO || code == EFBIG;
 }
 
+/// Clusters and models that the manifest names, in `run` or on an axis, when no run could be read.
+void check_names(const Manifest& manifest, const models::Library& library,
+                 config::Diagnostics& diagnostics) {
+  const auto check = [&](const std::string& key, const config::Value& name) {
+    if (!name.is_scalar()) return;
+    if (key == "cluster") models::load_cluster(name.text, library, name.at, diagnostics);
+    if (key == "model") models::load_model(name.text, library, name.at, diagnostics);
+  };
+  for (const config::Value::Entry& entry : manifest.run.entries) check(entry.key, entry.value);
+  for (const auto& [path, values] : manifest.sweep) {
+    for (const config::Value& value : values.value) check(path, value);
+  }
+}
+
 /// All runs with their identities, as far as they have no problems.
 std::vector<SweepRun> load_runs(const Manifest& manifest, const models::Library& library,
                                 config::Diagnostics& diagnostics) {
@@ -77,6 +91,7 @@ std::vector<SweepRun> load_runs(const Manifest& manifest, const models::Library&
   for (PlannedRun& planned : expand(manifest, diagnostics)) {
     runs.push_back({std::move(planned), {}});
   }
+  if (runs.empty()) check_names(manifest, library, diagnostics);
   std::set<std::string> seen;
   for (SweepRun& run : runs) {
     config::Diagnostics found;

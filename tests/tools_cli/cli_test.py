@@ -231,6 +231,18 @@ class BadInput(Case):
         done = self.refuse("simulate", HEXISCALE, *WHERE, "--seed", "x", says="--seed: expected")
         self.assertEqual(done.stderr.count("--seed"), 1)
 
+    def test_problems_of_a_manifest_and_of_its_runs_are_named_together(self):
+        manifest = self.write("bad.yaml", "schema: orrery/manifest/1\nname: x\nrun:\n"
+                              "  cluster: hexiscale_24\n  model: llama_30\n"
+                              "  planner: {name: hexiscal}\n"
+                              "  job: {global_batch: 8, sequence_length: 2 K}\nnmae: y\n")
+        self.refuse("run", manifest, says=[
+            f"{manifest}:4:12: unknown cluster 'hexiscale_24'",
+            f"{manifest}:5:10: unknown model 'llama_30'",
+            f"{manifest}:6:19: unknown planner 'hexiscal' (did you mean 'hexiscale'?)",
+            f"{manifest}:7:43: expected an integer, got '2 K'",
+            f"{manifest}:8:1: unknown key 'nmae' (did you mean 'name'?)"])
+
     def test_a_manifest_with_an_empty_planner(self):
         manifest = self.write("manifest.yaml", (
             "schema: orrery/manifest/1\nname: x\nrun:\n  cluster: hexiscale_case_study\n"
