@@ -8,7 +8,12 @@ extern const PlannerEntry kHexiscale;
 extern const PlannerEntry kMegatronGrid;
 
 std::span<const PlannerEntry* const> catalog() {
-  static constexpr std::array entries = {&kMegatronGrid, &kHexiscale};
+  // clang-format off
+  static constexpr std::array entries = {
+      &kMegatronGrid,
+      &kHexiscale,
+  };
+  // clang-format on
   return entries;
 }
 

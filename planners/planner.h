@@ -48,15 +48,35 @@ struct PlannerInput {
   const std::atomic<bool>* cancelled = nullptr;
 };
 
+/// A plan that lost, for `--explain`.
+struct RunnerUp {
+  std::string what;  ///< In words: "TP 4 x PP 2 x DP 3, micro-batch 1".
+  Seconds estimate;  ///< The planner's own belief.
+  /// By the evaluator; none where it was not asked or the plan does not fit in memory.
+  std::optional<Seconds> evaluated;
+};
+
+/// What a constraint kept the search from, for `--explain`.
+struct ConstraintCost {
+  std::string constraint;     ///< "device memory", "tensor parallelism inside a node".
+  std::int64_t rejected = 0;  ///< Plans, or parts of plans, that it forbade.
+  /// The planner's estimate of the best plan that it forbade, where that plan was built.
+  std::optional<Seconds> best_without;
+  std::string witness;  ///< That plan, and why it is forbidden, in words.
+};
+
 /// What a search did, for tables and for `--explain`.
 struct SearchReport {
   std::int64_t plans_examined = 0;
   std::int64_t rejected_by_memory = 0;
-  std::int64_t work = 0;            ///< In the planner's own unit, see `work_unit`.
-  std::string work_unit;            ///< "plans", "rounds", "nodes".
-  bool complete = true;             ///< False when a budget or Ctrl-C ended the search early.
-  std::optional<Seconds> estimate;  ///< The planner's own belief of the iteration time.
-  std::vector<std::string> notes;   ///< In words: what decided, what was not searched.
+  std::int64_t work = 0;             ///< In the planner's own unit, see `work_unit`.
+  std::string work_unit;             ///< "plans", "rounds", "nodes".
+  bool complete = true;              ///< False when a budget or Ctrl-C ended the search early.
+  std::optional<Seconds> estimate;   ///< The planner's own belief of the iteration time.
+  std::vector<std::string> notes;    ///< In words: what decided, what was not searched.
+  std::string chosen;                ///< The returned plan in words, as RunnerUp::what.
+  std::vector<RunnerUp> runners_up;  ///< Next best plans, best first; at most a few.
+  std::vector<ConstraintCost> constraints;  ///< Each that forbade something.
 };
 
 struct PlannerResult {

@@ -1,0 +1,69 @@
+/// Plans that a search found, best first by the planner's own estimate: checks memory in that
+/// order, lets the evaluator judge as many as the planner wants, and writes what lost and why.
+#pragma once
+#include <cstddef>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/base/units.h"
+#include "models/ir/plan.h"
+#include "planners/planner.h"
+
+namespace orrery::planners {
+
+class Ranking {
+ public:
+  /// Keeps the `most` best offers; of equal ones the earlier.
+  explicit Ranking(const PlannerInput& input, std::size_t most = 4096)
+      : input_(input), most_(most) {}
+
+  /// `what` names the plan in words ("TP 4 x PP 2 x DP 3, micro-batch 1"), `build` makes it; both
+  /// are called only if the offer is still among the best when the search ends.
+  void offer(Seconds estimate, std::function<ir::Plan()> build, std::function<std::string()> what);
+  /// As above, for a plan that is already there.
+  void offer(Seconds estimate, ir::Plan plan, std::string what);
+
+  bool empty() const { return offers_.empty(); }
+  /// Estimate of the best offer. Not empty.
+  Seconds best() const;
+  /// An offer with this estimate would be kept.
+  bool wants(Seconds estimate) const;
+
+  /// Walks the offers in order. Those that check_memory() refuses are counted (device memory is a
+  /// constraint of the report, with the best of them as witness); the first `evaluate_top` that fit
+  /// (0: all) are judged by the evaluator and the fastest wins; with evaluate_top 1 the planner's
+  /// own estimate decides and the evaluator is not asked. The winner is signed. Without any offer
+  /// that fits: Infeasible, with the best offer that did not, or with `none` if there was none.
+  /// `report` is completed: estimate, chosen, runners-up, rejected_by_memory, notes, and after
+  /// Ctrl-C `complete`. To be called once, as the last.
+  PlannerResult finish(const char* planner, int evaluate_top, SearchReport report,
+                       models::Infeasible none);
+
+ private:
+  struct Offer {
+    Seconds estimate;
+    std::size_t order;  // Of arrival.
+    std::function<ir::Plan()> build;
+    std::function<std::string()> what;
+    bool operator<(const Offer& other) const {
+      return estimate != other.estimate ? estimate < other.estimate : order < other.order;
+    }
+  };
+  /// An offer that fits.
+  struct Candidate {
+    const Offer* offer;
+    ir::Plan plan;
+    ir::MemoryVerdict memory;
+    std::optional<Seconds> time;  // By the evaluator.
+  };
+  std::vector<Candidate> walk(int evaluate_top, SearchReport& report);
+
+  const PlannerInput& input_;
+  std::size_t most_;
+  std::size_t arrivals_ = 0;
+  std::vector<Offer> offers_;  // A heap with the worst on top, until finish() sorts it.
+};
+
+}  // namespace orrery::planners
