@@ -9,6 +9,8 @@
 
 #include "models/cost/memory.h"
 #include "planners/kit/partition_dp.h"
+#include "planners/plan_parts.h"
+#include "planners/ranking.h"
 
 namespace orrery::planners {
 namespace {
@@ -296,11 +298,14 @@ void HexiscaleSearch::keep(ir::Plan plan, Seconds estimate) {
 std::optional<models::HexiscaleEstimate> HexiscaleSearch::judge(ir::Plan plan) {
   const ir::MemoryVerdict verdict =
       models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
+  models::HexiscaleEstimate estimate = costs_.estimate(plan);
   if (!verdict.fits()) {
     nearest_ = verdict.explain();
+    forbid_by_memory(report_, estimate.iteration, [&] {
+      return fmt::format("{}: {}", in_words(plan, input_.workload), nearest_);
+    });
     return std::nullopt;
   }
-  models::HexiscaleEstimate estimate = costs_.estimate(plan);
   keep(std::move(plan), estimate.iteration);
   return estimate;
 }
@@ -318,7 +323,8 @@ void HexiscaleSearch::round(int number, HexiscaleHistory& history) {
     const auto estimate = judge(std::move(plan));
     if (estimate && (!best || estimate->iteration < best->iteration)) best = estimate;
   }
-  if (!best) ++report_.rejected_by_memory;
+  // No part of the devices holds the layers: not even a plan to estimate.
+  if (seen.empty()) ++report_.rejected_by_memory;
   history.add(pipelines, cut, best);
 }
 
@@ -339,25 +345,12 @@ PlannerResult HexiscaleSearch::finish() {
                                            std::min(costs_.most_pipelines(), micro_batches_), why)},
             report_};
   }
-  const Pick pick =
-      pick_by_evaluator(input_, static_cast<int>(ranking_.size()), settings_.evaluate_top,
-                        [&](int i) { return ranking_[static_cast<std::size_t>(i)].plan; });
-  report_.rejected_by_memory += pick.rejected_by_memory;
-  if (cancelled(input_)) report_.complete = false;
-  if (pick.chosen < 0) {
-    return {models::Infeasible{"device memory, as the evaluator counts it", pick.witness}, report_};
+  Ranking ranking(input_);
+  for (RankedPlan& ranked : ranking_) {
+    std::string words = in_words(ranked.plan, input_.workload);
+    ranking.offer(ranked.estimate, std::move(ranked.plan), std::move(words));
   }
-  RankedPlan& chosen = ranking_[static_cast<std::size_t>(pick.chosen)];
-  sign(chosen.plan, entry_.name, input_, chosen.estimate,
-       models::check_memory(chosen.plan, input_.cluster, input_.workload, input_.job,
-                            input_.profile));
-  report_.estimate = chosen.estimate;
-  report_.notes.push_back(
-      fmt::format("{} pipeline{}; number {} by the paper's estimate among {} "
-                  "plans kept, {} of them judged by the evaluator ({})",
-                  chosen.plan.pipelines.size(), chosen.plan.pipelines.size() == 1 ? "" : "s",
-                  pick.chosen + 1, ranking_.size(), pick.evaluated, input_.evaluator.name()));
-  return {std::move(chosen.plan), report_};
+  return ranking.finish(entry_.name, settings_.evaluate_top, report_, {});
 }
 
 PlannerResult HexiscaleSearch::run() {

@@ -59,6 +59,12 @@ class HexiscaleHistory {
   std::map<int, Seconds> best_;  ///< By number of pipelines.
 };
 
+/// A plan that fits.
+struct RankedPlan {
+  ir::Plan plan;
+  Seconds estimate;  ///< By the paper's cost model.
+};
+
 /// The whole search on one input.
 class HexiscaleSearch {
  public:

@@ -8,11 +8,13 @@
 #include <set>
 
 #include "models/cost/memory.h"
+#include "models/ir/names.h"
 #include "planners/catalog.h"
 #include "planners/estimate.h"
 #include "planners/kit/integers.h"
 #include "planners/options.h"
 #include "planners/plan_parts.h"
+#include "planners/ranking.h"
 
 namespace orrery::planners {
 
@@ -65,6 +67,16 @@ std::vector<OptionInfo> options() {
   };
 }
 
+std::string in_words(const Grid& grid) {
+  std::string text = fmt::format("TP {} x PP {} x DP {}, micro-batch {}", grid.tensor, grid.stages,
+                                 grid.replicas, grid.micro_batch_size);
+  if (grid.recompute != ir::Recompute::none) {
+    text += fmt::format(", {} recompute", ir::name_of(grid.recompute));
+  }
+  if (grid.zero > 0) text += fmt::format(", ZeRO-{}", grid.zero);
+  return fmt::format("{}, {}", text, ir::name_of(grid.schedule));
+}
+
 /// Layers per stage, within one of each other. The remainder goes to the stages from the second one
 /// on, so that the first, which holds most activations and the embedding, comes last.
 std::vector<int> split_layers(int layers, int stages) {
@@ -90,15 +102,12 @@ class Search {
       : input_(input),
         settings_(settings),
         layers_(count_layers(input.workload)),
-        estimator_(input) {}
+        estimator_(input),
+        ranking_(input) {}
 
   PlannerResult run();
 
  private:
-  struct Ranked {
-    Grid grid;
-    Seconds estimate;
-  };
   std::vector<DeviceId> devices_for(int tensor) const;
   bool aligned(int tensor) const;
   bool one_vendor(const std::vector<DeviceId>& devices, int tensor) const;
@@ -107,13 +116,13 @@ class Search {
   void examine(const Grid& grid);
   ir::Plan build(const Grid& grid) const;
   bool stop() const;
-  PlannerResult infeasible();
+  models::Infeasible infeasible() const;
 
   const PlannerInput& input_;
   const Settings& settings_;
   int layers_;
   PlanEstimator estimator_;
-  std::vector<Ranked> ranking_;
+  Ranking ranking_;
   SearchReport report_;
   double nearest_ = 0;  // Smallest need / have of those that do not fit.
   std::string witness_;
@@ -207,19 +216,21 @@ void Search::examine(const Grid& grid) {
   const ir::Plan plan = build(grid);
   const ir::MemoryVerdict verdict =
       models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
+  const Seconds estimate = estimator_.estimate(plan);
   if (verdict.fits()) {
-    ranking_.push_back({grid, estimator_.estimate(plan)});
+    ranking_.offer(
+        estimate, [this, grid] { return build(grid); }, [grid] { return in_words(grid); });
     return;
   }
-  ++report_.rejected_by_memory;
+  forbid_by_memory(report_, estimate,
+                   [&] { return fmt::format("{}: {}", in_words(grid), verdict.explain()); });
   double ratio = 0;
   for (const ir::MemoryUse& use : verdict.by_gpu_type) {
     ratio = std::max(ratio, use.need / use.have);
   }
   if (!witness_.empty() && nearest_ <= ratio) return;
   nearest_ = ratio;
-  witness_ = fmt::format("TP {} x PP {} x DP {}: {}", grid.tensor, grid.stages, grid.replicas,
-                         verdict.explain());
+  witness_ = fmt::format("{}: {}", in_words(grid), verdict.explain());
 }
 
 ir::Plan Search::build(const Grid& grid) const {
@@ -258,18 +269,14 @@ ir::Plan Search::build(const Grid& grid) const {
   return plan;
 }
 
-PlannerResult Search::infeasible() {
-  if (report_.plans_examined == 0) {
-    return {models::Infeasible{
-                "symmetric grid",
-                report_.complete
-                    ? fmt::format("no TP x PP x DP over {} devices has {} layers to share, a batch "
-                                  "of {} to divide and a schedule that the job allows",
-                                  input_.devices.size(), layers_, input_.job.global_batch)
-                    : "the search was ended before the first plan"},
-            report_};
-  }
-  return {models::Infeasible{"device memory", witness_}, report_};
+models::Infeasible Search::infeasible() const {
+  if (report_.plans_examined > 0) return {"device memory", witness_};
+  return {"symmetric grid",
+          report_.complete
+              ? fmt::format("no TP x PP x DP over {} devices has {} layers to share, a batch of {} "
+                            "to divide and a schedule that the job allows",
+                            input_.devices.size(), layers_, input_.job.global_batch)
+              : "the search was ended before the first plan"};
 }
 
 PlannerResult Search::run() {
@@ -283,30 +290,7 @@ PlannerResult Search::run() {
     sweep(false);
   }
   report_.work = report_.plans_examined;
-  if (ranking_.empty()) return infeasible();
-  std::stable_sort(ranking_.begin(), ranking_.end(),
-                   [](const Ranked& a, const Ranked& b) { return a.estimate < b.estimate; });
-  const Pick pick =
-      pick_by_evaluator(input_, static_cast<int>(ranking_.size()), settings_.evaluate_top,
-                        [&](int i) { return build(ranking_[static_cast<std::size_t>(i)].grid); });
-  report_.rejected_by_memory += pick.rejected_by_memory;
-  if (cancelled(input_)) report_.complete = false;
-  if (pick.chosen < 0) {
-    return {models::Infeasible{"device memory, as the evaluator counts it", pick.witness}, report_};
-  }
-  const Ranked& chosen = ranking_[static_cast<std::size_t>(pick.chosen)];
-  ir::Plan plan = build(chosen.grid);
-  sign(plan, kMegatronGrid.name, input_, chosen.estimate,
-       models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile));
-  report_.estimate = chosen.estimate;
-  report_.notes.push_back(fmt::format("{} of {} plans that fit were judged by the evaluator ({})",
-                                      pick.evaluated, ranking_.size(), input_.evaluator.name()));
-  report_.notes.push_back(
-      fmt::format("TP {} x PP {} x DP {}, micro-batch {}: number {} in closed "
-                  "form",
-                  chosen.grid.tensor, chosen.grid.stages, chosen.grid.replicas,
-                  chosen.grid.micro_batch_size, pick.chosen + 1));
-  return {std::move(plan), report_};
+  return ranking_.finish(kMegatronGrid.name, settings_.evaluate_top, report_, infeasible());
 }
 
 PlannerResult MegatronGrid::plan(const PlannerInput& input) const {

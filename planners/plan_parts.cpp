@@ -1,5 +1,8 @@
 #include "planners/plan_parts.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "models/schedule/schedule.h"
@@ -78,27 +81,50 @@ bool cancelled(const PlannerInput& input) {
   return input.cancelled != nullptr && input.cancelled->load();
 }
 
-Pick pick_by_evaluator(const PlannerInput& input, int plans, int most,
-                       const std::function<ir::Plan(int)>& plan_at) {
-  Pick pick;
-  Seconds best;
-  for (int i = 0; i < plans && (most == 0 || pick.evaluated < most); ++i) {
-    if (cancelled(input)) {
-      if (pick.chosen < 0) pick.chosen = i;
-      break;
+std::string in_words(const ir::Plan& plan, const models::Workload& workload) {
+  constexpr std::size_t kSpelledOut = 3;
+  std::vector<std::pair<std::string, int>> kinds;
+  for (const ir::Pipeline& chain : plan.pipelines) {
+    std::vector<std::string> degrees;
+    std::vector<int> layers;
+    for (const ir::Stage& stage : chain.stages) {
+      std::vector<int> groups;
+      for (const ir::Group& group : stage.segments.front().groups) {
+        groups.push_back(group.tensor_parallel * group.sequence_degree);
+      }
+      const bool equal = std::all_of(groups.begin(), groups.end(),
+                                     [&](int group) { return group == groups.front(); });
+      degrees.push_back(groups.size() == 1 ? std::to_string(groups.front())
+                        : equal            ? fmt::format("{}x{}", groups.size(), groups.front())
+                                           : fmt::format("({})", fmt::join(groups, ",")));
+      int held = 0;
+      for (const ir::Segment& segment : stage.segments) {
+        held += std::min(segment.last_block, workload.last_layer()).value -
+                std::max(segment.first_block, workload.first_layer()).value + 1;
+      }
+      layers.push_back(held);
     }
-    const models::Evaluation evaluation = input.evaluator.evaluate(plan_at(i));
-    if (!evaluation.memory.fits()) {
-      ++pick.rejected_by_memory;
-      pick.witness = evaluation.memory.explain();
-      continue;
+    const std::string text =
+        fmt::format("TP {}, {} layers, {} micro-batches of {}", fmt::join(degrees, "+"),
+                    fmt::join(layers, "+"), chain.micro_batches, chain.micro_batch_size);
+    const auto known = std::find_if(kinds.begin(), kinds.end(),
+                                    [&](const auto& kind) { return kind.first == text; });
+    if (known == kinds.end()) {
+      kinds.emplace_back(text, 1);
+    } else {
+      ++known->second;
     }
-    ++pick.evaluated;
-    if (pick.chosen >= 0 && best <= evaluation.iteration_time) continue;
-    pick.chosen = i;
-    best = evaluation.iteration_time;
   }
-  return pick;
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < std::min(kinds.size(), kSpelledOut); ++i) {
+    parts.push_back(kinds[i].second == 1
+                        ? fmt::format("({})", kinds[i].first)
+                        : fmt::format("{} x ({})", kinds[i].second, kinds[i].first));
+  }
+  if (kinds.size() > kSpelledOut) {
+    parts.push_back(fmt::format("and {} more kinds", kinds.size() - kSpelledOut));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
 }
 
 }  // namespace orrery::planners

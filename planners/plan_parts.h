@@ -1,7 +1,6 @@
 /// Parts of plans that planners have in common: what the model and the job allow, how layers become
 /// segments, and what a finished plan carries.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -42,24 +41,8 @@ void sign(ir::Plan& plan, const char* planner, const PlannerInput& input, Second
 /// True when someone outside asked the search to end.
 bool cancelled(const PlannerInput& input);
 
-/// A plan that has been found worth asking the evaluator about.
-struct RankedPlan {
-  ir::Plan plan;
-  Seconds estimate;  ///< The planner's own belief.
-};
-
-/// What pick_by_evaluator() found: `chosen` is -1 when no plan fits in memory.
-struct Pick {
-  int chosen = -1;  ///< Position in the ranking.
-  int evaluated = 0;
-  int rejected_by_memory = 0;  ///< By the evaluator's own verdict.
-  std::string witness;         ///< Why the last rejected one does not fit.
-};
-
-/// Asks the evaluator about the plans in order until `most` of them (0: all) fit in memory, and
-/// takes the fastest; ties go to the earlier. After Ctrl-C: the best so far, or the first.
-/// `plan_at` makes the plan at a position of the ranking.
-Pick pick_by_evaluator(const PlannerInput& input, int plans, int most,
-                       const std::function<ir::Plan(int)>& plan_at);
+/// The shape of a plan in words: "12 x (TP 4+2, 30+30 layers, 8 micro-batches of 1), ...", equal
+/// pipelines together, at most three kinds spelled out.
+std::string in_words(const ir::Plan& plan, const models::Workload& workload);
 
 }  // namespace orrery::planners

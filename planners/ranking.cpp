@@ -18,20 +18,27 @@ constexpr std::size_t kRunnersUp = 5;
 
 constexpr const char* kMemory = "device memory";
 
-void count_memory(SearchReport& report, Seconds estimate, const std::string& witness) {
-  ++report.rejected_by_memory;
-  auto place = std::find_if(report.constraints.begin(), report.constraints.end(),
-                            [](const ConstraintCost& cost) { return cost.constraint == kMemory; });
+}  // namespace
+
+void forbid(SearchReport& report, const char* constraint, Seconds estimate,
+            const std::function<std::string()>& witness) {
+  auto place =
+      std::find_if(report.constraints.begin(), report.constraints.end(),
+                   [&](const ConstraintCost& cost) { return cost.constraint == constraint; });
   if (place == report.constraints.end()) {
-    place = report.constraints.insert(place, ConstraintCost{kMemory, 0, std::nullopt, ""});
+    place = report.constraints.insert(place, ConstraintCost{constraint, 0, std::nullopt, ""});
   }
   ++place->rejected;
   if (place->best_without && *place->best_without <= estimate) return;
   place->best_without = estimate;
-  place->witness = witness;
+  place->witness = witness();
 }
 
-}  // namespace
+void forbid_by_memory(SearchReport& report, Seconds estimate,
+                      const std::function<std::string()>& witness) {
+  ++report.rejected_by_memory;
+  forbid(report, kMemory, estimate, witness);
+}
 
 bool Ranking::wants(Seconds estimate) const {
   return offers_.size() < most_ || estimate < offers_.front().estimate;
@@ -39,12 +46,13 @@ bool Ranking::wants(Seconds estimate) const {
 
 void Ranking::offer(Seconds estimate, std::function<ir::Plan()> build,
                     std::function<std::string()> what) {
+  ++arrivals_;
   if (!wants(estimate)) return;
   if (offers_.size() == most_) {
     std::pop_heap(offers_.begin(), offers_.end());
     offers_.pop_back();
   }
-  offers_.push_back({estimate, arrivals_++, std::move(build), std::move(what)});
+  offers_.push_back({estimate, arrivals_, std::move(build), std::move(what)});
   std::push_heap(offers_.begin(), offers_.end());
 }
 
@@ -84,8 +92,9 @@ std::vector<Ranking::Candidate> Ranking::walk(int evaluate_top, SearchReport& re
     if (candidate.memory.fits()) {
       fitting.push_back(std::move(candidate));
     } else {
-      count_memory(report, offer.estimate,
-                   fmt::format("{}: {}{}", offer.what(), candidate.memory.explain(), counted_by));
+      forbid_by_memory(report, offer.estimate, [&] {
+        return fmt::format("{}: {}{}", offer.what(), candidate.memory.explain(), counted_by);
+      });
     }
   }
   if (evaluate_top != 1) {
@@ -102,6 +111,11 @@ PlannerResult Ranking::finish(const char* planner, int evaluate_top, SearchRepor
   if (cancelled(input_)) report.complete = false;
   if (fitting.empty()) {
     if (!any) return {std::move(none), std::move(report)};
+    if (arrivals_ > offers_.size()) {
+      report.complete = false;
+      report.notes.push_back(
+          fmt::format("only the best {} of {} plans were kept", offers_.size(), arrivals_));
+    }
     const auto memory =
         std::find_if(report.constraints.begin(), report.constraints.end(),
                      [](const ConstraintCost& cost) { return cost.constraint == kMemory; });

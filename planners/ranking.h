@@ -13,10 +13,18 @@
 
 namespace orrery::planners {
 
+/// Counts a plan that a constraint forbids; the best of them by the planner's estimate becomes the
+/// constraint's witness. `witness` is called only for that one.
+void forbid(SearchReport& report, const char* constraint, Seconds estimate,
+            const std::function<std::string()>& witness);
+/// The constraint of check_memory(); counts in rejected_by_memory too.
+void forbid_by_memory(SearchReport& report, Seconds estimate,
+                      const std::function<std::string()>& witness);
+
 class Ranking {
  public:
   /// Keeps the `most` best offers; of equal ones the earlier.
-  explicit Ranking(const PlannerInput& input, std::size_t most = 4096)
+  explicit Ranking(const PlannerInput& input, std::size_t most = std::size_t{1} << 20)
       : input_(input), most_(most) {}
 
   /// `what` names the plan in words ("TP 4 x PP 2 x DP 3, micro-batch 1"), `build` makes it; both
@@ -35,7 +43,8 @@ class Ranking {
   /// constraint of the report, with the best of them as witness); the first `evaluate_top` that fit
   /// (0: all) are judged by the evaluator and the fastest wins; with evaluate_top 1 the planner's
   /// own estimate decides and the evaluator is not asked. The winner is signed. Without any offer
-  /// that fits: Infeasible, with the best offer that did not, or with `none` if there was none.
+  /// that fits: Infeasible, with the best offer that did not, or with `none` if there was none; if
+  /// worse offers had been dropped before, the search counts as incomplete.
   /// `report` is completed: estimate, chosen, runners-up, rejected_by_memory, notes, and after
   /// Ctrl-C `complete`. To be called once, as the last.
   PlannerResult finish(const char* planner, int evaluate_top, SearchReport report,

@@ -104,6 +104,8 @@ void add_plan(CLI::App& app, PlanArgs& args) {
       ->allow_extra_args(false);
   app.add_option("--work-budget", args.work_budget, "most plans to examine; default: no limit");
   app.add_option("--output", args.output, "write the best plan to this YAML file");
+  app.add_flag("--explain", args.explain,
+               "say why the plan won: bottleneck, next best plans, what each constraint cost");
   add_full(app, args.full);
   app.add_option("--timeline,-t", args.timeline,
                  "write the best plan's timeline: FILE.perfetto-trace or FILE.json (Chrome)");

@@ -60,6 +60,7 @@ struct PlanArgs {
   Text output;
   Text timeline;
   bool full = false;  ///< Print equal pipelines too.
+  bool explain = false;
   bool json = false;
 };
 

@@ -117,6 +117,27 @@ std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time) {
   return lines;
 }
 
+/// The busiest rank of each stage, by pipeline and stage.
+std::vector<StageLoad> stage_loads(const ir::Program& program,
+                                   const std::vector<sim::RankBreakdown>& ranks) {
+  std::map<std::pair<int, int>, StageLoad> loads;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const ir::Rank& rank = program.ranks[r];
+    const sim::RankBreakdown& part = ranks[r];
+    const StageLoad load{rank.pipeline,
+                         rank.stage,
+                         to_seconds(part.compute),
+                         to_seconds(part.tensor_parallel),
+                         to_seconds(part.pipeline + part.data_parallel),
+                         to_seconds(part.bubble)};
+    const auto [place, added] = loads.try_emplace({rank.pipeline, rank.stage}, load);
+    if (!added && place->second.busy() < load.busy()) place->second = load;
+  }
+  std::vector<StageLoad> result;
+  for (const auto& [key, load] : loads) result.push_back(load);
+  return result;
+}
+
 }  // namespace
 
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
@@ -233,6 +254,7 @@ void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOut
   if (record_timeline) outcome.log.program_hash = ir::program_hash(outcome.program);
   outcome.profile_entries = pricer.used_entries();
   outcome.link_table = busiest_links(outcome.log, result.iteration_time);
+  outcome.stages = stage_loads(outcome.program, result.ranks);
   outcome.simgrid = simulator->effective_config();
 }
 

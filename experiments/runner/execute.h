@@ -34,6 +34,17 @@ struct LoadedRun {
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
                    const models::Library& library, config::Diagnostics& diagnostics);
 
+/// How the busiest GPU of a stage spends a simulated iteration.
+struct StageLoad {
+  int pipeline = 0;
+  int stage = 0;
+  Seconds compute;
+  Seconds tensor_parallel;  ///< Collectives inside passes.
+  Seconds transfers;        ///< Exposed sends, receives and gradient synchronisation.
+  Seconds bubble;
+  Seconds busy() const { return compute + tensor_parallel; }
+};
+
 struct RunOutcome {
   std::optional<ir::Plan> plan;
   std::optional<models::Infeasible> infeasible;  ///< Instead of a plan.
@@ -47,6 +58,7 @@ struct RunOutcome {
   ir::RunLog log;
   std::vector<std::string> profile_entries;  ///< Prices used: profile entries and fallbacks.
   std::vector<std::string> link_table;       ///< Not for CSV: busiest links in words.
+  std::vector<StageLoad> stages;             ///< Not for CSV; empty under a closed form.
   /// SimGrid's version and options; empty under a closed-form cost model.
   std::vector<std::pair<std::string, std::string>> simgrid;
 };

@@ -8,6 +8,7 @@
 
 #include "planners/catalog.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/explain.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/json.h"
 #include "tools/commands/judge.h"
@@ -131,6 +132,17 @@ const Report* best_of(const std::vector<Report>& reports) {
   return best;
 }
 
+/// "21.3 of 24.0 GiB": need and memory of the device that is nearest to its limit.
+std::string fullest_gpu(const EvaluationRecord& evaluation) {
+  const auto fullest = std::max_element(
+      evaluation.memory.begin(), evaluation.memory.end(), [](const auto& a, const auto& b) {
+        return a.need_bytes / a.have_bytes < b.need_bytes / b.have_bytes;
+      });
+  if (fullest == evaluation.memory.end()) return "-";
+  return fmt::format("{:.1f} of {:.0f} GiB {}", fullest->need_bytes / 0x1p30,
+                     fullest->have_bytes / 0x1p30, fullest->gpu);
+}
+
 std::string ranking(const std::vector<Report>& reports, experiments::CostModel cost) {
   std::vector<const Report*> order;
   for (const Report& report : reports) order.push_back(&report);
@@ -146,8 +158,8 @@ std::string ranking(const std::vector<Report>& reports, experiments::CostModel c
       .number("estimate s")
       .number(cost == experiments::CostModel::simulator ? "simulated s" : "closed form s")
       .number("tokens/s");
-  table.number("MFU").number("$/M tokens").number("examined").number("too large");
-  table.number("work").column("verdict");
+  table.number("MFU").column("fullest GPU").number("$/M tokens").number("work");
+  table.column("verdict");
   for (const Report* report : order) {
     const auto& search = report->search;
     const auto& evaluation = report->evaluation;
@@ -157,9 +169,8 @@ std::string ranking(const std::vector<Report>& reports, experiments::CostModel c
                search && search->estimate_seconds ? seconds_cell(*search->estimate_seconds) : "-",
                evaluation ? seconds_cell(evaluation->iteration_seconds) : "-",
                evaluation ? grouped(evaluation->tokens_per_second, 0) : "-",
-               evaluation ? percent(evaluation->mfu) : "-", evaluation ? dollars(*evaluation) : "-",
-               search ? grouped(static_cast<double>(search->plans_examined), 0) : "-",
-               search ? grouped(static_cast<double>(search->rejected_by_memory), 0) : "-",
+               evaluation ? percent(evaluation->mfu) : "-",
+               evaluation ? fullest_gpu(*evaluation) : "-", evaluation ? dollars(*evaluation) : "-",
                search ? fmt::format("{} {}", grouped(static_cast<double>(search->work), 0),
                                     search->work_unit)
                       : "-",
@@ -191,13 +202,14 @@ std::string refusals_text(const std::vector<Report>& reports) {
 }
 
 void print_reports(const std::vector<Task>& tasks, const std::vector<Report>& reports,
-                   const Report* best, bool full) {
+                   const Report* best, const PlanArgs& args) {
   print(job_line(tasks.front().run) + "\n" + ranking(reports, tasks.front().run.spec.cost) +
         notes_text(reports) + refusals_text(reports));
   if (best == nullptr) return;
   const std::string by = reports.size() > 1 ? fmt::format("\nBest: {}\n", best->name) : "\n";
-  print(by + plan_text(*best->plan, tasks.front().run, full) + "\n" +
-        evaluation_text(*best->evaluation, full));
+  print(by + plan_text(*best->plan, tasks.front().run, args.full) + "\n" +
+        evaluation_text(*best->evaluation, args.full));
+  if (args.explain) print("\n" + explanation(*best, reports, tasks.front().run));
 }
 
 /// Writes plan and timeline; for the timeline the plan is simulated once more.
@@ -232,7 +244,7 @@ int execute(const PlanArgs& args) {
     if (best != nullptr) document.best = best->name;
     print(to_json(document));
   } else {
-    print_reports(tasks, reports, best, args.full);
+    print_reports(tasks, reports, best, args);
   }
   if (best != nullptr) write_outputs(args, tasks.front(), *best);
   if (was_interrupted()) {

@@ -41,6 +41,17 @@ SearchRecord record(const planners::SearchReport& search) {
   out.work_unit = search.work_unit;
   out.complete = search.complete;
   out.notes = search.notes;
+  out.chosen = search.chosen;
+  for (const planners::RunnerUp& lost : search.runners_up) {
+    RunnerUpRecord record{lost.what, lost.estimate.value, std::nullopt};
+    if (lost.evaluated) record.evaluated_seconds = lost.evaluated->value;
+    out.runners_up.push_back(std::move(record));
+  }
+  for (const planners::ConstraintCost& cost : search.constraints) {
+    ConstraintRecord record{cost.constraint, cost.rejected, std::nullopt, cost.witness};
+    if (cost.best_without) record.best_without_seconds = cost.best_without->value;
+    out.constraints.push_back(std::move(record));
+  }
   return out;
 }
 
@@ -79,6 +90,32 @@ void describe(config::Visitor& v, EvaluationRecord& evaluation) {
   v.required("memory", evaluation.memory, "by GPU type");
 }
 
+void describe(config::Visitor& v, RunnerUpRecord& runner_up) {
+  v.title("Runner-up");
+  v.required("what", runner_up.what, "the plan in words");
+  v.required("estimate_seconds", runner_up.estimate_seconds, "the planner's own belief");
+  v.optional("evaluated_seconds", runner_up.evaluated_seconds, "by the evaluator, where asked");
+}
+
+void describe(config::Visitor& v, ConstraintRecord& constraint) {
+  v.title("Constraint");
+  v.required("constraint", constraint.constraint, "");
+  v.required("rejected", constraint.rejected, "plans, or parts of plans");
+  v.optional("best_without_seconds", constraint.best_without_seconds,
+             "the planner's estimate of the best plan that it forbade");
+  v.required("witness", constraint.witness, "that plan, and why it is forbidden");
+}
+
+void describe(config::Visitor& v, StageRecord& stage) {
+  v.title("Stage");
+  v.required("pipeline", stage.pipeline, "");
+  v.required("stage", stage.stage, "");
+  v.required("compute_seconds", stage.compute_seconds, "of the busiest GPU, as all below");
+  v.required("tensor_parallel_seconds", stage.tensor_parallel_seconds, "inner collectives");
+  v.required("transfer_seconds", stage.transfer_seconds, "exposed transfers and synchronisation");
+  v.required("bubble_seconds", stage.bubble_seconds, "idle");
+}
+
 void describe(config::Visitor& v, SearchRecord& search) {
   v.title("Search");
   v.optional("estimate_seconds", search.estimate_seconds, "the planner's own belief");
@@ -88,6 +125,9 @@ void describe(config::Visitor& v, SearchRecord& search) {
   v.required("work_unit", search.work_unit, "");
   v.required("complete", search.complete, "false: a budget or Ctrl-C ended the search");
   v.required("notes", search.notes, "");
+  v.required("chosen", search.chosen, "the plan in words");
+  v.required("runners_up", search.runners_up, "next best plans, best first");
+  v.required("constraints", search.constraints, "that forbade something");
 }
 
 void describe(config::Visitor& v, InfeasibleRecord& infeasible) {
@@ -102,6 +142,7 @@ void describe(config::Visitor& v, Report& report) {
   v.optional("infeasible", report.infeasible, "instead of a plan");
   v.optional("evaluation", report.evaluation, "of the plan");
   v.optional("search", report.search, "of the planner");
+  v.required("stages", report.stages, "of the simulation, by pipeline and stage");
   v.required("busiest_links", report.busiest_links, "");
   v.required("prices", report.prices, "where op times come from");
   v.required("ranks", report.ranks, "of the simulated program");
@@ -124,6 +165,10 @@ Report make_report(std::string name, bool searched, const experiments::RunOutcom
     }
   }
   if (searched) report.search = record(outcome.search);
+  for (const experiments::StageLoad& load : outcome.stages) {
+    report.stages.push_back({load.pipeline, load.stage, load.compute.value,
+                             load.tensor_parallel.value, load.transfers.value, load.bubble.value});
+  }
   report.busiest_links = outcome.link_table;
   report.prices = outcome.profile_entries;
   report.ranks = static_cast<std::int64_t>(outcome.program.ranks.size());

@@ -44,6 +44,30 @@ struct EvaluationRecord {
   std::vector<MemoryRecord> memory;
 };
 
+struct RunnerUpRecord {
+  std::string what;
+  double estimate_seconds = 0;
+  std::optional<double> evaluated_seconds;
+};
+
+struct ConstraintRecord {
+  std::string constraint;
+  std::int64_t rejected = 0;
+  std::optional<double> best_without_seconds;
+  std::string witness;
+};
+
+/// The busiest GPU of a stage in the simulated iteration.
+struct StageRecord {
+  int pipeline = 0;
+  int stage = 0;
+  double compute_seconds = 0;
+  double tensor_parallel_seconds = 0;
+  double transfer_seconds = 0;
+  double bubble_seconds = 0;
+  double busy_seconds() const { return compute_seconds + tensor_parallel_seconds; }
+};
+
 struct SearchRecord {
   std::optional<double> estimate_seconds;
   std::int64_t plans_examined = 0;
@@ -52,6 +76,9 @@ struct SearchRecord {
   std::string work_unit;
   bool complete = true;
   std::vector<std::string> notes;
+  std::string chosen;
+  std::vector<RunnerUpRecord> runners_up;
+  std::vector<ConstraintRecord> constraints;
 };
 
 struct InfeasibleRecord {
@@ -65,6 +92,7 @@ struct Report {
   std::optional<InfeasibleRecord> infeasible;
   std::optional<EvaluationRecord> evaluation;
   std::optional<SearchRecord> search;
+  std::vector<StageRecord> stages;  ///< Of the simulation; empty under a closed form.
   std::vector<std::string> busiest_links;
   std::vector<std::string> prices;  ///< Where op times come from.
   std::int64_t ranks = 0;           ///< Of the simulated program; 0 under a closed form.
@@ -74,6 +102,9 @@ struct Report {
 
 void describe(config::Visitor& v, MemoryRecord& memory);
 void describe(config::Visitor& v, EvaluationRecord& evaluation);
+void describe(config::Visitor& v, RunnerUpRecord& runner_up);
+void describe(config::Visitor& v, ConstraintRecord& constraint);
+void describe(config::Visitor& v, StageRecord& stage);
 void describe(config::Visitor& v, SearchRecord& search);
 void describe(config::Visitor& v, InfeasibleRecord& infeasible);
 void describe(config::Visitor& v, Report& report);
