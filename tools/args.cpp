@@ -100,7 +100,7 @@ void add_run(CLI::App& app, RunArgs& args) {
 void add_plan(CLI::App& app, PlanArgs& args) {
   app.add_option("--planner,-p", args.planners, "name, comma-separated names, or all")->required();
   app.add_option("--option,-o", args.options,
-                 "NAME=VALUE: knob of the planner (orrery list planners); may be repeated")
+                 "NAME=VALUE: knob of the planner (orrery list planners NAME); may be repeated")
       ->allow_extra_args(false);
   app.add_option("--work-budget", args.work_budget, "most plans to examine; default: no limit");
   app.add_option("--output", args.output, "write the best plan to this YAML file");
@@ -154,8 +154,10 @@ void add_list(CLI::App& app, ListArgs& args) {
   app.add_option("what", args.what,
                  "planners, schedules, gpus, links, models, clusters or experiments")
       ->required();
+  app.add_option("name", args.names, "planners to show in detail; default: all, in short");
+  app.add_flag("--markdown", args.markdown, "print planners as docs/planners.md");
   add_json(app, args.json);
-  app.footer(example("list clusters"));
+  app.footer(example("list planners hexiscale"));
 }
 
 void add_schema(CLI::App& app, SchemaArgs& args) {

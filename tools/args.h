@@ -90,6 +90,8 @@ struct DiffArgs {
 
 struct ListArgs {
   std::string what;
+  std::vector<std::string> names;  ///< Of planners.
+  bool markdown = false;
   bool json = false;
 };
 

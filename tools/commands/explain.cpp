@@ -44,12 +44,16 @@ std::string bottleneck_text(const Report& report, const experiments::LoadedRun& 
   }
   const StageRecord& stage = *bottleneck.stage;
   const double whole = report.evaluation->iteration_seconds;
+  const std::string collectives = stage.tensor_parallel_seconds > 0
+                                      ? fmt::format(", {} s of that in tensor-parallel collectives",
+                                                    seconds_cell(stage.tensor_parallel_seconds))
+                                      : "";
   std::string text = fmt::format(
-      "Bottleneck: {}. Its busiest GPU works {} s of {} s ({}), {} s of that in tensor-parallel "
-      "collectives, and waits {} s for transfers; the mean over the stages is {}.\n",
+      "Bottleneck: {}. Its busiest GPU works {} s of {} s ({}){}, and waits {} s for transfers; "
+      "the mean over the stages is {}.\n",
       place_of(stage, report, run), seconds_cell(stage.busy_seconds()), seconds_cell(whole),
-      percent(stage.busy_seconds() / whole), seconds_cell(stage.tensor_parallel_seconds),
-      seconds_cell(stage.transfer_seconds), percent(bottleneck.mean_busy / whole));
+      percent(stage.busy_seconds() / whole), collectives, seconds_cell(stage.transfer_seconds),
+      percent(bottleneck.mean_busy / whole));
   if (!report.busiest_links.empty()) {
     text += fmt::format("Busiest link: {}.\n", report.busiest_links.front());
   }
@@ -59,16 +63,16 @@ std::string bottleneck_text(const Report& report, const experiments::LoadedRun& 
 std::string runners_up_text(const SearchRecord& search, double evaluated) {
   if (search.runners_up.empty()) return "";
   Table table;
-  table.column("next best plans of this planner").number("estimate s").number("judged s");
-  table.column("against the chosen one");
+  table.number("estimate s").number("judged s").column("against the chosen");
+  table.column("next best plans of this planner");
   for (const RunnerUpRecord& lost : search.runners_up) {
     const bool judged = lost.evaluated_seconds.has_value();
     const std::string difference =
         judged ? against(*lost.evaluated_seconds, evaluated)
                : against(lost.estimate_seconds, search.estimate_seconds.value_or(0)) +
                      " by the estimate";
-    table.row({lost.what, seconds_cell(lost.estimate_seconds),
-               judged ? seconds_cell(*lost.evaluated_seconds) : "-", difference});
+    table.row({seconds_cell(lost.estimate_seconds),
+               judged ? seconds_cell(*lost.evaluated_seconds) : "-", difference, lost.what});
   }
   return fmt::format("\n{}", table.text(0, colours()));
 }

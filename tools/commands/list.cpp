@@ -10,10 +10,10 @@
 #include "experiments/runner/manifest.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
-#include "planners/catalog.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/json.h"
+#include "tools/commands/list_planners.h"
 #include "tools/commands/output.h"
 #include "tools/commands/tables.h"
 
@@ -22,20 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using config::Diagnostics;
-
-struct OptionRecord {
-  std::string name;
-  std::string default_value;
-  std::string doc;
-};
-
-struct PlannerRecord {
-  std::string name;
-  std::string source;
-  std::string searches;
-  std::string ignores;
-  std::vector<OptionRecord> options;
-};
 
 struct ScheduleRecord {
   std::string name;
@@ -85,18 +71,6 @@ struct ExperimentRecord {
   std::int64_t runs = 0;
 };
 
-void describe(config::Visitor& v, OptionRecord& record) {
-  v.required("name", record.name, "");
-  v.required("default", record.default_value, "");
-  v.required("doc", record.doc, "");
-}
-void describe(config::Visitor& v, PlannerRecord& record) {
-  v.required("name", record.name, "");
-  v.required("source", record.source, "");
-  v.required("searches", record.searches, "");
-  v.required("ignores", record.ignores, "");
-  v.required("options", record.options, "");
-}
 void describe(config::Visitor& v, ScheduleRecord& record) {
   v.required("name", record.name, "");
   v.required("summary", record.summary, "");
@@ -145,56 +119,6 @@ models::Library library() {
   models::Library library = open_library(diagnostics);
   diagnostics.raise();
   return library;
-}
-
-std::vector<PlannerRecord> planners_known() {
-  std::vector<PlannerRecord> records;
-  for (const planners::PlannerEntry* entry : planners::catalog()) {
-    PlannerRecord record{entry->name, entry->source, entry->searches, entry->ignores, {}};
-    for (const planners::OptionInfo& option : entry->options()) {
-      record.options.push_back({option.name, option.default_value, option.doc});
-    }
-    records.push_back(std::move(record));
-  }
-  return records;
-}
-
-/// `text` in lines of at most `width` characters, later ones indented.
-std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
-  std::string out;
-  std::size_t line = 0;
-  for (const std::string& word : split(text, ' ')) {
-    const std::size_t length = display_width(word);
-    if (line > 0 && line + 1 + length > width) {
-      out += '\n';
-      out.append(indent, ' ');
-      line = 0;
-    } else if (line > 0) {
-      out += ' ';
-      ++line;
-    }
-    out += word;
-    line += length;
-  }
-  return out;
-}
-
-std::string text_of(const std::vector<PlannerRecord>& records) {
-  constexpr std::size_t kIndent = 12;
-  constexpr std::size_t kWidth = 86;
-  std::string text;
-  for (const PlannerRecord& record : records) {
-    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", bold(record.name));
-    text += fmt::format("  source    {}\n", wrapped(record.source, kIndent, kWidth));
-    text += fmt::format("  searches  {}\n", wrapped(record.searches, kIndent, kWidth));
-    text += fmt::format("  ignores   {}\n", wrapped(record.ignores, kIndent, kWidth));
-    if (!record.options.empty()) text += "  options (-o NAME=VALUE)\n";
-    for (const OptionRecord& option : record.options) {
-      text += fmt::format("    {} = {}\n            {}\n", option.name, option.default_value,
-                          wrapped(option.doc, kIndent, kWidth));
-    }
-  }
-  return text;
 }
 
 std::vector<ScheduleRecord> schedules_known() {
@@ -368,7 +292,6 @@ struct Listing {
 };
 
 constexpr Listing kListings[] = {
-    {"planners", [](bool json) { return render(planners_known(), json); }},
     {"schedules", [](bool json) { return render(schedules_known(), json); }},
     {"gpus", [](bool json) { return render(gpus_known(), json); }},
     {"links", [](bool json) { return render(links_known(), json); }},
@@ -380,7 +303,12 @@ constexpr Listing kListings[] = {
 }  // namespace
 
 int execute(const ListArgs& args) {
-  std::vector<std::string> names;
+  std::vector<std::string> names = {"planners"};
+  if (args.what == names.front()) {
+    print(list_planners(args));
+    return 0;
+  }
+  refuse_planner_flags(args);
   for (const Listing& listing : kListings) {
     if (args.what == listing.name) {
       print(listing.text(args.json));

@@ -67,7 +67,7 @@ experiments::PlannerChoice choose(const std::string& name, const std::vector<std
     if (equals == std::string::npos || equals == 0) {
       if (name != all.front()) continue;
       diagnostics.add(at_flag("--option"), fmt::format("'{}' is not NAME=VALUE", text),
-                      "as in -o rounds=50; orrery list planners shows the names");
+                      "as in -o rounds=50; orrery list planners NAME shows the options");
       continue;
     }
     const std::string option = text.substr(0, equals);
