@@ -100,10 +100,17 @@ Seconds PlanEstimator::pipeline(const ir::Plan& plan, const ir::Pipeline& chain)
   std::vector<Seconds> both;
   for (std::size_t s = 0; s < chain.stages.size(); ++s) {
     Passes slowest;
-    for (std::size_t g = 0; g < chain.stages[s].segments.front().groups.size(); ++g) {
+    const std::vector<ir::Segment>& segments = chain.stages[s].segments;
+    for (std::size_t g = 0; g < segments.front().groups.size(); ++g) {
       Passes sum;
-      for (const ir::Segment& segment : chain.stages[s].segments) {
-        const Passes part = group_passes(segment, segment.groups[g]);
+      for (const ir::Segment& segment : segments) {
+        // Where the strategy changes inside the stage, the segment's slowest group.
+        const bool alike = segment.groups.size() == segments.front().groups.size();
+        Passes part = alike ? group_passes(segment, segment.groups[g]) : Passes{};
+        for (std::size_t other = 0; !alike && other < segment.groups.size(); ++other) {
+          const Passes one = group_passes(segment, segment.groups[other]);
+          part = {std::max(part.forward, one.forward), std::max(part.backward, one.backward)};
+        }
         sum = {sum.forward + part.forward, sum.backward + part.backward};
       }
       slowest = {std::max(slowest.forward, sum.forward), std::max(slowest.backward, sum.backward)};
@@ -114,9 +121,21 @@ Seconds PlanEstimator::pipeline(const ir::Plan& plan, const ir::Pipeline& chain)
     backward.push_back(slowest.backward + cut);
     both.push_back(forward.back() + backward.back());
   }
-  return plan.schedule == ir::ScheduleKind::gpipe
-             ? models::gpipe_time(forward, backward, chain.micro_batches)
-             : models::pipeline_time(both, chain.micro_batches);
+  switch (plan.schedule) {
+    case ir::ScheduleKind::gpipe:
+      return models::gpipe_time(forward, backward, chain.micro_batches);
+    case ir::ScheduleKind::interleaved_one_f_one_b:
+      return models::interleaved_time(both, chain.micro_batches, plan.virtual_stages);
+    case ir::ScheduleKind::zero_bubble: {
+      // Gradients of weights take as long as the forward pass: the same matrix products.
+      std::vector<Seconds> input;
+      for (std::size_t s = 0; s < both.size(); ++s) input.push_back(backward[s] - forward[s]);
+      return models::zero_bubble_time(forward, input, forward, chain.micro_batches);
+    }
+    case ir::ScheduleKind::one_f_one_b:
+      break;
+  }
+  return models::pipeline_time(both, chain.micro_batches);
 }
 
 /// Among groups of different degrees the gradient is cut into as many slices as the largest has

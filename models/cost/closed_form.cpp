@@ -33,6 +33,32 @@ Seconds gpipe_time(std::span<const Seconds> forward, std::span<const Seconds> ba
   return pipeline_time(forward, micro_batches) + pipeline_time(backward, micro_batches);
 }
 
+Seconds interleaved_time(std::span<const Seconds> stages, int micro_batches, int chunks) {
+  if (stages.empty()) return {};
+  const Seconds slowest = longest(stages);
+  Seconds fill;
+  for (const Seconds stage : stages) fill += stage;
+  return micro_batches * slowest + (fill - slowest) / chunks;
+}
+
+Seconds zero_bubble_time(std::span<const Seconds> forward, std::span<const Seconds> input,
+                         std::span<const Seconds> weights, int micro_batches) {
+  if (forward.empty()) return {};
+  Seconds fill;
+  Seconds slowest;
+  Seconds fill_of_slowest;
+  for (std::size_t s = 0; s < forward.size(); ++s) {
+    const Seconds own = forward[s] + input[s] - std::min(forward[s], weights[s]);
+    const Seconds whole = forward[s] + input[s] + weights[s];
+    fill += own;
+    if (slowest < whole) {
+      slowest = whole;
+      fill_of_slowest = own;
+    }
+  }
+  return micro_batches * slowest + fill - fill_of_slowest;
+}
+
 Seconds lock_step_time(std::span<const Seconds> stages, int micro_batches) {
   const int count = static_cast<int>(stages.size());
   Seconds total;

@@ -25,6 +25,17 @@ Seconds pipeline_time_with_cuts(std::span<const Seconds> stages, std::span<const
 Seconds gpipe_time(std::span<const Seconds> forward, std::span<const Seconds> backward,
                    int micro_batches);
 
+/// Interleaved 1F1B with `chunks` virtual stages, stages[j] over all of stage j's chunks: the fill
+/// is divided by the chunks, max t m + (sum of t - max t) / chunks. Exact for equal stages and free
+/// communication. [Narayanan et al. 2021, 2.2.2]
+Seconds interleaved_time(std::span<const Seconds> stages, int micro_batches, int chunks);
+
+/// ZB-H1: max t m + sum over the other stages of (forward + input - weights), where weights count
+/// at most as much as the forward pass. Exact for equal stages with weights <= forward.
+/// [Qi et al. 2024, Table 2: bubble (p - 1)(T_F + T_B - T_W)]
+Seconds zero_bubble_time(std::span<const Seconds> forward, std::span<const Seconds> input,
+                         std::span<const Seconds> weights, int micro_batches);
+
 /// Sum over the m + p - 1 columns of a GPipe chart of the longest stage that is active in it:
 /// stages move in lock step. At least pipeline_time's rate, equal for equal stages.
 /// [HexiScale, public code]

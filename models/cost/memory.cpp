@@ -6,6 +6,7 @@
 
 #include "models/base/check.h"
 #include "models/cost/device_share.h"
+#include "models/schedule/schedule.h"
 
 namespace orrery::models {
 namespace {
@@ -118,40 +119,93 @@ Rerouted count_rerouted(const ir::Plan& plan, std::size_t pipeline, int stage) {
   return result;
 }
 
-/// In-flight micro-batches of each chunk of a stage. The warm-up runs `stages` micro-batches
-/// through one chunk, then as many through the next.
-std::vector<int> in_flight_by_chunk(const ir::Plan& plan, std::size_t pipeline, int stage) {
-  const ir::Pipeline& chain = plan.pipelines[pipeline];
-  const int stages = static_cast<int>(chain.stages.size());
-  const Rerouted rerouted = count_rerouted(plan, pipeline, stage);
-  const int computed = chain.micro_batches - rerouted.skipped + rerouted.received;
-  const int held =
-      micro_batches_in_flight(plan.schedule, stages, stage, computed, plan.virtual_stages);
-  const int total = std::min(held + rerouted.received, computed * plan.virtual_stages);
-  std::vector<int> chunks(static_cast<std::size_t>(plan.virtual_stages), 0);
-  for (int i = 0; i < total; ++i) {
-    ++chunks[static_cast<std::size_t>(i / stages % plan.virtual_stages)];
+/// ChunkKept for one micro-batch by one chunk of a stage.
+struct ChunkKept {
+  Bytes activations;
+  Bytes recomputed;  ///< From the input's to the weights' half of a split backward pass.
+};
+
+/// Largest sum that the schedule keeps at once, of `kept` by chunk.
+Bytes peak_kept(const ScheduleEntry& schedule, const ScheduleQuery& query,
+                const std::vector<ChunkKept>& kept) {
+  Bytes held;
+  Bytes peak;
+  for (const Task& task : schedule.tasks(query)) {
+    const ChunkKept& own = kept[static_cast<std::size_t>(task.chunk)];
+    if (task.kind == TaskKind::forward) held += own.activations;
+    if (task.kind == TaskKind::backward_input) held += own.recomputed;
+    peak = std::max(peak, held);
+    if (task.kind == TaskKind::backward) held -= own.activations;
+    if (task.kind == TaskKind::backward_weight) held -= own.activations + own.recomputed;
   }
-  return chunks;
+  return peak;
 }
 
-/// Peak of one device of group `group` of a stage, without context.
+/// What a stage keeps at its peak between passes. A stage that computes rerouted micro-batches may
+/// hold all of them besides its own.
+Bytes kept_by_stage(const ir::Plan& plan, std::size_t pipeline, int stage,
+                    const std::vector<ChunkKept>& kept) {
+  const ScheduleEntry& schedule = *find_schedule(plan.schedule);
+  const ir::Pipeline& chain = plan.pipelines[pipeline];
+  const Rerouted rerouted = count_rerouted(plan, pipeline, stage);
+  const ScheduleQuery query = {static_cast<int>(chain.stages.size()), stage,
+                               chain.micro_batches - rerouted.skipped + rerouted.received,
+                               plan.virtual_stages};
+  const bool splits = plan.schedule == ir::ScheduleKind::zero_bubble;
+  Bytes held;
+  if (schedule.uses_chunks) {
+    held = peak_kept(schedule, query, kept);
+  } else {
+    // The closed form of the replay; plans have very many stages.
+    held = schedule.in_flight(query) * kept.front().activations;
+    if (splits) held += std::min(query.micro_batches, stage + 1) * kept.front().recomputed;
+  }
+  Bytes all;
+  for (const ChunkKept& own : kept) all += own.activations + (splits ? own.recomputed : Bytes{});
+  return std::min(held + rerouted.received * all, query.micro_batches * all);
+}
+
+/// The group of the segment that holds the device; `hint` is where it stands in other segments.
+const ir::Group& group_with(const ir::Segment& segment, DeviceId device, std::size_t hint) {
+  const auto holds = [&](const ir::Group& group) {
+    return std::find(group.devices.begin(), group.devices.end(), device) != group.devices.end();
+  };
+  if (hint < segment.groups.size() && holds(segment.groups[hint])) return segment.groups[hint];
+  const auto place = std::find_if(segment.groups.begin(), segment.groups.end(), holds);
+  ORRERY_CHECK(place != segment.groups.end(), "device {} is missing in a segment", device.value);
+  return *place;
+}
+
+/// Every segment has its groups on the same devices, so that their members need the same.
+bool same_groups(const ir::Stage& stage) {
+  const std::vector<ir::Group>& groups = stage.segments.front().groups;
+  const auto alike = [](const ir::Group& a, const ir::Group& b) { return a.devices == b.devices; };
+  return std::all_of(stage.segments.begin(), stage.segments.end(), [&](const ir::Segment& s) {
+    return std::equal(s.groups.begin(), s.groups.end(), groups.begin(), groups.end(), alike);
+  });
+}
+
+/// Peak of a device of group `group` (in the first segment) of a stage, without context.
 Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, std::size_t group,
-                 const std::vector<int>& replicas, const Workload& workload, const Job& job) {
+                 DeviceId device, const std::vector<int>& replicas, const Workload& workload,
+                 const Job& job) {
   const auto& stages = plan.pipelines[pipeline].stages;
-  const std::vector<int> chunks = in_flight_by_chunk(plan, pipeline, static_cast<int>(stage));
+  const bool splits = plan.schedule == ir::ScheduleKind::zero_bubble;
+  std::vector<ChunkKept> kept(static_cast<std::size_t>(plan.virtual_stages));
   Bytes held;
   Bytes transient;
   Bytes staging;
   for (const ir::Segment& segment : stages[stage].segments) {
     const SegmentMemory memory =
-        memory_in_plan(segment, segment.groups[group], replicas, workload, job);
+        memory_in_plan(segment, group_with(segment, device, group), replicas, workload, job);
     held += memory.parameters + memory.gradients + memory.optimizer_states;
-    held += chunks[static_cast<std::size_t>(segment.virtual_stage)] *
-            memory.activations_per_micro_batch;
-    transient = std::max(transient, memory.recomputed + memory.logits);
+    ChunkKept& chunk = kept[static_cast<std::size_t>(segment.virtual_stage)];
+    chunk.activations += memory.activations_per_micro_batch;
+    chunk.recomputed += memory.recomputed_kept;
+    transient = std::max(transient, memory.logits + (splits ? Bytes{} : memory.recomputed));
     staging = std::max(staging, memory.communication);
   }
+  held += kept_by_stage(plan, pipeline, static_cast<int>(stage), kept);
   if (plan.redundancy == ir::Redundancy::next_stage && stages.size() > 1) {
     for (const ir::Segment& segment : stages[(stage + 1) % stages.size()].segments) {
       const ir::Group& copied = segment.groups[std::min(group, segment.groups.size() - 1)];
@@ -187,6 +241,7 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
     }
     memory.activations_per_micro_batch += kept.all - lacking;
     memory.recomputed = std::max(memory.recomputed, lacking);
+    memory.recomputed_kept += lacking;
     memory.logits = std::max(
         memory.logits, static_cast<double>(group.samples) /
                            (static_cast<double>(group.tensor_parallel) * group.sequence_degree) *
@@ -208,18 +263,9 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
 
 int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, int micro_batches,
                             int virtual_stages) {
-  switch (schedule) {
-    case ir::ScheduleKind::gpipe:
-      return micro_batches;
-    case ir::ScheduleKind::one_f_one_b:
-    case ir::ScheduleKind::zero_bubble:
-      return std::min(micro_batches, stages - stage);
-    case ir::ScheduleKind::interleaved_one_f_one_b:
-      return std::min(micro_batches * virtual_stages,
-                      2 * (stages - stage - 1) + (virtual_stages - 1) * stages + 1);
-  }
-  ORRERY_CHECK(false, "schedule {}", static_cast<int>(schedule));
-  return 0;
+  const ScheduleEntry* entry = find_schedule(schedule);
+  ORRERY_CHECK(entry != nullptr, "schedule {}", static_cast<int>(schedule));
+  return entry->in_flight({stages, stage, micro_batches, virtual_stages});
 }
 
 Bytes context_memory(const ir::Profile& profile, const std::string& gpu) {
@@ -238,9 +284,14 @@ ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
     const auto& stages = plan.pipelines[p].stages;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       const auto& groups = stages[s].segments.front().groups;
+      const bool alike = same_groups(stages[s]);
       for (std::size_t g = 0; g < groups.size(); ++g) {
-        const Bytes peak = stage_peak(plan, p, s, g, replicas, workload, job);
-        for (const DeviceId device : groups[g].devices) {
+        Bytes peak;
+        for (std::size_t d = 0; d < groups[g].devices.size(); ++d) {
+          const DeviceId device = groups[g].devices[d];
+          if (d == 0 || !alike) {
+            peak = stage_peak(plan, p, s, g, device, replicas, workload, job);
+          }
           const GpuType& gpu = cluster.gpu(device);
           double fragmentation = 1;
           for (const ir::MemoryOverhead& overhead : profile.memory) {

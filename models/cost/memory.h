@@ -25,7 +25,9 @@ struct SegmentMemory {
   Bytes optimizer_states;             ///< Master copy and moments, after ZeRO sharding.
   Bytes activations_per_micro_batch;  ///< Kept from forward to backward.
   Bytes recomputed;                   ///< Transient in a backward op: one block's activations.
-  Bytes logits;                       ///< Transient in the head.
+  /// Of all blocks: kept between the halves of a split backward pass.
+  Bytes recomputed_kept;
+  Bytes logits;  ///< Transient in the head.
   /// Staging: the activations of one micro-batch that are received and sent, and with ZeRO-3 the
   /// gathered parameters of the largest block.
   Bytes communication;
@@ -46,10 +48,12 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
 /// backward pass included:
 /// - GPipe: all m [Huang et al. 2019];
 /// - 1F1B: min(m, stages - stage) [Narayanan et al. 2021, 2.2];
-/// - interleaved: min(m v, 2 (stages - stage - 1) + (v - 1) stages + 1), its warm-up and one more
-///   [Narayanan et al. 2021, 2.2]; on the first stage 1 + (p - 1)/(p v) times what plain 1F1B
-///   holds, as [Korthikanti et al. 2022, 4.2.3] say;
-/// - zero bubble: as 1F1B, the ZB-H1 schedule [Qi et al. 2024, 3].
+/// - interleaved, m a multiple of the stages: min(m v, 2 (stages - stage - 1) + (v - 1) stages +
+/// 1),
+///   its warm-up and one more [Narayanan et al. 2021, 2.2]; on the first stage 1 + (p - 1)/(p v)
+///   times what plain 1F1B holds, as [Korthikanti et al. 2022, 4.2.3] say;
+/// - zero bubble: min(m, stages), until the weights' gradients are there: on all stages what 1F1B
+///   holds on the first [ZB-H1, Qi et al. 2024, 3].
 int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, int micro_batches,
                             int virtual_stages);
 
@@ -59,7 +63,8 @@ Bytes context_memory(const ir::Profile& profile, const std::string& gpu);
 /// Peak of each device type over the plan, in closed form: states + activations in flight + the
 /// largest transient of a segment + the largest staging, times the profile's fragmentation, plus
 /// context. The plan must be valid but for memory.
-/// Chunks of an interleaved stage are counted as in the warm-up. A stage that computes rerouted
+/// Of an interleaved stage the passes are replayed in their order. With a split backward pass what
+/// was recomputed is kept for the weights' gradients. A stage that computes rerouted
 /// micro-batches may hold all of them besides its own [ReCycle, SOSP 2024], capped at what it
 /// computes. With redundancy next_stage each stage also holds parameters and optimizer states of
 /// the next one, the last those of the first [Bamboo, NSDI 2023].

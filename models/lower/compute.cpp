@@ -1,3 +1,4 @@
+#include <array>
 #include <utility>
 
 #include "models/base/check.h"
@@ -46,12 +47,31 @@ struct Part {
   bool joint = false;  ///< Has inner collectives that several ranks run together.
 };
 
-/// All that repeats from micro-batch to micro-batch in one group of one element.
+/// All that repeats from micro-batch to micro-batch in one group of one element, by TaskKind.
 struct PassTemplates {
-  std::vector<Part> forward;
-  std::vector<Part> backward;
-  std::vector<Part> last_backward;
+  std::array<std::vector<Part>, 4> usual;
+  std::vector<Part> last;  ///< Of the pass that completes the gradients.
 };
+
+ir::OpKind op_kind(TaskKind kind) {
+  switch (kind) {
+    case TaskKind::forward:
+      return ir::OpKind::forward;
+    case TaskKind::backward:
+      return ir::OpKind::backward;
+    case TaskKind::backward_input:
+      return ir::OpKind::backward_input;
+    case TaskKind::backward_weight:
+      return ir::OpKind::backward_weight;
+  }
+  ORRERY_CHECK(false, "task kind {}", static_cast<int>(kind));
+  return ir::OpKind::forward;
+}
+
+/// The pass makes gradients of weights.
+bool makes_gradients(TaskKind kind) {
+  return kind == TaskKind::backward || kind == TaskKind::backward_weight;
+}
 
 class PipelineCompute {
  public:
@@ -65,6 +85,12 @@ class PipelineCompute {
         ops_(elements_, pipeline_.micro_batches) {}
 
   ComputeOps run() {
+    kinds_ = {TaskKind::forward};
+    if (context_.plan.schedule == ir::ScheduleKind::zero_bubble) {
+      kinds_.insert(kinds_.end(), {TaskKind::backward_input, TaskKind::backward_weight});
+    } else {
+      kinds_.push_back(TaskKind::backward);
+    }
     for (std::size_t e = 0; e < elements_.size(); ++e) {
       std::vector<PassTemplates>& of_groups = templates_.emplace_back();
       for (std::size_t g = 0; g < elements_[e].infos.size(); ++g) {
@@ -101,7 +127,7 @@ class PipelineCompute {
     return runs;
   }
 
-  Part make_part(std::size_t e, std::size_t g, BlockId first, BlockId last, bool backward,
+  Part make_part(std::size_t e, std::size_t g, BlockId first, BlockId last, TaskKind kind,
                  bool frees) {
     const Element& element = elements_[e];
     const ir::Segment& segment = *element.segment;
@@ -117,31 +143,42 @@ class PipelineCompute {
       part.info = static_cast<std::int32_t>(draft_.program.segments.size());
       draft_.program.segments.push_back(info);
     }
-    part.inner =
-        draft_.inner_set(inner_collectives({&segment, static_cast<int>(g), first, last, backward},
-                                           context_.workload, gathers_, draft_));
+    // The weights' gradients need what the input's half has brought together, and nothing more.
+    if (kind != TaskKind::backward_weight) {
+      const bool backward = kind != TaskKind::forward;
+      part.inner =
+          draft_.inner_set(inner_collectives({&segment, static_cast<int>(g), first, last, backward},
+                                             context_.workload, gathers_, draft_));
+    }
     part.joint = part.inner != ir::kNone && element.ranks[g].size() > 1;
-    part.buffers = buffers(segment, group, element.infos[g], backward, frees);
+    part.buffers = buffers(segment, group, element.infos[g], kind, frees);
     return part;
   }
 
   std::int32_t buffers(const ir::Segment& segment, const ir::Group& group, std::int32_t info,
-                       bool backward, bool frees) {
+                       TaskKind kind, bool frees) {
     using Action = ir::BufferEffect::Action;
     // What an op allocates and frees does not depend on the number of replicas.
     const SegmentMemory memory = segment_memory(segment, group, 1, context_.workload, context_.job);
     std::vector<ir::BufferEffect> effects;
-    const auto add = [&](ir::BufferKind kind, Action action, bool per_micro_batch, Bytes bytes) {
-      if (bytes > 0_B) effects.push_back({kind, action, per_micro_batch, info, bytes});
+    const auto add = [&](ir::BufferKind buffer, Action action, bool per_micro_batch, Bytes bytes) {
+      if (bytes > 0_B) effects.push_back({buffer, action, per_micro_batch, info, bytes});
     };
-    if (!backward) {
+    if (kind == TaskKind::forward) {
       add(ir::BufferKind::activations, Action::allocate, true, memory.activations_per_micro_batch);
-    } else {
+    } else if (kind == TaskKind::backward) {
       add(ir::BufferKind::recomputed, Action::transient, false, memory.recomputed);
+    } else if (kind == TaskKind::backward_input) {
+      add(ir::BufferKind::recomputed, Action::allocate, true, memory.recomputed_kept);
     }
-    add(ir::BufferKind::logits, Action::transient, false, memory.logits);
-    if (backward && frees) {
+    if (kind != TaskKind::backward_weight) {
+      add(ir::BufferKind::logits, Action::transient, false, memory.logits);
+    }
+    if (frees && makes_gradients(kind)) {
       add(ir::BufferKind::activations, Action::free, true, memory.activations_per_micro_batch);
+      if (kind == TaskKind::backward_weight) {
+        add(ir::BufferKind::recomputed, Action::free, true, memory.recomputed_kept);
+      }
     }
     return draft_.buffer_set(std::move(effects));
   }
@@ -149,63 +186,67 @@ class PipelineCompute {
   PassTemplates make_templates(std::size_t e, std::size_t g) {
     const ir::Segment& segment = *elements_[e].segment;
     PassTemplates out;
-    out.forward = {make_part(e, g, segment.first_block, segment.last_block, false, false)};
-    out.backward = {make_part(e, g, segment.first_block, segment.last_block, true, true)};
-    out.last_backward = out.backward;
+    TaskKind completes = TaskKind::backward;
+    for (const TaskKind kind : kinds_) {
+      out.usual[static_cast<std::size_t>(kind)] = {
+          make_part(e, g, segment.first_block, segment.last_block, kind, true)};
+      if (makes_gradients(kind)) completes = kind;
+    }
+    out.last = out.usual[static_cast<std::size_t>(completes)];
     if (context_.plan.communication.gradient_overlap) {
       const auto runs = buckets(segment, segment.groups[g]);
       if (runs.size() > 1) {
-        out.last_backward.clear();
+        out.last.clear();
         for (std::size_t i = 0; i < runs.size(); ++i) {
-          out.last_backward.push_back(
-              make_part(e, g, runs[i].first, runs[i].second, true, i + 1 == runs.size()));
+          out.last.push_back(
+              make_part(e, g, runs[i].first, runs[i].second, completes, i + 1 == runs.size()));
         }
       }
     }
     return out;
   }
 
-  void add_stage(int stage) {
+  std::vector<Task> tasks_of(int stage) const {
     const ScheduleEntry* schedule = find_schedule(context_.plan.schedule);
     ORRERY_CHECK(schedule != nullptr, "no schedule {}", static_cast<int>(context_.plan.schedule));
-    const std::vector<Task> tasks =
-        schedule->tasks({static_cast<int>(pipeline_.stages.size()), stage, pipeline_.micro_batches,
-                         context_.plan.virtual_stages});
-    std::vector<int> last_backward(static_cast<std::size_t>(context_.plan.virtual_stages), -1);
+    return schedule->tasks({static_cast<int>(pipeline_.stages.size()), stage,
+                            pipeline_.micro_batches, context_.plan.virtual_stages});
+  }
+
+  void add_stage(int stage) {
+    const std::vector<Task> tasks = tasks_of(stage);
+    std::vector<int> last_of_chunk(static_cast<std::size_t>(context_.plan.virtual_stages), -1);
     for (const Task& task : tasks) {
-      if (task.kind == TaskKind::backward) {
-        last_backward[static_cast<std::size_t>(task.chunk)] = task.micro_batch;
+      if (makes_gradients(task.kind)) {
+        last_of_chunk[static_cast<std::size_t>(task.chunk)] = task.micro_batch;
       }
     }
     for (const Task& task : tasks) {
-      ORRERY_CHECK(task.kind == TaskKind::forward || task.kind == TaskKind::backward,
-                   "schedule {} splits the backward pass", schedule->name);
-      const bool backward = task.kind == TaskKind::backward;
-      const bool last =
-          backward && last_backward[static_cast<std::size_t>(task.chunk)] == task.micro_batch;
+      const bool last = makes_gradients(task.kind) &&
+                        last_of_chunk[static_cast<std::size_t>(task.chunk)] == task.micro_batch;
       const auto count = static_cast<int>(elements_.size());
       for (int i = 0; i < count; ++i) {
-        const int e = backward ? count - 1 - i : i;
+        const int e = task.kind == TaskKind::forward ? i : count - 1 - i;
         const Element& element = elements_[static_cast<std::size_t>(e)];
         if (element.stage != stage || element.segment->virtual_stage != task.chunk) continue;
         for (std::size_t g = 0; g < element.ranks.size(); ++g) {
-          add_pass(e, static_cast<int>(g), task.micro_batch, backward, last);
+          add_pass(e, static_cast<int>(g), task.micro_batch, task.kind, last);
         }
       }
     }
   }
 
-  void add_pass(int e, int g, int micro_batch, bool backward, bool last) {
+  void add_pass(int e, int g, int micro_batch, TaskKind kind, bool last) {
     const Element& element = elements_[static_cast<std::size_t>(e)];
     const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(g)];
     const PassTemplates& templates =
         templates_[static_cast<std::size_t>(e)][static_cast<std::size_t>(g)];
     const std::vector<Part>& parts =
-        last ? templates.last_backward : (backward ? templates.backward : templates.forward);
+        last ? templates.last : templates.usual[static_cast<std::size_t>(kind)];
     std::vector<DraftId> team(ranks.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       ir::Op op;
-      op.kind = backward ? ir::OpKind::backward : ir::OpKind::forward;
+      op.kind = op_kind(kind);
       op.stream = ir::Stream::compute;
       op.purpose = ir::Purpose::tensor_parallel;
       op.micro_batch = {micro_batch};
@@ -216,9 +257,13 @@ class PipelineCompute {
       for (std::size_t r = 0; r < ranks.size(); ++r) {
         op.rank = ranks[r];
         team[r] = draft_.add(op);
-        ComputeOps::Pass& pass = ops_.at(backward, e, micro_batch, g, static_cast<int>(r));
-        if (i == 0) pass.first = team[r];
-        pass.last = team[r];
+        // Transfers hang on the pass that makes what is sent: not on the weights' gradients.
+        if (kind != TaskKind::backward_weight) {
+          ComputeOps::Pass& pass =
+              ops_.at(kind != TaskKind::forward, e, micro_batch, g, static_cast<int>(r));
+          if (i == 0) pass.first = team[r];
+          pass.last = team[r];
+        }
         if (last) {
           ops_.ready.push_back({e, g, static_cast<int>(r), parts[i].first, parts[i].last, team[r]});
         }
@@ -233,6 +278,7 @@ class PipelineCompute {
   const std::vector<Element>& elements_;
   Draft& draft_;
   ComputeOps ops_;
+  std::vector<TaskKind> kinds_;                        ///< That the schedule uses.
   std::vector<std::vector<PassTemplates>> templates_;  ///< By element, group.
 };
 

@@ -5,10 +5,12 @@
 namespace orrery::models {
 
 extern const ScheduleEntry kGpipe;
+extern const ScheduleEntry kInterleaved;
 extern const ScheduleEntry kOneFOneB;
+extern const ScheduleEntry kZeroBubble;
 
 std::span<const ScheduleEntry* const> schedules() {
-  static constexpr std::array kCatalog = {&kGpipe, &kOneFOneB};
+  static constexpr std::array kCatalog = {&kGpipe, &kOneFOneB, &kInterleaved, &kZeroBubble};
   return kCatalog;
 }
 

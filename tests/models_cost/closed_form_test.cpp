@@ -79,5 +79,20 @@ TEST(Bubble, AgreesWithPipelineTimeOfEqualStages) {
   EXPECT_DOUBLE_EQ(bubble_over_ideal(4, 8, 2), 3.0 / 16);
 }
 
+TEST(Interleaved, EqualStagesPayTheFillOncePerChunk) {
+  const std::vector<Seconds> stages(4, Seconds{6});
+  EXPECT_EQ(interleaved_time(stages, 8, 1), pipeline_time(stages, 8));
+  EXPECT_EQ(interleaved_time(stages, 8, 2), Seconds{8 * 6 + 3 * 3});
+  EXPECT_EQ(interleaved_time({}, 8, 2), Seconds{});
+}
+
+TEST(ZeroBubble, EqualStagesPayThePapersBubble) {
+  const std::vector<Seconds> forward(4, Seconds{1});
+  const std::vector<Seconds> input(4, Seconds{1.5});
+  const std::vector<Seconds> weights(4, Seconds{0.5});
+  EXPECT_EQ(zero_bubble_time(forward, input, weights, 8), Seconds{8 * 3 + 3 * (1 + 1.5 - 0.5)});
+  EXPECT_EQ(zero_bubble_time({}, {}, {}, 8), Seconds{});
+}
+
 }  // namespace
 }  // namespace orrery::models

@@ -22,7 +22,7 @@ TEST(InFlight, IsWhatTheScheduleHolds) {
           int peak = 0;
           for (const Task& task : schedule->tasks({stages, stage, micro_batches, 1})) {
             if (task.kind == TaskKind::forward) peak = std::max(peak, ++held);
-            if (task.kind == TaskKind::backward || task.kind == TaskKind::backward_input) --held;
+            if (task.kind == TaskKind::backward || task.kind == TaskKind::backward_weight) --held;
           }
           EXPECT_EQ(micro_batches_in_flight(schedule->kind, stages, stage, micro_batches, 1), peak)
               << schedule->name << ", stage " << stage << " of " << stages << ", " << micro_batches

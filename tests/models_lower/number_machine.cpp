@@ -19,6 +19,8 @@ namespace {
 struct RankState {
   std::map<int, BlockNumbers> weights;
   std::map<int, BlockNumbers> gradients;
+  /// (micro-batch, block): what the weights' half of a split backward pass has yet to add.
+  std::map<std::pair<int, int>, BlockNumbers> postponed;
   /// (micro-batch, block, token): activation that leaves the block; block -1 is the data.
   std::map<std::tuple<int, int, std::int64_t>, std::vector<double>> activations;
   /// The same for the gradient with respect to the activation that leaves the block.
@@ -35,7 +37,8 @@ class Machine {
     }
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
       const ir::Op& op = program.ops[i];
-      if (op.segment == ir::kNone) continue;
+      // Each member adds up the gradients of weights alone: such ops name no team.
+      if (op.segment == ir::kNone || op.kind == ir::OpKind::backward_weight) continue;
       const ir::SegmentInfo& info = segment(op);
       place(op, info);
       for (int b = info.first_block.value; b <= info.last_block.value; ++b) hold(op.rank, info, b);
@@ -49,7 +52,10 @@ class Machine {
       case ir::OpKind::forward:
         return compute(ops, false);
       case ir::OpKind::backward:
+      case ir::OpKind::backward_input:
         return compute(ops, true);
+      case ir::OpKind::backward_weight:
+        return add_postponed(ops);
       case ir::OpKind::send:
       case ir::OpKind::recv:
         return transfer(ops);
@@ -207,7 +213,7 @@ class Machine {
     std::vector<DeviceId> devices;
     for (const OpId id : members) devices.push_back(device_of(program_.op(id).rank.value));
     const int wanted = (info.last_block.value - info.first_block.value + 1) *
-                       passes(info, op.kind == ir::OpKind::backward);
+                       passes(info, op.kind != ir::OpKind::forward);
     const auto runs = [&](ir::CollectiveKind kind) {
       return count_inner(op, ir::Purpose::tensor_parallel, kind, devices);
     };
@@ -309,15 +315,59 @@ class Machine {
         }
       }
     }
-    if (backward && tied()) {
-      for (RankState& state : states_) {
-        for_tied_rows(state.gradients, workload_.size() - 1,
-                      [](std::vector<double>& first, std::vector<double>& last) {
-                        for (std::size_t i = 0; i < first.size(); ++i) first[i] += last[i];
-                        std::fill(last.begin(), last.end(), 0.0);
-                      });
+    if (backward) join_tied_gradients();
+    return "";
+  }
+
+  void join_tied_gradients() {
+    if (!tied()) return;
+    for (RankState& state : states_) {
+      for_tied_rows(state.gradients, workload_.size() - 1,
+                    [](std::vector<double>& first, std::vector<double>& last) {
+                      for (std::size_t i = 0; i < first.size(); ++i) first[i] += last[i];
+                      std::fill(last.begin(), last.end(), 0.0);
+                    });
+    }
+  }
+
+  /// Where a backward pass adds the gradients of a rank's weights.
+  BlockNumbers& sink(const Team& team, RankState& state, int block) {
+    const ir::Op& op = program_.op(team.ops.front());
+    if (op.kind == ir::OpKind::backward) return state.gradients.at(block);
+    const auto [place, added] =
+        state.postponed.try_emplace({op.micro_batch.value, block}, state.gradients.at(block));
+    if (added) {
+      for (Rows& rows : place->second) {
+        for (std::vector<double>& row : rows) std::fill(row.begin(), row.end(), 0.0);
       }
     }
+    return place->second;
+  }
+
+  /// Every device of the group adds what it put aside; a micro-batch that it put nothing aside for
+  /// had no token for its experts.
+  std::string add_postponed(const std::vector<OpId>& ops) {
+    for (const OpId id : ops) {
+      const ir::Op& op = program_.op(id);
+      const ir::SegmentInfo& info = segment(op);
+      for (int b = info.first_block.value; b <= info.last_block.value; ++b) {
+        const auto place = state(op).postponed.find({op.micro_batch.value, b});
+        if (place == state(op).postponed.end()) {
+          if (experts() > 0) continue;
+          return fmt::format("rank {} has no gradients of block {} to add", op.rank.value, b);
+        }
+        BlockNumbers& gradients = state(op).gradients.at(b);
+        for (std::size_t p = 0; p < gradients.size(); ++p) {
+          for (std::size_t r = 0; r < gradients[p].size(); ++r) {
+            for (std::size_t i = 0; i < gradients[p][r].size(); ++i) {
+              gradients[p][r][i] += place->second[p][r][i];
+            }
+          }
+        }
+        state(op).postponed.erase(place);
+      }
+    }
+    join_tied_gradients();
     return "";
   }
 
@@ -344,7 +394,7 @@ class Machine {
       // Norm gains are replicated: the token is scaled before it is dispatched.
       const Weights weights = {at.weights.at(block), rows.begin, rows.end};
       out.own.push_back(dy == nullptr ? forward_row(x, weights)
-                                      : backward_row(x, *dy, weights, at.gradients.at(block)));
+                                      : backward_row(x, *dy, weights, sink(team, at, block)));
       for (std::size_t k = 0; k < out.whole.size(); ++k) out.whole[k] += out.own.back()[k];
     }
     return out;
@@ -404,7 +454,7 @@ class Machine {
       RankState& mine = state(program_.op(team.ops[i]));
       std::vector<double> dz = team.sums ? product.whole : product.own[i];
       for (std::size_t k = 0; k < dz.size(); ++k) {
-        mine.gradients.at(block)[0][0][k] += dz[k] * x[k];
+        sink(team, mine, block)[0][0][k] += dz[k] * x[k];
         dz[k] *= mine.weights.at(block)[0][0][k];
       }
       mine.activation_gradients[below] = std::move(dz);

@@ -30,7 +30,13 @@ class PlanMaker {
                                     features_.sequence ? 12 : 2, features_.experts);
     out_.workload.shape.tied_embeddings = features_.tied;
     ir::Plan& plan = out_.plan;
-    plan.schedule = rng_.bernoulli(0.5) ? ir::ScheduleKind::gpipe : ir::ScheduleKind::one_f_one_b;
+    plan.schedule = static_cast<ir::ScheduleKind>(integer(0, 3));
+    if (blocks == 1 && plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b) {
+      plan.schedule = ir::ScheduleKind::one_f_one_b;
+    }
+    if (plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b) {
+      plan.virtual_stages = integer(2, std::min(3, blocks));
+    }
     plan.communication.activation_transfer = rng_.bernoulli(0.5)
                                                  ? ir::ActivationTransfer::leader_broadcast
                                                  : ir::ActivationTransfer::sliced;
@@ -52,11 +58,39 @@ class PlanMaker {
     pipeline.micro_batches = integer(1, 4);
     pipeline.micro_batch_size = integer(1, features_.experts > 0 ? 4 : 3);
     int first = 0;
-    for (const int count : cut(blocks, integer(1, std::min(3, blocks)), rng_)) {
-      pipeline.stages.push_back(stage(first, count, pipeline.micro_batch_size));
-      first += count;
+    if (out_.plan.virtual_stages > 1) {
+      add_chunks(pipeline, blocks);
+    } else {
+      for (const int count : cut(blocks, integer(1, std::min(3, blocks)), rng_)) {
+        pipeline.stages.push_back(stage(first, count, pipeline.micro_batch_size));
+        first += count;
+      }
     }
     out_.plan.pipelines.push_back(std::move(pipeline));
+  }
+
+  /// Stages with a segment for each chunk, on the same groups.
+  void add_chunks(ir::Pipeline& pipeline, int blocks) {
+    const int chunks = out_.plan.virtual_stages;
+    const int stages = integer(1, std::min(3, blocks / chunks));
+    int first = 0;
+    const std::vector<int> counts = cut(blocks, stages * chunks, rng_);
+    for (int s = 0; s < stages; ++s) {
+      pipeline.stages.push_back(stage(0, 1, pipeline.micro_batch_size));
+    }
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+      for (ir::Stage& at : pipeline.stages) {
+        const int count = counts[static_cast<std::size_t>(chunk * stages) +
+                                 static_cast<std::size_t>(&at - pipeline.stages.data())];
+        if (chunk > 0) at.segments.push_back(at.segments.front());
+        ir::Segment& segment = at.segments.back();
+        segment.virtual_stage = chunk;
+        segment.first_block = {first};
+        segment.last_block = {first + count - 1};
+        if (rng_.bernoulli(0.3)) segment.recompute = ir::Recompute::full;
+        first += count;
+      }
+    }
   }
 
   /// A group of random degrees, without devices.

@@ -427,22 +427,19 @@ TEST(Overlap, WithoutABucketSizeBackwardIsCutWhereOwnersChange) {
   EXPECT_EQ(upper.last_block.value, 3);
 }
 
-TEST(Unsupported, NamesReroutesRedundancyAndSchedules) {
+TEST(Unsupported, NamesReroutesAndRedundancy) {
   ir::Plan plan = one_stage(1, ir::Group{});
   EXPECT_TRUE(find_unsupported(plan).empty());
   plan.redundancy = ir::Redundancy::next_stage;
-  plan.schedule = ir::ScheduleKind::zero_bubble;
   plan.pipelines.push_back(plan.pipelines[0]);
   plan.pipelines[1].reroutes = {{0, 0, 0}};
   const std::vector<PlanDefect> defects = find_unsupported(plan);
-  ASSERT_EQ(defects.size(), 3u);
-  EXPECT_EQ(defects[0].path, "schedule");
-  EXPECT_NE(defects[0].hint.find("gpipe"), std::string::npos) << defects[0].hint;
-  EXPECT_EQ(defects[1].path, "redundancy");
-  EXPECT_EQ(defects[2].path, "pipelines[1].reroutes[0]");
+  ASSERT_EQ(defects.size(), 2u);
+  EXPECT_EQ(defects[0].path, "redundancy");
+  EXPECT_EQ(defects[1].path, "pipelines[1].reroutes[0]");
   for (const PlanDefect& defect : defects) EXPECT_FALSE(defect.hint.empty()) << defect.path;
   const Workload workload = build_workload(small_model(), kTokens, ir::Dtype::bf16);
-  EXPECT_DEATH(lowered(plan, workload, true), "schedule");
+  EXPECT_DEATH(lowered(plan, workload, true), "redundancy");
 }
 
 }  // namespace

@@ -41,6 +41,46 @@ TEST_P(Bubble, IsStagesMinusOneOverMicroBatchesPlusStagesMinusOne) {
   }
 }
 
+TEST(SplitBubble, OfInterleavingIsDividedByTheVirtualStages) {
+  const models::Cluster cluster = free_communication();
+  for (const int chunks : {2, 4}) {
+    const models::Workload workload = make_workload(4 * chunks);
+    PlanShape shape;
+    shape.stages = 4;
+    shape.micro_batches = 8;
+    ir::Plan plan = make_plan(shape, 4);
+    plan.schedule = ir::ScheduleKind::interleaved_one_f_one_b;
+    plan.virtual_stages = chunks;
+    for (int s = 0; s < 4; ++s) {
+      std::vector<ir::Segment>& segments =
+          plan.pipelines[0].stages[static_cast<std::size_t>(s)].segments;
+      segments.resize(static_cast<std::size_t>(chunks), segments.front());
+      for (int c = 0; c < chunks; ++c) {
+        ir::Segment& segment = segments[static_cast<std::size_t>(c)];
+        segment.virtual_stage = c;
+        segment.first_block = segment.last_block = {c * 4 + s};
+      }
+    }
+    const Outcome run = simulate(cluster, workload, plan, true);
+    EXPECT_NEAR(run.iteration_time, (8.0 * chunks + 3) * 3 * kBlockSeconds, 1e-6);
+  }
+}
+
+TEST(SplitBubble, OfZeroBubbleIsAThirdOf1F1Bs) {
+  const models::Cluster cluster = free_communication();
+  const models::Workload workload = make_workload(4);
+  PlanShape shape;
+  shape.stages = 4;
+  shape.micro_batches = 8;
+  shape.schedule = ir::ScheduleKind::zero_bubble;
+  const Outcome run = simulate(cluster, workload, make_plan(shape, 4), true);
+  // Forward, input's and weights' gradients take as long as each other: (p - 1)(1 + 1 - 1).
+  EXPECT_NEAR(run.iteration_time, (8.0 * 3 + 3) * kBlockSeconds, 1e-6);
+  shape.schedule = ir::ScheduleKind::one_f_one_b;
+  const Outcome plain = simulate(cluster, workload, make_plan(shape, 4), true);
+  EXPECT_NEAR(plain.iteration_time, (8.0 + 3) * 3 * kBlockSeconds, 1e-6);
+}
+
 INSTANTIATE_TEST_SUITE_P(Schedules, Bubble,
                          testing::Values(ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b));
 
