@@ -362,6 +362,10 @@ class Validator {
     if (!known(reroute.stage, from.stages.size()) || !known(reroute.stage, to.stages.size())) {
       return fail(path, fmt::format("no stage {} in both pipelines", reroute.stage));
     }
+    if (from.stages.size() != to.stages.size()) {
+      fail(path, fmt::format("pipelines of {} and {} stages", from.stages.size(), to.stages.size()),
+           "their schedules would wait for each other");
+    }
     if (reroute.micro_batch < 0 || reroute.micro_batch >= from.micro_batches) {
       fail(path, fmt::format("micro-batch {} of {}", reroute.micro_batch, from.micro_batches));
     }

@@ -78,6 +78,8 @@ class Pricer {
 class ProgramPrices {
  public:
   ProgramPrices(const ir::Program& program, const Pricer& pricer);
+  /// Prices that were computed elsewhere, one for each op.
+  explicit ProgramPrices(std::vector<Seconds> by_op);
   /// As Pricer::compute.
   Seconds compute(OpId op) const { return prices_[index_[op.index()]]; }
 

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <numeric>
 #include <unordered_map>
+#include <utility>
 
 #include "models/cost/pricer.h"
 
@@ -71,6 +73,11 @@ ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
     if (added) prices_.push_back(pricer.compute(program, op));
     index_[i] = place->second;
   }
+}
+
+ProgramPrices::ProgramPrices(std::vector<Seconds> by_op)
+    : index_(by_op.size()), prices_(std::move(by_op)) {
+  std::iota(index_.begin(), index_.end(), 0U);
 }
 
 }  // namespace orrery::models

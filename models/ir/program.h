@@ -178,7 +178,10 @@ struct Op {
   Purpose purpose = Purpose::pipeline;
   RankId rank;
   MicroBatchId micro_batch;
-  std::int32_t segment = kNone;  ///< Index into Program::segments: which blocks.
+  /// Index into Program::segments: which blocks. Of transfers of a micro-batch that another
+  /// pipeline computes: one of its own pipeline's, which tells whose it is; other transfers belong
+  /// to the pipeline of their rank.
+  std::int32_t segment = kNone;
   std::int32_t samples = 0;      ///< Samples of the micro-batch that this rank's group computes.
   std::int32_t inner = kNone;    ///< Index into Program::inner_sets.
   std::int32_t buffers = kNone;  ///< Index into Program::buffer_sets.

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <array>
+#include <map>
 #include <utility>
 
 #include "models/base/check.h"
@@ -10,13 +12,13 @@
 
 namespace orrery::models {
 
-ComputeOps::ComputeOps(const std::vector<Element>& elements, int micro_batches) {
+ComputeOps::ComputeOps(const std::vector<const Element*>& elements, int micro_batches) {
   std::size_t total = 0;
-  for (const Element& element : elements) {
+  for (const Element* element : elements) {
     element_begin_.push_back(total);
     std::vector<int>& begins = group_begin_.emplace_back();
     int members = 0;
-    for (const std::vector<RankId>& ranks : element.ranks) {
+    for (const std::vector<RankId>& ranks : element->ranks) {
       begins.push_back(members);
       members += static_cast<int>(ranks.size());
     }
@@ -73,6 +75,7 @@ bool makes_gradients(TaskKind kind) {
   return kind == TaskKind::backward || kind == TaskKind::backward_weight;
 }
 
+/// The compute ops of one pipeline, wherever they run.
 class PipelineCompute {
  public:
   PipelineCompute(const LowerContext& context, int pipeline, const ZeroGathers& gathers,
@@ -80,28 +83,68 @@ class PipelineCompute {
       : context_(context),
         gathers_(gathers),
         pipeline_(context.plan.pipelines[static_cast<std::size_t>(pipeline)]),
-        elements_(context.placement.elements[static_cast<std::size_t>(pipeline)]),
+        elements_(elements_of(context.placement, pipeline)),
         draft_(draft),
-        ops_(elements_, pipeline_.micro_batches) {}
-
-  ComputeOps run() {
-    kinds_ = {TaskKind::forward};
+        ops_(elements_, pipeline_.micro_batches) {
+    kinds_.push_back(TaskKind::forward);
     if (context_.plan.schedule == ir::ScheduleKind::zero_bubble) {
-      kinds_.insert(kinds_.end(), {TaskKind::backward_input, TaskKind::backward_weight});
+      kinds_.push_back(TaskKind::backward_input);
+      kinds_.push_back(TaskKind::backward_weight);
     } else {
       kinds_.push_back(TaskKind::backward);
     }
     for (std::size_t e = 0; e < elements_.size(); ++e) {
       std::vector<PassTemplates>& of_groups = templates_.emplace_back();
-      for (std::size_t g = 0; g < elements_[e].infos.size(); ++g) {
+      for (std::size_t g = 0; g < elements_[e]->infos.size(); ++g) {
         of_groups.push_back(make_templates(e, g));
       }
     }
-    for (std::size_t s = 0; s < pipeline_.stages.size(); ++s) add_stage(static_cast<int>(s));
-    return std::move(ops_);
+    for (int m = 0; m < pipeline_.micro_batches; ++m) {
+      ways_.push_back(context.placement.way(context.plan, pipeline, m));
+    }
   }
 
+  /// Adds the pass of `task` through the elements of the stage that `on` pipeline holds, if this
+  /// pipeline's micro-batch passes there. `last` is the stage's last such pass for the chunk.
+  void add(const Task& task, int stage, int on, bool last) {
+    if (!passes(task.micro_batch, stage, on)) return;
+    const std::vector<int>& way = ways_[static_cast<std::size_t>(task.micro_batch)];
+    const auto count = static_cast<int>(way.size());
+    for (int i = 0; i < count; ++i) {
+      const int at = task.kind == TaskKind::forward ? i : count - 1 - i;
+      const int e = way[static_cast<std::size_t>(at)];
+      const Element& element = *elements_[static_cast<std::size_t>(e)];
+      if (element.stage != stage || element.segment->virtual_stage != task.chunk) continue;
+      for (std::size_t g = 0; g < element.ranks.size(); ++g) {
+        add_pass(e, static_cast<int>(g), task.micro_batch, task.kind, last);
+      }
+    }
+  }
+
+  /// The micro-batch exists and passes the stage on that pipeline's ranks.
+  bool passes(int micro_batch, int stage, int on) const {
+    if (micro_batch >= pipeline_.micro_batches) return false;
+    for (const int e : ways_[static_cast<std::size_t>(micro_batch)]) {
+      const Element& element = *elements_[static_cast<std::size_t>(e)];
+      if (element.stage != stage || element.ranks.front().empty()) continue;
+      const RankId rank = element.ranks.front().front();
+      return context_.placement.ranks[rank.index()].pipeline == on;
+    }
+    return false;
+  }
+
+  int micro_batches() const { return pipeline_.micro_batches; }
+  ComputeOps take() { return std::move(ops_); }
+
  private:
+  static std::vector<const Element*> elements_of(const Placement& placement, int pipeline) {
+    std::vector<const Element*> all;
+    for (int e = 0; e < placement.count(pipeline); ++e) {
+      all.push_back(&placement.element(pipeline, e));
+    }
+    return all;
+  }
+
   /// Cuts the segment from the top into runs of at least `bucket` bytes of gradient; without a
   /// limit, where the holders of its blocks change.
   std::vector<std::pair<BlockId, BlockId>> buckets(const ir::Segment& segment,
@@ -129,7 +172,7 @@ class PipelineCompute {
 
   Part make_part(std::size_t e, std::size_t g, BlockId first, BlockId last, TaskKind kind,
                  bool frees) {
-    const Element& element = elements_[e];
+    const Element& element = *elements_[e];
     const ir::Segment& segment = *element.segment;
     const ir::Group& group = segment.groups[g];
     Part part;
@@ -184,7 +227,7 @@ class PipelineCompute {
   }
 
   PassTemplates make_templates(std::size_t e, std::size_t g) {
-    const ir::Segment& segment = *elements_[e].segment;
+    const ir::Segment& segment = *elements_[e]->segment;
     PassTemplates out;
     TaskKind completes = TaskKind::backward;
     for (const TaskKind kind : kinds_) {
@@ -206,38 +249,8 @@ class PipelineCompute {
     return out;
   }
 
-  std::vector<Task> tasks_of(int stage) const {
-    const ScheduleEntry* schedule = find_schedule(context_.plan.schedule);
-    ORRERY_CHECK(schedule != nullptr, "no schedule {}", static_cast<int>(context_.plan.schedule));
-    return schedule->tasks({static_cast<int>(pipeline_.stages.size()), stage,
-                            pipeline_.micro_batches, context_.plan.virtual_stages});
-  }
-
-  void add_stage(int stage) {
-    const std::vector<Task> tasks = tasks_of(stage);
-    std::vector<int> last_of_chunk(static_cast<std::size_t>(context_.plan.virtual_stages), -1);
-    for (const Task& task : tasks) {
-      if (makes_gradients(task.kind)) {
-        last_of_chunk[static_cast<std::size_t>(task.chunk)] = task.micro_batch;
-      }
-    }
-    for (const Task& task : tasks) {
-      const bool last = makes_gradients(task.kind) &&
-                        last_of_chunk[static_cast<std::size_t>(task.chunk)] == task.micro_batch;
-      const auto count = static_cast<int>(elements_.size());
-      for (int i = 0; i < count; ++i) {
-        const int e = task.kind == TaskKind::forward ? i : count - 1 - i;
-        const Element& element = elements_[static_cast<std::size_t>(e)];
-        if (element.stage != stage || element.segment->virtual_stage != task.chunk) continue;
-        for (std::size_t g = 0; g < element.ranks.size(); ++g) {
-          add_pass(e, static_cast<int>(g), task.micro_batch, task.kind, last);
-        }
-      }
-    }
-  }
-
   void add_pass(int e, int g, int micro_batch, TaskKind kind, bool last) {
-    const Element& element = elements_[static_cast<std::size_t>(e)];
+    const Element& element = *elements_[static_cast<std::size_t>(e)];
     const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(g)];
     const PassTemplates& templates =
         templates_[static_cast<std::size_t>(e)][static_cast<std::size_t>(g)];
@@ -275,18 +288,76 @@ class PipelineCompute {
   const LowerContext& context_;
   const ZeroGathers& gathers_;
   const ir::Pipeline& pipeline_;
-  const std::vector<Element>& elements_;
+  std::vector<const Element*> elements_;  ///< Chain and detours.
   Draft& draft_;
   ComputeOps ops_;
   std::vector<TaskKind> kinds_;                        ///< That the schedule uses.
   std::vector<std::vector<PassTemplates>> templates_;  ///< By element, group.
+  std::vector<std::vector<int>> ways_;                 ///< By micro-batch: elements passed.
 };
+
+/// Pipelines with micro-batches on a stage of `pipeline`: its own first.
+std::vector<int> visitors(const ir::Plan& plan, int pipeline, int stage) {
+  std::vector<int> all = {pipeline};
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
+      if (reroute.stage != stage || reroute.to_pipeline != pipeline) continue;
+      all.push_back(static_cast<int>(p));
+      break;
+    }
+  }
+  return all;
+}
+
+void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline, int stage,
+               std::vector<PipelineCompute>& pipelines) {
+  const std::vector<int> guests = visitors(plan, pipeline, stage);
+  int micro_batches = 0;
+  for (const int p : guests) {
+    micro_batches = std::max(micro_batches, pipelines[static_cast<std::size_t>(p)].micro_batches());
+  }
+  const auto stages =
+      static_cast<int>(plan.pipelines[static_cast<std::size_t>(pipeline)].stages.size());
+  const std::vector<Task> tasks =
+      schedule.tasks({stages, stage, micro_batches, plan.virtual_stages});
+  // The last pass of each chunk that makes gradients, as (task, guest).
+  std::map<int, std::pair<std::size_t, int>> last;
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    if (!makes_gradients(tasks[t].kind)) continue;
+    for (const int p : guests) {
+      if (pipelines[static_cast<std::size_t>(p)].passes(tasks[t].micro_batch, stage, pipeline)) {
+        last[tasks[t].chunk] = {t, p};
+      }
+    }
+  }
+  for (std::size_t t = 0; t < tasks.size(); ++t) {
+    for (const int p : guests) {
+      const auto end = last.find(tasks[t].chunk);
+      const bool is_last = end != last.end() && end->second == std::pair(t, p);
+      pipelines[static_cast<std::size_t>(p)].add(tasks[t], stage, pipeline, is_last);
+    }
+  }
+}
 
 }  // namespace
 
-ComputeOps add_compute(const LowerContext& context, int pipeline, const ZeroGathers& gathers,
-                       Draft& draft) {
-  return PipelineCompute(context, pipeline, gathers, draft).run();
+std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathers& gathers,
+                                    Draft& draft) {
+  const ir::Plan& plan = context.plan;
+  const ScheduleEntry* schedule = find_schedule(plan.schedule);
+  ORRERY_CHECK(schedule != nullptr, "no schedule {}", static_cast<int>(plan.schedule));
+  std::vector<PipelineCompute> pipelines;
+  const auto count = static_cast<int>(plan.pipelines.size());
+  for (int p = 0; p < count; ++p) pipelines.emplace_back(context, p, gathers, draft);
+  for (int p = 0; p < count; ++p) {
+    const auto stages = static_cast<int>(plan.pipelines[static_cast<std::size_t>(p)].stages.size());
+    for (int stage = 0; stage < stages; ++stage) {
+      add_stage(plan, *schedule, p, stage, pipelines);
+    }
+  }
+  std::vector<ComputeOps> ops;
+  for (PipelineCompute& pipeline : pipelines) ops.push_back(pipeline.take());
+  return ops;
 }
 
 }  // namespace orrery::models

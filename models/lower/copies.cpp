@@ -71,6 +71,7 @@ BlockCopies::BlockCopies(const Workload& workload, const Placement& placement)
       const ir::Segment& segment = *placement.elements[p][e].segment;
       for (auto b = segment.first_block.index(); b <= segment.last_block.index(); ++b) {
         for (std::size_t g = 0; g < segment.groups.size(); ++g) {
+          if (placement.elements[p][e].ranks[g].empty()) continue;  // Idle.
           holders_[b].push_back({static_cast<int>(p), static_cast<int>(e), static_cast<int>(g)});
           counts_[b] += segment.groups[g].sequence_degree;
         }
@@ -233,6 +234,23 @@ std::vector<BlockCopies::Sheet> BlockCopies::sheets(BlockId block,
   }
   std::vector<Sheet> out;
   for (Replicas& replicas : whole_copies(all)) out.push_back({0, 1, std::move(replicas)});
+  return out;
+}
+
+Layout BlockCopies::holdings(BlockId block, std::size_t parameter_index, bool sharded) const {
+  const std::vector<Sheet> all = sheets(block, parameter_index);
+  Layout out;
+  out.length = all.back().begin + all.back().length;
+  for (const Sheet& sheet : all) {
+    const Layout layout = sharded
+                              ? zero_layout(sheet.length, sheet.replicas, zero(block).shard_group)
+                              : parameter_layout(sheet.length, sheet.replicas);
+    for (const Piece& piece : layout.pieces) {
+      if (piece.slice.size() == 0) continue;
+      out.pieces.push_back(
+          {piece.owner, {piece.slice.begin + sheet.begin, piece.slice.end + sheet.begin}});
+    }
+  }
   return out;
 }
 

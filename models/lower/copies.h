@@ -1,12 +1,13 @@
 /// Data-parallel copies of blocks: who holds a block, how each of its parameters lies on the
-/// holders, and the steps that add up its gradients and spread its parameters. Private to
-/// models/lower.
+/// holders, and the steps that add up its gradients and spread its parameters. For models/lower and
+/// models/switch.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "models/lower/placement.h"
 #include "models/sharding/gradient.h"
+#include "models/sharding/layout.h"
 #include "models/sharding/resolve.h"
 #include "models/spec/workload.h"
 
@@ -52,6 +53,12 @@ class BlockCopies {
   /// of both ends, whichever end is asked for. Without ZeRO nothing is gathered. Untied parameters
   /// of one block with equal split_length and expert have equal steps.
   std::vector<ParameterStep> steps(BlockId block, std::size_t parameter, SyncPhase phase) const;
+
+  /// What each device holds of one parameter of the block, as full values: the parameter itself,
+  /// or its share of a state that ZeRO divides (`sharded`). The tied matrix lies on the holders of
+  /// both ends, whichever end is asked for. The elements are the units of split_length, expert by
+  /// expert for experts; 0 to 1 without a split. No element stands twice for one device.
+  Layout holdings(BlockId block, std::size_t parameter, bool sharded) const;
 
  private:
   struct Sheet;

@@ -1,5 +1,5 @@
 /// Building a Program: ops are drafted in any order of ranks, then sorted by rank and stream.
-/// Private to models/lower.
+/// For models/lower and models/switch.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <string>
 
@@ -34,6 +35,23 @@ ir::ProgramHeader make_header(const ir::Plan& plan, const Workload& workload, co
   return header;
 }
 
+/// Optimizer shards on devices that do not run would be lost.
+void check_idle_stages(const ir::Plan& plan, std::vector<PlanDefect>& defects) {
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const ir::Pipeline& pipeline = plan.pipelines[p];
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const auto left =
+          std::count_if(pipeline.reroutes.begin(), pipeline.reroutes.end(),
+                        [&](const ir::Reroute& r) { return r.stage == static_cast<int>(s); });
+      const ir::Segment& segment = pipeline.stages[s].segments.front();
+      if (left < pipeline.micro_batches || segment.zero.stage == 0) continue;
+      defects.push_back({fmt::format("pipelines[{}].stages[{}]", p, s),
+                         "a stage that leaves all micro-batches to others cannot keep ZeRO shards",
+                         "set zero stage 0 for its blocks"});
+    }
+  }
+}
+
 }  // namespace
 
 std::vector<PlanDefect> find_unsupported(const ir::Plan& plan) {
@@ -55,14 +73,7 @@ std::vector<PlanDefect> find_unsupported(const ir::Plan& plan) {
                            " cannot be turned into a program yet",
                        "use redundancy: none"});
   }
-  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
-    for (std::size_t r = 0; r < plan.pipelines[p].reroutes.size(); ++r) {
-      defects.push_back({fmt::format("pipelines[{}].reroutes[{}]", p, r),
-                         "rerouted micro-batches cannot be turned into a program yet",
-                         "remove the reroute, or move the micro-batch to the other pipeline's "
-                         "micro_batches"});
-    }
-  }
+  check_idle_stages(plan, defects);
   return defects;
 }
 
@@ -85,10 +96,9 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
     first_sample += std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
   }
   const ZeroGathers gathers(workload, copies, job.state_bytes.weight);
-  std::vector<ComputeOps> ops;
+  std::vector<ComputeOps> ops = add_compute(context, gathers, draft);
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
-    ops.push_back(add_compute(context, p, gathers, draft));
-    add_transfers(context, p, ops.back(), draft);
+    add_transfers(context, p, ops[static_cast<std::size_t>(p)], draft);
   }
   add_synchronisation(context, ops, draft);
   return draft.finish();

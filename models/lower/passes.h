@@ -22,7 +22,8 @@ struct LowerContext {
 /// Ops of one pipeline's compute streams, to hang transfers and synchronisation on.
 class ComputeOps {
  public:
-  ComputeOps(const std::vector<Element>& elements, int micro_batches);
+  /// `elements`: chain and detours, as Placement numbers them.
+  ComputeOps(const std::vector<const Element*>& elements, int micro_batches);
   /// First and last op of a pass: a backward pass that overlaps with gradient synchronisation is
   /// cut into several ops.
   struct Pass {
@@ -51,9 +52,11 @@ class ComputeOps {
   std::vector<Pass> backward_;
 };
 
-/// Compute ops of one pipeline, in the order that its schedule gives.
-ComputeOps add_compute(const LowerContext& context, int pipeline, const ZeroGathers& gathers,
-                       Draft& draft);
+/// Compute ops of all pipelines, stage by stage in the order that the schedule gives. Passes for
+/// micro-batch i of another pipeline follow the own ones for micro-batch i: every stage then keeps
+/// the order of one long 1F1B (or other) schedule, so that no two wait for each other.
+std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathers& gathers,
+                                    Draft& draft);
 
 /// Sends, receives, broadcasts and gathers between consecutive elements of one pipeline.
 void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops, Draft& draft);

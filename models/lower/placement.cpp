@@ -1,6 +1,9 @@
 #include "models/lower/placement.h"
 
 #include <algorithm>
+#include <numeric>
+#include <set>
+#include <utility>
 
 #include "models/base/check.h"
 
@@ -10,6 +13,13 @@ namespace {
 bool same_devices(const std::vector<ir::Group>& a, const std::vector<ir::Group>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                     [](const ir::Group& x, const ir::Group& y) { return x.devices == y.devices; });
+}
+
+/// All micro-batches of the pipeline skip the stage.
+bool is_idle(const ir::Pipeline& pipeline, int stage) {
+  return std::count_if(pipeline.reroutes.begin(), pipeline.reroutes.end(),
+                       [&](const ir::Reroute& r) { return r.stage == stage; }) ==
+         pipeline.micro_batches;
 }
 
 void add_ranks(const ir::Stage& stage, int pipeline, int stage_index, bool collapsed,
@@ -65,11 +75,35 @@ Element make_element(const ir::Segment& segment, int pipeline, int stage, Placem
     std::vector<RankId> ranks;
     for (const DeviceId device : group.devices) {
       const RankId rank = out.rank_of[device.index()];
-      if (ranks.empty() || ranks.back() != rank) ranks.push_back(rank);
+      if (rank.valid() && (ranks.empty() || ranks.back() != rank)) ranks.push_back(rank);
     }
     element.ranks.push_back(std::move(ranks));
   }
   return element;
+}
+
+/// Elements of other pipelines that compute for this one, each once.
+void add_detours(const ir::Plan& plan, Placement& out) {
+  out.detours.resize(plan.pipelines.size());
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    std::set<std::pair<int, int>> known;  // Stage, pipeline.
+    for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
+      if (!known.insert({reroute.stage, reroute.to_pipeline}).second) continue;
+      std::vector<int> positions;  // In the own chain, in its order.
+      for (std::size_t e = 0; e < out.elements[p].size(); ++e) {
+        if (out.elements[p][e].stage == reroute.stage) positions.push_back(static_cast<int>(e));
+      }
+      std::size_t next = 0;
+      for (const Element& other : out.elements[static_cast<std::size_t>(reroute.to_pipeline)]) {
+        if (other.stage != reroute.stage) continue;
+        Detour detour;
+        detour.position = positions.at(next++);
+        detour.to_pipeline = reroute.to_pipeline;
+        detour.element = make_element(*other.segment, static_cast<int>(p), reroute.stage, out);
+        out.detours[p].push_back(std::move(detour));
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -80,6 +114,7 @@ Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed) {
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
     const std::vector<ir::Stage>& stages = plan.pipelines[p].stages;
     for (std::size_t s = 0; s < stages.size(); ++s) {
+      if (is_idle(plan.pipelines[p], static_cast<int>(s))) continue;
       add_ranks(stages[s], static_cast<int>(p), static_cast<int>(s), collapsed, out);
     }
     std::vector<Element>& elements = out.elements.emplace_back();
@@ -93,7 +128,36 @@ Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed) {
     }
     ORRERY_CHECK(!elements.empty(), "pipeline {} has no segments", p);
   }
+  add_detours(plan, out);
   return out;
+}
+
+int Placement::count(int pipeline) const {
+  const auto p = static_cast<std::size_t>(pipeline);
+  return static_cast<int>(elements[p].size() + detours[p].size());
+}
+
+const Element& Placement::element(int pipeline, int number) const {
+  const auto p = static_cast<std::size_t>(pipeline);
+  const auto e = static_cast<std::size_t>(number);
+  return e < elements[p].size() ? elements[p][e] : detours[p][e - elements[p].size()].element;
+}
+
+std::vector<int> Placement::way(const ir::Plan& plan, int pipeline, int micro_batch) const {
+  const auto p = static_cast<std::size_t>(pipeline);
+  std::vector<int> numbers(elements[p].size());
+  std::iota(numbers.begin(), numbers.end(), 0);
+  for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
+    if (reroute.micro_batch != micro_batch) continue;
+    for (std::size_t d = 0; d < detours[p].size(); ++d) {
+      const Detour& detour = detours[p][d];
+      if (detour.element.stage != reroute.stage || detour.to_pipeline != reroute.to_pipeline) {
+        continue;
+      }
+      numbers[static_cast<std::size_t>(detour.position)] = static_cast<int>(elements[p].size() + d);
+    }
+  }
+  return numbers;
 }
 
 }  // namespace orrery::models

@@ -1,5 +1,5 @@
 /// Who is where: ranks, and the chain of elements through which a micro-batch of a pipeline passes.
-/// Private to models/lower.
+/// For models/lower and models/switch.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -20,15 +20,30 @@ struct Element {
   std::vector<std::vector<RankId>> ranks;  ///< By group: its ranks, in group order.
 };
 
+/// Another pipeline's element that stands in for one of a pipeline's own. [ReCycle, SOSP 2024]
+struct Detour {
+  int position = 0;  ///< Of the element that it replaces, in the chain.
+  int to_pipeline = 0;
+  Element element;  ///< On the other pipeline's ranks; its infos name the own pipeline.
+};
+
 struct Placement {
   std::vector<ir::Rank> ranks;
   std::vector<ir::SegmentInfo> segments;
-  std::vector<std::vector<Element>> elements;  ///< By pipeline.
-  std::vector<RankId> rank_of;                 ///< By device id; invalid when unused.
+  std::vector<std::vector<Element>> elements;  ///< By pipeline: its chain.
+  std::vector<std::vector<Detour>> detours;    ///< By pipeline.
+
+  /// Elements of a pipeline are numbered through: the chain, then the detours.
+  int count(int pipeline) const;
+  const Element& element(int pipeline, int number) const;
+  /// By position in the chain: the numbers of the elements that micro-batch `micro_batch` passes.
+  std::vector<int> way(const ir::Plan& plan, int pipeline, int micro_batch) const;
+  std::vector<RankId> rank_of;  ///< By device id; invalid when unused.
 };
 
-/// A stage is collapsed to one rank for each group when all of its segments have the same groups;
-/// a stage whose strategy changes inside keeps a rank for each device.
+/// A stage that leaves all of its micro-batches to others has no ranks: its devices are idle, or
+/// lost. A stage is collapsed to one rank for each group when all of its segments have the same
+/// groups; a stage whose strategy changes inside keeps a rank for each device.
 Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed);
 
 }  // namespace orrery::models

@@ -45,8 +45,7 @@ class Synchroniser {
         last_p2p_(context.placement.ranks.size(), kNoOp) {
     for (std::size_t p = 0; p < ops.size(); ++p) {
       for (const ComputeOps::GradientReady& entry : ops[p].ready) {
-        const Element& element =
-            context.placement.elements[p][static_cast<std::size_t>(entry.element)];
+        const Element& element = context.placement.element(static_cast<int>(p), entry.element);
         const RankId rank = element.ranks[static_cast<std::size_t>(entry.group)]
                                          [static_cast<std::size_t>(entry.member)];
         ready_[rank].push_back(entry);

@@ -84,15 +84,10 @@ std::vector<ir::Region> regions_of(const std::vector<Slice>& slices, bool backwa
 
 class Boundary {
  public:
-  Boundary(const LowerContext& context, int pipeline, int element, bool backward, Draft& draft)
-      : context_(context),
-        lower_(
-            (context.placement
-                 .elements[static_cast<std::size_t>(pipeline)])[static_cast<std::size_t>(element)]),
-        upper_((context.placement.elements[static_cast<std::size_t>(
-            pipeline)])[static_cast<std::size_t>(element) + 1]),
-        backward_(backward),
-        draft_(draft) {
+  /// Between two elements of the pipeline, `lower` being passed first in the forward direction.
+  Boundary(const LowerContext& context, const Element& lower, const Element& upper, bool backward,
+           Draft& draft)
+      : context_(context), lower_(lower), upper_(upper), backward_(backward), draft_(draft) {
     const Element& sender = backward ? upper_ : lower_;
     const Element& receiver = backward ? lower_ : upper_;
     const int units = sequence_units(*sender.segment, *receiver.segment);
@@ -222,13 +217,15 @@ std::map<RankId, std::pair<int, int>> positions(const Element& element) {
 /// order: they share a channel.
 class Crossing {
  public:
+  /// `foreign`: a segment of the micro-batches' pipeline if they leave its ranks, else kNone.
   Crossing(const Element& sender, const Element& receiver, int sender_index, int receiver_index,
-           bool backward, ComputeOps& ops, Draft& draft)
+           bool backward, std::int32_t foreign, ComputeOps& ops, Draft& draft)
       : sender_at_(positions(sender)),
         receiver_at_(positions(receiver)),
         sender_index_(sender_index),
         receiver_index_(receiver_index),
         backward_(backward),
+        foreign_(foreign),
         ops_(ops),
         draft_(draft) {}
 
@@ -264,6 +261,7 @@ class Crossing {
     op.rank = rank;
     op.micro_batch = {micro_batch};
     op.regions = pattern.regions;
+    op.segment = foreign_;
     op.transfers = pattern.transfers;
     op.bytes = pattern.bytes;
     return op;
@@ -308,6 +306,7 @@ class Crossing {
   int sender_index_;
   int receiver_index_;
   bool backward_;
+  std::int32_t foreign_;
   ComputeOps& ops_;
   Draft& draft_;
   std::map<RankId, std::vector<DraftId>> arrived_;
@@ -316,19 +315,29 @@ class Crossing {
 }  // namespace
 
 void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops, Draft& draft) {
-  const auto& elements = context.placement.elements[static_cast<std::size_t>(pipeline)];
+  const Placement& placement = context.placement;
+  // The micro-batches that cross from one element to another, in order.
+  std::map<std::pair<int, int>, std::vector<int>> crossings;
   const int micro_batches =
       context.plan.pipelines[static_cast<std::size_t>(pipeline)].micro_batches;
-  for (int e = 0; e + 1 < static_cast<int>(elements.size()); ++e) {
+  for (int m = 0; m < micro_batches; ++m) {
+    const std::vector<int> way = placement.way(context.plan, pipeline, m);
+    for (std::size_t i = 0; i + 1 < way.size(); ++i) crossings[{way[i], way[i + 1]}].push_back(m);
+  }
+  for (const auto& [ends, crossing_batches] : crossings) {
+    const Element& lower = placement.element(pipeline, ends.first);
+    const Element& upper = placement.element(pipeline, ends.second);
+    const auto chain =
+        static_cast<int>(placement.elements[static_cast<std::size_t>(pipeline)].size());
+    const bool leaves = ends.first >= chain || ends.second >= chain;
+    const std::int32_t foreign = leaves ? lower.infos.front() : ir::kNone;
     for (const bool backward : {false, true}) {
-      const Boundary boundary(context, pipeline, e, backward, draft);
-      const int sender = backward ? e + 1 : e;
-      const int receiver = backward ? e : e + 1;
-      Crossing crossing(elements[static_cast<std::size_t>(sender)],
-                        elements[static_cast<std::size_t>(receiver)], sender, receiver, backward,
-                        ops, draft);
+      const Boundary boundary(context, lower, upper, backward, draft);
+      Crossing crossing(backward ? upper : lower, backward ? lower : upper,
+                        backward ? ends.second : ends.first, backward ? ends.first : ends.second,
+                        backward, foreign, ops, draft);
       std::vector<DraftId> last_send;
-      for (int m = 0; m < micro_batches; ++m) crossing.add(boundary.patterns(), m, last_send);
+      for (const int m : crossing_batches) crossing.add(boundary.patterns(), m, last_send);
     }
   }
 }

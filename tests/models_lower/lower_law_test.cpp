@@ -85,6 +85,14 @@ TEST(Lowering, ExpertParallelPlansComputeWhatOneRankComputes) {
   expect_reference_for_random_plans({.sequence = true, .experts = 4}, 200);
 }
 
+TEST(Lowering, ReroutedMicroBatchesComputeWhatOneRankComputes) {
+  expect_reference_for_random_plans({.reroutes = true}, 2000);
+  if (HasFatalFailure()) return;
+  expect_reference_for_random_plans({.sequence = true, .reroutes = true}, 300);
+  if (HasFatalFailure()) return;
+  expect_reference_for_random_plans({.tied = true, .reroutes = true}, 500);
+}
+
 TEST(Lowering, TiedEmbeddingsAreSummedOverBothEndsOfRandomPlans) {
   expect_reference_for_random_plans({.tied = true}, 1000);
 }

@@ -16,12 +16,15 @@ namespace orrery::models {
 namespace {
 
 /// Everything that one rank holds.
+/// More than any pipeline has here.
+constexpr int kMostMicroBatches = 1000;
+
 struct RankState {
   std::map<int, BlockNumbers> weights;
   std::map<int, BlockNumbers> gradients;
-  /// (micro-batch, block): what the weights' half of a split backward pass has yet to add.
+  /// (batch_key(), block): what the weights' half of a split backward pass has yet to add.
   std::map<std::pair<int, int>, BlockNumbers> postponed;
-  /// (micro-batch, block, token): activation that leaves the block; block -1 is the data.
+  /// (batch_key(), block, token): activation that leaves the block; block -1 is the data.
   std::map<std::tuple<int, int, std::int64_t>, std::vector<double>> activations;
   /// The same for the gradient with respect to the activation that leaves the block.
   std::map<std::tuple<int, int, std::int64_t>, std::vector<double>> activation_gradients;
@@ -37,8 +40,8 @@ class Machine {
     }
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
       const ir::Op& op = program.ops[i];
-      // Each member adds up the gradients of weights alone: such ops name no team.
-      if (op.segment == ir::kNone || op.kind == ir::OpKind::backward_weight) continue;
+      // Only passes name teams; each member adds up the gradients of weights alone.
+      if (op.kind > ir::OpKind::backward_input) continue;
       const ir::SegmentInfo& info = segment(op);
       place(op, info);
       for (int b = info.first_block.value; b <= info.last_block.value; ++b) hold(op.rank, info, b);
@@ -176,7 +179,15 @@ class Machine {
     return split(length, owners).pieces[static_cast<std::size_t>(part)].slice;
   }
 
-  std::int64_t sample_of(const ir::SegmentInfo& info, int micro_batch, std::int64_t token) const {
+  /// Tells micro-batches of all pipelines apart: those of several may meet on one rank.
+  int batch_key(const ir::Op& op) const {
+    const int pipeline =
+        op.segment == ir::kNone ? program_.ranks[op.rank.index()].pipeline : segment(op).pipeline;
+    return pipeline * kMostMicroBatches + op.micro_batch.value;
+  }
+
+  std::int64_t sample_of(const ir::SegmentInfo& info, int batch, std::int64_t token) const {
+    const int micro_batch = batch % kMostMicroBatches;
     const auto& pipeline = program_.pipelines[static_cast<std::size_t>(info.pipeline)];
     return pipeline.first_sample + std::int64_t{micro_batch} * pipeline.micro_batch_size +
            token / workload_.sequence_length;
@@ -335,7 +346,7 @@ class Machine {
     const ir::Op& op = program_.op(team.ops.front());
     if (op.kind == ir::OpKind::backward) return state.gradients.at(block);
     const auto [place, added] =
-        state.postponed.try_emplace({op.micro_batch.value, block}, state.gradients.at(block));
+        state.postponed.try_emplace({batch_key(op), block}, state.gradients.at(block));
     if (added) {
       for (Rows& rows : place->second) {
         for (std::vector<double>& row : rows) std::fill(row.begin(), row.end(), 0.0);
@@ -351,7 +362,7 @@ class Machine {
       const ir::Op& op = program_.op(id);
       const ir::SegmentInfo& info = segment(op);
       for (int b = info.first_block.value; b <= info.last_block.value; ++b) {
-        const auto place = state(op).postponed.find({op.micro_batch.value, b});
+        const auto place = state(op).postponed.find({batch_key(op), b});
         if (place == state(op).postponed.end()) {
           if (experts() > 0) continue;
           return fmt::format("rank {} has no gradients of block {} to add", op.rank.value, b);
@@ -380,7 +391,7 @@ class Machine {
   std::variant<Product, std::string> products(const Team& team, int block, std::int64_t token,
                                               const std::vector<double>& x,
                                               const std::vector<double>* dy) {
-    const int micro_batch = program_.op(team.ops.front()).micro_batch.value;
+    const int micro_batch = batch_key(program_.op(team.ops.front()));
     const Slice active = active_rows(workload_, sample_of(team.info, micro_batch, token),
                                      token % workload_.sequence_length, f_);
     const std::int64_t expert = experts() > 0 ? active.begin / active.size() : 0;
@@ -402,7 +413,7 @@ class Machine {
 
   std::string forward_token(const Team& team, int block, std::int64_t token) {
     const auto at = holders(team, token);
-    const int micro_batch = program_.op(team.ops.front()).micro_batch.value;
+    const int micro_batch = batch_key(program_.op(team.ops.front()));
     std::vector<double> x;
     for (const std::size_t i : at) {
       const ir::Op& op = program_.op(team.ops[i]);
@@ -425,7 +436,7 @@ class Machine {
 
   std::string backward_token(const Team& team, int block, std::int64_t token) {
     const auto at = holders(team, token);
-    const std::tuple key{program_.op(team.ops.front()).micro_batch.value, block, token};
+    const std::tuple key{batch_key(program_.op(team.ops.front())), block, token};
     const std::tuple below{std::get<0>(key), block - 1, token};
     std::vector<double> x;
     std::vector<double> dy;
@@ -494,7 +505,7 @@ class Machine {
     if (send->kind == ir::OpKind::recv) std::swap(send, recv);
     const auto& moved = regions(send->regions);
     if (send->purpose == ir::Purpose::pipeline) {
-      return copy_activations(moved, send->micro_batch.value, send->rank.value, recv->rank.value);
+      return copy_activations(moved, batch_key(*send), send->rank.value, recv->rank.value);
     }
     copy_numbers(moved, send->rank.value, recv->rank.value);
     return "";
@@ -548,7 +559,7 @@ class Machine {
       for (const int to : gather ? members : std::vector<int>{members[i]}) {
         if (to == from) continue;
         if (shape.purpose == ir::Purpose::pipeline) {
-          const std::string problem = copy_activations(moved, first.micro_batch.value, from, to);
+          const std::string problem = copy_activations(moved, batch_key(first), from, to);
           if (!problem.empty()) return problem;
         } else {
           copy_numbers(moved, from, to);
@@ -663,10 +674,10 @@ std::vector<std::map<int, std::set<int>>> gathers(const ir::Program& program) {
     rank_of[program.ranks[r].device] = static_cast<int>(r);
   }
   std::vector<std::map<int, std::set<int>>> out(program.ranks.size());
+  std::set<std::pair<RankId, std::int32_t>> seen;  // Micro-batches are alike.
   for (const ir::Op& op : program.ops) {
-    if (op.inner == ir::kNone || op.kind != ir::OpKind::forward || op.micro_batch.value > 0) {
-      continue;
-    }
+    if (op.inner == ir::kNone || op.kind != ir::OpKind::forward) continue;
+    if (!seen.insert({op.rank, op.segment}).second) continue;
     const auto& info = program.segments[static_cast<std::size_t>(op.segment)];
     const auto devices = gathered_from(program, op.inner, program.ranks[op.rank.index()].device);
     for (int b = info.first_block.value; b <= info.last_block.value; ++b) {

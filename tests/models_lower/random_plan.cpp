@@ -45,7 +45,14 @@ class PlanMaker {
     zero_.stage = integer(0, 3);
     if (rng_.bernoulli(0.5)) zero_.shard_group = integer(1, 3);
     const int pipelines = integer(1, 3);
-    for (int p = 0; p < pipelines; ++p) add_pipeline(blocks);
+    for (int p = 0; p < pipelines; ++p) {
+      if (p > 0 && features_.reroutes) {
+        add_copy();
+      } else {
+        add_pipeline(blocks);
+      }
+    }
+    if (features_.reroutes) add_reroutes();
     shuffle_devices();
     return std::move(out_);
   }
@@ -67,6 +74,41 @@ class PlanMaker {
       }
     }
     out_.plan.pipelines.push_back(std::move(pipeline));
+  }
+
+  /// The first pipeline again, on other devices and with another number of micro-batches.
+  void add_copy() {
+    ir::Pipeline copy = out_.plan.pipelines.front();
+    copy.micro_batches = integer(1, 4);
+    const int base = out_.devices;
+    for (ir::Stage& stage : copy.stages) {
+      for (ir::Segment& segment : stage.segments) {
+        for (ir::Group& group : segment.groups) {
+          for (DeviceId& device : group.devices) {
+            device.value += base;
+            out_.devices = std::max(out_.devices, device.value + 1);
+          }
+        }
+      }
+    }
+    out_.plan.pipelines.push_back(std::move(copy));
+  }
+
+  void add_reroutes() {
+    auto& pipelines = out_.plan.pipelines;
+    if (pipelines.size() < 2) return;
+    // Of each stage some pipeline keeps its micro-batches.
+    for (std::size_t s = 0; s < pipelines[0].stages.size(); ++s) {
+      const int keeps = integer(0, static_cast<int>(pipelines.size()) - 1);
+      for (std::size_t p = 0; p < pipelines.size(); ++p) {
+        if (static_cast<int>(p) == keeps) continue;
+        const bool all = zero_.stage == 0 && rng_.bernoulli(0.3);
+        for (int m = 0; m < pipelines[p].micro_batches - (all ? 0 : 1); ++m) {
+          if (!all && rng_.bernoulli(0.6)) continue;
+          pipelines[p].reroutes.push_back({static_cast<int>(s), m, keeps});
+        }
+      }
+    }
   }
 
   /// Stages with a segment for each chunk, on the same groups.

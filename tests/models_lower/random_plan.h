@@ -20,6 +20,9 @@ struct Features {
   bool sequence = false;  ///< Megatron's, Ulysses' and ring sequence parallelism; 12 tokens.
   int experts = 0;
   bool tied = false;
+  /// Pipelines with equal stages whose micro-batches are partly computed by other pipelines; some
+  /// stages leave all of them.
+  bool reroutes = false;
 };
 
 struct RandomPlan {

@@ -427,16 +427,19 @@ TEST(Overlap, WithoutABucketSizeBackwardIsCutWhereOwnersChange) {
   EXPECT_EQ(upper.last_block.value, 3);
 }
 
-TEST(Unsupported, NamesReroutesAndRedundancy) {
+TEST(Unsupported, NamesRedundancyAndLostShards) {
   ir::Plan plan = one_stage(1, ir::Group{});
   EXPECT_TRUE(find_unsupported(plan).empty());
   plan.redundancy = ir::Redundancy::next_stage;
   plan.pipelines.push_back(plan.pipelines[0]);
-  plan.pipelines[1].reroutes = {{0, 0, 0}};
+  for (int m = 0; m < plan.pipelines[1].micro_batches; ++m) {
+    plan.pipelines[1].reroutes.push_back({0, m, 0});
+  }
+  plan.pipelines[1].stages[0].segments[0].zero.stage = 1;
   const std::vector<PlanDefect> defects = find_unsupported(plan);
   ASSERT_EQ(defects.size(), 2u);
   EXPECT_EQ(defects[0].path, "redundancy");
-  EXPECT_EQ(defects[1].path, "pipelines[1].reroutes[0]");
+  EXPECT_EQ(defects[1].path, "pipelines[1].stages[0]");
   for (const PlanDefect& defect : defects) EXPECT_FALSE(defect.hint.empty()) << defect.path;
   const Workload workload = build_workload(small_model(), kTokens, ir::Dtype::bf16);
   EXPECT_DEATH(lowered(plan, workload, true), "redundancy");
