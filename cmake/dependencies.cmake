@@ -26,3 +26,12 @@ find_library(METIS_LIBRARY metis REQUIRED)
 add_library(metis::metis UNKNOWN IMPORTED)
 set_target_properties(metis::metis PROPERTIES
   IMPORTED_LOCATION ${METIS_LIBRARY} INTERFACE_INCLUDE_DIRECTORIES ${METIS_INCLUDE_DIR})
+
+# Mixed-integer programs (planners/kit/milp). Without CBC the planners that need it say so.
+option(ORRERY_WITH_CBC "Use CBC where it is installed" ON)
+if(ORRERY_WITH_CBC)
+  pkg_check_modules(CBC IMPORTED_TARGET cbc)
+endif()
+if(NOT TARGET PkgConfig::CBC)
+  message(STATUS "Building without a solver for mixed-integer programs (coinor-libcbc-dev)")
+endif()
