@@ -4,14 +4,42 @@
 
 namespace orrery::planners {
 
+extern const PlannerEntry kAlpa;
+extern const PlannerEntry kAmp;
+extern const PlannerEntry kAutohet;
+extern const PlannerEntry kDeepspeed;
+extern const PlannerEntry kExhaustive;
+extern const PlannerEntry kFsdp;
+extern const PlannerEntry kGalvatron;
+extern const PlannerEntry kHethub;
+extern const PlannerEntry kHetu;
 extern const PlannerEntry kHexiscale;
+extern const PlannerEntry kHexiscaleMilp;
 extern const PlannerEntry kMegatronGrid;
+extern const PlannerEntry kMetis;
+extern const PlannerEntry kPiper;
+extern const PlannerEntry kVaruna;
+extern const PlannerEntry kWhale;
 
 std::span<const PlannerEntry* const> catalog() {
   // clang-format off
   static constexpr std::array entries = {
       &kMegatronGrid,
+      &kAutohet,
       &kHexiscale,
+      &kGalvatron,
+      &kAmp,
+      &kHetu,
+      &kDeepspeed,
+      &kFsdp,
+      &kExhaustive,
+      &kHexiscaleMilp,
+      &kHethub,
+      &kAlpa,
+      &kPiper,
+      &kWhale,
+      &kMetis,
+      &kVaruna,
   };
   // clang-format on
   return entries;

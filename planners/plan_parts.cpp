@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
 #include "models/schedule/schedule.h"
 
@@ -81,32 +82,61 @@ bool cancelled(const PlannerInput& input) {
   return input.cancelled != nullptr && input.cancelled->load();
 }
 
+namespace {
+
+/// "4", "2x1" of two equal groups, "(4,2)".
+std::string degrees_of(const ir::Stage& stage) {
+  std::vector<int> groups;
+  for (const ir::Group& group : stage.segments.front().groups) {
+    groups.push_back(group.tensor_parallel * group.sequence_degree);
+  }
+  if (groups.size() == 1) return std::to_string(groups.front());
+  const bool equal =
+      std::all_of(groups.begin(), groups.end(), [&](int group) { return group == groups.front(); });
+  return equal ? fmt::format("{}x{}", groups.size(), groups.front())
+               : fmt::format("({})", fmt::join(groups, ","));
+}
+
+int layers_of(const ir::Stage& stage, const models::Workload& workload) {
+  int layers = 0;
+  for (const ir::Segment& segment : stage.segments) {
+    layers += std::max(0, std::min(segment.last_block, workload.last_layer()).value -
+                              std::max(segment.first_block, workload.first_layer()).value + 1);
+  }
+  return layers;
+}
+
+/// "TP 4+2, 20+10 layers", "40 stages of TP 2 (32), 1 (8) and 1 to 2 layers".
+std::string in_words(const ir::Pipeline& chain, const models::Workload& workload) {
+  constexpr std::size_t kSpelledOut = 6;
+  std::vector<std::string> degrees;
+  std::vector<int> layers;
+  for (const ir::Stage& stage : chain.stages) {
+    degrees.push_back(degrees_of(stage));
+    layers.push_back(layers_of(stage, workload));
+  }
+  if (chain.stages.size() <= kSpelledOut) {
+    return fmt::format("TP {}, {} layers", fmt::join(degrees, "+"), fmt::join(layers, "+"));
+  }
+  std::map<std::string, int> counts;
+  for (const std::string& degree : degrees) ++counts[degree];
+  std::vector<std::string> parts;
+  for (const auto& [degree, count] : counts) parts.push_back(fmt::format("{} ({})", degree, count));
+  const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
+  return fmt::format(
+      "{} stages of TP {} and {} layers", chain.stages.size(),
+      counts.size() == 1 ? degrees.front() : fmt::format("{}", fmt::join(parts, ", ")),
+      *least == *most ? std::to_string(*least) : fmt::format("{} to {}", *least, *most));
+}
+
+}  // namespace
+
 std::string in_words(const ir::Plan& plan, const models::Workload& workload) {
   constexpr std::size_t kSpelledOut = 3;
   std::vector<std::pair<std::string, int>> kinds;
   for (const ir::Pipeline& chain : plan.pipelines) {
-    std::vector<std::string> degrees;
-    std::vector<int> layers;
-    for (const ir::Stage& stage : chain.stages) {
-      std::vector<int> groups;
-      for (const ir::Group& group : stage.segments.front().groups) {
-        groups.push_back(group.tensor_parallel * group.sequence_degree);
-      }
-      const bool equal = std::all_of(groups.begin(), groups.end(),
-                                     [&](int group) { return group == groups.front(); });
-      degrees.push_back(groups.size() == 1 ? std::to_string(groups.front())
-                        : equal            ? fmt::format("{}x{}", groups.size(), groups.front())
-                                           : fmt::format("({})", fmt::join(groups, ",")));
-      int held = 0;
-      for (const ir::Segment& segment : stage.segments) {
-        held += std::min(segment.last_block, workload.last_layer()).value -
-                std::max(segment.first_block, workload.first_layer()).value + 1;
-      }
-      layers.push_back(held);
-    }
-    const std::string text =
-        fmt::format("TP {}, {} layers, {} micro-batches of {}", fmt::join(degrees, "+"),
-                    fmt::join(layers, "+"), chain.micro_batches, chain.micro_batch_size);
+    const std::string text = fmt::format("{}, {} micro-batches of {}", in_words(chain, workload),
+                                         chain.micro_batches, chain.micro_batch_size);
     const auto known = std::find_if(kinds.begin(), kinds.end(),
                                     [&](const auto& kind) { return kind.first == text; });
     if (known == kinds.end()) {

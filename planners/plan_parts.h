@@ -42,7 +42,7 @@ void sign(ir::Plan& plan, const char* planner, const PlannerInput& input, Second
 bool cancelled(const PlannerInput& input);
 
 /// The shape of a plan in words: "12 x (TP 4+2, 30+30 layers, 8 micro-batches of 1), ...", equal
-/// pipelines together, at most three kinds spelled out.
+/// pipelines together, at most three kinds spelled out; of more than six stages a summary.
 std::string in_words(const ir::Plan& plan, const models::Workload& workload);
 
 }  // namespace orrery::planners

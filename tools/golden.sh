@@ -3,8 +3,8 @@
 #
 #   tools/golden.sh [--update] [CTEST ARGS...]
 #
-# --update lets the tests rewrite tests/golden/<case>/expected.* and shows what that changed;
-# review it as a diff before committing.
+# --update lets the tests rewrite tests/golden/<case>/expected.* and tests/planners/gaps.golden and
+# shows what that changed; review it as a diff before committing.
 set -euo pipefail
 root=$(dirname -- "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")")
 
@@ -24,7 +24,8 @@ esac
 status=0
 "$root/tools/test" -L '^golden$' "$@" || status=$?
 if [[ -n $update ]]; then
-  git -C "$root" --no-pager diff --stat -- tests/golden
-  git -C "$root" ls-files --others --exclude-standard -- tests/golden | sed 's/^/ new: /'
+  held=(tests/golden tests/planners/gaps.golden)
+  git -C "$root" --no-pager diff --stat -- "${held[@]}"
+  git -C "$root" ls-files --others --exclude-standard -- "${held[@]}" | sed 's/^/ new: /'
 fi
 exit "$status"

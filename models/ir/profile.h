@@ -76,6 +76,28 @@ struct MemoryOverhead {
   Provenance provenance;
 };
 
+/// All layers of one model on one GPU type, as Metis's profiler measures them [Metis, ATC
+/// 2024, 4.3]. Numbers stay in the units of its files: its search compares nearly equal sums, and
+/// another unit would round differently and change plans.
+struct LayerProfile {
+  std::string gpu;
+  int tensor_parallel = 1;
+  int micro_batch_size = 1;
+  std::vector<double> layer_ms;    ///< Forward and backward, embedding first, head last.
+  std::vector<double> layer_mb;    ///< States and activations, in megabytes of 2^20 bytes.
+  double forward_backward_ms = 0;  ///< Of all layers together, with what lies between them.
+};
+
+/// One model in such a profile.
+struct ModelLayers {
+  std::string model;
+  std::vector<double> parameter_bytes;  ///< Of each layer.
+  double optimizer_ms = 0;              ///< One optimizer step.
+  double batch_generator_ms = 0;        ///< One micro-batch of input.
+  std::vector<LayerProfile> profiles;   ///< The first one's GPU type counts as the reference.
+  Provenance provenance;
+};
+
 struct Profile {
   std::string name;
   std::vector<BlockTime> block_times;
@@ -83,6 +105,7 @@ struct Profile {
   std::vector<LinkSegment> links;
   std::vector<CollectiveFactor> collectives;
   std::vector<MemoryOverhead> memory;
+  std::vector<ModelLayers> model_layers;
 };
 
 }  // namespace orrery::ir

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "models/config/document.h"
 #include "models/spec/library.h"
 #include "models/spec/sparse.h"
@@ -114,6 +116,66 @@ void describe(config::Visitor& v, MemoryOverhead& overhead) {
   v.at_least("fragmentation", overhead.fragmentation, 1.0);
 }
 
+namespace {
+
+/// Lists of layers: one number for each, none negative.
+void check_layers(config::Visitor& v, const char* key, const std::vector<double>& values) {
+  if (!v.reading() || !v.good()) return;
+  if (values.empty()) v.problem(key, "the list is empty");
+  for (std::size_t layer = 0; layer < values.size(); ++layer) {
+    if (values[layer] >= 0 && std::isfinite(values[layer])) continue;
+    v.problem(key, fmt::format("layer {} has {}", layer, values[layer]), "must be zero or more");
+  }
+}
+
+}  // namespace
+
+void describe(config::Visitor& v, LayerProfile& layers) {
+  v.title("Layer profile");
+  v.doc("All layers of a model on one GPU type, in the units of Metis's profiler.");
+  v.required("gpu", layers.gpu, "GPU type");
+  v.optional("tensor_parallel", layers.tensor_parallel, "degree");
+  v.optional("micro_batch_size", layers.micro_batch_size, "samples");
+  v.required("layer_ms", layers.layer_ms,
+             "forward and backward of each layer, embedding first, head last; milliseconds");
+  v.required("layer_mb", layers.layer_mb,
+             "states and activations of each layer; megabytes of 2^20 bytes");
+  v.required("forward_backward_ms", layers.forward_backward_ms,
+             "all layers and what lies between them; milliseconds");
+  v.at_least("tensor_parallel", layers.tensor_parallel, 1);
+  v.at_least("micro_batch_size", layers.micro_batch_size, 1);
+  v.not_negative("forward_backward_ms", layers.forward_backward_ms);
+  check_layers(v, "layer_ms", layers.layer_ms);
+  check_layers(v, "layer_mb", layers.layer_mb);
+}
+
+void describe(config::Visitor& v, ModelLayers& model) {
+  v.title("Model layers");
+  v.doc("Layer profiles of one model, as the planner metis reads them.");
+  v.required("model", model.model, "name");
+  v.required("parameter_bytes", model.parameter_bytes, "parameters of each layer");
+  v.required("optimizer_ms", model.optimizer_ms, "one optimizer step; milliseconds");
+  v.required("batch_generator_ms", model.batch_generator_ms,
+             "input of one micro-batch; milliseconds");
+  v.required("profiles", model.profiles, "measured; the first GPU type is the reference");
+  v.required("provenance", model.provenance, kProvenance);
+  v.not_negative("optimizer_ms", model.optimizer_ms);
+  v.not_negative("batch_generator_ms", model.batch_generator_ms);
+  check_layers(v, "parameter_bytes", model.parameter_bytes);
+  if (!v.reading() || !v.good()) return;
+  if (model.profiles.empty()) v.problem("profiles", "the list is empty");
+  for (std::size_t i = 0; i < model.profiles.size(); ++i) {
+    const LayerProfile& each = model.profiles[i];
+    if (each.layer_ms.size() == model.parameter_bytes.size() &&
+        each.layer_mb.size() == model.parameter_bytes.size()) {
+      continue;
+    }
+    v.problem("profiles", fmt::format("profile {} has {} times and {} memory sizes for {} layers",
+                                      i, each.layer_ms.size(), each.layer_mb.size(),
+                                      model.parameter_bytes.size()));
+  }
+}
+
 void describe(config::Visitor& v, Profile& profile) {
   v.schema("orrery/profile", 1);
   v.title("Profile");
@@ -124,6 +186,7 @@ void describe(config::Visitor& v, Profile& profile) {
   v.optional("links", profile.links, "latency and bandwidth by message size");
   v.optional("collectives", profile.collectives, "factors on closed forms");
   v.optional("memory", profile.memory, "overheads");
+  v.optional("model_layers", profile.model_layers, "layers of whole models");
 }
 
 }  // namespace orrery::ir
@@ -154,10 +217,32 @@ std::string dump_profile(const ir::Profile& profile) {
                                    {"efficiencies", config::to_value(ir::EfficiencyCurve{})},
                                    {"links", config::to_value(ir::LinkSegment{})},
                                    {"collectives", config::to_value(ir::CollectiveFactor{})},
-                                   {"memory", config::to_value(ir::MemoryOverhead{})}},
-                                  {"schema", "name", "gpu", "block", "pass", "sequence_length",
-                                   "dtype", "time", "points", "link_class", "latency", "bandwidth",
-                                   "collective", "ranks", "factor", "provenance", "source"}};
+                                   {"memory", config::to_value(ir::MemoryOverhead{})},
+                                   {"model_layers", config::to_value(ir::ModelLayers{})},
+                                   {"profiles", config::to_value(ir::LayerProfile{})}},
+                                  {"schema",
+                                   "name",
+                                   "gpu",
+                                   "block",
+                                   "pass",
+                                   "sequence_length",
+                                   "dtype",
+                                   "time",
+                                   "points",
+                                   "link_class",
+                                   "latency",
+                                   "bandwidth",
+                                   "collective",
+                                   "ranks",
+                                   "factor",
+                                   "provenance",
+                                   "source",
+                                   "parameter_bytes",
+                                   "optimizer_ms",
+                                   "batch_generator_ms",
+                                   "layer_ms",
+                                   "layer_mb",
+                                   "forward_backward_ms"}};
   config::Value value = sparse(config::to_value(profile), config::to_value(ir::Profile{}), kRules);
   shorten_provenance(value);
   return config::to_yaml(value);

@@ -17,6 +17,8 @@ void describe(config::Visitor& v, EfficiencyCurve& curve);
 void describe(config::Visitor& v, LinkSegment& segment);
 void describe(config::Visitor& v, CollectiveFactor& factor);
 void describe(config::Visitor& v, MemoryOverhead& overhead);
+void describe(config::Visitor& v, LayerProfile& layers);
+void describe(config::Visitor& v, ModelLayers& model);
 void describe(config::Visitor& v, Profile& profile);
 
 }  // namespace orrery::ir

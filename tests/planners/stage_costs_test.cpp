@@ -70,7 +70,8 @@ std::vector<StageShape> shapes() {
 }
 
 TEST(StageCosts, AddUpToTheEstimateOfThePlan) {
-  const StageCosts costs(world().input());
+  const PlannerInput input = world().input();
+  const StageCosts costs(input);
   const PlanEstimator estimator(world().input());
   for (const StageShape& shape : shapes()) {
     const int micro_batches = 32 / shape.samples;
@@ -88,7 +89,8 @@ TEST(StageCosts, AddUpToTheEstimateOfThePlan) {
 }
 
 TEST(StageCosts, MemoryIsWhatTheVerdictCounts) {
-  const StageCosts costs(world().input());
+  const PlannerInput input = world().input();
+  const StageCosts costs(input);
   for (StageShape shape : shapes()) {
     for (const int zero : {0, 1, 3}) {
       shape.zero_stage = zero;
@@ -106,7 +108,8 @@ TEST(StageCosts, MemoryIsWhatTheVerdictCounts) {
 TEST(StageCosts, AStageFitsIfItFitsOnEveryMember) {
   const World small(make_cluster({{"X", 300, 80, 1, 200, 1}, {"Y", 100, 2, 1, 32, 1}}, 5),
                     small_model(12), 32, 1024);
-  const StageCosts costs(small.input());
+  const PlannerInput input = small.input();
+  const StageCosts costs(input);
   StageShape shape;
   shape.layers = 12;
   shape.tensor_parallel = 2;
@@ -115,7 +118,8 @@ TEST(StageCosts, AStageFitsIfItFitsOnEveryMember) {
 }
 
 TEST(StageCosts, GradientsAddUpToTheModel) {
-  const StageCosts costs(world().input());
+  const PlannerInput input = world().input();
+  const StageCosts costs(input);
   const Bytes all = costs.gradients(0, 12);
   EXPECT_EQ(all, costs.gradients(0, 5) + costs.gradients(5, 7));
   EXPECT_EQ(all.value, 2.0 * static_cast<double>(models::parameters(world().workload)));

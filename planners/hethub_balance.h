@@ -1,0 +1,56 @@
+/// How well layers can be balanced over GPU types whose stages are within one layer of each other:
+/// the bound of HetHub's depth-first search. [HetHub, section 3.3.2, rules 1 and 2]
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <vector>
+
+namespace orrery::planners {
+
+/// Time of a stage that cannot be.
+inline constexpr double kHethubNever = std::numeric_limits<double>::infinity();
+
+/// Places for stages on one GPU type.
+struct HethubType {
+  int places = 0;
+  /// Seconds of a stage of n layers, non-decreasing in n; infinite where they never fit in memory.
+  std::vector<double> time;
+
+  /// Seconds of the longest stage when the type has `layers` layers in all.
+  double longest(int layers) const {
+    if (layers == 0) return 0;
+    if (places == 0) return kHethubNever;
+    return time[static_cast<std::size_t>((layers - 1) / places + 1)];
+  }
+};
+
+/// Dynamic program over the types: O(types * layers^2).
+class HethubBalance {
+ public:
+  HethubBalance(const std::vector<HethubType>& types, int layers)
+      : width_(static_cast<std::size_t>(layers) + 1),
+        best_((types.size() + 1) * width_, kHethubNever) {
+    best_[types.size() * width_] = 0;
+    for (std::size_t k = types.size(); k-- > 0;) {
+      for (int n = 0; n <= layers; ++n) {
+        double& best = best_[k * width_ + static_cast<std::size_t>(n)];
+        for (int own = 0; own <= n; ++own) {
+          best = std::min(best, std::max(types[k].longest(own), at(k + 1, n - own)));
+        }
+      }
+    }
+  }
+
+  /// The shortest possible longest stage when the types from the `type`-th one on have `layers`
+  /// layers in all; infinite if they cannot hold them.
+  double at(std::size_t type, int layers) const {
+    return best_[type * width_ + static_cast<std::size_t>(layers)];
+  }
+
+ private:
+  std::size_t width_;
+  std::vector<double> best_;
+};
+
+}  // namespace orrery::planners

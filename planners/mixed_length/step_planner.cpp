@@ -1,0 +1,68 @@
+#include "planners/mixed_length/step_planner.h"
+
+#include <algorithm>
+#include <array>
+
+#include "models/base/check.h"
+
+namespace orrery::planners {
+
+extern const StepPlannerEntry kHetuA;
+extern const StepPlannerEntry kHetuB;
+extern const StepPlannerEntry kHotspa;
+extern const StepPlannerEntry kPackedDeepspeed;
+extern const StepPlannerEntry kPackedMegatron;
+
+std::span<const StepPlannerEntry* const> step_planners() {
+  static constexpr std::array<const StepPlannerEntry*, 5> kAll = {
+      &kHetuA, &kHetuB, &kHotspa, &kPackedDeepspeed, &kPackedMegatron};
+  return kAll;
+}
+
+const StepPlannerEntry* find_step_planner(const std::string& name) {
+  for (const StepPlannerEntry* entry : step_planners()) {
+    if (entry->name == name) return entry;
+  }
+  return nullptr;
+}
+
+std::variant<std::vector<PreparedStrategy>, models::Infeasible> prepare_all(
+    const MixedLengthInput& input) {
+  std::vector<PreparedStrategy> out;
+  for (const LengthStrategy& strategy : input.set.strategies) {
+    auto made = PreparedStrategy::make(input, strategy);
+    if (auto* no = std::get_if<models::Infeasible>(&made)) return std::move(*no);
+    out.push_back(std::move(std::get<PreparedStrategy>(made)));
+  }
+  if (out.empty() || out.back().longest() < input.context) {
+    return models::Infeasible{"context", "no strategy serves sequences of the context's length"};
+  }
+  return out;
+}
+
+int strategy_for(const std::vector<PreparedStrategy>& strategies, std::int64_t length) {
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    if (length <= strategies[i].longest()) return static_cast<int>(i);
+  }
+  ORRERY_CHECK(false, "no strategy serves {} tokens", length);
+  return 0;
+}
+
+ir::StepPlan to_step_plan(const StepPlanner& planner, const StepDecision& decision) {
+  ir::StepPlan step;
+  for (const StepPhase& phase : decision) {
+    const auto& strategy = planner.strategies()[static_cast<std::size_t>(phase.strategy)];
+    ir::Plan plan = strategy.plan_for(phase.lengths);
+    ir::LengthRange all{strategy.longest(), 0};
+    for (std::size_t p = 0; p < phase.lengths.size(); ++p) {
+      const auto [low, high] =
+          std::minmax_element(phase.lengths[p].begin(), phase.lengths[p].end());
+      plan.pipelines[p].length_range = ir::LengthRange{*low, *high};
+      all = {std::min(all.shortest, *low), std::max(all.longest, *high)};
+    }
+    step.phases.push_back({std::move(plan), all});
+  }
+  return step;
+}
+
+}  // namespace orrery::planners

@@ -1,0 +1,244 @@
+#include "planners/mixed_length/strategy.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "models/check/validate.h"
+#include "models/cost/collective.h"
+#include "models/cost/memory.h"
+#include "models/lower/lower.h"
+#include "planners/plan_parts.h"
+
+namespace orrery::planners {
+namespace {
+
+int devices_of(const PipelineKind& kind) {
+  return kind.tensor_parallel * kind.sequence_degree * kind.stages;
+}
+
+ir::Pipeline make_pipeline(const PipelineKind& kind, const models::Workload& workload,
+                           ir::Recompute recompute, int zero_stage, int first_device) {
+  ir::Pipeline pipeline;
+  const int layers = count_layers(workload);
+  int layer = 0;
+  for (int s = 0; s < kind.stages; ++s) {
+    const int own = layers / kind.stages + (s < layers % kind.stages ? 1 : 0);
+    ir::Segment segment = segment_of_layers(workload, layer, own);
+    layer += own;
+    segment.recompute = recompute;
+    segment.zero.stage = zero_stage;
+    ir::Group group;
+    group.tensor_parallel = kind.tensor_parallel;
+    group.sequence = kind.sequence;
+    group.sequence_degree = kind.sequence_degree;
+    for (int d = 0; d < kind.tensor_parallel * kind.sequence_degree; ++d) {
+      group.devices.push_back(DeviceId{first_device++});
+    }
+    segment.groups.push_back(std::move(group));
+    pipeline.stages.push_back({{std::move(segment)}});
+  }
+  return pipeline;
+}
+
+ir::Plan make_plan(const LengthStrategy& strategy, const models::Workload& workload,
+                   ir::Recompute recompute, int zero_stage) {
+  ir::Plan plan;
+  plan.communication.activation_transfer = ir::ActivationTransfer::sliced;
+  int device = 0;
+  for (const PipelineKind& kind : strategy.pipelines) {
+    for (int i = 0; i < kind.count; ++i) {
+      plan.pipelines.push_back(make_pipeline(kind, workload, recompute, zero_stage, device));
+      device += devices_of(kind);
+    }
+  }
+  return plan;
+}
+
+/// The job that the plan uses up: all that a strategy may ask for.
+models::Job job_of(const models::Job& job, const ir::Plan& plan, ir::Recompute recompute,
+                   int zero_stage) {
+  models::Job all = job;
+  all.global_batch = ir::global_batch(plan);
+  all.allowed.recompute = {recompute};
+  all.allowed.zero_stages = {zero_stage};
+  all.allowed.sequence_parallel = true;
+  all.allowed.schedules = {plan.schedule};
+  return all;
+}
+
+/// Inner collectives of an op on their bottlenecks, as the simulator prices those of collapsed
+/// programs.
+Seconds inner_time(const ir::Program& program, std::int32_t set, const models::Topology& topology) {
+  Seconds total;
+  if (set == ir::kNone) return total;
+  const models::PathFunction path = [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
+  for (const ir::InnerCollective& inner : program.inner_sets[static_cast<std::size_t>(set)]) {
+    Seconds slowest;
+    for (const std::int32_t group : inner.groups) {
+      slowest = std::max(
+          slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
+                                           program.groups[static_cast<std::size_t>(group)].devices,
+                                           inner.bytes, path, inner.bytes_per_peer));
+    }
+    total += inner.count * slowest;
+  }
+  return total;
+}
+
+}  // namespace
+
+void describe(config::Visitor& v, PipelineKind& kind) {
+  v.title("Pipelines");
+  v.doc("Equal pipelines on consecutive devices.");
+  v.optional("count", kind.count, "how many");
+  v.optional("tensor_parallel", kind.tensor_parallel, "degree");
+  v.optional("stages", kind.stages, "pipeline stages");
+  v.optional("sequence", kind.sequence, "how the sequence is split inside a group");
+  v.optional("sequence_degree", kind.sequence_degree, "groups of ranks that share a sequence");
+  v.at_least("count", kind.count, 1);
+  v.at_least("tensor_parallel", kind.tensor_parallel, 1);
+  v.at_least("stages", kind.stages, 1);
+  v.at_least("sequence_degree", kind.sequence_degree, 1);
+}
+
+void describe(config::Visitor& v, LengthStrategy& strategy) {
+  v.title("Strategy");
+  v.required("longest", strategy.longest, "longest sequence that it serves, tokens");
+  v.required("pipelines", strategy.pipelines, "on consecutive devices");
+  v.at_least("longest", strategy.longest, std::int64_t{1});
+  if (v.reading() && v.good() && strategy.pipelines.empty()) v.problem("pipelines", "none");
+}
+
+void describe(config::Visitor& v, StrategySet& set) {
+  v.title("Strategies");
+  v.required("strategies", set.strategies, "ascending by the longest sequence that they serve");
+  v.optional("recompute", set.recompute, "tried in this order; the first that fits is used");
+  v.optional("zero_stages", set.zero_stages, "tried in this order under each recomputation");
+  if (!v.reading() || !v.good()) return;
+  std::int64_t before = 0;
+  for (const LengthStrategy& strategy : set.strategies) {
+    if (strategy.longest <= before) return v.problem("strategies", "lengths do not ascend");
+    before = strategy.longest;
+  }
+  if (set.strategies.empty()) v.problem("strategies", "none");
+  if (set.recompute.empty()) v.problem("recompute", "nothing is allowed");
+  if (set.zero_stages.empty()) v.problem("zero_stages", "nothing is allowed");
+}
+
+std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make(
+    const MixedLengthInput& input, const LengthStrategy& strategy) {
+  const models::Workload& workload = input.pricer.workload(strategy.longest);
+  const models::Cluster& cluster = input.pricer.cluster();
+  int devices = 0;
+  for (const PipelineKind& kind : strategy.pipelines) devices += kind.count * devices_of(kind);
+  if (devices > cluster.size()) {
+    return models::Infeasible{"devices", fmt::format("the strategy for {} tokens uses {} GPUs, the "
+                                                     "cluster has {}",
+                                                     strategy.longest, devices, cluster.size())};
+  }
+  std::int64_t best = 0;
+  for (const ir::Recompute recompute : input.set.recompute) {
+    for (const int zero : input.set.zero_stages) {
+      PreparedStrategy made;
+      made.pricer_ = &input.pricer;
+      made.topology_ = &input.topology;
+      made.longest_ = strategy.longest;
+      made.plan_ = make_plan(strategy, workload, recompute, zero);
+      const models::Job job = job_of(input.pricer.job(), made.plan_, recompute, zero);
+      const auto defects = models::validate(made.plan_, cluster, workload, job);
+      if (!defects.empty()) {
+        return models::Infeasible{"valid plan", defects.front().path + ": " + defects.front().what};
+      }
+      for (int p = 0; p < made.pipelines(); ++p) {
+        std::int64_t low = 0;  // Fits.
+        std::int64_t high = strategy.longest / input.multiple + 1;
+        while (high - low > 1) {
+          const std::int64_t middle = (low + high) / 2;
+          (made.fits(p, middle * input.multiple) ? low : high) = middle;
+        }
+        made.limits_.push_back(low * input.multiple);
+      }
+      best = std::max(best, *std::max_element(made.limits_.begin(), made.limits_.end()));
+      if (*std::max_element(made.limits_.begin(), made.limits_.end()) < strategy.longest) continue;
+      if (*std::min_element(made.limits_.begin(), made.limits_.end()) == 0) continue;
+      made.program_ = models::lower(made.plan_, cluster, workload, job, {});
+      return made;
+    }
+  }
+  return models::Infeasible{
+      "device memory",
+      fmt::format("the strategy for sequences up to {} tokens holds at most {} of them",
+                  strategy.longest, best)};
+}
+
+bool PreparedStrategy::fits(int pipeline, std::int64_t length) const {
+  const models::Workload& workload = pricer_->workload(length);
+  const models::Cluster& cluster = pricer_->cluster();
+  const auto& stages = plan_.pipelines[static_cast<std::size_t>(pipeline)].stages;
+  const int count = static_cast<int>(stages.size());
+  int replicas = 0;  // each part of a sequence has tokens of its own
+  for (const ir::Pipeline& each : plan_.pipelines) {
+    replicas += each.stages.front().segments.front().groups.front().sequence_degree;
+  }
+  for (int s = 0; s < count; ++s) {
+    const ir::Segment& segment = stages[static_cast<std::size_t>(s)].segments.front();
+    const models::SegmentMemory memory =
+        models::segment_memory(segment, segment.groups.front(), replicas, workload, pricer_->job());
+    const int in_flight =
+        models::micro_batches_in_flight(plan_.schedule, count, s, count, plan_.virtual_stages);
+    const Bytes need = memory.parameters + memory.gradients + memory.optimizer_states +
+                       in_flight * memory.activations_per_micro_batch + memory.communication +
+                       memory.logits + memory.recomputed;
+    for (const DeviceId device : segment.groups.front().devices) {
+      const models::GpuType& gpu = cluster.gpu(device);
+      double fragmentation = 1;
+      for (const ir::MemoryOverhead& overhead : pricer_->profile().memory) {
+        if (overhead.gpu == gpu.name) fragmentation = overhead.fragmentation;
+      }
+      if (fragmentation * need + models::context_memory(pricer_->profile(), gpu.name) >
+          gpu.memory) {
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+const std::vector<PreparedStrategy::Passes>& PreparedStrategy::cost(int pipeline,
+                                                                    std::int64_t length) const {
+  const auto known = costs_.find({pipeline, length});
+  if (known != costs_.end()) return known->second;
+  const models::MicroBatchLengths lengths(plan_.pipelines.size(), {length});
+  const ir::Program program = models::with_lengths(program_, lengths);
+  const models::ProgramPrices prices = pricer_->prices(program, lengths);
+  std::map<std::pair<int, int>, std::map<int, Passes>> by_group;  // (pipeline, stage), group
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const ir::Op& op = program.ops[i];
+    if (op.kind > ir::OpKind::backward_weight) continue;
+    const ir::Rank& rank = program.ranks[op.rank.index()];
+    Passes& passes = by_group[{rank.pipeline, rank.stage}][rank.group];
+    (op.kind == ir::OpKind::forward ? passes.forward : passes.backward) +=
+        prices.compute(OpId{static_cast<std::int32_t>(i)}) +
+        inner_time(program, op.inner, *topology_);
+  }
+  for (const auto& [stage, groups] : by_group) {  // stages of a pipeline ascend
+    Passes slowest;
+    for (const auto& [group, own] : groups) {
+      slowest = {std::max(slowest.forward, own.forward), std::max(slowest.backward, own.backward)};
+    }
+    costs_[{stage.first, length}].push_back(slowest);
+  }
+  return costs_[{pipeline, length}];
+}
+
+ir::Plan PreparedStrategy::plan_for(const models::MicroBatchLengths& lengths) const {
+  ir::Plan plan = plan_;
+  for (std::size_t p = 0; p < lengths.size(); ++p) {
+    plan.pipelines[p].micro_batches = static_cast<int>(lengths[p].size());
+  }
+  return plan;
+}
+
+}  // namespace orrery::planners

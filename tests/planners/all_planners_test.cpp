@@ -1,0 +1,229 @@
+// Every planner of the catalog on the clusters of the papers and on odd inputs: a plan that is
+// valid and fits in memory, or a reason in words; never a crash, and the same plan twice.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <functional>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "models/spec/library.h"
+#include "planners/catalog.h"
+#include "tests/planners/support.h"
+
+namespace orrery::planners {
+namespace {
+
+/// Planners whose full search takes longer than a test may, with what shortens it.
+Options quick(const std::string& name) {
+  if (name == "exhaustive") return {{"most_plans", "1000"}, {"most_structures", "5000"}};
+  if (name == "hexiscale") return {{"rounds", "2"}};
+  if (name == "hexiscale_milp") return {{"nodes", "2"}, {"variables", "60"}};
+  return {};
+}
+
+/// Searches whose every step is long, with the budget that they get on the large clusters.
+std::int64_t large_budget(const std::string& name) {
+  if (name == "metis") return 2000;
+  return 0;
+}
+
+PlannerResult run(const PlannerEntry& entry, const PlannerInput& input) {
+  return run_planner(entry.name, input, quick(entry.name));
+}
+
+/// "" or what is wrong with the answer.
+std::string complaint(const World& world, const PlannerInput& input, const PlannerResult& result) {
+  if (const auto* no = std::get_if<models::Infeasible>(&result.outcome)) {
+    if (no->constraint.empty()) return "Infeasible without a constraint";
+    if (no->witness.empty()) return "Infeasible without a witness";
+    return "";
+  }
+  const auto& plan = std::get<ir::Plan>(result.outcome);
+  const std::string defects = world.defects(plan);
+  if (!defects.empty()) return defects;
+  if (!world.verdict(plan).fits()) return world.verdict(plan).explain();
+  if (!plan.predicted) return "the plan is not signed";
+  const std::set<DeviceId> allowed(input.devices.begin(), input.devices.end());
+  for (const DeviceId device : ir::devices_of(plan)) {
+    if (!allowed.contains(device)) return "device " + std::to_string(device.value) + " is not its";
+  }
+  return "";
+}
+
+void expect_answers(const World& world, const std::string& what,
+                    const std::function<void(PlannerInput&)>& change = {}) {
+  for (const PlannerEntry* entry : catalog()) {
+    PlannerInput input = world.input();
+    if (change) change(input);
+    const PlannerResult result = run(*entry, input);
+    EXPECT_EQ(complaint(world, input, result), "") << entry->name << " on " << what;
+  }
+}
+
+void expect_none(const World& world, const std::string& what) {
+  for (const PlannerEntry* entry : catalog()) {
+    const PlannerResult result = run(*entry, world.input());
+    EXPECT_EQ(complaint(world, world.input(), result), "") << entry->name << " on " << what;
+    EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome))
+        << entry->name << " has a plan for " << what;
+  }
+}
+
+const models::Library& library() {
+  static const models::Library all = [] {
+    config::Diagnostics diagnostics;
+    models::Library read = models::load_library(models::default_library_root(), diagnostics);
+    diagnostics.raise();
+    return read;
+  }();
+  return all;
+}
+
+void expect_answers_on(const char* cluster, const char* model, std::int64_t batch,
+                       std::int64_t sequence) {
+  config::Diagnostics diagnostics;
+  const models::Cluster loaded = models::load_cluster(cluster, library(), {}, diagnostics);
+  const ir::ModelShape shape = models::load_model(model, library(), {}, diagnostics);
+  diagnostics.raise();
+  const World world(loaded, shape, batch, sequence);
+  int plans = 0;
+  for (const PlannerEntry* entry : catalog()) {
+    PlannerInput input = world.input();
+    input.work_budget = large_budget(entry->name);
+    const PlannerResult result = run(*entry, input);
+    EXPECT_EQ(complaint(world, input, result), "") << entry->name << " on " << cluster;
+    plans += std::holds_alternative<ir::Plan>(result.outcome) ? 1 : 0;
+  }
+  EXPECT_GT(plans, 0) << cluster;
+}
+
+TEST(AllPlanners, AnswerOnTheCluster240OfHexiscale) {
+  expect_answers_on("hexiscale_240", "llama_30b", 1024, 4096);
+}
+
+TEST(AllPlanners, AnswerOnTheClusterOfHetu) { expect_answers_on("hetu", "hetu_32b", 64, 4096); }
+
+TEST(AllPlanners, AnswerOnOneGpu) {
+  expect_answers(World(make_cluster({{"X", 100, 24, 1, 100, 1}}, 5), small_model(4), 4, 512),
+                 "one GPU");
+}
+
+TEST(AllPlanners, AnswerOnThreeGpusOfThreeTypes) {
+  const std::vector<Machines> three = {
+      {"X", 300, 80, 1, 100, 1}, {"Y", 80, 24, 1, 100, 1}, {"Z", 150, 3, 1, 100, 1}};
+  expect_answers(World(make_cluster(three, 5), small_model(6), 8, 512), "three types");
+}
+
+TEST(AllPlanners, UseOnlyTheDevicesThatTheyAreGiven) {
+  const World world(make_cluster({{"X", 300, 24, 4, 100, 1}, {"Y", 80, 24, 2, 100, 1}}, 5),
+                    small_model(6), 8, 512);
+  expect_answers(world, "devices 1, 3 and 4 of 6", [](PlannerInput& input) {
+    input.devices = {DeviceId{1}, DeviceId{3}, DeviceId{4}};
+  });
+  expect_answers(world, "no device", [](PlannerInput& input) { input.devices.clear(); });
+}
+
+TEST(AllPlanners, AnswerForOddBatchesAndLayers) {
+  const auto cluster = [] {
+    return make_cluster({{"X", 300, 24, 2, 100, 2}, {"Y", 80, 24, 2, 100, 1}}, 5);
+  };
+  expect_answers(World(cluster(), small_model(6), 7, 512), "a batch of 7");
+  expect_answers(World(cluster(), small_model(6), 1, 512), "a batch of 1");
+  expect_answers(World(cluster(), small_model(1), 8, 512), "one layer");
+  expect_answers(World(cluster(), small_model(7), 9, 512), "seven layers");
+}
+
+TEST(AllPlanners, AnswerOnNodesOfOneGpu) {
+  expect_answers(World(make_cluster({{"X", 300, 24, 1, 100, 3}, {"Y", 80, 24, 1, 100, 2}}, 5),
+                       small_model(6), 8, 512),
+                 "nodes of one GPU");
+}
+
+TEST(AllPlanners, SayWhyNothingFits) {
+  expect_none(World(make_cluster({{"X", 300, 2, 4, 100, 2}}, 5), llama2_13b(), 8, 512),
+              "13 billion parameters on 16 GiB");
+  expect_none(World(make_cluster({{"X", 300, 0, 2, 100, 1}}, 5), small_model(2), 4, 512),
+              "no memory at all");
+}
+
+TEST(AllPlanners, KeepToWhatTheJobAllows) {
+  const auto make = [] {
+    return std::make_unique<World>(
+        make_cluster({{"X", 300, 24, 2, 100, 1}, {"Y", 80, 24, 2, 100, 1}}, 5), small_model(4), 8,
+        512);
+  };
+  auto world = make();
+  world->job.allowed.max_micro_batch_size = 0;
+  expect_none(*world, "micro-batches of no sample");
+  world = make();
+  world->job.allowed.schedules = {ir::ScheduleKind::interleaved_one_f_one_b};
+  expect_answers(*world, "virtual stages only");
+  world = make();
+  world->job.allowed.schedules = {ir::ScheduleKind::gpipe};
+  expect_answers(*world, "GPipe only");
+  world = make();
+  world->job.allowed.recompute = {ir::Recompute::selective};
+  expect_answers(*world, "selective recompute only");
+  for (const int stage : {1, 2, 3}) {
+    world = make();
+    world->job.allowed.zero_stages = {stage};
+    expect_answers(*world, "ZeRO-" + std::to_string(stage) + " only");
+  }
+  world = make();
+  world->job.allowed.max_tensor_parallel = 1;
+  world->job.allowed.max_micro_batch_size = 1;
+  expect_answers(*world, "no tensor parallelism, micro-batches of one");
+}
+
+TEST(AllPlanners, ReturnTheSamePlanTwice) {
+  const World world(make_cluster({{"X", 300, 8, 4, 100, 1}, {"Y", 80, 24, 2, 100, 1}}, 5),
+                    small_model(6), 12, 512);
+  for (const PlannerEntry* entry : catalog()) {
+    const PlannerResult one = run(*entry, world.input(7));
+    const PlannerResult two = run(*entry, world.input(7));
+    ASSERT_EQ(one.outcome.index(), two.outcome.index()) << entry->name;
+    EXPECT_EQ(one.report.work, two.report.work) << entry->name;
+    if (const auto* plan = std::get_if<ir::Plan>(&one.outcome)) {
+      EXPECT_EQ(*plan, std::get<ir::Plan>(two.outcome)) << entry->name;
+    }
+  }
+}
+
+TEST(AllPlanners, StopExactlyAtTheirBudget) {
+  const World world(make_cluster({{"X", 300, 24, 4, 100, 1}, {"Y", 80, 24, 2, 100, 1}}, 5),
+                    small_model(6), 12, 512);
+  for (const PlannerEntry* entry : catalog()) {
+    const PlannerResult all = run(*entry, world.input());
+    for (const std::int64_t budget : {std::int64_t{1}, all.report.work / 2, all.report.work}) {
+      if (budget < 1) continue;
+      PlannerInput input = world.input();
+      input.work_budget = budget;
+      const PlannerResult some = run(*entry, input);
+      EXPECT_LE(some.report.work, budget) << entry->name;
+      if (budget < all.report.work) {
+        EXPECT_EQ(some.report.work, budget) << entry->name;
+        EXPECT_FALSE(some.report.complete) << entry->name << " with a budget of " << budget;
+      }
+      EXPECT_EQ(complaint(world, input, some), "") << entry->name << " with " << budget;
+    }
+  }
+}
+
+TEST(AllPlanners, EndWhenTheyAreCancelledBeforeTheStart) {
+  World world(mixed_cluster(240), llama_30b(), 1024);
+  world.job.allowed.zero_stages = {0, 3};  // So that none has its answer without a search.
+  const std::atomic<bool> cancelled = true;
+  for (const PlannerEntry* entry : catalog()) {
+    PlannerInput input = world.input();
+    input.cancelled = &cancelled;
+    const PlannerResult result = run_planner(entry->name, input);
+    EXPECT_FALSE(result.report.complete) << entry->name;
+    EXPECT_EQ(complaint(world, input, result), "") << entry->name;
+  }
+}
+
+}  // namespace
+}  // namespace orrery::planners
