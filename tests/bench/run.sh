@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
-# Prints the design's targets for iterations, lowering, all-reduce and HexiScale's search beside
-# what is measured here, with the ratio to the bare SimGrid prototype where its source is there.
+# Prints the design's targets for iterations, lowering, all-reduce, plan switches and HexiScale's
+# search beside what is measured here, with the ratio to the bare SimGrid prototype where its source
+# is there; then the search times of all planners on 4 to 240 GPUs beside the papers'.
 #
-#   tests/bench/run.sh [BUILD]    takes about a minute
+#   tests/bench/run.sh [BUILD]    takes some minutes
 #
 # Builds the benchmarks as tools/orrery builds (tools/setup.sh), or in the configured folder BUILD.
 # ORRERY_DATA (../shared) holds the prototype, prototypes/simgrid/iter.cpp. Ends with 1 if a target
 # is missed.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
-benches=(iteration_bench planner_bench)
+benches=(iteration_bench planner_bench search_bench switch_bench)
 if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
   cmake --build "$build" --target "${benches[@]}" >&2
@@ -24,6 +25,7 @@ trap 'rm -rf -- "$work"' EXIT
 
 "$build/tests/bench/iteration_bench" --benchmark_format=json 2>/dev/null >"$work/bench.json"
 "$build/tests/planners/planner_bench" 50 >"$work/planner.txt"
+(cd -- "$root" && "$build/tests/bench/switch_bench" 3) >"$work/switch.txt"
 
 prototype=${ORRERY_DATA:-$root/../shared}/prototypes/simgrid/iter.cpp
 : >"$work/prototype.txt"
@@ -40,7 +42,8 @@ else
   echo "no prototype at $prototype: no ratios to it" >&2
 fi
 
-/usr/bin/python3 - "$work" <<'PYTHON'
+status=0
+/usr/bin/python3 - "$work" <<'PYTHON' || status=$?
 import json
 import sys
 
@@ -81,6 +84,10 @@ rows = [
     ("all-reduce, 1 GiB, 1,024 devices", "CPU s", 0.05, measured("all_reduce 1024/0"), None),
     ("  every step through the solver", "CPU s", 15, measured("all_reduce 1024/1"), None),
 ]
+for line in open(folder + "/switch.txt"):
+    gpus, _, what, seconds, target = line.split()[:5]
+    rows.append((f"switch, {int(gpus):,} GPUs, {what}", "CPU s", float(target), float(seconds),
+                 None))
 for fields in search:
     rows.append((f"HexiScale, 320 GPUs, 50 rounds, {fields[1]}", "s", 5, float(fields[2]), None))
 if not search:
@@ -104,3 +111,6 @@ print("\nIterations and all-reduce: lowering, prices, simulation, spans and memo
 print("process start and platform. Prototype: its event loop alone, on a hand-written graph.")
 sys.exit(missed)
 PYTHON
+echo
+"$build/tests/planners/search_bench"
+exit "$status"

@@ -1,0 +1,95 @@
+/// Deduction: from the annotations of an operator's inputs to that of its output, such that every
+/// device can run the operator on what it holds. First the inputs are unified to the largest HSize;
+/// then the operator's rule is applied once for HDim and once for every level of each subgroup's
+/// states. Where that fails, the user must put a communication operator before an input.
+/// [Hetu v2, section 5.2]
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "models/sharding/annotation.h"
+#include "models/sharding/symbolic.h"
+
+namespace orrery::models {
+
+struct TensorType {
+  SymbolicShape shape;
+  Annotation annotation;
+  bool operator==(const TensorType&) const = default;
+};
+
+/// Operators of the supported models. Comments give the shapes; B, S: samples, tokens.
+namespace op {
+
+/// (..., k), (k, n) -> (..., n).
+struct Dot {};
+/// One number in, one out. Linear ones (scaling) may act on summands.
+struct Unary {
+  bool linear = false;
+};
+/// The second input has as many dimensions or fewer: it is aligned at the last one (a bias).
+struct Binary {
+  enum class Kind { add, multiply, other } kind = Kind::add;
+};
+/// Adds up a dimension and removes it.
+struct Sum {
+  int dimension = 0;
+};
+/// Consecutive dimensions become others of the same product: (B, S, h) -> (B, S, n, d) is
+/// {{1, 1}, {1, 1}, {1, 2}}, merging the first two is {{2, 1}, {1, 1}}.
+struct Reshape {
+  struct Group {
+    int inputs = 1;
+    int outputs = 1;
+  };
+  std::vector<Group> groups;
+  SymbolicShape shape;
+};
+/// Dimension i of the output is dimension order[i] of the input.
+struct Transpose {
+  std::vector<int> order;
+};
+/// (..., h), (h) -> (..., h): layer or RMS norm over the last dimension, with a gain.
+struct Norm {};
+/// (B, S, n, d), (B, S, g, d), (B, S, g, d) -> (B, S, n, d); g divides n. Whole sequences.
+struct Attention {};
+/// Tokens (B, S), table (V, h) -> (B, S, h). Tokens that a part of the table has not give 0.
+struct Embedding {};
+/// Logits (B, S, V), labels (B, S) -> losses (B, S).
+struct CrossEntropy {};
+
+}  // namespace op
+
+using OperatorType =
+    std::variant<op::Dot, op::Unary, op::Binary, op::Sum, op::Reshape, op::Transpose, op::Norm,
+                 op::Attention, op::Embedding, op::CrossEntropy>;
+/// "dot", "cross-entropy", ...
+std::string_view name_of(const OperatorType& type);
+/// How many inputs it takes.
+std::size_t inputs_of(const OperatorType& type);
+
+/// What keeps an operator from running on what the devices hold.
+struct DeductionProblem {
+  int input = 0;       ///< Before which a communication operator belongs, or whose shape is wrong.
+  std::string reason;  ///< "needs a communication operator before input 1 because ...".
+};
+
+/// The same layout with these device groups (Figure 10 of the paper): a subgroup is cut along one
+/// entry of its states, which becomes HDim. Nothing where no entry cuts it so, or where HDim is
+/// another axis already.
+std::optional<Annotation> with_groups(const Annotation& annotation,
+                                      const std::vector<std::vector<int>>& device_groups);
+
+/// The inverse for equal subgroups: one group with HDim as its outermost entry. Nothing where the
+/// states or shares differ, or where HDim stands in the states already.
+std::optional<Annotation> condensed(const Annotation& annotation);
+
+/// The output of an operator. Annotations are valid in structure; there are inputs_of(type) of
+/// them.
+std::variant<TensorType, DeductionProblem> deduce(const OperatorType& type,
+                                                  const std::vector<TensorType>& inputs);
+
+}  // namespace orrery::models
