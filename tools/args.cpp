@@ -167,6 +167,46 @@ void add_schema(CLI::App& app, SchemaArgs& args) {
   app.footer(example("schema cluster"));
 }
 
+void add_mixed_length(CLI::App& app, MixedLengthArgs& args) {
+  app.add_option("file", args.file, "mixed_length.yaml, or a folder that holds one")->required();
+  app.add_option("--results", args.results, "where results go; default: results");
+  app.add_option("--steps", args.steps, "steps of each case; default: what the file says");
+  app.add_flag("--no-figure", args.no_figure, "do not draw the figure");
+  app.footer(example("mixed-length experiments/hetu/mixed_length --steps 2 --no-figure"));
+}
+
+void add_switch(CLI::App& app, SwitchArgs& args) {
+  app.add_option("from", args.from, "plan file: how the state lies now")->required();
+  app.add_option("to", args.to, "plan file: how it must lie")->required();
+  app.add_option("--lost", args.lost, "devices that are gone with what they held: 31 or 24-31,40");
+  app.add_option("--state", args.state,
+                 "what moves: weights (with the master copy; default) or all (and the moments)");
+  app.add_option("--variant", args.variant,
+                 "fused (default), unfused (tensor by tensor), no-heuristics (from the lowest id)");
+  add_job(app, args.job, true);
+  add_json(app, args.json);
+  app.footer("Exit code 1: some state lives on lost devices only.\n\n" +
+             example("switch experiments/hetu/plans/c1.yaml experiments/hetu/plans/c2.yaml "
+                     "--cluster hetu_32h20 --model hetu_32b --sequence-length 4096 --lost 31"));
+}
+
+void add_import(CLI::App& app, ImportArgs& args) {
+  app.add_option("what", args.what, "metis-profile or metis-cluster")->required();
+  app.add_option("file", args.files,
+                 "metis-profile: the folder; metis-cluster: host file and cluster file")
+      ->required();
+  app.add_option("--gpu", args.gpus,
+                 "TYPE=NAME: our name of a GPU type; NAME for profiles that do not say their type; "
+                 "may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--bandwidth-unit", args.bandwidth_unit,
+                 "of the cluster file: GB/s (default) or B/s");
+  app.add_option("--output,-o", args.output, "write to this YAML file");
+  app.footer(
+      example("import metis-cluster tests/calibration/metis/hostfile "
+              "tests/calibration/metis/clusterfile.json"));
+}
+
 /// Usage line, description, positionals and options, example.
 class Formatter : public CLI::Formatter {
  public:
@@ -201,6 +241,9 @@ constexpr CommandInfo kCommands[] = {
     {"diff", "Compare two plans: what differs and what it costs"},
     {"list", "Show what the library and this build know"},
     {"schema", "JSON Schema of a kind of file, for editors"},
+    {"mixed-length", "Simulate steps with sequences of mixed lengths, system by system"},
+    {"switch", "Go from one plan to another: what moves, how long it takes, what is lost"},
+    {"import", "Read files of other systems: Metis's profiles and clusters"},
 };
 
 std::vector<std::string> long_flags(const CLI::App& app) {
@@ -247,6 +290,9 @@ struct CommandLine {
   DiffArgs diff;
   ListArgs list;
   SchemaArgs schema;
+  MixedLengthArgs mixed_length;
+  SwitchArgs switch_plan;
+  ImportArgs import_files;
   std::vector<CLI::App*> commands;  ///< In the order of kCommands.
 
   CommandLine() {
@@ -267,6 +313,9 @@ struct CommandLine {
     add_diff(*commands[4], diff);
     add_list(*commands[5], list);
     add_schema(*commands[6], schema);
+    add_mixed_length(*commands[7], mixed_length);
+    add_switch(*commands[8], switch_plan);
+    add_import(*commands[9], import_files);
   }
 
   CLI::App* chosen() const {
@@ -290,8 +339,14 @@ struct CommandLine {
         return diff;
       case 5:
         return list;
-      default:
+      case 6:
         return schema;
+      case 7:
+        return mixed_length;
+      case 8:
+        return switch_plan;
+      default:
+        return import_files;
     }
   }
 

@@ -95,13 +95,41 @@ struct ListArgs {
   bool json = false;
 };
 
+/// Steps with sequences of mixed lengths.
+struct MixedLengthArgs {
+  std::string file;
+  std::string results = "results";
+  Text steps;
+  bool no_figure = false;
+};
+
+/// A change from one plan to another.
+struct SwitchArgs {
+  JobArgs job;
+  std::string from;
+  std::string to;
+  Text lost;     ///< Devices: 24-31,40
+  Text state;    ///< weights or all
+  Text variant;  ///< fused, unfused or no-heuristics
+  bool json = false;
+};
+
 struct SchemaArgs {
   std::string kind;
   bool reference = false;
 };
 
-using Command =
-    std::variant<RunArgs, PlanArgs, SimulateArgs, ValidateArgs, DiffArgs, ListArgs, SchemaArgs>;
+/// Files of other systems as ours.
+struct ImportArgs {
+  std::string what;                ///< metis-profile or metis-cluster.
+  std::vector<std::string> files;  ///< Or a folder.
+  std::vector<std::string> gpus;   ///< TYPE=NAME
+  Text bandwidth_unit;
+  Text output;
+};
+
+using Command = std::variant<RunArgs, PlanArgs, SimulateArgs, ValidateArgs, DiffArgs, ListArgs,
+                             SchemaArgs, MixedLengthArgs, SwitchArgs, ImportArgs>;
 
 /// Instead of a command: --help and --version (status 0), or what is wrong (status 2).
 struct Reply {

@@ -28,6 +28,7 @@ MAY_INCLUDE = {
                     "models/schedule"],
     "models/check": MODELS_BELOW_CHECK,
     "models/lower": MODELS_BELOW_CHECK + ["models/check"],
+    "models/switch": MODELS_BELOW_CHECK + ["models/check", "models/lower"],
     "models/decide": ["models/base", "models/ir", "models/spec"],
     "traces": ["models"],
     "planners": ["models"],

@@ -1,6 +1,7 @@
 /// The command line: parses, runs one command, turns errors into messages and exit codes.
 ///   0  done
-///   1  failed while running: a run failed, no plan exists, output could not be written
+///   1  failed while running: a run failed, no plan exists, a switch loses state, output could not
+///      be written
 ///   2  the command line or a file is wrong; every problem was named
 /// 130  interrupted
 #include <fmt/format.h>

@@ -25,7 +25,8 @@ MEGATRON = f"{PLANS}/megatron.yaml"
 HEXISCALE = f"{PLANS}/hexiscale.yaml"
 WHERE = ["--cluster", "hexiscale_case_study", "--model", "llama2_13b", "--sequence-length", "4096"]
 JOB = [*WHERE, "--global-batch", "24"]
-COMMANDS = ["run", "plan", "simulate", "validate", "diff", "list", "schema"]
+COMMANDS = ["run", "plan", "simulate", "validate", "diff", "list", "schema", "mixed-length",
+            "switch"]
 
 
 def orrery(*args, **kwargs):
@@ -71,7 +72,7 @@ def examples():
 class Help(Case):
     def test_examples_work_from_the_root_of_the_repository(self):
         for command, words in examples():
-            if command == "run":
+            if command in ("run", "mixed-length"):
                 words += ["--results", str(self.folder)]
             with self.subTest(command):
                 self.assertTrue(self.succeed(*words).strip())
@@ -96,6 +97,68 @@ class Help(Case):
             os.close(mine)
             self.assertEqual(done.returncode, 0)
             self.assertEqual(b"\033" in shown, coloured)
+
+
+HETU = "experiments/hetu/plans"
+H20 = ["--cluster", "hetu_32h20", "--model", "hetu_32b", "--sequence-length", "4096"]
+
+
+class Switch(Case):
+    C1_C2 = [f"{HETU}/c1.yaml", f"{HETU}/c2.yaml", *H20]
+
+    def document(self, *args):
+        return json.loads(self.succeed("switch", *args, "--json"))
+
+    def test_the_busiest_nic_decides_the_simulated_time(self):
+        found = self.document(*self.C1_C2, "--lost", "31")
+        # A NIC reaches 90 % of 400 Gb/s; nobody receives as much as the busiest one sends.
+        busiest = max(device["sent_bytes"]["network"] for device in found["devices"])
+        self.assertAlmostEqual(found["simulated_seconds"], busiest / 45e9, places=4)
+        self.assertEqual(found["lost"], [])
+
+    def test_variants_move_the_same_and_heuristics_are_faster(self):
+        found = {name: self.document(*self.C1_C2, "--lost", "31", "--variant", name)
+                 for name in ("fused", "unfused", "no-heuristics")}
+        totals = {sum(each["moved_bytes"].values()) for each in found.values()}
+        self.assertEqual(len(totals), 1)
+        self.assertLess(found["fused"]["messages"], found["unfused"]["messages"])
+        self.assertLess(found["fused"]["simulated_seconds"],
+                        found["no-heuristics"]["simulated_seconds"])
+
+    def test_all_states_are_fourteen_bytes_instead_of_six(self):
+        some, whole = (sum(self.document(*self.C1_C2, "--state", state)["moved_bytes"].values())
+                       for state in ("weights", "all"))
+        self.assertAlmostEqual(whole / some, 14 / 6)
+
+    def test_to_the_same_plan_nothing_moves_and_nothing_takes_time(self):
+        found = self.document(f"{HETU}/c1.yaml", f"{HETU}/c1.yaml", *H20)
+        self.assertEqual((found["messages"], found["simulated_seconds"]), (0, 0))
+        self.assertGreater(found["kept_bytes"], 0)
+
+    def test_state_on_lost_devices_only_is_named_and_fails(self):
+        args = ["switch", f"{HETU}/table5_32b_16h800_24h20.yaml", f"{HETU}/c6.yaml", "--cluster",
+                "hetu", *H20[2:], "--lost", "15"]
+        done = orrery(*args)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"41-53 +attention.query +46-51 of 52 +optimizer states")
+        lost = json.loads(orrery(*args, "--json").stdout)["lost"]
+        self.assertEqual({each["held_by"] for each in lost}, {"15"})
+
+    def test_text_says_the_unit_and_what_is_lost(self):
+        text = self.succeed("switch", *self.C1_C2, "--lost", "31")
+        for said in ("thousandth of a GiB", "lost state: none", "6 bytes per parameter"):
+            self.assertIn(said, text)
+
+    def test_bad_input(self):
+        self.refuse("switch", *self.C1_C2, "--lost", "3x,5-2", "--state", "al", "--variant", "fuse",
+                    says=["--lost: '3x' is no device and no range",
+                          "--lost: '5-2' is no device and no range",
+                          "--state: unknown value 'al' (did you mean 'all'?",
+                          "--variant: unknown value 'fuse' (did you mean 'fused'?"])
+        self.refuse("switch", *self.C1_C2, "--lost", "30,99",
+                    says=["--lost: device 30 is lost, but the new plan uses it",
+                          "--lost: no device 99"])
+        self.refuse("switch", f"{HETU}/c1.yaml", *H20, says="to is required")
 
 
 class BadInput(Case):
@@ -550,8 +613,10 @@ class Library(Case):
         self.assertEqual(len(lines), len(files))
 
     def test_every_experiment_validates(self):
-        files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("experiments/**/*.yaml"))]
-        self.assertGreater(len(files), 2)
+        # Tables of an experiment's own script have no schema of ours.
+        files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("experiments/**/*.yaml"))
+                 if "schema: orrery/" in p.read_text()]
+        self.assertGreater(len(files), 30)
         self.succeed("validate", *files)
 
     def test_schemas_are_json_and_reference_pages_are_tables(self):

@@ -11,6 +11,9 @@ int execute(const SimulateArgs& args);
 int execute(const ValidateArgs& args);
 int execute(const DiffArgs& args);
 int execute(const ListArgs& args);
+int execute(const ImportArgs& args);
 int execute(const SchemaArgs& args);
+int execute(const MixedLengthArgs& args);
+int execute(const SwitchArgs& args);
 
 }  // namespace orrery::tools
