@@ -1,0 +1,52 @@
+#include "experiments/runner/mixed_length_file.h"
+
+#include "models/config/document.h"
+#include "planners/mixed_length/step_planner.h"
+
+namespace orrery::experiments {
+
+void describe(config::Visitor& v, MixedLengthSystem& system) {
+  v.title("System");
+  v.required("name", system.name, "in tables and figures");
+  v.required("planner", system.planner, "step planner");
+  planners::describe(v, system.set);
+  if (!v.reading() || !v.good()) return;
+  if (planners::find_step_planner(system.planner.value) != nullptr) return;
+  std::vector<std::string> known;
+  for (const planners::StepPlannerEntry* entry : planners::step_planners()) {
+    known.emplace_back(entry->name);
+  }
+  v.problem("planner", "unknown step planner '" + system.planner.value + "'",
+            config::suggest(system.planner.value, known, "step planners"));
+}
+
+void describe(config::Visitor& v, MixedLengthCase& one) {
+  v.title("Case");
+  v.required("context", one.context, "longest sequence, tokens; longer ones are cut");
+  v.required("systems", one.systems, "what is compared");
+  v.at_least("context", one.context, std::int64_t{1});
+}
+
+void describe(config::Visitor& v, MixedLengthFile& file) {
+  v.schema("orrery/mixed_length", 1);
+  v.title("Mixed-length experiment");
+  v.required("name", file.name, "folder under results/");
+  v.required("title", file.title, "");
+  v.optional("about", file.about, "what the paper did, what comes out");
+  v.required("cluster", file.cluster, "of the library, or a file seen from the current folder");
+  v.required("model", file.model, "of the library, or a file beside this one");
+  v.optional("state_bytes", file.state_bytes, "bytes per parameter");
+  v.required("lengths", file.lengths, "distributions of sequence lengths");
+  v.required("tokens_per_step", file.tokens_per_step, "");
+  v.optional("steps", file.steps, "of each case");
+  v.optional("seed", file.seed, "of the sequences");
+  v.required("cases", file.cases, "");
+  v.optional("assumptions", file.assumptions, "what the paper does not say");
+  v.optional("plot", file.plot, "script beside the file");
+  v.optional("published", file.published, "CSV beside the file");
+  v.at_least("tokens_per_step", file.tokens_per_step, std::int64_t{1});
+  v.at_least("steps", file.steps, 1);
+  v.at_least("seed", file.seed, std::int64_t{0});
+}
+
+}  // namespace orrery::experiments
