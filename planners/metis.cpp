@@ -62,8 +62,10 @@ std::vector<OptionInfo> options() {
        "capacity: samples in proportion to the speed of replicas. uniform: equal samples. [5.3]"},
       {"bounds", "yes",
        "no: evaluate also what lower bounds exclude; the result is the same. as_published: no."},
-      {"default_budget", "800000",
-       "Arrangements of device groups that are examined without a work budget; 0: all."},
+      {"default_budget", "28000000",
+       "Nodes that the search visits without a work budget (about 2 us each): arrangements of "
+       "device "
+       "groups, and a half for each state of the bounds on many arrangements at once. 0: no end."},
       {"evaluate_top", "1",
        "Plans that the evaluator judges, best first by Metis's estimate; 0: all that are kept "
        "(4,096)."},
@@ -101,9 +103,8 @@ models::Infeasible Metis::search(const PlannerInput& input, ir::ScheduleKind sch
   search.run();
   if (!search.halted().empty()) return {"public code", search.halted()};
   if (!report.complete) {
-    return {kBudget, fmt::format("no plan that fits among the first {} arrangements of "
-                                 "device groups",
-                                 report.work)};
+    return {kBudget,
+            fmt::format("no plan that fits among the first {} nodes of the search", report.work)};
   }
   if (report.rejected_by_memory > 0) return {"device memory", ""};
   return {tables.imported ? "device groups" : kNothingFits,
@@ -114,7 +115,7 @@ models::Infeasible Metis::search(const PlannerInput& input, ir::ScheduleKind sch
 
 PlannerResult Metis::plan(const PlannerInput& input) const {
   SearchReport report;
-  report.work_unit = "arrangements";
+  report.work_unit = "nodes";
   std::vector<ir::ScheduleKind> schedules = plain_schedules(input.job);
   if (schedules.empty()) {
     return {models::Infeasible{"schedules", "the job allows none without virtual stages"}, report};

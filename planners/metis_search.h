@@ -94,6 +94,7 @@ class MetisSearch {
   int in_flight(int stages, int stage, int batch) const;
   static Lattice make_lattice(const DeviceGroups& groups);
   bool spend(std::int64_t& most, std::int64_t units);
+  void charge(std::int64_t units);
   bool possible(const Lattice& lattice, int batch) const;
   double slack(const Lattice& lattice, int batch);
   bool weigh(Lattice& lattice, int batch);

@@ -1,13 +1,12 @@
-/// What a stage of Metis's search is and costs: ranks in the order of a sequence of GPU types, and
-/// for a range of ranks, a number of micro-batches and a tensor-parallel degree the time, memory
-/// and network numbers of Metis's cost model (ATC 2024, 4.2.1 and 4.3). Also bounds on them, so
+/// What a stage of Metis's search costs: for a range of ranks, a number of micro-batches and a
+/// tensor-parallel degree the time, memory and network numbers of Metis's cost model (ATC 2024,
+/// 4.2.1 and 4.3). Also bounds on them, so
 /// that the search can leave out what cannot win.
 #pragma once
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <deque>
-#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -16,14 +15,13 @@
 #include <vector>
 
 #include "models/ir/plan.h"
+#include "planners/metis_placement.h"
 #include "planners/metis_settings.h"
 #include "planners/metis_tables.h"
 #include "planners/planner.h"
 #include "planners/stage_costs.h"
 
 namespace orrery::planners {
-
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// A data- and tensor-parallel degree on a range of ranks. [Metis, 4.2.2: "intra-stage plan"]
 struct MetisStageChoice {
@@ -66,41 +64,6 @@ struct LayerBound {
   double states_mb = 0;  ///< On the tightest device.
   double kept_mb = 0;    ///< Likewise, for each micro-batch in flight.
   double have_mb = 0;
-};
-
-/// Where ranks are for one sequence of GPU types. Ranks of a type follow one another node by node.
-class MetisPlacement {
- public:
-  /// `types`: positions in Cluster::gpu_types, each once.
-  MetisPlacement(const PlannerInput& input, bool as_published, std::vector<int> types);
-
-  int size() const { return static_cast<int>(devices.size()); }
-  /// Slowest link that ranks [first, last) communicate over, in Metis's unit: GB/s. Inside a node
-  /// its own links, else those between the nodes. [Metis, 4.2.1: "the slowest network bandwidth"]
-  double bandwidth(int first, int last) const;
-  /// As the public code finds it: every node counts as large as the first of the cluster file, and
-  /// between nodes the links inside the slowest node of the types count. None where it stops.
-  std::optional<double> published_bandwidth(const std::vector<int>& ranks) const;
-
-  std::vector<int> sequence;
-  std::vector<DeviceId> devices;  ///< By rank.
-  std::vector<int> type;          ///< By rank.
-  std::vector<int> node;          ///< By rank, numbered from 0 in rank order.
-  /// By rank, as the public code's memory model has it: nodes as large as the first one.
-  std::vector<int> published_type;
-
- private:
-  struct Machine {
-    NodeId id;
-    int type = 0;
-    std::vector<DeviceId> devices;
-    double inside = 0;  ///< GB/s.
-  };
-  void measure_spans(const PlannerInput& input);
-
-  std::vector<Machine> file_;              ///< In the order of the cluster file.
-  std::vector<int> machine_;               ///< By node: position in file_.
-  std::vector<std::vector<double>> span_;  ///< Slowest between nodes a to b, b > a; or inside a.
 };
 
 /// Choices and bounds for ranges of ranks, made when first asked for. Not for concurrent use.

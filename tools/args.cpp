@@ -27,10 +27,14 @@ void add_job(CLI::App& app, JobArgs& job, bool batch_from_plan) {
   app.add_option("--job,-j", job.job, "job file; the flags below override what it says")
       ->group("Job");
   app.add_option("--global-batch,-b", job.global_batch,
-                 batch_from_plan ? "samples per optimizer step; default: the plan's"
-                                 : "samples per optimizer step")
+                 batch_from_plan
+                     ? std::string("samples per optimizer step; default: the plan's")
+                     : fmt::format("samples per optimizer step; default: {}", kDefaultBatch))
       ->group("Job");
-  app.add_option("--sequence-length,-s", job.sequence_length, "tokens per sample")->group("Job");
+  app.add_option("--sequence-length,-s", job.sequence_length,
+                 batch_from_plan ? std::string("tokens per sample")
+                                 : fmt::format("tokens per sample; default: {}", kDefaultLength))
+      ->group("Job");
   app.add_option("--dtype", job.dtype, "number format of weights and activations; default: bf16")
       ->group("Job");
   app.add_option("--recompute", job.recompute, "allowed: none, selective, full; comma-separated")
@@ -161,7 +165,7 @@ void add_list(CLI::App& app, ListArgs& args) {
 }
 
 void add_schema(CLI::App& app, SchemaArgs& args) {
-  app.add_option("kind", args.kind, "cluster, model, job, plan, profile, manifest, gpus or links")
+  app.add_option("kind", args.kind, "cluster, model, job, lengths, plan, profile, manifest, mixed_length, gpus or links")
       ->required();
   app.add_flag("--reference", args.reference, "print the reference page (Markdown) instead");
   app.footer(example("schema cluster"));

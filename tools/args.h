@@ -51,6 +51,10 @@ struct RunArgs {
   bool json = false;
 };
 
+/// The job of `orrery plan` where neither a job file nor flags say more.
+inline constexpr const char* kDefaultBatch = "1024";
+inline constexpr const char* kDefaultLength = "4096";
+
 struct PlanArgs {
   JobArgs job;
   JudgeArgs judge;

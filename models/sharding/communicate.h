@@ -71,9 +71,11 @@ struct Refusal {
   std::string reason;
 };
 
-/// Phases ascending. `to` may hold less than `from` on the same devices (local slicing): identity.
-/// A group whose members number differently in the subgroups (D x 4 against D x 2) takes each
-/// device of the smaller one several times, so that each device of the larger one gets its result.
+/// Phases ascending. `to` may hold less than `from` on the same devices.
+/// Deviation: such local slicing is an identity; by the paper it is a BSR of own copies only.
+/// Deviation: the paper is silent on split collectives between subgroups that hold a slice on
+/// different numbers of devices (D x 4 against D x 2). Here devices of the smaller one take part in
+/// several groups, so that each device of the larger one gets its result from a group of its own.
 std::variant<std::vector<CommunicationStep>, Refusal> communicate(
     const Annotation& from, const Annotation& to, const Shape& shape,
     const BatchedOptions& options = {});

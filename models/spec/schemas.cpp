@@ -6,6 +6,7 @@
 #include "models/config/document.h"
 #include "models/spec/cluster_file.h"
 #include "models/spec/job.h"
+#include "models/spec/lengths.h"
 #include "models/spec/model_file.h"
 #include "models/spec/plan_yaml.h"
 #include "models/spec/profile_yaml.h"
@@ -48,6 +49,7 @@ const std::vector<Kind>& kinds() {
     std::vector<Kind> all{kind<ClusterFile>("cluster", "Cluster"),
                           kind<GpuFile>("gpus", "GPU types"),
                           kind<Job>("job", "Job"),
+                          kind<LengthModel>("lengths", "Sequence lengths"),
                           kind<LinkFile>("links", "Link classes"),
                           kind<ModelFile>("model", "Model"),
                           kind<ir::Plan>("plan", "Plan"),

@@ -24,8 +24,7 @@ struct World {
     const std::string root = models::default_library_root();
     const models::Library library = models::load_library(root, diagnostics);
     cluster = models::load_cluster("hetu_32h20", library, {}, diagnostics);
-    shape = models::load_model(root + "/../../experiments/hetu/mixed_length/model.yaml", library,
-                               {}, diagnostics);
+    shape = models::load_model("hetu_32b", library, {}, diagnostics);
     diagnostics.raise();
     shape.layers = 12;
     topology = std::make_unique<models::Topology>(cluster);

@@ -206,8 +206,9 @@ TEST(DeepspeedTables, SettingsThatDoNotDivideAreAnsweredWithTheNearestThatDo) {
        "DP16 SP2, micro-batch 2"},
       {"C6", "hetu_16h800_24h20", "hetu_32b", 16, 2, 2, "", "", 15, 16},
       {"C7", "hetu_16h800_24h20", "hetu_32b", 16, 2, 2, "", "", 8, 16},
-      {"Table 9, 32K", "hetu_32h20", "hetu_32b", 4, 8, 1, "SP 8 does not divide 52 heads",
-       "DP4 SP4, micro-batch 1"},
+      {"Table 9, 32K", "hetu_32h20", "hetu_32b", 4, 8, 1, ""},
+      {"Not of the paper: 52 heads", "hetu_32h20", "llama_30b", 4, 8, 1,
+       "SP 8 does not divide 52 heads", "DP4 SP4, micro-batch 1"},
       {"Table 9, 16K", "hetu_32h20", "hetu_32b", 8, 4, 1, ""},
   };
   config::Diagnostics diagnostics;

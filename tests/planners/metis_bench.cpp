@@ -52,8 +52,8 @@ void measure(const Row& row) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  fmt::print("{:>5} {:>9} {:>9} {:>13} {:>11} {}\n", "GPUs", "seconds", "paper", "arrangements",
-             "plans", "best plan");
+  fmt::print("{:>5} {:>9} {:>9} {:>13} {:>11} {}\n", "GPUs", "seconds", "paper", "nodes", "plans",
+             "best plan");
   for (const Row& row : kRows) {
     bool wanted = argc == 1;
     for (int i = 1; i < argc; ++i) wanted = wanted || std::atoi(argv[i]) == row.gpus;

@@ -54,10 +54,6 @@ constexpr auto kMegatron = ir::SequenceParallelism::megatron;
 const PipelineKind kLong = {1, 8, 1, kMegatron, 1};
 const PipelineKind kShort = {3, 4, 2, kMegatron, 1};
 
-StrategySet mixed_set(std::int64_t longest) {
-  return {{{longest, {kLong, kShort}}}, {ir::Recompute::none}, {1}};
-}
-
 Lengths draw(Rng& rng, int count, std::int64_t most) {
   Lengths lengths;
   for (int i = 0; i < count; ++i) lengths.push_back(256 * rng.integer(1, most / 256));
@@ -151,17 +147,18 @@ Seconds best_load(const PreparedStrategy& strategy, const Lengths& lengths, std:
   return best;
 }
 
-// The heuristic's gap on 60 tiny cases of up to 7 sequences on one long and three short pipelines:
+// The heuristic's gap on 60 tiny cases of up to 8 sequences on one long and two short pipelines:
 // planners_mixed_length_test --gtest_filter=Balance.IsNever* --gtest_output=xml:FILE shows it.
-TEST(Balance, IsNeverBetterThanBruteForceAndOnePercentFromItInTheMean) {
+TEST(Balance, IsNeverBetterThanBruteForceAndCloseToIt) {
   const Case world(4);
-  const PreparedStrategy strategy = world.prepare(mixed_set(16384));
+  const PreparedStrategy strategy =
+      world.prepare({{{16384, {kLong, {2, 4, 2, kMegatron, 1}}}}, {ir::Recompute::none}, {1}});
   Rng rng(4);
   double sum = 0;
   double most = 0;
   constexpr int kTrials = 60;
   for (int trial = 0; trial < kTrials; ++trial) {
-    Lengths lengths = draw(rng, static_cast<int>(rng.integer(1, 7)), 16384);
+    Lengths lengths = draw(rng, static_cast<int>(rng.integer(1, 8)), 16384);
     std::sort(lengths.begin(), lengths.end(), std::greater<>());
     const Seconds found = longest_load(strategy, balance(strategy, lengths));
     models::MicroBatchLengths assigned(static_cast<std::size_t>(strategy.pipelines()));
@@ -173,8 +170,8 @@ TEST(Balance, IsNeverBetterThanBruteForceAndOnePercentFromItInTheMean) {
   }
   RecordProperty("mean_gap", std::to_string(sum / kTrials));
   RecordProperty("max_gap", std::to_string(most));
-  EXPECT_NEAR(sum / kTrials, 0.0089, 5e-4);
-  EXPECT_NEAR(most, 0.2511, 5e-4);
+  EXPECT_NEAR(sum / kTrials, 0.0020, 5e-4);
+  EXPECT_NEAR(most, 0.0589, 5e-4);
 }
 
 TEST(Strategies, LimitsAreTheLongestSequencesThatFitInMemory) {

@@ -168,9 +168,9 @@ class BadInput(Case):
             "--planner: unknown planner 'hexscale' (did you mean 'hexiscale'?)",
             "--cluster: unknown cluster 'hexiscale_case_stud' "
             "(did you mean 'hexiscale_case_study'?)",
-            "--model: unknown model 'llama2_13' (did you mean 'llama2_13b'?)",
-            "--global-batch: missing (give it, or a job file with --job; for example",
-            "--sequence-length: missing"])
+            "--model: unknown model 'llama2_13' (did you mean 'llama2_13b'?)"])
+        self.refuse("simulate", HEXISCALE, "-c", "hexiscale_case_study", "-m", "llama2_13b",
+                    says="--sequence-length: missing (give it, or a job file with --job; for example")
         self.refuse("plan", "-p", "hexiscale", *JOB, "--dtype", "bf61", "--recompute", "none,ful",
                     "--seed", "-1", "--straggler", "3", "-o", "x", "--cost", "simu", says=[
                         "--dtype: unknown value 'bf61' (did you mean 'bf16'?",
@@ -422,6 +422,26 @@ class Plan(Case):
         time_again = again["plans"][0]["evaluation"]["iteration_seconds"]
         self.assertAlmostEqual(time_made, time_again, delta=1e-9 * time_made)
 
+    def test_explain_names_bottleneck_rivals_and_constraints(self):
+        text = self.succeed("plan", "-p", "megatron_grid,hexiscale,deepspeed", "--explain",
+                            "-c", "a100_8", "-m", "llama2_7b", "-b", "32")
+        for part in ("Why this plan", "Bottleneck: stage", "next best plans of this planner",
+                     "Constraint: device memory forbade", "other planners"):
+            self.assertIn(part, text)
+        made = json.loads(self.succeed("plan", "-p", "megatron_grid", "-c", "a100_8", "-m",
+                                       "llama2_7b", "-b", "32", "--json"))["planners"][0]
+        best = made["evaluation"]["iteration_seconds"]
+        rivals = made["search"]["runners_up"]
+        self.assertGreater(len(rivals), 0)
+        for rival in rivals:
+            self.assertGreaterEqual(rival.get("evaluated_seconds", best), best)
+        whole = max(s["compute_seconds"] + s["tensor_parallel_seconds"] for s in made["stages"])
+        self.assertLess(whole, best)
+
+    def test_plan_without_a_job_says_what_it_assumes(self):
+        text = self.succeed("plan", "-p", "megatron_grid", "-c", "a100_8", "-m", "llama2_7b")
+        self.assertIn("global batch 1024, sequence length 4096", text)
+
     def test_infeasible_names_constraint_and_witness_and_fails(self):
         done = orrery("plan", "-p", "megatron_grid", "-c", "hexiscale_case_study",
                       "-m", "llama_65b", "-b", "8", "-s", "4096")
@@ -606,6 +626,20 @@ class Paper(Case):
 
 
 class Library(Case):
+    def test_planners_are_listed_in_short_and_in_detail(self):
+        short = self.succeed("list", "planners")
+        for name in ("autohet", "hethub", "metis", "hetu", "hexiscale_milp", "exhaustive", "piper"):
+            self.assertIn(f"{name}\n  source", short)
+        self.assertNotIn("options (", short)
+        self.assertIn("options (", self.succeed("list", "planners", "metis"))
+        self.refuse("list", "planners", "metsi", says="did you mean 'metis'?")
+        self.refuse("list", "gpus", "metis", says="unexpected argument 'metis'")
+
+    def test_the_page_of_planners_is_that_of_the_catalog(self):
+        page = (ROOT / "docs/planners.md").read_text()
+        self.assertEqual(page, self.succeed("list", "planners", "--markdown"),
+                         "make it again: tools/orrery list planners --markdown > docs/planners.md")
+
     def test_everything_in_the_library_validates(self):
         files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("models/library/**/*.yaml"))]
         self.assertGreater(len(files), 50)

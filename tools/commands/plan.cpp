@@ -95,11 +95,19 @@ void check_once(const std::vector<std::string>& options, config::Diagnostics& di
   }
 }
 
+/// Without a job file a plan is made for kDefaultBatch samples of kDefaultLength tokens.
+JobArgs with_defaults(JobArgs job) {
+  if (job.job) return job;
+  if (!job.global_batch) job.global_batch = kDefaultBatch;
+  if (!job.sequence_length) job.sequence_length = kDefaultLength;
+  return job;
+}
+
 std::vector<Task> make_tasks(const PlanArgs& args) {
   config::Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
   const std::vector<std::string> names = planner_list(args, diagnostics);
-  experiments::RunSpec spec = make_spec(args.job, args.judge, {}, diagnostics);
+  experiments::RunSpec spec = make_spec(with_defaults(args.job), args.judge, {}, diagnostics);
   spec.work_budget = whole_number(args.work_budget, "--work-budget", 1, 0, diagnostics);
   check_names(spec, library, diagnostics);
   check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);

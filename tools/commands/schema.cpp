@@ -3,16 +3,24 @@
 #include <vector>
 
 #include "experiments/runner/manifest.h"
+#include "experiments/runner/mixed_length_file.h"
 #include "models/config/diagnostics.h"
+#include "models/config/document.h"
 #include "models/spec/schemas.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/output.h"
 
 namespace orrery::tools {
+namespace {
+
+constexpr const char* kMixedLength = "mixed_length";
+
+}  // namespace
 
 int execute(const SchemaArgs& args) {
   std::vector<std::string> kinds = models::schema_kinds();
   kinds.emplace_back("manifest");
+  kinds.emplace_back(kMixedLength);
   std::sort(kinds.begin(), kinds.end());
   if (std::find(kinds.begin(), kinds.end(), args.kind) == kinds.end()) {
     config::Diagnostics diagnostics;
@@ -20,7 +28,10 @@ int execute(const SchemaArgs& args) {
                     config::suggest(args.kind, kinds, "kinds"));
     diagnostics.raise();
   }
-  if (args.kind == "manifest") {
+  if (args.kind == kMixedLength) {
+    print(args.reference ? config::reference_page<experiments::MixedLengthFile>("Mixed lengths")
+                         : config::json_schema<experiments::MixedLengthFile>("Mixed lengths"));
+  } else if (args.kind == "manifest") {
     print(args.reference ? experiments::manifest_reference() : experiments::manifest_schema());
   } else {
     print(args.reference ? models::reference_page_of(args.kind)

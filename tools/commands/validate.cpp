@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "experiments/runner/manifest.h"
+#include "experiments/runner/mixed_length_file.h"
 #include "experiments/runner/runner.h"
 #include "models/config/document.h"
 #include "models/ir/model_shape.h"
+#include "models/spec/lengths.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/output.h"
@@ -21,8 +23,9 @@ namespace fs = std::filesystem;
 using config::Diagnostics;
 
 const std::vector<std::string>& kinds() {
-  static const std::vector<std::string> kKinds = {"cluster",  "gpus",  "job",  "links",
-                                                  "manifest", "model", "plan", "profile"};
+  static const std::vector<std::string> kKinds = {"cluster", "gpus",     "job",          "lengths",
+                                                  "links",   "manifest", "mixed_length", "model",
+                                                  "plan",    "profile"};
   return kKinds;
 }
 
@@ -117,6 +120,10 @@ std::string check_file(const std::string& path, const ValidateArgs& args,
   if (kind == "manifest") about = check_manifest(path, library, diagnostics);
   if (kind == "job") models::load_job(path, diagnostics);
   if (kind == "profile") models::load_profile(path, diagnostics);
+  if (kind == "lengths") models::load_lengths(path, "", {path, 0, 0}, diagnostics);
+  if (kind == "mixed_length") {
+    config::load_file<experiments::MixedLengthFile>(path, diagnostics);
+  }
   if (kind == "gpus" || kind == "links") check_library_file(path, kind, diagnostics);
   return about.empty() ? kind : kind + ", " + about;
 }
