@@ -68,7 +68,7 @@ double MetisSearch::slack(const Lattice& lattice, int batch) {
       if (lattice.placed(g, static_cast<int>(state)) == lattice.counts[g]) continue;
       int rank = lattice.rank[state];
       for (const int size : lattice.groups[g]) {
-        const StageBound& bound = stages_->bound(rank, size, batch, 0);
+        const MetisStageBound& bound = stages_->bound(rank, size, batch, 0);
         share = std::min(share, bound.per_share);
         first = std::min(first, bound.first);
         last = std::min(last, bound.last);
@@ -168,7 +168,8 @@ bool MetisSearch::hopeless(const Path& path) {
   double share = kNever, first = kNever, last = kNever, hops = 0, sync = 0;
   for (int s = 0; s < stages; ++s) {
     const int size = (*path.sizes)[at(s)];
-    const StageBound& bound = stages_->bound(path.first[at(s)], size, path.batch, path.step[at(s)]);
+    const MetisStageBound& bound =
+        stages_->bound(path.first[at(s)], size, path.batch, path.step[at(s)]);
     if (bound.first == kNever) return true;
     share = std::min(share, bound.per_share);
     first = std::min(first, bound.first);
@@ -237,7 +238,7 @@ std::pair<double, double> MetisSearch::room(int first, int size, int batch, int 
                                             double slack) {
   const double enough = tables_.layers;
   double most = 0, fastest = kNever;
-  for (const LayerBound& bound : stages_->layer_bounds(first, size, batch).subspan(at(step))) {
+  for (const MetisLayerBound& bound : stages_->layer_bounds(first, size, batch).subspan(at(step))) {
     if (bound.time == kNever) continue;
     fastest = std::min(fastest, bound.time);
     double layers = std::floor(std::min(enough, slack * bound.rate));

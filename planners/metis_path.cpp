@@ -15,12 +15,8 @@
 namespace orrery::planners {
 namespace {
 
-///< To divide layers. [public code]
+constexpr int kAttempts = 3;           ///< To divide layers. [public code]
 constexpr std::int64_t kDivision = 4;  ///< Units of work: about the time of four arrangements.
-constexpr int kAttempts = 3;
-constexpr std::int64_t kLeaders = 2;  ///< One part in so many of the budget goes to leaders.
-
-/// Orders of GPU types that are searched: all of up to seven types.
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 

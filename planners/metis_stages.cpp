@@ -74,9 +74,9 @@ int MetisStages::make_layer_bounds(int first, int size, int batch) {
   return begin;
 }
 
-LayerBound MetisStages::make_layer_bound(const MetisStageChoice& choice, int first, int size,
-                                         int batch) {
-  LayerBound result;
+MetisLayerBound MetisStages::make_layer_bound(const MetisStageChoice& choice, int first, int size,
+                                              int batch) {
+  MetisLayerBound result;
   if (!choice.valid || choice.broken || tables_.layers < 3) return result;
   result.time = 0;
   for (const MetisStageChoice::Kind& kind : choice.kinds) {
@@ -99,7 +99,7 @@ LayerBound MetisStages::make_layer_bound(const MetisStageChoice& choice, int fir
     return result;
   }
   for (const MetisStageChoice::Kind& kind : choice.kinds) {
-    LayerBound own{0, 0, kNever, kNever, costs_.capacity(kind.type).value / kMegabyte};
+    MetisLayerBound own{0, 0, kNever, kNever, costs_.capacity(kind.type).value / kMegabyte};
     for (int layer = 1; layer + 1 < tables_.layers; ++layer) {
       const Held& memory = held(choice, kind, layer, layer + 1);
       own.states_mb = std::min(own.states_mb, memory.states);
@@ -117,10 +117,10 @@ LayerBound MetisStages::make_layer_bound(const MetisStageChoice& choice, int fir
   return result;
 }
 
-const StageBound& MetisStages::bound(int first, int size, int batch, int step) {
+const MetisStageBound& MetisStages::bound(int first, int size, int batch, int step) {
   const int known = slot(first, size, batch, step).bound;
   if (known >= 0) return bounds_[at(known)];
-  StageBound result;
+  MetisStageBound result;
   const MetisStageChoice& own = choice(first, size, batch, step);
   if (own.valid && !own.broken) {
     result = {0, 0, 0, own.sync_ms, static_cast<double>(own.nominal)};
@@ -138,7 +138,7 @@ const StageBound& MetisStages::bound(int first, int size, int batch, int step) {
     }
   }
   if (step + 1 < steps(size)) {
-    const StageBound& later = bound(first, size, batch, step + 1);
+    const MetisStageBound& later = bound(first, size, batch, step + 1);
     result = {std::min(result.per_share, later.per_share), std::min(result.first, later.first),
               std::min(result.last, later.last), std::min(result.sync, later.sync),
               std::min(result.samples, later.samples)};

@@ -47,7 +47,7 @@ struct MetisStageChoice {
 
 /// Best case over the choices of a range of ranks whose degree is at least a given one: lower
 /// bounds, in milliseconds.
-struct StageBound {
+struct MetisStageBound {
   double per_share = kNever;  ///< Least time of an inner layer over its share of the demand.
   double first = kNever;      ///< Embedding.
   double last = kNever;       ///< Head.
@@ -56,7 +56,7 @@ struct StageBound {
 };
 
 /// What every inner layer (neither embedding nor head) costs a choice at least.
-struct LayerBound {
+struct MetisLayerBound {
   double time = kNever;  ///< Milliseconds of each micro-batch.
   /// Layers per millisecond, when a layer costs its time for all micro-batches but one, and its
   /// gradients and its part of the optimizer once.
@@ -78,9 +78,9 @@ class MetisStages {
   /// `batch` is a position in `batches`; `step` the exponent of the tensor-parallel degree, below
   /// steps(size): degrees that were measured. `size` is a power of two.
   const MetisStageChoice& choice(int first, int size, int batch, int step);
-  const StageBound& bound(int first, int size, int batch, int step);
+  const MetisStageBound& bound(int first, int size, int batch, int step);
   /// By step.
-  std::span<const LayerBound> layer_bounds(int first, int size, int batch) {
+  std::span<const MetisLayerBound> layer_bounds(int first, int size, int batch) {
     const int place = (first * sizes_ + std::countr_zero(static_cast<unsigned>(size)));
     const int known = bounds_at_[static_cast<std::size_t>(place) * batches_.size() +
                                  static_cast<std::size_t>(batch)];
@@ -117,7 +117,7 @@ class MetisStages {
   Slot& slot(int first, int size, int batch, int step);
   MetisStageChoice make(int first, int size, int batch, int step) const;
   int make_layer_bounds(int first, int size, int batch);
-  LayerBound make_layer_bound(const MetisStageChoice& choice, int first, int size, int batch);
+  MetisLayerBound make_layer_bound(const MetisStageChoice& choice, int first, int size, int batch);
   void make_fixed(MetisStageChoice& choice, int first, int size, int micro_batch) const;
   void make_published(MetisStageChoice& choice, int first, int size, int micro_batch) const;
   bool publish_memory(MetisStageChoice& choice, int first, int size, int micro_batch) const;
@@ -139,8 +139,8 @@ class MetisStages {
   std::vector<Slot> slots_;
   std::deque<MetisStageChoice> choices_;
   std::vector<int> bounds_at_;  ///< By range and batch, into layer_bounds_; negative: not yet.
-  std::vector<LayerBound> layer_bounds_;
-  std::vector<StageBound> bounds_;
+  std::vector<MetisLayerBound> layer_bounds_;
+  std::vector<MetisStageBound> bounds_;
   std::vector<double> hops_;  ///< By first rank and both sizes; negative: not yet known.
   struct Held {
     double fixed = -1;  ///< States, transients, staging; negative: not yet known.

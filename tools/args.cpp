@@ -165,7 +165,9 @@ void add_list(CLI::App& app, ListArgs& args) {
 }
 
 void add_schema(CLI::App& app, SchemaArgs& args) {
-  app.add_option("kind", args.kind, "cluster, model, job, lengths, plan, profile, manifest, mixed_length, gpus or links")
+  app.add_option(
+         "kind", args.kind,
+         "cluster, model, job, lengths, plan, profile, manifest, mixed_length, gpus or links")
       ->required();
   app.add_flag("--reference", args.reference, "print the reference page (Markdown) instead");
   app.footer(example("schema cluster"));

@@ -175,8 +175,8 @@ TEST_F(HetuSwitch, WithZeroTheShardsOfALostDeviceAreLost) {
     EXPECT_EQ(lost.held_by, range(31, 31));
     bytes += row.bytes.value;
   }
-  // 52 heads, 13 on rank 31 and its peer 15: 7 and 6. 4,480 columns and 7,648 words: halves.
-  const double attention = 4 * kHidden * kHidden * 6 / 52;
+  // 16 of 64 heads, 4,480 columns and 7,648 words on rank 31 and its peer 15: halves.
+  const double attention = 4 * kHidden * kHidden / 8;
   const double feed_forward = 3 * kHidden * kFfn / 8;
   const double head = kVocabulary * kHidden / 8;
   EXPECT_DOUBLE_EQ(bytes, 4 * (15 * (attention + feed_forward) + head));
