@@ -49,6 +49,9 @@ bool load_json(const std::string& path, config::Value& root, config::Diagnostics
     diagnostics.add(position_of(path, text, error.byte == 0 ? 0 : error.byte - 1),
                     "no JSON: " + reason(error.what()));
     return false;
+  } catch (const nlohmann::json::exception& error) {
+    diagnostics.add({path, 0, 0}, "no JSON: " + std::string(error.what()));
+    return false;
   }
   // JSON is YAML but for tabs, which it allows between tokens only.
   std::replace(text.begin(), text.end(), '\t', ' ');

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "experiments/runner/checks.h"
 #include "experiments/runner/files.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
@@ -20,27 +21,6 @@ namespace fs = std::filesystem;
 using config::Value;
 
 constexpr std::size_t kMostRuns = 100'000;
-
-/// The folder of a result must stay below results/.
-bool good_name(const std::string& name) {
-  constexpr const char* kAllowed =
-      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
-  if (name.empty() || name.find_first_not_of(kAllowed) != std::string::npos) return false;
-  for (const fs::path& part : fs::path(name)) {
-    if (part.string().empty() || part.string().front() == '.' || part == "/") return false;
-  }
-  return true;
-}
-
-void check_beside(config::Visitor& v, const char* key, const std::string& file) {
-  if (!v.reading() || file.empty()) return;
-  const fs::path path = fs::path(v.at("").file).parent_path() / file;
-  std::error_code error;
-  if (!fs::is_regular_file(path, error)) {
-    v.problem(key, fmt::format("no such file '{}'", path.string()),
-              "paths are relative to the manifest");
-  }
-}
 
 /// Splices the job file that `run.job` names, or adds the schema that a job inside a manifest need
 /// not repeat.
@@ -199,10 +179,7 @@ void describe(config::Visitor& v, Manifest& manifest) {
   v.optional("assumptions", manifest.assumptions, "what the paper does not say and is assumed");
   v.optional("plot", manifest.plot, "Python script beside the manifest that draws the figure");
   v.optional("published", manifest.published, "CSV of published values beside the manifest");
-  if (v.reading() && v.given("name") && !good_name(manifest.name)) {
-    v.problem("name", fmt::format("'{}' is no folder below results/", manifest.name),
-              "letters, digits, '_', '-', '.' and '/'");
-  }
+  check_result_name(v, manifest.name);
   if (v.reading() && v.given("run") && !manifest.run.is_map()) {
     v.problem("run", "expected a map, got " + config::kind_text(manifest.run));
   }

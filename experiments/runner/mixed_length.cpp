@@ -208,6 +208,10 @@ MixedLengthResult run_mixed_length(const MixedLengthFile& file, const std::strin
   const bool is_file = std::filesystem::is_regular_file(beside, error);
   ir::ModelShape shape =
       models::load_model(is_file ? beside : file.model.value, library, file.model.at, diagnostics);
+  if (diagnostics.empty() && shape.layers == 0) {
+    diagnostics.add(file.model.at, fmt::format("'{}' is no transformer", shape.name),
+                    "only transformers have sequences");
+  }
   std::vector<models::LengthModel> lengths;
   for (const auto& name : file.lengths) {
     lengths.push_back(models::load_lengths(name.value, library.root, name.at, diagnostics));

@@ -1,9 +1,33 @@
 #include "experiments/runner/mixed_length_file.h"
 
+#include <fmt/format.h>
+
+#include <set>
+
+#include "experiments/runner/checks.h"
 #include "models/config/document.h"
 #include "planners/mixed_length/step_planner.h"
 
 namespace orrery::experiments {
+namespace {
+
+/// Rows of equal names would be taken for one.
+void check_distinct(config::Visitor& v, const MixedLengthFile& file) {
+  std::set<std::int64_t> contexts;
+  for (const MixedLengthCase& one : file.cases) {
+    if (!contexts.insert(one.context).second) {
+      v.problem("cases", fmt::format("context {} stands twice", one.context));
+    }
+    std::set<std::string> names;
+    for (const MixedLengthSystem& system : one.systems) {
+      if (names.insert(system.name).second) continue;
+      v.problem("cases",
+                fmt::format("system '{}' stands twice at context {}", system.name, one.context));
+    }
+  }
+}
+
+}  // namespace
 
 void describe(config::Visitor& v, MixedLengthSystem& system) {
   v.title("System");
@@ -44,6 +68,19 @@ void describe(config::Visitor& v, MixedLengthFile& file) {
   v.optional("assumptions", file.assumptions, "what the paper does not say");
   v.optional("plot", file.plot, "script beside the file");
   v.optional("published", file.published, "CSV beside the file");
+  check_result_name(v, file.name);
+  check_beside(v, "plot", file.plot);
+  check_beside(v, "published", file.published);
+  if (v.reading() && v.given("lengths") && file.lengths.empty()) {
+    v.problem("lengths", "nothing to draw from");
+  }
+  if (v.reading() && v.good()) check_distinct(v, file);
+  if (v.reading() && file.tokens_per_step > kMostTokens) {
+    v.problem("tokens_per_step", fmt::format("at most {}", kMostTokens));
+  }
+  if (v.reading() && file.steps > kMostSteps) {
+    v.problem("steps", fmt::format("at most {}", kMostSteps));
+  }
   v.at_least("tokens_per_step", file.tokens_per_step, std::int64_t{1});
   v.at_least("steps", file.steps, 1);
   v.at_least("seed", file.seed, std::int64_t{0});

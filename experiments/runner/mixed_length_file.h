@@ -11,6 +11,10 @@
 
 namespace orrery::experiments {
 
+/// Bounds that keep a run within minutes.
+inline constexpr int kMostSteps = 10'000;
+inline constexpr std::int64_t kMostTokens = 10'000'000;
+
 struct MixedLengthSystem {
   std::string name;                      ///< For tables and figures.
   config::Located<std::string> planner;  ///< Step planner.

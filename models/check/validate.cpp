@@ -55,6 +55,11 @@ class Validator {
 
   std::vector<PlanDefect> run() {
     check_hashes();
+    if (plan_.virtual_stages > workload_.size()) {
+      fail("virtual_stages",
+           fmt::format("{} virtual stages for {} blocks", plan_.virtual_stages, workload_.size()));
+      return std::move(defects_);
+    }
     check_schedule();
     if (plan_.pipelines.empty()) fail("pipelines", "the plan has no pipeline");
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) check_pipeline(p);

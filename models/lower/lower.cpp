@@ -40,11 +40,9 @@ void check_idle_stages(const ir::Plan& plan, std::vector<PlanDefect>& defects) {
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
     const ir::Pipeline& pipeline = plan.pipelines[p];
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
-      const auto left =
-          std::count_if(pipeline.reroutes.begin(), pipeline.reroutes.end(),
-                        [&](const ir::Reroute& r) { return r.stage == static_cast<int>(s); });
       const ir::Segment& segment = pipeline.stages[s].segments.front();
-      if (left < pipeline.micro_batches || segment.zero.stage == 0) continue;
+      if (segment.zero.stage == 0) continue;
+      if (!is_idle(plan, static_cast<int>(p), static_cast<int>(s))) continue;
       defects.push_back({fmt::format("pipelines[{}].stages[{}]", p, s),
                          "a stage that leaves all micro-batches to others cannot keep ZeRO shards",
                          "set zero stage 0 for its blocks"});

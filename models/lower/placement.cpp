@@ -15,13 +15,6 @@ bool same_devices(const std::vector<ir::Group>& a, const std::vector<ir::Group>&
                     [](const ir::Group& x, const ir::Group& y) { return x.devices == y.devices; });
 }
 
-/// All micro-batches of the pipeline skip the stage.
-bool is_idle(const ir::Pipeline& pipeline, int stage) {
-  return std::count_if(pipeline.reroutes.begin(), pipeline.reroutes.end(),
-                       [&](const ir::Reroute& r) { return r.stage == stage; }) ==
-         pipeline.micro_batches;
-}
-
 void add_ranks(const ir::Stage& stage, int pipeline, int stage_index, bool collapsed,
                Placement& out) {
   const std::vector<ir::Group>& groups = stage.segments.front().groups;
@@ -108,13 +101,26 @@ void add_detours(const ir::Plan& plan, Placement& out) {
 
 }  // namespace
 
+bool is_idle(const ir::Plan& plan, int pipeline, int stage) {
+  const ir::Pipeline& own = plan.pipelines[static_cast<std::size_t>(pipeline)];
+  const auto left =
+      std::count_if(own.reroutes.begin(), own.reroutes.end(),
+                    [&](const ir::Reroute& reroute) { return reroute.stage == stage; });
+  if (left < own.micro_batches) return false;
+  return std::none_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const ir::Pipeline& other) {
+    return std::any_of(other.reroutes.begin(), other.reroutes.end(), [&](const ir::Reroute& r) {
+      return r.stage == stage && r.to_pipeline == pipeline;
+    });
+  });
+}
+
 Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed) {
   Placement out;
   out.rank_of.resize(cluster.devices.size());
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
     const std::vector<ir::Stage>& stages = plan.pipelines[p].stages;
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      if (is_idle(plan.pipelines[p], static_cast<int>(s))) continue;
+      if (is_idle(plan, static_cast<int>(p), static_cast<int>(s))) continue;
       add_ranks(stages[s], static_cast<int>(p), static_cast<int>(s), collapsed, out);
     }
     std::vector<Element>& elements = out.elements.emplace_back();

@@ -41,9 +41,13 @@ struct Placement {
   std::vector<RankId> rank_of;  ///< By device id; invalid when unused.
 };
 
-/// A stage that leaves all of its micro-batches to others has no ranks: its devices are idle, or
-/// lost. A stage is collapsed to one rank for each group when all of its segments have the same
-/// groups; a stage whose strategy changes inside keeps a rank for each device.
+/// A stage that leaves all of its micro-batches to others and takes none: its devices are idle, or
+/// lost.
+bool is_idle(const ir::Plan& plan, int pipeline, int stage);
+
+/// Idle stages have no ranks. A stage is collapsed to one rank for each group when all of its
+/// segments have the same groups; a stage whose strategy changes inside keeps a rank for each
+/// device.
 Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed);
 
 }  // namespace orrery::models

@@ -125,6 +125,9 @@ void describe(config::Visitor& v, StrategySet& set) {
   if (set.strategies.empty()) v.problem("strategies", "none");
   if (set.recompute.empty()) v.problem("recompute", "nothing is allowed");
   if (set.zero_stages.empty()) v.problem("zero_stages", "nothing is allowed");
+  for (const int stage : set.zero_stages) {
+    if (stage < 0 || stage > 3) v.problem("zero_stages", "must be from 0 to 3");
+  }
 }
 
 std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make(

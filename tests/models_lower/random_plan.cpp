@@ -97,15 +97,17 @@ class PlanMaker {
   void add_reroutes() {
     auto& pipelines = out_.plan.pipelines;
     if (pipelines.size() < 2) return;
-    // Of each stage some pipeline keeps its micro-batches.
     for (std::size_t s = 0; s < pipelines[0].stages.size(); ++s) {
-      const int keeps = integer(0, static_cast<int>(pipelines.size()) - 1);
+      const int last = static_cast<int>(pipelines.size()) - 1;
+      const bool chain = rng_.bernoulli(0.3);  // Each to the next one, the last to the first.
+      const int keeps = integer(0, last);      // Else one takes those of all others.
       for (std::size_t p = 0; p < pipelines.size(); ++p) {
-        if (static_cast<int>(p) == keeps) continue;
+        if (!chain && static_cast<int>(p) == keeps) continue;
+        const int to = chain ? (static_cast<int>(p) + 1) % (last + 1) : keeps;
         const bool all = zero_.stage == 0 && rng_.bernoulli(0.3);
         for (int m = 0; m < pipelines[p].micro_batches - (all ? 0 : 1); ++m) {
           if (!all && rng_.bernoulli(0.6)) continue;
-          pipelines[p].reroutes.push_back({static_cast<int>(s), m, keeps});
+          pipelines[p].reroutes.push_back({static_cast<int>(s), m, to});
         }
       }
     }

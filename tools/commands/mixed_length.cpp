@@ -58,7 +58,10 @@ std::string summary(const std::vector<experiments::MixedLengthRow>& rows) {
 
 int execute(const MixedLengthArgs& args) {
   config::Diagnostics diagnostics;
-  const auto steps = static_cast<int>(whole_number(args.steps, "--steps", 1, 0, diagnostics));
+  const std::int64_t steps = whole_number(args.steps, "--steps", 1, 0, diagnostics);
+  if (steps > experiments::kMostSteps) {
+    diagnostics.add({"--steps", 0, 0}, fmt::format("at most {}", experiments::kMostSteps));
+  }
   std::error_code error;
   const std::string path = fs::is_directory(args.file, error)
                                ? (fs::path(args.file) / "mixed_length.yaml").string()
@@ -67,16 +70,17 @@ int execute(const MixedLengthArgs& args) {
   const models::Library library = open_library(diagnostics);
   diagnostics.raise();
   const std::string folder = fs::path(path).parent_path().string();
-  const experiments::MixedLengthResult result =
-      experiments::run_mixed_length(file, folder, steps, library, diagnostics);
-  diagnostics.raise();
   const fs::path out = fs::path(args.results) / file.name;
   experiments::make_folders(out.string());
+  const experiments::MixedLengthResult result =
+      experiments::run_mixed_length(file, folder, static_cast<int>(steps), library, diagnostics);
+  diagnostics.raise();
   const std::string csv = (out / "steps.csv").string();
   experiments::replace_text_file(csv, experiments::steps_csv(result.rows));
   print(section(file.title, summary(result.rows)));
   for (const std::string& note : result.notes) print(note + "\n");
   print(fmt::format("{} steps in {}\n", result.rows.size(), csv));
+  if (result.rows.empty()) return 1;
   if (args.no_figure || file.plot.empty()) return 0;
   experiments::Manifest manifest;
   manifest.folder = folder;

@@ -36,7 +36,9 @@ void describe(config::Visitor& v, PlanDocument& document) {
 
 std::vector<std::string> planner_list(const PlanArgs& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> names = split(args.planners, ',');
-  if (names.size() == 1 && names[0] == "all") names = planners::planner_names();
+  if (std::find(names.begin(), names.end(), "all") != names.end()) {
+    names = planners::planner_names();
+  }
   if (names.empty()) {
     diagnostics.add(at_flag("--planner"), "no planner is named", "orrery list planners");
   }
