@@ -625,6 +625,49 @@ class Paper(Case):
                 self.assertRegex(shown, rf"\n +pipeline {number} +{value}  s\n")
 
 
+class Import(Case):
+    """Files of Metis's users become ours, and the planner uses their numbers."""
+
+    LAYERS = 34  # of llama2_7b: 32, embedding and head
+
+    def profile(self, name, milliseconds, memory=100.0, layers=LAYERS):
+        text = json.dumps({
+            "model": {"model_name": "any", "num_layers": layers,
+                      "parameters": {"parameters_per_layer_bytes": [4 * 10**8] * layers}},
+            "execution_time": {"forward_backward_time_ms": milliseconds * layers + 1,
+                               "batch_generator_time_ms": 0.5, "optimizer_time_ms": 3.0,
+                               "layer_compute_total_ms": [milliseconds] * layers},
+            "execution_memory": {"layer_memory_total_mb": [memory] * layers}}, indent=1)
+        return self.write(name, text)
+
+    def test_imported_files_carry_metis_from_profile_to_plan(self):
+        for tensor in (1, 2, 4):
+            for size in (1, 2, 4):
+                self.profile(f"DeviceType.A100_tp{tensor}_bs{size}.json", 10.0 * size / tensor)
+                self.profile(f"DeviceType.T4_tp{tensor}_bs{size}.json", 40.0 * size / tensor)
+        profile, cluster = str(self.folder / "p.yaml"), str(self.folder / "c.yaml")
+        sample = "tests/calibration/metis"
+        self.succeed("import", "metis-profile", str(self.folder), "-o", profile)
+        self.succeed("import", "metis-cluster", f"{sample}/hostfile", f"{sample}/clusterfile.json",
+                     "-o", cluster)
+        self.succeed("validate", profile, cluster)
+        job = ["-p", "metis", "-c", cluster, "-m", "llama2_7b", "-b", "16", "-s", "256", "--json"]
+        with_profile = json.loads(orrery("plan", *job, "--profile", profile).stdout)
+        without = json.loads(orrery("plan", *job).stdout)
+        estimates = [made["planners"][0]["search"].get("estimate_seconds")
+                     for made in (with_profile, without)]
+        self.assertNotEqual(estimates[0], estimates[1])
+
+    def test_bad_files_are_refused_with_their_place_and_leave_nothing_behind(self):
+        self.write("DeviceType.A100_tp1_bs1.json", "{\"model\": {\"num_layers\": 1e400}}")
+        out = self.folder / "p.yaml"
+        self.refuse("import", "metis-profile", str(self.folder), "-o", str(out),
+                    says="DeviceType.A100_tp1_bs1.json")
+        self.assertFalse(out.exists())
+        self.refuse("import", "metis-cluster", "tests/calibration/metis/hostfile",
+                    self.write("c.json", "{\"10.0.0.1\": {}}"), says="c.json:1:")
+
+
 class Library(Case):
     def test_planners_are_listed_in_short_and_in_detail(self):
         short = self.succeed("list", "planners")
