@@ -140,7 +140,7 @@ class Switch(Case):
                 "hetu", *H20[2:], "--lost", "15"]
         done = orrery(*args)
         self.assertEqual(done.returncode, 1)
-        self.assertRegex(done.stdout, r"41-53 +attention.query +46-51 of 52 +optimizer states")
+        self.assertRegex(done.stdout, r"41-53 +attention.query +56-63 of 64 +optimizer states")
         lost = json.loads(orrery(*args, "--json").stdout)["lost"]
         self.assertEqual({each["held_by"] for each in lost}, {"15"})
 
