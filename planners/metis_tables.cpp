@@ -276,7 +276,13 @@ MetisEntry& MetisTables::slot(int type, int tensor, int samples) {
 
 MetisTables make_metis_tables(const PlannerInput& input, ir::Recompute recompute) {
   if (const ir::ModelLayers* model = measured(input)) return from_profile(input, *model);
-  return PricedTables(input, recompute).make();
+  MetisTables tables = PricedTables(input, recompute).make();
+  for (const ir::ModelLayers& model : input.profile.model_layers) {
+    tables.note +=
+        fmt::format("; the profile of '{}' is not used: it has {} layers, {} has {}", model.model,
+                    model.parameter_bytes.size(), input.workload.name, input.workload.size());
+  }
+  return tables;
 }
 
 std::vector<int> binary_parts(int samples) {

@@ -657,6 +657,10 @@ class Import(Case):
         estimates = [made["planners"][0]["search"].get("estimate_seconds")
                      for made in (with_profile, without)]
         self.assertNotEqual(estimates[0], estimates[1])
+        other = json.loads(orrery("plan", "-p", "metis", "-c", cluster, "-m", "llama2_13b", "-b", "16",
+                                  "-s", "256", "--json", "--profile", profile).stdout)
+        notes = " ".join(other["planners"][0]["search"]["notes"])
+        self.assertIn("is not used: it has 34 layers, llama2_13b has 42", notes)
 
     def test_bad_files_are_refused_with_their_place_and_leave_nothing_behind(self):
         self.write("DeviceType.A100_tp1_bs1.json", "{\"model\": {\"num_layers\": 1e400}}")
