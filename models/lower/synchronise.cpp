@@ -55,6 +55,7 @@ class Synchroniser {
   }
 
   void run() {
+    find_expert_peers();
     const std::vector<Run> runs = in_order(make_runs());
     for (const Run& run : runs) emit(run, SyncPhase::reduce);
     if (context_.copies.tied()) emit_tied(SyncPhase::reduce);
@@ -247,7 +248,7 @@ class Synchroniser {
       member.regions = region_set;
       member.bytes = total;
       const DraftId id = draft_.add(member);
-      draft_.depends(id, ready(rank, first_block, last_block, phase));
+      wait_for(id, rank, first_block, last_block, phase);
       draft_.depends(id, last_p2p_[rank.index()]);
       last_sync_[rank.index()] = id;
       members.push_back(id);
@@ -288,7 +289,7 @@ class Synchroniser {
       end.bytes = entry.second.bytes;
       end.regions = draft_.region_set(entry.second.regions);
       ids[side] = draft_.add(end);
-      draft_.depends(ids[side], ready(rank, first_block, last_block, phase));
+      wait_for(ids[side], rank, first_block, last_block, phase);
       draft_.depends(ids[side], last_sync_[rank.index()]);
       draft_.depends(ids[side], last_p2p_[rank.index()]);
       last_p2p_[rank.index()] = ids[side];
@@ -296,9 +297,35 @@ class Synchroniser {
     draft_.match(ids[0], ids[1]);
   }
 
-  DraftId ready(RankId rank, int first_block, int last_block, SyncPhase phase) const {
-    return phase == SyncPhase::reduce ? gradients_ready(rank, first_block, last_block)
-                                      : optimizer_[rank.index()];
+  /// The op waits until what it moves is there. Gradients of experts are complete when all groups
+  /// that send tokens to them have ended their passes.
+  void wait_for(DraftId id, RankId rank, int first_block, int last_block, SyncPhase phase) {
+    if (phase == SyncPhase::gather) return draft_.depends(id, optimizer_[rank.index()]);
+    draft_.depends(id, gradients_ready(rank, first_block, last_block));
+    const auto peers = expert_peers_.find(rank);
+    if (peers == expert_peers_.end()) return;
+    for (const RankId peer : peers->second) {
+      draft_.depends(id, gradients_ready(peer, first_block, last_block));
+    }
+  }
+
+  /// Ranks of the groups that hold the experts of a segment together, without the own group.
+  void find_expert_peers() {
+    for (const std::vector<Element>& elements : context_.placement.elements) {
+      for (const Element& element : elements) {
+        const auto degree = static_cast<std::size_t>(element.segment->expert_parallel);
+        for (std::size_t g = 0; degree > 1 && g < element.ranks.size(); ++g) {
+          for (std::size_t other = g / degree * degree; other < (g / degree + 1) * degree;
+               ++other) {
+            if (other == g) continue;
+            for (const RankId rank : element.ranks[g]) {
+              std::set<RankId>& peers = expert_peers_[rank];
+              peers.insert(element.ranks[other].begin(), element.ranks[other].end());
+            }
+          }
+        }
+      }
+    }
   }
 
   /// The op of this rank after which its gradients of the blocks are complete; without overlap, its
@@ -328,6 +355,12 @@ class Synchroniser {
       step.bytes = states[r];
       optimizer_[r] = draft_.add(step);
       draft_.depends(optimizer_[r], last_sync_[r]);
+      const auto peers = expert_peers_.find({static_cast<std::int32_t>(r)});
+      if (peers != expert_peers_.end()) {
+        for (const RankId peer : peers->second) {
+          draft_.depends(optimizer_[r], gradients_ready(peer, 0, context_.workload.size() - 1));
+        }
+      }
       draft_.depends(optimizer_[r], last_p2p_[r]);
     }
   }
@@ -388,6 +421,7 @@ class Synchroniser {
   const LowerContext& context_;
   Draft& draft_;
   std::map<RankId, std::vector<ComputeOps::GradientReady>> ready_;
+  std::map<RankId, std::set<RankId>> expert_peers_;
   std::set<int> cuts_;              ///< Blocks at which a rank's gradients become complete.
   std::vector<DraftId> last_sync_;  ///< By rank: its last op on the collective stream so far.
   std::vector<DraftId> last_p2p_;   ///< By rank: its last point-to-point step so far.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
+#include <set>
 
 #include "models/lower/lower.h"
 #include "tests/models_lower/number_model.h"
@@ -201,6 +202,31 @@ TEST(InnerVolume, ExpertsDispatchAndCombineOncePerPass) {
                      passes * 2 * senders * 2 * 1.25 * activation(workload) * 3 / 4);
     }
   }
+}
+
+TEST(Experts, GradientsWaitForAllGroupsThatSendTokens) {
+  ir::ModelShape shape = small_model();
+  shape.experts = 4;
+  shape.top_k = 2;
+  const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
+  ir::Plan plan = one_stage(4, ir::Group{});
+  segment_of(plan).expert_parallel = 4;
+  const ir::Program program = lowered(plan, workload, false);
+  std::set<RankId> all;
+  for (std::int32_t r = 0; r < 4; ++r) all.insert({r});
+  int steps = 0;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    if (program.ops[i].kind != ir::OpKind::optimizer_step) continue;
+    ++steps;
+    // What ends before the step, over the streams and dependencies of all ranks.
+    std::set<RankId> waited;
+    for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
+      if (program.op(before).kind == ir::OpKind::backward) waited.insert(program.op(before).rank);
+    }
+    waited.insert(program.ops[i].rank);  // Its own backward pass stands before it.
+    EXPECT_EQ(waited, all);
+  }
+  EXPECT_EQ(steps, 4);
 }
 
 TEST(ZeroVolume, StageThreeMovesThreeTimesTheParameters) {
