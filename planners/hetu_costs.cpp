@@ -318,9 +318,9 @@ std::string HetuCosts::describe(const HetuVariant& variant, const HetuLayout& la
     i = same;
   }
   static constexpr const char* kRecompute[] = {"no", "selective", "full"};
-  return fmt::format("{} pipelines, micro-batches of {}, {} recompute, ZeRO-{}: {}", layout.size(),
-                     variant.micro_batch_size, kRecompute[static_cast<int>(variant.recompute)],
-                     variant.zero, text);
+  return fmt::format("{} pipeline{}, micro-batches of {}, {} recompute, ZeRO-{}: {}", layout.size(),
+                     layout.size() == 1 ? "" : "s", variant.micro_batch_size,
+                     kRecompute[static_cast<int>(variant.recompute)], variant.zero, text);
 }
 
 }  // namespace orrery::planners

@@ -240,6 +240,9 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
                                  ir::devices_of(plan).size(), run.cluster.size());
   if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
   if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
+  std::size_t rerouted = 0;
+  for (const ir::Pipeline& pipeline : plan.pipelines) rerouted += pipeline.reroutes.size();
+  if (rerouted > 0) head += fmt::format(", {} to another pipeline", counted(rerouted, "reroute"));
   std::string body = table.text(2);
   if (shared) body += "  of equal pipelines the devices of the first are shown; --full shows all\n";
   return section(head, body);

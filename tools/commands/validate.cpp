@@ -15,6 +15,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/output.h"
+#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -92,9 +93,9 @@ std::string check_plan(const std::string& path, const ValidateArgs& args,
   if (!args.job.cluster && !args.job.model) {
     const ir::Plan plan = models::load_plan(path, diagnostics);
     return fmt::format(
-        "{} pipelines on {} GPUs; not checked against a cluster and a model: add "
+        "{} on {} GPUs; not checked against a cluster and a model: add "
         "--cluster, --model and --sequence-length",
-        plan.pipelines.size(), ir::devices_of(plan).size());
+        counted(plan.pipelines.size(), "pipeline"), ir::devices_of(plan).size());
   }
   const experiments::RunSpec spec = make_spec(args.job, {}, path, diagnostics);
   if (!diagnostics.empty()) return "";
