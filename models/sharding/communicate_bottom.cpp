@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <tuple>
 
 #include "models/sharding/communicate_parts.h"
 
@@ -108,7 +107,8 @@ std::optional<CommunicationStep> try_all_reduce(const Change& change) {
 }
 
 std::optional<CommunicationStep> try_reduce_scatter(const Change& change) {
-  const auto& [from, to] = std::tie(change.from, change.to);
+  const auto& from = change.from;
+  const auto& to = change.to;
   for (std::size_t j = 0; j < from.size(); ++j) {
     if (!contains(from[j].box, to[j].box)) return std::nullopt;
   }
@@ -132,7 +132,8 @@ std::optional<CommunicationStep> try_reduce_scatter(const Change& change) {
 }
 
 std::optional<CommunicationStep> try_all_gather(const Change& change) {
-  const auto& [from, to] = std::tie(change.from, change.to);
+  const auto& from = change.from;
+  const auto& to = change.to;
   for (std::size_t j = 0; j < from.size(); ++j) {
     if (!contains(to[j].box, from[j].box) || from[j].summand != to[j].summand) return std::nullopt;
   }

@@ -232,7 +232,7 @@ class Builder {
 
   std::string name(const std::string& part) const { return layer_ + "." + part; }
 
-  static SymbolicShape rows(std::vector<int> more) {
+  static SymbolicShape rows(const std::vector<int>& more) {
     SymbolicShape shape{SymbolicSize(kBatchSymbol), SymbolicSize(kSequenceSymbol)};
     for (const int size : more) shape.emplace_back(size);
     return shape;
