@@ -36,7 +36,7 @@ std::int64_t HexiscaleMilpProgram::size(const HexiscaleMilpSpace& space, int pip
   std::int64_t shared = 1;
   if (pipelines > 1) {
     each += 2 * slots * layers + layers * space.places() +
-            2 * bits_of(space.micro_batches() - pipelines);
+            std::int64_t{2} * bits_of(space.micro_batches() - pipelines);
     shared += layers + 1;
   }
   return pipelines * each + shared;
@@ -185,7 +185,8 @@ void HexiscaleMilpProgram::add_device_time(const Chain& chain) {
     MilpTerms all{{chain.longest, -static_cast<double>(have)}};
     for (std::size_t g = 0; g < space_.kinds().size(); ++g) {
       if (kind(g).machine != machine) continue;
-      MilpTerms own{{chain.longest, -static_cast<double>(have / kind(g).size)}};
+      const int groups = have / kind(g).size;  // Whole ones.
+      MilpTerms own{{chain.longest, -static_cast<double>(groups)}};
       for (const Stage& stage : chain.stages) {
         const double time = in_units(kind(g).per_layer);
         all.push_back({stage.by_kind[g], kind(g).size * time});

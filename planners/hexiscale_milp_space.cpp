@@ -44,12 +44,13 @@ void HexiscaleMilpSpace::find_classes() {
     const models::Device& d = input_.cluster.device(device);
     const auto [place, added] = machine_of.try_emplace({d.node, d.gpu_type}, machines_);
     if (added) ++machines_;
+    const int machine = place->second;
     const auto known =
         std::find_if(classes_.begin(), classes_.end(), [&](const MilpDeviceClass& c) {
-          return c.machine == place->second && interchangeable(c.devices.front(), device);
+          return c.machine == machine && interchangeable(c.devices.front(), device);
         });
     if (known == classes_.end()) {
-      classes_.push_back({place->second, {device}});
+      classes_.push_back({machine, {device}});
     } else {
       known->devices.push_back(device);
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <vector>
 
@@ -43,7 +44,7 @@ std::string summary(const std::vector<experiments::MixedLengthRow>& rows) {
     for (const double time : times) sum += time;
     std::sort(times.begin(), times.end());
     const auto quantile = [&](double q) {
-      return times[static_cast<std::size_t>(q * (count - 1) + 0.5)];
+      return times[static_cast<std::size_t>(std::lround(q * (count - 1)))];
     };
     table.row({rows[begin].lengths, std::to_string(rows[begin].context), rows[begin].system,
                fmt::format("{:.3f}", sum / count), fmt::format("{:.3f}", quantile(0.1)),
