@@ -1,0 +1,80 @@
+#include "traces/bind.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "models/spec/library.h"
+#include "tests/traces/support.h"
+
+namespace orrery::traces {
+namespace {
+
+/// Nodes a (2 x A100), h (1 x H800), b (2 x A100).
+models::Cluster cluster() {
+  models::Cluster out;
+  out.name = "small";
+  out.gpu_types.resize(2);
+  out.gpu_types[0].name = "A100-80GB";
+  out.gpu_types[1].name = "H800-80GB";
+  out.nodes.resize(3);
+  out.nodes[0].name = std::string("a");
+  out.nodes[0].gpu_types = {0, 0};
+  out.nodes[1].name = std::string("h");
+  out.nodes[1].gpu_types = {1};
+  out.nodes[2].name = std::string("b");
+  out.nodes[2].gpu_types = {0, 0};
+  models::seal(out);
+  return out;
+}
+
+std::string header(const std::string& nodes) {
+  return "# schema: orrery/trace/1\n# horizon: 60\n" + nodes + "time,kind,scope\n";
+}
+Trace bound(const std::string& text) {
+  config::Diagnostics diagnostics;
+  Trace trace = bind(read_text(text), cluster(), {"trace", 0, 0}, diagnostics);
+  EXPECT_TRUE(diagnostics.empty()) << all(diagnostics);
+  return trace;
+}
+std::string problems_of(const std::string& text) {
+  config::Diagnostics diagnostics;
+  bind(read_text(text), cluster(), {"trace", 0, 0}, diagnostics);
+  return all(diagnostics);
+}
+
+TEST(Bind, ByNameWhenAllNamesMatch) {
+  const Trace trace =
+      bound(header("# nodes: b x2\n# nodes: a x2\n") + "1,fail,devices:a/1\n2,leave,node:b\n");
+  EXPECT_EQ(trace.nodes, nodes_of(cluster()));
+  EXPECT_EQ(trace.events[0].scope.devices, std::vector<DeviceId>{{1}});
+  EXPECT_EQ(trace.events[1].scope.node, NodeId{2});
+}
+
+TEST(Bind, ByOrderWithinTheGpuType) {
+  const Trace trace = bound(header("# nodes: x H800-80GB\n# nodes: y{0..1} A100-80GB\n") +
+                            "1,leave,node:x\n2,leave,node:y0\n3,leave,node:y1\n");
+  EXPECT_EQ(trace.events[0].scope.node, NodeId{1});
+  EXPECT_EQ(trace.events[1].scope.node, NodeId{0});
+  EXPECT_EQ(trace.events[2].scope.node, NodeId{2});
+}
+
+TEST(Bind, ByOrderWithoutTypesAndTheRestNeverChanges) {
+  const Trace trace = bound(header("# nodes: x{0..1}\n") + "1,join,node:x1\n");
+  EXPECT_EQ(trace.nodes.size(), 3u);
+  EXPECT_EQ(absent_at_start(trace), std::vector<NodeId>{{1}});
+}
+
+TEST(Bind, SaysWhatDoesNotFit) {
+  EXPECT_EQ(problems_of(header("# nodes: x{0..3}\n")),
+            "the trace has 4 nodes, cluster 'small' has 3\n");
+  EXPECT_EQ(problems_of(header("# nodes: x{0..1} H800-80GB\n# nodes: z T4-16GB\n")),
+            "the trace has 2 nodes of H800-80GB, cluster 'small' has 1\n"
+            "the trace has 1 nodes of T4-16GB, cluster 'small' has 0 (GPU types: A100-80GB, "
+            "H800-80GB)\n");
+  EXPECT_EQ(problems_of(header("# nodes: x A100-80GB x8\n") + "1,fail,devices:x/0-3\n"),
+            "the trace names device 2 of node 'x', node 'a' of cluster 'small' has 2\n");
+}
+
+}  // namespace
+}  // namespace orrery::traces

@@ -1,0 +1,181 @@
+#include "traces/import.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/traces/support.h"
+#include "traces/bind.h"
+#include "traces/names.h"
+#include "traces/presence.h"
+#include "traces/statistics.h"
+
+namespace orrery::traces {
+namespace {
+
+Trace import_file(const std::string& format, const std::string& path,
+                  const ImportOptions& options = {}) {
+  config::Diagnostics diagnostics;
+  Trace trace = import_trace(format, path, options, diagnostics);
+  EXPECT_TRUE(diagnostics.empty()) << all(diagnostics);
+  EXPECT_TRUE(find_contradictions(trace).empty());
+  return trace;
+}
+Trace import_text(const std::string& format, const std::string& text,
+                  const ImportOptions& options = {}) {
+  const File file(text);
+  return import_file(format, file.path(), options);
+}
+std::string problems_of(const std::string& format, const std::string& text) {
+  const File file(text);
+  config::Diagnostics diagnostics;
+  import_trace(format, file.path(), {}, diagnostics);
+  return all(diagnostics);
+}
+/// "seconds kind node" of each event.
+std::string events_of(const Trace& trace) {
+  std::string text;
+  for (const ir::ClusterEvent& event : trace.events) {
+    text += fmt::format("{} {} {}\n", format_time(event.time.nanoseconds),
+                        event.kind == ir::EventKind::join ? "join" : "leave",
+                        trace.nodes[event.scope.node.index()].name);
+  }
+  return text;
+}
+
+TEST(ImportBamboo, InstancesTakeTheLowestFreeSlot) {
+  const Trace trace = import_file("bamboo", "tests/traces/bamboo.csv", {.gpu_type = "V100-16GB"});
+  EXPECT_EQ(trace.nodes.size(), 3u);
+  EXPECT_EQ(trace.nodes[2], (TraceNode{"node2", "V100-16GB", 1}));
+  EXPECT_EQ(events_of(trace),
+            "60 join node2\n120 leave node0\n120 leave node1\n180 join node0\n240 leave node2\n");
+  EXPECT_EQ(trace.horizon.count, 240'000'000'000);
+  EXPECT_EQ(absent_at_start(trace), std::vector<NodeId>{{2}});
+}
+
+TEST(ImportBamboo, LinesOutOfOrderAreSorted) {
+  EXPECT_EQ(events_of(import_text("oobleck", "2000,remove,a\n0,add,a\n1000,add,b\n")),
+            "1 join node1\n2 leave node0\n");
+}
+
+TEST(ImportBamboo, WhatComesAndGoesAtOneInstantWasNeverThere) {
+  EXPECT_EQ(events_of(import_text("oobleck",
+                                  "0,add,a\n5000,add,b\n5000,remove,b\n6000,remove,a\n6000,add,a\n"
+                                  "7000,remove,a\n")),
+            "6 leave node0\n6 join node0\n7 leave node0\n");
+}
+
+TEST(ImportBamboo, ProblemsHavePlaces) {
+  EXPECT_EQ(problems_of("bamboo", "0,add,a\n5,add,a\n6,remove,b\nx,add,c\n7,drop,d\n1,2\n"),
+            "4:1: " + problems_of("bamboo", "x,add,c\n").substr(5) +
+                "5:3: 'drop' is neither add nor remove\n"
+                "6:1: 2 cells instead of 3 (milliseconds,add|remove,name)\n"
+                "2:7: 'a' comes but is there\n3:10: 'b' goes but is not there\n");
+  EXPECT_EQ(problems_of("bamboo", ""), "1:1: the file holds no events\n");
+}
+
+TEST(ImportAws, TwoRowsPerChangeAreOneChange) {
+  const std::string text = "0,0\n10,0\n10,3\n20,3\n20,1\n30,1\n30,2\n40,2\n";
+  const Trace trace = import_text("aws", text);
+  EXPECT_EQ(events_of(trace),
+            "10 join node0\n10 join node1\n10 join node2\n20 leave node2\n20 leave node1\n"
+            "30 join node1\n");
+  EXPECT_EQ(trace.horizon.count, 40'000'000'000);
+  EXPECT_EQ(problems_of("aws", "5,1\n4,1\n6,-1\n7,1.5\n").substr(0, 40),
+            "2:1: time goes back: 4 s after 5 s\n3:3: ");
+}
+
+TEST(ImportAws, RandomOrderIsDrawnFromTheSeed) {
+  const std::string text = "0,9\n10,5\n20,9\n30,2\n";
+  const auto with = [&](std::uint64_t seed) {
+    return events_of(import_text("aws", text, {.order = LeaveOrder::random, .seed = seed}));
+  };
+  EXPECT_EQ(with(1), with(1));
+  EXPECT_NE(with(1), with(2));
+}
+
+TEST(ImportGcp, SamplesAreSortedAndTheLastOfASecondHolds) {
+  const Trace trace = import_text("gcp",
+                                  "2021-12-31, 23:59:50, 2\n2022-01-01, 00:00:10, 3\n"
+                                  "2022-01-01, 00:00:00, 2\n2022-01-01, 00:00:10, 1\n");
+  EXPECT_EQ(events_of(trace), "20 leave node1\n");
+  EXPECT_EQ(problems_of("gcp", "2021-02-30, 00:00:00, 1\n2021-02-03, 24:00:00, 1\nx\n"),
+            "1:1: '2021-02-30' is no date (for example 2021-12-11)\n"
+            "2:13: '24:00:00' is no time of day (for example 11:13:10)\n"
+            "3:1: 1 cells instead of 3 (date, time, count)\n");
+}
+
+TEST(ImportParcae, OnlyComingsAndGoingsAreRead) {
+  const std::string text = R"([0, "add", {"nodes": ["n0", "n1"], "duration": 60000}])"
+                           "\n"
+                           R"([60000, "no-op", {"nodes": [], "duration": 60000}])"
+                           "\n"
+                           R"([120000, "remove", {"nodes": ["n0"], "duration": 60000}])"
+                           "\n";
+  const Trace trace = import_text("parcae", text);
+  EXPECT_EQ(events_of(trace), "120 leave node0\n");
+  EXPECT_EQ(trace.horizon.count, 180'000'000'000);
+  EXPECT_EQ(problems_of("parcae", "[0, \"add\"\n"), "1:10: this is no JSON\n");
+  EXPECT_EQ(
+      problems_of("parcae", "[0, \"jump\", {\"nodes\": [], \"duration\": 1}]\n").substr(0, 35),
+      "1:1: unknown kind of change 'jump' ");
+}
+
+TEST(ImportSkypilot, CountsBecomeNodes) {
+  const Trace trace =
+      import_text("skypilot", R"({"metadata": {"gap_seconds": 300}, "data": [2, 2, 0, 1]})");
+  EXPECT_EQ(events_of(trace), "600 leave node1\n600 leave node0\n900 join node0\n");
+  EXPECT_EQ(trace.horizon.count, 1'200'000'000'000);
+  EXPECT_EQ(
+      problems_of("skypilot", "{\"metadata\": {\"gap_seconds\": 300},\n \"data\": [1, -1, x]}"),
+      "2:18: this is no JSON\n");
+  EXPECT_EQ(problems_of("skypilot", R"({"metadata": {"gap_seconds": 0}, "data": []})"),
+            "1:1: no positive `gap_seconds` in `metadata`\n1:1: no list `data` of counts\n");
+}
+
+TEST(ImportShared, PublishedTracesHaveTheirPublishedCounts) {
+  const std::string p3 = shared_trace("bamboo/p3-trace.csv");
+  if (p3.empty()) GTEST_SKIP() << "no traces below $ORRERY_DATA (default ../shared)";
+  const TraceStatistics s = statistics_of(import_file("bamboo", p3));
+  // 177 adds, 167 removes in 79 bursts, mean 24.0 nodes, at most 32, over 11.4 h.
+  EXPECT_EQ(s.all.departures, 167);
+  EXPECT_EQ(s.all.bursts, 79);
+  EXPECT_EQ(s.all.nodes, 32);
+  EXPECT_NEAR(s.all.mean_nodes * 32, 24.03, 0.01);
+  EXPECT_NEAR(s.horizon_hours, 11.37, 0.01);
+  EXPECT_EQ(write_trace(import_file("bamboo", p3)).substr(60),
+            write_trace(import_file("bamboo", shared_trace("parcae/p3trace.csv"))).substr(59));
+  EXPECT_EQ(statistics_of(import_file("oobleck", shared_trace("oobleck/10m.csv"))).all.departures,
+            15);
+  EXPECT_EQ(import_file("gcp", shared_trace("bamboo/v100x1-east1c.txt")).nodes.size(), 80u);
+  EXPECT_GT(import_file("aws", shared_trace("bamboo/aws-g4dn-xlarge-us-east-1c-2020-11-20.csv"))
+                .events.size(),
+            100u);
+  EXPECT_EQ(import_file("parcae", shared_trace("parcae/gpt-1.5b_trace_hh_55_65.txt")).horizon,
+            to_nanoseconds({3600}));
+}
+
+TEST(Combine, OneTracePerGpuType) {
+  const Trace a = import_text("bamboo", "0,add,x\n5000,remove,x\n9000,add,x\n", {.gpu_type = "A"});
+  const Trace b = import_text("bamboo", "0,add,x\n5000,remove,x\n7000,add,y\n", {.gpu_type = "B"});
+  const Trace both = combine({a, b});
+  EXPECT_EQ(both.nodes, (std::vector<TraceNode>{{"t0-node0", "A", 1}, {"t1-node0", "B", 1}}));
+  EXPECT_EQ(events_of(both), "5 leave t0-node0\n5 leave t1-node0\n7 join t1-node0\n");
+  EXPECT_TRUE(find_contradictions(both).empty());
+}
+
+TEST(Repeat, EveryRepetitionStartsAsTheFirst) {
+  const Trace once = import_file("bamboo", "tests/traces/bamboo.csv");
+  const Trace many = repeat(once, to_nanoseconds({600}));
+  EXPECT_TRUE(find_contradictions(many).empty());
+  const Trace whole = repeat(once, once.horizon);
+  EXPECT_EQ(events_of(whole), events_of(once));
+  const TraceStatistics s = statistics_of(many);
+  EXPECT_NEAR(s.horizon_hours, 600.0 / 3600, 1e-12);
+  // Two nodes at the start, three for one minute, one, two: mean (2 + 3 + 1 + 2) / 4 of each
+  // period.
+  EXPECT_NEAR(s.all.mean_nodes * 3, (2 * (2 + 3 + 1 + 2) + 2 + 3) / 10.0, 1e-6);
+}
+
+}  // namespace
+}  // namespace orrery::traces

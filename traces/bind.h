@@ -1,0 +1,38 @@
+/// Traces for clusters: whose nodes a trace's nodes are, and traces made of traces.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "models/config/diagnostics.h"
+#include "models/spec/cluster.h"
+#include "traces/trace.h"
+
+namespace orrery::traces {
+
+/// The trace with exactly the cluster's nodes and device ids. A node of the trace becomes
+/// - the cluster's node of the same name, if the cluster has all the trace's names;
+/// - else, if the trace says the GPU type of every node, the cluster's next node of that type, in
+///   order;
+/// - else the cluster's next node.
+/// Nodes of the cluster that the trace does not have never change. Events of whole nodes fit nodes
+/// of any size (a VM of one GPU may stand for a node of eight); events of devices need that the
+/// node has them. Problems, at `asked_at`: more nodes than the cluster has (of the type), a type
+/// that it does not have, devices and links that it does not have. Then the result is incomplete.
+Trace bind(const Trace& trace, const models::Cluster& cluster, config::Position asked_at,
+           config::Diagnostics& diagnostics);
+
+/// The cluster's nodes as a trace counts them; a node of several GPU types has none.
+std::vector<TraceNode> nodes_of(const models::Cluster& cluster);
+
+/// One trace from several, for example one per GPU type: all their nodes in order, all their
+/// events; it ends with the shortest of them. If names clash, those of trace i get "ti-" in front.
+/// `traces` is not empty. Events of the job are events of the whole.
+Trace combine(const std::vector<Trace>& traces);
+
+/// The trace over and over until `horizon`. One nanosecond before each repetition the state of the
+/// trace's start is brought about with cause "repeat" (who is there, health of devices, links and
+/// job; notices that are under way are withdrawn); what the trace says of that last nanosecond is
+/// left out. Prices stay until the next one. Aborts if the trace is shorter than a second.
+Trace repeat(const Trace& trace, Nanoseconds horizon);
+
+}  // namespace orrery::traces

@@ -1,0 +1,87 @@
+/// Parcae's segments (JF-D/Parcae, aws/traces/*.txt): a JSON array per line and interval,
+///     [ms, "add|remove|no-op|migration", {"nodes": [...], "duration": ms, ...}]
+/// Only comings and goings are read, not the decisions of Parcae's own policies. The trace ends
+/// with the last interval.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "traces/import_slots.h"
+#include "traces/lines.h"
+
+namespace orrery::traces {
+namespace {
+
+using nlohmann::json;
+constexpr std::int64_t kMillisecond = 1'000'000;
+constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / kMillisecond / 2;
+
+bool is_time(const json& value) {
+  return value.is_number_integer() && value >= json(0) && value <= json(kLatest);
+}
+
+/// Why the line is not of the format, or "".
+std::string bad_interval(const json& line) {
+  if (!line.is_array() || line.size() != 3) return "no array of three";
+  if (!is_time(line[0])) return "the first item is no number of milliseconds";
+  if (!line[1].is_string()) return "the second item is no kind of change";
+  if (!line[2].is_object() || !line[2].contains("nodes") || !line[2]["nodes"].is_array() ||
+      !line[2].contains("duration") || !is_time(line[2]["duration"])) {
+    return "the third item holds no `nodes` and `duration`";
+  }
+  for (const json& node : line[2]["nodes"]) {
+    if (!node.is_string()) return "`nodes` holds what is no name";
+  }
+  const std::string kind = line[1];
+  if (kind != "add" && kind != "remove" && kind != "no-op" && kind != "migration") {
+    return fmt::format("unknown kind of change '{}'", kind);
+  }
+  return "";
+}
+
+Trace read_parcae(const std::string& path, const ImportOptions& options,
+                  config::Diagnostics& diagnostics) {
+  std::vector<Change> changes;
+  Instant end;
+  {
+    LineReader lines(path, diagnostics);
+    FileProblems problems(path, diagnostics);
+    std::string text;
+    bool any = false;
+    while (!problems.too_many() && lines.next(text)) {
+      if (trimmed(text).empty()) continue;
+      any = true;
+      json line;
+      try {
+        line = json::parse(text);
+      } catch (const json::parse_error& error) {
+        problems.add(lines.number(), static_cast<int>(error.byte), "this is no JSON");
+        continue;
+      }
+      if (const std::string bad = bad_interval(line); !bad.empty()) {
+        problems.add(lines.number(), 1, bad,
+                     R"(as in [60000, "add", {"nodes": [], "duration": 60000}])");
+        continue;
+      }
+      const Instant time{line[0].get<std::int64_t>() * kMillisecond};
+      end =
+          std::max(end, time + Nanoseconds{line[2]["duration"].get<std::int64_t>() * kMillisecond});
+      const std::string kind = line[1];
+      if (kind != "add" && kind != "remove") continue;
+      for (const json& node : line[2]["nodes"]) {
+        changes.push_back({time, kind == "add", node, lines.number(), 1});
+      }
+    }
+    if (!any && !problems.any()) problems.add(1, 1, "the file is empty");
+  }
+  return from_changes(std::move(changes), end, path, "parcae", options, diagnostics);
+}
+
+}  // namespace
+
+extern const TraceFormat kParcaeFormat;
+const TraceFormat kParcaeFormat = {"parcae", "a JSON array per line and interval", read_parcae};
+
+}  // namespace orrery::traces

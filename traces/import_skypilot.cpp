@@ -1,0 +1,80 @@
+/// SkyPilot's spot traces (skypilot-org/spot-traces): {"metadata": {"gap_seconds": 300}, "data":
+/// [16, ...]}: how many instances were available at each sample. Changes are dated at the sample
+/// that shows them; the trace ends one gap after the last sample.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "models/base/file.h"
+#include "traces/import_slots.h"
+#include "traces/lines.h"
+
+namespace orrery::traces {
+namespace {
+
+using nlohmann::json;
+constexpr double kMostInstances = 1e6;
+
+/// Line and column of a byte (from 1).
+std::pair<std::int64_t, int> place_of(const std::string& text, std::size_t byte) {
+  const auto end =
+      text.begin() + static_cast<std::ptrdiff_t>(std::min(text.size(), byte) - (byte > 0 ? 1 : 0));
+  const auto line = 1 + std::count(text.begin(), end, '\n');
+  const auto begin = std::find(std::make_reverse_iterator(end), text.rend(), '\n').base();
+  return {line, static_cast<int>(end - begin) + 1};
+}
+
+Trace read_skypilot(const std::string& path, const ImportOptions& options,
+                    config::Diagnostics& diagnostics) {
+  std::string text;
+  if (const auto problem = read_file(path, text)) {
+    diagnostics.add({path, 0, 0}, *problem);
+    return {};
+  }
+  FileProblems problems(path, diagnostics);
+  json document;
+  try {
+    document = json::parse(text);
+  } catch (const json::parse_error& error) {
+    const auto [line, column] = place_of(text, error.byte);
+    problems.add(line, column, text.empty() ? "the file is empty" : "this is no JSON");
+    return {};
+  }
+  const json gap =
+      document.is_object() && document.contains("metadata") && document["metadata"].is_object()
+          ? document["metadata"].value("gap_seconds", json())
+          : json();
+  if (!gap.is_number() || !(gap.get<double>() > 0) || gap.get<double>() > 1e9) {
+    problems.add(1, 1, "no positive `gap_seconds` in `metadata`");
+  }
+  if (!document.is_object() || !document.contains("data") || !document["data"].is_array() ||
+      document["data"].empty()) {
+    problems.add(1, 1, "no list `data` of counts");
+  }
+  if (problems.any()) return {};
+  std::vector<Count> counts;
+  const Seconds step{gap.get<double>()};
+  for (std::size_t i = 0; i < document["data"].size(); ++i) {
+    const json& count = document["data"][i];
+    if (!count.is_number() || !(count.get<double>() >= 0) || count.get<double>() > kMostInstances ||
+        count.get<double>() != std::floor(count.get<double>())) {
+      problems.add(
+          1, 1,
+          fmt::format("item {} of `data` is {}, not a number of instances", i + 1, count.dump()));
+      continue;
+    }
+    counts.push_back({to_instant(step * static_cast<double>(i)), count.get<int>()});
+  }
+  const Instant end = to_instant(step * static_cast<double>(document["data"].size()));
+  return from_counts(counts, end, path, "skypilot", options);
+}
+
+}  // namespace
+
+extern const TraceFormat kSkypilotFormat;
+const TraceFormat kSkypilotFormat = {"skypilot", "JSON with gap_seconds and a list of counts",
+                                     read_skypilot};
+
+}  // namespace orrery::traces

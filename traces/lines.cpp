@@ -1,0 +1,126 @@
+#include "traces/lines.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <limits>
+#include <tuple>
+
+#include "traces/csv.h"
+
+namespace orrery::traces {
+namespace {
+
+constexpr std::size_t kChunk = 1 << 16;
+constexpr std::size_t kLongestLine = 4 << 20;
+
+bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
+
+}  // namespace
+
+LineReader::LineReader(const std::string& path, config::Diagnostics& diagnostics)
+    : path_(path), diagnostics_(diagnostics), buffer_(kChunk) {
+  file_.reset(std::fopen(path.c_str(), "rb"));
+  if (!file_) {
+    diagnostics.add({path, 0, 0}, fmt::format("cannot read: {}", std::strerror(errno)));
+    return;
+  }
+  struct stat status {};
+  if (fstat(fileno(file_.get()), &status) == 0 && S_ISDIR(status.st_mode)) {
+    diagnostics.add({path, 0, 0}, "is a folder, not a file");
+    file_.reset();
+  }
+}
+
+bool LineReader::refill() {
+  if (!file_) return false;
+  begin_ = 0;
+  end_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
+  if (end_ > 0) return true;
+  if (std::ferror(file_.get()) != 0) {
+    diagnostics_.add({path_, 0, 0}, fmt::format("cannot read: {}", std::strerror(errno)));
+  }
+  file_.reset();
+  return false;
+}
+
+bool LineReader::next(std::string& line) {
+  line.clear();
+  bool any = false;
+  while (begin_ < end_ || refill()) {
+    any = true;
+    const char* from = buffer_.data() + begin_;
+    const void* found = std::memchr(from, '\n', end_ - begin_);
+    const char* to = found != nullptr ? static_cast<const char*>(found) : buffer_.data() + end_;
+    line.append(from, to);
+    begin_ = static_cast<std::size_t>(to - buffer_.data()) + (found != nullptr ? 1 : 0);
+    if (line.size() > kLongestLine) {
+      const auto number =
+          static_cast<int>(std::min<std::int64_t>(number_ + 1, std::numeric_limits<int>::max()));
+      diagnostics_.add({path_, number, 1}, "a line of more than 4 MiB: this is no text");
+      file_.reset();
+      begin_ = end_;
+      return false;
+    }
+    if (found != nullptr) break;
+  }
+  if (!any) return false;
+  ++number_;
+  if (!line.empty() && line.back() == '\r') line.pop_back();
+  if (number_ == 1 && line.rfind("\xEF\xBB\xBF", 0) == 0) line.erase(0, 3);
+  return true;
+}
+
+std::string_view trimmed(std::string_view text) {
+  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
+  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
+  return text;
+}
+
+void split_cells(std::string_view line, std::vector<Cell>& cells) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; at <= line.size();) {
+    if (count == cells.size()) cells.emplace_back();
+    Cell& cell = cells[count++];
+    cell.text.clear();
+    while (at < line.size() && is_blank(line[at])) ++at;
+    cell.column = static_cast<int>(at) + 1;
+    if (at < line.size() && line[at] == '"') {
+      for (++at; at < line.size(); ++at) {
+        if (line[at] == '"' && !(at + 1 < line.size() && line[at + 1] == '"')) break;
+        if (line[at] == '"') ++at;
+        cell.text += line[at];
+      }
+      at = line.find(',', at);
+    } else {
+      const std::size_t end = std::min(line.find(',', at), line.size());
+      cell.text = trimmed(line.substr(at, end - at));
+      at = end < line.size() ? end : std::string_view::npos;
+    }
+    if (at == std::string_view::npos) break;
+    ++at;
+  }
+  cells.resize(count);
+}
+
+void FileProblems::add(std::int64_t line, int column, std::string what, std::string hint) {
+  if (++count_ > kMostTraceProblems) return;
+  const auto shown =
+      static_cast<int>(std::min<std::int64_t>(line, std::numeric_limits<int>::max()));
+  const config::Position at{path_, shown, column};
+  if (last_.file.empty() || std::tie(last_.line, last_.column) < std::tie(shown, column)) {
+    last_ = at;
+  }
+  diagnostics_.add(at, std::move(what), std::move(hint));
+}
+
+FileProblems::~FileProblems() {
+  if (count_ <= kMostTraceProblems) return;
+  diagnostics_.add(last_, fmt::format("and {} more{}", count_ - kMostTraceProblems,
+                                      too_many() ? "; the rest was not read" : ""));
+}
+
+}  // namespace orrery::traces

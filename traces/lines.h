@@ -1,0 +1,71 @@
+/// Lines and cells of text files, with positions, in bounded memory.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/config/diagnostics.h"
+
+namespace orrery::traces {
+
+/// Reads a file or pipe line by line; LF or CRLF, a byte-order mark is skipped.
+class LineReader {
+ public:
+  /// A file that cannot be opened is a problem, and then has no lines.
+  LineReader(const std::string& path, config::Diagnostics& diagnostics);
+
+  /// The next line without its end. False at the end of the file and after a problem (a line of
+  /// more than 4 MiB, an error of the disk).
+  bool next(std::string& line);
+  std::int64_t number() const { return number_; }  ///< Of the last line, from 1.
+
+ private:
+  bool refill();
+
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::string path_;
+  config::Diagnostics& diagnostics_;
+  std::unique_ptr<std::FILE, Close> file_;
+  std::vector<char> buffer_;
+  std::size_t begin_ = 0;
+  std::size_t end_ = 0;
+  std::int64_t number_ = 0;
+};
+
+struct Cell {
+  std::string text;  ///< Without blanks around it, quotes taken off.
+  int column = 1;    ///< From 1.
+};
+
+/// Cells of a CSV line; a quote that does not end takes the rest of the line. Reuses `cells`.
+void split_cells(std::string_view line, std::vector<Cell>& cells);
+
+std::string_view trimmed(std::string_view text);
+
+/// Collects the problems of one file: the first kMostTraceProblems, and how many more there were.
+class FileProblems {
+ public:
+  FileProblems(std::string path, config::Diagnostics& diagnostics)
+      : path_(std::move(path)), diagnostics_(diagnostics) {}
+  ~FileProblems();
+  FileProblems(const FileProblems&) = delete;
+  FileProblems& operator=(const FileProblems&) = delete;
+
+  void add(std::int64_t line, int column, std::string what, std::string hint = "");
+  bool any() const { return count_ > 0; }
+  /// So many that reading on would only take time.
+  bool too_many() const { return count_ >= 10'000; }
+
+ private:
+  std::string path_;
+  config::Diagnostics& diagnostics_;
+  std::int64_t count_ = 0;
+  config::Position last_;  ///< Furthest in the file of those named.
+};
+
+}  // namespace orrery::traces
