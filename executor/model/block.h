@@ -1,0 +1,85 @@
+/// Forward and backward passes of the three kinds of blocks, on one rank's slices. Private to the
+/// folder.
+///
+/// Tensor parallelism is Megatron's: query, key, value, gate and up are cut by columns, attention
+/// output and down by rows, embedding and head by vocabulary [Shoeybi et al. 2019, section 3]. The
+/// sums over the group are those that lowering puts into a program's inner collectives: one for the
+/// embedding and two for each layer in the forward pass; two for each layer in the backward pass.
+/// The sum of the gradient at the head's input happens in the head; lowering books it at the
+/// embedding (models/spec/workload.h, Block::tensor_collectives). The head's forward pass has two
+/// more, small ones: the row maxima, and the row sums with the logits of the targets. With full
+/// recompute the forward sums of a layer run again, the last one too, as programs say.
+///
+/// Where several members hold one key-value head, each has the gradient of its own query heads'
+/// part. They are not summed here: lowering takes such members for data-parallel copies of the
+/// head, and a program's gradient collectives add them up (models/lower/copies.cpp, split_copies).
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "executor/model/parameters.h"
+#include "executor/model/shard.h"
+
+namespace orrery::executor {
+
+/// What one block keeps of one micro-batch. Empty tensors are not kept.
+struct BlockKept {
+  Tensor input;
+  // Transformer: the outputs in the order in which they arise. Head: input, norm1, inverse1.
+  Tensor norm1, inverse1, query, key, value, attended, log_sum;
+  Tensor middle, norm2, inverse2, gate, up, activated;
+  // Head. Deviation: logits stay from the forward to the backward pass, as in Megatron; the memory
+  // model counts them inside the passes only (models/cost/memory.cpp). `logits` become their own
+  // gradients in the backward pass; `sums` are the row sums, then the logits of the targets.
+  Tensor logits, maximum, sums;
+  // From the input's half of the backward pass to the weights' half.
+  Tensor d_output, d_middle, d_query, d_key, d_value, d_gate, d_up, d_gain1, d_gain2;
+
+  std::size_t bytes(const Backend& backend) const;
+};
+
+/// What a pass over one block works with.
+struct BlockWork {
+  Backend& backend;
+  const ir::ProgramHeader& header;
+  std::vector<HeldParameter>& parameters;
+  const MicroBatch& batch;
+  int degree = 1;
+  int position = 0;
+
+  int rows() const { return batch.samples * static_cast<int>(header.sequence_length); }
+  int hidden() const { return header.model.hidden; }
+  Tensor allocate(int columns, bool wide = false) const;  ///< rows() x columns.
+};
+
+/// Each takes what `kept` has and fills in what it makes; the caller forgets what it need not keep.
+/// Backward passes return the gradient of the input in `d_input` and take that of the output from
+/// `kept.d_output`; the weights' half adds to the gradients of the parameters.
+void embedding_forward(const BlockWork& work, TensorGroup& group, Tensor& output);
+void embedding_backward_weight(const BlockWork& work, const BlockKept& kept);
+
+void transformer_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
+                         Tensor& output);
+void transformer_backward_input(const BlockWork& work, TensorGroup& group, BlockKept& kept,
+                                Tensor& d_input);
+void transformer_backward_weight(const BlockWork& work, const BlockKept& kept);
+
+/// `losses` by sample, summed over its tokens.
+void head_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
+                  std::vector<double>& losses);
+void head_backward_input(const BlockWork& work, TensorGroup& group, double scale, BlockKept& kept,
+                         Tensor& d_input);
+void head_backward_weight(const BlockWork& work, const BlockKept& kept);
+
+/// Sums the tensor over the group, where there is one.
+void sum_over(const BlockWork& work, TensorGroup& group, const Tensor& tensor);
+
+/// y = x w^T of rows() x inputs and outputs x inputs; y is new.
+Tensor project(const BlockWork& work, const Tensor& x, const Tensor& weight, int inputs);
+/// y = x w of rows() x inputs and inputs x outputs; y is new.
+Tensor project_back(const BlockWork& work, const Tensor& x, const Tensor& weight, int outputs);
+/// gradient += left^T right; its shape is (columns of left) x hidden.
+void add_weight_gradient(const BlockWork& work, const Tensor& left, const Tensor& right,
+                         const Tensor& gradient);
+
+}  // namespace orrery::executor

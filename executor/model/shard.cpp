@@ -1,0 +1,244 @@
+#include "executor/model/shard.h"
+
+#include <cstring>
+#include <utility>
+
+#include "executor/model/block.h"
+#include "executor/model/parameters.h"
+#include "models/base/check.h"
+
+namespace orrery::executor {
+namespace {
+
+/// Of a run of blocks, by block.
+class SegmentKept : public Kept {
+ public:
+  SegmentKept(const Backend& backend, BlockId first, BlockId last)
+      : backend_(backend),
+        first_(first),
+        blocks_(static_cast<std::size_t>(last.value - first.value) + 1) {}
+  std::size_t bytes() const override {
+    std::size_t sum = 0;
+    for (const BlockKept& block : blocks_) sum += block.bytes(backend_);
+    return sum;
+  }
+  BlockKept& at(BlockId block) {
+    const auto index = static_cast<std::size_t>(block.value - first_.value);
+    ORRERY_CHECK(index < blocks_.size(), "block {} was not in the forward pass", block.value);
+    return blocks_[index];
+  }
+
+ private:
+  const Backend& backend_;
+  BlockId first_;
+  std::vector<BlockKept> blocks_;
+};
+
+SegmentKept& segment(const KeptPointer& kept) {
+  ORRERY_CHECK(kept != nullptr, "a backward pass without its forward pass");
+  return static_cast<SegmentKept&>(*kept);
+}
+
+template <class T>
+std::vector<std::byte> to_bytes(const std::vector<double>& values) {
+  std::vector<std::byte> bytes(values.size() * sizeof(T));
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const T value = static_cast<T>(values[i]);
+    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
+  }
+  return bytes;
+}
+
+void upload_wide(Backend& backend, const std::vector<double>& values, const Tensor& to) {
+  backend.upload(backend.element_bytes(true) == sizeof(double) ? to_bytes<double>(values)
+                                                               : to_bytes<float>(values),
+                 to);
+}
+
+/// Drops what the recompute mode makes again. The embedding keeps nothing, the head all.
+void forget(ir::Recompute recompute, BlockKept& kept) {
+  if (recompute == ir::Recompute::selective) kept.log_sum = {};
+  if (recompute != ir::Recompute::full) return;
+  const Tensor input = kept.input;
+  kept = {};
+  kept.input = input;
+}
+
+}  // namespace
+
+class ModelShard::Impl {
+ public:
+  struct Part {
+    HeldBlock held;
+    std::vector<HeldParameter> parameters;
+  };
+
+  Impl(Backend& backend, const ir::ProgramHeader& header, const std::vector<HeldBlock>& blocks)
+      : backend_(backend), header_(header) {
+    for (const HeldBlock& held : blocks) {
+      Part part = {held, {}};
+      for (const ParameterInfo& info : parameters_of(header_, held.block)) {
+        part.parameters.push_back(hold(info, held));
+      }
+      const bool fresh = parts_.emplace(held.block, std::move(part)).second;
+      ORRERY_CHECK(fresh, "block {} is held twice", held.block.value);
+    }
+  }
+
+  std::map<BlockId, Part>& parts() { return parts_; }
+  Part& part_of(BlockId block) {
+    const auto found = parts_.find(block);
+    ORRERY_CHECK(found != parts_.end(), "block {} is not held here", block.value);
+    return found->second;
+  }
+  ir::BlockKind kind(BlockId block) const { return header_.blocks[block.index()]; }
+  const ir::ProgramHeader& header() const { return header_; }
+
+  BlockWork work(BlockId block, const MicroBatch& batch) {
+    const auto rows =
+        static_cast<std::size_t>(batch.samples) * static_cast<std::size_t>(header_.sequence_length);
+    const bool reads_tokens = kind(block) == ir::BlockKind::embedding;
+    const bool reads_targets = kind(block) == ir::BlockKind::head;
+    ORRERY_CHECK((!reads_tokens || batch.tokens.size() == rows) &&
+                     (!reads_targets || batch.targets.size() == rows),
+                 "{} tokens and {} targets for {} rows", batch.tokens.size(), batch.targets.size(),
+                 rows);
+    Part& part = part_of(block);
+    return {backend_, header_, part.parameters, batch, part.held.degree, part.held.position};
+  }
+
+  void initialise() {
+    for (auto& [block, part] : parts_) {
+      for (std::size_t p = 0; p < part.parameters.size(); ++p) {
+        HeldParameter& held = part.parameters[p];
+        upload_wide(backend_,
+                    initial_values(header_, block, p, held.begin * held.info.unit,
+                                   held.end * held.info.unit),
+                    held.master);
+        if (held.weight.memory != held.master.memory) backend_.copy(held.master, held.weight);
+        for (const Tensor& tensor : {held.gradient, held.first_moment, held.second_moment}) {
+          if (tensor.memory != nullptr) backend_.fill(tensor, 0);
+        }
+      }
+    }
+  }
+
+  void backward_input(BlockId block, const MicroBatch& batch, double scale, TensorGroup& group,
+                      BlockKept& kept, Tensor& d_input) {
+    const BlockWork own = work(block, batch);
+    d_input = {};
+    if (kind(block) == ir::BlockKind::transformer) {
+      transformer_backward_input(own, group, kept, d_input);
+    } else if (kind(block) == ir::BlockKind::head) {
+      head_backward_input(own, group, scale, kept, d_input);
+    }
+  }
+
+  void backward_weight(BlockId block, const MicroBatch& batch, BlockKept& kept) {
+    const BlockWork own = work(block, batch);
+    if (kind(block) == ir::BlockKind::embedding) embedding_backward_weight(own, kept);
+    if (kind(block) == ir::BlockKind::transformer) transformer_backward_weight(own, kept);
+    if (kind(block) == ir::BlockKind::head) head_backward_weight(own, kept);
+    kept = {};
+  }
+
+  /// From the last block to the first; `weights` adds each block's gradients at once.
+  void backward(BlockId first, BlockId last, const MicroBatch& batch, const KeptPointer& kept,
+                const Tensor& d_output, double scale, TensorGroup& group, bool weights,
+                Tensor& d_input) {
+    Tensor gradient = d_output;
+    for (BlockId block = last; block >= first; --block.value) {
+      BlockKept& own = segment(kept).at(block);
+      own.d_output = gradient;
+      backward_input(block, batch, scale, group, own, gradient);
+      if (weights) backward_weight(block, batch, own);
+    }
+    d_input = gradient;
+  }
+
+ private:
+  HeldParameter hold(const ParameterInfo& info, const HeldBlock& at) {
+    const ParameterSlice slice = held_slice(info, at.degree, at.position);
+    const auto elements = static_cast<std::size_t>((slice.end - slice.begin) * info.unit);
+    HeldParameter held = {info, slice.begin, slice.end, {}, {}, {}, {}, {}};
+    held.master = backend_.allocate(elements, true);
+    const bool rounded = backend_.element_bytes(false) != backend_.element_bytes(true);
+    held.weight = rounded ? backend_.allocate(elements, false) : held.master;
+    held.weight.wide = false;
+    held.gradient = backend_.allocate(elements, true);
+    if (header_.optimizer == ir::Optimizer::adam) {
+      held.first_moment = backend_.allocate(elements, true);
+      held.second_moment = backend_.allocate(elements, true);
+    }
+    return held;
+  }
+
+  Backend& backend_;
+  ir::ProgramHeader header_;
+  std::map<BlockId, Part> parts_;
+};
+
+ModelShard::ModelShard(Backend& backend, const ir::ProgramHeader& header,
+                       const std::vector<HeldBlock>& blocks)
+    : backend_(backend), impl_(std::make_unique<Impl>(backend, header, blocks)) {}
+
+ModelShard::~ModelShard() = default;
+
+void ModelShard::initialise() { impl_->initialise(); }
+
+void ModelShard::clear_gradients() {
+  for (auto& [block, part] : impl_->parts()) {
+    for (const HeldParameter& held : part.parameters) backend_.fill(held.gradient, 0);
+  }
+}
+
+std::vector<HeldParameter>& ModelShard::parameters(BlockId block) {
+  return impl_->part_of(block).parameters;
+}
+
+KeptPointer ModelShard::forward(BlockId first, BlockId last, const MicroBatch& batch,
+                                const Tensor& input, ir::Recompute recompute, TensorGroup& group,
+                                Tensor& output, std::vector<double>& losses) {
+  const auto kept = std::make_shared<SegmentKept>(backend_, first, last);
+  Tensor x = input;
+  for (BlockId block = first; block <= last; ++block.value) {
+    const BlockWork work = impl_->work(block, batch);
+    BlockKept& own = kept->at(block);
+    own.input = x;
+    x = {};
+    switch (impl_->kind(block)) {
+      case ir::BlockKind::embedding:
+        embedding_forward(work, group, x);
+        break;
+      case ir::BlockKind::head:
+        head_forward(work, group, own, losses);
+        break;
+      default:
+        transformer_forward(work, group, own, x);
+        forget(recompute, own);
+    }
+  }
+  output = x;
+  return kept;
+}
+
+void ModelShard::backward(BlockId first, BlockId last, const MicroBatch& batch,
+                          const KeptPointer& kept, const Tensor& d_output, double scale,
+                          TensorGroup& group, Tensor& d_input) {
+  impl_->backward(first, last, batch, kept, d_output, scale, group, true, d_input);
+}
+
+void ModelShard::backward_input(BlockId first, BlockId last, const MicroBatch& batch,
+                                const KeptPointer& kept, const Tensor& d_output, double scale,
+                                TensorGroup& group, Tensor& d_input) {
+  impl_->backward(first, last, batch, kept, d_output, scale, group, false, d_input);
+}
+
+void ModelShard::backward_weight(BlockId first, BlockId last, const MicroBatch& batch,
+                                 const KeptPointer& kept) {
+  for (BlockId block = last; block >= first; --block.value) {
+    impl_->backward_weight(block, batch, segment(kept).at(block));
+  }
+}
+
+}  // namespace orrery::executor

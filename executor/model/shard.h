@@ -1,0 +1,125 @@
+/// One rank's share of the model: its slices of the parameters of its blocks, forward and backward
+/// passes over them. Written once on compute/backend.h; knows nothing of Programs, schedules or
+/// sockets.
+///
+/// Numbering of blocks and parameters is that of the Program's header and of the workload that it
+/// was lowered from: embedding {token}, transformer {norm1.gain, attention.query, .key, .value,
+/// .output, norm2.gain, [mlp.gate,] mlp.up, mlp.down}, head {norm.gain, output}. A test holds the
+/// two lists equal. Parameters start from a counter-based generator keyed by (seed, block,
+/// parameter, element of the whole tensor), so that they do not depend on the plan.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "executor/compute/backend.h"
+#include "models/base/ids.h"
+#include "models/ir/program.h"
+
+namespace orrery::executor {
+
+/// What this program cannot be run for, in words, all of it: experts, layer norm, biases, tied
+/// embeddings, learned positions, sequence parallelism, convolution, ZeRO-2 and 3. Empty: it can.
+std::vector<std::string> find_unsupported(const ir::Program& program);
+
+struct ParameterInfo {
+  std::string name;
+  std::int64_t split_length = 0;  ///< Units along the split dimension; 0: replicated.
+  std::int64_t unit = 0;          ///< Elements of one unit (of the whole tensor if replicated).
+  std::int64_t elements() const { return unit * (split_length > 0 ? split_length : 1); }
+};
+/// In the order of the workload. Vocabularies that do not divide are cut unevenly, as lowering
+/// does.
+std::vector<ParameterInfo> parameters_of(const ir::ProgramHeader& header, BlockId block);
+
+/// Sums a tensor over the tensor-parallel group, in place, and takes the largest of wide ones.
+/// Calls of all members come in the same order.
+class TensorGroup {
+ public:
+  virtual ~TensorGroup() = default;
+  virtual int degree() const = 0;
+  virtual int position() const = 0;
+  virtual void all_reduce(const Tensor& tensor) = 0;
+  virtual void all_reduce_maximum(const Tensor& tensor) = 0;
+};
+
+/// Slices [begin, end) of split units that this rank holds of a parameter, with its states.
+/// Gradients of what several members of the tensor-parallel group hold are whole on each of them
+/// (norms), or, of key-value heads, each member's own part: a program's gradient collectives add
+/// those up.
+struct HeldParameter {
+  ParameterInfo info;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;  ///< 0 to 1 of what is replicated.
+  Tensor weight;
+  Tensor gradient;      ///< Wide.
+  Tensor master;        ///< Wide; shares memory with the weight where precisions agree.
+  Tensor first_moment;  ///< Moments are empty with Optimizer::sgd.
+  Tensor second_moment;
+};
+
+/// Tokens of one micro-batch on this rank: `samples` x sequence length each.
+struct MicroBatch {
+  int samples = 0;
+  std::span<const std::int32_t> tokens;
+  std::span<const std::int32_t> targets;
+};
+
+/// Activations kept from forward to backward for one (segment, micro-batch). The input tensor of
+/// the pass is kept by reference: nobody writes to it until the backward pass has ended.
+class Kept {
+ public:
+  virtual ~Kept() = default;
+  /// Held now. 0 when the last half of the backward pass has ended.
+  virtual std::size_t bytes() const = 0;
+};
+using KeptPointer = std::shared_ptr<Kept>;
+
+class ModelShard {
+ public:
+  /// `blocks` ascending, with the tensor-parallel degree and position of each.
+  struct HeldBlock {
+    BlockId block;
+    int degree = 1;
+    int position = 0;
+  };
+  ModelShard(Backend& backend, const ir::ProgramHeader& header,
+             const std::vector<HeldBlock>& blocks);
+  ~ModelShard();
+
+  /// Initial weights; moments and gradients 0.
+  void initialise();
+  void clear_gradients();
+  std::vector<HeldParameter>& parameters(BlockId block);
+
+  /// Through blocks [first, last]. `input` (rows x hidden) is empty where `first` is the embedding.
+  /// `output` is empty after the head, whose losses by sample (sum over tokens, not scaled) come
+  /// in `losses`. What the backward pass needs is kept in the result; with full recompute only the
+  /// input, with selective all but attention's insides.
+  KeptPointer forward(BlockId first, BlockId last, const MicroBatch& batch, const Tensor& input,
+                      ir::Recompute recompute, TensorGroup& group, Tensor& output,
+                      std::vector<double>& losses);
+  /// d_output (empty at the head) to d_input (empty at the embedding); adds to gradients. Losses
+  /// were scaled by `scale`.
+  void backward(BlockId first, BlockId last, const MicroBatch& batch, const KeptPointer& kept,
+                const Tensor& d_output, double scale, TensorGroup& group, Tensor& d_input);
+  /// The same in two halves: the first keeps in `kept` what the second needs. Gradients get the
+  /// same bits as from backward().
+  void backward_input(BlockId first, BlockId last, const MicroBatch& batch, const KeptPointer& kept,
+                      const Tensor& d_output, double scale, TensorGroup& group, Tensor& d_input);
+  void backward_weight(BlockId first, BlockId last, const MicroBatch& batch,
+                       const KeptPointer& kept);
+
+  Backend& backend() { return backend_; }
+
+ private:
+  class Impl;
+  Backend& backend_;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace orrery::executor
