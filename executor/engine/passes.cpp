@@ -1,0 +1,136 @@
+#include "executor/engine/passes.h"
+
+#include "models/base/check.h"
+
+namespace orrery::executor {
+
+Passes::Passes(const RankView& view, ModelShard& shard, ActivationStore& activations,
+               const TokenSource& tokens)
+    : view_(view),
+      shard_(shard),
+      activations_(activations),
+      tokens_(tokens),
+      last_block_(static_cast<std::int32_t>(view.program().header.blocks.size()) - 1),
+      scale_(1.0 / (static_cast<double>(view.program().header.global_batch) *
+                    static_cast<double>(view.program().header.sequence_length))) {}
+
+void Passes::begin(std::int64_t step) {
+  step_ = step;
+  samples_.clear();
+  kept_.clear();
+  losses_.clear();
+}
+
+void Passes::run(const ir::Op& op, TensorGroup& group) {
+  const ir::SegmentInfo& info = view_.segment(op);
+  switch (op.kind) {
+    case ir::OpKind::forward:
+      return forward(op, info, group);
+    case ir::OpKind::backward:
+    case ir::OpKind::backward_input:
+      return backward(op, info, group);
+    case ir::OpKind::backward_weight:
+      for (std::int32_t b = info.last_block.value; b >= info.first_block.value; --b) {
+        KeptPointer& of_block = kept(op, info, b);
+        shard_.backward_weight({b}, {b}, batch(op, info, b), of_block);
+        of_block.reset();
+      }
+      return;
+    default:
+      ORRERY_CHECK(false, "op {} on the compute stream", ir::name_of(op.kind));
+  }
+}
+
+const Passes::Samples& Passes::samples(const ir::Op& op, const ir::SegmentInfo& info) {
+  Samples& out = samples_[{info.pipeline, op.micro_batch.value, info.first_sample, info.samples}];
+  if (!out.tokens.empty()) return out;
+  const ir::ProgramHeader& header = view_.program().header;
+  const auto& pipeline = view_.program().pipelines[static_cast<std::size_t>(info.pipeline)];
+  const auto length = static_cast<std::size_t>(header.sequence_length);
+  out.first = pipeline.first_sample +
+              std::int64_t{op.micro_batch.value} * pipeline.micro_batch_size + info.first_sample;
+  std::vector<std::int32_t> text(length + 1);
+  for (std::int64_t i = 0; i < info.samples; ++i) {
+    tokens_.sample((step_ - 1) * header.global_batch + out.first + i, text);
+    out.tokens.insert(out.tokens.end(), text.begin(), text.end() - 1);
+    out.targets.insert(out.targets.end(), text.begin() + 1, text.end());
+  }
+  return out;
+}
+
+MicroBatch Passes::batch(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block) {
+  MicroBatch out;
+  out.samples = info.samples;
+  if (block > 0 && block < last_block_) return out;
+  const Samples& text = samples(op, info);
+  out.tokens = text.tokens;
+  out.targets = text.targets;
+  return out;
+}
+
+Tensor Passes::activation(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block,
+                          bool gradient) {
+  const std::int64_t length = view_.program().header.sequence_length;
+  return activations_.rows({info.pipeline, op.micro_batch.value, block, gradient},
+                           info.first_sample * length, (info.first_sample + info.samples) * length);
+}
+
+void Passes::put(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block, bool gradient,
+                 const Tensor& tensor) {
+  const ActivationKey key = {info.pipeline, op.micro_batch.value, block, gradient};
+  const std::int64_t rows = info.samples * view_.program().header.sequence_length;
+  if (rows == activations_.rows_of(key)) {
+    activations_.adopt(key, tensor);
+  } else {
+    shard_.backend().copy(tensor, activation(op, info, block, gradient));
+  }
+}
+
+KeptPointer& Passes::kept(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block) {
+  return kept_[{info.pipeline, op.micro_batch.value, block}];
+}
+
+void Passes::forward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup& group) {
+  Tensor input;
+  if (info.first_block.value > 0) {
+    input = activation(op, info, info.first_block.value - 1, false);
+  }
+  std::vector<double> losses;
+  for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
+    Tensor output;
+    kept(op, info, b) =
+        shard_.forward({b}, {b}, batch(op, info, b), input, info.recompute, group, output, losses);
+    input = output;
+  }
+  if (info.last_block.value < last_block_) {
+    put(op, info, info.last_block.value, false, input);
+  } else if (group.position() == 0) {
+    const std::int64_t first = samples(op, info).first;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      losses_.push_back({first + static_cast<std::int64_t>(i), losses[i]});
+    }
+  }
+}
+
+void Passes::backward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup& group) {
+  const bool split = op.kind == ir::OpKind::backward_input;
+  Tensor gradient;
+  if (info.last_block.value < last_block_) {
+    gradient = activation(op, info, info.last_block.value, true);
+  }
+  for (std::int32_t b = info.last_block.value; b >= info.first_block.value; --b) {
+    Tensor below;
+    KeptPointer& of_block = kept(op, info, b);
+    ORRERY_CHECK(of_block != nullptr, "backward of block {} before its forward pass", b);
+    if (split) {
+      shard_.backward_input({b}, {b}, batch(op, info, b), of_block, gradient, scale_, group, below);
+    } else {
+      shard_.backward({b}, {b}, batch(op, info, b), of_block, gradient, scale_, group, below);
+      of_block.reset();
+    }
+    gradient = below;
+  }
+  if (info.first_block.value > 0) put(op, info, info.first_block.value - 1, true, gradient);
+}
+
+}  // namespace orrery::executor

@@ -1,0 +1,235 @@
+#include "executor/engine/rank_view.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "executor/engine/worker.h"
+#include "models/base/check.h"
+
+namespace orrery::executor {
+namespace {
+
+const std::vector<ir::Region> kNoRegions;
+
+bool is_transfer(const ir::Op& op) {
+  return op.kind == ir::OpKind::send || op.kind == ir::OpKind::recv;
+}
+
+bool is_pass(const ir::Op& op) { return op.kind <= ir::OpKind::backward_weight; }
+
+}  // namespace
+
+RankView::RankView(const ir::Program& program, RankId rank) : program_(program), rank_(rank) {
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    rank_of_[program.ranks[r].device] = static_cast<int>(r);
+  }
+  const std::size_t row = rank.index() * ir::kStreams;
+  first_ = static_cast<std::int32_t>(program.stream_begin[row]);
+  count_ = program.stream_begin[row + ir::kStreams] - program.stream_begin[row];
+  counts_.resize(count_);
+  dependents_.resize(count_);
+  for (std::size_t local = 0; local < count_; ++local) {
+    for (const OpId before : program.dependencies_of(global(local))) {
+      ++counts_[local];
+      dependents_[static_cast<std::size_t>(before.value - first_)].push_back(local);
+    }
+  }
+  for (const ir::Op& at : ops()) {
+    if (!is_pass(at) || at.match == ir::kNone) continue;
+    RingGroup group;
+    for (const OpId member :
+         program.members_of(program.teams[static_cast<std::size_t>(at.match)])) {
+      const int other = program.op(member).rank.value;
+      if (other == rank.value) group.position = group.size();
+      group.ranks.push_back(other);
+    }
+    const ir::SegmentInfo& info = segment(at);
+    for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
+      teams_[{info.pipeline, info.stage, b}] = group;
+    }
+  }
+  for (std::size_t local = 0; local < count_; ++local) {
+    const ir::Op& at = op(local);
+    const bool receives = at.kind == ir::OpKind::recv || at.kind == ir::OpKind::collective;
+    if (!receives || at.purpose != ir::Purpose::zero) continue;
+    std::vector<ir::Region> mine;
+    std::vector<ir::Region> all = regions(at.regions);
+    if (at.kind == ir::OpKind::collective) {
+      const ir::CollectiveShape& of = shape(at);
+      const auto& part = of.parts.front();
+      const RingGroup group = ring(program.groups[static_cast<std::size_t>(part.group)]);
+      const auto position = static_cast<std::size_t>(group.position);
+      if (of.kind == ir::CollectiveKind::broadcast && position == 0) continue;
+      if (of.kind == ir::CollectiveKind::all_gather) {
+        all.clear();
+        for (std::size_t m = 0; m < part.member_regions.size(); ++m) {
+          if (m == position) continue;
+          all.insert(all.end(), part.member_regions[m].begin(), part.member_regions[m].end());
+        }
+      }
+    }
+    for (const ir::Region& region : all) {
+      if (region.tensor != ir::TensorKind::parameter) continue;
+      for (std::int32_t b = region.first_block.value; b <= region.last_block.value; ++b) {
+        arriving_[{b, region.parameter}].push_back({region.begin, region.end});
+      }
+    }
+  }
+}
+
+std::span<const ir::Op> RankView::ops() const {
+  return std::span(program_.ops).subspan(static_cast<std::size_t>(first_), count_);
+}
+
+std::vector<std::size_t> RankView::stream(ir::Stream stream) const {
+  std::vector<std::size_t> out;
+  for (std::size_t local = 0; local < count_; ++local) {
+    if (op(local).stream == stream) out.push_back(local);
+  }
+  return out;
+}
+
+const ir::SegmentInfo& RankView::segment(const ir::Op& op) const {
+  return program_.segments[static_cast<std::size_t>(op.segment)];
+}
+
+const std::vector<ir::Region>& RankView::regions(std::int32_t set) const {
+  return set == ir::kNone ? kNoRegions : program_.region_sets[static_cast<std::size_t>(set)];
+}
+
+std::uint64_t RankView::tag_number(std::size_t local) const {
+  const ir::Op& at = op(local);
+  std::int32_t number = global(local).value;
+  if (at.match == ir::kNone) return static_cast<std::uint64_t>(number);
+  if (is_transfer(at)) return static_cast<std::uint64_t>(std::min(number, at.match));
+  const ir::Meeting meeting = at.kind == ir::OpKind::collective
+                                  ? program_.collectives[static_cast<std::size_t>(at.match)].members
+                                  : program_.teams[static_cast<std::size_t>(at.match)];
+  for (const OpId member : program_.members_of(meeting)) number = std::min(number, member.value);
+  return static_cast<std::uint64_t>(number);
+}
+
+int RankView::peer(const ir::Op& op) const { return program_.op({op.match}).rank.value; }
+
+const ir::CollectiveShape& RankView::shape(const ir::Op& op) const {
+  const ir::Collective& collective = program_.collectives[static_cast<std::size_t>(op.match)];
+  return program_.collective_shapes[static_cast<std::size_t>(collective.shape)];
+}
+
+RingGroup RankView::ring(const ir::CommunicationGroup& group) const {
+  RingGroup out;
+  out.position = -1;
+  for (const DeviceId device : group.devices) {
+    const int rank = rank_of_.at(device);
+    if (rank == rank_.value) out.position = out.size();
+    out.ranks.push_back(rank);
+  }
+  ORRERY_CHECK(out.position >= 0, "rank {} is not in its own group", rank_.value);
+  return out;
+}
+
+RingGroup RankView::team(const ir::Op& op) const {
+  const ir::SegmentInfo& info = segment(op);
+  if (info.tensor_parallel == 1) return {{rank_.value}, 0};
+  const auto it = teams_.find({info.pipeline, info.stage, info.first_block.value});
+  if (it != teams_.end()) return it->second;
+  // Blocks that exchange nothing: the group of the stage that this rank is in.
+  const ir::Rank& self = program_.ranks[rank_.index()];
+  RingGroup out{std::vector<int>(static_cast<std::size_t>(info.tensor_parallel)), self.position};
+  for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
+    const ir::Rank& other = program_.ranks[r];
+    if (other.pipeline != self.pipeline || other.stage != self.stage || other.group != self.group) {
+      continue;
+    }
+    ORRERY_CHECK(other.position < out.size(), "position {} in a group of {}", other.position,
+                 out.size());
+    out.ranks[static_cast<std::size_t>(other.position)] = static_cast<int>(r);
+  }
+  return out;
+}
+
+std::vector<ActivationKey> RankView::touches(const ir::Op& op) const {
+  std::vector<ActivationKey> out;
+  const std::int32_t pipeline =
+      op.segment == ir::kNone ? program_.ranks[op.rank.index()].pipeline : segment(op).pipeline;
+  if (is_pass(op)) {
+    if (op.kind == ir::OpKind::backward_weight) return out;
+    const ir::SegmentInfo& info = segment(op);
+    const auto last_block = static_cast<std::int32_t>(program_.header.blocks.size()) - 1;
+    const bool gradient = op.kind != ir::OpKind::forward;
+    const std::int32_t micro_batch = op.micro_batch.value;
+    if (info.first_block.value > 0) {
+      out.push_back({pipeline, micro_batch, info.first_block.value - 1, gradient});
+    }
+    if (info.last_block.value < last_block) {
+      out.push_back({pipeline, micro_batch, info.last_block.value, gradient});
+    }
+    return out;
+  }
+  if (op.purpose != ir::Purpose::pipeline) return out;
+  std::vector<ir::Region> all = regions(op.regions);
+  if (op.kind == ir::OpKind::collective) {
+    const ir::CollectiveShape& of = shape(op);
+    all = regions(of.regions);
+    for (const auto& member : of.parts.front().member_regions) {
+      all.insert(all.end(), member.begin(), member.end());
+    }
+  }
+  for (const ir::Region& region : all) {
+    const ActivationKey key = {pipeline, op.micro_batch.value, region.first_block.value,
+                               region.tensor == ir::TensorKind::activation_gradient};
+    if (std::find(out.begin(), out.end(), key) == out.end()) out.push_back(key);
+  }
+  return out;
+}
+
+std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
+  std::map<BlockId, ModelShard::HeldBlock> blocks;
+  for (const ir::Op& at : ops()) {
+    if (!is_pass(at) || at.kind == ir::OpKind::backward_weight) continue;
+    const ir::SegmentInfo& info = segment(at);
+    for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
+      blocks[{b}] = {{b}, info.tensor_parallel, team(at).position};
+    }
+  }
+  std::vector<ModelShard::HeldBlock> out;
+  for (const auto& [block, held] : blocks) out.push_back(held);
+  return out;
+}
+
+std::vector<UnitRange> RankView::arriving(BlockId block, int parameter) const {
+  const auto it = arriving_.find({block.value, parameter});
+  return it == arriving_.end() ? std::vector<UnitRange>{} : it->second;
+}
+
+std::vector<std::string> find_unrunnable(const ir::Program& program) {
+  std::vector<std::string> out;
+  if (program.header.collapsed) {
+    return {"the program is collapsed: lower the plan with one rank for each device"};
+  }
+  bool crossing = false;
+  bool state = false;
+  bool redundant = false;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const ir::Op& op = program.ops[i];
+    state = state || op.kind == ir::OpKind::load_state || op.kind == ir::OpKind::save_state;
+    redundant = redundant ||
+                (is_pass(op) && program.segments[static_cast<std::size_t>(op.segment)].redundant);
+    for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
+      crossing = crossing || program.op(before).rank != op.rank;
+    }
+  }
+  if (crossing) out.emplace_back("ops wait for ops of other ranks (expert parallelism)");
+  if (state) out.emplace_back("loading or saving state inside the step");
+  if (redundant) out.emplace_back("redundant copies of a stage (redundancy: next_stage)");
+  for (const ir::CollectiveShape& shape : program.collective_shapes) {
+    if (shape.kind == ir::CollectiveKind::all_to_all) {
+      out.emplace_back("all-to-all between ranks");
+      break;
+    }
+  }
+  return out;
+}
+
+}  // namespace orrery::executor

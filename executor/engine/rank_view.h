@@ -1,0 +1,82 @@
+/// What one rank needs to know of a Program, worked out once: its ops, who waits for whom, tags and
+/// groups as ranks, which units its optimizer updates. Private to executor/engine.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <span>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "executor/model/shard.h"
+#include "executor/net/ring.h"
+#include "executor/net/transport.h"
+#include "models/ir/program.h"
+
+namespace orrery::executor {
+
+/// The activation that leaves a block, or the gradient with respect to it, of a micro-batch.
+struct ActivationKey {
+  std::int32_t pipeline = 0;
+  std::int32_t micro_batch = 0;
+  std::int32_t block = 0;
+  bool gradient = false;
+  auto operator<=>(const ActivationKey&) const = default;
+};
+
+/// Units of a parameter of a block.
+struct UnitRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+class RankView {
+ public:
+  RankView(const ir::Program& program, RankId rank);
+
+  const ir::Program& program() const { return program_; }
+  RankId rank() const { return rank_; }
+
+  /// Ops of this rank, in the order of the Program; local numbers are positions in it.
+  std::span<const ir::Op> ops() const;
+  OpId global(std::size_t local) const { return {first_ + static_cast<std::int32_t>(local)}; }
+  const ir::Op& op(std::size_t local) const { return ops()[local]; }
+  /// Local numbers of the ops of a stream, in order.
+  std::vector<std::size_t> stream(ir::Stream stream) const;
+  /// Ops of this rank that op `local` waits for, and those that wait for it.
+  int dependency_count(std::size_t local) const { return counts_[local]; }
+  const std::vector<std::size_t>& dependents(std::size_t local) const { return dependents_[local]; }
+
+  const ir::SegmentInfo& segment(const ir::Op& op) const;
+  const std::vector<ir::Region>& regions(std::int32_t set) const;
+  /// Tag number that all who take part in the op agree on.
+  std::uint64_t tag_number(std::size_t local) const;
+  /// The other side of a send or recv.
+  int peer(const ir::Op& op) const;
+  /// Of a collective: its shape, and the group with this rank's position.
+  const ir::CollectiveShape& shape(const ir::Op& op) const;
+  RingGroup ring(const ir::CommunicationGroup& group) const;
+  /// Tensor-parallel group of a compute op, also where the op exchanges nothing and has no team.
+  RingGroup team(const ir::Op& op) const;
+
+  /// Activations that the op reads or writes.
+  std::vector<ActivationKey> touches(const ir::Op& op) const;
+  /// Blocks of this rank with degree and position.
+  std::vector<ModelShard::HeldBlock> held_blocks() const;
+  /// Units of (block, parameter) that arrive after the optimizer step: others update them.
+  std::vector<UnitRange> arriving(BlockId block, int parameter) const;
+
+ private:
+  const ir::Program& program_;
+  RankId rank_;
+  std::int32_t first_ = 0;
+  std::size_t count_ = 0;
+  std::vector<int> counts_;
+  std::vector<std::vector<std::size_t>> dependents_;
+  std::map<DeviceId, int> rank_of_;
+  /// By pipeline, stage, block: the group of this rank, from ops that have a team.
+  std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, RingGroup> teams_;
+  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<UnitRange>> arriving_;
+};
+
+}  // namespace orrery::executor

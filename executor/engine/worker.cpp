@@ -1,0 +1,399 @@
+#include "executor/engine/worker.h"
+
+#include <fmt/format.h>
+#include <time.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <queue>
+#include <thread>
+#include <utility>
+
+#include "executor/engine/activations.h"
+#include "executor/engine/moves.h"
+#include "executor/engine/passes.h"
+#include "executor/engine/rank_view.h"
+#include "executor/engine/task_pool.h"
+#include "executor/net/clock.h"
+#include "models/base/check.h"
+
+namespace orrery::executor {
+namespace {
+
+/// Receives of activations are posted when the compute stream is so near to the op that needs them:
+/// memory for them is then taken by few at a time.
+constexpr std::size_t kReceiveAhead = 4;
+constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+
+}  // namespace
+
+class Worker::Impl {
+ public:
+  Impl(const ir::Program& program, Backend& backend, Transport& transport,
+       const TokenSource& tokens, WorkerOptions options)
+      : view_(program, {transport.rank()}),
+        backend_(backend),
+        transport_(transport),
+        options_(std::move(options)),
+        shard_(backend, program.header, view_.held_blocks()),
+        activations_(view_, backend),
+        mover_(view_, shard_, activations_),
+        passes_(view_, shard_, activations_, tokens),
+        compute_(view_.stream(ir::Stream::compute)),
+        collective_(view_.stream(ir::Stream::collective)) {
+    for (const auto& held : view_.held_blocks()) blocks_.push_back(held.block);
+    find_needs();
+    pool_ = std::make_unique<TaskPool>();
+  }
+
+  ~Impl() {
+    // Callbacks of requests that are still out must not meet a worker that is gone.
+    if (error_) transport_.abort("its worker has ended");
+    pool_.reset();
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return requests_ == 0; });
+  }
+
+  StepResult step(std::int64_t number) {
+    begin(number);
+    std::thread collectives([this] { run_stream(collective_); });
+    start_ready();
+    run_stream(compute_);
+    collectives.join();
+    wait_for_all();
+    if (error_) std::rethrow_exception(error_);
+    result_.end_ns = now_ns();
+    result_.losses = passes_.take_losses();
+    result_.peak_bytes = static_cast<std::int64_t>(backend_.peak());
+    std::sort(result_.spans.begin(), result_.spans.end(),
+              [](const ir::Span& a, const ir::Span& b) { return a.op < b.op; });
+    return std::move(result_);
+  }
+
+  ModelShard& shard() { return shard_; }
+  const std::vector<BlockId>& blocks() const { return blocks_; }
+
+  std::vector<Owned> owned(BlockId block) {
+    std::vector<Owned> out;
+    const std::vector<HeldParameter>& all = shard_.parameters(block);
+    for (std::size_t p = 0; p < all.size(); ++p) {
+      const int parameter = static_cast<int>(p);
+      std::vector<UnitRange> gone = view_.arriving(block, parameter);
+      std::sort(gone.begin(), gone.end(),
+                [](const UnitRange& a, const UnitRange& b) { return a.begin < b.begin; });
+      std::int64_t at = all[p].begin;
+      for (const UnitRange& range : gone) {
+        if (range.begin > at) out.push_back({parameter, at, range.begin});
+        at = std::max(at, range.end);
+      }
+      if (at < all[p].end) out.push_back({parameter, at, all[p].end});
+    }
+    return out;
+  }
+
+ private:
+  /// Earliest compute op that needs what a receive of activations brings.
+  void find_needs() {
+    const std::size_t count = view_.ops().size();
+    needs_.assign(count, kNever);
+    for (std::size_t i = 0; i < compute_.size(); ++i) needs_[compute_[i]] = i;
+    // Point-to-point chains are short: a receive, then a broadcast or gather, then the pass.
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (std::size_t local = 0; local < count; ++local) {
+        if (view_.op(local).stream == ir::Stream::compute) continue;
+        for (const std::size_t next : view_.dependents(local)) {
+          if (needs_[next] >= needs_[local]) continue;
+          needs_[local] = needs_[next];
+          changed = true;
+        }
+      }
+    }
+  }
+
+  void begin(std::int64_t number) {
+    ORRERY_CHECK(!error_, "a step after a failed one");
+    number_ = number;
+    result_ = {};
+    result_.step = number;
+    activations_.reset();
+    passes_.begin(number);
+    shard_.clear_gradients();
+    backend_.synchronise();
+    backend_.reset_peak();
+    const std::size_t count = view_.ops().size();
+    waits_.resize(count);
+    for (std::size_t local = 0; local < count; ++local) {
+      waits_[local] = view_.dependency_count(local);
+    }
+    undone_ = count;
+    compute_at_ = 0;
+    startable_.clear();
+    ahead_ = {};
+    for (std::size_t local = 0; local < count; ++local) {
+      if (waits_[local] == 0) offer(local);
+    }
+    result_.start_ns = now_ns();
+  }
+
+  /// Compute and collective ops, one after the other.
+  void run_stream(const std::vector<std::size_t>& locals) {
+    try {
+      for (const std::size_t local : locals) {
+        if (!wait_until_ready(local)) return;
+        if (view_.op(local).stream == ir::Stream::compute) advance();
+        run(local);
+      }
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+
+  /// False when the step has failed.
+  bool wait_until_ready(std::size_t local) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return error_ || waits_[local] == 0; });
+    return !error_;
+  }
+
+  void wait_for_all() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return error_ || undone_ == 0; });
+  }
+
+  /// The compute stream moves on: receives that it will soon need are posted.
+  void advance() {
+    {
+      const std::lock_guard lock(mutex_);
+      ++compute_at_;
+    }
+    start_ready();
+  }
+
+  /// The op's dependencies have ended. Under the lock.
+  void offer(std::size_t local) {
+    const ir::Op& op = view_.op(local);
+    if (op.stream != ir::Stream::p2p) return;
+    const bool early = op.kind == ir::OpKind::recv && op.purpose == ir::Purpose::pipeline;
+    if (early && needs_[local] != kNever) {
+      ahead_.push({needs_[local], local});
+    } else {
+      startable_.push_back(local);
+    }
+  }
+
+  /// Starts all point-to-point ops that may start now.
+  void start_ready() {
+    std::vector<std::size_t> ready;
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_) return;
+      ready.swap(startable_);
+      while (!ahead_.empty() && ahead_.top().first < compute_at_ + kReceiveAhead) {
+        ready.push_back(ahead_.top().second);
+        ahead_.pop();
+      }
+    }
+    for (const std::size_t local : ready) start(local);
+  }
+
+  void start(std::size_t local) {
+    try {
+      const ir::Op& op = view_.op(local);
+      if (op.kind == ir::OpKind::collective) {
+        pool_->submit([this, local] {
+          try {
+            run(local);
+          } catch (...) {
+            fail(std::current_exception());
+          }
+        });
+      } else {
+        transfer(local);
+      }
+    } catch (...) {
+      fail(std::current_exception());
+    }
+  }
+
+  void transfer(std::size_t local) {
+    const ir::Op& op = view_.op(local);
+    if (options_.before_op) options_.before_op(view_.global(local));
+    const auto tensors =
+        std::make_shared<std::vector<Tensor>>(mover_.tensors(op, view_.regions(op.regions)));
+    const bool sends = op.kind == ir::OpKind::send;
+    const std::int64_t begin = now_ns();
+    const auto bytes = std::make_shared<std::vector<std::byte>>(
+        sends ? mover_.pack(*tensors) : std::vector<std::byte>(mover_.bytes(*tensors)));
+    const Tag tag = make_tag(static_cast<std::uint64_t>(number_), view_.tag_number(local), 0);
+    const RequestPointer request = sends ? transport_.send(view_.peer(op), tag, *bytes)
+                                         : transport_.receive(view_.peer(op), tag, *bytes);
+    {
+      const std::lock_guard lock(mutex_);
+      ++requests_;
+    }
+    request->then([this, local, sends, tensors, bytes, begin](const TransportError* error) {
+      try {
+        if (error != nullptr) throw TransportError(*error);
+        if (!sends) mover_.unpack(*bytes, *tensors);
+        finish(local, begin, {}, static_cast<std::int64_t>(bytes->size()));
+      } catch (...) {
+        fail(std::current_exception());
+      }
+      const std::lock_guard lock(mutex_);
+      --requests_;
+      changed_.notify_all();
+    });
+  }
+
+  void run(std::size_t local) {
+    const ir::Op& op = view_.op(local);
+    if (options_.before_op) options_.before_op(view_.global(local));
+    const RingTag tag = {static_cast<std::uint64_t>(number_), view_.tag_number(local), 0};
+    const std::int64_t begin = now_ns();
+    if (op.kind == ir::OpKind::collective) {
+      const std::int64_t bytes = mover_.run_collective(op, transport_, tag);
+      return finish(local, begin, {}, bytes);
+    }
+    if (op.kind == ir::OpKind::optimizer_step) {
+      update();
+      stretch(begin, 0);
+      return finish(local, begin, {}, 0);
+    }
+    TeamGroup team(backend_, transport_, view_.team(op), tag);
+    note_memory();
+    passes_.run(op, team);
+    backend_.synchronise();
+    stretch(begin, team.nanoseconds());
+    note_memory();
+    finish(local, begin, {team.nanoseconds()}, team.bytes());
+  }
+
+  /// Sleeps so that the op has taken `slowdown` times its own compute time.
+  void stretch(std::int64_t begin, std::int64_t inner) {
+    if (options_.slowdown <= 1) return;
+    const auto own = static_cast<double>(now_ns() - begin - inner);
+    std::this_thread::sleep_for(
+        std::chrono::nanoseconds(static_cast<std::int64_t>((options_.slowdown - 1) * own)));
+  }
+
+  void update() {
+    AdamStep adam = options_.adam;
+    adam.step = number_;
+    const bool sgd = view_.program().header.optimizer == ir::Optimizer::sgd;
+    for (const BlockId block : blocks_) {
+      std::vector<HeldParameter>& all = shard_.parameters(block);
+      for (const Owned& range : owned(block)) {
+        const HeldParameter& held = all[static_cast<std::size_t>(range.parameter)];
+        const auto begin = static_cast<std::size_t>((range.begin - held.begin) * held.info.unit);
+        const auto end = static_cast<std::size_t>((range.end - held.begin) * held.info.unit);
+        const auto slice = [&](const Tensor& tensor) { return part(tensor, begin, end); };
+        if (sgd) {
+          backend_.sgd(adam.learning_rate, slice(held.gradient), slice(held.master),
+                       slice(held.weight));
+        } else {
+          backend_.adam(adam, slice(held.gradient), slice(held.master), slice(held.first_moment),
+                        slice(held.second_moment), slice(held.weight));
+        }
+      }
+    }
+    backend_.synchronise();
+  }
+
+  void note_memory() {
+    if (!options_.record_memory) return;
+    result_.memory.push_back(
+        {view_.rank(), Instant{now_ns()}, Bytes{static_cast<double>(backend_.allocated())}});
+  }
+
+  void finish(std::size_t local, std::int64_t begin, Nanoseconds inner, std::int64_t bytes) {
+    activations_.release(view_.op(local));
+    const std::int64_t end = now_ns();
+    bool more = false;
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_) return;
+      if (options_.record_spans) {
+        result_.spans.push_back({view_.rank(), view_.global(local), Instant{begin}, Instant{end},
+                                 inner, Bytes{static_cast<double>(bytes)}});
+      }
+      --undone_;
+      for (const std::size_t next : view_.dependents(local)) {
+        if (--waits_[next] == 0) offer(next);
+      }
+      const bool soon = !ahead_.empty() && ahead_.top().first < compute_at_ + kReceiveAhead;
+      more = soon || !startable_.empty();
+      changed_.notify_all();
+    }
+    if (more) start_ready();
+  }
+
+  void fail(std::exception_ptr error) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_) return;
+      error_ = error;
+    }
+    std::string reason = "unknown";
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& problem) {
+      reason = problem.what();
+    } catch (...) {
+    }
+    transport_.abort(reason);
+    changed_.notify_all();
+  }
+
+  RankView view_;
+  Backend& backend_;
+  Transport& transport_;
+  WorkerOptions options_;
+  ModelShard shard_;
+  ActivationStore activations_;
+  Mover mover_;
+  Passes passes_;
+  std::vector<std::size_t> compute_;
+  std::vector<std::size_t> collective_;
+  std::vector<BlockId> blocks_;
+  std::vector<std::size_t> needs_;  ///< By local op: position in compute_.
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::int64_t number_ = 0;
+  std::vector<int> waits_;
+  std::size_t undone_ = 0;
+  std::size_t compute_at_ = 0;
+  std::size_t requests_ = 0;  ///< Whose callbacks have not ended.
+  std::vector<std::size_t> startable_;
+  using Ahead = std::pair<std::size_t, std::size_t>;  ///< Need, local op.
+  std::priority_queue<Ahead, std::vector<Ahead>, std::greater<>> ahead_;
+  std::exception_ptr error_;
+  StepResult result_;
+  std::unique_ptr<TaskPool> pool_;
+};
+
+Worker::Worker(const ir::Program& program, Backend& backend, Transport& transport,
+               const TokenSource& tokens, WorkerOptions options)
+    : impl_(std::make_unique<Impl>(program, backend, transport, tokens, std::move(options))) {}
+Worker::~Worker() = default;
+
+StepResult Worker::step(std::int64_t number) { return impl_->step(number); }
+ModelShard& Worker::shard() { return impl_->shard(); }
+const std::vector<BlockId>& Worker::blocks() const { return impl_->blocks(); }
+std::vector<Worker::Owned> Worker::owned(BlockId block) const { return impl_->owned(block); }
+
+double mean_loss(std::vector<SampleLoss> losses, std::int64_t tokens_per_sample) {
+  std::sort(losses.begin(), losses.end(),
+            [](const SampleLoss& a, const SampleLoss& b) { return a.sample < b.sample; });
+  double sum = 0;
+  for (const SampleLoss& loss : losses) sum += loss.loss;
+  return losses.empty()
+             ? 0
+             : sum / (static_cast<double>(losses.size()) * static_cast<double>(tokens_per_sample));
+}
+
+}  // namespace orrery::executor

@@ -1,0 +1,194 @@
+// Do plans mean what they say? Every plan trains to the same losses, gradients and weights as one
+// device does, and what only reorders work does so bit for bit.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "tests/executor_engine/training_plans.h"
+
+namespace orrery::executor {
+namespace {
+
+constexpr int kPlans = 60;
+
+TrainingRun reference(const models::Workload& workload, Precision precision, int steps) {
+  TrainingOptions options;
+  options.precision = precision;
+  options.steps = steps;
+  return train(lower_for_executor(single_device_plan(workload), workload), options);
+}
+
+void expect_equal(const TrainingRun& run, const TrainingRun& expected, double loss, double gradient,
+                  const std::string& what) {
+  ASSERT_EQ(run.losses.size(), expected.losses.size());
+  for (std::size_t i = 0; i < run.losses.size(); ++i) {
+    EXPECT_LE(std::abs(run.losses[i] / expected.losses[i] - 1), loss)
+        << what << ", step " << i + 1 << ": " << run.losses[i] << " and " << expected.losses[i];
+  }
+  EXPECT_LE(relative_distance(run.gradients, expected.gradients), gradient) << what;
+  EXPECT_EQ(run.disagreement, "") << what;
+}
+
+TEST(Equality, RandomPlansTrainAsOneDeviceDoesInDoublePrecision) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 20);
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+  for (std::uint64_t seed = 0; seed < kPlans; ++seed) {
+    TrainingOptions options;
+    options.steps = 20;
+    const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
+    expect_equal(train(program, options), expected, 1e-12, 1e-12, "plan " + std::to_string(seed));
+  }
+}
+
+TEST(Equality, RandomPlansTrainAsOneDeviceDoesInSinglePrecision) {
+  TinyModel gelu;
+  gelu.activation = ir::Activation::gelu;
+  const models::Workload workload = tiny_workload(gelu);
+  const TrainingRun expected = reference(workload, Precision::fp32, 20);
+  for (std::uint64_t seed = 100; seed < 100 + kPlans / 3; ++seed) {
+    TrainingOptions options;
+    options.precision = Precision::fp32;
+    options.steps = 20;
+    const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
+    expect_equal(train(program, options), expected, 1e-6, 1e-5, "plan " + std::to_string(seed));
+  }
+}
+
+TEST(Equality, SchedulesAndPipelinesDoNotChangeABit) {
+  const models::Workload workload = tiny_workload();
+  TrainingOptions options;
+  options.precision = Precision::fp32;
+  options.steps = 5;
+  const TrainingRun expected =
+      train(lower_for_executor(single_device_plan(workload, 2), workload), options);
+  using Kind = ir::ScheduleKind;
+  for (const Kind kind :
+       {Kind::gpipe, Kind::one_f_one_b, Kind::interleaved_one_f_one_b, Kind::zero_bubble}) {
+    const bool interleaved = kind == Kind::interleaved_one_f_one_b;
+    for (const int stages : {1, 2, 3}) {
+      const int chunks = interleaved ? 2 : 1;
+      const ir::Program program =
+          lower_for_executor(pipeline_plan(workload, stages, kind, chunks), workload);
+      const TrainingRun run = train(program, options);
+      EXPECT_EQ(run.losses, expected.losses) << static_cast<int>(kind) << " x " << stages;
+      EXPECT_EQ(run.gradients, expected.gradients) << static_cast<int>(kind) << " x " << stages;
+      EXPECT_EQ(run.weights, expected.weights) << static_cast<int>(kind) << " x " << stages;
+    }
+  }
+}
+
+TEST(Equality, TransportsDoNotChangeABit) {
+  const models::Workload workload = tiny_workload();
+  for (const std::uint64_t seed : {3u, 8u, 21u}) {
+    const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
+    TrainingOptions options;
+    options.steps = 2;
+    const TrainingRun threads = train(program, options);
+    options.transport = "tcp";
+    const TrainingRun tcp = train(program, options);
+    EXPECT_EQ(threads.losses, tcp.losses);
+    EXPECT_EQ(threads.weights, tcp.weights);
+  }
+}
+
+/// Two replicas of one device each, 8 and 4 samples.
+ir::Plan two_replicas(const models::Workload& workload, bool zero) {
+  ir::Plan plan = single_device_plan(workload, 2);
+  plan.pipelines.push_back(plan.pipelines[0]);
+  plan.pipelines[0].micro_batches = 4;
+  plan.pipelines[1].micro_batches = 2;
+  plan.pipelines[1].stages[0].segments[0].groups[0].devices = {{1}};
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    pipeline.stages[0].segments[0].zero.stage = zero ? 1 : 0;
+  }
+  return plan;
+}
+
+TEST(Mutation, AnUnsynchronisedNormGainIsNoticed) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 1);
+  TrainingOptions options;
+  // The gain of the first norm of the second block stays out of the gradients' all-reduce.
+  options.spoil = [](ir::Program& program) {
+    for (auto& regions : program.region_sets) {
+      std::erase_if(regions, [](const ir::Region& region) {
+        return region.tensor == ir::TensorKind::gradient && region.parameter == 0 &&
+               region.first_block.value == 1;
+      });
+    }
+  };
+  const TrainingRun run =
+      train(lower_for_executor(two_replicas(workload, false), workload), options);
+  EXPECT_GT(relative_distance(run.gradients, expected.gradients), 1e-3);
+  EXPECT_NE(run.disagreement, "");
+}
+
+TEST(Mutation, AWrongWeightOfAReplicaIsNoticed) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 1);
+  TrainingOptions options;
+  options.spoil = [](ir::Program& program) { program.pipelines[1].first_sample = 0; };
+  const TrainingRun run =
+      train(lower_for_executor(two_replicas(workload, false), workload), options);
+  EXPECT_GT(relative_distance(run.gradients, expected.gradients), 1e-3);
+}
+
+TEST(Mutation, ASwappedSliceIsNoticed) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 2);
+  TrainingOptions options;
+  options.steps = 2;
+  // The first member of a ZeRO-1 gather brings what the second should, and the other way round.
+  options.spoil = [](ir::Program& program) {
+    bool swapped = false;
+    for (auto& shape : program.collective_shapes) {
+      auto& members = shape.parts.front().member_regions;
+      if (shape.kind != ir::CollectiveKind::all_gather || members.size() < 2) continue;
+      std::swap(members[0], members[1]);
+      swapped = true;
+    }
+    ASSERT_TRUE(swapped);
+  };
+  const TrainingRun run =
+      train(lower_for_executor(two_replicas(workload, true), workload), options);
+  EXPECT_GT(std::abs(run.losses[1] / expected.losses[1] - 1), 1e-9);
+}
+
+TEST(Family, CoversSchedulesDegreesAndAsymmetry) {
+  const models::Workload workload = tiny_workload();
+  std::set<int> schedules;
+  std::set<int> degrees;
+  std::set<std::size_t> depths;
+  std::set<std::size_t> replicas;
+  int zero = 0;
+  int recompute = 0;
+  int uneven = 0;
+  for (std::uint64_t seed = 0; seed < kPlans; ++seed) {
+    const ir::Plan plan = random_training_plan(seed, workload);
+    schedules.insert(static_cast<int>(plan.schedule));
+    replicas.insert(plan.pipelines.size());
+    for (const ir::Pipeline& pipeline : plan.pipelines) {
+      depths.insert(pipeline.stages.size());
+      uneven += pipeline.micro_batches != plan.pipelines.front().micro_batches;
+      for (const ir::Stage& stage : pipeline.stages) {
+        const ir::Segment& segment = stage.segments.front();
+        zero += segment.zero.stage == 1;
+        recompute += segment.recompute != ir::Recompute::none;
+        for (const ir::Group& group : segment.groups) degrees.insert(group.tensor_parallel);
+      }
+    }
+  }
+  EXPECT_EQ(schedules.size(), 4u);
+  EXPECT_EQ(degrees, (std::set<int>{1, 2, 4, 8}));
+  EXPECT_EQ(depths, (std::set<std::size_t>{1, 2, 3, 4}));
+  EXPECT_EQ(replicas, (std::set<std::size_t>{1, 2, 3}));
+  EXPECT_GT(zero, 10);
+  EXPECT_GT(recompute, 10);
+  EXPECT_GT(uneven, 5);
+}
+
+}  // namespace
+}  // namespace orrery::executor
