@@ -1,0 +1,31 @@
+/// A node's agent: starts and ends rank processes on its machine as the launcher orders through the
+/// store, and tells how they ended. The launcher runs one in a thread for its own machine; on other
+/// machines `orrery execute-agent` does.
+#pragma once
+#include <atomic>
+#include <string>
+#include <vector>
+
+#include "executor/net/socket.h"
+
+namespace orrery::executor {
+
+struct AgentOptions {
+  Endpoint store;
+  std::string token;
+  std::string node;
+  std::string address;                 ///< That its ranks listen on; empty: 127.0.0.1.
+  std::string executable;              ///< Started for each rank ...
+  std::vector<std::string> arguments;  ///< ... with these arguments.
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+/// Path of the running program.
+std::string own_executable();
+
+/// Serves until the launcher orders the end, or the store is gone: then ranks are killed and
+/// TransportError is thrown. No child is left when it returns or throws. Ranks die with the calling
+/// thread (PR_SET_PDEATHSIG).
+void run_agent(const AgentOptions& options);
+
+}  // namespace orrery::executor

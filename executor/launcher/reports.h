@@ -1,0 +1,91 @@
+/// What rank processes tell the launcher through the store, and under which keys.
+///
+///   settings                     RunSettings as text
+///   command/<n>                  to all rank processes: "stop", "cancel <generation>"
+///   spawn/<node>/<n>             to a node's agent: "start <device>", "kill <device>", "end"
+///   node/<node>                  the agent is there; its host's boot id
+///   bye/<node>                   the agent has ended all its processes, as ordered
+///   beat/<process>               a number that grows while the process lives
+///   exit/<device>/<n>            how a process ended
+///   g/<g>/members                devices by member: the program's ranks, then helpers
+///   g/<g>/program, g/<g>/until   what to run, up to which step
+///   g/<g>/endpoint/<m>, g/<g>/state/<m>  exchanged among the members
+///   g/<g>/out/...                to the launcher: clock/<m>, step/<s>/<m>, status/<m>,
+///   event/<m>/<n>
+#pragma once
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "executor/engine/worker.h"
+#include "executor/net/store.h"
+#include "executor/net/transport.h"
+#include "models/ir/run_log.h"
+
+namespace orrery::executor {
+
+/// One step of one rank, on its own clock.
+struct StepReport {
+  std::int64_t step = 0;
+  std::int64_t start_ns = 0;
+  std::int64_t end_ns = 0;
+  std::int64_t peak_bytes = 0;
+  std::vector<SampleLoss> losses;
+  std::vector<ir::Span> spans;
+  std::vector<ir::MemorySample> memory;
+};
+std::string to_text(const StepReport& report);
+/// Throws std::runtime_error.
+StepReport step_report_from(const std::string& text);
+
+/// How a member's generation ended.
+struct MemberStatus {
+  enum class Kind {
+    done,     ///< All steps that were asked for.
+    lost,     ///< A TransportError: others may have failed.
+    error,    ///< Something that another attempt would meet again.
+    stopped,  ///< As the launcher ordered.
+  };
+  Kind kind = Kind::done;
+  std::int64_t at_ns = 0;
+  std::int64_t last_step = 0;  ///< Whose state it has.
+  std::string message;
+  std::vector<LinkTraffic> traffic;
+};
+std::string to_text(const MemberStatus& status);
+MemberStatus member_status_from(const std::string& text);
+
+/// Fixed width, so that keys sort as numbers do.
+std::string step_key(std::int64_t generation, std::int64_t step, int member);
+
+/// Identifies this machine while it is up: equal ids share a monotonic clock.
+std::string boot_id();
+
+/// Posts to the store from a thread of its own, in order, so that training does not wait for it.
+class Reporter {
+ public:
+  Reporter(const Endpoint& store, const std::string& token);
+  ~Reporter();
+  void post(std::string key, std::string value);
+  /// Returns when all that was posted is in the store, or it is gone.
+  void drain();
+
+ private:
+  void run();
+
+  StoreClient client_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::pair<std::string, std::string>> queue_;
+  bool busy_ = false;
+  bool stop_ = false;
+  bool broken_ = false;
+  std::thread thread_;
+};
+
+}  // namespace orrery::executor

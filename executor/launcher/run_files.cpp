@@ -1,0 +1,63 @@
+#include "executor/launcher/run_files.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <sstream>
+#include <stdexcept>
+
+#include "models/base/check.h"
+#include "models/base/file.h"
+#include "models/ir/perfetto.h"
+#include "models/ir/wire.h"
+
+namespace orrery::executor {
+namespace {
+
+namespace fs = std::filesystem;
+
+void write(const fs::path& path, const std::string& bytes) {
+  if (const auto problem = write_file_atomically(path.string(), bytes)) {
+    throw std::runtime_error(*problem);
+  }
+}
+
+void create(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw std::runtime_error(fmt::format("cannot create {}: {}", folder.string(), error.message()));
+  }
+}
+
+}  // namespace
+
+void write_generation(const std::string& out, const ir::Program& program, const ir::RunLog& log,
+                      const std::function<int(DeviceId)>& node_of,
+                      const std::function<std::string(int)>& node_name) {
+  const fs::path folder = fs::path(out) / fmt::format("generation-{}", log.generation);
+  create(folder);
+  write(folder / "program.pb", ir::serialise(program));
+  write(folder / "run.log", ir::serialise(log));
+  const std::string mismatch = ir::find_mismatch(program, log);
+  ORRERY_CHECK(mismatch.empty(), "log of another program: {}", mismatch);
+  ir::TimelineNames names;
+  names.device = [](DeviceId id) { return fmt::format("device {}", id.value); };
+  names.node_of = [&](DeviceId id) { return NodeId{node_of(id)}; };
+  names.node = [&](NodeId id) { return node_name(id.value); };
+  std::ostringstream timeline;
+  ir::write_perfetto(program, log, names, timeline);
+  write(folder / "timeline.perfetto-trace", std::move(timeline).str());
+}
+
+void write_losses(const std::string& out, const std::vector<StepLine>& steps) {
+  create(out);
+  std::string text = "generation,step,loss,start_seconds,step_seconds,tokens_per_second\n";
+  for (const StepLine& line : steps) {
+    text += fmt::format("{},{},{:.17g},{:.9f},{:.9f},{:.3f}\n", line.generation, line.step,
+                        line.loss, line.start_seconds, line.seconds, line.tokens_per_second);
+  }
+  write(fs::path(out) / "losses.csv", text);
+}
+
+}  // namespace orrery::executor

@@ -1,0 +1,123 @@
+#include "executor/launcher/state.h"
+
+#include <algorithm>
+
+#include "models/base/check.h"
+
+namespace orrery::executor {
+namespace {
+
+std::vector<Tensor> parts_of(const HeldParameter& held) {
+  std::vector<Tensor> parts = {held.master};
+  if (held.first_moment.elements > 0) {
+    parts.push_back(held.first_moment);
+    parts.push_back(held.second_moment);
+  }
+  return parts;
+}
+
+Tensor units(const HeldParameter& held, const Tensor& tensor, std::int64_t begin,
+             std::int64_t end) {
+  return part(tensor, static_cast<std::size_t>((begin - held.begin) * held.info.unit),
+              static_cast<std::size_t>((end - held.begin) * held.info.unit));
+}
+
+}  // namespace
+
+std::size_t StateBank::bytes() const {
+  std::size_t sum = 0;
+  for (const Entry& entry : entries_) {
+    for (const auto& one : entry.parts) sum += one.size();
+  }
+  return sum;
+}
+
+const StateBank::Entry* StateBank::find(const StateSlice& slice) const {
+  for (const Entry& entry : entries_) {
+    const StateSlice& has = entry.slice;
+    if (has.block == slice.block && has.parameter == slice.parameter && has.begin <= slice.begin &&
+        slice.end <= has.end) {
+      return &entry;
+    }
+  }
+  return nullptr;
+}
+
+bool StateBank::covers(const StateSlice& slice) const { return find(slice) != nullptr; }
+
+std::vector<std::byte> StateBank::read(const StateSlice& slice, std::size_t parts) const {
+  const Entry* entry = find(slice);
+  ORRERY_CHECK(entry != nullptr && parts <= entry->parts.size(),
+               "units {}-{} of parameter {} of block {} are not here", slice.begin, slice.end,
+               slice.parameter, slice.block);
+  std::vector<std::byte> out;
+  const std::size_t begin =
+      static_cast<std::size_t>(slice.begin - entry->slice.begin) * entry->unit_bytes;
+  const std::size_t size = static_cast<std::size_t>(slice.end - slice.begin) * entry->unit_bytes;
+  out.reserve(parts * size);
+  for (std::size_t p = 0; p < parts; ++p) {
+    const auto* first = entry->parts[p].data() + begin;
+    out.insert(out.end(), first, first + size);
+  }
+  return out;
+}
+
+StateBank take_state(Worker& worker, StateVersion version) {
+  Backend& backend = worker.shard().backend();
+  StateBank bank;
+  bank.version = version;
+  for (const BlockId block : worker.blocks()) {
+    const std::vector<HeldParameter>& all = worker.shard().parameters(block);
+    for (const Worker::Owned& owned : worker.owned(block)) {
+      const HeldParameter& held = all[static_cast<std::size_t>(owned.parameter)];
+      StateBank::Entry entry;
+      entry.slice = {block.value, owned.parameter, owned.begin, owned.end};
+      entry.unit_bytes = static_cast<std::size_t>(held.info.unit) * backend.element_bytes(true);
+      for (const Tensor& tensor : parts_of(held)) {
+        const Tensor slice = units(held, tensor, owned.begin, owned.end);
+        std::vector<std::byte> bytes(slice.elements * backend.element_bytes(true));
+        backend.download(slice, bytes);
+        entry.parts.push_back(std::move(bytes));
+      }
+      bank.add(std::move(entry));
+    }
+  }
+  return bank;
+}
+
+std::size_t state_parts(const ir::Program& program) {
+  return program.header.optimizer == ir::Optimizer::sgd ? 1 : kMostParts;
+}
+
+void put_state(ModelShard& shard, const StateSlice& slice, std::size_t parts,
+               std::span<const std::byte> bytes) {
+  Backend& backend = shard.backend();
+  const HeldParameter& held =
+      shard.parameters({slice.block})[static_cast<std::size_t>(slice.parameter)];
+  const std::vector<Tensor> tensors = parts_of(held);
+  ORRERY_CHECK(parts <= tensors.size(), "{} parts of {}", parts, tensors.size());
+  const std::size_t size = bytes.size() / parts;
+  for (std::size_t p = 0; p < parts; ++p) {
+    backend.upload(bytes.subspan(p * size, size), units(held, tensors[p], slice.begin, slice.end));
+  }
+  if (held.weight.memory == held.master.memory && held.weight.offset == held.master.offset) return;
+  backend.copy(units(held, held.master, slice.begin, slice.end),
+               units(held, held.weight, slice.begin, slice.end));
+}
+
+std::vector<std::pair<std::int64_t, std::int64_t>> subtract(
+    std::pair<std::int64_t, std::int64_t> from,
+    std::vector<std::pair<std::int64_t, std::int64_t>> taken) {
+  std::sort(taken.begin(), taken.end());
+  std::vector<std::pair<std::int64_t, std::int64_t>> out;
+  std::int64_t at = from.first;
+  for (const auto& [begin, end] : taken) {
+    if (begin >= from.second) break;
+    if (begin > at) out.emplace_back(at, begin);
+    at = std::max(at, end);
+  }
+  if (at < from.second) out.emplace_back(at, from.second);
+  return out;
+}
+
+}  // namespace orrery::executor

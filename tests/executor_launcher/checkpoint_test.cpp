@@ -1,0 +1,115 @@
+// Checkpoint files: what was written is read back, what is damaged or of another run is not used.
+#include "executor/launcher/checkpoint.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+namespace orrery::executor {
+namespace {
+
+namespace fs = std::filesystem;
+
+class Checkpoints : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "orrery-checkpoint-XXXXXX").string();
+    folder_ = ::mkdtemp(name.data());
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// Units 2 to 5 of parameter 1 and unit 0 of parameter 0, of blocks 0 and 3.
+  static StateBank bank(StateVersion version, int seed) {
+    StateBank out;
+    out.version = version;
+    for (const int block : {0, 3}) {
+      for (const StateSlice& slice : {StateSlice{block, 0, 0, 1}, StateSlice{block, 1, 2, 6}}) {
+        StateBank::Entry entry;
+        entry.slice = slice;
+        entry.unit_bytes = 8;
+        for (int p = 0; p < 3; ++p) {
+          std::vector<std::byte> bytes(static_cast<std::size_t>(slice.end - slice.begin) * 8);
+          for (std::size_t i = 0; i < bytes.size(); ++i) {
+            bytes[i] = static_cast<std::byte>(seed + 50 * p + 7 * block + static_cast<int>(i));
+          }
+          entry.parts.push_back(bytes);
+        }
+        out.add(entry);
+      }
+    }
+    return out;
+  }
+  static std::vector<StateSlice> all() { return {{0, 0, 0, 1}, {0, 1, 2, 6}, {3, 1, 3, 5}}; }
+  std::vector<fs::path> files() const {
+    std::vector<fs::path> out;
+    for (const auto& file : fs::directory_iterator(folder_)) out.push_back(file.path());
+    return out;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(Checkpoints, GiveBackWhatWasSaved) {
+  const CheckpointFolder folder(folder_.string(), "run");
+  const StateBank saved = bank({4, 1}, 3);
+  ASSERT_EQ(folder.save(saved, 7, all()), std::nullopt);
+  const auto found = folder.read();
+  EXPECT_TRUE(found.problems.empty());
+  ASSERT_EQ(found.banks.size(), 1u);
+  EXPECT_EQ(found.banks[0].version, (StateVersion{4, 1}));
+  for (const StateSlice& slice : all()) {
+    EXPECT_EQ(found.banks[0].read(slice, 3), saved.read(slice, 3));
+  }
+  EXPECT_FALSE(found.banks[0].covers({3, 1, 2, 6}));
+  EXPECT_TRUE(CheckpointFolder(folder_.string(), "another").read().banks.empty());
+}
+
+TEST_F(Checkpoints, EveryFlippedBitAndEveryTornEndIsNoticed) {
+  const CheckpointFolder folder(folder_.string(), "run");
+  ASSERT_EQ(folder.save(bank({1, 0}, 3), 0, {{0, 1, 2, 6}}), std::nullopt);
+  const fs::path path = files().at(0);
+  std::string good;
+  {
+    std::ifstream in(path, std::ios::binary);
+    good.assign(std::istreambuf_iterator<char>(in), {});
+  }
+  const auto refused = [&](const std::string& bytes) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    const auto found = folder.read();
+    return found.banks.empty() && found.problems.size() == 1;
+  };
+  for (std::size_t i = 0; i < good.size(); ++i) {
+    std::string bad = good;
+    bad[i] = static_cast<char>(bad[i] ^ 4);
+    EXPECT_TRUE(refused(bad)) << "byte " << i;
+    EXPECT_TRUE(refused(good.substr(0, i))) << "cut to " << i;
+  }
+  EXPECT_FALSE(refused(good));
+}
+
+TEST_F(Checkpoints, OnlyTheTwoNewestAreKept) {
+  const CheckpointFolder folder(folder_.string(), "run");
+  CheckpointWriter writer(2, {{folder, all(), "local"}});
+  for (int step = 1; step <= 4; ++step) writer.start(bank({step, 0}, step));
+  writer.wait();
+  const auto found = folder.read();
+  ASSERT_EQ(found.banks.size(), 2u);
+  EXPECT_EQ(found.banks[0].version.step, 3);
+  EXPECT_EQ(found.banks[1].version.step, 4);
+  const auto notes = writer.take_notes();
+  ASSERT_EQ(notes.size(), 4u);
+  EXPECT_EQ(notes[3].kind, "checkpoint");
+}
+
+TEST_F(Checkpoints, AFolderThatCannotBeWrittenIsNamed) {
+  std::ofstream(folder_ / "file") << "x";
+  const auto problem = CheckpointFolder((folder_ / "file" / "below").string(), "run")
+                           .save(bank({1, 0}, 1), 0, all());
+  ASSERT_TRUE(problem);
+  EXPECT_NE(problem->find("below"), std::string::npos) << *problem;
+}
+
+}  // namespace
+}  // namespace orrery::executor
