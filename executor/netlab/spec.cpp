@@ -1,0 +1,207 @@
+#include "executor/netlab/spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <sstream>
+#include <utility>
+
+#include "models/base/check.h"
+
+namespace orrery::executor {
+namespace {
+
+constexpr const char* kHeader = "orrery-netlab-spec 1";
+constexpr double kMostLatency = 60;  // s; times are nanoseconds in 64 bits with room for queues
+constexpr double kLeastRate = 1e3;   // B/s
+constexpr std::size_t kLongestName = 64;
+
+bool is_name(std::string_view name) {
+  return !name.empty() && name.size() <= kLongestName && name != "." && name != ".." &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '.' || c == '-';
+         });
+}
+
+bool is_rate(BytesPerSecond rate) { return std::isfinite(rate.value) && rate.value >= kLeastRate; }
+bool is_latency(Seconds latency) { return latency.value >= 0 && latency.value <= kMostLatency; }
+
+std::string bad_rate(const std::string& of, BytesPerSecond rate) {
+  return fmt::format("the rate of {} is {} B/s, at least {} are possible", of, rate.value,
+                     kLeastRate);
+}
+std::string bad_latency(const std::string& of, Seconds latency) {
+  return fmt::format("the latency of {} is {} s, 0 to {} are possible", of, latency.value,
+                     kMostLatency);
+}
+
+void check_node(const NetlabSpec& spec, const NetlabNode& node,
+                std::vector<std::string>& problems) {
+  const std::string what = fmt::format("node '{}'", node.name);
+  if (!is_name(node.name)) {
+    problems.push_back(fmt::format(
+        "the node name '{}' cannot name a namespace: letters, digits, '_', '.', '-', at most {}",
+        node.name, kLongestName));
+  }
+  if (!is_rate(node.rate)) problems.push_back(bad_rate(what, node.rate));
+  if (!is_latency(node.latency)) problems.push_back(bad_latency(what, node.latency));
+  if (node.uplink < -1 || node.uplink >= std::ssize(spec.uplinks)) {
+    problems.push_back(
+        fmt::format("{} has uplink {} of {}", what, node.uplink, spec.uplinks.size()));
+  }
+  if (node.devices < 1 || !(node.speed > 0) || !std::isfinite(node.speed)) {
+    problems.push_back(
+        fmt::format("{} has {} devices of speed {}", what, node.devices, node.speed));
+  }
+}
+
+void check_pair(const NetlabSpec& spec, const NetlabPair& pair,
+                std::vector<std::string>& problems) {
+  const int size = static_cast<int>(spec.nodes.size());
+  const std::string what = fmt::format("pair {}-{}", pair.a, pair.b);
+  if (pair.a == pair.b || std::min(pair.a, pair.b) < 0 || std::max(pair.a, pair.b) >= size) {
+    problems.push_back(fmt::format("{} is none of {} nodes", what, size));
+  }
+  if (pair.rate && !is_rate(*pair.rate)) problems.push_back(bad_rate(what, *pair.rate));
+  if (pair.latency && !is_latency(*pair.latency)) {
+    problems.push_back(bad_latency(what, *pair.latency));
+  }
+}
+
+template <class T>
+std::string maybe(const std::optional<T>& quantity) {
+  return quantity ? fmt::format("{:.17g}", quantity->value) : "-";
+}
+
+template <class T>
+bool read_maybe(std::istringstream& in, std::optional<T>& quantity) {
+  std::string word;
+  if (!(in >> word)) return false;
+  if (word == "-") return true;
+  std::istringstream number(word);
+  quantity.emplace();
+  return static_cast<bool>(number >> quantity->value) && number.eof();
+}
+
+bool read_line(const std::string& line, NetlabSpec& spec) {
+  std::istringstream in(line);
+  std::string kind;
+  in >> kind;
+  if (kind == "name") return static_cast<bool>(in >> spec.name);
+  if (kind == "node") {
+    NetlabNode node;
+    in >> node.name >> node.rate.value >> node.latency.value >> node.uplink >> node.devices >>
+        node.speed;
+    spec.nodes.push_back(node);
+    return !in.fail();
+  }
+  if (kind == "pair") {
+    NetlabPair pair;
+    in >> pair.a >> pair.b;
+    if (in.fail() || !read_maybe(in, pair.rate) || !read_maybe(in, pair.latency)) return false;
+    spec.pairs.push_back(pair);
+    return true;
+  }
+  if (kind == "uplink") {
+    NetlabUplink uplink;
+    in >> uplink.rate.value;
+    spec.uplinks.push_back(uplink);
+    return !in.fail();
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<std::string> find_problems(const NetlabSpec& spec) {
+  std::vector<std::string> problems;
+  if (!is_name(spec.name)) {
+    problems.push_back(fmt::format(
+        "the name '{}' cannot name namespaces: letters, digits, '_', '.', '-', at most {}",
+        spec.name, kLongestName));
+  }
+  if (spec.nodes.empty() || std::ssize(spec.nodes) > kMostNetlabNodes) {
+    problems.push_back(
+        fmt::format("{} nodes, 1 to {} can be emulated", spec.nodes.size(), kMostNetlabNodes));
+  }
+  std::set<std::string> names;
+  for (const NetlabNode& node : spec.nodes) {
+    check_node(spec, node, problems);
+    if (!names.insert(node.name).second) {
+      problems.push_back(fmt::format("two nodes are named '{}'", node.name));
+    }
+  }
+  std::set<std::pair<int, int>> pairs;
+  for (const NetlabPair& pair : spec.pairs) {
+    check_pair(spec, pair, problems);
+    if (!pairs.insert(std::minmax(pair.a, pair.b)).second) {
+      problems.push_back(fmt::format("pair {}-{} is given twice", pair.a, pair.b));
+    }
+  }
+  for (const NetlabUplink& uplink : spec.uplinks) {
+    if (!is_rate(uplink.rate)) problems.push_back(bad_rate("an uplink", uplink.rate));
+  }
+  return problems;
+}
+
+std::string namespace_name(const NetlabSpec& spec, int node) {
+  return fmt::format("orrery-{}-{}", spec.name, spec.nodes[static_cast<std::size_t>(node)].name);
+}
+
+std::string netlab_address(int node) {
+  static_assert(kMostNetlabNodes < 254);
+  return fmt::format("10.77.0.{}", node + 1);
+}
+
+Seconds netlab_latency(const NetlabSpec& spec, int a, int b) {
+  for (const NetlabPair& pair : spec.pairs) {
+    if (std::minmax(pair.a, pair.b) == std::minmax(a, b) && pair.latency) return *pair.latency;
+  }
+  return spec.nodes[static_cast<std::size_t>(a)].latency +
+         spec.nodes[static_cast<std::size_t>(b)].latency;
+}
+
+std::vector<double> netlab_slowdowns(const NetlabSpec& spec, double cores) {
+  ORRERY_CHECK(cores > 0, "{} cores", cores);
+  double fastest = 0, sum = 0;
+  for (const NetlabNode& node : spec.nodes) {
+    fastest = std::max(fastest, node.speed);
+    sum += node.devices * node.speed;
+  }
+  const double unit = std::min(1 / fastest, cores / sum);
+  std::vector<double> slowdowns;
+  for (const NetlabNode& node : spec.nodes) slowdowns.push_back(1 / (unit * node.speed));
+  return slowdowns;
+}
+
+std::string to_text(const NetlabSpec& spec) {
+  std::string text = fmt::format("{}\nname {}\n", kHeader, spec.name);
+  for (const NetlabNode& node : spec.nodes) {
+    text += fmt::format("node {} {:.17g} {:.17g} {} {} {:.17g}\n", node.name, node.rate.value,
+                        node.latency.value, node.uplink, node.devices, node.speed);
+  }
+  for (const NetlabPair& pair : spec.pairs) {
+    text +=
+        fmt::format("pair {} {} {} {}\n", pair.a, pair.b, maybe(pair.rate), maybe(pair.latency));
+  }
+  for (const NetlabUplink& uplink : spec.uplinks) {
+    text += fmt::format("uplink {:.17g}\n", uplink.rate.value);
+  }
+  return text;
+}
+
+std::optional<NetlabSpec> parse_netlab(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  if (!std::getline(lines, line) || line != kHeader) return std::nullopt;
+  NetlabSpec spec;
+  while (std::getline(lines, line)) {
+    if (!read_line(line, spec)) return std::nullopt;
+  }
+  return find_problems(spec).empty() ? std::optional(spec) : std::nullopt;
+}
+
+}  // namespace orrery::executor

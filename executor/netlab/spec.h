@@ -1,0 +1,83 @@
+/// Nodes of a cluster that are emulated on one machine, as plain data: a network namespace for each
+/// node, and a switch in user space that gives each port and each pair of nodes its rate and its
+/// latency (lab.h sets it up, fabric.h says how frames pass).
+///
+/// Rates count whole Ethernet frames. Frames carry 9,000 bytes of IP, so that TCP reaches 99.3 % of
+/// a rate: a rate here is what the simulator calls the achieved bandwidth of a link.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "models/base/units.h"
+
+namespace orrery::executor {
+
+struct NetlabNode {
+  std::string name;     ///< Letters, digits, '_', '.', '-'.
+  BytesPerSecond rate;  ///< Of its port, each direction.
+  Seconds latency;      ///< Of its port, one way: a frame takes that of both ends.
+  int uplink = -1;   ///< Index into NetlabSpec::uplinks: frames to nodes with another uplink pass
+                     ///< both; -1: none.
+  int devices = 1;   ///< Ranks that compute on it.
+  double speed = 1;  ///< Of one of its devices, in any unit that all nodes share.
+
+  bool operator==(const NetlabNode&) const = default;
+};
+
+/// Both directions, each with a rate of its own.
+struct NetlabPair {
+  int a = 0;
+  int b = 0;
+  std::optional<BytesPerSecond> rate;  ///< A limit beside those of the ports.
+  std::optional<Seconds> latency;      ///< One way, instead of the ports' latencies.
+
+  bool operator==(const NetlabPair&) const = default;
+};
+
+/// What the nodes of a leaf switch share towards all others, each direction.
+struct NetlabUplink {
+  BytesPerSecond rate;
+
+  bool operator==(const NetlabUplink&) const = default;
+};
+
+struct NetlabSpec {
+  std::string name;
+  std::vector<NetlabNode> nodes;
+  std::vector<NetlabPair> pairs;  ///< Each pair at most once.
+  std::vector<NetlabUplink> uplinks;
+
+  bool operator==(const NetlabSpec&) const = default;
+};
+
+/// Most nodes of one lab: each takes a namespace, and ranks share the cores of one machine.
+inline constexpr int kMostNetlabNodes = 64;
+/// Bytes of IP in a frame.
+inline constexpr int kNetlabMtu = 9000;
+/// The nodes' device in their namespaces.
+inline constexpr const char* kNetlabDevice = "eth0";
+
+/// What cannot be set up, in words: names, counts, rates, latencies, indices. Empty: it can.
+std::vector<std::string> find_problems(const NetlabSpec& spec);
+
+/// "orrery-<lab>-<node>".
+std::string namespace_name(const NetlabSpec& spec, int node);
+/// 10.77.0.1 is the first node's; all are in 10.77.0.0/24. Labs do not see each other.
+std::string netlab_address(int node);
+/// One way, from sending a frame of no length to its arrival.
+Seconds netlab_latency(const NetlabSpec& spec, int a, int b);
+
+/// For each node the factor by which each of its ranks must stretch the compute time that it
+/// measures (WorkerOptions::slowdown), so that all ranks together need at most `cores` cores and
+/// devices differ as their speeds do: 1 / (k speed), k = min(1 / max speed, cores / sum of all
+/// devices' speeds). The fastest device is not stretched where there are cores enough.
+std::vector<double> netlab_slowdowns(const NetlabSpec& spec, double cores);
+
+/// Lines of text that parse_netlab() reads back equal.
+std::string to_text(const NetlabSpec& spec);
+/// None where the text is not one of to_text().
+std::optional<NetlabSpec> parse_netlab(std::string_view text);
+
+}  // namespace orrery::executor

@@ -1,0 +1,41 @@
+/// The process that carries frames between the TAP devices of a lab. Frames are stamped when they
+/// are read and leave at the time that the fabric says; a switch that the machine does not let run
+/// in time delivers late and counts it.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "executor/net/socket.h"
+#include "executor/netlab/spec.h"
+
+namespace orrery::executor {
+
+/// What the switch counts, in memory that it shares with whoever asks (a mapped file).
+struct NetlabCounters {
+  struct Port {
+    std::atomic<std::int64_t> sent_frames;  ///< As the node hands them over: up to 64 KiB each.
+    std::atomic<std::int64_t> sent_bytes;   ///< On the wire.
+    std::atomic<std::int64_t> received_frames;
+    std::atomic<std::int64_t> received_bytes;
+    std::atomic<std::int64_t> dropped;   ///< Sent by the node, found a full queue.
+    std::atomic<std::int64_t> stranded;  ///< Sent by the node to no node (broadcast, IPv6).
+    std::atomic<std::int64_t> refused;   ///< The node's kernel did not take them.
+  };
+  Port ports[kMostNetlabNodes];
+  std::atomic<std::int64_t> late_frames;    ///< Delivered more than kLateNs after they were due.
+  std::atomic<std::int64_t> worst_late_ns;  ///< The most that a frame was late.
+  std::atomic<std::int64_t> real_time;      ///< 1: the switch runs before all ordinary processes.
+};
+static_assert(std::atomic<std::int64_t>::is_always_lock_free);
+
+/// Late enough to be seen in a measurement.
+inline constexpr std::int64_t kLateNs = 1'000'000;
+
+/// Carries frames until SIGTERM or SIGINT comes or `keep_going`, asked each second, says no. `taps`
+/// by node. Takes real-time priority where it may. Throws NetlabError.
+void run_netlab_switch(const NetlabSpec& spec, const std::vector<Socket>& taps,
+                       NetlabCounters& counters, const std::function<bool()>& keep_going);
+
+}  // namespace orrery::executor
