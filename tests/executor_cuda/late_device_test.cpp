@@ -1,0 +1,48 @@
+// Does the host side of the CUDA back end order its work? Against a runtime that does everything as
+// late as it may (late_runtime.cpp), where a forgotten wait gives wrong numbers.
+#include <gtest/gtest.h>
+
+#include "executor/cuda/backend.h"
+#include "tests/executor_cuda/kernel_checks.h"
+
+namespace orrery::executor {
+
+std::unique_ptr<Backend> make_tested_backend(Precision precision) {
+  return make_cuda_backend(precision);
+}
+
+namespace {
+
+TEST(LateDevice, ATransferWaitsForTheKernelsOfItsOwnMemoryOnly) {
+  const auto backend = make_cuda_backend(Precision::fp64);
+  const Tensor done = backend->allocate(1, false), busy = backend->allocate(1, false);
+  backend->fill(done, 1);
+  backend->synchronise();
+  backend->fill(busy, 2);
+  double value = 0;
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&value, 1));
+  backend->download(done, bytes);
+  EXPECT_EQ(value, 1);
+  backend->download(busy, bytes);
+  EXPECT_EQ(value, 2);
+  backend->fill(busy, 3);
+  value = 4;
+  backend->upload(bytes, busy);
+  backend->download(busy, bytes);
+  EXPECT_EQ(value, 4) << "the kernel came after the upload";
+}
+
+TEST(LateDevice, ThePeakIsTheMostThatWasAllocatedAtATime) {
+  const auto backend = make_cuda_backend(Precision::bf16);
+  EXPECT_EQ(backend->name(), "cuda late 4 SMs bf16");
+  Tensor first = backend->allocate(1000, false);
+  { const Tensor second = backend->allocate(500, true); }
+  EXPECT_EQ(backend->allocated(), 2000u);
+  EXPECT_EQ(backend->peak(), 4000u);
+  backend->reset_peak();
+  EXPECT_EQ(backend->peak(), 2000u);
+  EXPECT_THROW(make_cuda_backend(Precision::bf16, 1), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace orrery::executor
