@@ -1,0 +1,80 @@
+/// Which devices are as good as which: gives plans and transfers that differ only by a renaming of
+/// interchangeable devices the same names, so that they are simulated once. Private to sim/replay.
+///
+/// Nodes are interchangeable when they are built alike and stand in the same region; leaves, when
+/// they hold enough such nodes; positions of a node, when all its GPUs are equal and its NVLink
+/// domains, PCIe switches and NICs are nested evenly. Nodes of pair overrides, and nodes whose
+/// links or leaf are degraded, keep their names. What a renaming keeps: which devices share a node,
+/// a leaf, a domain, a switch, a NIC.
+#pragma once
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "models/ir/plan.h"
+#include "models/spec/cluster.h"
+#include "models/spec/topology.h"
+
+namespace orrery::sim {
+
+class DeviceRenaming {
+ public:
+  /// Keeps references. `ignore_leaves`: all nodes count as being on one leaf.
+  DeviceRenaming(const models::Cluster& cluster, const models::Topology& topology,
+                 bool ignore_leaves);
+
+  struct Names {
+    std::vector<DeviceId> to;        ///< By device; invalid where `order` does not name it.
+    std::vector<std::string> links;  ///< Degraded links that can matter to these devices.
+  };
+  /// Depends on the first appearances in `order` only. Names stay as they are if the leaves cannot
+  /// be matched.
+  Names names(std::span<const DeviceId> order, const std::vector<std::string>& degraded) const;
+
+ private:
+  /// Positions of a node in nested groups. Level 0 is the coarsest.
+  struct Shape {
+    bool regular = false;
+    std::vector<std::vector<int>> group;  ///< By level and position, numbered along the node.
+    std::vector<int> fan;                 ///< Groups of each level in one of the level above.
+    std::vector<int> sorted;              ///< Positions in the order of their groups.
+  };
+  struct UsedNode {
+    NodeId node;
+    int leaf = 0;  ///< Index into the leaves in use.
+    bool fixed = false;
+    std::vector<int> positions;  ///< In order of appearance.
+  };
+  Shape make_shape(const models::Node& node, int first_device) const;
+  static bool even(const models::Node& node);
+  std::vector<std::string> fix_degraded(const std::vector<std::string>& degraded,
+                                        const std::vector<int>& number,
+                                        std::vector<bool>& fixed) const;
+  std::vector<int> match_leaves(const std::vector<UsedNode>& used, int leaves,
+                                const std::vector<bool>& fixed) const;
+  std::vector<int> positions(const Shape& shape, const std::vector<int>& order) const;
+  int leaf_of(NodeId node) const { return leaf_[node.index()]; }
+
+  const models::Cluster& cluster_;
+  const models::Topology& topology_;
+  std::vector<int> first_;     ///< By node.
+  std::vector<int> leaf_;      ///< By node, numbered from 0.
+  std::vector<int> shape_of_;  ///< By node.
+  std::vector<Shape> shapes_;
+  /// Nodes by leaf and shape, ascending.
+  std::vector<std::vector<std::vector<NodeId>>> nodes_;
+  std::vector<NodeId> overridden_;
+  mutable std::unordered_map<std::string_view, NodeId> node_of_link_;  ///< Made when first needed.
+};
+
+/// The plan with its devices renamed, and without what does not matter to its time: prediction,
+/// planner, hashes.
+ir::Plan renamed(const ir::Plan& plan, const std::vector<DeviceId>& to);
+/// Devices in the order in which the plan names them.
+std::vector<DeviceId> order_of(const ir::Plan& plan);
+
+}  // namespace orrery::sim

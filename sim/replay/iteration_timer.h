@@ -1,0 +1,75 @@
+/// Iteration times from the simulator, remembered: plans that differ only by a renaming of
+/// interchangeable devices, with the same health, are lowered and simulated once.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/base/units.h"
+#include "models/decide/evaluator.h"
+#include "models/ir/profile.h"
+#include "models/spec/job.h"
+#include "models/spec/workload.h"
+#include "sim/iteration/iteration.h"
+#include "sim/iteration/options.h"
+#include "sim/replay/replay.h"
+
+namespace orrery::sim {
+
+struct RememberOptions {
+  /// Nodes of different leaves count as interchangeable: a plan is simulated as if it lay on the
+  /// first nodes of their kind. An approximation where leaves are oversubscribed; for large
+  /// clusters in which every spare would make a plan of its own.
+  bool ignore_leaves = false;
+};
+
+/// Work done so far. Seconds are wall-clock times, for tables of timings only.
+struct RememberCounts {
+  std::int64_t asked = 0;
+  std::int64_t simulated = 0;  ///< What was not remembered.
+  Seconds simulating;          ///< Lowering included.
+  Seconds naming;              ///< Renaming and looking up.
+};
+
+/// What is simulated is the plan under the names that all equal ones get, not the one that was
+/// asked for first: the answer does not depend on what was asked before. Which nodes, leaves and
+/// positions are interchangeable: sim/replay/device_renaming.h. Slow devices are stragglers
+/// (slowdown 1 / factor), degraded links have 1 / factor as slowdown. Each simulation runs in a
+/// forked copy of the process (SimulatorEvaluator). Not for concurrent use.
+class SimulatedIterationTimer final : public IterationTimer {
+ public:
+  /// Keeps references.
+  SimulatedIterationTimer(IterationSimulator& simulator, const models::Workload& workload,
+                          const models::Job& job, const ir::Profile& profile,
+                          IterationOptions options = {}, RememberOptions remember = {});
+  ~SimulatedIterationTimer() override;
+
+  Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+               const std::vector<std::pair<std::string, double>>& degraded_links) const override;
+  models::Evaluation evaluate(
+      const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+      const std::vector<std::pair<std::string, double>>& degraded_links) const;
+  RememberCounts counts() const;
+
+ private:
+  struct Memory;
+  std::unique_ptr<Memory> memory_;
+};
+
+/// The judge of plans on healthy devices, for policies (PolicyInput): shares the timer's memory.
+class RememberingEvaluator final : public models::Evaluator {
+ public:
+  /// Keeps a reference.
+  explicit RememberingEvaluator(const SimulatedIterationTimer& timer) : timer_(timer) {}
+  models::Evaluation evaluate(const ir::Plan& plan) const override {
+    return timer_.evaluate(plan, {}, {});
+  }
+  std::string name() const override { return "simulator"; }
+
+ private:
+  const SimulatedIterationTimer& timer_;
+};
+
+}  // namespace orrery::sim

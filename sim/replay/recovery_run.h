@@ -1,0 +1,49 @@
+/// A recovery in progress: the phases of a decision, one after the other. Private to sim/replay.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "models/decide/recovery_policy.h"
+#include "sim/replay/copy_store.h"
+#include "sim/replay/ledger.h"
+
+namespace orrery::sim {
+
+class RecoveryRun {
+ public:
+  /// Keeps references. Transfers are timed when their phase is reached.
+  RecoveryRun(models::RecoveryDecision decision, Instant now,
+              const models::TransferTimer& transfers, ReplayLedger& ledger);
+
+  /// Runs to `until`; true when the last phase has ended, at now().
+  bool advance(Instant until);
+  /// Stops here: what has passed of the phase stays booked, what it was doing is lost.
+  void stop();
+
+  Instant now() const { return now_; }
+  const models::PlanPointer& plan() const { return decision_.plan; }
+  const PlanDevices& devices() const { return devices_; }
+  /// All state is where the plan needs it.
+  bool moved() const { return moved_; }
+  /// The device is in the plan, or holds what is still to be moved.
+  bool needs(DeviceId device) const;
+
+ private:
+  Nanoseconds duration_of(const models::RecoveryPhase& phase) const;
+  std::string label() const;
+
+  const models::TransferTimer& transfers_;
+  ReplayLedger& ledger_;
+  models::RecoveryDecision decision_;
+  PlanDevices devices_;
+  std::size_t phase_ = 0;
+  Instant start_, end_;  ///< Of the phase.
+  Instant now_;
+  bool moved_ = false;
+};
+
+/// Where a phase is booked.
+Bucket bucket_of(models::RecoveryPhase::Kind kind);
+
+}  // namespace orrery::sim

@@ -1,0 +1,38 @@
+/// All that a replay asks the simulator, on the one engine of a process.
+#pragma once
+#include <utility>
+
+#include "sim/replay/flow_transfer_timer.h"
+#include "sim/replay/iteration_timer.h"
+#include "sim/replay/transfer_paths.h"
+
+namespace orrery::sim {
+
+/// Keeps references to all but the options. One per process.
+class SimulatedTimers {
+ public:
+  SimulatedTimers(const models::Cluster& cluster, const models::Topology& topology,
+                  const models::Workload& workload, const models::Job& job,
+                  const ir::Profile& profile, IterationOptions options = {},
+                  RememberOptions remember = {})
+      : paths_(cluster, topology),
+        simulator_(cluster, topology, false, paths_.extension()),
+        iterations_(simulator_, workload, job, profile, std::move(options), remember),
+        transfers_(cluster, topology, paths_, simulator_.engine(), remember),
+        evaluator_(iterations_) {}
+
+  IterationSimulator& simulator() { return simulator_; }
+  const SimulatedIterationTimer& iterations() const { return iterations_; }
+  const FlowTransferTimer& transfers() const { return transfers_; }
+  /// For PolicyInput: shares what `iterations` remembers.
+  const RememberingEvaluator& evaluator() const { return evaluator_; }
+
+ private:
+  TransferPaths paths_;
+  IterationSimulator simulator_;
+  SimulatedIterationTimer iterations_;
+  FlowTransferTimer transfers_;
+  RememberingEvaluator evaluator_;
+};
+
+}  // namespace orrery::sim

@@ -1,0 +1,220 @@
+#include "sim/replay/training_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "models/base/check.h"
+
+namespace orrery::sim {
+namespace {
+
+/// Longer cycles of checkpoints hardly repeat between two events.
+constexpr std::int64_t kLongestCycle = 1'000'000;
+/// After a jump the last cycles are run step by step, so that the copies that are kept are right.
+constexpr std::int64_t kCyclesAfterJump = 3;
+
+}  // namespace
+
+TrainingRun::TrainingRun(Start start, ReplayLedger& ledger, CopyStore& copies)
+    : ledger_(ledger),
+      copies_(copies),
+      plan_(std::move(start.plan)),
+      devices_(std::move(start.devices)),
+      samples_(ir::global_batch(*plan_)),
+      now_(start.now),
+      done_(start.done),
+      iteration_(start.iteration) {
+  set_levels(std::move(start.levels));
+  due_ = levels_.size();  // the state that training starts from is not written again
+  open_run(iteration_);
+}
+
+void TrainingRun::set_levels(std::vector<models::CheckpointLevel> levels) {
+  levels_.clear();
+  cycle_.reset();
+  cycle_length_ = 1;
+  std::map<ir::Location, int> numbers;
+  for (models::CheckpointLevel& level : levels) {
+    ORRERY_CHECK(level.every >= 1 && level.stall.count >= 0 && level.persist.count >= 0,
+                 "a level of checkpoints every {} iterations, stall {} ns, persist {} ns",
+                 level.every, level.stall.count, level.persist.count);
+    ORRERY_CHECK(level.holders.empty() || level.holders.size() == devices_.all->size(),
+                 "{} holders for {} shares", level.holders.size(), devices_.all->size());
+    const CopyStore::Slot slot{level.location, numbers[level.location]++};
+    DeviceList holders;
+    if (!level.holders.empty()) {
+      holders = std::make_shared<std::vector<DeviceId>>(std::move(level.holders));
+    }
+    if (cycle_length_ > 0) {
+      const std::int64_t step = level.every / std::gcd(level.every, cycle_length_);
+      cycle_length_ = step > kLongestCycle / cycle_length_ ? 0 : cycle_length_ * step;
+    }
+    levels_.push_back({std::move(level), slot, std::move(holders)});
+  }
+}
+
+void TrainingRun::open_run(Nanoseconds duration) {
+  ORRERY_CHECK(duration.count > 0, "an iteration of {} ns", duration.count);
+  ledger_.open_run(now_, done_ + 1, duration, working(), samples_);
+}
+
+bool TrainingRun::advance(Instant until, std::optional<Instant> stop) {
+  if (stop && step_ != Step::none && step_start_ == now_ && *stop <= now_) step_ = Step::none;
+  while (true) {
+    if (step_ == Step::none) {
+      if (stop && now_ >= *stop) return true;
+      begin(until, stop);
+      continue;
+    }
+    if (step_end_ > until) break;
+    end_step();
+  }
+  now_ = until;
+  return false;
+}
+
+/// Starts the next step, or jumps over many.
+void TrainingRun::begin(Instant until, std::optional<Instant> stop) {
+  if (begin_checkpoint()) return;
+  const Instant limit = stop ? std::min(until, *stop) : until;
+  jump_cycles(limit);
+  const std::int64_t before = done_;
+  jump_iterations(until, stop);
+  if (done_ > before) return;
+  step_ = Step::iteration;
+  step_start_ = now_;
+  step_end_ = now_ + iteration_;
+}
+
+bool TrainingRun::begin_checkpoint() {
+  while (due_ < levels_.size() && done_ % levels_[due_].level.every != 0) ++due_;
+  if (due_ == levels_.size()) return false;
+  checkpoint_ = levels_[due_];
+  copies_.settle(now_);
+  step_ = Step::checkpoint;
+  step_start_ = now_;
+  stall_start_ = copies_.pending(checkpoint_.slot).value_or(now_);
+  step_end_ = stall_start_ + checkpoint_.level.stall;
+  return true;
+}
+
+void TrainingRun::end_step() {
+  const Nanoseconds duration = step_end_ - step_start_;
+  now_ = step_end_;
+  if (step_ == Step::iteration) {
+    ledger_.add_iterations(1);
+    ++done_;
+    due_ = 0;
+    if (odd_) {
+      ledger_.close_run(now_);
+      odd_ = false;
+      open_run(iteration_);
+    }
+  } else {
+    ledger_.add_checkpoint(duration);
+    copies_.settle(stall_start_);
+    copies_.persist(checkpoint_.slot, done_, plan_, devices_, checkpoint_.holders,
+                    stall_start_ + std::max(checkpoint_.level.stall, checkpoint_.level.persist));
+    copies_.settle(now_);
+    due_ = std::min(due_ + 1, levels_.size());
+  }
+  step_ = Step::none;
+}
+
+/// All levels meet at multiples of their least common multiple. If what is being persisted looks
+/// the same at two of them, everything between them repeats until something happens.
+void TrainingRun::jump_cycles(Instant limit) {
+  if (levels_.empty() || cycle_length_ == 0 || done_ % cycle_length_ != 0) return;
+  copies_.settle(now_);
+  Cycle here{done_, now_, {}};
+  for (const Level& level : levels_) {
+    const auto end = copies_.pending(level.slot);
+    here.pending.push_back(end ? (*end - now_).count : 0);
+  }
+  const bool repeats =
+      cycle_ && cycle_->done + cycle_length_ == done_ && cycle_->pending == here.pending;
+  if (repeats && limit > now_) {
+    const Nanoseconds duration = now_ - cycle_->at;
+    const std::int64_t count = (limit - now_).count / duration.count - kCyclesAfterJump;
+    if (count > 0) {
+      const Nanoseconds training{cycle_length_ * iteration_.count};
+      const Nanoseconds jump{count * duration.count};
+      ledger_.add_iterations(count * cycle_length_);
+      ledger_.add_checkpoint({count * (duration - training).count});
+      for (const Level& level : levels_) copies_.shift(level.slot, count * cycle_length_, jump);
+      done_ += count * cycle_length_;
+      now_ = now_ + jump;
+      here.done = done_;
+      here.at = now_;
+    }
+  }
+  cycle_ = std::move(here);
+}
+
+/// As many whole iterations as fit before the next checkpoint, the end and the stop.
+void TrainingRun::jump_iterations(Instant until, std::optional<Instant> stop) {
+  std::int64_t count = std::max<std::int64_t>(0, (until - now_).count) / iteration_.count;
+  for (const Level& level : levels_) {
+    count = std::min(count, level.level.every - done_ % level.level.every);
+  }
+  if (stop) {
+    const std::int64_t left = (*stop - now_).count;
+    count = std::min(count, (left + iteration_.count - 1) / iteration_.count);
+  }
+  if (count == 0) return;
+  ledger_.add_iterations(count);
+  done_ += count;
+  now_ = now_ + Nanoseconds{count * iteration_.count};
+  due_ = 0;
+}
+
+void TrainingRun::retime(Nanoseconds iteration, std::vector<models::CheckpointLevel> levels) {
+  const Nanoseconds old = iteration_;
+  const std::size_t before = levels_.size();
+  const Instant now = now_;
+  set_levels(std::move(levels));
+  if (levels_.size() != before) due_ = levels_.size();
+  iteration_ = iteration;
+  if (iteration == old) return;
+  const bool in_step = step_ != Step::none;
+  if (in_step) now_ = step_start_;
+  ledger_.close_run(now_);
+  if (step_ == Step::iteration && step_start_ < now) {
+    const double whole = static_cast<double>((step_end_ - step_start_).count);
+    const double left = static_cast<double>((step_end_ - now).count) / whole;
+    const std::int64_t rest = std::llround(left * static_cast<double>(iteration.count));
+    step_end_ = now + Nanoseconds{rest};
+    odd_ = true;
+    open_run(step_end_ - step_start_);
+  } else {
+    if (step_ == Step::iteration) step_end_ = step_start_ + iteration;
+    odd_ = false;
+    open_run(iteration);
+  }
+  now_ = now;
+}
+
+void TrainingRun::stop(const std::string& cause) {
+  if (step_ == Step::checkpoint) {
+    ledger_.add_checkpoint(now_ - step_start_);
+    ledger_.close_run(now_);
+  } else {
+    const Instant start = step_ == Step::iteration ? step_start_ : now_;
+    ledger_.close_run(start);
+    ledger_.book(Bucket::rolled_back, start, now_, working(), cause, done_ + 1);
+  }
+  step_ = Step::none;
+}
+
+void TrainingRun::finish() {
+  if (step_ != Step::iteration) return stop("");
+  ledger_.close_run(step_start_);
+  ledger_.book_unfinished(step_start_, now_, working(), done_ + 1);
+  step_ = Step::none;
+}
+
+}  // namespace orrery::sim

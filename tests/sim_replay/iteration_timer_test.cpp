@@ -1,0 +1,172 @@
+#include "sim/replay/iteration_timer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "models/spec/topology.h"
+#include "sim/flow/fork.h"
+#include "sim/iteration/evaluator.h"
+#include "sim/replay/device_renaming.h"
+#include "tests/sim_iteration/support.h"
+#include "tests/sim_replay/support.h"
+
+namespace orrery::sim {
+namespace {
+
+/// The plan with each device moved.
+ir::Plan moved(ir::Plan plan, const std::map<int, int>& to) {
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    for (ir::Stage& stage : pipeline.stages) {
+      for (ir::Segment& segment : stage.segments) {
+        for (ir::Group& group : segment.groups) {
+          for (DeviceId& device : group.devices) {
+            const auto found = to.find(device.value);
+            if (found != to.end()) device = {found->second};
+          }
+        }
+      }
+    }
+  }
+  return plan;
+}
+
+std::vector<int> names(const models::Cluster& cluster, const std::vector<int>& devices,
+                       const std::vector<std::string>& degraded = {}, bool ignore_leaves = false) {
+  const models::Topology topology(cluster);
+  const DeviceRenaming renaming(cluster, topology, ignore_leaves);
+  std::vector<DeviceId> order;
+  for (const int device : devices) order.push_back({device});
+  const std::vector<DeviceId> to = renaming.names(order, degraded).to;
+  std::vector<int> result;
+  for (const int device : devices) result.push_back(to[static_cast<std::size_t>(device)].value);
+  return result;
+}
+
+using Ids = std::vector<int>;
+
+TEST(DeviceRenaming, EqualNodesAndPositionsTakeTheFirstNames) {
+  const models::Cluster cluster = replay_cluster(4, 2);
+  EXPECT_EQ(names(cluster, {7, 6, 2, 3}), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(names(cluster, {5, 2, 4}), (Ids{0, 2, 1}));
+}
+
+TEST(DeviceRenaming, DevicesThatShareANicOrASwitchStayTogether) {
+  models::Cluster cluster = replay_cluster(2, 4);
+  for (models::Node& node : cluster.nodes) {
+    node.pcie = {{{0, 2}, "slot", "slot"}, {{1, 3}, "slot", "slot"}};
+    node.nics = {{"nic", {0, 2}}, {"nic", {1, 3}}};
+  }
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {0, 1}), (Ids{0, 1}));
+  EXPECT_EQ(names(cluster, {3, 1}), (Ids{0, 2}));
+  EXPECT_EQ(names(cluster, {5, 6, 7}), (Ids{0, 1, 2}));
+  EXPECT_EQ(names(cluster, {5, 7, 6}), (Ids{0, 2, 1}));
+}
+
+TEST(DeviceRenaming, LeavesKindsOverridesAndDegradedLinksAreKeptApart) {
+  models::Cluster cluster = replay_cluster(6, 2);
+  for (int n = 3; n < 6; ++n) cluster.nodes[static_cast<std::size_t>(n)].leaf = 1;
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {8, 6}), (Ids{0, 2}));  // both on one leaf
+  EXPECT_EQ(names(cluster, {8, 2}), (Ids{0, 6}));  // on two
+  EXPECT_EQ(names(cluster, {8, 2}, {}, true), (Ids{0, 2}));
+  EXPECT_EQ(names(cluster, {2, 4}, {"node1/nic0/up"}), (Ids{2, 0}));
+  EXPECT_EQ(names(cluster, {2, 8}, {"leaf1/up"}), (Ids{0, 8}));
+
+  cluster.overrides = {{{0}, {1}, BytesPerSecond{1e9}, std::nullopt}};
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {2, 4}), (Ids{2, 4}));
+  EXPECT_EQ(names(cluster, {4, 0}), (Ids{4, 0}));
+
+  cluster = replay_cluster(3, 2);
+  cluster.gpu_types.push_back(cluster.gpu_types[0]);
+  cluster.nodes[0].gpu_types = {0, 1};
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {4, 1}), (Ids{2, 1}));  // a mixed node keeps its positions
+}
+
+/// Runs `work` with a timer in a process of its own; returns what it says.
+std::string in_child(const models::Cluster& cluster,
+                     const std::function<std::string(const SimulatedIterationTimer&,
+                                                     const SimulatorEvaluator&)>& work) {
+  const models::Workload workload = make_workload(4);
+  const models::Job job = make_job();
+  const ir::Profile profile;
+  const ForkResult result = run_forked([&] {
+    const models::Topology topology(cluster);
+    IterationSimulator simulator(cluster, topology);
+    return work(SimulatedIterationTimer(simulator, workload, job, profile),
+                SimulatorEvaluator(simulator, workload, job, profile));
+  });
+  if (const auto* failure = std::get_if<ChildFailure>(&result)) {
+    ADD_FAILURE() << failure->message;
+    return {};
+  }
+  return std::get<std::string>(result);
+}
+
+models::Cluster four_nodes() {
+  ClusterShape shape;
+  shape.nodes = 4;
+  shape.gpus = 2;
+  return make_cluster(shape);
+}
+
+ir::Plan two_stages() {
+  PlanShape shape;
+  shape.stages = 2;
+  shape.tensor_parallel = 2;
+  return make_plan(shape, 4);
+}
+
+TEST(SimulatedIterationTimer, RemembersPlansUpToARenamingOfEqualDevices) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
+    const ir::Plan plan = two_stages();
+    const ir::Plan other = moved(plan, {{0, 7}, {1, 6}, {2, 4}, {3, 5}});
+    const ir::Plan inside = moved(plan, {{2, 4}, {3, 5}});
+    const Seconds a = timer.time(plan, {}, {});
+    const Seconds b = timer.time(other, {}, {});
+    const models::Evaluation c = RememberingEvaluator(timer).evaluate(inside);
+    const bool right = a == b && a == c.iteration_time && a == judge.evaluate(plan).iteration_time;
+    // The verdict names a device of the plan that was asked for: the last stage is on 4 and 5.
+    const int device = timer.evaluate(other, {}, {}).memory.by_gpu_type.at(0).device.value;
+    return fmt::format("{} {} {} {}", timer.counts().asked, timer.counts().simulated, right,
+                       device >= 4);
+  });
+  EXPECT_EQ(said, "4 1 true true");
+}
+
+TEST(SimulatedIterationTimer, SlowDevicesAndLinksMakeTimesOfTheirOwn) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+    const ir::Plan plan = two_stages();
+    const ir::Plan other = moved(plan, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+    const double healthy = timer.time(plan, {}, {}).value;
+    const double slow = timer.time(plan, {{{3}, 0.5}}, {}).value;
+    const double same = timer.time(other, {{{0}, 0.1}, {{7}, 0.5}}, {}).value;
+    const double link = timer.time(plan, {}, {{"node0/nic0/up", 0.01}}).value;
+    const double elsewhere = timer.time(other, {}, {{"node0/nic0/up", 0.01}}).value;
+    return fmt::format("{} {} {} {} {}", slow > 1.3 * healthy, slow == same, link > healthy,
+                       elsewhere == healthy, timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "true true true true 3");
+}
+
+TEST(SimulatedIterationTimer, AnswersDoNotDependOnWhatWasAskedBefore) {
+  const auto ask = [](bool other_first) {
+    return in_child(four_nodes(), [=](const auto& timer, const auto&) {
+      const ir::Plan plan = two_stages();
+      const ir::Plan other = moved(plan, {{0, 5}, {1, 4}, {2, 1}, {3, 0}});
+      if (other_first) timer.time(other, {{{1}, 0.7}}, {});
+      return fmt::format("{:a}", timer.time(plan, {{{3}, 0.7}}, {}).value);
+    });
+  };
+  EXPECT_EQ(ask(false), ask(true));
+}
+
+}  // namespace
+}  // namespace orrery::sim
