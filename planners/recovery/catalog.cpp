@@ -1,0 +1,49 @@
+#include "planners/recovery/catalog.h"
+
+#include <array>
+
+namespace orrery::planners {
+
+// One line a policy, in alphabetical order: declared here, defined in its own file.
+
+extern const RecoveryEntry kAutohetRecovery;
+extern const RecoveryEntry kBambooRecovery;
+extern const RecoveryEntry kCheckfreqRecovery;
+extern const RecoveryEntry kCheckpointRestartRecovery;
+extern const RecoveryEntry kGeminiRecovery;
+extern const RecoveryEntry kHetuRecovery;
+extern const RecoveryEntry kHotSpareRecovery;
+extern const RecoveryEntry kOobleckRecovery;
+extern const RecoveryEntry kParcaeRecovery;
+extern const RecoveryEntry kRecycleRecovery;
+extern const RecoveryEntry kTorchftRecovery;
+extern const RecoveryEntry kUnicronRecovery;
+extern const RecoveryEntry kVarunaRecovery;
+
+namespace {
+
+constexpr std::array kCatalog = {
+    &kAutohetRecovery, &kBambooRecovery,  &kCheckfreqRecovery, &kCheckpointRestartRecovery,
+    &kGeminiRecovery,  &kHetuRecovery,    &kHotSpareRecovery,  &kOobleckRecovery,
+    &kParcaeRecovery,  &kRecycleRecovery, &kTorchftRecovery,   &kUnicronRecovery,
+    &kVarunaRecovery,
+};
+
+}  // namespace
+
+std::span<const RecoveryEntry* const> recovery_catalog() { return kCatalog; }
+
+const RecoveryEntry* find_policy(const std::string& name) {
+  for (const RecoveryEntry* entry : kCatalog) {
+    if (name == entry->name) return entry;
+  }
+  return nullptr;
+}
+
+std::vector<std::string> policy_names() {
+  std::vector<std::string> names;
+  for (const RecoveryEntry* entry : kCatalog) names.emplace_back(entry->name);
+  return names;
+}
+
+}  // namespace orrery::planners

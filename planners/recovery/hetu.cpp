@@ -1,0 +1,214 @@
+// Hetu v2: restart-free switching. After a loss the planner `hetu` makes a plan in which every GPU
+// that is left works; the processes specialise their graphs for it, and the state moves between GPU
+// memories by fused batched send-receive. It needs at least one owner of every slice among the GPUs
+// that are left: ZeRO off and two pipelines (A.3). Else the job restarts from a checkpoint.
+// [Hetu v2, sections 5.3, 6.2, 7.2, 8, A.3]
+//
+// The paper states neither planning time ("pre-profiled results combined with a cost model", A.3),
+// nor detection, nor what happens without an owner, nor how joins are answered: they are options.
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/restore.h"
+#include "planners/recovery/switching.h"
+
+namespace orrery::planners {
+
+extern const RecoveryEntry kHetuRecovery;
+
+namespace {
+
+using Action = models::RecoveryDecision::Action;
+using Kind = models::RecoveryPhase::Kind;
+
+struct HetuRecoverySettings {
+  SwitchingSettings switching;
+  std::string interval;
+  bool moments = true;
+};
+
+std::vector<OptionInfo> options() {
+  PhaseDefaults phases;
+  phases.reinitialise = {
+      "10",
+      "Seconds of graph specialisation, operators and communication groups: \"within 10 seconds\" "
+      "[Hetu v2, 8]."};
+  phases.restart = kRestart;
+  std::vector<OptionInfo> all = switching_options(phases);
+  const std::vector<OptionInfo> more = {
+      {"pipelines", "2",
+       "Pipelines that the planner makes, so that each slice has as many owners; other numbers "
+       "where there is no such plan; 0: what it likes best. [A.3: 2]"},
+      {"bytes", "all",
+       "What moves. all: weights, master copy, moments; weights_and_master: 6 bytes per parameter, "
+       "which the volumes of Table 2 suggest."},
+      {"interval", "daly",
+       "Between checkpoints for losses that leave a slice without owner: young, daly, "
+       "availability, tuned, or seconds."},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+class HetuRecovery final : public SwitchingPolicy {
+ public:
+  HetuRecovery(const PolicyInput& input, HetuRecoverySettings settings,
+               const std::vector<std::pair<std::string, Options>>& planners)
+      : SwitchingPolicy(input, settings.switching, planners),
+        settings_(std::move(settings)),
+        moved_(settings_.moments ? models::all_state_bytes(input.job)
+                                 : models::weight_bytes(input.job)),
+        stored_(models::all_state_bytes(input.job)) {}
+
+  std::string name() const override { return kHetuRecovery.name; }
+  std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
+                                                   Seconds iteration_time) const override;
+
+ private:
+  models::RecoveryDecision recover(const models::JobState& state, models::PlanPointer plan,
+                                   std::vector<models::RecoveryPhase> phases) const override;
+  std::optional<models::RecoveryDecision> switch_to(const models::JobState& state,
+                                                    models::PlanPointer plan) const override;
+  void restart(const models::JobState& state, models::RecoveryDecision& decision) const;
+  void switch_plans(Restore restore, models::RecoveryDecision& decision) const;
+
+  HetuRecoverySettings settings_;
+  models::SwitchBytes moved_;
+  models::SwitchBytes stored_;
+};
+
+const std::vector<StateSource>& gpus() {
+  static const std::vector<StateSource> order = {StateSource::own_gpu, StateSource::peer_gpu};
+  return order;
+}
+
+const std::vector<StateSource>& checkpoint_order() {
+  static const std::vector<StateSource> order = {StateSource::own_nvme, StateSource::peer_nvme,
+                                                 StateSource::cloud};
+  return order;
+}
+
+// One level, for losses that leave a slice without owner: the cloud, else NVMe, whose copies die
+// with their nodes.
+std::vector<models::CheckpointLevel> HetuRecovery::checkpoints(const ir::Plan& plan,
+                                                               Seconds iteration_time) const {
+  ir::Location location = ir::Location::cloud;
+  if (!location_problem(input().cluster, location).empty()) location = ir::Location::nvme;
+  if (!location_problem(input().cluster, location).empty()) return {};
+  const CheckpointCost cost =
+      checkpoint_cost(input(), plan, location, stored_, location == ir::Location::cloud);
+  const Seconds persist = cost.snapshot + cost.persist;
+  models::CheckpointLevel level;
+  level.location = location;
+  level.every = iterations_between(settings_.interval, cost.snapshot, persist,
+                                   settings().phases.restart.duration, iteration_time,
+                                   expected_interruptions(input()));
+  level.stall = to_nanoseconds(cost.snapshot);
+  level.persist = to_nanoseconds(persist);
+  level.source = "PCIe, then storage beside training; assumed, the paper has no checkpoints";
+  return {level};
+}
+
+void HetuRecovery::switch_plans(Restore restore, models::RecoveryDecision& decision) const {
+  add_phase(decision, Kind::reinitialise, settings().phases.reinitialise);
+  decision.phases.push_back({Kind::move_state, {}, "fused batched send-receive [Hetu v2, 6.2]"});
+  const Bytes moved = restore.from[static_cast<std::size_t>(StateSource::peer_gpu)];
+  decision.reason = fmt::format("restart-free switch, {:.1f} GB move", moved.value / 1e9);
+  decision.transfers = std::move(restore.transfers);
+}
+
+void HetuRecovery::restart(const models::JobState& state,
+                           models::RecoveryDecision& decision) const {
+  add_phase(decision, Kind::reinitialise, settings().phases.restart);
+  const auto iteration =
+      newest_restorable(input(), state, *decision.plan, checkpoint_order(), stored_);
+  decision.resume_iteration = iteration.value_or(0);
+  if (!iteration) {
+    decision.reason += "no checkpoint: from the start";
+    return;
+  }
+  Restore restore =
+      plan_restore(input(), state, *decision.plan, {*iteration, checkpoint_order(), stored_});
+  decision.transfers = std::move(restore.transfers);
+  decision.phases.push_back({Kind::move_state, {}, "loading the checkpoint"});
+  decision.reason += fmt::format("from the checkpoint of iteration {}", *iteration);
+}
+
+models::RecoveryDecision HetuRecovery::recover(const models::JobState& state,
+                                               models::PlanPointer plan,
+                                               std::vector<models::RecoveryPhase> phases) const {
+  models::RecoveryDecision decision;
+  decision.action = Action::resume;
+  decision.plan = std::move(plan);
+  decision.phases = std::move(phases);
+  const auto iteration = newest_restorable(input(), state, *decision.plan, gpus(), stored_);
+  if (iteration) {
+    decision.resume_iteration = *iteration;
+    switch_plans(plan_restore(input(), state, *decision.plan, {*iteration, gpus(), moved_}),
+                 decision);
+    return decision;
+  }
+  const Restore lost =
+      plan_restore(input(), state, *decision.plan, {state.iteration, gpus(), stored_});
+  if (!lost.witness.empty()) {
+    decision.reason = fmt::format("a slice without owner ({}): ", lost.witness);
+  }
+  restart(state, decision);
+  return decision;
+}
+
+std::optional<models::RecoveryDecision> HetuRecovery::switch_to(const models::JobState& state,
+                                                                models::PlanPointer plan) const {
+  Restore restore = plan_restore(input(), state, *plan, {state.iteration, gpus(), moved_});
+  if (!restore.complete()) return std::nullopt;
+  models::RecoveryDecision decision;
+  decision.action = Action::resume;
+  decision.plan = std::move(plan);
+  decision.resume_iteration = state.iteration;
+  decision.run_on = to_nanoseconds(settings().phases.decide.duration);
+  switch_plans(std::move(restore), decision);
+  return decision;
+}
+
+std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
+make(const PolicyInput& input, const Options& given) {
+  OptionReader reader(options(), given);
+  HetuRecoverySettings s;
+  s.switching = read_switching(reader, options());
+  s.moments = reader.choice<bool>("bytes", {{"all", true}, {"weights_and_master", false}});
+  s.interval = reader.text("interval");
+  const std::int64_t pipelines = reader.integer("pipelines", 0, 1'000'000);
+  if (reader.problem()) return *reader.problem();
+  const std::string problem = interval_problem(s.interval);
+  if (!problem.empty()) return PlannerEntry::BadOption{"interval", problem};
+  bool without_zero = false;
+  for (const int stage : input.job.allowed.zero_stages) without_zero |= stage == 0;
+  if (!without_zero) {
+    return models::Infeasible{"ZeRO off", "the job allows ZeRO stages from 1 up only [A.3]"};
+  }
+  std::vector<std::pair<std::string, Options>> planners;
+  if (pipelines > 0) {
+    planners.push_back({"hetu", {{"zero", "off"}, {"pipelines", std::to_string(pipelines)}}});
+  }
+  planners.push_back({"hetu", {{"zero", "off"}}});
+  return std::make_unique<HetuRecovery>(input, std::move(s), planners);
+}
+
+}  // namespace
+
+const RecoveryEntry kHetuRecovery = {
+    "hetu",
+    "Hetu v2, sections 6 and 7.2, A.3",
+    "restart-free switch to a plan in which every GPU works: graph specialisation, then fused "
+    "batched send-receive between GPU memories",
+    "ZeRO off, two pipelines at least; else a checkpoint",
+    "the iteration in flight; from the last checkpoint where a slice has no owner left",
+    "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
+    "it",
+    options,
+    make,
+};
+
+}  // namespace orrery::planners

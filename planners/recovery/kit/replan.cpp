@@ -1,0 +1,222 @@
+#include "planners/recovery/kit/replan.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "models/base/check.h"
+#include "planners/catalog.h"
+#include "planners/recovery/kit/node_classes.h"
+
+namespace orrery::planners {
+namespace {
+
+std::vector<bool> flags(const std::vector<DeviceId>& devices, const models::Cluster& cluster) {
+  std::vector<bool> out(static_cast<std::size_t>(cluster.size()), false);
+  for (const DeviceId device : devices) out[device.index()] = true;
+  return out;
+}
+
+/// Link domains and PCIe switches that a position belongs to are the same.
+bool same_place(const models::Node& node, int a, int b) {
+  const auto alike = [&](const auto& sets) {
+    return std::all_of(sets.begin(), sets.end(), [&](const auto& set) {
+      const auto has = [&](int position) {
+        return std::find(set.members.begin(), set.members.end(), position) != set.members.end();
+      };
+      return has(a) == has(b);
+    });
+  };
+  return node.gpu_types[static_cast<std::size_t>(a)] ==
+             node.gpu_types[static_cast<std::size_t>(b)] &&
+         alike(node.domains) && alike(node.pcie);
+}
+
+/// Puts spares in the places of what is gone.
+class SpareFinder {
+ public:
+  SpareFinder(const ir::Plan& plan, const models::Cluster& cluster,
+              const std::vector<DeviceId>& live)
+      : cluster_(cluster),
+        live_(flags(live, cluster)),
+        used_(flags(ir::devices_of(plan), cluster)),
+        works_(flags(ir::working_devices(plan), cluster)),
+        to_(static_cast<std::size_t>(cluster.size()), -1),
+        first_(first_devices(cluster)) {
+    for (std::size_t d = 0; d < used_.size(); ++d) {
+      if (used_[d]) to_[d] = static_cast<int>(d);
+    }
+  }
+
+  bool replace(NodeId node) { return replace_inside(node) || replace_node(node); }
+  /// Nodes with a device that the plan needs and that is gone, ascending.
+  std::vector<NodeId> broken() const {
+    std::vector<NodeId> out;
+    for (const models::Device& device : cluster_.devices) {
+      if (!works_[device.id.index()] || live_[device.id.index()]) continue;
+      if (out.empty() || out.back() != device.node) out.push_back(device.node);
+    }
+    return out;
+  }
+  const DeviceRenaming& renaming() const { return to_; }
+
+ private:
+  std::vector<DeviceId> devices_of(NodeId node) const {
+    std::vector<DeviceId> out;
+    const int first = first_[node.index()];
+    const auto count = static_cast<int>(cluster_.node(node).gpu_types.size());
+    for (int i = 0; i < count; ++i) out.push_back({first + i});
+    return out;
+  }
+
+  /// All of the node's gone devices by its own idle ones, or none.
+  bool replace_inside(NodeId node) {
+    const std::vector<DeviceId> devices = devices_of(node);
+    std::vector<std::pair<DeviceId, DeviceId>> swaps;
+    std::vector<DeviceId> spare;
+    for (const DeviceId device : devices) {
+      if (!used_[device.index()] && live_[device.index()]) spare.push_back(device);
+    }
+    for (const DeviceId device : devices) {
+      if (!works_[device.index()] || live_[device.index()]) continue;
+      const auto found = std::find_if(spare.begin(), spare.end(), [&](DeviceId other) {
+        return same_place(cluster_.node(node), cluster_.device(device).position,
+                          cluster_.device(other).position);
+      });
+      if (found == spare.end()) return false;
+      swaps.emplace_back(device, *found);
+      spare.erase(found);
+    }
+    for (const auto& [device, other] : swaps) take(device, other);
+    return true;
+  }
+
+  bool replace_node(NodeId node) {
+    const std::vector<DeviceId> devices = devices_of(node);
+    for (std::size_t n = 0; n < cluster_.nodes.size(); ++n) {
+      const NodeId other{static_cast<std::int32_t>(n)};
+      if (other == node || !same_kind(cluster_.node(node), cluster_.nodes[n])) continue;
+      const std::vector<DeviceId> places = devices_of(other);
+      const bool free = std::all_of(places.begin(), places.end(), [&](DeviceId place) {
+        return live_[place.index()] && !used_[place.index()];
+      });
+      if (!free) continue;
+      for (std::size_t i = 0; i < devices.size(); ++i) {
+        if (used_[devices[i].index()]) take(devices[i], places[i]);
+      }
+      return true;
+    }
+    return false;
+  }
+
+  void take(DeviceId device, DeviceId other) {
+    to_[device.index()] = other.value;
+    used_[other.index()] = true;
+  }
+
+  const models::Cluster& cluster_;
+  std::vector<bool> live_;
+  std::vector<bool> used_;   ///< By the plan, or by a replacement.
+  std::vector<bool> works_;  ///< What must live for the plan to run.
+  DeviceRenaming to_;
+  std::vector<int> first_;  ///< Device of each node.
+};
+
+}  // namespace
+
+std::vector<DeviceId> whole_nodes(const models::Cluster& cluster,
+                                  const std::vector<DeviceId>& live) {
+  std::vector<std::size_t> count(cluster.nodes.size(), 0);
+  for (const DeviceId device : live) ++count[cluster.device(device).node.index()];
+  std::vector<DeviceId> out;
+  for (const DeviceId device : live) {
+    const NodeId node = cluster.device(device).node;
+    if (count[node.index()] == cluster.node(node).gpu_types.size()) out.push_back(device);
+  }
+  return out;
+}
+
+std::vector<DeviceId> usable(const models::JobState& state, double slowest) {
+  std::vector<DeviceId> out;
+  std::size_t leaving = 0;
+  std::size_t slow = 0;
+  for (const DeviceId device : state.live) {
+    while (leaving < state.leaving.size() && state.leaving[leaving].device < device) ++leaving;
+    while (slow < state.slow.size() && state.slow[slow].device < device) ++slow;
+    const bool leaves = leaving < state.leaving.size() && state.leaving[leaving].device == device;
+    const bool is_slow = slow < state.slow.size() && state.slow[slow].device == device &&
+                         state.slow[slow].factor < slowest;
+    if (!leaves && !is_slow) out.push_back(device);
+  }
+  return out;
+}
+
+bool runs_on(const ir::Plan& plan, const std::vector<DeviceId>& live) {
+  const std::vector<DeviceId> devices = ir::working_devices(plan);
+  return std::includes(live.begin(), live.end(), devices.begin(), devices.end());
+}
+
+std::optional<ir::Plan> with_spares(const ir::Plan& plan, const models::Cluster& cluster,
+                                    const std::vector<DeviceId>& live) {
+  SpareFinder finder(plan, cluster, live);
+  for (const NodeId node : finder.broken()) {
+    if (!finder.replace(node)) return std::nullopt;
+  }
+  return renamed(plan, finder.renaming());
+}
+
+struct Replanner::Memory {
+  Memory(const models::Cluster& cluster, std::unique_ptr<Planner> asked)
+      : planner(std::move(asked)), classes(cluster) {}
+  using Answer = std::variant<models::PlanPointer, models::Infeasible>;
+  std::unique_ptr<Planner> planner;
+  NodeClasses classes;
+  std::map<std::vector<DeviceId>, Answer> canonical;  ///< By canonical set.
+  std::map<std::vector<DeviceId>, Answer> given;      ///< By the set that was asked for.
+  std::int64_t searches = 0;
+};
+
+Replanner::Replanner(const PolicyInput& input, const std::string& planner, const Options& options)
+    : input_(input) {
+  const PlannerEntry* entry = find_planner(planner);
+  ORRERY_CHECK(entry != nullptr, "no planner {}", planner);
+  auto made = entry->make(options);
+  const auto* bad = std::get_if<PlannerEntry::BadOption>(&made);
+  ORRERY_CHECK(bad == nullptr, "planner {}: {}: {}", planner, bad->name, bad->what);
+  memory_ =
+      std::make_shared<Memory>(input.cluster, std::get<std::unique_ptr<Planner>>(std::move(made)));
+}
+
+std::variant<models::PlanPointer, models::Infeasible> Replanner::plan_for(
+    const std::vector<DeviceId>& devices) const {
+  if (devices.empty()) return models::Infeasible{"number of devices", "none is left"};
+  const auto known = memory_->given.find(devices);
+  if (known != memory_->given.end()) return known->second;
+  NodeClasses::Canonical form = memory_->classes.canonical(devices);
+  auto found = memory_->canonical.find(form.devices);
+  if (found == memory_->canonical.end()) {
+    ++memory_->searches;
+    if (input_.searches != nullptr) ++*input_.searches;
+    const PlannerInput asked{
+        input_.cluster,   input_.topology, input_.workload, input_.job, input_.profile,
+        input_.evaluator, form.devices,    input_.seed,     0,          nullptr};
+    PlannerResult result = memory_->planner->plan(asked);
+    Memory::Answer answer = models::Infeasible{};
+    if (auto* plan = std::get_if<ir::Plan>(&result.outcome)) {
+      answer = std::make_shared<const ir::Plan>(std::move(*plan));
+    } else {
+      answer = std::get<models::Infeasible>(std::move(result.outcome));
+    }
+    found = memory_->canonical.emplace(form.devices, std::move(answer)).first;
+  }
+  Memory::Answer answer = found->second;
+  if (const auto* plan = std::get_if<models::PlanPointer>(&answer);
+      plan != nullptr && form.devices != devices) {
+    answer = std::make_shared<const ir::Plan>(renamed(**plan, form.back));
+  }
+  memory_->given.emplace(devices, answer);
+  return answer;
+}
+
+std::int64_t Replanner::searches() const { return memory_->searches; }
+
+}  // namespace orrery::planners

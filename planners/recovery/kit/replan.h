@@ -1,0 +1,52 @@
+/// Plans for the devices that are left: asks a planner of the catalog, once for each kind of
+/// cluster that is left over, and puts the answer on the devices at hand.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "models/decide/recovery_policy.h"
+#include "planners/planner.h"
+#include "planners/recovery/recovery.h"
+
+namespace orrery::planners {
+
+/// Devices of nodes all of whose devices are in `live` (ascending): what a planner that needs whole
+/// nodes may use.
+std::vector<DeviceId> whole_nodes(const models::Cluster& cluster,
+                                  const std::vector<DeviceId>& live);
+
+/// `live` without `leaving` and without devices slower than `slowest` (1: any that is slow).
+std::vector<DeviceId> usable(const models::JobState& state, double slowest);
+
+/// True when every working device of the plan (ir::working_devices) is in `live` (ascending).
+bool runs_on(const ir::Plan& plan, const std::vector<DeviceId>& live);
+
+/// Replaces devices by others of the same type and the same place in an equal node: each node with
+/// a device that is not in `live` by an unused node of the same kind that is whole in `live`, in
+/// order of their ids; inside a node single devices by unused ones of it. None: no spare left.
+std::optional<ir::Plan> with_spares(const ir::Plan& plan, const models::Cluster& cluster,
+                                    const std::vector<DeviceId>& live);
+
+class Replanner {
+ public:
+  /// Keeps references. `planner` is a name of the catalog; it must exist and take `options`.
+  Replanner(const PolicyInput& input, const std::string& planner, const Options& options = {});
+
+  /// The planner's plan on these devices. Node sets that are equal up to a renaming of nodes of the
+  /// same kind in the same place of the fabric get the same plan under that renaming: the planner
+  /// is asked once.
+  std::variant<models::PlanPointer, models::Infeasible> plan_for(
+      const std::vector<DeviceId>& devices) const;
+  /// How often the planner was really asked.
+  std::int64_t searches() const;
+
+ private:
+  struct Memory;
+  const PolicyInput& input_;
+  std::shared_ptr<Memory> memory_;
+};
+
+}  // namespace orrery::planners

@@ -1,0 +1,109 @@
+#include "planners/recovery/kit/state_layouts.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "models/lower/copies.h"
+#include "models/lower/placement.h"
+#include "planners/recovery/kit/restore_view.h"
+
+namespace orrery::planners {
+namespace {
+
+constexpr int kShardsOptimizer = 1;   // First ZeRO stage that divides optimizer states,
+constexpr int kShardsParameters = 3;  // and parameters [Rajbhandari et al. 2020].
+
+/// Length of the split, expert, tied, sharded: parameters of a block that agree lie alike.
+using Key = std::tuple<std::int64_t, bool, bool, bool>;
+
+/// Plans whose sizes are kept: those of a few layouts that copies still have, and of new ones.
+constexpr std::size_t kRemembered = 8;
+
+bool same(const models::SwitchBytes& a, const models::SwitchBytes& b) {
+  return a.weight == b.weight && a.master == b.master && a.moments == b.moments;
+}
+
+/// Adds the slices between two cuts each.
+void add_slices(const models::Layout& layout, Bytes all, StateSizes& sizes) {
+  std::vector<std::int64_t> cuts;
+  for (const models::Piece& piece : layout.pieces) {
+    cuts.insert(cuts.end(), {piece.slice.begin, piece.slice.end});
+  }
+  std::sort(cuts.begin(), cuts.end());
+  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
+  const double each = all.value / static_cast<double>(layout.length);
+  const std::size_t first = sizes.slices.size();
+  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
+    sizes.slices.push_back({each * static_cast<double>(cuts[i + 1] - cuts[i]), {}});
+  }
+  for (const models::Piece& piece : layout.pieces) {
+    sizes.of_device[static_cast<std::size_t>(piece.owner)] +=
+        each * static_cast<double>(piece.slice.size());
+    auto i = static_cast<std::size_t>(
+        std::lower_bound(cuts.begin(), cuts.end(), piece.slice.begin) - cuts.begin());
+    for (; cuts[i] < piece.slice.end; ++i) sizes.slices[first + i].holders.push_back(piece.owner);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<StateMemory> new_state_memory() { return std::make_shared<StateMemory>(); }
+
+StateMemory::Answer StateMemory::sizes_of(const PolicyInput& input, const ir::Plan& plan,
+                                          const models::SwitchBytes& bytes) {
+  for (auto known = known_.begin(); known != known_.end(); ++known) {
+    if (!same(known->per_parameter, bytes)) continue;
+    auto to = same_shares(known->plan, plan, input.cluster.size());
+    if (!to) continue;
+    std::rotate(known_.begin(), known, known + 1);
+    return {&known_.front(), std::move(*to)};
+  }
+  if (known_.size() == kRemembered) known_.pop_back();
+  StateSizes& sizes = known_.emplace_front(StateSizes{
+      plan, bytes, std::vector<double>(static_cast<std::size_t>(input.cluster.size())), {}});
+  for_each_layout(plan, input.cluster, input.workload, bytes,
+                  [&](const models::Layout& layout, Bytes all) { add_slices(layout, all, sizes); });
+  Answer answer{&sizes, {}};
+  for (int device = 0; device < input.cluster.size(); ++device) answer.to.push_back(device);
+  return answer;
+}
+
+void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
+                     const models::Workload& workload, const models::SwitchBytes& bytes,
+                     const LayoutVisitor& visit) {
+  const models::Placement placement = models::place(plan, cluster, true);
+  const models::BlockCopies copies(workload, placement);
+  const auto is_end = [&](int b) { return b == 0 || b + 1 == workload.size(); };
+  for (std::int32_t first = 0; first < workload.size();) {
+    const BlockId block{first};
+    std::int32_t end = first + 1;  // Of the run of blocks that lie alike.
+    while (end < workload.size() && copies.alike(block, {end}) &&
+           !(copies.tied() && (is_end(first) || is_end(end)))) {
+      ++end;
+    }
+    std::map<Key, std::pair<std::size_t, double>> groups;  // A parameter, and bytes of all.
+    const auto& parameters = workload.block(block).parameters;
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      const bool tied = copies.is_tied(block, p);
+      if (tied && first > 0) continue;  // Counted with the embedding.
+      for (const bool optimizer : {false, true}) {
+        const bool sharded =
+            copies.zero(block).stage >= (optimizer ? kShardsOptimizer : kShardsParameters);
+        const Key key = {parameters[p].split_length, parameters[p].expert, tied, sharded};
+        groups.try_emplace(key, p, 0.0).first->second.second +=
+            static_cast<double>(parameters[p].elements) *
+            (optimizer ? bytes.optimizer() : bytes.weight);
+      }
+    }
+    for (const auto& [key, group] : groups) {
+      visit(copies.holdings(block, group.first, std::get<3>(key)),
+            Bytes{group.second * (end - first)});
+    }
+    first = end;
+  }
+}
+
+}  // namespace orrery::planners

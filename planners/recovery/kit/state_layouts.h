@@ -1,0 +1,52 @@
+/// How a plan's state lies on its devices, tensor by tensor, each different layout once; and how
+/// much that is by device, remembered for plans that cut the state alike. Private to the kit.
+#pragma once
+#include <deque>
+#include <functional>
+#include <vector>
+
+#include "models/ir/plan.h"
+#include "models/sharding/layout.h"
+#include "models/spec/cluster.h"
+#include "models/spec/workload.h"
+#include "models/switch/switch_plan.h"
+#include "planners/recovery/recovery.h"
+
+namespace orrery::planners {
+
+/// States that lie alike, of several parameters and blocks together: `bytes` of one full copy.
+using LayoutVisitor = std::function<void(const models::Layout& layout, Bytes bytes)>;
+
+/// Visits all state of the plan; tied matrices count once.
+void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
+                     const models::Workload& workload, const models::SwitchBytes& bytes,
+                     const LayoutVisitor& visit);
+
+/// How much state lies where, for all plans with the same shares (restore_view.h: same_shares()).
+struct StateSizes {
+  /// A slice of a tensor, or of tensors that lie alike, and who holds it whole, by device id.
+  struct Replicas {
+    double bytes = 0;
+    std::vector<int> holders;
+  };
+  ir::Plan plan;
+  models::SwitchBytes per_parameter;
+  std::vector<double> of_device;  ///< By id.
+  std::vector<Replicas> slices;
+};
+
+/// Remembers the sizes of the plans that were asked for last, so that those of 16,384 devices under
+/// other names take a look at each device and no more.
+class StateMemory {
+ public:
+  struct Answer {
+    const StateSizes* sizes = nullptr;  ///< Until the next question.
+    std::vector<int> to;                ///< Device of sizes->plan -> device of the plan.
+  };
+  Answer sizes_of(const PolicyInput& input, const ir::Plan& plan, const models::SwitchBytes& bytes);
+
+ private:
+  std::deque<StateSizes> known_;  ///< Asked for last first.
+};
+
+}  // namespace orrery::planners

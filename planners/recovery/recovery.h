@@ -1,0 +1,64 @@
+/// What recovery policies are made of: their input, their options, their catalog entry. One .cpp a
+/// policy, listed in catalog.h; what they share is in kit/.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "models/base/units.h"
+#include "models/decide/evaluator.h"
+#include "models/decide/recovery_policy.h"
+#include "models/ir/plan.h"
+#include "models/ir/profile.h"
+#include "models/spec/cluster.h"
+#include "models/spec/job.h"
+#include "models/spec/topology.h"
+#include "models/spec/workload.h"
+#include "planners/planner.h"
+
+namespace orrery::planners {
+
+/// What kit/state_layouts.h has worked out; not for concurrent use.
+class StateMemory;
+std::shared_ptr<StateMemory> new_state_memory();
+
+/// All outlive the policy. Nothing else about the future is known to a policy.
+struct PolicyInput {
+  const models::Cluster& cluster;
+  const models::Topology& topology;
+  const models::Workload& workload;
+  const models::Job& job;
+  const ir::Profile& profile;
+  /// Iteration times of plans on healthy devices; replay's, which remembers what it has simulated.
+  const models::Evaluator& evaluator;
+  /// Interruptions of the whole job per second that a user would expect (failures and preemptions),
+  /// for checkpoint intervals and liveput; 0: unknown.
+  double interruptions_per_second = 0;
+  /// The plan that the user gives; policies that replan start with it and keep their own planner
+  /// for later. None: the policy's planner.
+  std::optional<ir::Plan> plan;
+  std::uint64_t seed = 0;
+  /// Counts how often a planner was asked (kit/replan.h does it); may be null.
+  std::int64_t* searches = nullptr;
+  /// Copies of the input share it.
+  std::shared_ptr<StateMemory> memory = new_state_memory();
+};
+
+/// An entry of the catalog.
+struct RecoveryEntry {
+  const char* name;
+  const char* source;    ///< Paper and section.
+  const char* recovers;  ///< One line: what it does at a failure.
+  const char* needs;     ///< One line: the plan that it needs ("ZeRO off, two pipelines at least").
+  const char* loses;     ///< One line: what work is lost.
+  const char* slow;      ///< One line: what it does about slow devices.
+  std::vector<OptionInfo> (*options)();
+  /// A bad option, or why this job on this cluster cannot have this policy.
+  std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption,
+               models::Infeasible> (*make)(const PolicyInput& input, const Options& options);
+};
+
+}  // namespace orrery::planners

@@ -1,0 +1,113 @@
+// Unicron: a ladder of answers by severity. A failed process is started again in place; a lost node
+// makes the job go on with what is left at once. State comes from the nearest holder: GPU of a
+// data-parallel peer, host memory, disk, cloud. Detection is in-band: node, process, exception.
+// [Unicron, He et al. 2023, arXiv 2401.00134, sections 4 to 6]
+// Deviation: partial gradients of the iteration in flight are not reused: training resumes from
+// finished iterations only, so that iteration is lost; and when the job itself fails, GPU memory is
+// lost with it. One job has the cluster, so that the weighted sum over jobs is its speed.
+#include <fmt/format.h>
+
+#include <memory>
+#include <utility>
+
+#include "planners/recovery/catalog.h"
+#include "planners/recovery/checkpointed.h"
+#include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/in_memory.h"
+
+namespace orrery::planners {
+
+extern const RecoveryEntry kUnicronRecovery;
+
+namespace {
+
+std::vector<OptionInfo> options() {
+  PhaseDefaults phases;
+  phases.detect = {"5.6",
+                   "Seconds until a lost device is noticed where the trace does not say: node "
+                   "health monitoring [Unicron, Table 2, unverified]."};
+  phases.detect_exception = {
+      "1.8",
+      "Seconds until a failed process is noticed: process supervision; an exception that the "
+      "process reports takes 0.3 [Unicron, Table 2, unverified]."};
+  phases.reinitialise = {
+      "5",
+      "Seconds to build new communicators: below 5 s on 2,048 GPUs; Unicron names no figure of its "
+      "own [MegaScale, Jiang et al., NSDI 2024, unverified]."};
+  std::vector<OptionInfo> all = checkpointed_options(phases);
+  all.push_back({"restart_process", "27.2",
+                 "Seconds to start a failed process again in place; Unicron gives none: a requeue "
+                 "of 5 min [Kokolis et al. 2025] over 11.04 [ByteRobust, in-place update, "
+                 "unverified]; derived."});
+  all.push_back({"memory_replicas", "2",
+                 "Nodes that hold each share in host memory, the own one included: Unicron's "
+                 "checkpoints are Gemini's; 0: none."});
+  all.push_back({"cloud_interval", "10800",
+                 "Between checkpoints to the cloud: never, young, daly, availability, tuned, or "
+                 "seconds; 3 h as for BLOOM [Gemini, 7.1, unverified]. Without object storage "
+                 "there are none."});
+  return all;
+}
+
+class Unicron final : public CheckpointedPolicy {
+ public:
+  Unicron(const PolicyInput& input, CheckpointedRules rules, int replicas,
+          std::string cloud_interval)
+      : CheckpointedPolicy(input, std::move(rules)),
+        replicas_(replicas),
+        cloud_interval_(std::move(cloud_interval)) {}
+  std::string name() const override { return kUnicronRecovery.name; }
+  std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
+                                                   Seconds iteration_time) const override {
+    std::vector<models::CheckpointLevel> levels;
+    if (replicas_ > 0) {
+      InMemoryOptions memory;
+      memory.replicas = replicas_;
+      levels = in_memory_levels(input(), plan, iteration_time, memory);
+    }
+    const auto cloud = cloud_checkpoint(input(), cloud_interval_, plan,
+                                        rules().phases.reinitialise.duration, iteration_time);
+    levels.insert(levels.end(), cloud.begin(), cloud.end());
+    return levels;
+  }
+
+ private:
+  int replicas_;
+  std::string cloud_interval_;
+};
+
+std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
+make(const PolicyInput& input, const Options& given) {
+  OptionReader reader(options(), given);
+  const Stall restart = stall_option(reader, options(), "restart_process");
+  const auto replicas = static_cast<int>(reader.integer("memory_replicas", 0, 1'000));
+  const std::string cloud_interval = reader.text("cloud_interval");
+  if (const auto problem = checkpoint_interval_problem(cloud_interval); !problem.empty()) {
+    return PlannerEntry::BadOption{"cloud_interval", problem};
+  }
+  auto read = read_checkpointed(reader, options());
+  if (auto* bad = std::get_if<PlannerEntry::BadOption>(&read)) return std::move(*bad);
+  auto rules = std::get<CheckpointedRules>(std::move(read));
+  rules.restart_processes = restart;
+  rules.order = {StateSource::own_gpu,   StateSource::peer_gpu, StateSource::own_host,
+                 StateSource::peer_host, StateSource::own_nvme, StateSource::peer_nvme,
+                 StateSource::cloud};
+  return std::make_unique<Unicron>(input, std::move(rules), replicas, cloud_interval);
+}
+
+}  // namespace
+
+const RecoveryEntry kUnicronRecovery = {
+    "unicron",
+    "Unicron (arXiv 2401.00134), 4 to 6",
+    "by severity: starts a failed process again, or goes on at once with the best plan for what is "
+    "left; state from the nearest holder",
+    "any plan; data-parallel replicas make GPU memory enough",
+    "the iteration in flight, while each share has a holder",
+    "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
+    "it",
+    options,
+    make,
+};
+
+}  // namespace orrery::planners

@@ -1,0 +1,177 @@
+// Are micro-batches of lost stages spread evenly over peers, can the plans be lowered, and what
+// does the bound on ReCycle's iteration say?
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+
+#include "models/lower/lower.h"
+#include "planners/recovery/recycle_reroutes.h"
+#include "tests/planners_recovery/family.h"
+
+namespace orrery::planners {
+namespace {
+
+std::unique_ptr<World> nodes_of_one(int nodes, std::int64_t batch) {
+  ir::ModelShape shape = small_model(8);
+  shape.vocabulary = 8000;
+  return std::make_unique<World>(with_storage(make_cluster({{"A", 100, 24, 1, 100, nodes}}, 5)),
+                                 shape, batch, 512);
+}
+
+std::vector<DeviceId> without(const World& world, const std::vector<int>& lost) {
+  std::vector<DeviceId> live = all_devices(world.cluster);
+  for (const int device : lost) std::erase(live, DeviceId{device});
+  return live;
+}
+
+/// Micro-batches that each pipeline computes at a stage.
+std::map<int, int> loads(const ir::Plan& plan, int stage) {
+  std::map<int, int> result;
+  for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
+    const ir::Pipeline& pipeline = plan.pipelines[static_cast<std::size_t>(p)];
+    result[p] += pipeline.micro_batches;
+    for (const ir::Reroute& reroute : pipeline.reroutes) {
+      if (reroute.stage != stage) continue;
+      --result[p];
+      ++result[reroute.to_pipeline];
+    }
+  }
+  return result;
+}
+
+TEST(RecycleReroutes, SpreadEvenlyOverLivePeersWhateverIsLost) {
+  const auto world = nodes_of_one(16, 28);  // 4 pipelines of 4 stages, 7 micro-batches each.
+  const ir::Plan plan = uniform_plan(*world, 4, 4, 1);
+  Rng rng(5);
+  int rerouted_plans = 0;
+  for (int round = 0; round < 200; ++round) {
+    std::vector<int> lost;
+    for (int d = 0; d < 16; ++d) {
+      if (rng.bernoulli(0.25)) lost.push_back(d);
+    }
+    const std::vector<DeviceId> live = without(*world, lost);
+    std::map<int, int> dead_of_stage;
+    for (const int d : lost) ++dead_of_stage[d % 4];
+    const bool possible = std::all_of(dead_of_stage.begin(), dead_of_stage.end(),
+                                      [](const auto& dead) { return dead.second < 4; });
+    const auto made = reroute(plan, live);
+    ASSERT_EQ(std::holds_alternative<ir::Plan>(made), possible) << "round " << round;
+    if (!possible) continue;
+    ++rerouted_plans;
+    const ir::Plan& rerouted = std::get<ir::Plan>(made);
+    EXPECT_EQ(plan_faults(*world, rerouted, live), "") << "round " << round;
+    for (int s = 0; s < 4; ++s) {
+      int least = 1000;
+      int most = 0;
+      for (const auto& [p, load] : loads(rerouted, s)) {
+        const bool dead = std::count(lost.begin(), lost.end(), p * 4 + s) > 0;
+        if (dead) {
+          EXPECT_EQ(load, 0);
+        } else {
+          least = std::min(least, load);
+          most = std::max(most, load);
+        }
+      }
+      EXPECT_LE(most - least, 1) << "stage " << s << ", round " << round;
+    }
+  }
+  EXPECT_GT(rerouted_plans, 100);
+}
+
+TEST(RecycleReroutes, RepairedStagesComputeAgain) {
+  const auto world = nodes_of_one(8, 16);
+  const ir::Plan plan = uniform_plan(*world, 2, 4, 1);
+  const auto hit = std::get<ir::Plan>(reroute(plan, without(*world, {1, 6})));
+  const auto whole = std::get<ir::Plan>(reroute(hit, all_devices(world->cluster)));
+  EXPECT_EQ(whole, plan);
+}
+
+TEST(RecycleReroutes, CanBeLowered) {
+  auto world = nodes_of_one(12, 18);
+  world->job.allowed.schedules.push_back(ir::ScheduleKind::zero_bubble);
+  const ir::Plan plan = uniform_plan(*world, 3, 4, 1);
+  ir::Plan rerouted = std::get<ir::Plan>(reroute(plan, without(*world, {2, 5})));
+  for (const auto schedule : {ir::ScheduleKind::one_f_one_b, ir::ScheduleKind::zero_bubble}) {
+    rerouted.schedule = schedule;
+    EXPECT_TRUE(models::find_unsupported(rerouted).empty());
+    const ir::Program program =
+        models::lower(rerouted, world->cluster, world->workload, world->job, {});
+    EXPECT_EQ(program.ranks.size(), 10U) << "the lost stages have no rank";
+  }
+}
+
+// D = 3, P = 4, M = 6, F = 1, B = 2 [notes on ReCycle, C11]: 27 slots without a failure, and the
+// survivors of a failed stage have 27 slots of work each, so that only staggering can hide it.
+TEST(RecycleBound, WorkOfSurvivorsIsAsLongAsTheWholeFaultFreeIteration) {
+  const std::vector<int> none(4, 0);
+  EXPECT_DOUBLE_EQ(recycle_bound(3, 6, 1, 2, 0, none), 27);
+  const auto world = nodes_of_one(12, 18);
+  const ir::Plan plan = uniform_plan(*world, 3, 4, 1);
+  for (int s = 0; s < 4; ++s) {
+    const auto rerouted = std::get<ir::Plan>(reroute(plan, without(*world, {s})));
+    for (const auto& [p, load] : loads(rerouted, s)) EXPECT_EQ(3 * load, p == 0 ? 0 : 27);
+    std::vector<int> failed(4, 0);
+    failed[static_cast<std::size_t>(s)] = 1;
+    EXPECT_DOUBLE_EQ(recycle_bound(3, 6, 1, 1, 1, failed), s * 2.0 + 27);
+  }
+}
+
+class RecycleLife : public testing::Test {
+ protected:
+  /// Three pipelines of four stages, given by the user.
+  void start() {
+    world = nodes_of_one(12, 18);
+    world->job.allowed.schedules.push_back(ir::ScheduleKind::zero_bubble);
+    input = std::make_unique<PolicyInput>(policy_input(*world));
+    input->plan = uniform_plan(*world, 3, 4, 1);
+    policy = make_policy("recycle", *input);
+    ASSERT_NE(policy, nullptr);
+    life = std::make_unique<JobLife>(*world, *input, *policy);
+    life->train(100);
+  }
+  std::unique_ptr<World> world;
+  std::unique_ptr<PolicyInput> input;
+  std::unique_ptr<models::RecoveryPolicy> policy;
+  std::unique_ptr<JobLife> life;
+};
+
+TEST_F(RecycleLife, NothingMovesAtALossAndTheBackwardPassIsDecoupled) {
+  start();
+  ASSERT_EQ(life->fire(device_event(ir::EventKind::fail, 6)), "");
+  EXPECT_EQ(life->decision().resume_iteration, 100);
+  EXPECT_TRUE(life->decision().transfers.empty());
+  EXPECT_EQ(life->state().plan->schedule, ir::ScheduleKind::zero_bubble);
+  EXPECT_EQ(life->state().plan->pipelines.size(), 3U);
+}
+
+TEST_F(RecycleLife, ADeviceThatComesBackGetsItsStageFromAPeer) {
+  start();
+  ASSERT_EQ(life->fire(device_event(ir::EventKind::fail, 6)), "");
+  life->train(10);
+  ASSERT_EQ(life->fire(device_event(ir::EventKind::repair, 6)), "");
+  const models::RecoveryDecision& decision = life->decision();
+  EXPECT_EQ(decision.run_on, Nanoseconds{0});
+  ASSERT_FALSE(decision.transfers.empty());
+  for (const models::StateTransfer& t : decision.transfers) {
+    EXPECT_EQ(t.destination, DeviceId{6});
+    EXPECT_EQ(t.source.value % 4, 2) << "another stage has not its layers";
+  }
+  EXPECT_EQ(*life->state().plan, *input->plan);
+}
+
+TEST_F(RecycleLife, WithoutAPeerItGoesBackToTheCheckpointOnANewPlan) {
+  start();
+  life->train(25);
+  ir::ClusterEvent event = device_event(ir::EventKind::fail, 2);
+  event.scope.devices = {{2}, {6}, {10}};
+  ASSERT_EQ(life->fire(event), "");
+  EXPECT_EQ(life->decision().resume_iteration, 120) << "the last checkpoint";
+  for (const ir::Pipeline& pipeline : life->state().plan->pipelines) {
+    EXPECT_TRUE(pipeline.reroutes.empty());
+  }
+}
+
+}  // namespace
+}  // namespace orrery::planners

@@ -1,0 +1,111 @@
+// Does only the replica that lost a device stop, and does it join again with a peer's weights?
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "planners/recovery/replica_planner.h"
+#include "tests/planners_recovery/family.h"
+
+namespace orrery::planners {
+namespace {
+
+std::unique_ptr<World> nodes_of_two(int nodes, std::int64_t batch) {
+  ir::ModelShape shape = small_model(8);
+  shape.vocabulary = 8000;
+  return std::make_unique<World>(with_storage(make_cluster({{"A", 100, 24, 2, 100, nodes}}, 5)),
+                                 shape, batch, 512);
+}
+
+std::vector<int> micro_batches(const ir::Plan& plan) {
+  std::vector<int> result;
+  for (const ir::Pipeline& pipeline : plan.pipelines) result.push_back(pipeline.micro_batches);
+  return result;
+}
+
+TEST(SurvivingPipelines, ShareTheBatchEvenlyThoughTheyHadUnequalShares) {
+  const auto world = nodes_of_two(6, 8);
+  ir::Plan plan = uniform_plan(*world, 4, 2, 1);
+  for (int p = 0; p < 4; ++p) plan.pipelines[static_cast<std::size_t>(p)].micro_batches = 2;
+  std::vector<DeviceId> live = all_devices(world->cluster);
+  std::erase(live, DeviceId{0});
+  const auto three = std::get<ir::Plan>(surviving_pipelines(plan, world->cluster, live));
+  EXPECT_EQ(micro_batches(three), (std::vector<int>{3, 3, 2}));
+  EXPECT_EQ(world->defects(three), "");
+  // The one with two is no slower than those with three.
+  std::erase(live, DeviceId{2});
+  const auto two = std::get<ir::Plan>(surviving_pipelines(three, world->cluster, live));
+  EXPECT_EQ(micro_batches(two), (std::vector<int>{4, 4}));
+  EXPECT_TRUE(
+      std::holds_alternative<models::Infeasible>(surviving_pipelines(plan, world->cluster, {})));
+}
+
+TEST(AddedPipelines, TakeUnusedDevicesGroupByGroupInsideANode) {
+  const auto world = nodes_of_two(4, 8);
+  ir::Plan plan = uniform_plan(*world, 2, 2, 2);
+  const ir::Plan whole = plan;
+  plan.pipelines.pop_back();
+  plan.pipelines.front().micro_batches = 8;
+  std::vector<DeviceId> live = all_devices(world->cluster);
+  std::erase(live, DeviceId{5});
+  EXPECT_EQ(add_pipelines(plan, world->cluster, live), 0) << "a group needs both GPUs of a node";
+  EXPECT_EQ(add_pipelines(plan, world->cluster, all_devices(world->cluster)), 1);
+  EXPECT_EQ(plan.pipelines, whole.pipelines);
+}
+
+class TorchftLife : public testing::Test {
+ protected:
+  void start() {
+    world = nodes_of_two(6, 12);
+    input = std::make_unique<PolicyInput>(policy_input(*world));
+    input->plan = uniform_plan(*world, 3, 2, 2);
+    policy = make_policy("torchft", *input);
+    ASSERT_NE(policy, nullptr);
+    life = std::make_unique<JobLife>(*world, *input, *policy);
+    life->train(100);
+  }
+  std::unique_ptr<World> world;
+  std::unique_ptr<PolicyInput> input;
+  std::unique_ptr<models::RecoveryPolicy> policy;
+  std::unique_ptr<JobLife> life;
+};
+
+TEST_F(TorchftLife, TheOthersGoOnWithTheWholeBatch) {
+  start();
+  ASSERT_EQ(life->fire(device_event(ir::EventKind::fail, 5)), "");
+  EXPECT_EQ(life->decision().resume_iteration, 100);
+  EXPECT_TRUE(life->decision().transfers.empty());
+  ASSERT_EQ(life->state().plan->pipelines.size(), 2U);
+  EXPECT_EQ(micro_batches(*life->state().plan), (std::vector<int>{6, 6}));
+  Seconds stall;
+  for (const models::RecoveryPhase& phase : life->decision().phases) {
+    stall += to_seconds(phase.duration);
+  }
+  EXPECT_DOUBLE_EQ(stall.value, 10) << "detection and quorum";
+}
+
+TEST_F(TorchftLife, TheReplicaJoinsAgainWithWeightsOfAPeer) {
+  start();
+  ASSERT_EQ(life->fire(device_event(ir::EventKind::fail, 5)), "");
+  life->train(10);
+  ASSERT_EQ(life->fire(device_event(ir::EventKind::repair, 5)), "");
+  EXPECT_EQ(life->state().plan->pipelines.size(), 3U);
+  EXPECT_EQ(life->decision().run_on, Nanoseconds{0});
+  ASSERT_FALSE(life->decision().transfers.empty());
+  for (const models::StateTransfer& t : life->decision().transfers) {
+    EXPECT_EQ(t.from, ir::Location::peer);
+    EXPECT_TRUE(t.destination.value >= 4 && t.destination.value <= 7) << t.destination.value;
+  }
+}
+
+TEST_F(TorchftLife, WithoutAnyReplicaItPlansAnew) {
+  start();
+  life->train(20);
+  ir::ClusterEvent event = device_event(ir::EventKind::fail, 0);
+  event.scope.devices = {{0}, {4}, {8}};
+  ASSERT_EQ(life->fire(event), "");
+  EXPECT_EQ(life->decision().action, models::RecoveryDecision::Action::resume);
+}
+
+}  // namespace
+}  // namespace orrery::planners
