@@ -185,6 +185,27 @@ bool same_groups(const ir::Stage& stage) {
   });
 }
 
+/// What redundancy adds to a device.
+struct RedundantMemory {
+  Bytes states;
+  Bytes pass;       ///< During a redundant forward pass.
+  Bytes gradients;  ///< During the optimizer step.
+};
+
+RedundantMemory redundant_memory(const ir::Stage& stage, std::size_t group, const ir::Stage& next,
+                                 const std::vector<int>& replicas, const Workload& workload,
+                                 const Job& job) {
+  RedundantMemory out;
+  for (const ir::Segment& segment : next.segments) {
+    const ir::Segment copy = redundant_segment(stage, segment);
+    const SegmentMemory memory = memory_in_plan(copy, copy.groups[group], replicas, workload, job);
+    out.states += memory.parameters + memory.optimizer_states;
+    out.pass = std::max(out.pass, memory.activations_per_micro_batch + memory.logits);
+    out.gradients += memory.gradients;
+  }
+  return out;
+}
+
 /// Peak of a device of group `group` (in the first segment) of a stage, without context.
 Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, std::size_t group,
                  DeviceId device, const std::vector<int>& replicas, const Workload& workload,
@@ -205,15 +226,16 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
     transient = std::max(transient, memory.logits + (splits ? Bytes{} : memory.recomputed));
     staging = std::max(staging, memory.communication);
   }
-  held += kept_by_stage(plan, pipeline, static_cast<int>(stage), kept);
+  const Bytes in_flight = kept_by_stage(plan, pipeline, static_cast<int>(stage), kept);
+  Bytes at_step;
   if (plan.redundancy == ir::Redundancy::next_stage && stages.size() > 1) {
-    for (const ir::Segment& segment : stages[(stage + 1) % stages.size()].segments) {
-      const ir::Group& copied = segment.groups[std::min(group, segment.groups.size() - 1)];
-      const SegmentMemory memory = memory_in_plan(segment, copied, replicas, workload, job);
-      held += memory.parameters + memory.optimizer_states;
-    }
+    const RedundantMemory extra = redundant_memory(
+        stages[stage], group, stages[(stage + 1) % stages.size()], replicas, workload, job);
+    held += extra.states;
+    transient = std::max(transient, extra.pass);
+    at_step = extra.gradients;
   }
-  return held + transient + staging;
+  return held + staging + std::max(in_flight + transient, at_step);
 }
 
 }  // namespace
@@ -259,6 +281,12 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
   }
   if (segment.zero.stage >= 3) memory.communication += gathered;
   return memory;
+}
+
+ir::Segment redundant_segment(const ir::Stage& stage, const ir::Segment& next) {
+  ir::Segment copy = next;
+  copy.groups = stage.segments.front().groups;
+  return copy;
 }
 
 int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, int micro_batches,

@@ -44,6 +44,11 @@ struct SegmentMemory {
 SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
                              const Workload& workload, const Job& job);
 
+/// What a stage keeps of a segment of the next one with Redundancy::next_stage: its blocks on the
+/// stage's own groups (of its first segment), so that redundant forward passes find their input
+/// where the stage's own passes leave it. The last stage's next one is the first.
+ir::Segment redundant_segment(const ir::Stage& stage, const ir::Segment& next);
+
 /// Micro-batches (of one chunk each) whose activations a stage holds at its peak, the one in its
 /// backward pass included:
 /// - GPipe: all m [Huang et al. 2019];
@@ -66,8 +71,11 @@ Bytes context_memory(const ir::Profile& profile, const std::string& gpu);
 /// Of an interleaved stage the passes are replayed in their order. With a split backward pass what
 /// was recomputed is kept for the weights' gradients. A stage that computes rerouted
 /// micro-batches may hold all of them besides its own [ReCycle, SOSP 2024], capped at what it
-/// computes. With redundancy next_stage each stage also holds parameters and optimizer states of
-/// the next one, the last those of the first [Bamboo, NSDI 2023].
+/// computes.
+/// With redundancy next_stage each stage also holds parameters and optimizer states of the next
+/// one, the last those of the first [Bamboo, NSDI 2023], in its own groups' slices. A redundant
+/// forward pass needs what the next stage keeps of a micro-batch until the pass ends; at the
+/// optimizer step, when no activations are left, the received gradients are there.
 ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
                                const Workload& workload, const Job& job,
                                const ir::Profile& profile);

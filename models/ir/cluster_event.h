@@ -39,6 +39,8 @@ struct ClusterEvent {
   EventScope scope;
   std::string cause;
   Nanoseconds notice;
+  /// Until the job notices a failure or a slow device; none: the policy's own default.
+  std::optional<Nanoseconds> detection;
   double factor = 1.0;
   std::optional<DollarsPerSecond> price;  ///< New price per device, if it changes.
   std::int64_t sequence = 0;              ///< Line of the trace.

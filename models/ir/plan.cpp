@@ -1,17 +1,45 @@
 #include "models/ir/plan.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "models/base/check.h"
 
 namespace orrery::ir {
 
-std::vector<DeviceId> devices_of(const Stage& stage) {
+namespace {
+
+void append(const Stage& stage, std::vector<DeviceId>& devices) {
   ORRERY_CHECK(!stage.segments.empty(), "a stage without segments");
-  std::vector<DeviceId> devices;
   for (const Group& group : stage.segments.front().groups) {
     devices.insert(devices.end(), group.devices.begin(), group.devices.end());
   }
+}
+
+/// Ascending, each once; by marks where ids are dense, as they mostly are.
+void make_ascending(std::vector<DeviceId>& devices) {
+  if (devices.empty()) return;
+  const auto [least, most] = std::minmax_element(devices.begin(), devices.end());
+  constexpr std::size_t kSparse = 64;
+  if (least->value < 0 || most->index() > kSparse * devices.size()) {
+    std::sort(devices.begin(), devices.end());
+    devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+    return;
+  }
+  std::vector<bool> there(most->index() + 1, false);
+  for (const DeviceId device : devices) there[device.index()] = true;
+  devices.clear();
+  for (std::size_t d = 0; d < there.size(); ++d) {
+    if (there[d]) devices.push_back({static_cast<std::int32_t>(d)});
+  }
+}
+
+}  // namespace
+
+std::vector<DeviceId> devices_of(const Stage& stage) {
+  std::vector<DeviceId> devices;
+  append(stage, devices);
   return devices;
 }
 
@@ -19,12 +47,35 @@ std::vector<DeviceId> devices_of(const Plan& plan) {
   std::vector<DeviceId> devices;
   for (const Pipeline& pipeline : plan.pipelines) {
     for (const Stage& stage : pipeline.stages) {
-      const auto more = devices_of(stage);
-      devices.insert(devices.end(), more.begin(), more.end());
+      append(stage, devices);
     }
   }
-  std::sort(devices.begin(), devices.end());
-  devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
+  make_ascending(devices);
+  return devices;
+}
+
+std::vector<DeviceId> working_devices(const Plan& plan) {
+  std::set<std::pair<int, int>> hosts;  // Pipeline, stage that takes rerouted micro-batches.
+  for (const Pipeline& pipeline : plan.pipelines) {
+    for (const Reroute& reroute : pipeline.reroutes) {
+      hosts.insert({reroute.to_pipeline, reroute.stage});
+    }
+  }
+  if (hosts.empty()) return devices_of(plan);
+  std::vector<DeviceId> devices;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const Pipeline& pipeline = plan.pipelines[p];
+    std::vector<int> left(pipeline.stages.size(), 0);
+    for (const Reroute& reroute : pipeline.reroutes) {
+      ++left.at(static_cast<std::size_t>(reroute.stage));
+    }
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const bool host = hosts.contains({static_cast<int>(p), static_cast<int>(s)});
+      if (left[s] >= pipeline.micro_batches && !host) continue;
+      append(pipeline.stages[s], devices);
+    }
+  }
+  make_ascending(devices);
   return devices;
 }
 

@@ -151,6 +151,10 @@ std::vector<DeviceId> devices_of(const Stage& stage);
 /// All devices that the plan uses, each once, ascending.
 std::vector<DeviceId> devices_of(const Plan& plan);
 
+/// Devices that compute: devices_of(plan) without those of stages that leave all of their
+/// micro-batches to other pipelines and take none (Reroute). A plan runs when these live.
+std::vector<DeviceId> working_devices(const Plan& plan);
+
 /// Samples per step: sum over pipelines of micro_batches * micro_batch_size.
 std::int64_t global_batch(const Plan& plan);
 

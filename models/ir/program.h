@@ -58,7 +58,7 @@ enum class Purpose : std::uint8_t {
   pipeline,
   data_parallel,  ///< Gradient synchronisation, tied embeddings included.
   zero,           ///< Gathering sharded parameters, scattering sharded gradients.
-  state,          ///< Checkpoints and plan switches.
+  state,          ///< Checkpoints, plan switches, gradients for redundant copies of a stage.
 };
 
 enum class TensorKind : std::uint8_t {
@@ -187,7 +187,7 @@ struct Op {
   std::int32_t buffers = kNone;  ///< Index into Program::buffer_sets.
   std::int32_t regions = kNone;  ///< Index into Program::region_sets: what moves.
   /// send, recv: the opposite op's index. collective: index into Program::collectives. forward and
-  /// backward with inner collectives in an expanded Program: index into Program::teams.
+  /// backward with inner collectives that several ranks run: index into Program::teams.
   std::int32_t match = kNone;
   std::int32_t transfers = kNone;  ///< Index into Program::transfer_sets: send, recv, state ops.
   Bytes bytes;                     ///< Sum over its transfers, or size of its collective's parts.
@@ -223,6 +223,10 @@ struct SegmentInfo {
   std::int32_t expert_parallel = 1;
   Recompute recompute = Recompute::none;
   Zero zero;
+  /// The blocks are the next stage's: these ranks keep a copy of their states and run forward
+  /// passes over them, whose outputs nobody reads (Redundancy::next_stage). `stage` and `group` are
+  /// those of the ranks that keep the copy.
+  bool redundant = false;
   auto operator<=>(const SegmentInfo&) const = default;
 };
 
@@ -260,7 +264,8 @@ struct Program {
   std::vector<CommunicationGroup> groups;
   std::vector<CollectiveShape> collective_shapes;
   std::vector<Collective> collectives;
-  /// Ops that run their inner collectives together (expanded Programs), in group order.
+  /// Ops that run their inner collectives together, in group order: of a tensor-parallel group in
+  /// an expanded Program, and of the groups that hold experts together in either.
   std::vector<Meeting> teams;
   std::vector<OpId> members;  ///< Of collectives and teams.
   std::vector<std::vector<Transfer>> transfer_sets;

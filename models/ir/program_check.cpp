@@ -390,10 +390,20 @@ class Checker {
       const Op& first = p_.op(members.front());
       for (const OpId id : members) {
         const Op& o = p_.op(id);
-        if (std::tie(o.kind, o.micro_batch, o.segment, o.inner) !=
-                std::tie(first.kind, first.micro_batch, first.segment, first.inner) ||
+        if (std::tie(o.kind, o.micro_batch, o.inner) !=
+                std::tie(first.kind, first.micro_batch, first.inner) ||
             o.inner == kNone) {
           return fail("team {}: {} and {} do not run the same", t, describe(members[0].index()),
+                      describe(id.index()));
+        }
+        // Groups that hold experts together have segments of their own.
+        const auto blocks = [&](const Op& member) {
+          const auto& segment = p_.segments[static_cast<std::size_t>(member.segment)];
+          return std::tuple(segment.pipeline, segment.stage, segment.first_block,
+                            segment.last_block, segment.redundant);
+        };
+        if (blocks(o) != blocks(first)) {
+          return fail("team {}: {} and {} pass other blocks", t, describe(members[0].index()),
                       describe(id.index()));
         }
       }

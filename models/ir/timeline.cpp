@@ -131,10 +131,11 @@ std::string Timeline::span_name(const Span& span) const {
   const auto compute = [&](const char* letter) {
     if (op.segment < 0) return letter + batch;
     const SegmentInfo& info = program_.segments[static_cast<std::size_t>(op.segment)];
+    const char* what = info.redundant ? "redundant " : "";
     if (info.first_block == info.last_block) {
-      return fmt::format("{}{} block {}", letter, batch, info.first_block.value);
+      return fmt::format("{}{}{} block {}", what, letter, batch, info.first_block.value);
     }
-    return fmt::format("{}{} blocks {}-{}", letter, batch, info.first_block.value,
+    return fmt::format("{}{}{} blocks {}-{}", what, letter, batch, info.first_block.value,
                        info.last_block.value);
   };
   const auto moved = [&]() -> std::string {

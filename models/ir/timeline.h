@@ -54,7 +54,8 @@ class Timeline {
   std::string rank_name(RankId rank) const;
   /// "compute", "p2p", "p2p 2".
   static std::string lane_name(const Lane& lane);
-  /// "F mb3 blocks 0-9", "send activations mb3 to A100-4", "all-reduce gradients".
+  /// "F mb3 blocks 0-9", "redundant F mb3 blocks 10-19", "send activations mb3 to A100-4",
+  /// "all-reduce gradients".
   std::string span_name(const Span& span) const;
   /// Purpose of communication, kind of computation.
   const char* category(const Span& span) const;

@@ -4,6 +4,7 @@
 #pragma once
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <functional>
@@ -44,6 +45,13 @@ class ColumnWriter {
       field->AddAlreadyReserved(static_cast<std::int64_t>(value - before));
       before = value;
     }
+  }
+
+  /// Left out where all are false.
+  template <class Row, class Field, class Get>
+  void flags(std::span<const Row> rows, Field* field, Get get) {
+    const auto set = [&](const Row& row) { return static_cast<bool>(std::invoke(get, row)); };
+    if (std::any_of(rows.begin(), rows.end(), set)) integers(rows, field, get);
   }
 
   template <class Row, class Message, class Get>
@@ -102,6 +110,11 @@ class ColumnReader {
       }
       raw(std::invoke(get, rows[i])) = static_cast<Value>(number);
     }
+  }
+
+  template <class Row, class Field, class Get>
+  void flags(std::span<Row> rows, Field* field, Get get) {
+    if (field->size() > 0) integers(rows, field, get);
   }
 
   template <class Row, class Message, class Get>

@@ -51,6 +51,7 @@ void columns(V& v, std::span<Row> rows, wire::SegmentRows& m) {
       rows, m.mutable_zero_stage(), [](auto& row) -> auto& { return row.zero.stage; });
   v.integers(
       rows, m.mutable_zero_shard_group(), [](auto& row) -> auto& { return row.zero.shard_group; });
+  v.flags(rows, m.mutable_redundant(), &SegmentInfo::redundant);
 }
 int row_count(const wire::SegmentRows& m) { return m.pipeline_size(); }
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include "models/base/check.h"
@@ -46,6 +47,9 @@ struct Part {
   BlockId last;
   std::int32_t inner = ir::kNone;
   std::int32_t buffers = ir::kNone;
+  /// Consecutive groups that run the inner collectives together: 1, or those that hold the experts
+  /// together.
+  int groups = 1;
   bool joint = false;  ///< Has inner collectives that several ranks run together.
 };
 
@@ -54,6 +58,9 @@ struct PassTemplates {
   std::array<std::vector<Part>, 4> usual;
   std::vector<Part> last;  ///< Of the pass that completes the gradients.
 };
+
+/// A redundant forward pass of the groups of one stage.
+using ShadowPass = std::vector<Part>;
 
 ir::OpKind op_kind(TaskKind kind) {
   switch (kind) {
@@ -82,6 +89,7 @@ class PipelineCompute {
                   Draft& draft)
       : context_(context),
         gathers_(gathers),
+        index_(pipeline),
         pipeline_(context.plan.pipelines[static_cast<std::size_t>(pipeline)]),
         elements_(elements_of(context.placement, pipeline)),
         draft_(draft),
@@ -96,7 +104,14 @@ class PipelineCompute {
     for (std::size_t e = 0; e < elements_.size(); ++e) {
       std::vector<PassTemplates>& of_groups = templates_.emplace_back();
       for (std::size_t g = 0; g < elements_[e]->infos.size(); ++g) {
-        of_groups.push_back(make_templates(e, g));
+        of_groups.push_back(make_templates(*elements_[e], g));
+      }
+    }
+    for (const Element& shadow : shadows()) {
+      ShadowPass& pass = shadow_passes_.emplace_back();
+      for (std::size_t g = 0; g < shadow.infos.size(); ++g) {
+        pass.push_back(make_part(shadow, g, shadow.segment->first_block, shadow.segment->last_block,
+                                 TaskKind::forward, false));
       }
     }
     for (int m = 0; m < pipeline_.micro_batches; ++m) {
@@ -119,6 +134,9 @@ class PipelineCompute {
         add_pass(e, static_cast<int>(g), task.micro_batch, task.kind, last);
       }
     }
+    if (task.kind == TaskKind::forward && !shadow_passes_.empty()) {
+      add_shadow_pass(static_cast<std::size_t>(stage), task.micro_batch);
+    }
   }
 
   /// The micro-batch exists and passes the stage on that pipeline's ranks.
@@ -139,10 +157,15 @@ class PipelineCompute {
  private:
   static std::vector<const Element*> elements_of(const Placement& placement, int pipeline) {
     std::vector<const Element*> all;
-    for (int e = 0; e < placement.count(pipeline); ++e) {
+    const std::size_t shadows = placement.shadows[static_cast<std::size_t>(pipeline)].size();
+    for (int e = 0; e < placement.count(pipeline) - static_cast<int>(shadows); ++e) {
       all.push_back(&placement.element(pipeline, e));
     }
     return all;
+  }
+
+  const std::vector<Element>& shadows() const {
+    return context_.placement.shadows[static_cast<std::size_t>(index_)];
   }
 
   /// Cuts the segment from the top into runs of at least `bucket` bytes of gradient; without a
@@ -170,9 +193,8 @@ class PipelineCompute {
     return runs;
   }
 
-  Part make_part(std::size_t e, std::size_t g, BlockId first, BlockId last, TaskKind kind,
+  Part make_part(const Element& element, std::size_t g, BlockId first, BlockId last, TaskKind kind,
                  bool frees) {
-    const Element& element = *elements_[e];
     const ir::Segment& segment = *element.segment;
     const ir::Group& group = segment.groups[g];
     Part part;
@@ -188,14 +210,36 @@ class PipelineCompute {
     }
     // The weights' gradients need what the input's half has brought together, and nothing more.
     if (kind != TaskKind::backward_weight) {
-      const bool backward = kind != TaskKind::forward;
-      part.inner =
-          draft_.inner_set(inner_collectives({&segment, static_cast<int>(g), first, last, backward},
-                                             context_.workload, gathers_, draft_));
+      const InnerQuery query = {&segment, static_cast<int>(g), first, last,
+                                kind != TaskKind::forward};
+      part.inner = joint_set(query);
+      if (part.inner != ir::kNone) {
+        part.groups = segment.expert_parallel;
+      } else {
+        part.inner =
+            draft_.inner_set(inner_collectives(query, context_.workload, gathers_, draft_));
+      }
     }
-    part.joint = part.inner != ir::kNone && element.ranks[g].size() > 1;
-    part.buffers = buffers(segment, group, element.infos[g], kind, frees);
+    part.joint = part.inner != ir::kNone && (element.ranks[g].size() > 1 || part.groups > 1);
+    const bool redundant =
+        context_.placement.segments[static_cast<std::size_t>(element.infos[g])].redundant;
+    part.buffers = redundant ? shadow_buffers(segment, group, element.infos[g])
+                             : buffers(segment, group, element.infos[g], kind, frees);
     return part;
+  }
+
+  /// Of joint_collectives(), made once for all groups that they are of.
+  std::int32_t joint_set(const InnerQuery& query) {
+    const int degree = query.segment->expert_parallel;
+    if (degree < 2) return ir::kNone;
+    const auto [place, fresh] = joint_sets_.try_emplace(
+        {query.segment, query.group / degree, query.first.value, query.last.value, query.backward},
+        ir::kNone);
+    if (fresh) {
+      place->second =
+          draft_.inner_set(joint_collectives(query, context_.workload, gathers_, draft_));
+    }
+    return place->second;
   }
 
   std::int32_t buffers(const ir::Segment& segment, const ir::Group& group, std::int32_t info,
@@ -226,13 +270,28 @@ class PipelineCompute {
     return draft_.buffer_set(std::move(effects));
   }
 
-  PassTemplates make_templates(std::size_t e, std::size_t g) {
-    const ir::Segment& segment = *elements_[e]->segment;
+  /// What a redundant pass computes is there until it ends.
+  std::int32_t shadow_buffers(const ir::Segment& segment, const ir::Group& group,
+                              std::int32_t info) {
+    const SegmentMemory memory = segment_memory(segment, group, 1, context_.workload, context_.job);
+    std::vector<ir::BufferEffect> effects;
+    for (const auto& [kind, bytes] :
+         {std::pair(ir::BufferKind::activations, memory.activations_per_micro_batch),
+          std::pair(ir::BufferKind::logits, memory.logits)}) {
+      if (bytes > 0_B) {
+        effects.push_back({kind, ir::BufferEffect::Action::transient, false, info, bytes});
+      }
+    }
+    return draft_.buffer_set(std::move(effects));
+  }
+
+  PassTemplates make_templates(const Element& element, std::size_t g) {
+    const ir::Segment& segment = *element.segment;
     PassTemplates out;
     TaskKind completes = TaskKind::backward;
     for (const TaskKind kind : kinds_) {
       out.usual[static_cast<std::size_t>(kind)] = {
-          make_part(e, g, segment.first_block, segment.last_block, kind, true)};
+          make_part(element, g, segment.first_block, segment.last_block, kind, true)};
       if (makes_gradients(kind)) completes = kind;
     }
     out.last = out.usual[static_cast<std::size_t>(completes)];
@@ -241,8 +300,8 @@ class PipelineCompute {
       if (runs.size() > 1) {
         out.last.clear();
         for (std::size_t i = 0; i < runs.size(); ++i) {
-          out.last.push_back(
-              make_part(e, g, runs[i].first, runs[i].second, completes, i + 1 == runs.size()));
+          out.last.push_back(make_part(element, g, runs[i].first, runs[i].second, completes,
+                                       i + 1 == runs.size()));
         }
       }
     }
@@ -256,44 +315,79 @@ class PipelineCompute {
         templates_[static_cast<std::size_t>(e)][static_cast<std::size_t>(g)];
     const std::vector<Part>& parts =
         last ? templates.last : templates.usual[static_cast<std::size_t>(kind)];
-    std::vector<DraftId> team(ranks.size());
+    if (g == 0) teams_.clear();
+    teams_.resize(std::max(teams_.size(), parts.size()));
+    std::vector<DraftId> added(ranks.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
-      ir::Op op;
-      op.kind = op_kind(kind);
-      op.stream = ir::Stream::compute;
-      op.purpose = ir::Purpose::tensor_parallel;
-      op.micro_batch = {micro_batch};
-      op.segment = parts[i].info;
+      ir::Op op = pass_op(parts[i], kind, micro_batch);
       op.samples = element.segment->groups[static_cast<std::size_t>(g)].samples;
-      op.inner = parts[i].inner;
-      op.buffers = parts[i].buffers;
       for (std::size_t r = 0; r < ranks.size(); ++r) {
         op.rank = ranks[r];
-        team[r] = draft_.add(op);
+        added[r] = draft_.add(op);
         // Transfers hang on the pass that makes what is sent: not on the weights' gradients.
         if (kind != TaskKind::backward_weight) {
           ComputeOps::Pass& pass =
               ops_.at(kind != TaskKind::forward, e, micro_batch, g, static_cast<int>(r));
-          if (i == 0) pass.first = team[r];
-          pass.last = team[r];
+          if (i == 0) pass.first = added[r];
+          pass.last = added[r];
         }
         if (last) {
-          ops_.ready.push_back({e, g, static_cast<int>(r), parts[i].first, parts[i].last, team[r]});
+          ops_.ready.push_back(
+              {e, g, static_cast<int>(r), parts[i].first, parts[i].last, added[r]});
         }
       }
-      if (parts[i].joint) draft_.team(team);
+      if (!parts[i].joint) continue;
+      std::vector<DraftId>& team = teams_[i];
+      team.insert(team.end(), added.begin(), added.end());
+      if ((g + 1) % parts[i].groups > 0) continue;  // The next group joins in.
+      draft_.team(team);
+      team.clear();
     }
+  }
+
+  /// The pass of a stage's own groups over the next stage's blocks. Its input is what the own pass
+  /// has just left on the same devices, or for the first stage's blocks the tokens.
+  void add_shadow_pass(std::size_t stage, int micro_batch) {
+    const Element& shadow = shadows()[stage];
+    for (std::size_t g = 0; g < shadow.ranks.size(); ++g) {
+      const Part& part = shadow_passes_[stage][g];
+      ir::Op op = pass_op(part, TaskKind::forward, micro_batch);
+      op.samples = shadow.segment->groups[g].samples;
+      std::vector<DraftId> team;
+      for (const RankId rank : shadow.ranks[g]) {
+        op.rank = rank;
+        team.push_back(draft_.add(op));
+      }
+      if (part.joint) draft_.team(team);
+    }
+  }
+
+  static ir::Op pass_op(const Part& part, TaskKind kind, int micro_batch) {
+    ir::Op op;
+    op.kind = op_kind(kind);
+    op.stream = ir::Stream::compute;
+    op.purpose = ir::Purpose::tensor_parallel;
+    op.micro_batch = {micro_batch};
+    op.segment = part.info;
+    op.inner = part.inner;
+    op.buffers = part.buffers;
+    return op;
   }
 
   const LowerContext& context_;
   const ZeroGathers& gathers_;
+  int index_;
   const ir::Pipeline& pipeline_;
   std::vector<const Element*> elements_;  ///< Chain and detours.
   Draft& draft_;
   ComputeOps ops_;
   std::vector<TaskKind> kinds_;                        ///< That the schedule uses.
   std::vector<std::vector<PassTemplates>> templates_;  ///< By element, group.
+  std::vector<ShadowPass> shadow_passes_;              ///< By stage; none without redundancy.
   std::vector<std::vector<int>> ways_;                 ///< By micro-batch: elements passed.
+  /// Segment, set of groups, first and last block, backward -> inner set.
+  std::map<std::tuple<const ir::Segment*, int, int, int, bool>, std::int32_t> joint_sets_;
+  std::vector<std::vector<DraftId>> teams_;  ///< By part of a pass: ops that wait for more groups.
 };
 
 /// Pipelines with micro-batches on a stage of `pipeline`: its own first.

@@ -1,7 +1,10 @@
 #include "models/lower/copies.h"
 
 #include <algorithm>
+#include <iterator>
 #include <set>
+#include <utility>
+#include <variant>
 
 #include "models/base/check.h"
 
@@ -65,6 +68,7 @@ BlockCopies::BlockCopies(const Workload& workload, const Placement& placement)
     : workload_(workload),
       placement_(placement),
       holders_(static_cast<std::size_t>(workload.size())),
+      shadows_(static_cast<std::size_t>(workload.size())),
       counts_(static_cast<std::size_t>(workload.size()), 0) {
   for (std::size_t p = 0; p < placement.elements.size(); ++p) {
     for (std::size_t e = 0; e < placement.elements[p].size(); ++e) {
@@ -77,13 +81,21 @@ BlockCopies::BlockCopies(const Workload& workload, const Placement& placement)
         }
       }
     }
+    const auto shadows = placement.shadows[p].size();
+    for (std::size_t s = 0; s < shadows; ++s) {
+      const ir::Segment& segment = *placement.shadows[p][s].segment;
+      const int element = placement.count(static_cast<int>(p)) - static_cast<int>(shadows - s);
+      for (auto b = segment.first_block.index(); b <= segment.last_block.index(); ++b) {
+        for (std::size_t g = 0; g < segment.groups.size(); ++g) {
+          shadows_[b].push_back({static_cast<int>(p), element, static_cast<int>(g)});
+        }
+      }
+    }
   }
 }
 
 const ir::Segment& BlockCopies::segment_of(const BlockReplica& at) const {
-  return *placement_
-              .elements[static_cast<std::size_t>(at.pipeline)][static_cast<std::size_t>(at.element)]
-              .segment;
+  return *placement_.element(at.pipeline, at.element).segment;
 }
 
 const ir::Group& BlockCopies::group_of(const BlockReplica& at) const {
@@ -96,7 +108,8 @@ const ir::Zero& BlockCopies::zero(BlockId block) const {
 }
 
 bool BlockCopies::alike(BlockId a, BlockId b) const {
-  return holders(a) == holders(b) && same_parameters(workload_.block(a), workload_.block(b));
+  return holders(a) == holders(b) && shadows(a) == shadows(b) &&
+         same_parameters(workload_.block(a), workload_.block(b));
 }
 
 bool BlockCopies::tied() const { return workload_.shape.tied_embeddings && workload_.size() > 1; }
@@ -237,6 +250,70 @@ std::vector<BlockCopies::Sheet> BlockCopies::sheets(BlockId block,
   return out;
 }
 
+/// Of each device of the groups, in the numbering of holdings().
+std::vector<Piece> BlockCopies::pieces(BlockId block, std::size_t parameter_index,
+                                       const std::vector<BlockReplica>& at) const {
+  const Parameter& parameter = workload_.block(block).parameters[parameter_index];
+  std::vector<Piece> out;
+  const auto append = [&](const std::vector<Piece>& more) {
+    for (const Piece& piece : more) {
+      if (piece.slice.size() > 0) out.push_back({piece.owner, piece.slice});
+    }
+  };
+  if (parameter.expert) {
+    for (const auto& replica : expert_copies(parameter, at)) append(replica);
+  } else if (parameter.split_length > 0) {
+    for (const auto& replica : split_copies(parameter.split_length, at)) append(replica);
+  } else {
+    for (const BlockReplica& one : at) {
+      for (const DeviceId device : group_of(one).devices) out.push_back({device.value, {0, 1}});
+    }
+  }
+  return out;
+}
+
+std::vector<ParameterStep> BlockCopies::shadow_steps(BlockId block, std::size_t parameter,
+                                                     int pipeline) const {
+  const auto own = [&](const std::vector<BlockReplica>& all) {
+    std::vector<BlockReplica> out;
+    std::copy_if(all.begin(), all.end(), std::back_inserter(out),
+                 [&](const BlockReplica& at) { return at.pipeline == pipeline; });
+    return out;
+  };
+  const Parameter& of = workload_.block(block).parameters[parameter];
+  const std::int64_t length = std::max<std::int64_t>(1, of.split_length) *
+                              (of.expert ? std::max<std::int64_t>(1, workload_.shape.experts) : 1);
+  const Layout to = {length, pieces(block, parameter, own(shadows(block)))};
+  Layout from = {length, pieces(block, parameter, own(holders(block)))};
+  const std::vector<Piece> other = other_end(block, parameter, to);
+  from.pieces.insert(from.pieces.end(), other.begin(), other.end());
+  auto steps = resolve(from, to, {{}, false});
+  const auto* problem = std::get_if<Unresolvable>(&steps);
+  ORRERY_CHECK(problem == nullptr, "gradients of block {} do not reach their copy: {}", block.value,
+               problem->reason);
+  std::vector<ParameterStep> out;
+  for (Step& step : std::get<std::vector<Step>>(steps)) {
+    const double share = static_cast<double>(elements(step.slices)) / static_cast<double>(length);
+    out.push_back({std::move(step), 0, share});
+  }
+  return out;
+}
+
+/// A device that keeps a copy of one end of the tied matrix may hold the other end itself.
+std::vector<Piece> BlockCopies::other_end(BlockId block, std::size_t parameter,
+                                          const Layout& keepers) const {
+  std::vector<Piece> out;
+  if (!is_tied(block, parameter)) return out;
+  const std::vector<BlockReplica>& holders = block.value == 0 ? holders_.back() : holders_.front();
+  for (const std::vector<Piece>& copy : split_copies(keepers.length, holders)) {
+    for (const Piece& piece : copy) {
+      const auto keeps = [&](const Piece& other) { return other.owner == piece.owner; };
+      if (std::any_of(keepers.pieces.begin(), keepers.pieces.end(), keeps)) out.push_back(piece);
+    }
+  }
+  return out;
+}
+
 Layout BlockCopies::holdings(BlockId block, std::size_t parameter_index, bool sharded) const {
   const std::vector<Sheet> all = sheets(block, parameter_index);
   Layout out;
@@ -251,7 +328,23 @@ Layout BlockCopies::holdings(BlockId block, std::size_t parameter_index, bool sh
           {piece.owner, {piece.slice.begin + sheet.begin, piece.slice.end + sheet.begin}});
     }
   }
+  add_shadow_pieces(block, parameter_index, out);
   return out;
+}
+
+/// Of the tied matrix a device that holds one end has what its copy of the other needs.
+void BlockCopies::add_shadow_pieces(BlockId block, std::size_t parameter, Layout& layout) const {
+  std::vector<BlockReplica> keepers = shadows(block);
+  if (is_tied(block, parameter)) {
+    keepers = shadows_.front();
+    keepers.insert(keepers.end(), shadows_.back().begin(), shadows_.back().end());
+  }
+  if (keepers.empty()) return;
+  std::set<int> holders;
+  for (const Piece& piece : layout.pieces) holders.insert(piece.owner);
+  for (const Piece& piece : pieces(block, parameter, keepers)) {
+    if (holders.count(piece.owner) == 0) layout.pieces.push_back(piece);
+  }
 }
 
 std::vector<ParameterStep> BlockCopies::steps(BlockId block, std::size_t parameter_index,

@@ -16,7 +16,7 @@ namespace orrery::models {
 /// A group that holds a block.
 struct BlockReplica {
   int pipeline = 0;
-  int element = 0;
+  int element = 0;  ///< As Placement numbers them.
   int group = 0;
   auto operator<=>(const BlockReplica&) const = default;
 };
@@ -37,11 +37,13 @@ class BlockCopies {
   BlockCopies(const Workload& workload, const Placement& placement);
 
   const std::vector<BlockReplica>& holders(BlockId block) const { return holders_[block.index()]; }
+  /// Groups that keep a redundant copy (Redundancy::next_stage); they take no part in steps().
+  const std::vector<BlockReplica>& shadows(BlockId block) const { return shadows_[block.index()]; }
   /// Sets of devices that see tokens of their own: each group, and in it each part of the sequence.
   /// They are the replicas that ZeRO counts.
   int count(BlockId block) const { return counts_[block.index()]; }
   const ir::Zero& zero(BlockId block) const;
-  /// Equal holders and equal lists of parameters: the blocks synchronise as one.
+  /// Equal holders and shadows and equal lists of parameters: the blocks synchronise as one.
   bool alike(BlockId a, BlockId b) const;
 
   /// Embedding and head share one matrix [Shoeybi et al. 2019, section 3].
@@ -54,10 +56,16 @@ class BlockCopies {
   /// of one block with equal split_length and expert have equal steps.
   std::vector<ParameterStep> steps(BlockId block, std::size_t parameter, SyncPhase phase) const;
 
-  /// What each device holds of one parameter of the block, as full values: the parameter itself,
-  /// or its share of a state that ZeRO divides (`sharded`). The tied matrix lies on the holders of
-  /// both ends, whichever end is asked for. The elements are the units of split_length, expert by
-  /// expert for experts; 0 to 1 without a split. No element stands twice for one device.
+  /// What brings the block's gradients, once steps() have added them up, to the pipeline's shadows:
+  /// sends of order 0 from the stage of the same pipeline that they copy. Parameters with equal
+  /// split_length and expert have equal steps, the tied matrix apart.
+  std::vector<ParameterStep> shadow_steps(BlockId block, std::size_t parameter, int pipeline) const;
+
+  /// What each device holds of one parameter of the block, as full values, shadows included: the
+  /// parameter itself, or its share of a state that ZeRO divides (`sharded`). The tied matrix lies
+  /// on the holders of both ends, whichever end is asked for. The elements are the units of
+  /// split_length, expert by expert for experts; 0 to 1 without a split. No element stands twice
+  /// for one device.
   Layout holdings(BlockId block, std::size_t parameter, bool sharded) const;
 
  private:
@@ -65,6 +73,10 @@ class BlockCopies {
   const ir::Segment& segment_of(const BlockReplica& at) const;
   const ir::Group& group_of(const BlockReplica& at) const;
   std::vector<Sheet> sheets(BlockId block, std::size_t parameter) const;
+  std::vector<Piece> pieces(BlockId block, std::size_t parameter,
+                            const std::vector<BlockReplica>& at) const;
+  std::vector<Piece> other_end(BlockId block, std::size_t parameter, const Layout& keepers) const;
+  void add_shadow_pieces(BlockId block, std::size_t parameter, Layout& layout) const;
   std::vector<Sheet> tied_sheets(std::int64_t length) const;
   Replicas split_copies(std::int64_t length, const std::vector<BlockReplica>& holders) const;
   std::vector<Replicas> whole_copies(const std::vector<BlockReplica>& holders) const;
@@ -74,6 +86,7 @@ class BlockCopies {
   const Workload& workload_;
   const Placement& placement_;
   std::vector<std::vector<BlockReplica>> holders_;  ///< By block.
+  std::vector<std::vector<BlockReplica>> shadows_;  ///< By block.
   std::vector<int> counts_;                         ///< By block.
 };
 

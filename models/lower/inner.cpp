@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 #include <variant>
 
 #include "models/base/check.h"
@@ -165,16 +166,35 @@ void add_expert_parallel(const InnerQuery& query, const ir::Group& group, Bytes 
           even_exchange(static_cast<std::size_t>(degree), routed));
 }
 
+/// Numbers for each token that the vocabulary-parallel cross-entropy reduces at once, in fp32: the
+/// largest logit, then sum of exponentials and logit of the target [Shoeybi et al. 2019, 3].
+constexpr int kCrossEntropyNumbers[] = {1, 2};
+
+/// Products of the block whose results are summed over the group in this direction.
+int tensor_sums(const Block& block, bool backward) {
+  // The forward pass of an embedding sums over the vocabulary's parts; the backward pass of the
+  // head sums the gradients of its input.
+  if (block.kind == ir::BlockKind::embedding) return backward ? 0 : block.tensor_collectives;
+  if (block.kind == ir::BlockKind::head && block.logits > 0_B) return backward ? 1 : 0;
+  return block.tensor_collectives;
+}
+
 /// Collectives of one block in one direction, ZeRO apart.
 void add_block(const InnerQuery& query, const ir::Group& group, const TensorParallel& tensor,
-               const Block& block, const ir::ModelShape& shape, bool backward, Collector& out) {
+               const Workload& workload, const Block& block, bool backward, Collector& out) {
+  const ir::ModelShape& shape = workload.shape;
   const double part = static_cast<double>(group.samples) / group.sequence_degree;
-  // Backward, gradients of the input are added up. An embedding has none: its collective stands for
-  // the sum at the input of the head (Block::tensor_collectives).
-  const bool of_input = backward && block.input_bytes > 0_B;
-  const Bytes activation = part * (of_input ? block.input_bytes : block.output_bytes);
+  const Bytes activation = part * (backward ? block.input_bytes : block.output_bytes);
   for (const ir::CollectiveKind kind : tensor.kinds) {
-    out.add(kind, ir::Purpose::tensor_parallel, tensor.sets, block.tensor_collectives, activation);
+    out.add(kind, ir::Purpose::tensor_parallel, tensor.sets, tensor_sums(block, backward),
+            activation);
+  }
+  if (block.kind == ir::BlockKind::head && block.logits > 0_B && !backward) {
+    const Bytes number = {4 * part * static_cast<double>(workload.sequence_length)};
+    for (const int count : kCrossEntropyNumbers) {
+      out.add(ir::CollectiveKind::all_reduce, ir::Purpose::tensor_parallel, tensor.sets, 1,
+              count * number);
+    }
   }
   if (block.kind == ir::BlockKind::transformer || block.kind == ir::BlockKind::moe) {
     add_sequence_parallel(group, activation * group.sequence_degree, shape, backward, out);
@@ -194,10 +214,10 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
   std::map<int, int> gathered;  // Class of blocks -> how often.
   for (int b = query.first.value; b <= query.last.value; ++b) {
     const Block& block = workload.block({b});
-    add_block(query, group, tensor, block, workload.shape, query.backward, out);
+    add_block(query, group, tensor, workload, block, query.backward, out);
     ++gathered[gathers.class_of({b})];
     if (recomputes && is_recomputed(block.kind)) {
-      add_block(query, group, tensor, block, workload.shape, false, out);
+      add_block(query, group, tensor, workload, block, false, out);
       ++gathered[gathers.class_of({b})];
     }
   }
@@ -207,6 +227,45 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
     }
   }
   return out.take();
+}
+
+std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
+                                                   const Workload& workload,
+                                                   const ZeroGathers& gathers, Draft& draft) {
+  const int degree = query.segment->expert_parallel;
+  if (degree < 2) return {};
+  std::vector<ir::InnerCollective> all;
+  const int first = query.group / degree * degree;
+  for (int g = first; g < first + degree; ++g) {
+    const ir::Group& group = query.segment->groups[static_cast<std::size_t>(g)];
+    const ir::Group& like = query.segment->groups[static_cast<std::size_t>(first)];
+    if (group.tensor_parallel != like.tensor_parallel || group.samples != like.samples ||
+        group.sequence != like.sequence || group.sequence_degree != like.sequence_degree) {
+      return {};
+    }
+    InnerQuery other = query;
+    other.group = g;
+    const auto own = inner_collectives(other, workload, gathers, draft);
+    if (g == first) {
+      all = own;
+      continue;
+    }
+    const auto alike = [](const ir::InnerCollective& a, const ir::InnerCollective& b) {
+      return std::tie(a.kind, a.purpose, a.count, a.bytes, a.bytes_per_peer) ==
+             std::tie(b.kind, b.purpose, b.count, b.bytes, b.bytes_per_peer);
+    };
+    if (!std::equal(all.begin(), all.end(), own.begin(), own.end(), alike)) return {};
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      for (const std::int32_t index : own[i].groups) {
+        std::vector<std::int32_t>& known = all[i].groups;
+        if (std::find(known.begin(), known.end(), index) == known.end()) known.push_back(index);
+      }
+    }
+  }
+  const bool dispatches = std::any_of(all.begin(), all.end(), [](const auto& inner) {
+    return inner.purpose == ir::Purpose::expert_parallel;
+  });
+  return dispatches ? all : std::vector<ir::InnerCollective>{};
 }
 
 }  // namespace orrery::models

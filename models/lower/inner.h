@@ -26,4 +26,11 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    const Workload& workload,
                                                    const ZeroGathers& gathers, Draft& draft);
 
+/// The same for all groups that hold the experts together with the query's group, side by side:
+/// they meet at every dispatch. Empty where the pass has no experts that are divided, and where the
+/// groups do not exchange alike (other degrees, samples or ZeRO gathers).
+std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
+                                                   const Workload& workload,
+                                                   const ZeroGathers& gathers, Draft& draft);
+
 }  // namespace orrery::models

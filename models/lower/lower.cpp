@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <string>
+#include <utility>
 
 #include "models/base/check.h"
 #include "models/ir/names.h"
@@ -65,12 +66,7 @@ std::vector<PlanDefect> find_unsupported(const ir::Plan& plan) {
                            " cannot be turned into a program yet",
                        "available: " + known});
   }
-  if (plan.redundancy != ir::Redundancy::none) {
-    defects.push_back({"redundancy",
-                       std::string("redundancy ") + ir::name_of(plan.redundancy) +
-                           " cannot be turned into a program yet",
-                       "use redundancy: none"});
-  }
+  for (PlanDefect& defect : find_redundancy_defects(plan)) defects.push_back(std::move(defect));
   check_idle_stages(plan, defects);
   return defects;
 }

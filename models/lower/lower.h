@@ -19,13 +19,19 @@ struct LowerOptions {
   std::uint64_t seed = 0;  ///< Copied to the header: the executor's initial weights and data.
 };
 
-/// What a valid plan may say and lower() cannot turn into ops yet: redundancy, ZeRO shards on
-/// stages that leave all micro-batches to other pipelines, schedules
-/// that find_schedule() does not know. Empty when the plan can be lowered.
+/// What a valid plan may say and lower() cannot turn into ops: redundancy beside ZeRO, expert
+/// parallelism, reroutes, stages of several segments or pipelines of one stage
+/// (find_redundancy_defects), ZeRO shards on stages that leave all micro-batches to other
+/// pipelines, schedules that find_schedule() does not know. Empty when the plan can be lowered.
 std::vector<PlanDefect> find_unsupported(const ir::Plan& plan);
 
 /// The plan must be valid (check/validate.h) and have nothing unsupported (aborts otherwise); it
-/// need not fit in memory. Blocks cut by gradient_overlap become segments of their own in the
+/// need not fit in memory. With Redundancy::next_stage the devices of a stage also run the forward
+/// pass of the next one, right after their own of the same micro-batch, on the same group (no
+/// transfer), and throw its output away; after gradient synchronisation the next stage sends them
+/// its gradients, and their optimizer steps update the copy too [Bamboo, NSDI 2023].
+/// Deviation: Bamboo keeps what redundant passes compute in host memory, which takes a transfer
+/// that is left out here. Blocks cut by gradient_overlap become segments of their own in the
 /// program. The result has no defect (ir::find_defect).
 ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
                   const Job& job, const LowerOptions& options);

@@ -35,10 +35,26 @@ class Scaler {
       }
       op.bytes *= factor(length);
     }
+    drop_idle_teams();
   }
 
  private:
   using Key = std::pair<std::int32_t, std::int64_t>;  ///< Index of the reference's entry, length.
+
+  /// Ops of an empty micro-batch have nothing left to run together.
+  void drop_idle_teams() {
+    std::vector<ir::Meeting> kept;
+    for (const ir::Meeting& team : program_.teams) {
+      const auto members = program_.members_of(team);
+      const bool idle = program_.op(members.front()).inner == ir::kNone;
+      for (const OpId member : members) {
+        program_.ops[member.index()].match =
+            idle ? ir::kNone : static_cast<std::int32_t>(kept.size());
+      }
+      if (!idle) kept.push_back(team);
+    }
+    program_.teams = std::move(kept);
+  }
 
   double factor(std::int64_t length) const {
     return static_cast<double>(length) / static_cast<double>(program_.header.sequence_length);
@@ -47,7 +63,8 @@ class Scaler {
   /// What follows the update counts as a micro-batch of no tokens when there is no update.
   std::int64_t length_of(const ir::Op& op) const {
     const std::int64_t reference = program_.header.sequence_length;
-    if (op.purpose == ir::Purpose::zero && !is_pass(op.kind)) {
+    const bool after_sync = op.purpose == ir::Purpose::zero || op.purpose == ir::Purpose::state;
+    if (after_sync && !is_pass(op.kind)) {
       return end_ == StepEnd::update ? reference : 0;
     }
     const bool of_micro_batch =

@@ -29,7 +29,9 @@ using MicroBatchLengths = std::vector<std::vector<std::int64_t>>;
 
 /// What a part of a step does after its backward passes.
 enum class StepEnd {
-  update,      ///< Synchronises gradients, updates, gathers updated parameters (ZeRO).
+  /// Synchronises gradients, sends them to redundant copies, updates, gathers updated parameters
+  /// (ZeRO).
+  update,
   accumulate,  ///< Synchronises gradients only: the update follows in another part.
 };
 

@@ -1,11 +1,16 @@
 #include "models/lower/placement.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <set>
+#include <string>
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/cost/memory.h"
+#include "models/ir/names.h"
 
 namespace orrery::models {
 namespace {
@@ -99,7 +104,68 @@ void add_detours(const ir::Plan& plan, Placement& out) {
   }
 }
 
+/// Each stage keeps a copy of the next one on its own groups, the last of the first.
+void add_shadows(const ir::Plan& plan, Placement& out) {
+  out.shadows.resize(plan.pipelines.size());
+  if (plan.redundancy == ir::Redundancy::none) return;
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const std::vector<ir::Stage>& stages = plan.pipelines[p].stages;
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      const ir::Stage& next = stages[(s + 1) % stages.size()];
+      out.shadow_segments.push_back(
+          std::make_unique<const ir::Segment>(redundant_segment(stages[s], next.segments.front())));
+      out.shadows[p].push_back(
+          make_element(*out.shadow_segments.back(), static_cast<int>(p), static_cast<int>(s), out));
+      for (const std::int32_t info : out.shadows[p].back().infos) {
+        out.segments[static_cast<std::size_t>(info)].redundant = true;
+      }
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<PlanDefect> find_redundancy_defects(const ir::Plan& plan) {
+  std::vector<PlanDefect> defects;
+  if (plan.redundancy == ir::Redundancy::none) return defects;
+  const std::string refused = std::string("redundancy ") + ir::name_of(plan.redundancy);
+  const auto add = [&](std::string path, const char* why, std::string hint) {
+    defects.push_back({std::move(path), refused + " " + why, std::move(hint)});
+  };
+  if (plan.virtual_stages > 1) {
+    add("virtual_stages", "needs stages that hold one run of blocks",
+        "set virtual_stages 1 and another schedule");
+  }
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const ir::Pipeline& pipeline = plan.pipelines[p];
+    const std::string at = fmt::format("pipelines[{}]", p);
+    if (pipeline.stages.size() < 2) {
+      add(at, "needs a next stage on other devices", "cut the pipeline into two stages or more");
+    }
+    if (!pipeline.reroutes.empty()) {
+      add(at + ".reroutes", "has no place for micro-batches of other pipelines",
+          "remove the reroutes, or set redundancy: none");
+    }
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const std::vector<ir::Segment>& segments = pipeline.stages[s].segments;
+      const std::string stage = fmt::format("{}.stages[{}]", at, s);
+      if (segments.size() > 1 && plan.virtual_stages == 1) {
+        add(stage, "needs stages of one segment", "give all blocks of the stage one strategy");
+      }
+      for (std::size_t i = 0; i < segments.size(); ++i) {
+        const std::string segment = fmt::format("{}.segments[{}]", stage, i);
+        if (segments[i].zero.stage > 0) {
+          add(segment + ".zero", "copies whole states, which ZeRO divides", "set ZeRO stage 0");
+        }
+        if (segments[i].expert_parallel > 1) {
+          add(segment + ".expert_parallel", "copies whole blocks, whose experts are divided here",
+              "set expert_parallel 1");
+        }
+      }
+    }
+  }
+  return defects;
+}
 
 bool is_idle(const ir::Plan& plan, int pipeline, int stage) {
   const ir::Pipeline& own = plan.pipelines[static_cast<std::size_t>(pipeline)];
@@ -135,18 +201,22 @@ Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed) {
     ORRERY_CHECK(!elements.empty(), "pipeline {} has no segments", p);
   }
   add_detours(plan, out);
+  add_shadows(plan, out);
   return out;
 }
 
 int Placement::count(int pipeline) const {
   const auto p = static_cast<std::size_t>(pipeline);
-  return static_cast<int>(elements[p].size() + detours[p].size());
+  return static_cast<int>(elements[p].size() + detours[p].size() + shadows[p].size());
 }
 
 const Element& Placement::element(int pipeline, int number) const {
   const auto p = static_cast<std::size_t>(pipeline);
   const auto e = static_cast<std::size_t>(number);
-  return e < elements[p].size() ? elements[p][e] : detours[p][e - elements[p].size()].element;
+  if (e < elements[p].size()) return elements[p][e];
+  const std::size_t beyond = e - elements[p].size();
+  if (beyond < detours[p].size()) return detours[p][beyond].element;
+  return shadows[p][beyond - detours[p].size()];
 }
 
 std::vector<int> Placement::way(const ir::Plan& plan, int pipeline, int micro_batch) const {

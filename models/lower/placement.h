@@ -2,6 +2,7 @@
 /// For models/lower and models/switch.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "models/ir/plan.h"
@@ -32,8 +33,12 @@ struct Placement {
   std::vector<ir::SegmentInfo> segments;
   std::vector<std::vector<Element>> elements;  ///< By pipeline: its chain.
   std::vector<std::vector<Detour>> detours;    ///< By pipeline.
+  /// By pipeline, stage: the copy of the next stage that the stage keeps (Redundancy::next_stage);
+  /// `stage` and ranks are those of the keeper. Empty without redundancy.
+  std::vector<std::vector<Element>> shadows;
+  std::vector<std::unique_ptr<const ir::Segment>> shadow_segments;  ///< Of `shadows`.
 
-  /// Elements of a pipeline are numbered through: the chain, then the detours.
+  /// Elements of a pipeline are numbered through: the chain, the detours, the shadows.
   int count(int pipeline) const;
   const Element& element(int pipeline, int number) const;
   /// By position in the chain: the numbers of the elements that micro-batch `micro_batch` passes.
@@ -45,9 +50,14 @@ struct Placement {
 /// lost.
 bool is_idle(const ir::Plan& plan, int pipeline, int stage);
 
-/// Idle stages have no ranks. A stage is collapsed to one rank for each group when all of its
-/// segments have the same groups; a stage whose strategy changes inside keeps a rank for each
-/// device.
+/// Why the plan's redundancy has no place, with the paths of the plan's YAML; empty without
+/// redundancy. next_stage needs two stages in each pipeline, one segment in each stage, no ZeRO, no
+/// expert parallelism, no virtual stages and no reroutes.
+std::vector<PlanDefect> find_redundancy_defects(const ir::Plan& plan);
+
+/// `plan` has no redundancy defects. Idle stages have no ranks. A stage is collapsed to one rank
+/// for each group when all of its segments have the same groups; a stage whose strategy changes
+/// inside keeps a rank for each device.
 Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed);
 
 }  // namespace orrery::models

@@ -8,6 +8,7 @@
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/lower/passes.h"
+#include "models/lower/shadows.h"
 
 namespace orrery::models {
 
@@ -59,6 +60,7 @@ class Synchroniser {
     const std::vector<Run> runs = in_order(make_runs());
     for (const Run& run : runs) emit(run, SyncPhase::reduce);
     if (context_.copies.tied()) emit_tied(SyncPhase::reduce);
+    feed_shadows(runs);
     add_optimizer_steps();
     for (const Run& run : runs) emit(run, SyncPhase::gather);
     if (context_.copies.tied()) emit_tied(SyncPhase::gather);
@@ -177,6 +179,18 @@ class Synchroniser {
       collect({0, 0}, i, phase, context_.copies.steps({0}, i, phase), table);
     }
     emit(table, 0, context_.workload.size() - 1, phase);
+  }
+
+  void feed_shadows(const std::vector<Run>& runs) {
+    std::vector<std::pair<BlockId, BlockId>> alike;
+    for (const Run& run : runs) alike.push_back({{run.first}, {run.last}});
+    const auto wait = [this](DraftId send, RankId rank, const ir::Segment& copied) {
+      draft_.depends(send,
+                     gradients_ready(rank, copied.first_block.value, copied.last_block.value));
+      draft_.depends(send, last_sync_[rank.index()]);
+      draft_.depends(send, last_p2p_[rank.index()]);
+    };
+    fed_ = add_shadow_gradients(context_, alike, wait, draft_);
   }
 
   std::vector<RankId> ranks_of(const std::vector<int>& owners) const {
@@ -349,11 +363,16 @@ class Synchroniser {
     for (const std::vector<Element>& elements : context_.placement.elements) {
       for (const Element& element : elements) add_states(element, states);
     }
+    const auto received = add_shadow_states(context_, states, draft_);
     for (std::size_t r = 0; r < states.size(); ++r) {
       ir::Op step = op(ir::OpKind::optimizer_step, ir::Stream::compute,
                        {static_cast<std::int32_t>(r)}, SyncPhase::reduce);
       step.bytes = states[r];
+      if (const auto gradients = received.find(step.rank); gradients != received.end()) {
+        step.buffers = draft_.buffer_set({gradients->second});
+      }
       optimizer_[r] = draft_.add(step);
+      for (const DraftId recv : fed_[step.rank]) draft_.depends(optimizer_[r], recv);
       draft_.depends(optimizer_[r], last_sync_[r]);
       const auto peers = expert_peers_.find({static_cast<std::int32_t>(r)});
       if (peers != expert_peers_.end()) {
@@ -426,6 +445,7 @@ class Synchroniser {
   std::vector<DraftId> last_sync_;  ///< By rank: its last op on the collective stream so far.
   std::vector<DraftId> last_p2p_;   ///< By rank: its last point-to-point step so far.
   std::vector<DraftId> optimizer_;
+  ShadowRecvs fed_;
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <iterator>
 
 #include "models/base/hash.h"
@@ -130,10 +131,10 @@ std::vector<std::pair<BandwidthScope, const char*>> enum_names(BandwidthScope) {
 }
 
 std::vector<DeviceId> Cluster::devices_of(NodeId node) const {
-  std::vector<DeviceId> ids;
-  for (const Device& device : devices) {
-    if (device.node == node) ids.push_back(device.id);
-  }
+  std::vector<DeviceId> ids;  // They follow one another.
+  auto device = std::lower_bound(devices.begin(), devices.end(), node,
+                                 [](const Device& d, NodeId n) { return d.node < n; });
+  for (; device != devices.end() && device->node == node; ++device) ids.push_back(device->id);
   return ids;
 }
 

@@ -263,6 +263,21 @@ const Topology::Duplex* Topology::override_of(NodeId a, NodeId b) const {
   return found != overrides_.end() && found->first == key ? &found->second : nullptr;
 }
 
+/// Calls take(link) for each link from the one NIC to the other.
+template <class F>
+void Topology::walk_network(const Port& from, const Port& to, F&& take) const {
+  take(from.nic_port.up);
+  const std::size_t leaf = static_cast<std::size_t>(leaf_[from.node.index()]);
+  const std::size_t other = static_cast<std::size_t>(leaf_[to.node.index()]);
+  const bool across = leaf != other && !leaf_uplinks_.empty();
+  if (across) take(leaf_uplinks_[leaf].up);
+  if (const Duplex* pair = override_of(from.node, to.node)) {
+    take(from.node < to.node ? pair->up : pair->down);
+  }
+  if (across) take(leaf_uplinks_[other].down);
+  take(to.nic_port.down);
+}
+
 /// Calls take(link) for each link from source to destination, in order.
 template <class F>
 PathClass Topology::walk(DeviceId source, DeviceId destination, F&& take) const {
@@ -299,16 +314,7 @@ PathClass Topology::walk(DeviceId source, DeviceId destination, F&& take) const 
   if (!same_node) {
     ORRERY_CHECK(from.nic >= 0 && to.nic >= 0, "devices {} and {} are not both behind a NIC",
                  source.value, destination.value);
-    take(from.nic_port.up);
-    const std::size_t leaf = static_cast<std::size_t>(leaf_[from.node.index()]);
-    const std::size_t other = static_cast<std::size_t>(leaf_[to.node.index()]);
-    const bool across = leaf != other && !leaf_uplinks_.empty();
-    if (across) take(leaf_uplinks_[leaf].up);
-    if (const Duplex* pair = override_of(from.node, to.node)) {
-      take(from.node < to.node ? pair->up : pair->down);
-    }
-    if (across) take(leaf_uplinks_[other].down);
-    take(to.nic_port.down);
+    walk_network(from, to, take);
   }
   if (out != nullptr) take(staging(destination, source)->down);
   maybe(to.uplink.down);
@@ -318,6 +324,29 @@ PathClass Topology::walk(DeviceId source, DeviceId destination, F&& take) const 
 
 void Topology::route(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const {
   walk(source, destination, [&](LinkId link) { links.push_back(link); });
+}
+
+void Topology::host_links(DeviceId device, bool up, std::vector<LinkId>& links) const {
+  const Port& port = ports_[device.index()];
+  const LinkId slot = up ? port.slot.up : port.slot.down;
+  const LinkId uplink = up ? port.uplink.up : port.uplink.down;
+  if (up && slot.valid()) links.push_back(slot);
+  if (uplink.valid()) links.push_back(uplink);
+  if (!up && slot.valid()) links.push_back(slot);
+}
+
+void Topology::nic_link(DeviceId device, bool up, std::vector<LinkId>& links) const {
+  const Port& port = ports_[device.index()];
+  if (port.nic >= 0) links.push_back(up ? port.nic_port.up : port.nic_port.down);
+}
+
+void Topology::network_links(DeviceId source, DeviceId destination,
+                             std::vector<LinkId>& links) const {
+  const Port& from = ports_[source.index()];
+  const Port& to = ports_[destination.index()];
+  ORRERY_CHECK(from.nic >= 0 && to.nic >= 0, "devices {} and {} are not both behind a NIC",
+               source.value, destination.value);
+  walk_network(from, to, [&](LinkId link) { links.push_back(link); });
 }
 
 Path Topology::path(DeviceId source, DeviceId destination) const {

@@ -62,6 +62,18 @@ class Topology {
   /// Both devices use the same NIC when they talk to other nodes.
   bool share_nic(DeviceId a, DeviceId b) const;
 
+  /// Positions in Node::nics and Node::pcie of what the device uses; -1: none.
+  int nic_of(DeviceId device) const { return ports_[device.index()].nic; }
+  int pcie_switch_of(DeviceId device) const { return ports_[device.index()].pcie_switch; }
+  /// Appends what lies between a device and its node's memory: slot and uplink of its switch.
+  /// `up`: away from the device.
+  void host_links(DeviceId device, bool up, std::vector<LinkId>& links) const;
+  /// Appends the device's NIC, if it has one. `up`: out of the node.
+  void nic_link(DeviceId device, bool up, std::vector<LinkId>& links) const;
+  /// Appends the way from node to node, from NIC to NIC, without PCIe and host staging. The
+  /// devices, each behind a NIC, stand on different nodes.
+  void network_links(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const;
+
  private:
   struct Duplex {
     LinkId up;
@@ -96,6 +108,8 @@ class Topology {
   const Duplex* staging(DeviceId device, DeviceId peer) const;
   const Duplex* override_of(NodeId a, NodeId b) const;
   BytesPerSecond nic_bandwidth(NodeId node) const;  ///< Sum over its NICs.
+  template <class F>
+  void walk_network(const Port& from, const Port& to, F&& take) const;
   template <class F>
   PathClass walk(DeviceId source, DeviceId destination, F&& take) const;
 

@@ -179,8 +179,7 @@ Block transformer_block(const ModelShape& shape, const Sizes& n) {
 }
 
 /// A look-up: no FLOPs. Keeps the token ids (int64) and the dropout mask [Korthikanti 2022, 4.3].
-/// Its one all-reduce is the forward sum over the vocabulary's parts; the backward one stands for
-/// the equally large sum at the input of the head.
+/// Its one all-reduce is the forward sum over the vocabulary's parts.
 Block embedding_block(const ModelShape& shape, const Sizes& n) {
   Block block;
   block.kind = BlockKind::embedding;

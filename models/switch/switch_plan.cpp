@@ -267,8 +267,10 @@ std::vector<SwitchProblem> find_problems(const ir::Plan& from, const ir::Plan& t
     }
   }
   for (const auto& [plan, where] : {std::pair(&from, Where::from), std::pair(&to, Where::to)}) {
-    if (plan->redundancy == ir::Redundancy::none) continue;
-    problems.push_back({where, "switches of plans with redundancy next_stage are not supported"});
+    for (const PlanDefect& defect : find_redundancy_defects(*plan)) {
+      problems.push_back(
+          {where, fmt::format("{}: {} ({})", defect.path, defect.what, defect.hint)});
+    }
   }
   return problems;
 }

@@ -124,8 +124,8 @@ struct SwitchProblem {
   std::string what;
 };
 
-/// Lost devices that do not exist or that `to` uses; plans with Redundancy::next_stage, whose
-/// copies have no defined place on groups of unequal width. Empty: the switch can be planned.
+/// Lost devices that do not exist or that `to` uses; plans whose redundancy has no place
+/// (find_redundancy_defects). Empty: the switch can be planned.
 std::vector<SwitchProblem> find_problems(const ir::Plan& from, const ir::Plan& to,
                                          const Cluster& cluster, const SwitchOptions& options);
 
@@ -134,7 +134,9 @@ std::vector<SwitchProblem> find_problems(const ir::Plan& from, const ir::Plan& t
 /// NVLink, PCIe, network, through host memory.
 ///
 /// A device holds what lowering gives it: its slice of split parameters, the whole of others, of
-/// what ZeRO divides its shard. Gradients do not move: a switch happens between optimizer steps.
+/// what ZeRO divides its shard; with Redundancy::next_stage also its slice of the next stage, which
+/// survives the loss of that stage under `from` and has to be filled under `to`. Gradients do not
+/// move: a switch happens between optimizer steps.
 SwitchPlan plan_switch(const ir::Plan& from, const ir::Plan& to, const Cluster& cluster,
                        const Topology& topology, const Workload& workload,
                        const SwitchOptions& options = {});

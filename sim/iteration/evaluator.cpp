@@ -92,11 +92,20 @@ SimulatorEvaluator::SimulatorEvaluator(IterationSimulator& simulator,
 }
 
 models::Evaluation SimulatorEvaluator::evaluate(const ir::Plan& plan) const {
+  return evaluate(plan, {}, {});
+}
+
+models::Evaluation SimulatorEvaluator::evaluate(const ir::Plan& plan,
+                                                const std::vector<Straggler>& stragglers,
+                                                const std::vector<SlowLink>& slow_links) const {
+  IterationOptions options = options_;
+  options.stragglers.insert(options.stragglers.end(), stragglers.begin(), stragglers.end());
+  options.slow_links.insert(options.slow_links.end(), slow_links.begin(), slow_links.end());
   const models::Cluster& cluster = simulator_.cluster();
   const ir::Program program = models::lower(plan, cluster, workload_, job_, {});
   const models::ProgramPrices prices(program, pricer_);
   const ForkResult delivered =
-      run_forked([&] { return encode(simulator_.run(program, prices, options_)); });
+      run_forked([&] { return encode(simulator_.run(program, prices, options)); });
   if (const auto* failure = std::get_if<ChildFailure>(&delivered)) {
     throw std::runtime_error("simulation failed: " + failure->message);
   }

@@ -1,6 +1,7 @@
 /// The simulator as a judge of plans.
 #pragma once
 #include <string>
+#include <vector>
 
 #include "models/cost/pricer.h"
 #include "models/decide/evaluator.h"
@@ -24,6 +25,9 @@ class SimulatorEvaluator final : public models::Evaluator {
                      IterationOptions options = {});
 
   models::Evaluation evaluate(const ir::Plan& plan) const override;
+  /// With these devices and links slow on top of the options' own.
+  models::Evaluation evaluate(const ir::Plan& plan, const std::vector<Straggler>& stragglers,
+                              const std::vector<SlowLink>& slow_links) const;
   std::string name() const override { return "simulator"; }
   /// Profile entries and rooflines that priced the plans so far.
   const models::Pricer& pricer() const { return pricer_; }

@@ -48,12 +48,19 @@ Seconds InnerTable::closed_form(std::int32_t set) {
   return total;
 }
 
-Bytes InnerTable::payload(std::int32_t set, bool whole) {
-  Bytes total;
+Bytes InnerTable::payload(std::int32_t set, RankId rank) {
+  const auto [place, fresh] = payloads_.try_emplace({set, rank.value});
+  if (!fresh) return place->second;
+  const std::vector<DeviceId>& own = program_.ranks[rank.index()].devices;
   for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
-    total += inner.count * (whole ? static_cast<double>(inner.groups.size()) : 1.0) * inner.bytes;
+    for (const std::int32_t group : inner.groups) {
+      const auto& devices = program_.groups[static_cast<std::size_t>(group)].devices;
+      const bool takes_part = std::find_first_of(devices.begin(), devices.end(), own.begin(),
+                                                 own.end()) != devices.end();
+      if (takes_part) place->second += inner.count * inner.bytes;
+    }
   }
-  return total;
+  return place->second;
 }
 
 std::vector<InnerPhase> InnerTable::make_phases(std::int32_t set,

@@ -36,9 +36,9 @@ class InnerTable {
   /// Sum over the set's collectives of count x the ring's time on the slowest of the groups that
   /// run side by side.
   Seconds closed_form(std::int32_t set);
-  /// Sum of the sizes of the set's tensors, for a rank that takes part in all groups that run side
-  /// by side (`whole`) or in one of them.
-  Bytes payload(std::int32_t set, bool whole);
+  /// Sum of the sizes of the set's tensors, each as often as the rank has part in one of the groups
+  /// that run side by side.
+  Bytes payload(std::int32_t set, RankId rank);
   /// One phase for each collective of the set, only with flows that leave the devices of `ranks`.
   /// `ranks` are those of one op or team; phases are kept by (set, first rank).
   const std::vector<InnerPhase>& phases(std::int32_t set, std::span<const RankId> ranks);
@@ -55,6 +55,7 @@ class InnerTable {
   std::vector<std::optional<Seconds>> closed_form_;
   std::map<Key, std::vector<InnerPhase>> phases_;
   std::map<Key, std::vector<InnerPhase>> merged_;
+  std::map<Key, Bytes> payloads_;
 };
 
 }  // namespace orrery::sim

@@ -7,7 +7,6 @@
 #include "models/base/check.h"
 #include "sim/iteration/memory_timeline.h"
 #include "sim/iteration/program_tasks.h"
-#include "sim/platform/platform.h"
 
 namespace orrery::sim {
 namespace {
@@ -56,11 +55,13 @@ bool is_backward(ir::OpKind kind) {
 
 class IterationSimulator::Impl {
  public:
-  Impl(const models::Cluster& cluster, const models::Topology& topology, bool count_links)
+  Impl(const models::Cluster& cluster, const models::Topology& topology, bool count_links,
+       const PlatformExtension& extension)
       : cluster(cluster),
         topology(topology),
         count_links(count_links),
-        engine(make_platform(topology, cluster.size()), {.count_link_bytes = count_links}) {}
+        engine(make_platform(topology, cluster.size(), extension),
+               {.count_link_bytes = count_links}) {}
 
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
                       const IterationOptions& options);
@@ -187,8 +188,9 @@ void IterationSimulator::Impl::collect_links(const std::vector<Bytes>& before, P
 }
 
 IterationSimulator::IterationSimulator(const models::Cluster& cluster,
-                                       const models::Topology& topology, bool count_links)
-    : impl_(std::make_unique<Impl>(cluster, topology, count_links)) {}
+                                       const models::Topology& topology, bool count_links,
+                                       const PlatformExtension& extension)
+    : impl_(std::make_unique<Impl>(cluster, topology, count_links, extension)) {}
 IterationSimulator::~IterationSimulator() = default;
 
 IterationResult IterationSimulator::run(const ir::Program& program,
@@ -203,6 +205,8 @@ IterationResult IterationSimulator::run(const ir::Program& program, const models
 }
 
 const models::Cluster& IterationSimulator::cluster() const { return impl_->cluster; }
+const models::Topology& IterationSimulator::topology() const { return impl_->topology; }
+FlowEngine& IterationSimulator::engine() { return impl_->engine; }
 
 std::vector<std::pair<std::string, std::string>> IterationSimulator::effective_config() const {
   return impl_->engine.effective_config();

@@ -19,6 +19,7 @@
 #include "sim/iteration/breakdown.h"
 #include "sim/iteration/options.h"
 #include "sim/iteration/work.h"
+#include "sim/platform/platform.h"
 
 namespace orrery::sim {
 
@@ -39,9 +40,10 @@ struct IterationResult {
 /// the last bits; in forks of one process they are equal.
 class IterationSimulator {
  public:
-  /// Keeps references. Link use is counted only if `count_links`.
+  /// Keeps references. Link use is counted only if `count_links`. `extension` is for other users of
+  /// the one engine of this process; iterations do not touch it.
   IterationSimulator(const models::Cluster& cluster, const models::Topology& topology,
-                     bool count_links = true);
+                     bool count_links = true, const PlatformExtension& extension = {});
   ~IterationSimulator();
 
   /// Runs a well-formed program (ir::find_defect) to its end:
@@ -61,6 +63,9 @@ class IterationSimulator {
                       const IterationOptions& options);
 
   const models::Cluster& cluster() const;
+  const models::Topology& topology() const;
+  /// The engine of this process. Its tasks must have been taken back (rewind) before run().
+  FlowEngine& engine();
   /// SimGrid's version and options, for the effective configuration.
   std::vector<std::pair<std::string, std::string>> effective_config() const;
 

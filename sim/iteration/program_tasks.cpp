@@ -149,7 +149,7 @@ Bytes ProgramTasks::payload(OpId id) {
   const ir::Op& op = program_.op(id);
   if (!computes(op.kind)) return op.bytes;
   if (op.inner == ir::kNone) return {};
-  return inner_.payload(op.inner, program_.ranks[op.rank.index()].devices.size() > 1);
+  return inner_.payload(op.inner, op.rank);
 }
 
 std::span<const RankId> ProgramTasks::ranks_of(std::span<const OpId> team) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace orrery::sim {
@@ -25,6 +26,25 @@ class TopologyRoutes final : public RouteTable {
   const models::Topology& topology_;
 };
 
+class ExtendedRoutes final : public RouteTable {
+ public:
+  ExtendedRoutes(const models::Topology& topology, int devices,
+                 std::shared_ptr<const RouteTable> extension)
+      : network_(topology), devices_(devices), extension_(std::move(extension)) {}
+
+  void route(int source_host, int destination_host, std::vector<LinkId>& links,
+             Seconds& latency) const override {
+    if (source_host < devices_)
+      return network_.route(source_host, destination_host, links, latency);
+    extension_->route(source_host - devices_, destination_host - devices_, links, latency);
+  }
+
+ private:
+  TopologyRoutes network_;
+  int devices_;
+  std::shared_ptr<const RouteTable> extension_;
+};
+
 }  // namespace
 
 FlowPlatform make_platform(const models::Topology& topology, int devices) {
@@ -36,6 +56,16 @@ FlowPlatform make_platform(const models::Topology& topology, int devices) {
   }
   platform.hosts = devices;
   platform.routes = std::make_shared<TopologyRoutes>(topology);
+  return platform;
+}
+
+FlowPlatform make_platform(const models::Topology& topology, int devices,
+                           const PlatformExtension& extension) {
+  FlowPlatform platform = make_platform(topology, devices);
+  if (extension.hosts == 0) return platform;
+  platform.links.insert(platform.links.end(), extension.links.begin(), extension.links.end());
+  platform.hosts += extension.hosts;
+  platform.routes = std::make_shared<ExtendedRoutes>(topology, devices, extension.routes);
   return platform;
 }
 

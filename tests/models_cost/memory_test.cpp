@@ -207,8 +207,19 @@ TEST_F(SegmentMemoryTest, RedundancyHoldsTheNextStagesStates) {
   const auto bare = check_memory(checked, cluster(2), workload_, job_, {});
   checked.redundancy = ir::Redundancy::next_stage;
   const auto verdict = check_memory(checked, cluster(2), workload_, job_, {});
+  // At the optimizer step the received gradients are there and two micro-batches' activations gone.
+  constexpr double kStates = (4000 + 2 * 1010) * 14;
   EXPECT_DOUBLE_EQ((verdict.by_gpu_type[0].need - bare.by_gpu_type[0].need).value,
-                   (4000 + 2 * 1010) * 14);
+                   kStates + (4000 + 2 * 1010) * 2 - 2 * (50 + 2 * 1100));
+}
+
+TEST_F(SegmentMemoryTest, ARedundantPassHoldsOneMicroBatchOfTheNextStage) {
+  ir::Plan checked = plan(ScheduleKind::gpipe, 8);
+  const auto bare = check_memory(checked, cluster(2), workload_, job_, {});
+  checked.redundancy = ir::Redundancy::next_stage;
+  const auto verdict = check_memory(checked, cluster(2), workload_, job_, {});
+  EXPECT_DOUBLE_EQ((verdict.by_gpu_type[0].need - bare.by_gpu_type[0].need).value,
+                   (4000 + 2 * 1010) * 14 + 2 * 1100 + 70 + 600);
 }
 
 TEST_F(SegmentMemoryTest, ReroutedMicroBatchesAreHeldBesidesTheOwn) {

@@ -313,6 +313,7 @@ Program random_program(Rng& rng) {
     }
     s.sequence = dice.one_of(SequenceParallelism::ring);
     s.recompute = dice.one_of(Recompute::full);
+    s.redundant = s.zero.stage % 2 == 0;
     return s;
   });
   const auto devices = [&] {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "models/lower/lower.h"
 #include "tests/models_lower/number_machine.h"
@@ -95,6 +96,141 @@ TEST(Lowering, ReroutedMicroBatchesComputeWhatOneRankComputes) {
 
 TEST(Lowering, TiedEmbeddingsAreSummedOverBothEndsOfRandomPlans) {
   expect_reference_for_random_plans({.tied = true}, 1000);
+}
+
+/// Rows that several ranks of one pipeline hold, as originals or copies, are equal to the bit.
+void expect_equal_copies(const ir::Program& program, const MachineResult& result,
+                         std::uint64_t seed) {
+  for (std::size_t a = 0; a < result.parameters.size(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      if (program.ranks[a].pipeline != program.ranks[b].pipeline) continue;
+      for (const auto& [block, weights] : result.parameters[a]) {
+        const auto other = result.parameters[b].find(block);
+        if (other == result.parameters[b].end()) continue;
+        for (std::size_t p = 0; p < weights.size(); ++p) {
+          for (std::size_t row = 0; row < weights[p].size(); ++row) {
+            if (weights[p][row].empty() || other->second[p][row].empty()) continue;
+            ASSERT_EQ(weights[p][row], other->second[p][row])
+                << "seed " << seed << " block " << block << " parameter " << p << " row " << row
+                << " of ranks " << b << " and " << a;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Forward passes over blocks of the next stage, by tensor-parallel group.
+int redundant_passes(const ir::Plan& plan) {
+  int passes = 0;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      passes += pipeline.micro_batches * static_cast<int>(stage.segments[0].groups.size());
+    }
+  }
+  return passes;
+}
+
+void expect_current_copies(const Features& features, std::uint64_t seeds) {
+  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
+    const RandomPlan random = random_plan(seed, features);
+    ASSERT_TRUE(find_unsupported(random.plan).empty());
+    LowerOptions options;
+    options.collapsed = false;
+    const ir::Program program =
+        lower(random.plan, plain_cluster(random.devices), random.workload, Job{}, options);
+    const auto result =
+        run_program(program, random.workload, kMachineWidth, kMachineInner, kRate, seed);
+    ASSERT_EQ(result.problem, "") << "seed " << seed;
+    EXPECT_EQ(result.redundant_passes, redundant_passes(random.plan)) << "seed " << seed;
+    expect_equal_copies(program, result, seed);
+    // Each rank holds its own blocks and those of the next stage, and no others.
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+      const auto& stages =
+          random.plan.pipelines[static_cast<std::size_t>(program.ranks[r].pipeline)].stages;
+      const auto s = static_cast<std::size_t>(program.ranks[r].stage);
+      std::set<int> blocks;
+      for (const std::size_t held : {s, (s + 1) % stages.size()}) {
+        const ir::Segment& segment = stages[held].segments[0];
+        for (int b = segment.first_block.value; b <= segment.last_block.value; ++b)
+          blocks.insert(b);
+      }
+      std::set<int> held;
+      for (const auto& [block, weights] : result.parameters[r]) held.insert(block);
+      EXPECT_EQ(held, blocks) << "seed " << seed << " rank " << r;
+    }
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(Redundancy, CopiesOfTheNextStageComputeWhatOneRankComputes) {
+  expect_reference_for_random_plans({.redundancy = true}, 600);
+  if (HasFatalFailure()) return;
+  expect_reference_for_random_plans({.sequence = true, .redundancy = true}, 100);
+  if (HasFatalFailure()) return;
+  expect_reference_for_random_plans({.tied = true, .redundancy = true}, 300);
+}
+
+TEST(Redundancy, CopiesEqualTheirOriginalsToTheBitAfterAStep) {
+  expect_current_copies({.redundancy = true}, 200);
+  if (HasFailure()) return;
+  expect_current_copies({.sequence = true, .redundancy = true}, 50);
+  if (HasFailure()) return;
+  expect_current_copies({.tied = true, .redundancy = true}, 100);
+}
+
+/// Two stages of two blocks on groups of 1 and 2 devices.
+ir::Plan two_redundant_stages() {
+  ir::Plan plan;
+  plan.redundancy = ir::Redundancy::next_stage;
+  ir::Pipeline pipeline;
+  pipeline.micro_batches = 2;
+  int device = 0;
+  for (const int degree : {1, 2}) {
+    ir::Segment segment;
+    segment.first_block = {2 * (degree - 1)};
+    segment.last_block = {2 * (degree - 1) + 1};
+    ir::Group group;
+    group.tensor_parallel = degree;
+    for (int i = 0; i < degree; ++i) group.devices.push_back({device++});
+    segment.groups.push_back(std::move(group));
+    pipeline.stages.push_back({{std::move(segment)}});
+  }
+  plan.pipelines.push_back(std::move(pipeline));
+  return plan;
+}
+
+TEST(Redundancy, AnOldCopyAndAWrongRedundantPassAreNoticed) {
+  const Workload workload = number_workload(4, kMachineWidth, kMachineInner, 2);
+  LowerOptions options;
+  options.collapsed = false;
+  const ir::Program program =
+      lower(two_redundant_stages(), plain_cluster(3), workload, Job{}, options);
+  const auto run = [&](const ir::Program& changed) {
+    return run_program(changed, workload, kMachineWidth, kMachineInner, kRate, 1);
+  };
+  const MachineResult right = run(program);
+  ASSERT_EQ(right.problem, "");
+  EXPECT_EQ(right.redundant_passes, 4);
+  EXPECT_EQ(right.parameters[0].at(2)[1][0], right.parameters[1].at(2)[1][0]);
+
+  ir::Program old = program;
+  for (const ir::Op& op : old.ops) {
+    if (op.kind != ir::OpKind::send || op.purpose != ir::Purpose::state) continue;
+    std::erase_if(old.region_sets[static_cast<std::size_t>(op.regions)],
+                  [](const ir::Region& region) { return region.parameter == 1; });
+  }
+  const MachineResult left_behind = run(old);
+  EXPECT_NE(left_behind.parameters[0].at(2)[1][0], left_behind.parameters[1].at(2)[1][0]);
+
+  ir::Program wrong = program;
+  for (std::size_t i = 0; i < wrong.ops.size(); ++i) {
+    const ir::Op& op = wrong.ops[i];
+    if (op.kind != ir::OpKind::forward || op.rank.value == 0 || op.inner == ir::kNone) continue;
+    if (!wrong.segments[static_cast<std::size_t>(op.segment)].redundant) continue;
+    wrong.inner_sets[static_cast<std::size_t>(op.inner)].clear();  // Partial sums stay apart.
+  }
+  EXPECT_NE(run(wrong).problem, "");
 }
 
 TEST(Lowering, ALostSynchronisationIsNoticed) {

@@ -59,6 +59,9 @@ ir::Plan two_pipelines(ir::ScheduleKind schedule, ir::Recompute recompute, int z
   return plan;
 }
 
+/// No ZeRO, but a copy of the next stage.
+constexpr int kRedundant = -1;
+
 TEST(LoweredMemory, PeakEqualsTheClosedFormOnEveryDevice) {
   const Workload workload = build_workload(small_llama(), 128, ir::Dtype::bf16);
   const Cluster cluster = one_type_each(9);
@@ -66,9 +69,10 @@ TEST(LoweredMemory, PeakEqualsTheClosedFormOnEveryDevice) {
   for (const auto schedule : {ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b}) {
     for (const auto recompute :
          {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full}) {
-      for (const int zero : {0, 1, 2}) {
+      for (const int zero : {0, 1, 2, kRedundant}) {
         for (const bool collapsed : {false, true}) {
-          const ir::Plan plan = two_pipelines(schedule, recompute, zero);
+          ir::Plan plan = two_pipelines(schedule, recompute, zero == kRedundant ? 0 : zero);
+          if (zero == kRedundant) plan.redundancy = ir::Redundancy::next_stage;
           LowerOptions options;
           options.collapsed = collapsed;
           const ir::Program program = lower(plan, cluster, workload, job, options);

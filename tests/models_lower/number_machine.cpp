@@ -53,7 +53,7 @@ class Machine {
     const ir::Op& first = program_.op(ops.front());
     switch (first.kind) {
       case ir::OpKind::forward:
-        return compute(ops, false);
+        return segment(first).redundant ? compute_redundantly(ops) : compute(ops, false);
       case ir::OpKind::backward:
       case ir::OpKind::backward_input:
         return compute(ops, true);
@@ -75,6 +75,26 @@ class Machine {
   }
 
   std::vector<RankState> states_;
+  int redundant_passes = 0;
+
+  /// What redundant passes made differs from what the copied stage made.
+  std::string check_redundant_outputs() const {
+    for (const auto& [key, numbers] : redundant_) {
+      bool found = false;
+      for (const RankState& state : states_) {
+        const auto real = state.activations.find(key);
+        if (real == state.activations.end()) continue;
+        found = true;
+        for (std::size_t i = 0; i < numbers.size(); ++i) {
+          if (std::abs(real->second[i] - numbers[i]) < 1e-12) continue;
+          return fmt::format("redundant output of block {} token {} is {}, not {}",
+                             std::get<1>(key), std::get<2>(key), numbers[i], real->second[i]);
+        }
+      }
+      if (!found) return fmt::format("nobody computes block {} but a copy", std::get<1>(key));
+    }
+    return "";
+  }
 
   /// Rows of the tied matrix that a rank holds for both ends are one: calls visit(first, last).
   template <class Visit>
@@ -103,14 +123,14 @@ class Machine {
 
   int experts() const { return workload_.shape.experts; }
 
-  /// Teams stand in group order; an op without a team is alone in its group.
+  /// Teams stand in group order, group by group; an op without a team is alone in its group.
   void place(const ir::Op& op, const ir::SegmentInfo& info) {
     int position = 0;
     if (op.match != ir::kNone) {
       for (const OpId member :
            program_.members_of(program_.teams[static_cast<std::size_t>(op.match)])) {
         if (program_.op(member).rank == op.rank) break;
-        ++position;
+        if (program_.op(member).segment == op.segment) ++position;
       }
     }
     const int first = info.first_block.value;
@@ -311,6 +331,29 @@ class Machine {
       out.push_back(std::move(team));
     }
     return out;
+  }
+
+  /// The ranks' activations stay what they were: nothing may rest on a redundant pass.
+  std::string compute_redundantly(const std::vector<OpId>& ops) {
+    std::vector<std::pair<RankState*, decltype(RankState::activations)>> before;
+    for (const OpId id : ops)
+      before.emplace_back(&state(program_.op(id)), decltype(RankState::activations)());
+    for (auto& [at, activations] : before) activations = at->activations;
+    std::string problem = compute(ops, false);
+    const int batch = batch_key(program_.op(ops.front()));
+    const ir::SegmentInfo& info = segment(program_.op(ops.front()));
+    for (auto& [at, activations] : before) {
+      for (const auto& [key, numbers] : at->activations) {
+        const auto& [of_batch, block, token] = key;
+        if (of_batch == batch && info.first_block.value <= block &&
+            block <= info.last_block.value) {
+          redundant_[key] = numbers;
+        }
+      }
+      at->activations = std::move(activations);
+    }
+    ++redundant_passes;
+    return problem;
   }
 
   std::string compute(const std::vector<OpId>& ops, bool backward) {
@@ -596,6 +639,8 @@ class Machine {
   int f_;
   double rate_;
   std::map<DeviceId, int> rank_of_;
+  /// As RankState::activations: what redundant passes made.
+  std::map<std::tuple<int, int, std::int64_t>, std::vector<double>> redundant_;
   /// Pipeline, stage, first block, rank -> position in the segment's group.
   std::map<std::tuple<int, int, int, int>, int> position_;
   /// Pipeline, stage, first block, group, position -> rank.
@@ -736,6 +781,8 @@ MachineResult run_program(const ir::Program& program, const Workload& workload, 
   if (result.problem.empty() && done != all.size()) {
     result.problem = fmt::format("deadlock: {} of {} units ran", done, all.size());
   }
+  if (result.problem.empty()) result.problem = machine.check_redundant_outputs();
+  result.redundant_passes = machine.redundant_passes;
   result.gathers = gathers(program);
   for (RankState& state : machine.states_) {
     if (workload.shape.tied_embeddings) {

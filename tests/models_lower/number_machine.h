@@ -6,6 +6,10 @@
 /// to the gradient of g; the inner reduce-scatter and all-gather must be there, else the members'
 /// partial sums stay apart. Experts' tokens use the partner's rows if the inner all-to-alls reach
 /// it.
+///
+/// Ranks that keep a redundant copy of the next stage begin with its weights. A redundant pass
+/// reads what the rank has; its outputs are compared with those of the copied stage and thrown
+/// away.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -25,6 +29,7 @@ struct MachineResult {
   std::vector<std::map<int, BlockNumbers>> parameters;
   /// By rank, block: ranks whose parameters it gathers inside its forward pass (ZeRO-3).
   std::vector<std::map<int, std::set<int>>> gathers;
+  int redundant_passes = 0;  ///< Of one tensor-parallel group each; their outputs were right.
 };
 
 /// `order_seed` picks among the ops that may run: any choice must give the same numbers.

@@ -25,7 +25,7 @@ class PlanMaker {
   PlanMaker(std::uint64_t seed, const Features& features) : rng_(seed), features_(features) {}
 
   RandomPlan make() {
-    const int blocks = integer(features_.tied ? 2 : 1, 5);
+    const int blocks = integer(features_.tied || features_.redundancy ? 2 : 1, 5);
     out_.workload = number_workload(blocks, kMachineWidth, kMachineInner,
                                     features_.sequence ? 12 : 2, features_.experts);
     out_.workload.shape.tied_embeddings = features_.tied;
@@ -33,6 +33,12 @@ class PlanMaker {
     plan.schedule = static_cast<ir::ScheduleKind>(integer(0, 3));
     if (blocks == 1 && plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b) {
       plan.schedule = ir::ScheduleKind::one_f_one_b;
+    }
+    if (features_.redundancy) {
+      plan.redundancy = ir::Redundancy::next_stage;
+      if (plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b) {
+        plan.schedule = ir::ScheduleKind::one_f_one_b;
+      }
     }
     if (plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b) {
       plan.virtual_stages = integer(2, std::min(3, blocks));
@@ -42,7 +48,7 @@ class PlanMaker {
                                                  : ir::ActivationTransfer::sliced;
     plan.communication.gradient_overlap = rng_.bernoulli(0.5);
     if (rng_.bernoulli(0.5)) plan.communication.bucket = Bytes{100};
-    zero_.stage = integer(0, 3);
+    zero_.stage = features_.redundancy ? 0 : integer(0, 3);
     if (rng_.bernoulli(0.5)) zero_.shard_group = integer(1, 3);
     const int pipelines = integer(1, 3);
     for (int p = 0; p < pipelines; ++p) {
@@ -68,7 +74,8 @@ class PlanMaker {
     if (out_.plan.virtual_stages > 1) {
       add_chunks(pipeline, blocks);
     } else {
-      for (const int count : cut(blocks, integer(1, std::min(3, blocks)), rng_)) {
+      const int fewest = features_.redundancy ? 2 : 1;
+      for (const int count : cut(blocks, integer(fewest, std::min(3, blocks)), rng_)) {
         pipeline.stages.push_back(stage(first, count, pipeline.micro_batch_size));
         first += count;
       }
@@ -178,7 +185,8 @@ class PlanMaker {
     }
     ir::Stage stage;
     stage.segments.push_back(segment);
-    if (count > 1 && rng_.bernoulli(0.4)) {  // Two segments on the same devices.
+    if (count > 1 && !features_.redundancy &&
+        rng_.bernoulli(0.4)) {  // Two segments on the same devices.
       stage.segments.front().last_block = {first};
       segment.first_block = {first + 1};
       const int devices = out_.devices - base;

@@ -23,6 +23,9 @@ struct Features {
   /// Pipelines with equal stages whose micro-batches are partly computed by other pipelines; some
   /// stages leave all of them.
   bool reroutes = false;
+  /// Redundancy::next_stage: two stages or more of one segment each, no ZeRO, no virtual stages.
+  /// Not with experts or reroutes.
+  bool redundancy = false;
 };
 
 struct RandomPlan {

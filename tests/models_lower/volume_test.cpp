@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <map>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "models/lower/lower.h"
 #include "tests/models_lower/number_model.h"
@@ -113,6 +115,9 @@ ir::Program lowered(const ir::Plan& plan, const Workload& workload, bool collaps
 /// Bytes of one sample's activation between layers.
 double activation(const Workload& workload) { return workload.block({1}).output_bytes.value; }
 
+/// Bytes that the vocabulary-parallel loss reduces for one sample: three fp32 numbers a token.
+constexpr double kLossNumbers = 3.0 * 4 * kTokens;
+
 void expect_traffic(const ir::Plan& plan, const Workload& workload, Purpose purpose,
                     double wanted) {
   for (const bool collapsed : {true, false}) {
@@ -135,10 +140,12 @@ TEST(InnerVolume, ALayerReducesTwiceForwardAndTwiceBackward) {
       ir::Plan plan = one_stage(1, group);
       if (recompute) segment_of(plan).recompute = ir::Recompute::full;
       // All-reduce, or reduce-scatter and all-gather: 2 (t - 1) times the activation over all
-      // members [Korthikanti et al. 2022, 4.2.2]. Embedding and head have one each.
+      // members [Korthikanti et al. 2022, 4.2.2]. One forward at the embedding, one backward at
+      // the head.
       const double reductions = 4 * (recompute ? 6 : 4) + 2;
-      expect_traffic(plan, workload, Purpose::tensor_parallel,
-                     reductions * 2 * (kDegree - 1) * kSamples * activation(workload));
+      expect_traffic(
+          plan, workload, Purpose::tensor_parallel,
+          2 * (kDegree - 1) * kSamples * (reductions * activation(workload) + kLossNumbers));
     }
   }
 }
@@ -227,6 +234,36 @@ TEST(Experts, GradientsWaitForAllGroupsThatSendTokens) {
     EXPECT_EQ(waited, all);
   }
   EXPECT_EQ(steps, 4);
+}
+
+TEST(Experts, GroupsThatHoldThemTogetherMeetInEachPass) {
+  ir::ModelShape shape = small_model();
+  shape.experts = 4;
+  shape.top_k = 2;
+  const Workload workload = build_workload(shape, kTokens, ir::Dtype::bf16);
+  for (const bool collapsed : {true, false}) {
+    ir::Group group;
+    group.tensor_parallel = 2;
+    ir::Plan plan = one_stage(4, group);
+    segment_of(plan).expert_parallel = 2;
+    const auto team_sizes = [&](const ir::Plan& of) {
+      const ir::Program program = lowered(of, workload, collapsed);
+      EXPECT_EQ(ir::find_defect(program), "");
+      std::map<std::size_t, int> sizes;  // How many teams have how many members.
+      for (const ir::Meeting& team : program.teams) ++sizes[team.member_count];
+      return sizes;
+    };
+    // Forward and backward of two pairs of groups.
+    const std::size_t ranks = collapsed ? 2 : 4;
+    EXPECT_EQ(team_sizes(plan), (std::map<std::size_t, int>{{ranks, 4}}))
+        << "collapsed " << collapsed;
+    // Groups with other shares of the micro-batch meet when gradients synchronise only.
+    segment_of(plan).groups[0].samples = 2;
+    plan.pipelines[0].micro_batch_size += 1;
+    std::map<std::size_t, int> sizes = {{ranks, 2}};
+    if (!collapsed) sizes[2] = 4;
+    EXPECT_EQ(team_sizes(plan), sizes) << "collapsed " << collapsed;
+  }
 }
 
 TEST(ZeroVolume, StageThreeMovesThreeTimesTheParameters) {
@@ -319,8 +356,9 @@ TEST(Conservation, EveryGradientGoesAroundItsRingOnceReducedOnceSpread) {
 }
 
 TEST(Conservation, CollapsedAndExpandedProgramsMoveTheSameBytes) {
-  for (std::uint64_t seed = 0; seed < 600; ++seed) {
-    const Features features = {.sequence = seed % 3 == 1, .experts = seed % 3 == 2 ? 4 : 0};
+  for (std::uint64_t seed = 0; seed < 800; ++seed) {
+    const Features features = {
+        .sequence = seed % 4 == 1, .experts = seed % 4 == 2 ? 4 : 0, .redundancy = seed % 4 == 3};
     const RandomPlan random = random_plan(seed, features);
     const Traffic collapsed = traffic_of(lowered(random.plan, random.workload, true));
     const Traffic expanded = traffic_of(lowered(random.plan, random.workload, false));
@@ -334,7 +372,8 @@ TEST(Conservation, CollapsedAndExpandedProgramsMoveTheSameBytes) {
 
 TEST(Conservation, ASendCarriesItsRegions) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
-    const RandomPlan random = random_plan(seed, {.sequence = seed % 2 == 0});
+    const RandomPlan random =
+        random_plan(seed, {.sequence = seed % 2 == 0, .redundancy = seed % 3 == 0});
     const ir::Program program = lowered(random.plan, random.workload, seed % 4 < 2);
     for (const ir::Op& op : program.ops) {
       if (op.kind != ir::OpKind::send && op.kind != ir::OpKind::recv) continue;
@@ -453,22 +492,120 @@ TEST(Overlap, WithoutABucketSizeBackwardIsCutWhereOwnersChange) {
   EXPECT_EQ(upper.last_block.value, 3);
 }
 
-TEST(Unsupported, NamesRedundancyAndLostShards) {
+/// Bytes of gradients that the devices of a stage need for their copy of the next one.
+double copied_gradients(const ir::Plan& plan, const Workload& workload) {
+  double bytes = 0;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const ir::Segment& next = pipeline.stages[(s + 1) % pipeline.stages.size()].segments.front();
+      for (const ir::Group& group : pipeline.stages[s].segments.front().groups) {
+        for (int b = next.first_block.value; b <= next.last_block.value; ++b) {
+          for (const Parameter& parameter : workload.block({b}).parameters) {
+            const int copies = parameter.split_length > 0
+                                   ? group.sequence_degree
+                                   : group.sequence_degree * group.tensor_parallel;
+            bytes += copies * 2.0 * static_cast<double>(parameter.elements);
+          }
+        }
+      }
+    }
+  }
+  return bytes;
+}
+
+TEST(Redundancy, AddsTheNextStagesGradientsAndForwardPassesAndNothingElse) {
+  for (std::uint64_t seed = 0; seed < 300; ++seed) {
+    const RandomPlan random = random_plan(seed, {.sequence = seed % 2 == 0, .redundancy = true});
+    ir::Plan bare = random.plan;
+    bare.redundancy = ir::Redundancy::none;
+    for (const bool collapsed : {true, false}) {
+      Traffic with = traffic_of(lowered(random.plan, random.workload, collapsed));
+      Traffic without = traffic_of(lowered(bare, random.workload, collapsed));
+      const double wanted = copied_gradients(random.plan, random.workload);
+      EXPECT_NEAR(with[Purpose::state], wanted, 1e-9 * wanted) << seed;
+      EXPECT_EQ(with[Purpose::pipeline], without[Purpose::pipeline]) << seed;
+      EXPECT_EQ(with[Purpose::data_parallel], without[Purpose::data_parallel]) << seed;
+      EXPECT_GE(with[Purpose::tensor_parallel], without[Purpose::tensor_parallel]) << seed;
+    }
+  }
+}
+
+TEST(Redundancy, ACopyRunsTheForwardCollectivesOfTheNextStageOnItsOwnGroup) {
+  const Workload workload = build_workload(small_model(), kTokens, ir::Dtype::bf16);
+  ir::Plan plan;
+  ir::Pipeline pipeline;
+  pipeline.micro_batches = 3;
+  int device = 0;
+  for (const int degree : {2, 4}) {
+    ir::Segment segment;
+    segment.first_block = {3 * (degree / 2 - 1)};
+    segment.last_block = {3 * (degree / 2) - 1};
+    ir::Group group;
+    group.tensor_parallel = degree;
+    for (int i = 0; i < degree; ++i) group.devices.push_back({device++});
+    segment.groups = {group};
+    pipeline.stages.push_back({{segment}});
+  }
+  plan.pipelines = {pipeline};
+  // All-reduces of the activation, 2 (t - 1) times its bytes over the members: two per layer and
+  // pass, one at the embedding in forward, one at the head in backward; and those of the loss.
+  const double one = 3 * 2 * activation(workload);
+  const double loss = 3 * 2 * kLossNumbers;
+  expect_traffic(plan, workload, Purpose::tensor_parallel, one * (9 * 1 + 9 * 3) + loss * 3);
+  plan.redundancy = ir::Redundancy::next_stage;
+  expect_traffic(plan, workload, Purpose::tensor_parallel,
+                 one * ((9 + 4) * 1 + (9 + 5) * 3) + loss * (1 + 3));
+}
+
+TEST(Unsupported, NamesLostShards) {
   ir::Plan plan = one_stage(1, ir::Group{});
   EXPECT_TRUE(find_unsupported(plan).empty());
-  plan.redundancy = ir::Redundancy::next_stage;
   plan.pipelines.push_back(plan.pipelines[0]);
   for (int m = 0; m < plan.pipelines[1].micro_batches; ++m) {
     plan.pipelines[1].reroutes.push_back({0, m, 0});
   }
   plan.pipelines[1].stages[0].segments[0].zero.stage = 1;
   const std::vector<PlanDefect> defects = find_unsupported(plan);
-  ASSERT_EQ(defects.size(), 2u);
-  EXPECT_EQ(defects[0].path, "redundancy");
-  EXPECT_EQ(defects[1].path, "pipelines[1].stages[0]");
-  for (const PlanDefect& defect : defects) EXPECT_FALSE(defect.hint.empty()) << defect.path;
-  const Workload workload = build_workload(small_model(), kTokens, ir::Dtype::bf16);
-  EXPECT_DEATH(lowered(plan, workload, true), "redundancy");
+  ASSERT_EQ(defects.size(), 1u);
+  EXPECT_EQ(defects[0].path, "pipelines[1].stages[0]");
+  EXPECT_FALSE(defects[0].hint.empty());
+}
+
+TEST(Unsupported, NamesWhatRedundancyHasNoPlaceFor) {
+  ir::Plan plan = random_plan(1, {.redundancy = true}).plan;
+  plan.pipelines.resize(1);
+  plan.virtual_stages = 1;
+  ASSERT_TRUE(find_unsupported(plan).empty());
+  const auto paths = [](const ir::Plan& changed) {
+    std::vector<std::string> out;
+    for (const PlanDefect& defect : find_unsupported(changed)) {
+      EXPECT_FALSE(defect.hint.empty()) << defect.path;
+      EXPECT_EQ(defect.what.rfind("redundancy next_stage ", 0), 0u) << defect.what;
+      out.push_back(defect.path);
+    }
+    return out;
+  };
+  using Paths = std::vector<std::string>;
+  ir::Plan changed = plan;
+  changed.pipelines[0].stages.resize(1);
+  EXPECT_EQ(paths(changed), Paths{"pipelines[0]"});
+  changed = plan;
+  changed.pipelines[0].stages[1].segments[0].zero.stage = 1;
+  EXPECT_EQ(paths(changed), Paths{"pipelines[0].stages[1].segments[0].zero"});
+  changed = plan;
+  changed.pipelines[0].stages[0].segments[0].expert_parallel = 2;
+  EXPECT_EQ(paths(changed), Paths{"pipelines[0].stages[0].segments[0].expert_parallel"});
+  changed = plan;
+  changed.pipelines[0].stages[0].segments.push_back(plan.pipelines[0].stages[0].segments[0]);
+  EXPECT_EQ(paths(changed), Paths{"pipelines[0].stages[0]"});
+  changed = plan;
+  changed.virtual_stages = 2;
+  EXPECT_EQ(paths(changed), Paths{"virtual_stages"});
+  changed = plan;
+  changed.pipelines[0].reroutes.push_back({0, 0, 0});
+  EXPECT_EQ(paths(changed), Paths{"pipelines[0].reroutes"});
+  const Workload workload = number_workload(5, kMachineWidth, kMachineInner, 2);
+  EXPECT_DEATH(lowered(changed, workload, true), "redundancy");
 }
 
 }  // namespace

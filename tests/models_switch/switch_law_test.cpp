@@ -13,6 +13,7 @@
 #include "models/lower/copies.h"
 #include "models/switch/switch_plan.h"
 #include "models/switch/switch_program.h"
+#include "tests/models_lower/number_model.h"
 #include "tests/models_lower/random_plan.h"
 
 namespace orrery::models {
@@ -83,6 +84,10 @@ Case random_case(std::uint64_t seed, const Features& features) {
       }
     }
   }
+  if (features.redundancy) {  // Also from and to plans without copies.
+    if (seed % 3 == 1) from.plan.redundancy = ir::Redundancy::none;
+    if (seed % 3 == 2) to.plan.redundancy = ir::Redundancy::none;
+  }
   Case out{
       std::move(from.plan), std::move(to.plan), std::move(from.workload), mixed_cluster(total), {}};
   for (const int device : lost) out.lost.push_back({device});
@@ -143,6 +148,18 @@ std::map<int, Memory> whole_memories(const ir::Plan& plan, const Workload& workl
             for (std::size_t i = 0; i < segment.groups[g].devices.size(); ++i) {
               for (int p = 0; p < 3; ++p) add(segment, g, i, b, p);
             }
+          }
+        }
+      }
+    }
+    if (plan.redundancy == ir::Redundancy::none) continue;
+    for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+      const ir::Segment& own = pipeline.stages[s].segments[0];
+      const ir::Segment& next = pipeline.stages[(s + 1) % pipeline.stages.size()].segments[0];
+      for (int b = next.first_block.value; b <= next.last_block.value; ++b) {
+        for (std::size_t g = 0; g < own.groups.size(); ++g) {
+          for (std::size_t i = 0; i < own.groups[g].devices.size(); ++i) {
+            for (int p = 0; p < 3; ++p) add(own, g, i, b, p);
           }
         }
       }
@@ -270,6 +287,86 @@ TEST(SwitchLaw, SequenceParallelPlansToo) { expect_switches({.sequence = true}, 
 TEST(SwitchLaw, ExpertParallelPlansToo) { expect_switches({.experts = 4}, 200); }
 
 TEST(SwitchLaw, TiedMatricesMoveOnceForBothEnds) { expect_switches({.tied = true}, 200); }
+
+TEST(SwitchLaw, CopiesOfTheNextStageToo) {
+  expect_switches({.redundancy = true}, 300);
+  if (HasFailure()) return;
+  expect_switches({.tied = true, .redundancy = true}, 200);
+}
+
+/// Pipelines of `stages` single devices, a block each.
+ir::Plan chains(int pipelines, int stages) {
+  ir::Plan plan;
+  plan.redundancy = ir::Redundancy::next_stage;
+  for (int p = 0; p < pipelines; ++p) {
+    ir::Pipeline pipeline;
+    for (int s = 0; s < stages; ++s) {
+      ir::Segment segment;
+      segment.first_block = segment.last_block = {s};
+      segment.groups.resize(1);
+      segment.groups[0].devices = {{p * stages + s}};
+      pipeline.stages.push_back({{segment}});
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+/// A device to take the place of each lost one.
+ir::Plan with_spares(ir::Plan plan, const std::vector<DeviceId>& lost, int first_spare) {
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    for (ir::Stage& stage : pipeline.stages) {
+      DeviceId& device = stage.segments[0].groups[0].devices[0];
+      const auto at = std::find(lost.begin(), lost.end(), device);
+      if (at != lost.end()) device = {first_spare + static_cast<int>(at - lost.begin())};
+    }
+  }
+  return plan;
+}
+
+TEST(SwitchLaw, OnePipelineSurvivesAllLossesButThoseOfNeighbours) {
+  constexpr int kStages = 4;
+  const Workload workload = number_workload(kStages, kMachineWidth, kMachineInner, 2);
+  const Cluster cluster = mixed_cluster(2 * kStages);
+  const ir::Plan plan = chains(1, kStages);
+  for (int a = 0; a < kStages; ++a) {
+    for (int b = a; b < kStages; ++b) {
+      std::vector<DeviceId> lost = {{a}};
+      if (b > a) lost.push_back({b});
+      const bool neighbours = b == a + 1 || (a == 0 && b == kStages - 1);
+      const SwitchPlan planned =
+          plan_switch(plan, with_spares(plan, lost, kStages), cluster, Topology(cluster), workload,
+                      {kBytes, SwitchVariant::fused, lost});
+      EXPECT_EQ(planned.lost.empty(), !neighbours) << a << " and " << b;
+    }
+  }
+  // Without copies the first loss is fatal.
+  ir::Plan bare = plan;
+  bare.redundancy = ir::Redundancy::none;
+  EXPECT_FALSE(plan_switch(bare, with_spares(bare, {{1}}, kStages), cluster, Topology(cluster),
+                           workload, {kBytes, SwitchVariant::fused, {{1}}})
+                   .lost.empty());
+}
+
+TEST(SwitchLaw, AReplacedDeviceGetsItsOwnStageAndTheCopyOfTheNext) {
+  constexpr int kStages = 4;
+  const Workload workload = number_workload(kStages, kMachineWidth, kMachineInner, 2);
+  const Cluster cluster = mixed_cluster(2 * kStages);
+  const ir::Plan plan = chains(1, kStages);
+  const std::vector<DeviceId> lost = {{2}};
+  const SwitchPlan planned =
+      plan_switch(plan, with_spares(plan, lost, kStages), cluster, Topology(cluster), workload,
+                  {kBytes, SwitchVariant::fused, lost});
+  // Stage 2 from its copy on device 1, the copy of stage 3 from device 3.
+  const double block =
+      static_cast<double>(parameters(workload, {0}, {0})) * (kBytes.weight + kBytes.optimizer());
+  ASSERT_EQ(planned.messages.size(), 2u);
+  for (const SwitchMessage& message : planned.messages) {
+    EXPECT_EQ(message.destination.value, kStages);
+    EXPECT_TRUE(message.source.value == 1 || message.source.value == 3);
+    EXPECT_NEAR(message.bytes.value, block, 1e-9 * block);
+  }
+}
 
 TEST(SwitchLaw, ToTheSamePlanNothingMoves) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {

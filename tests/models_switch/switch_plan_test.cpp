@@ -211,6 +211,7 @@ TEST_F(HetuSwitch, StatesToMoveAreCountedByTheJob) {
 TEST_F(HetuSwitch, ProblemsNameTheirPlace) {
   ir::Plan redundant = plan("c1");
   redundant.redundancy = ir::Redundancy::next_stage;
+  redundant.pipelines[0].stages[0].segments[0].zero.stage = 1;
   const auto problems =
       find_problems(redundant, plan("c2"), cluster, {{}, SwitchVariant::fused, {{30}, {99}}});
   ASSERT_EQ(problems.size(), 3u);
@@ -218,6 +219,8 @@ TEST_F(HetuSwitch, ProblemsNameTheirPlace) {
   EXPECT_EQ(problems[0].what, "device 30 is lost, but the new plan uses it");
   EXPECT_EQ(problems[1].what, "no device 99: the cluster has 0 to 31");
   EXPECT_EQ(problems[2].where, SwitchProblem::Where::from);
+  EXPECT_EQ(problems[2].what.rfind("pipelines[0].stages[0].segments[0].zero: redundancy", 0), 0u)
+      << problems[2].what;
 }
 
 TEST_F(HetuMixedSwitch, AllPublishedPlansAreValid) {

@@ -82,9 +82,12 @@ TEST_F(Inner, ClosedFormTakesGroupsSideBySideAndCollectivesInTurn) {
 }
 
 TEST_F(Inner, PayloadCountsAGroupForAMemberAndAllForAWholeRank) {
+  program_.ranks[1].devices = {{1}, {0}, {2}, {3}};
+  program_.ranks[2].devices = {{2}, {3}};
   InnerTable table(program_, path_);
-  EXPECT_DOUBLE_EQ(table.payload(1, false).value, 5 * 2e6 + 4e6);
-  EXPECT_DOUBLE_EQ(table.payload(1, true).value, 2 * 5 * 2e6 + 4e6);
+  EXPECT_DOUBLE_EQ(table.payload(1, {0}).value, 5 * 2e6 + 4e6);
+  EXPECT_DOUBLE_EQ(table.payload(1, {1}).value, 2 * 5 * 2e6 + 4e6);
+  EXPECT_DOUBLE_EQ(table.payload(1, {2}).value, 5 * 2e6 + 4e6) << "of the others' group nothing";
 }
 
 }  // namespace
