@@ -11,6 +11,7 @@ find_package(Boost 1.74 REQUIRED)
 find_package(Threads REQUIRED)
 find_package(GTest REQUIRED)
 find_package(benchmark REQUIRED)
+find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 
 # Debian's libsimgrid-dev ships simgrid.pc and no CMake package.
 pkg_check_modules(SIMGRID REQUIRED IMPORTED_TARGET simgrid)
@@ -34,4 +35,10 @@ if(ORRERY_WITH_CBC)
 endif()
 if(NOT TARGET PkgConfig::CBC)
   message(STATUS "Building without a solver for mixed-integer programs (coinor-libcbc-dev)")
+endif()
+
+# Matrix products of the CPU executor; without OpenBLAS they are Eigen's.
+option(ORRERY_WITH_OPENBLAS "Use OpenBLAS where it is installed" ON)
+if(ORRERY_WITH_OPENBLAS)
+  pkg_check_modules(OPENBLAS IMPORTED_TARGET openblas)
 endif()

@@ -31,12 +31,14 @@ class OptionReader {
     return values[pick(name, names)].second;
   }
 
+  /// The value as it was given, or the default.
+  std::string text(const char* name) const;
+
   /// The first problem met, in words with the valid values.
   const std::optional<PlannerEntry::BadOption>& problem() const { return problem_; }
 
  private:
   const OptionInfo& info(const std::string& name) const;
-  std::string text(const char* name) const;
   void report(const char* name, std::string what);
   std::size_t pick(const char* name, const std::vector<const char*>& names);
 

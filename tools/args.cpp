@@ -8,51 +8,15 @@
 
 #include "experiments/runner/runner.h"
 #include "models/config/diagnostics.h"
+#include "tools/args_execute.h"
+#include "tools/args_parts.h"
+#include "tools/args_trace.h"
 
 namespace orrery::tools {
 namespace {
 
 constexpr const char* kCase =
     "--cluster hexiscale_case_study --model llama2_13b --global-batch 24 --sequence-length 4096";
-
-/// The example at the end of a command's help; a test runs it from the root of the repository.
-std::string example(const std::string& command) { return "EXAMPLE\n  orrery " + command + "\n"; }
-
-void add_job(CLI::App& app, JobArgs& job, bool batch_from_plan) {
-  app.add_option("--cluster,-c", job.cluster, "cluster of the library, or a YAML file")
-      ->group("Job");
-  app.add_option("--model,-m", job.model,
-                 "model of the library, a YAML file, or a Hugging Face config.json")
-      ->group("Job");
-  app.add_option("--job,-j", job.job, "job file; the flags below override what it says")
-      ->group("Job");
-  app.add_option("--global-batch,-b", job.global_batch,
-                 batch_from_plan
-                     ? std::string("samples per optimizer step; default: the plan's")
-                     : fmt::format("samples per optimizer step; default: {}", kDefaultBatch))
-      ->group("Job");
-  app.add_option("--sequence-length,-s", job.sequence_length,
-                 batch_from_plan ? std::string("tokens per sample")
-                                 : fmt::format("tokens per sample; default: {}", kDefaultLength))
-      ->group("Job");
-  app.add_option("--dtype", job.dtype, "number format of weights and activations; default: bf16")
-      ->group("Job");
-  app.add_option("--recompute", job.recompute, "allowed: none, selective, full; comma-separated")
-      ->group("Job");
-  app.add_option("--zero-stages", job.zero_stages, "allowed ZeRO stages, 0 to 3; comma-separated")
-      ->group("Job");
-  app.add_option("--schedules", job.schedules, "allowed pipeline schedules; comma-separated")
-      ->group("Job");
-  app.add_option("--max-tensor-parallel", job.max_tensor_parallel,
-                 "largest tensor-parallel degree; default: bounded by the node")
-      ->group("Job");
-  app.add_option("--max-micro-batch-size", job.max_micro_batch_size, "samples; default: 8")
-      ->group("Job");
-  app.add_flag("--sequence-parallel", job.sequence_parallel, "allow sequence parallelism")
-      ->group("Job");
-  app.add_option("--profile", job.profile, "measured times (profile YAML) instead of the roofline")
-      ->group("Job");
-}
 
 void add_judge(CLI::App& app, JudgeArgs& judge) {
   app.add_option("--cost", judge.cost,
@@ -79,16 +43,13 @@ void add_judge(CLI::App& app, JudgeArgs& judge) {
       ->group("Judging");
 }
 
-void add_json(CLI::App& app, bool& json) {
-  app.add_flag("--json", json, "print one JSON document instead of tables");
-}
-
 void add_full(CLI::App& app, bool& full) {
   app.add_flag("--full", full, "print every pipeline, equal ones too");
 }
 
 void add_run(CLI::App& app, RunArgs& args) {
-  app.add_option("manifest", args.manifest, "manifest.yaml, or a folder that holds one")
+  app.add_option("manifest", args.manifest,
+                 "manifest.yaml or replay.yaml, or a folder that holds one")
       ->required();
   app.add_option("--results", args.results, "where results go; default: results");
   app.add_option("--workers", args.workers, "processes at once; default: one for each core");
@@ -135,7 +96,7 @@ void add_simulate(CLI::App& app, SimulateArgs& args) {
 }
 
 void add_validate(CLI::App& app, ValidateArgs& args) {
-  app.add_option("file", args.files, "clusters, models, jobs, plans, profiles, manifests")
+  app.add_option("file", args.files, "clusters, models, jobs, plans, profiles, manifests, studies")
       ->required();
   add_job(app, args.job, true);
   app.footer(
@@ -156,18 +117,19 @@ void add_diff(CLI::App& app, DiffArgs& args) {
 
 void add_list(CLI::App& app, ListArgs& args) {
   app.add_option("what", args.what,
-                 "planners, schedules, gpus, links, models, clusters or experiments")
+                 "planners, policies, schedules, gpus, links, models, clusters or experiments")
       ->required();
-  app.add_option("name", args.names, "planners to show in detail; default: all, in short");
-  app.add_flag("--markdown", args.markdown, "print planners as docs/planners.md");
+  app.add_option("name", args.names,
+                 "planners or policies to show in detail; default: all, in short");
+  app.add_flag("--markdown", args.markdown, "print as docs/planners.md, docs/recovery.md");
   add_json(app, args.json);
   app.footer(example("list planners hexiscale"));
 }
 
 void add_schema(CLI::App& app, SchemaArgs& args) {
-  app.add_option(
-         "kind", args.kind,
-         "cluster, model, job, lengths, plan, profile, manifest, mixed_length, gpus or links")
+  app.add_option("kind", args.kind,
+                 "cluster, model, job, lengths, plan, profile, manifest, mixed_length, replay, "
+                 "trace_generator, gpus or links")
       ->required();
   app.add_flag("--reference", args.reference, "print the reference page (Markdown) instead");
   app.footer(example("schema cluster"));
@@ -213,6 +175,17 @@ void add_import(CLI::App& app, ImportArgs& args) {
               "tests/calibration/metis/clusterfile.json"));
 }
 
+void add_netlab(CLI::App& app, NetlabArgs& args) {
+  app.add_option("action", args.action, "up, down or status")->required();
+  app.add_option("cluster", args.cluster, "cluster of the library, or a YAML file")->required();
+  add_json(app, args.json);
+  app.footer(
+      "up sets the nodes up as network namespaces that a switch joins, with the rates and "
+      "latencies "
+      "of the cluster; down removes them; status says what runs and what was dropped.\n\n" +
+      example("netlab status experiments/executor/netlab_4.yaml"));
+}
+
 /// Usage line, description, positionals and options, example.
 class Formatter : public CLI::Formatter {
  public:
@@ -250,6 +223,11 @@ constexpr CommandInfo kCommands[] = {
     {"mixed-length", "Simulate steps with sequences of mixed lengths, system by system"},
     {"switch", "Go from one plan to another: what moves, how long it takes, what is lost"},
     {"import", "Read files of other systems: Metis's profiles and clusters"},
+    {"replay", "Replay failures and preemptions under recovery policies, and rank them"},
+    {"trace", "Traces of failures and spot nodes: draw, import, count"},
+    {"netlab", "Emulate the nodes of a cluster and their network on this machine"},
+    {"execute", "Run a plan for real: one process for each device"},
+    {"execute-agent", "Start ranks on this machine for a launcher on another one"},
 };
 
 std::vector<std::string> long_flags(const CLI::App& app) {
@@ -299,6 +277,11 @@ struct CommandLine {
   MixedLengthArgs mixed_length;
   SwitchArgs switch_plan;
   ImportArgs import_files;
+  ReplayArgs replay;
+  TraceCommands trace;
+  NetlabArgs netlab;
+  ExecuteArgs execute;
+  ExecuteAgentArgs execute_agent;
   std::vector<CLI::App*> commands;  ///< In the order of kCommands.
 
   CommandLine() {
@@ -322,16 +305,34 @@ struct CommandLine {
     add_mixed_length(*commands[7], mixed_length);
     add_switch(*commands[8], switch_plan);
     add_import(*commands[9], import_files);
+    add_replay(*commands[10], replay);
+    add_trace(*commands[11], trace);
+    add_netlab(*commands[12], netlab);
+    add_execute(*commands[13], execute);
+    add_job(*commands[13], execute.job, true);
+    add_execute_agent(*commands[14], execute_agent);
   }
 
-  CLI::App* chosen() const {
+  /// The command of kCommands.
+  CLI::App* first_chosen() const {
     const auto at = std::find_if(commands.begin(), commands.end(),
                                  [](const CLI::App* command) { return command->parsed(); });
     return at == commands.end() ? nullptr : *at;
   }
+  /// The command, or the one below it.
+  CLI::App* chosen() const {
+    CLI::App* below = trace.chosen();
+    return below != nullptr ? below : first_chosen();
+  }
+  /// "orrery" and the command that `of` belongs to.
+  std::string words_before(const CLI::App& of) const {
+    return std::find(trace.apps.begin(), trace.apps.end(), &of) == trace.apps.end()
+               ? "orrery"
+               : "orrery trace";
+  }
 
   Command command() const {
-    const auto at = std::find(commands.begin(), commands.end(), chosen()) - commands.begin();
+    const auto at = std::find(commands.begin(), commands.end(), first_chosen()) - commands.begin();
     switch (at) {
       case 0:
         return run;
@@ -351,13 +352,23 @@ struct CommandLine {
         return mixed_length;
       case 8:
         return switch_plan;
-      default:
+      case 9:
         return import_files;
+      case 10:
+        return replay;
+      case 12:
+        return netlab;
+      case 13:
+        return execute;
+      case 14:
+        return execute_agent;
+      default:
+        return trace.command();
     }
   }
 
   std::string help(const CLI::App& of) const {
-    std::string text = of.help(&of == &app ? "" : "orrery");
+    std::string text = of.help(&of == &app ? "" : words_before(of));
     // One empty line between groups, not two.
     for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) {
       text.erase(at, 1);
@@ -374,7 +385,8 @@ struct CommandLine {
       text += "orrery: " + what.substr(begin, end - begin) + "\n";
       begin = end + 1;
     }
-    text += fmt::format("See: orrery {}--help\n", of == nullptr ? "" : of->get_name() + " ");
+    text += of == nullptr ? "See: orrery --help\n"
+                          : fmt::format("See: {} {} --help\n", words_before(*of), of->get_name());
     return {text, 2};
   }
 };

@@ -132,8 +132,112 @@ struct ImportArgs {
   Text output;
 };
 
-using Command = std::variant<RunArgs, PlanArgs, SimulateArgs, ValidateArgs, DiffArgs, ListArgs,
-                             SchemaArgs, MixedLengthArgs, SwitchArgs, ImportArgs>;
+/// Recovery policies on a trace: a study file, or flags that say the same.
+struct ReplayArgs {
+  std::string file;  ///< replay.yaml or its folder; empty: the flags say what is replayed.
+  JobArgs job;
+  Text trace;
+  Text format;
+  Text generate;                      ///< Generator, or a file with its settings.
+  std::vector<std::string> settings;  ///< NAME=VALUE of generator or format.
+  Text days;
+  Text policies;                     ///< Comma-separated, or "all".
+  std::vector<std::string> options;  ///< POLICY.NAME=VALUE
+  Text seeds;                        ///< A count, or a list: 1,2,5
+  Text planning_time;
+  Text prices;
+  Text plan;
+  std::string results = "results";
+  Text workers;
+  Text shard;
+  bool no_figure = false;
+  bool dry_run = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+/// Emulated nodes on this machine.
+struct NetlabArgs {
+  std::string action;   ///< up, down, status; switch: the process that carries frames.
+  std::string cluster;  ///< Of switch: the path of the lab's state.
+  bool json = false;
+};
+
+/// Draws a trace of failures and spot nodes.
+struct TraceGenerateArgs {
+  std::string generator;  ///< Name in the library, or a file.
+  Text cluster;
+  Text gpus;
+  Text gpus_per_node;
+  Text gpu_type;
+  Text days;
+  Text seed;
+  bool conditioned = false;
+  std::vector<std::string> settings;  ///< KEY.PATH=VALUE
+  Text output;
+};
+
+struct TraceStatsArgs {
+  std::string file;
+  Text csv;
+  Text figure;
+  bool json = false;
+};
+
+/// Traces of others as ours.
+struct TraceImportArgs {
+  std::string format;
+  std::vector<std::string> files;
+  std::vector<std::string> gpu_types;  ///< One for each file, or none.
+  Text gpus_per_node;
+  Text order;
+  Text seed;
+  Text days;
+  Text output;
+};
+
+/// Runs a plan for real.
+struct ExecuteArgs {
+  std::string plan;  ///< Or `planner`.
+  Text planner;
+  JobArgs job;
+  Text steps;
+  Text backend;
+  Text library;
+  Text transport;
+  Text precision;
+  Text data;
+  Text learning_rate;
+  Text seed;
+  Text out;
+  Text log_steps;
+  std::vector<std::string> slowdowns;  ///< DEVICE=FACTOR
+  Text hosts;                          ///< a:4,b:8
+  bool ssh = false;
+  Text listen;
+  Text advertise;
+  Text checkpoint_every;
+  Text checkpoints;
+  Text cloud;
+  Text elastic;
+  Text silence;
+  std::vector<std::string> kills;     ///< RANK@STEP
+  std::vector<std::string> switches;  ///< PLAN@STEP
+  bool quiet = false;
+  bool json = false;
+};
+
+/// Starts ranks on this machine for a launcher on another one.
+struct ExecuteAgentArgs {
+  std::string store;
+  std::string node;
+  Text address;
+};
+
+using Command =
+    std::variant<ExecuteArgs, ExecuteAgentArgs, RunArgs, PlanArgs, SimulateArgs, ValidateArgs,
+                 DiffArgs, ListArgs, SchemaArgs, MixedLengthArgs, SwitchArgs, ImportArgs,
+                 ReplayArgs, TraceGenerateArgs, TraceStatsArgs, TraceImportArgs, NetlabArgs>;
 
 /// Instead of a command: --help and --version (status 0), or what is wrong (status 2).
 struct Reply {

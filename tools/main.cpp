@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "executor/launcher/rank_process.h"
 #include "models/config/diagnostics.h"
 #include "tools/args.h"
 #include "tools/commands/commands.h"
@@ -30,6 +31,10 @@ int dispatch(const Command& command) {
 }
 
 int run(int argc, char** argv) {
+  // What `orrery execute` starts for each device; not for users.
+  if (argc == 2 && std::string(argv[1]) == "execute-rank") {
+    return orrery::executor::run_rank_process();
+  }
   const auto parsed = orrery::tools::parse_command_line(argc, argv);
   if (const Reply* reply = std::get_if<Reply>(&parsed)) {
     std::fputs(reply->text.c_str(), reply->status == 0 ? stdout : stderr);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -14,6 +15,7 @@ namespace orrery::tools {
 namespace {
 
 constexpr int kBarWidth = 24;
+constexpr int kParts = 100;
 constexpr int kStep = 10;  ///< Percent between plain lines.
 
 bool is_terminal() {
@@ -48,7 +50,9 @@ std::string progress_text(const ProgressView& view) {
 }
 
 std::string progress_bar(int done, int total, int width) {
-  const int filled = total > 0 ? std::clamp(done * width / total, 0, width) : width;
+  const int filled =
+      total > 0 ? std::clamp(static_cast<int>(std::int64_t{done} * width / total), 0, width)
+                : width;
   std::string bar(static_cast<std::size_t>(filled), '=');
   if (filled < width) {
     bar += '>';
@@ -65,7 +69,10 @@ void ProgressLine::show(const ProgressView& view) {
   if (quiet_) return;
   const int finished = view.done + view.present + view.failed;
   if (terminal_) {
-    std::string line = progress_bar(finished, view.total, kBarWidth) + " " + progress_text(view);
+    // In parts of a run: long runs tell how far they are.
+    const auto parts = static_cast<int>(kParts * (finished + view.under_way));
+    std::string line =
+        progress_bar(parts, kParts * view.total, kBarWidth) + " " + progress_text(view);
     if (!view.message.empty()) message_ = view.message;
     if (!message_.empty()) line += "  " + message_;
     const std::size_t columns = terminal_columns();

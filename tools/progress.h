@@ -11,6 +11,7 @@ struct ProgressView {
   int done = 0;
   int present = 0;
   int failed = 0;
+  double under_way = 0;  ///< What the running ones have done, in runs.
   double elapsed_seconds = 0;
   double remaining_seconds = -1;  ///< Negative: not known yet.
   std::string message;

@@ -1,5 +1,6 @@
-/// Checks that experiment files have in common.
+/// Checks and parts that experiment files have in common.
 #pragma once
+#include <map>
 #include <string>
 
 #include "models/config/visitor.h"
@@ -14,5 +15,13 @@ void check_beside(config::Visitor& v, const char* key, const std::string& file);
 
 /// Reports `name` if it is no name of a result.
 void check_result_name(config::Visitor& v, const std::string& name);
+
+/// The key `options` of a planner or policy: a map of values, kept as text with their places.
+void describe_options(config::Visitor& v, std::map<std::string, std::string>& options,
+                      std::map<std::string, config::Position>& positions, const char* doc);
+
+/// A job as an experiment file gives it: splices the job file that a scalar names, seen from
+/// `folder`, or adds the `schema` that a job inside another file need not repeat.
+void complete_job(config::Value& job, const std::string& folder, config::Diagnostics& problems);
 
 }  // namespace orrery::experiments

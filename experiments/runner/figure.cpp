@@ -94,14 +94,13 @@ std::string explain(const Output& output) {
 
 }  // namespace
 
-FigureResult draw_figure(const Manifest& manifest, const std::string& runs_csv,
+FigureResult draw_figure(const FigureScript& script, const std::string& runs_csv,
                          const std::string& out_folder) {
-  const std::filesystem::path folder = manifest.folder;
+  const std::filesystem::path folder = script.folder;
   make_folders(out_folder);
-  std::vector<std::string> command = {kPython, (folder / manifest.plot).string(), "--runs",
-                                      runs_csv};
-  if (!manifest.published.empty()) {
-    command.insert(command.end(), {"--published", (folder / manifest.published).string()});
+  std::vector<std::string> command = {kPython, (folder / script.plot).string(), "--runs", runs_csv};
+  if (!script.published.empty()) {
+    command.insert(command.end(), {"--published", (folder / script.published).string()});
   }
   command.insert(command.end(), {"--out", out_folder});
   const Output output = run(command);

@@ -1,11 +1,16 @@
-/// Draws the figure of a sweep with the manifest's plot script.
+/// Draws the figure of a sweep with the plot script of its file.
 #pragma once
 #include <string>
 #include <vector>
 
-#include "experiments/runner/manifest.h"
-
 namespace orrery::experiments {
+
+/// What an experiment's file says about its figure.
+struct FigureScript {
+  std::string folder;     ///< Of the file.
+  std::string plot;       ///< Script in that folder; empty: no figure.
+  std::string published;  ///< CSV in that folder; empty: none.
+};
 
 struct FigureResult {
   std::vector<std::string> files;  ///< As the script prints them, one per line.
@@ -13,8 +18,8 @@ struct FigureResult {
 };
 
 /// Runs `/usr/bin/python3 <plot> --runs runs.csv --published published.csv --out <out_folder>`
-/// (without --published if the manifest has none).
-FigureResult draw_figure(const Manifest& manifest, const std::string& runs_csv,
+/// (without --published if there is none).
+FigureResult draw_figure(const FigureScript& script, const std::string& runs_csv,
                          const std::string& out_folder);
 
 }  // namespace orrery::experiments

@@ -22,29 +22,9 @@ using config::Value;
 
 constexpr std::size_t kMostRuns = 100'000;
 
-/// Splices the job file that `run.job` names, or adds the schema that a job inside a manifest need
-/// not repeat.
-void complete_job(Value& run, const std::string& folder, config::Diagnostics& problems) {
+void complete_run(Value& run, const std::string& folder, config::Diagnostics& problems) {
   for (Value::Entry& entry : run.entries) {
-    if (entry.key != "job") continue;
-    if (entry.value.is_scalar()) {
-      const std::string path = (fs::path(folder) / entry.value.text).string();
-      config::Diagnostics found;
-      Value job = config::load_value(path, found);
-      std::error_code error;
-      if (!fs::exists(path, error)) {
-        problems.add(entry.value.at, fmt::format("no such job file '{}'", path));
-      } else {
-        for (const config::Problem& problem : found.problems()) {
-          problems.add(problem.at, problem.what, problem.hint);
-        }
-      }
-      entry.value = std::move(job);
-    } else if (entry.value.is_map() && entry.value.find("schema") == nullptr) {
-      entry.value.append("schema", Value::scalar("orrery/job/1"));
-      entry.value.entries.back().at = entry.value.at;
-      entry.value.entries.back().value.at = entry.value.at;
-    }
+    if (entry.key == "job") complete_job(entry.value, folder, problems);
   }
 }
 
@@ -132,7 +112,7 @@ void exclude(const Manifest& manifest, config::Diagnostics& diagnostics,
 PlannedRun make_run(const Manifest& manifest, const Point& point, config::Diagnostics& problems) {
   PlannedRun run;
   Value tree = manifest.run;
-  complete_job(tree, manifest.folder, problems);
+  complete_run(tree, manifest.folder, problems);
   if (!problems.empty()) return run;
   for (const auto& [path, value] : point) {
     tree = config::merge(std::move(tree), path, *value, problems);
@@ -141,7 +121,7 @@ PlannedRun make_run(const Manifest& manifest, const Point& point, config::Diagno
   if (const Value* seed = tree.find("seed")) {
     problems.add(seed->at, "a run takes its seed from `seeds`", "write `seeds: [1, 2, 3]`");
   }
-  complete_job(tree, manifest.folder, problems);  // an axis may bring another job
+  complete_run(tree, manifest.folder, problems);  // an axis may bring another job
   if (!problems.empty()) return run;
   config::describe_value(tree, run.spec, problems);
   if (run.spec.planner && !run.spec.planner->name.value.empty()) {

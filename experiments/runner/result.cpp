@@ -21,8 +21,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr const char* kSummarySchema = "orrery/summary/1";
-
 /// Ten significant digits: what the models are good for, and equal across compilers.
 double rounded(double value) { return std::strtod(fmt::format("{:.10g}", value).c_str(), nullptr); }
 
@@ -190,20 +188,20 @@ std::string summary_json(const RunIdentity& identity, const RunOutcome& outcome)
   return json.dump(2) + "\n";
 }
 
-std::string failure_json(const RunIdentity& identity, const std::string& reason) {
+std::string failure_json(const std::string& hash, const std::string& reason) {
   const Json json = {
-      {"schema", kSummarySchema}, {"run", identity.hash}, {"status", "failed"}, {"reason", reason}};
+      {"schema", kSummarySchema}, {"run", hash}, {"status", "failed"}, {"reason", reason}};
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-bool is_summary_of(const std::string& text, const RunIdentity& identity) {
+bool is_summary_of(const std::string& text, const std::string& hash) {
   const Json json = Json::parse(text, nullptr, false);
   const auto is = [&json](const char* key, const std::string& value) {
     const auto found = json.find(key);
     return found != json.end() && found->is_string() && (value.empty() || *found == value);
   };
-  return json.is_object() && is("schema", kSummarySchema) && is("run", identity.hash) &&
-         is("status", "") && is("reason", "");
+  return json.is_object() && is("schema", kSummarySchema) && is("run", hash) && is("status", "") &&
+         is("reason", "");
 }
 
 std::string log_text(const RunOutcome& outcome) {

@@ -10,6 +10,8 @@
 
 namespace orrery::experiments {
 
+inline constexpr const char* kSummarySchema = "orrery/summary/1";
+
 /// Everything that a result depends on, as hashes; names the run's folder.
 struct RunIdentity {
   std::string hash;
@@ -29,10 +31,10 @@ std::string effective_config(const RunSpec& spec, const RunIdentity& identity,
 
 /// summary.json of a run that came to a result.
 std::string summary_json(const RunIdentity& identity, const RunOutcome& outcome);
-/// summary.json of a run that did not.
-std::string failure_json(const RunIdentity& identity, const std::string& reason);
-/// False for a text that is damaged or tells of another run.
-bool is_summary_of(const std::string& text, const RunIdentity& identity);
+/// summary.json of a run that did not; `hash` names the run.
+std::string failure_json(const std::string& hash, const std::string& reason);
+/// False for a text that is damaged or tells of another run than `hash`.
+bool is_summary_of(const std::string& text, const std::string& hash);
 /// Search notes, memory verdict and busiest links for people.
 std::string log_text(const RunOutcome& outcome);
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <variant>
 
+#include "experiments/runner/checks.h"
 #include "planners/catalog.h"
 
 namespace orrery::experiments {
@@ -18,25 +19,8 @@ std::vector<std::pair<CostModel, const char*>> enum_names(CostModel) {
 void describe(config::Visitor& v, PlannerChoice& choice) {
   v.title("Planner");
   v.required("name", choice.name, "planner of the catalog, see `orrery list planners`");
-  config::Value options = config::Value::map({});
-  for (const auto& [name, value] : choice.options) {
-    options.append(name, config::Value::scalar(value));
-  }
-  v.optional("options", options, "options of the planner by name; absent ones have their defaults");
-  if (!v.reading()) return;
-  choice.options.clear();
-  if (options.is_null()) return;
-  if (!options.is_map()) {
-    return v.problem("options", "expected a map, got " + config::kind_text(options));
-  }
-  for (const config::Value::Entry& entry : options.entries) {
-    if (!entry.value.is_scalar()) {
-      return v.problem("options", fmt::format("option '{}' is {}, not a value", entry.key,
-                                              config::kind_text(entry.value)));
-    }
-    choice.options[entry.key] = entry.value.text;
-    choice.option_positions[entry.key] = entry.value.at;
-  }
+  describe_options(v, choice.options, choice.option_positions,
+                   "options of the planner by name; absent ones have their defaults");
 }
 
 void describe(config::Visitor& v, RunSpec& spec) {

@@ -1,74 +1,27 @@
 #include "experiments/runner/runner.h"
 
 #include <fmt/format.h>
-#include <poll.h>
-#include <sched.h>
-#include <signal.h>
-#include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
-#include <deque>
+#include <cstdio>
 #include <filesystem>
-#include <list>
-#include <memory>
 #include <set>
+#include <sstream>
 #include <system_error>
-#include <variant>
 
 #include "experiments/runner/execute.h"
-#include "experiments/runner/figure.h"
 #include "experiments/runner/files.h"
-#include "experiments/runner/store.h"
-#include "experiments/runner/worker.h"
-#include "sim/flow/fork.h"
+#include "experiments/runner/result.h"
+#include "models/ir/perfetto.h"
 
 namespace orrery::experiments {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
-constexpr int kTickMilliseconds = 200;
-
-volatile sig_atomic_t stop_requested = 0;  // a signal handler can reach nothing else
-
-/// SIGINT and SIGTERM set a flag as long as this lives.
-class StopSignals {
- public:
-  StopSignals() {
-    stop_requested = 0;
-    struct sigaction action {};
-    action.sa_handler = [](int) { stop_requested = 1; };
-    sigaction(SIGINT, &action, &interrupt_);
-    sigaction(SIGTERM, &action, &terminate_);
-  }
-  ~StopSignals() {
-    sigaction(SIGINT, &interrupt_, nullptr);
-    sigaction(SIGTERM, &terminate_, nullptr);
-  }
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-
- private:
-  struct sigaction interrupt_ {};
-  struct sigaction terminate_ {};
+struct ManifestRun {
+  PlannedRun planned;
+  RunIdentity identity;
 };
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-int cores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
-  return std::max(1, CPU_COUNT(&set));
-}
-
-/// Nothing can be written any more: going on would lose every result.
-bool is_disk_error(int code) {
-  return code == ENOSPC || code == EDQUOT || code == EROFS || code == EIO || code == EFBIG;
-}
 
 /// Clusters and models that the manifest names, in `run` or on an axis, when no run could be read.
 void check_names(const Manifest& manifest, const models::Library& library,
@@ -85,15 +38,15 @@ void check_names(const Manifest& manifest, const models::Library& library,
 }
 
 /// All runs with their identities, as far as they have no problems.
-std::vector<SweepRun> load_runs(const Manifest& manifest, const models::Library& library,
-                                config::Diagnostics& diagnostics) {
-  std::vector<SweepRun> runs;
+std::vector<ManifestRun> load_runs(const Manifest& manifest, const models::Library& library,
+                                   config::Diagnostics& diagnostics) {
+  std::vector<ManifestRun> runs;
   for (PlannedRun& planned : expand(manifest, diagnostics)) {
     runs.push_back({std::move(planned), {}});
   }
   if (runs.empty()) check_names(manifest, library, diagnostics);
   std::set<std::string> seen;
-  for (SweepRun& run : runs) {
+  for (ManifestRun& run : runs) {
     config::Diagnostics found;
     const LoadedRun loaded = load_run(run.planned.spec, manifest.folder, library, found);
     for (const config::Problem& problem : found.problems()) {
@@ -107,9 +60,9 @@ std::vector<SweepRun> load_runs(const Manifest& manifest, const models::Library&
 }
 
 /// As load_runs; throws ConfigError.
-std::vector<SweepRun> good_runs(const Manifest& manifest, const models::Library& library) {
+std::vector<ManifestRun> good_runs(const Manifest& manifest, const models::Library& library) {
   config::Diagnostics diagnostics;
-  std::vector<SweepRun> runs = load_runs(manifest, library, diagnostics);
+  std::vector<ManifestRun> runs = load_runs(manifest, library, diagnostics);
   diagnostics.raise();
   return runs;
 }
@@ -121,237 +74,83 @@ std::string describe_run(const PlannedRun& run) {
   return fmt::format("{} {} seed {}", run.spec.model.value, by, run.spec.seed);
 }
 
-class Sweep {
+std::string timeline(const models::Cluster& cluster, const RunOutcome& outcome) {
+  const ir::TimelineNames names{
+      [&](DeviceId id) { return fmt::format("GPU {} {}", id.value, cluster.gpu(id).name); },
+      [&](DeviceId id) { return cluster.device(id).node; },
+      [&](NodeId id) { return cluster.node(id).name; }};
+  std::ostringstream out;
+  ir::write_perfetto(outcome.program, outcome.log, names, out);
+  return std::move(out).str();
+}
+
+class ManifestRuns final : public RunSet {
  public:
-  Sweep(const Manifest& manifest, const models::Library& library, const RunnerOptions& options,
-        const std::function<void(const Progress&)>& on_progress)
+  ManifestRuns(const Manifest& manifest, const models::Library& library, bool timelines)
       : manifest_(manifest),
         library_(library),
-        options_(options),
-        on_progress_(on_progress),
-        workers_(options.workers > 0 ? options.workers : cores()),
-        store_(manifest, options.results_root + "/" + manifest.name, good_runs(manifest, library)) {
+        timelines_(timelines),
+        runs_(good_runs(manifest, library)) {
+    std::vector<std::string> axes;
+    for (const auto& axis : manifest.sweep) axes.push_back(axis.first);
+    std::set<std::string> gpus;
+    for (const ManifestRun& run : runs_) {
+      gpus.insert(run.identity.gpus.begin(), run.identity.gpus.end());
+    }
+    columns_ = csv_columns(axes, {gpus.begin(), gpus.end()});
   }
 
-  SweepResult run();
+  const ManifestRun& at(std::size_t run) const { return runs_[run]; }
+
+  std::size_t size() const override { return runs_.size(); }
+  const std::string& hash(std::size_t run) const override { return runs_[run].identity.hash; }
+  std::string in_words(std::size_t run) const override { return describe_run(runs_[run].planned); }
+  std::vector<std::string> columns() const override { return columns_; }
+  std::vector<std::string> row(std::size_t run, const std::string& summary) const override {
+    return csv_row(columns_, manifest_, runs_[run].planned, runs_[run].identity, summary);
+  }
+  /// A simulated plan has a timeline, if asked for.
+  bool has_all(std::size_t run, const std::string& folder) const override {
+    if (!timelines_ || runs_[run].planned.spec.cost != CostModel::simulator) return true;
+    std::error_code error;
+    if (!fs::exists(fs::path(folder) / "plan.yaml", error)) return true;  // nothing to draw
+    return fs::exists(fs::path(folder) / "timeline.perfetto", error);
+  }
+  FigureScript figure() const override {
+    return {manifest_.folder, manifest_.plot, manifest_.published};
+  }
+
+  /// effective.yaml, plan.yaml, summary.json, profile_entries.txt, log.txt and timeline.perfetto if
+  /// asked for.
+  RunSeconds fill(std::size_t run, const std::string& folder,
+                  const std::function<void(double)>&) const override {
+    const auto& [planned, identity] = runs_[run];
+    config::Diagnostics diagnostics;
+    LoadedRun loaded = load_run(planned.spec, manifest_.folder, library_, diagnostics);
+    diagnostics.raise();
+    Session session(std::move(loaded));
+    const RunOutcome outcome = session.execute(timelines_, nullptr);
+    write_text_file(folder + "/effective.yaml", effective_config(planned.spec, identity, outcome));
+    if (outcome.plan) write_text_file(folder + "/plan.yaml", models::dump_plan(*outcome.plan));
+    std::string entries;
+    for (const std::string& line : outcome.profile_entries) entries += line + "\n";
+    write_text_file(folder + "/profile_entries.txt", entries);
+    if (timelines_ && !outcome.log.spans.empty()) {
+      write_text_file(folder + "/timeline.perfetto", timeline(session.loaded().cluster, outcome));
+    }
+    std::fflush(nullptr);
+    append_text_file(folder + "/log.txt", log_text(outcome));
+    write_text_file(folder + "/summary.json", summary_json(identity, outcome));
+    return {outcome.planning_seconds, outcome.evaluation_seconds};
+  }
 
  private:
-  struct Worker {
-    const SweepRun* run;
-    Clock::time_point start;
-    std::unique_ptr<sim::ForkedRun> process;
-  };
-
-  void find_missing();
-  void estimate();
-  void work();
-  void start_next();
-  void wait_for_any();
-  void finish(Worker& worker);
-  void fail(const SweepRun& run, const std::string& reason);
-  void stop_workers();
-  void close();
-  void show(std::string message);
-
   const Manifest& manifest_;
   const models::Library& library_;
-  const RunnerOptions& options_;
-  const std::function<void(const Progress&)>& on_progress_;
-  int workers_;
-  Store store_;
-  SweepResult result_;
-  std::deque<const SweepRun*> missing_;
-  std::list<Worker> running_;
-  bool disk_failed_ = false;
-  Clock::time_point start_ = Clock::now();
-  double busy_seconds_ = 0;  ///< Of the runs that this call finished.
+  bool timelines_;
+  std::vector<ManifestRun> runs_;
+  std::vector<std::string> columns_;
 };
-
-void Sweep::find_missing() {
-  for (std::size_t i = 0; i < store_.runs().size(); ++i) {
-    const auto shard = static_cast<std::size_t>(options_.shard_index - 1);
-    if (i % static_cast<std::size_t>(options_.shard_count) != shard) continue;
-    const SweepRun& run = store_.runs()[i];
-    result_.runs.push_back(run.planned);
-    result_.runs.back().hash = run.identity.hash;
-    ++result_.total;
-    if (store_.present(run, options_.timelines)) {
-      ++result_.present;
-    } else {
-      missing_.push_back(&run);
-    }
-  }
-  result_.missing = static_cast<int>(missing_.size());
-}
-
-/// Runs that were timed count with their own time, others with the mean of all.
-void Sweep::estimate() {
-  const std::map<std::string, Timing> timings = store_.timings();
-  if (missing_.empty()) result_.estimate_seconds = 0;
-  if (timings.empty() || missing_.empty()) return;
-  double mean = 0;
-  for (const auto& [run, timing] : timings) mean += timing.total;
-  mean /= static_cast<double>(timings.size());
-  double sum = 0;
-  for (const SweepRun* run : missing_) {
-    const auto known = timings.find(run->identity.hash);
-    sum += known == timings.end() ? mean : known->second.total;
-  }
-  result_.estimate_seconds = sum / std::min(workers_, static_cast<int>(missing_.size()));
-}
-
-void Sweep::show(std::string message) {
-  if (!on_progress_) return;
-  Progress progress;
-  progress.total = result_.total;
-  progress.done = result_.done;
-  progress.present = result_.present;
-  progress.failed = result_.failed;
-  progress.elapsed_seconds = seconds_since(start_);
-  const int ended = result_.done + result_.failed;
-  const int left = result_.missing - ended;
-  if (ended > 0) {
-    const double mean = busy_seconds_ / ended;
-    double under_way = 0;
-    for (const Worker& worker : running_) {
-      under_way += std::min(mean, seconds_since(worker.start));
-    }
-    progress.remaining_seconds = (left * mean - under_way) / std::max(1, std::min(workers_, left));
-  }
-  progress.message = std::move(message);
-  on_progress_(progress);
-}
-
-void Sweep::start_next() {
-  const SweepRun* run = missing_.front();
-  missing_.pop_front();
-  const WorkerTask task{run->planned,       run->identity,
-                        manifest_.folder,   store_.work_folder(*run),
-                        options_.timelines, getpid()};
-  running_.push_back({run, Clock::now(), nullptr});
-  running_.back().process =
-      std::make_unique<sim::ForkedRun>([&task, this] { return run_worker(task, library_); });
-  show("started " + describe_run(run->planned));
-}
-
-void Sweep::wait_for_any() {
-  std::vector<pollfd> pipes;
-  for (const Worker& worker : running_) {
-    pipes.push_back({worker.process->file_descriptor(), POLLIN, 0});
-  }
-  if (poll(pipes.data(), pipes.size(), kTickMilliseconds) <= 0) return show("");
-  std::size_t i = 0;
-  for (auto worker = running_.begin(); worker != running_.end() && !disk_failed_; ++i) {
-    const bool ended = worker->process->file_descriptor() < 0 || pipes[i].revents != 0;
-    if (!ended) {
-      ++worker;
-      continue;
-    }
-    finish(*worker);
-    worker = running_.erase(worker);
-  }
-}
-
-void Sweep::fail(const SweepRun& run, const std::string& reason) {
-  const std::string log = fs::path(store_.failed_folder(run)) / "log.txt";
-  ++result_.failed;
-  result_.problems.push_back(fmt::format("{}: {}; see {}", describe_run(run.planned), reason, log));
-  store_.fail(run, fmt::format("{}; see failed/{}/log.txt", reason, run.identity.hash));
-  store_.append(run, std::nullopt);
-  show("failed " + describe_run(run.planned));
-}
-
-void Sweep::finish(Worker& worker) {
-  const sim::ForkResult delivered = worker.process->join();
-  const SweepRun& run = *worker.run;
-  const double total = seconds_since(worker.start);
-  busy_seconds_ += total;
-  if (const auto* failure = std::get_if<sim::ChildFailure>(&delivered)) {
-    return fail(run, failure->message);
-  }
-  const WorkerReport report = decode_report(std::get<std::string>(delivered));
-  if (is_disk_error(report.write_error)) {
-    store_.discard(run);
-    disk_failed_ = true;
-    result_.problems.push_back(report.problem);
-    return;
-  }
-  if (!report.problem.empty()) return fail(run, report.problem);
-  store_.publish(run, options_.timelines);
-  ++result_.done;
-  store_.append(run, Timing{report.planning_seconds, report.evaluation_seconds, total});
-  show("finished " + describe_run(run.planned));
-}
-
-void Sweep::stop_workers() {
-  for (Worker& worker : running_) {
-    worker.process.reset();  // kills and reaps
-    store_.discard(*worker.run);
-  }
-  running_.clear();
-}
-
-void Sweep::work() {
-  const StopSignals signals;
-  while (!missing_.empty() || !running_.empty()) {
-    if (stop_requested != 0) {
-      result_.interrupted = true;
-      break;
-    }
-    if (disk_failed_) break;
-    if (!missing_.empty() && std::ssize(running_) < workers_) {
-      start_next();
-    } else {
-      wait_for_any();
-    }
-  }
-}
-
-/// Final order of runs.csv and timings.csv, index, figure.
-void Sweep::close() {
-  std::error_code ignored;
-  fs::remove(store_.folder() + "/.work", ignored);  // only if it is empty
-  store_.rewrite_runs();
-  store_.rewrite_timings();
-  store_.rewrite_index();
-  const bool draw = options_.figure && !manifest_.plot.empty() && !result_.interrupted &&
-                    !disk_failed_ && store_.complete();
-  if (!draw) return;
-  FigureResult figure = draw_figure(manifest_, store_.runs_csv(), store_.figures());
-  result_.figures = std::move(figure.files);
-  if (!figure.problem.empty()) result_.problems.push_back(std::move(figure.problem));
-}
-
-SweepResult Sweep::run() {
-  result_.results_folder = store_.folder();
-  result_.runs_csv = store_.runs_csv();
-  find_missing();
-  estimate();
-  if (options_.dry_run) return std::move(result_);
-  // What cannot be written is a problem of the surroundings, not of the input.
-  const auto guarded = [&](void (Sweep::*step)()) {
-    try {
-      (this->*step)();
-    } catch (const std::exception& error) {
-      disk_failed_ = true;
-      const std::string what = error.what();
-      if (result_.problems.empty() || result_.problems.back() != what) {
-        result_.problems.push_back(what);
-      }
-    }
-  };
-  try {
-    store_.prepare({missing_.begin(), missing_.end()});
-    store_.rewrite_runs();
-  } catch (const std::exception& error) {
-    result_.problems.emplace_back(error.what());
-    return std::move(result_);
-  }
-  guarded(&Sweep::work);
-  stop_workers();
-  guarded(&Sweep::close);
-  return std::move(result_);
-}
 
 }  // namespace
 
@@ -364,7 +163,13 @@ std::size_t check_runs(const Manifest& manifest, const models::Library& library,
 SweepResult run_sweep(const Manifest& manifest, const models::Library& library,
                       const RunnerOptions& options,
                       const std::function<void(const Progress&)>& on_progress) {
-  return Sweep(manifest, library, options, on_progress).run();
+  const ManifestRuns runs(manifest, library, options.timelines);
+  SweepResult result{sweep_runs(runs, manifest.name, options, on_progress), {}};
+  for (const std::size_t run : result.positions) {
+    result.runs.push_back(runs.at(run).planned);
+    result.runs.back().hash = runs.at(run).identity.hash;
+  }
+  return result;
 }
 
 }  // namespace orrery::experiments

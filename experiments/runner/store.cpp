@@ -8,11 +8,10 @@
 #include <charconv>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
-#include <set>
 #include <system_error>
 
 #include "experiments/runner/files.h"
+#include "experiments/runner/result.h"
 
 namespace orrery::experiments {
 namespace {
@@ -53,58 +52,50 @@ void append_row(const std::string& path, const std::vector<std::string>& columns
 
 }  // namespace
 
-Store::Store(const Manifest& manifest, std::string folder, std::vector<SweepRun> runs)
-    : manifest_(manifest), folder_(std::move(folder)), runs_(std::move(runs)) {
-  std::vector<std::string> axes;
-  for (const auto& axis : manifest.sweep) axes.push_back(axis.first);
-  std::set<std::string> gpus;
-  for (const SweepRun& run : runs_) gpus.insert(run.identity.gpus.begin(), run.identity.gpus.end());
-  columns_ = csv_columns(axes, {gpus.begin(), gpus.end()});
+Store::Store(const RunSet& runs, std::string folder)
+    : runs_(runs), folder_(std::move(folder)), columns_(runs.columns()) {}
+
+std::string Store::run_folder(std::size_t run) const {
+  return folder_ + "/runs/" + runs_.hash(run);
+}
+std::string Store::failed_folder(std::size_t run) const {
+  return folder_ + "/failed/" + runs_.hash(run);
+}
+std::string Store::work_folder(std::size_t run) const {
+  return fmt::format("{}/.work/{}.{}", folder_, runs_.hash(run), getpid());
 }
 
-std::string Store::run_folder(const SweepRun& run) const {
-  return folder_ + "/runs/" + run.identity.hash;
-}
-std::string Store::failed_folder(const SweepRun& run) const {
-  return folder_ + "/failed/" + run.identity.hash;
-}
-std::string Store::work_folder(const SweepRun& run) const {
-  return fmt::format("{}/.work/{}.{}", folder_, run.identity.hash, getpid());
-}
-
-bool Store::present(const SweepRun& run, bool timeline) const {
+bool Store::present(std::size_t run) const {
   const fs::path folder = run_folder(run);
   std::error_code error;
   const std::string path = folder / "summary.json";
   if (!fs::is_regular_file(path, error)) return false;
-  if (!is_summary_of(read_text_file(path), run.identity)) return false;  // damaged: once more
-  if (!timeline || run.planned.spec.cost != CostModel::simulator) return true;
-  if (!fs::exists(folder / "plan.yaml", error)) return true;  // infeasible: nothing to draw
-  return fs::exists(folder / "timeline.perfetto", error);
+  if (!is_summary_of(read_text_file(path), runs_.hash(run))) return false;  // damaged: once more
+  return runs_.has_all(run, folder.string());
 }
 
-void Store::prepare(const std::vector<const SweepRun*>& missing) const {
+void Store::prepare(const std::vector<std::size_t>& missing) const {
   make_folders(folder_ + "/runs");
   make_folders(folder_ + "/.work");
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + "/.work", error)) {
     if (is_stale(entry.path())) remove_quietly(entry.path());
   }
-  for (const SweepRun* run : missing) remove_quietly(failed_folder(*run));
+  for (const std::size_t run : missing) remove_quietly(failed_folder(run));
 }
 
-void Store::publish(const SweepRun& run, bool timeline) const {
+void Store::publish(std::size_t run) const {
   const std::string from = work_folder(run);
   const std::string to = run_folder(run);
-  if (!present(run, timeline)) remove_quietly(to);
+  if (!present(run)) remove_quietly(to);
   std::error_code error;
   fs::rename(from, to, error);
   if (!error) return;
   remove_quietly(from);
-  if (!present(run, timeline)) throw std::system_error(error, "cannot write " + to);
+  if (!present(run)) throw std::system_error(error, "cannot write " + to);
 }
 
-void Store::fail(const SweepRun& run, const std::string& reason) const {
+void Store::fail(std::size_t run, const std::string& reason) const {
   const fs::path work = work_folder(run);
   const fs::path failed = failed_folder(run);
   remove_quietly(failed);
@@ -113,39 +104,36 @@ void Store::fail(const SweepRun& run, const std::string& reason) const {
   fs::rename(work / "log.txt", failed / "log.txt", error);
   if (error) write_text_file((failed / "log.txt").string(), "");
   remove_quietly(work);
-  write_text_file((failed / "summary.json").string(), failure_json(run.identity, reason));
+  write_text_file((failed / "summary.json").string(), failure_json(runs_.hash(run), reason));
 }
 
-void Store::discard(const SweepRun& run) const { remove_quietly(work_folder(run)); }
+void Store::discard(std::size_t run) const { remove_quietly(work_folder(run)); }
 
-std::optional<std::string> Store::summary(const SweepRun& run) const {
+std::optional<std::string> Store::summary(std::size_t run) const {
   for (const std::string& folder : {run_folder(run), failed_folder(run)}) {
     std::error_code error;
     const std::string path = folder + "/summary.json";
     if (!fs::is_regular_file(path, error)) continue;
     std::string text = read_text_file(path);
-    if (is_summary_of(text, run.identity)) return text;
+    if (is_summary_of(text, runs_.hash(run))) return text;
   }
   return std::nullopt;
 }
 
 std::vector<std::vector<std::string>> Store::rows() const {
   std::vector<std::vector<std::string>> rows;
-  for (const SweepRun& run : runs_) {
-    if (const auto text = summary(run)) {
-      rows.push_back(csv_row(columns_, manifest_, run.planned, run.identity, *text));
-    }
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    if (const auto text = summary(run)) rows.push_back(runs_.row(run, *text));
   }
   return rows;
 }
 
-void Store::append(const SweepRun& run, const std::optional<Timing>& timing) const {
+void Store::append(std::size_t run, const std::optional<Timing>& timing) const {
   if (const auto text = summary(run)) {
-    append_row(runs_csv(), columns_,
-               csv_row(columns_, manifest_, run.planned, run.identity, *text));
+    append_row(runs_csv(), columns_, runs_.row(run, *text));
   }
   if (timing) {
-    append_row(folder_ + "/timings.csv", kTimingColumns, timing_row(run.identity.hash, *timing));
+    append_row(folder_ + "/timings.csv", kTimingColumns, timing_row(runs_.hash(run), *timing));
   }
 }
 
@@ -158,8 +146,8 @@ void Store::rewrite_runs() const {
 void Store::rewrite_timings() const {
   std::map<std::string, Timing> known = timings();
   std::string text = csv_line(kTimingColumns);
-  for (const SweepRun& run : runs_) {
-    const auto found = known.find(run.identity.hash);
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    const auto found = known.find(runs_.hash(run));
     if (found == known.end()) continue;
     text += csv_line(timing_row(found->first, found->second));
     known.erase(found);
@@ -171,7 +159,7 @@ void Store::rewrite_timings() const {
 void Store::rewrite_index() const { write_index(folder_ + "/index.sqlite", columns_, rows()); }
 
 bool Store::complete() const {
-  for (const SweepRun& run : runs_) {
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
     if (!summary(run)) return false;
   }
   return true;

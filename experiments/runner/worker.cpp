@@ -1,7 +1,6 @@
 #include "experiments/runner/worker.h"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -10,12 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 
 #include "experiments/runner/files.h"
-#include "models/ir/perfetto.h"
-#include "models/spec/library.h"
 
 namespace orrery::experiments {
 namespace {
@@ -38,50 +34,16 @@ void redirect_output(const std::string& path) {
   close(file);
 }
 
-std::string timeline(const models::Cluster& cluster, const RunOutcome& outcome) {
-  const ir::TimelineNames names{
-      [&](DeviceId id) { return fmt::format("GPU {} {}", id.value, cluster.gpu(id).name); },
-      [&](DeviceId id) { return cluster.device(id).node; },
-      [&](NodeId id) { return cluster.node(id).name; }};
-  std::ostringstream out;
-  ir::write_perfetto(outcome.program, outcome.log, names, out);
-  return std::move(out).str();
-}
-
-WorkerReport fill_folder(const WorkerTask& task, const models::Library& library) {
-  make_folders(task.folder);
-  const std::string log_file = task.folder + "/log.txt";
-  redirect_output(log_file);
-  config::Diagnostics diagnostics;
-  LoadedRun loaded = load_run(task.run.spec, task.base_folder, library, diagnostics);
-  diagnostics.raise();
-  Session session(std::move(loaded));
-  const RunOutcome outcome = session.execute(task.timeline, nullptr);
-  write_text_file(task.folder + "/effective.yaml",
-                  effective_config(task.run.spec, task.identity, outcome));
-  if (outcome.plan) {
-    write_text_file(task.folder + "/plan.yaml", models::dump_plan(*outcome.plan));
-  }
-  std::string entries;
-  for (const std::string& line : outcome.profile_entries) entries += line + "\n";
-  write_text_file(task.folder + "/profile_entries.txt", entries);
-  if (task.timeline && !outcome.log.spans.empty()) {
-    write_text_file(task.folder + "/timeline.perfetto",
-                    timeline(session.loaded().cluster, outcome));
-  }
-  std::fflush(nullptr);
-  append_text_file(log_file, log_text(outcome));
-  write_text_file(task.folder + "/summary.json", summary_json(task.identity, outcome));
-  return {0, "", outcome.planning_seconds, outcome.evaluation_seconds};
-}
-
 }  // namespace
 
-std::string run_worker(const WorkerTask& task, const models::Library& library) {
-  become_worker(task.parent);
+std::string run_worker(const std::string& folder, pid_t parent,
+                       const std::function<RunSeconds()>& fill) {
+  become_worker(parent);
   WorkerReport report;
   try {
-    report = fill_folder(task, library);
+    make_folders(folder);
+    redirect_output(folder + "/log.txt");
+    report.seconds = fill();
   } catch (const std::system_error& error) {
     report.write_error = error.code().value();
     report.problem = error.what();
@@ -90,15 +52,16 @@ std::string run_worker(const WorkerTask& task, const models::Library& library) {
   }
   const Json json = {{"write_error", report.write_error},
                      {"problem", report.problem},
-                     {"planning_s", report.planning_seconds},
-                     {"evaluation_s", report.evaluation_seconds}};
+                     {"planning_s", report.seconds.planning},
+                     {"evaluation_s", report.seconds.evaluation}};
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 WorkerReport decode_report(const std::string& bytes) {
   const Json json = Json::parse(bytes);
-  return {json["write_error"].get<int>(), json["problem"].get<std::string>(),
-          json["planning_s"].get<double>(), json["evaluation_s"].get<double>()};
+  return {json["write_error"].get<int>(),
+          json["problem"].get<std::string>(),
+          {json["planning_s"].get<double>(), json["evaluation_s"].get<double>()}};
 }
 
 }  // namespace orrery::experiments

@@ -15,5 +15,12 @@ int execute(const ImportArgs& args);
 int execute(const SchemaArgs& args);
 int execute(const MixedLengthArgs& args);
 int execute(const SwitchArgs& args);
+int execute(const ReplayArgs& args);
+int execute(const ExecuteArgs& args);
+int execute(const ExecuteAgentArgs& args);
+int execute(const TraceGenerateArgs& args);
+int execute(const TraceStatsArgs& args);
+int execute(const TraceImportArgs& args);
+int execute(const NetlabArgs& args);
 
 }  // namespace orrery::tools

@@ -8,13 +8,16 @@
 #include <utility>
 
 #include "experiments/runner/manifest.h"
+#include "experiments/runner/replay.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/json.h"
 #include "tools/commands/list_planners.h"
+#include "tools/commands/list_policies.h"
 #include "tools/commands/output.h"
+#include "tools/commands/replay_flags.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -250,23 +253,31 @@ std::string text_of(const std::vector<ClusterRecord>& records) {
   return table.text(0, colours());
 }
 
-/// Folders below experiments/ that hold a manifest, by path.
+/// Files below experiments/ for `orrery run`, by path.
 std::vector<ExperimentRecord> experiments_known() {
   const fs::path root = fs::path(ORRERY_SOURCE_DIR) / "experiments";
-  std::set<fs::path> folders;
+  std::set<fs::path> files;
   std::error_code error;
   for (const auto& entry : fs::recursive_directory_iterator(root, error)) {
-    if (entry.path().filename() == "manifest.yaml") folders.insert(entry.path().parent_path());
+    const fs::path name = entry.path().filename();
+    if (name == "manifest.yaml" || name == kStudyFile) files.insert(entry.path());
   }
   Diagnostics diagnostics;
   std::vector<ExperimentRecord> records;
-  for (const fs::path& folder : folders) {
-    const auto manifest =
-        experiments::load_manifest((folder / "manifest.yaml").string(), diagnostics);
+  for (const fs::path& file : files) {
+    ExperimentRecord record;
+    record.path = fs::proximate(file.parent_path(), error).string();
+    if (file.filename() == kStudyFile) {
+      const auto study = experiments::load_replay_study(file.string(), diagnostics);
+      record.title = study.title;
+      record.runs = static_cast<std::int64_t>(experiments::expand(study).size());
+    } else {
+      const auto manifest = experiments::load_manifest(file.string(), diagnostics);
+      record.title = manifest.title;
+      record.runs = static_cast<std::int64_t>(experiments::expand(manifest, diagnostics).size());
+    }
     if (!diagnostics.empty()) break;
-    const std::size_t runs = experiments::expand(manifest, diagnostics).size();
-    records.push_back(
-        {fs::proximate(folder, error).string(), manifest.title, static_cast<std::int64_t>(runs)});
+    records.push_back(std::move(record));
   }
   diagnostics.raise();
   return records;
@@ -303,9 +314,13 @@ constexpr Listing kListings[] = {
 }  // namespace
 
 int execute(const ListArgs& args) {
-  std::vector<std::string> names = {"planners"};
-  if (args.what == names.front()) {
+  std::vector<std::string> names = {"planners", "policies"};
+  if (args.what == "planners") {
     print(list_planners(args));
+    return 0;
+  }
+  if (args.what == "policies") {
+    print(list_policies(args));
     return 0;
   }
   refuse_planner_flags(args);

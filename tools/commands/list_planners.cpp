@@ -7,19 +7,12 @@
 
 #include "models/config/diagnostics.h"
 #include "planners/catalog.h"
-#include "tools/commands/inputs.h"
+#include "tools/commands/catalog_text.h"
 #include "tools/commands/json.h"
 #include "tools/commands/output.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
-
-struct OptionRecord {
-  std::string name;
-  std::string default_value;
-  std::string doc;
-};
 
 struct PlannerRecord {
   std::string name;
@@ -29,11 +22,6 @@ struct PlannerRecord {
   std::vector<OptionRecord> options;
 };
 
-void describe(config::Visitor& v, OptionRecord& record) {
-  v.required("name", record.name, "");
-  v.required("default", record.default_value, "");
-  v.required("doc", record.doc, "");
-}
 void describe(config::Visitor& v, PlannerRecord& record) {
   v.required("name", record.name, "");
   v.required("source", record.source, "");
@@ -47,63 +35,23 @@ std::vector<PlannerRecord> planners_known(const std::vector<std::string>& names)
     if (!names.empty() && std::find(names.begin(), names.end(), entry->name) == names.end()) {
       continue;
     }
-    PlannerRecord record{entry->name, entry->source, entry->searches, entry->ignores, {}};
-    for (const planners::OptionInfo& option : entry->options()) {
-      record.options.push_back({option.name, option.default_value, option.doc});
-    }
-    records.push_back(std::move(record));
+    records.push_back({entry->name, entry->source, entry->searches, entry->ignores,
+                       option_records(entry->options())});
   }
   return records;
 }
 
-/// `text` in lines of at most `width` characters, later ones indented.
-std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
-  std::string out;
-  std::size_t line = 0;
-  for (const std::string& word : split(text, ' ')) {
-    const std::size_t length = display_width(word);
-    if (line > 0 && line + 1 + length > width) {
-      out += '\n';
-      out.append(indent, ' ');
-      line = 0;
-    } else if (line > 0) {
-      out += ' ';
-      ++line;
-    }
-    out += word;
-    line += length;
-  }
-  return out;
-}
-
 std::string text_of(const std::vector<PlannerRecord>& records, bool options) {
-  constexpr std::size_t kIndent = 12;
-  constexpr std::size_t kWidth = 86;
   std::string text;
   for (const PlannerRecord& record : records) {
     text += fmt::format("{}{}\n", text.empty() ? "" : "\n", bold(record.name));
-    text += fmt::format("  source    {}\n", wrapped(record.source, kIndent, kWidth));
-    text += fmt::format("  searches  {}\n", wrapped(record.searches, kIndent, kWidth));
-    text += fmt::format("  ignores   {}\n", wrapped(record.ignores, kIndent, kWidth));
-    if (!options) continue;
-    if (!record.options.empty()) text += "  options (-o NAME=VALUE)\n";
-    for (const OptionRecord& option : record.options) {
-      text += fmt::format("    {} = {}\n            {}\n", option.name, option.default_value,
-                          wrapped(option.doc, kIndent, kWidth));
-    }
+    text += fact_text("source", record.source);
+    text += fact_text("searches", record.searches);
+    text += fact_text("ignores", record.ignores);
+    if (options) text += options_text(record.options);
   }
   if (!options) text += "\norrery list planners NAME shows the options of a planner.\n";
   return text;
-}
-
-/// Of a cell of a Markdown table.
-std::string escaped(const std::string& text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '|' || c == '<' || c == '*' || c == '_') out += '\\';
-    out += c;
-  }
-  return out;
 }
 
 /// docs/planners.md.
@@ -120,11 +68,7 @@ std::string markdown(const std::vector<PlannerRecord>& records) {
   }
   for (const PlannerRecord& record : records) {
     text += fmt::format("\n## {}\n\n{}.\n\n", record.name, escaped(record.source));
-    text += "| option | default | meaning |\n|---|---|---|\n";
-    for (const OptionRecord& option : record.options) {
-      text += fmt::format("| `{}` | `{}` | {} |\n", option.name, option.default_value,
-                          escaped(option.doc));
-    }
+    text += options_markdown(record.options);
   }
   return text;
 }
@@ -150,11 +94,12 @@ std::string list_planners(const ListArgs& args) {
 void refuse_planner_flags(const ListArgs& args) {
   config::Diagnostics diagnostics;
   if (args.markdown) {
-    diagnostics.add({"list", 0, 0}, "--markdown is for planners only", "orrery list planners");
+    diagnostics.add({"list", 0, 0}, "--markdown is for planners and policies only",
+                    "orrery list planners");
   }
   if (!args.names.empty()) {
     diagnostics.add({"list", 0, 0}, fmt::format("unexpected argument '{}'", args.names.front()),
-                    "names narrow the list of planners only");
+                    "names narrow the lists of planners and policies only");
   }
   diagnostics.raise();
 }

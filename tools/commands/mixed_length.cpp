@@ -83,12 +83,8 @@ int execute(const MixedLengthArgs& args) {
   print(fmt::format("{} steps in {}\n", result.rows.size(), csv));
   if (result.rows.empty()) return 1;
   if (args.no_figure || file.plot.empty()) return 0;
-  experiments::Manifest manifest;
-  manifest.folder = folder;
-  manifest.plot = file.plot;
-  manifest.published = file.published;
-  const experiments::FigureResult figure =
-      experiments::draw_figure(manifest, csv, (out / "figures").string());
+  const experiments::FigureResult figure = experiments::draw_figure(
+      {folder, file.plot, file.published}, csv, (out / "figures").string());
   for (const std::string& drawn : figure.files) print(drawn + "\n");
   if (figure.problem.empty()) return 0;
   print(figure.problem + "\n");

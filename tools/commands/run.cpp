@@ -17,6 +17,7 @@
 #include "tools/commands/json.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/output.h"
+#include "tools/commands/replay_flags.h"
 #include "tools/commands/tables.h"
 #include "tools/progress.h"
 
@@ -92,22 +93,6 @@ void describe(config::Visitor& v, RunDocument& document) {
   v.required("interrupted", document.interrupted, "");
   v.optional("estimate_seconds", document.estimate_seconds, "of a dry run");
   v.required("runs", document.runs, "");
-}
-
-void read_shard(const Text& text, experiments::RunnerOptions& options,
-                config::Diagnostics& diagnostics) {
-  if (!text) return;
-  const char* end = text->data() + text->size();
-  const auto first = std::from_chars(text->data(), end, options.shard_index);
-  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '/') {
-    const auto second = std::from_chars(first.ptr + 1, end, options.shard_count);
-    if (second.ec == std::errc() && second.ptr == end && options.shard_index >= 1 &&
-        options.shard_index <= options.shard_count) {
-      return;
-    }
-  }
-  diagnostics.add(at_flag("--shard"), fmt::format("'{}' is not I/N with 1 <= I <= N", *text),
-                  "for example --shard 1/4");
 }
 
 std::string manifest_path(const std::string& given, config::Diagnostics& diagnostics) {
@@ -261,8 +246,28 @@ SweepResult sweep(const experiments::Manifest& manifest, const models::Library& 
   return experiments::run_sweep(
       manifest, library, options, [&](const experiments::Progress& progress) {
         line.show({progress.total, progress.done, progress.present, progress.failed,
-                   progress.elapsed_seconds, progress.remaining_seconds, progress.message});
+                   progress.under_way, progress.elapsed_seconds, progress.remaining_seconds,
+                   progress.message});
       });
+}
+
+/// A replay study is run by the same command.
+ReplayArgs replay_args(const RunArgs& args) {
+  if (args.timelines) {
+    config::Diagnostics diagnostics;
+    diagnostics.add(at_flag("--timelines"), "a replay study has no timelines");
+    diagnostics.raise();
+  }
+  ReplayArgs replay;
+  replay.file = args.manifest;
+  replay.results = args.results;
+  replay.workers = args.workers;
+  replay.shard = args.shard;
+  replay.no_figure = args.no_figure;
+  replay.dry_run = args.dry_run;
+  replay.quiet = args.quiet;
+  replay.json = args.json;
+  return replay;
 }
 
 void print_document(const experiments::Manifest& manifest, const SweepResult& result,
@@ -300,6 +305,7 @@ void print_tables(const RunArgs& args, const experiments::Manifest& manifest,
 }  // namespace
 
 int execute(const RunArgs& args) {
+  if (is_study(args.manifest)) return execute(replay_args(args));
   config::Diagnostics diagnostics;
   experiments::RunnerOptions options;
   options.results_root = args.results;

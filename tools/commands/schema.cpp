@@ -4,16 +4,20 @@
 
 #include "experiments/runner/manifest.h"
 #include "experiments/runner/mixed_length_file.h"
+#include "experiments/runner/replay_file.h"
 #include "models/config/diagnostics.h"
 #include "models/config/document.h"
 #include "models/spec/schemas.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/output.h"
+#include "traces/generate_settings.h"
 
 namespace orrery::tools {
 namespace {
 
 constexpr const char* kMixedLength = "mixed_length";
+constexpr const char* kReplay = "replay";
+constexpr const char* kTraceGenerator = "trace_generator";
 
 }  // namespace
 
@@ -21,6 +25,8 @@ int execute(const SchemaArgs& args) {
   std::vector<std::string> kinds = models::schema_kinds();
   kinds.emplace_back("manifest");
   kinds.emplace_back(kMixedLength);
+  kinds.emplace_back(kReplay);
+  kinds.emplace_back(kTraceGenerator);
   std::sort(kinds.begin(), kinds.end());
   if (std::find(kinds.begin(), kinds.end(), args.kind) == kinds.end()) {
     config::Diagnostics diagnostics;
@@ -31,6 +37,12 @@ int execute(const SchemaArgs& args) {
   if (args.kind == kMixedLength) {
     print(args.reference ? config::reference_page<experiments::MixedLengthFile>("Mixed lengths")
                          : config::json_schema<experiments::MixedLengthFile>("Mixed lengths"));
+  } else if (args.kind == kTraceGenerator) {
+    print(args.reference ? config::reference_page<traces::TraceGenerator>("Trace generator")
+                         : config::json_schema<traces::TraceGenerator>("Trace generator"));
+  } else if (args.kind == kReplay) {
+    print(args.reference ? config::reference_page<experiments::ReplayStudy>("Replay study")
+                         : config::json_schema<experiments::ReplayStudy>("Replay study"));
   } else if (args.kind == "manifest") {
     print(args.reference ? experiments::manifest_reference() : experiments::manifest_schema());
   } else {

@@ -8,6 +8,7 @@
 
 #include "experiments/runner/manifest.h"
 #include "experiments/runner/mixed_length_file.h"
+#include "experiments/runner/replay.h"
 #include "experiments/runner/runner.h"
 #include "models/config/document.h"
 #include "models/ir/model_shape.h"
@@ -16,6 +17,7 @@
 #include "tools/commands/inputs.h"
 #include "tools/commands/output.h"
 #include "tools/table.h"
+#include "traces/generate_settings.h"
 
 namespace orrery::tools {
 namespace {
@@ -24,9 +26,9 @@ namespace fs = std::filesystem;
 using config::Diagnostics;
 
 const std::vector<std::string>& kinds() {
-  static const std::vector<std::string> kKinds = {"cluster", "gpus",     "job",          "lengths",
-                                                  "links",   "manifest", "mixed_length", "model",
-                                                  "plan",    "profile"};
+  static const std::vector<std::string> kKinds = {
+      "cluster",      "gpus",  "job",  "lengths", "links",  "manifest",
+      "mixed_length", "model", "plan", "profile", "replay", "trace_generator"};
   return kKinds;
 }
 
@@ -109,6 +111,12 @@ std::string check_manifest(const std::string& path, const models::Library& libra
   return fmt::format("{} runs", experiments::check_runs(manifest, library, diagnostics));
 }
 
+std::string check_study(const std::string& path, const models::Library& library,
+                        Diagnostics& diagnostics) {
+  const experiments::ReplayStudy study = experiments::load_replay_study(path, diagnostics);
+  return fmt::format("{} runs", experiments::check_replay_study(study, library, diagnostics));
+}
+
 /// Kind and content in words, if there are no problems.
 std::string check_file(const std::string& path, const ValidateArgs& args,
                        const models::Library& library, Diagnostics& diagnostics) {
@@ -119,12 +127,14 @@ std::string check_file(const std::string& path, const ValidateArgs& args,
   if (kind == "model") about = check_model(path, library, diagnostics);
   if (kind == "plan") about = check_plan(path, args, library, diagnostics);
   if (kind == "manifest") about = check_manifest(path, library, diagnostics);
+  if (kind == "replay") about = check_study(path, library, diagnostics);
   if (kind == "job") models::load_job(path, diagnostics);
   if (kind == "profile") models::load_profile(path, diagnostics);
   if (kind == "lengths") models::load_lengths(path, "", {path, 0, 0}, diagnostics);
   if (kind == "mixed_length") {
     config::load_file<experiments::MixedLengthFile>(path, diagnostics);
   }
+  if (kind == "trace_generator") config::load_file<traces::TraceGenerator>(path, diagnostics);
   if (kind == "gpus" || kind == "links") check_library_file(path, kind, diagnostics);
   return about.empty() ? kind : kind + ", " + about;
 }

@@ -1,0 +1,73 @@
+#include "experiments/runner/replay_ranking.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace orrery::experiments {
+namespace {
+
+CsvRow row(const std::string& policy, int seed, double tokens, const std::string& status = "ok") {
+  CsvRow cells = {{"case", "c"},
+                  {"policy", policy},
+                  {"seed", std::to_string(seed)},
+                  {"status", status},
+                  {"reason", status == "ok" ? "" : "memory: too small"},
+                  {"tokens", std::to_string(tokens)},
+                  {"horizon_ns", "1000000000"},
+                  {"goodput", "0.5"},
+                  {"ettr", "0.9"},
+                  {"dollars", "2"},
+                  {"interruptions", "3"},
+                  {"lost_iterations", "4"}};
+  for (std::size_t b = 0; b < sim::kBuckets; ++b) {
+    const std::string name = sim::name_of(static_cast<sim::Bucket>(b));
+    cells[fmt::format("{}_ns", name)] = std::to_string(b == 0 ? 1'000'000'000 : 0);
+    cells[fmt::format("gpu_hours.{}", name)] = std::to_string(0);
+  }
+  cells["gpu_hours.spare"] = cells["gpu_hours.absent"] = std::to_string(0);
+  return cells;
+}
+
+TEST(Confidence, IsStudentsIntervalOfTheMean) {
+  // Quantiles of t at 97.5 %: 12.7062 (1 degree of freedom), 2.77645 (4).
+  const Interval two = confidence({1, 3});
+  EXPECT_DOUBLE_EQ(two.mean, 2);
+  EXPECT_NEAR(two.half, 12.7062, 1e-3);
+  const Interval five = confidence({1, 2, 3, 4, 5});
+  EXPECT_DOUBLE_EQ(five.mean, 3);
+  EXPECT_NEAR(five.half, 2.77645 * std::sqrt(2.5 / 5), 1e-4);
+  EXPECT_FALSE(std::isfinite(confidence({1}).half));
+}
+
+TEST(Ranking, MostTokensComeFirstAndDifferencesArePaired) {
+  // Seeds differ much, policies by exactly a tenth on each.
+  const Ranking ranking =
+      rank_policies({row("slow", 1, 90), row("slow", 2, 900), row("fast", 1, 100),
+                     row("fast", 2, 1000), row("none", 1, 0, "infeasible")},
+                    {});
+  ASSERT_EQ(ranking.standings.size(), 2u);
+  EXPECT_EQ(ranking.standings[0].policy, "fast");
+  EXPECT_EQ(ranking.standings[1].seeds, 2u);
+  EXPECT_NEAR(ranking.standings[1].behind.mean, 0.1, 1e-12);
+  EXPECT_NEAR(ranking.standings[1].behind.half, 0, 1e-9);
+  EXPECT_NEAR(ranking.standings[0].tokens_per_second.mean, 550, 1e-9);
+  EXPECT_NEAR(ranking.standings[0].dollars_per_million, 4 / (1100 * 1e-6), 1e-6);
+  EXPECT_DOUBLE_EQ(ranking.standings[0].wall[0], 1);
+  ASSERT_EQ(ranking.unable.size(), 1u);
+  EXPECT_EQ(ranking.unable[0].reason, "memory: too small");
+}
+
+TEST(Ranking, PointsOfAnAxisAreApart) {
+  CsvRow a = row("p", 1, 10);
+  CsvRow b = row("p", 1, 20);
+  a["p.interval"] = "60";
+  b["p.interval"] = "600";
+  const Ranking ranking = rank_policies({a, b}, {"p.interval"});
+  ASSERT_EQ(ranking.standings.size(), 2u);
+  EXPECT_EQ(ranking.standings[0].axes, "interval=600");
+}
+
+}  // namespace
+}  // namespace orrery::experiments

@@ -1,0 +1,216 @@
+#include "experiments/runner/replay.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "experiments/runner/replay_traces.h"
+#include "planners/recovery/catalog.h"
+#include "sim/flow/fork.h"
+#include "tests/experiments/replay_support.h"
+#include "traces/csv.h"
+
+namespace orrery::experiments {
+namespace {
+
+using support::contents;
+using support::kStudy;
+using support::replaced;
+using support::ReplayExperiment;
+
+std::int64_t whole(const CsvRow& row, const std::string& column) {
+  return std::stoll(row.at(column));
+}
+
+TEST(ReplayStudy, RunsGoByPolicyThenPointThenSeed) {
+  const ReplayExperiment experiment;
+  const ReplayStudyResult result = experiment.run(experiment.options(2));
+  EXPECT_TRUE(result.problems.empty()) << result.problems.front();
+  const auto rows = experiment.rows();
+  ASSERT_EQ(rows.size(), 6u);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    EXPECT_EQ(rows[i].at("status"), "ok") << rows[i].at("reason");
+    EXPECT_EQ(rows[i].at("run"), result.runs[i].hash);
+    EXPECT_EQ(rows[i].at("policy"), i < 2 ? "checkpoint_restart" : "nvme");
+    EXPECT_EQ(rows[i].at("policy_name"), "checkpoint_restart");
+    EXPECT_EQ(rows[i].at("seed"), std::to_string(i % 2 + 1));
+    EXPECT_EQ(rows[i].at("nvme.interval"), i < 2 ? "" : i < 4 ? "60" : "300");
+    EXPECT_EQ(support::names_in(experiment.results() + "/runs/" + rows[i].at("run")),
+              (std::vector<std::string>{"effective.yaml", "interruptions.csv", "log.txt",
+                                        "points.csv", "summary.json"}));
+  }
+}
+
+TEST(ReplayStudy, BucketsSumToTheHorizonInNanoseconds) {
+  const ReplayExperiment experiment;
+  experiment.run(experiment.options(2));
+  for (const CsvRow& row : experiment.rows()) {
+    std::int64_t sum = 0;
+    double hours = 0;
+    for (std::size_t b = 0; b < sim::kBuckets; ++b) {
+      const std::string name = sim::name_of(static_cast<sim::Bucket>(b));
+      sum += whole(row, name + "_ns");
+      hours += std::stod(row.at("gpu_hours." + name));
+    }
+    EXPECT_EQ(sum, whole(row, "horizon_ns"));
+    EXPECT_EQ(whole(row, "horizon_ns"), 1800'000'000'000);
+    hours += std::stod(row.at("gpu_hours.spare")) + std::stod(row.at("gpu_hours.absent"));
+    EXPECT_NEAR(hours, 4 * 0.5, 1e-8);
+  }
+}
+
+TEST(ReplayStudy, AllPoliciesSeeTheSameTraceOfASeed) {
+  const ReplayExperiment experiment(
+      replaced(replaced(replaced(kStudy, "  nvme.interval: [60, 300]\n", ""), "sweep:\n", ""),
+               "{name: checkpoint_restart, label: nvme, options: {location: nvme}}", "all"));
+  experiment.run(experiment.options(2));
+  std::map<std::string, CsvRow> first;
+  for (const CsvRow& row : experiment.rows()) {
+    if (row.at("status") != "ok") continue;
+    const auto [known, is_new] = first.emplace(row.at("seed"), row);
+    if (is_new) continue;
+    EXPECT_EQ(row.at("events"), known->second.at("events")) << row.at("policy");
+    EXPECT_EQ(row.at("gpu_hours.absent"), known->second.at("gpu_hours.absent")) << row.at("policy");
+    EXPECT_EQ(row.at("trace_hash"), known->second.at("trace_hash"));
+  }
+  ASSERT_EQ(first.size(), 2u);
+  EXPECT_NE(first["1"].at("gpu_hours.absent"), first["2"].at("gpu_hours.absent"));
+}
+
+TEST(ReplayStudy, EveryPolicyOfTheCatalogRunsOrSaysWhyNot) {
+  const ReplayExperiment experiment(replaced(
+      replaced(replaced(replaced(kStudy, "  nvme.interval: [60, 300]\n", ""), "sweep:\n", ""),
+               "policies: [checkpoint_restart, {name: checkpoint_restart, label: nvme, "
+               "options: {location: nvme}}]\n",
+               ""),
+      "seeds: [1, 2]", "seeds: [1]"));
+  const ReplayStudyResult result = experiment.run(experiment.options(2));
+  EXPECT_TRUE(result.problems.empty()) << result.problems.front();
+  const auto rows = experiment.rows();
+  ASSERT_EQ(rows.size(), planners::recovery_catalog().size());
+  for (const CsvRow& row : rows) {
+    const bool runs = row.at("status") == "ok";
+    EXPECT_EQ(row.at("reason").empty(), runs) << row.at("policy");
+    if (!runs) {
+      EXPECT_EQ(row.at("status"), "infeasible") << row.at("policy") << row.at("reason");
+      EXPECT_EQ(row.at("iterations").empty(), true);
+    }
+  }
+}
+
+TEST(ReplayStudy, GivesTheSameBytesOnOneWorkerAndOnTwo) {
+  const ReplayExperiment one;
+  const ReplayExperiment two;
+  one.run(one.options(1));
+  two.run(two.options(2));
+  EXPECT_EQ(contents(one.results()), contents(two.results()));
+}
+
+TEST(ReplayStudy, AKilledReplayGoesOnToTheBytesOfAWholeOne) {
+  const ReplayExperiment whole;
+  whole.run(whole.options(1));
+  const ReplayExperiment hurt;
+  sim::run_forked([&]() -> std::string {
+    hurt.run(hurt.options(2), [](const Progress& progress) {
+      if (progress.done == 2) kill(getpid(), SIGKILL);
+    });
+    return "";
+  });
+  const auto kept = support::names_in(hurt.results() + "/runs");
+  EXPECT_GE(kept.size(), 2u);
+  EXPECT_LT(kept.size(), 6u);
+  const ReplayStudyResult rest = hurt.run(hurt.options(2));
+  EXPECT_EQ(static_cast<std::size_t>(rest.present), kept.size());
+  EXPECT_EQ(rest.present + rest.done, 6);
+  EXPECT_EQ(contents(hurt.results()), contents(whole.results()));
+}
+
+TEST(ReplayStudy, CtrlCKeepsWhatIsDone) {
+  const ReplayExperiment experiment;
+  const ReplayStudyResult result =
+      experiment.run(experiment.options(1), [](const Progress& progress) {
+        if (progress.done == 2 && progress.message.starts_with("started")) raise(SIGINT);
+      });
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.done, 2);
+  EXPECT_EQ(experiment.rows().size(), 2u);
+  EXPECT_EQ(experiment.run(experiment.options(1)).done, 4);
+}
+
+TEST(ReplayStudy, ShardsTogetherGiveTheWhole) {
+  const ReplayExperiment whole;
+  whole.run(whole.options(2));
+  const ReplayExperiment parts;
+  for (const int shard : {2, 1}) {
+    RunnerOptions options = parts.options();
+    options.shard_index = shard;
+    options.shard_count = 2;
+    EXPECT_EQ(parts.run(options).done, 3);
+  }
+  EXPECT_EQ(contents(parts.results()), contents(whole.results()));
+}
+
+TEST(ReplayStudy, AChangedTraceMakesOtherRuns) {
+  const ReplayExperiment experiment;
+  experiment.run(experiment.options(2));
+  RunnerOptions dry = experiment.options();
+  dry.dry_run = true;
+  EXPECT_EQ(experiment.run(dry).present, 6);
+  write_text_file(experiment.folder / "restless.yaml",
+                  replaced(support::kGenerator, "leaves_per_hour: 4", "leaves_per_hour: 5"));
+  EXPECT_EQ(experiment.run(dry).present, 0);
+}
+
+TEST(ReplayStudy, ProblemsAreNamedAtTheirPlaces) {
+  const auto problems = [](const std::string& from, const std::string& to) {
+    return ReplayExperiment(replaced(kStudy, from, to)).problems();
+  };
+  EXPECT_NE(problems("policies: [checkpoint_restart", "policies: [checkpoint_restrat")
+                .find("replay.yaml:10:12: unknown policy 'checkpoint_restrat' (did you mean "
+                      "'checkpoint_restart'?)"),
+            std::string::npos)
+      << problems("policies: [checkpoint_restart", "policies: [checkpoint_restrat");
+  EXPECT_NE(problems("location: nvme", "locatoin: nvme").find("has no option 'locatoin'"),
+            std::string::npos);
+  EXPECT_NE(problems("location: nvme", "location: tape").find("option 'location'"),
+            std::string::npos);
+  EXPECT_NE(problems("nvme.interval", "nvmm.interval").find("leads to no policy of this study"),
+            std::string::npos);
+  EXPECT_NE(problems("generator: restless.yaml", "file: none.csv").find("no such trace file"),
+            std::string::npos);
+  EXPECT_NE(problems("trace: {generator: restless.yaml}", "trace: {}")
+                .find("a trace has either `file` or `generator`"),
+            std::string::npos);
+  EXPECT_NE(problems("    horizon: 30 min\n", "").find("a generated trace needs a horizon"),
+            std::string::npos);
+  EXPECT_NE(problems("seeds: [1, 2]", "seeds: [1, 1]").find("1 stands twice"), std::string::npos);
+}
+
+TEST(ReplayStudy, ACaseWithoutItsDataIsSkippedAndNamed) {
+  const ReplayExperiment experiment(
+      replaced(kStudy, "generator: restless.yaml", "file: $ORRERY_DATA/no/such/trace.csv"));
+  const ReplayStudyResult result = experiment.run(experiment.options());
+  EXPECT_EQ(result.total, 0);
+  ASSERT_EQ(result.skipped.size(), 1u);
+  EXPECT_NE(result.skipped[0].find("no/such/trace.csv is not there"), std::string::npos);
+}
+
+TEST(ReplayStudy, ATraceFileIsReplayedAsItIs) {
+  const ReplayExperiment experiment(
+      replaced(replaced(kStudy, "generator: restless.yaml", "file: trace.csv"), "seeds: [1, 2]",
+               "seeds: [0]"));
+  write_text_file(experiment.folder / "trace.csv",
+                  "# schema: orrery/trace/1\n# horizon: 30 min\n# nodes: a{0..1} A100-80GB x2\n"
+                  "time,kind,scope,cause\n600,fail,node:a1,test\n1200,repair,node:a1,test\n");
+  const ReplayStudyResult result = experiment.run(experiment.options(2));
+  EXPECT_TRUE(result.problems.empty()) << result.problems.front();
+  for (const CsvRow& row : experiment.rows()) {
+    EXPECT_EQ(row.at("events"), "2");
+    EXPECT_NEAR(std::stod(row.at("gpu_hours.absent")), 2 * 600 / 3600.0, 1e-9);
+  }
+}
+
+}  // namespace
+}  // namespace orrery::experiments

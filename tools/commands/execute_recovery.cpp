@@ -1,0 +1,274 @@
+#include "tools/commands/execute_recovery.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+
+#include "models/check/validate.h"
+#include "models/ir/wire.h"
+#include "models/spec/topology.h"
+#include "planners/recovery/catalog.h"
+#include "sim/replay/simulated_timers.h"
+#include "tools/commands/execute_program.h"
+
+namespace orrery::tools {
+namespace {
+
+/// A policy may search for a plan; longer than this the run does not wait.
+constexpr int kPatienceMs = 600'000;
+
+bool write_text(int fd, const std::string& text) {
+  const std::uint64_t size = text.size();
+  std::string bytes(reinterpret_cast<const char*>(&size), sizeof size);
+  bytes += text;
+  for (std::size_t at = 0; at < bytes.size();) {
+    const ssize_t count = ::write(fd, bytes.data() + at, bytes.size() - at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    at += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+bool read_exactly(int fd, char* into, std::size_t size, int patience_ms) {
+  for (std::size_t at = 0; at < size;) {
+    pollfd entry{fd, POLLIN, 0};
+    const int ready = ::poll(&entry, 1, patience_ms);
+    if (ready < 0 && errno == EINTR) continue;
+    if (ready <= 0) return false;
+    const ssize_t count = ::read(fd, into + at, size - at);
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) return false;
+    at += static_cast<std::size_t>(count);
+  }
+  return true;
+}
+
+std::optional<std::string> read_text(int fd, int patience_ms) {
+  std::uint64_t size = 0;
+  if (!read_exactly(fd, reinterpret_cast<char*>(&size), sizeof size, patience_ms)) {
+    return std::nullopt;
+  }
+  std::string text(size, '\0');
+  if (!read_exactly(fd, text.data(), text.size(), patience_ms)) return std::nullopt;
+  return text;
+}
+
+std::string to_text(const executor::LostDevices& lost) {
+  std::string text = fmt::format("{} {}\n", lost.last_step, lost.generation);
+  for (const auto* devices : {&lost.lost, &lost.live}) {
+    for (const DeviceId device : *devices) text += fmt::format("{} ", device.value);
+    text += "\n";
+  }
+  return text;
+}
+
+executor::LostDevices lost_from(const std::string& text) {
+  executor::LostDevices lost;
+  std::istringstream lines(text);
+  std::string line;
+  lines >> lost.last_step >> lost.generation;
+  std::getline(lines, line);
+  for (auto* devices : {&lost.lost, &lost.live}) {
+    std::getline(lines, line);
+    std::istringstream words(line);
+    for (std::int32_t device = 0; words >> device;) devices->push_back({device});
+  }
+  return lost;
+}
+
+/// The first letter tells what follows: ok with a description, a newline and a program, or a
+/// problem.
+constexpr char kOk = '+';
+
+std::string problem(const std::string& what) { return "-" + what; }
+
+/// Lives in the planning process.
+class PolicyServer {
+ public:
+  PolicyServer(const experiments::LoadedRun& run, const PolicyQuestion& question)
+      : run_(run),
+        question_(question),
+        topology_(run.cluster),
+        timers_(run.cluster, topology_, run.workload, run.spec.job, run.profile),
+        input_{.cluster = run.cluster,
+               .topology = topology_,
+               .workload = run.workload,
+               .job = run.spec.job,
+               .profile = run.profile,
+               .evaluator = timers_.evaluator(),
+               .plan = run.plan,
+               .seed = question.seed},
+        plan_(std::make_shared<ir::Plan>(*run.plan)) {
+    auto made = planners::find_policy(question.policy)->make(input_, {});
+    if (const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
+      throw std::runtime_error(fmt::format("option '{}': {}", bad->name, bad->what));
+    }
+    if (const auto* infeasible = std::get_if<models::Infeasible>(&made)) {
+      throw std::runtime_error(fmt::format("{} ({})", infeasible->constraint, infeasible->witness));
+    }
+    policy_ = std::move(std::get<std::unique_ptr<models::RecoveryPolicy>>(made));
+  }
+
+  std::string answer(const executor::LostDevices& lost) {
+    std::string reason = "all processes live: the same plan again";
+    if (!lost.lost.empty()) {
+      ir::ClusterEvent event;
+      event.kind = ir::EventKind::fail;
+      event.scope.devices = lost.lost;
+      event.cause = "process lost";
+      const std::vector<ir::ClusterEvent> events = {event};
+      const models::RecoveryDecision decision = policy_->on_events(state(lost), events);
+      reason = decision.reason;
+      using Action = models::RecoveryDecision::Action;
+      if (decision.action == Action::wait) {
+        return problem(fmt::format("{} has no plan: {}", question_.policy, reason));
+      }
+      if (decision.action == Action::resume) plan_ = decision.plan;
+    }
+    const std::vector<DeviceId> working = ir::working_devices(*plan_);
+    for (const DeviceId device : working) {
+      if (std::binary_search(lost.live.begin(), lost.live.end(), device)) continue;
+      return problem(
+          fmt::format("{} wants device {}, which is lost", question_.policy, device.value));
+    }
+    for (const models::PlanDefect& defect :
+         models::validate(*plan_, run_.cluster, run_.workload, run_.spec.job)) {
+      return problem(
+          fmt::format("the plan of {}: {}: {}", question_.policy, defect.path, defect.what));
+    }
+    const ExecutableProgram lowered = lower_for_ranks(run_, *plan_, question_.seed);
+    if (!lowered.problems.empty()) {
+      return problem(fmt::format("the plan of {}: {}", question_.policy, lowered.problems.front()));
+    }
+    std::replace(reason.begin(), reason.end(), '\n', ' ');
+    return kOk + fmt::format("{}: {} ({} devices)\n", question_.policy, reason, working.size()) +
+           ir::serialise(lowered.program);
+  }
+
+ private:
+  models::JobState state(const executor::LostDevices& lost) const {
+    models::JobState state;
+    state.iteration = lost.last_step;
+    state.plan = plan_;
+    state.live = lost.live;
+    models::StateCopy memory{lost.last_step, ir::Location::peer, plan_, {}, {}};
+    const std::vector<DeviceId> devices = ir::devices_of(*plan_);
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      if (!std::binary_search(lost.live.begin(), lost.live.end(), devices[i])) {
+        memory.gone.push_back(static_cast<std::uint32_t>(i));
+      }
+    }
+    state.copies.push_back(memory);
+    if (question_.checkpoint_every > 0) {
+      const std::int64_t step = lost.last_step - lost.last_step % question_.checkpoint_every;
+      if (step > 0) {
+        state.copies.push_back(
+            {step, question_.cloud ? ir::Location::cloud : ir::Location::nvme, plan_, {}, {}});
+      }
+    }
+    state.iteration_time = timers_.iterations().time(*plan_, {}, {});
+    return state;
+  }
+
+  const experiments::LoadedRun& run_;
+  const PolicyQuestion& question_;
+  models::Topology topology_;
+  sim::SimulatedTimers timers_;
+  planners::PolicyInput input_;
+  std::unique_ptr<models::RecoveryPolicy> policy_;
+  models::PlanPointer plan_;
+};
+
+int serve(const experiments::LoadedRun& run, const PolicyQuestion& question, int in, int out) {
+  try {
+    PolicyServer server(run, question);
+    if (!write_text(out, std::string(1, kOk))) return 1;
+    while (const auto asked = read_text(in, -1)) {
+      std::string answer;
+      try {
+        answer = server.answer(lost_from(*asked));
+      } catch (const std::exception& error) {
+        answer = problem(error.what());
+      }
+      if (!write_text(out, answer)) return 1;
+    }
+    return 0;
+  } catch (const std::exception& error) {
+    write_text(out, problem(error.what()));
+    return 1;
+  }
+}
+
+}  // namespace
+
+struct PlanningProcess::State {
+  pid_t pid = -1;
+  int to = -1;
+  int from = -1;
+  ~State() {
+    if (to >= 0) ::close(to);
+    if (from >= 0) ::close(from);
+    if (pid <= 0) return;
+    ::kill(pid, SIGKILL);
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+  }
+};
+
+PlanningProcess::PlanningProcess(const experiments::LoadedRun& run, const PolicyQuestion& question)
+    : state_(std::make_unique<State>()) {
+  int down[2];
+  int up[2];
+  if (::pipe2(down, O_CLOEXEC) != 0 || ::pipe2(up, O_CLOEXEC) != 0) {
+    throw std::runtime_error(fmt::format("pipe: {}", std::strerror(errno)));
+  }
+  const pid_t parent = ::getpid();
+  state_->pid = ::fork();
+  if (state_->pid == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (::getppid() != parent) ::_exit(1);
+    ::signal(SIGINT, SIG_IGN);
+    ::close(down[1]);
+    ::close(up[0]);
+    ::_exit(serve(run, question, down[0], up[1]));
+  }
+  ::close(down[0]);
+  ::close(up[1]);
+  state_->to = down[1];
+  state_->from = up[0];
+  if (state_->pid < 0) throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
+  const auto ready = read_text(state_->from, kPatienceMs);
+  if (!ready) throw std::runtime_error("the planning process ended without a word");
+  if (ready->front() != kOk) throw std::runtime_error(ready->substr(1));
+}
+
+PlanningProcess::~PlanningProcess() = default;
+
+std::variant<executor::NextProgram, std::string> PlanningProcess::ask(
+    const executor::LostDevices& lost) {
+  if (!write_text(state_->to, to_text(lost))) return "the planning process has ended";
+  const auto answer = read_text(state_->from, kPatienceMs);
+  if (!answer) return "the planning process does not answer";
+  if (answer->front() != kOk) return answer->substr(1);
+  const std::size_t line_end = answer->find('\n');
+  auto program = ir::parse_program(std::string_view(*answer).substr(line_end + 1));
+  if (const auto* what = std::get_if<std::string>(&program)) return "the new program " + *what;
+  return executor::NextProgram{std::move(std::get<ir::Program>(program)),
+                               answer->substr(1, line_end - 1)};
+}
+
+}  // namespace orrery::tools

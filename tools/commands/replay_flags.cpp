@@ -1,0 +1,271 @@
+#include "tools/commands/replay_flags.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "models/base/hash.h"
+#include "models/config/document.h"
+#include "tools/commands/inputs.h"
+
+namespace orrery::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Diagnostics;
+using config::Value;
+using experiments::ReplayPolicy;
+using experiments::ReplayStudy;
+
+constexpr const char* kDefaultDays = "54";  ///< Of a generated trace: the Llama 3 snapshot.
+constexpr std::int64_t kMostSeeds = 100'000;
+
+std::string file_of(const std::string& given, Diagnostics& diagnostics) {
+  std::error_code error;
+  if (!fs::exists(given, error)) {
+    diagnostics.add({}, fmt::format("no such file or folder '{}'", given),
+                    "orrery list experiments shows what there is");
+    diagnostics.raise();
+  }
+  return fs::is_directory(given, error) ? (fs::path(given) / kStudyFile).string() : given;
+}
+
+/// "a,b": policies by name, with the options that name them. Each stands at its flag.
+std::vector<config::Located<ReplayPolicy>> policies_of(const ReplayArgs& args,
+                                                       Diagnostics& diagnostics) {
+  std::vector<config::Located<ReplayPolicy>> policies;
+  for (const std::string& name : split(args.policies.value_or("all"), ',')) {
+    ReplayPolicy policy;
+    policy.name = name;
+    policies.push_back({policy, at_flag("--policy")});
+  }
+  if (policies.empty()) diagnostics.add(at_flag("--policy"), "no policy is named");
+  for (const std::string& text : args.options) {
+    const std::size_t equals = text.find('=');
+    const std::size_t dot = text.find('.');
+    if (equals == std::string::npos || dot == std::string::npos || dot == 0 || dot > equals) {
+      diagnostics.add(at_flag("--option"), fmt::format("'{}' is not POLICY.NAME=VALUE", text),
+                      "for example --option checkpoint_restart.interval=600");
+      continue;
+    }
+    const std::string name = text.substr(0, dot);
+    auto policy = std::find_if(policies.begin(), policies.end(),
+                               [&](const auto& each) { return each.value.name == name; });
+    if (policy == policies.end()) {
+      const bool all = std::any_of(policies.begin(), policies.end(),
+                                   [](const auto& each) { return each.value.name == "all"; });
+      if (!all) {
+        diagnostics.add(at_flag("--option"),
+                        fmt::format("'{}' is not among the policies of --policy", name));
+        continue;
+      }
+      ReplayPolicy added;
+      added.name = name;
+      policies.push_back({added, at_flag("--option")});
+      policy = policies.end() - 1;
+    }
+    const std::string option = text.substr(dot + 1, equals - dot - 1);
+    policy->value.options[option] = text.substr(equals + 1);
+    policy->value.option_positions[option] = at_flag("--option");
+  }
+  return policies;
+}
+
+/// "5": seeds 0 to 4; "1,2,5": these. "7," is the seed 7 alone.
+std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnostics) {
+  std::vector<std::int64_t> seeds;
+  if (text.find(',') == std::string::npos) {
+    const std::int64_t count = whole_number(text, "--seeds", 1, 1, diagnostics);
+    if (count > kMostSeeds) {
+      diagnostics.add(at_flag("--seeds"), fmt::format("at most {}", kMostSeeds));
+      return {0};
+    }
+    for (std::int64_t seed = 0; seed < count; ++seed) seeds.push_back(seed);
+    return seeds;
+  }
+  for (const std::string& item : split(text, ',')) {
+    seeds.push_back(whole_number(item, "--seeds", 0, 0, diagnostics));
+  }
+  if (seeds.empty()) diagnostics.add(at_flag("--seeds"), "no seed", "as in 1,2,5");
+  return seeds;
+}
+
+Value settings_of(const ReplayArgs& args, Value base, Diagnostics& diagnostics) {
+  for (const std::string& text : args.settings) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      diagnostics.add(at_flag("--set"), fmt::format("'{}' is not NAME=VALUE", text));
+      continue;
+    }
+    if (base.is_null()) base = Value::map({}, at_flag("--set"));
+    base = config::merge(std::move(base), text.substr(0, equals),
+                         Value::scalar(text.substr(equals + 1), at_flag("--set")), diagnostics);
+  }
+  return base;
+}
+
+experiments::ReplayTrace trace_of(const ReplayArgs& args, Diagnostics& diagnostics) {
+  experiments::ReplayTrace trace;
+  if (args.trace.has_value() == args.generate.has_value()) {
+    diagnostics.add(at_flag(args.trace ? "--generate" : "--trace"),
+                    args.trace ? "--trace and --generate exclude each other"
+                               : "neither --trace nor --generate is given",
+                    "for example --generate llama3");
+    return trace;
+  }
+  if (args.trace) trace.file = {*args.trace, at_flag("--trace")};
+  trace.format = args.format;
+  if (args.generate) trace.generator = {*args.generate, at_flag("--generate")};
+  trace.settings = settings_of(args, {}, diagnostics);
+  return trace;
+}
+
+template <class E>
+void set(const Text& text, const char* flag, E& value, Diagnostics& diagnostics) {
+  if (text) config::describe_value(Value::scalar(*text, at_flag(flag)), value, diagnostics);
+}
+
+/// Flags that a study file replaces.
+void refuse_case_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
+  const auto refuse = [&](bool given, const char* flag) {
+    if (given) diagnostics.add(at_flag(flag), fmt::format("the file {} says it", args.file));
+  };
+  refuse(args.job.cluster.has_value(), "--cluster");
+  refuse(args.job.model.has_value(), "--model");
+  refuse(args.job.job.has_value(), "--job");
+  refuse(args.job.global_batch.has_value(), "--global-batch");
+  refuse(args.job.sequence_length.has_value(), "--sequence-length");
+  refuse(args.job.dtype.has_value(), "--dtype");
+  refuse(args.job.recompute.has_value(), "--recompute");
+  refuse(args.job.zero_stages.has_value(), "--zero-stages");
+  refuse(args.job.schedules.has_value(), "--schedules");
+  refuse(args.job.max_tensor_parallel.has_value(), "--max-tensor-parallel");
+  refuse(args.job.max_micro_batch_size.has_value(), "--max-micro-batch-size");
+  refuse(args.job.sequence_parallel, "--sequence-parallel");
+  refuse(args.job.profile.has_value(), "--profile");
+  refuse(args.trace.has_value(), "--trace");
+  refuse(args.generate.has_value(), "--generate");
+  refuse(args.format.has_value(), "--format");
+  refuse(!args.settings.empty(), "--set");
+  refuse(args.plan.has_value(), "--plan");
+}
+
+ReplayStudy study_of_file(const ReplayArgs& args, Diagnostics& diagnostics) {
+  refuse_case_flags(args, diagnostics);
+  ReplayStudy study = experiments::load_replay_study(file_of(args.file, diagnostics), diagnostics);
+  if (args.policies || !args.options.empty()) {
+    study.policies = policies_of(args, diagnostics);
+    for (experiments::ReplayCase& one : study.cases) one.policies.clear();
+    if (args.policies) study.sweep.clear();
+  }
+  return study;
+}
+
+ReplayStudy study_of_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
+  ReplayStudy study;
+  study.folder = "";
+  experiments::ReplayCase one;
+  if (!args.job.cluster || args.job.cluster->empty()) {
+    diagnostics.add(at_flag("--cluster"), "missing",
+                    "for example --cluster a100_8; orrery list clusters; or give a replay.yaml");
+  }
+  if (!args.job.model || args.job.model->empty()) {
+    diagnostics.add(at_flag("--model"), "missing",
+                    "for example --model llama2_13b; orrery list models");
+  }
+  one.cluster = {args.job.cluster.value_or(""), at_flag("--cluster")};
+  one.model = {args.job.model.value_or(""), at_flag("--model")};
+  one.name = one.cluster.value + "/" + one.model.value;
+  JobArgs job = args.job;
+  if (!job.job && !job.global_batch) job.global_batch = kDefaultBatch;
+  if (!job.job && !job.sequence_length) job.sequence_length = kDefaultLength;
+  one.job = make_job(job, std::nullopt, diagnostics);
+  one.job_text = config::to_value(one.job);
+  if (args.job.profile) one.profile = {*args.job.profile, at_flag("--profile")};
+  if (args.plan) one.plan = {*args.plan, at_flag("--plan")};
+  one.trace = trace_of(args, diagnostics);
+  study.cases.push_back(std::move(one));
+  study.policies = policies_of(args, diagnostics);
+  study.seeds = {{0}, at_flag("--seeds")};
+  return study;
+}
+
+}  // namespace
+
+ReplayStudy study_of(const ReplayArgs& args, Diagnostics& diagnostics) {
+  const bool file = !args.file.empty();
+  ReplayStudy study = file ? study_of_file(args, diagnostics) : study_of_flags(args, diagnostics);
+  for (const auto& policy : study.policies) {
+    if (!file || args.policies || !args.options.empty()) {
+      experiments::check_policy(policy.value, policy.at, diagnostics);
+    }
+  }
+  if (args.seeds) study.seeds = {seeds_of(*args.seeds, diagnostics), at_flag("--seeds")};
+  set(args.planning_time, "--planning-time", study.planning_time, diagnostics);
+  set(args.prices, "--prices", study.prices, diagnostics);
+  const bool generated = !file && args.generate.has_value();
+  if (args.days || generated) {
+    Seconds horizon;
+    const std::string text = args.days.value_or(kDefaultDays) + " day";
+    config::describe_value(Value::scalar(text, at_flag("--days")), horizon, diagnostics);
+    if (!(horizon.value > 0)) {
+      diagnostics.add(at_flag("--days"), "must be a positive number of days");
+    }
+    for (experiments::ReplayCase& one : study.cases) one.horizon = horizon;
+  }
+  if (!diagnostics.empty()) return study;
+  if (!file) {
+    // Calls that differ in anything have folders of their own; the same call goes on.
+    study.hash = content_hash(config::dump(study));
+    study.name = "replay/" + study.hash.substr(0, 12);
+  }
+  return study;
+}
+
+experiments::RunnerOptions runner_options(const ReplayArgs& args, Diagnostics& diagnostics) {
+  experiments::RunnerOptions options;
+  options.results_root = args.results;
+  options.workers = static_cast<int>(std::min<std::int64_t>(
+      whole_number(args.workers, "--workers", 1, 0, diagnostics), std::numeric_limits<int>::max()));
+  read_shard(args.shard, options, diagnostics);
+  if (args.results.empty()) diagnostics.add(at_flag("--results"), "no folder is named");
+  options.dry_run = args.dry_run;
+  options.figure = !args.no_figure;
+  options.quiet = args.quiet;
+  return options;
+}
+
+void read_shard(const Text& text, experiments::RunnerOptions& options, Diagnostics& diagnostics) {
+  if (!text) return;
+  const char* end = text->data() + text->size();
+  const auto first = std::from_chars(text->data(), end, options.shard_index);
+  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '/') {
+    const auto second = std::from_chars(first.ptr + 1, end, options.shard_count);
+    if (second.ec == std::errc() && second.ptr == end && options.shard_index >= 1 &&
+        options.shard_index <= options.shard_count) {
+      return;
+    }
+  }
+  diagnostics.add(at_flag("--shard"), fmt::format("'{}' is not I/N with 1 <= I <= N", *text),
+                  "for example --shard 1/4");
+}
+
+bool is_study(const std::string& path) {
+  std::error_code error;
+  if (fs::is_directory(path, error)) {
+    return !fs::exists(fs::path(path) / "manifest.yaml", error) &&
+           fs::exists(fs::path(path) / kStudyFile, error);
+  }
+  if (!fs::is_regular_file(path, error)) return false;
+  Diagnostics ignored;
+  const Value tree = config::load_value(path, ignored);
+  const Value* schema = tree.find("schema");
+  return schema != nullptr && schema->text.rfind("orrery/replay/", 0) == 0;
+}
+
+}  // namespace orrery::tools

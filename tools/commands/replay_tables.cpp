@@ -1,0 +1,299 @@
+#include "tools/commands/replay_tables.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <optional>
+
+#include "tools/commands/json.h"
+#include "tools/commands/output.h"
+#include "tools/table.h"
+
+namespace orrery::tools {
+namespace {
+
+using experiments::Interval;
+using experiments::Ranking;
+using experiments::ReplayStudy;
+using experiments::ReplayStudyResult;
+using experiments::Standing;
+
+struct IntervalRecord {
+  double mean = 0;
+  std::optional<double> half;  ///< None with one seed.
+};
+
+struct StandingRecord {
+  std::string in_case;
+  std::string policy;
+  std::string axes;
+  std::int64_t seeds = 0;
+  IntervalRecord tokens_per_second;
+  IntervalRecord goodput;
+  IntervalRecord ettr;
+  IntervalRecord behind;
+  double tokens = 0;
+  std::optional<double> dollars_per_million_tokens;
+  double interruptions = 0;
+  double lost_iterations = 0;
+  std::map<std::string, double> wall_share;
+  std::map<std::string, double> gpu_hours;
+};
+
+struct UnableRecord {
+  std::string in_case;
+  std::string policy;
+  std::string axes;
+  std::string status;
+  std::string reason;
+};
+
+struct ReplayDocument {
+  std::string study;
+  std::string results;
+  std::string runs_csv;
+  std::vector<std::string> figures;
+  std::vector<std::string> problems;
+  std::vector<std::string> skipped;
+  int total = 0;
+  int present = 0;
+  int done = 0;
+  int failed = 0;
+  int missing = 0;
+  bool interrupted = false;
+  std::vector<StandingRecord> ranking;
+  std::vector<UnableRecord> unable;
+};
+
+void describe(config::Visitor& v, IntervalRecord& record) {
+  v.required("mean", record.mean, "");
+  v.optional("half_width_95", record.half, "");
+}
+
+void describe(config::Visitor& v, StandingRecord& record) {
+  v.required("case", record.in_case, "");
+  v.required("policy", record.policy, "");
+  v.required("axes", record.axes, "");
+  v.required("seeds", record.seeds, "");
+  v.required("tokens_per_second", record.tokens_per_second, "");
+  v.required("goodput", record.goodput, "");
+  v.required("ettr", record.ettr, "");
+  v.required("behind_first", record.behind, "");
+  v.required("tokens", record.tokens, "");
+  v.optional("dollars_per_million_tokens", record.dollars_per_million_tokens, "");
+  v.required("interruptions", record.interruptions, "");
+  v.required("lost_iterations", record.lost_iterations, "");
+  v.required("wall_share", record.wall_share, "");
+  v.required("gpu_hours", record.gpu_hours, "");
+}
+
+void describe(config::Visitor& v, UnableRecord& record) {
+  v.required("case", record.in_case, "");
+  v.required("policy", record.policy, "");
+  v.required("axes", record.axes, "");
+  v.required("status", record.status, "");
+  v.required("reason", record.reason, "");
+}
+
+void describe(config::Visitor& v, ReplayDocument& document) {
+  v.required("study", document.study, "");
+  v.required("results", document.results, "");
+  v.required("runs_csv", document.runs_csv, "");
+  v.required("figures", document.figures, "");
+  v.required("problems", document.problems, "");
+  v.required("skipped", document.skipped, "");
+  v.required("total", document.total, "");
+  v.required("present", document.present, "");
+  v.required("done", document.done, "");
+  v.required("failed", document.failed, "");
+  v.required("missing", document.missing, "");
+  v.required("interrupted", document.interrupted, "");
+  v.required("ranking", document.ranking, "");
+  v.required("unable", document.unable, "");
+}
+
+IntervalRecord record_of(const Interval& interval) {
+  IntervalRecord record;
+  if (std::isfinite(interval.mean)) record.mean = interval.mean;
+  if (std::isfinite(interval.half)) record.half = interval.half;
+  return record;
+}
+
+StandingRecord record_of(const Standing& standing) {
+  StandingRecord record;
+  record.in_case = standing.in_case;
+  record.policy = standing.policy;
+  record.axes = standing.axes;
+  record.seeds = static_cast<std::int64_t>(standing.seeds);
+  record.tokens_per_second = record_of(standing.tokens_per_second);
+  record.goodput = record_of(standing.goodput);
+  record.ettr = record_of(standing.ettr);
+  record.behind = record_of(standing.behind);
+  record.tokens = standing.tokens;
+  if (std::isfinite(standing.dollars_per_million)) {
+    record.dollars_per_million_tokens = standing.dollars_per_million;
+  }
+  record.interruptions = standing.interruptions;
+  record.lost_iterations = standing.lost_iterations;
+  for (std::size_t b = 0; b < sim::kBuckets; ++b) {
+    const std::string name = sim::name_of(static_cast<sim::Bucket>(b));
+    record.wall_share[name] = standing.wall[b];
+    record.gpu_hours[name] = standing.gpu_hours[b];
+  }
+  record.gpu_hours["spare"] = standing.spare_gpu_hours;
+  record.gpu_hours["absent"] = standing.absent_gpu_hours;
+  return record;
+}
+
+/// "92.13 ±0.40"; the second part is left out where it is not known.
+std::string with_half(const Interval& interval, double scale, int digits) {
+  if (!std::isfinite(interval.mean)) return "-";
+  std::string text = grouped(interval.mean * scale, digits);
+  if (std::isfinite(interval.half))
+    text += fmt::format(" ±{}", grouped(interval.half * scale, digits));
+  return text;
+}
+
+std::string shown(const Standing& standing) {
+  return standing.axes.empty() ? standing.policy
+                               : fmt::format("{} {}", standing.policy, standing.axes);
+}
+
+/// Stall: everything but training and what was rolled back.
+double stall(const Standing& standing) {
+  double share = 0;
+  for (const sim::Bucket bucket :
+       {sim::Bucket::checkpoint, sim::Bucket::detect, sim::Bucket::decide, sim::Bucket::move_state,
+        sim::Bucket::reinitialise, sim::Bucket::idle}) {
+    share += standing.wall[static_cast<std::size_t>(bucket)];
+  }
+  return share;
+}
+
+std::vector<Standing> of_case(const Ranking& ranking, const std::string& name) {
+  std::vector<Standing> standings;
+  for (const Standing& standing : ranking.standings) {
+    if (standing.in_case == name) standings.push_back(standing);
+  }
+  return standings;
+}
+
+std::string ranking_table(const std::vector<Standing>& standings) {
+  Table table;
+  table.number("#").column("policy").number("tokens/s").number("behind %").number("goodput %");
+  table.number("ETTR %").number("tokens, billion").number("$/M tokens").number("interruptions");
+  table.number("stall %").number("lost iterations");
+  std::size_t place = 0;
+  for (const Standing& standing : standings) {
+    table.row(
+        {std::to_string(++place), shown(standing), with_half(standing.tokens_per_second, 1, 0),
+         place == 1 ? "" : with_half(standing.behind, 100, 2), with_half(standing.goodput, 100, 2),
+         with_half(standing.ettr, 100, 2), grouped(standing.tokens * 1e-9, 3),
+         grouped(standing.dollars_per_million, 3), grouped(standing.interruptions, 1),
+         grouped(100 * stall(standing), 2), grouped(standing.lost_iterations, 1)});
+  }
+  return table.text(0, colours());
+}
+
+/// Share of wall time by bucket, and GPU-hours outside of the plan.
+std::string bucket_table(const std::vector<Standing>& standings) {
+  Table table;
+  table.column("policy");
+  for (std::size_t b = 0; b < sim::kBuckets; ++b) {
+    std::string name = sim::name_of(static_cast<sim::Bucket>(b));
+    for (char& c : name) c = c == '_' ? ' ' : c;
+    table.number(name + " %");
+  }
+  table.number("spare GPU-h").number("absent GPU-h");
+  for (const Standing& standing : standings) {
+    std::vector<std::string> cells = {shown(standing)};
+    for (const double share : standing.wall) cells.push_back(grouped(100 * share, 2));
+    cells.push_back(grouped(standing.spare_gpu_hours, 0));
+    cells.push_back(grouped(standing.absent_gpu_hours, 0));
+    table.row(std::move(cells));
+  }
+  return table.text(0, colours());
+}
+
+std::string unable_text(const Ranking& ranking, const std::string& name) {
+  std::string text;
+  for (const experiments::Unable& each : ranking.unable) {
+    if (each.in_case != name) continue;
+    text += fmt::format("{}{}: {}{}\n", each.policy,
+                        each.axes.empty() ? "" : fmt::format(" {}", each.axes),
+                        each.status == "failed" ? "failed: " : "", each.reason);
+  }
+  return text;
+}
+
+std::string work_text(const ReplayStudyResult& result, const Ranking& ranking) {
+  const double rest = result.total_seconds - result.planning_seconds - result.evaluation_seconds;
+  return fmt::format(
+      "replay {}, planning {} ({} searches), new iterations {} ({} simulated of {} asked for)\n",
+      duration(std::max(rest, 0.0)), duration(result.planning_seconds), ranking.searches,
+      duration(result.evaluation_seconds), ranking.iterations_simulated, ranking.iterations_asked);
+}
+
+std::string closing_text(const ReplayStudyResult& result) {
+  std::string text = fmt::format("{} done", counted(static_cast<std::size_t>(result.done), "run"));
+  if (result.present > 0) text += fmt::format(", {} were present", result.present);
+  if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
+  const int left = result.missing - result.done - result.failed;
+  if (left > 0) text += fmt::format(", {} left", left);
+  text += fmt::format("\nruns: {}\n", result.runs_csv);
+  for (const std::string& figure : result.figures) text += fmt::format("figure: {}\n", figure);
+  return text;
+}
+
+}  // namespace
+
+std::string replay_text(const ReplayStudy& study, const ReplayStudyResult& result,
+                        const Ranking& ranking) {
+  std::string text;
+  if (!study.title.empty()) text += bold(study.title) + "\n\n";
+  for (std::size_t c = 0; c < study.cases.size(); ++c) {
+    const std::string& name = study.cases[c].name;
+    const std::vector<Standing> standings = of_case(ranking, name);
+    const std::string unable = unable_text(ranking, name);
+    if (standings.empty() && unable.empty()) continue;
+    text += result.cases[c] + "\n\n";
+    if (!standings.empty()) {
+      const std::size_t seeds = standings.front().seeds;
+      text +=
+          section(seeds > 1 ? fmt::format("Ranking, means over {} seeds, ± 95 % confidence", seeds)
+                            : "Ranking, one seed",
+                  ranking_table(standings));
+      text += fmt::format("\n{}\n", section("Where the wall time goes", bucket_table(standings)));
+    }
+    if (!unable.empty()) text += section("Cannot run here", unable) + "\n";
+  }
+  for (const std::string& skipped : result.skipped) text += skipped + "\n";
+  if (result.total == 0) return text + "no run belongs to this call\n";
+  return text + work_text(result, ranking) + closing_text(result);
+}
+
+std::string replay_document(const ReplayStudy& study, const ReplayStudyResult& result,
+                            const Ranking& ranking) {
+  ReplayDocument document;
+  document.study = study.name;
+  document.results = result.results_folder;
+  document.runs_csv = result.runs_csv;
+  document.figures = result.figures;
+  document.problems = result.problems;
+  document.skipped = result.skipped;
+  document.total = result.total;
+  document.present = result.present;
+  document.done = result.done;
+  document.failed = result.failed;
+  document.missing = result.missing;
+  document.interrupted = result.interrupted;
+  for (const Standing& standing : ranking.standings) {
+    document.ranking.push_back(record_of(standing));
+  }
+  for (const experiments::Unable& each : ranking.unable) {
+    document.unable.push_back({each.in_case, each.policy, each.axes, each.status, each.reason});
+  }
+  return to_json(document);
+}
+
+}  // namespace orrery::tools
