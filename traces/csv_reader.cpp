@@ -22,6 +22,8 @@ using ir::EventScope;
 
 /// Events of one instant are kept until they are in order.
 constexpr std::size_t kMostAtOnce = 1 << 18;
+/// Slower than a millionth of its speed a device has failed.
+constexpr double kLeastFactor = 1e-6;
 
 enum Column { kTime, kKind, kScope, kCause, kNotice, kDetection, kFactor, kPrice, kColumns };
 const std::vector<std::string>& column_names() {
@@ -165,12 +167,11 @@ class EventReader {
     }
     if (wanted(kFactor, slows, true, kind)) {
       const auto factor = config::parse_number(at_[kFactor]->text, error);
-      if (factor && *factor > 0 && *factor <= 1) {
+      if (factor && *factor >= kLeastFactor && *factor <= 1) {
         event.factor = *factor;
       } else if (factor) {
-        add(*at_[kFactor],
-            {fmt::format("factor {} is not above 0 and at most 1", at_[kFactor]->text),
-             "0.5: half as fast"});
+        add(*at_[kFactor], {fmt::format("factor {} is not in 1e-6 to 1", at_[kFactor]->text),
+                            "0.5: half as fast"});
       } else {
         add(*at_[kFactor], error);
       }

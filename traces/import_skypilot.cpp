@@ -34,12 +34,16 @@ Trace read_skypilot(const std::string& path, const ImportOptions& options,
     return {};
   }
   FileProblems problems(path, diagnostics);
+  if (text.empty()) {
+    problems.add(1, 1, "the file is empty");
+    return {};
+  }
   json document;
   try {
     document = json::parse(text);
   } catch (const json::parse_error& error) {
     const auto [line, column] = place_of(text, error.byte);
-    problems.add(line, column, text.empty() ? "the file is empty" : "this is no JSON");
+    problems.add(line, column, "this is no JSON");
     return {};
   }
   const json gap =

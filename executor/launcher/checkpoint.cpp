@@ -139,12 +139,16 @@ std::optional<std::string> CheckpointFolder::save(const StateBank& bank, std::in
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) return fmt::format("cannot create {}: {}", folder_, error.message());
+  std::vector<std::string> written;
   for (const auto& [block, entries] : blocks) {
     const std::string path =
         (fs::path(folder_) / file_name({bank.version, block, device})).string();
     if (auto problem = write_file_atomically(path, encode(run_, bank.version, entries))) {
+      // A part is of no use and would keep a full disk full.
+      for (const std::string& part : written) fs::remove(part, error);
       return problem;
     }
+    written.push_back(path);
   }
   return std::nullopt;
 }

@@ -98,7 +98,7 @@ TraceSource::TraceSource(const ReplayCase& one, const std::string& folder,
   if (one.horizon) horizon_ = to_nanoseconds(*one.horizon);
   if (spec.generator) {
     set_generator(spec, folder, cluster, diagnostics);
-  } else {
+  } else if (spec.file) {  // Neither is a problem of the study, reported where it was read.
     set_file(spec, folder, cluster, diagnostics);
   }
 }
@@ -122,6 +122,9 @@ void TraceSource::set_file(const ReplayTrace& spec, const std::string& folder,
   const std::size_t before = diagnostics.problems().size();
   if (spec.repeat && horizon_.count > read->horizon.count && read->horizon.count > 0) {
     read = traces::repeat(*read, horizon_);
+  }
+  if (horizon_.count == 0 && read->horizon.count <= 0) {
+    diagnostics.add(spec.file->at, "the trace has no horizon", "a line `# horizon: 24 h` in it");
   }
   if (horizon_.count > read->horizon.count) {
     diagnostics.add(

@@ -166,6 +166,26 @@ void ReplayEngine::settle_recovery(bool finished) {
   const PlanDevices devices = recovery_->devices();
   recovery_.reset();
   train(plan, devices);
+  tell_of_latecomers();
+}
+
+/// What came during the recovery and is not used: the policy was busy then and is asked now.
+void ReplayEngine::tell_of_latecomers() {
+  std::vector<ir::ClusterEvent> news;
+  for (ir::ClusterEvent& event : std::exchange(late_, {})) {
+    const bool node = event.scope.kind == ir::EventScope::Kind::node;
+    const std::vector<DeviceId> devices =
+        node ? input_.cluster.devices_of(event.scope.node) : event.scope.devices;
+    const std::vector<DeviceId>& working = *run_->devices().working;
+    const bool unused = std::any_of(devices.begin(), devices.end(), [&](DeviceId device) {
+      return devices_.live(device) && !std::binary_search(working.begin(), working.end(), device);
+    });
+    if (unused) news.push_back(std::move(event));
+  }
+  if (news.empty()) return;
+  announced_ = false;
+  health_changed_ = false;
+  obey(ask(news), false, cause_of(news));
 }
 
 void ReplayEngine::batch(Events events) {
@@ -174,7 +194,13 @@ void ReplayEngine::batch(Events events) {
   const bool broken = apply(events);
   rate_ = devices_.rate(result_.priced);
   const std::string cause = cause_of(events);
+  const bool busy = recovery_.has_value();
   obey(ask(events), broken, cause);
+  if (!busy || !recovery_) return;
+  for (const ir::ClusterEvent& event : events) {
+    const bool comes = event.kind == ir::EventKind::join || event.kind == ir::EventKind::repair;
+    if (comes) late_.push_back(event);
+  }
 }
 
 bool ReplayEngine::hits(const DeviceStates::Change& change) const {

@@ -52,6 +52,7 @@ class ReplayEngine {
   void recover(models::RecoveryDecision decision, const std::string& cause);
   void train(models::PlanPointer plan, const PlanDevices& devices);
   void settle_recovery(bool finished);
+  void tell_of_latecomers();
   Seconds time_of(const ir::Plan& plan, const std::vector<DeviceId>& devices) const;
 
   /// Books device-time and dollars up to now_; before whoever is there, or in the plan, changes.
@@ -71,6 +72,7 @@ class ReplayEngine {
   std::optional<TrainingRun> run_;
   std::optional<RecoveryRun> recovery_;
   std::optional<Planned> planned_;
+  std::vector<ir::ClusterEvent> late_;  ///< Joins and repairs during the recovery.
   Instant idle_since_;
   std::string idle_reason_;
 

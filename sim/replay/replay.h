@@ -2,7 +2,8 @@
 ///
 /// The job trains with the policy's plan; finished iterations are jumped over in one step until the
 /// next event. At events the policy returns a decision, whose phases and transfers follow one
-/// another; an event in the middle of them stops them where they are and asks again. Checkpoints
+/// another; an event in the middle of them stops them where they are and asks again. What joins
+/// meanwhile and is not used at the end is told to the policy again then. Checkpoints
 /// are taken as the policy's levels say. What survives an event: GPU memory is lost with its
 /// device, host memory and NVMe with their node, all GPU memory when the job itself fails; the
 /// cloud never loses anything. A node is down when none of its devices lives.

@@ -310,7 +310,7 @@ TEST(Replay, ARecoveryThatTheHorizonCutsOffStaysBookedByPhase) {
   EXPECT_EQ(result.log.at(0).stall, seconds(6));
 }
 
-TEST(Replay, ARecoveryGoesOnWhenThePolicyProceeds) {
+TEST(Replay, ARecoveryGoesOnWhenThePolicyProceedsAndLatecomersAreToldAtItsEnd) {
   const models::Cluster cluster = replay_cluster(1, 4);
   EventList events(cluster, 300);
   events.devices(100, EventKind::fail, {3}).devices(105, EventKind::repair, {3});
@@ -319,8 +319,19 @@ TEST(Replay, ARecoveryGoesOnWhenThePolicyProceeds) {
     return state.training ? from_peer(state.iteration, state.live) : proceed();
   };
   const ReplayResult result = run(cluster, events.trace, policy);
-  EXPECT_EQ(walls(result), buckets(278, 0, 0, 0, 1, 2, 10, 9, 0));
-  EXPECT_EQ(result.points.back().in_plan, 3);
+  EXPECT_EQ(walls(result), buckets(256, 0, 0, 0, 2, 4, 20, 18, 0));
+  EXPECT_EQ(result.points.back().in_plan, 4);
+  // A policy that does not want them is asked once.
+  int asked = 0;
+  policy.answer = [&](const models::JobState& state, auto events_now) {
+    ++asked;
+    const bool lost = events_now.front().kind == EventKind::fail;
+    return lost ? from_peer(state.iteration, state.live) : proceed();
+  };
+  const ReplayResult without = run(cluster, events.trace, policy);
+  EXPECT_EQ(walls(without), buckets(278, 0, 0, 0, 1, 2, 10, 9, 0));
+  EXPECT_EQ(without.points.back().in_plan, 3);
+  EXPECT_EQ(asked, 3);
 }
 
 TEST(Replay, APlannedSwitchLosesNothing) {

@@ -85,7 +85,7 @@ TEST(TraceFile, ProblemsNameLineColumnAndRemedy) {
             std::string::npos);
   EXPECT_EQ(problems_of("1,slow,node:a0\n"), "6:3: slow without factor\n");
   EXPECT_EQ(problems_of("1,slow,node:a0,,,,1.5\n"),
-            "6:19: factor 1.5 is not above 0 and at most 1 (0.5: half as fast)\n");
+            "6:19: factor 1.5 is not in 1e-6 to 1 (0.5: half as fast)\n");
   EXPECT_EQ(problems_of("1,leave,node:a0,,60\n"),
             "6:18: notice of kind leave (leave the cell empty)\n");
   EXPECT_EQ(problems_of("1,leave,job\n"),

@@ -2,16 +2,20 @@
 /// helper on other machines.
 #include <fmt/format.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
 
 #include "executor/cuda/backend.h"
 #include "executor/cuda/nccl_transport.h"
+#include "executor/engine/data.h"
 #include "executor/launcher/agent.h"
 #include "executor/launcher/launcher.h"
 #include "executor/launcher/rank_process.h"
@@ -51,7 +55,7 @@ double number(const Text& text, const char* flag, double fallback, Diagnostics& 
   char* end = nullptr;
   value = std::strtod(text->c_str(), &end);
   if (end == text->c_str() || *end != '\0' || !(value > 0) || value > 1e12) {
-    diagnostics.add(at_flag(flag), fmt::format("'{}' is no positive number", *text));
+    diagnostics.add(at_flag(flag), fmt::format("'{}' is no positive number up to 1e12", *text));
     return fallback;
   }
   return value;
@@ -88,6 +92,9 @@ std::vector<executor::HostSlots> hosts_of(const Text& text, Diagnostics& diagnos
                       "for example --hosts a:4,b:8");
       continue;
     }
+    const bool twice = std::any_of(hosts.begin(), hosts.end(),
+                                   [&](const auto& host) { return host.name == name; });
+    if (twice) diagnostics.add(at_flag("--hosts"), fmt::format("'{}' is named twice", name));
     hosts.push_back({name, static_cast<int>(whole_number(item.substr(colon + 1), "--hosts", 1, 1,
                                                          diagnostics))});
   }
@@ -269,6 +276,34 @@ void set_listen(const Text& text, executor::LaunchOptions& options, Diagnostics&
   }
 }
 
+/// Devices, files and folders that the run will need: before it starts, not after it has trained.
+void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun& run,
+                  const ir::ProgramHeader& header, Diagnostics& diagnostics) {
+  for (const auto& [device, factor] : o.settings.slowdowns) {
+    if (device < run.cluster.size()) continue;
+    diagnostics.add(at_flag("--slowdown"),
+                    fmt::format("device {} of {}", device, run.cluster.size()));
+  }
+  if (!o.out.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(o.out, error);
+    if (error || access(o.out.c_str(), W_OK) != 0) {
+      diagnostics.add(at_flag("--out"), fmt::format("cannot write into '{}'", o.out));
+    } else if (std::filesystem::exists(std::filesystem::path(o.out) / "generation-1", error)) {
+      diagnostics.add(at_flag("--out"),
+                      fmt::format("'{}' holds a run of several generations", o.out),
+                      "name another folder, or remove it");
+    }
+  }
+  if (o.settings.data.empty() || !o.hosts.empty()) return;
+  try {
+    executor::make_text_tokens(o.settings.data, o.settings.data_seed, header.model.vocabulary,
+                               header.sequence_length);
+  } catch (const std::runtime_error& problem) {
+    diagnostics.add(at_flag("--data"), problem.what());
+  }
+}
+
 /// Everything that can be wrong is reported here.
 struct Prepared {
   executor::LaunchOptions options;
@@ -319,6 +354,13 @@ Prepared prepare(const ExecuteArgs& args) {
   std::vector<ir::Program> programs = lower_all(out.runs, out.seed, diagnostics);
   diagnostics.raise();
   o.settings.faults = faults_of(kills, programs.front(), out.seed, diagnostics);
+  for (const executor::FaultInjection& fault : o.settings.faults) {
+    if (fault.step > o.settings.steps) {
+      diagnostics.add(at_flag("--kill"),
+                      fmt::format("step {} of {}", fault.step, o.settings.steps));
+    }
+  }
+  check_places(o, out.runs.front(), programs.front().header, diagnostics);
   int slots = out.runs.front().cluster.size();
   if (!o.hosts.empty()) {
     slots = 0;
@@ -339,6 +381,11 @@ Prepared prepare(const ExecuteArgs& args) {
 int status_of(const LaunchReport& report) {
   switch (report.result) {
     case LaunchReport::Result::completed:
+      for (const executor::StepLine& step : report.steps) {
+        if (std::isfinite(step.loss)) continue;
+        fmt::print(stderr, "orrery: the loss is not finite from step {} on\n", step.step);
+        return 1;
+      }
       return 0;
     case LaunchReport::Result::interrupted:
       fmt::print(stderr, "orrery: interrupted after {} steps; what was logged is kept\n",
@@ -360,6 +407,8 @@ int execute(const ExecuteArgs& args) {
   if (args.elastic) {
     const PolicyQuestion question{*args.elastic, prepared.seed, options.settings.checkpoint_every,
                                   !options.settings.cloud_checkpoints.empty()};
+    if (!args.json) print(fmt::format("preparing policy {}\n", *args.elastic));
+    flush();
     planning = std::make_unique<PlanningProcess>(prepared.runs.front(), question);
     options.next_program = [&planning](const executor::LostDevices& lost) {
       return planning->ask(lost);

@@ -40,6 +40,9 @@ std::vector<config::Located<ReplayPolicy>> policies_of(const ReplayArgs& args,
                                                        Diagnostics& diagnostics) {
   std::vector<config::Located<ReplayPolicy>> policies;
   for (const std::string& name : split(args.policies.value_or("all"), ',')) {
+    const bool twice = std::any_of(policies.begin(), policies.end(),
+                                   [&](const auto& each) { return each.value.name == name; });
+    if (twice) diagnostics.add(at_flag("--policy"), fmt::format("'{}' stands twice", name));
     ReplayPolicy policy;
     policy.name = name;
     policies.push_back({policy, at_flag("--policy")});
@@ -89,7 +92,11 @@ std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnos
     return seeds;
   }
   for (const std::string& item : split(text, ',')) {
-    seeds.push_back(whole_number(item, "--seeds", 0, 0, diagnostics));
+    const std::int64_t seed = whole_number(item, "--seeds", 0, 0, diagnostics);
+    if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end()) {
+      diagnostics.add(at_flag("--seeds"), fmt::format("{} stands twice", seed));
+    }
+    seeds.push_back(seed);
   }
   if (seeds.empty()) diagnostics.add(at_flag("--seeds"), "no seed", "as in 1,2,5");
   return seeds;

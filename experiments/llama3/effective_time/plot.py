@@ -37,8 +37,9 @@ def main():
             axes.text(x, y, f"{value:.1f}", ha="center", va="center", fontsize=6,
                       color="black" if value > middle else "white")
     if min(map(min, table)) < LEVEL < max(map(max, table)):
-        contour = axes.contour(table, levels=[LEVEL], colors="#D55E00", linewidths=1.6)
-        axes.clabel(contour, fmt=f"{LEVEL} %%", fontsize=7)
+        axes.contour(table, levels=[LEVEL], colors="#D55E00", linewidths=1.6)
+        axes.plot([], [], color="#D55E00", linewidth=1.6, label=f"{LEVEL} %")
+        style.legend_above(axes, 0.5, 1)
     axes.set_xticks(range(len(intervals)), [f"{value / 60:g}" for value in intervals])
     axes.set_yticks(range(len(restarts)), [f"{value / 60:g}" for value in restarts])
     axes.set_xlabel("Checkpoint interval (min)")
