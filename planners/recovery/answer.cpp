@@ -33,6 +33,7 @@ Happening happening(std::span<const ir::ClusterEvent> events) {
       case ir::EventKind::leave:
         what.failure = true;
         (event.scope.kind == ir::EventScope::Kind::job ? what.job : what.lost) = true;
+        what.failed = what.failed || event.kind == ir::EventKind::fail;
         if (event.detection && (!what.detection || *what.detection < *event.detection)) {
           what.detection = event.detection;
         }
@@ -155,7 +156,10 @@ models::RecoveryDecision wait(std::string reason) {
 Stall detection(const Happening& what, const models::JobState& state, const Phases& own) {
   if (!what.failure) return {};
   if (what.detection) return {to_seconds(*what.detection), "trace"};
-  if (what.lost && !state.announced) return own.detect;
+  if (what.lost && !state.announced) {
+    const bool closes = !what.failed && own.detect_exception.duration < own.detect.duration;
+    return closes ? own.detect_exception : own.detect;
+  }
   return what.job ? own.detect_exception : Stall{};
 }
 

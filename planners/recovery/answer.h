@@ -20,6 +20,7 @@ struct Happening {
   bool job = false;       ///< The job itself failed: all GPU memory is lost.
   bool failure = false;   ///< Something was lost, or the job failed.
   bool lost = false;      ///< Devices failed or left.
+  bool failed = false;    ///< Devices failed: nobody says so, as somebody does who takes them.
   /// The longest that the trace says for a failure; none: the policy's own default.
   std::optional<Nanoseconds> detection;
 };

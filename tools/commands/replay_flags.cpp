@@ -173,6 +173,14 @@ ReplayStudy study_of_file(const ReplayArgs& args, Diagnostics& diagnostics) {
   return study;
 }
 
+/// Files go by their names without folder and ending.
+std::string short_name(const std::string& name) {
+  const fs::path path = name;
+  const std::string ending = path.extension().string();
+  const bool file = ending == ".yaml" || ending == ".yml" || ending == ".json";
+  return file ? path.stem().string() : name;
+}
+
 ReplayStudy study_of_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
   ReplayStudy study;
   study.folder = "";
@@ -187,7 +195,7 @@ ReplayStudy study_of_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
   }
   one.cluster = {args.job.cluster.value_or(""), at_flag("--cluster")};
   one.model = {args.job.model.value_or(""), at_flag("--model")};
-  one.name = one.cluster.value + "/" + one.model.value;
+  one.name = short_name(one.cluster.value) + "/" + short_name(one.model.value);
   JobArgs job = args.job;
   if (!job.job && !job.global_batch) job.global_batch = kDefaultBatch;
   if (!job.job && !job.sequence_length) job.sequence_length = kDefaultLength;

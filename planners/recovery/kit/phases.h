@@ -2,7 +2,8 @@
 /// that a comparison of policies compares how they recover:
 /// - detect: until the job notices that devices are gone, where the trace's event has no
 ///   `detection` and no notice had announced it;
-/// - detect_exception: the same for a failure of the job's processes, no device lost;
+/// - detect_exception: the same for a failure of the job's processes, no device lost, and for a
+///   machine that is taken away (`leave`), which closes its connections;
 /// - decide: planning of what to do. Before a planned change it runs beside training;
 /// - reinitialise: processes, communicators, CUDA contexts, when training goes on in the policy's
 ///   own way; the movement of state is simulated and comes on top;
@@ -43,7 +44,8 @@ inline constexpr PhaseDefault kDetect = {
     "of PyTorch's NCCL process group [pytorch/pytorch, pull request 110947]."};
 inline constexpr PhaseDefault kDetectException = {
     "5",
-    "Seconds until a failure of the job's processes is noticed where the trace does not say. "
+    "Seconds until a failure of the job's processes, or a machine that is taken away, is noticed "
+    "where the trace does not say. "
     "Shared default: torchrun polled its workers each 5 s before PyTorch 2.3 [unverified]."};
 inline constexpr PhaseDefault kDecide = {
     "0",
