@@ -76,6 +76,41 @@ struct MemoryOverhead {
   Provenance provenance;
 };
 
+/// Time of a pass that does not depend on how many blocks it covers: intercept of measured times
+/// over 1, 2, 4, 8 blocks. Added once to each compute op.
+struct PassOverhead {
+  std::string gpu;
+  Pass pass = Pass::forward;
+  Seconds time;
+  Provenance provenance;
+};
+
+/// Optimizer step: `fixed` + parameters x `per_parameter`. Replaces the memory-bound form.
+struct OptimizerTime {
+  std::string gpu;
+  Dtype dtype = Dtype::bf16;
+  Seconds fixed;
+  Seconds per_parameter;
+  Provenance provenance;
+};
+
+/// Writing or reading a checkpoint: `latency` + bytes / `bandwidth`.
+struct StorageTime {
+  std::string location;  ///< peer, host_memory, nvme, cloud.
+  bool write = true;
+  Seconds latency;
+  BytesPerSecond bandwidth;
+  Provenance provenance;
+};
+
+/// Duration of a phase of recovery, by the names of models/decide (detect, decide, reinitialise,
+/// ...), as measured on this kind of machine.
+struct PhaseTime {
+  std::string phase;
+  Seconds time;
+  Provenance provenance;
+};
+
 /// All layers of one model on one GPU type, as Metis's profiler measures them [Metis, ATC
 /// 2024, 4.3]. Numbers stay in the units of its files: its search compares nearly equal sums, and
 /// another unit would round differently and change plans.
@@ -105,6 +140,10 @@ struct Profile {
   std::vector<LinkSegment> links;
   std::vector<CollectiveFactor> collectives;
   std::vector<MemoryOverhead> memory;
+  std::vector<PassOverhead> pass_overheads;
+  std::vector<OptimizerTime> optimizers;
+  std::vector<StorageTime> storage;
+  std::vector<PhaseTime> phases;
   std::vector<ModelLayers> model_layers;
 };
 
