@@ -1,0 +1,250 @@
+#include "calibration/samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <utility>
+
+#include "models/base/file.h"
+#include "models/ir/measurement_text.h"
+
+namespace orrery::calibration {
+namespace {
+
+using config::Diagnostics;
+using config::Position;
+
+constexpr const char* kSchema = "orrery/samples/1";
+
+/// Header lines but the schema's.
+template <class Set, class Visit>
+void visit_header(Set& set, Visit visit) {
+  visit("machine", set.machine);
+  visit("libraries", set.libraries);
+  visit("date", set.date);
+  visit("model", set.model);
+  visit("backend", set.backend);
+}
+
+std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+std::string quoted(const std::string& cell) {
+  if (cell.find_first_of(",\"") == std::string::npos) return cell;
+  std::string out = "\"";
+  for (const char c : cell) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + '"';
+}
+
+struct Cell {
+  std::string text;
+  int column = 1;  ///< Where it begins, in bytes from 1.
+};
+
+/// Cells of a row, or none where a quotation mark is not closed or text follows it; then `at` is
+/// its column.
+std::optional<std::vector<Cell>> split_row(std::string_view line, int& at) {
+  std::vector<Cell> cells;
+  std::size_t i = 0;
+  while (true) {
+    Cell cell;
+    cell.column = static_cast<int>(i) + 1;
+    if (i < line.size() && line[i] == '"') {
+      at = cell.column;
+      bool closed = false;
+      for (++i; i < line.size() && !closed; ++i) {
+        if (line[i] != '"') {
+          cell.text += line[i];
+        } else if (i + 1 < line.size() && line[i + 1] == '"') {
+          cell.text += line[i++];
+        } else {
+          closed = true;
+        }
+      }
+      if (!closed || (i < line.size() && line[i] != ',')) return std::nullopt;
+    } else {
+      while (i < line.size() && line[i] != ',') cell.text += line[i++];
+    }
+    cells.push_back(std::move(cell));
+    if (i >= line.size()) return cells;
+    ++i;
+  }
+}
+
+/// Reads a file line by line.
+class SampleReader {
+ public:
+  SampleReader(const std::string& name, Diagnostics& diagnostics)
+      : name_(name), diagnostics_(diagnostics) {}
+
+  SampleFile read(std::string_view text) {
+    SampleFile out;
+    std::size_t at = 0;
+    while (at < text.size()) {
+      const std::size_t end = text.find('\n', at);
+      if (end == std::string_view::npos) {
+        out.torn = true;
+        break;
+      }
+      ++line_;
+      std::string_view line = text.substr(at, end - at);
+      if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
+      take(line, out.set);
+      at = end + 1;
+    }
+    finish();
+    return out;
+  }
+
+ private:
+  Position at(int column) const { return {name_, line_, column}; }
+
+  void take(std::string_view line, ir::MeasurementSet& set) {
+    if (!columns_read_ && line.substr(0, 1) == "#") return take_header(line, set);
+    if (!columns_read_) return take_columns(line);
+    if (line.empty()) return;
+    take_row(line, set);
+  }
+
+  void take_header(std::string_view line, ir::MeasurementSet& set) {
+    const std::size_t colon = line.find(": ");
+    if (line.substr(0, 2) != "# " || colon == std::string_view::npos) {
+      diagnostics_.add(at(1), fmt::format("'{}' is not '# key: value'", line));
+      return;
+    }
+    const std::string key(line.substr(2, colon - 2));
+    const std::string value(line.substr(colon + 2));
+    if (std::find(seen_.begin(), seen_.end(), key) != seen_.end()) {
+      diagnostics_.add(at(3), fmt::format("'{}' is there twice", key));
+    }
+    seen_.push_back(key);
+    bool known = key == "schema";
+    std::vector<std::string> keys = {"schema"};
+    visit_header(set, [&](const char* name, std::string& field) {
+      keys.emplace_back(name);
+      if (key != name) return;
+      known = true;
+      field = value;
+    });
+    if (!known) {
+      diagnostics_.add(at(3), fmt::format("unknown key '{}'", key),
+                       config::suggest(key, keys, "keys"));
+    } else if (key == "schema" && value != kSchema) {
+      diagnostics_.add(at(static_cast<int>(colon) + 3), fmt::format("schema '{}'", value),
+                       fmt::format("this program reads {}", kSchema));
+    }
+  }
+
+  void take_columns(std::string_view line) {
+    columns_read_ = true;
+    std::string expected;
+    for (const std::string& name : ir::measurement_columns()) {
+      expected += fmt::format("{}{}", expected.empty() ? "" : ",", name);
+    }
+    if (line == expected) return;
+    diagnostics_.add(at(1), "not the columns of samples", fmt::format("they are {}", expected));
+    wrong_columns_ = true;
+  }
+
+  void take_row(std::string_view line, ir::MeasurementSet& set) {
+    if (wrong_columns_) return;
+    int column = 1;
+    const auto cells = split_row(line, column);
+    if (!cells) {
+      diagnostics_.add(at(column), "a quotation mark that is not closed at the end of its cell");
+      return;
+    }
+    const std::size_t wanted = ir::measurement_columns().size();
+    if (cells->size() != wanted) {
+      diagnostics_.add(at(1), fmt::format("{} cells instead of {}", cells->size(), wanted));
+      return;
+    }
+    std::vector<std::string> texts;
+    for (const Cell& cell : *cells) texts.push_back(cell.text);
+    ir::Measurement sample;
+    if (const auto problem = ir::from_cells(texts, sample)) {
+      diagnostics_.add(
+          at((*cells)[problem->column].column),
+          fmt::format("{}: {}", ir::measurement_columns()[problem->column], problem->what));
+      return;
+    }
+    set.measurements.push_back(std::move(sample));
+  }
+
+  void finish() {
+    const Position end{name_, 0, 0};
+    if (!columns_read_) {
+      diagnostics_.add(end, "no samples: the row of column names is missing");
+      return;
+    }
+    ir::MeasurementSet none;
+    std::vector<std::string> missing;
+    const auto need = [&](const std::string& key) {
+      if (std::find(seen_.begin(), seen_.end(), key) == seen_.end()) missing.push_back(key);
+    };
+    need("schema");
+    visit_header(none, [&](const char* key, const std::string&) { need(key); });
+    for (const std::string& key : missing) {
+      diagnostics_.add(end, fmt::format("no line '# {}: ...'", key));
+    }
+  }
+
+  const std::string& name_;
+  Diagnostics& diagnostics_;
+  int line_ = 0;
+  bool columns_read_ = false;
+  bool wrong_columns_ = false;
+  std::vector<std::string> seen_;
+};
+
+}  // namespace
+
+std::string samples_header(const ir::MeasurementSet& set) {
+  std::string text = fmt::format("# schema: {}\n", kSchema);
+  visit_header(set, [&](const char* key, const std::string& value) {
+    text += fmt::format("# {}: {}\n", key, one_line(value));
+  });
+  std::string names;
+  for (const std::string& name : ir::measurement_columns()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ",", name);
+  }
+  return text + names + '\n';
+}
+
+std::string sample_row(const ir::Measurement& sample) {
+  std::string row;
+  for (const std::string& cell : ir::to_cells(sample)) {
+    if (!row.empty()) row += ',';
+    row += quoted(one_line(cell));
+  }
+  return row + '\n';
+}
+
+std::string samples_csv(const ir::MeasurementSet& set) {
+  std::string text = samples_header(set);
+  for (const ir::Measurement& sample : set.measurements) text += sample_row(sample);
+  return text;
+}
+
+SampleFile parse_samples(std::string_view text, const std::string& name, Diagnostics& diagnostics) {
+  return SampleReader(name, diagnostics).read(text);
+}
+
+SampleFile read_samples(const std::string& path, Diagnostics& diagnostics) {
+  std::string text;
+  if (const auto problem = read_file(path, text)) {
+    diagnostics.add({path, 0, 0}, *problem);
+    return {};
+  }
+  return parse_samples(text, path, diagnostics);
+}
+
+}  // namespace orrery::calibration
