@@ -1,0 +1,185 @@
+#include "calibration/fit/samples.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "calibration/fit/robust.h"
+#include "models/base/rng.h"
+#include "models/ir/measurement_text.h"
+
+namespace orrery::calibration {
+namespace {
+
+double result_of(const ir::Measurement& one) {
+  return one.kind == ir::MeasurementKind::memory ? one.bytes.value : one.wall.value;
+}
+
+/// FNV-1a, so that the stream of random numbers depends on the name alone.
+std::uint64_t number_of(const std::string& name) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const char letter : name) {
+    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
+  }
+  return hash;
+}
+
+void add_error(double error, double& mean, double& max, std::size_t count) {
+  mean += error / static_cast<double>(count);
+  max = std::max(max, error);
+}
+
+}  // namespace
+
+FitEntry make_entry(std::string name, std::string kind, std::string x_name, std::string x_unit,
+                    std::string y_name, std::string y_unit) {
+  FitEntry entry;
+  entry.name = std::move(name);
+  entry.kind = std::move(kind);
+  entry.x_name = std::move(x_name);
+  entry.x_unit = std::move(x_unit);
+  entry.y_name = std::move(y_name);
+  entry.y_unit = std::move(y_unit);
+  return entry;
+}
+
+std::map<std::string, SampleSet> group_samples(
+    const ir::MeasurementSet& measured,
+    const std::function<std::string(const ir::Measurement&)>& name_of, const Axis& axis) {
+  std::map<std::string, SampleSet> sets;
+  std::map<std::string, std::pair<std::string, std::size_t>> place;  // by key: entry, sample
+  std::map<std::string, std::vector<std::vector<double>>> values;
+  for (const ir::Measurement& one : measured.measurements) {
+    const std::string name = name_of(one);
+    if (name.empty()) continue;
+    SampleSet& set = sets[name];
+    if (one.disturbed) {
+      ++set.disturbed;
+      continue;
+    }
+    const double result = result_of(one);
+    if (!(result > 0) || !std::isfinite(result)) {
+      ++set.unusable;
+      continue;
+    }
+    const auto [found, fresh] =
+        place.try_emplace(ir::measurement_key(one), name, set.samples.size());
+    if (fresh) {
+      set.samples.push_back({one, 0, 0, false});
+      values[name].emplace_back();
+    }
+    Sample& sample = set.samples[found->second.second];
+    values[name][found->second.second].push_back(result);
+    ++sample.count;
+    ++set.used;
+  }
+  for (auto& [name, set] : sets) {
+    for (std::size_t i = 0; i < set.samples.size(); ++i) {
+      set.samples[i].value = median(values[name][i]);
+    }
+    std::stable_sort(set.samples.begin(), set.samples.end(),
+                     [&](const Sample& a, const Sample& b) { return axis(a.what) < axis(b.what); });
+  }
+  return sets;
+}
+
+void hold_out(SampleSet& set, const std::string& name, const Axis& axis, std::size_t needed,
+              const FitOptions& options) {
+  std::set<double> distinct;
+  for (const Sample& sample : set.samples) distinct.insert(axis(sample.what));
+  needed = std::max<std::size_t>(needed, 2);
+  if (distinct.size() <= needed) return;
+  std::vector<double> inner(std::next(distinct.begin()), std::prev(distinct.end()));
+  Rng rng = Rng(options.seed).fork(number_of(name));
+  for (std::size_t i = inner.size(); i > 1; --i) {
+    std::swap(inner[i - 1],
+              inner[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i) - 1))]);
+  }
+  const double wanted = options.held_out_share * static_cast<double>(distinct.size());
+  const std::size_t count = std::min(
+      {static_cast<std::size_t>(std::ceil(wanted - 1e-9)), inner.size(), distinct.size() - needed});
+  const std::set<double> chosen(inner.begin(), inner.begin() + static_cast<std::ptrdiff_t>(count));
+  for (Sample& sample : set.samples) sample.held_out = chosen.contains(axis(sample.what));
+}
+
+void judge(const SampleSet& set, const Axis& axis,
+           const std::function<double(const Sample&)>& final_fit,
+           const std::function<double(const Sample&)>& training_fit, FitEntry& entry) {
+  entry.samples = set.used;
+  entry.disturbed = set.disturbed;
+  std::size_t held_out = 0;
+  for (const Sample& sample : set.samples) held_out += sample.held_out ? 1 : 0;
+  if (!set.samples.empty()) entry.fit_mean_error = entry.fit_max_error = 0;
+  if (held_out > 0) entry.held_out_mean_error = entry.held_out_max_error = 0;
+  for (const Sample& sample : set.samples) {
+    const double fitted = final_fit(sample);
+    entry.points.push_back({axis(sample.what), sample.value,
+                            sample.held_out ? training_fit(sample) : fitted, fitted,
+                            sample.held_out});
+    add_error(std::abs(fitted - sample.value) / sample.value, entry.fit_mean_error,
+              entry.fit_max_error, set.samples.size());
+    if (!sample.held_out) continue;
+    add_error(std::abs(training_fit(sample) - sample.value) / sample.value,
+              entry.held_out_mean_error, entry.held_out_max_error, held_out);
+  }
+}
+
+std::vector<const Sample*> training(const SampleSet& set) {
+  std::vector<const Sample*> seen;
+  for (const Sample& sample : set.samples) {
+    if (!sample.held_out) seen.push_back(&sample);
+  }
+  return seen;
+}
+
+std::vector<const Sample*> all(const SampleSet& set) {
+  std::vector<const Sample*> seen;
+  for (const Sample& sample : set.samples) seen.push_back(&sample);
+  return seen;
+}
+
+ir::Provenance provenance(const ir::MeasurementSet& measured, const FitEntry& entry) {
+  ir::Provenance from;
+  from.source =
+      fmt::format("measured on {}", measured.backend.empty() ? "this machine" : measured.backend);
+  from.date = measured.date;
+  from.machine = measured.machine;
+  from.libraries = measured.libraries;
+  from.samples = entry.samples;
+  if (entry.held_out_mean_error >= 0) from.held_out_error = entry.held_out_mean_error;
+  return from;
+}
+
+void report_entry(FitEntry entry, const SampleSet& set, std::size_t needed,
+                  const FitOptions& options, FitReport& report) {
+  const auto warn = [&](const std::string& what) {
+    report.warnings.push_back(fmt::format("{}: {}", entry.name, what));
+  };
+  entry.samples = set.used;
+  entry.disturbed = set.disturbed;
+  const std::int64_t taken = set.used + set.disturbed;
+  if (set.samples.empty()) {
+    warn(fmt::format("no usable sample ({} disturbed, {} without a positive result): no entry",
+                     set.disturbed, set.unusable));
+  } else {
+    if (set.samples.size() < needed) {
+      warn(fmt::format("only {} different measurement{}, {} would say more", set.samples.size(),
+                       set.samples.size() == 1 ? "" : "s", needed));
+    }
+    if (set.unusable > 0) warn(fmt::format("{} samples without a positive result", set.unusable));
+    if (2 * set.disturbed > taken) {
+      warn(fmt::format("{} of {} samples were disturbed", set.disturbed, taken));
+    }
+  }
+  const bool judged = entry.held_out_mean_error >= 0;
+  const double error = judged ? entry.held_out_mean_error : entry.fit_mean_error;
+  if (error > options.warn_error) {
+    warn(fmt::format("mean {} error {:.0f} %", judged ? "held-out" : "fit", 100 * error));
+  }
+  report.entries.push_back(std::move(entry));
+}
+
+}  // namespace orrery::calibration
