@@ -1,0 +1,153 @@
+#include "calibration/importers/nccl_tests.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <map>
+#include <optional>
+
+#include "calibration/fit/fit.h"
+#include "calibration/importers/lines.h"
+
+namespace orrery::calibration {
+namespace {
+
+using ir::CollectiveKind;
+
+const std::map<std::string, CollectiveKind> kTests = {
+    {"all_reduce_perf", CollectiveKind::all_reduce},
+    {"all_gather_perf", CollectiveKind::all_gather},
+    {"reduce_scatter_perf", CollectiveKind::reduce_scatter},
+    {"broadcast_perf", CollectiveKind::broadcast},
+    {"alltoall_perf", CollectiveKind::all_to_all}};
+
+std::optional<double> number(const Word& word, config::Diagnostics& diagnostics) {
+  double value = 0;
+  const char* end = word.text.data() + word.text.size();
+  const auto [stop, error] = std::from_chars(word.text.data(), end, value);
+  if (error == std::errc{} && stop == end && value >= 0) return value;
+  diagnostics.add(word.at, fmt::format("'{}' is no number", word.text));
+  return std::nullopt;
+}
+
+/// The test that a text names, if it does.
+const std::string* test_in(const std::string& text) {
+  for (const auto& [name, kind] : kTests) {
+    if (text.find(name) != std::string::npos) return &name;
+  }
+  return nullptr;
+}
+
+/// Which test the file is about.
+std::optional<CollectiveKind> test_of(const std::string& path, const std::vector<TextLine>& lines,
+                                      config::Diagnostics& diagnostics) {
+  for (const TextLine& line : lines) {
+    const bool says = line.text.find("Collective test starting") != std::string::npos ||
+                      line.text.find("nccl-tests") != std::string::npos;
+    if (!says) continue;
+    if (const std::string* name = test_in(line.text)) return kTests.at(*name);
+  }
+  const std::string file = std::filesystem::path(path).filename().string();
+  if (const std::string* name = test_in(file)) return kTests.at(*name);
+  for (const auto& [name, kind] : kTests) {
+    if (file.find(name.substr(0, name.size() - 5)) != std::string::npos) return kind;
+  }
+  diagnostics.add({path, 0, 0}, "neither the file nor its name says which test it is",
+                  "give it a name like all_reduce_perf.txt");
+  return std::nullopt;
+}
+
+double steps_of(CollectiveKind kind, int ranks) {
+  switch (kind) {
+    case CollectiveKind::all_reduce:
+      return 2.0 * (ranks - 1);
+    case CollectiveKind::broadcast:
+      return 1;
+    default:
+      return ranks - 1;
+  }
+}
+
+}  // namespace
+
+ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& link_class,
+                                   config::Diagnostics& diagnostics) {
+  ir::MeasurementSet set;
+  const std::size_t before = diagnostics.problems().size();
+  const std::vector<TextLine> lines = read_lines(path, diagnostics);
+  if (diagnostics.problems().size() != before) return set;
+  const auto kind = test_of(path, lines, diagnostics);
+  int ranks = 0;
+  std::size_t time = 0;     // column of the first "time"
+  std::size_t columns = 0;  // of a row
+  for (const TextLine& line : lines) {
+    const auto word = [&](std::size_t i) {
+      return i < line.words.size() ? line.words[i].text : std::string();
+    };
+    if (word(0) == "#" && word(1) == "Rank") {
+      ++ranks;
+      const std::size_t type = line.text.find(']');
+      if (set.machine.empty() && type != std::string::npos) {
+        const std::size_t begin = line.text.find_first_not_of(' ', type + 1);
+        if (begin != std::string::npos) set.machine = line.text.substr(begin);
+      }
+    }
+    if (word(0) == "#" && word(1) == "size") {
+      columns = line.words.size() - 1;
+      for (std::size_t i = line.words.size(); i-- > 1;) {
+        if (word(i) == "time") time = i - 1;
+      }
+    }
+    if (line.words.empty() || word(0)[0] == '#' || columns == 0 || time == 0) continue;
+    if (line.words.size() != columns) continue;  // lines of other programs between the rows
+    const auto bytes = number(line.words[0], diagnostics);
+    const auto microseconds = number(line.words[time], diagnostics);
+    if (!bytes || !microseconds || !kind || *bytes == 0) continue;
+    ir::Measurement row;
+    row.kind = ir::MeasurementKind::collective;
+    row.collective = *kind;
+    row.link_class = link_class;
+    row.bytes = Bytes{*bytes};
+    row.wall = Seconds{*microseconds * 1e-6};
+    set.measurements.push_back(row);
+  }
+  for (ir::Measurement& row : set.measurements) row.ranks = ranks;
+  if (ranks < 2) {
+    diagnostics.add({path, 0, 0}, fmt::format("lists {} ranks", ranks),
+                    "lines like '#  Rank  0 Group  0 Pid 100 on node device  0' are missing");
+  } else if (set.measurements.empty()) {
+    diagnostics.add({path, 0, 0}, "has no rows",
+                    "a header '#  size  count  type  redop  root  time ...' and rows below it");
+  }
+  return set;
+}
+
+ir::Profile import_nccl_tests(const std::vector<std::string>& paths, const std::string& link_class,
+                              config::Diagnostics& diagnostics) {
+  ir::MeasurementSet all;
+  all.backend = "nccl-tests";
+  const std::size_t before = diagnostics.problems().size();
+  for (const std::string& path : paths) {
+    const bool first = all.measurements.empty();
+    const ir::MeasurementSet one = read_nccl_tests(path, link_class, diagnostics);
+    if (all.machine.empty()) all.machine = one.machine;
+    for (const ir::Measurement& row : one.measurements) {
+      all.measurements.push_back(row);
+      if (!first || row.ranks < 2) continue;
+      const bool chain = row.collective == CollectiveKind::broadcast;
+      ir::Measurement message = row;
+      message.kind = ir::MeasurementKind::point_to_point;
+      message.ranks = 0;
+      message.bytes = chain ? row.bytes : row.bytes / row.ranks;
+      message.wall = row.wall / steps_of(row.collective, row.ranks);
+      all.measurements.push_back(message);
+    }
+  }
+  if (diagnostics.problems().size() != before) return {};
+  FitOptions options;
+  options.profile_name = "nccl-tests";
+  return fit(all, options).profile;
+}
+
+}  // namespace orrery::calibration

@@ -1,0 +1,189 @@
+#include "calibration/importers/slurm_topology.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <set>
+
+#include "calibration/importers/lines.h"
+#include "models/config/document.h"
+
+namespace orrery::calibration {
+namespace {
+
+std::string lower(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return text;
+}
+
+bool all_digits(const std::string& text) {
+  return !text.empty() &&
+         std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+}
+
+/// Largest list that one bracket may stand for.
+constexpr long kMostHosts = 1'000'000;
+
+/// "0-3" or "12" between brackets; numbers keep their leading zeros.
+bool expand_range(const std::string& range, const std::string& prefix,
+                  std::vector<std::string>& out) {
+  const std::size_t dash = range.find('-');
+  const std::string first = range.substr(0, dash);
+  const std::string last = dash == std::string::npos ? first : range.substr(dash + 1);
+  if (!all_digits(first) || !all_digits(last) || first.size() > 9 || last.size() > 9) return false;
+  const long low = std::stol(first), high = std::stol(last);
+  if (high < low || high - low > kMostHosts) return false;
+  for (long i = low; i <= high; ++i) {
+    out.push_back(fmt::format("{}{:0{}}", prefix, i, first.size()));
+  }
+  return true;
+}
+
+/// One name with any number of brackets.
+bool expand_name(const std::string& name, const std::string& prefix,
+                 std::vector<std::string>& out) {
+  const std::size_t open = name.find('[');
+  if (open == std::string::npos) {
+    if (name.find(']') != std::string::npos || (prefix + name).empty()) return false;
+    out.push_back(prefix + name);
+    return true;
+  }
+  const std::size_t close = name.find(']', open);
+  if (close == std::string::npos) return false;
+  std::vector<std::string> heads;
+  std::string ranges = name.substr(open + 1, close - open - 1) + ",";
+  for (std::size_t begin = 0; begin < ranges.size();) {
+    const std::size_t comma = ranges.find(',', begin);
+    if (!expand_range(ranges.substr(begin, comma - begin), prefix + name.substr(0, open), heads)) {
+      return false;
+    }
+    begin = comma + 1;
+  }
+  for (const std::string& head : heads) {
+    if (!expand_name(name.substr(close + 1), head, out)) return false;
+  }
+  return true;
+}
+
+struct Switch {
+  std::string name;
+  std::vector<Word> children;  ///< Names of switches.
+};
+
+}  // namespace
+
+std::vector<std::string> expand_host_list(const std::string& text) {
+  std::vector<std::string> out;
+  std::string name;
+  int depth = 0;
+  for (const char c : text + ",") {
+    if (c == '[') ++depth;
+    if (c == ']') --depth;
+    if (c != ',' || depth > 0) {
+      name += c;
+      continue;
+    }
+    if (!expand_name(name, "", out)) return {};
+    name.clear();
+  }
+  return depth == 0 ? out : std::vector<std::string>{};
+}
+
+std::vector<SlurmNode> read_slurm_topology(const std::string& path,
+                                           config::Diagnostics& diagnostics) {
+  std::vector<SlurmNode> nodes;
+  std::set<std::string> known_nodes, known_switches;
+  std::vector<Switch> switches;
+  int leaves = 0;
+  for (const TextLine& line : read_lines(path, diagnostics)) {
+    Switch own;
+    bool has_nodes = false;
+    for (const Word& word : line.words) {
+      if (word.text[0] == '#') break;
+      const std::size_t equals = word.text.find('=');
+      const std::string key = lower(word.text.substr(0, equals));
+      const std::string value =
+          equals == std::string::npos ? std::string() : word.text.substr(equals + 1);
+      if (value.empty()) {
+        diagnostics.add(word.at, fmt::format("'{}' is no KEY=VALUE", word.text));
+      } else if (key == "switchname") {
+        own.name = value;
+        if (!known_switches.insert(value).second) {
+          diagnostics.add(word.at, fmt::format("a second switch '{}'", value));
+        }
+      } else if (key == "nodes" || key == "switches") {
+        const std::vector<std::string> names = expand_host_list(value);
+        if (names.empty()) {
+          diagnostics.add(word.at, fmt::format("'{}' is no host list", value), "as in tux[0-3,12]");
+        }
+        for (const std::string& name : names) {
+          if (key == "switches") {
+            own.children.push_back({name, word.at});
+          } else if (!known_nodes.insert(name).second) {
+            diagnostics.add(word.at, fmt::format("node '{}' hangs on two switches", name));
+          } else {
+            nodes.push_back({name, leaves});
+            has_nodes = true;
+          }
+        }
+      } else if (key != "linkspeed") {
+        diagnostics.add(word.at, fmt::format("unknown key '{}'", word.text.substr(0, equals)),
+                        "SwitchName, Nodes, Switches or LinkSpeed");
+      }
+    }
+    const bool says = !line.words.empty() && line.words[0].text[0] != '#';
+    if (says && own.name.empty()) diagnostics.add(line.at, "a line without SwitchName");
+    if (has_nodes) ++leaves;
+    switches.push_back(std::move(own));
+  }
+  for (const Switch& own : switches) {
+    for (const Word& child : own.children) {
+      if (known_switches.contains(child.text)) continue;
+      diagnostics.add(child.at, fmt::format("switch '{}' names '{}', which no line describes",
+                                            own.name, child.text));
+    }
+  }
+  if (nodes.empty() && diagnostics.empty()) diagnostics.add({path, 0, 0}, "names no node");
+  return nodes;
+}
+
+std::string import_slurm_topology(const std::string& path, const std::string& node_file,
+                                  config::Diagnostics& diagnostics) {
+  const std::vector<SlurmNode> nodes = read_slurm_topology(path, diagnostics);
+  const std::size_t before = diagnostics.problems().size();
+  config::Value cluster = config::load_value(node_file, diagnostics);
+  if (diagnostics.problems().size() != before) return "";
+  const auto entry = std::find_if(cluster.entries.begin(), cluster.entries.end(),
+                                  [](const auto& each) { return each.key == "nodes"; });
+  if (entry == cluster.entries.end() || entry->value.items.size() != 1) {
+    diagnostics.add({node_file, 1, 1}, "must be a cluster file with one node",
+                    "orrery import nvidia-topo writes one");
+  }
+  if (!diagnostics.empty()) return "";
+  const config::Value model = entry->value.items.front();
+  entry->value.items.clear();
+  for (const SlurmNode& node : nodes) {
+    config::Value own = model;
+    std::erase_if(own.entries, [](const auto& each) {
+      return each.key == "name" || each.key == "leaf" || each.key == "count";
+    });
+    config::Value out = config::Value::map({});
+    out.append("name", config::Value::scalar(node.name));
+    out.append("leaf", config::Value::scalar(std::to_string(node.leaf)));
+    for (auto& each : own.entries) out.append(each.key, std::move(each.value));
+    entry->value.items.push_back(std::move(out));
+  }
+  for (auto& each : cluster.entries) {
+    if (each.key != "source") continue;
+    each.value =
+        config::Value::scalar(fmt::format("{} nodes of {} as the node of {}", nodes.size(),
+                                          std::filesystem::path(path).filename().string(),
+                                          std::filesystem::path(node_file).filename().string()));
+  }
+  return config::to_yaml(cluster);
+}
+
+}  // namespace orrery::calibration

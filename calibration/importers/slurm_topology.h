@@ -1,0 +1,31 @@
+/// Slurm's topology.conf (topology/tree) as the leaves of a cluster.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "models/config/diagnostics.h"
+
+namespace orrery::calibration {
+
+struct SlurmNode {
+  std::string name;
+  int leaf = 0;  ///< Number of its switch among those that have nodes, in the order of the file.
+};
+
+/// Nodes by name as the file lists them, host lists ("tux[0-3,12,018-020]") expanded. Lines:
+/// SwitchName=, with Nodes= or Switches=, and LinkSpeed=, which Slurm does not use and neither do
+/// we. Names of keys in any case; "#" begins a comment. Unknown keys, switches that do not exist,
+/// nodes that hang on two switches and broken host lists are problems at their place.
+std::vector<SlurmNode> read_slurm_topology(const std::string& path,
+                                           config::Diagnostics& diagnostics);
+
+/// Host list as Slurm writes it; nothing when it is broken.
+std::vector<std::string> expand_host_list(const std::string& text);
+
+/// A cluster file whose nodes are those of topology.conf, each as the only node of `node_file` (a
+/// cluster file such as node_yaml's), with its leaf. Levels above the leaves are one spine:
+/// clusters have two levels.
+std::string import_slurm_topology(const std::string& path, const std::string& node_file,
+                                  config::Diagnostics& diagnostics);
+
+}  // namespace orrery::calibration
