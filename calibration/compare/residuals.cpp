@@ -1,0 +1,91 @@
+#include "calibration/compare/residuals.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace orrery::calibration {
+namespace {
+
+double median_or_one(std::vector<double>& values) {
+  if (values.empty()) return 1;
+  const std::size_t middle = values.size() / 2;
+  std::sort(values.begin(), values.end());
+  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+}
+
+double factor_of(ir::Pass pass, const PassFactors& factors) {
+  switch (pass) {
+    case ir::Pass::forward:
+      return factors.forward;
+    case ir::Pass::optimizer:
+      return factors.optimizer;
+    case ir::Pass::backward:
+    case ir::Pass::backward_input:
+    case ir::Pass::backward_weight:
+      break;
+  }
+  return factors.backward;
+}
+
+void note(ir::Provenance& provenance, double factor) {
+  if (factor != 1) provenance.source += fmt::format(" x {:.4g} as in whole runs", factor);
+}
+
+}  // namespace
+
+PassFactors fit_factors(const std::vector<JoinedRun>& runs) {
+  std::vector<double> forward;
+  std::vector<double> backward;
+  std::vector<double> optimizer;
+  for (const JoinedRun& run : runs) {
+    for (const JoinedOp& joined : run.ops) {
+      if (!(joined.own.predicted > 0) || !(joined.own.measured > 0)) continue;
+      const double ratio = joined.own.measured / joined.own.predicted;
+      switch (run.program->op(joined.op).kind) {
+        case ir::OpKind::forward:
+          forward.push_back(ratio);
+          break;
+        case ir::OpKind::backward:
+        case ir::OpKind::backward_input:
+        case ir::OpKind::backward_weight:
+          backward.push_back(ratio);
+          break;
+        case ir::OpKind::optimizer_step:
+          optimizer.push_back(ratio);
+          break;
+        default:
+          break;
+      }
+    }
+  }
+  PassFactors out;
+  out.forward_ops = static_cast<std::int64_t>(forward.size());
+  out.backward_ops = static_cast<std::int64_t>(backward.size());
+  out.optimizer_ops = static_cast<std::int64_t>(optimizer.size());
+  out.forward = median_or_one(forward);
+  out.backward = median_or_one(backward);
+  out.optimizer = median_or_one(optimizer);
+  return out;
+}
+
+ir::Profile scaled(ir::Profile profile, const PassFactors& factors) {
+  for (ir::BlockTime& entry : profile.block_times) {
+    const double factor = factor_of(entry.pass, factors);
+    entry.time *= factor;
+    note(entry.provenance, factor);
+  }
+  for (ir::PassOverhead& entry : profile.pass_overheads) {
+    const double factor = factor_of(entry.pass, factors);
+    entry.time *= factor;
+    note(entry.provenance, factor);
+  }
+  for (ir::OptimizerTime& entry : profile.optimizers) {
+    entry.fixed *= factors.optimizer;
+    entry.per_parameter *= factors.optimizer;
+    note(entry.provenance, factors.optimizer);
+  }
+  return profile;
+}
+
+}  // namespace orrery::calibration

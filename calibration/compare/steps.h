@@ -1,0 +1,44 @@
+/// The steps of a run log, op by op, as the simulator counts them: of ops that meet (a send and its
+/// recv, members of a collective) all start when the last one may start and end together, so that
+/// waiting for the other side is not part of a transfer.
+///
+/// A measured step lasts from the end of the step before it to its own end (the latest over ranks),
+/// so that steps add up to the run; ranks that finish early begin the next step inside this one.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "models/base/time.h"
+#include "models/ir/breakdown.h"
+#include "models/ir/program.h"
+#include "models/ir/run_log.h"
+
+namespace orrery::calibration {
+
+struct LoggedStep {
+  std::int64_t number = 0;
+  Instant start;
+  Instant end;
+  std::vector<ir::Span> spans;  ///< By op of the program; joined as said above.
+};
+
+/// The steps of which every op was logged, in their order; or in words why there is none, or what
+/// in the log contradicts itself or the program.
+std::variant<std::vector<LoggedStep>, std::string> logged_steps(const ir::Program& program,
+                                                                const ir::RunLog& log);
+
+/// Parts of one rank's step. forward + backward == all.compute.
+struct RankParts {
+  Nanoseconds forward;
+  Nanoseconds backward;
+  ir::RankBreakdown all;
+};
+
+/// By rank: where step `k` of `steps` went, with what its neighbours did between its start and its
+/// end. The parts of a rank add up to end - start.
+std::vector<RankParts> step_parts(const ir::Program& program, const std::vector<LoggedStep>& steps,
+                                  std::size_t k);
+
+}  // namespace orrery::calibration
