@@ -1,0 +1,97 @@
+#include "models/spec/step_plan.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "models/config/document.h"
+#include "models/spec/plan_yaml.h"
+#include "models/spec/sparse.h"
+
+namespace orrery::models {
+namespace {
+
+/// What does not fit together in a phase; "": nothing.
+std::string find_problem(const PlannedStep::Phase& phase) {
+  const auto& pipelines = phase.plan.pipelines;
+  if (phase.lengths.size() != pipelines.size()) {
+    return fmt::format("{} lists of lengths for {} pipelines", phase.lengths.size(),
+                       pipelines.size());
+  }
+  for (std::size_t p = 0; p < pipelines.size(); ++p) {
+    if (std::ssize(phase.lengths[p]) != pipelines[p].micro_batches) {
+      return fmt::format("pipeline {} has {} micro-batches and {} lengths", p,
+                         pipelines[p].micro_batches, phase.lengths[p].size());
+    }
+    if (pipelines[p].micro_batch_size != 1) {
+      return fmt::format("pipeline {} has {} sequences in a micro-batch; lengths are of one", p,
+                         pipelines[p].micro_batch_size);
+    }
+    for (const std::int64_t length : phase.lengths[p]) {
+      if (length < phase.length_range.shortest || length > phase.length_range.longest) {
+        return fmt::format("pipeline {} has a sequence of {} tokens, outside of {} to {}", p,
+                           length, phase.length_range.shortest, phase.length_range.longest);
+      }
+    }
+  }
+  return "";
+}
+
+}  // namespace
+
+ir::StepPlan PlannedStep::plans() const {
+  ir::StepPlan step;
+  for (const Phase& phase : phases) step.phases.push_back({phase.plan, phase.length_range});
+  return step;
+}
+
+void describe(config::Visitor& v, PlannedStep::Phase& phase) {
+  v.title("Phase");
+  v.doc("A part of a step under one plan.");
+  v.required("length_range", phase.length_range, "of its sequences");
+  v.required("lengths", phase.lengths,
+             "tokens of the micro-batches of each pipeline; 0: an empty one");
+  v.required("plan", phase.plan, "with a `schema` line of its own");
+  if (!v.reading() || !v.good()) return;
+  const std::string problem = find_problem(phase);
+  if (!problem.empty()) v.problem("lengths", problem);
+}
+
+void describe(config::Visitor& v, PlannedStep& step) {
+  v.schema("orrery/step_plan", 1);
+  v.title("Step plan");
+  v.doc("A step of mixed lengths that is planned to the last sequence.");
+  v.optional("planner", step.planner, "who made it");
+  v.required("phases", step.phases, "in the order in which they run; the last one updates");
+  if (v.reading() && v.given("phases") && step.phases.empty()) {
+    v.problem("phases", "the list is empty");
+  }
+}
+
+PlannedStep load_step_plan(const std::string& path, config::Diagnostics& diagnostics) {
+  return config::load_file<PlannedStep>(path, diagnostics);
+}
+
+std::string dump_step_plan(const PlannedStep& step) {
+  static const SparseRules kRules{
+      {{"phases", config::to_value(PlannedStep::Phase{})},
+       {"pipelines", config::to_value(ir::Pipeline{})},
+       {"stages", config::to_value(ir::Stage{})},
+       {"segments", config::to_value(ir::Segment{})},
+       {"groups", config::to_value(ir::Group{})}},
+      {"schema", "schedule", "micro_batches", "micro_batch_size", "pipelines", "stages", "segments",
+       "groups", "devices", "blocks", "phases", "length_range", "shortest", "longest", "lengths",
+       "plan"}};
+  return config::to_yaml(sparse(config::to_value(step), config::to_value(PlannedStep{}), kRules));
+}
+
+bool is_step_plan(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(path, error)) return false;
+  config::Diagnostics ignored;
+  const config::Value tree = config::load_value(path, ignored);
+  const config::Value* schema = tree.find("schema");
+  return schema != nullptr && schema->text.rfind("orrery/step_plan/", 0) == 0;
+}
+
+}  // namespace orrery::models

@@ -1,0 +1,78 @@
+/// The space of the search of strategies: pipelines that fill a cluster, and borders of lengths.
+#include <algorithm>
+#include <bit>
+#include <functional>
+
+#include "planners/mixed_length/search.h"
+
+namespace orrery::planners {
+namespace {
+
+int pipeline_devices(const PipelineKind& kind) { return kind.tensor_parallel * kind.stages; }
+
+std::vector<PipelineKind> kinds_of(int devices, int layers, const StrategySearch& search) {
+  const int most = search.max_tensor_parallel > 0 ? search.max_tensor_parallel : devices;
+  std::vector<PipelineKind> kinds;
+  for (int tp = 1; tp <= std::min(most, devices); tp *= 2) {
+    for (int stages = 1; stages <= std::min(search.max_stages, layers); ++stages) {
+      if (!std::has_single_bit(static_cast<unsigned>(stages)) && devices % stages != 0) continue;
+      if (tp * stages > devices) continue;
+      PipelineKind kind;
+      kind.tensor_parallel = tp;
+      kind.stages = stages;
+      if (tp > 1) kind.sequence = ir::SequenceParallelism::megatron;
+      kinds.push_back(kind);
+    }
+  }
+  std::stable_sort(kinds.begin(), kinds.end(), [](const PipelineKind& a, const PipelineKind& b) {
+    return std::pair(pipeline_devices(a), a.tensor_parallel) >
+           std::pair(pipeline_devices(b), b.tensor_parallel);
+  });
+  return kinds;
+}
+
+}  // namespace
+
+std::vector<std::vector<PipelineKind>> candidate_pipelines(int devices, int layers,
+                                                           const StrategySearch& search,
+                                                           int max_kinds) {
+  const std::vector<PipelineKind> kinds = kinds_of(devices, layers, search);
+  std::vector<std::vector<PipelineKind>> all;
+  std::vector<PipelineKind> chosen;
+  const std::function<void(std::size_t, int)> fill = [&](std::size_t first, int left) {
+    for (std::size_t k = first; k < kinds.size(); ++k) {
+      const int each = pipeline_devices(kinds[k]);
+      const int most = left / each;
+      if (most == 0) continue;
+      chosen.push_back(kinds[k]);
+      chosen.back().count = most;
+      all.push_back(chosen);
+      for (int count = 1; static_cast<int>(chosen.size()) < max_kinds && count <= most; ++count) {
+        chosen.back().count = count;
+        fill(k + 1, left - count * each);
+      }
+      chosen.pop_back();
+    }
+  };
+  fill(0, devices);
+  return all;
+}
+
+std::vector<std::int64_t> search_borders(const StrategySearch& search, std::int64_t context,
+                                         std::int64_t multiple) {
+  std::vector<std::int64_t> borders;
+  if (search.borders.empty()) {
+    for (std::int64_t part = 16; part > 1; part /= 2) {
+      borders.push_back(context / part / multiple * multiple);
+    }
+  }
+  for (const std::int64_t border : search.borders) {
+    borders.push_back(border / multiple * multiple);
+  }
+  std::erase_if(borders, [&](std::int64_t b) { return b <= 0 || b >= context; });
+  borders.erase(std::unique(borders.begin(), borders.end()), borders.end());
+  borders.push_back(context);
+  return borders;
+}
+
+}  // namespace orrery::planners
