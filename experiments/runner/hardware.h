@@ -1,0 +1,34 @@
+/// Changes to a cluster that a run asks for: what a paper leaves open about its hardware, and by
+/// how much a result moves with it.
+#pragma once
+#include <map>
+#include <string>
+
+#include "models/config/diagnostics.h"
+#include "models/config/visitor.h"
+#include "models/spec/cluster.h"
+
+namespace orrery::experiments {
+
+struct HardwareChanges {
+  /// Share of peak that blocks reach, by GPU type, instead of the library's.
+  std::map<std::string, config::Located<double>> efficiency;
+  double scale_efficiency = 1;  ///< Of all GPU types, on top.
+  /// Bandwidth of everything between nodes: NICs, fabric, pairs, staging through hosts.
+  double scale_network = 1;
+  double scale_node = 1;     ///< Bandwidth of everything inside nodes: NVLink, PCIe.
+  double scale_latency = 1;  ///< Of all links.
+
+  bool none() const;
+};
+
+/// YAML: a part of a run.
+void describe(config::Visitor& v, HardwareChanges& changes);
+
+/// Carries them out and seals the cluster anew, so that its hash says what it is. GPU types that it
+/// does not have are problems. A link class that stands both inside nodes and between them is
+/// scaled by `scale_network`.
+void apply(const HardwareChanges& changes, models::Cluster& cluster,
+           config::Diagnostics& diagnostics);
+
+}  // namespace orrery::experiments

@@ -1,0 +1,162 @@
+/// What manifests take from assumptions of a paper, from cases, and from changes to the hardware.
+#include "experiments/runner/assumptions.h"
+
+#include <gtest/gtest.h>
+
+#include "experiments/runner/execute.h"
+#include "experiments/runner/hardware.h"
+#include "experiments/runner/manifest.h"
+#include "models/config/document.h"
+#include "models/spec/library.h"
+#include "tests/experiments/support.h"
+
+namespace orrery::experiments {
+namespace {
+
+using support::Experiment;
+using support::replaced;
+
+constexpr const char* kBase =
+    "schema: orrery/assumptions/1\n"
+    "paper: A. Author, 2024\n"
+    "run:\n"
+    "  job: {global_batch: 8, sequence_length: 256}\n"
+    "  hardware: {scale_network: 0.5}\n"
+    "assumptions:\n"
+    "  - {what: batch, value: 8 samples, source: homogeneous rows}\n";
+
+std::vector<PlannedRun> expanded(const Manifest& manifest) {
+  config::Diagnostics diagnostics;
+  std::vector<PlannedRun> runs = expand(manifest, diagnostics);
+  diagnostics.raise();
+  return runs;
+}
+
+std::string manifest_with(const std::string& more, const std::string& job = "{}") {
+  return "schema: orrery/manifest/1\nname: tests/pair\nbase: assumptions.yaml\nrun:\n"
+         "  cluster: pair.yaml\n  model: gpt3_125m\n  plan: plan.yaml\n  job: " +
+         job + "\n" + more;
+}
+
+TEST(Base, LiesUnderTheRunOfTheManifest) {
+  Experiment experiment;
+  write_text_file(experiment.folder / "assumptions.yaml", kBase);
+  write_text_file(experiment.folder / "manifest.yaml", manifest_with("", "{global_batch: 4}"));
+  const Manifest manifest = experiment.load();
+  const auto runs = expanded(manifest);
+  ASSERT_EQ(runs.size(), 1u);
+  EXPECT_EQ(runs[0].spec.job.global_batch, 4);
+  EXPECT_EQ(runs[0].spec.job.sequence_length, 256);
+  EXPECT_EQ(runs[0].spec.hardware.scale_network, 0.5);
+  EXPECT_EQ(manifest.assumptions, std::vector<std::string>{"batch: 8 samples (homogeneous rows)"});
+}
+
+TEST(Base, BelongsToTheHashOfTheManifest) {
+  Experiment experiment;
+  write_text_file(experiment.folder / "assumptions.yaml", kBase);
+  write_text_file(experiment.folder / "manifest.yaml", manifest_with(""));
+  const std::string before = experiment.load().hash;
+  write_text_file(experiment.folder / "assumptions.yaml",
+                  replaced(kBase, "value: 8 samples", "value: eight samples"));
+  EXPECT_NE(experiment.load().hash, before);
+}
+
+TEST(Base, ThatIsNotThereIsAProblemAtItsPlace) {
+  Experiment experiment;
+  write_text_file(experiment.folder / "manifest.yaml", manifest_with(""));
+  config::Diagnostics diagnostics;
+  load_manifest(experiment.folder / "manifest.yaml", diagnostics);
+  ASSERT_EQ(diagnostics.problems().size(), 1u);
+  EXPECT_EQ(diagnostics.problems()[0].at.line, 3u);
+}
+
+TEST(Cases, AreAnAxisOfTheirOwnThatExclusionsKnow) {
+  Experiment experiment;
+  write_text_file(experiment.folder / "assumptions.yaml", kBase);
+  write_text_file(
+      experiment.folder / "manifest.yaml",
+      manifest_with("cases:\n  - {name: small, job.global_batch: 4}\n"
+                    "  - {name: large, job.global_batch: 16, job.sequence_length: 512}\n"
+                    "sweep:\n  simulation.jitter: [0, 0.1]\n"
+                    "exclude:\n  - {case: small, simulation.jitter: 0.1}\n"));
+  const auto runs = expanded(experiment.load());
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].axes[0], (std::pair<std::string, std::string>("case", "small")));
+  EXPECT_EQ(runs[0].spec.job.global_batch, 4);
+  EXPECT_EQ(runs[0].spec.job.sequence_length, 256);
+  EXPECT_EQ(runs[2].spec.job.global_batch, 16);
+  EXPECT_EQ(runs[2].spec.job.sequence_length, 512);
+  EXPECT_EQ(runs[2].spec.simulation.jitter, 0.1);
+}
+
+TEST(Cases, NeedNamesThatDiffer) {
+  for (const char* cases : {"cases: [{job.global_batch: 4}]\n", "cases: [{name: a}, {name: a}]\n",
+                            "cases: [{name: a}]\nsweep:\n  case: [1]\n"}) {
+    Experiment experiment;
+    write_text_file(experiment.folder / "assumptions.yaml", kBase);
+    write_text_file(experiment.folder / "manifest.yaml", manifest_with(cases));
+    config::Diagnostics diagnostics;
+    load_manifest(experiment.folder / "manifest.yaml", diagnostics);
+    EXPECT_EQ(diagnostics.problems().size(), 1u) << cases;
+  }
+}
+
+TEST(Cases, StandInTheirColumnOfTheResults) {
+  Experiment experiment;
+  write_text_file(experiment.folder / "assumptions.yaml", kBase);
+  write_text_file(experiment.folder / "manifest.yaml",
+                  manifest_with("cases: [{name: near, hardware.scale_node: 1}, "
+                                "{name: far, hardware.scale_node: 0.01}]\n",
+                                "{global_batch: 4, sequence_length: 512}"));
+  EXPECT_EQ(experiment.sweep(experiment.options()).done, 2);
+  const auto rows = experiment.rows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("case"), "near");
+  EXPECT_EQ(rows[1].at("case"), "far");
+  EXPECT_LT(std::stod(rows[0].at("iteration_time_s")), std::stod(rows[1].at("iteration_time_s")));
+  EXPECT_NE(rows[0].at("cluster_hash"), rows[1].at("cluster_hash"));
+}
+
+TEST(Hardware, ChangesWhatItNamesAndNothingElse) {
+  config::Diagnostics diagnostics;
+  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
+  const models::Cluster before = models::load_cluster("hexiscale_240", library, {}, diagnostics);
+  diagnostics.raise();
+  models::Cluster after = before;
+  HardwareChanges changes;
+  apply(changes, after, diagnostics);
+  EXPECT_EQ(after.hash, before.hash);
+  changes.efficiency[before.gpu_types[0].name] = {0.25, {}};
+  changes.scale_efficiency = 0.5;
+  changes.scale_network = 2;
+  apply(changes, after, diagnostics);
+  EXPECT_TRUE(diagnostics.empty());
+  EXPECT_EQ(after.gpu_types[0].efficiency, 0.125);
+  EXPECT_EQ(after.gpu_types[1].efficiency, 0.5 * before.gpu_types[1].efficiency);
+  const std::string nic = before.nodes[0].nics[0].link;
+  for (const auto& [name, link] : before.links) {
+    bool between = false;
+    for (const models::Node& node : before.nodes) {
+      for (const models::Nic& each : node.nics) between = between || each.link == name;
+    }
+    EXPECT_EQ(after.links.at(name).bandwidth.value, (between ? 2 : 1) * link.bandwidth.value)
+        << name;
+    EXPECT_EQ(after.links.at(name).latency.value, link.latency.value);
+  }
+  EXPECT_NE(after.hash, before.hash);
+}
+
+TEST(Hardware, RefusesGpusThatTheClusterDoesNotHave) {
+  config::Diagnostics diagnostics;
+  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
+  models::Cluster cluster = models::load_cluster("a100_8", library, {}, diagnostics);
+  diagnostics.raise();
+  HardwareChanges changes;
+  changes.efficiency["A100"] = {0.5, {"m.yaml", 4, 2}};
+  apply(changes, cluster, diagnostics);
+  ASSERT_EQ(diagnostics.problems().size(), 1u);
+  EXPECT_EQ(diagnostics.problems()[0].at.line, 4u);
+}
+
+}  // namespace
+}  // namespace orrery::experiments
