@@ -1,5 +1,6 @@
-"""What figures of replay studies share: GPU-hours by bucket, ETTR with confidence intervals, tokens
-over time. Draws runs.csv and the points.csv of its runs; computes no model."""
+"""What figures of replay studies share: GPU-hours by bucket, ETTR and goodput with confidence
+intervals, dollars per million tokens, tokens over time. Draws runs.csv and the points.csv of its
+runs; computes no model."""
 
 import math
 import os
@@ -76,14 +77,44 @@ def draw_hours(axes, policies):
     axes.set_xlabel("GPU-hours (%)")
 
 
-def draw_ettr(axes, policies):
+def draw_interval(axes, y, values, **look):
+    axes.errorbar(statistics.mean(values), y, xerr=half_width(values), linewidth=0.8, capsize=2,
+                  color="black", **look)
+
+
+def limit(axes, means, highest=math.inf):
+    """Room for the means and a margin; intervals that are wider go on beyond the frame."""
+    margin = 0.3 * (max(means) - min(means)) or 0.1 * max(means) or 1
+    axes.set_xlim(max(min(means) - margin, 0), min(max(means) + margin, highest))
+
+
+def draw_ratios(axes, policies):
+    """ETTR, and goodput a little below it."""
     for y, (_, rows) in enumerate(policies):
-        values = [100 * row["ettr"] for row in rows]
-        axes.errorbar(statistics.mean(values), y, xerr=half_width(values), fmt="o", markersize=3.5,
-                      color="black", linewidth=0.8, capsize=2)
-    axes.set_xlabel("ETTR (%)")
-    low, high = axes.get_xlim()
-    axes.set_xlim(max(low, 0), min(high, 100))
+        draw_interval(axes, y - 0.15, [100 * row["ettr"] for row in rows], fmt="o", markersize=3.5,
+                      label="ETTR" if y == 0 else None)
+        draw_interval(axes, y + 0.15, [100 * row["goodput"] for row in rows], fmt="D",
+                      markersize=3.2, markerfacecolor="white", label="Goodput" if y == 0 else None)
+    axes.set_xlabel("Share (%)")
+    limit(axes, [100 * mean(rows, column) for _, rows in policies for column in ("ettr", "goodput")],
+          101)
+    axes.grid(axis="x")
+    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.01), ncols=2, handletextpad=0.2,
+                columnspacing=0.8)
+
+
+def draw_dollars(axes, policies):
+    """Per million tokens that count; nothing where a GPU type has no price."""
+    means = []
+    for y, (_, rows) in enumerate(policies):
+        values = [row["dollars_per_million_tokens"] for row in rows
+                  if isinstance(row.get("dollars_per_million_tokens"), (int, float))]
+        if values:
+            draw_interval(axes, y, values, fmt="s", markersize=3.2)
+            means.append(statistics.mean(values))
+    if means:
+        limit(axes, means)
+    axes.set_xlabel("$ per M tokens")
     axes.grid(axis="x")
 
 
@@ -133,15 +164,16 @@ def draw_case(arguments, rows, case, stem):
         return
     tall = 0.19 * len(policies)
     figure = plt.figure(figsize=(style.PAGE, 2.6 + tall))
-    grid = figure.add_gridspec(2, 2, height_ratios=[tall + 0.25, 1.5], width_ratios=[2.6, 1],
-                               hspace=0.42, wspace=0.06)
+    grid = figure.add_gridspec(2, 3, height_ratios=[tall + 0.25, 1.5], width_ratios=[2.4, 1.1, 0.9],
+                               hspace=0.42, wspace=0.14)
     hours = figure.add_subplot(grid[0, 0])
-    ettr = figure.add_subplot(grid[0, 1], sharey=hours)
     draw_hours(hours, policies)
-    draw_ettr(ettr, policies)
-    ettr.tick_params(labelleft=False)
+    for column, draw in ((1, draw_ratios), (2, draw_dollars)):
+        axes = figure.add_subplot(grid[0, column], sharey=hours)
+        draw(axes, policies)
+        axes.tick_params(labelleft=False)
     handles, labels = hours.get_legend_handles_labels()
-    hours.legend(handles, labels, loc="lower left", bbox_to_anchor=(-0.02, 1.01), ncols=6,
+    hours.legend(handles, labels, loc="lower left", bbox_to_anchor=(-0.02, 1.01), ncols=4,
                  handlelength=1.4, columnspacing=1.0)
     below = grid[1, :].subgridspec(1, 2, width_ratios=[4.2, 1])
     draw_tokens(figure.add_subplot(below[0, 0]), arguments, policies)

@@ -124,3 +124,62 @@ def save(figure, folder, stem):
                 os.remove(partial)
         print(path)
     plt.close(figure)
+
+
+PUBLISHED = ["row", "quantity", "value", "unit", "source", "status", "assumption", "why"]
+STATUSES = ["published", "withheld", "contradiction", "input", "not computed"]
+
+
+def compare(arguments, ours):
+    """Joins published.csv with our values, {(row, quantity): number or None}, and writes
+    comparison.csv into the folder of the figures.
+
+    published.csv has the columns PUBLISHED. `status` is one of STATUSES: `withheld` values are
+    empty and only predicted; of a `contradiction` the text says why no consistent model gives it;
+    an `input` was used to get our number, so that it proves nothing; `not computed` rows say in
+    `why` what is missing. `assumption` names what our value hangs on, `why` explains a difference
+    in one line. Every row needs a value of ours, None where we have no plan, unless it is not
+    computed; every value needs a row."""
+    with open(arguments.published, newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    problems = []
+    if rows and list(rows[0]) != PUBLISHED:
+        sys.exit(f"{arguments.published}: columns must be {','.join(PUBLISHED)}")
+    known = {(row["row"], row["quantity"]) for row in rows}
+    problems += [f"no row {key} for a value of ours" for key in ours if key not in known]
+    if len(known) < len(rows):
+        problems.append("a row stands twice")
+    lines = []
+    for row in rows:
+        key = (row["row"], row["quantity"])
+        if row["status"] not in STATUSES:
+            problems.append(f"{key}: unknown status '{row['status']}'")
+        if row["status"] == "withheld" and row["value"]:
+            problems.append(f"{key}: a withheld row has a value")
+        if row["status"] != "not computed" and key not in ours:
+            problems.append(f"{key}: no value of ours")
+        value = ours.get(key)
+        paper = float(row["value"]) if row["value"] else None
+        comparable = value is not None and paper and row["status"] == "published"
+        lines.append({**row, "ours": "" if value is None else f"{value:.6g}",
+                      "difference": f"{value / paper - 1:.6g}" if comparable else ""})
+    if problems:
+        sys.exit("\n".join(f"{arguments.published}: {problem}" for problem in problems))
+    os.makedirs(arguments.out, exist_ok=True)
+    path = os.path.join(arguments.out, "comparison.csv")
+    with open(path + ".tmp", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, PUBLISHED + ["ours", "difference"], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(lines)
+    os.replace(path + ".tmp", path)
+    print(path)
+
+
+def step_output(arguments, step):
+    """Path of what a step of a steps file wrote; runs.csv has them."""
+    for row in read(arguments.runs):
+        if row["step"] == step:
+            if row["status"] != "ok":
+                sys.exit(f"step {step} has no result: {row['reason']}")
+            return os.path.join(os.path.dirname(arguments.runs), row["output"])
+    sys.exit(f"no step {step} in {arguments.runs}")

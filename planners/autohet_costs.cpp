@@ -295,17 +295,35 @@ std::optional<std::vector<int>> AutohetCosts::partition(const std::vector<int>& 
 std::optional<std::vector<int>> AutohetCosts::best_split(const std::vector<int>& units,
                                                          int micro_batches, int replicas) const {
   const int stages = static_cast<int>(units.size());
-  const auto cost = [&](int s, int first, int last) {
+  // By stage: what it can hold from each layer on, and the transfer after each layer.
+  struct Stage {
+    int kind = 0;
+    std::vector<int> most;
+    std::vector<Seconds> hops;
+  };
+  std::vector<Stage> tables(units.size());
+  for (int s = 0; s < stages; ++s) {
+    Stage& table = tables[static_cast<std::size_t>(s)];
     const int unit = units[static_cast<std::size_t>(s)];
-    const int kind = units_[static_cast<std::size_t>(unit)].kind;
+    table.kind = units_[static_cast<std::size_t>(unit)].kind;
+    table.most.resize(static_cast<std::size_t>(layers_));
+    const int live = in_flight(stages, s, micro_batches);
+    for (int first = s; first <= (s == 0 ? 0 : layers_ - (stages - s)); ++first) {
+      table.most[static_cast<std::size_t>(first)] = most_layers(table.kind, first, live, replicas);
+    }
+    if (s + 1 == stages) continue;
+    table.hops.resize(static_cast<std::size_t>(layers_));
+    for (int layer = s + 1; layer <= layers_ - (stages - 1 - s); ++layer) {
+      table.hops[static_cast<std::size_t>(layer)] =
+          hop(unit, units[static_cast<std::size_t>(s) + 1], layer);
+    }
+  }
+  const auto cost = [&](int s, int first, int last) {
+    const Stage& table = tables[static_cast<std::size_t>(s)];
     const int layers = last - first + 1;
-    if (most_layers(kind, first, in_flight(stages, s, micro_batches), replicas) < layers) {
-      return kInfinity;
-    }
-    Seconds time = stage_time(kind, first, layers);
-    if (s + 1 < stages) {
-      time = time + hop(unit, units[static_cast<std::size_t>(s) + 1], last + 1);
-    }
+    if (table.most[static_cast<std::size_t>(first)] < layers) return kInfinity;
+    Seconds time = stage_time(table.kind, first, layers);
+    if (s + 1 < stages) time = time + table.hops[static_cast<std::size_t>(last) + 1];
     return time.value;
   };
   std::optional<ChainSplit> split;

@@ -34,7 +34,7 @@ class View {
  public:
   View(const PlannerInput& input, HethubCommunicator communicator)
       : cluster_(without_staging(input.cluster, communicator)),
-        topology_(cluster_),
+        topology_(cluster_, input.profile),
         input_{cluster_,        topology_,     input.workload, input.job,         input.profile,
                input.evaluator, input.devices, input.seed,     input.work_budget, input.cancelled} {
   }

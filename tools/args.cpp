@@ -8,9 +8,11 @@
 
 #include "experiments/runner/runner.h"
 #include "models/config/diagnostics.h"
+#include "tools/args_calibrate.h"
 #include "tools/args_execute.h"
 #include "tools/args_parts.h"
 #include "tools/args_trace.h"
+#include "tools/args_twin.h"
 
 namespace orrery::tools {
 namespace {
@@ -49,7 +51,7 @@ void add_full(CLI::App& app, bool& full) {
 
 void add_run(CLI::App& app, RunArgs& args) {
   app.add_option("manifest", args.manifest,
-                 "manifest.yaml or replay.yaml, or a folder that holds one")
+                 "manifest.yaml, replay.yaml or steps.yaml, or a folder: all experiments below it")
       ->required();
   app.add_option("--results", args.results, "where results go; default: results");
   app.add_option("--workers", args.workers, "processes at once; default: one for each core");
@@ -81,7 +83,7 @@ void add_plan(CLI::App& app, PlanArgs& args) {
 }
 
 void add_simulate(CLI::App& app, SimulateArgs& args) {
-  app.add_option("plan", args.plans, "plan files")->required();
+  app.add_option("plan", args.plans, "plan files, or one step plan")->required();
   app.add_option("--timeline,-t", args.timeline,
                  "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)");
   app.add_option("--log", args.log, "write the run log (protobuf)");
@@ -128,8 +130,8 @@ void add_list(CLI::App& app, ListArgs& args) {
 
 void add_schema(CLI::App& app, SchemaArgs& args) {
   app.add_option("kind", args.kind,
-                 "cluster, model, job, lengths, plan, profile, manifest, mixed_length, replay, "
-                 "trace_generator, gpus or links")
+                 "cluster, model, job, lengths, plan, step_plan, profile, manifest, mixed_length, "
+                 "replay, trace_generator, gpus or links")
       ->required();
   app.add_flag("--reference", args.reference, "print the reference page (Markdown) instead");
   app.footer(example("schema cluster"));
@@ -139,7 +141,14 @@ void add_mixed_length(CLI::App& app, MixedLengthArgs& args) {
   app.add_option("file", args.file, "mixed_length.yaml, or a folder that holds one")->required();
   app.add_option("--results", args.results, "where results go; default: results");
   app.add_option("--steps", args.steps, "steps of each case; default: what the file says");
+  app.add_option("--workers", args.workers, "processes at once; default: one for each core");
+  app.add_option("--shard", args.shard, "I/N: only every N-th run, from the I-th on");
+  app.add_option("--plan", args.plan,
+                 "run nothing: write the plan of one step to this file, for orrery simulate");
+  app.add_option("--of", args.of, "CASE/SYSTEM/STEP: which step --plan writes");
   app.add_flag("--no-figure", args.no_figure, "do not draw the figure");
+  app.add_flag("--dry-run", args.dry_run, "say what would run");
+  app.add_flag("--quiet", args.quiet, "no progress");
   app.footer(example("mixed-length experiments/hetu/mixed_length --steps 2 --no-figure"));
 }
 
@@ -159,13 +168,23 @@ void add_switch(CLI::App& app, SwitchArgs& args) {
 }
 
 void add_import(CLI::App& app, ImportArgs& args) {
-  app.add_option("what", args.what, "metis-profile or metis-cluster")->required();
+  app.add_option("what", args.what,
+                 "metis-profile, metis-cluster, sailor-profile, nccl-tests, nvidia-topo, nccl-topo "
+                 "or slurm-topology")
+      ->required();
   app.add_option("file", args.files,
-                 "metis-profile: the folder; metis-cluster: host file and cluster file")
+                 "metis-profile, sailor-profile: the folder; metis-cluster: host file and "
+                 "cluster file; nccl-tests: outputs of tests; nvidia-topo: output of nvidia-smi "
+                 "topo -m; nccl-topo: file of NCCL_TOPO_DUMP_FILE; slurm-topology: topology.conf "
+                 "and a cluster file with one node")
       ->required();
   app.add_option("--gpu", args.gpus,
                  "TYPE=NAME: our name of a GPU type; NAME for profiles that do not say their type; "
                  "may be repeated")
+      ->allow_extra_args(false);
+  app.add_option("--link", args.links,
+                 "nccl-tests: link class that the ring crosses; nvidia-topo, nccl-topo: "
+                 "nvlink=CLASS, pcie=CLASS and nic=CLASS; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--bandwidth-unit", args.bandwidth_unit,
                  "of the cluster file: GB/s (default) or B/s");
@@ -222,12 +241,15 @@ constexpr CommandInfo kCommands[] = {
     {"schema", "JSON Schema of a kind of file, for editors"},
     {"mixed-length", "Simulate steps with sequences of mixed lengths, system by system"},
     {"switch", "Go from one plan to another: what moves, how long it takes, what is lost"},
-    {"import", "Read files of other systems: Metis's profiles and clusters"},
+    {"import", "Read files of other systems: profiles, measurements, topologies"},
     {"replay", "Replay failures and preemptions under recovery policies, and rank them"},
     {"trace", "Traces of failures and spot nodes: draw, import, count"},
     {"netlab", "Emulate the nodes of a cluster and their network on this machine"},
     {"execute", "Run a plan for real: one process for each device"},
     {"execute-agent", "Start ranks on this machine for a launcher on another one"},
+    {"compare", "Compare an executed run with its simulation, op by op"},
+    {"calibrate", "Measure a machine and fit a profile of it"},
+    {"twin", "Plan, execute, calibrate, predict and compare in one go"},
 };
 
 std::vector<std::string> long_flags(const CLI::App& app) {
@@ -282,6 +304,9 @@ struct CommandLine {
   NetlabArgs netlab;
   ExecuteArgs execute;
   ExecuteAgentArgs execute_agent;
+  CompareArgs compare;
+  TwinArgs twin;
+  CalibrateArgs calibrate;
   std::vector<CLI::App*> commands;  ///< In the order of kCommands.
 
   CommandLine() {
@@ -311,6 +336,9 @@ struct CommandLine {
     add_execute(*commands[13], execute);
     add_job(*commands[13], execute.job, true);
     add_execute_agent(*commands[14], execute_agent);
+    add_compare(*commands[15], compare);
+    add_calibrate(*commands[16], calibrate);
+    add_twin(*commands[17], twin);
   }
 
   /// The command of kCommands.
@@ -362,6 +390,12 @@ struct CommandLine {
         return execute;
       case 14:
         return execute_agent;
+      case 15:
+        return compare;
+      case 16:
+        return calibrate;
+      case 17:
+        return twin;
       default:
         return trace.command();
     }

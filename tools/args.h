@@ -25,6 +25,7 @@ struct JobArgs {
   Text max_micro_batch_size;
   bool sequence_parallel = false;
   Text profile;
+  Text scale_profile;  ///< FROM=TO
 };
 
 /// How plans are judged.
@@ -104,7 +105,13 @@ struct MixedLengthArgs {
   std::string file;
   std::string results = "results";
   Text steps;
+  Text workers;
+  Text shard;
+  Text plan;  ///< File for the plan of one step.
+  Text of;    ///< CASE/SYSTEM/STEP
   bool no_figure = false;
+  bool dry_run = false;
+  bool quiet = false;
 };
 
 /// A change from one plan to another.
@@ -125,9 +132,10 @@ struct SchemaArgs {
 
 /// Files of other systems as ours.
 struct ImportArgs {
-  std::string what;                ///< metis-profile or metis-cluster.
+  std::string what;                ///< metis-profile, nvidia-topo, ...; orrery import --help.
   std::vector<std::string> files;  ///< Or a folder.
   std::vector<std::string> gpus;   ///< TYPE=NAME
+  std::vector<std::string> links;  ///< KIND=CLASS, or CLASS
   Text bandwidth_unit;
   Text output;
 };
@@ -214,11 +222,13 @@ struct ExecuteArgs {
   std::vector<std::string> slowdowns;  ///< DEVICE=FACTOR
   Text hosts;                          ///< a:4,b:8
   bool ssh = false;
+  bool netlab = false;
   Text listen;
   Text advertise;
   Text checkpoint_every;
   Text checkpoints;
   Text cloud;
+  bool prune_checkpoints = false;
   Text elastic;
   Text silence;
   std::vector<std::string> kills;     ///< RANK@STEP
@@ -232,12 +242,66 @@ struct ExecuteAgentArgs {
   std::string store;
   std::string node;
   Text address;
+  Text wait;               ///< Seconds.
+  Text network_namespace;  ///< To enter first.
 };
 
-using Command =
-    std::variant<ExecuteArgs, ExecuteAgentArgs, RunArgs, PlanArgs, SimulateArgs, ValidateArgs,
-                 DiffArgs, ListArgs, SchemaArgs, MixedLengthArgs, SwitchArgs, ImportArgs,
-                 ReplayArgs, TraceGenerateArgs, TraceStatsArgs, TraceImportArgs, NetlabArgs>;
+/// A run that was executed against its simulation.
+struct CompareArgs {
+  std::string run;
+  Text profile;
+  Text cluster;
+  Text warm_up;
+  Text worst;
+  Text out;
+  bool no_figure = false;
+  bool json = false;
+};
+
+/// Plan, execute, calibrate, predict and compare, as a manifest says.
+struct TwinArgs {
+  std::string manifest;
+  Text results;
+  Text steps;
+  Text only;
+  bool loopback = false;
+  bool quick = false;
+  bool dry_run = false;
+  bool no_figure = false;
+  bool json = false;
+};
+
+/// Measures a machine and fits a profile.
+struct CalibrateArgs {
+  std::string out = "results/calibration";
+  Text backend;
+  Text library;
+  Text precision;
+  Text model;
+  Text sequence_length;
+  Text cluster;
+  Text gpu_type;
+  Text shares;  ///< Percent of a GPU's multiprocessors: 50,25
+  Text ranks;
+  Text only;  ///< Kinds of measurements.
+  Text checkpoints;
+  Text cloud;
+  Text hosts;  ///< a:4,b:8
+  bool ssh = false;
+  bool netlab = false;
+  Text listen;
+  Text advertise;
+  bool quick = false;
+  bool fit_only = false;
+  bool no_figure = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+using Command = std::variant<ExecuteArgs, ExecuteAgentArgs, RunArgs, PlanArgs, SimulateArgs,
+                             ValidateArgs, DiffArgs, ListArgs, SchemaArgs, MixedLengthArgs,
+                             SwitchArgs, ImportArgs, ReplayArgs, TraceGenerateArgs, TraceStatsArgs,
+                             TraceImportArgs, NetlabArgs, CompareArgs, TwinArgs, CalibrateArgs>;
 
 /// Instead of a command: --help and --version (status 0), or what is wrong (status 2).
 struct Reply {

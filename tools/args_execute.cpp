@@ -29,6 +29,9 @@ void add_execute(CLI::App& app, ExecuteArgs& args) {
            "a:4,b:8: device 0-3 on a, 4-11 on b; default: all on this machine");
   app.add_flag("--ssh", args.ssh, "start the agents of the hosts by ssh, instead of printing how")
       ->group("Machines");
+  app.add_flag("--netlab", args.netlab,
+               "emulate the cluster's nodes and network on this machine, for this run")
+      ->group("Machines");
   machines("--listen", args.listen,
            "ADDRESS:PORT of the store; default: loopback, with --hosts all addresses, any port");
   machines("--advertise", args.advertise, "this machine's address for hosts; default: its name");
@@ -39,13 +42,16 @@ void add_execute(CLI::App& app, ExecuteArgs& args) {
            "steps between checkpoints; default: never");
   failures("--checkpoints", args.checkpoints, "folder for checkpoints on each node");
   failures("--cloud", args.cloud, "folder for checkpoints that all nodes see");
+  app.add_flag("--prune-checkpoints", args.prune_checkpoints,
+               "remove checkpoints of earlier runs from both folders first")
+      ->group("Checkpoints and failures");
   failures("--elastic", args.elastic,
            "recovery policy that says how to go on without lost devices (orrery list policies)");
   failures("--silence", args.silence,
-           "seconds after which a rank that says nothing is lost; default: 10");
+           "seconds (1 to 3600) after which a rank that says nothing is lost; default: 10");
   app.add_option("--kill", args.kills,
-                 "RANK@STEP: that rank's process kills itself at an op of that step; may be "
-                 "repeated")
+                 "RANK@STEP: that rank's process kills itself at an op of that step, or with "
+                 ":before_update or :after_update there; may be repeated")
       ->allow_extra_args(false)
       ->group("Checkpoints and failures");
   app.add_option("--switch-to", args.switches,
@@ -62,6 +68,8 @@ void add_execute_agent(CLI::App& app, ExecuteAgentArgs& args) {
   app.add_option("--store", args.store, "HOST:PORT that the launcher printed")->required();
   app.add_option("--node", args.node, "this machine's name in the launcher's --hosts")->required();
   app.add_option("--address", args.address, "that its ranks listen on; default: the node's name");
+  app.add_option("--wait", args.wait, "seconds to look for the launcher; default: 60");
+  app.add_option("--namespace", args.network_namespace, "network namespace to enter first");
   app.footer("The run's token is read from ORRERY_TOKEN.\n");
 }
 

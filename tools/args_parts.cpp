@@ -42,6 +42,9 @@ void add_job(CLI::App& app, JobArgs& job, bool batch_from_plan) {
       ->group("Job");
   app.add_option("--profile", job.profile, "measured times (profile YAML) instead of the roofline")
       ->group("Job");
+  app.add_option("--scale-profile", job.scale_profile,
+                 "FROM=TO: the profile's times of GPU type FROM stand, scaled, for TO")
+      ->group("Job");
 }
 
 void add_json(CLI::App& app, bool& json) {

@@ -12,6 +12,7 @@
 #include <new>
 #include <string>
 
+#include "executor/bench/bench_rank.h"
 #include "executor/launcher/rank_process.h"
 #include "models/config/diagnostics.h"
 #include "tools/args.h"
@@ -31,9 +32,12 @@ int dispatch(const Command& command) {
 }
 
 int run(int argc, char** argv) {
-  // What `orrery execute` starts for each device; not for users.
+  // What `orrery execute` and `orrery calibrate` start for each device; not for users.
   if (argc == 2 && std::string(argv[1]) == "execute-rank") {
     return orrery::executor::run_rank_process();
+  }
+  if (argc == 2 && std::string(argv[1]) == orrery::executor::kBenchRankCommand) {
+    return orrery::executor::run_bench_rank_process();
   }
   const auto parsed = orrery::tools::parse_command_line(argc, argv);
   if (const Reply* reply = std::get_if<Reply>(&parsed)) {

@@ -39,7 +39,8 @@ std::string clock_text(double seconds) {
 }  // namespace
 
 std::string progress_text(const ProgressView& view) {
-  std::string text = fmt::format("{}/{} runs", view.done + view.present + view.failed, view.total);
+  std::string text =
+      fmt::format("{}/{} {}", view.done + view.present + view.failed, view.total, view.noun);
   if (view.present > 0) text += fmt::format(" ({} present)", view.present);
   if (view.failed > 0) text += fmt::format(", {} failed", view.failed);
   text += ", " + clock_text(view.elapsed_seconds);

@@ -15,6 +15,7 @@ struct ProgressView {
   double elapsed_seconds = 0;
   double remaining_seconds = -1;  ///< Negative: not known yet.
   std::string message;
+  std::string noun = "runs";  ///< What is counted.
 };
 
 /// "12/40 runs, 1 failed, 0:21, about 0:48 left".

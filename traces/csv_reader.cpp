@@ -308,7 +308,7 @@ class TraceScanner {
     EventReader events(layout, end, problems_);
     EventQueue queue(layout, problems_, on_event_);
     std::vector<Cell> cells;
-    split_cells(line, cells);
+    if (!split_cells(line, lines_.number(), cells, problems_)) return;
     if (!events.read_columns(cells, lines_.number())) return;
     Instant last;
     while (!problems_.too_many() && lines_.next(line)) {
@@ -317,7 +317,7 @@ class TraceScanner {
         problems_.add(lines_.number(), 1, "a header line behind the column names");
         continue;
       }
-      split_cells(line, cells);
+      if (!split_cells(line, lines_.number(), cells, problems_)) continue;
       auto event = events.read(cells, lines_.number());
       if (!event) continue;
       last = event->time;

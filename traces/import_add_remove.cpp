@@ -27,7 +27,7 @@ Trace read_add_remove(const std::string& path, const std::string& format,
     std::vector<Cell> cells;
     while (!problems.too_many() && lines.next(line)) {
       if (trimmed(line).empty()) continue;
-      split_cells(line, cells);
+      if (!split_cells(line, lines.number(), cells, problems)) continue;
       if (cells.size() != 3) {
         problems.add(lines.number(), 1, fmt::format("{} cells instead of 3", cells.size()),
                      "milliseconds,add|remove,name");

@@ -25,7 +25,7 @@ Trace read_aws(const std::string& path, const ImportOptions& options,
     std::vector<Cell> cells;
     while (!problems.too_many() && lines.next(line)) {
       if (trimmed(line).empty()) continue;
-      split_cells(line, cells);
+      if (!split_cells(line, lines.number(), cells, problems)) continue;
       if (cells.size() != 2) {
         problems.add(lines.number(), 1, fmt::format("{} cells instead of 2", cells.size()),
                      "seconds,count");
@@ -48,7 +48,7 @@ Trace read_aws(const std::string& path, const ImportOptions& options,
     if (counts.empty() && !problems.any()) problems.add(1, 1, "the file holds no counts");
   }
   const Instant end = counts.empty() ? Instant{} : counts.back().time;
-  return from_counts(counts, end, path, "aws", options);
+  return from_counts(counts, end, path, "aws", options, diagnostics);
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ Trace read_gcp(const std::string& path, const ImportOptions& options,
     std::vector<Cell> cells;
     while (!problems.too_many() && lines.next(line)) {
       if (trimmed(line).empty()) continue;
-      split_cells(line, cells);
+      if (!split_cells(line, lines.number(), cells, problems)) continue;
       if (cells.size() != 3) {
         problems.add(lines.number(), 1, fmt::format("{} cells instead of 3", cells.size()),
                      "date, time, count");
@@ -94,7 +94,7 @@ Trace read_gcp(const std::string& path, const ImportOptions& options,
     counts.push_back({{(sample.second - samples.front().second) * kSecond}, sample.instances});
   }
   const Instant end = counts.empty() ? Instant{} : counts.back().time;
-  return from_counts(counts, end, path, "gcp", options);
+  return from_counts(counts, end, path, "gcp", options, diagnostics);
 }
 
 }  // namespace

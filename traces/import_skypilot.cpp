@@ -72,7 +72,7 @@ Trace read_skypilot(const std::string& path, const ImportOptions& options,
     counts.push_back({to_instant(step * static_cast<double>(i)), count.get<int>()});
   }
   const Instant end = to_instant(step * static_cast<double>(document["data"].size()));
-  return from_counts(counts, end, path, "skypilot", options);
+  return from_counts(counts, end, path, "skypilot", options, diagnostics);
 }
 
 }  // namespace

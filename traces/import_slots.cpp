@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <tuple>
 
+#include "traces/bind.h"
 #include "traces/lines.h"
 
 namespace orrery::traces {
@@ -118,7 +120,17 @@ Trace from_changes(std::vector<Change> changes, Instant end, const std::string& 
 }
 
 Trace from_counts(const std::vector<Count>& counts, Instant end, const std::string& path,
-                  const std::string& format, const ImportOptions& options) {
+                  const std::string& format, const ImportOptions& options,
+                  config::Diagnostics& diagnostics) {
+  double changes = 0;
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    changes += std::abs(counts[i].instances - (i > 0 ? counts[i - 1].instances : 0));
+  }
+  if (changes > static_cast<double>(kMostEvents)) {
+    diagnostics.add({path, 0, 0}, fmt::format("{:.3g} instances come or go, at most {} are read",
+                                              changes, kMostEvents));
+    return {};
+  }
   Rng rng(options.seed);
   Slots slots;
   std::vector<int> live;  // In the order in which they came.

@@ -33,8 +33,9 @@ struct Count {
 };
 
 /// Times ascend; of several counts of one instant the last one holds. Before the first one there is
-/// nothing.
+/// nothing. Problem: more than kMostEvents comings and goings.
 Trace from_counts(const std::vector<Count>& counts, Instant end, const std::string& path,
-                  const std::string& format, const ImportOptions& options);
+                  const std::string& format, const ImportOptions& options,
+                  config::Diagnostics& diagnostics);
 
 }  // namespace orrery::traces

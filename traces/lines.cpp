@@ -80,8 +80,10 @@ std::string_view trimmed(std::string_view text) {
   return text;
 }
 
-void split_cells(std::string_view line, std::vector<Cell>& cells) {
+bool split_cells(std::string_view line, std::int64_t number, std::vector<Cell>& cells,
+                 FileProblems& problems) {
   std::size_t count = 0;
+  bool good = true;
   for (std::size_t at = 0; at <= line.size();) {
     if (count == cells.size()) cells.emplace_back();
     Cell& cell = cells[count++];
@@ -94,7 +96,16 @@ void split_cells(std::string_view line, std::vector<Cell>& cells) {
         if (line[at] == '"') ++at;
         cell.text += line[at];
       }
-      at = line.find(',', at);
+      const std::size_t end = std::min(line.find(',', at), line.size());
+      if (at == line.size()) {
+        problems.add(number, cell.column, "a quote that does not end", "a quote inside is doubled");
+        good = false;
+      } else if (!trimmed(line.substr(at + 1, end - at - 1)).empty()) {
+        problems.add(number, static_cast<int>(at) + 2, "text behind the closing quote",
+                     "a quote inside is doubled");
+        good = false;
+      }
+      at = end < line.size() ? end : std::string_view::npos;
     } else {
       const std::size_t end = std::min(line.find(',', at), line.size());
       cell.text = trimmed(line.substr(at, end - at));
@@ -104,6 +115,7 @@ void split_cells(std::string_view line, std::vector<Cell>& cells) {
     ++at;
   }
   cells.resize(count);
+  return good;
 }
 
 void FileProblems::add(std::int64_t line, int column, std::string what, std::string hint) {

@@ -42,10 +42,13 @@ struct Cell {
   int column = 1;    ///< From 1.
 };
 
-/// Cells of a CSV line; a quote that does not end takes the rest of the line. Reuses `cells`.
-void split_cells(std::string_view line, std::vector<Cell>& cells);
-
 std::string_view trimmed(std::string_view text);
+
+class FileProblems;
+/// Cells of line `number`. False, and a problem, where a quote does not end or text stands behind
+/// it. Reuses `cells`.
+bool split_cells(std::string_view line, std::int64_t number, std::vector<Cell>& cells,
+                 FileProblems& problems);
 
 /// Collects the problems of one file: the first kMostTraceProblems, and how many more there were.
 class FileProblems {

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <map>
 #include <set>
 #include <string>
@@ -85,6 +86,14 @@ std::vector<ClusterEvent> rewind(const Presence& presence, const TraceLayout& la
 }
 
 }  // namespace
+
+/// At each seam each node comes or goes at most, and three events restore what is slow.
+double repeated_events(const Trace& trace, Nanoseconds horizon) {
+  const double rounds =
+      std::ceil(static_cast<double>(horizon.count) / static_cast<double>(trace.horizon.count));
+  return rounds * static_cast<double>(trace.events.size()) +
+         (rounds - 1) * static_cast<double>(trace.nodes.size() + 3);
+}
 
 Trace repeat(const Trace& trace, Nanoseconds horizon) {
   ORRERY_CHECK(trace.horizon.count >= 1'000'000'000, "a trace of {} ns", trace.horizon.count);

@@ -11,7 +11,6 @@
 namespace orrery::executor {
 namespace {
 
-constexpr int kBytes = 256;
 constexpr double kPredictable = 0.75;
 
 class SyntheticTokens final : public TokenSource {
@@ -63,9 +62,9 @@ std::unique_ptr<TokenSource> make_text_tokens(const std::string& path, std::uint
                                               int vocabulary, std::int64_t length) {
   std::string text;
   if (const auto problem = read_file(path, text)) throw std::runtime_error(*problem);
-  if (vocabulary < kBytes) {
+  if (vocabulary < kLeastTextVocabulary) {
     throw std::runtime_error(fmt::format("{}: bytes need a vocabulary of {}, the model has {}",
-                                         path, kBytes, vocabulary));
+                                         path, kLeastTextVocabulary, vocabulary));
   }
   if (static_cast<std::int64_t>(text.size()) < length + 1) {
     throw std::runtime_error(fmt::format("{}: {} bytes, a sequence of {} tokens needs one more",

@@ -21,6 +21,9 @@ class TokenSource {
 /// function of the token, else it is uniform.
 std::unique_ptr<TokenSource> make_synthetic_tokens(std::uint64_t seed, int vocabulary);
 
+/// Tokens that a model must know to train on bytes.
+inline constexpr int kLeastTextVocabulary = 256;
+
 /// Bytes of a file as tokens; a sample starts at a position drawn for (seed, number). Throws
 /// std::runtime_error with the reason when the file cannot be read, is shorter than `length` + 1
 /// bytes, or the vocabulary has fewer than 256 tokens.

@@ -161,6 +161,7 @@ template <class Ring>
 void TeamGroup::on_host(const Tensor& tensor, Ring ring) {
   backend_.synchronise();
   const std::int64_t begin = now_ns();
+  const std::int64_t begin_cpu = thread_cpu_ns();
   const std::size_t width = backend_.element_bytes(tensor.wide);
   if (backend_.on_host()) {
     ring(std::span(tensor.memory->data() + tensor.offset * width, tensor.elements * width));
@@ -171,6 +172,7 @@ void TeamGroup::on_host(const Tensor& tensor, Ring ring) {
     backend_.upload(host, tensor);
   }
   nanoseconds_ += now_ns() - begin;
+  cpu_nanoseconds_ += thread_cpu_ns() - begin_cpu;
 }
 
 void TeamGroup::all_reduce(const Tensor& tensor) {

@@ -49,6 +49,8 @@ class TeamGroup final : public TensorGroup {
   void all_reduce(const Tensor& tensor) override;
   void all_reduce_maximum(const Tensor& tensor) override;
   std::int64_t nanoseconds() const { return nanoseconds_; }
+  /// Processor time of the calling thread in them: packing, sums.
+  std::int64_t cpu_nanoseconds() const { return cpu_nanoseconds_; }
   std::int64_t bytes() const { return bytes_; }  ///< Sent by this rank.
 
  private:
@@ -61,6 +63,7 @@ class TeamGroup final : public TensorGroup {
   RingGroup group_;
   RingTag tag_;
   std::int64_t nanoseconds_ = 0;
+  std::int64_t cpu_nanoseconds_ = 0;
   std::int64_t bytes_ = 0;
 };
 

@@ -4,10 +4,11 @@
 
 namespace orrery::executor {
 
-Passes::Passes(const RankView& view, ModelShard& shard, ActivationStore& activations,
-               const TokenSource& tokens)
+Passes::Passes(const RankView& view, ModelShard& shard, ShardGathers& gathers,
+               ActivationStore& activations, const TokenSource& tokens)
     : view_(view),
       shard_(shard),
+      gathers_(gathers),
       activations_(activations),
       tokens_(tokens),
       last_block_(static_cast<std::int32_t>(view.program().header.blocks.size()) - 1),
@@ -98,8 +99,10 @@ void Passes::forward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup&
   std::vector<double> losses;
   for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
     Tensor output;
+    gathers_.bring({b});
     kept(op, info, b) =
         shard_.forward({b}, {b}, batch(op, info, b), input, info.recompute, group, output, losses);
+    gathers_.drop({b});
     input = output;
   }
   if (info.last_block.value < last_block_) {
@@ -122,12 +125,14 @@ void Passes::backward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup
     Tensor below;
     KeptPointer& of_block = kept(op, info, b);
     ORRERY_CHECK(of_block != nullptr, "backward of block {} before its forward pass", b);
+    gathers_.bring({b});
     if (split) {
       shard_.backward_input({b}, {b}, batch(op, info, b), of_block, gradient, scale_, group, below);
     } else {
       shard_.backward({b}, {b}, batch(op, info, b), of_block, gradient, scale_, group, below);
       of_block.reset();
     }
+    gathers_.drop({b});
     gradient = below;
   }
   if (info.first_block.value > 0) put(op, info, info.first_block.value - 1, true, gradient);

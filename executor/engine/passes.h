@@ -9,6 +9,7 @@
 
 #include "executor/engine/activations.h"
 #include "executor/engine/data.h"
+#include "executor/engine/gathers.h"
 #include "executor/engine/rank_view.h"
 #include "executor/engine/worker.h"
 #include "executor/model/shard.h"
@@ -17,8 +18,8 @@ namespace orrery::executor {
 
 class Passes {
  public:
-  Passes(const RankView& view, ModelShard& shard, ActivationStore& activations,
-         const TokenSource& tokens);
+  Passes(const RankView& view, ModelShard& shard, ShardGathers& gathers,
+         ActivationStore& activations, const TokenSource& tokens);
 
   void begin(std::int64_t step);
   /// Blocks go one by one, so that a backward op may cover a part of what a forward op covered: the
@@ -45,6 +46,7 @@ class Passes {
 
   const RankView& view_;
   ModelShard& shard_;
+  ShardGathers& gathers_;
   ActivationStore& activations_;
   const TokenSource& tokens_;
   std::int64_t step_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
 #include "executor/engine/worker.h"
 #include "models/base/check.h"
@@ -17,6 +18,33 @@ bool is_transfer(const ir::Op& op) {
 }
 
 bool is_pass(const ir::Op& op) { return op.kind <= ir::OpKind::backward_weight; }
+
+/// Passes of a rank over blocks with ZeRO-3, in order.
+std::vector<std::tuple<ir::OpKind, std::int32_t, std::int32_t>> sharded_passes(
+    const ir::Program& program, RankId rank) {
+  std::vector<std::tuple<ir::OpKind, std::int32_t, std::int32_t>> out;
+  for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
+    if (!is_pass(op)) continue;
+    const ir::SegmentInfo& info = program.segments[static_cast<std::size_t>(op.segment)];
+    if (info.zero.stage < 3) continue;
+    out.emplace_back(op.kind, info.first_block.value, info.last_block.value);
+  }
+  return out;
+}
+
+/// Members of a gradients' reduce-scatter that do not run the same passes with ZeRO-3.
+bool gathers_miss(const ir::Program& program) {
+  for (const ir::Collective& collective : program.collectives) {
+    const auto& shape = program.collective_shapes[static_cast<std::size_t>(collective.shape)];
+    if (shape.kind != ir::CollectiveKind::reduce_scatter) continue;
+    const auto members = program.members_of(collective.members);
+    const auto first = sharded_passes(program, program.op(members.front()).rank);
+    for (const OpId member : members) {
+      if (sharded_passes(program, program.op(member).rank) != first) return true;
+    }
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -76,6 +104,54 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
       }
     }
   }
+  find_gathers();
+}
+
+void RankView::find_gathers() {
+  std::set<std::int32_t> sharded;
+  for (const ir::Op& at : ops()) {
+    if (!is_pass(at) || segment(at).zero.stage < 3) continue;
+    const ir::SegmentInfo& info = segment(at);
+    for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
+      sharded.insert(b);
+    }
+  }
+  for (std::size_t local = 0; local < count_; ++local) {
+    const ir::Op& at = op(local);
+    if (at.kind != ir::OpKind::collective || at.purpose != ir::Purpose::data_parallel) continue;
+    const ir::CollectiveShape& of = shape(at);
+    if (of.kind != ir::CollectiveKind::reduce_scatter) continue;
+    const auto& part = of.parts.front();
+    std::map<std::int32_t, ShardGather> found;
+    const std::size_t members = part.member_regions.size();
+    for (std::size_t m = 0; m < members; ++m) {
+      for (const ir::Region& region : part.member_regions[m]) {
+        for (std::int32_t b = region.first_block.value; b <= region.last_block.value; ++b) {
+          if (!sharded.contains(b)) continue;
+          ShardGather& gather = found[b];
+          gather.members.resize(members);
+          gather.members[m].push_back(region);
+        }
+      }
+    }
+    for (auto& [block, gather] : found) {
+      gather.group = ring(program_.groups[static_cast<std::size_t>(part.group)]);
+      gather.tag = tag_number(local);
+      for (std::size_t m = 0; m < members; ++m) {
+        if (static_cast<int>(m) == gather.group.position) continue;
+        for (const ir::Region& region : gather.members[m]) {
+          arriving_[{block, region.parameter}].push_back({region.begin, region.end});
+        }
+      }
+      gathers_[block].push_back(std::move(gather));
+    }
+  }
+}
+
+const std::vector<RankView::ShardGather>& RankView::gathers(BlockId block) const {
+  static const std::vector<ShardGather> none;
+  const auto it = gathers_.find(block.value);
+  return it == gathers_.end() ? none : it->second;
 }
 
 std::span<const ir::Op> RankView::ops() const {
@@ -194,13 +270,14 @@ std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
     }
   }
   std::vector<ModelShard::HeldBlock> out;
-  for (const auto& [block, held] : blocks) out.push_back(held);
+  for (auto& [block, held] : blocks) {
+    for (const auto& [key, ranges] : arriving_) {
+      if (key.first == block.value) held.elsewhere[key.second] = ranges;
+    }
+    held.sharded = gathers_.contains(block.value);
+    out.push_back(std::move(held));
+  }
   return out;
-}
-
-std::vector<UnitRange> RankView::arriving(BlockId block, int parameter) const {
-  const auto it = arriving_.find({block.value, parameter});
-  return it == arriving_.end() ? std::vector<UnitRange>{} : it->second;
 }
 
 std::vector<std::string> find_unrunnable(const ir::Program& program) {
@@ -223,6 +300,9 @@ std::vector<std::string> find_unrunnable(const ir::Program& program) {
   if (crossing) out.emplace_back("ops wait for ops of other ranks (expert parallelism)");
   if (state) out.emplace_back("loading or saving state inside the step");
   if (redundant) out.emplace_back("redundant copies of a stage (redundancy: next_stage)");
+  if (gathers_miss(program)) {
+    out.emplace_back("ZeRO-3 among ranks whose passes differ in number or order");
+  }
   for (const ir::CollectiveShape& shape : program.collective_shapes) {
     if (shape.kind == ir::CollectiveKind::all_to_all) {
       out.emplace_back("all-to-all between ranks");

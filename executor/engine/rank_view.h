@@ -24,12 +24,6 @@ struct ActivationKey {
   auto operator<=>(const ActivationKey&) const = default;
 };
 
-/// Units of a parameter of a block.
-struct UnitRange {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-
 class RankView {
  public:
   RankView(const ir::Program& program, RankId rank);
@@ -61,10 +55,18 @@ class RankView {
 
   /// Activations that the op reads or writes.
   std::vector<ActivationKey> touches(const ir::Op& op) const;
-  /// Blocks of this rank with degree and position.
+  /// Blocks of this rank with degree, position, and the units that other ranks update.
   std::vector<ModelShard::HeldBlock> held_blocks() const;
-  /// Units of (block, parameter) that arrive after the optimizer step: others update them.
-  std::vector<UnitRange> arriving(BlockId block, int parameter) const;
+
+  /// ZeRO-3: an all-gather of weights inside a shard group. Members bring what they keep of the
+  /// gradients' reduce-scatter.
+  struct ShardGather {
+    RingGroup group;
+    std::uint64_t tag = 0;  ///< Of that reduce-scatter: members agree on it.
+    std::vector<std::vector<ir::Region>> members;
+  };
+  /// What brings the weights of a block together; empty: they are whole.
+  const std::vector<ShardGather>& gathers(BlockId block) const;
 
  private:
   const ir::Program& program_;
@@ -77,6 +79,9 @@ class RankView {
   /// By pipeline, stage, block: the group of this rank, from ops that have a team.
   std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, RingGroup> teams_;
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<UnitRange>> arriving_;
+  std::map<std::int32_t, std::vector<ShardGather>> gathers_;
+
+  void find_gathers();
 };
 
 }  // namespace orrery::executor

@@ -20,16 +20,23 @@
 
 namespace orrery::executor {
 
+/// Wall time over processor time above which an op that is not slowed down counts as disturbed.
+inline constexpr double kDisturbed = 1.05;
+
 struct WorkerOptions {
   AdamStep adam;  ///< `step` is set from the step number. SGD takes its learning rate.
   bool record_spans = true;
   bool record_memory = true;
-  /// Time of a compute op is stretched to this multiple of what it took: an emulated slower device.
-  /// 1: not at all.
+  /// An emulated slower device: a compute op lasts this multiple of the processor time that it took
+  /// by itself (without inner collectives), or what it took if that was longer already. Back ends
+  /// that do not compute on this thread: of its wall time. 1: not at all.
   double slowdown = 1;
   /// Called at the start of each op with its index in the Program, on the thread that runs it: for
   /// tests that break things.
   std::function<void(OpId)> before_op;
+  /// Called when the optimizer has changed the weights and the step has not ended, on the thread of
+  /// the compute stream.
+  std::function<void()> after_update;
 };
 
 /// Loss of one sample: sum over its tokens, in nats.
@@ -47,6 +54,10 @@ struct StepResult {
   std::vector<ir::Span> spans;
   std::vector<ir::MemorySample> memory;
   std::int64_t peak_bytes = 0;  ///< Of the back end in this step.
+  std::int64_t compute_ops = 0;
+  /// Of them those that could not be as fast as they should: their own wall time was above
+  /// max(slowdown, kDisturbed) x processor time, because others had the core.
+  std::int64_t disturbed_ops = 0;
 };
 
 class Worker {

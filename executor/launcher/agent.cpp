@@ -14,8 +14,10 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "executor/launcher/places.h"
 #include "executor/launcher/rank_process.h"
 #include "executor/launcher/reports.h"
+#include "executor/launcher/settings.h"
 #include "executor/net/store.h"
 #include "executor/net/transport.h"
 
@@ -58,7 +60,7 @@ std::string ending(int status) {
 class Agent {
  public:
   explicit Agent(const AgentOptions& options)
-      : options_(options), client_(options.store, options.token) {}
+      : options_(options), client_(options.store, options.token, options.wait) {}
   ~Agent() {
     for (const auto& [device, pid] : children_) {
       ::kill(pid, SIGKILL);
@@ -69,7 +71,7 @@ class Agent {
   }
 
   void serve() {
-    client_.set("node/" + options_.node, boot_id());
+    introduce();
     std::int64_t beats = 0;
     Clock::time_point next_beat = Clock::now();
     std::optional<Clock::time_point> end;
@@ -100,6 +102,32 @@ class Agent {
   }
 
  private:
+  void introduce() {
+    const auto nodes = client_.get("nodes", kGrace);
+    const auto settings = client_.get("settings", kGrace);
+    if (!nodes || !settings) throw AgentRefused("the launcher names no nodes");
+    bool known = false;
+    std::string names;
+    std::istringstream lines(*nodes);
+    for (std::string name; std::getline(lines, name);) {
+      known = known || name == options_.node;
+      names += (names.empty() ? "" : ", ") + name;
+    }
+    if (!known) {
+      throw AgentRefused(
+          fmt::format("the launcher has no node '{}', it has {}", options_.node, names));
+    }
+    if (client_.add("claim/" + options_.node, 1) > 1) {
+      throw AgentRefused(fmt::format("node '{}' has an agent already", options_.node));
+    }
+    std::string problems;
+    for (const std::string& problem : find_bad_places(settings_from(*settings))) {
+      problems += problem + "\n";
+    }
+    if (!problems.empty()) client_.set("refuse/" + options_.node, problems);
+    client_.set("node/" + options_.node, boot_id());
+  }
+
   void obey(const std::string& order) {
     std::istringstream words(order);
     std::string verb;
@@ -122,7 +150,11 @@ class Agent {
     std::vector<std::string> environment = plain_environment();
     for (std::string& one : to_environment(rank)) environment.push_back(std::move(one));
     std::vector<std::string> words = {options_.executable};
-    words.insert(words.end(), options_.arguments.begin(), options_.arguments.end());
+    if (const auto command = client_.get("rank", milliseconds(0))) {
+      words.push_back(*command);
+    } else {
+      words.insert(words.end(), options_.arguments.begin(), options_.arguments.end());
+    }
     const std::vector<char*> argv = pointers(words);
     const std::vector<char*> envp = pointers(environment);
     const pid_t parent = ::getpid();

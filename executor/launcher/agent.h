@@ -3,6 +3,8 @@
 /// machines `orrery execute-agent` does.
 #pragma once
 #include <atomic>
+#include <chrono>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,14 @@ struct AgentOptions {
   std::string address;                 ///< That its ranks listen on; empty: 127.0.0.1.
   std::string executable;              ///< Started for each rank ...
   std::vector<std::string> arguments;  ///< ... with these arguments.
+  /// For the launcher's store to be there: agents may be started first.
+  std::chrono::milliseconds wait{20'000};
   const std::atomic<bool>* interrupted = nullptr;
+};
+
+/// The launcher has no node of this name, or has its agent already.
+struct AgentRefused : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 /// Path of the running program.
@@ -25,7 +34,8 @@ std::string own_executable();
 
 /// Serves until the launcher orders the end, or the store is gone: then ranks are killed and
 /// TransportError is thrown. No child is left when it returns or throws. Ranks die with the calling
-/// thread (PR_SET_PDEATHSIG).
+/// thread (PR_SET_PDEATHSIG). Tells the launcher what find_bad_places() finds here. Throws
+/// AgentRefused.
 void run_agent(const AgentOptions& options);
 
 }  // namespace orrery::executor

@@ -1,6 +1,9 @@
 #include "executor/launcher/checkpoint.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -21,6 +24,8 @@ namespace fs = std::filesystem;
 constexpr const char* kMagic = "orrery-checkpoint-1";
 constexpr std::size_t kHashDigits = 16;
 constexpr const char* kEnding = ".state";
+constexpr const char* kLock = "lock";
+constexpr std::size_t kKeptVersions = 3;
 
 struct FileName {
   StateVersion version;
@@ -107,6 +112,21 @@ std::variant<Decoded, std::string> decode(const std::string& bytes) {
   return decoded;
 }
 
+/// Checkpoints, the lock, and folders that are empty then.
+void remove_run(const fs::path& path) {
+  std::error_code error;
+  std::vector<fs::path> folders = {path};
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
+    const std::string name = entry.path().filename().string();
+    if (entry.is_directory(error)) folders.push_back(entry.path());
+    if (parse_name(name)) files.push_back(entry.path());
+  }
+  for (const fs::path& file : files) fs::remove(file, error);
+  fs::remove(path / kLock, error);
+  for (auto it = folders.rbegin(); it != folders.rend(); ++it) fs::remove(*it, error);
+}
+
 /// The slice alone, out of a bank that has it.
 StateBank::Entry cut(const StateBank& bank, const StateSlice& slice) {
   for (const StateBank::Entry& entry : bank.entries()) {
@@ -132,6 +152,10 @@ StateBank::Entry cut(const StateBank& bank, const StateSlice& slice) {
 
 }  // namespace
 
+CheckpointFolder::CheckpointFolder(const std::string& folder, std::string run,
+                                   const std::string& node)
+    : folder_((fs::path(folder) / run / node).string()), run_(std::move(run)) {}
+
 std::optional<std::string> CheckpointFolder::save(const StateBank& bank, std::int32_t device,
                                                   const std::vector<StateSlice>& slices) const {
   std::map<std::int32_t, std::vector<StateBank::Entry>> blocks;
@@ -153,16 +177,11 @@ std::optional<std::string> CheckpointFolder::save(const StateBank& bank, std::in
   return std::nullopt;
 }
 
-void CheckpointFolder::remove_before(std::int32_t device, StateVersion oldest) const {
+void CheckpointFolder::remove_before(StateVersion oldest) const {
   std::error_code error;
   for (const auto& file : fs::directory_iterator(folder_, error)) {
     const auto name = parse_name(file.path().filename().string());
-    if (!name || name->device != device || name->version >= oldest) continue;
-    std::string bytes;
-    if (read_file(file.path().string(), bytes)) continue;
-    const auto decoded = decode(bytes);
-    const auto* good = std::get_if<Decoded>(&decoded);
-    if (good != nullptr && good->run == run_) fs::remove(file.path(), error);
+    if (name && name->version < oldest) fs::remove(file.path(), error);
   }
 }
 
@@ -197,6 +216,37 @@ CheckpointFolder::Found CheckpointFolder::read(int part, int parts) const {
   return found;
 }
 
+RunMark::RunMark(const std::string& folder, const std::string& run) {
+  const fs::path path = fs::path(folder) / run;
+  std::error_code error;
+  fs::create_directories(path, error);
+  file_ = ::open((path / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (file_ >= 0) ::flock(file_, LOCK_SH | LOCK_NB);
+}
+
+RunMark::~RunMark() {
+  if (file_ >= 0) ::close(file_);
+}
+
+std::vector<std::string> prune_checkpoints(const std::string& folder, const std::string& run) {
+  std::vector<std::string> runs;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (entry.path().filename() != run) runs.push_back(entry.path().filename().string());
+  }
+  std::sort(runs.begin(), runs.end());
+  std::erase_if(runs, [&](const std::string& name) {
+    const fs::path path = fs::path(folder) / name;
+    const int file = ::open((path / kLock).c_str(), O_RDWR | O_CLOEXEC);
+    if (file < 0) return true;  // No folder of a run.
+    const bool dead = ::flock(file, LOCK_EX | LOCK_NB) == 0;
+    if (dead) remove_run(path);
+    ::close(file);
+    return !dead;
+  });
+  return runs;
+}
+
 void CheckpointWriter::start(StateBank bank) {
   wait();
   thread_ = std::thread([this, bank = std::move(bank)] { write(bank); });
@@ -210,9 +260,10 @@ void CheckpointWriter::write(const StateBank& bank) {
   for (const Target& target : targets_) {
     const auto problem = target.folder.save(bank, device_, target.slices);
     if (!problem) {
-      const auto last = last_.find(target.name);
-      if (last != last_.end()) target.folder.remove_before(device_, last->second);
-      last_[target.name] = bank.version;
+      std::deque<StateVersion>& written = written_[target.name];
+      written.push_back(bank.version);
+      if (written.size() > kKeptVersions) written.pop_front();
+      if (written.size() == kKeptVersions) target.folder.remove_before(written.front());
     }
     const std::lock_guard lock(mutex_);
     notes_.push_back({now_ns(), problem ? "checkpoint_failed" : "checkpoint",

@@ -1,13 +1,19 @@
-/// Checkpoints on disk: one file for each block of a rank and version, with a checksum over all of
-/// it, written to a temporary name and renamed. A file that is torn, corrupt or of another run is
-/// not offered. The two newest versions of each rank are kept.
+/// Checkpoints on disk: FOLDER/RUN/[NODE/]step-S.generation-G.block-B.device-D.state, one file for
+/// each block of a rank and version, with a checksum over all of it, written to a temporary name
+/// and renamed. A file that is torn, corrupt or of another run is not offered.
+///
+/// The three newest versions are kept, since ranks are up to two versions apart: one has written
+/// version v + 1 while another, one finished step behind, still writes v and v - 1 is the newest
+/// that all have.
 #pragma once
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "executor/launcher/inventory.h"
@@ -15,18 +21,18 @@
 
 namespace orrery::executor {
 
-/// A folder with checkpoints of one run.
+/// Checkpoints of one run below a folder, of one node if it is named.
 class CheckpointFolder {
  public:
-  /// `folder` need not exist. Files of other runs are left alone.
-  CheckpointFolder(std::string folder, std::string run) : folder_(std::move(folder)), run_(run) {}
+  /// `folder` need not exist. What belongs to other runs is left alone.
+  CheckpointFolder(const std::string& folder, std::string run, const std::string& node = "");
 
   /// Writes `slices` of the bank. Empty when all went well; else the problem in words ("cannot
   /// write ...: No space left on device"), with no half-written file left.
   std::optional<std::string> save(const StateBank& bank, std::int32_t device,
                                   const std::vector<StateSlice>& slices) const;
-  /// Removes this device's files of versions before `oldest`.
-  void remove_before(std::int32_t device, StateVersion oldest) const;
+  /// Removes files of versions before `oldest`, of all devices: also of those that left.
+  void remove_before(StateVersion oldest) const;
 
   struct Found {
     std::vector<StateBank> banks;       ///< One for each version.
@@ -39,6 +45,23 @@ class CheckpointFolder {
   std::string folder_;
   std::string run_;
 };
+
+/// Says that a run lives, from construction to destruction or the end of the process: a shared lock
+/// on FOLDER/RUN/lock. A folder that cannot be written is for the first checkpoint to tell.
+class RunMark {
+ public:
+  RunMark(const std::string& folder, const std::string& run);
+  ~RunMark();
+  RunMark(RunMark&& other) noexcept : file_(std::exchange(other.file_, -1)) {}
+  RunMark& operator=(RunMark&&) = delete;
+
+ private:
+  int file_ = -1;
+};
+
+/// Removes the checkpoints of all other runs below `folder` that do not live, and their folders if
+/// nothing else is in them. Returns the names of these runs, ascending.
+std::vector<std::string> prune_checkpoints(const std::string& folder, const std::string& run);
 
 /// Writes checkpoints beside training: one at a time, the next one waits for the one before it.
 class CheckpointWriter {
@@ -70,7 +93,7 @@ class CheckpointWriter {
   std::thread thread_;
   std::mutex mutex_;
   std::vector<Note> notes_;
-  std::map<std::string, StateVersion> last_;  ///< By target.
+  std::map<std::string, std::deque<StateVersion>> written_;  ///< By target, oldest first.
 };
 
 }  // namespace orrery::executor

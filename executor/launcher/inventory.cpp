@@ -177,6 +177,7 @@ std::vector<StateNeed> needs_of(Worker& worker) {
       needs.push_back({{block.value, range.parameter, range.begin, range.end}, true});
     }
     for (std::size_t p = 0; p < all.size(); ++p) {
+      if (all[p].sharded) continue;  // Passes bring the rest.
       for (const auto& [begin, end] : subtract({all[p].begin, all[p].end}, owned[p])) {
         needs.push_back({{block.value, static_cast<std::int32_t>(p), begin, end}, false});
       }
@@ -206,8 +207,12 @@ std::vector<StateSlice> slices_to_save(const std::vector<StateReport>& members, 
   return out;
 }
 
-StatePlan plan_state(const std::vector<StateReport>& members) {
-  std::set<StateVersion, std::greater<>> versions;
+StatePlan plan_state(const std::vector<StateReport>& members,
+                     std::optional<std::int64_t> finished) {
+  const auto better = [finished](const StateVersion& a, const StateVersion& b) {
+    return std::tuple(a.step == finished, a) > std::tuple(b.step == finished, b);
+  };
+  std::set<StateVersion, decltype(better)> versions(better);
   for (const StateReport& member : members) {
     for (const StateOffer& offer : member.offers) versions.insert(offer.version);
   }

@@ -4,7 +4,8 @@
 ///
 /// Each needed slice comes from the process's own memory, then from a peer's, then from a local
 /// checkpoint (of its own node, then of another), then from the cloud. The newest version of which
-/// every needed slice exists somewhere wins; without any the state starts anew.
+/// every needed slice exists somewhere wins (but see plan_state()); without any the state starts
+/// anew.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -66,6 +67,11 @@ struct StatePlan {
 
 /// Equal reports give equal plans. Among equally near sources the one with the fewest units to
 /// send so far is taken, then the lowest member.
-StatePlan plan_state(const std::vector<StateReport>& members);
+///
+/// `finished`: the last step that the launcher has all reports of. A complete state after it is
+/// preferred to newer ones, which exist when a rank died at the end of a step that others had
+/// finished: its losses are computed again then, instead of missing.
+StatePlan plan_state(const std::vector<StateReport>& members,
+                     std::optional<std::int64_t> finished = std::nullopt);
 
 }  // namespace orrery::executor

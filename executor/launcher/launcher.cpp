@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <thread>
 #include <utility>
 
@@ -30,6 +31,8 @@ using Kind = MemberStatus::Kind;
 constexpr milliseconds kPoll{5};
 /// Between looks at heartbeats.
 constexpr milliseconds kLook{100};
+/// Between words about who is waited for.
+constexpr milliseconds kWord{10'000};
 /// For processes to end after the stop was ordered.
 constexpr milliseconds kEnd{8'000};
 
@@ -53,7 +56,11 @@ class Launch {
         processes_(client_, o_.hosts, o_.settings) {
     if (o_.settings.run.empty()) o_.settings.run = make_token().substr(0, 16);
     if (o_.executable.empty()) o_.executable = own_executable();
+    o_.settings.least_data_bytes = o_.first.program.header.sequence_length + 1;
+    std::string nodes;
+    for (const std::string& node : processes_.nodes()) nodes += node + "\n";
     client_.set("settings", to_text(o_.settings));
+    client_.set("nodes", nodes);
   }
 
   ~Launch() {
@@ -67,6 +74,7 @@ class Launch {
 
   LaunchReport run() {
     try {
+      if (!o_.out.empty()) losses_ = std::make_unique<LossFile>(o_.out);
       start_agents();
       if (report_.problem.empty() && !interrupted()) run_generations();
     } catch (const TransportError& error) {
@@ -122,14 +130,47 @@ class Launch {
           o_.hosts, Endpoint{advertised_address(), server_.port()}, o_.executable, token_, o_.ssh,
           [this](const std::string& line) { say(line); });
     }
-    const auto deadline = Clock::now() + o_.agents_wait;
+    await_agents();
+  }
+
+  void await_agents() {
+    const bool started = remote_ == nullptr || remote_->all_started();
+    const milliseconds wait = started ? o_.started_wait : o_.agents_wait;
+    const auto deadline = Clock::now() + wait;
+    auto next_word = Clock::now() + kWord;
+    std::string lacking;
     for (const std::string& node : processes_.nodes()) {
       while (!client_.get("node/" + node, milliseconds(100))) {
         if (interrupted()) return;
-        if (Clock::now() > deadline) return fail(fmt::format("no agent came from {}", node));
+        if (agent_problem()) return;
+        if (Clock::now() > deadline) {
+          return fail(fmt::format("no agent came from {} in {} s", node, wait.count() / 1000));
+        }
+        if (Clock::now() < next_word) continue;
+        say(fmt::format("waiting for the agent of {}", node));
+        next_word = Clock::now() + kWord;
       }
       if (!o_.hosts.empty()) say(fmt::format("{} is here", node));
+      const auto problems = client_.get("refuse/" + node, milliseconds(0));
+      if (!problems) continue;
+      std::istringstream lines(*problems);
+      for (std::string line; std::getline(lines, line);) {
+        lacking += (lacking.empty() ? "" : "; ") +
+                   (o_.hosts.empty() ? line : fmt::format("{}: {}", node, line));
+      }
     }
+    if (lacking.empty()) return;
+    fail(lacking);
+    report_.result = LaunchReport::Result::refused;
+  }
+
+  /// An agent that was started and ended before it came.
+  bool agent_problem() {
+    if (remote_ == nullptr) return !report_.problem.empty();
+    for (const auto& [host, how] : remote_->take_ended()) {
+      fail(fmt::format("{} {} {} before it joined", o_.ssh ? "ssh to" : "the agent of", host, how));
+    }
+    return !report_.problem.empty();
   }
 
   void run_generations() {
@@ -146,10 +187,11 @@ class Launch {
       }
       fault_ns_.reset();
       if (g > 0) record.add_event(now_ns(), "t_plan", current.what);
-      publish(record, current.program, until);
+      publish(record, current.program, until, last_step);
       if (g > 0) record.add_event(now_ns(), "t_spawn", "ranks told, processes started");
       const Ending ending = supervise(record);
       if (g > 0) add_phases(record);
+      if (g > 0) tell_missing(record, last_step);
       finish(record, current);
       last_step = std::max(record.last_step(last_step), std::int64_t{0});
       before = ending;
@@ -181,10 +223,12 @@ class Launch {
     return members;
   }
 
-  void publish(const GenerationRecord& record, const ir::Program& program, std::int64_t until) {
+  void publish(const GenerationRecord& record, const ir::Program& program, std::int64_t until,
+               std::int64_t last_step) {
     const std::int64_t g = generation_ = static_cast<std::int64_t>(report_.generations.size());
     client_.set(fmt::format("g/{}/program", g), ir::serialise(program));
     client_.set(fmt::format("g/{}/until", g), std::to_string(until));
+    client_.set(fmt::format("g/{}/after", g), std::to_string(last_step));
     std::string text;
     for (const std::int32_t device : record.members()) text += fmt::format("{} ", device);
     client_.set(fmt::format("g/{}/members", g), text);
@@ -259,7 +303,9 @@ class Launch {
     }
     ending.dead.assign(dead.begin(), dead.end());
     // Times of members on this machine are on this clock; others are only told by their messages.
-    if (o_.hosts.empty() && first > 0) ending.failed_ns = first;
+    const bool all_here = std::all_of(o_.hosts.begin(), o_.hosts.end(),
+                                      [](const HostSlots& h) { return !h.local_agent.empty(); });
+    if (all_here && first > 0) ending.failed_ns = first;
   }
 
   void collect(GenerationRecord& record) {
@@ -275,6 +321,7 @@ class Launch {
     }
     for (const StepLine& line : record.take_finished()) {
       report_.steps.push_back(line);
+      if (losses_) losses_->add(line);
       if (o_.on_step) o_.on_step(line);
     }
   }
@@ -293,6 +340,19 @@ class Launch {
     add("t_first_step", record.first_step_end(), "end of the first step");
   }
 
+  /// Steps whose state was found, but not all of whose losses were reported.
+  void tell_missing(const GenerationRecord& record, std::int64_t last_step) const {
+    std::int64_t loaded = 0;
+    for (const std::string& detail : record.details("loaded")) {
+      std::istringstream words(detail.substr(std::min(detail.size(), std::string("step ").size())));
+      std::int64_t step = 0;
+      if (words >> step) loaded = std::max(loaded, step);
+    }
+    if (loaded <= last_step) return;
+    say(fmt::format("steps {}-{} were not repeated; their losses went with the lost ranks",
+                    last_step + 1, loaded));
+  }
+
   void finish(const GenerationRecord& record, const NextProgram& current) {
     GenerationSummary summary = record.summary();
     summary.what = current.what;
@@ -303,12 +363,14 @@ class Launch {
     for (const std::string& detail : record.details("checkpoint_refused")) {
       say("checkpoint not used: " + detail);
     }
+    for (const std::string& detail : record.details("checkpoints_pruned")) {
+      say("removed checkpoints: " + detail);
+    }
     if (o_.out.empty()) return;
     write_generation(
         o_.out, current.program, record.log(),
         [this](DeviceId id) { return processes_.node_of(id.value); },
         [this](int node) { return processes_.nodes()[static_cast<std::size_t>(node)]; });
-    write_losses(o_.out, report_.steps);
   }
 
   /// The program to go on with goes to `current`; false: there is none.
@@ -357,6 +419,7 @@ class Launch {
   ProcessTable processes_;
   std::thread agent_;
   std::unique_ptr<RemoteAgents> remote_;
+  std::unique_ptr<LossFile> losses_;
   std::set<std::int32_t> lost_;
   std::int64_t generation_ = 0;
   std::optional<std::int64_t> fault_ns_;

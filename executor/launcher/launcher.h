@@ -25,6 +25,8 @@ namespace orrery::executor {
 struct HostSlots {
   std::string name;  ///< Name or address; its ranks listen there.
   int slots = 0;
+  /// Not empty: its agent is a process of this machine, started with these further arguments.
+  std::vector<std::string> local_agent = {};
 };
 
 struct NextProgram {
@@ -96,23 +98,26 @@ struct LaunchOptions {
   std::vector<PlannedSwitch> switches;  ///< Ascending.
   NextProgramFunction next_program;     ///< Asked when settings.elastic.
   int most_generations = 32;
-  std::chrono::milliseconds agents_wait{600'000};  ///< For agents of other machines.
+  std::chrono::milliseconds agents_wait{600'000};  ///< For agents that somebody has to start.
+  std::chrono::milliseconds started_wait{60'000};  ///< For those that were started by ssh or here.
   std::function<void(const StepLine&)> on_step;
   std::function<void(const std::string&)> on_message;  ///< A line: what happens.
   const std::atomic<bool>* interrupted = nullptr;
 };
 
 struct LaunchReport {
-  enum class Result { completed, failed, interrupted };
+  /// `refused`: nothing was started, since nodes lack files or folders that the settings name.
+  enum class Result { completed, failed, interrupted, refused };
   Result result = Result::failed;
   std::string problem;          ///< Why it failed.
   std::vector<StepLine> steps;  ///< In the order in which they were finished.
   std::vector<GenerationSummary> generations;
 };
 
-/// Runs to the end. Throws TransportError when the store's port cannot be had. Writes to
-/// out/generation-<g>/{program.pb, run.log, timeline.perfetto-trace} and out/losses.csv as
-/// generations end; throws std::runtime_error if a file cannot be written.
+/// Runs to the end. Throws TransportError when the store's port cannot be had. Writes
+/// out/losses.csv row by row as steps finish, whole rows at any time, and
+/// out/generation-<g>/{program.pb, run.log, timeline.perfetto-trace} as generations end; throws
+/// std::runtime_error if a file cannot be written.
 LaunchReport launch(LaunchOptions options);
 
 }  // namespace orrery::executor

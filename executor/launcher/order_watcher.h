@@ -1,4 +1,4 @@
-/// The rank process's ear for the launcher. Private to executor/launcher.
+/// The rank process's ear for the launcher, or for the driver of micro-benchmarks.
 #pragma once
 #include <atomic>
 #include <chrono>

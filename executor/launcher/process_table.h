@@ -1,5 +1,5 @@
 /// The rank processes of a run as the launcher knows them, and its orders to the nodes' agents.
-/// Private to executor/launcher.
+/// For launcher and micro-benchmarks.
 #pragma once
 #include <chrono>
 #include <cstdint>

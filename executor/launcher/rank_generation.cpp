@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <numeric>
 #include <stdexcept>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -46,9 +48,11 @@ struct RankGeneration::Live {
   std::int64_t last = 0;  ///< Whose state the worker has, unless it is torn.
   bool loaded = false;
   bool torn = false;
+  std::int64_t compute_ops = 0;
+  std::int64_t disturbed_ops = 0;
   std::optional<StateBank> before_update;
-  OpId fault;  ///< Where this process kills or stops itself; -1: nowhere.
-  const FaultInjection* injected = nullptr;
+  std::vector<std::pair<OpId, const FaultInjection*>> faults;  ///< Of this step; at ops: where.
+  mutable std::mutex faults_mutex;                             ///< Ops run on several threads.
   ~Live() {
     worker.reset();
     transport.reset();
@@ -130,8 +134,8 @@ void RankGeneration::train(MemberStatus& status) {
   }
   program_ = std::move(std::get<ir::Program>(program));
   until_ = std::stoll(get(key("until")));
+  const std::int64_t finished = std::stoll(get(key("after")));
   Live live;
-  live.fault = {-1};
   const bool is_rank = me_ < static_cast<int>(program_.ranks.size());
   if (is_rank) {
     live.backend = make_backend(context_.settings, context_.environment.device);
@@ -151,19 +155,21 @@ void RankGeneration::train(MemberStatus& status) {
       const auto slow = context_.settings.slowdowns.find(context_.environment.device);
       if (slow != context_.settings.slowdowns.end()) options.slowdown = slow->second;
       options.before_op = [this, &live](OpId op) { before_op(live, op); };
+      options.after_update = [this, &live] { strike(live, FaultPoint::after_update, {-1}); };
       live.worker =
           std::make_unique<Worker>(program_, *live.backend, *live.transport, *live.tokens, options);
     }
+    prune();
     StateReport mine = offers();
     if (live.worker) mine.needs = needs_of(*live.worker);
     const std::vector<StateReport> members = exchange(mine);
-    const std::int64_t last = load(live, plan_state(members));
+    const std::int64_t last = load(live, plan_state(members, finished));
     status.last_step = last;
     if (live.worker) {
       std::vector<CheckpointWriter::Target> targets;
       const RunSettings& s = context_.settings;
       if (s.checkpoint_every > 0 && !s.local_checkpoints.empty()) {
-        targets.push_back({CheckpointFolder(s.local_checkpoints + "/" + mine.node, s.run),
+        targets.push_back({CheckpointFolder(s.local_checkpoints, s.run, mine.node),
                            slices_to_save(members, me_, true), "local"});
       }
       if (s.checkpoint_every > 0 && !s.cloud_checkpoints.empty()) {
@@ -181,6 +187,10 @@ void RankGeneration::train(MemberStatus& status) {
     status.at_ns = now_ns();
     status.traffic = live.transport->traffic();
     keep_state(live);
+    std::string kept;
+    for (const StateBank& bank : context_.banks) kept += fmt::format(" {}", bank.version.step);
+    event("kept", fmt::format("{} the update of step {}: states after steps{}",
+                              live.torn ? "after" : "before", live.step, kept));
     status.last_step = live.last;
     if (live.checkpoints) live.checkpoints->wait();
     post_notes(live);
@@ -204,7 +214,7 @@ StateReport RankGeneration::offers() {
   if (!s.local_checkpoints.empty()) {
     const std::string claim = key("files/" + report.node);
     if (context_.store.add(claim, 1) == 1) {
-      auto found = CheckpointFolder(s.local_checkpoints + "/" + report.node, s.run).read();
+      auto found = CheckpointFolder(s.local_checkpoints, s.run, report.node).read();
       files_ = std::move(found.banks);
       problems = std::move(found.problems);
       for (const StateBank& bank : files_) add(StateSource::local, bank);
@@ -218,6 +228,21 @@ StateReport RankGeneration::offers() {
   }
   for (const std::string& problem : problems) event("checkpoint_refused", problem);
   return report;
+}
+
+void RankGeneration::prune() {
+  const RunSettings& s = context_.settings;
+  if (!s.prune_checkpoints || generation_ > 0) return;
+  const auto claim = [&](const std::string& what) { return context_.store.add(key(what), 1) == 1; };
+  const auto tell = [&](const std::string& folder) {
+    for (const std::string& run : prune_checkpoints(folder, s.run)) {
+      event("checkpoints_pruned", fmt::format("{}/{}", folder, run));
+    }
+  };
+  if (!s.local_checkpoints.empty() && claim("prune/" + context_.environment.node)) {
+    tell(s.local_checkpoints);
+  }
+  if (!s.cloud_checkpoints.empty() && claim("prune")) tell(s.cloud_checkpoints);
 }
 
 std::vector<StateReport> RankGeneration::exchange(const StateReport& mine) {
@@ -318,17 +343,42 @@ void RankGeneration::move(Live& live, const StatePlan& plan) {
   if (live.worker) live.backend->synchronise();
 }
 
-void RankGeneration::before_op(Live& live, OpId op) {
-  if (op == live.fault) {
-    const bool stops = live.injected->stop;
+void RankGeneration::strike(const Live& live, FaultPoint point, OpId op) {
+  for (const auto& [at, fault] : live.faults) {
+    if (fault->point != point || (point == FaultPoint::op && at != op)) continue;
+    {
+      const std::lock_guard lock(live.faults_mutex);
+      if (!context_.struck.insert(fault).second) continue;
+    }
+    const std::string where = point == FaultPoint::op              ? fmt::format("op {}", op.value)
+                              : point == FaultPoint::before_update ? std::string("the update")
+                                                                   : std::string("the updated end");
+    const bool holds = fault->hold.count() > 0;
+    if (holds) context_.store.set(key(fmt::format("hold/{}", fault->device)), "1");
+    if (fault->after >= 0) get(key(fmt::format("hold/{}", fault->after)));
     context_.reporter.drain();
-    context_.store.set(
-        key(fmt::format("out/event/{:06d}/fault", me_)),
-        fmt::format("{} fault device {} {} itself at op {} of step {}", now_ns(),
-                    context_.environment.device, stops ? "stops" : "kills", op.value, live.step));
-    ::raise(stops ? SIGSTOP : SIGKILL);
+    context_.store.set(key(fmt::format("out/event/{:06d}/{}", me_, holds ? "hold" : "fault")),
+                       fmt::format("{} {} device {} {} at {} of step {}", now_ns(),
+                                   holds ? "hold" : "fault", context_.environment.device,
+                                   holds         ? "waits"
+                                   : fault->stop ? "stops itself"
+                                                 : "kills itself",
+                                   where, live.step));
+    if (!holds) ::raise(fault->stop ? SIGSTOP : SIGKILL);
+    const auto until = std::chrono::steady_clock::now() + fault->hold;
+    while (holds && std::chrono::steady_clock::now() < until) {
+      if (context_.watcher.cancelled(generation_)) {
+        throw TransportError(TransportError::Kind::peer_lost, -1, "ended by the launcher");
+      }
+      std::this_thread::sleep_for(milliseconds(2));
+    }
   }
+}
+
+void RankGeneration::before_op(Live& live, OpId op) {
+  if (!live.faults.empty()) strike(live, FaultPoint::op, op);
   if (program_.op(op).kind != ir::OpKind::optimizer_step) return;
+  strike(live, FaultPoint::before_update, op);
   if (context_.settings.elastic) {
     live.before_update = take_state(*live.worker, {live.step - 1, generation_});
   }
@@ -344,16 +394,18 @@ void RankGeneration::run_steps(Live& live, std::int64_t first, MemberStatus& sta
       throw TransportError(TransportError::Kind::peer_lost, -1, "the launcher stops the run");
     }
     live.step = step;
-    live.fault = {-1};
+    live.faults.clear();
     for (const FaultInjection& fault : s.faults) {
       if (fault.device != context_.environment.device || fault.step != step) continue;
       const std::size_t row = static_cast<std::size_t>(me_) * ir::kStreams;
       const std::int64_t begin = program_.stream_begin[row];
       const std::int64_t end = program_.stream_begin[row + ir::kStreams];
-      live.fault = {static_cast<std::int32_t>(Rng(fault.seed).integer(begin, end - 1))};
-      live.injected = &fault;
+      const OpId at = {static_cast<std::int32_t>(Rng(fault.seed).integer(begin, end - 1))};
+      live.faults.emplace_back(at, &fault);
     }
     StepResult result = live.worker->step(step);
+    live.compute_ops += result.compute_ops;
+    live.disturbed_ops += result.disturbed_ops;
     live.torn = false;
     live.last = step;
     status.last_step = step;
@@ -367,7 +419,14 @@ void RankGeneration::run_steps(Live& live, std::int64_t first, MemberStatus& sta
     if (s.checkpoint_every > 0 && step % s.checkpoint_every == 0) save(live, step);
     post_notes(live);
   }
-  if (until_ < s.steps) context_.banks = {take_state(*live.worker, {live.last, generation_})};
+  event("disturbed", fmt::format("{} of {} compute ops ran over their time", live.disturbed_ops,
+                                 live.compute_ops));
+  // Another rank may die at the end of this very step, or training goes on with another plan.
+  if (s.elastic) {
+    keep_state(live);
+  } else if (until_ < s.steps) {
+    context_.banks = {take_state(*live.worker, {live.last, generation_})};
+  }
 }
 
 void RankGeneration::keep_state(Live& live) {

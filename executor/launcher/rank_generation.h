@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,9 @@ struct RankContext {
   Reporter& reporter;
   OrderWatcher& watcher;
   std::vector<StateBank> banks;  ///< Newest first, at most two versions.
+  std::vector<RunMark> marks;    ///< In the checkpoint folders.
+  /// Each strikes once, also where its step is repeated.
+  std::set<const FaultInjection*> struck = {};
 };
 
 class RankGeneration {
@@ -44,12 +48,15 @@ class RankGeneration {
   std::unique_ptr<Transport> join();
   std::vector<StateReport> exchange(const StateReport& mine);
   StateReport offers();
+  void prune();
   /// Returns the step that training goes on from.
   std::int64_t load(Live& live, const StatePlan& plan);
   void move(Live& live, const StatePlan& plan);
   std::vector<std::byte> read(const StateMove& move, StateVersion version, std::size_t parts);
   void run_steps(Live& live, std::int64_t first, MemberStatus& status);
   void before_op(Live& live, OpId op);
+  /// Faults that were asked for at this point of the step.
+  void strike(const Live& live, FaultPoint point, OpId op);
   void keep_state(Live& live);
   void save(Live& live, std::int64_t step);
   void post_notes(Live& live);

@@ -23,17 +23,6 @@ std::string variable(const char* name) {
   return value;
 }
 
-RankEnvironment read_environment() {
-  RankEnvironment environment;
-  environment.store = endpoint_from(variable("ORRERY_STORE"));
-  environment.token = variable("ORRERY_TOKEN");
-  environment.device = std::stoi(variable("ORRERY_DEVICE"));
-  environment.node = variable("ORRERY_NODE");
-  environment.address = variable("ORRERY_ADDRESS");
-  environment.generation = std::stoll(variable("ORRERY_GENERATION"));
-  return environment;
-}
-
 /// The value, or none after an order to stop.
 std::optional<std::string> wait_for(RankContext& context, const std::string& key) {
   while (!context.watcher.stopped()) {
@@ -59,6 +48,17 @@ void run_generations(RankContext& context) {
 
 }  // namespace
 
+RankEnvironment read_rank_environment() {
+  RankEnvironment environment;
+  environment.store = endpoint_from(variable("ORRERY_STORE"));
+  environment.token = variable("ORRERY_TOKEN");
+  environment.device = std::stoi(variable("ORRERY_DEVICE"));
+  environment.node = variable("ORRERY_NODE");
+  environment.address = variable("ORRERY_ADDRESS");
+  environment.generation = std::stoll(variable("ORRERY_GENERATION"));
+  return environment;
+}
+
 std::vector<std::string> to_environment(const RankEnvironment& environment) {
   return {fmt::format("ORRERY_STORE={}:{}", environment.store.host, environment.store.port),
           "ORRERY_TOKEN=" + environment.token,
@@ -82,7 +82,7 @@ Endpoint endpoint_from(const std::string& text) {
 int run_rank_process() {
   RankEnvironment environment;
   try {
-    environment = read_environment();
+    environment = read_rank_environment();
   } catch (const std::exception& error) {
     fmt::print(stderr, "orrery: a rank is started by `orrery execute`: {}\n", error.what());
     return 2;
@@ -94,7 +94,12 @@ int run_rank_process() {
     const RunSettings read = settings_from(*settings);
     Reporter reporter(environment.store, environment.token);
     OrderWatcher watcher(environment, read.heartbeat);
-    RankContext context{environment, read, store, reporter, watcher, {}};
+    RankContext context{environment, read, store, reporter, watcher, {}, {}};
+    for (const std::string* folder : {&read.local_checkpoints, &read.cloud_checkpoints}) {
+      if (read.checkpoint_every > 0 && !folder->empty()) {
+        context.marks.emplace_back(*folder, read.run);
+      }
+    }
     run_generations(context);
     reporter.drain();
     return 0;

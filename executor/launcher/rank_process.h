@@ -26,6 +26,9 @@ struct RankEnvironment {
 /// As NAME=VALUE, for a child's environment.
 std::vector<std::string> to_environment(const RankEnvironment& environment);
 
+/// The process's own; throws std::runtime_error with the variable that is missing.
+RankEnvironment read_rank_environment();
+
 /// "host:port"; throws std::runtime_error.
 Endpoint endpoint_from(const std::string& text);
 

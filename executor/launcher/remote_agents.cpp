@@ -13,11 +13,17 @@
 #include <stdexcept>
 #include <thread>
 
+extern char** environ;  // NOLINT
+
 namespace orrery::executor {
 namespace {
 
 /// For ssh to end after its agent did.
 constexpr std::chrono::milliseconds kGrace{3'000};
+/// No questions to the terminal; a host that does not answer is given up after ten seconds, one
+/// that has gone after forty-five. [ssh_config(5)]
+constexpr const char* kSshOptions[] = {"BatchMode=yes", "ConnectTimeout=10",
+                                       "ServerAliveInterval=15", "ServerAliveCountMax=3"};
 
 std::string quoted(const std::string& text) {
   std::string out = "'";
@@ -38,27 +44,43 @@ std::string own_host_name() {
 RemoteAgents::RemoteAgents(const std::vector<HostSlots>& hosts, const Endpoint& store,
                            const std::string& executable, const std::string& token, bool ssh,
                            const std::function<void(const std::string&)>& say) {
+  const std::string address = fmt::format("{}:{}", store.host, store.port);
   for (const HostSlots& host : hosts) {
-    const std::string command =
-        fmt::format("{} execute-agent --store {}:{} --node {}", quoted(executable), store.host,
-                    store.port, quoted(host.name));
-    if (ssh) {
-      start(host.name, "read -r ORRERY_TOKEN; export ORRERY_TOKEN; exec " + command, token);
+    const std::string command = fmt::format("{} execute-agent --store {} --node {}",
+                                            quoted(executable), address, quoted(host.name));
+    if (!host.local_agent.empty()) {
+      std::vector<std::string> words = {executable, "execute-agent", "--store",
+                                        address,    "--node",        host.name};
+      words.insert(words.end(), host.local_agent.begin(), host.local_agent.end());
+      start(host.name, std::move(words), token, true);
+    } else if (ssh) {
+      std::vector<std::string> words = {"ssh"};
+      for (const char* option : kSshOptions) words.insert(words.end(), {"-o", option});
+      words.push_back(host.name);
+      words.push_back("read -r ORRERY_TOKEN; export ORRERY_TOKEN; exec " + command);
+      start(host.name, std::move(words), token, false);
     } else {
+      all_started_ = false;
       say(fmt::format("on {}: ORRERY_TOKEN={} {}", host.name, token, command));
     }
   }
 }
 
-void RemoteAgents::start(const std::string& host, const std::string& command,
-                         const std::string& token) {
+void RemoteAgents::start(const std::string& host, std::vector<std::string> words,
+                         const std::string& token, bool here) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw std::runtime_error(fmt::format("pipe: {}", std::strerror(errno)));
   }
-  std::string words[] = {"ssh", "-o", "BatchMode=yes", host, command};
-  char* argv[] = {words[0].data(), words[1].data(), words[2].data(),
-                  words[3].data(), words[4].data(), nullptr};
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  std::vector<std::string> variables;
+  for (char** at = environ; *at != nullptr; ++at) variables.emplace_back(*at);
+  if (here) variables.push_back("ORRERY_TOKEN=" + token);
+  std::vector<char*> envp;
+  for (std::string& variable : variables) envp.push_back(variable.data());
+  envp.push_back(nullptr);
   const pid_t parent = ::getpid();
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -67,7 +89,7 @@ void RemoteAgents::start(const std::string& host, const std::string& command,
     ::signal(SIGINT, SIG_IGN);
     ::dup2(ends[0], STDIN_FILENO);
     ::dup2(STDERR_FILENO, STDOUT_FILENO);
-    ::execvp("ssh", argv);
+    ::execvpe(argv[0], argv.data(), envp.data());
     ::_exit(127);
   }
   ::close(ends[0]);
@@ -75,18 +97,35 @@ void RemoteAgents::start(const std::string& host, const std::string& command,
     ::close(ends[1]);
     throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
   }
-  children_.push_back(pid);
+  children_.emplace_back(host, pid);
   const std::string line = token + "\n";
   const ssize_t written = ::write(ends[1], line.data(), line.size());
   ::close(ends[1]);
   if (written != static_cast<ssize_t>(line.size())) {
-    throw std::runtime_error(fmt::format("ssh {} takes no token", host));
+    throw std::runtime_error(fmt::format("the agent of {} takes no token", host));
   }
+}
+
+std::vector<std::pair<std::string, std::string>> RemoteAgents::take_ended() {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (auto it = children_.begin(); it != children_.end();) {
+    int status = 0;
+    if (::waitpid(it->second, &status, WNOHANG) != it->second) {
+      ++it;
+      continue;
+    }
+    const std::string how = WIFSIGNALED(status)
+                                ? fmt::format("was killed by signal {}", WTERMSIG(status))
+                                : fmt::format("ended with status {}", WEXITSTATUS(status));
+    out.emplace_back(it->first, how);
+    it = children_.erase(it);
+  }
+  return out;
 }
 
 RemoteAgents::~RemoteAgents() {
   const auto deadline = std::chrono::steady_clock::now() + kGrace;
-  for (const pid_t pid : children_) {
+  for (const auto& [host, pid] : children_) {
     int status = 0;
     while (::waitpid(pid, &status, WNOHANG) == 0) {
       if (std::chrono::steady_clock::now() > deadline) ::kill(pid, SIGTERM);

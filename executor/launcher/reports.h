@@ -1,6 +1,10 @@
 /// What rank processes tell the launcher through the store, and under which keys.
 ///
 ///   settings                     RunSettings as text
+///   nodes                        names of the nodes, one a line
+///   claim/<node>                 how many agents came with this name
+///   refuse/<node>                what the node lacks, a line each; nothing is started then
+///   rank                         subcommand that ranks are started with; absent: the agent's own
 ///   command/<n>                  to all rank processes: "stop", "cancel <generation>"
 ///   spawn/<node>/<n>             to a node's agent: "start <device>", "kill <device>", "end"
 ///   node/<node>                  the agent is there; its host's boot id
@@ -9,6 +13,7 @@
 ///   exit/<device>/<n>            how a process ended
 ///   g/<g>/members                devices by member: the program's ranks, then helpers
 ///   g/<g>/program, g/<g>/until   what to run, up to which step
+///   g/<g>/after                  the last step that all ranks had reported before
 ///   g/<g>/endpoint/<m>, g/<g>/state/<m>  exchanged among the members
 ///   g/<g>/out/...                to the launcher: clock/<m>, step/<s>/<m>, status/<m>,
 ///   event/<m>/<n>

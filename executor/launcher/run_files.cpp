@@ -1,7 +1,11 @@
 #include "executor/launcher/run_files.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <sstream>
 #include <stdexcept>
@@ -50,14 +54,30 @@ void write_generation(const std::string& out, const ir::Program& program, const 
   write(folder / "timeline.perfetto-trace", std::move(timeline).str());
 }
 
-void write_losses(const std::string& out, const std::vector<StepLine>& steps) {
+LossFile::LossFile(const std::string& out) {
   create(out);
-  std::string text = "generation,step,loss,start_seconds,step_seconds,tokens_per_second\n";
-  for (const StepLine& line : steps) {
-    text += fmt::format("{},{},{:.17g},{:.9f},{:.9f},{:.3f}\n", line.generation, line.step,
-                        line.loss, line.start_seconds, line.seconds, line.tokens_per_second);
+  path_ = (fs::path(out) / "losses.csv").string();
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  if (file_ < 0) {
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
   }
-  write(fs::path(out) / "losses.csv", text);
+  write("generation,step,loss,start_seconds,step_seconds,tokens_per_second\n");
+}
+
+LossFile::~LossFile() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void LossFile::add(const StepLine& line) {
+  write(fmt::format("{},{},{:.17g},{:.9f},{:.9f},{:.3f}\n", line.generation, line.step, line.loss,
+                    line.start_seconds, line.seconds, line.tokens_per_second));
+}
+
+void LossFile::write(const std::string& text) {
+  const ssize_t count = ::write(file_, text.data(), text.size());
+  if (count == static_cast<ssize_t>(text.size())) return;
+  throw std::runtime_error(
+      fmt::format("cannot write {}: {}", path_, std::strerror(count < 0 ? errno : ENOSPC)));
 }
 
 }  // namespace orrery::executor

@@ -15,7 +15,22 @@ void write_generation(const std::string& out, const ir::Program& program, const 
                       const std::function<int(DeviceId)>& node_of,
                       const std::function<std::string(int)>& node_name);
 
-/// out/losses.csv: a row for each finished step. Throws std::runtime_error.
-void write_losses(const std::string& out, const std::vector<StepLine>& steps);
+/// out/losses.csv: a row for each finished step, in the file as soon as it is added, in one write:
+/// whatever ends the launcher, whole rows are left.
+class LossFile {
+ public:
+  /// Begins the file with its header, in place of one that is there. Throws std::runtime_error.
+  explicit LossFile(const std::string& out);
+  ~LossFile();
+  LossFile(const LossFile&) = delete;
+  LossFile& operator=(const LossFile&) = delete;
+  /// Throws std::runtime_error.
+  void add(const StepLine& line);
+
+ private:
+  void write(const std::string& text);
+  std::string path_;
+  int file_ = -1;
+};
 
 }  // namespace orrery::executor

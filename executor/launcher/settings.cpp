@@ -25,11 +25,13 @@ void visit_fields(Settings& s, Visit visit) {
   visit("steps", s.steps);
   visit("learning_rate", s.learning_rate);
   visit("data", s.data);
+  visit("least_data_bytes", s.least_data_bytes);
   visit("data_seed", s.data_seed);
   visit("elastic", s.elastic);
   visit("checkpoint_every", s.checkpoint_every);
   visit("local_checkpoints", s.local_checkpoints);
   visit("cloud_checkpoints", s.cloud_checkpoints);
+  visit("prune_checkpoints", s.prune_checkpoints);
   visit("log_steps", s.log_steps);
   visit("connect", s.connect);
   visit("deadline", s.deadline);
@@ -73,8 +75,9 @@ std::string to_text(const RunSettings& settings) {
     text += fmt::format("{} {}\n", name, text_of(value));
   });
   for (const FaultInjection& fault : settings.faults) {
-    text += fmt::format("fault {} {} {} {}\n", fault.device, fault.step, fault.seed,
-                        fault.stop ? 1 : 0);
+    text += fmt::format("fault {} {} {} {} {} {} {}\n", fault.device, fault.step, fault.seed,
+                        fault.stop ? 1 : 0, static_cast<int>(fault.point), fault.hold.count(),
+                        fault.after);
   }
   for (const auto& [device, factor] : settings.slowdowns) {
     text += fmt::format("slowdown {} {}\n", device, factor);
@@ -102,7 +105,11 @@ RunSettings settings_from(const std::string& text) {
       continue;
     }
     FaultInjection fault;
-    words >> fault.device >> fault.step >> fault.seed >> fault.stop;
+    int point = 0;
+    std::int64_t hold = 0;
+    words >> fault.device >> fault.step >> fault.seed >> fault.stop >> point >> hold >> fault.after;
+    fault.point = static_cast<FaultPoint>(point);
+    fault.hold = milliseconds(hold);
     settings.faults.push_back(fault);
   }
   visit_fields(settings, [&](const char* name, auto& value) {

@@ -7,19 +7,15 @@
 namespace orrery::executor {
 namespace {
 
-std::vector<Tensor> parts_of(const HeldParameter& held) {
-  std::vector<Tensor> parts = {held.master};
-  if (held.first_moment.elements > 0) {
-    parts.push_back(held.first_moment);
-    parts.push_back(held.second_moment);
+/// Master weights and, where these units have moments here, both of them.
+std::vector<Tensor> parts_of(const HeldParameter& held, std::int64_t begin, std::int64_t end,
+                             std::size_t parts) {
+  std::vector<Tensor> out = {held.master_units(begin, end)};
+  if (parts > 1 && held.first_moment.elements > 0) {
+    out.push_back(held.own_units(held.first_moment, begin, end));
+    out.push_back(held.own_units(held.second_moment, begin, end));
   }
-  return parts;
-}
-
-Tensor units(const HeldParameter& held, const Tensor& tensor, std::int64_t begin,
-             std::int64_t end) {
-  return part(tensor, static_cast<std::size_t>((begin - held.begin) * held.info.unit),
-              static_cast<std::size_t>((end - held.begin) * held.info.unit));
+  return out;
 }
 
 }  // namespace
@@ -73,8 +69,7 @@ StateBank take_state(Worker& worker, StateVersion version) {
       StateBank::Entry entry;
       entry.slice = {block.value, owned.parameter, owned.begin, owned.end};
       entry.unit_bytes = static_cast<std::size_t>(held.info.unit) * backend.element_bytes(true);
-      for (const Tensor& tensor : parts_of(held)) {
-        const Tensor slice = units(held, tensor, owned.begin, owned.end);
+      for (const Tensor& slice : parts_of(held, owned.begin, owned.end, kMostParts)) {
         std::vector<std::byte> bytes(slice.elements * backend.element_bytes(true));
         backend.download(slice, bytes);
         entry.parts.push_back(std::move(bytes));
@@ -94,15 +89,16 @@ void put_state(ModelShard& shard, const StateSlice& slice, std::size_t parts,
   Backend& backend = shard.backend();
   const HeldParameter& held =
       shard.parameters({slice.block})[static_cast<std::size_t>(slice.parameter)];
-  const std::vector<Tensor> tensors = parts_of(held);
+  const std::vector<Tensor> tensors = parts_of(held, slice.begin, slice.end, parts);
   ORRERY_CHECK(parts <= tensors.size(), "{} parts of {}", parts, tensors.size());
   const std::size_t size = bytes.size() / parts;
   for (std::size_t p = 0; p < parts; ++p) {
-    backend.upload(bytes.subspan(p * size, size), units(held, tensors[p], slice.begin, slice.end));
+    backend.upload(bytes.subspan(p * size, size), tensors[p]);
   }
-  if (held.weight.memory == held.master.memory && held.weight.offset == held.master.offset) return;
-  backend.copy(units(held, held.master, slice.begin, slice.end),
-               units(held, held.weight, slice.begin, slice.end));
+  const Tensor& narrow = held.sharded ? held.shard : held.weight;
+  if (narrow.memory == held.master.memory && narrow.offset == held.master.offset) return;
+  backend.copy(held.master_units(slice.begin, slice.end),
+               held.weight_units(slice.begin, slice.end));
 }
 
 std::vector<std::pair<std::int64_t, std::int64_t>> subtract(

@@ -1,5 +1,6 @@
 #include "executor/model/shard.h"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -55,6 +56,21 @@ void upload_wide(Backend& backend, const std::vector<double>& values, const Tens
                  to);
 }
 
+/// `all` less `gone`, ascending.
+std::vector<UnitRange> without(UnitRange all, std::vector<UnitRange> gone) {
+  std::sort(gone.begin(), gone.end(),
+            [](const UnitRange& a, const UnitRange& b) { return a.begin < b.begin; });
+  std::vector<UnitRange> out;
+  std::int64_t at = all.begin;
+  for (const UnitRange& range : gone) {
+    const std::int64_t end = std::min(range.begin, all.end);
+    if (end > at) out.push_back({at, end});
+    at = std::max(at, range.end);
+  }
+  if (at < all.end) out.push_back({at, all.end});
+  return out;
+}
+
 /// Drops what the recompute mode makes again. The embedding keeps nothing, the head all.
 void forget(ir::Recompute recompute, BlockKept& kept) {
   if (recompute == ir::Recompute::selective) kept.log_sum = {};
@@ -77,8 +93,9 @@ class ModelShard::Impl {
       : backend_(backend), header_(header) {
     for (const HeldBlock& held : blocks) {
       Part part = {held, {}};
+      int parameter = 0;
       for (const ParameterInfo& info : parameters_of(header_, held.block)) {
-        part.parameters.push_back(hold(info, held));
+        part.parameters.push_back(hold(info, held, parameter++));
       }
       const bool fresh = parts_.emplace(held.block, std::move(part)).second;
       ORRERY_CHECK(fresh, "block {} is held twice", held.block.value);
@@ -111,11 +128,15 @@ class ModelShard::Impl {
     for (auto& [block, part] : parts_) {
       for (std::size_t p = 0; p < part.parameters.size(); ++p) {
         HeldParameter& held = part.parameters[p];
-        upload_wide(backend_,
-                    initial_values(header_, block, p, held.begin * held.info.unit,
-                                   held.end * held.info.unit),
-                    held.master);
-        if (held.weight.memory != held.master.memory) backend_.copy(held.master, held.weight);
+        const std::vector<UnitRange> all = {{held.begin, held.end}};
+        for (const UnitRange& range : held.sharded ? held.updated : all) {
+          upload_wide(backend_,
+                      initial_values(header_, block, p, range.begin * held.info.unit,
+                                     range.end * held.info.unit),
+                      held.master_units(range.begin, range.end));
+        }
+        const Tensor& narrow = held.sharded ? held.shard : held.weight;
+        if (narrow.memory != held.master.memory) backend_.copy(held.master, narrow);
         for (const Tensor& tensor : {held.gradient, held.first_moment, held.second_moment}) {
           if (tensor.memory != nullptr) backend_.fill(tensor, 0);
         }
@@ -157,18 +178,31 @@ class ModelShard::Impl {
   }
 
  private:
-  HeldParameter hold(const ParameterInfo& info, const HeldBlock& at) {
+  HeldParameter hold(const ParameterInfo& info, const HeldBlock& at, int parameter) {
     const ParameterSlice slice = held_slice(info, at.degree, at.position);
     const auto elements = static_cast<std::size_t>((slice.end - slice.begin) * info.unit);
-    HeldParameter held = {info, slice.begin, slice.end, {}, {}, {}, {}, {}};
-    held.master = backend_.allocate(elements, true);
+    HeldParameter held;
+    held.info = info;
+    held.begin = slice.begin;
+    held.end = slice.end;
+    const auto elsewhere = at.elsewhere.find(parameter);
+    held.updated =
+        without({slice.begin, slice.end},
+                elsewhere == at.elsewhere.end() ? std::vector<UnitRange>{} : elsewhere->second);
+    std::int64_t updated = 0;
+    for (const UnitRange& range : held.updated) updated += range.end - range.begin;
+    const auto moments = static_cast<std::size_t>(updated * info.unit);
+    held.sharded = at.sharded;
+    const std::size_t kept = held.sharded ? moments : elements;
+    held.master = backend_.allocate(kept, true);
     const bool rounded = backend_.element_bytes(false) != backend_.element_bytes(true);
-    held.weight = rounded ? backend_.allocate(elements, false) : held.master;
-    held.weight.wide = false;
+    Tensor& narrow = held.sharded ? held.shard : held.weight;
+    narrow = rounded ? backend_.allocate(kept, false) : held.master;
+    narrow.wide = false;
     held.gradient = backend_.allocate(elements, true);
-    if (header_.optimizer == ir::Optimizer::adam) {
-      held.first_moment = backend_.allocate(elements, true);
-      held.second_moment = backend_.allocate(elements, true);
+    if (header_.optimizer == ir::Optimizer::adam && moments > 0) {
+      held.first_moment = backend_.allocate(moments, true);
+      held.second_moment = backend_.allocate(moments, true);
     }
     return held;
   }
@@ -177,6 +211,32 @@ class ModelShard::Impl {
   ir::ProgramHeader header_;
   std::map<BlockId, Part> parts_;
 };
+
+Tensor HeldParameter::units(const Tensor& tensor, std::int64_t from, std::int64_t to) const {
+  return part(tensor, static_cast<std::size_t>((from - begin) * info.unit),
+              static_cast<std::size_t>((to - begin) * info.unit));
+}
+
+Tensor HeldParameter::own_units(const Tensor& tensor, std::int64_t from, std::int64_t to) const {
+  std::int64_t before = 0;
+  for (const UnitRange& range : updated) {
+    if (range.begin <= from && to <= range.end) {
+      return part(tensor, static_cast<std::size_t>((before + from - range.begin) * info.unit),
+                  static_cast<std::size_t>((before + to - range.begin) * info.unit));
+    }
+    before += range.end - range.begin;
+  }
+  ORRERY_CHECK(false, "units {}-{} of {} are updated elsewhere", from, to, info.name);
+  return {};
+}
+
+Tensor HeldParameter::master_units(std::int64_t from, std::int64_t to) const {
+  return sharded ? own_units(master, from, to) : units(master, from, to);
+}
+
+Tensor HeldParameter::weight_units(std::int64_t from, std::int64_t to) const {
+  return sharded ? own_units(shard, from, to) : units(weight, from, to);
+}
 
 ModelShard::ModelShard(Backend& backend, const ir::ProgramHeader& header,
                        const std::vector<HeldBlock>& blocks)

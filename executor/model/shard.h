@@ -23,7 +23,12 @@
 namespace orrery::executor {
 
 /// What this program cannot be run for, in words, all of it: experts, layer norm, biases, tied
-/// embeddings, learned positions, sequence parallelism, convolution, ZeRO-2 and 3. Empty: it can.
+/// embeddings, learned positions, sequence parallelism, convolution, ZeRO-3 with tensor
+/// parallelism. Empty: it can.
+///
+/// In Programs gradients are scattered once, after the last backward pass, with any ZeRO stage.
+/// Deviation: until then each rank holds them whole, where ZeRO-2 and 3 would keep a shard of each
+/// block's [Rajbhandari et al. 2020, 5.2, unverified].
 std::vector<std::string> find_unsupported(const ir::Program& program);
 
 struct ParameterInfo {
@@ -47,6 +52,12 @@ class TensorGroup {
   virtual void all_reduce_maximum(const Tensor& tensor) = 0;
 };
 
+/// Units of a parameter of a block.
+struct UnitRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
 /// Slices [begin, end) of split units that this rank holds of a parameter, with its states.
 /// Gradients of what several members of the tensor-parallel group hold are whole on each of them
 /// (norms), or, of key-value heads, each member's own part: a program's gradient collectives add
@@ -55,11 +66,27 @@ struct HeldParameter {
   ParameterInfo info;
   std::int64_t begin = 0;
   std::int64_t end = 0;  ///< 0 to 1 of what is replicated.
-  Tensor weight;
-  Tensor gradient;      ///< Wide.
-  Tensor master;        ///< Wide; shares memory with the weight where precisions agree.
-  Tensor first_moment;  ///< Moments are empty with Optimizer::sgd.
+  Tensor weight;         ///< Empty where it is sharded, but during passes over the block.
+  Tensor gradient;       ///< Wide.
+  Tensor master;         ///< Wide; shares memory with the weight where precisions agree.
+  /// Units whose optimizer states are here, ascending: all that are held, or with ZeRO this rank's
+  /// shard.
+  std::vector<UnitRange> updated;
+  /// Of the units of `updated`, one range after the other. Empty with Optimizer::sgd.
+  Tensor first_moment;
   Tensor second_moment;
+  /// ZeRO-3: the master weights, too, are only those of `updated`, one range after the other, and
+  /// so is `shard`, the weights that follow from them (in the same memory where precisions agree).
+  bool sharded = false;
+  Tensor shard;
+
+  /// Units [begin, end) of a tensor of all units: weight, gradient, master unless sharded.
+  Tensor units(const Tensor& tensor, std::int64_t begin, std::int64_t end) const;
+  /// Units [begin, end) of a tensor of the units of `updated`; they lie in one range of it.
+  Tensor own_units(const Tensor& tensor, std::int64_t begin, std::int64_t end) const;
+  /// Units [begin, end), in one range of `updated`, of the master weights and of the weights.
+  Tensor master_units(std::int64_t begin, std::int64_t end) const;
+  Tensor weight_units(std::int64_t begin, std::int64_t end) const;
 };
 
 /// Tokens of one micro-batch on this rank: `samples` x sequence length each.
@@ -86,6 +113,9 @@ class ModelShard {
     BlockId block;
     int degree = 1;
     int position = 0;
+    /// By parameter: units that other ranks update, in any order. They need no moments here.
+    std::map<int, std::vector<UnitRange>> elsewhere = {};
+    bool sharded = false;  ///< ZeRO-3: those are not here at all outside of passes.
   };
   ModelShard(Backend& backend, const ir::ProgramHeader& header,
              const std::vector<HeldBlock>& blocks);

@@ -1,5 +1,7 @@
 #include "executor/net/clock.h"
 
+#include <time.h>
+
 #include <chrono>
 #include <limits>
 #include <span>
@@ -20,6 +22,12 @@ std::int64_t now_ns() {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(
              std::chrono::steady_clock::now().time_since_epoch())
       .count();
+}
+
+std::int64_t thread_cpu_ns() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<std::int64_t>(now.tv_sec) * 1'000'000'000 + now.tv_nsec;
 }
 
 ClockEstimate estimate_clock(Transport& transport, std::uint64_t step, int rounds) {

@@ -16,6 +16,9 @@ struct ClockEstimate {
 /// Nanoseconds of the clock that run logs use: monotonic, of this machine.
 std::int64_t now_ns();
 
+/// Nanoseconds of processor time that the calling thread has had.
+std::int64_t thread_cpu_ns();
+
 /// All ranks call it at the same point, with the same arguments: rank 0 serves the others one after
 /// the other. Uses tags of (step, 0xffffff).
 ClockEstimate estimate_clock(Transport& transport, std::uint64_t step, int rounds = 32);

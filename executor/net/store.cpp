@@ -47,12 +47,15 @@ std::span<std::byte> bytes_of(std::string& text) {
   return std::as_writable_bytes(std::span<char>(text.data(), text.size()));
 }
 
-void write_message(const Socket& socket, Message message, SteadyTime deadline) {
+void write_message(const Socket& socket, const Message& message, SteadyTime deadline) {
   MessageHeader header{message.code, static_cast<std::uint32_t>(message.key.size()), message.number,
                        message.value.size()};
-  write_all(socket, std::as_bytes(std::span(&header, 1)), deadline, -1);
-  write_all(socket, bytes_of(message.key), deadline, -1);
-  write_all(socket, bytes_of(message.value), deadline, -1);
+  // One call and, for what is short, one packet.
+  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
+  bytes.reserve(bytes.size() + message.key.size() + message.value.size());
+  bytes += message.key;
+  bytes += message.value;
+  write_all(socket, bytes_of(bytes), deadline, -1);
 }
 
 Message read_message(const Socket& socket, SteadyTime deadline) {
@@ -124,8 +127,8 @@ class StoreServer::Impl {
       admit(client.socket, token_, {Role::store, -1, 0, 0}, Clock::now() + milliseconds(2'000));
       prepare(client.socket, kAnswerTime);
       while (!stop_) {
-        Message answer = answer_to(read_message(client.socket, Clock::now() + kForever));
-        write_message(client.socket, std::move(answer), Clock::now() + kAnswerTime);
+        const Message answer = answer_to(read_message(client.socket, Clock::now() + kForever));
+        write_message(client.socket, answer, Clock::now() + kAnswerTime);
       }
     } catch (const TransportError&) {
       // The client left, or was no client of this run: nobody is left to be told.
@@ -198,10 +201,10 @@ class StoreClient::Impl {
     prepare(socket_, kAnswerTime);
   }
 
-  Message ask(Message message, milliseconds waits = milliseconds(0)) {
+  Message ask(const Message& message, milliseconds waits = milliseconds(0)) {
     const std::lock_guard lock(mutex_);
     const SteadyTime deadline = Clock::now() + kAnswerTime + waits;
-    write_message(socket_, std::move(message), deadline);
+    write_message(socket_, message, deadline);
     return read_message(socket_, deadline);
   }
 

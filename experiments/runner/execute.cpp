@@ -9,6 +9,7 @@
 
 #include "experiments/runner/files.h"
 #include "experiments/runner/limits.h"
+#include "experiments/runner/profile_scaling.h"
 #include "models/base/check.h"
 #include "models/base/hash.h"
 #include "models/check/validate.h"
@@ -50,6 +51,18 @@ void check_simulation(const LoadedRun& run, config::Diagnostics& diagnostics) {
   for (const std::string& what : sim::find_problems(run.spec.simulation, run.cluster, topology)) {
     diagnostics.add(run.spec.cluster.at, "simulation: " + what);
   }
+}
+
+/// Planners and iterations here see sequences of one length. HexiScale's planners take a
+/// distribution and count every sample as the longest; they say so.
+void check_lengths(const RunSpec& spec, config::Diagnostics& diagnostics) {
+  if (!spec.job.lengths) return;
+  const std::string planner = spec.planner ? spec.planner->name.value : "";
+  if (planner.rfind("hexiscale", 0) == 0) return;
+  diagnostics.add(spec.job_at,
+                  fmt::format("the job has `lengths`, and {} sees sequences of one length only",
+                              planner.empty() ? "a plan" : "planner '" + planner + "'"),
+                  "orrery mixed-length simulates steps of mixed lengths; or leave `lengths` out");
 }
 
 models::HexiscaleOptions closed_form_options(CostModel cost) {
@@ -138,6 +151,17 @@ std::vector<StageLoad> stage_loads(const ir::Program& program,
   return result;
 }
 
+void scale_profile(const config::Located<std::string>& asked, const models::Library& library,
+                   std::size_t problems_before, LoadedRun& run, config::Diagnostics& diagnostics) {
+  if (!run.spec.profile) {
+    diagnostics.add(asked.at, "there is no profile to scale");
+    return;
+  }
+  if (diagnostics.problems().size() != problems_before) return;
+  run.profile = scaled_profile(std::move(run.profile), asked, run.cluster, library, diagnostics);
+  run.profile_hash = content_hash(run.profile_hash + "\nscaled " + asked.value);
+}
+
 }  // namespace
 
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
@@ -146,15 +170,18 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   LoadedRun run;
   run.spec = spec;
   run.cluster = models::load_cluster(spec.cluster.value, library, spec.cluster.at, diagnostics);
+  if (diagnostics.problems().size() == before) apply(spec.hardware, run.cluster, diagnostics);
   run.workload =
       models::load_workload(spec.model.value, spec.job, library, spec.model.at, diagnostics);
   if (spec.planner) check_planner(*spec.planner, diagnostics);
+  check_lengths(spec, diagnostics);
   if (spec.profile) {
     if (const auto path = find_file(*spec.profile, "profile", base_folder, diagnostics)) {
       run.profile = models::load_profile(*path, diagnostics);
       run.profile_hash = content_hash(read_text_file(*path));
     }
   }
+  if (spec.scale_profile) scale_profile(*spec.scale_profile, library, before, run, diagnostics);
   std::optional<std::string> plan_path;
   if (spec.plan) plan_path = find_file(*spec.plan, "plan", base_folder, diagnostics);
   if (plan_path) run.plan = models::load_plan(*plan_path, diagnostics);
@@ -174,7 +201,7 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
 }
 
 struct Session::State {
-  explicit State(LoadedRun loaded) : run(std::move(loaded)), topology(run.cluster) {
+  explicit State(LoadedRun loaded) : run(std::move(loaded)), topology(run.cluster, run.profile) {
     if (run.spec.cost != CostModel::simulator) {
       closed_form = std::make_unique<ClosedForm>(run, topology);
       return;

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "experiments/runner/assumptions.h"
 #include "experiments/runner/checks.h"
 #include "experiments/runner/files.h"
 #include "models/base/hash.h"
@@ -48,7 +49,25 @@ class Unique {
 };
 
 /// The values that one run takes from the axes.
-using Point = std::vector<std::pair<std::string, const Value*>>;
+struct Axis {
+  std::string path;
+  const Value* value = nullptr;                               ///< Null for a case.
+  const std::map<std::string, Value>* alternative = nullptr;  ///< Of axis `case`.
+};
+using Point = std::vector<Axis>;
+
+constexpr const char* kCase = "case";
+constexpr const char* kCaseName = "name";
+
+std::string axis_text(const Value& value) {
+  return value.is_scalar() ? value.text : config::to_flow(value);
+}
+std::string axis_text(const Axis& axis) {
+  return axis_text(axis.value != nullptr ? *axis.value : axis.alternative->at(kCaseName));
+}
+config::Position place(const Axis& axis) {
+  return axis.value != nullptr ? axis.value->at : axis.alternative->at(kCaseName).at;
+}
 
 /// False if the sweep has no product.
 bool find_points(const Manifest& manifest, config::Diagnostics& diagnostics,
@@ -66,6 +85,10 @@ bool find_points(const Manifest& manifest, config::Diagnostics& diagnostics,
   }
   if (!good) return false;
   points = {{}};
+  if (!manifest.cases.empty()) points.clear();
+  for (const auto& one : manifest.cases) {
+    points.push_back({{.path = kCase, .alternative = &one.value}});
+  }
   for (const auto& [path, values] : manifest.sweep) {
     if (points.size() * values.value.size() * manifest.seeds.value.size() > kMostRuns) {
       diagnostics.add(values.at, fmt::format("more than {} runs", kMostRuns),
@@ -76,7 +99,7 @@ bool find_points(const Manifest& manifest, config::Diagnostics& diagnostics,
     for (const Point& point : points) {
       for (const Value& value : values.value) {
         longer.push_back(point);
-        longer.back().emplace_back(path, &value);
+        longer.back().push_back({.path = path, .value = &value});
       }
     }
     points = std::move(longer);
@@ -84,14 +107,10 @@ bool find_points(const Manifest& manifest, config::Diagnostics& diagnostics,
   return true;
 }
 
-std::string axis_text(const Value& value) {
-  return value.is_scalar() ? value.text : config::to_flow(value);
-}
-
 bool is_excluded(const Point& point, const std::map<std::string, Value>& exclusion) {
   return std::all_of(exclusion.begin(), exclusion.end(), [&](const auto& wanted) {
     return std::any_of(point.begin(), point.end(), [&](const auto& axis) {
-      return axis.first == wanted.first && axis_text(*axis.second) == axis_text(wanted.second);
+      return axis.path == wanted.first && axis_text(axis) == axis_text(wanted.second);
     });
   });
 }
@@ -114,9 +133,15 @@ PlannedRun make_run(const Manifest& manifest, const Point& point, config::Diagno
   Value tree = manifest.run;
   complete_run(tree, manifest.folder, problems);
   if (!problems.empty()) return run;
-  for (const auto& [path, value] : point) {
-    tree = config::merge(std::move(tree), path, *value, problems);
-    run.axes.emplace_back(path, axis_text(*value));
+  for (const Axis& axis : point) {
+    if (axis.value != nullptr) {
+      tree = config::merge(std::move(tree), axis.path, *axis.value, problems);
+    } else {
+      for (const auto& [path, value] : *axis.alternative) {
+        if (path != kCaseName) tree = config::merge(std::move(tree), path, value, problems);
+      }
+    }
+    run.axes.emplace_back(axis.path, axis_text(axis));
   }
   if (const Value* seed = tree.find("seed")) {
     problems.add(seed->at, "a run takes its seed from `seeds`", "write `seeds: [1, 2, 3]`");
@@ -135,9 +160,36 @@ bool simulation_seed_given(const Manifest& manifest, const Point& point) {
     if (simulation->find("seed") != nullptr) return true;
   }
   return std::any_of(point.begin(), point.end(), [](const auto& axis) {
-    return axis.first == "simulation.seed" ||
-           (axis.first == "simulation" && axis.second->find("seed") != nullptr);
+    if (axis.value == nullptr) return axis.alternative->contains("simulation.seed");
+    return axis.path == "simulation.seed" ||
+           (axis.path == "simulation" && axis.value->find("seed") != nullptr);
   });
+}
+
+void check_cases(config::Visitor& v, const Manifest& manifest) {
+  if (!v.reading()) return;
+  std::set<std::string> names;
+  for (const auto& one : manifest.cases) {
+    const auto name = one.value.find(kCaseName);
+    if (name == one.value.end() || !name->second.is_scalar() || name->second.text.empty()) {
+      v.problem("cases", "a case without a `name`", "as in {name: small, model: llama_7b}");
+    } else if (!names.insert(name->second.text).second) {
+      v.problem("cases", fmt::format("two cases are called '{}'", name->second.text));
+    }
+  }
+  if (!manifest.cases.empty() && manifest.sweep.contains(kCase)) {
+    v.problem("sweep", "an axis called 'case' beside `cases`", "give it another name");
+  }
+}
+
+/// Puts the manifest's run on top of its base's, and adds what that assumes.
+void take_base(Manifest& manifest, config::Diagnostics& diagnostics) {
+  const std::string path = (fs::path(manifest.folder) / manifest.base).string();
+  const auto base = config::load_file<Assumptions>(path, diagnostics);
+  if (base.run.is_map()) manifest.run = overlay(base.run, manifest.run);
+  for (const Assumption& one : base.assumptions) {
+    manifest.assumptions.push_back(fmt::format("{}: {} ({})", one.what, one.value, one.source));
+  }
 }
 
 }  // namespace
@@ -149,7 +201,10 @@ void describe(config::Visitor& v, Manifest& manifest) {
   v.required("name", manifest.name, "folder under results/, for example hexiscale/case_study");
   v.optional("title", manifest.title, "of the figure's subject");
   v.optional("about", manifest.about, "what the paper did, what comes out");
+  v.optional("base", manifest.base, "file of assumptions, seen from here; its `run` lies below");
   v.required("run", manifest.run, "base of every run");
+  v.optional("cases", manifest.cases,
+             "alternatives of `run`: maps of dotted paths and their values, each with a `name`");
   v.optional("sweep", manifest.sweep, "dotted paths into `run` and the values that they take");
   v.optional("exclude", manifest.exclude,
              "points of the sweep to leave out, as {axis: value, ...}; other axes are free");
@@ -164,6 +219,8 @@ void describe(config::Visitor& v, Manifest& manifest) {
     v.problem("run", "expected a map, got " + config::kind_text(manifest.run));
   }
   for (const std::int64_t seed : manifest.seeds.value) v.not_negative("seeds", seed);
+  check_cases(v, manifest);
+  check_beside(v, "base", manifest.base);
   check_beside(v, "plot", manifest.plot);
   check_beside(v, "published", manifest.published);
 }
@@ -175,7 +232,12 @@ Manifest load_manifest(const std::string& path, config::Diagnostics& diagnostics
   manifest.folder = fs::path(path).parent_path().string();
   if (manifest.folder.empty()) manifest.folder = ".";
   if (diagnostics.problems().size() != before) return manifest;
-  manifest.hash = content_hash(read_text_file(path));
+  std::string text = read_text_file(path);
+  if (!manifest.base.empty()) {
+    text += read_text_file((fs::path(manifest.folder) / manifest.base).string());
+    take_base(manifest, diagnostics);
+  }
+  manifest.hash = content_hash(text);
   for (const config::Located<std::string>& name : manifest.unseeded) {
     if (planners::find_planner(name.value) != nullptr) continue;
     diagnostics.add(name.at, fmt::format("unknown planner '{}'", name.value),
@@ -208,7 +270,7 @@ std::vector<PlannedRun> expand(const Manifest& manifest, config::Diagnostics& di
       const auto [first, is_new] = seen.emplace(run.hash, runs.size());
       if (!is_new && !twice) {
         diagnostics.add(
-            point.empty() ? manifest.seeds.at : point.back().second->at,
+            point.empty() ? manifest.seeds.at : place(point.back()),
             fmt::format("runs {} and {} are the same", first->second + 1, runs.size() + 1),
             "an axis or `seeds` has a value twice");
         twice = true;

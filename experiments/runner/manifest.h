@@ -18,7 +18,11 @@ struct Manifest {
   std::string name;  ///< Folder under results/, for example hexiscale/large_scale.
   std::string title;
   std::string about;  ///< What the paper did, what comes out.
-  config::Value run;
+  std::string base;   ///< Assumptions of the paper (assumptions.h) beside or above; empty: none.
+  config::Value run;  ///< On top of the base's.
+  /// Alternatives of `run` by name: each is a map of dotted paths and their values, and `name`.
+  /// Together one more axis of the sweep, called `case`.
+  std::vector<config::Located<std::map<std::string, config::Value>>> cases;
   std::map<std::string, config::Located<std::vector<config::Value>>> sweep;
   /// Points of the sweep to leave out: values of some axes, the others are free.
   std::vector<config::Located<std::map<std::string, config::Value>>> exclude;

@@ -6,8 +6,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "experiments/runner/files.h"
+#include "experiments/runner/checks.h"
 #include "models/base/check.h"
+#include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/lower/lower.h"
 #include "models/switch/switch_plan.h"
@@ -16,7 +17,8 @@
 namespace orrery::experiments {
 namespace {
 
-constexpr std::int64_t kShortSequence = 8192;  // Figure 16 of Hetu v2 counts sequences under 8K.
+/// Samples for searches: steps have smaller numbers.
+constexpr std::uint64_t kSamples = std::uint64_t{1} << 32U;
 
 sim::IterationOptions bare_options() {
   sim::IterationOptions options;
@@ -24,118 +26,92 @@ sim::IterationOptions bare_options() {
   return options;
 }
 
-/// One model, one cluster, all cases.
-class Experiment {
- public:
-  Experiment(const MixedLengthFile& file, models::Cluster cluster, ir::ModelShape shape, int steps)
-      : file_(file),
-        cluster_(std::move(cluster)),
-        topology_(cluster_),
-        simulator_(cluster_, topology_, false),
-        steps_(steps) {
-    models::Job job;
-    job.state_bytes = file.state_bytes;
-    pricer_ =
-        std::make_unique<models::LengthPricer>(cluster_, std::move(shape), job, ir::Profile{});
-  }
-
-  void run(const models::LengthModel& lengths, const MixedLengthCase& one, std::uint64_t stream) {
-    std::vector<std::vector<std::int64_t>> steps;
-    const Rng rng = Rng(static_cast<std::uint64_t>(file_.seed)).fork(stream);
-    for (int s = 0; s < steps_; ++s) {
-      steps.push_back(models::draw_step(lengths, file_.tokens_per_step, one.context,
-                                        rng.fork(static_cast<std::uint64_t>(s))));
-    }
-    for (const MixedLengthSystem& system : one.systems) run(lengths, one, system, steps);
-  }
-  MixedLengthResult take() { return std::move(result_); }
-
- private:
-  void run(const models::LengthModel& lengths, const MixedLengthCase& one,
-           const MixedLengthSystem& system, const std::vector<std::vector<std::int64_t>>& steps) {
-    const auto* entry = planners::find_step_planner(system.planner.value);
-    ORRERY_CHECK(entry != nullptr, "step planner '{}' was not checked", system.planner.value);
-    auto made = entry->make({.pricer = *pricer_,
-                             .topology = topology_,
-                             .context = one.context,
-                             .multiple = lengths.multiple,
-                             .set = system.set});
-    if (const auto* no = std::get_if<models::Infeasible>(&made)) {
-      note(fmt::format("{}, context {}: no plan: {}: {}", system.name, one.context, no->constraint,
-                       no->witness));
-      return;
-    }
-    const auto& planner = *std::get<std::unique_ptr<planners::StepPlanner>>(made);
-    for (const planners::PreparedStrategy& strategy : planner.strategies()) {
-      note(fmt::format("{}, context {}: {}", system.name, one.context, in_words(strategy)));
-    }
-    StepSimulator simulator(planner, *pricer_, topology_, simulator_);
-    for (std::size_t s = 0; s < steps.size(); ++s) {
-      MixedLengthRow row;
-      row.lengths = lengths.name;
-      row.context = one.context;
-      row.system = system.name;
-      row.step = static_cast<int>(s);
-      row.sequences = static_cast<int>(steps[s].size());
-      row.longest = *std::max_element(steps[s].begin(), steps[s].end());
-      row.share_under_8k = static_cast<double>(std::count_if(
-                               steps[s].begin(), steps[s].end(),
-                               [](std::int64_t length) { return length < kShortSequence; })) /
-                           static_cast<double>(steps[s].size());
-      row.outcome = simulator.run(steps[s]);
-      result_.rows.push_back(std::move(row));
+void count(const models::MicroBatchLengths& lengths, StepOutcome& outcome) {
+  ++outcome.phases;
+  for (const auto& pipeline : lengths) {
+    for (const std::int64_t length : pipeline) {
+      outcome.micro_batches += length > 0 ? 1 : 0;
+      outcome.computed_tokens += length;
     }
   }
+}
 
-  static std::string in_words(const planners::PreparedStrategy& strategy) {
-    const ir::Segment& segment = strategy.plan().pipelines.front().stages.front().segments.front();
-    std::string limits;
-    for (int p = 0; p < strategy.pipelines(); ++p) {
-      limits += fmt::format("{}{}", p == 0 ? "" : ", ", strategy.limit(p));
-    }
-    return fmt::format(
-        "up to {} tokens: recompute {}, ZeRO-{}; its pipelines hold sequences up to {} tokens",
-        strategy.longest(), ir::name_of(segment.recompute), segment.zero.stage, limits);
+LoadedMixedLengthCase load_case(const MixedLengthCase& one, bool batch_in_tokens,
+                                const std::string& folder, const models::Library& library,
+                                config::Diagnostics& diagnostics) {
+  LoadedMixedLengthCase loaded;
+  const std::size_t before = diagnostics.problems().size();
+  config::Value job = one.job;
+  complete_job(job, folder, diagnostics);
+  if (diagnostics.problems().size() != before) return loaded;
+  if (batch_in_tokens && job.is_map() && job.find("global_batch") == nullptr) {
+    job.append("global_batch", config::Value::scalar("1"));  // Not looked at.
   }
-
-  void note(std::string text) {
-    auto& notes = result_.notes;
-    if (std::find(notes.begin(), notes.end(), text) == notes.end()) {
-      notes.push_back(std::move(text));
-    }
+  if (!config::describe_value(job, loaded.job, diagnostics)) return loaded;
+  const config::Value* lengths = job.find("lengths");
+  if (lengths == nullptr) {
+    diagnostics.add(one.job.at, fmt::format("the job of case '{}' has no `lengths`", one.name),
+                    "for example lengths: commoncrawl_like");
+    return loaded;
   }
+  loaded.lengths = models::read_lengths(*lengths, library.root, diagnostics);
+  return loaded;
+}
 
-  const MixedLengthFile& file_;
-  models::Cluster cluster_;
-  models::Topology topology_;
-  sim::IterationSimulator simulator_;
-  int steps_;
-  std::unique_ptr<models::LengthPricer> pricer_;
-  MixedLengthResult result_;
-};
+void check_multiple(std::int64_t tokens, const char* what, const models::LengthModel& lengths,
+                    config::Position at, config::Diagnostics& diagnostics) {
+  if (tokens % lengths.multiple == 0) return;
+  diagnostics.add(at, fmt::format("{} {} is no multiple of {}, to which the lengths of {} are "
+                                  "rounded",
+                                  what, tokens, lengths.multiple, lengths.name));
+}
 
-void check_multiples(const MixedLengthFile& file, const models::LengthModel& lengths,
-                     config::Position at, config::Diagnostics& diagnostics) {
-  const auto whole = [&](std::int64_t tokens, const char* what) {
-    if (tokens % lengths.multiple == 0) return;
-    diagnostics.add(at, fmt::format("{} {} is no multiple of {}, to which the lengths of {} are "
-                                    "rounded",
-                                    what, tokens, lengths.multiple, lengths.name));
-  };
-  whole(file.tokens_per_step, "tokens_per_step");
-  for (const MixedLengthCase& one : file.cases) whole(one.context, "context");
+const MixedLengthSystem& system_of(const LoadedMixedLength& loaded, std::size_t of_case,
+                                   std::size_t system) {
+  return loaded.file.cases[of_case].systems[system];
 }
 
 }  // namespace
+
+SimulatedSteps::SimulatedSteps(const models::LengthPricer& pricer, const models::Topology& topology,
+                               sim::IterationSimulator& simulator, std::int64_t context)
+    : pricer_(pricer), topology_(topology), simulator_(simulator), context_(context) {}
+
+Seconds SimulatedSteps::phase_time(const planners::PreparedStrategy& strategy,
+                                   const models::MicroBatchLengths& lengths,
+                                   models::StepEnd end) const {
+  return phase_time(strategy.plan_for(lengths), strategy.longest(), lengths, end);
+}
+
+Seconds SimulatedSteps::phase_time(const ir::Plan& plan, std::int64_t reference,
+                                   const models::MicroBatchLengths& lengths,
+                                   models::StepEnd end) const {
+  const ir::Program program = models::with_lengths(
+      models::lower(plan, simulator_.cluster(), pricer_.workload(reference), pricer_.job(), {}),
+      lengths, end);
+  const models::ProgramPrices prices = pricer_.prices(program, lengths, end);
+  return simulator_.run(program, prices, bare_options()).iteration_time;
+}
+
+Seconds SimulatedSteps::switch_time(const ir::Plan& from, const ir::Plan& to,
+                                    const models::SwitchBytes& bytes) const {
+  const models::Workload& workload = pricer_.workload(context_);
+  models::SwitchOptions options;
+  options.bytes = bytes;
+  const models::SwitchPlan moves =
+      models::plan_switch(from, to, simulator_.cluster(), topology_, workload, options);
+  if (moves.messages.empty()) return {};
+  const ir::Program program = models::switch_program(moves, workload, pricer_.job());
+  const models::ProgramPrices prices(std::vector<Seconds>(program.ops.size()));
+  return simulator_.run(program, prices, bare_options()).iteration_time;
+}
 
 StepSimulator::StepSimulator(const planners::StepPlanner& planner,
                              const models::LengthPricer& pricer, const models::Topology& topology,
                              sim::IterationSimulator& simulator)
     : planner_(planner),
       pricer_(pricer),
-      cluster_(simulator.cluster()),
-      topology_(topology),
-      simulator_(simulator) {}
+      judge_(pricer, topology, simulator, planner.strategies().back().longest()) {}
 
 StepOutcome StepSimulator::run(std::span<const std::int64_t> lengths) {
   return run(planner_.plan(lengths));
@@ -153,27 +129,17 @@ StepOutcome StepSimulator::run(const planners::StepDecision& decision) {
     }
     current_ = phase.strategy;
     outcome.time += phase_time(phase);
-    ++outcome.phases;
-    for (const auto& pipeline : phase.lengths) {
-      for (const std::int64_t length : pipeline) {
-        outcome.micro_batches += length > 0 ? 1 : 0;
-        outcome.computed_tokens += length;
-      }
-    }
+    count(phase.lengths, outcome);
   }
   return outcome;
 }
 
 Seconds StepSimulator::phase_time(const planners::StepPhase& phase) {
   const auto [place, added] = phases_.try_emplace(phase);
-  if (!added) return place->second;
-  const auto& strategy = planner_.strategies()[static_cast<std::size_t>(phase.strategy)];
-  const models::Workload& workload = pricer_.workload(strategy.longest());
-  const ir::Program program = models::with_lengths(
-      models::lower(strategy.plan_for(phase.lengths), cluster_, workload, pricer_.job(), {}),
-      phase.lengths, phase.end);
-  const models::ProgramPrices prices = pricer_.prices(program, phase.lengths, phase.end);
-  place->second = simulator_.run(program, prices, bare_options()).iteration_time;
+  if (added) {
+    const auto& strategy = planner_.strategies()[static_cast<std::size_t>(phase.strategy)];
+    place->second = judge_.phase_time(strategy, phase.lengths, phase.end);
+  }
   return place->second;
 }
 
@@ -184,62 +150,144 @@ Seconds StepSimulator::switch_time(int from, int to, bool inside_step) {
   const auto plan = [&](int strategy) -> const ir::Plan& {
     return planner_.strategies()[static_cast<std::size_t>(strategy)].plan();
   };
-  const auto& longest = planner_.strategies().back();
-  const models::Workload& workload = pricer_.workload(longest.longest());
-  models::SwitchOptions options;
-  options.bytes =
-      inside_step ? planner_.moved_inside_step(bytes) : planner_.moved_between_steps(bytes);
-  const models::SwitchPlan moves =
-      models::plan_switch(plan(from), plan(to), cluster_, topology_, workload, options);
-  if (moves.messages.empty()) return place->second;
-  const ir::Program program = models::switch_program(moves, workload, pricer_.job());
-  const models::ProgramPrices prices(std::vector<Seconds>(program.ops.size()));
-  place->second = simulator_.run(program, prices, bare_options()).iteration_time;
+  place->second = judge_.switch_time(
+      plan(from), plan(to),
+      inside_step ? planner_.moved_inside_step(bytes) : planner_.moved_between_steps(bytes));
   return place->second;
 }
 
-MixedLengthResult run_mixed_length(const MixedLengthFile& file, const std::string& folder,
-                                   int steps, const models::Library& library,
-                                   config::Diagnostics& diagnostics) {
-  models::Cluster cluster =
-      models::load_cluster(file.cluster.value, library, file.cluster.at, diagnostics);
+StepOutcome simulate_step(const models::PlannedStep& step, const models::StateBytes& bytes,
+                          const SimulatedSteps& judge) {
+  StepOutcome outcome;
+  for (std::size_t i = 0; i < step.phases.size(); ++i) {
+    const models::PlannedStep::Phase& phase = step.phases[i];
+    if (i > 0) {
+      const Seconds time = judge.switch_time(step.phases[i - 1].plan, phase.plan,
+                                             planners::accumulated_bytes(bytes));
+      outcome.switching += time;
+      outcome.time += time;
+      outcome.switches += time.value > 0 ? 1 : 0;
+    }
+    const bool last = i + 1 == step.phases.size();
+    outcome.time += judge.phase_time(
+        phase.plan, std::max<std::int64_t>(phase.length_range.longest, 1), phase.lengths,
+        last ? models::StepEnd::update : models::StepEnd::accumulate);
+    count(phase.lengths, outcome);
+  }
+  return outcome;
+}
+
+LoadedMixedLength load_mixed_length(MixedLengthFile file, const std::string& folder, int steps,
+                                    const models::Library& library,
+                                    config::Diagnostics& diagnostics) {
+  LoadedMixedLength loaded;
+  loaded.cluster = models::load_cluster(file.cluster.value, library, file.cluster.at, diagnostics);
   const std::string beside = (std::filesystem::path(folder) / file.model.value).string();
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(beside, error);
-  ir::ModelShape shape =
+  const std::size_t before = diagnostics.problems().size();
+  loaded.shape =
       models::load_model(is_file ? beside : file.model.value, library, file.model.at, diagnostics);
-  if (diagnostics.empty() && shape.layers == 0) {
-    diagnostics.add(file.model.at, fmt::format("'{}' is no transformer", shape.name),
+  if (diagnostics.problems().size() == before && loaded.shape.layers == 0) {
+    diagnostics.add(file.model.at, fmt::format("'{}' is no transformer", loaded.shape.name),
                     "only transformers have sequences");
   }
-  std::vector<models::LengthModel> lengths;
-  for (const auto& name : file.lengths) {
-    lengths.push_back(models::load_lengths(name.value, library.root, name.at, diagnostics));
-    check_multiples(file, lengths.back(), name.at, diagnostics);
+  std::vector<std::string> streams;
+  for (const MixedLengthCase& one : file.cases) {
+    const std::size_t problems = diagnostics.problems().size();
+    LoadedMixedLengthCase each =
+        load_case(one, file.tokens_per_step.has_value(), folder, library, diagnostics);
+    if (diagnostics.problems().size() == problems) {
+      check_multiple(each.job.sequence_length, "sequence_length", each.lengths, one.job.at,
+                     diagnostics);
+      if (file.tokens_per_step) {
+        check_multiple(*file.tokens_per_step, "tokens_per_step", each.lengths, one.job.at,
+                       diagnostics);
+      }
+      const std::string content = config::dump(each.lengths);
+      each.stream = static_cast<std::uint64_t>(std::find(streams.begin(), streams.end(), content) -
+                                               streams.begin());
+      if (each.stream == streams.size()) streams.push_back(content);
+    }
+    loaded.cases.push_back(std::move(each));
   }
-  if (!diagnostics.empty()) return {};
-  Experiment experiment(file, std::move(cluster), std::move(shape), steps > 0 ? steps : file.steps);
-  for (std::size_t i = 0; i < lengths.size(); ++i) {
-    for (const MixedLengthCase& one : file.cases) experiment.run(lengths[i], one, i);
-  }
-  return experiment.take();
+  loaded.steps = steps > 0 ? steps : file.steps;
+  loaded.file = std::move(file);
+  return loaded;
 }
 
-std::string steps_csv(const std::vector<MixedLengthRow>& rows) {
-  std::string text = csv_line({"lengths", "context", "system", "step", "step_s", "switch_s",
-                               "switches", "phases", "strategy", "sequences", "longest",
-                               "share_under_8k", "micro_batches", "computed_tokens"});
-  for (const MixedLengthRow& row : rows) {
-    const StepOutcome& out = row.outcome;
-    text +=
-        csv_line({row.lengths, std::to_string(row.context), row.system, std::to_string(row.step),
-                  fmt::format("{:.6f}", out.time.value), fmt::format("{:.6f}", out.switching.value),
-                  std::to_string(out.switches), std::to_string(out.phases),
-                  std::to_string(out.strategy), std::to_string(row.sequences),
-                  std::to_string(row.longest), fmt::format("{:.4f}", row.share_under_8k),
-                  std::to_string(out.micro_batches), std::to_string(out.computed_tokens)});
+std::vector<std::int64_t> sequences_of(const LoadedMixedLength& loaded, std::size_t of_case,
+                                       int step, bool sample) {
+  const LoadedMixedLengthCase& one = loaded.cases[of_case];
+  const Rng rng = Rng(static_cast<std::uint64_t>(loaded.file.seed))
+                      .fork(one.stream)
+                      .fork((sample ? kSamples : 0) + static_cast<std::uint64_t>(step));
+  if (loaded.file.tokens_per_step) {
+    return models::draw_step(one.lengths, *loaded.file.tokens_per_step, one.job.sequence_length,
+                             rng);
   }
-  return text;
+  return models::draw_sequences(one.lengths, one.job.global_batch, one.job.sequence_length, rng);
+}
+
+MixedLengthSession::MixedLengthSession(const LoadedMixedLength& loaded, std::size_t of_case,
+                                       std::size_t system)
+    : topology_(loaded.cluster),
+      pricer_(loaded.cluster, loaded.shape, loaded.cases[of_case].job, ir::Profile{}),
+      simulation_(loaded.cluster, topology_, false),
+      set_(system_of(loaded, of_case, system).set) {
+  const auto& name = system_of(loaded, of_case, system).planner.value;
+  const auto* entry = planners::find_step_planner(name);
+  ORRERY_CHECK(entry != nullptr, "step planner '{}' was not checked", name);
+  const std::int64_t context = loaded.cases[of_case].job.sequence_length;
+  const planners::MixedLengthInput input{.pricer = pricer_,
+                                         .topology = topology_,
+                                         .context = context,
+                                         .multiple = loaded.cases[of_case].lengths.multiple,
+                                         .set = set_};
+  if (set_.searched()) {
+    std::vector<std::vector<std::int64_t>> samples;
+    for (int s = 0; s < set_.search.sample_steps; ++s) {
+      samples.push_back(sequences_of(loaded, of_case, s, true));
+    }
+    const SimulatedSteps judge(pricer_, topology_, simulation_, context);
+    auto result = entry->search({.input = input, .steps = samples, .judge = judge});
+    if (auto* no = std::get_if<models::Infeasible>(&result)) {
+      infeasible_ = std::move(*no);
+      return;
+    }
+    found_ = std::move(std::get<planners::FoundStrategies>(result));
+    set_ = found_->set;
+  }
+  auto made = entry->make(input);
+  if (auto* no = std::get_if<models::Infeasible>(&made)) {
+    infeasible_ = std::move(*no);
+    return;
+  }
+  planner_ = std::move(std::get<std::unique_ptr<planners::StepPlanner>>(made));
+  simulator_ = std::make_unique<StepSimulator>(*planner_, pricer_, topology_, simulation_);
+}
+
+std::vector<std::string> MixedLengthSession::strategies() const {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < set_.strategies.size(); ++i) {
+    const planners::PreparedStrategy& strategy = planner_->strategies()[i];
+    const ir::Segment& segment = strategy.plan().pipelines.front().stages.front().segments.front();
+    std::string limits;
+    int pipeline = 0;
+    for (const planners::PipelineKind& kind : set_.strategies[i].pipelines) {
+      limits += fmt::format("{}{}", limits.empty() ? "" : ", ", strategy.limit(pipeline));
+      pipeline += kind.count;
+    }
+    lines.push_back(fmt::format("up to {} tokens: {}; recompute {}, ZeRO-{}; holds up to {}",
+                                strategy.longest(),
+                                planners::in_words(set_.strategies[i].pipelines),
+                                ir::name_of(segment.recompute), segment.zero.stage, limits));
+  }
+  return lines;
+}
+
+models::PlannedStep MixedLengthSession::plan(std::span<const std::int64_t> lengths) const {
+  return planners::to_planned_step(*planner_, planner_->plan(lengths));
 }
 
 }  // namespace orrery::experiments

@@ -1,4 +1,4 @@
-/// Steps with sequences of mixed lengths, simulated: draws the sequences of each step, asks each
+/// Steps with sequences of mixed lengths, simulated: draws the sequences of each step, asks a
 /// system's step planner (planners/mixed_length), runs every phase of its decision in the simulator
 /// with the micro-batches' own lengths (models/lower/micro_batch_lengths.h), and every switch of
 /// strategy as flows. A step takes the sum of its phases and of the switches before them.
@@ -8,8 +8,10 @@
 /// the next one starts; planning and building of graphs take no time.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -19,11 +21,35 @@
 #include "models/spec/cluster.h"
 #include "models/spec/lengths.h"
 #include "models/spec/library.h"
+#include "models/spec/step_plan.h"
 #include "models/spec/topology.h"
 #include "planners/mixed_length/step_planner.h"
 #include "sim/iteration/iteration.h"
 
 namespace orrery::experiments {
+
+/// The simulator as a judge of parts of steps.
+class SimulatedSteps final : public planners::StepJudge {
+ public:
+  /// Keeps references. `context` is the length at which switches see the model: nothing that moves
+  /// depends on it.
+  SimulatedSteps(const models::LengthPricer& pricer, const models::Topology& topology,
+                 sim::IterationSimulator& simulator, std::int64_t context);
+
+  Seconds phase_time(const planners::PreparedStrategy& strategy,
+                     const models::MicroBatchLengths& lengths, models::StepEnd end) const override;
+  /// The same for any valid plan; `reference` is the length at which it is lowered, in tokens.
+  Seconds phase_time(const ir::Plan& plan, std::int64_t reference,
+                     const models::MicroBatchLengths& lengths, models::StepEnd end) const;
+  Seconds switch_time(const ir::Plan& from, const ir::Plan& to,
+                      const models::SwitchBytes& bytes) const override;
+
+ private:
+  const models::LengthPricer& pricer_;
+  const models::Topology& topology_;
+  sim::IterationSimulator& simulator_;
+  std::int64_t context_;
+};
 
 /// One step under one system.
 struct StepOutcome {
@@ -57,39 +83,70 @@ class StepSimulator {
  private:
   const planners::StepPlanner& planner_;
   const models::LengthPricer& pricer_;
-  const models::Cluster& cluster_;
-  const models::Topology& topology_;
-  sim::IterationSimulator& simulator_;
+  SimulatedSteps judge_;
   int current_ = -1;  ///< Strategy in whose layout the weights lie.
   std::map<planners::StepPhase, Seconds> phases_;
   std::map<std::tuple<int, int, bool>, Seconds> switches_;
 };
 
-/// A row of steps.csv.
-struct MixedLengthRow {
-  std::string lengths;
-  std::int64_t context = 0;
-  std::string system;
-  int step = 0;
-  int sequences = 0;
-  std::int64_t longest = 0;
-  double share_under_8k = 0;  ///< Of the step's sequences.
-  StepOutcome outcome;
+/// A step that was planned before: its phases and the switches between them. States lie where the
+/// first phase needs them; between phases weights and reduced gradients move, as HotSPa's do.
+/// Every plan is valid on the cluster and can be lowered.
+StepOutcome simulate_step(const models::PlannedStep& step, const models::StateBytes& bytes,
+                          const SimulatedSteps& judge);
+
+/// A case's job, loaded and checked.
+struct LoadedMixedLengthCase {
+  models::Job job;
+  models::LengthModel lengths;
+  std::uint64_t stream = 0;  ///< Cases with equal lengths draw the same sequences.
 };
 
-struct MixedLengthResult {
-  std::vector<MixedLengthRow> rows;
-  /// Systems that have no plan, and why; and what was chosen where the tables are silent.
-  std::vector<std::string> notes;
+/// What a file names.
+struct LoadedMixedLength {
+  MixedLengthFile file;
+  int steps = 0;
+  models::Cluster cluster;
+  ir::ModelShape shape;
+  std::vector<LoadedMixedLengthCase> cases;  ///< As in the file.
 };
 
-/// All steps of all cases; `steps` of each, 0: as many as the file says. Same file and seed, same
-/// rows. All systems see the same sequences. Problems of names and files go to `diagnostics`.
-MixedLengthResult run_mixed_length(const MixedLengthFile& file, const std::string& folder,
-                                   int steps, const models::Library& library,
-                                   config::Diagnostics& diagnostics);
+/// `steps` of each case, 0: as many as the file says. Paths are seen from `folder`. All problems go
+/// to `diagnostics`; use the result only if there are none.
+LoadedMixedLength load_mixed_length(MixedLengthFile file, const std::string& folder, int steps,
+                                    const models::Library& library,
+                                    config::Diagnostics& diagnostics);
 
-/// Header line and one line for each row.
-std::string steps_csv(const std::vector<MixedLengthRow>& rows);
+/// Sequences of one step of a case; all systems see the same ones. Samples for searches are drawn
+/// from streams of their own.
+std::vector<std::int64_t> sequences_of(const LoadedMixedLength& loaded, std::size_t of_case,
+                                       int step, bool sample = false);
+
+/// A system of a case in this process: pricer, simulator and step planner, strategies searched if
+/// the file says so. One simulator per process: make one session of each.
+class MixedLengthSession {
+ public:
+  /// Keeps a reference. `system` indexes the case's systems.
+  MixedLengthSession(const LoadedMixedLength& loaded, std::size_t of_case, std::size_t system);
+
+  /// Instead of a planner.
+  const std::optional<models::Infeasible>& infeasible() const { return infeasible_; }
+  /// If strategies were searched.
+  const std::optional<planners::FoundStrategies>& found() const { return found_; }
+  /// Each strategy in words: up to which length, pipelines, what they hold.
+  std::vector<std::string> strategies() const;
+  StepOutcome run(std::span<const std::int64_t> lengths) { return simulator_->run(lengths); }
+  models::PlannedStep plan(std::span<const std::int64_t> lengths) const;
+
+ private:
+  models::Topology topology_;
+  models::LengthPricer pricer_;
+  sim::IterationSimulator simulation_;
+  planners::StrategySet set_;
+  std::optional<planners::FoundStrategies> found_;
+  std::optional<models::Infeasible> infeasible_;
+  std::unique_ptr<planners::StepPlanner> planner_;
+  std::unique_ptr<StepSimulator> simulator_;
+};
 
 }  // namespace orrery::experiments

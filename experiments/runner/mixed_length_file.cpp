@@ -13,16 +13,16 @@ namespace {
 
 /// Rows of equal names would be taken for one.
 void check_distinct(config::Visitor& v, const MixedLengthFile& file) {
-  std::set<std::int64_t> contexts;
+  std::set<std::string> cases;
   for (const MixedLengthCase& one : file.cases) {
-    if (!contexts.insert(one.context).second) {
-      v.problem("cases", fmt::format("context {} stands twice", one.context));
+    if (!cases.insert(one.name).second) {
+      v.problem("cases", fmt::format("case '{}' stands twice", one.name));
     }
     std::set<std::string> names;
     for (const MixedLengthSystem& system : one.systems) {
       if (names.insert(system.name).second) continue;
       v.problem("cases",
-                fmt::format("system '{}' stands twice at context {}", system.name, one.context));
+                fmt::format("system '{}' stands twice in case '{}'", system.name, one.name));
     }
   }
 }
@@ -35,7 +35,12 @@ void describe(config::Visitor& v, MixedLengthSystem& system) {
   v.required("planner", system.planner, "step planner");
   planners::describe(v, system.set);
   if (!v.reading() || !v.good()) return;
-  if (planners::find_step_planner(system.planner.value) != nullptr) return;
+  if (const auto* entry = planners::find_step_planner(system.planner.value)) {
+    if (!system.set.searched() || entry->search != nullptr) return;
+    return v.problem("strategies",
+                     fmt::format("{} cannot search its strategies", system.planner.value),
+                     "give them, as in [{longest: 32768, pipelines: [{count: 4}]}]");
+  }
   std::vector<std::string> known;
   for (const planners::StepPlannerEntry* entry : planners::step_planners()) {
     known.emplace_back(entry->name);
@@ -46,9 +51,12 @@ void describe(config::Visitor& v, MixedLengthSystem& system) {
 
 void describe(config::Visitor& v, MixedLengthCase& one) {
   v.title("Case");
-  v.required("context", one.context, "longest sequence, tokens; longer ones are cut");
+  v.required("name", one.name, "in tables and figures");
+  v.required("job", one.job,
+             "job with `lengths`, or the path of a job file; sequences longer than its "
+             "sequence_length are cut");
   v.required("systems", one.systems, "what is compared");
-  v.at_least("context", one.context, std::int64_t{1});
+  if (v.reading() && v.given("systems") && one.systems.empty()) v.problem("systems", "none");
 }
 
 void describe(config::Visitor& v, MixedLengthFile& file) {
@@ -59,9 +67,8 @@ void describe(config::Visitor& v, MixedLengthFile& file) {
   v.optional("about", file.about, "what the paper did, what comes out");
   v.required("cluster", file.cluster, "of the library, or a file seen from the current folder");
   v.required("model", file.model, "of the library, or a file beside this one");
-  v.optional("state_bytes", file.state_bytes, "bytes per parameter");
-  v.required("lengths", file.lengths, "distributions of sequence lengths");
-  v.required("tokens_per_step", file.tokens_per_step, "");
+  v.optional("tokens_per_step", file.tokens_per_step,
+             "exactly; without: as many sequences as the job's global_batch says");
   v.optional("steps", file.steps, "of each case");
   v.optional("seed", file.seed, "of the sequences");
   v.required("cases", file.cases, "");
@@ -71,17 +78,17 @@ void describe(config::Visitor& v, MixedLengthFile& file) {
   check_result_name(v, file.name);
   check_beside(v, "plot", file.plot);
   check_beside(v, "published", file.published);
-  if (v.reading() && v.given("lengths") && file.lengths.empty()) {
-    v.problem("lengths", "nothing to draw from");
-  }
+  if (v.reading() && v.given("cases") && file.cases.empty()) v.problem("cases", "none");
   if (v.reading() && v.good()) check_distinct(v, file);
-  if (v.reading() && file.tokens_per_step > kMostTokens) {
+  if (v.reading() && file.tokens_per_step.value_or(1) > kMostTokens) {
     v.problem("tokens_per_step", fmt::format("at most {}", kMostTokens));
   }
   if (v.reading() && file.steps > kMostSteps) {
     v.problem("steps", fmt::format("at most {}", kMostSteps));
   }
-  v.at_least("tokens_per_step", file.tokens_per_step, std::int64_t{1});
+  if (file.tokens_per_step) {
+    v.at_least("tokens_per_step", *file.tokens_per_step, std::int64_t{1});
+  }
   v.at_least("steps", file.steps, 1);
   v.at_least("seed", file.seed, std::int64_t{0});
 }

@@ -1,12 +1,12 @@
-/// The file of a mixed-length experiment (`schema: orrery/mixed_length/1`): cluster, model and job,
-/// the distributions of lengths, and for each context length the systems with their strategies.
+/// The file of a mixed-length experiment (`schema: orrery/mixed_length/1`): cluster and model, and
+/// for each case a job with a distribution of lengths, and the systems with their strategies.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/config/visitor.h"
-#include "models/spec/job.h"
 #include "planners/mixed_length/strategy.h"
 
 namespace orrery::experiments {
@@ -22,7 +22,11 @@ struct MixedLengthSystem {
 };
 
 struct MixedLengthCase {
-  std::int64_t context = 0;  ///< Tokens.
+  std::string name;
+  /// The path of a job file seen from this one, or a job. `sequence_length` is the context: longer
+  /// sequences are cut. `allowed` is not looked at: what may be used stands with each system; nor
+  /// is `global_batch` beside tokens_per_step, and then it may be left out.
+  config::Value job;
   std::vector<MixedLengthSystem> systems;
 };
 
@@ -32,9 +36,9 @@ struct MixedLengthFile {
   std::string about;
   config::Located<std::string> cluster;
   config::Located<std::string> model;  ///< In the library, or a path seen from the file.
-  models::StateBytes state_bytes;
-  std::vector<config::Located<std::string>> lengths;
-  std::int64_t tokens_per_step = 0;
+  /// A step holds exactly so many; its last sequence is cut there. Without: as many sequences as
+  /// the job's global batch says.
+  std::optional<std::int64_t> tokens_per_step;
   int steps = 100;
   std::int64_t seed = 0;
   std::vector<MixedLengthCase> cases;

@@ -68,11 +68,14 @@ config::Value effective_config(const ReplayStudy& study, const LoadedReplayCase&
   tree.append("job", config::to_value(one.job));
   tree.append("trace", config::to_value(one.trace));
   if (one.profile) tree.append("profile", config::Value::scalar(one.profile->value));
+  if (one.scale_profile) {
+    tree.append("scale_profile", config::Value::scalar(one.scale_profile->value));
+  }
   if (one.plan) tree.append("plan", config::Value::scalar(one.plan->value));
   if (one.horizon) tree.append("horizon", config::Value::scalar(config::to_text(*one.horizon)));
   tree.append("ignore_leaves", config::Value::scalar(one.ignore_leaves ? "true" : "false"));
   tree.append("policy", config::Value::scalar(run.policy.name));
-  const auto options = all_options(run.policy);
+  const auto options = all_options(with_measured_phases(run.policy, loaded.profile));
   tree.append("options", scalars({options.begin(), options.end()}));
   tree.append("seed", config::Value::scalar(std::to_string(run.seed)));
   tree.append("planning_time", config::Value::scalar(text_of(study.planning_time)));
@@ -124,7 +127,7 @@ class StudyRuns final : public RunSet {
   bool has_all(std::size_t, const std::string&) const override { return true; }
   FigureScript figure() const override { return study_.figure(); }
 
-  /// effective.yaml, points.csv, interruptions.csv and summary.json.
+  /// effective.yaml, profile_entries.txt, points.csv, interruptions.csv and summary.json.
   RunSeconds fill(std::size_t run, const std::string& folder,
                   const std::function<void(double)>& on_progress) const override {
     const ReplayRun& each = runs_[run];
@@ -134,6 +137,9 @@ class StudyRuns final : public RunSet {
     config::Value config = effective_config(study_, loaded, each);
     config.append("simgrid", scalars(outcome.simgrid));
     write_text_file(folder + "/effective.yaml", config::to_yaml(config));
+    std::string entries;
+    for (const std::string& line : outcome.profile_entries) entries += line + "\n";
+    write_text_file(folder + "/profile_entries.txt", entries);
     write_text_file(folder + "/points.csv", points_csv(outcome.result));
     write_text_file(folder + "/interruptions.csv", interruptions_csv(outcome.result));
     write_text_file(folder + "/summary.json", replay_summary_json(each.hash, outcome));

@@ -20,6 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kAll = "all";
+constexpr Seconds kLongestHorizon{36525.0 * 86400};  ///< In nanoseconds it fits into 64 bits.
 constexpr const char* kData = "$ORRERY_DATA/";
 
 void check_distinct(config::Visitor& v, const ReplayStudy& study) {
@@ -115,13 +116,19 @@ void describe(config::Visitor& v, ReplayCase& one) {
   v.required("model", one.model, "model of the library, or a file beside this one");
   v.required("job", one.job_text, "batch, sequence length, numbers; or the path of a job file");
   v.optional("profile", one.profile, "file of measured numbers beside this one");
+  v.optional("scale_profile", one.scale_profile,
+             "FROM=TO: the profile's times of one GPU type stand, scaled, for another");
   v.optional("plan", one.plan, "plan file to begin with; absent: the policy's own");
   v.required("trace", one.trace, "what happens to the cluster");
   v.optional("horizon", one.horizon, "how long is replayed; absent: the whole trace");
   v.optional("ignore_leaves", one.ignore_leaves,
              "nodes of different leaves are simulated as interchangeable: for large clusters");
   v.optional("policies", one.policies, "absent: those of the study");
-  if (one.horizon) v.positive("horizon", *one.horizon);
+  if (!one.horizon) return;
+  v.positive("horizon", *one.horizon);
+  if (v.reading() && one.horizon->value > kLongestHorizon.value) {
+    v.problem("horizon", "longer than 36525 days");
+  }
 }
 
 void describe(config::Visitor& v, ReplayStudy& study) {

@@ -40,6 +40,7 @@ struct ReplayCase {
   config::Value job_text;  ///< As written: a map, or the path of a job file.
   models::Job job;         ///< What it says.
   std::optional<config::Located<std::string>> profile;
+  std::optional<config::Located<std::string>> scale_profile;  ///< As RunSpec::scale_profile.
   std::optional<config::Located<std::string>> plan;  ///< To begin with; none: the policy's own.
   ReplayTrace trace;
   std::optional<Seconds> horizon;                       ///< None: the trace's.

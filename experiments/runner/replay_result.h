@@ -27,6 +27,7 @@ struct ReplayOutcome {
   ReplayWork work;
   RunSeconds seconds;
   std::vector<std::pair<std::string, std::string>> simgrid;  ///< Version and options.
+  std::vector<std::string> profile_entries;  ///< As RunOutcome's, and measured phases.
 };
 
 /// One run of a study.

@@ -117,6 +117,7 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
   spec.job_at = one.job_text.at;
   spec.plan = one.plan;
   spec.profile = one.profile;
+  spec.scale_profile = one.scale_profile;
   LoadedRun run = load_run(spec, folder, library, diagnostics);
   if (diagnostics.problems().size() == before) {
     check_batch(spec, run.cluster, run.workload, diagnostics);
@@ -141,7 +142,7 @@ void check_policy_options(const LoadedReplayCase& loaded, const ReplayPolicy& po
                           config::Position at, config::Diagnostics& diagnostics) {
   const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
   if (entry == nullptr || policy.options.empty()) return;  // named already, or nothing to refuse
-  const models::Topology topology(loaded.cluster);
+  const models::Topology topology(loaded.cluster, loaded.profile);
   const NoEvaluator evaluator;
   const planners::PolicyInput input{.cluster = loaded.cluster,
                                     .topology = topology,
@@ -154,12 +155,30 @@ void check_policy_options(const LoadedReplayCase& loaded, const ReplayPolicy& po
     const auto made = entry->make(input, options_of(policy));
     const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made);
     if (bad == nullptr) return;
+    const std::vector<planners::OptionInfo> known = entry->options();
+    if (std::none_of(known.begin(), known.end(),
+                     [&](const auto& info) { return info.name == bad->name; })) {
+      return;  // check_policy() has said so
+    }
     const auto place = policy.option_positions.find(bad->name);
     diagnostics.add(place == policy.option_positions.end() ? at : place->second,
                     fmt::format("policy '{}', option '{}': {}", policy.name, bad->name, bad->what));
   } catch (const NoEvaluator::Asked&) {
     // It went on to planning: its options are good.
   }
+}
+
+ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile& profile) {
+  ReplayPolicy out = policy;
+  const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
+  if (entry == nullptr) return out;
+  for (const planners::OptionInfo& info : entry->options()) {
+    for (const ir::PhaseTime& phase : profile.phases) {
+      if (phase.phase != info.name) continue;
+      out.options.try_emplace(info.name, fmt::format("{}", phase.time.value));
+    }
+  }
+  return out;
 }
 
 std::map<std::string, std::string> all_options(const ReplayPolicy& policy) {
@@ -179,7 +198,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   ORRERY_CHECK(entry != nullptr, "policy '{}' was not checked", policy.name);
   ReplayOutcome outcome;
   const traces::Trace trace = loaded.traces.trace(static_cast<std::uint64_t>(settings.seed));
-  const models::Topology topology(loaded.cluster);
+  const models::Topology topology(loaded.cluster, loaded.profile);
   sim::SimulatedTimers timers(loaded.cluster, topology, loaded.workload, loaded.spec.job,
                               loaded.profile, {}, {.ignore_leaves = loaded.spec.ignore_leaves});
   const planners::PolicyInput input{.cluster = loaded.cluster,
@@ -194,7 +213,8 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
                                     .searches = &outcome.work.searches};
   outcome.simgrid = timers.simulator().effective_config();
   const Clock::time_point start = Clock::now();
-  auto made = entry->make(input, options_of(policy));
+  const ReplayPolicy measured = with_measured_phases(policy, loaded.profile);
+  auto made = entry->make(input, options_of(measured));
   outcome.seconds.planning = seconds_since(start) - simulating(timers);
   if (auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
     throw std::runtime_error(fmt::format("option '{}': {}", bad->name, bad->what));
@@ -220,6 +240,11 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   outcome.work.asked = counts.asked;
   outcome.work.simulated = counts.simulated;
   outcome.seconds.evaluation = simulating(timers);
+  outcome.profile_entries = timers.iterations().pricer().used_entries();
+  for (const auto& [name, value] : measured.options) {
+    if (policy.options.contains(name)) continue;
+    outcome.profile_entries.push_back(fmt::format("profile: phase {} {} s", name, value));
+  }
   if (outcome.result.iterations == 0 && !outcome.result.first_plan_problem.empty()) {
     outcome.infeasible = models::Infeasible{"first plan", outcome.result.first_plan_problem};
   }

@@ -41,6 +41,10 @@ void check_policy_options(const LoadedReplayCase& loaded, const ReplayPolicy& po
 /// The policy's options, defaults included, sorted by name.
 std::map<std::string, std::string> all_options(const ReplayPolicy& policy);
 
+/// The policy with the profile's phase times (ir::PhaseTime) as values of the options of the same
+/// names: those that the policy has and the user leaves alone.
+ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile& profile);
+
 struct ReplaySettings {
   PlanningTime planning_time = PlanningTime::fixed;
   Prices prices = Prices::on_demand;

@@ -22,6 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kSecond = 1'000'000'000;  ///< Shorter traces are not repeated.
+
 /// Settings of a foreign format (traces/import.h).
 struct FormatSettings {
   traces::ImportOptions options;
@@ -108,6 +110,10 @@ void TraceSource::set_file(const ReplayTrace& spec, const std::string& folder,
   const std::string path = data_path(spec.file->value, folder);
   name_ = fs::path(path).filename().string();
   std::error_code error;
+  if (fs::is_directory(path, error)) {
+    diagnostics.add(spec.file->at, fmt::format("'{}' is a folder, not a trace file", path));
+    return;
+  }
   if (!fs::is_regular_file(path, error)) {
     if (is_below_data(spec.file->value)) {
       absent_ = path;
@@ -120,7 +126,16 @@ void TraceSource::set_file(const ReplayTrace& spec, const std::string& folder,
   std::optional<traces::Trace> read = read_file_trace(spec, path, diagnostics);
   if (!read) return;
   const std::size_t before = diagnostics.problems().size();
-  if (spec.repeat && horizon_.count > read->horizon.count && read->horizon.count > 0) {
+  if (spec.repeat && horizon_.count > read->horizon.count && read->horizon.count >= kSecond) {
+    const double events = traces::repeated_events(*read, horizon_);
+    if (events > static_cast<double>(traces::kMostEvents)) {
+      diagnostics.add(spec.file->at,
+                      fmt::format("repeated until the horizon the trace has {:.3g} events, at most "
+                                  "{} are replayed",
+                                  events, traces::kMostEvents),
+                      "a shorter horizon");
+      return;
+    }
     read = traces::repeat(*read, horizon_);
   }
   if (horizon_.count == 0 && read->horizon.count <= 0) {

@@ -96,6 +96,7 @@ const std::map<std::string, std::string>& columns_of_axes() {
   static const std::map<std::string, std::string> kColumns = {
       {"cluster", "cluster"},
       {"model", "model"},
+      {"planner", "planner"},
       {"planner.name", "planner"},
       {"plan", "plan"},
       {"profile", "profile"},

@@ -32,6 +32,9 @@ void describe(config::Visitor& v, RunSpec& spec) {
   v.optional("planner", spec.planner, "that makes the plan; either this or `plan`");
   v.optional("plan", spec.plan, "path to a plan file; either this or `planner`");
   v.optional("profile", spec.profile, "path to a file of measured numbers");
+  v.optional("scale_profile", spec.scale_profile,
+             "FROM=TO: the profile's times of one GPU type stand, scaled, for another");
+  v.optional("hardware", spec.hardware, "changes to the cluster");
   v.optional("cost", spec.cost, "what judges the plan");
   v.optional("collapsed", spec.collapsed, "one simulated rank for each tensor-parallel group");
   v.optional("simulation", spec.simulation, "how an iteration is simulated");

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/runner/hardware.h"
 #include "models/config/visitor.h"
 #include "models/spec/job.h"
 #include "sim/iteration/options.h"
@@ -36,6 +37,8 @@ struct RunSpec {
   std::optional<PlannerChoice> planner;              ///< Exactly one of planner and plan.
   std::optional<config::Located<std::string>> plan;  ///< Path, relative to the manifest.
   std::optional<config::Located<std::string>> profile;
+  std::optional<config::Located<std::string>> scale_profile;  ///< FROM=TO: GPU types.
+  HardwareChanges hardware;
   CostModel cost = CostModel::simulator;
   bool collapsed = true;  ///< Lowering; see models/lower. Planners always judge collapsed.
   sim::IterationOptions simulation;

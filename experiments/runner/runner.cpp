@@ -35,6 +35,9 @@ void check_names(const Manifest& manifest, const models::Library& library,
   for (const auto& [path, values] : manifest.sweep) {
     for (const config::Value& value : values.value) check(path, value);
   }
+  for (const auto& one : manifest.cases) {
+    for (const auto& [path, value] : one.value) check(path, value);
+  }
 }
 
 /// All runs with their identities, as far as they have no problems.
@@ -92,6 +95,7 @@ class ManifestRuns final : public RunSet {
         timelines_(timelines),
         runs_(good_runs(manifest, library)) {
     std::vector<std::string> axes;
+    if (!manifest.cases.empty()) axes.emplace_back("case");
     for (const auto& axis : manifest.sweep) axes.push_back(axis.first);
     std::set<std::string> gpus;
     for (const ManifestRun& run : runs_) {

@@ -1,7 +1,9 @@
 #include "experiments/runner/store.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -12,6 +14,7 @@
 
 #include "experiments/runner/files.h"
 #include "experiments/runner/result.h"
+#include "experiments/runner/worker.h"
 
 namespace orrery::experiments {
 namespace {
@@ -30,8 +33,19 @@ void remove_quietly(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-/// The process that a work folder "<hash>.<pid>" belongs to is gone.
+/// Nobody holds the lock that a worker has on its log (run_worker()).
+bool is_unlocked(const fs::path& folder) {
+  const int file = open((folder / kWorkerLog).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool free = flock(file, LOCK_EX | LOCK_NB) == 0;
+  close(file);
+  return free;
+}
+
+/// The process that a work folder "<hash>.<pid>" belongs to is gone; another one may have its
+/// number.
 bool is_stale(const fs::path& folder) {
+  if (is_unlocked(folder)) return true;
   const std::string name = folder.filename().string();
   const std::size_t dot = name.rfind('.');
   if (dot == std::string::npos) return false;
@@ -101,8 +115,8 @@ void Store::fail(std::size_t run, const std::string& reason) const {
   remove_quietly(failed);
   make_folders(failed.string());
   std::error_code error;
-  fs::rename(work / "log.txt", failed / "log.txt", error);
-  if (error) write_text_file((failed / "log.txt").string(), "");
+  fs::rename(work / kWorkerLog, failed / kWorkerLog, error);
+  if (error) write_text_file((failed / kWorkerLog).string(), "");
   remove_quietly(work);
   write_text_file((failed / "summary.json").string(), failure_json(runs_.hash(run), reason));
 }

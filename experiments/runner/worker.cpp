@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -26,9 +27,11 @@ void become_worker(pid_t parent) {
   signal(SIGTERM, SIG_DFL);
 }
 
+/// Locks the file as long as a process writes to it; where files cannot be locked, does without.
 void redirect_output(const std::string& path) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0) throw std::system_error(errno, std::generic_category(), "cannot write " + path);
+  flock(file, LOCK_EX | LOCK_NB);
   dup2(file, STDOUT_FILENO);
   dup2(file, STDERR_FILENO);
   close(file);
@@ -42,7 +45,7 @@ std::string run_worker(const std::string& folder, pid_t parent,
   WorkerReport report;
   try {
     make_folders(folder);
-    redirect_output(folder + "/log.txt");
+    redirect_output(folder + "/" + kWorkerLog);
     report.seconds = fill();
   } catch (const std::system_error& error) {
     report.write_error = error.code().value();

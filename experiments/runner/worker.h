@@ -16,8 +16,11 @@ struct WorkerReport {
   RunSeconds seconds;
 };
 
-/// Makes the folder, sends standard output and error to log.txt in it, and calls `fill`. Call it in
-/// a forked child of `parent` only. Returns an encoded WorkerReport.
+/// In the folder of a run: what the worker prints. Locked (flock) until the worker has ended.
+inline constexpr const char* kWorkerLog = "log.txt";
+
+/// Makes the folder, sends standard output and error to kWorkerLog in it, and calls `fill`. Call it
+/// in a forked child of `parent` only. Returns an encoded WorkerReport.
 std::string run_worker(const std::string& folder, pid_t parent,
                        const std::function<RunSeconds()>& fill);
 

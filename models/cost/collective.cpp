@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/spec/link_calibration.h"
 
 namespace orrery::models {
 namespace {
@@ -13,34 +14,49 @@ namespace {
 using ir::CollectiveKind;
 using Group = std::span<const DeviceId>;
 
-/// Narrowest bandwidth and latencies over a set of edges.
+/// Narrowest bandwidth and latencies over a set of edges that carry messages of one size.
 struct Bottleneck {
+  explicit Bottleneck(Bytes message) : message(message) {}
+  Bytes message;
   BytesPerSecond bandwidth{HUGE_VAL};
   Seconds longest;
   Seconds sum;
-  void add(const Path& path) {
-    bandwidth = std::min(bandwidth, path.bandwidth);
-    longest = std::max(longest, path.latency);
-    sum += path.latency;
+  const LinkCalibration* calibration = nullptr;  ///< Of the narrowest edge.
+  void add(const Path& path) { add_sized(at_size(path, message)); }
+  void add_sized(const Path& edge) {
+    if (edge.bandwidth < bandwidth) calibration = edge.calibration;
+    bandwidth = std::min(bandwidth, edge.bandwidth);
+    longest = std::max(longest, edge.latency);
+    sum += edge.latency;
+  }
+  /// Measured time over closed form.
+  double factor(CollectiveKind kind, std::size_t members) const {
+    return calibration == nullptr ? 1 : calibration->factor(kind, static_cast<int>(members));
   }
 };
 
 /// The ring's edges; of a chain all but the closing one.
-Bottleneck along(Group group, const PathFunction& path, bool closed) {
-  Bottleneck result;
+Bottleneck along(Group group, const PathFunction& path, bool closed, Bytes message) {
+  Bottleneck result(message);
   for (std::size_t i = 0; i + 1 < group.size(); ++i) result.add(path(group[i], group[i + 1]));
   if (closed) result.add(path(group.back(), group.front()));
   return result;
 }
 
-Bottleneck over_pairs(Group group, const PathFunction& path) {
-  Bottleneck result;
+Bottleneck over_pairs(Group group, const PathFunction& path, Bytes message) {
+  Bottleneck result(message);
   for (const DeviceId a : group) {
     for (const DeviceId b : group) {
       if (a != b) result.add(path(a, b));
     }
   }
   return result;
+}
+
+/// What a flow of `bytes` in messages of `message` bytes takes beyond bytes / path bandwidth and
+/// the latency of each message; negative for messages so short that latency hides their bytes.
+Seconds slower_messages(const Path& path, Bytes bytes, Bytes message) {
+  return bytes / at_size(path, message).bandwidth - bytes / path.bandwidth;
 }
 
 /// Steps of the ring algorithm.
@@ -52,17 +68,18 @@ double ring_steps(CollectiveKind kind, std::size_t members) {
 Seconds ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   if (group.size() < 2) return {};
   if (kind == CollectiveKind::broadcast) {
-    const Bottleneck chain = along(group, path, false);
-    return bytes / chain.bandwidth + chain.sum;
+    const Bottleneck chain = along(group, path, false, bytes);
+    return chain.factor(kind, group.size()) * (bytes / chain.bandwidth + chain.sum);
   }
-  const Bottleneck ring = along(group, path, true);
   const Bytes step = bytes / static_cast<double>(group.size());
-  return ring_steps(kind, group.size()) * (step / ring.bandwidth + ring.longest);
+  const Bottleneck ring = along(group, path, true, step);
+  return ring.factor(kind, group.size()) * ring_steps(kind, group.size()) *
+         (step / ring.bandwidth + ring.longest);
 }
 
 Seconds tree_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   if (group.size() < 2) return {};
-  const Bottleneck pairs = over_pairs(group, path);
+  const Bottleneck pairs = over_pairs(group, path, bytes);
   const double depth = static_cast<double>(std::bit_width(group.size() - 1));  // ceil(log2 p)
   const double members = static_cast<double>(group.size());
   switch (kind) {
@@ -91,19 +108,22 @@ Seconds all_to_all_time(Group group, Bytes bytes, const PathFunction& path,
   std::vector<Seconds> sent(group.size());
   std::vector<Seconds> received(group.size());
   Seconds latency;
+  Bottleneck narrowest{Bytes{}};
   for (std::size_t i = 0; i < group.size(); ++i) {
     for (std::size_t j = 0; j < group.size(); ++j) {
       const double volume = peer_bytes(bytes_per_peer, bytes, group.size(), i, j);
       if (i == j || volume <= 0) continue;
-      const Path edge = path(group[i], group[j]);
+      const Path edge = at_size(path(group[i], group[j]), Bytes{volume});
+      narrowest.add_sized(edge);
       const Seconds time = Bytes{volume} / edge.bandwidth;
       sent[i] += time;
       received[j] += time;
       latency = std::max(latency, edge.latency);
     }
   }
-  return latency + std::max(*std::max_element(sent.begin(), sent.end()),
-                            *std::max_element(received.begin(), received.end()));
+  const Seconds busiest = std::max(*std::max_element(sent.begin(), sent.end()),
+                                   *std::max_element(received.begin(), received.end()));
+  return narrowest.factor(CollectiveKind::all_to_all, group.size()) * (latency + busiest);
 }
 
 /// Members by node, in the order of first appearance. Two devices share a node when their path
@@ -158,14 +178,38 @@ Seconds hierarchical_time(CollectiveKind kind, Group group, Bytes bytes, const P
   return {};
 }
 
-std::vector<FlowEdge> all_to_all_flows(Group group, Bytes bytes,
+/// One message on the path between the devices.
+FlowEdge message_flow(DeviceId source, DeviceId destination, Bytes bytes, const Path& path) {
+  FlowEdge flow{source, destination, bytes, {}};
+  if (path.calibration == nullptr) return flow;
+  flow.extra_latency =
+      at_size(path, bytes).latency - path.latency + slower_messages(path, bytes, bytes);
+  return flow;
+}
+
+/// Multiplies the time of a flow that runs alone: its bytes and all of its latency. The path's own
+/// latency is paid by the flow itself, so that a factor below one leaves at least that.
+void stretch(FlowEdge& flow, double factor, const Path& path) {
+  flow.bytes *= factor;
+  flow.extra_latency = factor * (flow.extra_latency + path.latency) - path.latency;
+}
+
+std::vector<FlowEdge> all_to_all_flows(Group group, Bytes bytes, const PathFunction& path,
                                        std::span<const double> bytes_per_peer) {
   std::vector<FlowEdge> flows;
+  Bottleneck narrowest{Bytes{}};
   for (std::size_t i = 0; i < group.size(); ++i) {
     for (std::size_t j = 0; j < group.size(); ++j) {
       const double volume = peer_bytes(bytes_per_peer, bytes, group.size(), i, j);
-      if (i != j && volume > 0) flows.push_back({group[i], group[j], Bytes{volume}, Seconds{}});
+      if (i == j || volume <= 0) continue;
+      const Path edge = path(group[i], group[j]);
+      narrowest.add_sized(at_size(edge, Bytes{volume}));
+      flows.push_back(message_flow(group[i], group[j], Bytes{volume}, edge));
     }
+  }
+  const double factor = narrowest.factor(CollectiveKind::all_to_all, group.size());
+  if (factor != 1) {
+    for (FlowEdge& flow : flows) stretch(flow, factor, path(flow.source, flow.destination));
   }
   return flows;
 }
@@ -178,22 +222,61 @@ void check_peers(CollectiveKind kind, std::size_t members, std::span<const doubl
 
 }  // namespace
 
+Path at_size(const Path& path, Bytes message) {
+  if (path.calibration == nullptr || path.calibration->segments.empty()) return path;
+  const LinkCalibration::Segment& segment = path.calibration->segment(message);
+  Path sized = path;
+  sized.latency = segment.latency;
+  const bool narrower = path.bandwidth < path.calibration->wire_bandwidth;
+  sized.bandwidth = narrower ? std::min(path.bandwidth, segment.bandwidth) : segment.bandwidth;
+  return sized;
+}
+
+FlowEdge point_to_point_flow(DeviceId source, DeviceId destination, Bytes bytes,
+                             const PathFunction& path) {
+  return message_flow(source, destination, bytes, path(source, destination));
+}
+
+std::vector<FlowEdge> ring_step_flows(CollectiveKind kind, Group group, Bytes bytes,
+                                      const PathFunction& path) {
+  if (group.size() < 2) return {};
+  const Bytes message = bytes / static_cast<double>(group.size());
+  const double factor = along(group, path, true, message).factor(kind, group.size());
+  std::vector<FlowEdge> flows;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const DeviceId next = group[(i + 1) % group.size()];
+    const Path edge = path(group[i], next);
+    flows.push_back(message_flow(group[i], next, message, edge));
+    if (factor != 1) stretch(flows.back(), factor, edge);
+  }
+  return flows;
+}
+
 std::vector<FlowEdge> collective_flows(CollectiveKind kind, Group group, Bytes bytes,
                                        const PathFunction& path,
                                        std::span<const double> bytes_per_peer) {
   check_peers(kind, group.size(), bytes_per_peer);
   if (group.size() < 2) return {};
-  if (kind == CollectiveKind::all_to_all) return all_to_all_flows(group, bytes, bytes_per_peer);
+  if (kind == CollectiveKind::all_to_all) {
+    return all_to_all_flows(group, bytes, path, bytes_per_peer);
+  }
 
   const bool chain = kind == CollectiveKind::broadcast;
-  const Bottleneck edges = along(group, path, !chain);
+  const Bytes message = chain ? bytes : bytes / static_cast<double>(group.size());
+  const Bottleneck edges = along(group, path, !chain, message);
+  const double factor = edges.factor(kind, group.size());
   const double steps = ring_steps(kind, group.size());
   const Bytes carried = chain ? bytes : steps / static_cast<double>(group.size()) * bytes;
   const Seconds latency = chain ? edges.sum : steps * edges.longest;
   std::vector<FlowEdge> flows;
   for (std::size_t i = 0; i + (chain ? 1 : 0) < group.size(); ++i) {
     const DeviceId next = group[(i + 1) % group.size()];
-    flows.push_back({group[i], next, carried, latency - path(group[i], next).latency});
+    const Path edge = path(group[i], next);
+    flows.push_back({group[i], next, carried, latency - edge.latency});
+    if (edge.calibration != nullptr) {
+      flows.back().extra_latency += slower_messages(edge, carried, message);
+    }
+    if (factor != 1) stretch(flows.back(), factor, edge);
   }
   return flows;
 }
@@ -221,7 +304,7 @@ Seconds collective_time(CollectiveKind kind, CollectiveAlgorithm algorithm, Grou
 Seconds point_to_point_time(DeviceId source, DeviceId destination, Bytes bytes,
                             const PathFunction& path) {
   if (source == destination) return {};
-  const Path edge = path(source, destination);
+  const Path edge = at_size(path(source, destination), bytes);
   return edge.latency + bytes / edge.bandwidth;
 }
 

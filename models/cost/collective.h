@@ -5,6 +5,12 @@
 /// its latency. It does not know which links two edges have in common, so edges that leave a node
 /// side by side through one NIC are priced as if each had it alone; the flows of the simulator
 /// share it. Order the group node by node (ring_order) where that matters.
+///
+/// On paths with a calibration every message takes the latency and the bandwidth of its size, and
+/// rings, chains and direct all-to-all are multiplied by the factor that was measured for as many
+/// ranks on the class of the narrowest edge. Trees are not: the factor was measured on rings.
+/// Messages are what one step sends: a p-th of the tensor in a ring, all of it in a chain or tree,
+/// each pair's bytes in an all-to-all.
 #pragma once
 #include <functional>
 #include <span>
@@ -45,16 +51,34 @@ struct FlowEdge {
   Seconds extra_latency;
 };
 
+/// The path with the latency and bandwidth of messages of `message` bytes; without calibrated
+/// segments the path itself. Where another link is narrower than the class's wire (slowed, or of
+/// another class), the bandwidth does not exceed that link's.
+Path at_size(const Path& path, Bytes message);
+
+/// One message as a flow. On a calibrated path, whose links have the class's wire bandwidth, what
+/// a message of this size takes beyond bytes / wire bandwidth + wire latency is extra latency:
+/// alone it takes exactly point_to_point_time; next to others it shares the links by its bytes.
+/// Elsewhere there is none.
+FlowEdge point_to_point_flow(DeviceId source, DeviceId destination, Bytes bytes,
+                             const PathFunction& path);
+
 /// The flows of one collective by the ring algorithm, all started together; it ends when the last
 /// one ends. `bytes` is the size of the full (gathered, reduced) tensor. Ring all-reduce over p
 /// devices: every edge carries 2(p-1)/p * bytes and pays 2(p-1) latencies of the slowest edge
 /// [nccl-tests, doc/PERFORMANCE.md]; all-gather and reduce-scatter half of that; broadcast:
 /// pipelined chain in group order; all-to-all: one flow for each pair that has bytes.
 /// `bytes_per_peer` is read for all-to-all only: from each member to each other, row-major, p * p;
-/// empty: bytes / p^2 for each pair.
+/// empty: bytes / p^2 for each pair. A measured factor multiplies bytes and latencies, so that link
+/// use counts the bytes that would take as long.
 std::vector<FlowEdge> collective_flows(ir::CollectiveKind kind, std::span<const DeviceId> group,
                                        Bytes bytes, const PathFunction& path,
                                        std::span<const double> bytes_per_peer = {});
+
+/// One step of the ring algorithm, by edge in group order: each of a p-th of the tensor, without
+/// the latencies of other edges.
+std::vector<FlowEdge> ring_step_flows(ir::CollectiveKind kind, std::span<const DeviceId> group,
+                                      Bytes bytes, const PathFunction& path);
 
 /// Time of one collective alone on the network. p = 1 takes no time. All-to-all is direct under
 /// every algorithm: each member sends and receives through one port, all of it one after the other:

@@ -12,7 +12,9 @@
 
 #include "models/base/check.h"
 #include "models/cost/device_share.h"
+#include "models/cost/scale_profile.h"
 #include "models/ir/names.h"
+#include "models/spec/link_calibration.h"
 
 namespace orrery::models {
 namespace {
@@ -142,6 +144,8 @@ struct Pricer::State {
   Seconds pass(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) const;
   Seconds update(int gpu_type, const ir::Program& program, const ir::Op& op) const;
   Seconds sweep(int gpu_type, double parameters) const;
+  Seconds overhead(const GpuType& gpu, Pass pass) const;
+  std::optional<Seconds> storage(const ir::Op& op) const;
 };
 
 /// The entry with the query's micro-batch size, else the line between its neighbours. Entries of
@@ -177,7 +181,8 @@ std::optional<Seconds> Pricer::State::measured(const BlockQuery& query, Pass pas
     std::string line =
         fmt::format("profile: {} {}{}{} {} tp {} samples {} sequence {} {}", type.name, model,
                     model.empty() ? "" : " ", name_of(kind), name_of(pass), query.tensor_parallel,
-                    query.samples, workload.sequence_length, dtype_note(type));
+                    query.samples, workload.sequence_length, dtype_note(type)) +
+        scaled_note(lower->provenance);
     if (lower->micro_batch_size == upper->micro_batch_size) {
       used.insert(std::move(line));
       return lower->time;
@@ -209,7 +214,7 @@ std::pair<double, std::string> Pricer::State::efficiency(const GpuType& gpu, Flo
   const Dtype dtype = dtype_on(gpu);
   for (const ir::EfficiencyCurve& curve : profile.efficiencies) {
     if (curve.gpu == gpu.name && curve.dtype == dtype && !curve.points.empty()) {
-      return {efficiency_at(curve, work), "curve of the profile"};
+      return {efficiency_at(curve, work), "curve of the profile" + scaled_note(curve.provenance)};
     }
   }
   return {gpu.efficiency, fmt::format("declared {:g}", gpu.efficiency)};
@@ -281,7 +286,31 @@ Seconds Pricer::State::pass(int gpu_type, const ir::SegmentInfo& segment, const 
     query.block = b;
     time += cached(query);
   }
-  return time;
+  return time + overhead(gpu(gpu_type), query.pass);
+}
+
+/// What the profile adds once to each op of the pass.
+Seconds Pricer::State::overhead(const GpuType& gpu, Pass pass) const {
+  for (const ir::PassOverhead& entry : profile.pass_overheads) {
+    if (entry.gpu != gpu.name || entry.pass != pass) continue;
+    used.insert(fmt::format("profile: {} {} overhead of each op{}", gpu.name, name_of(pass),
+                            scaled_note(entry.provenance)));
+    return entry.time;
+  }
+  return {};
+}
+
+std::optional<Seconds> Pricer::State::storage(const ir::Op& op) const {
+  const bool write = op.kind == ir::OpKind::save_state;
+  if (!write && op.kind != ir::OpKind::load_state) return std::nullopt;
+  if (op.location == ir::Location::peer) return std::nullopt;  // flows
+  for (const ir::StorageTime& entry : profile.storage) {
+    if (entry.location != name_of(op.location) || entry.write != write) continue;
+    used.insert(
+        fmt::format("profile: {} {}", write ? "writing to" : "reading from", entry.location));
+    return entry.latency + op.bytes / entry.bandwidth;
+  }
+  return std::nullopt;
 }
 
 /// Blocks with a measured optimizer take their time, the others are one memory-bound sweep.
@@ -301,12 +330,20 @@ Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir
                                        segment->expert_parallel, segment->zero, replicas);
     }
   }
-  return parameters > 0 ? time + sweep(gpu_type, parameters) : time;
+  if (parameters > 0) time += sweep(gpu_type, parameters);
+  return time + overhead(gpu(gpu_type), Pass::optimizer);
 }
 
 /// One pass of the optimizer over `parameters` elements.
 Seconds Pricer::State::sweep(int gpu_type, double parameters) const {
   const GpuType& type = gpu(gpu_type);
+  const Dtype dtype = dtype_on(type);
+  for (const ir::OptimizerTime& entry : profile.optimizers) {
+    if (entry.gpu != type.name || entry.dtype != dtype) continue;
+    used.insert(fmt::format("profile: {} optimizer step {}{}", type.name, dtype_note(type),
+                            scaled_note(entry.provenance)));
+    return entry.fixed + parameters * entry.per_parameter;
+  }
   const StateBytes& bytes = job.state_bytes;
   const Bytes moved{parameters *
                     (bytes.gradient + bytes.weight + 2 * bytes.master + 2 * bytes.moments)};
@@ -346,8 +383,14 @@ Seconds Pricer::compute(const ir::Program& program, const ir::Op& op) const {
   return slowest;
 }
 
+std::optional<Seconds> Pricer::storage(const ir::Op& op) const { return state_->storage(op); }
+
 std::vector<std::string> Pricer::used_entries() const {
-  return {state_->used.begin(), state_->used.end()};
+  std::set<std::string> all = state_->used;
+  for (std::string& line : describe_calibrations(state_->cluster, state_->profile)) {
+    all.insert(std::move(line));
+  }
+  return {all.begin(), all.end()};
 }
 
 const Cluster& Pricer::cluster() const { return state_->cluster; }

@@ -2,7 +2,9 @@
 /// the simulator turns them into flows.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,13 +57,18 @@ class Pricer {
   Seconds block(const BlockQuery& query) const;
   /// Compute part of an op (without inner collectives) on the slowest device of its rank: sum over
   /// the blocks of its segment; for an optimizer step without a segment, over all segments of the
-  /// rank. Zero for communication ops. For many ops of a program use ProgramPrices.
+  /// rank. The profile's PassOverhead comes on top, once for each op. Zero for communication ops.
+  /// For many ops of a program use ProgramPrices.
   Seconds compute(const ir::Program& program, const ir::Op& op) const;
   /// `parameters` that one device updates. Adam and SGD are bound by memory: gradient, master copy
-  /// and moments are read, master copy, moments and weight written; plus one launch.
+  /// and moments are read, master copy, moments and weight written; plus one launch. A profile's
+  /// OptimizerTime for the GPU type and dtype replaces that.
   Seconds optimizer(int gpu_type, double parameters) const;
+  /// Of a state op to or from storage that the profile measured (StorageTime); else nothing.
+  std::optional<Seconds> storage(const ir::Op& op) const;
   /// One line for each profile entry that was used and for each (GPU, block kind, pass, dtype) that
-  /// fell back to the roofline, with its efficiency and where that comes from; sorted.
+  /// fell back to the roofline, with its efficiency and where that comes from; for each link class
+  /// of the profile whether the cluster's topology takes it; sorted.
   std::vector<std::string> used_entries() const;
 
   const Cluster& cluster() const;
@@ -82,10 +89,16 @@ class ProgramPrices {
   explicit ProgramPrices(std::vector<Seconds> by_op);
   /// As Pricer::compute.
   Seconds compute(OpId op) const { return prices_[index_[op.index()]]; }
+  /// As Pricer::storage; nothing for prices that were computed elsewhere.
+  std::optional<Seconds> storage(OpId op) const {
+    const auto found = storage_.find(op);
+    return found == storage_.end() ? std::nullopt : std::optional<Seconds>(found->second);
+  }
 
  private:
   std::vector<std::uint32_t> index_;  ///< By op, into prices_.
   std::vector<Seconds> prices_;
+  std::map<OpId, Seconds> storage_;  ///< Measured state ops.
 };
 
 }  // namespace orrery::models

@@ -60,7 +60,11 @@ ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
   std::map<std::array<std::int32_t, 3>, std::int64_t> groups;
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const ir::Op& op = program.ops[i];
-    if (!is_compute(op.kind)) continue;  // prices_[0] is zero
+    if (!is_compute(op.kind)) {  // prices_[0] is zero
+      const OpId id{static_cast<std::int32_t>(i)};
+      if (const auto storage = pricer.storage(op)) storage_.emplace(id, *storage);
+      continue;
+    }
     std::int64_t segment = op.segment;
     if (op.segment == ir::kNone) {
       const ir::Rank& rank = program.ranks[op.rank.index()];

@@ -69,7 +69,7 @@ struct JobState {
   /// What exists, newest iteration first, then in the order of Location. The copy in GPU memory is
   /// that of the last finished iteration, or of what the running recovery had completed.
   std::vector<StateCopy> copies;
-  Seconds iteration_time;                ///< Of `plan` before the events; 0 without a plan.
+  Seconds iteration_time;                ///< Of `plan` before the events; 0 unless it trains.
   std::optional<PendingSwitch> pending;  ///< Not if these events have broken it.
   bool announced = false;  ///< Devices were lost, all of them to a notice that had run out.
 };

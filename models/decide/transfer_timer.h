@@ -1,6 +1,8 @@
 /// Moves of model state between devices and storage, and the interface through which their time is
 /// asked for: the simulator with contention, or a fixed rate.
 #pragma once
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "models/base/ids.h"
@@ -25,11 +27,18 @@ struct StateTransfer {
   auto operator<=>(const StateTransfer&) const = default;
 };
 
+/// Names of links (Topology::links()) that are slower than they are built, with the share of their
+/// bandwidth that is left, in (0, 1].
+using DegradedLinks = std::vector<std::pair<std::string, double>>;
+
 class TransferTimer {
  public:
   virtual ~TransferTimer() = default;
   /// From the common start of all transfers to the end of the last. 0 of none.
-  virtual Nanoseconds time(const std::vector<StateTransfer>& transfers) const = 0;
+  virtual Nanoseconds time(const std::vector<StateTransfer>& transfers,
+                           const DegradedLinks& degraded_links = {}) const = 0;
+  /// This will probably be asked for: may be worked out beside what the caller does meanwhile.
+  virtual void expect(const std::vector<StateTransfer>&, const DegradedLinks&) const {}
 };
 
 }  // namespace orrery::models

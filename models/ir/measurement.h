@@ -9,6 +9,7 @@
 #include "models/base/ids.h"
 #include "models/base/units.h"
 #include "models/ir/model_shape.h"
+#include "models/ir/plan.h"
 #include "models/ir/profile.h"
 #include "models/ir/program.h"
 
@@ -37,6 +38,9 @@ struct Measurement {
   int tensor_parallel = 1;
   int micro_batch_size = 0;
   std::int64_t sequence_length = 0;
+  /// Of block and memory. A backward pass with full recompute runs the forward pass again: fits of
+  /// plain passes leave these out.
+  Recompute recompute = Recompute::none;
   Dtype dtype = Dtype::fp32;
   std::int64_t m = 0;
   std::int64_t n = 0;
@@ -55,6 +59,7 @@ struct Measurement {
   Seconds wall;
   Seconds cpu;             ///< Of the thread that computed; 0 where it only waited.
   bool disturbed = false;  ///< wall / cpu above the limit: another process had the core.
+  bool operator==(const Measurement&) const = default;
 };
 
 /// All measurements of one run of the micro-benchmarks, and what they were taken on.

@@ -1,38 +1,36 @@
-#include <fmt/format.h>
-
-#include <cmath>
+#include <vector>
 
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/spec/job.h"
+#include "models/spec/lengths.h"
 #include "models/spec/library.h"
 
 namespace orrery::models {
 namespace {
 
-using Buckets = std::vector<LengthDistribution::Bucket>;
-
+/// A list is read as such, so that its problems have their own places; a name is looked up.
 void describe_lengths(config::Visitor& v, Job& job) {
-  std::optional<Buckets> buckets;
-  if (job.lengths) buckets = job.lengths->buckets;
-  v.optional("lengths", buckets, "shares of sequences by length, ascending; they add up to 1");
+  config::Value value;
+  if (job.lengths) value = config::to_value(job.lengths->buckets);
+  v.optional("lengths", value,
+             "sequences of mixed lengths: a distribution of models/library/lengths, a file, or "
+             "shares of sequences up to lengths, ascending, [{longest, share}]; longer ones than "
+             "sequence_length are cut. Only `orrery mixed-length` takes such jobs");
   if (!v.reading()) return;
   job.lengths.reset();
-  if (!buckets) return;
-  job.lengths = LengthDistribution{*buckets};
-  double sum = 0;
-  std::int64_t before = 0;
-  for (const LengthDistribution::Bucket& bucket : *buckets) {
-    if (bucket.longest <= before) return v.problem("lengths", "lengths do not ascend");
-    before = bucket.longest;
-    sum += bucket.share;
+  if (value.is_null()) return;
+  if (value.is_list()) {
+    std::vector<LengthDistribution::Bucket> buckets;
+    v.optional("lengths", buckets, "");
+    if (!v.good()) return;
   }
-  if (std::abs(sum - 1) > 1e-6) {
-    v.problem("lengths", fmt::format("shares add up to {}, not to 1", sum));
-  } else if (before > job.sequence_length) {
-    v.problem("lengths", fmt::format("longest sequence {} exceeds sequence_length {}", before,
-                                     job.sequence_length));
-  }
+  config::Diagnostics found;
+  job.lengths = read_lengths(value, default_library_root(), found).distribution;
+  if (found.empty()) return;
+  const config::Problem& first = found.problems().front();
+  const bool here = first.at.file == value.at.file;
+  v.problem("lengths", here ? first.what : config::to_string(first), here ? first.hint : "");
 }
 
 void not_empty(config::Visitor& v, const char* key, std::size_t size) {

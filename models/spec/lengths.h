@@ -9,6 +9,7 @@
 
 #include "models/base/rng.h"
 #include "models/config/diagnostics.h"
+#include "models/config/value.h"
 #include "models/spec/job.h"
 
 namespace orrery::models {
@@ -27,6 +28,16 @@ void describe(config::Visitor& v, LengthModel& model);
 /// `name` is a distribution of the library below `root` or a path to a YAML file.
 LengthModel load_lengths(const std::string& name, const std::string& root,
                          config::Position asked_at, config::Diagnostics& diagnostics);
+
+/// What a job says under `lengths`: the name of a distribution of the library, a YAML file (beside
+/// the job's file, or seen from the current folder), or the buckets themselves, {longest, share}
+/// each; these are called "job" and rounded up as LengthModel says. `root` as above.
+LengthModel read_lengths(const config::Value& value, const std::string& root,
+                         config::Diagnostics& diagnostics);
+
+/// Lengths of `sequences` sequences, drawn and cut as below; what they add up to varies.
+std::vector<std::int64_t> draw_sequences(const LengthModel& model, std::int64_t sequences,
+                                         std::int64_t context, Rng rng);
 
 /// Lengths of the sequences of one step, in the order in which they are drawn, in tokens. A bucket
 /// by its share, a length log-uniform inside the bucket, rounded up to model.multiple, cut at

@@ -1,8 +1,11 @@
 #include "models/spec/profile_yaml.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "models/config/document.h"
 #include "models/spec/library.h"
@@ -14,6 +17,32 @@ namespace {
 constexpr const char* kProvenance = "where the numbers come from";
 constexpr const char* kNoSource = "a number without a source";
 constexpr const char* kSourceHint = "name a paper, a datasheet or a run, or write 'unverified'";
+
+template <class E>
+std::vector<std::string> names(E) {
+  std::vector<std::string> all;
+  for (const auto& [value, name] : enum_names(E{})) all.emplace_back(name);
+  return all;
+}
+
+void check_name(config::Visitor& v, const char* key, const std::string& name, const char* what,
+                const std::vector<std::string>& known) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  v.problem(key, fmt::format("no {} '{}'", what, name),
+            fmt::format("one of {}", fmt::join(known, ", ")));
+}
+
+/// Every item must differ from the others in `key_of`, words that say what it is about.
+template <class T, class F>
+void check_distinct(config::Visitor& v, const char* key, const std::vector<T>& items, F key_of) {
+  std::map<std::string, std::size_t> seen;
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const auto [place, fresh] = seen.try_emplace(key_of(items[i]), i);
+    if (fresh) continue;
+    v.problem(key,
+              fmt::format("entries {} and {} are both about {}", place->second, i, place->first));
+  }
+}
 
 }  // namespace
 
@@ -104,6 +133,9 @@ void describe(config::Visitor& v, CollectiveFactor& factor) {
   v.required("provenance", factor.provenance, kProvenance);
   v.at_least("ranks", factor.ranks, 1);
   v.positive("factor", factor.factor);
+  if (v.reading() && v.given("collective")) {
+    check_name(v, "collective", factor.collective, "collective", names(CollectiveKind{}));
+  }
 }
 
 void describe(config::Visitor& v, MemoryOverhead& overhead) {
@@ -114,6 +146,52 @@ void describe(config::Visitor& v, MemoryOverhead& overhead) {
   v.required("provenance", overhead.provenance, kProvenance);
   v.not_negative("context", overhead.context);
   v.at_least("fragmentation", overhead.fragmentation, 1.0);
+}
+
+void describe(config::Visitor& v, PassOverhead& overhead) {
+  v.title("Pass overhead");
+  v.doc("Time of a pass that does not depend on how many blocks it covers: once for each op.");
+  v.required("gpu", overhead.gpu, "GPU type");
+  v.required("pass", overhead.pass, "of which ops");
+  v.required("time", overhead.time, "added to each op");
+  v.required("provenance", overhead.provenance, kProvenance);
+  v.not_negative("time", overhead.time);
+}
+
+void describe(config::Visitor& v, OptimizerTime& time) {
+  v.title("Optimizer time");
+  v.doc("One optimizer step of a device: fixed + parameters x per_parameter.");
+  v.required("gpu", time.gpu, "GPU type");
+  v.optional("dtype", time.dtype, "of the matrix products");
+  v.optional("fixed", time.fixed, "of each step");
+  v.required("per_parameter", time.per_parameter, "of each parameter that the device updates");
+  v.required("provenance", time.provenance, kProvenance);
+  v.not_negative("fixed", time.fixed);
+  v.not_negative("per_parameter", time.per_parameter);
+}
+
+void describe(config::Visitor& v, StorageTime& time) {
+  v.title("Storage time");
+  v.doc("Writing or reading a checkpoint of one rank: latency + bytes / bandwidth.");
+  v.required("location", time.location, "host_memory, nvme or cloud");
+  v.required("write", time.write, "else reading");
+  v.optional("latency", time.latency, "of each write or read");
+  v.required("bandwidth", time.bandwidth, "of one rank alone");
+  v.required("provenance", time.provenance, kProvenance);
+  v.not_negative("latency", time.latency);
+  v.positive("bandwidth", time.bandwidth);
+  if (v.reading() && v.given("location")) {
+    check_name(v, "location", time.location, "storage", {"host_memory", "nvme", "cloud"});
+  }
+}
+
+void describe(config::Visitor& v, PhaseTime& time) {
+  v.title("Phase time");
+  v.doc("Duration of a phase of a recovery, as measured.");
+  v.required("phase", time.phase, "detect, decide, reinitialise, ...");
+  v.required("time", time.time, "duration");
+  v.required("provenance", time.provenance, kProvenance);
+  v.not_negative("time", time.time);
 }
 
 namespace {
@@ -186,7 +264,29 @@ void describe(config::Visitor& v, Profile& profile) {
   v.optional("links", profile.links, "latency and bandwidth by message size");
   v.optional("collectives", profile.collectives, "factors on closed forms");
   v.optional("memory", profile.memory, "overheads");
+  v.optional("pass_overheads", profile.pass_overheads, "time of each op beside its blocks");
+  v.optional("optimizers", profile.optimizers, "optimizer steps");
+  v.optional("storage", profile.storage, "checkpoints to and from storage");
+  v.optional("phases", profile.phases, "phases of recovery");
   v.optional("model_layers", profile.model_layers, "layers of whole models");
+  if (!v.reading() || !v.good()) return;
+  check_distinct(v, "links", profile.links, [](const LinkSegment& segment) {
+    return fmt::format("{} from {} bytes", segment.link_class, segment.from_bytes.value);
+  });
+  check_distinct(v, "collectives", profile.collectives, [](const CollectiveFactor& factor) {
+    return fmt::format("{} of {} ranks over {}", factor.collective, factor.ranks,
+                       factor.link_class);
+  });
+  check_distinct(v, "pass_overheads", profile.pass_overheads, [](const PassOverhead& overhead) {
+    return fmt::format("{} on {}", name_of(overhead.pass), overhead.gpu);
+  });
+  check_distinct(v, "optimizers", profile.optimizers, [](const OptimizerTime& time) {
+    return fmt::format("{} on {}", name_of(time.dtype), time.gpu);
+  });
+  check_distinct(v, "storage", profile.storage, [](const StorageTime& time) {
+    return fmt::format("{} {}", time.write ? "writing to" : "reading from", time.location);
+  });
+  check_distinct(v, "phases", profile.phases, [](const PhaseTime& time) { return time.phase; });
 }
 
 }  // namespace orrery::ir
@@ -218,31 +318,21 @@ std::string dump_profile(const ir::Profile& profile) {
                                    {"links", config::to_value(ir::LinkSegment{})},
                                    {"collectives", config::to_value(ir::CollectiveFactor{})},
                                    {"memory", config::to_value(ir::MemoryOverhead{})},
+                                   {"pass_overheads", config::to_value(ir::PassOverhead{})},
+                                   {"optimizers", config::to_value(ir::OptimizerTime{})},
+                                   {"storage", config::to_value(ir::StorageTime{})},
+                                   {"phases", config::to_value(ir::PhaseTime{})},
                                    {"model_layers", config::to_value(ir::ModelLayers{})},
                                    {"profiles", config::to_value(ir::LayerProfile{})}},
-                                  {"schema",
-                                   "name",
-                                   "gpu",
-                                   "block",
-                                   "pass",
-                                   "sequence_length",
-                                   "dtype",
-                                   "time",
-                                   "points",
-                                   "link_class",
-                                   "latency",
-                                   "bandwidth",
-                                   "collective",
-                                   "ranks",
-                                   "factor",
-                                   "provenance",
-                                   "source",
-                                   "parameter_bytes",
-                                   "optimizer_ms",
-                                   "batch_generator_ms",
-                                   "layer_ms",
-                                   "layer_mb",
-                                   "forward_backward_ms"}};
+                                  {"schema",          "name",         "gpu",
+                                   "block",           "pass",         "sequence_length",
+                                   "dtype",           "time",         "points",
+                                   "link_class",      "latency",      "bandwidth",
+                                   "collective",      "ranks",        "factor",
+                                   "per_parameter",   "location",     "write",
+                                   "phase",           "provenance",   "source",
+                                   "parameter_bytes", "optimizer_ms", "batch_generator_ms",
+                                   "layer_ms",        "layer_mb",     "forward_backward_ms"}};
   config::Value value = sparse(config::to_value(profile), config::to_value(ir::Profile{}), kRules);
   shorten_provenance(value);
   return config::to_yaml(value);

@@ -1,5 +1,7 @@
 /// How profiles stand in YAML (`schema: orrery/profile/1`): descriptions for the config reader. A
-/// provenance that is only a source may be written as one string.
+/// provenance that is only a source may be written as one string. Two entries for the same thing
+/// (a link class and size, a collective, a GPU type and pass) are a problem: one would hide the
+/// other.
 #pragma once
 #include <string>
 
@@ -17,6 +19,10 @@ void describe(config::Visitor& v, EfficiencyCurve& curve);
 void describe(config::Visitor& v, LinkSegment& segment);
 void describe(config::Visitor& v, CollectiveFactor& factor);
 void describe(config::Visitor& v, MemoryOverhead& overhead);
+void describe(config::Visitor& v, PassOverhead& overhead);
+void describe(config::Visitor& v, OptimizerTime& time);
+void describe(config::Visitor& v, StorageTime& time);
+void describe(config::Visitor& v, PhaseTime& time);
 void describe(config::Visitor& v, LayerProfile& layers);
 void describe(config::Visitor& v, ModelLayers& model);
 void describe(config::Visitor& v, Profile& profile);

@@ -10,6 +10,7 @@
 #include "models/spec/model_file.h"
 #include "models/spec/plan_yaml.h"
 #include "models/spec/profile_yaml.h"
+#include "models/spec/step_plan.h"
 
 namespace orrery::models {
 namespace {
@@ -53,7 +54,8 @@ const std::vector<Kind>& kinds() {
                           kind<LinkFile>("links", "Link classes"),
                           kind<ModelFile>("model", "Model"),
                           kind<ir::Plan>("plan", "Plan"),
-                          kind<ir::Profile>("profile", "Profile")};
+                          kind<ir::Profile>("profile", "Profile"),
+                          kind<PlannedStep>("step_plan", "Step plan")};
     all.front().schema = cluster_schema;
     return all;
   }();

@@ -6,7 +6,7 @@
 
 namespace orrery::models {
 
-/// cluster, gpus, job, lengths, links, model, plan, profile.
+/// cluster, gpus, job, lengths, links, model, plan, profile, step_plan.
 const std::vector<std::string>& schema_kinds();
 
 /// JSON Schema (draft 2020-12) of one of schema_kinds().

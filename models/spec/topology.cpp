@@ -8,6 +8,7 @@
 #include <set>
 
 #include "models/base/check.h"
+#include "models/spec/link_calibration.h"
 
 namespace orrery::models {
 namespace {
@@ -67,6 +68,32 @@ Topology::Topology(const Cluster& cluster)
   add_fabric(cluster);
   add_overrides(cluster);
   add_staging(cluster);
+}
+
+Topology::Topology(const Cluster& cluster, const ir::Profile& profile) : Topology(cluster) {
+  calibrate(profile);
+}
+
+void Topology::calibrate(const ir::Profile& profile) {
+  if (profile.links.empty() && profile.collectives.empty()) return;
+  const auto all =
+      std::make_shared<const std::map<std::string, LinkCalibration>>(link_calibrations(profile));
+  std::vector<const LinkCalibration*> of_link;
+  bool any = false;
+  for (const Link& link : links_) {
+    const auto found = all->find(link.link_class);
+    of_link.push_back(found == all->end() ? nullptr : &found->second);
+    any = any || of_link.back() != nullptr;
+  }
+  if (!any) return;
+  calibrations_ = all;
+  calibration_of_ = std::move(of_link);
+  for (std::size_t i = 0; i < links_.size(); ++i) {
+    declared_.push_back(links_[i].bandwidth);
+    const LinkCalibration* measured = calibration_of_[i];
+    if (measured == nullptr || measured->segments.empty()) continue;
+    links_[i].bandwidth = measured->wire_bandwidth;
+  }
 }
 
 LinkId Topology::add(std::string name, const std::string& link_class, BytesPerSecond bandwidth,
@@ -349,7 +376,25 @@ void Topology::network_links(DeviceId source, DeviceId destination,
   walk_network(from, to, [&](LinkId link) { links.push_back(link); });
 }
 
+Path Topology::calibrated_path(DeviceId source, DeviceId destination) const {
+  Path path{{std::numeric_limits<double>::infinity()}, {}, PathClass::same_device};
+  BytesPerSecond narrowest{std::numeric_limits<double>::infinity()};
+  path.kind = walk(source, destination, [&](LinkId id) {
+    path.bandwidth = std::min(path.bandwidth, links_[id.index()].bandwidth);
+    path.latency += links_[id.index()].latency;
+    const BytesPerSecond declared = declared_[id.index()];
+    if (declared > narrowest || (declared == narrowest && path.calibration != nullptr)) return;
+    narrowest = declared;
+    path.calibration = calibration_of_[id.index()];
+  });
+  if (path.calibration != nullptr && !path.calibration->segments.empty()) {
+    path.latency = path.calibration->wire_latency;
+  }
+  return path;
+}
+
 Path Topology::path(DeviceId source, DeviceId destination) const {
+  if (calibrated()) return calibrated_path(source, destination);
   Path path{{std::numeric_limits<double>::infinity()}, {}, PathClass::same_device};
   path.kind = walk(source, destination, [&](LinkId id) {
     const Link& link = links_[id.index()];

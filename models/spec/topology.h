@@ -1,15 +1,20 @@
 /// The cluster as plain one-way links and routes computed by arithmetic. The simulator turns these
 /// links into SimGrid's, the closed forms read bottlenecks from them: both see the same network.
 #pragma once
+#include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/base/ids.h"
 #include "models/base/units.h"
+#include "models/ir/profile.h"
 #include "models/spec/cluster.h"
 
 namespace orrery::models {
+
+struct LinkCalibration;  // models/spec/link_calibration.h
 
 /// A one-way link. `bandwidth` is what large messages achieve (class bandwidth x efficiency).
 struct Link {
@@ -32,6 +37,10 @@ struct Path {
   BytesPerSecond bandwidth;  ///< Of the narrowest link.
   Seconds latency;           ///< Sum over the links.
   PathClass kind = PathClass::same_device;
+  /// Of the narrowest link's class; null: the profile says nothing about it. With segments,
+  /// `latency` is its wire_latency, and times of messages come from at_size()
+  /// (models/cost/collective.h). Lives as long as the topology.
+  const LinkCalibration* calibration = nullptr;
 };
 
 /// Least latency between two different nodes, one way: NICs (the slowest of each node) and fabric,
@@ -52,7 +61,14 @@ Seconds network_latency(const Cluster& cluster, NodeId a, NodeId b);
 class Topology {
  public:
   explicit Topology(const Cluster& cluster);
+  /// With the profile's measured link classes. A path takes the measured times of the class of its
+  /// narrowest link (by the cluster file's bandwidths; of equally narrow ones the first that was
+  /// measured), and the links of a measured class have its wire_bandwidth. A profile
+  /// without links and collectives changes nothing.
+  Topology(const Cluster& cluster, const ir::Profile& profile);
 
+  /// Whether the profile says something about one of the links.
+  bool calibrated() const { return !calibration_of_.empty(); }
   const std::vector<Link>& links() const { return links_; }
   /// Appends the links from `source` to `destination` in order; nothing if they are equal.
   void route(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const;
@@ -108,6 +124,8 @@ class Topology {
   const Duplex* staging(DeviceId device, DeviceId peer) const;
   const Duplex* override_of(NodeId a, NodeId b) const;
   BytesPerSecond nic_bandwidth(NodeId node) const;  ///< Sum over its NICs.
+  void calibrate(const ir::Profile& profile);
+  Path calibrated_path(DeviceId source, DeviceId destination) const;
   template <class F>
   void walk_network(const Port& from, const Port& to, F&& take) const;
   template <class F>
@@ -124,6 +142,10 @@ class Topology {
   int vendors_ = 0;
   std::vector<int> staging_of_;               ///< By vendor pair: index into staging_, or -1.
   std::vector<std::vector<Duplex>> staging_;  ///< By device.
+  /// The next three stay empty where no link class of the cluster is in the profile.
+  std::shared_ptr<const std::map<std::string, LinkCalibration>> calibrations_;
+  std::vector<const LinkCalibration*> calibration_of_;  ///< By link; null: not measured.
+  std::vector<BytesPerSecond> declared_;                ///< By link: the cluster file's.
 };
 
 }  // namespace orrery::models

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "planners/mixed_length/assign.h"
+#include "planners/mixed_length/search.h"
 #include "planners/mixed_length/step_planner.h"
 
 namespace orrery::planners {
@@ -39,10 +40,18 @@ class HetuB final : public StepPlanner {
   std::vector<PreparedStrategy> strategies_;
 };
 
+std::unique_ptr<StepPlanner> with(std::vector<PreparedStrategy> strategies) {
+  return std::make_unique<HetuB>(std::move(strategies));
+}
+
 StepPlannerResult make(const MixedLengthInput& input) {
   auto made = prepare_all(input);
   if (auto* no = std::get_if<models::Infeasible>(&made)) return std::move(*no);
-  return std::make_unique<HetuB>(std::move(std::get<std::vector<PreparedStrategy>>(made)));
+  return with(std::move(std::get<std::vector<PreparedStrategy>>(made)));
+}
+
+StrategySearchResult search(const StrategySearchInput& input) {
+  return search_strategies(input, {.by_interval = false, .homogeneous = false, .make = with});
 }
 
 }  // namespace
@@ -50,8 +59,11 @@ StepPlannerResult make(const MixedLengthInput& input) {
 extern const StepPlannerEntry kHetuB;
 
 const StepPlannerEntry kHetuB = {
-    "hetu_b", "Hetu v2, 7.3 and Tables 11 and 12 (Hetu-B)",
+    "hetu_b",
+    "Hetu v2, 7.3 and Tables 11 and 12 (Hetu-B)",
     "the strategy by the step's longest sequence, and which pipeline takes a sequence",
-    "the cost of switching, and transfers between stages", make};
+    "the cost of switching, and transfers between stages",
+    make,
+    search};
 
 }  // namespace orrery::planners

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "planners/mixed_length/assign.h"
+#include "planners/mixed_length/search.h"
 #include "planners/mixed_length/step_planner.h"
 
 namespace orrery::planners {
@@ -37,7 +38,7 @@ class IntervalWise final : public StepPlanner {
   }
 
   models::SwitchBytes moved_inside_step(const models::StateBytes& bytes) const override {
-    return {.weight = bytes.weight, .master = bytes.gradient, .moments = 0};
+    return accumulated_bytes(bytes);
   }
   models::SwitchBytes moved_between_steps(const models::StateBytes& bytes) const override {
     return {.weight = bytes.weight, .master = 0, .moments = 0};
@@ -47,23 +48,33 @@ class IntervalWise final : public StepPlanner {
   std::vector<PreparedStrategy> strategies_;
 };
 
+std::unique_ptr<StepPlanner> with(std::vector<PreparedStrategy> strategies) {
+  return std::make_unique<IntervalWise>(std::move(strategies));
+}
+
 StepPlannerResult make(const MixedLengthInput& input) {
   auto made = prepare_all(input);
   if (auto* no = std::get_if<models::Infeasible>(&made)) return std::move(*no);
-  return std::make_unique<IntervalWise>(std::move(std::get<std::vector<PreparedStrategy>>(made)));
+  return with(std::move(std::get<std::vector<PreparedStrategy>>(made)));
+}
+
+StrategySearchResult search(const StrategySearchInput& input) {
+  return search_strategies(input, {.by_interval = true, .homogeneous = true, .make = with});
 }
 
 constexpr const char* kDecides = "which pipeline of the interval's strategy takes a sequence";
-constexpr const char* kIgnores = "the cost of switching: intervals are given, not searched";
+constexpr const char* kIgnores =
+    "the cost of switching when it assigns sequences; the search of strategies counts it";
 
 }  // namespace
 
 extern const StepPlannerEntry kHetuA;
 extern const StepPlannerEntry kHotspa;
 
-const StepPlannerEntry kHetuA = {"hetu_a", "Hetu v2, 7.3 and Table 10 (Hetu-A)", kDecides, kIgnores,
-                                 make};
+const StepPlannerEntry kHetuA = {
+    "hetu_a", "Hetu v2, 7.3 and Table 10 (Hetu-A)", kDecides, kIgnores, make, search};
 const StepPlannerEntry kHotspa = {"hotspa", "Hetu v2, 7.3 and Table 10 (HotSPa, Ge et al. 2024)",
-                                  kDecides, kIgnores, make};
+                                  kDecides, kIgnores,
+                                  make,     search};
 
 }  // namespace orrery::planners

@@ -59,10 +59,18 @@ extern const StepPlannerEntry kPackedDeepspeed;
 extern const StepPlannerEntry kPackedMegatron;
 
 const StepPlannerEntry kPackedDeepspeed = {
-    "packed_deepspeed", "Hetu v2, 7.3 and Table 9 (DeepSpeed)", kDecides,
-    "lengths inside a window: every window costs as much as a full sequence", make};
+    "packed_deepspeed",
+    "Hetu v2, 7.3 and Table 9 (DeepSpeed)",
+    kDecides,
+    "lengths inside a window: every window costs as much as a full sequence",
+    make,
+    nullptr};
 const StepPlannerEntry kPackedMegatron = {
-    "packed_megatron", "Hetu v2, 7.3 and Table 9 (Megatron)", kDecides,
-    "lengths inside a window: every window costs as much as a full sequence", make};
+    "packed_megatron",
+    "Hetu v2, 7.3 and Table 9 (Megatron)",
+    kDecides,
+    "lengths inside a window: every window costs as much as a full sequence",
+    make,
+    nullptr};
 
 }  // namespace orrery::planners

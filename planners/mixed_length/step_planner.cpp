@@ -48,8 +48,12 @@ int strategy_for(const std::vector<PreparedStrategy>& strategies, std::int64_t l
   return 0;
 }
 
-ir::StepPlan to_step_plan(const StepPlanner& planner, const StepDecision& decision) {
-  ir::StepPlan step;
+models::SwitchBytes accumulated_bytes(const models::StateBytes& bytes) {
+  return {.weight = bytes.weight, .master = bytes.gradient, .moments = 0};
+}
+
+models::PlannedStep to_planned_step(const StepPlanner& planner, const StepDecision& decision) {
+  models::PlannedStep step;
   for (const StepPhase& phase : decision) {
     const auto& strategy = planner.strategies()[static_cast<std::size_t>(phase.strategy)];
     ir::Plan plan = strategy.plan_for(phase.lengths);
@@ -60,7 +64,7 @@ ir::StepPlan to_step_plan(const StepPlanner& planner, const StepDecision& decisi
       plan.pipelines[p].length_range = ir::LengthRange{*low, *high};
       all = {std::min(all.shortest, *low), std::max(all.longest, *high)};
     }
-    step.phases.push_back({std::move(plan), all});
+    step.phases.push_back({std::move(plan), all, phase.lengths});
   }
   return step;
 }

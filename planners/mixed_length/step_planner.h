@@ -13,6 +13,7 @@
 #include "models/decide/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/lower/micro_batch_lengths.h"
+#include "models/spec/step_plan.h"
 #include "models/switch/switch_plan.h"
 #include "planners/mixed_length/strategy.h"
 
@@ -42,6 +43,35 @@ class StepPlanner {
   virtual models::SwitchBytes moved_between_steps(const models::StateBytes& bytes) const = 0;
 };
 
+/// What the simulator says, for searches: planners cannot look into it.
+class StepJudge {
+ public:
+  virtual ~StepJudge() = default;
+  /// A part of a step alone.
+  virtual Seconds phase_time(const PreparedStrategy& strategy,
+                             const models::MicroBatchLengths& lengths,
+                             models::StepEnd end) const = 0;
+  /// The transfers of a change of strategy; nothing where no bytes move.
+  virtual Seconds switch_time(const ir::Plan& from, const ir::Plan& to,
+                              const models::SwitchBytes& bytes) const = 0;
+};
+
+struct StrategySearchInput {
+  const MixedLengthInput& input;  ///< `input.set.search` says how; its strategies are empty.
+  std::span<const std::vector<std::int64_t>> steps;  ///< Samples, run one after another.
+  const StepJudge& judge;
+};
+
+struct FoundStrategies {
+  StrategySet set;              ///< The best set, with what the input says otherwise.
+  Seconds modelled;             ///< Mean over the samples, as the search believes.
+  Seconds simulated;            ///< The same from the judge alone.
+  std::int64_t strategies = 0;  ///< Examined: pipelines for an interval of lengths.
+  std::int64_t sets = 0;        ///< Examined with their switches.
+};
+
+using StrategySearchResult = std::variant<FoundStrategies, models::Infeasible>;
+
 using StepPlannerResult = std::variant<std::unique_ptr<StepPlanner>, models::Infeasible>;
 
 struct StepPlannerEntry {
@@ -51,6 +81,8 @@ struct StepPlannerEntry {
   const char* ignores;  ///< One line: what it assumes or leaves out.
   /// Keeps references to the pricer and the topology of the input.
   StepPlannerResult (*make)(const MixedLengthInput& input);
+  /// Finds the strategies that make() takes; nullptr: they have to be given.
+  StrategySearchResult (*search)(const StrategySearchInput& input);
 };
 
 std::span<const StepPlannerEntry* const> step_planners();
@@ -65,7 +97,12 @@ std::variant<std::vector<PreparedStrategy>, models::Infeasible> prepare_all(
 /// none.
 int strategy_for(const std::vector<PreparedStrategy>& strategies, std::int64_t length);
 
+/// What moves when the strategy changes while gradients accumulate: weights, and the gradients so
+/// far. These are reduced and lie where ZeRO's optimizer states lie: they stand as `master`.
+models::SwitchBytes accumulated_bytes(const models::StateBytes& bytes);
+
 /// The decision as a value that says what runs: a plan for each phase, with the lengths in it.
-ir::StepPlan to_step_plan(const StepPlanner& planner, const StepDecision& decision);
+/// `planner` of the result is empty.
+models::PlannedStep to_planned_step(const StepPlanner& planner, const StepDecision& decision);
 
 }  // namespace orrery::planners

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/check/validate.h"
+#include "models/config/document.h"
 #include "models/cost/collective.h"
 #include "models/cost/memory.h"
 #include "models/lower/lower.h"
@@ -111,18 +112,55 @@ void describe(config::Visitor& v, LengthStrategy& strategy) {
   if (v.reading() && v.good() && strategy.pipelines.empty()) v.problem("pipelines", "none");
 }
 
+void describe(config::Visitor& v, StrategySearch& search) {
+  v.title("Search of strategies");
+  v.optional("borders", search.borders,
+             "ends of intervals of lengths, tokens, ascending; empty: the context halved four "
+             "times");
+  v.optional("max_strategies", search.max_strategies, "in a set");
+  v.optional("max_kinds", search.max_kinds, "of pipelines in a strategy (hetu_b)");
+  v.optional("max_tensor_parallel", search.max_tensor_parallel, "degree; 0: all devices");
+  v.optional("max_stages", search.max_stages, "pipeline stages");
+  v.optional("sample_steps", search.sample_steps, "steps that sets of strategies are judged by");
+  v.optional("balanced", search.balanced, "candidates of each interval that are balanced in full");
+  v.optional("finalists", search.finalists, "sets of strategies that are simulated");
+  v.between("max_strategies", search.max_strategies, 1, 6);
+  v.between("max_kinds", search.max_kinds, 1, 3);
+  v.not_negative("max_tensor_parallel", search.max_tensor_parallel);
+  v.at_least("max_stages", search.max_stages, 1);
+  v.between("sample_steps", search.sample_steps, 1, 1000);
+  v.at_least("balanced", search.balanced, 1);
+  v.at_least("finalists", search.finalists, 1);
+  std::int64_t before = 0;
+  for (const std::int64_t border : search.borders) {
+    if (v.reading() && border <= before) return v.problem("borders", "they do not ascend from 1");
+    before = border;
+  }
+}
+
 void describe(config::Visitor& v, StrategySet& set) {
   v.title("Strategies");
-  v.required("strategies", set.strategies, "ascending by the longest sequence that they serve");
+  config::Value given =
+      set.searched() ? config::Value::scalar("search") : config::to_value(set.strategies);
+  v.required(
+      "strategies", given,
+      "ascending by the longest sequence that they serve, {longest, pipelines}; or `search`");
+  v.optional("search", set.search, "how strategies are searched");
   v.optional("recompute", set.recompute, "tried in this order; the first that fits is used");
   v.optional("zero_stages", set.zero_stages, "tried in this order under each recomputation");
-  if (!v.reading() || !v.good()) return;
+  if (!v.reading()) return;
+  const bool searched = given.is_scalar() && given.text == "search";
+  if (!searched && v.given("strategies")) v.required("strategies", set.strategies, "");
+  if (!v.good()) return;
   std::int64_t before = 0;
   for (const LengthStrategy& strategy : set.strategies) {
     if (strategy.longest <= before) return v.problem("strategies", "lengths do not ascend");
     before = strategy.longest;
   }
-  if (set.strategies.empty()) v.problem("strategies", "none");
+  if (set.strategies.empty() && !searched) v.problem("strategies", "none");
+  if (!searched && v.given("search")) {
+    v.problem("search", "the strategies are given", "`strategies: search` searches them");
+  }
   if (set.recompute.empty()) v.problem("recompute", "nothing is allowed");
   if (set.zero_stages.empty()) v.problem("zero_stages", "nothing is allowed");
   for (const int stage : set.zero_stages) {
@@ -130,8 +168,21 @@ void describe(config::Visitor& v, StrategySet& set) {
   }
 }
 
-std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make(
-    const MixedLengthInput& input, const LengthStrategy& strategy) {
+std::string in_words(const std::vector<PipelineKind>& pipelines) {
+  std::string text;
+  for (const PipelineKind& kind : pipelines) {
+    text += fmt::format("{}{} x TP{}", text.empty() ? "" : ", ", kind.count, kind.tensor_parallel);
+    if (kind.sequence_degree > 1) {
+      text += fmt::format(" {} {}", ir::name_of(kind.sequence), kind.sequence_degree);
+    }
+    if (kind.stages > 1) text += fmt::format(" PP{}", kind.stages);
+  }
+  return text;
+}
+
+std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make_with(
+    const MixedLengthInput& input, const LengthStrategy& strategy, ir::Recompute recompute,
+    int zero_stage) {
   const models::Workload& workload = input.pricer.workload(strategy.longest);
   const models::Cluster& cluster = input.pricer.cluster();
   int devices = 0;
@@ -141,33 +192,44 @@ std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make(
                                                      "cluster has {}",
                                                      strategy.longest, devices, cluster.size())};
   }
+  PreparedStrategy made;
+  made.pricer_ = &input.pricer;
+  made.topology_ = &input.topology;
+  made.longest_ = strategy.longest;
+  made.plan_ = make_plan(strategy, workload, recompute, zero_stage);
+  const models::Job job = job_of(input.pricer.job(), made.plan_, recompute, zero_stage);
+  const auto defects = models::validate(made.plan_, cluster, workload, job);
+  if (!defects.empty()) {
+    return models::Infeasible{"valid plan", defects.front().path + ": " + defects.front().what};
+  }
+  int pipeline = 0;
+  for (const PipelineKind& kind : strategy.pipelines) {
+    for (int i = 0; i < kind.count; ++i, ++pipeline) {
+      std::int64_t low = 0;  // Fits.
+      std::int64_t high = strategy.longest / input.multiple + 1;
+      while (high - low > 1) {
+        const std::int64_t middle = (low + high) / 2;
+        (made.fits(pipeline, middle * input.multiple) ? low : high) = middle;
+      }
+      made.limits_.push_back(low * input.multiple);
+    }
+  }
+  made.program_ = models::lower(made.plan_, cluster, workload, job, {});
+  return made;
+}
+
+std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make(
+    const MixedLengthInput& input, const LengthStrategy& strategy) {
   std::int64_t best = 0;
   for (const ir::Recompute recompute : input.set.recompute) {
     for (const int zero : input.set.zero_stages) {
-      PreparedStrategy made;
-      made.pricer_ = &input.pricer;
-      made.topology_ = &input.topology;
-      made.longest_ = strategy.longest;
-      made.plan_ = make_plan(strategy, workload, recompute, zero);
-      const models::Job job = job_of(input.pricer.job(), made.plan_, recompute, zero);
-      const auto defects = models::validate(made.plan_, cluster, workload, job);
-      if (!defects.empty()) {
-        return models::Infeasible{"valid plan", defects.front().path + ": " + defects.front().what};
-      }
-      for (int p = 0; p < made.pipelines(); ++p) {
-        std::int64_t low = 0;  // Fits.
-        std::int64_t high = strategy.longest / input.multiple + 1;
-        while (high - low > 1) {
-          const std::int64_t middle = (low + high) / 2;
-          (made.fits(p, middle * input.multiple) ? low : high) = middle;
-        }
-        made.limits_.push_back(low * input.multiple);
-      }
-      best = std::max(best, *std::max_element(made.limits_.begin(), made.limits_.end()));
-      if (*std::max_element(made.limits_.begin(), made.limits_.end()) < strategy.longest) continue;
-      if (*std::min_element(made.limits_.begin(), made.limits_.end()) == 0) continue;
-      made.program_ = models::lower(made.plan_, cluster, workload, job, {});
-      return made;
+      auto made = make_with(input, strategy, recompute, zero);
+      const auto* prepared = std::get_if<PreparedStrategy>(&made);
+      if (prepared == nullptr) return made;
+      const auto [least, most] =
+          std::minmax_element(prepared->limits_.begin(), prepared->limits_.end());
+      best = std::max(best, *most);
+      if (*most >= strategy.longest && *least > 0) return made;
     }
   }
   return models::Infeasible{

@@ -36,18 +36,40 @@ struct LengthStrategy {
   std::vector<PipelineKind> pipelines;
 };
 
+/// How strategies are searched (search.h).
+struct StrategySearch {
+  /// Ends of intervals of lengths, ascending, multiples of the lengths' unit; the context is added.
+  /// Empty: the context halved four times.
+  std::vector<std::int64_t> borders;
+  int max_strategies = 3;
+  int max_kinds = 2;            ///< Of pipelines in a strategy; homogeneous planners use one.
+  int max_tensor_parallel = 0;  ///< 0: all devices.
+  int max_stages = 8;
+  int sample_steps = 16;  ///< Drawn from the same lengths as the steps that are run, not those.
+  int balanced = 12;      ///< Candidates of each interval whose sequences are balanced in full.
+  int finalists = 4;      ///< Sets of strategies that are simulated.
+};
+
 /// What a step planner may use. YAML: part of an experiment file.
 struct StrategySet {
-  std::vector<LengthStrategy> strategies;  ///< Ascending by `longest`.
+  std::vector<LengthStrategy> strategies;  ///< Ascending by `longest`; empty: they are searched.
   /// Tried in this order; of each all ZeRO stages.
   std::vector<ir::Recompute> recompute = {ir::Recompute::none, ir::Recompute::selective,
                                           ir::Recompute::full};
   std::vector<int> zero_stages = {1};  ///< Tried in this order.
+  StrategySearch search = {};
+  bool searched() const { return strategies.empty(); }
 };
 
 void describe(config::Visitor& v, PipelineKind& kind);
 void describe(config::Visitor& v, LengthStrategy& strategy);
+void describe(config::Visitor& v, StrategySearch& search);
+/// `strategies` is a list, or the word `search`.
 void describe(config::Visitor& v, StrategySet& set);
+
+/// "1 x TP16, 4 x TP4 PP2", with "ulysses 8" and the like where a sequence is split otherwise than
+/// by Megatron.
+std::string in_words(const std::vector<PipelineKind>& pipelines);
 
 struct MixedLengthInput {
   const models::LengthPricer& pricer;
@@ -65,6 +87,12 @@ class PreparedStrategy {
   /// none of them some pipeline holds sequences of `strategy.longest` tokens (memory).
   static std::variant<PreparedStrategy, models::Infeasible> make(const MixedLengthInput& input,
                                                                  const LengthStrategy& strategy);
+
+  /// The same with this recomputation and ZeRO stage, whatever its pipelines hold: Infeasible only
+  /// where the plan is invalid.
+  static std::variant<PreparedStrategy, models::Infeasible> make_with(
+      const MixedLengthInput& input, const LengthStrategy& strategy, ir::Recompute recompute,
+      int zero_stage);
 
   std::int64_t longest() const { return longest_; }
   const ir::Plan& plan() const { return plan_; }

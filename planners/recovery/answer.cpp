@@ -114,19 +114,15 @@ models::RecoveryDecision resume(const PolicyInput& input, const models::JobState
   const models::JobState left = with_gaps(state);
   const models::PlanPointer to = without_shadows(resumption.plan);
   const models::SwitchBytes bytes = state_bytes(input);
-  const std::optional<std::int64_t> newest =
-      newest_restorable(input, left, *to, resumption.order, bytes);
+  std::optional<NewestRestore> newest =
+      plan_newest_restore(input, left, *to, resumption.order, bytes);
   if (newest) {
-    decision.resume_iteration = *newest;
-    RestoreOptions options;
-    options.iteration = *newest;
-    options.order = resumption.order;
-    options.bytes = bytes;
-    decision.transfers = plan_restore(input, left, *to, options).transfers;
+    decision.resume_iteration = newest->iteration;
+    decision.transfers = std::move(newest->restore.transfers);
   } else if (state.iteration > 0) {
     decision.reason += "; nothing that is left holds the whole state: from the beginning";
   }
-  const bool current = newest && *newest == state.iteration;
+  const bool current = newest && newest->iteration == state.iteration;
   if (resumption.planned && state.training && current && works_on(*state.plan, state.live)) {
     decision.run_on = to_nanoseconds(resumption.decide.duration);
   } else {

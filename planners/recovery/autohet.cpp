@@ -239,13 +239,9 @@ make(const PolicyInput& input, const Options& given) {
   s.memory = reader.choice<bool>("memory", {{"read", true}, {"skip", false}});
   s.nvme = reader.choice<bool>("nvme", {{"on", true}, {"off", false}});
   s.whole_files = reader.choice<bool>("reads", {{"slices", false}, {"files", true}});
-  for (const auto& [name, value] : {std::pair{"local_interval", &s.local_interval},
-                                    std::pair{"cloud_interval", &s.cloud_interval}}) {
-    *value = reader.text(name);
-    const std::string problem = interval_problem(*value);
-    if (!problem.empty() && !reader.problem()) return PlannerEntry::BadOption{name, problem};
-  }
-  if (reader.problem()) return *reader.problem();
+  auto bad = read_intervals(
+      reader, {{"local_interval", &s.local_interval}, {"cloud_interval", &s.cloud_interval}});
+  if (bad) return std::move(*bad);
   return std::make_unique<AutohetRecovery>(input, std::move(s));
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "planners/catalog.h"
@@ -42,6 +43,13 @@ models::JobState with_saved(const models::JobState& state, ir::Location location
   saved.layout = state.plan;
   result.copies.insert(result.copies.begin(), std::move(saved));
   return result;
+}
+
+/// How many nodes the devices (ascending) lie on.
+std::size_t nodes_of(const std::vector<DeviceId>& devices, const models::Cluster& cluster) {
+  std::set<NodeId> nodes;
+  for (const DeviceId device : devices) nodes.insert(cluster.device(device).node);
+  return nodes.size();
 }
 
 }  // namespace
@@ -133,6 +141,13 @@ CheckpointedPolicy::Found CheckpointedPolicy::best(const models::PlanPointer& ru
     if (auto home = with_spares(*input_.plan, input_.cluster, usable)) {
       return std::make_shared<const ir::Plan>(std::move(*home));
     }
+  }
+  if (fit.empty() && !usable.empty()) {
+    if (same != nullptr) return same;
+    return models::Infeasible{
+        "whole nodes",
+        fmt::format("the policy drops nodes that lack a device, as all {} nodes that are left do",
+                    nodes_of(usable, input_.cluster))};
   }
   Found found = replanner_.plan_for(room);
   if (std::holds_alternative<models::Infeasible>(found) && room != fit) {

@@ -31,7 +31,7 @@ struct CheckpointedRules {
   std::vector<StateSource> order;  ///< Where state may come from, best first.
   Phases phases;
   Stall restart_processes;   ///< When the job failed and the plan stays.
-  bool drops_nodes = false;  ///< A node that lacks a device is not used at all.
+  bool drops_nodes = false;  ///< A new plan does not use nodes that lack a device.
   double slowest = 0;        ///< Devices slower than that are left out of plans.
   Growth growth = Growth::pays;
   /// Where a planned change first writes a checkpoint; none: what the GPUs hold serves it.

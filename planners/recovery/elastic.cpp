@@ -1,7 +1,11 @@
 #include "planners/recovery/elastic.h"
 
+#include <fmt/format.h>
+
 #include <memory>
 #include <utility>
+
+#include "planners/recovery/kit/replan.h"
 
 namespace orrery::planners {
 namespace {
@@ -23,8 +27,14 @@ ElasticPolicy::ElasticPolicy(const PolicyInput& input, ElasticStalls stalls,
 
 std::variant<models::PlanPointer, models::Infeasible> ElasticPolicy::first_plan(
     const std::vector<DeviceId>& live) const {
-  if (input_.plan && works_on(*input_.plan, live)) {
-    return std::make_shared<const ir::Plan>(*input_.plan);
+  return anew(live);
+}
+
+std::variant<models::PlanPointer, models::Infeasible> ElasticPolicy::anew(
+    const std::vector<DeviceId>& live) const {
+  if (input_.plan) {
+    auto home = with_spares(*input_.plan, input_.cluster, live);
+    if (home) return std::make_shared<const ir::Plan>(std::move(*home));
   }
   return fresh(live);
 }
@@ -69,15 +79,18 @@ models::RecoveryDecision ElasticPolicy::after_loss(const models::JobState& state
     if (state.plan != nullptr && works_on(*state.plan, *live)) {
       return go_on(state, {state.plan, "the same plan again"}, what, false);
     }
+    std::string reason = "planned for what lives";
     if (state.plan != nullptr) {
       auto change = shrink(state, *live);
       if (auto* found = std::get_if<ElasticChange>(&change)) {
         return go_on(state, std::move(*found), what, false);
       }
+      const auto& none = std::get<models::Infeasible>(change);
+      reason = fmt::format("planned anew: {}: {}", none.constraint, none.witness);
     }
-    auto plan = fresh(*live);
+    auto plan = anew(*live);
     if (auto* found = std::get_if<models::PlanPointer>(&plan)) {
-      return go_on(state, {std::move(*found), "a plan for what lives"}, what, false);
+      return go_on(state, {std::move(*found), std::move(reason)}, what, false);
     }
     why = std::get<models::Infeasible>(std::move(plan));
   }

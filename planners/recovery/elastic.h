@@ -26,7 +26,7 @@ struct ElasticStalls {
 
 class ElasticPolicy : public models::RecoveryPolicy {
  public:
-  /// The user's plan where its devices live, else fresh().
+  /// The user's plan, with spares in the place of devices that do not live; else fresh().
   std::variant<models::PlanPointer, models::Infeasible> first_plan(
       const std::vector<DeviceId>& live) const final;
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
@@ -41,7 +41,8 @@ class ElasticPolicy : public models::RecoveryPolicy {
   /// A plan on some of these devices (ascending) without regard to what ran before.
   virtual std::variant<models::PlanPointer, models::Infeasible> fresh(
       const std::vector<DeviceId>& live) const = 0;
-  /// `state.plan` does not work on `live` any more: what takes its place, or why nothing can.
+  /// `state.plan` does not work on `live` any more: what takes its place, or why nothing can. Then
+  /// the job goes on as it would begin on `live` (first_plan()).
   virtual std::variant<ElasticChange, models::Infeasible> shrink(
       const models::JobState& state, const std::vector<DeviceId>& live) const = 0;
   /// Devices came, and `state.plan` works: a plan with them, if that is better.
@@ -59,6 +60,8 @@ class ElasticPolicy : public models::RecoveryPolicy {
   const ElasticStalls& stalls() const { return stalls_; }
 
  private:
+  std::variant<models::PlanPointer, models::Infeasible> anew(
+      const std::vector<DeviceId>& live) const;
   models::RecoveryDecision go_on(const models::JobState& state, ElasticChange change,
                                  const Happening& what, bool planned) const;
   models::RecoveryDecision after_loss(const models::JobState& state, const Happening& what) const;

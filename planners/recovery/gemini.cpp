@@ -1,15 +1,11 @@
 // Gemini: checkpoints in the host memory of several nodes, as often as idle network time allows,
 // every iteration at best. After a loss the state comes from the own or from a peer's host memory;
 // when all replicas of a share are gone, from the cloud. [Gemini, Wang et al., SOSP 2023]
-#include <fmt/format.h>
-
 #include <memory>
 #include <utility>
 
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/checkpointed.h"
-#include "planners/recovery/kit/checkpointing.h"
-#include "planners/recovery/kit/in_memory.h"
+#include "planners/recovery/memory_cloud.h"
 
 namespace orrery::planners {
 
@@ -35,53 +31,32 @@ std::vector<OptionInfo> options() {
                  "mixed: groups of nodes, the last one a ring [Gemini, Algorithm 1]; or ring."});
   all.push_back({"idle_share", "1",
                  "Share of the idle network time that checkpoint traffic may use [Gemini, 5]."});
-  all.push_back({"cloud_interval", "10800",
-                 "Seconds between checkpoints to the cloud, or a rule as young; 3 h, as for BLOOM "
-                 "[Gemini, 7.1, unverified]. Without object storage there are none."});
+  all.push_back(kGeminiCloudInterval);
   return all;
 }
 
-class Gemini final : public CheckpointedPolicy {
+class Gemini final : public MemoryCloudPolicy {
  public:
-  Gemini(const PolicyInput& input, CheckpointedRules rules, InMemoryOptions memory,
-         std::string cloud_interval)
-      : CheckpointedPolicy(input, std::move(rules)),
-        memory_(memory),
-        cloud_interval_(std::move(cloud_interval)) {}
+  Gemini(const PolicyInput& input, MemoryCloudOptions options)
+      : MemoryCloudPolicy(input, std::move(options.rules), std::move(options.settings)) {}
   std::string name() const override { return kGeminiRecovery.name; }
-  std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
-                                                   Seconds iteration_time) const override {
-    auto levels = in_memory_levels(input(), plan, iteration_time, memory_);
-    const auto cloud = cloud_checkpoint(input(), cloud_interval_, plan,
-                                        rules().phases.reinitialise.duration, iteration_time);
-    levels.insert(levels.end(), cloud.begin(), cloud.end());
-    return levels;
-  }
-
- private:
-  InMemoryOptions memory_;
-  std::string cloud_interval_;
 };
 
 std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
 make(const PolicyInput& input, const Options& given) {
   OptionReader reader(options(), given);
-  InMemoryOptions memory;
-  memory.replicas = static_cast<int>(reader.integer("replicas", 1, 1'000));
-  memory.placement = reader.choice<ReplicaPlacement>(
+  const auto placement = reader.choice<ReplicaPlacement>(
       "placement", {{"mixed", ReplicaPlacement::mixed}, {"ring", ReplicaPlacement::ring}});
-  memory.idle_share = reader.number("idle_share", 0.001, 1);
-  const std::string cloud_interval = reader.text("cloud_interval");
-  if (const auto problem = checkpoint_interval_problem(cloud_interval); !problem.empty()) {
-    return PlannerEntry::BadOption{"cloud_interval", problem};
-  }
-  auto read = read_checkpointed(reader, options());
+  const double idle_share = reader.number("idle_share", 0.001, 1);
+  auto read = read_memory_cloud(reader, options(), "replicas", 1);
   if (auto* bad = std::get_if<PlannerEntry::BadOption>(&read)) return std::move(*bad);
-  auto rules = std::get<CheckpointedRules>(std::move(read));
-  rules.drops_nodes = true;
-  rules.save_first = ir::Location::host_memory;
-  rules.order = {StateSource::own_host, StateSource::peer_host, StateSource::cloud};
-  return std::make_unique<Gemini>(input, std::move(rules), memory, cloud_interval);
+  auto both = std::get<MemoryCloudOptions>(std::move(read));
+  both.settings.memory.placement = placement;
+  both.settings.memory.idle_share = idle_share;
+  both.rules.drops_nodes = true;
+  both.rules.save_first = ir::Location::host_memory;
+  both.rules.order = {StateSource::own_host, StateSource::peer_host, StateSource::cloud};
+  return std::make_unique<Gemini>(input, std::move(both));
 }
 
 }  // namespace

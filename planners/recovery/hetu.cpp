@@ -178,11 +178,8 @@ make(const PolicyInput& input, const Options& given) {
   HetuRecoverySettings s;
   s.switching = read_switching(reader, options());
   s.moments = reader.choice<bool>("bytes", {{"all", true}, {"weights_and_master", false}});
-  s.interval = reader.text("interval");
   const std::int64_t pipelines = reader.integer("pipelines", 0, 1'000'000);
-  if (reader.problem()) return *reader.problem();
-  const std::string problem = interval_problem(s.interval);
-  if (!problem.empty()) return PlannerEntry::BadOption{"interval", problem};
+  if (auto bad = read_intervals(reader, {{"interval", &s.interval}})) return std::move(*bad);
   bool without_zero = false;
   for (const int stage : input.job.allowed.zero_stages) without_zero |= stage == 0;
   if (!without_zero) {

@@ -13,10 +13,9 @@
 #include <utility>
 
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/checkpointed.h"
 #include "planners/recovery/kit/checkpointing.h"
-#include "planners/recovery/kit/in_memory.h"
 #include "planners/recovery/kit/spares.h"
+#include "planners/recovery/memory_cloud.h"
 
 namespace orrery::planners {
 
@@ -54,28 +53,14 @@ std::vector<OptionInfo> options() {
 struct HotSpareSettings {
   int spares = 1;  ///< Nodes.
   Stall shrink;
-  int replicas = 2;
-  std::string cloud_interval;
 };
 
-class HotSpare final : public CheckpointedPolicy {
+class HotSpare final : public MemoryCloudPolicy {
  public:
-  HotSpare(const PolicyInput& input, CheckpointedRules rules, HotSpareSettings settings)
-      : CheckpointedPolicy(input, std::move(rules)), settings_(std::move(settings)) {}
+  HotSpare(const PolicyInput& input, MemoryCloudOptions options, HotSpareSettings settings)
+      : MemoryCloudPolicy(input, std::move(options.rules), std::move(options.settings)),
+        settings_(std::move(settings)) {}
   std::string name() const override { return kHotSpareRecovery.name; }
-  std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
-                                                   Seconds iteration_time) const override {
-    std::vector<models::CheckpointLevel> levels;
-    if (settings_.replicas > 0) {
-      InMemoryOptions memory;
-      memory.replicas = settings_.replicas;
-      levels = in_memory_levels(input(), plan, iteration_time, memory);
-    }
-    const auto cloud = cloud_checkpoint(input(), settings_.cloud_interval, plan,
-                                        rules().phases.reinitialise.duration, iteration_time);
-    levels.insert(levels.end(), cloud.begin(), cloud.end());
-    return levels;
-  }
 
  protected:
   /// As many nodes as the cluster has without its spares: of the kind that has most nodes there,
@@ -139,11 +124,6 @@ make(const PolicyInput& input, const Options& given) {
   OptionReader reader(options(), given);
   HotSpareSettings settings;
   const Seconds replace_time{reader.number("replace_time", 0, 1e9)};
-  settings.replicas = static_cast<int>(reader.integer("memory_replicas", 0, 1'000));
-  settings.cloud_interval = reader.text("cloud_interval");
-  if (const auto problem = checkpoint_interval_problem(settings.cloud_interval); !problem.empty()) {
-    return PlannerEntry::BadOption{"cloud_interval", problem};
-  }
   const std::string spares = reader.text("spares");
   const std::optional<int> count = spares_of(spares, input, replace_time);
   if (!count) {
@@ -151,23 +131,24 @@ make(const PolicyInput& input, const Options& given) {
         "spares", fmt::format("expected auto, p99 or a number of nodes, not '{}'", spares)};
   }
   settings.spares = *count;
-  auto read = read_checkpointed(reader, options());
+  auto read = read_memory_cloud(reader, options(), "memory_replicas", 0);
   if (auto* bad = std::get_if<PlannerEntry::BadOption>(&read)) return std::move(*bad);
-  auto rules = std::get<CheckpointedRules>(std::move(read));
-  settings.shrink = rules.phases.restart;
+  auto both = std::get<MemoryCloudOptions>(std::move(read));
+  const int replicas = both.settings.memory.replicas;
+  settings.shrink = both.rules.phases.restart;
   if (settings.spares >= static_cast<int>(input.cluster.nodes.size())) {
     return models::Infeasible{
         "spare nodes", fmt::format("{} spares of {} nodes leave none to train", settings.spares,
                                    input.cluster.nodes.size())};
   }
-  if (settings.replicas == 0 && (settings.cloud_interval == "never" || !input.cluster.storage)) {
+  if (replicas == 0 && (both.settings.cloud_interval == "never" || !input.cluster.storage)) {
     return models::Infeasible{"checkpoint location",
                               "memory_replicas is 0 and nothing is written to the cloud"};
   }
-  rules.drops_nodes = true;
-  rules.save_first = settings.replicas > 0 ? ir::Location::host_memory : ir::Location::cloud;
-  rules.order = {StateSource::own_host, StateSource::peer_host, StateSource::cloud};
-  return std::make_unique<HotSpare>(input, std::move(rules), std::move(settings));
+  both.rules.drops_nodes = true;
+  both.rules.save_first = replicas > 0 ? ir::Location::host_memory : ir::Location::cloud;
+  both.rules.order = {StateSource::own_host, StateSource::peer_host, StateSource::cloud};
+  return std::make_unique<HotSpare>(input, std::move(both), std::move(settings));
 }
 
 }  // namespace

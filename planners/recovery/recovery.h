@@ -37,8 +37,8 @@ struct PolicyInput {
   /// Interruptions of the whole job per second that a user would expect (failures and preemptions),
   /// for checkpoint intervals and liveput; 0: unknown.
   double interruptions_per_second = 0;
-  /// The plan that the user gives; policies that replan start with it and keep their own planner
-  /// for later. None: the policy's planner.
+  /// The plan that the user gives; policies that replan start with it, return to it while spare
+  /// devices fill its gaps, and keep their own planner for later. None: the policy's planner.
   std::optional<ir::Plan> plan;
   std::uint64_t seed = 0;
   /// Counts how often a planner was asked (kit/replan.h does it); may be null.

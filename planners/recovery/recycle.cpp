@@ -85,13 +85,7 @@ class Recycle final : public ElasticPolicy {
   /// next one begins when all stages have stepped; ReCycle lets the first stages begin it earlier.
   std::variant<ElasticChange, models::Infeasible> shrink(
       const models::JobState& state, const std::vector<DeviceId>& live) const override {
-    auto found = around(*state.plan, live, undisturbed(*state.plan));
-    if (auto* change = std::get_if<ElasticChange>(&found)) return std::move(*change);
-    auto plan = fresh(live);
-    if (auto* none = std::get_if<models::Infeasible>(&plan)) return std::move(*none);
-    return ElasticChange{
-        std::get<models::PlanPointer>(std::move(plan)),
-        fmt::format("planned anew: {}", std::get<models::Infeasible>(found).witness)};
+    return around(*state.plan, live, undisturbed(*state.plan));
   }
 
   std::optional<ElasticChange> grow(const models::JobState& state,
@@ -107,7 +101,11 @@ class Recycle final : public ElasticPolicy {
       }
       return std::move(*change);
     }
-    // A fresh plan over more devices after a smaller one, if it is faster.
+    // A fresh plan over more devices after a smaller one, if it is faster. The user's is as large
+    // as it is meant to be.
+    if (input().plan && ir::devices_of(plan).size() >= ir::devices_of(*input().plan).size()) {
+      return std::nullopt;
+    }
     auto made = fresh(live);
     auto* larger = std::get_if<models::PlanPointer>(&made);
     if (larger == nullptr || ir::devices_of(**larger).size() <= ir::devices_of(plan).size()) {
@@ -162,8 +160,14 @@ class Recycle final : public ElasticPolicy {
 
   /// The schedule of a plan before it was rerouted.
   ir::ScheduleKind undisturbed(const ir::Plan& plan) const {
+    if (std::all_of(plan.pipelines.begin(), plan.pipelines.end(),
+                    [](const ir::Pipeline& p) { return p.reroutes.empty(); })) {
+      return plan.schedule;
+    }
     const std::vector<DeviceId> devices = ir::devices_of(plan);
-    if (input().plan && ir::devices_of(*input().plan) == devices) return input().plan->schedule;
+    if (input().plan && ir::devices_of(*input().plan).size() == devices.size()) {
+      return input().plan->schedule;  // That plan, on spares perhaps.
+    }
     const auto made = fresh(devices);
     const auto* original = std::get_if<models::PlanPointer>(&made);
     return original != nullptr ? (*original)->schedule : plan.schedule;

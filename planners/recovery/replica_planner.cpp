@@ -32,7 +32,8 @@ PolicyInput with_job(const PolicyInput& input, const models::Job& job) {
           input.evaluator,
           input.interruptions_per_second,
           std::nullopt,
-          input.seed};
+          input.seed,
+          input.searches};
 }
 
 /// What decides how fast a pipeline is, in so far as devices of one type are equal.

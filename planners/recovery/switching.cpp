@@ -37,6 +37,18 @@ SwitchingSettings read_switching(OptionReader& reader, const std::vector<OptionI
   return settings;
 }
 
+std::optional<PlannerEntry::BadOption> read_intervals(
+    const OptionReader& reader,
+    const std::vector<std::pair<const char*, std::string*>>& intervals) {
+  if (reader.problem()) return reader.problem();
+  for (const auto& [name, value] : intervals) {
+    *value = reader.text(name);
+    const std::string problem = interval_problem(*value);
+    if (!problem.empty()) return PlannerEntry::BadOption{name, problem};
+  }
+  return std::nullopt;
+}
+
 bool switch_pays(Seconds before, Seconds after, Seconds stall, Seconds horizon) {
   return stall < horizon && (horizon - stall) / after > horizon / before;
 }
@@ -62,8 +74,9 @@ std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::plan_for(
 
 std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::first_plan(
     const std::vector<DeviceId>& live) const {
-  if (input_.plan && runs_on(*input_.plan, live)) {
-    return std::make_shared<const ir::Plan>(*input_.plan);
+  if (input_.plan) {
+    auto home = with_spares(*input_.plan, input_.cluster, live);
+    if (home) return std::make_shared<const ir::Plan>(std::move(*home));
   }
   return plan_for(live);
 }

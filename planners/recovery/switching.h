@@ -30,6 +30,11 @@ std::vector<OptionInfo> switching_options(const PhaseDefaults& phases);
 /// `infos`: the policy's options, for the sources of phases.
 SwitchingSettings read_switching(OptionReader& reader, const std::vector<OptionInfo>& infos);
 
+/// Options that are intervals (interval_problem()), by name, and where their values go. The first
+/// problem, of any option that was read, is the answer.
+std::optional<PlannerEntry::BadOption> read_intervals(
+    const OptionReader& reader, const std::vector<std::pair<const char*, std::string*>>& intervals);
+
 /// Whether a switch that stops training for `stall` makes more iterations within `horizon` than
 /// going on: (horizon - stall) / after > horizon / before. The rule is ours.
 bool switch_pays(Seconds before, Seconds after, Seconds stall, Seconds horizon);
@@ -41,7 +46,7 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   SwitchingPolicy(const PolicyInput& input, SwitchingSettings settings,
                   const std::vector<std::pair<std::string, Options>>& planners);
 
-  /// The user's plan where its devices live, else the planner's.
+  /// The user's plan, with spares in the place of devices that do not live; else the planner's.
   std::variant<models::PlanPointer, models::Infeasible> first_plan(
       const std::vector<DeviceId>& live) const final;
   /// Something of the plan is lost: the same plan if all its devices stay, else first_plan(), and

@@ -72,13 +72,9 @@ class Torchft final : public ElasticPolicy {
                                        state.plan->pipelines.size());
         return ElasticChange{std::make_shared<const ir::Plan>(std::move(*plan)), std::move(what)};
       }
-      left = models::Infeasible{"surviving replicas", problem};
+      return models::Infeasible{"surviving replicas", problem};
     }
-    auto plan = fresh(live);
-    if (auto* none = std::get_if<models::Infeasible>(&plan)) return std::move(*none);
-    return ElasticChange{
-        std::get<models::PlanPointer>(std::move(plan)),
-        fmt::format("planned anew: {}", std::get<models::Infeasible>(left).witness)};
+    return std::get<models::Infeasible>(std::move(left));
   }
 
   std::optional<ElasticChange> grow(const models::JobState& state,

@@ -5,15 +5,11 @@
 // Deviation: partial gradients of the iteration in flight are not reused: training resumes from
 // finished iterations only, so that iteration is lost; and when the job itself fails, GPU memory is
 // lost with it. One job has the cluster, so that the weighted sum over jobs is its speed.
-#include <fmt/format.h>
-
 #include <memory>
 #include <utility>
 
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/checkpointed.h"
-#include "planners/recovery/kit/checkpointing.h"
-#include "planners/recovery/kit/in_memory.h"
+#include "planners/recovery/memory_cloud.h"
 
 namespace orrery::planners {
 
@@ -42,57 +38,29 @@ std::vector<OptionInfo> options() {
   all.push_back({"memory_replicas", "2",
                  "Nodes that hold each share in host memory, the own one included: Unicron's "
                  "checkpoints are Gemini's; 0: none."});
-  all.push_back({"cloud_interval", "10800",
-                 "Between checkpoints to the cloud: never, young, daly, availability, tuned, or "
-                 "seconds; 3 h as for BLOOM [Gemini, 7.1, unverified]. Without object storage "
-                 "there are none."});
+  all.push_back(kGeminiCloudInterval);
   return all;
 }
 
-class Unicron final : public CheckpointedPolicy {
+class Unicron final : public MemoryCloudPolicy {
  public:
-  Unicron(const PolicyInput& input, CheckpointedRules rules, int replicas,
-          std::string cloud_interval)
-      : CheckpointedPolicy(input, std::move(rules)),
-        replicas_(replicas),
-        cloud_interval_(std::move(cloud_interval)) {}
+  Unicron(const PolicyInput& input, MemoryCloudOptions options)
+      : MemoryCloudPolicy(input, std::move(options.rules), std::move(options.settings)) {}
   std::string name() const override { return kUnicronRecovery.name; }
-  std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
-                                                   Seconds iteration_time) const override {
-    std::vector<models::CheckpointLevel> levels;
-    if (replicas_ > 0) {
-      InMemoryOptions memory;
-      memory.replicas = replicas_;
-      levels = in_memory_levels(input(), plan, iteration_time, memory);
-    }
-    const auto cloud = cloud_checkpoint(input(), cloud_interval_, plan,
-                                        rules().phases.reinitialise.duration, iteration_time);
-    levels.insert(levels.end(), cloud.begin(), cloud.end());
-    return levels;
-  }
-
- private:
-  int replicas_;
-  std::string cloud_interval_;
 };
 
 std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
 make(const PolicyInput& input, const Options& given) {
   OptionReader reader(options(), given);
   const Stall restart = stall_option(reader, options(), "restart_process");
-  const auto replicas = static_cast<int>(reader.integer("memory_replicas", 0, 1'000));
-  const std::string cloud_interval = reader.text("cloud_interval");
-  if (const auto problem = checkpoint_interval_problem(cloud_interval); !problem.empty()) {
-    return PlannerEntry::BadOption{"cloud_interval", problem};
-  }
-  auto read = read_checkpointed(reader, options());
+  auto read = read_memory_cloud(reader, options(), "memory_replicas", 0);
   if (auto* bad = std::get_if<PlannerEntry::BadOption>(&read)) return std::move(*bad);
-  auto rules = std::get<CheckpointedRules>(std::move(read));
-  rules.restart_processes = restart;
-  rules.order = {StateSource::own_gpu,   StateSource::peer_gpu, StateSource::own_host,
-                 StateSource::peer_host, StateSource::own_nvme, StateSource::peer_nvme,
-                 StateSource::cloud};
-  return std::make_unique<Unicron>(input, std::move(rules), replicas, cloud_interval);
+  auto both = std::get<MemoryCloudOptions>(std::move(read));
+  both.rules.restart_processes = restart;
+  both.rules.order = {StateSource::own_gpu,   StateSource::peer_gpu, StateSource::own_host,
+                      StateSource::peer_host, StateSource::own_nvme, StateSource::peer_nvme,
+                      StateSource::cloud};
+  return std::make_unique<Unicron>(input, std::move(both));
 }
 
 }  // namespace

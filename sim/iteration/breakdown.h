@@ -1,36 +1,15 @@
-/// Where the time of an iteration goes, rank by rank, in whole nanoseconds.
+/// Mean over ranks of where the time of an iteration goes (models/ir/breakdown.h).
 #pragma once
 #include <span>
-#include <vector>
 
-#include "models/base/time.h"
 #include "models/decide/evaluator.h"
+#include "models/ir/breakdown.h"
 #include "models/ir/program.h"
-#include "models/ir/run_log.h"
 
 namespace orrery::sim {
 
-/// Six parts of the timeline of a rank that are disjoint and cover the iteration: each is measured
-/// on its own, as a set of points in time, and none is a remainder.
-struct RankBreakdown {
-  Nanoseconds compute;          ///< Forward and backward ops without their inner collectives.
-  Nanoseconds tensor_parallel;  ///< Inner collectives, with the wait for the slowest of the team.
-  /// No op of the compute stream runs, but a point-to-point op or an activation broadcast of this
-  /// rank (purpose pipeline) does. A transfer runs from when both sides may start, so that waiting
-  /// for the other side's compute is not in here.
-  Nanoseconds pipeline;
-  /// Neither of the above, but another communication op of this rank runs: gradient
-  /// synchronisation, ZeRO gathers, state moves.
-  Nanoseconds data_parallel;
-  Nanoseconds optimizer;  ///< Optimizer steps, and state ops on the compute stream.
-  Nanoseconds bubble;     ///< No op of this rank runs: between two of them, before and after all.
-  Nanoseconds total() const;
-};
-
-/// `spans` are those of all ops of one rank, in the order of the program. Checks that the parts add
-/// up to `iteration`.
-RankBreakdown rank_breakdown(const ir::Program& program, std::span<const ir::Span> spans,
-                             Nanoseconds iteration);
+using ir::rank_breakdown;
+using ir::RankBreakdown;
 
 /// Mean over ranks, each counted as often as it stands for devices.
 models::Breakdown mean_breakdown(const ir::Program& program, std::span<const RankBreakdown> ranks);

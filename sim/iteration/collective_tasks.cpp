@@ -82,11 +82,13 @@ void ProgramTasks::add_ring_steps(ir::CollectiveKind kind, std::span<const Devic
   const std::size_t members = group.size();
   if (members < 2) return;
   const std::size_t steps = (kind == ir::CollectiveKind::all_reduce ? 2 : 1) * (members - 1);
+  const auto edges = models::ring_step_flows(kind, group, bytes, path_);
   std::vector<TaskId> before(members, start);
   std::vector<TaskId> current(members);
   for (std::size_t step = 0; step < steps; ++step) {
     for (std::size_t i = 0; i < members; ++i) {
-      current[i] = flow(group[i], group[(i + 1) % members], bytes / static_cast<double>(members));
+      const models::FlowEdge& edge = edges[i];
+      current[i] = flow(edge.source, edge.destination, edge.bytes, edge.extra_latency);
       engine_.add_dependency(before[i], current[i]);
       if (step > 0) engine_.add_dependency(before[(i + members - 1) % members], current[i]);
     }

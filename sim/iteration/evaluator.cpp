@@ -9,7 +9,6 @@
 #include "models/base/check.h"
 #include "models/cost/memory.h"
 #include "models/lower/lower.h"
-#include "sim/flow/fork.h"
 
 namespace orrery::sim {
 namespace {
@@ -98,21 +97,40 @@ models::Evaluation SimulatorEvaluator::evaluate(const ir::Plan& plan) const {
 models::Evaluation SimulatorEvaluator::evaluate(const ir::Plan& plan,
                                                 const std::vector<Straggler>& stragglers,
                                                 const std::vector<SlowLink>& slow_links) const {
+  return start(plan, stragglers, slow_links).join();
+}
+
+SimulatorEvaluator::Running SimulatorEvaluator::start(
+    const ir::Plan& plan, const std::vector<Straggler>& stragglers,
+    const std::vector<SlowLink>& slow_links) const {
   IterationOptions options = options_;
   options.stragglers.insert(options.stragglers.end(), stragglers.begin(), stragglers.end());
   options.slow_links.insert(options.slow_links.end(), slow_links.begin(), slow_links.end());
-  const models::Cluster& cluster = simulator_.cluster();
-  const ir::Program program = models::lower(plan, cluster, workload_, job_, {});
-  const models::ProgramPrices prices(program, pricer_);
-  const ForkResult delivered =
-      run_forked([&] { return encode(simulator_.run(program, prices, options)); });
+  ir::Program lowered = models::lower(plan, simulator_.cluster(), workload_, job_, {});
+  const models::ProgramPrices prices(lowered, pricer_);
+  return Running(*this, plan, std::move(lowered), [&](const ir::Program& program) {
+    return encode(simulator_.run(program, prices, options));
+  });
+}
+
+SimulatorEvaluator::Running::Running(const SimulatorEvaluator& of, const ir::Plan& plan,
+                                     ir::Program program,
+                                     const std::function<std::string(const ir::Program&)>& simulate)
+    : of_(of),
+      plan_(plan),
+      program_(std::move(program)),
+      child_([&] { return simulate(program_); }) {}
+
+models::Evaluation SimulatorEvaluator::Running::join() {
+  const ForkResult delivered = child_.join();
   if (const auto* failure = std::get_if<ChildFailure>(&delivered)) {
     throw std::runtime_error("simulation failed: " + failure->message);
   }
   const IterationResult result = decode(std::get<std::string>(delivered));
-  return evaluation_from(
-      result, plan, cluster, workload_,
-      memory_verdict(plan, program, result.peak_memory, cluster, workload_, job_, profile_));
+  const models::Cluster& cluster = of_.simulator_.cluster();
+  return evaluation_from(result, plan_, cluster, of_.workload_,
+                         memory_verdict(plan_, program_, result.peak_memory, cluster, of_.workload_,
+                                        of_.job_, of_.profile_));
 }
 
 }  // namespace orrery::sim

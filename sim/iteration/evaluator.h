@@ -1,14 +1,17 @@
 /// The simulator as a judge of plans.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "models/cost/pricer.h"
 #include "models/decide/evaluator.h"
 #include "models/ir/profile.h"
+#include "models/ir/program.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
 #include "models/spec/workload.h"
+#include "sim/flow/fork.h"
 #include "sim/iteration/iteration.h"
 #include "sim/iteration/options.h"
 
@@ -29,6 +32,26 @@ class SimulatorEvaluator final : public models::Evaluator {
   models::Evaluation evaluate(const ir::Plan& plan, const std::vector<Straggler>& stragglers,
                               const std::vector<SlowLink>& slow_links) const;
   std::string name() const override { return "simulator"; }
+
+  /// An evaluation in its forked copy, under way; ended with this value if it is not joined.
+  class Running {
+   public:
+    /// Waits for it. Only once.
+    models::Evaluation join();
+
+   private:
+    friend class SimulatorEvaluator;
+    Running(const SimulatorEvaluator& of, const ir::Plan& plan, ir::Program program,
+            const std::function<std::string(const ir::Program&)>& simulate);
+    const SimulatorEvaluator& of_;
+    ir::Plan plan_;
+    ir::Program program_;
+    ForkedRun child_;
+  };
+  /// As evaluate(), to be joined later; several may run at once.
+  Running start(const ir::Plan& plan, const std::vector<Straggler>& stragglers,
+                const std::vector<SlowLink>& slow_links) const;
+
   /// Profile entries and rooflines that priced the plans so far.
   const models::Pricer& pricer() const { return pricer_; }
 

@@ -97,7 +97,7 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
 
   const FlowEngine::Mark mark = engine.mark();
   const Seconds start = engine.now();
-  ProgramTasks tasks({program, prices, cluster, path, options}, engine);
+  ProgramTasks tasks({program, prices, cluster, path, options, topology.calibrated()}, engine);
   tasks.build();
   engine.run();
   const std::vector<TaskId> unfinished = engine.unfinished();

@@ -41,6 +41,7 @@ ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
       cluster_(input.cluster),
       path_(input.path),
       options_(input.options),
+      calibrated_(input.calibrated),
       engine_(engine),
       inner_(program_, path_),
       mode_(effective_mode(program_, options_.inner)),
@@ -71,6 +72,12 @@ TaskId ProgramTasks::delay(Seconds duration) {
 TaskId ProgramTasks::flow(DeviceId source, DeviceId destination, Bytes bytes, Seconds extra) {
   ++work_.flows;
   return engine_.add_flow(source.value, destination.value, bytes, std::max(extra, Seconds{}));
+}
+
+TaskId ProgramTasks::message(DeviceId source, DeviceId destination, Bytes bytes) {
+  if (!calibrated_ || source == destination) return flow(source, destination, bytes);
+  const models::FlowEdge edge = models::point_to_point_flow(source, destination, bytes, path_);
+  return flow(source, destination, edge.bytes, edge.extra_latency);
 }
 
 TaskId ProgramTasks::barrier() {
@@ -258,12 +265,12 @@ void ProgramTasks::add_transfer(OpId id) {
   TaskId start, end;
   if (transfers.size() == 1) {
     const ir::Transfer& only = transfers.front();
-    start = end = flow(only.source, only.destination, only.bytes);
+    start = end = message(only.source, only.destination, only.bytes);
   } else {
     start = barrier();
     end = barrier();
     for (const ir::Transfer& transfer : transfers) {
-      const TaskId task = flow(transfer.source, transfer.destination, transfer.bytes);
+      const TaskId task = message(transfer.source, transfer.destination, transfer.bytes);
       engine_.add_dependency(start, task);
       engine_.add_dependency(task, end);
     }
@@ -304,14 +311,15 @@ Seconds ProgramTasks::storage_time(const ir::Op& op) const {
 void ProgramTasks::add_state(OpId id) {
   const ir::Op& op = program_.op(id);
   if (op.location != ir::Location::peer) {
-    const TaskId task = delay(storage_time(op));
+    const std::optional<Seconds> measured = prices_.storage(id);
+    const TaskId task = delay(measured ? *measured : storage_time(op));
     return set(id, task, task);
   }
   const TaskId start = barrier();
   const TaskId end = barrier();
   engine_.add_dependency(start, end);
   for (const ir::Transfer& transfer : at(program_.transfer_sets, op.transfers)) {
-    const TaskId task = flow(transfer.source, transfer.destination, transfer.bytes);
+    const TaskId task = message(transfer.source, transfer.destination, transfer.bytes);
     engine_.add_dependency(start, task);
     engine_.add_dependency(task, end);
   }

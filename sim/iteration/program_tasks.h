@@ -30,6 +30,7 @@ class ProgramTasks {
     const models::Cluster& cluster;
     const models::PathFunction& path;
     const IterationOptions& options;
+    bool calibrated = false;  ///< Paths may have calibrations.
   };
   /// Keeps references; build() adds the tasks of all ops to `engine`, with all their dependencies.
   ProgramTasks(const Input& input, FlowEngine& engine);
@@ -51,6 +52,8 @@ class ProgramTasks {
  private:
   TaskId delay(Seconds duration);
   TaskId flow(DeviceId source, DeviceId destination, Bytes bytes, Seconds extra = {});
+  /// One message (models::point_to_point_flow).
+  TaskId message(DeviceId source, DeviceId destination, Bytes bytes);
   TaskId barrier();
   struct Ends {
     TaskId first;
@@ -87,6 +90,7 @@ class ProgramTasks {
   const models::Cluster& cluster_;
   const models::PathFunction& path_;
   const IterationOptions& options_;
+  const bool calibrated_;
   FlowEngine& engine_;
   InnerTable inner_;
   InnerMode mode_;

@@ -19,6 +19,7 @@ class TopologyRoutes final : public RouteTable {
     latency = Seconds{};
     const std::vector<models::Link>& all = topology_.links();
     for (const LinkId link : links) latency += all[link.index()].latency;
+    if (topology_.calibrated()) latency = topology_.path({source_host}, {destination_host}).latency;
     std::erase_if(links, [&](LinkId link) { return all[link.index()].uncontended; });
   }
 

@@ -34,6 +34,9 @@ class DeviceRenaming {
   /// Depends on the first appearances in `order` only. Names stay as they are if the leaves cannot
   /// be matched.
   Names names(std::span<const DeviceId> order, const std::vector<std::string>& degraded) const;
+  NodeId node_of(DeviceId device) const { return cluster_.device(device).node; }
+  /// Nodes of one number are built alike.
+  int kind_of(NodeId node) const { return shape_of_[node.index()]; }
 
  private:
   /// Positions of a node in nested groups. Level 0 is the coarsest.

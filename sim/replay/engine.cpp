@@ -190,7 +190,6 @@ void ReplayEngine::tell_of_latecomers() {
 
 void ReplayEngine::batch(Events events) {
   account();
-  if (recovery_) iteration_time_ = time_of(*recovery_->plan(), *recovery_->devices().working);
   const bool broken = apply(events);
   rate_ = devices_.rate(result_.priced);
   const std::string cause = cause_of(events);
@@ -249,7 +248,7 @@ models::JobState ReplayEngine::state() const {
   state.leaving = devices_.leaving();
   state.slow = devices_.slow();
   state.copies = copies_.list();
-  state.iteration_time = plan_ ? iteration_time_ : Seconds{};
+  state.iteration_time = run_ ? iteration_time_ : Seconds{};
   state.announced = announced_;
   if (planned_) state.pending = {planned_->decision.plan, planned_->asked, planned_->at};
   return state;
@@ -332,6 +331,7 @@ void ReplayEngine::proceed() {
   const Seconds time = time_of(*run_->plan(), *run_->devices().working);
   iteration_time_ = time;
   if (to_nanoseconds(time) == run_->iteration()) return;
+  refer_to(*run_->plan(), time);
   run_->retime(to_nanoseconds(time), input_.policy.checkpoints(*run_->plan(), time));
   add_point();
 }
@@ -371,7 +371,9 @@ void ReplayEngine::recover(models::RecoveryDecision decision, const std::string&
   copies_.settle(now_);
   copies_.roll_back(done_);
   plan_ = decision.plan;
-  recovery_.emplace(std::move(decision), now_, input_.transfers, ledger_);
+  recovery_.emplace(std::move(decision), now_, input_.transfers, devices_, ledger_);
+  input_.iterations.expect(*plan_, devices_.slow(*recovery_->devices().working),
+                           {devices_.links().begin(), devices_.links().end()});
   add_point();
 }
 
@@ -380,10 +382,9 @@ void ReplayEngine::train(models::PlanPointer plan, const PlanDevices& devices) {
   iteration_time_ = time_of(*plan, *devices.working);
   if (result_.reference.value == 0) {
     const bool healthy = devices_.slow(*devices.working).empty() && devices_.links().empty();
-    result_.reference = healthy ? iteration_time_ : input_.iterations.time(*plan, {}, {});
-    ledger_.set_reference(to_nanoseconds(result_.reference));
-    reference_samples_ = static_cast<double>(ir::global_batch(*plan));
+    refer_to(*plan, healthy ? iteration_time_ : input_.iterations.time(*plan, {}, {}));
   }
+  refer_to(*plan, iteration_time_);
   copies_.settle(now_);
   copies_.set_gpu(done_, plan, devices);
   if (log_open_) result_.log.back().stall = now_ - result_.log.back().at;

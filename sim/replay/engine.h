@@ -51,6 +51,7 @@ class ReplayEngine {
   void stop(const std::string& cause, const std::string& reason);
   void recover(models::RecoveryDecision decision, const std::string& cause);
   void train(models::PlanPointer plan, const PlanDevices& devices);
+  void refer_to(const ir::Plan& plan, Seconds time);
   void settle_recovery(bool finished);
   void tell_of_latecomers();
   Seconds time_of(const ir::Plan& plan, const std::vector<DeviceId>& devices) const;
@@ -77,7 +78,7 @@ class ReplayEngine {
   std::string idle_reason_;
 
   models::PlanPointer plan_;  ///< Of JobState.
-  Seconds iteration_time_;    ///< Of plan_.
+  Seconds iteration_time_;    ///< Of plan_, while it trains.
   std::int64_t done_ = 0;     ///< Last finished iteration, while nothing trains.
   bool health_changed_ = false;
   bool announced_ = false;  ///< Of JobState.

@@ -36,9 +36,19 @@ void ReplayEngine::add_point() {
   result_.points.push_back(point);
 }
 
+/// Takes the plan's rate as the reference if none was faster.
+void ReplayEngine::refer_to(const ir::Plan& plan, Seconds time) {
+  const auto samples = static_cast<double>(ir::global_batch(plan));
+  const bool first = result_.reference.value == 0;
+  if (!first && samples / time.value <= reference_samples_ / result_.reference.value) return;
+  result_.reference = time;
+  reference_samples_ = samples;
+}
+
 void ReplayEngine::finish() {
   account();
   add_point();
+  ledger_.set_reference(to_nanoseconds(result_.reference));
   if (run_) {
     run_->finish();
   } else if (recovery_) {
@@ -69,7 +79,7 @@ void ReplayEngine::finish() {
   result_.ettr = (wall(Bucket::productive) + wall(Bucket::degraded)) / horizon;
   if (result_.reference.value > 0) {
     const double ideal =
-        reference_samples_ * to_seconds(result_.horizon).value / result_.reference.value;
+        reference_samples_ * horizon / static_cast<double>(to_nanoseconds(result_.reference).count);
     result_.goodput = static_cast<double>(result_.samples) / ideal;
   }
 }

@@ -31,7 +31,8 @@ Seconds FixedIterationTimer::time(
   return time / slowest;
 }
 
-Nanoseconds FixedTransferTimer::time(const std::vector<models::StateTransfer>& transfers) const {
+Nanoseconds FixedTransferTimer::time(const std::vector<models::StateTransfer>& transfers,
+                                     const models::DegradedLinks&) const {
   if (transfers.empty()) return {};
   if (bandwidth_.value == 0) return time_;
   std::map<DeviceId, Bytes> load;

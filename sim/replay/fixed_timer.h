@@ -33,7 +33,9 @@ class FixedTransferTimer final : public models::TransferTimer {
  public:
   explicit FixedTransferTimer(Nanoseconds time) : time_(time) {}
   explicit FixedTransferTimer(BytesPerSecond bandwidth) : bandwidth_(bandwidth) {}
-  Nanoseconds time(const std::vector<models::StateTransfer>& transfers) const override;
+  /// Degraded links are not looked at.
+  Nanoseconds time(const std::vector<models::StateTransfer>& transfers,
+                   const models::DegradedLinks& degraded_links = {}) const override;
 
  private:
   Nanoseconds time_;

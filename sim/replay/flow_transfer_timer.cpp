@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -12,7 +13,6 @@
 #include <variant>
 
 #include "models/base/check.h"
-#include "sim/flow/fork.h"
 #include "sim/replay/device_renaming.h"
 
 namespace orrery::sim {
@@ -65,42 +65,88 @@ struct FlowTransferTimer::Flow {
   Bytes bytes;
 };
 
+/// A set of transfers whose time is being worked out.
+struct FlowTransferTimer::Running {
+  Seconds bound;                   ///< It takes at least that.
+  std::optional<ForkedRun> child;  ///< None: it takes exactly that.
+};
+
 struct FlowTransferTimer::Memory {
+  struct Expected {
+    Key key;
+    Running running;
+  };
   DeviceRenaming renaming;
-  std::map<std::vector<models::StateTransfer>, Nanoseconds> known;
+  std::map<Key, Nanoseconds> known;
   RememberCounts counts;
+  std::unique_ptr<Expected> expected;
 };
 
 FlowTransferTimer::FlowTransferTimer(const models::Cluster& cluster,
                                      const models::Topology& topology, const TransferPaths& paths,
                                      FlowEngine& engine, RememberOptions remember)
     : cluster_(cluster),
+      topology_(topology),
       paths_(paths),
       engine_(engine),
-      memory_(new Memory{DeviceRenaming(cluster, topology, remember.ignore_leaves), {}, {}}) {}
+      memory_(new Memory{DeviceRenaming(cluster, topology, remember.ignore_leaves), {}, {}, {}}) {}
 
 FlowTransferTimer::~FlowTransferTimer() = default;
 
 RememberCounts FlowTransferTimer::counts() const { return memory_->counts; }
 
-Nanoseconds FlowTransferTimer::time(const std::vector<models::StateTransfer>& transfers) const {
-  if (transfers.empty()) return {};
-  Memory& memory = *memory_;
-  ++memory.counts.asked;
-  const Clock::time_point start = Clock::now();
-  const std::vector<DeviceId> order = order_of(transfers, cluster_);
-  const DeviceRenaming::Names names = memory.renaming.names(order, {});
-  std::vector<models::StateTransfer> key = transfers;
-  for (models::StateTransfer& transfer : key) {
+FlowTransferTimer::Key FlowTransferTimer::name(const std::vector<models::StateTransfer>& transfers,
+                                               const models::DegradedLinks& degraded_links) const {
+  std::vector<std::string> degraded;
+  for (const auto& [link, factor] : degraded_links) degraded.push_back(link);
+  const DeviceRenaming::Names names =
+      memory_->renaming.names(order_of(transfers, cluster_), degraded);
+  Key key{transfers, {}};
+  for (const auto& entry : degraded_links) {
+    if (std::count(names.links.begin(), names.links.end(), entry.first) > 0) {
+      key.second.push_back(entry);
+    }
+  }
+  for (models::StateTransfer& transfer : key.first) {
     if (transfer.source.valid()) transfer.source = names.to[transfer.source.index()];
     if (transfer.destination.valid()) transfer.destination = names.to[transfer.destination.index()];
   }
-  std::sort(key.begin(), key.end());
+  std::sort(key.first.begin(), key.first.end());
+  return key;
+}
+
+void FlowTransferTimer::expect(const std::vector<models::StateTransfer>& transfers,
+                               const models::DegradedLinks& degraded_links) const {
+  if (transfers.empty()) return;
+  Memory& memory = *memory_;
+  const Clock::time_point start_of_naming = Clock::now();
+  Key key = name(transfers, degraded_links);
+  const bool is_new =
+      !memory.known.contains(key) && !(memory.expected && memory.expected->key == key);
+  memory.counts.naming += since(start_of_naming);
+  if (!is_new) return;
+  const Clock::time_point begin = Clock::now();
+  memory.expected.reset();
+  Running running = start(key);
+  memory.expected.reset(new Memory::Expected{std::move(key), std::move(running)});
+  memory.counts.simulating += since(begin);
+}
+
+Nanoseconds FlowTransferTimer::time(const std::vector<models::StateTransfer>& transfers,
+                                    const models::DegradedLinks& degraded_links) const {
+  if (transfers.empty()) return {};
+  Memory& memory = *memory_;
+  ++memory.counts.asked;
+  const Clock::time_point start_of_naming = Clock::now();
+  Key key = name(transfers, degraded_links);
   const auto found = memory.known.find(key);
-  memory.counts.naming += since(start);
+  memory.counts.naming += since(start_of_naming);
   if (found != memory.known.end()) return found->second;
   const Clock::time_point begin = Clock::now();
-  const Nanoseconds time = to_nanoseconds(compute(key));
+  const bool expected = memory.expected && memory.expected->key == key;
+  const Nanoseconds time =
+      to_nanoseconds(join(expected ? std::move(memory.expected->running) : start(key)));
+  if (expected) memory.expected.reset();
   ++memory.counts.simulated;
   memory.counts.simulating += since(begin);
   memory.known.emplace(std::move(key), time);
@@ -119,7 +165,20 @@ std::vector<FlowTransferTimer::Flow> FlowTransferTimer::flows_of(
   return flows;
 }
 
-Seconds FlowTransferTimer::busiest_link(const std::vector<Flow>& flows) const {
+FlowTransferTimer::Bandwidths FlowTransferTimer::bandwidths(
+    const models::DegradedLinks& degraded) const {
+  Bandwidths changed;
+  for (const auto& [name, factor] : degraded) {
+    for (std::size_t i = 0; i < topology_.links().size(); ++i) {
+      if (topology_.links()[i].name != name) continue;
+      changed[{static_cast<std::int32_t>(i)}] = topology_.links()[i].bandwidth * factor;
+    }
+  }
+  return changed;
+}
+
+Seconds FlowTransferTimer::busiest_link(const std::vector<Flow>& flows,
+                                        const Bandwidths& changed) const {
   std::map<LinkId, Bytes> load;
   Seconds latency, busiest;
   for (const Flow& flow : flows) {
@@ -127,16 +186,20 @@ Seconds FlowTransferTimer::busiest_link(const std::vector<Flow>& flows) const {
     for (const LinkId link : flow.links) load[link] += flow.bytes;
   }
   for (const auto& [link, bytes] : load) {
-    busiest = std::max(busiest, bytes / paths_.bandwidth(link));
+    const auto slow = changed.find(link);
+    const BytesPerSecond bandwidth = slow == changed.end() ? paths_.bandwidth(link) : slow->second;
+    busiest = std::max(busiest, bytes / bandwidth);
   }
   return busiest + latency;
 }
 
-Seconds FlowTransferTimer::simulate(const std::vector<Flow>& flows) const {
-  const ForkResult delivered = run_forked([&] {
+ForkedRun FlowTransferTimer::simulate(const std::vector<Flow>& flows,
+                                      const Bandwidths& changed) const {
+  return ForkedRun([&] {
     std::vector<std::vector<LinkId>> links;
     for (const Flow& flow : flows) links.push_back(flow.links);
     paths_.assign(std::move(links));
+    for (const auto& [link, bandwidth] : changed) engine_.set_link_bandwidth(link, bandwidth);
     const Seconds start = engine_.now();
     std::vector<TaskId> tasks;
     for (std::size_t i = 0; i < flows.size(); ++i) {
@@ -148,6 +211,11 @@ Seconds FlowTransferTimer::simulate(const std::vector<Flow>& flows) const {
     for (const TaskId task : tasks) last = std::max(last, engine_.end_time(task) - start);
     return std::string(reinterpret_cast<const char*>(&last.value), sizeof last.value);
   });
+}
+
+Seconds FlowTransferTimer::join(Running running) const {
+  if (!running.child) return running.bound;
+  const ForkResult delivered = running.child->join();
   if (const auto* failure = std::get_if<ChildFailure>(&delivered)) {
     throw std::runtime_error("simulation of transfers failed: " + failure->message);
   }
@@ -156,12 +224,14 @@ Seconds FlowTransferTimer::simulate(const std::vector<Flow>& flows) const {
   ORRERY_CHECK(bytes.size() == sizeof last.value, "{} bytes from the forked simulator",
                bytes.size());
   std::memcpy(&last.value, bytes.data(), sizeof last.value);
-  return last;
+  return std::max(running.bound, last);
 }
 
-Seconds FlowTransferTimer::compute(const std::vector<models::StateTransfer>& transfers) const {
+FlowTransferTimer::Running FlowTransferTimer::start(const Key& key) const {
+  const std::vector<models::StateTransfer>& transfers = key.first;
+  const Bandwidths changed = bandwidths(key.second);
   const std::vector<Flow> flows = flows_of(transfers);
-  if (flows.size() <= kMostFlows) return simulate(flows);
+  if (flows.size() <= kMostFlows) return {Seconds{}, simulate(flows, changed)};
   const auto node_of = [&](DeviceId device) {
     return device.valid() ? cluster_.device(device).node : NodeId{};
   };
@@ -180,11 +250,11 @@ Seconds FlowTransferTimer::compute(const std::vector<models::StateTransfer>& tra
       return std::find(flows[i].links.begin(), flows[i].links.end(), link) == flows[i].links.end();
     });
   }
-  const Seconds bound = busiest_link(flows);
-  if (merged.size() > kMostFlows) return bound;
+  const Seconds bound = busiest_link(flows, changed);
+  if (merged.size() > kMostFlows) return {bound, std::nullopt};
   std::vector<Flow> fewer;
   for (auto& [pair, flow] : merged) fewer.push_back(std::move(flow));
-  return std::max(bound, simulate(fewer));
+  return {bound, simulate(fewer, changed)};
 }
 
 }  // namespace orrery::sim

@@ -1,13 +1,16 @@
 /// Times of sets of state transfers, as flows that share the cluster's links and storage.
 #pragma once
 #include <cstddef>
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "models/decide/transfer_timer.h"
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
 #include "sim/flow/engine.h"
+#include "sim/flow/fork.h"
 #include "sim/replay/iteration_timer.h"
 #include "sim/replay/transfer_paths.h"
 
@@ -34,18 +37,31 @@ class FlowTransferTimer final : public models::TransferTimer {
   ~FlowTransferTimer() override;
 
   /// Throws std::runtime_error if the forked copy fails.
-  Nanoseconds time(const std::vector<models::StateTransfer>& transfers) const override;
+  Nanoseconds time(const std::vector<models::StateTransfer>& transfers,
+                   const models::DegradedLinks& degraded_links = {}) const override;
+  /// Starts the simulation, if it is a new one; that of the set expected before is given up.
+  void expect(const std::vector<models::StateTransfer>& transfers,
+              const models::DegradedLinks& degraded_links) const override;
   RememberCounts counts() const;
 
  private:
   struct Flow;
   struct Memory;
   std::vector<Flow> flows_of(const std::vector<models::StateTransfer>& transfers) const;
-  Seconds busiest_link(const std::vector<Flow>& flows) const;
-  Seconds simulate(const std::vector<Flow>& flows) const;
-  Seconds compute(const std::vector<models::StateTransfer>& transfers) const;
+  /// Bandwidths of links that are not as they are built.
+  using Bandwidths = std::map<LinkId, BytesPerSecond>;
+  Bandwidths bandwidths(const models::DegradedLinks& degraded) const;
+  Seconds busiest_link(const std::vector<Flow>& flows, const Bandwidths& changed) const;
+  ForkedRun simulate(const std::vector<Flow>& flows, const Bandwidths& changed) const;
+  using Key = std::pair<std::vector<models::StateTransfer>, models::DegradedLinks>;
+  Key name(const std::vector<models::StateTransfer>& transfers,
+           const models::DegradedLinks& degraded_links) const;
+  struct Running;
+  Running start(const Key& key) const;
+  Seconds join(Running running) const;
 
   const models::Cluster& cluster_;
+  const models::Topology& topology_;
   const TransferPaths& paths_;
   FlowEngine& engine_;
   std::unique_ptr<Memory> memory_;

@@ -7,6 +7,7 @@
 
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/device_renaming.h"
+#include "sim/replay/pipeline_order.h"
 
 namespace orrery::sim {
 namespace {
@@ -26,12 +27,37 @@ struct PlanKey {
 
 }  // namespace
 
+/// A question under the names that all equal ones get.
+struct SimulatedIterationTimer::Named {
+  PlanKey key;
+  std::vector<std::size_t> places;  ///< order_of_pipelines()
+  std::vector<DeviceId> order;      ///< Of the plan in that order, under its own names.
+  std::vector<DeviceId> to;
+};
+
 struct SimulatedIterationTimer::Memory {
+  struct Expected {
+    PlanKey key;
+    SimulatorEvaluator::Running running;
+  };
+  SimulatorEvaluator::Running start(const PlanKey& key) const;
+
   DeviceRenaming renaming;
   SimulatorEvaluator evaluator;
   std::map<PlanKey, models::Evaluation> known;
   RememberCounts counts;
+  std::unique_ptr<Expected> expected;
 };
+
+SimulatorEvaluator::Running SimulatedIterationTimer::Memory::start(const PlanKey& key) const {
+  std::vector<Straggler> stragglers;
+  for (const models::SlowDevice& device : key.slow) {
+    stragglers.push_back({device.device, 1 / device.factor});
+  }
+  std::vector<SlowLink> links;
+  for (const auto& [link, factor] : key.links) links.push_back({link, 1 / factor});
+  return evaluator.start(key.plan, stragglers, links);
+}
 
 SimulatedIterationTimer::SimulatedIterationTimer(IterationSimulator& simulator,
                                                  const models::Workload& workload,
@@ -41,16 +67,64 @@ SimulatedIterationTimer::SimulatedIterationTimer(IterationSimulator& simulator,
           DeviceRenaming(simulator.cluster(), simulator.topology(), remember.ignore_leaves),
           SimulatorEvaluator(simulator, workload, job, profile, std::move(options)),
           {},
+          {},
           {}}) {}
 
 SimulatedIterationTimer::~SimulatedIterationTimer() = default;
 
 RememberCounts SimulatedIterationTimer::counts() const { return memory_->counts; }
+const models::Pricer& SimulatedIterationTimer::pricer() const {
+  return memory_->evaluator.pricer();
+}
 
 Seconds SimulatedIterationTimer::time(
     const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
     const std::vector<std::pair<std::string, double>>& degraded_links) const {
   return evaluate(plan, slow, degraded_links).iteration_time;
+}
+
+SimulatedIterationTimer::Named SimulatedIterationTimer::name(
+    const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+    const std::vector<std::pair<std::string, double>>& degraded_links) const {
+  const DeviceRenaming& renaming = memory_->renaming;
+  Named named;
+  named.places = order_of_pipelines(plan, slow, renaming);
+  const ir::Plan sorted = reordered(plan, named.places);
+  named.order = order_of(sorted);
+  std::vector<std::string> degraded;
+  for (const auto& [link, factor] : degraded_links) degraded.push_back(link);
+  DeviceRenaming::Names names = renaming.names(named.order, degraded);
+  named.to = std::move(names.to);
+  named.key.plan = renamed(sorted, named.to);
+  for (const models::SlowDevice& device : slow) {
+    const DeviceId to = named.to[device.device.index()];
+    if (to.valid() && device.factor != 1.0) named.key.slow.push_back({to, device.factor});
+  }
+  std::sort(named.key.slow.begin(), named.key.slow.end(),
+            [](const auto& a, const auto& b) { return a.device < b.device; });
+  for (const auto& entry : degraded_links) {
+    if (std::count(names.links.begin(), names.links.end(), entry.first) > 0) {
+      named.key.links.push_back(entry);
+    }
+  }
+  return named;
+}
+
+void SimulatedIterationTimer::expect(
+    const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+    const std::vector<std::pair<std::string, double>>& degraded_links) const {
+  Memory& memory = *memory_;
+  const Clock::time_point start = Clock::now();
+  Named named = name(plan, slow, degraded_links);
+  const bool is_new =
+      !memory.known.contains(named.key) && !(memory.expected && memory.expected->key == named.key);
+  memory.counts.naming += since(start);
+  if (!is_new) return;
+  const Clock::time_point begin = Clock::now();
+  memory.expected.reset();
+  SimulatorEvaluator::Running running = memory.start(named.key);
+  memory.expected.reset(new Memory::Expected{std::move(named.key), std::move(running)});
+  memory.counts.simulating += since(begin);
 }
 
 models::Evaluation SimulatedIterationTimer::evaluate(
@@ -59,43 +133,28 @@ models::Evaluation SimulatedIterationTimer::evaluate(
   Memory& memory = *memory_;
   ++memory.counts.asked;
   const Clock::time_point start = Clock::now();
-  const std::vector<DeviceId> order = order_of(plan);
-  std::vector<std::string> degraded;
-  for (const auto& [link, factor] : degraded_links) degraded.push_back(link);
-  const DeviceRenaming::Names names = memory.renaming.names(order, degraded);
-
-  PlanKey key{renamed(plan, names.to), {}, {}};
-  for (const models::SlowDevice& device : slow) {
-    const DeviceId name = names.to[device.device.index()];
-    if (name.valid() && device.factor != 1.0) key.slow.push_back({name, device.factor});
-  }
-  std::sort(key.slow.begin(), key.slow.end(),
-            [](const auto& a, const auto& b) { return a.device < b.device; });
-  for (const auto& entry : degraded_links) {
-    if (std::count(names.links.begin(), names.links.end(), entry.first) > 0) {
-      key.links.push_back(entry);
-    }
-  }
-  auto found = memory.known.find(key);
+  Named named = name(plan, slow, degraded_links);
+  auto found = memory.known.find(named.key);
   memory.counts.naming += since(start);
   if (found == memory.known.end()) {
     const Clock::time_point begin = Clock::now();
-    std::vector<Straggler> stragglers;
-    for (const models::SlowDevice& device : key.slow) {
-      stragglers.push_back({device.device, 1 / device.factor});
-    }
-    std::vector<SlowLink> links;
-    for (const auto& [link, factor] : key.links) links.push_back({link, 1 / factor});
-    models::Evaluation evaluation = memory.evaluator.evaluate(key.plan, stragglers, links);
-    found = memory.known.emplace(std::move(key), std::move(evaluation)).first;
+    const bool expected = memory.expected && memory.expected->key == named.key;
+    models::Evaluation evaluation =
+        expected ? memory.expected->running.join() : memory.start(named.key).join();
+    if (expected) memory.expected.reset();
+    found = memory.known.emplace(std::move(named.key), std::move(evaluation)).first;
     ++memory.counts.simulated;
     memory.counts.simulating += since(begin);
   }
   models::Evaluation evaluation = found->second;
-  // The verdict names devices; theirs are those of the plan that was asked for.
+  for (std::size_t i = 0; i < found->second.pipeline_times.size(); ++i) {
+    evaluation.pipeline_times[named.places[i]] = found->second.pipeline_times[i];
+  }
+  // The verdict names devices and pipelines; theirs are those of the plan that was asked for.
   for (ir::MemoryUse& use : evaluation.memory.by_gpu_type) {
-    for (const DeviceId device : order) {
-      if (names.to[device.index()] != use.device) continue;
+    use.pipeline = static_cast<int>(named.places[static_cast<std::size_t>(use.pipeline)]);
+    for (const DeviceId device : named.order) {
+      if (named.to[device.index()] != use.device) continue;
       use.device = device;
       break;
     }

@@ -1,5 +1,6 @@
 /// Iteration times from the simulator, remembered: plans that differ only by a renaming of
-/// interchangeable devices, with the same health, are lowered and simulated once.
+/// interchangeable devices, or by which of equal pipelines lost a stage, with the same health, are
+/// lowered and simulated once.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "models/base/units.h"
+#include "models/cost/pricer.h"
 #include "models/decide/evaluator.h"
 #include "models/ir/profile.h"
 #include "models/spec/job.h"
@@ -35,7 +37,8 @@ struct RememberCounts {
 
 /// What is simulated is the plan under the names that all equal ones get, not the one that was
 /// asked for first: the answer does not depend on what was asked before. Which nodes, leaves and
-/// positions are interchangeable: sim/replay/device_renaming.h. Slow devices are stragglers
+/// positions are interchangeable: sim/replay/device_renaming.h; the order of pipelines:
+/// sim/replay/pipeline_order.h. Slow devices are stragglers
 /// (slowdown 1 / factor), degraded links have 1 / factor as slowdown. Each simulation runs in a
 /// forked copy of the process (SimulatorEvaluator). Not for concurrent use.
 class SimulatedIterationTimer final : public IterationTimer {
@@ -48,13 +51,21 @@ class SimulatedIterationTimer final : public IterationTimer {
 
   Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
                const std::vector<std::pair<std::string, double>>& degraded_links) const override;
+  /// Starts the simulation, if it is a new one; that of the one expected before is given up.
+  void expect(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+              const std::vector<std::pair<std::string, double>>& degraded_links) const override;
   models::Evaluation evaluate(
       const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
       const std::vector<std::pair<std::string, double>>& degraded_links) const;
   RememberCounts counts() const;
+  /// Of everything that was simulated: knows which entries of the profile it used.
+  const models::Pricer& pricer() const;
 
  private:
   struct Memory;
+  struct Named;
+  Named name(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+             const std::vector<std::pair<std::string, double>>& degraded_links) const;
   std::unique_ptr<Memory> memory_;
 };
 

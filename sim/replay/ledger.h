@@ -20,7 +20,7 @@ __extension__ using WideCount = __int128;
 
 class ReplayLedger {
  public:
-  /// What an iteration takes on the first plan; before the first run.
+  /// Iterations are productive for so long, degraded beyond it; before anything is read.
   void set_reference(Nanoseconds reference) { reference_ = reference; }
 
   /// From `start` on each iteration takes `duration` and trains `samples`; `first` is the next one.

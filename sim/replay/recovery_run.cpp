@@ -23,20 +23,30 @@ Bucket bucket_of(Kind kind) {
 }
 
 RecoveryRun::RecoveryRun(models::RecoveryDecision decision, Instant now,
-                         const models::TransferTimer& transfers, ReplayLedger& ledger)
+                         const models::TransferTimer& transfers, const DeviceStates& states,
+                         ReplayLedger& ledger)
     : transfers_(transfers),
+      states_(states),
       ledger_(ledger),
       decision_(std::move(decision)),
       devices_(*decision_.plan),
       start_(now),
       end_(now),
       now_(now) {
-  if (!decision_.phases.empty()) end_ = now + duration_of(decision_.phases.front());
+  if (decision_.phases.empty()) return;
+  if (decision_.phases.front().kind != Kind::move_state) {
+    transfers_.expect(decision_.transfers, links());
+  }
+  end_ = now + duration_of(decision_.phases.front());
+}
+
+models::DegradedLinks RecoveryRun::links() const {
+  return {states_.links().begin(), states_.links().end()};
 }
 
 Nanoseconds RecoveryRun::duration_of(const models::RecoveryPhase& phase) const {
   if (phase.kind != Kind::move_state) return phase.duration;
-  return transfers_.time(decision_.transfers) + phase.duration;
+  return transfers_.time(decision_.transfers, links()) + phase.duration;
 }
 
 std::string RecoveryRun::label() const {

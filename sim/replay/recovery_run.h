@@ -6,15 +6,18 @@
 
 #include "models/decide/recovery_policy.h"
 #include "sim/replay/copy_store.h"
+#include "sim/replay/device_states.h"
 #include "sim/replay/ledger.h"
 
 namespace orrery::sim {
 
 class RecoveryRun {
  public:
-  /// Keeps references. Transfers are timed when their phase is reached.
+  /// Keeps references. Transfers are timed when their phase is reached, on the links as they are
+  /// then.
   RecoveryRun(models::RecoveryDecision decision, Instant now,
-              const models::TransferTimer& transfers, ReplayLedger& ledger);
+              const models::TransferTimer& transfers, const DeviceStates& states,
+              ReplayLedger& ledger);
 
   /// Runs to `until`; true when the last phase has ended, at now().
   bool advance(Instant until);
@@ -31,9 +34,11 @@ class RecoveryRun {
 
  private:
   Nanoseconds duration_of(const models::RecoveryPhase& phase) const;
+  models::DegradedLinks links() const;
   std::string label() const;
 
   const models::TransferTimer& transfers_;
+  const DeviceStates& states_;
   ReplayLedger& ledger_;
   models::RecoveryDecision decision_;
   PlanDevices devices_;

@@ -41,7 +41,7 @@ namespace orrery::sim {
 
 /// Where wall time goes. They add up to the horizon.
 enum class Bucket : std::uint8_t {
-  productive,   ///< Iterations that count, as long as the reference iteration takes at most.
+  productive,   ///< Iterations that count, as long as ReplayResult::reference at most.
   degraded,     ///< What they take longer: fewer, slower or rerouted devices.
   rolled_back,  ///< Iterations whose result was lost, and parts of iterations.
   checkpoint,
@@ -69,6 +69,9 @@ class IterationTimer {
   virtual ~IterationTimer() = default;
   virtual Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
                        const std::vector<std::pair<std::string, double>>& degraded_links) const = 0;
+  /// This will probably be asked for: may be worked out beside what the caller does meanwhile.
+  virtual void expect(const ir::Plan&, const std::vector<models::SlowDevice>&,
+                      const std::vector<std::pair<std::string, double>>&) const {}
 };
 
 struct ReplayOptions {
@@ -113,9 +116,11 @@ struct ReplayResult {
   std::int64_t iterations = 0;  ///< That count.
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
-  Seconds reference;    ///< Iteration of the first plan with all its devices healthy.
+  /// Iteration of the fastest plan of this replay: of those that trained, on the devices as they
+  /// were then, and of the first one with all its devices healthy.
+  Seconds reference;
   double ettr = 0;      ///< (productive + degraded) / horizon.
-  double goodput = 0;   ///< samples / (horizon at the reference rate).
+  double goodput = 0;   ///< samples / (horizon at the reference rate); at most 1.
   Dollars dollars;      ///< All live devices, in the plan or not.
   bool priced = false;  ///< False when a GPU type has no price.
   std::int64_t events = 0;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/cost/collective.h"
 
 namespace orrery::sim {
 
@@ -129,6 +130,16 @@ void TransferPaths::path(const models::StateTransfer& transfer, std::vector<Link
       if (spec.uncontended) continue;
     }
     if (std::find(links.begin(), links.end(), link) == links.end()) links.push_back(link);
+  }
+  if (from == Location::peer && to == Location::peer && topology_.calibrated() &&
+      transfer.source != transfer.destination) {
+    const models::PathFunction path = [this](DeviceId a, DeviceId b) {
+      return topology_.path(a, b);
+    };
+    latency =
+        path(transfer.source, transfer.destination).latency +
+        models::point_to_point_flow(transfer.source, transfer.destination, transfer.bytes, path)
+            .extra_latency;
   }
 }
 

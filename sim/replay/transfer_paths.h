@@ -25,7 +25,8 @@ class TransferPaths {
   PlatformExtension extension() const;
 
   /// Appends the links that the transfer occupies, each once, and sets its latency: that of all
-  /// links on the way, and of the object storage. Aborts when the cluster does not have the
+  /// links on the way, and of the object storage; between peers on a calibrated path what
+  /// point_to_point_flow says. Aborts when the cluster does not have the
   /// storage.
   void path(const models::StateTransfer& transfer, std::vector<LinkId>& links,
             Seconds& latency) const;

@@ -4,12 +4,13 @@
 // storage. With the name of a policy of the catalog: that policy on experiments/llama3, where spare
 // nodes take the place of broken ones. Prints CPU seconds of this process and of the forked
 // simulations, and what they went into. Run by hand on a release build, in the repository's root:
-// replay_bench [POLICY]
+// replay_bench [POLICY [DAYS]]
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <span>
 #include <string>
@@ -100,14 +101,15 @@ class SamePlan final : public models::RecoveryPolicy {
   std::vector<models::StateTransfer> reads_;
 };
 
-traces::Trace failures(const models::Cluster& cluster) {
+/// As many a day as there are in the 54 days.
+traces::Trace failures(const models::Cluster& cluster, int days) {
   traces::Trace trace;
-  trace.horizon = {std::int64_t{kDays} * 86400 * 1'000'000'000};
+  trace.horizon = {std::int64_t{days} * 86400 * 1'000'000'000};
   for (const models::Node& node : cluster.nodes) {
     trace.nodes.push_back({node.name, "", static_cast<int>(node.gpu_types.size())});
   }
   Rng rng(1);
-  for (int i = 0; i < kFailures; ++i) {
+  for (int i = 0; i < kFailures * days / kDays; ++i) {
     ir::ClusterEvent event;
     event.time = {rng.integer(0, trace.horizon.count - 1)};
     event.scope.devices = {{static_cast<int>(rng.integer(0, cluster.size() - 1))}};
@@ -122,7 +124,7 @@ traces::Trace failures(const models::Cluster& cluster) {
 }
 
 int measure(const models::Cluster& cluster, const models::Workload& workload,
-            const models::Job& job, const std::string& name, models::PlanPointer plan) {
+            const models::Job& job, const std::string& name, models::PlanPointer plan, int days) {
   const double start = bench::cpu_seconds();
   const models::Topology topology(cluster);
   const ir::Profile profile;
@@ -139,11 +141,11 @@ int measure(const models::Cluster& cluster, const models::Workload& workload,
   }
   const double made = bench::cpu_seconds();
   const bench::TimedPolicy timed(*policy);
-  const traces::Trace trace = failures(cluster);
+  const traces::Trace trace = failures(cluster, days);
   const sim::ReplayInput input{cluster, job, trace, timed, timers.iterations(), timers.transfers()};
   const sim::ReplayResult result = sim::replay(input, {});
   const double end = bench::cpu_seconds();
-  fmt::print("{}: {} GPUs, {} days\n", timed.name(), cluster.size(), kDays);
+  fmt::print("{}: {} GPUs, {} days\n", timed.name(), cluster.size(), days);
   fmt::print("platform                {:8.3f} CPU s, before the replay\n", built - start);
   fmt::print("policy                  {:8.3f} CPU s, before the replay\n", made - built);
   bench::print_costs(result, timers, end - made, kTarget);
@@ -156,6 +158,7 @@ int measure(const models::Cluster& cluster, const models::Workload& workload,
 
 int main(int count, char** words) {
   const std::string name = count > 1 ? words[1] : "";
+  const int days = count > 2 ? std::max(1, std::atoi(words[2])) : kDays;
   config::Diagnostics diagnostics;
   const models::Library library = models::load_library(models::default_library_root(), diagnostics);
   models::Job job;
@@ -170,5 +173,5 @@ int main(int count, char** words) {
                             ? grid(workload.size())
                             : models::load_plan("experiments/llama3/plan.yaml", diagnostics);
   diagnostics.raise();
-  return measure(cluster, workload, job, name, std::make_shared<const ir::Plan>(plan));
+  return measure(cluster, workload, job, name, std::make_shared<const ir::Plan>(plan), days);
 }

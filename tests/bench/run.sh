@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Prints the design's targets for iterations, lowering, all-reduce, plan switches and HexiScale's
 # search beside what is measured here, with the ratio to the bare SimGrid prototype where its source
-# is there; then a replay of 54 days on 16,384 GPUs, and the search times of all planners on 4 to
-# 240 GPUs beside the papers'.
+# is there; then a replay of 54 days on 16,384 GPUs, what the executor adds to an op and its log to a
+# step, and the search times of all planners on 4 to 240 GPUs beside the papers'.
 #
 #   tests/bench/run.sh [BUILD]    takes some minutes
 #
@@ -11,7 +11,7 @@
 # is missed.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
-benches=(iteration_bench planner_bench replay_bench search_bench switch_bench)
+benches=(executor_bench iteration_bench planner_bench replay_bench search_bench switch_bench)
 if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
   cmake --build "$build" --target "${benches[@]}" >&2
@@ -114,6 +114,8 @@ sys.exit(missed)
 PYTHON
 echo
 "$build/tests/bench/replay_bench" || status=1
+echo
+"$build/tests/bench/executor_bench" || status=1
 echo
 "$build/tests/planners/search_bench"
 exit "$status"

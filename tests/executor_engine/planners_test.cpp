@@ -34,7 +34,7 @@ void expect_all_train(const std::vector<planners::Machines>& machines, const std
   const models::Workload tiny = tiny_workload();
   planners::World world(planners::make_cluster(machines, 5), tiny.shape, kTinyBatch,
                         tiny.sequence_length);
-  world.job.allowed.zero_stages = {0, 1};
+  world.job.allowed.zero_stages = {0, 1, 2, 3};
   world.job.allowed.max_micro_batch_size = 4;
   TrainingOptions options;
   options.steps = 3;
@@ -65,8 +65,6 @@ TEST(EveryPlanner, TrainsAsOneDeviceDoes) {
   expect_all_train({{"single", 100, 24, 1, 100, 8}}, "eight nodes", trained);
   expect_all_train({{"fast", 100, 24, 1, 100, 1}, {"slow", 40, 24, 1, 30, 1}}, "two", trained);
   for (const planners::PlannerEntry* entry : planners::catalog()) {
-    // Shards parameters always, which the executor does not run.
-    if (std::string(entry->name) == "fsdp") continue;
     EXPECT_TRUE(trained.contains(entry->name)) << entry->name << " has no plan on any of them";
   }
 }

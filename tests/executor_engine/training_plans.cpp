@@ -34,7 +34,7 @@ std::vector<int> cut(int total, int parts, Rng& rng) {
 class PlanMaker {
  public:
   PlanMaker(std::uint64_t seed, const models::Workload& workload)
-      : rng_(seed), blocks_(workload.size()) {}
+      : rng_(seed), even_(seed % 2 == 0), blocks_(workload.size()) {}
 
   ir::Plan make() {
     plan_.schedule = static_cast<ir::ScheduleKind>(integer(0, 3));
@@ -45,6 +45,7 @@ class PlanMaker {
     plan_.communication.gradient_overlap = rng_.bernoulli(0.5);
     if (rng_.bernoulli(0.5)) plan_.communication.bucket = Bytes{4000};
     zero_.stage = integer(0, 1);
+    if (zero_.stage == 1 && even_) zero_.stage = 2;
     if (rng_.bernoulli(0.5)) zero_.shard_group = integer(1, 2);
     const int pipelines = integer(1, 3);
     const bool copies = pipelines > 1 && rng_.bernoulli(0.4);
@@ -169,6 +170,7 @@ class PlanMaker {
   }
 
   Rng rng_;
+  bool even_;
   int blocks_;
   int devices_ = 0;
   int budget_ = kMostDevices;
@@ -208,7 +210,9 @@ class Collector {
         const HeldParameter& held =
             worker.shard().parameters(block)[static_cast<std::size_t>(range.parameter)];
         put(worker.shard().backend(), held, range.begin, range.end,
-            gradients ? held.gradient : held.weight, into[{block.value, range.parameter}]);
+            gradients ? held.units(held.gradient, range.begin, range.end)
+                      : held.weight_units(range.begin, range.end),
+            into[{block.value, range.parameter}]);
       }
     }
   }
@@ -219,6 +223,7 @@ class Collector {
     for (const BlockId block : worker.blocks()) {
       const auto& all = worker.shard().parameters(block);
       for (std::size_t p = 0; p < all.size(); ++p) {
+        if (all[p].sharded) continue;  // Nothing but what it owns.
         const auto& whole = run.weights.at({block.value, static_cast<int>(p)});
         const std::vector<double> mine = host(worker.shard().backend(), all[p].weight);
         const auto at = static_cast<std::size_t>(all[p].begin * all[p].info.unit);
@@ -239,7 +244,7 @@ class Collector {
     const std::vector<double> values = host(backend, tensor);
     for (std::int64_t i = begin * held.info.unit; i < end * held.info.unit; ++i) {
       whole[static_cast<std::size_t>(i)] =
-          values[static_cast<std::size_t>(i - held.begin * held.info.unit)];
+          values[static_cast<std::size_t>(i - begin * held.info.unit)];
     }
   }
 

@@ -27,9 +27,9 @@ models::Workload tiny_workload(const TinyModel& model = {});
 /// Samples of a step: the same for all plans.
 inline constexpr int kTinyBatch = 12;
 
-/// Equal seeds give equal plans: every schedule, transfer, overlap and recompute, ZeRO-1 with shard
-/// groups, pipelines with stage borders, degrees (1, 2, 4, 8), micro-batch counts and sizes of
-/// their own, several groups and segments in a stage, reroutes.
+/// Equal seeds give equal plans: every schedule, transfer, overlap and recompute, ZeRO-1 and 2 with
+/// shard groups, pipelines with stage borders, degrees (1, 2, 4, 8), micro-batch counts and sizes
+/// of their own, several groups and segments in a stage, reroutes.
 ir::Plan random_training_plan(std::uint64_t seed, const models::Workload& workload);
 
 /// One device, micro-batches of `size` samples.

@@ -44,7 +44,9 @@ class Checkpoints : public testing::Test {
   static std::vector<StateSlice> all() { return {{0, 0, 0, 1}, {0, 1, 2, 6}, {3, 1, 3, 5}}; }
   std::vector<fs::path> files() const {
     std::vector<fs::path> out;
-    for (const auto& file : fs::directory_iterator(folder_)) out.push_back(file.path());
+    for (const auto& file : fs::recursive_directory_iterator(folder_)) {
+      if (file.is_regular_file()) out.push_back(file.path());
+    }
     return out;
   }
 
@@ -89,18 +91,37 @@ TEST_F(Checkpoints, EveryFlippedBitAndEveryTornEndIsNoticed) {
   EXPECT_FALSE(refused(good));
 }
 
-TEST_F(Checkpoints, OnlyTheTwoNewestAreKept) {
+TEST_F(Checkpoints, OnlyTheThreeNewestAreKeptAlsoOfDevicesThatLeft) {
   const CheckpointFolder folder(folder_.string(), "run");
+  ASSERT_EQ(folder.save(bank({1, 0}, 9), 7, all()), std::nullopt);
   CheckpointWriter writer(2, {{folder, all(), "local"}});
-  for (int step = 1; step <= 4; ++step) writer.start(bank({step, 0}, step));
+  for (int step = 2; step <= 5; ++step) writer.start(bank({step, 0}, step));
   writer.wait();
   const auto found = folder.read();
-  ASSERT_EQ(found.banks.size(), 2u);
+  ASSERT_EQ(found.banks.size(), 3u);
   EXPECT_EQ(found.banks[0].version.step, 3);
-  EXPECT_EQ(found.banks[1].version.step, 4);
+  EXPECT_EQ(found.banks[2].version.step, 5);
   const auto notes = writer.take_notes();
   ASSERT_EQ(notes.size(), 4u);
   EXPECT_EQ(notes[3].kind, "checkpoint");
+}
+
+TEST_F(Checkpoints, ARunThatLivesIsNotPruned) {
+  for (const char* run : {"dead", "living", "own"}) {
+    ASSERT_EQ(CheckpointFolder(folder_.string(), run, "n").save(bank({1, 0}, 1), 0, all()),
+              std::nullopt);
+  }
+  fs::create_directories(folder_ / "of somebody else");
+  { const RunMark mark(folder_.string(), "dead"); }
+  const RunMark living(folder_.string(), "living");
+  const RunMark own(folder_.string(), "own");
+  std::ofstream(folder_ / "living" / "note") << "x";
+  EXPECT_EQ(prune_checkpoints(folder_.string(), "own"), std::vector<std::string>{"dead"});
+  EXPECT_FALSE(fs::exists(folder_ / "dead"));
+  EXPECT_TRUE(fs::exists(folder_ / "of somebody else"));
+  for (const char* run : {"living", "own"}) {
+    EXPECT_EQ(CheckpointFolder(folder_.string(), run, "n").read().banks.size(), 1u) << run;
+  }
 }
 
 TEST_F(Checkpoints, AFolderThatCannotBeWrittenIsNamed) {

@@ -28,20 +28,6 @@ ir::Plan uneven_replicas(const models::Workload& workload, bool zero) {
   return plan;
 }
 
-/// Devices 0, 1, ... of a plan become those of `devices`.
-ir::Plan on_devices(ir::Plan plan, const std::vector<DeviceId>& devices) {
-  for (ir::Pipeline& pipeline : plan.pipelines) {
-    for (ir::Stage& stage : pipeline.stages) {
-      for (ir::Segment& segment : stage.segments) {
-        for (ir::Group& group : segment.groups) {
-          for (DeviceId& device : group.devices) device = devices[device.index()];
-        }
-      }
-    }
-  }
-  return plan;
-}
-
 /// As many stages as devices of the first four live.
 NextProgramFunction shorter_pipeline(const models::Workload& workload) {
   return [&workload](const LostDevices& lost) -> std::variant<NextProgram, std::string> {
@@ -54,13 +40,6 @@ NextProgramFunction shorter_pipeline(const models::Workload& workload) {
     const ir::Plan plan = pipeline_plan(workload, stages, ir::ScheduleKind::gpipe);
     return NextProgram{lower_for_executor(on_devices(plan, left), workload), "shorter pipeline"};
   };
-}
-
-bool has_event(const GenerationSummary& generation, const std::string& kind) {
-  for (const ir::LogEvent& event : generation.events) {
-    if (event.kind == kind) return true;
-  }
-  return false;
 }
 
 TEST(Elastic, ReplicasBringBackTheStateOfAKilledRankFromMemory) {

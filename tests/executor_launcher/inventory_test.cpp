@@ -50,6 +50,16 @@ TEST(Inventory, TheNewestVersionThatIsCompleteWins) {
   EXPECT_TRUE(plan_state(members).moves.empty());
 }
 
+TEST(Inventory, AStateAfterTheLastReportedStepIsPreferredToNewerOnes) {
+  std::vector<StateReport> members(1);
+  members[0].needs = {{{0, 0, 0, 4}, true}};
+  members[0].offers = {memory({5, 1}, 0, 4), memory({4, 1}, 0, 4), memory({4, 0}, 0, 4)};
+  EXPECT_EQ(plan_state(members, 4).version, (StateVersion{4, 1}));
+  EXPECT_EQ(plan_state(members, 3).version, (StateVersion{5, 1}));
+  members[0].offers[1].slice.end = 3;
+  EXPECT_EQ(plan_state(members, 4).version, (StateVersion{4, 0}));
+}
+
 TEST(Inventory, PeersShareTheSending) {
   std::vector<StateReport> members(4);
   for (int m : {0, 1}) members[static_cast<std::size_t>(m)].needs = {{{0, 0, 0, 4}, true}};

@@ -77,7 +77,7 @@ TEST(Launch, ABadDataFileIsAnErrorWithItsReason) {
   LaunchOptions options = launch_options(program, 2);
   options.settings.data = "/nowhere/text";
   const LaunchReport report = launch(options);
-  EXPECT_EQ(report.result, LaunchReport::Result::failed);
+  EXPECT_EQ(report.result, LaunchReport::Result::refused);
   EXPECT_NE(report.problem.find("/nowhere/text"), std::string::npos) << report.problem;
 }
 
@@ -87,11 +87,16 @@ TEST(Settings, SurviveTheStore) {
   settings.data = "a file";
   settings.learning_rate = 0.1;
   settings.precision = Precision::fp64;
-  settings.faults = {{3, 7, 5, true}};
+  settings.faults = {{3, 7, 5, true},
+                     {2, 8, 6, false, FaultPoint::after_update, std::chrono::milliseconds(9), 4}};
+  settings.prune_checkpoints = true;
   settings.slowdowns = {{2, 1.5}};
   const RunSettings back = settings_from(to_text(settings));
   EXPECT_EQ(to_text(back), to_text(settings));
   EXPECT_EQ(back.faults.at(0).device, 3);
+  EXPECT_EQ(back.faults.at(1).point, FaultPoint::after_update);
+  EXPECT_EQ(back.faults.at(1).hold.count(), 9);
+  EXPECT_EQ(back.faults.at(1).after, 4);
   EXPECT_EQ(back.slowdowns.at(2), 1.5);
   EXPECT_THROW(settings_from("steps many\n"), std::runtime_error);
 }

@@ -62,6 +62,26 @@ std::vector<int> processes_with(const std::string& word) {
   return out;
 }
 
+ir::Plan on_devices(ir::Plan plan, const std::vector<DeviceId>& devices) {
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    for (ir::Stage& stage : pipeline.stages) {
+      for (ir::Segment& segment : stage.segments) {
+        for (ir::Group& group : segment.groups) {
+          for (DeviceId& device : group.devices) device = devices[device.index()];
+        }
+      }
+    }
+  }
+  return plan;
+}
+
+bool has_event(const GenerationSummary& generation, const std::string& kind) {
+  for (const ir::LogEvent& event : generation.events) {
+    if (event.kind == kind) return true;
+  }
+  return false;
+}
+
 TemporaryFolder::TemporaryFolder() {
   std::string name = (std::filesystem::temp_directory_path() / "orrery-launch-XXXXXX").string();
   path_ = ::mkdtemp(name.data());

@@ -22,6 +22,11 @@ std::vector<double> expected_losses(const ir::Program& program, int steps,
 /// Largest relative difference; infinite if the lengths differ.
 double worst_difference(const std::vector<double>& a, const std::vector<double>& b);
 
+/// Devices 0, 1, ... of a plan become those of `devices`.
+ir::Plan on_devices(ir::Plan plan, const std::vector<DeviceId>& devices);
+
+bool has_event(const GenerationSummary& generation, const std::string& kind);
+
 /// Processes whose command line has this word.
 std::vector<int> processes_with(const std::string& word);
 

@@ -223,7 +223,7 @@ TEST(FindUnsupported, NamesEverythingAtOnce) {
   std::string all;
   for (const std::string& one : find_unsupported(program)) all += one + "\n";
   for (const char* word : {"collapsed", "layer norm", "relu", "biases", "tied", "learned positions",
-                           "experts", "8 heads over 3", "convolution", "ZeRO stage 3",
+                           "experts", "8 heads over 3", "convolution", "ZeRO-3 with tensor",
                            "sequence parallelism", "expert parallelism", "3 key-value heads"}) {
     EXPECT_NE(all.find(word), std::string::npos) << word << " is not in\n" << all;
   }

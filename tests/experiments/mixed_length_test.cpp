@@ -6,8 +6,10 @@
 
 #include <algorithm>
 
+#include "models/config/document.h"
 #include "models/lower/lower.h"
 #include "planners/mixed_length/assign.h"
+#include "planners/mixed_length/search.h"
 
 namespace orrery::experiments {
 namespace {
@@ -166,6 +168,49 @@ TEST(MixedLengths, ASwitchIsCountedOnceForEachChange) {
   EXPECT_EQ(switches("hetu_b"), (std::vector<int>{0, 0, 1, 0, 1, 0}));
   // The update of a step ends in the layout of the short interval; long steps leave and come back.
   EXPECT_EQ(switches("hotspa"), (std::vector<int>{0, 0, 2, 2, 0, 0}));
+}
+
+TEST(MixedLengths, ASavedStepSimulatesAsItWasPlanned) {
+  World& world = the_world();
+  const StrategySet set = {{{4096, {{4, 4, 2, kMegatron, 1}}}, {16384, {{2, 8, 2, kMegatron, 1}}}},
+                           {ir::Recompute::full},
+                           {1}};
+  const SimulatedSteps judge(*world.pricer, *world.topology, *world.simulator, 16384);
+  for (const char* name : {"hotspa", "hetu_b"}) {
+    const auto planner = world.make(name, set);
+    const planners::StepDecision decision =
+        planner->plan(Lengths{8192, 512, 1024, 4096, 6144, 256, 256});
+    StepSimulator simulator(*planner, *world.pricer, *world.topology, *world.simulator);
+    const StepOutcome planned = simulator.run(decision);
+    config::Diagnostics problems;
+    const auto saved = config::load_text<models::PlannedStep>(
+        models::dump_step_plan(planners::to_planned_step(*planner, decision)), "s.yaml", problems);
+    ASSERT_TRUE(problems.empty());
+    const StepOutcome again = simulate_step(saved, world.pricer->job().state_bytes, judge);
+    EXPECT_NEAR(again.time / planned.time, 1, 1e-9) << name;
+    EXPECT_NEAR(again.switching.value, planned.switching.value, 1e-9) << name;
+    EXPECT_EQ(again.switches, planned.switches) << name;
+    EXPECT_EQ(again.computed_tokens, planned.computed_tokens) << name;
+    EXPECT_EQ(again.micro_batches, planned.micro_batches) << name;
+  }
+}
+
+TEST(MixedLengths, TheJudgeOfASearchIsTheSimulator) {
+  World& world = the_world();
+  const StrategySet set = {{{4096, {{4, 4, 2, kMegatron, 1}}}, {16384, {{2, 8, 2, kMegatron, 1}}}},
+                           {ir::Recompute::full},
+                           {1}};
+  const SimulatedSteps judge(*world.pricer, *world.topology, *world.simulator, 16384);
+  const std::vector<Lengths> steps = {{512, 512}, {8192, 512}, {1024}};
+  for (const char* name : {"hotspa", "hetu_b"}) {
+    const auto planner = world.make(name, set);
+    StepSimulator simulator(*planner, *world.pricer, *world.topology, *world.simulator);
+    Seconds sum;
+    for (const Lengths& lengths : steps) sum += simulator.run(lengths).time;
+    const Seconds judged =
+        planners::judged_time(*planner, world.pricer->job().state_bytes, steps, judge);
+    EXPECT_NEAR(judged / (sum / 3.0), 1, 1e-9) << name;
+  }
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ TEST(ReplayStudy, RunsGoByPolicyThenPointThenSeed) {
     EXPECT_EQ(rows[i].at("nvme.interval"), i < 2 ? "" : i < 4 ? "60" : "300");
     EXPECT_EQ(support::names_in(experiment.results() + "/runs/" + rows[i].at("run")),
               (std::vector<std::string>{"effective.yaml", "interruptions.csv", "log.txt",
-                                        "points.csv", "summary.json"}));
+                                        "points.csv", "profile_entries.txt", "summary.json"}));
   }
 }
 

@@ -4,7 +4,9 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 
 #include "experiments/runner/runner.h"
@@ -335,6 +337,20 @@ TEST(Sweep, PlannersReportTheirEstimateAndTheSimulatorsTime) {
     EXPECT_GT(std::stod(row.at("iteration_time_s")), 0);
     EXPECT_GT(std::stoi(row.at("plans_examined")), 0);
   }
+}
+
+TEST(Sweep, AnAxisOfWholePlannersFillsTheColumnsOfPlanners) {
+  const Experiment experiment(replaced(
+      replaced(support::kManifest, "  plan: plan.yaml\n", "  planner: {name: megatron_grid}\n"),
+      "  simulation.jitter: [0, 0.1]\n",
+      "  planner: [{name: megatron_grid, options: {evaluate_top: 1}}, {name: alpa}]\n"));
+  const SweepResult result = experiment.sweep(experiment.options(2));
+  EXPECT_TRUE(result.problems.empty()) << result.problems.front();
+  EXPECT_EQ(result.done, 8);
+  std::map<std::string, int> rows;
+  for (const auto& row : experiment.rows()) ++rows[row.at("planner")];
+  EXPECT_EQ(rows, (std::map<std::string, int>{{"alpa", 4}, {"megatron_grid", 4}}));
+  EXPECT_TRUE(std::filesystem::exists(experiment.results() + "/index.sqlite"));
 }
 
 TEST(Sweep, TheIndexMirrorsRunsCsv) {

@@ -1,5 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
+
+#include "models/spec/lengths.h"
+#include "models/spec/library.h"
 #include "models/spec/profile_yaml.h"
 #include "tests/models_spec/support.h"
 
@@ -53,6 +57,36 @@ TEST(JobYaml, DumpReadsBackEqual) {
   EXPECT_EQ(config::dump(back), config::dump(job));
 }
 
+TEST(JobYaml, LengthsMayBeNamedAndStandInTheDump) {
+  config::Diagnostics problems;
+  const std::string head = "schema: orrery/job/1\nglobal_batch: 8\nsequence_length: 16384\n";
+  const Job named = config::load_text<Job>(head + "lengths: github_like\n", "j.yaml", problems);
+  const LengthModel model = load_lengths("github_like", default_library_root(), {}, problems);
+  ASSERT_TRUE(problems.empty()) << config::to_string(problems.problems().front());
+  ASSERT_TRUE(named.lengths.has_value());
+  ASSERT_EQ(named.lengths->buckets.size(), model.distribution.buckets.size());
+  // Longer than sequence_length: such sequences are cut.
+  EXPECT_EQ(named.lengths->buckets.back().longest, model.distribution.buckets.back().longest);
+  const Job back = config::load_text<Job>(config::dump(named), "j.yaml", problems);
+  EXPECT_TRUE(problems.empty());
+  EXPECT_EQ(config::dump(back), config::dump(named));
+}
+
+TEST(JobYaml, LengthsMayLieBesideTheJob) {
+  const std::string path = file_with("own_lengths.yaml",
+                                     "schema: orrery/lengths/1\nname: own\nsource: test\n"
+                                     "multiple: 64\nlengths: [{longest: 640, share: 1}]\n");
+  const std::string job = file_with("own_job.yaml",
+                                    "schema: orrery/job/1\nglobal_batch: 8\n"
+                                    "sequence_length: 640\nlengths: " +
+                                        std::filesystem::path(path).filename().string() + "\n");
+  config::Diagnostics problems;
+  const Job read = load_job(job, problems);
+  ASSERT_TRUE(problems.empty()) << config::to_string(problems.problems().front());
+  ASSERT_TRUE(read.lengths.has_value());
+  EXPECT_EQ(read.lengths->buckets.front().longest, 640);
+}
+
 TEST(JobYaml, ImpossibleValuesAreRefusedAtTheirPlace) {
   EXPECT_EQ(job_problem(""), "");
   EXPECT_EQ(job_problem("", "global_batch: 0\nsequence_length: 1\n"),
@@ -61,8 +95,13 @@ TEST(JobYaml, ImpossibleValuesAreRefusedAtTheirPlace) {
             "j.yaml:4:10: shares add up to 0.5, not to 1");
   EXPECT_EQ(job_problem("lengths: [{longest: 8, share: 0.5}, {longest: 8, share: 0.5}]\n"),
             "j.yaml:4:10: lengths do not ascend");
-  EXPECT_EQ(job_problem("lengths: [{longest: 4096, share: 1}]\n"),
-            "j.yaml:4:10: longest sequence 4096 exceeds sequence_length 2048");
+  EXPECT_EQ(job_problem("lengths: [{longest: 0, share: 1}]\n"),
+            "j.yaml:4:21: must be at least 1, is 0");
+  EXPECT_EQ(job_problem("lengths: []\n"), "j.yaml:4:10: no buckets");
+  EXPECT_EQ(job_problem("lengths: commoncrawl_lik\n"),
+            "j.yaml:4:10: no lengths 'commoncrawl_lik' (did you mean 'commoncrawl_like'?)");
+  EXPECT_NE(job_problem("lengths: {longest: 8}\n").find("j.yaml:4:10: expected the name"),
+            std::string::npos);
   EXPECT_EQ(job_problem("allowed: {zero_stages: [4]}\n"), "j.yaml:4:24: must be from 0 to 3, is 4");
   EXPECT_EQ(job_problem("allowed: {schedules: []}\n"), "j.yaml:4:22: nothing is allowed");
   EXPECT_NE(job_problem("dtype: bf61\n").find("did you mean 'bf16'?"), std::string::npos);

@@ -73,6 +73,20 @@ TEST(Lengths, SameSeedSameStepOtherSeedOtherStep) {
   EXPECT_NE(draw(3), draw(4));
 }
 
+TEST(Lengths, AStepOfSequencesHoldsSoManyOfTheSameDistribution) {
+  const LengthModel model = library_lengths("github_like");
+  const auto drawn = draw_sequences(model, 4000, 16384, Rng(9));
+  ASSERT_EQ(drawn.size(), 4000U);
+  double shorter = 0;
+  for (const std::int64_t length : drawn) {
+    EXPECT_LE(length, 16384);
+    EXPECT_EQ(length % model.multiple, 0);
+    shorter += length <= 4096 ? 1.0 / 4000 : 0;
+  }
+  // Binomial: standard error below 0.006.
+  EXPECT_NEAR(shorter, share_up_to(model.distribution, 4096), 0.03);
+}
+
 TEST(Lengths, AShorterContextCutsTheSameSequences) {
   const LengthModel model = library_lengths("github_like");
   const auto whole = draw_step(model, kTokens, 32768, Rng(5));

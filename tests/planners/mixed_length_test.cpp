@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "models/base/rng.h"
+#include "models/config/document.h"
 #include "models/cost/memory.h"
 #include "models/spec/library.h"
 #include "planners/mixed_length/assign.h"
@@ -265,10 +266,16 @@ TEST(StepPlanners, HetuBChoosesByTheLongestSequenceAndHotspaByInterval) {
   ASSERT_EQ(only_long.size(), 2U);
   EXPECT_TRUE(flat(only_long[1].lengths).empty());
   EXPECT_EQ(make("hetu_a")->plan(Lengths{512, 4352, 1024}), both);
-  const ir::StepPlan step = to_step_plan(*hotspa, both);
+  const models::PlannedStep step = to_planned_step(*hotspa, both);
   ASSERT_EQ(step.phases.size(), 2U);
   EXPECT_EQ(ir::global_batch(step.phases[1].plan), 4);  // Two sequences, two empty pipelines.
-  EXPECT_EQ(step.phases[0].length_range->longest, 4352);
+  EXPECT_EQ(step.phases[0].length_range.longest, 4352);
+  EXPECT_EQ(step.phases[0].lengths, both[0].lengths);
+  config::Diagnostics problems;
+  const auto back =
+      config::load_text<models::PlannedStep>(models::dump_step_plan(step), "s.yaml", problems);
+  EXPECT_TRUE(problems.empty()) << config::to_string(problems.problems().front());
+  EXPECT_EQ(models::dump_step_plan(back), models::dump_step_plan(step));
 }
 
 }  // namespace

@@ -55,9 +55,10 @@ TEST(AddedPipelines, TakeUnusedDevicesGroupByGroupInsideANode) {
 
 class TorchftLife : public testing::Test {
  protected:
-  void start() {
-    world = nodes_of_two(6, 12);
+  void start(int nodes = 6) {
+    world = nodes_of_two(nodes, 12);
     input = std::make_unique<PolicyInput>(policy_input(*world));
+    input->searches = &searches;
     input->plan = uniform_plan(*world, 3, 2, 2);
     policy = make_policy("torchft", *input);
     ASSERT_NE(policy, nullptr);
@@ -68,6 +69,7 @@ class TorchftLife : public testing::Test {
   std::unique_ptr<PolicyInput> input;
   std::unique_ptr<models::RecoveryPolicy> policy;
   std::unique_ptr<JobLife> life;
+  std::int64_t searches = 0;
 };
 
 TEST_F(TorchftLife, TheOthersGoOnWithTheWholeBatch) {
@@ -105,6 +107,19 @@ TEST_F(TorchftLife, WithoutAnyReplicaItPlansAnew) {
   event.scope.devices = {{0}, {4}, {8}};
   ASSERT_EQ(life->fire(event), "");
   EXPECT_EQ(life->decision().action, models::RecoveryDecision::Action::resume);
+  EXPECT_GT(searches, 0);
+}
+
+TEST_F(TorchftLife, SparesFillTheUsersPlanBeforeAnotherIsSearched) {
+  start(9);
+  life->train(20);
+  ir::ClusterEvent event = device_event(ir::EventKind::fail, 0);
+  event.scope.devices = {{0}, {4}, {8}};
+  ASSERT_EQ(life->fire(event), "");
+  ASSERT_EQ(life->decision().action, models::RecoveryDecision::Action::resume);
+  EXPECT_EQ(life->state().plan->pipelines.size(), 3U);
+  EXPECT_EQ(ir::devices_of(*life->state().plan).size(), 12U);
+  EXPECT_EQ(searches, 0);
 }
 
 }  // namespace

@@ -137,6 +137,35 @@ ir::Program collective_program(ir::CollectiveKind kind, int members, Bytes bytes
   return program;
 }
 
+ir::Program message_program(const std::vector<ir::Transfer>& messages) {
+  ir::Program program;
+  program.pipelines = {{0, 1, 1}};
+  program.stream_begin = {0};
+  const auto count = static_cast<std::int32_t>(messages.size());
+  for (std::int32_t i = 0; i < 2 * count; ++i) {  // all senders, then all receivers
+    const bool sends = i < count;
+    const ir::Transfer& message = messages[static_cast<std::size_t>(i % count)];
+    ir::Rank rank;
+    rank.device = sends ? message.source : message.destination;
+    rank.devices = {rank.device};
+    rank.group = i;
+    program.ranks.push_back(rank);
+    ir::Op op;
+    op.kind = sends ? ir::OpKind::send : ir::OpKind::recv;
+    op.stream = ir::Stream::p2p;
+    op.rank = {i};
+    op.match = sends ? i + count : i - count;
+    op.transfers = i % count;
+    op.bytes = message.bytes;
+    program.ops.push_back(op);
+    if (sends) program.transfer_sets.push_back({message});
+    const auto before = static_cast<std::uint32_t>(i);
+    program.stream_begin.insert(program.stream_begin.end(), {before, before + 1, before + 1});
+  }
+  program.dependency_begin.assign(program.ops.size() + 1, 0);
+  return program;
+}
+
 namespace {
 
 std::string encode(const IterationResult& result) {
@@ -192,12 +221,13 @@ Outcome decode(const std::string& text) {
 }  // namespace
 
 Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
-                 const ir::Program& program, const IterationOptions& options) {
+                 const ir::Program& program, const IterationOptions& options,
+                 const ir::Profile& profile) {
   const ForkResult result = run_forked([&] {
-    const models::Topology topology(cluster);
+    const models::Topology topology(cluster, profile);
     IterationSimulator simulator(cluster, topology);
-    return encode(simulator.run(
-        program, models::Pricer(cluster, workload, make_job(), ir::Profile{}), options));
+    return encode(
+        simulator.run(program, models::Pricer(cluster, workload, make_job(), profile), options));
   });
   if (const auto* failure = std::get_if<ChildFailure>(&result)) {
     ADD_FAILURE() << failure->message;

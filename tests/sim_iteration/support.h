@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/ir/plan.h"
+#include "models/ir/profile.h"
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
@@ -70,9 +71,13 @@ struct Outcome {
   std::string spans;                   ///< One line for each, all fields.
 };
 
+/// Device pairs that send one message each, all at once, every device in one pair at most.
+ir::Program message_program(const std::vector<ir::Transfer>& messages);
+
 /// Runs `program` in a child process with a fresh engine.
 Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
-                 const ir::Program& program, const IterationOptions& options = {});
+                 const ir::Program& program, const IterationOptions& options = {},
+                 const ir::Profile& profile = {});
 /// Lowers and runs a plan.
 Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
                  const ir::Plan& plan, bool collapsed, const IterationOptions& options = {});

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "sim/flow/fork.h"
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/device_renaming.h"
+#include "sim/replay/pipeline_order.h"
 #include "tests/sim_iteration/support.h"
 #include "tests/sim_replay/support.h"
 
@@ -139,6 +141,70 @@ TEST(SimulatedIterationTimer, RemembersPlansUpToARenamingOfEqualDevices) {
                        device >= 4);
   });
   EXPECT_EQ(said, "4 1 true true");
+}
+
+TEST(SimulatedIterationTimer, RemembersWhichStageIsDeadWhicheverPipelineItIsOf) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+    PlanShape shape;
+    shape.pipelines = 3;
+    shape.stages = 2;
+    ir::Plan plan = make_plan(shape, 4);
+    ir::Plan other = plan;
+    plan.pipelines[0].reroutes = {{1, 0, 1}, {1, 1, 2}, {1, 2, 1}, {1, 3, 2}};
+    other.pipelines[2].reroutes = {{1, 0, 0}, {1, 1, 1}, {1, 2, 0}, {1, 3, 1}};
+    const models::Evaluation a = timer.evaluate(plan, {}, {});
+    const models::Evaluation b = timer.evaluate(other, {}, {});
+    const bool moved = a.pipeline_times.at(0) == b.pipeline_times.at(2) &&
+                       a.pipeline_times.at(1) == b.pipeline_times.at(0) &&
+                       a.pipeline_times.at(2) == b.pipeline_times.at(1);
+    // A slow device belongs to its pipeline wherever that stands.
+    const Seconds slow = timer.time(plan, {{{2}, 0.5}}, {});
+    const Seconds same = timer.time(other, {{{0}, 0.5}}, {});
+    return fmt::format("{} {} {} {} {}", a.iteration_time == b.iteration_time, moved, slow == same,
+                       slow > a.iteration_time, timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "true true true true 2");
+}
+
+TEST(SimulatedIterationTimer, WhatIsExpectedIsAnsweredAlike) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
+    const ir::Plan plan = two_stages();
+    timer.expect(plan, {{{3}, 0.5}}, {});
+    timer.expect(plan, {}, {});  // gives the one before up
+    timer.expect(moved(plan, {{2, 4}, {3, 5}}), {}, {});
+    const std::int64_t before = timer.counts().simulated;
+    const bool right = timer.time(plan, {}, {}) == judge.evaluate(plan).iteration_time;
+    timer.expect(plan, {}, {});
+    const bool slower = timer.time(plan, {{{3}, 0.5}}, {}) > timer.time(plan, {}, {});
+    return fmt::format("{} {} {} {}", before, right, slower, timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "0 true true 2");
+}
+
+TEST(PipelineOrder, ReroutesLeadToTheSamePipelinesInAnyOrder) {
+  const models::Cluster cluster = four_nodes();
+  const models::Topology topology(cluster);
+  const DeviceRenaming renaming(cluster, topology, false);
+  PlanShape shape;
+  shape.stages = 2;
+  shape.pipelines = 4;
+  ir::Plan plan = make_plan(shape, 4);
+  plan.pipelines[2].reroutes = {{1, 0, 0}, {1, 1, 3}};
+  const ir::Plan sorted = reordered(plan, order_of_pipelines(plan, {}, renaming));
+  EXPECT_EQ(sorted.pipelines.size(), 4U);
+  for (const ir::Pipeline& pipeline : sorted.pipelines) {
+    if (pipeline.reroutes.empty()) continue;
+    EXPECT_EQ(pipeline.stages, plan.pipelines[2].stages);
+    const auto& first =
+        sorted.pipelines[static_cast<std::size_t>(pipeline.reroutes[0].to_pipeline)];
+    const auto& second =
+        sorted.pipelines[static_cast<std::size_t>(pipeline.reroutes[1].to_pipeline)];
+    EXPECT_EQ(first.stages, plan.pipelines[0].stages);
+    EXPECT_EQ(second.stages, plan.pipelines[3].stages);
+  }
+  ir::Plan sharded = plan;
+  sharded.pipelines[0].stages[0].segments[0].zero = {1, 2};
+  EXPECT_EQ(order_of_pipelines(sharded, {}, renaming), (std::vector<std::size_t>{0, 1, 2, 3}));
 }
 
 TEST(SimulatedIterationTimer, SlowDevicesAndLinksMakeTimesOfTheirOwn) {

@@ -77,6 +77,49 @@ TEST(Replay, AnIterationThatTheHorizonCutsOffIsBookedButDoesNotCount) {
   EXPECT_LT(result.goodput, 1);
 }
 
+TEST(Replay, GoodputIsMeasuredAgainstTheFastestPlanThatTrained) {
+  const models::Cluster cluster = replay_cluster(2, 2);
+  EventList events(cluster, 1000);
+  events.node(500, EventKind::join, 1);
+  TestPolicy policy;
+  policy.answer = [](const models::JobState& state, auto) {
+    return resume(plan_on(state.live), state.iteration);
+  };
+  const ReplayResult result = run(cluster, events.trace, policy);
+  EXPECT_EQ(result.samples, 50 * 4 + 50 * 8);
+  EXPECT_DOUBLE_EQ(result.goodput, 600 / 800.0);
+}
+
+/// Transfers take 7 s on healthy links, longer by the factor of a degraded one.
+class LinkTimer final : public models::TransferTimer {
+ public:
+  Nanoseconds time(const std::vector<models::StateTransfer>& transfers,
+                   const models::DegradedLinks& degraded_links = {}) const override {
+    if (transfers.empty()) return {};
+    return seconds(degraded_links.empty() ? 7 : 7 / degraded_links.front().second);
+  }
+};
+
+TEST(Replay, TransfersGoOverTheLinksAsTheyAreWhenTheyStart) {
+  const models::Cluster cluster = replay_cluster(2, 2);
+  EventList events(cluster, 1000);
+  events.link(50, EventKind::degrade, "node0/nic0/up", 0.5);
+  events.devices(105, EventKind::fail, {3});
+  events.link(400, EventKind::restore, "node0/nic0/up");
+  events.devices(505, EventKind::fail, {2});
+  TestPolicy policy;
+  policy.answer = [](const models::JobState& state, auto asked) {
+    if (asked.front().kind != EventKind::fail) return proceed();
+    return from_peer(state.iteration, state.live);
+  };
+  const FixedIterationTimer iterations(Seconds{10});
+  const LinkTimer transfers;
+  const models::Job job = replay_job();
+  const ReplayResult result =
+      replay({cluster, job, events.trace, policy, iterations, transfers}, {});
+  EXPECT_EQ(wall(result, Bucket::move_state), (14 + 3) + (7 + 3));
+}
+
 TEST(Replay, AFailureLosesTheIterationInFlightAndBooksEachPhase) {
   const models::Cluster cluster = replay_cluster(2, 2);
   EventList events(cluster, 1000);
@@ -291,7 +334,7 @@ TEST(Replay, AnEventInAnyPhaseInterruptsTheRecovery) {
     ASSERT_EQ(policy.asked.size(), 2U);
     EXPECT_FALSE(policy.asked[1].training);
     EXPECT_EQ(text(policy.asked[1].copies), c.copies) << "event at " << c.second;
-    EXPECT_EQ(policy.asked[1].iteration_time.value, 10);
+    EXPECT_EQ(policy.asked[1].iteration_time.value, 0);  // It does not train.
     ASSERT_EQ(result.log.size(), 1U);
     EXPECT_EQ(result.log[0].stall, seconds(c.second - 100 + 22));
   }

@@ -39,15 +39,23 @@ struct Answers {
   std::int64_t simulated = 0;
 };
 
-/// Times of the sets, one after the other, in a process of its own.
-Answers times(const models::Cluster& cluster, const Sets& sets) {
+/// Times of the sets, one after the other, in a process of its own. Each is expected while the one
+/// before it is asked for.
+Answers times(const models::Cluster& cluster, const Sets& sets,
+              const std::vector<models::DegradedLinks>& degraded = {}) {
   const ForkResult result = run_forked([&] {
     const models::Topology topology(cluster);
     const TransferPaths paths(cluster, topology);
     FlowEngine engine(make_platform(topology, cluster.size(), paths.extension()));
     const FlowTransferTimer timer(cluster, topology, paths, engine);
     std::string text;
-    for (const auto& set : sets) text += fmt::format("{} ", timer.time(set).count);
+    const auto links = [&](std::size_t i) {
+      return i < degraded.size() ? degraded[i] : models::DegradedLinks{};
+    };
+    for (std::size_t i = 0; i < sets.size(); ++i) {
+      if (i + 1 < sets.size()) timer.expect(sets[i + 1], links(i + 1));
+      text += fmt::format("{} ", timer.time(sets[i], links(i)).count);
+    }
     return text + fmt::format("{}", timer.counts().simulated);
   });
   Answers answers;
@@ -153,6 +161,30 @@ TEST(TransferTimer, EqualSetsOnOtherNodesAreRemembered) {
   EXPECT_EQ(answers.seconds[0], answers.seconds[1]);
   EXPECT_EQ(answers.seconds[0], answers.seconds[2]);
   EXPECT_NE(answers.seconds[0], answers.seconds[3]);
+}
+
+TEST(TransferTimer, ADegradedLinkSlowsTheTransfersOnItAndNoOthers) {
+  const models::Cluster cluster = storage_cluster(4, 2, models::BandwidthScope::shared);
+  const std::vector<StateTransfer> set = {move(Location::peer, 0, Location::peer, 2, 5)};
+  const models::DegradedLinks on_way = {{"node0/nic0/up", 0.25}},
+                              elsewhere = {{"node3/nic0/up", 0.1}};
+  const Answers answers = times(cluster, {set, set, set, set}, {{}, on_way, elsewhere, {}});
+  EXPECT_NEAR(answers.seconds[0], 5 / 25.0, kMicro);
+  EXPECT_NEAR(answers.seconds[1], 4 * 5 / 25.0, kMicro);
+  EXPECT_EQ(answers.seconds[2], answers.seconds[0]);
+  EXPECT_EQ(answers.seconds[3], answers.seconds[0]);
+  EXPECT_EQ(answers.simulated, 2);
+}
+
+TEST(TransferTimer, LargeSetsOnADegradedLinkTakeWhatItTakes) {
+  const models::Cluster cluster = storage_cluster(600, 8, models::BandwidthScope::shared);
+  std::vector<StateTransfer> set;
+  for (int d = 0; d < cluster.size(); ++d) {
+    set.push_back(move(Location::peer, d, Location::peer, (d + 8) % cluster.size(), 1));
+  }
+  const Answers answers = times(cluster, {set, set}, {{}, {{"node7/nic0/up", 0.5}}});
+  EXPECT_NEAR(answers.seconds[0], 8 / 25.0, 1e-3);
+  EXPECT_NEAR(answers.seconds[1], 2 * 8 / 25.0, 1e-3);
 }
 
 TEST(TransferTimer, LargeSetsTakeWhatTheirBusiestLinkTakes) {

@@ -12,6 +12,7 @@ import re
 import resource
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -27,7 +28,7 @@ HEXISCALE = f"{PLANS}/hexiscale.yaml"
 WHERE = ["--cluster", "hexiscale_case_study", "--model", "llama2_13b", "--sequence-length", "4096"]
 JOB = [*WHERE, "--global-batch", "24"]
 COMMANDS = ["run", "plan", "simulate", "validate", "diff", "list", "schema", "mixed-length",
-            "switch", "replay", "execute"]
+            "switch", "replay", "execute", "calibrate"]
 
 
 def orrery(*args, **kwargs):
@@ -75,6 +76,8 @@ class Help(Case):
         for command, words in examples():
             if command in ("run", "mixed-length", "replay"):
                 words += ["--results", str(self.folder)]
+            if command == "calibrate":
+                words += ["--out", str(self.folder)]
             with self.subTest(command):
                 self.assertTrue(self.succeed(*words).strip())
 
@@ -159,6 +162,21 @@ class Trace(Case):
         self.refuse("trace", "import", "gcp", self.write("g.csv", "2021-01-01, 1\n"),
                     says=":1:1: 2 cells instead of 3")
         self.refuse("trace", "stats", path, "--figure", "x.svg", says="--figure: 'x.svg'")
+
+    def test_large_traces_and_nodes_are_refused_before_they_are_made(self):
+        self.refuse("trace", "import", "bamboo", "tests/traces/bamboo.csv", "--days", "36525",
+                    says="--days: repeats the trace to")
+        for command in (["generate", "llama3", "--gpus", "8"],
+                        ["import", "bamboo", "tests/traces/bamboo.csv"]):
+            self.refuse("trace", *command, "--gpus-per-node", "99999999999",
+                        says="--gpus-per-node: at most 1024")
+
+    def test_the_curve_may_go_to_standard_output(self):
+        shown = self.succeed("trace", "stats", "tests/traces/small.csv", "--csv", "-")
+        self.assertTrue(shown.startswith("time,gpu_type,nodes,available\n0,A100-80GB,2,16\n"), shown)
+        self.refuse("trace", "stats", "tests/traces/small.csv", "--csv", "-", "--json",
+                    says="both write to standard output")
+        self.assertEqual(self.generate("--seed", "3"), self.generate("--seed", "3", "-o", "-"))
 
     def test_import_combines_one_file_per_type_and_repeats(self):
         bamboo = "tests/traces/bamboo.csv"
@@ -606,6 +624,74 @@ class Plan(Case):
         self.assertEqual(shown["best"], min(times, key=times.get))
 
 
+class MixedLength(Case):
+    CASE = """schema: orrery/mixed_length/1
+name: cli
+title: A test
+cluster: hetu_32h20
+model: hetu_32b
+tokens_per_step: 16384
+steps: 2
+cases:
+  - name: short
+    job: job.yaml
+    systems:
+      - name: HotSPa
+        planner: hotspa
+        strategies:
+          - {longest: 2048, pipelines: [{count: 4, tensor_parallel: 4, stages: 2, sequence: megatron}]}
+          - {longest: 8192, pipelines: [{count: 2, tensor_parallel: 8, stages: 2, sequence: megatron}]}
+      - {name: searched, planner: hetu_b, strategies: search, search: {borders: [2048], max_kinds: 1,
+          max_stages: 2, sample_steps: 2}}
+"""
+    JOB = ("schema: orrery/job/1\nglobal_batch: 8\nsequence_length: 8192\n"
+           "lengths: github_like\n")
+
+    def setUp(self):
+        super().setUp()
+        self.job = self.write("job.yaml", self.JOB)
+        self.file = self.write("mixed_length.yaml", self.CASE)
+
+    def test_a_second_call_finds_everything_done(self):
+        results = ["--results", str(self.folder / "out"), "--quiet"]
+        first = self.succeed("mixed-length", self.file, *results)
+        self.assertIn("4 steps in", first)
+        self.assertIn("searched: ", first)
+        self.assertIn("0 of 2 runs to do", self.succeed("mixed-length", self.file, *results,
+                                                        "--dry-run"))
+        self.assertEqual(self.succeed("mixed-length", self.file, *results), first)
+        steps = (self.folder / "out" / "cli" / "steps.csv").read_text(encoding="utf-8")
+        self.assertEqual(len(steps.splitlines()), 5)
+
+    def test_the_plan_of_a_step_is_saved_and_simulates_to_the_same_time(self):
+        plan = str(self.folder / "step.yaml")
+        made = self.succeed("mixed-length", self.file, "--plan", plan, "--of", "short/HotSPa/1")
+        self.succeed("validate", plan)
+        again = json.loads(self.succeed("simulate", plan, "-c", "hetu_32h20", "-m", "hetu_32b",
+                                        "--json"))
+        planned = float(made.splitlines()[0].rsplit(", ", 1)[1].split()[0])
+        self.assertAlmostEqual(again["step_seconds"], planned, delta=6e-4)
+        self.assertEqual(again["phases"], 2)
+
+    def test_what_cannot_be(self):
+        plan = str(self.folder / "step.yaml")
+        at = [self.file, "--plan", plan, "--of"]
+        self.refuse("mixed-length", *at, "long/HotSPa/0", says="--of: no case 'long'")
+        self.refuse("mixed-length", *at, "short/Hotspa/0", says="did you mean 'HotSPa'")
+        self.refuse("mixed-length", *at, "short/HotSPa", says="is not CASE/SYSTEM/STEP")
+        self.refuse("mixed-length", self.file, "--of", "short/HotSPa/0", says="belongs to --plan")
+        self.assertFalse(Path(plan).exists())
+
+    def test_other_commands_refuse_jobs_with_lengths_at_their_place(self):
+        case = ["-c", "hetu_32h20", "-m", "hetu_32b", "--job", self.job]
+        says = [f"{self.job}:4:10: the job has `lengths`", "orrery mixed-length"]
+        self.refuse("plan", "-p", "amp", *case, says=says)
+        self.refuse("simulate", f"{HETU}/c1.yaml", *case, says=says)
+        self.refuse("execute", f"{HETU}/c1.yaml", *case, says=says)
+        self.refuse("replay", *case, "--generate", "llama3", "--days", "1", "--policy", "hot_spare",
+                    says="the job has `lengths`")
+
+
 class Simulate(Case):
     def seconds(self, *args):
         shown = json.loads(self.succeed("simulate", *args, *WHERE, "--json"))
@@ -821,6 +907,34 @@ class Replay(Case):
         self.assertIn("--cluster: the file . says it", done.stderr)
         self.refuse("run", str(self.folder), "--timelines", says="has no timelines")
 
+    def test_each_problem_is_named_once_and_truly(self):
+        for days, says in (("1e9", "--days: '1e9' is not above 0 and at most 36525"),
+                           ("1 h", "--days: '1 h' is not a number of days"),
+                           ("nan", "--days: 'nan' is not a number of days")):
+            done = self.replay(*self.FLAGS[:-1], days)
+            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+            self.assertIn(says, done.stderr)
+        done = self.replay(*self.FLAGS, "--policy", "torchft", "--option", "torchft.nope=1")
+        self.assertEqual(done.stderr.count("nope"), 1, done.stderr)
+        done = self.replay(*self.FLAGS, "--format", "bamboo")
+        self.assertIn("--format: is for files", done.stderr)
+        flags = [word for word in self.FLAGS if word not in ("--generate", "restless.yaml")]
+        done = self.replay(*flags, "--trace", str(self.folder))
+        self.assertIn("is a folder, not a trace file", done.stderr)
+
+    def test_what_a_killed_call_left_is_removed_even_if_its_number_lives(self):
+        left = self.folder / "r/test/replay/.work/0123456789abcdef.1"
+        left.mkdir(parents=True)
+        (left / "log.txt").write_text("")
+        self.succeed("replay", str(self.folder), "--results", str(self.folder / "r"))
+        self.assertFalse(left.parent.exists())
+
+    def test_results_that_cannot_be_written_are_not_named(self):
+        done = self.replay(*self.FLAGS, "--policy", "torchft", "--results", "/proc/none")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("cannot make folder /proc/none", done.stderr)
+        self.assertNotIn("runs.csv", done.stdout)
+
     def test_a_bad_trace_is_named_with_its_line(self):
         self.write("bad.csv", "# schema: orrery/trace/1\n# nodes: a{0..1} A100-80GB x2\n"
                               "time,kind,scope\n10,fail,node:b7\n")
@@ -906,6 +1020,78 @@ class Import(Case):
                     self.write("c.json", "{\"10.0.0.1\": {}}"), says="c.json:1:")
 
 
+class RunFolder(Case):
+    STEPS = "\n".join([
+        "schema: orrery/steps/1", "name: test/steps", "title: Two tables", "steps:",
+        "  - {name: gpus, command: [orrery, list, gpus, --json], output: gpus.json}",
+        "  - {name: links, command: [orrery, list, links, --json], output: links.json}", ""])
+    MANIFEST = "\n".join([
+        "schema: orrery/manifest/1", "name: test/one", "run:", "  cluster: a100_8",
+        "  model: gpt3_125m", "  planner: {name: megatron_grid}",
+        "  job: {global_batch: 8, sequence_length: 512}", ""])
+
+    def experiment(self, text):
+        (self.folder / "experiment").mkdir(exist_ok=True)
+        return self.write("experiment/steps.yaml", text)
+
+    def run_it(self, path, *args):
+        return orrery("run", str(path), "--results", str(self.folder / "results"), *args)
+
+    def rows(self):
+        with open(self.folder / "results/test/steps/runs.csv", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def test_steps_keep_what_commands_print(self):
+        done = self.run_it(self.experiment(self.STEPS))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = self.rows()
+        self.assertEqual([row["step"] for row in rows], ["gpus", "links"])
+        output = (self.folder / "results/test/steps" / rows[0]["output"]).read_text()
+        self.assertEqual(output, orrery("list", "gpus", "--json").stdout)
+
+    def test_finished_steps_are_not_done_again_unless_something_changed(self):
+        path = self.experiment(self.STEPS)
+        self.run_it(path)
+        before = [row["run"] for row in self.rows()]
+        self.assertIn("dry run: 0 steps to do", self.run_it(path, "--dry-run").stdout)
+        self.experiment(self.STEPS.replace("links, --json", "links"))
+        self.assertEqual(self.run_it(path).returncode, 0)
+        self.assertNotEqual(before, [row["run"] for row in self.rows()])
+
+    def test_a_step_that_fails_is_named_and_the_other_stays(self):
+        done = self.run_it(self.experiment(self.STEPS.replace("list, links", "list, linx")))
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("links", done.stderr)
+        self.assertEqual([row["status"] for row in self.rows()], ["ok", "failed"])
+
+    def test_programs_that_are_not_built_are_problems_of_the_file(self):
+        done = self.run_it(self.experiment(self.STEPS.replace("[orrery, list, gpus", "[experiments/nothing, list, gpus")))
+        self.assertEqual(done.returncode, 2)
+        self.assertRegex(done.stderr, r"steps.yaml:5:\d+: .*is not built")
+
+    def test_data_that_is_not_there_skips_the_experiment(self):
+        done = self.run_it(self.experiment(self.STEPS + "needs: [$ORRERY_DATA/no-such-data]\n"))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("is skipped", done.stdout)
+
+    def test_a_folder_runs_all_below_it_and_goes_on_after_a_failure(self):
+        for name in ("a", "b"):
+            (self.folder / "all" / name).mkdir(parents=True)
+        (self.folder / "all/a/steps.yaml").write_text(self.STEPS.replace("list, links", "list, linx"))
+        (self.folder / "all/b/manifest.yaml").write_text(self.MANIFEST)
+        done = self.run_it(self.folder / "all")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stdout, r"all/a +failed")
+        self.assertRegex(done.stdout, r"all/b +done")
+        self.assertTrue((self.folder / "results/test/one/runs.csv").exists())
+
+    def test_a_folder_without_experiments_is_refused(self):
+        (self.folder / "empty").mkdir()
+        done = self.run_it(self.folder / "empty")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("no experiment", done.stderr)
+
+
 class Library(Case):
     def test_planners_are_listed_in_short_and_in_detail(self):
         short = self.succeed("list", "planners")
@@ -930,7 +1116,7 @@ class Library(Case):
     def test_every_experiment_validates(self):
         # Tables of an experiment's own script have no schema of ours; those of an experiment's own
         # program (experiments/autohet/recovery, experiments/hetu/elastic) are checked by it.
-        own = ("autohet_recovery", "hetu_elastic")
+        own = ("autohet_recovery", "autohet_asymmetric_tp", "hetu_elastic")
         files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("experiments/**/*.yaml"))
                  if "schema: orrery/" in p.read_text()
                  and not any(f"schema: orrery/{kind}/" in p.read_text() for kind in own)]
@@ -1038,10 +1224,196 @@ class Execute(Case):
         self.refuse("execute", f"{PLANS}/megatron.yaml", "--cluster", "hexiscale_case_study",
                     "--model", "bert_large", "--sequence-length", "512", status=2, says=PLANS)
 
+    def test_places_ports_and_limits_are_checked_before_anything_starts(self):
+        short = self.write("short", "too short")
+        self.refuse("execute", self.PLAN, *self.WHERE, "--data", short, "--checkpoint-every", "1",
+                    "--checkpoints", "/proc/checkpoints",
+                    says=[f"{short}: 9 bytes, a sample needs 17", "/proc/checkpoints: cannot be made"])
+        self.refuse("execute", self.PLAN, *self.WHERE, "--silence", "0.2", "--prune-checkpoints",
+                    "--kill", "1@2:after", "--netlab", "--hosts", "a:8",
+                    says=["--silence: 0.2 s is not between 1 and 3600 s",
+                          "--prune-checkpoints: this run has no checkpoints",
+                          "--kill: expected an integer, got '2:after'", "--netlab: names the hosts itself"])
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            self.refuse("execute", self.PLAN, *self.WHERE, "--listen", f"127.0.0.1:{port}",
+                        says=[f"--listen: cannot listen on 127.0.0.1:{port}", "name another port"])
+
+    def test_a_rank_that_dies_between_update_and_end_costs_nothing(self):
+        expected = self.execute("--steps", "5")
+        killed = self.execute("--steps", "5", "--elastic", "hetu", "--kill", "2@3:after_update")
+        self.expect_equal(killed, expected)
+        self.assertEqual(min(step["step"] for step in killed["steps"] if step["generation"] == 1),
+                         3)
+
+    def test_a_planned_run_on_an_emulated_network_is_one_command(self):
+        cluster = "experiments/executor/netlab_4.yaml"
+        where = ["--cluster", cluster, *self.WHERE[2:]]
+        plan = str(self.folder / "plan.yaml")
+        self.succeed("plan", "--planner", "metis", *where, "--global-batch", "16", "--output",
+                     plan)
+        run = subprocess.run([BINARY, "execute", plan, *where, "--steps", "2", "--netlab", "--json",
+                              "--out", str(self.folder)], cwd=ROOT, capture_output=True, text=True,
+                             timeout=300)
+        if run.returncode == 1 and re.search("namespace|/dev/net/tun", run.stderr):
+            self.skipTest(run.stderr)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(len(json.loads(run.stdout)["steps"]), 2)
+        self.assertGreater(
+            (self.folder / "generation-0" / "timeline.perfetto-trace").stat().st_size, 1000)
+        self.assertIn("lab netlab_4: ", run.stderr)
+        if "that were up" not in run.stderr:
+            self.assertIn("lab netlab_4: removed", run.stderr)
+
     def test_what_the_executor_cannot_run_is_said(self):
         plan = self.write("plan.yaml", (ROOT / self.PLAN).read_text().replace(
-            "groups:", "zero: {stage: 2}, groups:"))
-        self.refuse("execute", plan, *self.WHERE, says="the executor cannot run ZeRO stage 2")
+            "groups:", "zero: {stage: 3}, groups:"))
+        self.refuse("execute", plan, *self.WHERE, says=["the executor cannot run ZeRO-3 with tensor parallelism",
+                                                "the executor cannot run ZeRO-3 among ranks whose"])
+
+
+class Calibrate(Case):
+    KINDS = "block,gemm,memory_bandwidth,optimizer,memory,op_overhead,checkpoint_write," \
+            "checkpoint_read,point_to_point,collective"
+
+    def calibrate(self, *args):
+        return self.succeed("calibrate", "--quick", "--sequence-length", "8", "--no-figure",
+                            "--out", str(self.folder), *args)
+
+    def samples(self):
+        lines = (self.folder / "samples.csv").read_text().splitlines()
+        header = dict(line[2:].split(": ", 1) for line in lines if line.startswith("# "))
+        return header, list(csv.DictReader(line for line in lines if not line.startswith("# ")))
+
+    def keys(self):
+        _, rows = self.samples()
+        results = ("wall_seconds", "cpu_seconds", "disturbed", "flops")
+        return [tuple(v for k, v in row.items() if k not in results) for row in rows]
+
+    def test_measures_all_kinds_and_fits_a_profile_that_is_valid(self):
+        text = self.calibrate()
+        for word in ("Fits", "held out %", "profile.yaml"):
+            self.assertIn(word, text)
+        header, rows = self.samples()
+        self.assertEqual(header["schema"], "orrery/samples/1")
+        self.assertIn("cpu", header["libraries"])
+        self.assertRegex(header["date"], r"^\d{4}-\d\d-\d\dT")
+        self.assertEqual({row["kind"] for row in rows}, set(self.KINDS.split(",")))
+        self.assertEqual({row["link_class"] for row in rows if row["kind"] == "point_to_point"},
+                         {"loopback"})
+        self.assertTrue(all(float(row["wall_seconds"]) > 0 for row in rows
+                            if row["kind"] != "memory"))
+        self.succeed("validate", str(self.folder / "profile.yaml"))
+        for name in ("entries.csv", "fits.csv"):
+            self.assertGreater(len((self.folder / name).read_text().splitlines()), 5)
+        keys = self.keys()
+        self.assertEqual(len(keys), len(set(keys)))
+        # All is there: nothing is measured again, and the fit is the same.
+        before = (self.folder / "samples.csv").read_bytes()
+        profile = (self.folder / "profile.yaml").read_bytes()
+        self.calibrate()
+        self.assertEqual((self.folder / "samples.csv").read_bytes(), before)
+        self.assertEqual((self.folder / "profile.yaml").read_bytes(), profile)
+        document = json.loads(self.calibrate("--fit-only", "--json"))
+        self.assertEqual(document["samples"], len(keys))
+
+    def test_goes_on_after_an_interruption_without_doubles(self):
+        with subprocess.Popen(
+                [BINARY, "calibrate", "--quick", "--sequence-length", "8", "--no-figure",
+                 "--out", str(self.folder), "--only", "gemm,point_to_point"],
+                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            path = self.folder / "samples.csv"
+            deadline = time.monotonic() + 60
+            while time.monotonic() < deadline:
+                if path.exists() and len(path.read_text().splitlines()) > 20:
+                    break
+                time.sleep(0.01)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 130, err)
+            self.assertIn("samples are kept", err)
+            self.assertEqual(out, "")
+        part = self.samples()[1]
+        self.assertFalse((self.folder / "profile.yaml").exists())
+        # As if it had been killed while it wrote.
+        text = (self.folder / "samples.csv").read_text()
+        (self.folder / "samples.csv").write_text(text + "gemm,cpu,trans")
+        self.calibrate("--only", "gemm,point_to_point")
+        keys = self.keys()
+        self.assertEqual(len(keys), len(set(keys)))
+        self.assertGreater(len(keys), len(part))
+        self.assertEqual(self.samples()[1][:len(part)], part)
+
+    def test_hosts_have_agents(self):
+        cluster = self.write("pair.yaml", """
+schema: orrery/cluster/1
+name: pair
+nodes:
+  - {name: a, gpus: {type: core, count: 1}, nics: [{link: wire, count: 1}]}
+  - {name: b, gpus: {type: core, count: 1}, nics: [{link: wire, count: 1}]}
+gpus:
+  core: {vendor: cpu, peak: {fp32: 50 GFLOPS}, memory: 1 GiB, memory_bandwidth: 5 GB/s,
+         source: a choice}
+links:
+  wire: {bandwidth: 1 Gbps, latency: 50 us, source: a choice}
+""")
+        with subprocess.Popen(
+                [BINARY, "calibrate", "--quick", "--no-figure", "--out", str(self.folder),
+                 "--cluster", cluster, "--only", "op_overhead,point_to_point",
+                 "--hosts", "127.0.0.1:1,localhost:1", "--listen", "127.0.0.1:0"],
+                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
+            agents = []
+            while len(agents) < 2:
+                line = driver.stderr.readline()
+                self.assertNotEqual(line, "", "the driver ended")
+                if "ORRERY_TOKEN=" not in line:
+                    continue
+                words = shlex.split(line.split(": ", 2)[2])
+                name, token = words[0].split("=")
+                agents.append(subprocess.Popen(words[1:], env={**os.environ, name: token}))
+            _, err = driver.communicate(timeout=120)
+            self.assertEqual(driver.returncode, 0, err)
+            self.assertEqual([agent.wait(timeout=30) for agent in agents], [0, 0])
+        _, rows = self.samples()
+        self.assertEqual({row["device_type"] for row in rows if row["kind"] == "op_overhead"},
+                         {"core"})
+        self.assertEqual({(row["source"], row["destination"], row["link_class"])
+                          for row in rows if row["kind"] == "point_to_point"},
+                         {("0", "1", "wire"), ("1", "0", "wire")})
+
+    def test_samples_of_another_model_are_not_mixed(self):
+        self.calibrate("--only", "op_overhead")
+        model = self.write("other.yaml", (ROOT / "experiments/executor/tiny_llama.yaml")
+                           .read_text().replace("tiny_llama", "other"))
+        self.refuse("calibrate", "--quick", "--sequence-length", "8", "--no-figure", "--model",
+                    model, "--out", str(self.folder),
+                    says=["samples.csv: its model is 'tiny_llama', this calibration's 'other'",
+                          "name another folder"])
+
+    def test_every_bad_flag_is_named(self):
+        self.refuse("calibrate", "--out", str(self.folder), "--backend", "gpu", "--precision",
+                    "fp99", "--only", "gem", "--hosts", "a", "--ranks", "0", "--model", "llama_7c",
+                    "--shares", "50",
+                    says=["--backend: unknown value 'gpu'", "--precision: unknown value 'fp99'",
+                          "--only: unknown kind 'gem' (did you mean 'gemm'?)",
+                          "--hosts: 'a' is not NAME:DEVICES", "--ranks: must be at least 1",
+                          "did you mean 'llama_7b'"])
+        self.refuse("calibrate", "--out", str(self.folder), "--shares", "50",
+                    says="--shares: needs a GPU of this machine")
+        self.refuse("calibrate", "--out", str(self.folder), "--model", "gpt3_125m",
+                    says="--model: the executor cannot run layer norm")
+        self.refuse("calibrate", "--out", "/dev/null/x", says="--out: cannot write into")
+        self.refuse("calibrate", "--out", str(self.folder), "--fit-only",
+                    says="samples.csv: cannot")
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def test_cuda_without_a_device_is_refused_with_the_reason(self):
+        done = orrery("calibrate", "--backend", "cuda", "--quick", "--only", "op_overhead",
+                      "--out", str(self.folder), "--no-figure")
+        if done.returncode == 0:
+            self.skipTest("there is a GPU")
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--backend: cuda: ", done.stderr)
 
 
 if __name__ == "__main__":

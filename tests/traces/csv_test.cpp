@@ -96,6 +96,14 @@ TEST(TraceFile, ProblemsNameLineColumnAndRemedy) {
             "6:18: 10 cells under 8 columns (a cause with a comma needs quotes)\n");
 }
 
+TEST(TraceFile, QuotesEndAndNothingStandsBehindThem) {
+  EXPECT_EQ(problems_of("1,fail,job,\"a \"\"b\"\"\"\n"), "");
+  EXPECT_EQ(problems_of("1,fail,job,\"a\n"),
+            "6:12: a quote that does not end (a quote inside is doubled)\n");
+  EXPECT_EQ(problems_of("1,fail,job,\"a\"b\n"),
+            "6:15: text behind the closing quote (a quote inside is doubled)\n");
+}
+
 TEST(TraceFile, EventsThatContradictPresenceAreProblems) {
   EXPECT_EQ(problems_of("1,leave,node:a0\n2,leave,node:a0\n"),
             "7:1: leave of node 'a0', which is not there (its last change: line 6)\n");

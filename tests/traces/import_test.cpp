@@ -1,5 +1,6 @@
 #include "traces/import.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -162,6 +163,26 @@ TEST(Combine, OneTracePerGpuType) {
   EXPECT_EQ(both.nodes, (std::vector<TraceNode>{{"t0-node0", "A", 1}, {"t1-node0", "B", 1}}));
   EXPECT_EQ(events_of(both), "5 leave t0-node0\n5 leave t1-node0\n7 join t1-node0\n");
   EXPECT_TRUE(find_contradictions(both).empty());
+}
+
+TEST(Counts, MoreComingsAndGoingsThanMemoryHoldsAreAProblem) {
+  std::string text;
+  for (int i = 0; i < 8; ++i) text += fmt::format("{},{}\n", 60 * i, i % 2 == 0 ? 1'000'000 : 0);
+  const File file(text);
+  config::Diagnostics diagnostics;
+  import_trace("aws", file.path(), {}, diagnostics);
+  EXPECT_NE(all(diagnostics).find("instances come or go, at most 5000000"), std::string::npos)
+      << all(diagnostics);
+}
+
+TEST(Repeat, ItsEventsAreCountedBeforeTheyAreMade) {
+  const Trace once = import_file("bamboo", "tests/traces/bamboo.csv");
+  for (const double seconds : {100.0, 600.0, 3600.0}) {
+    const Nanoseconds horizon = to_nanoseconds({seconds});
+    const auto made = static_cast<double>(repeat(once, horizon).events.size());
+    EXPECT_LE(made, repeated_events(once, horizon)) << seconds;
+  }
+  EXPECT_GT(repeated_events(once, to_nanoseconds({3e9})), static_cast<double>(kMostEvents));
 }
 
 TEST(Repeat, EveryRepetitionStartsAsTheFirst) {

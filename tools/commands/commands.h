@@ -22,5 +22,8 @@ int execute(const TraceGenerateArgs& args);
 int execute(const TraceStatsArgs& args);
 int execute(const TraceImportArgs& args);
 int execute(const NetlabArgs& args);
+int execute(const CalibrateArgs& args);
+int execute(const CompareArgs& args);
+int execute(const TwinArgs& args);
 
 }  // namespace orrery::tools

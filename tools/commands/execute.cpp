@@ -13,23 +13,25 @@
 #include <mutex>
 #include <optional>
 
-#include "executor/cuda/backend.h"
-#include "executor/cuda/nccl_transport.h"
 #include "executor/engine/data.h"
 #include "executor/launcher/agent.h"
 #include "executor/launcher/launcher.h"
+#include "executor/launcher/places.h"
 #include "executor/launcher/rank_process.h"
 #include "executor/net/transport.h"
-#include "models/base/rng.h"
+#include "executor/netlab/namespaces.h"
 #include "models/config/document.h"
 #include "planners/recovery/catalog.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/execute_netlab.h"
 #include "tools/commands/execute_program.h"
 #include "tools/commands/execute_recovery.h"
 #include "tools/commands/execute_report.h"
+#include "tools/commands/execute_settings.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/output.h"
+#include "tools/commands/run_inputs.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -41,118 +43,19 @@ using executor::LaunchReport;
 std::atomic<bool> interrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
 
+/// Exit code when nodes lack what the flags name.
+constexpr int kRefused = 2;
+/// Seconds between words about a policy that is being prepared.
+constexpr int kWordEvery = 5;
+/// Seconds that an agent looks for its launcher, unless --wait says otherwise.
+constexpr std::int64_t kAgentWait = 60;
+
 void on_interrupt(int signal_number) {
   // The second one ends the process at once; local ranks die with it.
   if (interrupted.exchange(true)) {
     signal(signal_number, SIG_DFL);
     raise(signal_number);
   }
-}
-
-double number(const Text& text, const char* flag, double fallback, Diagnostics& diagnostics) {
-  if (!text) return fallback;
-  double value = fallback;
-  char* end = nullptr;
-  value = std::strtod(text->c_str(), &end);
-  if (end == text->c_str() || *end != '\0' || !(value > 0) || value > 1e12) {
-    diagnostics.add(at_flag(flag), fmt::format("'{}' is no positive number up to 1e12", *text));
-    return fallback;
-  }
-  return value;
-}
-
-void require_one_of(const Text& text, const char* flag, const std::vector<std::string>& names,
-                    const char* part, Diagnostics& diagnostics) {
-  if (!text || std::find(names.begin(), names.end(), *text) != names.end()) return;
-  diagnostics.add(at_flag(flag), fmt::format("unknown value '{}'", *text),
-                  config::suggest(*text, names, part));
-}
-
-/// "left@right": the right part as a whole number of at least 1.
-std::optional<std::pair<std::string, std::int64_t>> at_step(const std::string& text,
-                                                            const char* flag, const char* shape,
-                                                            Diagnostics& diagnostics) {
-  const std::size_t at = text.rfind('@');
-  if (at == std::string::npos || at == 0 || at + 1 == text.size()) {
-    diagnostics.add(at_flag(flag), fmt::format("'{}' is not {}", text, shape));
-    return std::nullopt;
-  }
-  return std::pair(text.substr(0, at), whole_number(text.substr(at + 1), flag, 1, 1, diagnostics));
-}
-
-std::vector<executor::HostSlots> hosts_of(const Text& text, Diagnostics& diagnostics) {
-  std::vector<executor::HostSlots> hosts;
-  if (!text) return hosts;
-  for (const std::string& item : split(*text, ',')) {
-    const std::size_t colon = item.rfind(':');
-    const std::string name = item.substr(0, colon);
-    const bool plain = !name.empty() && name.find_first_of(" /'\"") == std::string::npos;
-    if (colon == std::string::npos || !plain) {
-      diagnostics.add(at_flag("--hosts"), fmt::format("'{}' is not NAME:DEVICES", item),
-                      "for example --hosts a:4,b:8");
-      continue;
-    }
-    const bool twice = std::any_of(hosts.begin(), hosts.end(),
-                                   [&](const auto& host) { return host.name == name; });
-    if (twice) diagnostics.add(at_flag("--hosts"), fmt::format("'{}' is named twice", name));
-    hosts.push_back({name, static_cast<int>(whole_number(item.substr(colon + 1), "--hosts", 1, 1,
-                                                         diagnostics))});
-  }
-  if (split(*text, ',').empty()) diagnostics.add(at_flag("--hosts"), "names no host");
-  return hosts;
-}
-
-executor::RunSettings settings_of(const ExecuteArgs& args, std::uint64_t seed,
-                                  Diagnostics& diagnostics) {
-  executor::RunSettings s;
-  require_one_of(args.backend, "--backend", {"cpu", "cuda"}, "back ends", diagnostics);
-  require_one_of(args.transport, "--transport", {"tcp", "nccl"}, "transports", diagnostics);
-  require_one_of(args.library, "--library", {"eigen", "openblas"}, "libraries", diagnostics);
-  require_one_of(args.precision, "--precision", {"fp32", "fp64", "bf16"}, "precisions",
-                 diagnostics);
-  s.backend = args.backend.value_or(s.backend);
-  s.transport = args.transport.value_or(s.transport);
-  if (s.backend == "cpu" && args.precision == "bf16") {
-    diagnostics.add(at_flag("--precision"), "the cpu back end has no bf16", "fp32 or fp64");
-  }
-  // With --hosts the GPUs are on other machines, whose ranks say what is missing.
-  if (!args.hosts && s.backend == "cuda") {
-    const std::string problem = executor::cuda_status().problem;
-    if (!problem.empty()) diagnostics.add(at_flag("--backend"), "cuda: " + problem);
-  }
-  if (!args.hosts && s.transport == "nccl") {
-    const std::string problem = executor::nccl_problem();
-    if (!problem.empty()) diagnostics.add(at_flag("--transport"), "nccl: " + problem);
-  }
-  s.library = args.library.value_or("");
-  s.precision =
-      executor::precision_of(args.precision.value_or("fp32")).value_or(executor::Precision::fp32);
-  s.steps = whole_number(args.steps, "--steps", 1, 20, diagnostics);
-  s.learning_rate = number(args.learning_rate, "--learning-rate", s.learning_rate, diagnostics);
-  s.data = args.data.value_or("");
-  s.data_seed = seed;
-  s.log_steps = whole_number(args.log_steps, "--log-steps", 0, s.log_steps, diagnostics);
-  s.checkpoint_every = whole_number(args.checkpoint_every, "--checkpoint-every", 1, 0, diagnostics);
-  s.local_checkpoints = args.checkpoints.value_or("");
-  s.cloud_checkpoints = args.cloud.value_or("");
-  if (s.checkpoint_every > 0 && s.local_checkpoints.empty() && s.cloud_checkpoints.empty()) {
-    diagnostics.add(at_flag("--checkpoint-every"), "no folder is named",
-                    "--checkpoints FOLDER, --cloud FOLDER or both");
-  }
-  if (s.checkpoint_every == 0 && (args.checkpoints || args.cloud)) {
-    diagnostics.add(at_flag(args.checkpoints ? "--checkpoints" : "--cloud"), "no interval is given",
-                    "--checkpoint-every STEPS");
-  }
-  for (const auto* text : {&s.data, &s.local_checkpoints, &s.cloud_checkpoints}) {
-    if (text->find('\n') != std::string::npos) {
-      diagnostics.add(at_flag("--data, --checkpoints, --cloud"), "a path with a line break");
-    }
-  }
-  s.elastic = args.elastic.has_value();
-  s.silence = std::chrono::milliseconds(
-      static_cast<std::int64_t>(1e3 * number(args.silence, "--silence", 10, diagnostics)));
-  s.heartbeat = std::min(s.heartbeat, s.silence / 4);
-  return s;
 }
 
 /// The first one is the plan to begin with, then those to switch to.
@@ -220,62 +123,6 @@ void check_devices(const std::vector<ir::Program>& programs, int slots, Diagnost
   }
 }
 
-using RankAtStep = std::pair<std::int64_t, std::int64_t>;
-
-std::vector<RankAtStep> kills_of(const ExecuteArgs& args, Diagnostics& diagnostics) {
-  std::vector<RankAtStep> out;
-  for (const std::string& text : args.kills) {
-    const auto parts = at_step(text, "--kill", "RANK@STEP", diagnostics);
-    if (!parts) continue;
-    out.emplace_back(whole_number(parts->first, "--kill", 0, 0, diagnostics), parts->second);
-  }
-  return out;
-}
-
-std::vector<executor::FaultInjection> faults_of(const std::vector<RankAtStep>& kills,
-                                                const ir::Program& program, std::uint64_t seed,
-                                                Diagnostics& diagnostics) {
-  std::vector<executor::FaultInjection> faults;
-  for (const auto& [rank, step] : kills) {
-    const auto ranks = static_cast<std::int64_t>(program.ranks.size());
-    if (rank >= ranks) {
-      diagnostics.add(at_flag("--kill"), fmt::format("rank {} of {}", rank, ranks));
-      continue;
-    }
-    const std::uint64_t drawn = Rng(seed).fork(faults.size()).fork(7)();
-    faults.push_back(
-        {program.ranks[static_cast<std::size_t>(rank)].device.value, step, drawn, false});
-  }
-  return faults;
-}
-
-std::map<std::int32_t, double> slowdowns_of(const ExecuteArgs& args, Diagnostics& diagnostics) {
-  std::map<std::int32_t, double> out;
-  for (const std::string& text : args.slowdowns) {
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos) {
-      diagnostics.add(at_flag("--slowdown"), fmt::format("'{}' is not DEVICE=FACTOR", text));
-      continue;
-    }
-    const std::int64_t device =
-        whole_number(text.substr(0, equals), "--slowdown", 0, 0, diagnostics);
-    out[static_cast<std::int32_t>(device)] =
-        number(text.substr(equals + 1), "--slowdown", 1, diagnostics);
-  }
-  return out;
-}
-
-void set_listen(const Text& text, executor::LaunchOptions& options, Diagnostics& diagnostics) {
-  if (!text) return;
-  try {
-    const executor::Endpoint endpoint = executor::endpoint_from(*text);
-    options.listen = endpoint.host;
-    options.port = endpoint.port;
-  } catch (const std::runtime_error& error) {
-    diagnostics.add(at_flag("--listen"), error.what(), "for example --listen 0.0.0.0:29400");
-  }
-}
-
 /// Devices, files and folders that the run will need: before it starts, not after it has trained.
 void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun& run,
                   const ir::ProgramHeader& header, Diagnostics& diagnostics) {
@@ -295,12 +142,16 @@ void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun
                       "name another folder, or remove it");
     }
   }
-  if (o.settings.data.empty() || !o.hosts.empty()) return;
-  try {
-    executor::make_text_tokens(o.settings.data, o.settings.data_seed, header.model.vocabulary,
-                               header.sequence_length);
-  } catch (const std::runtime_error& problem) {
-    diagnostics.add(at_flag("--data"), problem.what());
+  if (!o.settings.data.empty() && header.model.vocabulary < executor::kLeastTextVocabulary) {
+    diagnostics.add(at_flag("--data"),
+                    fmt::format("bytes need a vocabulary of {}, the model has {}",
+                                executor::kLeastTextVocabulary, header.model.vocabulary));
+  }
+  if (!o.hosts.empty()) return;  // Their agents look.
+  executor::RunSettings settings = o.settings;
+  settings.least_data_bytes = header.sequence_length + 1;
+  for (const std::string& problem : executor::find_bad_places(settings)) {
+    diagnostics.add(at_flag("--data, --checkpoints, --cloud"), problem);
   }
 }
 
@@ -309,6 +160,7 @@ struct Prepared {
   executor::LaunchOptions options;
   std::vector<experiments::LoadedRun> runs;
   std::uint64_t seed = 0;
+  std::optional<executor::NetlabSpec> lab;  ///< With --netlab.
 };
 
 Prepared prepare(const ExecuteArgs& args) {
@@ -319,6 +171,10 @@ Prepared prepare(const ExecuteArgs& args) {
   o.settings = settings_of(args, out.seed, diagnostics);
   o.hosts = hosts_of(args.hosts, diagnostics);
   o.ssh = args.ssh;
+  if (args.netlab && (args.hosts || args.listen || args.advertise)) {
+    diagnostics.add(at_flag("--netlab"), "names the hosts itself",
+                    "without --hosts, --listen and --advertise");
+  }
   if (args.ssh && !args.hosts) diagnostics.add(at_flag("--ssh"), "no --hosts are named");
   o.advertise = args.advertise.value_or("");
   set_listen(args.listen, o, diagnostics);
@@ -332,7 +188,7 @@ Prepared prepare(const ExecuteArgs& args) {
     diagnostics.add(at_flag("--elastic"), fmt::format("unknown policy '{}'", *args.elastic),
                     config::suggest(*args.elastic, planners::policy_names(), "policies"));
   }
-  const std::vector<RankAtStep> kills = kills_of(args, diagnostics);
+  const std::vector<KillRequest> kills = kills_of(args, diagnostics);
   std::vector<std::string> files;
   std::vector<std::int64_t> steps;
   for (const std::string& text : args.switches) {
@@ -361,6 +217,7 @@ Prepared prepare(const ExecuteArgs& args) {
     }
   }
   check_places(o, out.runs.front(), programs.front().header, diagnostics);
+  if (args.netlab) out.lab = netlab_for_run(out.runs.front().cluster, diagnostics);
   int slots = out.runs.front().cluster.size();
   if (!o.hosts.empty()) {
     slots = 0;
@@ -391,6 +248,9 @@ int status_of(const LaunchReport& report) {
       fmt::print(stderr, "orrery: interrupted after {} steps; what was logged is kept\n",
                  report.steps.size());
       return kInterrupted;
+    case LaunchReport::Result::refused:
+      fmt::print(stderr, "orrery: nothing was started: {}\n", report.problem);
+      return kRefused;
     case LaunchReport::Result::failed:
       break;
   }
@@ -398,23 +258,78 @@ int status_of(const LaunchReport& report) {
   return 1;
 }
 
+/// The policy, ready to answer. Says now and then that it is being prepared: some simulate many
+/// plans first.
+std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args, const Prepared& prepared) {
+  const executor::RunSettings& settings = prepared.options.settings;
+  const PolicyQuestion question{*args.elastic, prepared.seed, settings.checkpoint_every,
+                                !settings.cloud_checkpoints.empty(), prepared.options.out};
+  if (!args.json) print(fmt::format("preparing policy {}\n", *args.elastic));
+  flush();
+  const auto waits = [&](int seconds) {
+    if (seconds > 0 && seconds % kWordEvery == 0) {
+      fmt::print(stderr, "orrery: preparing policy {}: {} s\n", *args.elastic, seconds);
+    }
+    return !interrupted;
+  };
+  try {
+    return std::make_unique<PlanningProcess>(prepared.runs.front(), question, waits);
+  } catch (const PolicyRefuses& refusal) {
+    Diagnostics diagnostics;
+    diagnostics.add(at_flag("--elastic"), fmt::format("{}: {}", *args.elastic, refusal.what()),
+                    "orrery list policies");
+    diagnostics.raise();
+    throw;
+  }
+}
+
+/// In the lab, if there is one. A port that is taken is a wrong --listen.
+LaunchReport launch_in(const ExecuteLab* lab, executor::LaunchOptions options) {
+  try {
+    return lab != nullptr ? lab->launch(std::move(options)) : executor::launch(std::move(options));
+  } catch (const executor::TransportError& error) {
+    if (error.kind() != executor::TransportError::Kind::local) throw;
+    Diagnostics diagnostics;
+    diagnostics.add(at_flag("--listen"), error.what(),
+                    "another launcher may run: name another port, or none");
+    diagnostics.raise();
+    throw;
+  }
+}
+
 }  // namespace
 
 int execute(const ExecuteArgs& args) {
   Prepared prepared = prepare(args);
   executor::LaunchOptions& options = prepared.options;
+  signal(SIGINT, on_interrupt);
+  signal(SIGTERM, on_interrupt);
+  std::mutex mutex;  // The agent's thread may speak, too.
+  const auto say = [&mutex](const std::string& line) {
+    const std::lock_guard lock(mutex);
+    fmt::print(stderr, "orrery: {}\n", line);
+  };
   std::unique_ptr<PlanningProcess> planning;
   if (args.elastic) {
-    const PolicyQuestion question{*args.elastic, prepared.seed, options.settings.checkpoint_every,
-                                  !options.settings.cloud_checkpoints.empty()};
-    if (!args.json) print(fmt::format("preparing policy {}\n", *args.elastic));
-    flush();
-    planning = std::make_unique<PlanningProcess>(prepared.runs.front(), question);
+    planning = prepare_policy(args, prepared);
     options.next_program = [&planning](const executor::LostDevices& lost) {
-      return planning->ask(lost);
+      return planning->ask(lost, [](int) { return !interrupted; });
     };
   }
-  std::mutex mutex;  // The agent's thread may speak, too.
+  if (interrupted) {
+    say("interrupted before the first step");
+    return kInterrupted;
+  }
+  std::unique_ptr<ExecuteLab> lab;
+  if (prepared.lab) {
+    lab = std::make_unique<ExecuteLab>(*prepared.lab, say);
+    options.hosts = lab->hosts();
+    options.settings.slowdowns.merge(lab->slowdowns());
+  }
+  if (!options.out.empty()) {
+    write_run_inputs(options.out, prepared.runs, options.settings,
+                     lab ? lab->slowdowns() : std::map<std::int32_t, double>());
+  }
   if (!args.json) print(job_line(prepared.runs.front()));
   if (!args.quiet && !args.json) {
     options.on_step = [&mutex](const executor::StepLine& line) {
@@ -423,14 +338,10 @@ int execute(const ExecuteArgs& args) {
       flush();
     };
   }
-  options.on_message = [&mutex](const std::string& line) {
-    const std::lock_guard lock(mutex);
-    fmt::print(stderr, "orrery: {}\n", line);
-  };
+  options.on_message = say;
   options.interrupted = &interrupted;
-  signal(SIGINT, on_interrupt);
-  signal(SIGTERM, on_interrupt);
-  const LaunchReport report = executor::launch(std::move(options));
+  const LaunchReport report = launch_in(lab.get(), std::move(options));
+  lab.reset();
   print(args.json ? launch_json(report) : launch_text(report));
   return status_of(report);
 }
@@ -447,7 +358,9 @@ int execute(const ExecuteAgentArgs& args) {
   } catch (const std::runtime_error& error) {
     diagnostics.add(at_flag("--store"), error.what());
   }
+  const auto wait = whole_number(args.wait, "--wait", 1, kAgentWait, diagnostics);
   diagnostics.raise();
+  options.wait = std::chrono::seconds(wait);
   options.token = token;
   options.node = args.node;
   options.address = args.address.value_or(args.node);
@@ -456,7 +369,13 @@ int execute(const ExecuteAgentArgs& args) {
   options.interrupted = &interrupted;
   signal(SIGINT, on_interrupt);
   signal(SIGTERM, on_interrupt);
-  executor::run_agent(options);
+  if (args.network_namespace) executor::enter_namespace(*args.network_namespace);
+  try {
+    executor::run_agent(options);
+  } catch (const executor::AgentRefused& refusal) {
+    diagnostics.add(at_flag("--node"), refusal.what());
+    diagnostics.raise();
+  }
   return interrupted ? kInterrupted : 0;
 }
 

@@ -22,12 +22,13 @@
 #include "planners/recovery/catalog.h"
 #include "sim/replay/simulated_timers.h"
 #include "tools/commands/execute_program.h"
+#include "tools/commands/run_inputs.h"
 
 namespace orrery::tools {
 namespace {
 
 /// A policy may search for a plan; longer than this the run does not wait.
-constexpr int kPatienceMs = 600'000;
+constexpr int kPatience = 600;
 
 bool write_text(int fd, const std::string& text) {
   const std::uint64_t size = text.size();
@@ -54,6 +55,15 @@ bool read_exactly(int fd, char* into, std::size_t size, int patience_ms) {
     at += static_cast<std::size_t>(count);
   }
   return true;
+}
+
+/// True when something is to be read before patience ends or `waits` says so.
+bool await(int fd, const PlanningProcess::Waits& waits) {
+  for (int seconds = 0; seconds < kPatience && waits(seconds); ++seconds) {
+    pollfd entry{fd, POLLIN, 0};
+    if (::poll(&entry, 1, 1000) > 0) return true;
+  }
+  return false;
 }
 
 std::optional<std::string> read_text(int fd, int patience_ms) {
@@ -101,7 +111,7 @@ class PolicyServer {
   PolicyServer(const experiments::LoadedRun& run, const PolicyQuestion& question)
       : run_(run),
         question_(question),
-        topology_(run.cluster),
+        topology_(run.cluster, run.profile),
         timers_(run.cluster, topology_, run.workload, run.spec.job, run.profile),
         input_{.cluster = run.cluster,
                .topology = topology_,
@@ -132,6 +142,12 @@ class PolicyServer {
       const std::vector<ir::ClusterEvent> events = {event};
       const models::RecoveryDecision decision = policy_->on_events(state(lost), events);
       reason = decision.reason;
+      if (decision.action == models::RecoveryDecision::Action::resume &&
+          decision.resume_iteration < lost.last_step) {
+        reason +=
+            "; the executor takes the newest complete state that survivors or checkpoints "
+            "have";
+      }
       using Action = models::RecoveryDecision::Action;
       if (decision.action == Action::wait) {
         return problem(fmt::format("{} has no plan: {}", question_.policy, reason));
@@ -153,6 +169,7 @@ class PolicyServer {
     if (!lowered.problems.empty()) {
       return problem(fmt::format("the plan of {}: {}", question_.policy, lowered.problems.front()));
     }
+    if (!question_.out.empty()) write_later_plan(question_.out, lost.generation + 1, *plan_);
     std::replace(reason.begin(), reason.end(), '\n', ' ');
     return kOk + fmt::format("{}: {} ({} devices)\n", question_.policy, reason, working.size()) +
            ir::serialise(lowered.program);
@@ -171,6 +188,9 @@ class PolicyServer {
         memory.gone.push_back(static_cast<std::uint32_t>(i));
       }
     }
+    state.copies.push_back(memory);
+    // Survivors copy what they have to host memory when a generation ends.
+    memory.location = ir::Location::host_memory;
     state.copies.push_back(memory);
     if (question_.checkpoint_every > 0) {
       const std::int64_t step = lost.last_step - lost.last_step % question_.checkpoint_every;
@@ -229,7 +249,8 @@ struct PlanningProcess::State {
   }
 };
 
-PlanningProcess::PlanningProcess(const experiments::LoadedRun& run, const PolicyQuestion& question)
+PlanningProcess::PlanningProcess(const experiments::LoadedRun& run, const PolicyQuestion& question,
+                                 const Waits& waits)
     : state_(std::make_unique<State>()) {
   int down[2];
   int up[2];
@@ -251,17 +272,25 @@ PlanningProcess::PlanningProcess(const experiments::LoadedRun& run, const Policy
   state_->to = down[1];
   state_->from = up[0];
   if (state_->pid < 0) throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
-  const auto ready = read_text(state_->from, kPatienceMs);
+  bool wanted = true;
+  const auto waits_on = [&](int seconds) { return wanted = waits(seconds); };
+  if (!await(state_->from, waits_on)) {
+    if (!wanted) return;
+    throw std::runtime_error(
+        fmt::format("policy {} is not ready after {} s", question.policy, kPatience));
+  }
+  const auto ready = read_text(state_->from, kPatience * 1000);
   if (!ready) throw std::runtime_error("the planning process ended without a word");
-  if (ready->front() != kOk) throw std::runtime_error(ready->substr(1));
+  if (ready->front() != kOk) throw PolicyRefuses(ready->substr(1));
 }
 
 PlanningProcess::~PlanningProcess() = default;
 
 std::variant<executor::NextProgram, std::string> PlanningProcess::ask(
-    const executor::LostDevices& lost) {
+    const executor::LostDevices& lost, const Waits& waits) {
   if (!write_text(state_->to, to_text(lost))) return "the planning process has ended";
-  const auto answer = read_text(state_->from, kPatienceMs);
+  if (!await(state_->from, waits)) return "the planning process does not answer";
+  const auto answer = read_text(state_->from, kPatience * 1000);
   if (!answer) return "the planning process does not answer";
   if (answer->front() != kOk) return answer->substr(1);
   const std::size_t line_end = answer->find('\n');

@@ -3,7 +3,9 @@
 /// execute command.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <variant>
 
@@ -17,16 +19,28 @@ struct PolicyQuestion {
   std::uint64_t seed = 0;
   std::int64_t checkpoint_every = 0;
   bool cloud = false;  ///< Checkpoints go to the cloud, too.
+  std::string out;     ///< Of the run: its plans go to inputs/plan-<generation>.yaml; "": nowhere.
+};
+
+/// The policy cannot serve this job on this cluster.
+struct PolicyRefuses : std::runtime_error {
+  using std::runtime_error::runtime_error;
 };
 
 class PlanningProcess {
  public:
+  /// Called every second with the seconds that the answer has taken; false: it is waited for no
+  /// longer.
+  using Waits = std::function<bool(int seconds)>;
   /// Starts the process (before there are threads) with the run's plan as the one that runs. Throws
-  /// std::runtime_error with the reason if the policy cannot serve this job on this cluster.
-  PlanningProcess(const experiments::LoadedRun& run, const PolicyQuestion& question);
+  /// PolicyRefuses, and std::runtime_error if the process does not answer in ten minutes. Returns
+  /// early when `waits` says so.
+  PlanningProcess(const experiments::LoadedRun& run, const PolicyQuestion& question,
+                  const Waits& waits);
   ~PlanningProcess();
   /// The policy's answer, lowered; or why there is none.
-  std::variant<executor::NextProgram, std::string> ask(const executor::LostDevices& lost);
+  std::variant<executor::NextProgram, std::string> ask(const executor::LostDevices& lost,
+                                                       const Waits& waits);
 
  private:
   struct State;

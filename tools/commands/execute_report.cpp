@@ -84,7 +84,7 @@ struct ExecuteDocument {
 };
 void describe(config::Visitor& v, ExecuteDocument& document) {
   v.title("A run");
-  v.required("result", document.result, "completed, failed or interrupted");
+  v.required("result", document.result, "completed, failed, interrupted or refused");
   v.required("problem", document.problem, "why it failed");
   v.required("steps", document.steps, "");
   v.required("generations", document.generations, "");
@@ -98,6 +98,8 @@ const char* name_of(executor::LaunchReport::Result result) {
       return "failed";
     case executor::LaunchReport::Result::interrupted:
       return "interrupted";
+    case executor::LaunchReport::Result::refused:
+      return "refused";
   }
   return "?";
 }

@@ -24,6 +24,13 @@ struct Exports {
 void check_exports(const Exports& exports, experiments::CostModel cost,
                    config::Diagnostics& diagnostics);
 
+/// Where a command's main output goes when its flag names no file.
+inline constexpr const char* kStandardOutput = "-";
+/// The file of such a flag; none where it is standard output.
+inline Text file_of(const Text& output) {
+  return output && *output == kStandardOutput ? Text{} : output;
+}
+
 /// A file that a flag asks for.
 struct OutputFile {
   const char* flag;

@@ -4,7 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "calibration/importers/nccl_tests.h"
+#include "calibration/importers/node_topology.h"
+#include "calibration/importers/slurm_topology.h"
 #include "calibration/metis_import.h"
+#include "calibration/sailor_import.h"
 #include "models/spec/library.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/exports.h"
@@ -14,20 +18,26 @@
 namespace orrery::tools {
 namespace {
 
+constexpr std::size_t kAny = 0;  ///< As many files as there are.
 struct Kind {
   const char* name;
   std::size_t files;
   const char* usage;
 };
 constexpr Kind kKinds[] = {{"metis-profile", 1, "metis-profile FOLDER"},
-                           {"metis-cluster", 2, "metis-cluster HOSTFILE CLUSTERFILE"}};
+                           {"metis-cluster", 2, "metis-cluster HOSTFILE CLUSTERFILE"},
+                           {"sailor-profile", 1, "sailor-profile FOLDER"},
+                           {"nccl-tests", kAny, "nccl-tests FILE... --link CLASS"},
+                           {"nvidia-topo", 1, "nvidia-topo FILE --gpu NAME --link pcie=CLASS ..."},
+                           {"nccl-topo", 1, "nccl-topo FILE --gpu NAME --link pcie=CLASS ..."},
+                           {"slurm-topology", 2, "slurm-topology TOPOLOGY.CONF NODE.yaml"}};
 
 const Kind* kind_of(const ImportArgs& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> known;
   for (const Kind& kind : kKinds) {
     known.emplace_back(kind.name);
     if (args.what != kind.name) continue;
-    if (args.files.size() == kind.files) return &kind;
+    if (kind.files == kAny || args.files.size() == kind.files) return &kind;
     diagnostics.add({args.what, 0, 0},
                     fmt::format("takes {} files, not {}", kind.files, args.files.size()),
                     fmt::format("orrery import {}", kind.usage));
@@ -66,6 +76,59 @@ calibration::BandwidthUnit bandwidth_unit(const ImportArgs& args,
   return calibration::BandwidthUnit::gigabytes;
 }
 
+/// The class of --link KIND=CLASS; with KIND "" that of --link CLASS.
+std::string link_class(const ImportArgs& args, const std::string& kind) {
+  std::string found;
+  for (const std::string& text : args.links) {
+    const std::size_t equals = text.find('=');
+    const std::string own = equals == std::string::npos ? "" : text.substr(0, equals);
+    if (own == kind) found = equals == std::string::npos ? text : text.substr(equals + 1);
+  }
+  return found;
+}
+
+/// Every --link must name what the import asks for.
+void check_links(const ImportArgs& args, const std::vector<std::string>& kinds,
+                 config::Diagnostics& diagnostics) {
+  for (const std::string& text : args.links) {
+    const std::size_t equals = text.find('=');
+    const std::string own = equals == std::string::npos ? "" : text.substr(0, equals);
+    if (std::find(kinds.begin(), kinds.end(), own) != kinds.end()) continue;
+    diagnostics.add(at_flag("--link"), fmt::format("'{}' is not asked for", text),
+                    fmt::format("orrery import {} --help", args.what));
+  }
+}
+
+std::string import_nccl_tests(const ImportArgs& args, config::Diagnostics& diagnostics) {
+  check_links(args, {""}, diagnostics);
+  const std::string link = link_class(args, "");
+  if (link.empty()) {
+    diagnostics.add(at_flag("--link"), "missing", "the link class that the ring crosses");
+  }
+  return models::dump_profile(calibration::import_nccl_tests(args.files, link, diagnostics));
+}
+
+std::string import_node(const ImportArgs& args, const calibration::GpuNames& gpus,
+                        config::Diagnostics& diagnostics) {
+  check_links(args, {"nvlink", "pcie", "nic"}, diagnostics);
+  const auto gpu = gpus.find("");
+  const bool matrix = args.what == "nvidia-topo";
+  const calibration::NodeNames names{
+      .gpu = gpu == gpus.end() ? "" : gpu->second,
+      .nvlink = link_class(args, "nvlink"),
+      .pcie = link_class(args, "pcie"),
+      .nic = link_class(args, "nic"),
+      .source = fmt::format("imported from {}, {}",
+                            std::filesystem::path(args.files[0]).filename().string(),
+                            matrix ? "nvidia-smi topo -m" : "NCCL's topology")};
+  const std::string& file = args.files[0];
+  const calibration::NodeTopology topology = matrix
+                                                 ? calibration::read_nvidia_topo(file, diagnostics)
+                                                 : calibration::read_nccl_topo(file, diagnostics);
+  if (!diagnostics.empty()) return "";
+  return calibration::node_yaml(topology, names, diagnostics);
+}
+
 /// What would be overwritten: the files themselves, or those in a folder.
 std::vector<std::string> inputs_of(const ImportArgs& args) {
   std::vector<std::string> files = args.files;
@@ -90,6 +153,15 @@ int execute(const ImportArgs& args) {
   if (kind == &kKinds[0]) {
     text =
         models::dump_profile(calibration::import_metis_profile(args.files[0], names, diagnostics));
+  } else if (kind == &kKinds[2]) {
+    text =
+        models::dump_profile(calibration::import_sailor_profile(args.files[0], names, diagnostics));
+  } else if (kind == &kKinds[3]) {
+    text = import_nccl_tests(args, diagnostics);
+  } else if (kind == &kKinds[4] || kind == &kKinds[5]) {
+    text = import_node(args, names, diagnostics);
+  } else if (kind == &kKinds[6]) {
+    text = calibration::import_slurm_topology(args.files[0], args.files[1], diagnostics);
   } else {
     const models::Library library = open_library(diagnostics);
     text = calibration::import_metis_cluster(args.files[0], args.files[1], names, unit, library,

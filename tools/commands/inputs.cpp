@@ -185,7 +185,13 @@ experiments::RunSpec make_spec(const JobArgs& job, const JudgeArgs& judge, const
   spec.model = {job.model.value_or(""), at_flag("--model")};
   spec.job = make_job(job, plan, diagnostics);
   spec.job_at = job.job ? config::Position{*job.job, 0, 0} : at_flag("--global-batch");
+  if (spec.job.lengths && job.job) {  // What can be wrong with such a job is that.
+    Diagnostics read_before;
+    const Value tree = config::load_value(*job.job, read_before);
+    if (const Value* lengths = tree.find("lengths")) spec.job_at = lengths->at;
+  }
   if (job.profile) spec.profile = {*job.profile, at_flag("--profile")};
+  if (job.scale_profile) spec.scale_profile = {*job.scale_profile, at_flag("--scale-profile")};
   if (plan) spec.plan = {*plan, config::Position{}};
   if (judge.cost) {
     config::describe_value(scalar(*judge.cost, "--cost"), spec.cost, diagnostics);

@@ -8,7 +8,10 @@
 #include <utility>
 
 #include "experiments/runner/manifest.h"
+#include "experiments/runner/mixed_length_file.h"
 #include "experiments/runner/replay.h"
+#include "experiments/runner/steps.h"
+#include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "tools/commands/commands.h"
@@ -17,7 +20,7 @@
 #include "tools/commands/list_planners.h"
 #include "tools/commands/list_policies.h"
 #include "tools/commands/output.h"
-#include "tools/commands/replay_flags.h"
+#include "tools/commands/run_folder.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -256,23 +259,30 @@ std::string text_of(const std::vector<ClusterRecord>& records) {
 /// Files below experiments/ for `orrery run`, by path.
 std::vector<ExperimentRecord> experiments_known() {
   const fs::path root = fs::path(ORRERY_SOURCE_DIR) / "experiments";
-  std::set<fs::path> files;
   std::error_code error;
-  for (const auto& entry : fs::recursive_directory_iterator(root, error)) {
-    const fs::path name = entry.path().filename();
-    if (name == "manifest.yaml" || name == kStudyFile) files.insert(entry.path());
-  }
   Diagnostics diagnostics;
   std::vector<ExperimentRecord> records;
-  for (const fs::path& file : files) {
+  for (const std::string& file : experiments_of(root.string(), diagnostics)) {
     ExperimentRecord record;
-    record.path = fs::proximate(file.parent_path(), error).string();
-    if (file.filename() == kStudyFile) {
-      const auto study = experiments::load_replay_study(file.string(), diagnostics);
+    record.path = fs::proximate(fs::path(file).parent_path(), error).string();
+    const ExperimentKind kind = kind_of(file);
+    if (kind == ExperimentKind::replay) {
+      const auto study = experiments::load_replay_study(file, diagnostics);
       record.title = study.title;
       record.runs = static_cast<std::int64_t>(experiments::expand(study).size());
+    } else if (kind == ExperimentKind::steps) {
+      Diagnostics not_built;  // is no matter here
+      const auto steps = experiments::load_steps(file, not_built);
+      record.title = steps.title;
+      record.runs = std::ssize(steps.steps);
+    } else if (kind == ExperimentKind::mixed_length) {
+      const auto study = config::load_file<experiments::MixedLengthFile>(file, diagnostics);
+      record.title = study.title;
+      for (const auto& one : study.cases) record.runs += std::ssize(one.systems);
+    } else if (kind == ExperimentKind::twin) {
+      record.title = "Twin: predicted against measured on this machine";
     } else {
-      const auto manifest = experiments::load_manifest(file.string(), diagnostics);
+      const auto manifest = experiments::load_manifest(file, diagnostics);
       record.title = manifest.title;
       record.runs = static_cast<std::int64_t>(experiments::expand(manifest, diagnostics).size());
     }

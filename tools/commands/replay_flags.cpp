@@ -11,6 +11,7 @@
 
 #include "models/base/hash.h"
 #include "models/config/document.h"
+#include "tools/commands/days.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {
@@ -126,7 +127,11 @@ experiments::ReplayTrace trace_of(const ReplayArgs& args, Diagnostics& diagnosti
     return trace;
   }
   if (args.trace) trace.file = {*args.trace, at_flag("--trace")};
-  trace.format = args.format;
+  if (args.format && !args.trace) {
+    diagnostics.add(at_flag("--format"), "is for files (--trace)");
+  } else {
+    trace.format = args.format;
+  }
   if (args.generate) trace.generator = {*args.generate, at_flag("--generate")};
   trace.settings = settings_of(args, {}, diagnostics);
   return trace;
@@ -155,6 +160,7 @@ void refuse_case_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
   refuse(args.job.max_micro_batch_size.has_value(), "--max-micro-batch-size");
   refuse(args.job.sequence_parallel, "--sequence-parallel");
   refuse(args.job.profile.has_value(), "--profile");
+  refuse(args.job.scale_profile.has_value(), "--scale-profile");
   refuse(args.trace.has_value(), "--trace");
   refuse(args.generate.has_value(), "--generate");
   refuse(args.format.has_value(), "--format");
@@ -202,6 +208,9 @@ ReplayStudy study_of_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
   one.job = make_job(job, std::nullopt, diagnostics);
   one.job_text = config::to_value(one.job);
   if (args.job.profile) one.profile = {*args.job.profile, at_flag("--profile")};
+  if (args.job.scale_profile) {
+    one.scale_profile = {*args.job.scale_profile, at_flag("--scale-profile")};
+  }
   if (args.plan) one.plan = {*args.plan, at_flag("--plan")};
   one.trace = trace_of(args, diagnostics);
   study.cases.push_back(std::move(one));
@@ -225,13 +234,11 @@ ReplayStudy study_of(const ReplayArgs& args, Diagnostics& diagnostics) {
   set(args.prices, "--prices", study.prices, diagnostics);
   const bool generated = !file && args.generate.has_value();
   if (args.days || generated) {
-    Seconds horizon;
-    const std::string text = args.days.value_or(kDefaultDays) + " day";
-    config::describe_value(Value::scalar(text, at_flag("--days")), horizon, diagnostics);
-    if (!(horizon.value > 0)) {
-      diagnostics.add(at_flag("--days"), "must be a positive number of days");
+    // What is no number of days was reported: nothing follows from the default.
+    const auto horizon = days_flag(args.days.value_or(kDefaultDays), diagnostics);
+    for (experiments::ReplayCase& one : study.cases) {
+      one.horizon = horizon ? to_seconds(*horizon) : Seconds{1};
     }
-    for (experiments::ReplayCase& one : study.cases) one.horizon = horizon;
   }
   if (!diagnostics.empty()) return study;
   if (!file) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <filesystem>
 #include <optional>
+#include <system_error>
 
 #include "tools/commands/json.h"
 #include "tools/commands/output.h"
@@ -215,13 +217,13 @@ std::string bucket_table(const std::vector<Standing>& standings) {
   return table.text(0, colours());
 }
 
-std::string unable_text(const Ranking& ranking, const std::string& name) {
+/// Policies that have no standing, with the reason: those whose runs failed, or the others.
+std::string unable_text(const Ranking& ranking, const std::string& name, bool failed) {
   std::string text;
   for (const experiments::Unable& each : ranking.unable) {
-    if (each.in_case != name) continue;
-    text += fmt::format("{}{}: {}{}\n", each.policy,
-                        each.axes.empty() ? "" : fmt::format(" {}", each.axes),
-                        each.status == "failed" ? "failed: " : "", each.reason);
+    if (each.in_case != name || (each.status == "failed") != failed) continue;
+    text += fmt::format("{}{}: {}\n", each.policy,
+                        each.axes.empty() ? "" : fmt::format(" {}", each.axes), each.reason);
   }
   return text;
 }
@@ -240,7 +242,11 @@ std::string closing_text(const ReplayStudyResult& result) {
   if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
   const int left = result.missing - result.done - result.failed;
   if (left > 0) text += fmt::format(", {} left", left);
-  text += fmt::format("\nruns: {}\n", result.runs_csv);
+  text += "\n";
+  std::error_code error;
+  if (std::filesystem::exists(result.runs_csv, error)) {
+    text += fmt::format("runs: {}\n", result.runs_csv);
+  }
   for (const std::string& figure : result.figures) text += fmt::format("figure: {}\n", figure);
   return text;
 }
@@ -254,8 +260,9 @@ std::string replay_text(const ReplayStudy& study, const ReplayStudyResult& resul
   for (std::size_t c = 0; c < study.cases.size(); ++c) {
     const std::string& name = study.cases[c].name;
     const std::vector<Standing> standings = of_case(ranking, name);
-    const std::string unable = unable_text(ranking, name);
-    if (standings.empty() && unable.empty()) continue;
+    const std::string unable = unable_text(ranking, name, false);
+    const std::string failed = unable_text(ranking, name, true);
+    if (standings.empty() && unable.empty() && failed.empty()) continue;
     text += result.cases[c] + "\n\n";
     if (!standings.empty()) {
       const std::size_t seeds = standings.front().seeds;
@@ -266,6 +273,7 @@ std::string replay_text(const ReplayStudy& study, const ReplayStudyResult& resul
       text += fmt::format("\n{}\n", section("Where the wall time goes", bucket_table(standings)));
     }
     if (!unable.empty()) text += section("Cannot run here", unable) + "\n";
+    if (!failed.empty()) text += section("Failed", failed) + "\n";
   }
   for (const std::string& skipped : result.skipped) text += skipped + "\n";
   if (result.total == 0) return text + "no run belongs to this call\n";

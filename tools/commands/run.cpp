@@ -1,4 +1,5 @@
-/// orrery run: all runs of a manifest, then a table of them and the figure.
+/// orrery run: all runs of a manifest, then a table of them and the figure; other experiments go to
+/// the commands that know them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +19,7 @@
 #include "tools/commands/judge.h"
 #include "tools/commands/output.h"
 #include "tools/commands/replay_flags.h"
+#include "tools/commands/run_folder.h"
 #include "tools/commands/tables.h"
 #include "tools/progress.h"
 
@@ -93,17 +95,6 @@ void describe(config::Visitor& v, RunDocument& document) {
   v.required("interrupted", document.interrupted, "");
   v.optional("estimate_seconds", document.estimate_seconds, "of a dry run");
   v.required("runs", document.runs, "");
-}
-
-std::string manifest_path(const std::string& given, config::Diagnostics& diagnostics) {
-  std::error_code error;
-  if (!fs::exists(given, error)) {
-    diagnostics.add({}, fmt::format("no such file or folder '{}'", given),
-                    "orrery list experiments shows what there is");
-    diagnostics.raise();
-  }
-  if (fs::is_directory(given, error)) return (fs::path(given) / "manifest.yaml").string();
-  return given;
 }
 
 /// runs.csv by run; empty if there is none yet.
@@ -253,11 +244,6 @@ SweepResult sweep(const experiments::Manifest& manifest, const models::Library& 
 
 /// A replay study is run by the same command.
 ReplayArgs replay_args(const RunArgs& args) {
-  if (args.timelines) {
-    config::Diagnostics diagnostics;
-    diagnostics.add(at_flag("--timelines"), "a replay study has no timelines");
-    diagnostics.raise();
-  }
   ReplayArgs replay;
   replay.file = args.manifest;
   replay.results = args.results;
@@ -268,6 +254,40 @@ ReplayArgs replay_args(const RunArgs& args) {
   replay.quiet = args.quiet;
   replay.json = args.json;
   return replay;
+}
+
+/// Flags that say nothing to an experiment that is no sweep of plans.
+void refuse(bool given, const char* flag, const char* what) {
+  if (!given) return;
+  config::Diagnostics diagnostics;
+  diagnostics.add(at_flag(flag), what);
+  diagnostics.raise();
+}
+
+int run_other(const RunArgs& args, ExperimentKind kind) {
+  refuse(args.timelines, "--timelines", "this experiment has no timelines");
+  if (kind == ExperimentKind::replay) return execute(replay_args(args));
+  if (kind == ExperimentKind::steps) return run_steps_file(args);
+  if (kind == ExperimentKind::twin) {
+    refuse(args.shard.has_value(), "--shard", "a twin's runs are not divided");
+    TwinArgs twin;
+    twin.manifest = args.manifest;
+    if (args.results != RunArgs().results) twin.results = args.results;
+    twin.dry_run = args.dry_run;
+    twin.no_figure = args.no_figure;
+    twin.json = args.json;
+    return execute(twin);
+  }
+  refuse(args.json, "--json", "a study of mixed lengths prints no JSON");
+  MixedLengthArgs mixed;
+  mixed.file = args.manifest;
+  mixed.results = args.results;
+  mixed.workers = args.workers;
+  mixed.shard = args.shard;
+  mixed.no_figure = args.no_figure;
+  mixed.dry_run = args.dry_run;
+  mixed.quiet = args.quiet;
+  return execute(mixed);
 }
 
 void print_document(const experiments::Manifest& manifest, const SweepResult& result,
@@ -304,9 +324,16 @@ void print_tables(const RunArgs& args, const experiments::Manifest& manifest,
 
 }  // namespace
 
-int execute(const RunArgs& args) {
-  if (is_study(args.manifest)) return execute(replay_args(args));
+int execute(const RunArgs& given) {
   config::Diagnostics diagnostics;
+  const std::vector<std::string> files = experiments_of(given.manifest, diagnostics);
+  diagnostics.raise();
+  if (files.size() > 1) return run_folder(given, files);
+  RunArgs args = given;
+  args.manifest = files.front();
+  if (const ExperimentKind kind = kind_of(args.manifest); kind != ExperimentKind::manifest) {
+    return run_other(args, kind);
+  }
   experiments::RunnerOptions options;
   options.results_root = args.results;
   options.workers = static_cast<int>(std::min<std::int64_t>(
@@ -318,8 +345,7 @@ int execute(const RunArgs& args) {
   options.timelines = args.timelines;
   options.quiet = args.quiet;
   const models::Library library = open_library(diagnostics);
-  const experiments::Manifest manifest =
-      experiments::load_manifest(manifest_path(args.manifest, diagnostics), diagnostics);
+  const experiments::Manifest manifest = experiments::load_manifest(args.manifest, diagnostics);
   if (!diagnostics.empty()) experiments::check_runs(manifest, library, diagnostics);
   diagnostics.raise();
   const SweepResult result = sweep(manifest, library, options);

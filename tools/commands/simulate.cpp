@@ -3,11 +3,13 @@
 
 #include <utility>
 
+#include "models/spec/step_plan.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/json.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/output.h"
+#include "tools/commands/simulate_step.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -74,6 +76,9 @@ std::string exports_text(const Exports& exports) {
 }  // namespace
 
 int execute(const SimulateArgs& args) {
+  if (!args.plans.empty() && models::is_step_plan(args.plans.front())) {
+    return simulate_step_plan(args);
+  }
   const Exports exports{args.timeline.value_or(""), args.log.value_or(""),
                         args.program.value_or("")};
   config::Diagnostics diagnostics;

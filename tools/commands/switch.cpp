@@ -369,7 +369,7 @@ int execute(const SwitchArgs& args) {
   report(models::find_problems(from, to, run.cluster, options), args, diagnostics);
   diagnostics.raise();
 
-  const models::Topology topology(run.cluster);
+  const models::Topology topology(run.cluster, run.profile);
   const models::SwitchPlan plan =
       models::plan_switch(from, to, run.cluster, topology, run.workload, options);
   SwitchDocument document = make_document(args, run, plan);

@@ -6,9 +6,9 @@
 #include <filesystem>
 
 #include "models/config/document.h"
-#include "models/config/units.h"
 #include "models/spec/library.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/days.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/output.h"
@@ -23,25 +23,8 @@ namespace {
 
 using config::Diagnostics;
 
-constexpr double kDay = 86400;
 constexpr std::int64_t kMostGpus = 10'000'000;
-constexpr double kMostDays = 36525;
-
-/// A number of days above 0.
-std::optional<Nanoseconds> days_of(const Text& text, Diagnostics& diagnostics) {
-  if (!text) return std::nullopt;
-  config::TextError error;
-  const auto days = config::parse_number(*text, error);
-  if (!days) {
-    diagnostics.add(at_flag("--days"), error.what, error.hint);
-  } else if (!(*days > 0) || *days > kMostDays) {
-    diagnostics.add(at_flag("--days"),
-                    fmt::format("'{}' is not above 0 and at most {}", *text, kMostDays));
-  } else {
-    return to_nanoseconds({*days * kDay});
-  }
-  return std::nullopt;
-}
+constexpr std::int64_t kMostGpusPerNode = 1024;  ///< As of `# nodes:` in a trace.
 
 /// Those of --cluster, or equal ones.
 traces::GeneratorNodes generator_nodes(const TraceGenerateArgs& args, Diagnostics& diagnostics) {
@@ -62,6 +45,10 @@ traces::GeneratorNodes generator_nodes(const TraceGenerateArgs& args, Diagnostic
   const std::int64_t gpus = whole_number(args.gpus, "--gpus", 1, 1, diagnostics);
   const std::int64_t per_node =
       whole_number(args.gpus_per_node, "--gpus-per-node", 1, 8, diagnostics);
+  if (per_node > kMostGpusPerNode) {
+    diagnostics.add(at_flag("--gpus-per-node"), fmt::format("at most {}", kMostGpusPerNode));
+    return {};
+  }
   const std::string type = args.gpu_type.value_or("");
   if (const std::string bad = type.empty() ? "" : traces::bad_node_name(type); !bad.empty()) {
     diagnostics.add(at_flag("--gpu-type"), fmt::format("'{}' is no name of a GPU type", type));
@@ -76,8 +63,8 @@ traces::GeneratorNodes generator_nodes(const TraceGenerateArgs& args, Diagnostic
 
 void write_trace_to(const Text& output, const traces::Trace& trace) {
   const std::string text = traces::write_trace(trace);
-  if (output) {
-    write_file(*output, text);
+  if (const Text file = file_of(output)) {
+    write_file(*file, text);
   } else {
     print(text);
   }
@@ -100,7 +87,7 @@ int execute(const TraceGenerateArgs& args) {
   Diagnostics diagnostics;
   std::vector<std::string> changes = args.settings;
   if (args.conditioned) changes.emplace_back("failures.conditioned=true");
-  const auto horizon = days_of(args.days.value_or("54"), diagnostics);
+  const auto horizon = days_flag(args.days.value_or("54"), diagnostics);
   const std::int64_t seed = whole_number(args.seed, "--seed", 0, 0, diagnostics);
   const traces::TraceGenerator generator =
       traces::load_generator(args.generator, models::default_library_root(), changes,
@@ -109,7 +96,7 @@ int execute(const TraceGenerateArgs& args) {
     diagnostics.add(at_flag("--conditioned"), "the generator has no failures");
   }
   const traces::GeneratorNodes nodes = generator_nodes(args, diagnostics);
-  const std::vector<OutputFile> outputs = {{"--output", args.output}};
+  const std::vector<OutputFile> outputs = {{"--output", file_of(args.output)}};
   check_outputs(outputs, {args.generator}, diagnostics);
   if (diagnostics.empty()) {
     for (const std::string& problem : traces::find_problems(generator, nodes)) {
@@ -127,14 +114,19 @@ int execute(const TraceImportArgs& args) {
   Diagnostics diagnostics;
   check_format(args.format, diagnostics);
   traces::ImportOptions options;
-  options.gpus_per_node = static_cast<int>(std::min<std::int64_t>(
-      whole_number(args.gpus_per_node, "--gpus-per-node", 1, 1, diagnostics), 1024));
+  const std::int64_t per_node =
+      whole_number(args.gpus_per_node, "--gpus-per-node", 1, 1, diagnostics);
+  if (per_node > kMostGpusPerNode) {
+    diagnostics.add(at_flag("--gpus-per-node"), fmt::format("at most {}", kMostGpusPerNode));
+  } else {
+    options.gpus_per_node = static_cast<int>(per_node);
+  }
   options.seed = static_cast<std::uint64_t>(whole_number(args.seed, "--seed", 0, 0, diagnostics));
   if (args.order) {
     config::describe_value(config::Value::scalar(*args.order, at_flag("--order")), options.order,
                            diagnostics);
   }
-  const auto horizon = days_of(args.days, diagnostics);
+  const auto horizon = days_flag(args.days, diagnostics);
   if (!args.gpu_types.empty() && args.gpu_types.size() != args.files.size()) {
     diagnostics.add(
         at_flag("--gpu-type"),
@@ -146,7 +138,7 @@ int execute(const TraceImportArgs& args) {
       diagnostics.add(at_flag("--gpu-type"), fmt::format("'{}' is no name of a GPU type", type));
     }
   }
-  const std::vector<OutputFile> outputs = {{"--output", args.output}};
+  const std::vector<OutputFile> outputs = {{"--output", file_of(args.output)}};
   check_outputs(outputs, args.files, diagnostics);
   diagnostics.raise();
   std::vector<traces::Trace> read;
@@ -159,6 +151,16 @@ int execute(const TraceImportArgs& args) {
     read.push_back(traces::import_trace(args.format, args.files[i], options, diagnostics));
     if (diagnostics.empty() && read.back().horizon.count < 1'000'000'000) {
       diagnostics.add({args.files[i], 0, 0}, "the trace has no length");
+    }
+  }
+  if (horizon && diagnostics.empty()) {
+    double events = 0;
+    for (const traces::Trace& trace : read) events += traces::repeated_events(trace, *horizon);
+    if (events > static_cast<double>(traces::kMostEvents)) {
+      diagnostics.add(at_flag("--days"),
+                      fmt::format("repeats the trace to {:.3g} events, at most {} are written",
+                                  events, traces::kMostEvents),
+                      "fewer days");
     }
   }
   diagnostics.raise();

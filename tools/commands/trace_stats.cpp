@@ -187,7 +187,12 @@ std::string draw(const std::string& curve, const std::string& figure, const fs::
 int execute(const TraceStatsArgs& args) {
   Diagnostics diagnostics;
   check_figure(args, diagnostics);
-  const std::vector<OutputFile> outputs = {{"--csv", args.csv}, {"--figure", args.figure}};
+  const bool to_stdout = args.csv && !file_of(args.csv);
+  if (to_stdout && args.json) {
+    diagnostics.add(at_flag("--csv"), "--csv - and --json both write to standard output",
+                    "name a file for one of them");
+  }
+  const std::vector<OutputFile> outputs = {{"--csv", file_of(args.csv)}, {"--figure", args.figure}};
   check_outputs(outputs, {args.file}, diagnostics);
   diagnostics.raise();
   probe_outputs(outputs);
@@ -211,13 +216,17 @@ int execute(const TraceStatsArgs& args) {
   if (args.csv) {
     std::string bytes;
     if (const auto problem = read_file(curve, bytes)) throw std::runtime_error(*problem);
-    write_file(*args.csv, bytes);
+    if (to_stdout) {
+      print(bytes);
+    } else {
+      write_file(*args.csv, bytes);
+    }
   }
-  print(args.json ? to_json(statistics) : statistics_text(statistics));
+  if (!to_stdout) print(args.json ? to_json(statistics) : statistics_text(statistics));
   if (!args.figure) return 0;
   const std::string problem = draw(curve, *args.figure, folder.path());
   if (problem.empty()) return 0;
-  print(problem + "\n");
+  fmt::print(stderr, "orrery: {}\n", problem);
   return kFigureFailed;
 }
 

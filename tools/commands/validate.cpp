@@ -6,16 +6,20 @@
 #include <set>
 #include <utility>
 
+#include "experiments/runner/assumptions.h"
 #include "experiments/runner/manifest.h"
-#include "experiments/runner/mixed_length_file.h"
+#include "experiments/runner/mixed_length.h"
 #include "experiments/runner/replay.h"
 #include "experiments/runner/runner.h"
+#include "experiments/runner/steps.h"
 #include "models/config/document.h"
 #include "models/ir/model_shape.h"
 #include "models/spec/lengths.h"
+#include "models/spec/step_plan.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/output.h"
+#include "tools/commands/twin_manifest.h"
 #include "tools/table.h"
 #include "traces/generate_settings.h"
 
@@ -27,8 +31,9 @@ using config::Diagnostics;
 
 const std::vector<std::string>& kinds() {
   static const std::vector<std::string> kKinds = {
-      "cluster",      "gpus",  "job",  "lengths", "links",  "manifest",
-      "mixed_length", "model", "plan", "profile", "replay", "trace_generator"};
+      "assumptions",     "cluster", "gpus", "job",     "lengths", "links",     "manifest",
+      "mixed_length",    "model",   "plan", "profile", "replay",  "step_plan", "steps",
+      "trace_generator", "twin"};
   return kKinds;
 }
 
@@ -129,11 +134,22 @@ std::string check_file(const std::string& path, const ValidateArgs& args,
   if (kind == "manifest") about = check_manifest(path, library, diagnostics);
   if (kind == "replay") about = check_study(path, library, diagnostics);
   if (kind == "job") models::load_job(path, diagnostics);
+  if (kind == "assumptions") config::load_file<experiments::Assumptions>(path, diagnostics);
+  if (kind == "steps") {
+    const experiments::StepsFile file = experiments::load_steps(path, diagnostics);
+    about = counted(file.steps.size(), "step");
+  }
+  if (kind == "twin") config::load_file<TwinManifest>(path, diagnostics);
   if (kind == "profile") models::load_profile(path, diagnostics);
   if (kind == "lengths") models::load_lengths(path, "", {path, 0, 0}, diagnostics);
   if (kind == "mixed_length") {
-    config::load_file<experiments::MixedLengthFile>(path, diagnostics);
+    auto file = config::load_file<experiments::MixedLengthFile>(path, diagnostics);
+    if (diagnostics.empty()) {
+      experiments::load_mixed_length(std::move(file), fs::path(path).parent_path().string(), 0,
+                                     library, diagnostics);
+    }
   }
+  if (kind == "step_plan") models::load_step_plan(path, diagnostics);
   if (kind == "trace_generator") config::load_file<traces::TraceGenerator>(path, diagnostics);
   if (kind == "gpus" || kind == "links") check_library_file(path, kind, diagnostics);
   return about.empty() ? kind : kind + ", " + about;

@@ -8,23 +8,19 @@
 // bandwidth, a closed form beside the simulation.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
-#include <cstdio>
-#include <exception>
-#include <filesystem>
 #include <map>
-#include <stdexcept>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "experiments/recovery/case_study.h"
 #include "models/base/check.h"
 #include "models/config/document.h"
 #include "models/spec/library.h"
 #include "planners/plan_parts.h"
 #include "planners/recovery/kit/restore.h"
-#include "planners/recovery/kit/transfer_estimate.h"
-#include "sim/flow/fork.h"
-#include "sim/replay/simulated_timers.h"
 
 namespace orrery::experiments {
 
@@ -186,36 +182,6 @@ ir::Plan plan_of(const CaseLayout& layout, const models::Workload& workload) {
   return plan;
 }
 
-/// State of the plan on its GPUs, and checkpoints of it on NVMe and in the cloud.
-models::JobState state_of(const ir::Plan& plan, const std::vector<int>& lost,
-                          const models::Cluster& cluster) {
-  models::JobState state;
-  state.iteration = 1;
-  state.plan = std::make_shared<const ir::Plan>(plan);
-  std::vector<int> left(cluster.nodes.size(), 0);
-  for (const models::Device& device : cluster.devices) {
-    if (std::find(lost.begin(), lost.end(), device.id.value) == lost.end()) {
-      state.live.push_back(device.id);
-      ++left[device.node.index()];
-    }
-  }
-  models::StateCopy nvme{1, ir::Location::nvme, state.plan, {}, {}};
-  const std::vector<DeviceId> devices = ir::devices_of(plan);
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (left[cluster.device(devices[i]).node.index()] == 0) {
-      nvme.gone.push_back(static_cast<std::uint32_t>(i));
-    }
-  }
-  models::StateCopy gpus{1, ir::Location::peer, state.plan, {}, {}};
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (std::find(lost.begin(), lost.end(), devices[i].value) != lost.end()) {
-      gpus.gone.push_back(static_cast<std::uint32_t>(i));
-    }
-  }
-  state.copies = {gpus, nvme, {1, ir::Location::cloud, state.plan, {}, {}}};
-  return state;
-}
-
 struct Outcome {
   Seconds time;
   Seconds bound;
@@ -228,20 +194,19 @@ class Runner {
  public:
   Runner(const models::Cluster& cluster, const models::Workload& workload, const models::Job& job,
          models::SwitchBytes bytes)
-      : cluster_(cluster),
-        topology_(cluster),
-        workload_(workload),
-        bytes_(bytes),
-        timers_(cluster_, topology_, workload_, job, profile_),
-        input_{cluster_, topology_,    workload_, job, profile_, timers_.evaluator(),
-               0,        std::nullopt, 0} {}
+      : cluster_(cluster), workload_(workload), bytes_(bytes), at_(cluster, workload, job) {}
 
   /// Rows of AutoHet and Varuna.
   std::string rows(const CaseModel& model, const CaseScenario& scenario,
                    const CaseVariant& variant) const {
     const ir::Plan before = plan_of(scenario.before, workload_);
     const ir::Plan after = plan_of(scenario.after, workload_);
-    const models::JobState state = state_of(before, scenario.lost, cluster_);
+    std::vector<DeviceId> live = at_.all_devices();
+    std::erase_if(live, [&](DeviceId device) {
+      return std::count(scenario.lost.begin(), scenario.lost.end(), device.value) > 0;
+    });
+    const models::JobState state =
+        at_.state_after(std::make_shared<const ir::Plan>(before), live, true);
     std::vector<StateSource> order = kAutohet;
     if (scenario.keep_running) order.insert(order.begin(), StateSource::own_gpu);
     const Outcome autohet = run(state, after, order, variant);
@@ -270,7 +235,7 @@ class Runner {
     ir::Plan readers = to;
     if (variant.replica_dedup) readers.pipelines.resize(1);
     const planners::Restore restore =
-        planners::plan_restore(input_, state, readers, {1, order, bytes_});
+        planners::plan_restore(at_.input(), state, readers, {1, order, bytes_});
     ORRERY_CHECK(restore.complete(), "{}", restore.witness);
     for (const models::StateTransfer& transfer : restore.transfers) {
       out.read[transfer.from] += transfer.bytes.value;
@@ -288,7 +253,7 @@ class Runner {
     if (variant.replica_dedup && to.pipelines.size() > 1) {
       models::JobState read = state;
       read.copies = {{1, ir::Location::peer, std::make_shared<const ir::Plan>(readers), {}, {}}};
-      add(planners::plan_restore(input_, read, to, {1, kGpus, bytes_}).transfers, out);
+      add(planners::plan_restore(at_.input(), read, to, {1, kGpus, bytes_}).transfers, out);
     }
     return out;
   }
@@ -301,8 +266,9 @@ class Runner {
     return own ? Place::own : Place::peer;
   }
   void add(const std::vector<models::StateTransfer>& transfers, Outcome& out) const {
-    out.time += to_seconds(timers_.transfers().time(transfers));
-    out.bound += planners::transfer_estimate(input_, transfers);
+    const RecoveryCase::Move move = at_.move(transfers);
+    out.time += move.time;
+    out.bound += move.bound;
   }
   /// Of the state as it lies on the devices: a tied matrix on both ends counts twice.
   double first_stage_share(const ir::Plan& plan) const {
@@ -318,25 +284,18 @@ class Runner {
   }
 
   const models::Cluster& cluster_;
-  models::Topology topology_;
   const models::Workload& workload_;
   models::SwitchBytes bytes_;
-  ir::Profile profile_;
-  sim::SimulatedTimers timers_;
-  planners::PolicyInput input_;
+  RecoveryCase at_;
 };
 
 void run(const std::string& folder) {
   config::Diagnostics diagnostics;
-  const auto in_folder = [&](const std::string& name) {
-    const auto path = std::filesystem::path(folder) / name;
-    return std::filesystem::exists(path) ? path.string() : name;
-  };
-  const auto file = config::load_file<CaseFile>(in_folder("recovery.yaml"), diagnostics);
+  const auto file = config::load_file<CaseFile>(in_folder(folder, "recovery.yaml"), diagnostics);
   const models::Library library = models::load_library(models::default_library_root(), diagnostics);
   diagnostics.raise();
-  models::Cluster cluster =
-      models::load_cluster(in_folder(file.cluster.value), library, file.cluster.at, diagnostics);
+  models::Cluster cluster = models::load_cluster(in_folder(folder, file.cluster.value), library,
+                                                 file.cluster.at, diagnostics);
   diagnostics.raise();
   models::Job job;
   job.sequence_length = file.sequence_length;
@@ -345,8 +304,8 @@ void run(const std::string& folder) {
       "scenario,reading,variant,model,state_gb,first_stage_share,system,time_s,bound_s,"
       "cloud_gb,nvme_gb,network_gb,speedup\n");
   for (const CaseModel& model : file.models) {
-    const models::Workload workload = models::load_workload(in_folder(model.model.value), job,
-                                                            library, model.model.at, diagnostics);
+    const models::Workload workload = models::load_workload(
+        in_folder(folder, model.model.value), job, library, model.model.at, diagnostics);
     diagnostics.raise();
     // The nominal state: 14 bytes per parameter of the size that the paper names.
     models::SwitchBytes bytes = models::all_state_bytes(job);
@@ -355,18 +314,14 @@ void run(const std::string& folder) {
     bytes = {bytes.weight * scale, bytes.master * scale, bytes.moments * scale};
     for (const CaseVariant& variant : file.variants) {
       cluster.storage->scope = variant.cloud_scope;
-      const sim::ForkResult result = sim::run_forked([&] {
-        const Runner runner(cluster, workload, job, bytes);
-        std::string text;
-        for (const CaseScenario& scenario : file.scenarios) {
-          text += runner.rows(model, scenario, variant);
-        }
-        return text;
-      });
-      if (const auto* failure = std::get_if<sim::ChildFailure>(&result)) {
-        throw std::runtime_error(failure->message);
-      }
-      fmt::print("{}", std::get<std::string>(result));
+      fmt::print("{}", forked_text([&] {
+                   const Runner runner(cluster, workload, job, bytes);
+                   std::string text;
+                   for (const CaseScenario& scenario : file.scenarios) {
+                     text += runner.rows(model, scenario, variant);
+                   }
+                   return text;
+                 }));
     }
   }
 }
@@ -375,15 +330,5 @@ void run(const std::string& folder) {
 }  // namespace orrery::experiments
 
 int main(int count, char** values) {
-  if (count != 2) {
-    std::fprintf(stderr, "usage: %s FOLDER\n", values[0]);
-    return 2;
-  }
-  try {
-    orrery::experiments::run(values[1]);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 2;
-  }
-  return 0;
+  return orrery::experiments::run_on_folder(count, values, orrery::experiments::run);
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Recovery times of AutoHet and Varuna by model size for each scenario and reading (first inputs of
-the file), and the speed-up of all readings under other inputs. Draws runs.csv and published.csv;
-computes no model."""
+the file), and the speed-up of all readings under other inputs. Draws what the step printed and
+published.csv; ratios and means only, computes no model."""
 
 import sys
 from pathlib import Path
@@ -12,6 +12,7 @@ from style import plt  # noqa: E402
 
 SYSTEMS = [("Varuna", "cloud only", "#E69F00", "////"),
            ("AutoHet", "own disk, peers, cloud", "#0072B2", "")]
+SPEEDUP = "speed-up over Varuna"
 MARKERS = ["o", "s", "^", "D"]
 
 
@@ -67,7 +68,7 @@ def draw_speedups(axes, rows, published):
                       variant if k == 0 else None)
     for k, key in enumerate(keys):
         value = next((row["value"] for row in published
-                      if row["scenario"] == key[0] and row["quantity"] == "speedup"), "")
+                      if row["row"] == key[0] and row["quantity"] == SPEEDUP), "")
         if isinstance(value, float):
             axes.plot([k - 0.42, k + 0.42], [value, value], color="black", linewidth=1.2,
                       linestyle=(0, (4, 1.5)), label="paper" if k == 0 else None)
@@ -85,10 +86,36 @@ def draw_speedups(axes, rows, published):
     style.legend_above(axes, 0.5, 5)
 
 
+def values(rows, published):
+    """Ours for published.csv: means over the sizes of the first reading of each scenario, and of
+    the one in which running groups keep their state; what was an input is given back."""
+    base = rows[0]["variant"]
+    first = {}
+    for scenario, reading in readings(rows):
+        first.setdefault(scenario, reading)
+        if "keep their state" in reading:
+            first[f"{scenario}, running groups keep their state"] = reading
+
+    def mean(scenario, reading):
+        own = [row["speedup"] for row in rows
+               if (row["scenario"], row["reading"], row["variant"], row["system"]) ==
+               (scenario, reading, base, "AutoHet")]
+        return sum(own) / len(own) if own else None
+
+    found = {(row, SPEEDUP): mean(row[0], reading) for row, reading in first.items()}
+    for row in published:
+        if row["status"] == "input" and row["quantity"] != SPEEDUP:
+            found[(row["row"], row["quantity"])] = row["value"]
+        if row["quantity"] == "state":
+            found[(row["row"], "state")] = next(
+                (own["state_gb"] for own in rows if own["model"] == row["row"]), None)
+    return found
+
+
 def main():
     arguments = style.arguments()
-    rows = style.read(arguments.runs)
-    published = style.read(arguments.published) if arguments.published else []
+    rows = style.read(style.step_output(arguments, "recovery"))
+    published = style.read(arguments.published)
     style.use()
     keys = readings(rows)
     figure = plt.figure(figsize=(style.PAGE, 4.4))
@@ -109,6 +136,7 @@ def main():
     figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.955), ncols=2)
     draw_speedups(figure.add_subplot(grid[1]), rows, published)
     style.save(figure, arguments.out, "recovery")
+    style.compare(arguments, values(rows, published))
 
 
 if __name__ == "__main__":

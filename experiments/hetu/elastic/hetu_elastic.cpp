@@ -10,15 +10,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <exception>
-#include <filesystem>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <variant>
 #include <vector>
 
+#include "experiments/recovery/case_study.h"
 #include "models/base/check.h"
 #include "models/check/validate.h"
 #include "models/config/document.h"
@@ -27,9 +25,6 @@
 #include "planners/plan_parts.h"
 #include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/restore.h"
-#include "planners/recovery/kit/transfer_estimate.h"
-#include "sim/flow/fork.h"
-#include "sim/replay/simulated_timers.h"
 
 namespace orrery::experiments {
 
@@ -132,21 +127,13 @@ class Trace {
  public:
   Trace(const ElasticFile& file, const ElasticTrace& trace, const models::Cluster& cluster,
         const models::Workload& workload)
-      : file_(file),
-        trace_(trace),
-        cluster_(cluster),
-        topology_(cluster),
-        workload_(workload),
-        timers_(cluster_, topology_, workload_, file_.job, profile_),
-        input_{cluster_, topology_,    workload_, file_.job, profile_, timers_.evaluator(),
-               0,        std::nullopt, 0} {}
+      : file_(file), trace_(trace), workload_(workload), at_(cluster, workload, file.job) {}
 
   /// `plans`: for each configuration; empty for a policy.
   void run(const ElasticSystem& system, const std::vector<ir::Plan>& plans) {
     std::unique_ptr<models::RecoveryPolicy> policy;
     if (system.recovery == ElasticRecovery::policy) policy = make(system.policy);
-    std::vector<DeviceId> live;
-    for (const models::Device& device : cluster_.devices) live.push_back(device.id);
+    std::vector<DeviceId> live = at_.all_devices();
     models::PlanPointer plan;
     for (std::size_t c = 0; c < trace_.configurations.size(); ++c) {
       std::vector<DeviceId> lost;
@@ -166,7 +153,7 @@ class Trace {
       } else if (*next == *plan) {
         transition.note = "the running plan is not touched";
       } else {
-        transition = change(system.recovery, state(plan, live, lost), *next);
+        transition = change(system.recovery, state(plan, live), *next);
       }
       plan = next;
       print(system, c, live.size(), plan.get(), transition);
@@ -177,7 +164,7 @@ class Trace {
 
  private:
   std::unique_ptr<models::RecoveryPolicy> make(const std::string& name) const {
-    auto made = planners::find_policy(name)->make(input_, {});
+    auto made = planners::find_policy(name)->make(at_.input(), {});
     if (const auto* no = std::get_if<models::Infeasible>(&made)) {
       throw std::runtime_error(fmt::format("{}: {}: {}", name, no->constraint, no->witness));
     }
@@ -194,31 +181,19 @@ class Trace {
     return std::get<models::PlanPointer>(found);
   }
 
-  /// Iteration 1 is done; its state is on the GPUs that live and in storage.
-  models::JobState state(const models::PlanPointer& plan, const std::vector<DeviceId>& live,
-                         const std::vector<DeviceId>& lost) const {
-    models::JobState out;
-    out.iteration = 1;
-    out.plan = plan;
+  models::JobState state(const models::PlanPointer& plan, const std::vector<DeviceId>& live) const {
+    models::JobState out = at_.state_after(plan, live, false);
     out.training = true;
-    out.live = live;
-    out.iteration_time = timers_.evaluator().evaluate(*plan).iteration_time;
-    models::StateCopy gpus{1, ir::Location::peer, plan, {}, {}};
-    const std::vector<DeviceId> devices = ir::devices_of(*plan);
-    for (std::size_t i = 0; i < devices.size(); ++i) {
-      if (std::find(lost.begin(), lost.end(), devices[i]) != lost.end()) {
-        gpus.gone.push_back(static_cast<std::uint32_t>(i));
-      }
-    }
-    out.copies = {gpus, {1, ir::Location::cloud, plan, {}, {}}};
+    out.iteration_time = at_.evaluator().evaluate(*plan).iteration_time;
     return out;
   }
 
   void add_transfers(const std::vector<models::StateTransfer>& transfers,
                      Transition& transition) const {
-    transition.move += to_seconds(timers_.transfers().time(transfers));
-    transition.bound += planners::transfer_estimate(input_, transfers);
-    for (const models::StateTransfer& transfer : transfers) transition.moved += transfer.bytes;
+    const RecoveryCase::Move move = at_.move(transfers);
+    transition.move += move.time;
+    transition.bound += move.bound;
+    transition.moved += move.bytes;
   }
 
   Transition change(ElasticRecovery recovery, const models::JobState& from,
@@ -235,7 +210,7 @@ class Trace {
       transition.fixed = file_.specialisation;
       transition.note = "specialisation and send-receive";
     }
-    const planners::Restore restore = planners::plan_restore(input_, from, to, options);
+    const planners::Restore restore = planners::plan_restore(at_.input(), from, to, options);
     if (!restore.complete()) throw std::runtime_error("missing: " + restore.witness);
     add_transfers(restore.transfers, transition);
     return transition;
@@ -247,7 +222,7 @@ class Trace {
     ir::ClusterEvent event;
     event.scope.devices = lost;
     const std::vector<ir::ClusterEvent> events = {event};
-    const models::RecoveryDecision decision = policy.on_events(state(plan, live, lost), events);
+    const models::RecoveryDecision decision = policy.on_events(state(plan, live), events);
     Transition transition;
     transition.note = decision.reason;
     if (decision.action == models::RecoveryDecision::Action::wait) plan = nullptr;
@@ -266,7 +241,7 @@ class Trace {
     const ElasticConfiguration& at = trace_.configurations[c];
     std::string step = ",,";
     if (plan != nullptr) {
-      const models::Evaluation result = timers_.evaluator().evaluate(*plan);
+      const models::Evaluation result = at_.evaluator().evaluate(*plan);
       step = fmt::format("{},{:.4f},{}", ir::devices_of(*plan).size(), result.iteration_time.value,
                          result.memory.fits() ? "yes" : "no");
     }
@@ -282,22 +257,14 @@ class Trace {
 
   const ElasticFile& file_;
   const ElasticTrace& trace_;
-  const models::Cluster& cluster_;
-  models::Topology topology_;
   const models::Workload& workload_;
-  ir::Profile profile_;
-  sim::SimulatedTimers timers_;
+  RecoveryCase at_;
   std::string text_;
-  planners::PolicyInput input_;
 };
 
 void run(const std::string& folder) {
   config::Diagnostics diagnostics;
-  const auto in_folder = [&](const std::string& name) {
-    const auto path = std::filesystem::path(folder) / name;
-    return std::filesystem::exists(path) ? path.string() : name;
-  };
-  const auto file = config::load_file<ElasticFile>(in_folder("elastic.yaml"), diagnostics);
+  const auto file = config::load_file<ElasticFile>(in_folder(folder, "elastic.yaml"), diagnostics);
   const models::Library library = models::load_library(models::default_library_root(), diagnostics);
   diagnostics.raise();
   const models::Workload workload =
@@ -307,28 +274,25 @@ void run(const std::string& folder) {
       "trace,configuration,devices,live,system,used,step_s,fits,transition_s,fixed_s,move_s,"
       "bound_s,moved_gb,note,plan\n");
   for (const ElasticTrace& trace : file.traces) {
-    const models::Cluster cluster = models::load_cluster(in_folder(trace.cluster.value), library,
-                                                         trace.cluster.at, diagnostics);
+    const models::Cluster cluster = models::load_cluster(in_folder(folder, trace.cluster.value),
+                                                         library, trace.cluster.at, diagnostics);
     diagnostics.raise();
     std::vector<std::vector<ir::Plan>> plans(trace.systems.size());
     for (std::size_t s = 0; s < trace.systems.size(); ++s) {
       for (const auto& name : trace.systems[s].plans) {
-        plans[s].push_back(models::load_plan(in_folder(name.value), diagnostics));
+        plans[s].push_back(models::load_plan(in_folder(folder, name.value), diagnostics));
         diagnostics.raise();
         models::report(models::validate(plans[s].back(), cluster, workload, file.job),
-                       in_folder(name.value), diagnostics);
+                       in_folder(folder, name.value), diagnostics);
       }
     }
     diagnostics.raise();
-    const sim::ForkResult result = sim::run_forked([&] {
-      Trace running(file, trace, cluster, workload);
-      for (std::size_t s = 0; s < plans.size(); ++s) running.run(trace.systems[s], plans[s]);
-      return running.text();
-    });
-    if (const auto* failure = std::get_if<sim::ChildFailure>(&result)) {
-      throw std::runtime_error(failure->message);
-    }
-    fmt::print("{}", std::get<std::string>(result));
+    fmt::print("{}", forked_text([&] {
+                 Trace running(file, trace, cluster, workload);
+                 for (std::size_t s = 0; s < plans.size(); ++s)
+                   running.run(trace.systems[s], plans[s]);
+                 return running.text();
+               }));
   }
 }
 
@@ -336,15 +300,5 @@ void run(const std::string& folder) {
 }  // namespace orrery::experiments
 
 int main(int count, char** values) {
-  if (count != 2) {
-    std::fprintf(stderr, "usage: %s FOLDER\n", values[0]);
-    return 2;
-  }
-  try {
-    orrery::experiments::run(values[1]);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
-    return 2;
-  }
-  return 0;
+  return orrery::experiments::run_on_folder(count, values, orrery::experiments::run);
 }

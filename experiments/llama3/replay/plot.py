@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""For each case: GPU-hours by bucket and ETTR of each policy, tokens over time. Draws runs.csv and
-the points.csv of its runs; computes no model."""
+"""For each case: GPU-hours by bucket, ETTR, goodput and dollars of each policy, tokens over time.
+Draws runs.csv and the points.csv of its runs; computes no model."""
 
 import sys
 from pathlib import Path

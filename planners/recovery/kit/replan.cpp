@@ -188,7 +188,7 @@ Replanner::Replanner(const PolicyInput& input, const std::string& planner, const
 
 std::variant<models::PlanPointer, models::Infeasible> Replanner::plan_for(
     const std::vector<DeviceId>& devices) const {
-  if (devices.empty()) return models::Infeasible{"number of devices", "none is left"};
+  if (devices.empty()) return models::Infeasible{"live devices", "none is left"};
   const auto known = memory_->given.find(devices);
   if (known != memory_->given.end()) return known->second;
   NodeClasses::Canonical form = memory_->classes.canonical(devices);

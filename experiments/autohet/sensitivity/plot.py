@@ -1,0 +1,74 @@
+#!/usr/bin/python3
+"""Speed-up of AutoHet over Megatron-LM and over Whale on each set of GPUs, and how far it moves as
+one assumption at a time changes. Draws runs.csv; ratios only, computes no model."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import style  # noqa: E402
+from style import plt  # noqa: E402
+
+BASE = (1.0, 1.0, 64.0)  # efficiency, network, batch
+OTHER = ", H800 at 0.45"
+KNOBS = [("Efficiency x 0.8 to 1.25", 0), ("Network x 0.5 to 2", 1), ("Batch 16 to 256", 2)]
+BASELINES = [("megatron_grid", "AutoHet / Megatron-LM"), ("whale", "AutoHet / Whale")]
+
+
+def system(row):
+    even = row["planner"] == "whale" and "layers" in str(row["planner_options"])
+    return "whale, even layers" if even else row["planner"]
+
+
+def main():
+    arguments = style.arguments()
+    rate, cases = {}, []
+    for row in style.finished(style.read(arguments.runs)):
+        point = (row["hardware.scale_efficiency"], row["hardware.scale_network"],
+                 row["global_batch"])
+        rate[(row["case"], point, system(row))] = row["tokens_per_s"]
+        if OTHER not in row["case"] and row["case"] not in cases:
+            cases.append(row["case"])
+
+    def ratio(case, point, over):
+        own, base = rate.get((case, point, "autohet")), rate.get((case, point, over))
+        return own / base if own and base else None
+
+    style.use()
+    figure, axes = plt.subplots(1, 2, figsize=(style.PAGE, 3.5), sharey=True)
+    for side, (over, label) in enumerate(BASELINES):
+        for y, case in enumerate(cases):
+            base = ratio(case, BASE, over)
+            for place, (knob, at) in enumerate(KNOBS):
+                values = [ratio(case, point, over) for own, point, _ in rate if own == case and
+                          all(point[i] == BASE[i] for i in range(3) if i != at)]
+                values = [value for value in values if value]
+                axes[side].plot([min(values), max(values)], [y + (place - 1.2) * 0.2] * 2,
+                                color=style.COLOURS[place], linewidth=2.6, marker="|",
+                                markersize=5, label=knob if y == 0 else None)
+            axes[side].plot([base] * 2, [y - 0.34, y + 0.44], color="black", linewidth=0.9,
+                            label="As assumed" if y == 0 else None)
+            other = ratio(case + OTHER, BASE, over)
+            if other:
+                axes[side].plot(other, y + 0.36, "D", color=style.COLOURS[3], markersize=3.5,
+                                label="H800 = 2.6 A100" if case.endswith("4H800") else None)
+            even = ratio(case, BASE, "whale, even layers")
+            if side == 1 and even:
+                axes[side].plot(even, y + 0.36, "o", color=style.COLOURS[5], markersize=3.5,
+                                markerfacecolor="white", zorder=1,
+                                label="Whale with even layers" if y == 0 else None)
+        axes[side].axvline(1, color="#808080", linewidth=0.6)
+        axes[side].set_xlabel(label + " (throughput)")
+        axes[side].grid(axis="x")
+    axes[0].set_yticks(range(len(cases)), [case.replace(" ", "\n", 1) if "BERT" in case else
+                                           "\n".join(case.rsplit(" ", 1)) for case in cases])
+    axes[0].invert_yaxis()
+    handles, labels = axes[1].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.9), ncols=3,
+                  columnspacing=1.4)
+    figure.subplots_adjust(wspace=0.06)
+    style.save(figure, arguments.out, "sensitivity")
+
+
+if __name__ == "__main__":
+    main()

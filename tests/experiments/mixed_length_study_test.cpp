@@ -1,0 +1,176 @@
+/// Mixed-length experiments as sweeps: do they go on where they stopped, and are their files
+/// checked?
+#include "experiments/runner/mixed_length_study.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "experiments/runner/execute.h"
+#include "experiments/runner/files.h"
+#include "models/config/document.h"
+
+namespace orrery::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string kCases = R"(cases:
+  - name: short
+    job: {sequence_length: 4096, lengths: [{longest: 1024, share: 0.5}, {longest: 8192, share: 0.5}]}
+    systems: &systems
+      - name: given
+        planner: hotspa
+        strategies:
+          - {longest: 4096, pipelines: [{count: 4, tensor_parallel: 4, stages: 2, sequence: megatron}]}
+      - name: impossible
+        planner: hetu_b
+        zero_stages: [0]
+        strategies:
+          - {longest: 4096, pipelines: [{count: 32}]}
+  - name: github
+    job: job.yaml
+    systems: *systems
+)";
+
+std::string file_text(const std::string& cases) {
+  return "schema: orrery/mixed_length/1\nname: study\ntitle: A study\ncluster: hetu_32h20\n"
+         "model: hetu_32b\ntokens_per_step: 16384\nsteps: 2\n" +
+         cases;
+}
+
+class MixedLengthStudy : public ::testing::Test {
+ protected:
+  MixedLengthStudy() {
+    folder_ = ::testing::TempDir() + "orrery_mixed_" + std::to_string(getpid());
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    std::ofstream(folder_ + "/job.yaml")
+        << "schema: orrery/job/1\nglobal_batch: 4\nsequence_length: 4096\nlengths: github_like\n";
+    library_ = models::load_library(models::default_library_root(), problems_);
+  }
+  ~MixedLengthStudy() override { fs::remove_all(folder_); }
+
+  LoadedMixedLength load(const std::string& text) {
+    problems_ = {};
+    const std::string path = folder_ + "/mixed_length.yaml";
+    std::ofstream(path) << text;
+    auto file = config::load_file<MixedLengthFile>(path, problems_);
+    if (!problems_.empty()) return {};
+    return load_mixed_length(std::move(file), folder_, 0, library_, problems_);
+  }
+  std::string problem(const std::string& text) {
+    load(text);
+    return problems_.empty() ? "" : config::to_string(problems_.problems().front());
+  }
+  MixedLengthResult run(const LoadedMixedLength& loaded) const {
+    RunnerOptions options;
+    options.results_root = folder_ + "/results";
+    options.workers = 2;
+    options.quiet = true;
+    return run_mixed_length(loaded, folder_, options, {});
+  }
+
+  std::string folder_;
+  models::Library library_;
+  config::Diagnostics problems_;
+};
+
+TEST_F(MixedLengthStudy, GoesOnWhereItStoppedAndEndsWithTheSameBytes) {
+  const LoadedMixedLength loaded = load(file_text(kCases));
+  ASSERT_TRUE(problems_.empty()) << config::to_string(problems_.problems().front());
+  const MixedLengthResult first = run(loaded);
+  ASSERT_TRUE(first.problems.empty()) << first.problems.front();
+  EXPECT_EQ(first.done, 4);
+  EXPECT_EQ(first.steps, 4);  // Two steps of the two systems that have a plan.
+  EXPECT_EQ(first.systems[1].status, "infeasible");
+  EXPECT_NE(first.systems[1].reason.find("device memory"), std::string::npos);
+  EXPECT_EQ(first.systems[2].lengths, "github_like");
+  const std::string runs = read_text_file(first.runs_csv);
+  const std::string steps = read_text_file(first.steps_csv);
+  const MixedLengthResult nothing = run(loaded);
+  EXPECT_EQ(nothing.present, 4);
+  EXPECT_EQ(nothing.done, 0);
+  // As after Ctrl-C: one run is missing.
+  std::string missing;
+  for (const auto& entry : fs::directory_iterator(first.results_folder + "/runs")) {
+    if (fs::exists(entry.path() / "steps.csv")) missing = entry.path().string();
+  }
+  fs::remove_all(missing);
+  const MixedLengthResult rest = run(loaded);
+  EXPECT_EQ(rest.present, 3);
+  EXPECT_EQ(rest.done, 1);
+  EXPECT_EQ(read_text_file(rest.runs_csv), runs);
+  EXPECT_EQ(read_text_file(rest.steps_csv), steps);
+}
+
+TEST_F(MixedLengthStudy, CasesWithEqualLengthsSeeTheSameSequences) {
+  const std::string twice = R"(cases:
+  - {name: a, job: {sequence_length: 4096, lengths: github_like}, systems: &one [{name: s, planner: hetu_b, strategies: search}]}
+  - {name: b, job: {sequence_length: 4096, lengths: commoncrawl_like}, systems: *one}
+  - {name: c, job: {sequence_length: 2048, lengths: github_like}, systems: *one}
+  - {name: d, job: job.yaml, systems: *one}
+)";
+  const LoadedMixedLength loaded = load(file_text(twice));
+  ASSERT_TRUE(problems_.empty()) << config::to_string(problems_.problems().front());
+  EXPECT_EQ(sequences_of(loaded, 0, 0), sequences_of(loaded, 3, 0));
+  EXPECT_NE(sequences_of(loaded, 0, 0), sequences_of(loaded, 1, 0));
+  EXPECT_NE(sequences_of(loaded, 0, 0), sequences_of(loaded, 0, 1));
+  EXPECT_NE(sequences_of(loaded, 0, 0), sequences_of(loaded, 0, 0, true));
+  // The shorter context cuts the same sequences.
+  EXPECT_EQ(sequences_of(loaded, 2, 0).front(),
+            std::min<std::int64_t>(sequences_of(loaded, 0, 0).front(), 2048));
+  LoadedMixedLength by_batch = loaded;
+  by_batch.file.tokens_per_step.reset();
+  EXPECT_EQ(sequences_of(by_batch, 3, 0).size(), 4U);
+}
+
+TEST_F(MixedLengthStudy, WhatIsWrongIsNamedAtItsPlace) {
+  const auto with = [](const std::string& job, const std::string& system) {
+    return file_text("cases:\n  - {name: a, job: " + job + ", systems: [" + system + "]}\n");
+  };
+  const std::string good = "{sequence_length: 4096, lengths: github_like}";
+  const std::string search = "{name: s, planner: hetu_b, strategies: search}";
+  EXPECT_EQ(problem(with(good, search)), "");
+  const auto says = [&](const std::string& text, const std::string& what) {
+    const std::string found = problem(text);
+    EXPECT_NE(found.find(what), std::string::npos) << found;
+    EXPECT_NE(found.find("mixed_length.yaml:9:"), std::string::npos) << found;
+  };
+  says(with("{sequence_length: 4096}", search), "has no `lengths`");
+  says(with("{sequence_length: 4096, lengths: githublike}", search), "did you mean 'github_like'");
+  says(with("{sequence_length: 4000, lengths: github_like}", search), "no multiple of 256");
+  says(with("none.yaml", search), "no such job file");
+  says(with(good, "{name: s, planner: packed_megatron, strategies: search}"),
+       "packed_megatron cannot search its strategies");
+  says(with(good, "{name: s, planner: hetu_c, strategies: search}"), "did you mean 'hetu_");
+  says(with(good, "{name: s, planner: hetu_b, strategies: []}"), "none");
+  says(with(good, "{name: s, planner: hetu_b, strategies: search, search: {borders: [8, 4]}}"),
+       "ascend");
+  says(with(good, "{name: s, planner: hetu_b, strategies: search, search: {max_kinds: 9}}"),
+       "must be from 1 to 3");
+}
+
+TEST_F(MixedLengthStudy, JobsWithLengthsAreRefusedWhereOneLengthIsSeen) {
+  RunSpec spec;
+  spec.cluster = {"hetu_32h20", {}};
+  spec.model = {"hetu_32b", {}};
+  spec.job = models::load_job(folder_ + "/job.yaml", problems_);
+  spec.job_at = {"job.yaml", 4, 10};
+  const auto first = [&](const char* planner) -> std::string {
+    spec.planner = PlannerChoice{{planner, {}}, {}, {}};
+    config::Diagnostics problems;
+    load_run(spec, "", library_, problems);
+    return problems.empty() ? "" : config::to_string(problems.problems().front());
+  };
+  EXPECT_EQ(first("hexiscale"), "");
+  for (const char* planner : {"metis", "amp", "megatron_grid"}) {
+    EXPECT_EQ(first(planner).find("job.yaml:4:10: the job has `lengths`"), 0U) << first(planner);
+    EXPECT_NE(first(planner).find("orrery mixed-length"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace orrery::experiments

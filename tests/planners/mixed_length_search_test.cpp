@@ -1,0 +1,229 @@
+/// The search of strategies: does it find what trying everything finds, and only what runs?
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "models/base/rng.h"
+#include "models/spec/library.h"
+#include "planners/mixed_length/assign.h"
+#include "planners/mixed_length/search.h"
+
+namespace orrery::planners {
+namespace {
+
+using Lengths = std::vector<std::int64_t>;
+using Steps = std::vector<Lengths>;
+
+constexpr std::int64_t kContext = 16384;
+
+/// The 32 H20 of Hetu v2 and a Llama of its width. With 20 layers TP 1 does not hold the context,
+/// with 60 not even TP 2 holds any.
+struct Case {
+  explicit Case(int layers) {
+    config::Diagnostics diagnostics;
+    const models::Library library =
+        models::load_library(models::default_library_root(), diagnostics);
+    cluster = models::load_cluster("hetu_32h20", library, {}, diagnostics);
+    shape = models::load_model("hetu_32b", library, {}, diagnostics);
+    diagnostics.raise();
+    shape.heads = shape.kv_heads = 64;
+    shape.head_dim = shape.hidden / shape.heads;
+    shape.layers = layers;
+    topology = std::make_unique<models::Topology>(cluster);
+    pricer = std::make_unique<models::LengthPricer>(cluster, shape, models::Job{}, ir::Profile{});
+  }
+  MixedLengthInput input(const StrategySet& set) const {
+    return {*pricer, *topology, kContext, 256, set};
+  }
+
+  models::Cluster cluster;
+  ir::ModelShape shape;
+  std::unique_ptr<models::Topology> topology;
+  std::unique_ptr<models::LengthPricer> pricer;
+};
+
+/// Passes as balance() sees them, a share for gradients that differs by strategy and by whether it
+/// updates, and switches that cost more the more the strategies differ.
+class PlainJudge final : public StepJudge {
+ public:
+  explicit PlainJudge(double switch_cost) : switch_cost_(switch_cost) {}
+  Seconds phase_time(const PreparedStrategy& strategy, const models::MicroBatchLengths& lengths,
+                     models::StepEnd end) const override {
+    const double update = end == models::StepEnd::update ? 3e-5 : 1e-5;
+    return longest_load(strategy, lengths) + Seconds{update * strategy.pipelines()};
+  }
+  Seconds switch_time(const ir::Plan& from, const ir::Plan& to,
+                      const models::SwitchBytes& bytes) const override {
+    const auto a = static_cast<double>(from.pipelines.size());
+    const auto b = static_cast<double>(to.pipelines.size());
+    return Seconds{switch_cost_ * (bytes.weight + bytes.optimizer()) *
+                   (1 + std::abs(a - b) + (from.pipelines == to.pipelines ? -1 : 0))};
+  }
+
+ private:
+  double switch_cost_;
+};
+
+Steps draw_steps(std::uint64_t seed, int count) {
+  Rng rng(seed);
+  Steps steps;
+  for (int s = 0; s < count; ++s) {
+    steps.emplace_back();
+    const std::int64_t most = rng.bernoulli(0.5) ? kContext : 4096;
+    for (std::int64_t i = rng.integer(8, 40); i > 0; --i) {
+      steps.back().push_back(256 * rng.integer(1, rng.bernoulli(0.7) ? 8 : most / 256));
+    }
+  }
+  return steps;
+}
+
+StrategySet searched(StrategySearch search) {
+  StrategySet set;
+  set.recompute = {ir::Recompute::none};
+  search.sample_steps = 3;
+  search.finalists = 1;
+  search.balanced = std::numeric_limits<int>::max();
+  set.search = std::move(search);
+  return set;
+}
+
+/// Least mean step time over all chains of borders and candidates.
+Seconds best_of_all(const Case& world, const StrategySet& set, const char* name, const Steps& steps,
+                    const StepJudge& judge, int max_kinds) {
+  const auto* entry = find_step_planner(name);
+  const auto borders = search_borders(set.search, kContext, 256);
+  const auto candidates =
+      candidate_pipelines(world.cluster.size(), world.shape.layers, set.search, max_kinds);
+  Seconds best{std::numeric_limits<double>::infinity()};
+  StrategySet given = set;
+  const std::function<void(std::size_t)> extend = [&](std::size_t first) {
+    if (!given.strategies.empty() && given.strategies.back().longest == kContext) {
+      const auto made = entry->make(world.input(given));
+      const auto* planner = std::get_if<std::unique_ptr<StepPlanner>>(&made);
+      if (planner == nullptr) return;
+      best = std::min(best, judged_time(**planner, models::StateBytes{}, steps, judge));
+      return;
+    }
+    if (std::ssize(given.strategies) == set.search.max_strategies) return;
+    for (std::size_t b = first; b < borders.size(); ++b) {
+      for (const auto& pipelines : candidates) {
+        given.strategies.push_back({borders[b], pipelines});
+        extend(b + 1);
+        given.strategies.pop_back();
+      }
+    }
+  };
+  extend(0);
+  return best;
+}
+
+FoundStrategies found(const Case& world, const StrategySet& set, const char* name,
+                      const Steps& steps, const StepJudge& judge) {
+  const MixedLengthInput input = world.input(set);
+  auto result = find_step_planner(name)->search({input, steps, judge});
+  EXPECT_TRUE(std::holds_alternative<FoundStrategies>(result));
+  return std::get<FoundStrategies>(std::move(result));
+}
+
+TEST(StrategySearch, IntervalWiseSetsAreAsGoodAsTryingAll) {
+  const Case world(60);
+  std::set<std::size_t> sizes;
+  for (std::uint64_t seed = 0; seed < 2; ++seed) {
+    const StrategySet set = searched({.borders = {4096}, .max_strategies = 2, .max_stages = 2});
+    const Steps steps = draw_steps(seed, 3);
+    const PlainJudge judge(seed % 2 == 0 ? 1e-9 : 2e-3);
+    const FoundStrategies best = found(world, set, "hotspa", steps, judge);
+    const Seconds all = best_of_all(world, set, "hotspa", steps, judge, 1);
+    EXPECT_NEAR(best.simulated / all, 1, 1e-12) << seed;
+    EXPECT_NEAR(best.modelled / best.simulated, 1, 1e-9) << seed;
+    sizes.insert(best.set.strategies.size());
+  }
+  EXPECT_EQ(sizes, (std::set<std::size_t>{1, 2}));  // Dear switches: one strategy.
+}
+
+TEST(StrategySearch, HeterogeneousSetsAreAsGoodAsTryingAll) {
+  const Case world(20);
+  // Few kinds: pairs of pairs are many.
+  const StrategySet few = searched({.borders = {8192},
+                                    .max_strategies = 2,
+                                    .max_kinds = 2,
+                                    .max_tensor_parallel = 2,
+                                    .max_stages = 1});
+  // One sequence that only TP 2 holds, and work for all devices.
+  Steps steps = {{kContext}, {}};
+  Rng rng(0);
+  for (Lengths& lengths : steps) {
+    for (int i = 0; i < 100; ++i) lengths.push_back(256 * rng.integer(8, 24));
+  }
+  const PlainJudge judge(1e-9);
+  const FoundStrategies best = found(world, few, "hetu_b", steps, judge);
+  const Seconds all = best_of_all(world, few, "hetu_b", steps, judge, 2);
+  EXPECT_NEAR(best.simulated / all, 1, 1e-12);
+  EXPECT_EQ(best.set.strategies.back().pipelines.size(), 2U);  // TP 2 and TP 1.
+}
+
+TEST(StrategySearch, LookingAtFewCandidatesIsNeverBetterAndStaysValid) {
+  const Case world(20);
+  const Steps steps = draw_steps(3, 3);
+  const PlainJudge judge(1e-9);
+  StrategySet set = searched({.borders = {4096}, .max_strategies = 2, .max_stages = 2});
+  const Seconds all = found(world, set, "hotspa", steps, judge).simulated;
+  set.search.balanced = 2;
+  set.search.finalists = 3;
+  const FoundStrategies few = found(world, set, "hotspa", steps, judge);
+  EXPECT_GE(few.simulated.value, all.value * (1 - 1e-12));
+  EXPECT_FALSE(few.set.searched());
+  EXPECT_EQ(few.set.strategies.back().longest, kContext);
+  EXPECT_TRUE(std::holds_alternative<std::unique_ptr<StepPlanner>>(
+      find_step_planner("hotspa")->make(world.input(few.set))));
+}
+
+TEST(StrategySearch, WhatFitsNowhereIsInfeasible) {
+  const Case world(60);
+  StrategySet set = searched({.borders = {}, .max_tensor_parallel = 1, .max_stages = 1});
+  const PlainJudge judge(0);
+  const MixedLengthInput input = world.input(set);
+  const Steps steps = draw_steps(1, 1);
+  const auto result = find_step_planner("hotspa")->search({input, steps, judge});
+  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(result));
+  EXPECT_EQ(std::get<models::Infeasible>(result).constraint, "device memory");
+}
+
+TEST(StrategySearch, CandidatesFillTheClusterAndAreDistinct) {
+  for (const int devices : {8, 24, 31, 32}) {
+    for (int kinds = 1; kinds <= 3; ++kinds) {
+      std::set<std::string> seen;
+      for (const auto& pipelines : candidate_pipelines(devices, 60, {}, kinds)) {
+        int used = 0;
+        int before = devices + 1;
+        for (const PipelineKind& kind : pipelines) {
+          const int each = kind.tensor_parallel * kind.stages;
+          EXPECT_GE(kind.count, 1);
+          EXPECT_LE(each, before);
+          before = each;
+          used += kind.count * each;
+        }
+        EXPECT_LE(used, devices);
+        EXPECT_LT(devices - used, before) << in_words(pipelines);
+        EXPECT_LE(static_cast<int>(pipelines.size()), kinds);
+        EXPECT_TRUE(seen.insert(in_words(pipelines)).second) << in_words(pipelines);
+      }
+      if (devices == 32 && kinds == 2) {  // Tables 11 and 12.
+        EXPECT_TRUE(seen.contains("1 x TP16, 4 x TP4"));
+      }
+    }
+  }
+}
+
+TEST(StrategySearch, BordersEndAtTheContext) {
+  EXPECT_EQ(search_borders({}, 32768, 256), (Lengths{2048, 4096, 8192, 16384, 32768}));
+  EXPECT_EQ(search_borders({.borders = {100, 4100, 40000}}, 32768, 256), (Lengths{4096, 32768}));
+  EXPECT_EQ(search_borders({}, 512, 256), (Lengths{256, 512}));
+}
+
+}  // namespace
+}  // namespace orrery::planners

@@ -1,0 +1,148 @@
+/// orrery calibrate: measures a machine by the executor's own passes, transports and checkpoints,
+/// keeps every sample, and fits a profile.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <ctime>
+#include <filesystem>
+#include <mutex>
+#include <stdexcept>
+#include <utility>
+
+#include "calibration/fit/fit.h"
+#include "experiments/runner/figure.h"
+#include "models/spec/library.h"
+#include "tools/commands/calibrate_job.h"
+#include "tools/commands/calibrate_report.h"
+#include "tools/commands/calibrate_runner.h"
+#include "tools/commands/calibrate_samples.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/judge.h"
+#include "tools/commands/output.h"
+#include "tools/progress.h"
+
+namespace orrery::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+std::atomic<bool> calibration_interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_interrupt(int signal_number) {
+  // The second one ends the process at once; ranks die with it.
+  if (calibration_interrupted.exchange(true)) {
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+  }
+}
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  ::gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+/// One line that says how far it is; estimates from the mean time of the cases so far.
+class Progress {
+ public:
+  explicit Progress(bool quiet) : line_(quiet) {}
+
+  void show(const CalibrateProgress& progress) {
+    const std::lock_guard lock(mutex_);
+    ProgressView view;
+    view.noun = "measurements";
+    view.total = static_cast<int>(progress.total);
+    view.present = static_cast<int>(progress.present);
+    view.done = static_cast<int>(progress.done - progress.present);
+    view.elapsed_seconds = std::chrono::duration<double>(Clock::now() - start_).count();
+    if (view.done > 0) {
+      view.remaining_seconds =
+          view.elapsed_seconds / view.done * static_cast<double>(progress.total - progress.done);
+    }
+    view.message = progress.now;
+    line_.show(view);
+  }
+
+  void say(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    line_.clear();
+    fmt::print(stderr, "orrery: {}\n", text);
+  }
+
+ private:
+  std::mutex mutex_;  // The agents' thread may speak, too.
+  Clock::time_point start_ = Clock::now();
+  ProgressLine line_;
+};
+
+/// False: interrupted.
+bool measure(const CalibrateArgs& args, const CalibrateJob& job, const std::string& samples) {
+  SampleStore store(samples, job.about);
+  Progress progress(args.quiet || args.json);
+  CalibrateHooks hooks;
+  hooks.on_progress = [&](const CalibrateProgress& at) { progress.show(at); };
+  hooks.on_message = [&](const std::string& text) { progress.say(text); };
+  hooks.interrupted = &calibration_interrupted;
+  try {
+    take_cases(job, executor::list_cases(job.request), store, hooks);
+  } catch (const executor::BenchInterrupted&) {
+    progress.say(fmt::format("interrupted; {} samples are kept in {}",
+                             store.set().measurements.size(), samples));
+    return false;
+  }
+  return true;
+}
+
+/// Profile, tables and figures of the fits; returns the names of the files.
+std::vector<std::string> write_fits(const CalibrateArgs& args, const calibration::FitReport& report,
+                                    std::string& problem) {
+  const fs::path out = args.out;
+  std::vector<std::string> files;
+  const auto write = [&](const char* name, const std::string& text) {
+    files.push_back((out / name).string());
+    write_file(files.back(), text);
+  };
+  write("profile.yaml", models::dump_profile(report.profile));
+  write("entries.csv", entries_csv(report));
+  write("fits.csv", calibration::points_csv(report));
+  if (args.no_figure || report.entries.empty()) return files;
+  const experiments::FigureResult figure = experiments::draw_figure(
+      {(fs::path(ORRERY_SOURCE_DIR) / "calibration").string(), "plot_fits.py", ""}, files.back(),
+      out.string());
+  files.insert(files.end(), figure.files.begin(), figure.files.end());
+  problem = figure.problem;
+  return files;
+}
+
+}  // namespace
+
+int execute(const CalibrateArgs& args) {
+  const CalibrateJob job = make_calibrate_job(args, today());
+  const std::string samples = (fs::path(args.out) / "samples.csv").string();
+  if (!args.fit_only) {
+    signal(SIGINT, on_interrupt);
+    signal(SIGTERM, on_interrupt);
+    if (!measure(args, job, samples)) return kInterrupted;
+  }
+  const ir::MeasurementSet measured = load_samples(samples);
+  const calibration::FitReport report = calibration::fit(measured, job.fit);
+  std::string problem;
+  const std::vector<std::string> files = write_fits(args, report, problem);
+  print(args.json ? calibration_json(measured, report) : calibration_text(measured, report));
+  if (!args.json) {
+    print("\n" + samples + "\n");
+    for (const std::string& file : files) print(file + "\n");
+  }
+  if (!problem.empty()) fmt::print(stderr, "orrery: no figure: {}\n", problem);
+  return 0;
+}
+
+}  // namespace orrery::tools

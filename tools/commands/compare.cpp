@@ -1,0 +1,64 @@
+/// orrery compare: a run that was executed against what the simulator says about its programs.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "experiments/runner/figure.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/compare_report.h"
+#include "tools/commands/compare_run.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/output.h"
+
+namespace orrery::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Writes comparison.json and, for each generation, timeline-<g>.csv and its figure; returns the
+/// lines to print.
+std::string write_results(const CompareArgs& args, const RunComparison& comparison, int warm_up) {
+  const fs::path out = *args.out;
+  std::error_code error;
+  fs::create_directories(out, error);
+  if (error) {
+    throw std::runtime_error(fmt::format("cannot create {}: {}", out.string(), error.message()));
+  }
+  write_file((out / "comparison.json").string(), comparison_json(args.run, comparison));
+  std::string lines = fmt::format("{}\n", (out / "comparison.json").string());
+  for (const GenerationComparison& generation : comparison.generations) {
+    if (!generation.comparison) continue;
+    const fs::path csv = out / fmt::format("timeline-{}.csv", generation.generation);
+    write_file(csv.string(), timeline_csv(generation, warm_up));
+    lines += csv.string() + "\n";
+    if (args.no_figure) continue;
+    const experiments::FigureResult figure = experiments::draw_figure(
+        {(fs::path(ORRERY_SOURCE_DIR) / "tools").string(), "plot_compare.py", ""}, csv.string(),
+        out.string());
+    for (const std::string& file : figure.files) lines += file + "\n";
+    if (!figure.problem.empty()) lines += fmt::format("no figure: {}\n", figure.problem);
+  }
+  return lines;
+}
+
+}  // namespace
+
+int execute(const CompareArgs& args) {
+  config::Diagnostics diagnostics;
+  CompareRequest request{args.run, args.cluster.value_or(""), args.profile.value_or(""), {}};
+  request.options.warm_up = static_cast<int>(
+      whole_number(args.warm_up, "--warm-up", 0, request.options.warm_up, diagnostics));
+  request.options.worst =
+      static_cast<int>(whole_number(args.worst, "--worst", 0, request.options.worst, diagnostics));
+  diagnostics.raise();
+  const RunComparison comparison = compare_run(request, diagnostics);
+  diagnostics.raise();
+  print(args.json ? comparison_json(args.run, comparison) : comparison_text(comparison));
+  if (args.out) {
+    const std::string lines = write_results(args, comparison, request.options.warm_up);
+    if (!args.json) print(fmt::format("\n{}", lines));
+  }
+  return 0;
+}
+
+}  // namespace orrery::tools

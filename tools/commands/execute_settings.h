@@ -1,0 +1,48 @@
+/// What the flags of `orrery execute` say, as the launcher's values; problems are reported at the
+/// flags. Private to the execute command.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "executor/launcher/launcher.h"
+#include "models/config/diagnostics.h"
+#include "tools/args.h"
+
+namespace orrery::tools {
+
+/// "left@right": the right part as a whole number of at least 1. `shape` names both in messages.
+std::optional<std::pair<std::string, std::int64_t>> at_step(const std::string& text,
+                                                            const char* flag, const char* shape,
+                                                            config::Diagnostics& diagnostics);
+
+std::vector<executor::HostSlots> hosts_of(const Text& text, config::Diagnostics& diagnostics);
+
+/// Without faults and slowdowns. `seed` is that of the data.
+executor::RunSettings settings_of(const ExecuteArgs& args, std::uint64_t seed,
+                                  config::Diagnostics& diagnostics);
+
+/// Of --kill.
+struct KillRequest {
+  std::int64_t rank = 0;
+  std::int64_t step = 0;
+  executor::FaultPoint point = executor::FaultPoint::op;
+};
+std::vector<KillRequest> kills_of(const ExecuteArgs& args, config::Diagnostics& diagnostics);
+/// On the devices of the program's ranks; ops are drawn from `seed`.
+std::vector<executor::FaultInjection> faults_of(const std::vector<KillRequest>& kills,
+                                                const ir::Program& program, std::uint64_t seed,
+                                                config::Diagnostics& diagnostics);
+
+/// By device.
+std::map<std::int32_t, double> slowdowns_of(const ExecuteArgs& args,
+                                            config::Diagnostics& diagnostics);
+
+/// "address:port" to `options`.
+void set_listen(const Text& text, executor::LaunchOptions& options,
+                config::Diagnostics& diagnostics);
+
+}  // namespace orrery::tools

@@ -1,0 +1,173 @@
+#include "tools/commands/run_inputs.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <filesystem>
+#include <stdexcept>
+
+#include "models/base/file.h"
+#include "models/config/document.h"
+#include "tools/commands/inputs.h"
+
+namespace orrery::tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFolder = "inputs";
+constexpr const char* kFile = "run.yaml";
+
+void write(const fs::path& path, const std::string& bytes) {
+  if (const auto problem = write_file_atomically(path.string(), bytes)) {
+    throw std::runtime_error(*problem);
+  }
+}
+
+/// Copies the file that a name of the library or a path means; returns its name in `folder`.
+std::string copy(const std::string& name, const std::map<std::string, std::string>& library,
+                 const char* stem, const fs::path& folder) {
+  const auto known = library.find(name);
+  const fs::path path = known == library.end() ? name : known->second;
+  std::string bytes;
+  if (const auto problem = read_file(path.string(), bytes)) throw std::runtime_error(*problem);
+  const std::string copied = stem + path.extension().string();
+  write(folder / copied, bytes);
+  return copied;
+}
+
+std::map<std::string, double> by_name(const std::map<std::int32_t, double>& factors) {
+  std::map<std::string, double> out;
+  for (const auto& [device, factor] : factors) {
+    if (factor != 1) out[std::to_string(device)] = factor;
+  }
+  return out;
+}
+
+fs::path plan_file(const std::string& out, std::int64_t generation) {
+  const fs::path folder = fs::path(out) / kFolder;
+  return generation == 0 ? folder / "plan.yaml" : folder / fmt::format("plan-{}.yaml", generation);
+}
+
+/// Keys of slowdowns are device numbers.
+std::int32_t device_of(const std::string& name) {
+  std::int32_t device = -1;
+  std::from_chars(name.data(), name.data() + name.size(), device);
+  return device;
+}
+
+}  // namespace
+
+void describe(config::Visitor& v, RunInputs& inputs) {
+  v.schema("orrery/run_inputs", 1);
+  v.title("Inputs of a run");
+  v.required("cluster", inputs.cluster, "file, copied as it was");
+  v.required("model", inputs.model, "file, copied as it was");
+  v.required("job", inputs.job, "file: the job as it took effect");
+  v.required("plan", inputs.plan, "file: the first plan");
+  v.optional("profile", inputs.profile, "file, if one was given");
+  v.required("backend", inputs.backend, "cpu or cuda");
+  v.optional("library", inputs.library, "of the CPU back end");
+  v.required("precision", inputs.precision, "of weights and activations");
+  v.required("transport", inputs.transport, "between ranks");
+  v.required("steps", inputs.steps, "asked for");
+  v.required("seed", inputs.seed, "of weights, data and faults");
+  v.optional("slowdowns", inputs.slowdowns, "by device: its compute took so many times as long");
+  v.optional("lab_slowdowns", inputs.lab_slowdowns,
+             "by device: the part of it by which a lab emulates the device's type");
+}
+
+void write_run_inputs(const std::string& out, const std::vector<experiments::LoadedRun>& runs,
+                      const executor::RunSettings& settings,
+                      const std::map<std::int32_t, double>& lab_slowdowns) {
+  const experiments::LoadedRun& run = runs.front();
+  config::Diagnostics diagnostics;
+  const models::Library library = open_library(diagnostics);
+  diagnostics.raise();
+  const fs::path folder = fs::path(out) / kFolder;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) {
+    throw std::runtime_error(fmt::format("cannot create {}: {}", folder.string(), error.message()));
+  }
+  RunInputs inputs;
+  inputs.cluster = copy(run.spec.cluster.value, library.clusters, "cluster", folder);
+  inputs.model = copy(run.spec.model.value, library.models, "model", folder);
+  inputs.job = "job.yaml";
+  write(folder / inputs.job, config::dump(run.spec.job));
+  inputs.plan = "plan.yaml";
+  write(folder / inputs.plan, models::dump_plan(*run.plan));
+  if (run.spec.profile) inputs.profile = copy(run.spec.profile->value, {}, "profile", folder);
+  inputs.backend = settings.backend;
+  inputs.library = settings.library;
+  inputs.precision = executor::name_of(settings.precision);
+  inputs.transport = settings.transport;
+  inputs.steps = settings.steps;
+  inputs.seed = static_cast<std::int64_t>(settings.data_seed);
+  inputs.slowdowns = by_name(settings.slowdowns);
+  inputs.lab_slowdowns = by_name(lab_slowdowns);
+  write(folder / kFile, config::dump(inputs));
+  for (std::size_t i = 1; i < runs.size() && !settings.elastic; ++i) {
+    write_later_plan(out, static_cast<std::int64_t>(i), *runs[i].plan);
+  }
+}
+
+void write_later_plan(const std::string& out, std::int64_t generation, const ir::Plan& plan) {
+  write(plan_file(out, generation), models::dump_plan(plan));
+}
+
+std::optional<ir::Plan> plan_of_generation(const std::string& folder, std::int64_t generation) {
+  const fs::path file = plan_file(folder, generation);
+  std::error_code error;
+  if (!fs::exists(file, error)) return std::nullopt;
+  config::Diagnostics problems;
+  ir::Plan plan = models::load_plan(file.string(), problems);
+  if (!problems.empty()) return std::nullopt;
+  return plan;
+}
+
+LoadedInputs load_run_inputs(const std::string& folder, const std::string& cluster,
+                             const std::string& profile, config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  LoadedInputs out;
+  const fs::path inputs = fs::path(folder) / kFolder;
+  const std::string file = (inputs / kFile).string();
+  out.inputs = config::load_file<RunInputs>(file, diagnostics);
+  if (diagnostics.problems().size() != before) return out;
+  const models::Library library = open_library(diagnostics);
+  const auto located = [&](const std::string& name, const std::string& given, const char* flag) {
+    if (!given.empty()) return config::Located<std::string>{given, at_flag(flag)};
+    return config::Located<std::string>{(inputs / name).string(), {file, 0, 0}};
+  };
+  experiments::RunSpec spec;
+  spec.cluster = located(out.inputs.cluster, cluster, "--cluster");
+  spec.model = located(out.inputs.model, "", "");
+  spec.job = models::load_job((inputs / out.inputs.job).string(), diagnostics);
+  spec.job_at = {(inputs / out.inputs.job).string(), 0, 0};
+  spec.plan = located(out.inputs.plan, "", "");
+  if (!profile.empty() || !out.inputs.profile.empty()) {
+    spec.profile = located(out.inputs.profile, profile, "--profile");
+  }
+  spec.collapsed = false;
+  spec.seed = static_cast<std::uint64_t>(out.inputs.seed);
+  if (diagnostics.problems().size() != before) return out;
+  out.run = experiments::load_run(spec, "", library, diagnostics);
+  for (const sim::Straggler& slow : stragglers_of(out.inputs)) {
+    if (slow.device.value >= 0 && slow.device.value < out.run.cluster.size()) continue;
+    diagnostics.add({file, 0, 0}, fmt::format("slowdown of device {} of {}", slow.device.value,
+                                              out.run.cluster.size()));
+  }
+  return out;
+}
+
+std::vector<sim::Straggler> stragglers_of(const RunInputs& inputs) {
+  std::vector<sim::Straggler> out;
+  for (const auto& [name, factor] : inputs.slowdowns) {
+    const auto lab = inputs.lab_slowdowns.find(name);
+    const double own = lab == inputs.lab_slowdowns.end() ? factor : factor / lab->second;
+    if (own != 1) out.push_back({{device_of(name)}, own});
+  }
+  return out;
+}
+
+}  // namespace orrery::tools

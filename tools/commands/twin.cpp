@@ -1,0 +1,291 @@
+/// orrery twin: plans are executed, the machine is calibrated, the simulator predicts what ran, and
+/// both are compared: in one go, as a manifest says.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <atomic>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <thread>
+
+#include "executor/netlab/error.h"
+#include "experiments/runner/figure.h"
+#include "models/base/file.h"
+#include "models/ir/names.h"
+#include "tools/commands/commands.h"
+#include "tools/commands/compare_report.h"
+#include "tools/commands/execute_netlab.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/judge.h"
+#include "tools/commands/netlab_cluster.h"
+#include "tools/commands/output.h"
+#include "tools/commands/twin_report.h"
+#include "tools/commands/twin_steps.h"
+#include "tools/table.h"
+
+namespace orrery::tools {
+namespace {
+
+namespace fs = std::filesystem;
+using config::Diagnostics;
+
+std::atomic<bool> twin_interrupted = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+void on_interrupt(int signal_number) {
+  // The second one ends the process at once; what it started ends with it.
+  if (twin_interrupted.exchange(true)) {
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+  }
+}
+
+/// What was asked for, checked.
+struct Prepared {
+  TwinManifest manifest;
+  JobArgs job;
+  TwinPlace place;
+  executor::NetlabSpec lab;
+  std::vector<TwinRun> runs;
+};
+
+Prepared prepare(const TwinArgs& args) {
+  Diagnostics diagnostics;
+  Prepared out;
+  out.manifest = load_twin_manifest(args.manifest, diagnostics);
+  diagnostics.raise();
+  TwinPlace& place = out.place;
+  place.results = args.results.value_or(fmt::format("results/twin/{}", out.manifest.name));
+  place.loopback = args.loopback;
+  place.quick = args.quick;
+  place.interrupted = &twin_interrupted;
+  place.steps = whole_number(args.steps, "--steps", 2, out.manifest.steps, diagnostics);
+  out.job.cluster = out.manifest.cluster.value;
+  out.job.model = out.manifest.model.value;
+  out.job.job = out.manifest.job.value;
+  const models::Library library = open_library(diagnostics);
+  const models::Cluster cluster = models::load_cluster(out.manifest.cluster.value, library,
+                                                       out.manifest.cluster.at, diagnostics);
+  diagnostics.raise();
+  out.lab = place.loopback ? netlab_of(cluster) : netlab_for_run(cluster, diagnostics);
+  const std::vector<double> by_node =
+      executor::netlab_slowdowns(out.lab, std::max(1U, std::thread::hardware_concurrency()));
+  for (const models::Device& device : cluster.devices) {
+    place.slowdowns[device.id.value] = by_node[device.node.index()];
+  }
+  std::vector<std::string> files;
+  for (const TwinPlan& plan : out.manifest.plans) {
+    if (plan.plan) files.push_back(plan.plan->value);
+  }
+  load_plans(files, out.job, {});  // all problems before anything runs
+  diagnostics.raise();
+  out.runs = twin_runs(out.manifest, place.results, args.only.value_or(""));
+  if (out.runs.empty()) diagnostics.add(at_flag("--only"), "leaves no run");
+  diagnostics.raise();
+  return out;
+}
+
+std::string dry_run_text(const Prepared& prepared) {
+  Table table;
+  table.column("run").column("set").column("plan").column("loses").column("");
+  for (const TwinRun& run : prepared.runs) {
+    table.row({run.name, run.fit ? "fit" : "predict", run.source == "file" ? run.plan : run.source,
+               run.policy.empty() ? std::string() : fmt::format("{} ({})", run.kill, run.policy),
+               run.finished ? "there already" : "to run"});
+  }
+  return table.text(0, colours());
+}
+
+/// The emulated network, or none: then it is said why, and ranks talk over loopback.
+std::unique_ptr<ExecuteLab> set_up_lab(Prepared& prepared) {
+  if (prepared.place.loopback) return nullptr;
+  try {
+    return std::make_unique<ExecuteLab>(
+        prepared.lab, [](const std::string& line) { fmt::print(stderr, "orrery: {}\n", line); });
+  } catch (const executor::NetlabError& error) {
+    fmt::print(stderr,
+               "orrery: no emulated network: {}\n"
+               "orrery: ranks talk over loopback instead, as with --loopback\n",
+               error.what());
+    prepared.place.loopback = true;
+    return nullptr;
+  }
+}
+
+/// Executes what is not there yet; failures by name.
+std::map<std::string, std::string> execute_all(Prepared& prepared) {
+  std::map<std::string, std::string> failed;
+  std::size_t number = 0;
+  for (TwinRun& run : prepared.runs) {
+    ++number;
+    if (!run.skipped.empty() || run.finished || twin_interrupted) continue;
+    fmt::print(stderr, "[{}/{}] {}: ", number, prepared.runs.size(), run.name);
+    const auto start = std::chrono::steady_clock::now();
+    const std::string problem = execute_run(prepared.manifest, prepared.place, run);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
+    fmt::print(stderr, "{}\n", problem.empty() ? duration(took.count()) : problem);
+    if (!problem.empty()) failed[run.name] = problem;
+  }
+  return failed;
+}
+
+/// The comparison of a run with a profile, which lies in a file.
+RunComparison compared(const Prepared& prepared, const TwinRun& run, const std::string& profile) {
+  Diagnostics diagnostics;
+  CompareRequest request{run.folder, "", profile, {}};
+  request.options.warm_up = static_cast<int>(prepared.manifest.warm_up);
+  RunComparison out = compare_run(request, diagnostics);
+  diagnostics.raise();
+  return out;
+}
+
+/// Parameters from the runs for fitting, by the rules of experiments/twin/netlab/README.md.
+TwinParameters fit(const Prepared& prepared, const std::string& profile) {
+  std::vector<RunComparison> kept;
+  std::vector<std::vector<calibration::MeasuredPhase>> phases;
+  std::vector<Seconds> moves;
+  calibration::CompareOptions options;
+  options.warm_up = static_cast<int>(prepared.manifest.warm_up);
+  for (const TwinRun& run : prepared.runs) {
+    if (!run.fit || !run.finished) continue;
+    RunComparison comparison = compared(prepared, run, profile);
+    if (run.policy.empty()) {
+      kept.push_back(std::move(comparison));
+    } else if (comparison.generations.size() > 1) {
+      phases.push_back(calibration::recovery_phases(comparison.generations[1].measured));
+      moves.push_back({comparison.generations[1].simulated_move});
+    }
+  }
+  std::vector<calibration::JoinedRun> joined;
+  for (const RunComparison& comparison : kept) {
+    const GenerationComparison& first = comparison.generations.front();
+    auto ops = calibration::join_ops(first.program, first.predicted, first.measured, options);
+    if (auto* found = std::get_if<std::vector<calibration::JoinedOp>>(&ops)) {
+      joined.push_back({&first.program, std::move(*found)});
+    }
+  }
+  TwinParameters out;
+  out.factors = calibration::fit_factors(joined);
+  ir::Provenance provenance;
+  provenance.source = fmt::format("recoveries of twin '{}'", prepared.manifest.name);
+  out.phases = calibration::fit_phases(phases, moves, provenance);
+  return out;
+}
+
+TwinResult result_of(const Prepared& prepared, const TwinRun& run, const std::string& raw_profile,
+                     const std::string& profile) {
+  TwinResult out;
+  out.run = run;
+  out.problem = run.skipped;
+  if (!run.finished) return out;
+  const bool recovery = !run.policy.empty();
+  RunComparison raw = compared(prepared, run, raw_profile);
+  RunComparison final = compared(prepared, run, profile);
+  // Of a recovery the steps after it count.
+  const std::size_t which = recovery ? 1 : 0;
+  if (final.generations.size() <= which) {
+    out.problem = "no device was lost";
+    return out;
+  }
+  out.schedule = ir::name_of(final.generations[which].program.header.schedule);
+  out.problem = final.generations[which].problem;
+  if (recovery) out.phases = final.generations[which].phases;
+  out.raw = std::move(raw.generations[which]);
+  out.final = std::move(final.generations[which]);
+  return out;
+}
+
+void write_results(const Prepared& prepared, const TwinSummary& summary, bool figures) {
+  const fs::path folder = prepared.place.results;
+  const auto write = [&](const char* name, const std::string& text) {
+    write_file((folder / name).string(), text);
+  };
+  write("twin.csv", twin_csv(summary));
+  write("phases.csv", phases_csv(summary));
+  write("errors.csv", twin_errors_csv(summary));
+  write("parameters.csv", twin_parameters_csv(summary));
+  std::error_code error;
+  const fs::path notes = fs::path(prepared.manifest.folder) / "notes.md";
+  if (fs::exists(notes, error)) {
+    fs::copy_file(notes, folder / "notes.md", fs::copy_options::overwrite_existing, error);
+  }
+  for (const TwinResult& result : summary.results) {
+    if (!result.final || !result.final->comparison) continue;
+    write_file((fs::path(result.run.folder) / "timeline.csv").string(),
+               timeline_csv(*result.final, static_cast<int>(prepared.manifest.warm_up)));
+  }
+  if (!figures) return;
+  const fs::path root = ORRERY_SOURCE_DIR;
+  const experiments::FigureResult figure =
+      experiments::draw_figure({(root / "experiments" / "twin").string(), "plot.py", ""},
+                               (folder / "twin.csv").string(), folder.string());
+  for (const std::string& file : figure.files) print(file + "\n");
+  if (!figure.problem.empty()) fmt::print(stderr, "orrery: no figure: {}\n", figure.problem);
+}
+
+/// Profiles, predictions, results.
+void predict_all(const Prepared& prepared, const TwinArgs& args, ir::Profile measured,
+                 const std::map<std::string, std::string>& failed) {
+  const fs::path folder = prepared.place.results;
+  const std::string raw_profile = (folder / "profile_micro_benchmarks.yaml").string();
+  const std::string profile = (folder / "profile.yaml").string();
+  write_file(raw_profile, models::dump_profile(measured));
+  TwinSummary summary;
+  summary.name = prepared.manifest.name;
+  summary.loopback = prepared.place.loopback;
+  summary.parameters = fit(prepared, raw_profile);
+  ir::Profile final = calibration::scaled(std::move(measured), summary.parameters.factors);
+  final.phases = summary.parameters.phases;
+  write_file(profile, models::dump_profile(final));
+  for (const TwinRun& run : prepared.runs) {
+    if (twin_interrupted) return;
+    TwinResult result = result_of(prepared, run, raw_profile, profile);
+    const auto why = failed.find(run.name);
+    if (why != failed.end()) result.problem = why->second;
+    summary.results.push_back(std::move(result));
+  }
+  print(args.json ? twin_json(summary) : fmt::format("\n{}", twin_text(summary)));
+  write_results(prepared, summary, !args.no_figure && !args.json);
+  if (!args.json) print(fmt::format("{}\n", (folder / "twin.csv").string()));
+}
+
+}  // namespace
+
+int execute(const TwinArgs& args) {
+  Prepared prepared = prepare(args);
+  std::error_code error;
+  fs::create_directories(prepared.place.results, error);
+  if (args.dry_run) {
+    find_finished(prepared.manifest, prepared.place, prepared.runs);
+    print(dry_run_text(prepared));
+    return 0;
+  }
+  signal(SIGINT, on_interrupt);
+  signal(SIGTERM, on_interrupt);
+  make_plans(prepared.manifest, prepared.job, prepared.place, prepared.runs);
+  if (was_interrupted()) twin_interrupted = true;
+  if (twin_interrupted) return kInterrupted;
+  ir::Profile profile;
+  std::map<std::string, std::string> failed;
+  {
+    const std::unique_ptr<ExecuteLab> lab = set_up_lab(prepared);
+    find_finished(prepared.manifest, prepared.place, prepared.runs);
+    try {
+      fmt::print(stderr, "calibrating\n");
+      profile = calibrate_machine(prepared.manifest, prepared.job, prepared.place);
+    } catch (const std::runtime_error&) {
+      if (!twin_interrupted) throw;
+    }
+    if (!twin_interrupted) failed = execute_all(prepared);
+  }
+  if (!twin_interrupted) predict_all(prepared, args, std::move(profile), failed);
+  if (twin_interrupted) {
+    fmt::print(stderr, "orrery: interrupted; finished runs are kept in {}\n",
+               prepared.place.results);
+    return kInterrupted;
+  }
+  return 0;
+}
+
+}  // namespace orrery::tools
