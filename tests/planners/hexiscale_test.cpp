@@ -193,6 +193,8 @@ TEST(Hexiscale, AConvolutionalNetworkIsRefused) {
 TEST(Hexiscale, EverySwitchGivesValidPlansThatFit) {
   const World world(mixed_cluster(64), llama2_13b(), 128);
   const std::vector<std::pair<std::string, std::vector<std::string>>> switches = {
+      {"partition", {"random"}},
+      {"tensor_parallel", {"1", "2", "4"}},
       {"num_pipelines", {"random_walk_public"}},
       {"cut", {"compare_costs", "minimise", "maximise"}},
       {"edges", {"inverse_public"}},
@@ -219,6 +221,40 @@ TEST(Hexiscale, EverySwitchGivesValidPlansThatFit) {
       EXPECT_TRUE(world.verdict(*plan_of(result)).fits()) << name << " " << value;
     }
   }
+}
+
+TEST(Hexiscale, OneDegreeHoldsForAllStagesAndLeavesTheRestOfAMachineIdle) {
+  // Machines of 3, 3 and 2 GPUs: one GPU of the first and of the second is left over.
+  const World world(make_cluster({{"A800", 312, 800, 3, 200, 1},
+                                  {"RTX4090", 165.2, 240, 3, 32, 1},
+                                  {"RTX3090", 80, 240, 2, 16, 1}},
+                                 1),
+                    llama2_13b(), 24);
+  const PlannerResult result = run_planner("hexiscale", world.input(), {{"tensor_parallel", "2"}});
+  ASSERT_NE(plan_of(result), nullptr) << why(result);
+  std::size_t devices = 0;
+  for (const ir::Pipeline& pipeline : plan_of(result)->pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      EXPECT_EQ(stage.segments[0].groups[0].tensor_parallel, 2);
+      devices += stage.segments[0].groups[0].devices.size();
+    }
+  }
+  EXPECT_EQ(devices, 6u);
+  // A degree that no machine can form leaves no pipeline.
+  const PlannerResult none = run_planner("hexiscale", world.input(), {{"tensor_parallel", "4"}});
+  EXPECT_EQ(plan_of(none), nullptr);
+}
+
+TEST(Hexiscale, ARandomPartitionIsNotBetterThanTheGraphPartition) {
+  const World world(mixed_cluster(64), llama2_13b(), 128);
+  const Options judge = {{"evaluate_top", "1"}};
+  Options random = judge;
+  random["partition"] = "random";
+  const PlannerResult graph = run_planner("hexiscale", world.input(), judge);
+  const PlannerResult dealt = run_planner("hexiscale", world.input(), random);
+  ASSERT_NE(plan_of(graph), nullptr) << why(graph);
+  ASSERT_NE(plan_of(dealt), nullptr) << why(dealt);
+  EXPECT_LE(graph.report.estimate->value, dealt.report.estimate->value);
 }
 
 TEST(Hexiscale, LayersByMemoryIgnoreTheComputePower) {

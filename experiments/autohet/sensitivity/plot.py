@@ -16,8 +16,12 @@ BASELINES = [("megatron_grid", "AutoHet / Megatron-LM"), ("whale", "AutoHet / Wh
 
 
 def system(row):
-    even = row["planner"] == "whale" and "layers" in str(row["planner_options"])
-    return "whale, even layers" if even else row["planner"]
+    options = str(row["planner_options"])
+    if row["planner"] == "whale" and "layers" in options:
+        return "whale, even layers"
+    if row["planner"] == "autohet" and "every_count" in options:
+        return "autohet, every count"
+    return row["planner"]
 
 
 def main():
@@ -30,8 +34,8 @@ def main():
         if OTHER not in row["case"] and row["case"] not in cases:
             cases.append(row["case"])
 
-    def ratio(case, point, over):
-        own, base = rate.get((case, point, "autohet")), rate.get((case, point, over))
+    def ratio(case, point, over, of="autohet"):
+        own, base = rate.get((case, point, of)), rate.get((case, point, over))
         return own / base if own and base else None
 
     style.use()
@@ -40,7 +44,8 @@ def main():
         for y, case in enumerate(cases):
             base = ratio(case, BASE, over)
             for place, (knob, at) in enumerate(KNOBS):
-                values = [ratio(case, point, over) for own, point, _ in rate if own == case and
+                values = [ratio(case, point, over) for own, point, name in rate if own == case and
+                          name == "autohet" and
                           all(point[i] == BASE[i] for i in range(3) if i != at)]
                 values = [value for value in values if value]
                 axes[side].plot([min(values), max(values)], [y + (place - 1.2) * 0.2] * 2,
@@ -52,6 +57,11 @@ def main():
             if other:
                 axes[side].plot(other, y + 0.36, "D", color=style.COLOURS[3], markersize=3.5,
                                 label="H800 = 2.6 A100" if case.endswith("4H800") else None)
+            every = ratio(case, BASE, over, "autohet, every count")
+            if every:
+                axes[side].plot(every, y + 0.36, "^", color="black", markersize=3.5,
+                                markerfacecolor="white",
+                                label="AutoHet, Eq. 1 for every count" if y == 0 else None)
             even = ratio(case, BASE, "whale, even layers")
             if side == 1 and even:
                 axes[side].plot(even, y + 0.36, "o", color=style.COLOURS[5], markersize=3.5,
@@ -64,7 +74,7 @@ def main():
                                            "\n".join(case.rsplit(" ", 1)) for case in cases])
     axes[0].invert_yaxis()
     handles, labels = axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.9), ncols=3,
+    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.9), ncols=4,
                   columnspacing=1.4)
     figure.subplots_adjust(wspace=0.06)
     style.save(figure, arguments.out, "sensitivity")
