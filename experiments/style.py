@@ -183,3 +183,14 @@ def step_output(arguments, step):
                 sys.exit(f"step {step} has no result: {row['reason']}")
             return os.path.join(os.path.dirname(arguments.runs), row["output"])
     sys.exit(f"no step {step} in {arguments.runs}")
+
+
+def table(path, name):
+    """`path` itself, or, where that is the runs.csv of a steps file of one step, the file `name`
+    that the step wrote."""
+    rows = read(path)
+    if not rows or "step" not in rows[0]:
+        return path
+    if rows[0]["status"] != "ok":
+        sys.exit(f"step {rows[0]['step']} has no result: {rows[0]['reason']}")
+    return os.path.join(os.path.dirname(path), os.path.dirname(rows[0]["output"]), name)

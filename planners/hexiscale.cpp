@@ -38,6 +38,12 @@ std::vector<OptionInfo> options() {
       {"evaluate_top", "4",
        "Plans, best by the paper's estimate, of which the evaluator picks the fastest; 1: the "
        "estimate alone decides, as in the paper."},
+      {"tensor_parallel", "0",
+       "Degree of all stages, a power of two up to 4096, as without asymmetric tensor parallelism "
+       "[5.2]: GPUs of a machine beyond full groups stay idle. 0: each stage has its own."},
+      {"partition", "graph",
+       "graph: GPUs of pipelines and groups by graph partition [4.2, 4.3]. random: shuffled and "
+       "dealt in equal numbers, the baseline of [5.3, Figure 8]."},
       {"num_pipelines", "enumerate",
        "enumerate: D_dp over all values that memory allows [4.4]. random_walk_public: steps of one "
        "in [N/L + 1, N/5] (public code)."},
@@ -98,6 +104,8 @@ void read_switches(OptionReader& reader, HexiscaleSettings& s) {
   s.num_pipelines = reader.choice<NumPipelines>(
       "num_pipelines", {{"enumerate", NumPipelines::enumerate},
                         {"random_walk_public", NumPipelines::random_walk_public}});
+  s.partition = reader.choice<PartitionRule>(
+      "partition", {{"graph", PartitionRule::graph}, {"random", PartitionRule::random}});
   s.cut = reader.choice<CutRule>("cut", {{"moving_average", CutRule::moving_average},
                                          {"compare_costs", CutRule::compare_costs},
                                          {"minimise", CutRule::minimise},
@@ -136,6 +144,7 @@ std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Optio
   s.tau = static_cast<int>(reader.integer("tau", 1, 16));
   s.group_counts = static_cast<int>(reader.integer("group_counts", 1, 16));
   s.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 1, 1000));
+  s.tensor_parallel = static_cast<int>(reader.integer("tensor_parallel", 0, 4096));
   read_switches(reader, s);
   if (reader.problem()) return *reader.problem();
   return std::make_unique<Hexiscale>(s);

@@ -8,7 +8,6 @@
 #include "models/cost/memory.h"
 #include "planners/hexiscale_order.h"
 #include "planners/kit/integers.h"
-#include "planners/kit/partition.h"
 
 namespace orrery::planners {
 namespace {
@@ -108,6 +107,18 @@ WeightedGraph device_graph(const HexiscaleCosts& costs, const DeviceList& device
   return graph;
 }
 
+std::vector<int> parts_of(const WeightedGraph& graph, int parts, const PartitionOptions& options,
+                          const HexiscaleSettings& settings, Rng& rng) {
+  if (settings.partition == PartitionRule::graph) return partition(graph, parts, options, rng);
+  std::vector<int> dealt;
+  for (int v = 0; v < graph.vertices; ++v) dealt.push_back(v % parts);
+  for (std::size_t left = dealt.size(); left > 1; --left) {  // Fisher and Yates.
+    std::swap(dealt[left - 1],
+              dealt[static_cast<std::size_t>(rng.uniform() * static_cast<double>(left))]);
+  }
+  return dealt;
+}
+
 int PipelineBuilder::most_groups(const DeviceList& devices) const {
   std::set<std::pair<NodeId, int>> machines;
   for (const DeviceId device : devices) {
@@ -171,7 +182,12 @@ std::vector<PipelineBuilder::Strategy> PipelineBuilder::strategies(const Machine
                                                                    const PipelineTask& task) const {
   const int gpus = static_cast<int>(machine.devices.size());
   std::vector<std::vector<int>> lists;
-  if (settings_.candidates == Candidates::public_lists) lists = public_lists(gpus);
+  if (settings_.tensor_parallel > 0) {  // What is left of the machine stays idle.
+    const auto count = static_cast<std::size_t>(gpus / settings_.tensor_parallel);
+    lists.emplace_back(count, settings_.tensor_parallel);
+  } else if (settings_.candidates == Candidates::public_lists) {
+    lists = public_lists(gpus);
+  }
   if (lists.empty()) lists = all_lists(gpus);
   const std::vector<int>& degrees = costs_.tensor_degrees();
   std::vector<Strategy> result;
@@ -188,6 +204,7 @@ std::vector<PipelineBuilder::Strategy> PipelineBuilder::strategies(const Machine
     }
     result.push_back(evaluate(std::move(stages), machine.share, task));
   }
+  if (result.empty() && settings_.tensor_parallel > 0) return {Strategy{}};
   if (result.empty()) {  // No list of the public code is allowed: one GPU a stage always is.
     std::vector<DeviceList> singles;
     for (const DeviceId device : machine.devices) singles.push_back({device});
@@ -221,7 +238,9 @@ PipelineBuilder::Grouped PipelineBuilder::enumerate(const PipelineTask& task, in
   options.max_imbalance = settings_.group_imbalance;
   options.starts = 1;
   std::vector<int> part(task.devices.size(), 0);
-  if (groups > 1) part = partition(device_graph(costs_, task.devices), groups, options, rng);
+  if (groups > 1) {
+    part = parts_of(device_graph(costs_, task.devices), groups, options, settings_, rng);
+  }
   const double power_per_layer = total_power(costs_, task.devices) / costs_.layers();
   Grouped result;
   for (int g = 0; g < groups; ++g) {
@@ -281,11 +300,12 @@ std::optional<PipelineDraft> PipelineBuilder::assign(const std::vector<DeviceLis
 PipelineBuilder::GroupStages PipelineBuilder::choose_all(const Grouped& grouped, Choice by) {
   GroupStages groups;
   for (const std::vector<MachineChoices>& machines : grouped) {
-    groups.emplace_back();
+    std::vector<DeviceList> group;
     for (const MachineChoices& machine : machines) {
       const Strategy& chosen = choose(machine, by);
-      groups.back().insert(groups.back().end(), chosen.stages.begin(), chosen.stages.end());
+      group.insert(group.end(), chosen.stages.begin(), chosen.stages.end());
     }
+    if (!group.empty()) groups.push_back(std::move(group));
   }
   return groups;
 }
@@ -320,7 +340,7 @@ std::optional<PipelineDraft> PipelineBuilder::build(const PipelineTask& task, in
        {Choice::cost, Choice::cost_with_room, Choice::room, Choice::fewest_stages}) {
     GroupStages stages = choose_all(grouped, by);
     if (std::find(tried.begin(), tried.end(), stages) != tried.end()) continue;
-    order_and_assign(stages, task, best, examined);
+    if (!stages.empty()) order_and_assign(stages, task, best, examined);
     tried.push_back(std::move(stages));
   }
   return best;

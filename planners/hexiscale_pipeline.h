@@ -10,6 +10,7 @@
 #include "planners/hexiscale_layers.h"
 #include "planners/hexiscale_settings.h"
 #include "planners/kit/graph.h"
+#include "planners/kit/partition.h"
 
 namespace orrery::planners {
 
@@ -26,6 +27,11 @@ struct PipelineDraft {
 /// The graph of phase 1 and 2: a vertex for each device with its peak as weight, an edge for each
 /// pair with its bandwidth (GB/s, so that sums stay moderate).
 WeightedGraph device_graph(const HexiscaleCosts& costs, const DeviceList& devices);
+
+/// The part of each vertex under the settings' rule, none empty: the graph partition, or a random
+/// deal in equal numbers that sees neither links nor compute power.
+std::vector<int> parts_of(const WeightedGraph& graph, int parts, const PartitionOptions& options,
+                          const HexiscaleSettings& settings, Rng& rng);
 
 /// What a pipeline is built for.
 struct PipelineTask {

@@ -165,7 +165,7 @@ std::vector<DeviceList> HexiscaleSearch::split(int pipelines, CutObjective cut, 
     options.objective = cut;
     options.max_imbalance = settings_.max_imbalance;
     options.starts = 2;
-    part = partition(graph_, pipelines, options, rng);
+    part = parts_of(graph_, pipelines, options, settings_, rng);
   }
   std::vector<DeviceList> parts(static_cast<std::size_t>(pipelines));
   for (std::size_t i = 0; i < part.size(); ++i) {

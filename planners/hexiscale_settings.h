@@ -10,6 +10,7 @@ enum class NumPipelines { enumerate, random_walk_public };
 enum class CutRule { moving_average, compare_costs, minimise, maximise };
 enum class EdgeWeight { bandwidth, inverse_public };
 enum class GroupCount { uniform, binomial_public };
+enum class PartitionRule { graph, random };
 enum class Candidates { all, public_lists };
 enum class StageOrder { top_tau, last_path_public };
 enum class LayerRule { by_compute, by_memory_public };
@@ -27,6 +28,8 @@ struct HexiscaleSettings {
   int tau = 0;
   int group_counts = 0;  ///< Values of k_i tried for each pipeline in each round.
   int evaluate_top = 0;
+  int tensor_parallel = 0;  ///< Of all stages; 0: each stage has its own.
+  PartitionRule partition = PartitionRule::graph;
   NumPipelines num_pipelines = NumPipelines::enumerate;
   CutRule cut = CutRule::moving_average;
   EdgeWeight edges = EdgeWeight::bandwidth;

@@ -20,11 +20,11 @@ EXPERIMENTS = [
     ("Twin: our own executor on emulated nodes", "twin/netlab", "experiments/twin/netlab/notes.md",
      "tools/orrery twin experiments/twin/netlab/manifest.yaml"),
     ("Sailor's measurements", "validation/sailor", "experiments/validation/sailor/notes.md",
-     "see experiments/validation/sailor/README.md"),
+     "tools/orrery run experiments/validation/sailor"),
     ("vTrain's measurements", "validation/vtrain", "experiments/validation/vtrain/notes.md",
-     "see experiments/validation/vtrain/README.md"),
+     "tools/orrery run experiments/validation/vtrain"),
     ("Megatron's measurements", "validation/megatron", "experiments/validation/megatron/notes.md",
-     "see experiments/validation/megatron/README.md"),
+     "tools/orrery run experiments/validation/megatron"),
 ]
 INTRODUCTION = """\
 # How far predictions are off
@@ -129,11 +129,10 @@ def document(results):
         folder = results / place
         text += f"\n## {title}\n\n"
         if not (folder / "errors.csv").exists():
-            text += f"No results in {place}: {command}\n"
+            text += f"No results yet: `{command}`\n"
             text += notes(folder, of_tree)
             continue
-        text += f"From {place}: `{command}`\n\n" if " " in command and "see" not in command \
-            else f"From {place} ({command}).\n\n"
+        text += f"From `{command}`.\n\n"
         text += errors(folder) + network(folder) + parameters(folder) + phases(folder)
         text += notes(folder, of_tree)
     return text

@@ -182,6 +182,23 @@ class StepRuns final : public RunSet {
   std::vector<std::string> hashes_;
 };
 
+/// A file that two steps write is taken from the later one.
+void publish(const StepsFile& file, const StepRuns& runs, StepsResult& result) {
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (const std::string& name : file.publish) {
+      const fs::path from = fs::path(result.results_folder) / "runs" / runs.hash(i) / name;
+      std::error_code error;
+      if (!fs::is_regular_file(from, error)) continue;
+      try {
+        replace_text_file((fs::path(result.results_folder) / name).string(),
+                          read_text_file(from.string()));
+      } catch (const std::exception& failure) {
+        result.problems.emplace_back(failure.what());
+      }
+    }
+  }
+}
+
 void check_steps(const StepsFile& file, config::Diagnostics& diagnostics) {
   std::set<std::string> names;
   for (const Step& step : file.steps) {
@@ -235,6 +252,7 @@ void describe(config::Visitor& v, StepsFile& file) {
   v.required("steps", file.steps, "commands; they do not depend on each other");
   v.optional("inputs", file.inputs, "files and folders elsewhere that decide the results");
   v.optional("needs", file.needs, "files or folders below $ORRERY_DATA");
+  v.optional("publish", file.publish, "files of steps that also go to the results folder itself");
   v.optional("assumptions", file.assumptions, "what the paper does not say and is assumed");
   v.optional("plot", file.plot, "Python script beside this file that draws the figure");
   v.optional("published", file.published, "CSV of published values beside this file");
@@ -267,6 +285,7 @@ StepsResult run_steps(const StepsFile& file, const RunnerOptions& options,
   if (!result.skipped.empty()) return result;
   const StepRuns runs(file);
   static_cast<SweepOutcome&>(result) = sweep_runs(runs, file.name, options, on_progress);
+  if (!options.dry_run) publish(file, runs, result);
   return result;
 }
 

@@ -34,6 +34,8 @@ struct StepsFile {
   /// (scripts, texts and published values in it do not count).
   std::vector<config::Located<std::string>> inputs;
   std::vector<std::string> needs;  ///< Data below $ORRERY_DATA without which nothing runs.
+  /// Files of the steps' folders that are also put into the results folder itself.
+  std::vector<std::string> publish;
   std::vector<std::string> assumptions;
   std::string plot;
   std::string published;

@@ -247,11 +247,9 @@ TEST(Hexiscale, OneDegreeHoldsForAllStagesAndLeavesTheRestOfAMachineIdle) {
 
 TEST(Hexiscale, ARandomPartitionIsNotBetterThanTheGraphPartition) {
   const World world(mixed_cluster(64), llama2_13b(), 128);
-  const Options judge = {{"evaluate_top", "1"}};
-  Options random = judge;
-  random["partition"] = "random";
-  const PlannerResult graph = run_planner("hexiscale", world.input(), judge);
-  const PlannerResult dealt = run_planner("hexiscale", world.input(), random);
+  const PlannerResult graph = run_planner("hexiscale", world.input(), {{"evaluate_top", "1"}});
+  const PlannerResult dealt =
+      run_planner("hexiscale", world.input(), {{"evaluate_top", "1"}, {"partition", "random"}});
   ASSERT_NE(plan_of(graph), nullptr) << why(graph);
   ASSERT_NE(plan_of(dealt), nullptr) << why(dealt);
   EXPECT_LE(graph.report.estimate->value, dealt.report.estimate->value);

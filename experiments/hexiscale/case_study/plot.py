@@ -25,7 +25,27 @@ def find(rows, cost, plan):
 
 def published_value(published, plan, quantity):
     return next(row["value"] for row in published
-                if row["plan"] == plan and row["quantity"] == quantity)
+                if row["row"] == TITLES[plan] and row["quantity"].startswith(quantity))
+
+
+def values(rows):
+    """Ours by (row, quantity) of published.csv; computes ratios only."""
+    ours, totals = {}, {}
+    for plan, title in TITLES.items():
+        code, simulated = find(rows, "hexiscale_public_code", plan), find(rows, "simulator", plan)
+        pipelines = str(code["pipeline_times_s"]).split(";") if code else [None, None]
+        for number, time in enumerate(pipelines):
+            ours[(title, f"pipeline {number} under the public code")] = time and float(time)
+        ours[(title, "gradient synchronisation under the public code")] = \
+            code and code["synchronisation_s"]
+        ours[(title, "iteration under the public code")] = code and code["iteration_time_s"]
+        totals[plan] = (code and code["iteration_time_s"],
+                        simulated and simulated["iteration_time_s"])
+    for place, kind in enumerate(("ratio under the public code", "ratio simulated")):
+        megatron, hexiscale = totals["megatron"][place], totals["hexiscale"][place]
+        ours[("Megatron over HexiScale", kind)] = \
+            megatron / hexiscale if megatron and hexiscale else None
+    return ours
 
 
 def two_parts(axes, y, total, synchronisation, labelled):
@@ -46,8 +66,8 @@ def draw_times(axes, rows, published):
                 ("simulator", f"{title}\nsimulated")]
         for kind, label in bars:
             if kind == "paper":
-                end = two_parts(axes, y, published_value(published, plan, "iteration_time"),
-                                published_value(published, plan, "synchronisation"),
+                end = two_parts(axes, y, published_value(published, plan, "iteration"),
+                                published_value(published, plan, "gradient"),
                                 "two" not in seen)
                 seen.add("two")
             elif kind == "code":
@@ -111,6 +131,7 @@ def main():
     arguments = style.arguments()
     rows = style.finished(style.read(arguments.runs))
     published = style.read(arguments.published)
+    style.compare(arguments, values(rows))
     style.use()
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 2.5),
                                          gridspec_kw={"width_ratios": [1.5, 1]})

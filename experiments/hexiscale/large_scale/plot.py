@@ -1,8 +1,6 @@
 #!/usr/bin/python3
-"""Utilisation and breakdown of both planners' plans on 240 GPUs under three judges. Draws runs.csv;
-computes no model.
-
-The published ratios compare against Metis and Galvatron and are not drawn (published.csv)."""
+"""Utilisation and breakdown of the plans of four planners on 240 GPUs under three judges. Draws
+runs.csv; computes means and ratios only."""
 
 import statistics
 import sys
@@ -12,7 +10,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import style  # noqa: E402
 from style import plt  # noqa: E402
 
-PLANNERS = ["megatron_grid", "hexiscale"]
+PLANNERS = ["megatron_grid", "galvatron", "metis", "hexiscale"]
+LOOKS = {"megatron_grid": 1, "galvatron": 2, "metis": 4, "hexiscale": 0}  # places in style.COLOURS
+TITLES = {"galvatron": "Galvatron", "metis": "Metis"}
 MODELS = ["llama_30b", "llama2_70b"]
 # (cost, cluster), axis label, label in the breakdown
 JUDGES = [
@@ -22,6 +22,10 @@ JUDGES = [
 ]
 
 
+def title(planner):
+    return TITLES.get(planner, style.name(planner))
+
+
 def of(rows, model, planner, judge):
     return [row for row in rows if row["model"] == model and row["planner"] == planner
             and (row["cost"], row["cluster"]) == judge]
@@ -29,21 +33,21 @@ def of(rows, model, planner, judge):
 
 def draw_mfu(axes, rows, model, first):
     """Mean over seeds, error bars from the least to the greatest."""
-    width = 0.4
+    width = 0.86 / len(PLANNERS)
     for p, planner in enumerate(PLANNERS):
         for j, (judge, _, _) in enumerate(JUDGES):
             runs = of(rows, model, planner, judge)
-            x = j + (p - 0.5) * width
+            x = j + (p - (len(PLANNERS) - 1) / 2) * width
             if not runs:
                 axes.text(x, 0.5, "no plan", rotation=90, ha="center", va="bottom", fontsize=6)
                 continue
-            values = [100 * row["mfu"] for row in runs]
+            values = [100 * row["hfu"] for row in runs]
             mean = statistics.mean(values)
             error = [[mean - min(values)], [max(values) - mean]] if len(values) > 1 else None
-            axes.bar(x, mean, width * 0.92, yerr=error, color=style.COLOURS[p],
-                     hatch=style.HATCHES[p], edgecolor="black", linewidth=0.5, capsize=1.5,
+            axes.bar(x, mean, width * 0.92, yerr=error, color=style.COLOURS[LOOKS[planner]],
+                     hatch=style.HATCHES[LOOKS[planner]], edgecolor="black", linewidth=0.5, capsize=1.5,
                      error_kw={"linewidth": 0.7})
-            axes.annotate(f"{mean:.1f}", (x, max(values)), xytext=(0, 1.5),
+            axes.annotate(f"{mean:.0f}", (x, max(values)), xytext=(0, 1.5),
                           textcoords="offset points", ha="center", va="bottom", fontsize=6)
             if not all(style.is_true(row["fits"]) for row in runs):
                 axes.annotate("out of memory", (x, 0), xytext=(0, 3), rotation=90,
@@ -53,7 +57,7 @@ def draw_mfu(axes, rows, model, first):
     axes.set_title(style.name(model))
     axes.grid(axis="y")
     if first:
-        axes.set_ylabel("Model FLOPs utilisation (%)")
+        axes.set_ylabel("MFU, as the paper counts (%)")
 
 
 def draw_breakdown(axes, rows):
@@ -68,7 +72,7 @@ def draw_breakdown(axes, rows):
             for planner in PLANNERS:
                 runs = of(rows, model, planner, judge)
                 if runs:
-                    bars.append((f"{style.name(planner)}, {label}", model, runs))
+                    bars.append((f"{title(planner)}, {label}", model, runs))
                     places.append(place)
                     place += 1
             place += 0.25
@@ -97,12 +101,27 @@ def draw_breakdown(axes, rows):
     style.legend_above(axes, 0.25, 4, last=("Planner's estimate",))
 
 
+def values(rows):
+    """Ours by (row, quantity) of published.csv: the paper compares under its own cost model."""
+    ours = {}
+    for model, row in zip(MODELS, ("Llama 30B", "Llama2 70B")):
+        times = {}
+        for planner in PLANNERS:
+            runs = of(rows, model, planner, JUDGES[0][0])
+            times[planner] = statistics.mean(run["iteration_time_s"] for run in runs) if runs else None
+        for other in ("metis", "galvatron"):
+            ours[(row, f"HexiScale over {title(other)} under Appendix A")] = \
+                times[other] / times["hexiscale"] if times[other] and times["hexiscale"] else None
+    return ours
+
+
 def main():
     arguments = style.arguments()
     rows = style.finished(style.read(arguments.runs))
+    style.compare(arguments, values(rows))
     style.use()
-    figure = plt.figure(figsize=(style.PAGE, 4.6))
-    grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.15], hspace=0.62, wspace=0.08)
+    figure = plt.figure(figsize=(style.PAGE, 5.4))
+    grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.7], hspace=0.5, wspace=0.08)
     top = figure.add_subplot(grid[0, 0])
     other = figure.add_subplot(grid[0, 1], sharey=top)
     other.tick_params(labelleft=False)
@@ -111,10 +130,12 @@ def main():
     top.margins(y=0.12)
     seeds = max(len(of(rows, model, "hexiscale", judge)) for model in MODELS
                 for judge, _, _ in JUDGES)
-    labels = [style.name("megatron_grid"), f"{style.name('hexiscale')} ({seeds} seeds: mean, range)"]
-    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[p], hatch=style.HATCHES[p],
-                             edgecolor="black", linewidth=0.5) for p in range(len(PLANNERS))]
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.925), ncols=2,
+    labels = [title(planner) for planner in PLANNERS[:-1]]
+    labels.append(f"{title('hexiscale')} ({seeds} seeds: mean, range)")
+    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[LOOKS[planner]],
+                             hatch=style.HATCHES[LOOKS[planner]], edgecolor="black",
+                             linewidth=0.5) for planner in PLANNERS]
+    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.925), ncols=4,
                   handlelength=1.6)
     draw_breakdown(figure.add_subplot(grid[1, :]), rows)
     style.save(figure, arguments.out, "large_scale")

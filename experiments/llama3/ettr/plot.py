@@ -32,7 +32,7 @@ def draw_values(axes, rows, scale):
 def main():
     arguments = style.arguments()
     style.use()
-    rows = style.read(arguments.runs)
+    rows = style.read(style.table(arguments.runs, "table.csv"))
     ettr = [row for row in rows if row["quantity"] == "ettr"]
     counts = [row for row in rows if row["quantity"] == "interruptions"]
     if not ettr:

@@ -52,7 +52,7 @@ def legend(figure):
 def main():
     arguments = style.arguments()
     style.use()
-    table = style.read(arguments.runs)
+    table = style.read(style.table(arguments.runs, "table.csv"))
     if not table:
         sys.exit("no run: nothing to draw")
     rows = {(row["figure"], str(row["trace"]), row["model"], row["system"], row["accounting"]):

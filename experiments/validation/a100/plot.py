@@ -80,7 +80,7 @@ def residuals(axes, rows, look, key, label):
 
 def main():
     options = arguments()
-    rows = [row for row in style.read(options.runs) if row["measured_s"] != ""]
+    rows = [row for row in style.read(style.table(options.runs, "breakdown.csv")) if row["measured_s"] != ""]
     if not rows:
         sys.exit("no row is measured: nothing to draw")
     style.use()

@@ -79,7 +79,7 @@ def draw_errors(axes, rows, metric, label, unit, steps):
 def main():
     arguments = style.arguments()
     style.use()
-    rows = style.read(arguments.runs)
+    rows = style.read(style.table(arguments.runs, "predictions.csv"))
     if not measured(rows, "iteration_s"):
         sys.exit("no measured plan: nothing to draw")
     figure, (times, errors, memory) = plt.subplots(1, 3, figsize=(style.PAGE, 2.1),

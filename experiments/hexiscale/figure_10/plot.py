@@ -1,0 +1,45 @@
+#!/usr/bin/python3
+"""Utilisation of Llama 30B in setting 3: plans of our searches and printed plans of the same
+systems. Draws runs.csv; computes ratios only."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import bars  # noqa: E402
+import style  # noqa: E402
+from style import plt  # noqa: E402
+
+SYSTEMS = ["hexiscale", "metis", "galvatron"]
+
+
+def main():
+    arguments = style.arguments()
+    cases = bars.by_case(style.finished(style.read(arguments.runs)))
+
+    def mfu(system, kind=""):
+        return bars.mfu(cases.get(f"30b_setting3_{system}{kind}"))
+
+    def ratio(over):
+        return mfu("hexiscale") / over if mfu("hexiscale") and over else None
+    style.compare(arguments, {
+        ("Metis, plan of Table 5", "MFU"): mfu("metis", "_printed"),
+        ("HexiScale over Metis, plan of Table 5", "ratio"): ratio(mfu("metis", "_printed")),
+        ("Metis, plan of our search", "MFU"): mfu("metis"),
+        ("HexiScale over Metis, plan of our search", "ratio"): ratio(mfu("metis")),
+        ("HexiScale", "MFU"): mfu("hexiscale"),
+    })
+    published = {row["row"]: row["value"] for row in style.read(arguments.published)}
+    style.use()
+    series = [("Plan of our search", style.COLOURS[0], "", [mfu(s) for s in SYSTEMS]),
+              ("Printed plan", style.COLOURS[1], "////", [mfu(s, "_printed") for s in SYSTEMS])]
+    figure, axes = plt.subplots(figsize=(style.COLUMN, 1.8))
+    bars.grouped(axes, [bars.SYSTEMS[s][0] for s in SYSTEMS], series,
+                 {(1, 1): published["Metis, plan of Table 5"]}, digits=1)
+    axes.set_ylabel("MFU (%)")
+    style.legend_above(axes, 0.46, 3, last=("Paper",))
+    style.save(figure, arguments.out, "figure_10")
+
+
+if __name__ == "__main__":
+    main()
