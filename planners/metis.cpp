@@ -55,6 +55,13 @@ std::vector<OptionInfo> options() {
       {"type_order", "0",
        "Which permutation of the GPU types (in the order of the cluster file) is searched first; "
        "the public code takes them from a Python set, whose order changes from run to run."},
+      {"type_orders", "all",
+       "all permutations of the GPU types; or first: type_order alone, as where an experiment "
+       "fixes "
+       "the order of the stages [5.3]. as_published: all."},
+      {"stages", "0",
+       "Stages of the pipeline, 0: search; others where an experiment fixes them [5.3: 2]. "
+       "as_published: 0."},
       {"layer_balance", "capacity",
        "capacity: layers in proportion to the speed of stages. uniform: as if all devices were "
        "average ones. [5.3, Figure 6: baseline]"},
@@ -165,6 +172,8 @@ std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Optio
                                                   {"weakest", MetisRecompute::weakest},
                                                   {"strongest", MetisRecompute::strongest}});
   s.type_order = static_cast<int>(reader.integer("type_order", 0, 5039));
+  s.one_order = reader.choice<bool>("type_orders", {{"all", false}, {"first", true}});
+  s.stages = static_cast<int>(reader.integer("stages", 0, 4096));
   s.balance_layers = reader.choice<bool>("layer_balance", {{"capacity", true}, {"uniform", false}});
   s.balance_data = reader.choice<bool>("data_balance", {{"capacity", true}, {"uniform", false}});
   s.bounds = reader.choice<bool>("bounds", {{"yes", true}, {"no", false}});

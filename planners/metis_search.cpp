@@ -69,13 +69,17 @@ std::vector<MetisSearch::Sequence> MetisSearch::sequences() const {
     orders.push_back(order);
   } while (orders.size() < kMostOrders && std::next_permutation(order.begin(), order.end()));
   const std::vector<int> base = orders[at(settings_.type_order) % orders.size()];
+  const bool fixed = !settings_.as_published;
+  if (fixed && settings_.one_order) orders.resize(1);  // The identity, seen from `base`.
   const int most = std::min(static_cast<int>(input_.devices.size()), tables_.layers);
   std::vector<Sequence> all;
   for (const std::vector<int>& each : orders) {
     Sequence sequence;
     for (const int k : each) sequence.types.push_back(types[at(base[at(k)])]);
-    for (int stages = 1; stages <= most; ++stages)
+    for (int stages = 1; stages <= most; ++stages) {
+      if (fixed && settings_.stages > 0 && stages != settings_.stages) continue;
       sequence.cells.push_back({stages, 0, 0, 0, {}, false});
+    }
     all.push_back(std::move(sequence));
   }
   return all;

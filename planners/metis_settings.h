@@ -16,7 +16,9 @@ struct MetisSettings {
   double memory_coefficient = 0;
   MetisMemory memory = MetisMemory::automatic;
   MetisRecompute recompute = MetisRecompute::automatic;
-  int type_order = 0;  ///< Which permutation of the GPU types comes first.
+  int type_order = 0;      ///< Which permutation of the GPU types comes first.
+  bool one_order = false;  ///< Only that permutation.
+  int stages = 0;          ///< Only this number of stages; 0: all.
   bool balance_layers = true;
   bool balance_data = true;
   bool bounds = true;

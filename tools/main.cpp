@@ -47,6 +47,9 @@ int run(int argc, char** argv) {
   return dispatch(std::get<Command>(parsed));
 }
 
+/// fmt::print would throw where standard error is closed.
+void complain(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -59,15 +62,15 @@ int main(int argc, char** argv) {
     try {
       status = run(argc, argv);
     } catch (const orrery::config::ConfigError& error) {
-      fmt::print(stderr, "{}\n", error.what());
+      complain(error.what());
       status = kBadInput;
     }
     orrery::tools::flush();
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "orrery: out of memory\n");
+    complain("orrery: out of memory");
     status = kFailed;
   } catch (const std::exception& error) {
-    fmt::print(stderr, "orrery: {}\n", error.what());
+    complain(fmt::format("orrery: {}", error.what()));
     status = kFailed;
   }
   return status;

@@ -34,7 +34,7 @@ def titles(folder):
 
 def figures(results, paper):
     """(experiment folder, folder of its figures) of a paper, by name."""
-    for folder in sorted((ROOT / "experiments" / paper).iterdir()):
+    for folder in sorted((ROOT / "experiments" / paper).glob("*")):
         drawn = results / paper / folder.name / "figures"
         if folder.is_dir() and drawn.is_dir():
             yield folder, drawn

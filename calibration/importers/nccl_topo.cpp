@@ -25,6 +25,9 @@ struct Element {
   }
 };
 
+/// Real files nest a handful of elements; what follows walks and frees them by recursion.
+constexpr std::size_t kMostNested = 100;
+
 /// The part of XML that such files use: elements, attributes in quotes, comments, declarations. No
 /// text, no entities.
 class XmlReader {
@@ -58,6 +61,9 @@ class XmlReader {
         problem("a second outermost element");
       }
       if (!empty) open.push_back(own);
+      if (open.size() > kMostNested) {
+        problem(fmt::format("elements inside each other, more than {} deep", kMostNested));
+      }
     }
     if (ok_ && root == nullptr) problem("no element");
     if (ok_ && !open.empty()) problem(fmt::format("<{}> is not closed", open.back()->name));

@@ -38,6 +38,18 @@ void add_switches_of_nics(NodeTopology& topology) {
   }
 }
 
+/// A link has two ends.
+void check_both_ways(const NodeTopology& topology, const std::string& path,
+                     config::Diagnostics& diagnostics) {
+  for (std::size_t a = 0; a < topology.gpus(); ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      if (topology.nvlink[a][b] == topology.nvlink[b][a]) continue;
+      diagnostics.add({path, 0, 0},
+                      fmt::format("GPU{} and GPU{}: NVLink in one direction only", b, a));
+    }
+  }
+}
+
 /// Names of the columns, up to the affinities.
 std::vector<std::string> devices_in(const TextLine& header) {
   std::vector<std::string> names;
@@ -51,6 +63,7 @@ std::vector<std::string> devices_in(const TextLine& header) {
 }  // namespace
 
 NodeTopology read_nvidia_topo(const std::string& path, config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
   NodeTopology topology;
   std::vector<std::string> names;
   std::map<std::string, const TextLine*> rows;
@@ -69,6 +82,12 @@ NodeTopology read_nvidia_topo(const std::string& path, config::Diagnostics& diag
   if (names.empty()) {
     diagnostics.add({path, 0, 0}, "no header with GPU0", "the output of nvidia-smi topo -m");
     return topology;
+  }
+  for (const std::string& name : names) {
+    if (std::count(names.begin(), names.end(), name) > 1) {
+      diagnostics.add({path, 0, 0}, fmt::format("two columns of {}", name));
+      return topology;
+    }
   }
   for (const std::string& name : names) {
     if (!is_gpu(name)) continue;
@@ -104,7 +123,10 @@ NodeTopology read_nvidia_topo(const std::string& path, config::Diagnostics& diag
       }
     }
   }
-  add_switches_of_nics(topology);
+  if (diagnostics.problems().size() == before) {
+    check_both_ways(topology, path, diagnostics);
+    add_switches_of_nics(topology);
+  }
   return topology;
 }
 

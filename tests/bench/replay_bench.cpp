@@ -148,7 +148,7 @@ int measure(const models::Cluster& cluster, const models::Workload& workload,
   fmt::print("{}: {} GPUs, {} days\n", timed.name(), cluster.size(), days);
   fmt::print("platform                {:8.3f} CPU s, before the replay\n", built - start);
   fmt::print("policy                  {:8.3f} CPU s, before the replay\n", made - built);
-  bench::print_costs(result, timers, end - made, kTarget);
+  bench::print_costs(result, timers, end - made, "CPU s", kTarget);
   fmt::print("  decisions             {:8.3f} CPU s, {} searches\n", timed.deciding(), searches);
   fmt::print("  costs of checkpoints  {:8.3f} CPU s\n", timed.checkpoint_costs());
   return end - made <= kTarget ? 0 : 1;

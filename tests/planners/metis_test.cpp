@@ -574,6 +574,22 @@ TEST(MetisSearch, BalancingOfDataAndLayersPaysOnMixedDevices) {
   EXPECT_LE(data, none);
 }
 
+TEST(MetisSearch, FixedStagesAndOrderAreTheOnlyOnesSearched) {
+  const World world(
+      make_cluster(
+          {{"V100", 125, 16, 1, 10, 1}, {"T4", 65, 16, 1, 10, 2}, {"P100", 20, 16, 1, 10, 1}}, 2),
+      small_model(12), 16, 512);
+  for (const int stages : {1, 2, 3, 4}) {
+    const Options options = {{"stages", std::to_string(stages)}, {"type_orders", "first"}};
+    const PlannerResult result = run_planner("metis", world.input(), options);
+    ASSERT_NE(plan_of(result), nullptr);
+    const auto& pipeline = plan_of(result)->pipelines.front();
+    EXPECT_EQ(std::ssize(pipeline.stages), stages);
+    EXPECT_GE(ms(result), ms(run_planner("metis", world.input())));
+  }
+  EXPECT_EQ(plan_of(run_planner("metis", world.input(), {{"stages", "5"}})), nullptr);
+}
+
 TEST(MetisSearch, MemoryOfLayersIsTheRuleOfAProfile) {
   const auto world = synthetic_world({{kA100, 4}, {kT4, 4}}, 16, 13);
   const auto with = [&](const char* coefficient) {

@@ -271,6 +271,13 @@ std::string error_cell(double error) {
 
 std::string comparison_text(const RunComparison& comparison) {
   std::string text;
+  const LoadedInputs& inputs = comparison.inputs;
+  if (inputs.inputs.network == "loopback" && inputs.run.cluster.nodes.size() > 1) {
+    text += fmt::format(
+        "The ranks talked over loopback: links of '{}' were not there, and predicted transfers are "
+        "theirs.\n",
+        inputs.run.cluster.name);
+  }
   for (const GenerationComparison& generation : comparison.generations) {
     if (!text.empty()) text += '\n';
     text += generation_text(generation);

@@ -327,7 +327,8 @@ int execute(const ExecuteArgs& args) {
     options.settings.slowdowns.merge(lab->slowdowns());
   }
   if (!options.out.empty()) {
-    write_run_inputs(options.out, prepared.runs, options.settings,
+    const char* network = lab ? "netlab" : options.hosts.empty() ? "loopback" : "hosts";
+    write_run_inputs(options.out, prepared.runs, options.settings, network,
                      lab ? lab->slowdowns() : std::map<std::int32_t, double>());
   }
   if (!args.json) print(job_line(prepared.runs.front()));
@@ -367,7 +368,9 @@ int execute(const ExecuteAgentArgs& args) {
   options.executable = executor::own_executable();
   options.arguments = {"execute-rank"};
   options.interrupted = &interrupted;
-  signal(SIGINT, on_interrupt);
+  // Agents that a launcher started inherit it ignored: Ctrl-C is the launcher's, who then ends
+  // them.
+  if (signal(SIGINT, on_interrupt) == SIG_IGN) signal(SIGINT, SIG_IGN);
   signal(SIGTERM, on_interrupt);
   if (args.network_namespace) executor::enter_namespace(*args.network_namespace);
   try {

@@ -54,7 +54,11 @@ ExecuteLab::~ExecuteLab() {
       say_(fmt::format("still run, without a network: {}", fmt::join(down.processes, ", ")));
     }
   } catch (const std::exception& error) {
-    say_(fmt::format("lab {}: {}", spec_.name, error.what()));
+    try {
+      say_(fmt::format("lab {}: {}", spec_.name, error.what()));
+    } catch (const std::exception&) {
+      // Nobody listens: standard error is closed.
+    }
   }
 }
 

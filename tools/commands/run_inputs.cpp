@@ -70,6 +70,7 @@ void describe(config::Visitor& v, RunInputs& inputs) {
   v.optional("library", inputs.library, "of the CPU back end");
   v.required("precision", inputs.precision, "of weights and activations");
   v.required("transport", inputs.transport, "between ranks");
+  v.optional("network", inputs.network, "between nodes: loopback, hosts or netlab");
   v.required("steps", inputs.steps, "asked for");
   v.required("seed", inputs.seed, "of weights, data and faults");
   v.optional("slowdowns", inputs.slowdowns, "by device: its compute took so many times as long");
@@ -78,7 +79,7 @@ void describe(config::Visitor& v, RunInputs& inputs) {
 }
 
 void write_run_inputs(const std::string& out, const std::vector<experiments::LoadedRun>& runs,
-                      const executor::RunSettings& settings,
+                      const executor::RunSettings& settings, const std::string& network,
                       const std::map<std::int32_t, double>& lab_slowdowns) {
   const experiments::LoadedRun& run = runs.front();
   config::Diagnostics diagnostics;
@@ -105,6 +106,7 @@ void write_run_inputs(const std::string& out, const std::vector<experiments::Loa
   inputs.steps = settings.steps;
   inputs.seed = static_cast<std::int64_t>(settings.data_seed);
   inputs.slowdowns = by_name(settings.slowdowns);
+  inputs.network = network;
   inputs.lab_slowdowns = by_name(lab_slowdowns);
   write(folder / kFile, config::dump(inputs));
   for (std::size_t i = 1; i < runs.size() && !settings.elastic; ++i) {

@@ -26,6 +26,7 @@ struct RunInputs {
   std::string library;
   std::string precision;
   std::string transport;
+  std::string network = "loopback";  ///< Between nodes: loopback, hosts or netlab.
   std::int64_t steps = 0;
   std::int64_t seed = 0;
   /// By device: factor by which its compute was stretched, all causes together; 1 is left out.
@@ -38,7 +39,7 @@ void describe(config::Visitor& v, RunInputs& inputs);
 /// Writes all of it below `out`: of the first of `runs`, and the plans of the others, which the run
 /// switches to, as far as no failure can come between. Throws std::runtime_error.
 void write_run_inputs(const std::string& out, const std::vector<experiments::LoadedRun>& runs,
-                      const executor::RunSettings& settings,
+                      const executor::RunSettings& settings, const std::string& network,
                       const std::map<std::int32_t, double>& lab_slowdowns);
 
 /// The plan of a later generation. Throws std::runtime_error.

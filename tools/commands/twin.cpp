@@ -254,13 +254,13 @@ void predict_all(const Prepared& prepared, const TwinArgs& args, ir::Profile mea
 
 int execute(const TwinArgs& args) {
   Prepared prepared = prepare(args);
-  std::error_code error;
-  fs::create_directories(prepared.place.results, error);
   if (args.dry_run) {
     find_finished(prepared.manifest, prepared.place, prepared.runs);
     print(dry_run_text(prepared));
     return 0;
   }
+  std::error_code error;
+  fs::create_directories(prepared.place.results, error);
   signal(SIGINT, on_interrupt);
   signal(SIGTERM, on_interrupt);
   make_plans(prepared.manifest, prepared.job, prepared.place, prepared.runs);

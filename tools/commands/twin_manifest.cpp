@@ -11,6 +11,8 @@
 #include "models/base/hash.h"
 #include "models/config/document.h"
 #include "planners/recovery/catalog.h"
+#include "tools/args.h"
+#include "tools/commands/execute_settings.h"
 
 namespace orrery::tools {
 namespace {
@@ -48,7 +50,7 @@ void check_plan(TwinPlan& plan, const std::string& folder, config::Diagnostics& 
 }
 
 void check_recovery(const TwinRecovery& recovery, const std::set<std::string>& plans,
-                    config::Diagnostics& diagnostics) {
+                    std::int64_t steps, config::Diagnostics& diagnostics) {
   if (!plans.contains(recovery.plan.value)) {
     diagnostics.add(recovery.plan.at,
                     fmt::format("no plan of this manifest is called '{}'", recovery.plan.value),
@@ -57,6 +59,17 @@ void check_recovery(const TwinRecovery& recovery, const std::set<std::string>& p
   if (planners::find_policy(recovery.policy.value) == nullptr) {
     diagnostics.add(recovery.policy.at, fmt::format("unknown policy '{}'", recovery.policy.value),
                     config::suggest(recovery.policy.value, planners::policy_names(), "policies"));
+  }
+  ExecuteArgs flags;
+  flags.kills = {recovery.kill};
+  config::Diagnostics of_kill;
+  const std::vector<KillRequest> kills = kills_of(flags, of_kill);
+  for (const config::Problem& problem : of_kill.problems()) {
+    diagnostics.add(recovery.name.at, fmt::format("kill: {}", problem.what), problem.hint);
+  }
+  if (of_kill.empty() && !kills.empty() && kills.front().step > steps) {
+    diagnostics.add(recovery.name.at,
+                    fmt::format("kill: step {} of {}", kills.front().step, steps));
   }
 }
 
@@ -139,7 +152,7 @@ TwinManifest load_twin_manifest(const std::string& path, config::Diagnostics& di
   }
   for (const TwinRecovery& recovery : manifest.recoveries) {
     check_name(recovery.name);
-    check_recovery(recovery, plans, diagnostics);
+    check_recovery(recovery, plans, manifest.steps, diagnostics);
   }
   return manifest;
 }
