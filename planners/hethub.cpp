@@ -30,6 +30,9 @@ std::vector<OptionInfo> options() {
        "this many times the shortest possible longest stage under the same degrees, 1 or more. 0: "
        "no bound but the one that keeps the optimum, that a branch is left when its longest stage "
        "alone takes longer than the plans found."},
+      {"layers", "by_type",
+       "by_type: non-uniform slicing, layers for each GPU type; even: uniform slicing, all stages "
+       "within one layer [4.2.2: baseline]."},
       {"stage_order", "descending",
        "descending: slowest stage first [3.3.2, rule 3]; ascending; cluster: type by type as the "
        "cluster file has them."},
@@ -63,6 +66,7 @@ std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Optio
   settings.replicas = static_cast<int>(reader.integer("data_parallel", 0, 1 << 20));
   settings.micro_batch_size = static_cast<int>(reader.integer("micro_batch_size", 0, 1 << 20));
   settings.stage_bound = reader.number("stage_bound", 0, 1e6);
+  settings.even = reader.choice<bool>("layers", {{"by_type", false}, {"even", true}});
   settings.order =
       reader.choice<HethubOrder>("stage_order", {{"descending", HethubOrder::descending},
                                                  {"ascending", HethubOrder::ascending},

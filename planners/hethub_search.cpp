@@ -83,6 +83,7 @@ class Search {
   void explore(const Tree& tree);
   void descend(const Tree& tree, const HethubBalance& balance, std::size_t type, int left,
                double longest);
+  bool even(const Tree& tree, std::size_t type, int layers) const;
   void balanced_leaf(const Tree& tree);
   void leaf(const Tree& tree, double longest);
   Order arrange(const Tree& tree, const HethubStages& stages) const;
@@ -234,6 +235,7 @@ void Search::descend(const Tree& tree, const HethubBalance& balance, std::size_t
   if (type == tree.types.size()) return leaf(tree, longest);
   std::vector<std::pair<double, int>> ways;
   for (int own = 0; own <= left; ++own) {
+    if (settings_.even && !even(tree, type, own)) continue;
     const double least =
         std::max({longest, tree.types[type].longest(own), balance.at(type + 1, left - own)});
     if (least < kHethubNever) ways.emplace_back(least, own);
@@ -249,6 +251,14 @@ void Search::descend(const Tree& tree, const HethubBalance& balance, std::size_t
     counts_[type] = own;
     descend(tree, balance, type + 1, left - own, std::max(longest, tree.types[type].longest(own)));
   }
+}
+
+/// Whether `layers` on a type give its stages an even share of all layers, rounded up or down.
+bool Search::even(const Tree& tree, std::size_t type, int layers) const {
+  int places = 0;
+  for (const HethubType& each : tree.types) places += each.places;
+  const int own = tree.types[type].places;
+  return layers >= own * (layers_ / places) && layers <= own * ((layers_ + places - 1) / places);
 }
 
 /// Where no leaf fits in memory: the most balanced one, as the witness.

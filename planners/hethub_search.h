@@ -14,6 +14,7 @@ struct HethubSettings {
   int replicas = 0;          ///< 0: all degrees.
   int micro_batch_size = 1;  ///< 0: all sizes.
   double stage_bound = 0;    ///< 0: none; else at least 1.
+  bool even = false;         ///< Stages of all types within one layer, as uniform slicing has them.
   HethubOrder order = HethubOrder::descending;
   HethubCommunicator communicator = HethubCommunicator::cluster;
   ir::ActivationTransfer transfer = ir::ActivationTransfer::leader_broadcast;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "calibration/fit/fit.h"
 #include "calibration/importers/lines.h"
@@ -26,9 +27,14 @@ std::optional<double> number(const Word& word, config::Diagnostics& diagnostics)
   double value = 0;
   const char* end = word.text.data() + word.text.size();
   const auto [stop, error] = std::from_chars(word.text.data(), end, value);
-  if (error == std::errc{} && stop == end && value >= 0) return value;
-  diagnostics.add(word.at, fmt::format("'{}' is no number", word.text));
+  constexpr double kMost = 1e15;  // bytes or microseconds
+  if (error == std::errc{} && stop == end && value >= 0 && value <= kMost) return value;
+  diagnostics.add(word.at, fmt::format("'{}' is no number up to {:g}", word.text, kMost));
   return std::nullopt;
+}
+
+bool is_count(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
 /// The test that a text names, if it does.
@@ -81,6 +87,8 @@ ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& l
   int ranks = 0;
   std::size_t time = 0;     // column of the first "time"
   std::size_t columns = 0;  // of a row
+  std::size_t wrong = 0;    // column of the first "#wrong"
+  std::set<double> sizes;
   for (const TextLine& line : lines) {
     const auto word = [&](std::size_t i) {
       return i < line.words.size() ? line.words[i].text : std::string();
@@ -97,10 +105,24 @@ ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& l
       columns = line.words.size() - 1;
       for (std::size_t i = line.words.size(); i-- > 1;) {
         if (word(i) == "time") time = i - 1;
+        if (word(i) == "#wrong") wrong = i - 1;
       }
     }
     if (line.words.empty() || word(0)[0] == '#' || columns == 0 || time == 0) continue;
-    if (line.words.size() != columns) continue;  // lines of other programs between the rows
+    if (line.words.size() != columns) {
+      // Lines of other programs may stand between the rows; those that begin as a row are cut off.
+      const bool begins = line.words.size() > 1 && is_count(word(0)) && is_count(word(1));
+      if (begins) {
+        diagnostics.add(line.words[0].at, fmt::format("a row of {} columns, the header has {}",
+                                                      line.words.size(), columns));
+      }
+      continue;
+    }
+    if (wrong > 0 && word(wrong) != "0" && word(wrong) != "N/A") {
+      diagnostics.add(line.words[wrong].at,
+                      fmt::format("{} values were wrong: the time says nothing", word(wrong)));
+      continue;
+    }
     const auto bytes = number(line.words[0], diagnostics);
     const auto microseconds = number(line.words[time], diagnostics);
     if (!bytes || !microseconds || !kind || *bytes == 0) continue;
@@ -111,14 +133,18 @@ ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& l
     row.bytes = Bytes{*bytes};
     row.wall = Seconds{*microseconds * 1e-6};
     set.measurements.push_back(row);
+    sizes.insert(*bytes);
   }
   for (ir::Measurement& row : set.measurements) row.ranks = ranks;
   if (ranks < 2) {
     diagnostics.add({path, 0, 0}, fmt::format("lists {} ranks", ranks),
                     "lines like '#  Rank  0 Group  0 Pid 100 on node device  0' are missing");
-  } else if (set.measurements.empty()) {
+  } else if (set.measurements.empty() && diagnostics.problems().size() == before) {
     diagnostics.add({path, 0, 0}, "has no rows",
                     "a header '#  size  count  type  redop  root  time ...' and rows below it");
+  } else if (sizes.size() == 1) {
+    diagnostics.add({path, 0, 0}, "has rows of one size only",
+                    "latency and bandwidth need two at least: all_reduce_perf -b 8 -e 1G -f 2");
   }
   return set;
 }

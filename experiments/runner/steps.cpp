@@ -210,6 +210,15 @@ void check_steps(const StepsFile& file, config::Diagnostics& diagnostics) {
       continue;
     }
     const std::string& program = step.command.value.front();
+    if (step.name.empty()) diagnostics.add(step.command.at, "a step without a name");
+    const fs::path words = program;
+    const bool leaves = std::find(words.begin(), words.end(), fs::path("..")) != words.end();
+    if (program.empty() || words.is_absolute() || leaves) {
+      diagnostics.add(step.command.at,
+                      fmt::format("'{}' is no program below the build folder", program),
+                      "`orrery`, or for example experiments/hetu/elastic/hetu_elastic");
+      continue;
+    }
     std::error_code error;
     if (program != kSelf && !fs::is_regular_file(program_path(program), error)) {
       diagnostics.add(step.command.at,
@@ -239,6 +248,9 @@ void describe(config::Visitor& v, Step& step) {
   if (v.reading() && v.given("output") &&
       (!is_result_name(step.output) || step.output.find('/') != std::string::npos)) {
     v.problem("output", fmt::format("'{}' is no plain file name", step.output));
+  }
+  if (v.reading() && (step.output == "summary.json" || step.output == "log.txt")) {
+    v.problem("output", fmt::format("'{}' is a file of the runner", step.output));
   }
 }
 

@@ -92,6 +92,16 @@ TEST(NcclTests, BrokenFilesAreRefusedAtTheirPlace) {
   text.replace(text.find("float sum -1 ") + 13, 2, "xx");
   read_nccl_tests(file_with("c.txt", text), "ib", numbers);
   EXPECT_EQ(first(numbers).substr(0, 3), "13:");
+  config::Diagnostics cut;
+  read_nccl_tests(file_with("d.txt", nccl_text() + "1024 256 float sum\n"), "ib", cut);
+  EXPECT_NE(first(cut).find("a row of 4 columns"), std::string::npos) << first(cut);
+  config::Diagnostics huge;
+  text = nccl_text();
+  const std::size_t size = text.find("8192");
+  ASSERT_NE(size, std::string::npos);
+  text.replace(size, 4, "99999999999999999999999");
+  read_nccl_tests(file_with("e.txt", text), "ib", huge);
+  EXPECT_FALSE(huge.empty());
   config::Diagnostics empty;
   read_nccl_tests(file_with("all_reduce_empty.txt", "nothing\n"), "ib", empty);
   EXPECT_EQ(first(empty), "0:0: lists 0 ranks");

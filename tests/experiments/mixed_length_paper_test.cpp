@@ -15,12 +15,12 @@
 namespace orrery::experiments {
 namespace {
 
-/// steps.csv of a file of the experiment, each run in a process of its own.
-std::string published(const char* name, int steps, const std::vector<std::size_t>& cases) {
+/// steps.csv of an experiment of the paper, each run in a process of its own.
+std::string published(const std::string& name, int steps, const std::vector<std::size_t>& cases) {
   config::Diagnostics diagnostics;
   const std::string root = models::default_library_root();
-  const std::string folder = root + "/../../experiments/hetu/mixed_length";
-  const auto file = config::load_file<MixedLengthFile>(folder + "/" + name, diagnostics);
+  const std::string folder = root + "/../../experiments/hetu/" + name;
+  const auto file = config::load_file<MixedLengthFile>(folder + "/mixed_length.yaml", diagnostics);
   const models::Library library = models::load_library(root, diagnostics);
   const LoadedMixedLength loaded = load_mixed_length(file, folder, steps, library, diagnostics);
   diagnostics.raise();
@@ -44,7 +44,7 @@ std::string published(const char* name, int steps, const std::vector<std::size_t
 
 TEST(MixedLengthPaper, HetuAEqualsHotspaAndHetuBLeads) {
   constexpr int kSteps = 40;
-  const auto rows = parse_csv(published("mixed_length.yaml", kSteps, {0, 1, 2, 3}));
+  const auto rows = parse_csv(published("mixed_length", kSteps, {0, 1, 2, 3}));
   ASSERT_EQ(rows.size(), 1U + 2 * 2 * 5 * kSteps);
   // Rows of a system without its name, and the mean of its step times.
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<std::string>> all;
@@ -68,12 +68,12 @@ TEST(MixedLengthPaper, HetuAEqualsHotspaAndHetuBLeads) {
 }
 
 TEST(MixedLengthPaper, SameSeedSameBytes) {
-  EXPECT_EQ(published("mixed_length.yaml", 3, {0}), published("mixed_length.yaml", 3, {0}));
+  EXPECT_EQ(published("mixed_length", 3, {0}), published("mixed_length", 3, {0}));
 }
 
 TEST(MixedLengthPaper, SearchedStrategiesAreNoSlowerOnTheStepsThatAreRun) {
   constexpr int kSteps = 20;
-  const auto rows = parse_csv(published("search.yaml", kSteps, {1}));
+  const auto rows = parse_csv(published("tables_9_to_12", kSteps, {1}));
   ASSERT_EQ(rows.size(), 1U + 4 * kSteps);
   std::map<std::string, double> mean;
   for (std::size_t r = 1; r < rows.size(); ++r) mean[rows[r][3]] += std::stod(rows[r][5]) / kSteps;

@@ -425,6 +425,26 @@ TEST(Hethub, DescendingIsNeverSlowerThanAscendingAndMostlyBest) {
   EXPECT_NEAR(all.worst_gap, 0.0417, 5e-5);
 }
 
+TEST(Hethub, EvenLayersDifferByAtMostOneAndAreNoFaster) {
+  const World world(make_cluster({{"Fast", 300, 80, 2, 200, 1}, {"Slow", 100, 80, 2, 200, 1}}, 12),
+                    small_model(22), 32, 1024);
+  const PlannerInput input = world.input();
+  const PlannerResult even = run_planner(
+      "hethub", input, {{"tensor_parallel", "1"}, {"data_parallel", "1"}, {"layers", "even"}});
+  const PlannerResult free =
+      run_planner("hethub", input, {{"tensor_parallel", "1"}, {"data_parallel", "1"}});
+  const auto& plan = std::get<ir::Plan>(even.outcome);
+  ASSERT_EQ(plan.pipelines.front().stages.size(), 4U);
+  for (const ir::Stage& stage : plan.pipelines.front().stages) {
+    int layers = stage.segments[0].last_block.value - stage.segments[0].first_block.value + 1;
+    if (stage.segments[0].first_block.value == 0) --layers;
+    if (stage.segments[0].last_block.value == world.workload.size() - 1) --layers;
+    EXPECT_GE(layers, 5);
+    EXPECT_LE(layers, 6);
+  }
+  EXPECT_LT(free.report.estimate->value, even.report.estimate->value);
+}
+
 TEST(Hethub, ATighterStageBoundNeverFindsABetterPlan) {
   const World world(make_cluster({{"A", 300, 24, 4, 200, 1}, {"B", 80, 16, 4, 100, 1}}, 2),
                     small_model(14), 24, 1024);

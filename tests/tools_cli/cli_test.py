@@ -1085,6 +1085,22 @@ class RunFolder(Case):
         self.assertRegex(done.stdout, r"all/b +done")
         self.assertTrue((self.folder / "results/test/one/runs.csv").exists())
 
+    def test_two_experiments_of_one_name_are_refused(self):
+        for name in ("a", "b"):
+            (self.folder / "all" / name).mkdir(parents=True)
+            (self.folder / "all" / name / "steps.yaml").write_text(self.STEPS)
+        done = self.run_it(self.folder / "all")
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertRegex(done.stderr, r"b/steps.yaml:2:\d+: the name 'test/steps' is also that of .*a/steps.yaml")
+
+    def test_commands_stay_below_the_build_folder(self):
+        for word in ("/bin/ls", "../../bin/ls", "''"):
+            done = self.run_it(self.experiment(self.STEPS.replace("[orrery, list, gpus", f"[{word}, list, gpus")))
+            self.assertEqual(done.returncode, 2, word)
+            self.assertIn("no program below the build folder", done.stderr)
+        done = self.run_it(self.experiment(self.STEPS.replace("gpus.json", "summary.json")))
+        self.assertEqual(done.returncode, 2)
+
     def test_a_folder_without_experiments_is_refused(self):
         (self.folder / "empty").mkdir()
         done = self.run_it(self.folder / "empty")

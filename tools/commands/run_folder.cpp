@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <system_error>
 
@@ -72,6 +73,35 @@ int run_apart(const std::vector<std::string>& words) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
 }
 
+/// Folder of a file, or the file where the folder holds several.
+std::string shown(const std::string& file, const std::vector<std::string>& files) {
+  const fs::path folder = fs::path(file).parent_path();
+  const auto beside = std::count_if(files.begin(), files.end(), [&](const std::string& other) {
+    return fs::path(other).parent_path() == folder;
+  });
+  return beside > 1 ? file : folder.string();
+}
+
+/// Experiments of one name would write over each other's results.
+void check_names(const std::vector<std::string>& files) {
+  config::Diagnostics diagnostics;
+  std::map<std::string, std::string> known;
+  for (const std::string& file : files) {
+    if (kind_of(file) == ExperimentKind::twin) continue;  // results/twin/<name>
+    config::Diagnostics ignored;
+    const config::Value tree = config::load_value(file, ignored);
+    const config::Value* name = tree.find("name");
+    if (name == nullptr || !name->is_scalar()) continue;
+    const auto [first, is_new] = known.emplace(name->text, file);
+    if (!is_new) {
+      diagnostics.add(name->at,
+                      fmt::format("the name '{}' is also that of {}", name->text, first->second),
+                      "each needs a results folder of its own");
+    }
+  }
+  diagnostics.raise();
+}
+
 std::string result_text(int status) {
   if (status == 0) return good("done");
   if (status == kInterrupted) return bad("interrupted");
@@ -123,6 +153,7 @@ int run_folder(const RunArgs& args, const std::vector<std::string>& files) {
                     "name one of them");
     diagnostics.raise();
   }
+  check_names(files);
   Table table;
   table.column("experiment").column("result").number("time");
   int worst = 0;
@@ -131,8 +162,7 @@ int run_folder(const RunArgs& args, const std::vector<std::string>& files) {
     const auto start = std::chrono::steady_clock::now();
     const int status = run_apart(command_for(args, files[i]));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    table.row({fs::path(files[i]).parent_path().string(), result_text(status),
-               duration(seconds.count())});
+    table.row({shown(files[i], files), result_text(status), duration(seconds.count())});
     worst = status == kInterrupted ? status : std::max(worst, status);
     print("\n");
   }

@@ -285,7 +285,8 @@ int execute(const TwinArgs& args) {
                prepared.place.results);
     return kInterrupted;
   }
-  return 0;
+  for (const auto& [name, why] : failed) fmt::print(stderr, "orrery: {}: {}\n", name, why);
+  return failed.empty() ? 0 : 1;
 }
 
 }  // namespace orrery::tools

@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """Both elastic traces: step time of each configuration and time of each transition, by system; plans
-that do not fit in memory are marked. Draws runs.csv; computes no model."""
+that do not fit in memory are marked. Draws what the steps printed; computes no model."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -73,9 +74,28 @@ def draw_transitions(axes, rows, trace):
     axes.grid(axis="y")
 
 
+def values(arguments, rows):
+    """Ours, for each row of published.csv."""
+    ours = {}
+    for row in rows:
+        if row["system"] not in SYSTEMS:
+            continue
+        name = f"{row['configuration']}, {row['system']}"
+        ours[(name, "step time")] = row["step_s"]
+        if row["note"] != "start":
+            ours[(name, "transition time")] = row["transition_s"]
+        if name == "C2, Hetu":
+            ours[(name, "graph specialisation")] = row["fixed_s"]
+    with open(style.step_output(arguments, "zero1"), encoding="utf-8") as file:
+        zero1 = json.load(file)["plans"][0]["evaluation"]["iteration_seconds"]
+    ours[("C4, Hetu", "growth of the step time without ZeRO-1")] = \
+        100 * (ours[("C4, Hetu", "step time")] / zero1 - 1)
+    return ours
+
+
 def main():
     arguments = style.arguments()
-    rows = style.read(arguments.runs)
+    rows = style.read(style.step_output(arguments, "elastic"))
     style.use()
     traces = list(dict.fromkeys(row["trace"] for row in rows))
     counts = [len(of_system(rows, trace, SYSTEMS[0])) for trace in traces]
@@ -92,6 +112,7 @@ def main():
     handles.append(Patch(color="black", label="of which moving state"))
     figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.95), ncols=5)
     style.save(figure, arguments.out, "elastic")
+    style.compare(arguments, values(arguments, rows))
 
 
 if __name__ == "__main__":

@@ -85,6 +85,20 @@ def figure_align(*axes):
         one.yaxis.set_label_coords(-0.055, 0.5)
 
 
+def values(rows):
+    """Ours, for each row of published.csv: means over the steps."""
+    found = {}
+    for row in rows:
+        found.setdefault((row["case"], row["system"]), []).append(row)
+    ours = {(f"{name}, {system}", "mean step time"):
+            sum(row["step_s"] for row in own) / len(own) for (name, system), own in found.items()}
+    own = found[("CommonCrawl-like 32K", "Hetu-B")]
+    ours[("CommonCrawl-like 32K", "share of sequences under 8K")] = \
+        100 * sum(row["share_under_8k"] * row["sequences"] for row in own) / \
+        sum(row["sequences"] for row in own)
+    return ours
+
+
 def main():
     arguments = style.arguments()
     rows = style.read(arguments.runs)
@@ -112,6 +126,7 @@ def main():
     upper.tick_params(labelbottom=False)
     draw_steps(upper, lower, rows)
     style.save(figure, arguments.out, "mixed_length")
+    style.compare(arguments, values(rows))
 
 
 if __name__ == "__main__":

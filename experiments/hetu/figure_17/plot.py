@@ -1,0 +1,88 @@
+#!/usr/bin/python3
+"""Communication of each stage of C2 by kind: inside the stage, to the next and the previous stage,
+and with the other pipeline. Adds up the simulated timeline; computes no model."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import style  # noqa: E402
+from style import plt  # noqa: E402
+
+KINDS = [("tensor", "AG and RS in the stage"), ("stage", "SR or BSR between stages"),
+         ("pipeline", "AR or SplitAR between pipelines")]
+
+
+def stages_of(plan):
+    """[(pipeline, ranks, first block, last block, TP degree)]"""
+    found = []
+    for number, pipeline in enumerate(plan["pipelines"]):
+        for stage in pipeline["stages"]:
+            group = stage["segments"][0]["groups"][0]
+            ends = [int(end) for end in str(stage["segments"][0]["blocks"]).split("-")]
+            devices = [int(end) for text in group["devices"] for end in str(text).split("-")]
+            found.append((number, devices, ends[0], ends[-1], group["tensor_parallel"]))
+    return found
+
+
+def names(stages, at):
+    """What the paper calls the communication of stage `at`."""
+    own = stages[at]
+    near = [other for i, other in enumerate(stages) if abs(i - at) == 1 and other[0] == own[0]]
+    across = [other for other in stages if other[0] != own[0] and other[2] <= own[3] and
+              own[2] <= other[3]]
+    kinds = ["AG RS"] if own[4] > 1 else []
+    kinds += [kind for kind, equal in (("SR", True), ("BSR", False))
+              if any((other[4] == own[4]) == equal for other in near)]
+    kinds += [kind for kind, equal in (("AR", True), ("SplitAR", False))
+              if any((other[4] == own[4]) == equal for other in across)]
+    return kinds
+
+
+def main():
+    arguments = style.arguments()
+    with open(style.step_output(arguments, "c2"), encoding="utf-8") as file:
+        stages = stages_of(json.load(file)["plans"][0]["plan"])
+    path = os.path.join(os.path.dirname(style.step_output(arguments, "c2_timeline")),
+                        "c2_timeline.json")
+    with open(path, encoding="utf-8") as file:
+        events = json.load(file)
+    events = events["traceEvents"] if isinstance(events, dict) else events
+    seconds = [dict.fromkeys((kind for kind, _ in KINDS), 0.0) for _ in stages]
+    for event in events:
+        if event.get("ph") != "X" or not 1 <= event["pid"] <= len(stages):
+            continue
+        own = seconds[event["pid"] - 1]  # processes are ranks, stage by stage
+        own["tensor"] += event["args"]["inner_collectives_us"] / 1e6
+        if event["cat"] == "pipeline" and event["name"].startswith("send"):
+            own["stage"] += event["dur"] / 1e6
+        if event["cat"] == "data_parallel":
+            own["pipeline"] += event["dur"] / 1e6
+    style.use()
+    figure, axes = plt.subplots(figsize=(style.PAGE, 1.9))
+    for place, (kind, label) in enumerate(KINDS):
+        axes.bar([i + (place - 1) * 0.27 for i in range(len(stages))],
+                 [1000 * own[kind] for own in seconds], 0.27, color=style.COLOURS[place],
+                 hatch=style.HATCHES[place], edgecolor="black", linewidth=0.5, label=label)
+    labels = []
+    for i, (_, devices, first, last, tensor) in enumerate(stages):
+        kinds = names(stages, i)
+        ranks = f"R{devices[0]}-{devices[-1]}" if len(devices) > 1 else f"R{devices[0]}"
+        labels.append(f"{ranks}, TP{tensor}\n" + " ".join(kinds[:2]) + "\n" + " ".join(kinds[2:]))
+    axes.axvline(sum(1 for one in stages if one[0] == 0) - 0.5, color="#808080", linewidth=0.6)
+    axes.set_xticks(range(len(stages)), labels, fontsize=6)
+    axes.set_yscale("log")
+    axes.set_ylim(1, 1000)
+    axes.set_ylabel("Time in a step (ms)")
+    axes.grid(axis="y")
+    style.legend_above(axes, 0.5, 3)
+    style.save(figure, arguments.out, "figure_17")
+    pipelines = [len([one for one in stages if one[0] == number]) for number in (0, 1)]
+    style.compare(arguments, {("C2", "stages of pipeline 1"): pipelines[0],
+                              ("C2", "stages of pipeline 2"): pipelines[1]})
+
+
+if __name__ == "__main__":
+    main()
