@@ -74,14 +74,18 @@ def arguments():
 
 
 def read(path):
-    """Rows of a CSV file as dicts; cells that read as numbers are floats."""
+    """Rows of a CSV file as dicts; cells that read as numbers are floats, but for hashes, some of
+    which do too (12e4...)."""
+    def is_name(key):
+        return key in ("run", "version") or key.endswith("_hash")
     def value(text):
         try:
             return float(text)
         except (TypeError, ValueError):
             return text
     with open(path, newline="", encoding="utf-8") as file:
-        return [{key: value(text) for key, text in row.items()} for row in csv.DictReader(file)]
+        return [{key: text if is_name(key) else value(text) for key, text in row.items()}
+                for row in csv.DictReader(file)]
 
 
 def finished(rows):

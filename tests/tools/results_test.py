@@ -62,6 +62,16 @@ class Compare(unittest.TestCase):
         self.assertEqual(rows[0]["ours"], "")
 
 
+class Read(unittest.TestCase):
+    def test_hashes_stay_text_though_they_look_like_numbers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "runs.csv"
+            path.write_text("run,cluster_hash,time\n12e4567890123456,0000000000000001,2.5\n",
+                            encoding="utf-8")
+            self.assertEqual(style.read(path), [{"run": "12e4567890123456",
+                                                 "cluster_hash": "0000000000000001", "time": 2.5}])
+
+
 class Page(unittest.TestCase):
     ROW = {"row": "a", "quantity": "time", "value": "2", "unit": "s", "source": "p. 1",
            "status": "published", "assumption": "", "why": "", "ours": "2.5", "difference": "0.25"}
