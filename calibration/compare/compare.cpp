@@ -39,11 +39,7 @@ std::variant<Sides, CompareProblem> sides_of(const ir::Program& program,
     *steps = std::move(std::get<std::vector<LoggedStep>>(found));
   }
   const std::size_t count = sides.measured.size();
-  sides.first = static_cast<std::size_t>(std::max(0, options.warm_up));
-  if (sides.first >= count) {
-    return fmt::format("{} steps are logged and the first {} do not count: none is left", count,
-                       options.warm_up);
-  }
+  sides.first = std::min(static_cast<std::size_t>(std::max(0, options.warm_up)), count - 1);
   // What ranks do of the step after the last one is not in the log.
   sides.last = count - sides.first > 1 ? count - 1 : count;
   return sides;

@@ -121,6 +121,7 @@ class Compare(Case):
         self.assertIn("no such run", self.refuse("compare", str(self.folder / "none")))
         self.assertIn("holds no generation", self.refuse("compare", str(self.folder)))
         run = self.execute(steps="2")
+        self.assertIn("none is left", self.refuse("compare", run, "--warm-up", "1000"))
         log = Path(run) / "generation-0" / "run.log"
         log.write_bytes(log.read_bytes()[:-7])
         self.assertIn("run.log", self.refuse("compare", run))

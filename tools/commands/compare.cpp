@@ -52,6 +52,12 @@ int execute(const CompareArgs& args) {
       static_cast<int>(whole_number(args.worst, "--worst", 0, request.options.worst, diagnostics));
   diagnostics.raise();
   const RunComparison comparison = compare_run(request, diagnostics);
+  for (const GenerationComparison& one : comparison.generations) {
+    const std::size_t steps = one.measured.iterations.size();
+    if (!args.warm_up || static_cast<std::size_t>(request.options.warm_up) < steps) continue;
+    diagnostics.add(at_flag("--warm-up"),
+                    fmt::format("generation {} has {} steps: none is left", one.generation, steps));
+  }
   diagnostics.raise();
   print(args.json ? comparison_json(args.run, comparison) : comparison_text(comparison));
   if (args.out) {
