@@ -73,18 +73,20 @@ def arguments():
     return parser.parse_args()
 
 
+def value_of(column, text):
+    """A number where the cell reads as one. Hashes stay text: some of them do too (12e4...)."""
+    if column in ("run", "version") or column.endswith("_hash"):
+        return text
+    try:
+        return float(text)
+    except (TypeError, ValueError):
+        return text
+
+
 def read(path):
-    """Rows of a CSV file as dicts; cells that read as numbers are floats, but for hashes, some of
-    which do too (12e4...)."""
-    def is_name(key):
-        return key in ("run", "version") or key.endswith("_hash")
-    def value(text):
-        try:
-            return float(text)
-        except (TypeError, ValueError):
-            return text
+    """Rows of a CSV file as dicts; cells that read as numbers are floats."""
     with open(path, newline="", encoding="utf-8") as file:
-        return [{key: text if is_name(key) else value(text) for key, text in row.items()}
+        return [{column: value_of(column, text) for column, text in row.items()}
                 for row in csv.DictReader(file)]
 
 

@@ -58,6 +58,15 @@ struct AttentionShape {
   bool causal = true;
 };
 
+/// Elements of the tensors of attention, all samples together.
+struct AttentionElements {
+  std::size_t query = 0;      ///< Also of its output.
+  std::size_t key_value = 0;  ///< Of keys, and of values.
+  std::size_t log_sum = 0;
+};
+/// Aborts if a query head's key-value head is not here.
+AttentionElements elements_of(const AttentionShape& shape);
+
 struct AdamStep {
   double learning_rate = 1e-3;
   double beta1 = 0.9;

@@ -18,17 +18,12 @@ template <class Device, class T>
 void KernelBackend<Device, T>::expect(const AttentionShape& shape, const Tensor& q, const Tensor& k,
                                       const Tensor& v, const Tensor& o,
                                       const Tensor& log_sum) const {
-  const std::size_t rows = size(shape.samples) * size(shape.tokens);
-  const std::size_t kv_elements = rows * size(shape.kv_heads) * size(shape.head_dim);
-  expect(q, rows * size(shape.heads) * size(shape.head_dim));
-  expect(o, q.elements);
-  expect(k, kv_elements);
-  expect(v, kv_elements);
-  expect(log_sum, rows * size(shape.heads));
-  const int first = shape.first_head / shape.group - shape.first_kv;
-  const int last = (shape.first_head + shape.heads - 1) / shape.group - shape.first_kv;
-  ORRERY_CHECK(first >= 0 && last < shape.kv_heads, "key-value heads {} to {} of {}", first, last,
-               shape.kv_heads);
+  const AttentionElements elements = elements_of(shape);
+  expect(q, elements.query);
+  expect(o, elements.query);
+  expect(k, elements.key_value);
+  expect(v, elements.key_value);
+  expect(log_sum, elements.log_sum);
 }
 
 /// One call: its sizes, scratch memory, and products over the pairs of a chunk.

@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <stdexcept>
@@ -118,6 +119,20 @@ std::vector<std::vector<std::string>> parse_csv(std::string_view text) {
       row = {""};
     } else if (c != '\r') {
       row.back() += c;
+    }
+  }
+  return rows;
+}
+
+std::vector<CsvRow> read_csv_rows(const std::string& path) {
+  std::vector<CsvRow> rows;
+  std::string bytes;
+  if (read_file(path, bytes)) return rows;
+  const std::vector<std::vector<std::string>> lines = parse_csv(bytes);
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    rows.emplace_back();
+    for (std::size_t c = 0; c < std::min(lines[0].size(), lines[i].size()); ++c) {
+      rows.back()[lines[0][c]] = lines[i][c];
     }
   }
   return rows;

@@ -1,6 +1,7 @@
 /// Files of results: whole or not at all. Every failure throws std::runtime_error that names the
 /// file; where a write fails, a std::system_error with errno.
 #pragma once
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,5 +22,9 @@ std::string csv_line(const std::vector<std::string>& cells);
 /// Rows of a CSV text, quoted cells resolved. A last line without a newline is left out: it was cut
 /// off.
 std::vector<std::vector<std::string>> parse_csv(std::string_view text);
+/// Cells by column.
+using CsvRow = std::map<std::string, std::string>;
+/// Rows of a CSV file below its first line; none if there is no file.
+std::vector<CsvRow> read_csv_rows(const std::string& path);
 
 }  // namespace orrery::experiments

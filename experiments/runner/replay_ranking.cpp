@@ -9,9 +9,6 @@
 #include <limits>
 #include <tuple>
 
-#include "experiments/runner/files.h"
-#include "models/base/file.h"
-
 namespace orrery::experiments {
 namespace {
 
@@ -115,20 +112,6 @@ Interval confidence(const std::vector<double>& values) {
   interval.half = boost::math::quantile(boost::math::complement(distribution, kTwoSided)) *
                   deviation / std::sqrt(count);
   return interval;
-}
-
-std::vector<CsvRow> read_csv_rows(const std::string& path) {
-  std::vector<CsvRow> rows;
-  std::string bytes;
-  if (read_file(path, bytes)) return rows;
-  const std::vector<std::vector<std::string>> lines = parse_csv(bytes);
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    rows.emplace_back();
-    for (std::size_t c = 0; c < std::min(lines[0].size(), lines[i].size()); ++c) {
-      rows.back()[lines[0][c]] = lines[i][c];
-    }
-  }
-  return rows;
 }
 
 Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/runner/files.h"
 #include "sim/replay/replay.h"
 
 namespace orrery::experiments {
@@ -58,10 +59,6 @@ struct Ranking {
   std::int64_t iterations_simulated = 0;
   std::int64_t iterations_asked = 0;
 };
-
-/// Cells by column, in the order of the file.
-using CsvRow = std::map<std::string, std::string>;
-std::vector<CsvRow> read_csv_rows(const std::string& path);
 
 /// `axes`: columns that tell points of a policy apart.
 Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes);

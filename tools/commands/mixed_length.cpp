@@ -15,8 +15,8 @@
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/output.h"
-#include "tools/commands/replay_flags.h"
-#include "tools/progress.h"
+#include "tools/commands/run_folder.h"
+#include "tools/commands/sweep_flags.h"
 #include "tools/table.h"
 
 namespace orrery::tools {
@@ -145,20 +145,6 @@ int save_plan(const LoadedMixedLength& loaded, const StepPlace& place, const std
   return 0;
 }
 
-experiments::RunnerOptions runner_options(const MixedLengthArgs& args,
-                                          config::Diagnostics& diagnostics) {
-  experiments::RunnerOptions options;
-  options.results_root = args.results;
-  if (args.results.empty()) diagnostics.add(at_flag("--results"), "no folder is named");
-  options.workers = static_cast<int>(std::min<std::int64_t>(
-      whole_number(args.workers, "--workers", 1, 0, diagnostics), std::numeric_limits<int>::max()));
-  read_shard(args.shard, options, diagnostics);
-  options.dry_run = args.dry_run;
-  options.figure = !args.no_figure;
-  options.quiet = args.quiet;
-  return options;
-}
-
 }  // namespace
 
 int execute(const MixedLengthArgs& args) {
@@ -173,7 +159,7 @@ int execute(const MixedLengthArgs& args) {
   }
   std::error_code error;
   const std::string path = fs::is_directory(args.file, error)
-                               ? (fs::path(args.file) / "mixed_length.yaml").string()
+                               ? (fs::path(args.file) / kMixedLengthFile).string()
                                : args.file;
   check_outputs({{"--plan", args.plan}}, {path}, diagnostics);
   const auto file = config::load_file<experiments::MixedLengthFile>(path, diagnostics);
@@ -190,13 +176,8 @@ int execute(const MixedLengthArgs& args) {
     return save_plan(loaded, place, *args.plan);
   }
   const MixedLengthResult result = [&] {
-    ProgressLine line(options.quiet || options.dry_run);
-    return experiments::run_mixed_length(
-        loaded, folder, options, [&](const experiments::Progress& progress) {
-          line.show({progress.total, progress.done, progress.present, progress.failed,
-                     progress.under_way, progress.elapsed_seconds, progress.remaining_seconds,
-                     progress.message});
-        });
+    SweepProgress shown(options);
+    return experiments::run_mixed_length(loaded, folder, options, shown.listener());
   }();
   if (options.dry_run) {
     print(fmt::format("dry run: {} of {} to do; results would go to {}\n", result.missing,

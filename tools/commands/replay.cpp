@@ -15,7 +15,7 @@
 #include "tools/commands/output.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/replay_tables.h"
-#include "tools/progress.h"
+#include "tools/commands/sweep_flags.h"
 #include "tools/table.h"
 
 namespace orrery::tools {
@@ -26,13 +26,8 @@ using experiments::ReplayStudyResult;
 
 ReplayStudyResult sweep(const ReplayStudy& study, const models::Library& library,
                         const experiments::RunnerOptions& options) {
-  ProgressLine line(options.quiet || options.dry_run);
-  return experiments::run_replay_study(
-      study, library, options, [&](const experiments::Progress& progress) {
-        line.show({progress.total, progress.done, progress.present, progress.failed,
-                   progress.under_way, progress.elapsed_seconds, progress.remaining_seconds,
-                   progress.message});
-      });
+  SweepProgress shown(options);
+  return experiments::run_replay_study(study, library, options, shown.listener());
 }
 
 std::string dry_run_text(const ReplayStudy& study, const ReplayStudyResult& result) {

@@ -13,6 +13,7 @@
 #include "models/config/document.h"
 #include "tools/commands/days.h"
 #include "tools/commands/inputs.h"
+#include "tools/commands/run_folder.h"
 
 namespace orrery::tools {
 namespace {
@@ -33,7 +34,7 @@ std::string file_of(const std::string& given, Diagnostics& diagnostics) {
                     "orrery list experiments shows what there is");
     diagnostics.raise();
   }
-  return fs::is_directory(given, error) ? (fs::path(given) / kStudyFile).string() : given;
+  return fs::is_directory(given, error) ? (fs::path(given) / kReplayFile).string() : given;
 }
 
 /// "a,b": policies by name, with the options that name them. Each stands at its flag.
@@ -247,47 +248,6 @@ ReplayStudy study_of(const ReplayArgs& args, Diagnostics& diagnostics) {
     study.name = "replay/" + study.hash.substr(0, 12);
   }
   return study;
-}
-
-experiments::RunnerOptions runner_options(const ReplayArgs& args, Diagnostics& diagnostics) {
-  experiments::RunnerOptions options;
-  options.results_root = args.results;
-  options.workers = static_cast<int>(std::min<std::int64_t>(
-      whole_number(args.workers, "--workers", 1, 0, diagnostics), std::numeric_limits<int>::max()));
-  read_shard(args.shard, options, diagnostics);
-  if (args.results.empty()) diagnostics.add(at_flag("--results"), "no folder is named");
-  options.dry_run = args.dry_run;
-  options.figure = !args.no_figure;
-  options.quiet = args.quiet;
-  return options;
-}
-
-void read_shard(const Text& text, experiments::RunnerOptions& options, Diagnostics& diagnostics) {
-  if (!text) return;
-  const char* end = text->data() + text->size();
-  const auto first = std::from_chars(text->data(), end, options.shard_index);
-  if (first.ec == std::errc() && first.ptr != end && *first.ptr == '/') {
-    const auto second = std::from_chars(first.ptr + 1, end, options.shard_count);
-    if (second.ec == std::errc() && second.ptr == end && options.shard_index >= 1 &&
-        options.shard_index <= options.shard_count) {
-      return;
-    }
-  }
-  diagnostics.add(at_flag("--shard"), fmt::format("'{}' is not I/N with 1 <= I <= N", *text),
-                  "for example --shard 1/4");
-}
-
-bool is_study(const std::string& path) {
-  std::error_code error;
-  if (fs::is_directory(path, error)) {
-    return !fs::exists(fs::path(path) / "manifest.yaml", error) &&
-           fs::exists(fs::path(path) / kStudyFile, error);
-  }
-  if (!fs::is_regular_file(path, error)) return false;
-  Diagnostics ignored;
-  const Value tree = config::load_value(path, ignored);
-  const Value* schema = tree.find("schema");
-  return schema != nullptr && schema->text.rfind("orrery/replay/", 0) == 0;
 }
 
 }  // namespace orrery::tools

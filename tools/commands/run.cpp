@@ -6,22 +6,19 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <utility>
 
 #include "experiments/runner/files.h"
 #include "experiments/runner/runner.h"
-#include "models/base/file.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/json.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/output.h"
-#include "tools/commands/replay_flags.h"
 #include "tools/commands/run_folder.h"
+#include "tools/commands/sweep_flags.h"
 #include "tools/commands/tables.h"
-#include "tools/progress.h"
 
 namespace orrery::tools {
 namespace {
@@ -33,8 +30,7 @@ using experiments::SweepResult;
 constexpr std::size_t kRowsShown = 60;
 constexpr std::size_t kCellWidth = 60;  ///< Longer texts end in "...".
 
-/// Cells of runs.csv by column.
-using Row = std::map<std::string, std::string>;
+using Row = experiments::CsvRow;
 
 struct RunRecord {
   std::string run;
@@ -100,16 +96,7 @@ void describe(config::Visitor& v, RunDocument& document) {
 /// runs.csv by run; empty if there is none yet.
 std::map<std::string, Row> read_rows(const std::string& path) {
   std::map<std::string, Row> rows;
-  std::string bytes;
-  if (read_file(path, bytes)) return rows;
-  const std::vector<std::vector<std::string>> lines = experiments::parse_csv(bytes);
-  for (std::size_t i = 1; i < lines.size(); ++i) {
-    Row row;
-    for (std::size_t c = 0; c < std::min(lines[0].size(), lines[i].size()); ++c) {
-      row[lines[0][c]] = lines[i][c];
-    }
-    rows[row["run"]] = std::move(row);
-  }
+  for (Row& row : experiments::read_csv_rows(path)) rows[row["run"]] = std::move(row);
   return rows;
 }
 
@@ -233,13 +220,8 @@ std::string closing_text(const SweepResult& result) {
 
 SweepResult sweep(const experiments::Manifest& manifest, const models::Library& library,
                   const experiments::RunnerOptions& options) {
-  ProgressLine line(options.quiet || options.dry_run);
-  return experiments::run_sweep(
-      manifest, library, options, [&](const experiments::Progress& progress) {
-        line.show({progress.total, progress.done, progress.present, progress.failed,
-                   progress.under_way, progress.elapsed_seconds, progress.remaining_seconds,
-                   progress.message});
-      });
+  SweepProgress shown(options);
+  return experiments::run_sweep(manifest, library, options, shown.listener());
 }
 
 /// A replay study is run by the same command.
@@ -334,16 +316,8 @@ int execute(const RunArgs& given) {
   if (const ExperimentKind kind = kind_of(args.manifest); kind != ExperimentKind::manifest) {
     return run_other(args, kind);
   }
-  experiments::RunnerOptions options;
-  options.results_root = args.results;
-  options.workers = static_cast<int>(std::min<std::int64_t>(
-      whole_number(args.workers, "--workers", 1, 0, diagnostics), std::numeric_limits<int>::max()));
-  read_shard(args.shard, options, diagnostics);
-  if (args.results.empty()) diagnostics.add(at_flag("--results"), "no folder is named");
-  options.dry_run = args.dry_run;
-  options.figure = !args.no_figure;
+  experiments::RunnerOptions options = runner_options(args, diagnostics);
   options.timelines = args.timelines;
-  options.quiet = args.quiet;
   const models::Library library = open_library(diagnostics);
   const experiments::Manifest manifest = experiments::load_manifest(args.manifest, diagnostics);
   if (!diagnostics.empty()) experiments::check_runs(manifest, library, diagnostics);

@@ -1,20 +1,18 @@
 /// orrery run of a steps file: its commands, a table of them, the figure.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <limits>
+#include <map>
 
-#include "experiments/runner/replay_ranking.h"
+#include "experiments/runner/files.h"
 #include "experiments/runner/steps.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/json.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/output.h"
-#include "tools/commands/replay_flags.h"
 #include "tools/commands/run_folder.h"
+#include "tools/commands/sweep_flags.h"
 #include "tools/commands/tables.h"
-#include "tools/progress.h"
 
 namespace orrery::tools {
 namespace {
@@ -95,26 +93,13 @@ std::string text_of(const StepsFile& file, const StepsResult& result, bool dry_r
 
 int run_steps_file(const RunArgs& args) {
   config::Diagnostics diagnostics;
-  experiments::RunnerOptions options;
-  options.results_root = args.results;
-  options.workers = static_cast<int>(std::min<std::int64_t>(
-      whole_number(args.workers, "--workers", 1, 0, diagnostics), std::numeric_limits<int>::max()));
-  read_shard(args.shard, options, diagnostics);
-  if (args.results.empty()) diagnostics.add(at_flag("--results"), "no folder is named");
-  options.dry_run = args.dry_run;
-  options.figure = !args.no_figure;
-  options.quiet = args.quiet;
+  const experiments::RunnerOptions options = runner_options(args, diagnostics);
   const StepsFile file = experiments::load_steps(args.manifest, diagnostics);
   diagnostics.raise();
-  StepsResult result;
-  {
-    ProgressLine line(options.quiet || options.dry_run);
-    result = experiments::run_steps(file, options, [&](const experiments::Progress& progress) {
-      line.show({progress.total, progress.done, progress.present, progress.failed,
-                 progress.under_way, progress.elapsed_seconds, progress.remaining_seconds,
-                 progress.message});
-    });
-  }
+  const StepsResult result = [&] {
+    SweepProgress shown(options);
+    return experiments::run_steps(file, options, shown.listener());
+  }();
   if (args.json) {
     print(to_json(StepsDocument{file.name, result.results_folder, result.figures, result.problems,
                                 result.skipped, records_of(file, result)}));
