@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/cost/ring_steps.h"
 #include "models/spec/link_calibration.h"
 
 namespace orrery::models {
@@ -60,9 +61,20 @@ Seconds slower_messages(const Path& path, Bytes bytes, Bytes message) {
 }
 
 /// Steps of the ring algorithm.
-double ring_steps(CollectiveKind kind, std::size_t members) {
-  const double steps = static_cast<double>(members) - 1;
+int ring_steps(CollectiveKind kind, std::size_t members) {
+  const int steps = static_cast<int>(members) - 1;
   return kind == CollectiveKind::all_reduce ? 2 * steps : steps;
+}
+
+/// The edges of a closed ring for messages of that size.
+std::vector<RingEdge> ring_edges(Group group, Bytes message, const PathFunction& path) {
+  std::vector<RingEdge> edges;
+  edges.reserve(group.size());
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const Path edge = at_size(path(group[i], group[(i + 1) % group.size()]), message);
+    edges.push_back({message / edge.bandwidth, edge.latency});
+  }
+  return edges;
 }
 
 Seconds ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
@@ -73,8 +85,8 @@ Seconds ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunct
   }
   const Bytes step = bytes / static_cast<double>(group.size());
   const Bottleneck ring = along(group, path, true, step);
-  return ring.factor(kind, group.size()) * ring_steps(kind, group.size()) *
-         (step / ring.bandwidth + ring.longest);
+  return ring.factor(kind, group.size()) *
+         ring_duration(ring_edges(group, step, path), ring_steps(kind, group.size()));
 }
 
 Seconds tree_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
@@ -265,14 +277,14 @@ std::vector<FlowEdge> collective_flows(CollectiveKind kind, Group group, Bytes b
   const Bytes message = chain ? bytes : bytes / static_cast<double>(group.size());
   const Bottleneck edges = along(group, path, !chain, message);
   const double factor = edges.factor(kind, group.size());
-  const double steps = ring_steps(kind, group.size());
+  const int steps = ring_steps(kind, group.size());
   const Bytes carried = chain ? bytes : steps / static_cast<double>(group.size()) * bytes;
-  const Seconds latency = chain ? edges.sum : steps * edges.longest;
+  const Seconds latency = chain ? edges.sum : ring_latency(ring_edges(group, message, path), steps);
   std::vector<FlowEdge> flows;
   for (std::size_t i = 0; i + (chain ? 1 : 0) < group.size(); ++i) {
     const DeviceId next = group[(i + 1) % group.size()];
     const Path edge = path(group[i], next);
-    flows.push_back({group[i], next, carried, latency - edge.latency});
+    flows.push_back({group[i], next, carried, std::max(Seconds{}, latency - edge.latency)});
     if (edge.calibration != nullptr) {
       flows.back().extra_latency += slower_messages(edge, carried, message);
     }

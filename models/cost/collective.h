@@ -25,8 +25,8 @@ namespace orrery::models {
 
 enum class CollectiveAlgorithm {
   /// p - 1 steps around the ring in group order, each of a p-th of the tensor (all-reduce twice
-  /// that): steps * (bytes / p / narrowest edge + longest latency). Broadcast: a pipelined chain in
-  /// group order, bytes / narrowest edge + sum of latencies.
+  /// that): with equal edges steps * (bytes / p / bandwidth + latency), else ring_duration().
+  /// Broadcast: a pipelined chain in group order, bytes / narrowest edge + sum of latencies.
   /// [Thakur et al. 2005; nccl-tests, doc/PERFORMANCE.md]
   ring,
   /// All-reduce over two binary trees that carry half of the tensor each: 2 bytes / B + 2 ceil(log2
@@ -65,8 +65,9 @@ FlowEdge point_to_point_flow(DeviceId source, DeviceId destination, Bytes bytes,
 
 /// The flows of one collective by the ring algorithm, all started together; it ends when the last
 /// one ends. `bytes` is the size of the full (gathered, reduced) tensor. Ring all-reduce over p
-/// devices: every edge carries 2(p-1)/p * bytes and pays 2(p-1) latencies of the slowest edge
-/// [nccl-tests, doc/PERFORMANCE.md]; all-gather and reduce-scatter half of that; broadcast:
+/// devices: every edge carries 2(p-1)/p * bytes [nccl-tests, doc/PERFORMANCE.md] and pays what
+/// ring_duration() takes beyond the bytes of the narrowest edge, 2(p-1) latencies if all edges are
+/// equal; all-gather and reduce-scatter have half as many steps; broadcast:
 /// pipelined chain in group order; all-to-all: one flow for each pair that has bytes.
 /// `bytes_per_peer` is read for all-to-all only: from each member to each other, row-major, p * p;
 /// empty: bytes / p^2 for each pair. A measured factor multiplies bytes and latencies, so that link

@@ -6,6 +6,7 @@
 
 #include "models/base/check.h"
 #include "models/cost/device_share.h"
+#include "models/ir/measurement.h"
 
 namespace orrery::models {
 namespace {
@@ -88,8 +89,14 @@ ir::Profile scale_profile(const ir::Profile& profile, const GpuType& from, const
 }
 
 std::string scaled_note(const ir::Provenance& provenance) {
-  if (!provenance.source.starts_with(kScaled)) return {};
-  return fmt::format(", {}", provenance.source.substr(0, provenance.source.find(':')));
+  std::string note;
+  if (provenance.source.starts_with(kScaled)) {
+    note = fmt::format(", {}", provenance.source.substr(0, provenance.source.find(':')));
+  }
+  if (provenance.source.find(ir::kQuickSource) != std::string::npos) {
+    note += fmt::format(", {}", ir::kQuickSource);
+  }
+  return note;
 }
 
 }  // namespace orrery::models

@@ -24,7 +24,8 @@ namespace orrery::models {
 /// what Metis's and Sailor's authors avoid by profiling every type.
 ir::Profile scale_profile(const ir::Profile& profile, const GpuType& from, const GpuType& to);
 
-/// ", scaled from A100" where the number was scaled, else "".
+/// What a reader of prices must know: ", scaled from A100" where the number was scaled,
+/// ", calibrate --quick: not for use" where it was measured only to try that out; else "".
 std::string scaled_note(const ir::Provenance& provenance);
 
 }  // namespace orrery::models

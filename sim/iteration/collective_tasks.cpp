@@ -76,7 +76,8 @@ void ProgramTasks::add_collective(const ir::Collective& collective) {
 }
 
 /// In each step every member sends a p-th of the tensor to the next one: what it got in the step
-/// before, after its own sending of the step before. [Thakur et al. 2005]
+/// before. A message does not wait for the one before it on its edge to arrive: both share the
+/// edge. [Thakur et al. 2005; models/cost/ring_steps.h]
 void ProgramTasks::add_ring_steps(ir::CollectiveKind kind, std::span<const DeviceId> group,
                                   Bytes bytes, TaskId start, TaskId end) {
   const std::size_t members = group.size();
@@ -89,8 +90,7 @@ void ProgramTasks::add_ring_steps(ir::CollectiveKind kind, std::span<const Devic
     for (std::size_t i = 0; i < members; ++i) {
       const models::FlowEdge& edge = edges[i];
       current[i] = flow(edge.source, edge.destination, edge.bytes, edge.extra_latency);
-      engine_.add_dependency(before[i], current[i]);
-      if (step > 0) engine_.add_dependency(before[(i + members - 1) % members], current[i]);
+      engine_.add_dependency(before[(i + members - 1) % members], current[i]);
     }
     before.swap(current);
   }
