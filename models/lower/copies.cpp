@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "models/base/check.h"
+#include "models/sharding/flatten.h"
 
 namespace orrery::models {
 namespace {
@@ -48,6 +49,24 @@ std::vector<ParameterStep> in_order(std::vector<Step> steps) {
   return out;
 }
 
+/// Gains that all groups hold as equally many copies of equal gradients synchronise position by
+/// position: an annotation for each. Else all at once.
+std::vector<Annotation> by_position(const Annotation& gains) {
+  const DistributedStates& states = gains.subgroups.front().states;
+  const bool uniform =
+      shards_along(states, kPartial) == 1 &&
+      std::all_of(gains.subgroups.begin(), gains.subgroups.end(),
+                  [&](const Subgroup& subgroup) { return subgroup.states == states; });
+  if (!uniform) return {gains};
+  std::vector<Annotation> out(gains.subgroups.front().devices.size(), {{}, kPartial, {}});
+  for (const Subgroup& subgroup : gains.subgroups) {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      out[i].subgroups.push_back({{subgroup.devices[i]}, {}});
+    }
+  }
+  return out;
+}
+
 void shift(std::vector<Slice>& slices, std::int64_t by) {
   for (Slice& slice : slices) {
     slice.begin += by;
@@ -57,11 +76,11 @@ void shift(std::vector<Slice>& slices, std::int64_t by) {
 
 }  // namespace
 
-/// Elements [begin, begin + length) of a parameter, synchronised apart from the rest.
+/// A part of a parameter, or some of its copies, synchronised apart from the rest.
 struct BlockCopies::Sheet {
-  std::int64_t begin = 0;
-  std::int64_t length = 1;
-  Replicas replicas;
+  std::int64_t begin = 0;  ///< Its first element in the parameter.
+  Gradients gradients;
+  std::int64_t end() const { return begin + volume(gradients.shape); }
 };
 
 BlockCopies::BlockCopies(const Workload& workload, const Placement& placement)
@@ -122,111 +141,96 @@ bool BlockCopies::is_tied(BlockId block, std::size_t parameter) const {
   return static_cast<std::size_t>(largest - all.begin()) == parameter;
 }
 
-/// Each token set holds the parameter once. Fewer slices than devices (key-value heads) lie on
-/// several devices, whose other halves of the work differ: each round of devices is a copy with a
-/// gradient of its own.
-Replicas BlockCopies::split_copies(std::int64_t length,
-                                   const std::vector<BlockReplica>& holders) const {
-  Replicas out;
-  for (const BlockReplica& at : holders) {
-    for (const std::vector<int>& owners : token_sets(group_of(at))) {
-      const auto width = static_cast<std::int64_t>(owners.size());
-      const std::int64_t rounds = width > length && width % length == 0 ? width / length : 1;
-      for (std::int64_t round = 0; round < rounds; ++round) {
-        std::vector<int> own;
-        for (std::int64_t i = round; i < width; i += rounds) {
-          own.push_back(owners[static_cast<std::size_t>(i)]);
-        }
-        out.push_back(split(length, own).pieces);
+/// Each token set is a copy, split along the dimension that tensor parallelism splits. Fewer slices
+/// than devices (key-value heads) lie on several devices each, which do different parts of the work
+/// that follows: their gradients are summands.
+Annotation BlockCopies::split_copies(std::int64_t length,
+                                     const std::vector<BlockReplica>& at) const {
+  Annotation out{{}, kPartial, {}};
+  for (const BlockReplica& one : at) {
+    for (std::vector<int>& devices : token_sets(group_of(one))) {
+      const auto width = static_cast<int>(devices.size());
+      DistributedStates states = {{0, width}};
+      if (width > length && width % length == 0) {
+        const auto slices = static_cast<int>(length);
+        states = {{0, slices}, {kPartial, width / slices}};
       }
+      out.subgroups.push_back({std::move(devices), std::move(states)});
     }
   }
   return out;
 }
 
 /// Norms and biases: whole on every member. With Megatron's sequence parallelism each member saw
-/// other tokens. Else members hold equal gradients, and where all groups are equally wide each
-/// position synchronises on its own.
-std::vector<Replicas> BlockCopies::whole_copies(const std::vector<BlockReplica>& holders) const {
-  Replicas whole;
-  std::vector<Replicas> by_position;
-  bool uniform = true;
-  for (const BlockReplica& at : holders) {
-    const ir::Group& group = group_of(at);
+/// other tokens, else they hold equal gradients.
+Annotation BlockCopies::whole_copies(const std::vector<BlockReplica>& at) const {
+  Annotation out{{}, kPartial, {}};
+  for (const BlockReplica& one : at) {
+    const ir::Group& group = group_of(one);
     const bool own_tokens = group.sequence == ir::SequenceParallelism::megatron;
-    for (const std::vector<int>& owners : token_sets(group)) {
-      if (own_tokens) {
-        for (const int owner : owners) whole.push_back({{owner, {0, 1}}});
-        uniform = false;
-        continue;
-      }
-      std::vector<Piece> pieces;
-      for (const int owner : owners) pieces.push_back({owner, {0, 1}});
-      whole.push_back(std::move(pieces));
-      if (by_position.empty()) by_position.resize(owners.size());
-      uniform = uniform && by_position.size() == owners.size();
-      for (std::size_t i = 0; uniform && i < owners.size(); ++i) {
-        by_position[i].push_back({{owners[i], {0, 1}}});
-      }
-    }
-  }
-  if (uniform) return by_position;
-  return {whole};
-}
-
-/// `expert_parallel` consecutive groups of a stage hold one copy of the experts together, for each
-/// part of the sequence. Elements are numbered expert by expert, inside an expert along the
-/// dimension that is split; a bias that is not split lies whole on every member.
-Replicas BlockCopies::expert_copies(const Parameter& parameter,
-                                    const std::vector<BlockReplica>& holders) const {
-  const std::int64_t experts = std::max(1, workload_.shape.experts);
-  const std::int64_t width = std::max<std::int64_t>(1, parameter.split_length);
-  Replicas out;
-  std::size_t first = 0;  // Copy that the first part of the sequence of the current groups is.
-  for (const BlockReplica& at : holders) {
-    const int degree = segment_of(at).expert_parallel;
-    const int part = at.group % degree;
-    if (part == 0) first = out.size();
-    const auto sets = token_sets(group_of(at));
-    out.resize(std::max(out.size(), first + sets.size()));
-    for (std::size_t s = 0; s < sets.size(); ++s) {
-      const auto pieces = parameter.split_length > 0 ? split(width, sets[s]).pieces
-                                                     : replicated(width, sets[s]).pieces;
-      for (std::int64_t e = experts * part / degree; e < experts * (part + 1) / degree; ++e) {
-        for (const Piece& piece : pieces) {
-          out[first + s].push_back(
-              {piece.owner, {e * width + piece.slice.begin, e * width + piece.slice.end}});
-        }
-      }
+    for (std::vector<int>& devices : token_sets(group)) {
+      const auto width = static_cast<int>(devices.size());
+      out.subgroups.push_back({std::move(devices), {{own_tokens ? kPartial : kDuplicate, width}}});
     }
   }
   return out;
 }
 
+/// Dimensions: experts, and the dimension that tensor parallelism splits. `expert_parallel`
+/// consecutive groups of a stage hold one copy of the experts together, for each part of the
+/// sequence; a bias that is not split lies whole on every member.
+Annotation BlockCopies::expert_copies(bool is_split, const std::vector<BlockReplica>& at) const {
+  Annotation out{{}, kPartial, {}};
+  std::size_t first = 0;  // Copy that the first part of the sequence of the current groups is.
+  for (const BlockReplica& one : at) {
+    const int degree = segment_of(one).expert_parallel;
+    if (one.group % degree == 0) first = out.subgroups.size();
+    const auto sets = token_sets(group_of(one));
+    out.subgroups.resize(std::max(out.subgroups.size(), first + sets.size()));
+    for (std::size_t s = 0; s < sets.size(); ++s) {
+      Subgroup& copy = out.subgroups[first + s];
+      copy.devices.insert(copy.devices.end(), sets[s].begin(), sets[s].end());
+      copy.states = {{0, degree}, {is_split ? 1 : kDuplicate, static_cast<int>(sets[s].size())}};
+    }
+  }
+  return out;
+}
+
+/// Of the groups' devices. The elements are those of holdings().
+Gradients BlockCopies::gradients(const Parameter& parameter,
+                                 const std::vector<BlockReplica>& at) const {
+  const std::int64_t width = std::max<std::int64_t>(1, parameter.split_length);
+  const bool is_split = parameter.split_length > 0;
+  if (parameter.expert) {
+    const std::int64_t experts = std::max(1, workload_.shape.experts);
+    return {expert_copies(is_split, at), {experts, width}, RowSlices::apart};
+  }
+  return {is_split ? split_copies(width, at) : whole_copies(at), {width}};
+}
+
 /// A device that holds the matrix for both ends has added up its gradients itself: between two
 /// cuts each device that holds the slice is one copy.
 std::vector<BlockCopies::Sheet> BlockCopies::tied_sheets(std::int64_t length) const {
-  std::vector<BlockReplica> holders = holders_.front();
-  holders.insert(holders.end(), holders_.back().begin(), holders_.back().end());
   std::vector<Piece> pieces;
   std::set<std::int64_t> cuts = {0, length};
-  for (const std::vector<Piece>& copy : split_copies(length, holders)) {
-    for (const Piece& piece : copy) {
+  for (const std::vector<BlockReplica>* end : {&holders_.front(), &holders_.back()}) {
+    for (const Piece& piece : flatten(split_copies(length, *end), {length}).pieces) {
       cuts.insert({piece.slice.begin, piece.slice.end});
       pieces.push_back(piece);
     }
   }
   std::vector<Sheet> out;
   for (auto cut = cuts.begin(); std::next(cut) != cuts.end(); ++cut) {
-    Sheet sheet = {*cut, *std::next(cut) - *cut, {}};
+    Annotation copies{{}, kPartial, {}};
     std::set<int> known;
     for (const Piece& piece : pieces) {
       const bool covers = piece.slice.begin <= *cut && *cut < piece.slice.end;
       if (covers && known.insert(piece.owner).second) {
-        sheet.replicas.push_back({{piece.owner, {0, sheet.length}}});
+        copies.subgroups.push_back({{piece.owner}, {}});
       }
     }
-    out.push_back(std::move(sheet));
+    const std::int64_t size = *std::next(cut) - *cut;
+    out.push_back({*cut, {std::move(copies), {size}}});
   }
   return out;
 }
@@ -234,42 +238,24 @@ std::vector<BlockCopies::Sheet> BlockCopies::tied_sheets(std::int64_t length) co
 std::vector<BlockCopies::Sheet> BlockCopies::sheets(BlockId block,
                                                     std::size_t parameter_index) const {
   const Parameter& parameter = workload_.block(block).parameters[parameter_index];
-  if (is_tied(block, parameter_index))
+  if (is_tied(block, parameter_index)) {
     return tied_sheets(std::max<std::int64_t>(1, parameter.split_length));
-  const std::vector<BlockReplica>& all = holders(block);
-  if (parameter.expert) {
-    const std::int64_t length = std::max<std::int64_t>(1, workload_.shape.experts) *
-                                std::max<std::int64_t>(1, parameter.split_length);
-    return {{0, length, expert_copies(parameter, all)}};
   }
-  if (parameter.split_length > 0) {
-    return {{0, parameter.split_length, split_copies(parameter.split_length, all)}};
-  }
+  Gradients all = gradients(parameter, holders(block));
+  if (parameter.expert || parameter.split_length > 0) return {{0, std::move(all)}};
   std::vector<Sheet> out;
-  for (Replicas& replicas : whole_copies(all)) out.push_back({0, 1, std::move(replicas)});
+  for (Annotation& gains : by_position(all.annotation)) {
+    out.push_back({0, {std::move(gains), all.shape}});
+  }
   return out;
 }
 
 /// Of each device of the groups, in the numbering of holdings().
 std::vector<Piece> BlockCopies::pieces(BlockId block, std::size_t parameter_index,
                                        const std::vector<BlockReplica>& at) const {
+  if (at.empty()) return {};
   const Parameter& parameter = workload_.block(block).parameters[parameter_index];
-  std::vector<Piece> out;
-  const auto append = [&](const std::vector<Piece>& more) {
-    for (const Piece& piece : more) {
-      if (piece.slice.size() > 0) out.push_back({piece.owner, piece.slice});
-    }
-  };
-  if (parameter.expert) {
-    for (const auto& replica : expert_copies(parameter, at)) append(replica);
-  } else if (parameter.split_length > 0) {
-    for (const auto& replica : split_copies(parameter.split_length, at)) append(replica);
-  } else {
-    for (const BlockReplica& one : at) {
-      for (const DeviceId device : group_of(one).devices) out.push_back({device.value, {0, 1}});
-    }
-  }
-  return out;
+  return parameter_layout(gradients(parameter, at)).pieces;
 }
 
 std::vector<ParameterStep> BlockCopies::shadow_steps(BlockId block, std::size_t parameter,
@@ -305,11 +291,10 @@ std::vector<Piece> BlockCopies::other_end(BlockId block, std::size_t parameter,
   std::vector<Piece> out;
   if (!is_tied(block, parameter)) return out;
   const std::vector<BlockReplica>& holders = block.value == 0 ? holders_.back() : holders_.front();
-  for (const std::vector<Piece>& copy : split_copies(keepers.length, holders)) {
-    for (const Piece& piece : copy) {
-      const auto keeps = [&](const Piece& other) { return other.owner == piece.owner; };
-      if (std::any_of(keepers.pieces.begin(), keepers.pieces.end(), keeps)) out.push_back(piece);
-    }
+  const Annotation matrix = parameter_annotation(split_copies(keepers.length, holders));
+  for (const Piece& piece : flatten(matrix, {keepers.length}).pieces) {
+    const auto keeps = [&](const Piece& other) { return other.owner == piece.owner; };
+    if (std::any_of(keepers.pieces.begin(), keepers.pieces.end(), keeps)) out.push_back(piece);
   }
   return out;
 }
@@ -317,13 +302,11 @@ std::vector<Piece> BlockCopies::other_end(BlockId block, std::size_t parameter,
 Layout BlockCopies::holdings(BlockId block, std::size_t parameter_index, bool sharded) const {
   const std::vector<Sheet> all = sheets(block, parameter_index);
   Layout out;
-  out.length = all.back().begin + all.back().length;
+  out.length = all.back().end();
   for (const Sheet& sheet : all) {
-    const Layout layout = sharded
-                              ? zero_layout(sheet.length, sheet.replicas, zero(block).shard_group)
-                              : parameter_layout(sheet.length, sheet.replicas);
+    const Layout layout = sharded ? zero_layout(sheet.gradients, zero(block).shard_group)
+                                  : parameter_layout(sheet.gradients);
     for (const Piece& piece : layout.pieces) {
-      if (piece.slice.size() == 0) continue;
       out.pieces.push_back(
           {piece.owner, {piece.slice.begin + sheet.begin, piece.slice.end + sheet.begin}});
     }
@@ -353,14 +336,13 @@ std::vector<ParameterStep> BlockCopies::steps(BlockId block, std::size_t paramet
   if (phase == SyncPhase::gather && sharding.stage == 0) return {};
   const std::vector<Sheet> all = sheets(block, parameter_index);
   // Sheets side by side each have the whole length; consecutive ones share it.
-  const auto length = static_cast<double>(all.back().begin + all.back().length);
+  const auto length = static_cast<double>(all.back().end());
   std::vector<ParameterStep> out;
   for (const Sheet& sheet : all) {
     auto steps = in_order(
-        phase == SyncPhase::gather
-            ? gather_parameters(sheet.length, sheet.replicas, sharding.shard_group)
-        : sharding.stage > 0 ? scatter_gradients(sheet.length, sheet.replicas, sharding.shard_group)
-                             : synchronise_gradients(sheet.length, sheet.replicas));
+        phase == SyncPhase::gather ? gather_parameters(sheet.gradients, sharding.shard_group)
+        : sharding.stage > 0       ? scatter_gradients(sheet.gradients, sharding.shard_group)
+                                   : synchronise_gradients(sheet.gradients));
     for (ParameterStep& step : steps) {
       step.share = static_cast<double>(elements(step.step.slices)) / length;
       shift(step.step.slices, sheet.begin);

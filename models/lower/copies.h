@@ -1,11 +1,12 @@
-/// Data-parallel copies of blocks: who holds a block, how each of its parameters lies on the
-/// holders, and the steps that add up its gradients and spread its parameters. For models/lower and
-/// models/switch.
+/// Data-parallel copies of blocks: who holds a block, the annotation of each of its parameters on
+/// the holders, and the steps that add up its gradients and spread its parameters. For models/lower
+/// and models/switch.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "models/lower/placement.h"
+#include "models/sharding/annotation.h"
 #include "models/sharding/gradient.h"
 #include "models/sharding/layout.h"
 #include "models/sharding/resolve.h"
@@ -78,10 +79,10 @@ class BlockCopies {
   std::vector<Piece> other_end(BlockId block, std::size_t parameter, const Layout& keepers) const;
   void add_shadow_pieces(BlockId block, std::size_t parameter, Layout& layout) const;
   std::vector<Sheet> tied_sheets(std::int64_t length) const;
-  Replicas split_copies(std::int64_t length, const std::vector<BlockReplica>& holders) const;
-  std::vector<Replicas> whole_copies(const std::vector<BlockReplica>& holders) const;
-  Replicas expert_copies(const Parameter& parameter,
-                         const std::vector<BlockReplica>& holders) const;
+  Gradients gradients(const Parameter& parameter, const std::vector<BlockReplica>& at) const;
+  Annotation split_copies(std::int64_t length, const std::vector<BlockReplica>& at) const;
+  Annotation whole_copies(const std::vector<BlockReplica>& at) const;
+  Annotation expert_copies(bool is_split, const std::vector<BlockReplica>& at) const;
 
   const Workload& workload_;
   const Placement& placement_;

@@ -7,6 +7,7 @@
 
 #include "models/base/check.h"
 #include "models/cost/device_share.h"
+#include "models/sharding/flatten.h"
 #include "models/sharding/resolve.h"
 
 namespace orrery::models {
@@ -109,16 +110,19 @@ TensorParallel tensor_parallel(const ir::Group& group) {
   out.sets = tensor_groups(group);
   std::vector<int> owners;
   for (const DeviceId device : out.sets.front()) owners.push_back(device.value);
-  const auto tokens = static_cast<std::int64_t>(owners.size());
-  const auto add = [&](const Layout& from, const Layout& to) {
-    const auto steps = std::get<std::vector<Step>>(resolve(from, to));
+  const auto add = [&](Axis before, Axis after) {
+    const auto over = [&](Axis axis) {
+      const Annotation annotation{{{owners, {{axis, group.tensor_parallel}}}}, kDuplicate, {}};
+      return flatten(annotation, {group.tensor_parallel});  // As many tokens as devices.
+    };
+    const auto steps = std::get<std::vector<Step>>(resolve(over(before), over(after)));
     for (const Step& step : steps) out.kinds.push_back(kind_of(step.kind));
   };
   if (group.sequence == ir::SequenceParallelism::megatron) {
-    add(partial(tokens, owners), split(tokens, owners));
-    add(split(tokens, owners), replicated(tokens, owners));
+    add(kPartial, 0);
+    add(0, kDuplicate);
   } else {
-    add(partial(tokens, owners), replicated(tokens, owners));
+    add(kPartial, kDuplicate);
   }
   return out;
 }

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <map>
-#include <numeric>
+#include <utility>
 
 #include "models/base/check.h"
 #include "models/lower/passes.h"
@@ -9,55 +9,25 @@
 namespace orrery::models {
 namespace {
 
-/// The groups of a segment, as models/sharding sees them. The tokens of each sample are cut into
-/// `parts` equal units, which stand for samples there; 1: samples are samples.
-std::vector<ActivationGroup> activation_groups(const ir::Segment& segment, int parts) {
-  std::vector<ActivationGroup> groups;
-  std::int64_t first_sample = 0;
+/// How the activations of a micro-batch lie at the ends of a segment. The devices of a group are
+/// numbered part of the sequence by part, in a part by tensor-parallel rank.
+Annotation activations(const ir::Segment& segment) {
+  Annotation out;
+  out.hetero_axis = kSampleAxis;
   for (const ir::Group& group : segment.groups) {
-    ActivationGroup whole;
-    for (const DeviceId device : group.devices) whole.owners.push_back(device.value);
-    whole.samples = {first_sample, first_sample + group.samples};
-    first_sample += group.samples;
-    if (group.sequence == ir::SequenceParallelism::megatron || group.sequence_degree > 1) {
-      whole.layout = ActivationLayout::sequence_split;
+    Subgroup subgroup;
+    for (const DeviceId device : group.devices) subgroup.devices.push_back(device.value);
+    if (group.sequence == ir::SequenceParallelism::megatron) {
+      subgroup.states = {{kTokenAxis, group.tensor_parallel}};
+    } else if (group.sequence_degree > 1) {
+      subgroup.states = {{kTokenAxis, group.sequence_degree}, {kDuplicate, group.tensor_parallel}};
+    } else {
+      subgroup.states = {{kDuplicate, group.tensor_parallel}};
     }
-    if (parts == 1) {
-      groups.push_back(std::move(whole));
-      continue;
-    }
-    // Each part of a sample's tokens lies on some of the owners, whole on each of them.
-    const int width =
-        group.sequence == ir::SequenceParallelism::megatron ? 1 : group.tensor_parallel;
-    const int pieces = static_cast<int>(whole.owners.size()) / width;
-    for (std::int64_t sample = whole.samples.begin; sample < whole.samples.end; ++sample) {
-      for (int piece = 0; piece < pieces; ++piece) {
-        ActivationGroup out;
-        const auto owner = whole.owners.begin() + std::ptrdiff_t{piece} * width;
-        out.owners.assign(owner, owner + width);
-        const std::int64_t first = sample * parts;
-        out.samples = {first + std::int64_t{parts} * piece / pieces,
-                       first + std::int64_t{parts} * (piece + 1) / pieces};
-        groups.push_back(std::move(out));
-      }
-    }
+    out.subgroups.push_back(std::move(subgroup));
+    out.shares.push_back(group.samples);
   }
-  return groups;
-}
-
-/// Into how many units the tokens of a sample must be cut at a boundary: 1, unless a group splits
-/// the sequence and holds each part on several devices, which ActivationLayout cannot say.
-int sequence_units(const ir::Segment& a, const ir::Segment& b) {
-  int units = 1;
-  bool mixed = false;
-  for (const ir::Segment* segment : {&a, &b}) {
-    for (const ir::Group& group : segment->groups) {
-      const bool megatron = group.sequence == ir::SequenceParallelism::megatron;
-      units = std::lcm(units, megatron ? group.tensor_parallel : group.sequence_degree);
-      mixed = mixed || (group.sequence_degree > 1 && group.tensor_parallel > 1);
-    }
-  }
-  return mixed ? units : 1;
+  return out;
 }
 
 /// One op pair or collective of a boundary, the same for every micro-batch.
@@ -90,10 +60,11 @@ class Boundary {
       : context_(context), lower_(lower), upper_(upper), backward_(backward), draft_(draft) {
     const Element& sender = backward ? upper_ : lower_;
     const Element& receiver = backward ? lower_ : upper_;
-    const int units = sequence_units(*sender.segment, *receiver.segment);
-    const auto steps = transfer_activations(
-        activation_groups(*sender.segment, units), activation_groups(*receiver.segment, units),
-        context.workload.sequence_length / units, context.plan.communication.activation_transfer);
+    const Annotation senders = activations(*sender.segment);
+    const auto steps =
+        transfer_activations(senders, activations(*receiver.segment),
+                             {total_share(senders), context.workload.sequence_length},
+                             context.plan.communication.activation_transfer);
     for (const Step& step : steps) add_pattern(step);
   }
 

@@ -6,86 +6,130 @@
 #include <variant>
 
 #include "models/base/check.h"
+#include "models/sharding/flatten.h"
 
 namespace orrery::models {
 namespace {
 
+/// Devices that hold the same tokens of each sample of their subgroup.
+struct TokenPart {
+  Slice tokens;  ///< Of a sample.
+  std::vector<int> devices;
+};
+
+/// A subgroup and what it holds.
+struct ActivationGroup {
+  Slice samples;
+  std::vector<int> devices;
+  bool splits_tokens = false;
+  std::vector<TokenPart> parts;  ///< One, of all tokens, unless it splits them.
+};
 using Groups = std::vector<ActivationGroup>;
 
-Slice tokens(Slice samples, std::int64_t sequence_length) {
-  return {samples.begin * sequence_length, samples.end * sequence_length};
-}
+/// Consecutive elements, and the devices among which a transfer divides them.
+struct Cell {
+  Slice elements;
+  std::vector<int> devices;
+};
+using Cells = std::vector<Cell>;
 
-Slice overlap(Slice a, Slice b) {
-  const std::int64_t begin = std::max(a.begin, b.begin);
-  return {begin, std::max(begin, std::min(a.end, b.end))};
-}
-
-/// Cuts the slice evenly among the owners.
-void add_split(Layout& layout, Slice slice, const std::vector<int>& owners) {
-  for (Piece piece : split(slice.size(), owners).pieces) {
-    if (piece.slice.size() == 0) continue;
-    piece.slice.begin += slice.begin;
-    piece.slice.end += slice.begin;
-    layout.pieces.push_back(piece);
-  }
-}
-
-/// Cuts each sample's tokens evenly among the owners.
-void add_sequence_split(Layout& layout, Slice samples, std::int64_t sequence_length,
-                        const std::vector<int>& owners) {
-  for (std::int64_t sample = samples.begin; sample < samples.end; ++sample) {
-    add_split(layout, tokens({sample, sample + 1}, sequence_length), owners);
-  }
-}
-
-/// Number of samples; aborts unless the groups tile them from 0.
-std::int64_t check_tiling(const Groups& groups, std::int64_t sequence_length) {
-  ORRERY_CHECK(sequence_length >= 1, "sequence length {}", sequence_length);
-  std::vector<Slice> samples;
-  for (const ActivationGroup& group : groups) {
-    ORRERY_CHECK(!group.owners.empty(), "an activation group has no owner");
-    samples.push_back(group.samples);
-  }
-  std::sort(samples.begin(), samples.end());
-  std::int64_t next = 0;
-  for (const Slice& slice : samples) {
-    ORRERY_CHECK(slice.begin == next && slice.end >= next, "samples [{}, {}) where {} is next",
-                 slice.begin, slice.end, next);
-    next = slice.end;
-  }
-  return next;
-}
-
-Layout leader_layout(const Groups& groups, std::int64_t length, std::int64_t sequence_length) {
-  Layout layout{length, {}};
-  for (const ActivationGroup& group : groups) {
-    layout.pieces.push_back({group.owners[0], tokens(group.samples, sequence_length), kFullValue});
-  }
-  return layout;
-}
-
-/// The shares of the group's members in what it has in common with `others`.
-void add_shares(Layout& layout, const ActivationGroup& group, const Groups& others,
-                std::int64_t sequence_length) {
-  if (group.layout == ActivationLayout::sequence_split) {
-    add_sequence_split(layout, group.samples, sequence_length, group.owners);
-    return;
-  }
-  for (const ActivationGroup& other : others) {
-    const Slice common = overlap(group.samples, other.samples);
-    if (other.layout == ActivationLayout::sequence_split) {
-      add_sequence_split(layout, common, sequence_length, group.owners);
-    } else {
-      add_split(layout, tokens(common, sequence_length), group.owners);
+void check_states(const Annotation& annotation) {
+  ORRERY_CHECK(annotation.hetero_size() == 1 || annotation.hetero_axis == kSampleAxis,
+               "activations {} are not divided by samples", to_string(annotation));
+  for (const Subgroup& subgroup : annotation.subgroups) {
+    for (const AxisShards& entry : subgroup.states) {
+      ORRERY_CHECK(entry.axis == kTokenAxis || entry.axis == kDuplicate,
+                   "activations {} are neither whole nor split by tokens", to_string(annotation));
     }
   }
 }
 
-Layout share_layout(const Groups& groups, const Groups& others, std::int64_t length,
-                    std::int64_t sequence_length) {
+Groups groups_of(const Annotation& annotation, const Shape& shape) {
+  check_states(annotation);
+  const std::vector<BoxPiece> all = pieces(annotation, shape);
+  auto piece = all.begin();
+  Groups groups;
+  for (const Subgroup& subgroup : annotation.subgroups) {
+    ActivationGroup& group = groups.emplace_back();
+    group.samples = piece->box[kSampleAxis];
+    group.devices = subgroup.devices;
+    group.splits_tokens =
+        std::any_of(subgroup.states.begin(), subgroup.states.end(),
+                    [](const AxisShards& entry) { return entry.axis == kTokenAxis; });
+    for (const int device : subgroup.devices) {
+      const Slice tokens = (piece++)->box[kTokenAxis];
+      if (tokens.size() == 0) continue;
+      const auto part = std::find_if(group.parts.begin(), group.parts.end(),
+                                     [&](const TokenPart& of) { return of.tokens == tokens; });
+      if (part == group.parts.end()) {
+        group.parts.push_back({tokens, {device}});
+      } else {
+        part->devices.push_back(device);
+      }
+    }
+  }
+  return groups;
+}
+
+/// Whether a subgroup has copies of each part of split tokens.
+bool copies_parts(const Groups& groups) {
+  return std::any_of(groups.begin(), groups.end(), [](const ActivationGroup& group) {
+    return group.parts.size() > 1 && group.parts.front().devices.size() > 1;
+  });
+}
+
+/// Into which cells a subgroup falls that splits its tokens; one that does not is a cell.
+enum class Cut { none, by_sample, by_part };
+
+/// `by_part`: every subgroup falls into the parts of each of its samples.
+Cells cut(const Groups& groups, std::int64_t tokens, bool by_part, Cut if_split) {
+  Cells cells;
+  for (const ActivationGroup& group : groups) {
+    const Cut as = by_part ? Cut::by_part : group.splits_tokens ? if_split : Cut::none;
+    const auto [first, last] = group.samples;
+    if (as == Cut::none) cells.push_back({{first * tokens, last * tokens}, group.devices});
+    for (std::int64_t sample = first; sample < last && as != Cut::none; ++sample) {
+      const std::int64_t begin = sample * tokens;
+      if (as == Cut::by_sample) cells.push_back({{begin, begin + tokens}, group.devices});
+      for (const TokenPart& part : group.parts) {
+        if (as != Cut::by_part) break;
+        cells.push_back({{begin + part.tokens.begin, begin + part.tokens.end}, part.devices});
+      }
+    }
+  }
+  return cells;
+}
+
+/// Each cell at its first device.
+Layout leader_layout(std::int64_t length, const Cells& cells) {
   Layout layout{length, {}};
-  for (const ActivationGroup& group : groups) add_shares(layout, group, others, sequence_length);
+  for (const Cell& cell : cells) {
+    layout.pieces.push_back({cell.devices.front(), cell.elements, kFullValue});
+  }
+  return layout;
+}
+
+/// Each cell is cut at the borders of the others, and each of these slices evenly among its
+/// devices.
+Layout share_layout(std::int64_t length, const Cells& cells, const Cells& others) {
+  Layout layout{length, {}};
+  for (const Cell& cell : cells) {
+    const auto count = static_cast<std::int64_t>(cell.devices.size());
+    if (count == 1) {
+      layout.pieces.push_back({cell.devices.front(), cell.elements, kFullValue});
+      continue;
+    }
+    for (const Cell& other : others) {
+      const Slice common = {std::max(cell.elements.begin, other.elements.begin),
+                            std::min(cell.elements.end, other.elements.end)};
+      if (common.begin >= common.end) continue;
+      for (std::int64_t i = 0; i < count; ++i) {
+        const Slice share = even_part(common, count, i);
+        if (share.size() == 0) continue;
+        layout.pieces.push_back({cell.devices[static_cast<std::size_t>(i)], share, kFullValue});
+      }
+    }
+  }
   return layout;
 }
 
@@ -98,34 +142,30 @@ std::vector<Step> resolved(const Layout& from, const Layout& to) {
 
 }  // namespace
 
-Layout activation_layout(const Groups& groups, std::int64_t sequence_length) {
-  Layout layout{check_tiling(groups, sequence_length) * sequence_length, {}};
-  for (const ActivationGroup& group : groups) {
-    if (group.layout == ActivationLayout::sequence_split) {
-      add_sequence_split(layout, group.samples, sequence_length, group.owners);
-      continue;
-    }
-    for (int owner : group.owners) {
-      layout.pieces.push_back({owner, tokens(group.samples, sequence_length), kFullValue});
-    }
-  }
-  return layout;
-}
-
-std::vector<Step> transfer_activations(const Groups& senders, const Groups& receivers,
-                                       std::int64_t sequence_length, ActivationTransfer transfer) {
-  const Layout from = activation_layout(senders, sequence_length);
-  const Layout to = activation_layout(receivers, sequence_length);
-  ORRERY_CHECK(from.length == to.length, "senders have {} tokens, receivers {}", from.length,
-               to.length);
+std::vector<Step> transfer_activations(const Annotation& senders, const Annotation& receivers,
+                                       const Shape& shape, ActivationTransfer transfer) {
+  ORRERY_CHECK(shape.size() == 2, "activations of {} dimensions", shape.size());
+  const std::int64_t tokens = shape[kTokenAxis];
+  const Layout from = flatten(senders, shape);
+  const Layout to = flatten(receivers, shape);
   if (resolved(from, to).empty()) return {};
+  const Groups sending = groups_of(senders, shape);
+  const Groups receiving = groups_of(receivers, shape);
+  const bool by_part = copies_parts(sending) || copies_parts(receiving);
+  const auto cells = [&](const Groups& groups, Cut if_split) {
+    return cut(groups, tokens, by_part, if_split);
+  };
   std::vector<Layout> stations{from};
   if (transfer == ActivationTransfer::leader_broadcast) {
-    stations.push_back(leader_layout(senders, from.length, sequence_length));
-    stations.push_back(leader_layout(receivers, to.length, sequence_length));
+    stations.push_back(leader_layout(from.length, cells(sending, Cut::none)));
+    stations.push_back(leader_layout(to.length, cells(receiving, Cut::none)));
   } else {
-    stations.push_back(share_layout(senders, receivers, from.length, sequence_length));
-    stations.push_back(share_layout(receivers, senders, to.length, sequence_length));
+    // Copies of all tokens are divided sample by sample where the other side splits its tokens, so
+    // that equal degrees meet in pairs.
+    const Cells from_parts = cells(sending, Cut::by_part);
+    const Cells to_parts = cells(receiving, Cut::by_part);
+    stations.push_back(share_layout(from.length, from_parts, cells(receiving, Cut::by_sample)));
+    stations.push_back(share_layout(to.length, to_parts, cells(sending, Cut::by_sample)));
   }
   stations.push_back(to);
   std::vector<Step> steps;

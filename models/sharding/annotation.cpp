@@ -4,8 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <numeric>
-#include <set>
 
 #include "models/base/check.h"
 
@@ -27,15 +27,32 @@ Problem check_axis(Axis axis, int dimensions) {
 
 Problem check_states(const Subgroup& subgroup, int dimensions) {
   std::int64_t product = 1;
-  std::set<Axis> seen;
-  for (const auto& [axis, shards] : subgroup.states) {
+  for (auto entry = subgroup.states.begin(); entry != subgroup.states.end(); ++entry) {
+    const auto [axis, shards] = *entry;
     if (auto problem = check_axis(axis, dimensions)) return problem;
     if (shards < 1) return fmt::format("{} has {} shards", name(axis), shards);
-    if (!seen.insert(axis).second) return fmt::format("{} stands twice in one DS", name(axis));
+    const bool twice = std::any_of(subgroup.states.begin(), entry, [&](const AxisShards& other) {
+      return other.axis == entry->axis;
+    });
+    if (twice) return fmt::format("{} stands twice in one DS", name(axis));
     product *= shards;
   }
   if (product == static_cast<std::int64_t>(subgroup.devices.size())) return std::nullopt;
   return fmt::format("{} shards on {} devices", product, subgroup.devices.size());
+}
+
+Problem check_devices(const Annotation& annotation) {
+  std::vector<int> devices;
+  for (std::size_t i = 0; i < annotation.subgroups.size(); ++i) {
+    const std::vector<int>& own = annotation.subgroups[i].devices;
+    if (own.empty()) return fmt::format("subgroup {} has no device", i);
+    devices.insert(devices.end(), own.begin(), own.end());
+  }
+  std::sort(devices.begin(), devices.end());
+  if (devices.front() < 0) return fmt::format("device {} is negative", devices.front());
+  const auto twice = std::adjacent_find(devices.begin(), devices.end());
+  if (twice != devices.end()) return fmt::format("device {} stands twice", *twice);
+  return std::nullopt;
 }
 
 Problem check_shares(const Annotation& annotation) {
@@ -60,7 +77,7 @@ Slice top_slice(const Annotation& annotation, int subgroup, int dimension, std::
   return {size * before / total, size * (before + share_of(annotation, subgroup)) / total};
 }
 
-Problem check_sizes(const Annotation& annotation, const Shape& shape) {
+Problem check_sizes(const Annotation& annotation, const Shape& shape, Splits splits) {
   for (int i = 0; i < annotation.hetero_size(); ++i) {
     for (std::size_t d = 0; d < shape.size(); ++d) {
       const int dimension = static_cast<int>(d);
@@ -72,7 +89,7 @@ Problem check_sizes(const Annotation& annotation, const Shape& shape) {
       const std::int64_t size = top_slice(annotation, i, dimension, shape[d]).size();
       const int shards =
           shards_along(annotation.subgroups[static_cast<std::size_t>(i)].states, dimension);
-      if (size % shards != 0) {
+      if (splits == Splits::even && size % shards != 0) {
         return fmt::format("subgroup {}: {} shards do not divide the {} of dimension {}", i, shards,
                            size, d);
       }
@@ -82,6 +99,10 @@ Problem check_sizes(const Annotation& annotation, const Shape& shape) {
 }
 
 }  // namespace
+
+std::int64_t volume(const Shape& shape) {
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+}
 
 std::int64_t volume(const Box& box) {
   return std::accumulate(box.begin(), box.end(), std::int64_t{1},
@@ -113,15 +134,9 @@ std::string to_string(const Box& box) {
 
 Problem validate_structure(const Annotation& annotation, int dimensions) {
   if (annotation.subgroups.empty()) return "it has no subgroup";
-  std::set<int> devices;
+  if (auto problem = check_devices(annotation)) return problem;
   for (std::size_t i = 0; i < annotation.subgroups.size(); ++i) {
-    const Subgroup& subgroup = annotation.subgroups[i];
-    if (subgroup.devices.empty()) return fmt::format("subgroup {} has no device", i);
-    for (const int device : subgroup.devices) {
-      if (device < 0) return fmt::format("device {} is negative", device);
-      if (!devices.insert(device).second) return fmt::format("device {} stands twice", device);
-    }
-    if (auto problem = check_states(subgroup, dimensions)) {
+    if (auto problem = check_states(annotation.subgroups[i], dimensions)) {
       return fmt::format("subgroup {}: {}", i, *problem);
     }
   }
@@ -129,14 +144,14 @@ Problem validate_structure(const Annotation& annotation, int dimensions) {
   return check_shares(annotation);
 }
 
-Problem validate(const Annotation& annotation, const Shape& shape) {
+Problem validate(const Annotation& annotation, const Shape& shape, Splits splits) {
   if (auto problem = validate_structure(annotation, static_cast<int>(shape.size()))) {
     return problem;
   }
   for (const std::int64_t size : shape) {
     if (size < 0) return fmt::format("a dimension of size {}", size);
   }
-  return check_sizes(annotation, shape);
+  return check_sizes(annotation, shape, splits);
 }
 
 std::vector<BoxPiece> pieces(const Annotation& annotation, const Shape& shape) {
@@ -159,8 +174,7 @@ std::vector<BoxPiece> pieces(const Annotation& annotation, const Shape& shape) {
         if (entry->axis == kPartial) summand = static_cast<int>(index);
         if (entry->axis < 0) continue;
         Slice& slice = piece.box[static_cast<std::size_t>(entry->axis)];
-        const std::int64_t size = slice.size() / entry->shards;
-        slice = {slice.begin + index * size, slice.begin + (index + 1) * size};
+        slice = even_part(slice, entry->shards, index);
       }
       if (top_partial || summands > 1) piece.partial = first_summand + summand;
       all.push_back(std::move(piece));

@@ -26,7 +26,9 @@ struct AxisShards {
 };
 
 /// DS: an ordered list, outermost first. The devices of the group are numbered row-major over it:
-/// the last entry changes fastest. Uniform: a dimension must be divisible by its shards.
+/// the last entry changes fastest. In the paper a dimension is divisible by its shards.
+/// Deviation: one that is not is cut as evenly as it goes, the first shards one element longer
+/// (even_part); lowering needs that, and validate() allows it on request.
 using DistributedStates = std::vector<AxisShards>;
 
 /// A device group (DG) and the states (DS) of the tensor on it.
@@ -52,6 +54,8 @@ struct Annotation {
 
 /// Sizes of a tensor's dimensions.
 using Shape = std::vector<std::int64_t>;
+/// Elements of a tensor.
+std::int64_t volume(const Shape& shape);
 
 /// A rectangular part of a tensor: a slice of each dimension.
 using Box = std::vector<Slice>;
@@ -75,17 +79,25 @@ struct BoxPiece {
   auto operator<=>(const BoxPiece&) const = default;
 };
 
+/// Whether the shards of a subgroup may differ in length. Graphs need even ones: their operators
+/// run on equal parts. Lowering does not: heads over a degree that does not divide them, key-value
+/// heads of which there are fewer than devices, vocabularies.
+enum class Splits { even, uneven };
+
 /// What is wrong with an annotation of a tensor of that shape, or nothing: no subgroup or an empty
 /// one, a device twice, shards that do not multiply to the number of devices, an axis that the
-/// shape does not have or that stands twice in one DS, a dimension that its shards do not divide,
-/// shares that are not positive, do not match the subgroups or do not divide the dimension.
-std::optional<std::string> validate(const Annotation& annotation, const Shape& shape);
+/// shape does not have or that stands twice in one DS, a dimension that its shards do not divide
+/// (Splits::even), shares that are not positive, do not match the subgroups or do not divide the
+/// dimension.
+std::optional<std::string> validate(const Annotation& annotation, const Shape& shape,
+                                    Splits splits = Splits::even);
 
 /// As validate(), without what depends on the sizes of the dimensions.
 std::optional<std::string> validate_structure(const Annotation& annotation, int dimensions);
 
-/// What every device holds, in the order of subgroups and devices. The annotation is valid.
-/// Where hetero_axis and a DS split the same dimension, the subgroup's part is split further.
+/// What every device holds, in the order of subgroups and devices. The annotation is valid, with
+/// even splits or not; a dimension with more shards than elements gives empty boxes. Where
+/// hetero_axis and a DS split the same dimension, the subgroup's part is split further.
 std::vector<BoxPiece> pieces(const Annotation& annotation, const Shape& shape);
 
 /// Shards of the states along an axis: 1 where it is not split.

@@ -134,9 +134,17 @@ std::vector<SymbolicShape> shapes_of(const std::vector<TensorType>& inputs) {
   return shapes;
 }
 
+/// What a part of the dimension leaves of the shape; nothing happens where it is not split.
+void scale(SymbolicShape& shape, Axis axis, std::int64_t part, std::int64_t of) {
+  if (axis < 0) return;
+  SymbolicSize& size = shape[static_cast<std::size_t>(axis)];
+  size = size.scaled(part, of);
+}
+
+/// `shapes` are what HDim leaves of the inputs.
 Result<DistributedStates> deduce_states(const OperatorType& type,
                                         const std::vector<const DistributedStates*>& inputs,
-                                        const std::vector<SymbolicShape>& shapes) {
+                                        std::vector<SymbolicShape> shapes) {
   const auto grid = common_grid(inputs);
   if (!grid) {
     return DeductionProblem{static_cast<int>(inputs.size()) - 1,
@@ -147,6 +155,9 @@ Result<DistributedStates> deduce_states(const OperatorType& type,
   DistributedStates states;
   for (std::size_t level = 0; level < grid->shards.size(); ++level) {
     const auto axis = deduction::axis_of(type, grid->axes[level], shapes);
+    for (std::size_t i = 0; i < shapes.size(); ++i) {
+      scale(shapes[i], grid->axes[level][i], 1, grid->shards[level]);
+    }
     if (const auto* problem = std::get_if<DeductionProblem>(&axis)) return *problem;
     const AxisShards next{std::get<Axis>(axis), grid->shards[level]};
     if (!states.empty() && states.back().axis == next.axis) {
@@ -227,14 +238,14 @@ std::optional<DeductionProblem> check_whole(const TensorType& output) {
 }  // namespace
 
 std::string_view name_of(const OperatorType& type) {
-  static constexpr std::array<std::string_view, 10> kNames{
-      "dot",       "unary", "binary",    "sum",       "reshape",
-      "transpose", "norm",  "attention", "embedding", "cross-entropy"};
+  static constexpr std::array<std::string_view, 13> kNames{
+      "dot",       "unary",     "binary",        "sum",         "reshape",  "transpose", "norm",
+      "attention", "embedding", "cross-entropy", "batched dot", "dispatch", "combine"};
   return kNames.at(type.index());
 }
 
 std::size_t inputs_of(const OperatorType& type) {
-  static constexpr std::array<std::size_t, 10> kInputs{2, 1, 2, 1, 1, 1, 2, 3, 2, 2};
+  static constexpr std::array<std::size_t, 13> kInputs{2, 1, 2, 1, 1, 1, 2, 3, 2, 2, 2, 2, 2};
   return kInputs.at(type.index());
 }
 
@@ -314,8 +325,14 @@ std::variant<TensorType, DeductionProblem> deduce(const OperatorType& type,
   }
   for (std::size_t i = 0; i < annotations.front().subgroups.size(); ++i) {
     std::vector<const DistributedStates*> states;
-    for (const Annotation& input : annotations) states.push_back(&input.subgroups[i].states);
-    auto result = deduce_states(type, states, shapes);
+    std::vector<SymbolicShape> parts = shapes;
+    for (std::size_t j = 0; j < annotations.size(); ++j) {
+      const Annotation& input = annotations[j];
+      states.push_back(&input.subgroups[i].states);
+      if (input.hetero_size() == 1) continue;
+      scale(parts[j], input.hetero_axis, share_of(input, static_cast<int>(i)), total_share(input));
+    }
+    auto result = deduce_states(type, states, std::move(parts));
     if (auto* problem = std::get_if<DeductionProblem>(&result)) {
       return DeductionProblem{problem->input, fmt::format("{} (subgroup {})", problem->reason, i)};
     }

@@ -60,9 +60,26 @@ struct ShapeRule {
     shape.back() = in[1][1];
     return shape;
   }
+  ShapeResult operator()(const op::BatchedDot&) const {
+    if (in[0].size() < 2) return misfit(0, in[0], "has no dimension to contract");
+    if (in[1].size() != 3) return misfit(1, in[1], "is no list of matrices");
+    if (in[1][0] != in[0][0]) return misfit(1, in[1], "has other experts than input 0");
+    if (in[1][1] != in[0].back()) return misfit(1, in[1], "does not begin with what input 0 ends");
+    SymbolicShape shape = in[0];
+    shape.back() = in[1][2];
+    return shape;
+  }
   ShapeResult operator()(const op::Unary&) const { return in[0]; }
-  ShapeResult operator()(const op::Binary&) const {
-    if (in[1].size() > in[0].size() || !std::equal(in[1].rbegin(), in[1].rend(), in[0].rbegin())) {
+  ShapeResult operator()(const op::Binary& binary) const {
+    if (binary.leading < 0 || binary.leading > static_cast<int>(in[1].size()) ||
+        in[1].size() > in[0].size()) {
+      return misfit(1, in[1], "does not end input 0's");
+    }
+    const auto begun = in[1].begin() + binary.leading;
+    if (!std::equal(in[1].begin(), begun, in[0].begin())) {
+      return misfit(1, in[1], "does not begin as input 0's");
+    }
+    if (!std::equal(begun, in[1].end(), in[0].end() - (in[1].end() - begun))) {
       return misfit(1, in[1], "does not end input 0's");
     }
     return in[0];
@@ -133,6 +150,20 @@ struct ShapeRule {
     shape.push_back(in[1][1]);
     return shape;
   }
+  ShapeResult operator()(const op::Dispatch& dispatch) const {
+    if (in[0].size() != 3) return misfit(0, in[0], "is not (samples, tokens, width)");
+    if (in[1].size() != 3 || in[1][0] != in[0][0] || in[1][1] != in[0][1]) {
+      return misfit(1, in[1], "has not the scores of input 0's tokens");
+    }
+    return SymbolicShape{in[1][2], in[0][0], dispatch.rows, in[0][2]};
+  }
+  ShapeResult operator()(const op::Combine&) const {
+    if (in[0].size() != 4) return misfit(0, in[0], "is not (experts, samples, rows, width)");
+    if (in[1].size() != 3 || in[1][0] != in[0][1] || in[1][2] != in[0][0]) {
+      return misfit(1, in[1], "has not the scores of input 0's experts and samples");
+    }
+    return SymbolicShape{in[1][0], in[1][1], in[0][3]};
+  }
   ShapeResult operator()(const op::CrossEntropy&) const {
     if (in[0].empty()) return misfit(0, in[0], "has no classes");
     const SymbolicShape rows(in[0].begin(), in[0].end() - 1);
@@ -155,6 +186,19 @@ struct AxisRule {
     if (a >= 0) return expect(axes, {a, kDuplicate}, a, "input 0 is split by rows");
     return b == 1 ? last(shapes[0]) : kDuplicate;
   }
+  AxisResult operator()(const op::BatchedDot&) const {
+    const Axis a = axes[0];
+    const Axis b = axes[1];
+    const int contracted = last(shapes[0]);
+    if (a == kPartial) return expect(axes, {kPartial, kDuplicate}, kPartial, "input 0 is one");
+    if (b == kPartial) return expect(axes, {kDuplicate, kPartial}, kPartial, "input 1 is one");
+    if (a == 0 || b == 0) return expect(axes, {0, 0}, 0, "experts are split");
+    if (a == contracted || b == 1) {
+      return expect(axes, {contracted, 1}, kPartial, "the product contracts");
+    }
+    if (a > 0) return expect(axes, {a, kDuplicate}, a, "input 0 is split by rows");
+    return b == 2 ? contracted : kDuplicate;
+  }
   AxisResult operator()(const op::Unary& unary) const {
     if (axes[0] == kPartial && !unary.linear) return adds_up(0);
     return axes[0];
@@ -172,7 +216,9 @@ struct AxisRule {
       return expect(axes, summand == 0 ? Axes{kPartial, kDuplicate} : Axes{kDuplicate, kPartial},
                     kPartial, "the other input is a summand");
     }
-    const Axis wanted = a >= offset ? a - offset : kDuplicate;
+    Axis wanted = kDuplicate;
+    if (a >= 0 && a < binary.leading) wanted = a;
+    if (a >= offset + binary.leading) wanted = a - offset;
     return expect(axes, {a, wanted}, a, "input 0 lies so");
   }
   AxisResult operator()(const op::Sum& sum) const {
@@ -210,8 +256,20 @@ struct AxisRule {
     for (int i = 0; i < 3; ++i) {
       const Axis axis = axes[static_cast<std::size_t>(i)];
       if (axis == kPartial) return adds_up(i);
-      if (axis == 1) return needs(i, "its tokens are split, and attention reads whole sequences");
+      if (axis == 1 && i > 0) {
+        return needs(i, "its tokens are split, and attention reads whole sequences");
+      }
       if (axis == 3) return needs(i, "the width of its heads is split");
+    }
+    const bool whole = axes[1] == kDuplicate && axes[2] == kDuplicate;
+    if (axes[0] == 1) {
+      return expect(axes, {1, kDuplicate, kDuplicate}, 1, "the queries are parts of sequences");
+    }
+    if (axes[0] == 2 && whole) {
+      if (shapes[1][2] == SymbolicSize(1)) return 2;
+      return needs(1, fmt::format("it is whole with {} heads, of which each part of the queries' "
+                                  "heads needs its own",
+                                  to_string(shapes[1][2])));
     }
     return expect(axes, {axes[0], axes[0], axes[0]}, axes[0], "queries, keys and values meet");
   }
@@ -220,6 +278,24 @@ struct AxisRule {
     if (axes[0] >= 0) return expect(axes, {axes[0], kDuplicate}, axes[0], "the tokens are split");
     if (axes[1] == 0 || axes[1] == kPartial) return kPartial;
     return axes[1] == 1 ? static_cast<int>(shapes[0].size()) : kDuplicate;
+  }
+  AxisResult operator()(const op::Dispatch&) const {
+    const Axis tokens = axes[0];
+    if (axes[1] == kPartial) return adds_up(1);
+    if (axes[1] == 2) return needs(1, "its experts are split, and tokens choose among all");
+    if (tokens == 0 || tokens == 1) {
+      return expect(axes, {tokens, tokens}, tokens + 1, "the tokens are split");
+    }
+    return expect(axes, {tokens, kDuplicate}, tokens == 2 ? 3 : tokens, "the tokens are whole");
+  }
+  AxisResult operator()(const op::Combine&) const {
+    const Axis rows = axes[0];
+    if (axes[1] == kPartial) return adds_up(1);
+    if (rows == 0) return expect(axes, {0, kDuplicate}, kPartial, "the experts are split");
+    if (rows == 1 || rows == 2) {
+      return expect(axes, {rows, rows - 1}, rows - 1, "the rows are split");
+    }
+    return expect(axes, {rows, kDuplicate}, rows == 3 ? 2 : rows, "the rows are whole");
   }
   AxisResult operator()(const op::CrossEntropy&) const {
     if (axes[0] == kPartial) return adds_up(0);

@@ -13,8 +13,9 @@ namespace orrery::models::deduction {
 std::variant<SymbolicShape, DeductionProblem> shape_of(const OperatorType& type,
                                                        const std::vector<SymbolicShape>& inputs);
 
-/// What a level of sharding becomes, given the axis of each input on it. The reason of a problem
-/// says why a device could not work on what it holds.
+/// What a level of sharding becomes, given the axis of each input on it and what the levels outside
+/// it leave of the inputs' shapes. The reason of a problem says why a device could not work on what
+/// it holds.
 std::variant<Axis, DeductionProblem> axis_of(const OperatorType& type,
                                              const std::vector<Axis>& axes,
                                              const std::vector<SymbolicShape>& shapes);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/icl/interval_set.hpp>
 #include <iterator>
+#include <utility>
 #include <variant>
 
 #include "models/base/check.h"
@@ -67,11 +68,11 @@ std::vector<Piece> shards(const Replicas& group) {
       while (by_slice[r][next[r]].slice.end <= cuts[i]) ++next[r];
       owners.push_back(by_slice[r][next[r]].owner);
     }
-    for (Piece piece : split(cuts[i + 1] - cuts[i], owners).pieces) {
-      if (piece.slice.size() == 0) continue;
-      piece.slice.begin += cuts[i];
-      piece.slice.end += cuts[i];
-      pieces.push_back(piece);
+    const auto count = static_cast<std::int64_t>(owners.size());
+    for (std::int64_t part = 0; part < count; ++part) {
+      const Slice share = even_part({cuts[i], cuts[i + 1]}, count, part);
+      if (share.size() == 0) continue;
+      pieces.push_back({owners[static_cast<std::size_t>(part)], share, kFullValue});
     }
   }
   return pieces;
@@ -88,14 +89,15 @@ Layout joined(std::int64_t length, const Replicas& replicas, bool summands) {
   return layout;
 }
 
-/// Aborts unless every replica tiles [0, length) and no owner holds an element twice.
-void check(std::int64_t length, const Replicas& replicas) {
-  const auto problem = validate(joined(length, replicas, true));
-  ORRERY_CHECK(!problem, "replicas of {} elements: {}", length, *problem);
-  for (const auto& replica : replicas) {
-    ORRERY_CHECK(!replica.empty() || length == 0, "a replica of {} elements is empty", length);
-  }
+/// Aborts unless these are gradients.
+Layout flat(const Gradients& gradients) {
+  const Annotation& annotation = gradients.annotation;
+  ORRERY_CHECK(annotation.hetero_size() == 1 || annotation.hetero_axis == kPartial,
+               "gradients {} whose copies do not add up", to_string(annotation));
+  return flatten(annotation, gradients.shape, gradients.rows);
 }
+
+Axis without_sum(Axis axis) { return axis == kPartial ? kDuplicate : axis; }
 
 void append_resolution(std::vector<Step>& steps, const Layout& from, const Layout& to) {
   auto result = resolve(from, to);
@@ -107,38 +109,60 @@ void append_resolution(std::vector<Step>& steps, const Layout& from, const Layou
 
 }  // namespace
 
-Layout gradient_layout(std::int64_t length, const Replicas& replicas) {
-  check(length, replicas);
-  return joined(length, replicas, true);
+Annotation parameter_annotation(const Annotation& gradients) {
+  Annotation parameter = gradients;
+  parameter.hetero_axis = without_sum(gradients.hetero_axis);
+  for (Subgroup& subgroup : parameter.subgroups) {
+    DistributedStates states;
+    for (const AxisShards& entry : subgroup.states) {
+      const Axis axis = without_sum(entry.axis);
+      const bool joins = axis == kDuplicate && !states.empty() && states.back().axis == kDuplicate;
+      if (joins) {
+        states.back().shards *= entry.shards;
+      } else {
+        states.push_back({axis, entry.shards});
+      }
+    }
+    subgroup.states = std::move(states);
+  }
+  return parameter;
 }
 
-Layout parameter_layout(std::int64_t length, const Replicas& replicas) {
-  check(length, replicas);
-  return joined(length, replicas, false);
+Replicas replicas(const Gradients& gradients) {
+  Replicas all;
+  for (const Piece& piece : flat(gradients).pieces) {
+    const auto replica = static_cast<std::size_t>(std::max(piece.partial, 0));
+    if (all.size() <= replica) all.resize(replica + 1);
+    all[replica].push_back({piece.owner, piece.slice, kFullValue});
+  }
+  return all;
 }
 
-Layout zero_layout(std::int64_t length, const Replicas& replicas, int shard_group) {
-  check(length, replicas);
+Layout gradient_layout(const Gradients& gradients) { return flat(gradients); }
+
+Layout parameter_layout(const Gradients& gradients) {
+  return flatten(parameter_annotation(gradients.annotation), gradients.shape, gradients.rows);
+}
+
+Layout zero_layout(const Gradients& gradients, int shard_group) {
   Replicas groups;
-  for (const Replicas& group : shard_groups(replicas, shard_group)) {
+  for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
     groups.push_back(shards(group));
   }
-  return joined(length, groups, false);
+  return joined(volume(gradients.shape), groups, false);
 }
 
-std::vector<Step> synchronise_gradients(std::int64_t length, const Replicas& replicas) {
-  check(length, replicas);
+std::vector<Step> synchronise_gradients(const Gradients& gradients) {
   std::vector<Step> steps;
-  append_resolution(steps, joined(length, replicas, true), joined(length, replicas, false));
+  append_resolution(steps, gradient_layout(gradients), parameter_layout(gradients));
   return steps;
 }
 
-std::vector<Step> scatter_gradients(std::int64_t length, const Replicas& replicas,
-                                    int shard_group) {
-  check(length, replicas);
+std::vector<Step> scatter_gradients(const Gradients& gradients, int shard_group) {
+  const std::int64_t length = volume(gradients.shape);
   std::vector<Step> steps;
   Replicas reduced;
-  for (const Replicas& group : shard_groups(replicas, shard_group)) {
+  for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
     reduced.push_back(shards(group));
     append_resolution(steps, joined(length, group, true), joined(length, {reduced.back()}, false));
   }
@@ -146,11 +170,10 @@ std::vector<Step> scatter_gradients(std::int64_t length, const Replicas& replica
   return steps;
 }
 
-std::vector<Step> gather_parameters(std::int64_t length, const Replicas& replicas,
-                                    int shard_group) {
-  check(length, replicas);
+std::vector<Step> gather_parameters(const Gradients& gradients, int shard_group) {
+  const std::int64_t length = volume(gradients.shape);
   std::vector<Step> steps;
-  for (const Replicas& group : shard_groups(replicas, shard_group)) {
+  for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
     const Layout first = joined(length, first_holders(group), false);
     append_resolution(steps, joined(length, {shards(group)}, false), first);
     for (const auto& replica : group) {

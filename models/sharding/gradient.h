@@ -1,42 +1,66 @@
-/// Gradient synchronisation and ZeRO between data-parallel replicas of any tensor-parallel degrees.
-/// A replica is the list of pieces in which one copy of a parameter lies; they tile its length.
-/// Owners that hold the same slice of one replica (a norm gain in a tensor-parallel group) hold
-/// the same gradient. Piece::partial is ignored here.
+/// Gradient synchronisation and ZeRO between copies of a parameter, of any tensor-parallel degrees:
+/// from the annotation of the gradients to that of the parameter, or to shards of the optimizer's
+/// state. A replica is a copy whose devices saw data of their own: a summand of the gradients.
 /// [Hetu v2, section 4.2: SplitAR, SplitRS, SplitAG]
 #pragma once
-#include <cstdint>
 #include <vector>
 
+#include "models/sharding/annotation.h"
+#include "models/sharding/flatten.h"
 #include "models/sharding/layout.h"
 #include "models/sharding/resolve.h"
 
 namespace orrery::models {
 
-/// All functions below abort (ORRERY_CHECK) when a replica does not tile [0, length) or when one
-/// owner holds an element twice: plans are validated before.
+/// The gradients of a parameter as the backward pass leaves them. The annotation has a subgroup for
+/// each copy of the parameter and HDim Partial (without meaning for one copy). In a subgroup,
+/// - S: who holds which part (uneven splits are fine);
+/// - D: devices with equal gradients, as of a norm gain in a tensor-parallel group;
+/// - P: devices that hold the same part and saw other data, each a replica of its own: a gain under
+///   Megatron's sequence parallelism, key-value heads of which there are fewer than devices.
+/// Replicas are numbered as the summands are. All functions below abort (ORRERY_CHECK) on an
+/// invalid annotation and on several copies with another HDim: plans are validated before.
+struct Gradients {
+  Annotation annotation;
+  Shape shape;
+  /// apart: each row of the last dimension is a matrix of its own (an expert's), and ZeRO divides
+  /// each of them.
+  RowSlices rows = RowSlices::joined;
+};
+
+/// The parameter, or its gradients after synchronisation: Duplicate instead of Partial, in HDim and
+/// in the states. Partial and Duplicate of one DS must stand side by side; they become one entry.
+Annotation parameter_annotation(const Annotation& gradients);
+
+/// By replica: its pieces, in the order of the devices; they tile the parameter. Devices that hold
+/// equal gradients have equal pieces. Piece::partial is kFullValue.
 using Replicas = std::vector<std::vector<Piece>>;
+Replicas replicas(const Gradients& gradients);
 
-/// The gradients after the backward pass: replica i holds summand i.
-Layout gradient_layout(std::int64_t length, const Replicas& replicas);
+/// The gradients: replica i holds summand i. A single replica holds full values.
+Layout gradient_layout(const Gradients& gradients);
 
-/// The parameters, or the gradients after synchronisation: each replica holds full values.
-Layout parameter_layout(std::int64_t length, const Replicas& replicas);
+/// The parameter: full values.
+Layout parameter_layout(const Gradients& gradients);
 
 /// Shards of the optimizer state. Each `shard_group` consecutive replicas keep one copy (0: all
-/// replicas together; the last group may be smaller); within it each segment (between two cuts of
-/// any of them) is cut evenly among its owners, one per replica: the first in its list of pieces.
-Layout zero_layout(std::int64_t length, const Replicas& replicas, int shard_group);
+/// replicas together; the last group may be smaller); within it each finest slice (between two
+/// cuts of any of them) is cut evenly among its owners, one per replica: its first device that
+/// holds the slice. Replicas that are cut alike could say so in an annotation, S0 over the parts
+/// and in each part over the replicas. Where they are not, finest slices differ in length, a device
+/// has shards of several, and no annotation says that: so shards are derived from the replicas.
+Layout zero_layout(const Gradients& gradients, int shard_group);
 
 /// Every replica gets the sum: one all_reduce per set of owners. The union of all cuts gives the
-/// segments, and each segment has one owner per replica.
-std::vector<Step> synchronise_gradients(std::int64_t length, const Replicas& replicas);
+/// finest slices, and each has one owner per replica.
+std::vector<Step> synchronise_gradients(const Gradients& gradients);
 
 /// gradient_layout -> zero_layout: reduce_scatter inside each shard group, then all_reduce of the
 /// shards between the groups.
-std::vector<Step> scatter_gradients(std::int64_t length, const Replicas& replicas, int shard_group);
+std::vector<Step> scatter_gradients(const Gradients& gradients, int shard_group);
 
 /// zero_layout -> parameter_layout: all_gather inside each shard group, then broadcast to the other
 /// holders of the same slice of a replica.
-std::vector<Step> gather_parameters(std::int64_t length, const Replicas& replicas, int shard_group);
+std::vector<Step> gather_parameters(const Gradients& gradients, int shard_group);
 
 }  // namespace orrery::models

@@ -13,7 +13,11 @@
 namespace orrery::models {
 
 /// How often an operator runs: pipelines are made of what runs for each micro-batch. [section 5.4]
-enum class Frequency { micro_batch, step };
+enum class Frequency {
+  micro_batch,  ///< On what depends on the micro-batch.
+  pass,         ///< Before each pass over a micro-batch, on parameters: the gathers of ZeRO-3.
+  step,
+};
 
 /// A placeholder or a parameter: its tensor is given.
 struct Leaf {};

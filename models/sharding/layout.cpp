@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/icl/interval_set.hpp>
 #include <map>
 #include <numeric>
@@ -41,36 +42,13 @@ std::optional<std::string> validate_piece(const Layout& layout, const Piece& pie
 
 }  // namespace
 
-Layout split(std::int64_t length, const std::vector<int>& owners) {
-  ORRERY_CHECK(length >= 0 && !owners.empty(), "length {} over {} owners", length, owners.size());
-  const auto count = static_cast<std::int64_t>(owners.size());
-  std::vector<std::int64_t> boundaries{0};
-  for (std::int64_t i = 0; i < count; ++i) {
-    boundaries.push_back(boundaries.back() + length / count + (i < length % count ? 1 : 0));
-  }
-  return split_at(boundaries, owners);
-}
-
-Layout split_at(const std::vector<std::int64_t>& boundaries, const std::vector<int>& owners) {
-  ORRERY_CHECK(boundaries.size() == owners.size() + 1, "{} boundaries for {} owners",
-               boundaries.size(), owners.size());
-  Layout layout{boundaries.back(), {}};
-  for (std::size_t i = 0; i < owners.size(); ++i) {
-    layout.pieces.push_back({owners[i], {boundaries[i], boundaries[i + 1]}, kFullValue});
-  }
-  return layout;
-}
-
-Layout replicated(std::int64_t length, const std::vector<int>& owners) {
-  Layout layout{length, {}};
-  for (int owner : owners) layout.pieces.push_back({owner, {0, length}, kFullValue});
-  return layout;
-}
-
-Layout partial(std::int64_t length, const std::vector<int>& owners) {
-  Layout layout = replicated(length, owners);
-  for (std::size_t i = 0; i < owners.size(); ++i) layout.pieces[i].partial = static_cast<int>(i);
-  return layout;
+Slice even_part(Slice whole, std::int64_t parts, std::int64_t index) {
+  ORRERY_CHECK(whole.size() >= 0 && 0 <= index && index < parts, "part {} of {} of [{}, {})", index,
+               parts, whole.begin, whole.end);
+  const std::int64_t each = whole.size() / parts;
+  const std::int64_t longer = whole.size() % parts;
+  const std::int64_t begin = whole.begin + index * each + std::min(index, longer);
+  return {begin, begin + each + (index < longer ? 1 : 0)};
 }
 
 std::optional<std::string> validate(const Layout& layout) {

@@ -1,6 +1,7 @@
-/// What lies where: a tensor cut along one dimension, with replicas and partial sums.
-/// Layout is the flat form that every annotation expands into: Hetu v2's device group union with
-/// its distributed states (Split, Duplicate, Partial) and HDim becomes one list of pieces.
+/// The flat form of what lies where: the elements of a tensor in one row, and the pieces of it that
+/// each owner holds, with replicas and partial sums. flatten() makes it from an annotation, which
+/// is where lowering says what lies where; only parts of several owners' finest slices (ZeRO's
+/// shards, the shares of a transfer) are put together here. resolve() works on it.
 /// [Hetu v2, section 3]
 #pragma once
 #include <compare>
@@ -11,8 +12,8 @@
 
 namespace orrery::models {
 
-/// Elements begin <= x < end along the cut dimension. The element is the caller's unit: an
-/// attention head, a row, a token, a parameter.
+/// Elements begin <= x < end along one dimension. The element is the caller's unit: an attention
+/// head, a row, a token, a parameter.
 struct Slice {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -42,19 +43,9 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// Cuts the length evenly, in the order of the owners; the first `length mod owners` get one
-/// element more. Pieces of a length shorter than the list of owners may be empty.
-Layout split(std::int64_t length, const std::vector<int>& owners);
-
-/// Owner i gets [boundaries[i], boundaries[i + 1]); there is one boundary more than owners. The
-/// length is the last boundary. The caller guarantees 0 = first <= ... <= last.
-Layout split_at(const std::vector<std::int64_t>& boundaries, const std::vector<int>& owners);
-
-/// Each owner holds the whole tensor.
-Layout replicated(std::int64_t length, const std::vector<int>& owners);
-
-/// Owner i holds summand i of the whole tensor.
-Layout partial(std::int64_t length, const std::vector<int>& owners);
+/// Part `index` of `parts` of a slice that is cut as evenly as it goes: the first
+/// `size mod parts` parts have one element more. With more parts than elements some are empty.
+Slice even_part(Slice whole, std::int64_t parts, std::int64_t index);
 
 /// What is wrong with the layout, or nothing: slice out of range, negative owner, full values mixed
 /// with summands, two overlapping pieces of one owner, elements (of one summand) that nobody holds.

@@ -3,158 +3,66 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "models/sharding/transformer_blocks.h"
+#include "models/sharding/transformer_gradients.h"
+
 namespace orrery::models {
 namespace {
 
-/// The groups that hold a block, pipeline by pipeline.
-struct BlockGroup {
-  std::vector<int> devices;
-  bool sequence_split = false;
-  std::int64_t samples = 0;  ///< Of a step.
-
-  int degree() const { return static_cast<int>(devices.size()); }
-};
-using BlockGroups = std::vector<BlockGroup>;
-
-GraphProblem refused(std::string reason) { return {"plan", 0, "plan: " + std::move(reason)}; }
+using transformer::activation;
+using transformer::BlockGroup;
+using transformer::BlockGroups;
+using transformer::Parameter;
+using transformer::refused;
 
 std::optional<GraphProblem> check_model(const ir::ModelShape& model) {
-  if (model.layers < 1 || model.heads < 1 || model.vocabulary < 1) {
+  if (model.layers < 1 || model.heads < 1 || model.kv_heads < 1 || model.vocabulary < 1) {
     return refused("the model is no transformer");
   }
-  if (model.experts > 0) return refused("experts have no annotations");
-  if (model.tied_embeddings) return refused("tied embeddings have no annotations");
-  if (model.positions > 0) return refused("learned positions have no annotations");
-  if (model.biases) return refused("biases have no annotations");
+  if (model.experts > 0 && model.top_k < 1) return refused("tokens choose no expert");
   return std::nullopt;
 }
 
-std::optional<GraphProblem> check_segment(const ir::Segment& segment, const ir::Zero& zero) {
-  if (segment.expert_parallel > 1) return refused("expert parallelism has no annotations");
-  if (segment.zero != zero) return refused("ZeRO differs between segments");
-  for (const ir::Group& group : segment.groups) {
-    if (group.sequence_degree != 1 || group.sequence == ir::SequenceParallelism::ulysses ||
-        group.sequence == ir::SequenceParallelism::ring) {
-      return refused("Ulysses and ring groups have no annotations");
-    }
-  }
-  return std::nullopt;
+template <class Holds>
+bool any(const BlockGroups& groups, const Holds& holds) {
+  return std::any_of(groups.begin(), groups.end(), holds);
 }
 
-std::optional<GraphProblem> check_plan(const ir::Plan& plan, const ir::Zero& zero) {
-  for (const ir::Pipeline& pipeline : plan.pipelines) {
-    if (!pipeline.reroutes.empty()) return refused("reroutes have no annotations");
-    for (const ir::Stage& stage : pipeline.stages) {
-      for (const ir::Segment& segment : stage.segments) {
-        if (auto problem = check_segment(segment, zero)) return problem;
-      }
-    }
-  }
-  if (zero.shard_group != 0) return refused("shard groups of ZeRO have no annotations");
-  return std::nullopt;
-}
-
-/// Groups of each block. A block that a pipeline lacks leaves its entry short: see complete().
-std::vector<BlockGroups> groups_by_block(const ir::Plan& plan, int blocks) {
-  std::vector<BlockGroups> all(static_cast<std::size_t>(blocks));
-  for (const ir::Pipeline& pipeline : plan.pipelines) {
-    for (const ir::Stage& stage : pipeline.stages) {
-      for (const ir::Segment& segment : stage.segments) {
-        for (const ir::Group& group : segment.groups) {
-          BlockGroup entry{{}, group.sequence == ir::SequenceParallelism::megatron, 0};
-          for (const DeviceId device : group.devices) entry.devices.push_back(device.value);
-          entry.samples = std::int64_t{group.samples} * pipeline.micro_batches;
-          for (int block = std::max(0, segment.first_block.value);
-               block <= std::min(blocks - 1, segment.last_block.value); ++block) {
-            all[static_cast<std::size_t>(block)].push_back(entry);
-          }
-        }
-      }
-    }
-  }
-  return all;
-}
-
-int count_blocks(const ir::Plan& plan) {
-  int last = -1;
-  for (const ir::Pipeline& pipeline : plan.pipelines) {
-    for (const ir::Stage& stage : pipeline.stages) {
-      for (const ir::Segment& segment : stage.segments) {
-        last = std::max(last, segment.last_block.value);
-      }
-    }
-  }
-  return last + 1;
-}
-
-DistributedStates states(Axis axis, int shards) {
-  if (shards == 1) return {};
-  return {{axis, shards}};
-}
-
-Annotation over(const BlockGroups& groups, Axis hetero_axis) {
-  Annotation annotation;
-  annotation.hetero_axis = groups.size() == 1 ? kDuplicate : hetero_axis;
-  for (const BlockGroup& group : groups) annotation.subgroups.push_back({group.devices, {}});
-  return annotation;
-}
-
-/// All members of a group hold the same along `axis`, or a part each.
-Annotation parameter(const BlockGroups& groups, Axis axis) {
-  Annotation annotation = over(groups, kDuplicate);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    annotation.subgroups[i].states = states(axis, groups[i].degree());
-  }
-  return annotation;
-}
-
-/// Samples along HDim 0; tokens split in groups with sequence parallelism if `rest`.
-Annotation activation(const BlockGroups& groups, bool at_rest) {
-  Annotation annotation = over(groups, 0);
-  for (std::size_t i = 0; i < groups.size(); ++i) {
-    const bool split = at_rest && groups[i].sequence_split;
-    annotation.subgroups[i].states = states(split ? 1 : kDuplicate, groups[i].degree());
-    if (groups.size() > 1) annotation.shares.push_back(groups[i].samples);
-  }
-  return annotation;
-}
-
-/// The gradient after the backward pass: a summand in each group of samples. That of a gain, which
-/// lies whole in a group, is a summand in each member that saw its own tokens.
-Annotation gradient(const BlockGroups& groups, Axis axis) {
-  Annotation annotation = parameter(groups, axis);
-  if (groups.size() > 1) annotation.hetero_axis = kPartial;
-  for (std::size_t i = 0; i < groups.size() && axis == kDuplicate; ++i) {
-    if (groups[i].sequence_split)
-      annotation.subgroups[i].states = states(kPartial, groups[i].degree());
-  }
-  return annotation;
-}
-
-/// Optimizer shards: the first dimension but `axis` is divided among the groups.
-Annotation sharded(const BlockGroups& groups, Axis axis) {
-  Annotation annotation = parameter(groups, axis);
-  if (groups.size() > 1) annotation.hetero_axis = axis == 0 ? 1 : 0;
-  return annotation;
-}
+/// A matrix that takes part in the graph, and what its bias needs.
+struct Linear {
+  std::string name;
+  int inputs = 0;
+  int outputs = 0;
+  int units = 0;     ///< Heads that cannot be cut; 0: any cut.
+  bool bias = true;  ///< If the model has biases.
+};
 
 class Builder {
  public:
-  Builder(const ir::ModelShape& model, const ir::Zero& zero) : model_(model), zero_(zero) {}
+  explicit Builder(const ir::ModelShape& model) : model_(model) {}
 
   Graph take() { return std::move(graph_); }
 
   /// Tokens to hidden states at rest.
   int embedding(const BlockGroups& groups) {
     layer_ = "embedding";
-    const int tokens = graph_.leaf("tokens", rows({}), activation(groups, false));
-    const int table = weight("table", model_.vocabulary, model_.hidden, groups, 0);
-    return settle("reduce", graph_.apply(name("lookup"), op::Embedding{}, {tokens, table}), groups);
+    const int tokens = graph_.leaf("tokens", of_tokens({}), activation(groups, false));
+    const Parameter matrix{name("table"), {model_.vocabulary, model_.hidden}, groups, 0};
+    table_ = parameters_.size();
+    table_tensor_ = leaf(matrix);
+    int x = graph_.apply(name("lookup"), op::Embedding{}, {tokens, table_tensor_});
+    x = settle("reduce", x, groups);
+    if (model_.positions == 0) return x;
+    const int numbers = graph_.leaf("positions", of_tokens({}), activation(groups, true));
+    const int learned = leaf({name("position"), {model_.positions, model_.hidden}, groups});
+    return add(name("positioned"), x,
+               graph_.apply(name("position.lookup"), op::Embedding{}, {numbers, learned}));
   }
 
   /// Brings the hidden states to the groups of the next layer.
@@ -165,158 +73,254 @@ class Builder {
   }
 
   int transformer_layer(int x, const BlockGroups& groups) {
-    const int query_width = model_.heads * model_.head_dim;
-    const int key_width = model_.kv_heads * model_.head_dim;
-    int input = norm_and_gather("attention", x, groups);
-    const int q = heads("attention.query", input, query_width, model_.heads, groups);
-    const int k = heads("attention.key", input, key_width, model_.kv_heads, groups);
-    const int v = heads("attention.value", input, key_width, model_.kv_heads, groups);
-    int mixed = graph_.apply(name("attention"), op::Attention{}, {q, k, v});
-    mixed = graph_.apply(name("attention.merge"),
-                         op::Reshape{{{1, 1}, {1, 1}, {2, 1}}, rows({query_width})}, {mixed});
-    x = row("attention", "attention.out", mixed, query_width, x, groups);
-    input = norm_and_gather("mlp", x, groups);
-    int inner = column("mlp.up", input, model_.ffn, groups);
-    if (model_.activation == ir::Activation::swiglu) {
-      const int gate = graph_.apply(name("mlp.activation"), op::Unary{false},
-                                    {column("mlp.gate", input, model_.ffn, groups)});
-      inner =
-          graph_.apply(name("mlp.product"), op::Binary{op::Binary::Kind::multiply}, {inner, gate});
-    } else {
-      inner = graph_.apply(name("mlp.activation"), op::Unary{false}, {inner});
-    }
-    return row("mlp", "mlp.down", inner, model_.ffn, x, groups);
+    x = attention(x, groups);
+    return model_.experts > 0 ? experts(x, groups) : feed_forward(x, groups);
   }
 
   int head(int x, const BlockGroups& groups) {
     layer_ = "head";
-    const int input = norm_and_gather("logits", x, groups);
-    int logits = column("logits.weight", input, model_.vocabulary, groups);
-    logits = gather("logits.whole", logits, activation(groups, false));
-    const int labels = graph_.leaf("labels", rows({}), activation(groups, false));
-    return graph_.apply("loss", op::CrossEntropy{}, {logits, labels});
+    const int input = gather("logits.gather", norm("logits", x, groups), groups);
+    const int logits = graph_.apply(name("logits.weight.dot"), op::Dot{}, {input, output(groups)});
+    const int whole = graph_.communicate(name("logits.whole"), logits, activation(groups, false));
+    const int labels = graph_.leaf("labels", of_tokens({}), activation(groups, false));
+    return graph_.apply("loss", op::CrossEntropy{}, {whole, labels});
   }
 
   /// Behind the forward pass: all gradients, and with ZeRO the way back to the parameters.
-  void synchronise() {
-    for (const Parameter& p : parameters_) {
-      if (p.groups.size() == 1 && gradient(p.groups, p.axis) == parameter(p.groups, p.axis))
-        continue;
-      const bool shards = zero_.stage > 0 && p.groups.size() > 1;
-      Annotation from = gradient(p.groups, p.axis);
-      Annotation to = shards ? sharded(p.groups, p.axis) : parameter(p.groups, p.axis);
-      Annotation back = parameter(p.groups, p.axis);
-      const auto one_from = condensed(from);
-      const auto one_to = condensed(to);
-      const auto one_back = condensed(back);
-      // A gain's tokens add up inside each group first, then its shards between the groups.
-      const bool in_two_steps = shards && p.axis == kDuplicate;
-      if (one_from && one_to && one_back && !in_two_steps) {
-        from = *one_from;
-        to = *one_to;
-        back = *one_back;
-      }
-      const int summands = graph_.leaf(p.name + ".summands", p.shape, from);
-      const int sum = graph_.communicate(p.name + ".gradient", summands, to, Frequency::step);
-      if (shards) graph_.communicate(p.name + ".refresh", sum, back, Frequency::step);
+  std::optional<GraphProblem> synchronise() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (tied_ && i == *tied_) continue;
+      auto problem = tied_ && i == table_
+                         ? synchronise_tied(parameters_[i], parameters_[*tied_], graph_)
+                         : transformer::synchronise(parameters_[i], graph_);
+      if (problem) return problem;
     }
+    return std::nullopt;
   }
 
  private:
-  struct Parameter {
-    std::string name;
-    SymbolicShape shape;
-    BlockGroups groups;
-    Axis axis = kDuplicate;
-  };
-
   std::string name(const std::string& part) const { return layer_ + "." + part; }
 
-  static SymbolicShape rows(const std::vector<int>& more) {
+  static SymbolicShape of_tokens(const std::vector<int>& more) {
     SymbolicShape shape{SymbolicSize(kBatchSymbol), SymbolicSize(kSequenceSymbol)};
     for (const int size : more) shape.emplace_back(size);
     return shape;
   }
 
-  int weight(const std::string& part, int inputs, int outputs, const BlockGroups& groups,
-             Axis axis) {
-    const SymbolicShape shape{inputs, outputs};
-    parameters_.push_back({name(part), shape, groups, axis});
-    return graph_.leaf(name(part), shape, parameter(groups, axis));
+  int leaf(Parameter parameter) {
+    parameters_.push_back(std::move(parameter));
+    const Parameter& added = parameters_.back();
+    return graph_.leaf(added.name, added.shape, lies(added));
   }
 
-  int gather(const std::string& part, int x, const Annotation& target) {
-    return graph_.communicate(name(part), x, target);
+  int add(std::string result, int x, int y, int leading = 0) {
+    return graph_.apply(std::move(result), op::Binary{op::Binary::Kind::add, leading}, {x, y});
   }
 
-  int norm_and_gather(const std::string& part, int x, const BlockGroups& groups) {
-    const SymbolicShape shape{model_.hidden};
-    parameters_.push_back({name(part + ".gain"), shape, groups, kDuplicate});
-    const int gain = graph_.leaf(name(part + ".gain"), shape, parameter(groups, kDuplicate));
+  int norm(const std::string& part, int x, const BlockGroups& groups) {
+    const int gain = leaf({name(part + ".gain"), {model_.hidden}, groups});
     const int normed = graph_.apply(name(part + ".norm"), op::Norm{}, {x, gain});
-    if (activation(groups, true) == activation(groups, false)) return normed;
-    return gather(part + ".gather", normed, activation(groups, false));
+    if (model_.normalisation != ir::Normalisation::layer_norm) return normed;
+    return add(name(part + ".norm.shifted"), normed,
+               leaf({name(part + ".norm.bias"), {model_.hidden}, groups}));
   }
 
-  int column(const std::string& part, int x, int outputs, const BlockGroups& groups) {
-    const int w = weight(part, model_.hidden, outputs, groups, 1);
-    return graph_.apply(name(part + ".dot"), op::Dot{}, {x, w});
+  /// All tokens of the group's samples, or of its part of the sequences, on every member.
+  int gather(const std::string& part, int x, const BlockGroups& groups) {
+    if (activation(groups, true) == activation(groups, false)) return x;
+    return graph_.communicate(name(part), x, activation(groups, false));
   }
 
-  int heads(const std::string& part, int x, int width, int count, const BlockGroups& groups) {
-    const op::Reshape split{{{1, 1}, {1, 1}, {1, 2}}, rows({count, model_.head_dim})};
-    return graph_.apply(name(part + ".heads"), split, {column(part, x, width, groups)});
+  /// A product that divides its outputs among the tensor parts, and their biases with them.
+  int column(const Linear& linear, int x, const BlockGroups& groups) {
+    const int matrix =
+        leaf({name(linear.name), {linear.inputs, linear.outputs}, groups, 1, linear.units});
+    const int y = graph_.apply(name(linear.name + ".dot"), op::Dot{}, {x, matrix});
+    if (!model_.biases) return y;
+    const int bias = leaf({name(linear.name + ".bias"), {linear.outputs}, groups, 0, linear.units});
+    return add(name(linear.name + ".biased"), y, bias);
   }
 
   /// Adds up the summands of a group and leaves the result at rest.
   int settle(const std::string& part, int x, const BlockGroups& groups) {
-    const bool alone = std::all_of(groups.begin(), groups.end(),
-                                   [](const BlockGroup& group) { return group.degree() == 1; });
-    return alone ? x : graph_.communicate(name(part), x, activation(groups, true));
+    const bool sums = any(groups, [](const BlockGroup& group) { return group.tensor_parts > 1; });
+    return sums ? graph_.communicate(name(part), x, activation(groups, true)) : x;
   }
 
-  int row(const std::string& part, const std::string& matrix, int x, int inputs, int residual,
+  /// A product that contracts the divided dimension. Its bias is added once, to the sum.
+  int row(const std::string& part, const Linear& linear, int x, int residual,
           const BlockGroups& groups) {
-    const int w = weight(matrix, inputs, model_.hidden, groups, 0);
-    const int sum =
-        settle(part + ".reduce", graph_.apply(name(matrix + ".dot"), op::Dot{}, {x, w}), groups);
-    return graph_.apply(name(part + ".residual"), op::Binary{op::Binary::Kind::add},
-                        {residual, sum});
+    const int matrix =
+        leaf({name(linear.name), {linear.inputs, linear.outputs}, groups, 0, linear.units});
+    int sum = graph_.apply(name(linear.name + ".dot"), op::Dot{}, {x, matrix});
+    sum = settle(part + ".reduce", sum, groups);
+    if (model_.biases) {
+      sum = add(name(linear.name + ".biased"), sum,
+                leaf({name(linear.name + ".bias"), {linear.outputs}, groups}));
+    }
+    return add(name(part + ".residual"), residual, sum);
+  }
+
+  /// Queries, keys or values as attention needs them.
+  int heads(const std::string& part, int x, int count, bool keys, const BlockGroups& groups) {
+    const int width = count * model_.head_dim;
+    const op::Reshape split{{{1, 1}, {1, 1}, {1, 2}}, of_tokens({count, model_.head_dim})};
+    const int y = graph_.apply(name(part + ".heads"), split,
+                               {column({part, model_.hidden, width, count}, x, groups)});
+    const bool moves = any(groups, [&](const BlockGroup& group) {
+      return group.sequence_parts > 1 &&
+             (keys || group.sequence == ir::SequenceParallelism::ulysses);
+    });
+    if (!moves) return y;
+    return graph_.communicate(name(part + ".exchange"), y, transformer::heads(groups, count, keys));
+  }
+
+  int attention(int x, const BlockGroups& groups) {
+    const int input = gather("attention.gather", norm("attention", x, groups), groups);
+    const int q = heads("attention.query", input, model_.heads, false, groups);
+    const int k = heads("attention.key", input, model_.kv_heads, true, groups);
+    const int v = heads("attention.value", input, model_.kv_heads, true, groups);
+    const int width = model_.heads * model_.head_dim;
+    int mixed = graph_.apply(name("attention"), op::Attention{}, {q, k, v});
+    mixed = graph_.apply(name("attention.merge"),
+                         op::Reshape{{{1, 1}, {1, 1}, {2, 1}}, of_tokens({width})}, {mixed});
+    const bool moves = any(groups, [](const BlockGroup& group) {
+      return group.sequence_parts > 1 && group.sequence == ir::SequenceParallelism::ulysses;
+    });
+    if (moves) {
+      mixed = graph_.communicate(name("attention.exchange"), mixed,
+                                 transformer::merged_heads(groups, model_.heads));
+    }
+    return row("attention", {"attention.out", width, model_.hidden, model_.heads}, mixed, x,
+               groups);
+  }
+
+  /// The inner activation; `product` applies a matrix of that name to the input.
+  template <class Product>
+  int inner(const std::string& part, const Product& product) {
+    const int up = product(part + ".up");
+    if (model_.activation != ir::Activation::swiglu) {
+      return graph_.apply(name(part + ".activation"), op::Unary{false}, {up});
+    }
+    const int gate =
+        graph_.apply(name(part + ".activation"), op::Unary{false}, {product(part + ".gate")});
+    return graph_.apply(name(part + ".product"), op::Binary{op::Binary::Kind::multiply},
+                        {up, gate});
+  }
+
+  int feed_forward(int x, const BlockGroups& groups) {
+    const int input = gather("mlp.gather", norm("mlp", x, groups), groups);
+    const int wide = inner("mlp", [&](const std::string& matrix) {
+      return column({matrix, model_.hidden, model_.ffn}, input, groups);
+    });
+    return row("mlp", {"mlp.down", model_.ffn, model_.hidden}, wide, x, groups);
+  }
+
+  /// Tokens go to the holders of their experts and come back; a tensor-parallel group works on all
+  /// rows of its experts together.
+  int experts(int x, const BlockGroups& groups) {
+    const bool exchanges =
+        any(groups, [](const BlockGroup& group) { return group.expert_parts > 1; });
+    const bool splits = any(groups, [](const BlockGroup& group) {
+      return group.splits_tokens() && group.tensor_parts > 1;
+    });
+    const int input = norm("mlp", x, groups);
+    const int router = leaf({name("router"), {model_.hidden, model_.experts}, groups});
+    const int scores = graph_.apply(name("router.dot"), op::Dot{}, {input, router});
+    int y = graph_.apply(name("experts.rows"), op::Dispatch{SymbolicSize(kRowsSymbol)},
+                         {input, scores});
+    if (exchanges) {
+      y = graph_.communicate(name("experts.dispatch"), y, transformer::rows(groups, true, false));
+    }
+    if (splits) {
+      y = graph_.communicate(name("experts.gather"), y, transformer::rows(groups, true, true));
+    }
+    const int wide = inner("experts", [&](const std::string& matrix) {
+      return expert_product({matrix, model_.hidden, model_.ffn}, y, 2, groups);
+    });
+    y = expert_product({"experts.down", model_.ffn, model_.hidden}, wide, 1, groups);
+    if (exchanges) {
+      y = graph_.communicate(name("experts.combine"), y, transformer::rows(groups, false, false));
+    }
+    y = graph_.apply(name("experts.mixed"), op::Combine{}, {y, scores});
+    return add(name("mlp.residual"), x, y);
+  }
+
+  /// `axis` of (E, inputs, outputs) is divided among the tensor parts: the outputs, or the inputs,
+  /// whose summands are added up before the bias.
+  int expert_product(const Linear& linear, int x, Axis axis, const BlockGroups& groups) {
+    const int matrix = leaf({name(linear.name),
+                             {model_.experts, linear.inputs, linear.outputs},
+                             groups,
+                             axis,
+                             0,
+                             true});
+    int y = graph_.apply(name(linear.name + ".dot"), op::BatchedDot{}, {x, matrix});
+    const bool sums = any(groups, [](const BlockGroup& group) { return group.tensor_parts > 1; });
+    if (axis == 1 && sums) {
+      y = graph_.communicate(name("experts.reduce"), y, transformer::rows(groups, true, false));
+    }
+    if (!model_.biases) return y;
+    const int bias = leaf({name(linear.name + ".bias"),
+                           {model_.experts, linear.outputs},
+                           groups,
+                           axis == 2 ? 1 : kDuplicate,
+                           0,
+                           true});
+    return add(name(linear.name + ".biased"), y, bias, 1);
+  }
+
+  /// The head's matrix (h, V): its own, or the embedding's turned round. Both ends hold a copy of
+  /// that one where they lie on different devices.
+  int output(const BlockGroups& groups) {
+    if (!model_.tied_embeddings) {
+      return leaf({name("logits.weight"), {model_.hidden, model_.vocabulary}, groups, 1});
+    }
+    const Parameter matrix{name("table"), {model_.vocabulary, model_.hidden}, groups, 0};
+    int table = table_tensor_;
+    if (lies(matrix) != lies(parameters_[table_])) {
+      tied_ = parameters_.size();
+      table = leaf(matrix);
+    }
+    return graph_.apply(name("logits.weight"), op::Transpose{{1, 0}}, {table});
   }
 
   const ir::ModelShape& model_;
-  ir::Zero zero_;
   Graph graph_;
   std::string layer_;
   std::vector<Parameter> parameters_;
+  std::size_t table_ = 0;  ///< The embedding's matrix, among the parameters.
+  int table_tensor_ = -1;
+  std::optional<std::size_t> tied_;  ///< The head's copy of it.
 };
 
 }  // namespace
 
-Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length) {
-  return {{kBatchSymbol, ir::global_batch(plan)}, {kSequenceSymbol, sequence_length}};
+std::int64_t rows_per_expert(const ir::ModelShape& model, std::int64_t sequence_length) {
+  if (model.experts == 0) return 0;
+  return static_cast<std::int64_t>(std::ceil(static_cast<double>(sequence_length) * model.top_k *
+                                             model.capacity_factor / model.experts));
+}
+
+Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length,
+                   std::int64_t rows_per_expert) {
+  Binding values{{kBatchSymbol, ir::global_batch(plan)}, {kSequenceSymbol, sequence_length}};
+  if (rows_per_expert > 0) values.emplace(kRowsSymbol, rows_per_expert);
+  return values;
 }
 
 std::variant<Graph, GraphProblem> transformer_graph(const ir::ModelShape& model,
                                                     const ir::Plan& plan) {
   if (auto problem = check_model(model)) return *problem;
-  const int blocks = count_blocks(plan);
+  auto by_block = transformer::groups_by_block(plan, model);
+  if (const auto* problem = std::get_if<GraphProblem>(&by_block)) return *problem;
+  const auto& groups = std::get<std::vector<BlockGroups>>(by_block);
+  const int blocks = static_cast<int>(groups.size());
   if (blocks != model.layers && blocks != model.layers + 2) {
     return refused(fmt::format("{} blocks for {} layers", blocks, model.layers));
   }
-  const ir::Zero zero = plan.pipelines.front().stages.front().segments.front().zero;
-  if (auto problem = check_plan(plan, zero)) return *problem;
-  const auto groups = groups_by_block(plan, blocks);
-  for (std::size_t block = 0; block < groups.size(); ++block) {
-    std::int64_t samples = 0;
-    for (const BlockGroup& group : groups[block]) samples += group.samples;
-    if (samples != ir::global_batch(plan)) {
-      return refused(
-          fmt::format("block {} sees {} of {} samples", block, samples, ir::global_batch(plan)));
-    }
-  }
   const std::size_t first = blocks == model.layers ? 0 : 1;
-  Builder builder(model, zero);
+  Builder builder(model);
   int x = builder.embedding(groups.front());
   const BlockGroups* at = &groups.front();
   for (int layer = 0; layer < model.layers; ++layer) {
@@ -327,7 +331,7 @@ std::variant<Graph, GraphProblem> transformer_graph(const ir::ModelShape& model,
   }
   x = builder.receive(model.layers, x, *at, groups.back());
   builder.head(x, groups.back());
-  builder.synchronise();
+  if (auto problem = builder.synchronise()) return *problem;
   Graph graph = builder.take();
   if (auto problem = deduce(graph)) return *problem;
   return graph;

@@ -1,7 +1,8 @@
-/// The annotated graph of a decoder-only transformer under a plan: Megatron's column and row splits
-/// inside each tensor-parallel group, samples divided among the groups along HDim 0 with the
-/// pipelines' shares of the batch, communication operators in the layers, between the stages and
-/// for the gradients. [Hetu v2, sections 5.1 and 8]
+/// The annotated graph of a transformer under a plan: Megatron's column and row splits inside each
+/// tensor-parallel group, samples divided among the groups along HDim 0 with the pipelines' shares
+/// of the batch, communication operators in the layers, between the stages and for the gradients;
+/// sequence parallelism of three kinds, experts, tied embeddings and ZeRO as the plan has them.
+/// [Hetu v2, sections 5.1 and 8]
 #pragma once
 #include <cstdint>
 #include <variant>
@@ -16,20 +17,43 @@ namespace orrery::models {
 inline constexpr const char* kBatchSymbol = "B";     ///< Samples of a step, over all pipelines.
 inline constexpr const char* kSequenceSymbol = "S";  ///< Tokens of a sample.
 
-Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length);
+/// Rows that an expert has for one sample: tokens that may choose it.
+inline constexpr const char* kRowsSymbol = "C";
+
+/// Even share of the tokens times the capacity factor, rounded up; 0 without experts. Parts of a
+/// sequence have equal parts of it: where they do not divide it, specialise() refuses.
+std::int64_t rows_per_expert(const ir::ModelShape& model, std::int64_t sequence_length);
+
+/// Without `rows_per_expert` for models without experts.
+Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length,
+                   std::int64_t rows_per_expert = 0);
 
 /// Forward pass and gradient synchronisation, deduced. Operators are named "12.attention.out" by
-/// layer; the communication ones "12.receive" (between stages), "12.mlp.gather", "12.mlp.reduce"
-/// (inside a group), "12.mlp.down.gradient" and, with ZeRO, "12.mlp.down.refresh".
+/// layer; the communication ones are
+/// - 12.receive, between stages;
+/// - 12.mlp.gather and 12.mlp.reduce, around the products of a tensor-parallel group;
+/// - 12.attention.query.exchange, between parts of a sequence. Ulysses sends, from tokens split to
+///   heads split, and 12.attention.exchange back. Ring groups gather keys and values, not queries,
+///   along the sequence: an all-gather here, whose parts travel round the ring while attention
+///   works on those that came before [Liu et al. 2023];
+/// - 12.experts.dispatch and .combine, between the groups that share experts, from samples split to
+///   experts split and back; 12.experts.gather and .reduce around the products;
+/// - 12.mlp.down.gradient, .refresh and .whole: transformer_gradients.h.
+///
 /// A group without Megatron's sequence parallelism all-reduces where one with it reduce-scatters
-/// and all-gathers. Gradients of groups with equal states are one subgroup, which makes their
-/// synchronisation AR where it would be SplitAR. ZeRO shards each parameter along the first
-/// dimension that no group splits.
+/// and all-gathers. Biases of products that are summands are added to the sum. Fewer key-value
+/// heads than tensor parts lie on several devices, beside the queries that share them. Gradients of
+/// copies with equal states are one subgroup, which makes their synchronisation AR where it would
+/// be SplitAR; all gains of groups with Megatron's sequence parallelism are summed inside the group
+/// first if groups differ. Tied embeddings: the head uses the embedding's matrix, or on other
+/// devices a copy of it, whose gradients are added up with the embedding's once per step.
 /// Blocks: layers + 2 with embedding and head at the ends, or the layers alone, when embedding and
 /// head stand with the first and the last. The logits are gathered before the loss.
-/// Problems: blocks that do not fit or are missing, experts, tied embeddings, learned positions,
-/// biases, reroutes, Ulysses or ring groups, ZeRO with shard groups of its own or on some segments
-/// only, and whatever deduce() finds.
+/// ZeRO-3 gathers parameters in every pass (Frequency::pass), which makes no pipelines of those
+/// that share shards. Problems: blocks that do not fit or are missing; reroutes; groups that share
+/// experts and differ in samples or degrees; holders of a block that differ in ZeRO; heads that do
+/// not divide; several ZeRO shard groups, one of which joins copies of different degrees; devices
+/// with unequal parts of a tied matrix; and whatever deduce() finds.
 std::variant<Graph, GraphProblem> transformer_graph(const ir::ModelShape& model,
                                                     const ir::Plan& plan);
 

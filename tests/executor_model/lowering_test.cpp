@@ -126,17 +126,13 @@ TEST(HeldSlice, IsThatOfLowering) {
       for (std::int32_t b = 0; b < 4; ++b) {
         for (const ParameterInfo& info : parameters_of(header, {b})) {
           if (info.split_length == 0) continue;
-          std::vector<int> owners;
-          for (int i = 0; i < degree; ++i) owners.push_back(i);
           const bool copies = degree > info.split_length;
           const int rounds = copies ? degree / static_cast<int>(info.split_length) : 1;
           for (int i = 0; i < degree; ++i) {
             const ParameterSlice found = held_slice(info, degree, i);
             // Of fewer units than members, each round of members holds all of them.
-            owners.resize(static_cast<std::size_t>(degree / rounds));
-            const auto wanted = models::split(info.split_length, owners)
-                                    .pieces[static_cast<std::size_t>(i / rounds)]
-                                    .slice;
+            const models::Slice wanted =
+                models::even_part({0, info.split_length}, degree / rounds, i / rounds);
             EXPECT_EQ(found.begin, wanted.begin) << info.name << " " << i << " of " << degree;
             EXPECT_EQ(found.end, wanted.end) << info.name << " " << i << " of " << degree;
           }

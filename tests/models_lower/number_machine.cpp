@@ -144,10 +144,8 @@ class Machine {
 
   /// The rows of the tensor-parallel member, of one expert or of the whole matrix.
   Slice rows_of(int member, const ir::SegmentInfo& info, std::int64_t expert) const {
-    std::vector<int> owners(static_cast<std::size_t>(info.tensor_parallel));
-    std::iota(owners.begin(), owners.end(), 0);
     const std::int64_t width = experts() > 0 ? f_ / experts() : f_;
-    const Slice slice = split(width, owners).pieces[static_cast<std::size_t>(member)].slice;
+    const Slice slice = even_part({0, width}, info.tensor_parallel, member);
     return {expert * width + slice.begin, expert * width + slice.end};
   }
 
@@ -185,18 +183,12 @@ class Machine {
   /// Tokens of the micro-batch that one part of the sequence has.
   std::vector<std::int64_t> tokens(const ir::SegmentInfo& info, int part) const {
     const std::int64_t length = workload_.sequence_length;
-    const Slice own = even_part(length, info.sequence_degree, part);
+    const Slice own = even_part({0, length}, info.sequence_degree, part);
     std::vector<std::int64_t> all;
     for (std::int64_t s = info.first_sample; s < info.first_sample + info.samples; ++s) {
       for (std::int64_t t = own.begin; t < own.end; ++t) all.push_back(s * length + t);
     }
     return all;
-  }
-
-  static Slice even_part(std::int64_t length, int parts, int part) {
-    std::vector<int> owners(static_cast<std::size_t>(parts));
-    std::iota(owners.begin(), owners.end(), 0);
-    return split(length, owners).pieces[static_cast<std::size_t>(part)].slice;
   }
 
   /// Tells micro-batches of all pipelines apart: those of several may meet on one rank.
@@ -273,7 +265,8 @@ class Machine {
     if (team.info.sequence != ir::SequenceParallelism::megatron) return all;
     for (const std::size_t i : all) {
       const Slice own =
-          even_part(workload_.sequence_length, static_cast<int>(all.size()), static_cast<int>(i));
+          even_part({0, workload_.sequence_length}, static_cast<std::int64_t>(all.size()),
+                    static_cast<std::int64_t>(i));
       const std::int64_t t = token % workload_.sequence_length;
       if (own.begin <= t && t < own.end) return {i};
     }

@@ -71,6 +71,19 @@ TEST(Annotation, InvalidOnesAreRefusedWithTheReason) {
             "dimension 0 of size 10 has no 1/3 for subgroup 0");
 }
 
+TEST(Annotation, UnevenSplitsAreValidOnRequest) {
+  const Annotation heads{{{{0, 1, 2, 3, 4, 5, 6, 7}, {{0, 8}}}}, kDuplicate, {}};
+  EXPECT_EQ(problem(heads, {52}), "subgroup 0: 8 shards do not divide the 52 of dimension 0");
+  EXPECT_EQ(validate(heads, {52}, Splits::uneven), std::nullopt);
+  const auto all = pieces(heads, {52});
+  EXPECT_EQ(all[3].box[0], (Slice{21, 28}));
+  EXPECT_EQ(all[4].box[0], (Slice{28, 34}));
+  EXPECT_EQ(all[7].box[0], (Slice{46, 52}));
+  // Shares along HDim stay exact: they are given, not rounded.
+  EXPECT_EQ(validate({{{{0}, {}}, {{1}, {}}}, 0, {1, 2}}, {10}, Splits::uneven),
+            "dimension 0 of size 10 has no 1/3 for subgroup 0");
+}
+
 TEST(SymbolicSize, IsANumberOrASymbolTimesARatio) {
   const SymbolicSize batch("B");
   EXPECT_EQ(to_string(batch.scaled(3, 4)), "3B/4");

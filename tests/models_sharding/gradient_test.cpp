@@ -11,32 +11,71 @@
 namespace orrery::models::testing {
 namespace {
 
-std::vector<Piece> replica(std::int64_t length, std::vector<int> owners) {
-  return split(length, owners).pieces;
+/// One copy, split along dimension 0.
+Subgroup split_copy(std::vector<int> devices) {
+  const auto count = static_cast<int>(devices.size());
+  return {std::move(devices), {{0, count}}};
 }
 
-/// Replicas with random degrees and cuts; some hold a second copy of some pieces.
-Replicas random_replicas(std::int64_t length, bool second_copies) {
-  Replicas replicas;
+Subgroup on_each(std::vector<int> devices, Axis axis) {
+  const auto count = static_cast<int>(devices.size());
+  return {std::move(devices), {{axis, count}}};
+}
+
+Gradients gradients(std::vector<Subgroup> copies, Shape shape) {
+  return {{std::move(copies), kPartial, {}}, std::move(shape), RowSlices::joined};
+}
+
+std::vector<int> next_devices(int& next, int count) {
+  std::vector<int> devices = random_order(count);
+  for (int& device : devices) device += next;
+  next += count;
+  return devices;
+}
+
+/// Copies of random degrees over one dimension or, cut along either, two; uneven where they do not
+/// divide it; some with several devices that hold equal gradients, or summands of their own.
+Gradients random_gradients(bool equal_gradients) {
+  Gradients out;
+  out.shape = {random_int(1, 12)};
+  if (random_int(0, 1) == 1) out.shape.push_back(random_int(1, 6));
+  out.rows = random_int(0, 1) == 1 ? RowSlices::joined : RowSlices::apart;
+  out.annotation.hetero_axis = kPartial;
   int next = 0;
-  const int count = random_int(1, 5);
+  const int count = random_int(1, 4);
   for (int r = 0; r < count; ++r) {
-    const int degree = random_int(1, 5);
-    const auto boundaries = random_boundaries(length, degree);
-    replicas.emplace_back();
-    for (std::size_t i = 0; i + 1 < boundaries.size(); ++i) {
-      const Slice slice{boundaries[i], boundaries[i + 1]};
-      replicas.back().push_back({next++, slice});
-      if (second_copies && random_int(0, 2) == 0) replicas.back().push_back({next++, slice});
-    }
+    DistributedStates states;
+    const int dimension = random_int(0, static_cast<int>(out.shape.size()) - 1);
+    states.push_back({dimension, random_int(1, 4)});
+    const Axis other = equal_gradients && random_int(0, 1) == 1 ? kDuplicate : kPartial;
+    const int copies = random_int(0, 1) == 1 ? random_int(1, 3) : 1;
+    states.insert(states.begin() + random_int(0, 1), {other, copies});
+    const int devices = states[0].shards * states[1].shards;
+    out.annotation.subgroups.push_back({next_devices(next, devices), std::move(states)});
   }
-  return replicas;
+  return out;
+}
+
+TEST(ParameterAnnotation, HasCopiesWhereGradientsHaveSummands) {
+  const Gradients heads = gradients(
+      {{{0, 1, 2, 3}, {{0, 2}, {kPartial, 2}}}, {{4, 5, 6, 7}, {{kDuplicate, 2}, {kPartial, 2}}}},
+      {4});
+  EXPECT_EQ(to_string(parameter_annotation(heads.annotation)),
+            "{0,1,2,3}: S0 x 2, D x 2 | {4,5,6,7}: D x 4; HDim -1");
+}
+
+TEST(Replicas, AreTheSummandsWhateverTierTheyStandIn) {
+  const Gradients heads =
+      gradients({{{0, 1, 2, 3}, {{0, 2}, {kPartial, 2}}}, on_each({4, 5}, kDuplicate)}, {4});
+  const Replicas expected{
+      {{0, {0, 2}}, {2, {2, 4}}}, {{1, {0, 2}}, {3, {2, 4}}}, {{4, {0, 4}}, {5, {0, 4}}}};
+  EXPECT_EQ(replicas(heads), expected);
 }
 
 TEST(SynchroniseGradients, AllReducesEachSegmentAmongOneOwnerPerReplica) {
   // Degrees 4, 2 and 1: the cuts of degree 4 give the segments (SplitAR).
-  const auto steps =
-      synchronise_gradients(16, {replica(16, {0, 1, 2, 3}), replica(16, {4, 5}), replica(16, {6})});
+  const auto steps = synchronise_gradients(
+      gradients({split_copy({0, 1, 2, 3}), split_copy({4, 5}), split_copy({6})}, {16}));
   const std::vector<Step> expected{{StepKind::all_reduce, {{0, 4}}, {0, 4, 6}, {}},
                                    {StepKind::all_reduce, {{4, 8}}, {1, 4, 6}, {}},
                                    {StepKind::all_reduce, {{8, 12}}, {2, 5, 6}, {}},
@@ -45,7 +84,8 @@ TEST(SynchroniseGradients, AllReducesEachSegmentAmongOneOwnerPerReplica) {
 }
 
 TEST(SynchroniseGradients, CutsDegreesThatDoNotDivide) {
-  const auto steps = synchronise_gradients(6, {replica(6, {0, 1, 2}), replica(6, {3, 4})});
+  const auto steps =
+      synchronise_gradients(gradients({split_copy({0, 1, 2}), split_copy({3, 4})}, {6}));
   const std::vector<Step> expected{{StepKind::all_reduce, {{0, 2}}, {0, 3}, {}},
                                    {StepKind::all_reduce, {{2, 3}}, {1, 3}, {}},
                                    {StepKind::all_reduce, {{3, 4}}, {1, 4}, {}},
@@ -54,102 +94,120 @@ TEST(SynchroniseGradients, CutsDegreesThatDoNotDivide) {
 }
 
 TEST(SynchroniseGradients, MergesSegmentsOfEqualOwnersIntoOneStep) {
-  const std::vector<Piece> interleaved{{0, {0, 2}}, {1, {2, 4}}, {0, {4, 6}}, {1, {6, 8}}};
-  const auto steps = synchronise_gradients(8, {interleaved, {{2, {0, 8}}}});
+  // Columns split in two: each device has a slice of each row.
+  const auto steps = synchronise_gradients(gradients({{{0, 1}, {{1, 2}}}, {{2}, {}}}, {2, 4}));
   const std::vector<Step> expected{{StepKind::all_reduce, {{0, 2}, {4, 6}}, {0, 2}, {}},
                                    {StepKind::all_reduce, {{2, 4}, {6, 8}}, {1, 2}, {}}};
   EXPECT_EQ(steps, expected);
 }
 
 TEST(SynchroniseGradients, NeedsNothingForOneReplica) {
-  EXPECT_TRUE(synchronise_gradients(8, {replica(8, {0, 1})}).empty());
+  EXPECT_TRUE(synchronise_gradients(gradients({split_copy({0, 1})}, {8})).empty());
+}
+
+TEST(SynchroniseGradients, AddsUpSummandsInsideACopy) {
+  // Two key-value heads on four devices, and whole on one: heads meet in groups of three.
+  const auto steps =
+      synchronise_gradients(gradients({{{0, 1, 2, 3}, {{0, 2}, {kPartial, 2}}}, {{4}, {}}}, {2}));
+  const std::vector<Step> expected{{StepKind::all_reduce, {{0, 1}}, {0, 1, 4}, {}},
+                                   {StepKind::all_reduce, {{1, 2}}, {2, 3, 4}, {}}};
+  EXPECT_EQ(steps, expected);
 }
 
 TEST(Zero, ScattersAndGathersEachSegmentAmongItsOwners) {
-  const Replicas replicas{replica(8, {0, 1}), replica(8, {2})};
+  const Gradients two = gradients({split_copy({0, 1}), split_copy({2})}, {8});
   const std::vector<Step> scatter{
       {StepKind::reduce_scatter, {{0, 4}}, {0, 2}, {{{0, 2}}, {{2, 4}}}},
       {StepKind::reduce_scatter, {{4, 8}}, {1, 2}, {{{4, 6}}, {{6, 8}}}}};
   std::vector<Step> gather = scatter;
   for (Step& step : gather) step.kind = StepKind::all_gather;
-  EXPECT_EQ(scatter_gradients(8, replicas, 0), scatter);
-  EXPECT_EQ(gather_parameters(8, replicas, 0), gather);
+  EXPECT_EQ(scatter_gradients(two, 0), scatter);
+  EXPECT_EQ(gather_parameters(two, 0), gather);
 }
 
 TEST(Zero, AllReducesShardsBetweenShardGroups) {
-  const Replicas replicas{{{0, {0, 8}}}, {{1, {0, 8}}}, {{2, {0, 8}}}, {{3, {0, 8}}}};
+  const Gradients four = gradients({{{0}, {}}, {{1}, {}}, {{2}, {}}, {{3}, {}}}, {8});
   const std::vector<Step> expected{
       {StepKind::reduce_scatter, {{0, 8}}, {0, 1}, {{{0, 4}}, {{4, 8}}}},
       {StepKind::reduce_scatter, {{0, 8}}, {2, 3}, {{{0, 4}}, {{4, 8}}}},
       {StepKind::all_reduce, {{0, 4}}, {0, 2}, {}},
       {StepKind::all_reduce, {{4, 8}}, {1, 3}, {}}};
-  EXPECT_EQ(scatter_gradients(8, replicas, 2), expected);
+  EXPECT_EQ(scatter_gradients(four, 2), expected);
 }
 
 TEST(Zero, GathersSharedSlicesOnceAndBroadcastsInsideTheReplica) {
-  const Replicas replicas{replicated(4, {0, 1, 2}).pieces, replicated(4, {3, 4, 5}).pieces};
+  const Gradients gains =
+      gradients({on_each({0, 1, 2}, kDuplicate), on_each({3, 4, 5}, kDuplicate)}, {4});
   const std::vector<Step> expected{{StepKind::all_gather, {{0, 4}}, {0, 3}, {{{0, 2}}, {{2, 4}}}},
                                    {StepKind::broadcast, {{0, 4}}, {0, 1, 2}, {}, 0},
                                    {StepKind::broadcast, {{0, 4}}, {3, 4, 5}, {}, 3}};
-  EXPECT_EQ(gather_parameters(4, replicas, 0), expected);
+  EXPECT_EQ(gather_parameters(gains, 0), expected);
+}
+
+TEST(Zero, DividesEachExpertsMatrix) {
+  // Three experts of five elements each, whole on two devices: odd rows give the first one more.
+  Gradients experts = gradients({{{0}, {}}, {{1}, {}}}, {3, 5});
+  experts.rows = RowSlices::apart;
+  EXPECT_EQ(held(zero_layout(experts, 0), 0), (std::vector<Slice>{{0, 3}, {5, 8}, {10, 13}}));
+  experts.rows = RowSlices::joined;
+  EXPECT_EQ(held(zero_layout(experts, 0), 0), (std::vector<Slice>{{0, 8}}));
 }
 
 RC_GTEST_PROP(GradientLaw, EveryReplicaGetsTheSum, ()) {
-  const std::int64_t length = random_int(1, 30);
-  const Replicas replicas = random_replicas(length, true);
-  const auto steps = synchronise_gradients(length, replicas);
-  RC_ASSERT(run(gradient_layout(length, replicas), parameter_layout(length, replicas), steps) ==
-            "");
+  const Gradients all = random_gradients(true);
+  RC_ASSERT(run(gradient_layout(all), parameter_layout(all), synchronise_gradients(all)) == "");
+}
+
+RC_GTEST_PROP(GradientLaw, ReplicasTileTheParameter, ()) {
+  const Gradients all = random_gradients(true);
+  for (const auto& replica : replicas(all)) {
+    RC_ASSERT(validate(Layout{volume(all.shape), replica}) == std::nullopt);
+  }
 }
 
 RC_GTEST_PROP(GradientLaw, AllReducesMoveEachElementOnce, ()) {
-  const std::int64_t length = random_int(1, 30);
-  const Replicas replicas = random_replicas(length, true);
+  const Gradients all = random_gradients(true);
+  const std::size_t count = replicas(all).size();
   std::int64_t reduced = 0;
-  for (const Step& step : synchronise_gradients(length, replicas)) {
+  for (const Step& step : synchronise_gradients(all)) {
     if (step.kind != StepKind::all_reduce) continue;
-    RC_ASSERT(step.group.size() == replicas.size());
+    RC_ASSERT(step.group.size() == count);
     reduced += elements(step.slices);
   }
-  RC_ASSERT(reduced == (replicas.size() > 1 ? length : 0));
+  RC_ASSERT(reduced == (count > 1 ? volume(all.shape) : 0));
 }
 
 RC_GTEST_PROP(GradientLaw, ZeroScattersSumsAndGathersParameters, ()) {
-  const std::int64_t length = random_int(1, 30);
-  const Replicas replicas = random_replicas(length, true);
-  const int group = random_int(0, static_cast<int>(replicas.size()));
-  const Layout shards = zero_layout(length, replicas, group);
+  const Gradients all = random_gradients(true);
+  const int group = random_int(0, static_cast<int>(replicas(all).size()));
+  const Layout shards = zero_layout(all, group);
   RC_ASSERT(validate(shards) == std::nullopt);
-  RC_ASSERT(run(gradient_layout(length, replicas), shards,
-                scatter_gradients(length, replicas, group)) == "");
-  const Layout parameters = parameter_layout(length, replicas);
-  RC_ASSERT(run(shards, parameters, gather_parameters(length, replicas, group)) == "");
+  RC_ASSERT(run(gradient_layout(all), shards, scatter_gradients(all, group)) == "");
+  RC_ASSERT(run(shards, parameter_layout(all), gather_parameters(all, group)) == "");
 }
 
 RC_GTEST_PROP(GradientLaw, ZeroKeepsOneCopyPerShardGroupAndGathersTheRest, ()) {
-  const std::int64_t length = random_int(1, 30);
-  const Replicas replicas = random_replicas(length, false);
-  const auto count = static_cast<std::int64_t>(replicas.size());
+  const Gradients all = random_gradients(false);
+  const std::int64_t length = volume(all.shape);
+  const auto count = static_cast<std::int64_t>(replicas(all).size());
   const int group = random_int(1, static_cast<int>(count));
   const std::int64_t copies = (count + group - 1) / group;
   std::int64_t kept = 0;
-  for (const Piece& piece : zero_layout(length, replicas, group).pieces) {
-    kept += piece.slice.size();
-  }
+  for (const Piece& piece : zero_layout(all, group).pieces) kept += piece.slice.size();
   RC_ASSERT(kept == copies * length);
   std::int64_t scattered = 0;
-  for (const Step& step : scatter_gradients(length, replicas, group)) {
+  for (const Step& step : scatter_gradients(all, group)) {
     if (step.kind == StepKind::reduce_scatter) scattered += delivered({step});
   }
   RC_ASSERT(scattered == (count - copies) * length);
-  RC_ASSERT(delivered(gather_parameters(length, replicas, group)) == (count - copies) * length);
+  RC_ASSERT(delivered(gather_parameters(all, group)) == (count - copies) * length);
 }
 
-double fastest_milliseconds(std::int64_t length, const Replicas& replicas) {
+double fastest_milliseconds(const Gradients& gradients) {
   double best = 1e9;
   for (int i = 0; i < 10; ++i) {
     const auto start = std::chrono::steady_clock::now();
-    const auto steps = synchronise_gradients(length, replicas);
+    const auto steps = synchronise_gradients(gradients);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
     EXPECT_FALSE(steps.empty());
     best = std::min(best, time.count());
@@ -163,28 +221,31 @@ TEST(SynchroniseGradients, TakesUnderFiveMillisecondsFor256Replicas) {
 #endif
   constexpr std::int64_t kLength = 12'582'919;  // A prime: no degree divides it.
   Rng rng(1);
-  Replicas equal;
-  Replicas mixed;
+  Gradients equal{{{}, kPartial, {}}, {kLength}, RowSlices::joined};
+  Gradients mixed = equal;
   int next = 0;
   for (int r = 0; r < 256; ++r) {
-    for (Replicas* replicas : {&equal, &mixed}) {
-      const int degree = replicas == &equal ? 8 : 1 << rng.integer(0, 3);
+    for (Gradients* gradients : {&equal, &mixed}) {
+      const int degree = gradients == &equal ? 8 : 1 << rng.integer(0, 3);
       std::vector<int> owners;
       for (int i = 0; i < degree; ++i) owners.push_back(next++);
-      replicas->push_back(replica(kLength, owners));
+      gradients->annotation.subgroups.push_back(split_copy(std::move(owners)));
     }
   }
-  const double equal_time = fastest_milliseconds(kLength, equal);
-  const double mixed_time = fastest_milliseconds(kLength, mixed);
+  const double equal_time = fastest_milliseconds(equal);
+  const double mixed_time = fastest_milliseconds(mixed);
   RecordProperty("equal_degrees_ms", std::to_string(equal_time));
   RecordProperty("mixed_degrees_ms", std::to_string(mixed_time));
   EXPECT_LT(equal_time, 5.0);
   EXPECT_LT(mixed_time, 5.0);
 }
 
-TEST(SynchroniseGradientsDeathTest, AbortsOnAReplicaWithAHole) {
-  EXPECT_DEATH(synchronise_gradients(8, {replica(8, {0}), {{1, {0, 7}}}}),
-               "nobody holds summand 1 of \\[7, 8\\)");
+TEST(SynchroniseGradientsDeathTest, AbortsOnWhatAreNoGradients) {
+  EXPECT_DEATH(synchronise_gradients(gradients({{{0}, {}}, {{0}, {}}}, {8})),
+               "device 0 stands twice");
+  Gradients copies = gradients({{{0}, {}}, {{1}, {}}}, {8});
+  copies.annotation.hetero_axis = kDuplicate;
+  EXPECT_DEATH(synchronise_gradients(copies), "whose copies do not add up");
 }
 
 }  // namespace

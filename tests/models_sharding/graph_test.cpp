@@ -91,6 +91,66 @@ TEST(Deduce, SaysBeforeWhichInputACommunicationOperatorBelongs) {
             "product contracts it must be split along dimension 0 (subgroup 0)");
 }
 
+/// Four query heads on two devices, two key-value heads on each: the second device's queries would
+/// meet the first head.
+TEST(Deduce, QueriesMustMeetTheirKeyValueHeads) {
+  const auto attention = [](int key_heads, const Annotation& keys) {
+    Graph graph;
+    const int q = graph.leaf("q", {kBatch, 8, 4, 2}, one({0, 1, 2, 3}, {{2, 4}}));
+    const int k = graph.leaf("k", {kBatch, 8, key_heads, 2}, keys);
+    graph.apply("attention", op::Attention{}, {q, k, k});
+    return reason(graph);
+  };
+  EXPECT_EQ(attention(4, one({0, 1, 2, 3}, {{2, 4}})), "");
+  EXPECT_EQ(attention(2, one({0, 1, 2, 3}, {{2, 2}, {kDuplicate, 2}})), "");
+  EXPECT_EQ(attention(1, one({0, 1, 2, 3}, {{kDuplicate, 4}})), "");
+  EXPECT_EQ(attention(2, one({0, 1, 2, 3}, {{kDuplicate, 4}})),
+            "attention: needs a communication operator before input 1 because it is whole with 2 "
+            "heads, of which each part of the queries' heads needs its own (subgroup 0)");
+  EXPECT_EQ(attention(2, one({0, 1, 2, 3}, {{kDuplicate, 2}, {2, 2}})),
+            "attention: needs a communication operator before input 1 because it is whole with 2 "
+            "heads, of which each part of the queries' heads needs its own (subgroup 0)");
+}
+
+TEST(Deduce, QueriesMayBePartsOfSequencesAndKeysMayNot) {
+  Graph graph;
+  const int q = graph.leaf("q", {kBatch, 8, 4, 2}, one({0, 1}, {{1, 2}}));
+  const int k = graph.leaf("k", {kBatch, 8, 4, 2}, one({0, 1}, {{kDuplicate, 2}}));
+  const int y = graph.apply("ring", op::Attention{}, {q, k, k});
+  ASSERT_FALSE(deduce(graph));
+  EXPECT_EQ(annotation_of(graph, y), "{0,1}: S1 x 2");
+  graph.apply("parts", op::Attention{}, {q, q, q});
+  EXPECT_EQ(reason(graph),
+            "parts: needs a communication operator before input 1 because its tokens are split, "
+            "and attention reads whole sequences (subgroup 0)");
+}
+
+TEST(Deduce, TokensChooseAmongAllExperts) {
+  Graph graph;
+  const int x = graph.leaf("x", {kBatch, 8, 4}, one({0, 1}, {{1, 2}}));
+  const int scores = graph.leaf("scores", {kBatch, 8, 6}, one({0, 1}, {{1, 2}}));
+  const int rows = graph.apply("rows", op::Dispatch{SymbolicSize("C")}, {x, scores});
+  const int w = graph.leaf("w", {6, 4, 5}, one({0, 1}, {{0, 2}}));
+  const int moved = graph.communicate("dispatch", rows, one({0, 1}, {{0, 2}}));
+  const int y = graph.apply("y", op::BatchedDot{}, {moved, w});
+  ASSERT_FALSE(deduce(graph));
+  EXPECT_EQ(annotation_of(graph, rows), "{0,1}: S2 x 2");
+  EXPECT_EQ(to_string(graph.tensors[static_cast<std::size_t>(y)].type.shape), "(6, B, C, 5)");
+  EXPECT_EQ(annotation_of(graph, y), "{0,1}: S0 x 2");
+
+  Graph split = graph;
+  split.apply("early", op::BatchedDot{}, {rows, w});
+  EXPECT_EQ(reason(split),
+            "early: needs a communication operator before input 0 because it is split along "
+            "dimension 2 where experts are split it must be split along dimension 0 (subgroup 0)");
+  const int whole = graph.leaf("whole", {kBatch, 8, 4}, one({0, 1}, {{kDuplicate, 2}}));
+  const int some = graph.leaf("some", {kBatch, 8, 6}, one({0, 1}, {{2, 2}}));
+  graph.apply("choice", op::Dispatch{SymbolicSize("C")}, {whole, some});
+  EXPECT_EQ(reason(graph),
+            "choice: needs a communication operator before input 1 because its experts are split, "
+            "and tokens choose among all (subgroup 0)");
+}
+
 TEST(Deduce, SymbolsThatDisagreeAreRefused) {
   Graph graph;
   const int a = graph.leaf("a", {kBatch, 4}, one({0}, {}));

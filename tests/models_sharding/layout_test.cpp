@@ -2,34 +2,25 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/models_sharding/layouts.h"
+
 namespace orrery::models {
 namespace {
 
-TEST(Split, GivesTheRemainderToTheFirstOwners) {
-  const Layout layout = split(10, {7, 3, 5, 1});
-  const std::vector<Piece> expected{{7, {0, 3}}, {3, {3, 6}}, {5, {6, 8}}, {1, {8, 10}}};
-  EXPECT_EQ(layout.length, 10);
-  EXPECT_EQ(layout.pieces, expected);
+TEST(EvenPart, GivesTheRemainderToTheFirstParts) {
+  EXPECT_EQ(even_part({5, 15}, 4, 0), (Slice{5, 8}));
+  EXPECT_EQ(even_part({5, 15}, 4, 1), (Slice{8, 11}));
+  EXPECT_EQ(even_part({5, 15}, 4, 2), (Slice{11, 13}));
+  EXPECT_EQ(even_part({5, 15}, 4, 3), (Slice{13, 15}));
 }
 
-TEST(Split, LeavesLateOwnersEmptyWhenElementsAreFew) {
-  const Layout layout = split(2, {0, 1, 2});
-  EXPECT_EQ(layout.pieces[2].slice.size(), 0);
-  EXPECT_EQ(validate(layout), std::nullopt);
+TEST(EvenPart, LeavesLatePartsEmptyWhenElementsAreFew) {
+  EXPECT_EQ(even_part({0, 2}, 3, 1), (Slice{1, 2}));
+  EXPECT_EQ(even_part({0, 2}, 3, 2), (Slice{2, 2}));
 }
 
-TEST(Split, FollowsGivenBoundaries) {
-  const Layout layout = split_at({0, 1, 1, 8}, {4, 5, 6});
-  const std::vector<Piece> expected{{4, {0, 1}}, {5, {1, 1}}, {6, {1, 8}}};
-  EXPECT_EQ(layout.length, 8);
-  EXPECT_EQ(layout.pieces, expected);
-}
-
-TEST(Partial, NumbersSummandsByPosition) {
-  const Layout layout = partial(6, {9, 2});
-  const std::vector<Piece> expected{{9, {0, 6}, 0}, {2, {0, 6}, 1}};
-  EXPECT_EQ(layout.pieces, expected);
-  EXPECT_EQ(validate(layout), std::nullopt);
+TEST(EvenPartDeathTest, AbortsOnAPartThatIsNotThere) {
+  EXPECT_DEATH(even_part({0, 4}, 2, 2), "part 2 of 2 of \\[0, 4\\)");
 }
 
 TEST(Validate, AcceptsReplicasAndTilings) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/models_sharding/layouts.h"
+
 namespace orrery::models {
 namespace {
 

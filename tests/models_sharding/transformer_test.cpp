@@ -1,72 +1,20 @@
 /// From annotations alone the plan's pipelines and the paper's operators come out.
 #include "models/sharding/transformer.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <numeric>
 #include <set>
+#include <string>
+#include <variant>
+#include <vector>
 
-#include "models/sharding/pipelines.h"
-#include "models/sharding/specialise.h"
 #include "tests/models_sharding/hetu_plans.h"
 #include "tests/models_sharding/random_annotations.h"
+#include "tests/models_sharding/transformer_helpers.h"
 
 namespace orrery::models::testing {
 namespace {
-
-using Kind = CommunicationKind;
-
-std::string text(const std::vector<DevicePipeline>& pipelines) {
-  std::string result;
-  for (const auto& pipeline : pipelines) {
-    for (const auto& stage : pipeline.stages) {
-      result.append("[");
-      for (const int device : stage) result.append(fmt::format(" {}", device));
-      result.append(" ]");
-    }
-    result.append("\n");
-  }
-  return result;
-}
-
-Graph graph_of(const ir::ModelShape& model, const ir::Plan& plan) {
-  auto result = transformer_graph(model, plan);
-  if (const auto* problem = std::get_if<GraphProblem>(&result)) {
-    ADD_FAILURE() << problem->reason;
-    return {};
-  }
-  return std::get<Graph>(std::move(result));
-}
-
-SpecialisedGraph specialised(const Graph& graph, const ir::Plan& plan) {
-  auto result = specialise(graph, binding_of(plan, kToySequence));
-  if (const auto* problem = std::get_if<GraphProblem>(&result)) {
-    ADD_FAILURE() << problem->reason;
-    return {};
-  }
-  return std::get<SpecialisedGraph>(std::move(result));
-}
-
-std::string built(const ir::ModelShape& model, const ir::Plan& plan) {
-  const auto result = build_pipelines(specialised(graph_of(model, plan), plan));
-  if (const auto* problem = std::get_if<NoPipelines>(&result)) return problem->reason;
-  return text(std::get<std::vector<DevicePipeline>>(result));
-}
-
-/// Kinds that the operators whose names end so resolve to.
-std::set<Kind> kinds_of(const Graph& graph, const SpecialisedGraph& special,
-                        const std::string& ending) {
-  std::set<Kind> kinds;
-  for (const auto& communication : special.communications) {
-    const auto& name = graph.operators[static_cast<std::size_t>(communication.operation)].name;
-    if (name.size() < ending.size() || name.substr(name.size() - ending.size()) != ending) continue;
-    for (const auto& step : communication.steps) {
-      if (!step.moves.empty()) kinds.insert(step.kind);
-    }
-  }
-  return kinds;
-}
 
 TEST(TransformerGraph, PipelinesOfHetusElasticPlansComeOutOfTheAnnotations) {
   for (const auto& plan : {hetu_c1(), hetu_c2(), hetu_c6()}) {
@@ -238,18 +186,69 @@ TEST(TransformerGraph, RefusesWhatItCannotSay) {
   plan.pipelines[1].stages[2].segments[0].last_block = BlockId{43};
   EXPECT_EQ(reason(), "plan: block 44 sees 32 of 64 samples");
   plan = hetu_c1();
-  plan.pipelines[0].stages[0].segments[0].groups[0].sequence = ir::SequenceParallelism::ring;
-  EXPECT_EQ(reason(), "plan: Ulysses and ring groups have no annotations");
+  plan.pipelines[0].reroutes.push_back({0, 3, 1});
+  EXPECT_EQ(reason(),
+            "plan: reroutes are a state of a recovery, single micro-batches on other devices; an "
+            "annotation says where all of them lie");
+  plan = hetu_c1();
+  const auto segment = [&]() -> ir::Segment& { return plan.pipelines[0].stages[0].segments[0]; };
+  segment().groups[0].sequence_degree = 2;
+  EXPECT_EQ(reason(), "plan: 4 devices for tensor_parallel 4 x sequence_degree 2");
+  segment().groups[0].tensor_parallel = 2;
+  EXPECT_EQ(reason(), "plan: sequence_degree 2 without Ulysses or ring");
+  plan = hetu_c1();
+  segment().zero.stage = 1;
+  EXPECT_EQ(reason(), "plan: the holders of block 0 differ in ZeRO");
+  plan = hetu_c1();
+  segment().expert_parallel = 2;
+  EXPECT_EQ(reason(), "plan: expert parallelism of a model without experts");
+  model.experts = 4;
+  model.top_k = 1;
+  EXPECT_EQ(reason(), "plan: expert_parallel 2 for 1 groups");
+  model = toy_model(60);
+  model.kv_heads = 3;
+  plan = hetu_c1();
+  EXPECT_EQ(reason(), "plan: 3 key-value heads on 4 devices");
 }
 
-TEST(TransformerGraph, UnevenHeadsAreRefusedWhenNumbersAreBound) {
-  auto model = toy_model(60);
-  model.kv_heads = 2;
-  const auto result = transformer_graph(model, hetu_c1());
+TEST(TransformerGraph, RefusesGroupsThatShareExpertsUnequally) {
+  ir::Pipeline pipeline;
+  pipeline.micro_batch_size = 3;
+  pipeline.stages.push_back(
+      {{segment_of(0, 5, {group_of({0, 1}, true, 2), group_of({2, 3}, true, 1)})}});
+  pipeline.stages[0].segments[0].expert_parallel = 2;
+  auto model = toy_model(6);
+  model.experts = 4;
+  model.top_k = 1;
+  const auto result = transformer_graph(model, plan_of({pipeline}));
   ASSERT_TRUE(std::holds_alternative<GraphProblem>(result));
   EXPECT_EQ(std::get<GraphProblem>(result).reason,
-            "0.attention.key.heads: needs a communication operator before input 0 because subgroup "
-            "0 would get 1/2 of (B, S, 2, 4)");
+            "plan: groups that share experts differ in samples or degrees: their devices would "
+            "hold unequal parts inside one subgroup, where an annotation has equal ones only");
+}
+
+/// Copies 0 to 2 with degrees 4, 2 and 2: the first shard group joins two kinds of states.
+TEST(TransformerGraph, RefusesShardGroupsOfUnequalCopiesBesideOthers) {
+  std::vector<ir::Pipeline> pipelines;
+  int next = 0;
+  for (const int degree : {4, 2, 2}) {
+    std::vector<int> devices(static_cast<std::size_t>(degree));
+    std::iota(devices.begin(), devices.end(), next);
+    next += degree;
+    ir::Pipeline pipeline;
+    pipeline.stages.push_back({{segment_of(0, 5, {group_of(devices, false, 1)})}});
+    pipeline.stages[0].segments[0].zero = {1, 2};
+    pipelines.push_back(std::move(pipeline));
+  }
+  const auto plan = plan_of(pipelines);
+  const auto result = transformer_graph(toy_model(6), plan);
+  ASSERT_TRUE(std::holds_alternative<GraphProblem>(result));
+  EXPECT_EQ(std::get<GraphProblem>(result).reason,
+            "plan: a ZeRO shard group of embedding.table has copies of different states beside "
+            "another shard group: two tiers cannot say copies in groups in a whole");
+}
+
+TEST(TransformerGraph, PartsThatDoNotDivideAreRefusedWhenNumbersAreBound) {
   const auto graph = graph_of(toy_model(60), hetu_c1());
   const auto bound = specialise(graph, {{"B", 64}, {"S", 6}});
   ASSERT_TRUE(std::holds_alternative<GraphProblem>(bound));
