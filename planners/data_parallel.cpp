@@ -118,8 +118,8 @@ std::vector<DataParallelSetting> DataParallel::legal(bool idle, const ForcedDegr
       if (!idle && data * sequence != count) continue;
       if (input_.job.global_batch % data != 0) continue;
       for (int size = 1; size <= input_.job.allowed.max_micro_batch_size; ++size) {
-        if (forced.micro_batch_size > 0 && size != forced.micro_batch_size) continue;
         if (size > input_.job.global_batch / data) break;
+        if (forced.micro_batch_size > 0 && size != forced.micro_batch_size) continue;
         if (why_not(data, sequence, size)) continue;
         DataParallelSetting setting;
         setting.data_parallel = data;

@@ -76,9 +76,8 @@ void time_checkpoint(const BenchCase& one, const std::string& folder, const Samp
   const StateBank bank = make_bank(static_cast<std::size_t>(one.key.bytes.value));
   const std::vector<StateSlice> slices = {bank.entries().front().slice};
   const auto save = [&] {
-    if (const auto problem = checkpoints.save(bank, kDevice, slices)) {
-      throw std::runtime_error(*problem);
-    }
+    const auto saved = checkpoints.save(bank, kDevice, slices);
+    if (saved.problem) throw std::runtime_error(*saved.problem);
   };
   TimedWork work;
   work.computes = false;

@@ -15,6 +15,7 @@
 #include "executor/engine/activations.h"
 #include "executor/engine/gathers.h"
 #include "executor/engine/moves.h"
+#include "executor/engine/optimizer.h"
 #include "executor/engine/passes.h"
 #include "executor/engine/rank_view.h"
 #include "executor/engine/task_pool.h"
@@ -293,26 +294,7 @@ class Worker::Impl {
   void update() {
     AdamStep adam = options_.adam;
     adam.step = number_;
-    const bool sgd = view_.program().header.optimizer == ir::Optimizer::sgd;
-    for (const BlockId block : blocks_) {
-      std::vector<HeldParameter>& all = shard_.parameters(block);
-      for (const Owned& range : owned(block)) {
-        const HeldParameter& held = all[static_cast<std::size_t>(range.parameter)];
-        const auto slice = [&](const Tensor& tensor) {
-          return held.own_units(tensor, range.begin, range.end);
-        };
-        const Tensor gradient = held.units(held.gradient, range.begin, range.end);
-        const Tensor master = held.master_units(range.begin, range.end);
-        const Tensor weight = held.weight_units(range.begin, range.end);
-        if (sgd) {
-          backend_.sgd(adam.learning_rate, gradient, master, weight);
-        } else {
-          backend_.adam(adam, gradient, master, slice(held.first_moment), slice(held.second_moment),
-                        weight);
-        }
-      }
-    }
-    backend_.synchronise();
+    update_weights(shard_, blocks_, view_.program().header.optimizer, adam);
   }
 
   void note_memory() {

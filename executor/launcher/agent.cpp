@@ -121,12 +121,19 @@ class Agent {
       throw AgentRefused(fmt::format("node '{}' has an agent already", options_.node));
     }
     std::string problems;
+    try {
+      const Listener here(address());  // As each rank will.
+    } catch (const TransportError& error) {
+      problems += fmt::format("{}\n", error.what());
+    }
     for (const std::string& problem : find_bad_places(settings_from(*settings))) {
       problems += problem + "\n";
     }
     if (!problems.empty()) client_.set("refuse/" + options_.node, problems);
     client_.set("node/" + options_.node, boot_id());
   }
+
+  std::string address() const { return options_.address.empty() ? "127.0.0.1" : options_.address; }
 
   void obey(const std::string& order) {
     std::istringstream words(order);
@@ -145,7 +152,7 @@ class Agent {
     rank.token = options_.token;
     rank.device = device;
     rank.node = options_.node;
-    rank.address = options_.address.empty() ? "127.0.0.1" : options_.address;
+    rank.address = address();
     rank.generation = generation;
     std::vector<std::string> environment = plain_environment();
     for (std::string& one : to_environment(rank)) environment.push_back(std::move(one));

@@ -34,8 +34,8 @@ std::string own_executable();
 
 /// Serves until the launcher orders the end, or the store is gone: then ranks are killed and
 /// TransportError is thrown. No child is left when it returns or throws. Ranks die with the calling
-/// thread (PR_SET_PDEATHSIG). Tells the launcher what find_bad_places() finds here. Throws
-/// AgentRefused.
+/// thread (PR_SET_PDEATHSIG). Tells the launcher what find_bad_places() finds here, and when ranks
+/// cannot listen on `address`. Throws AgentRefused.
 void run_agent(const AgentOptions& options);
 
 }  // namespace orrery::executor

@@ -156,25 +156,28 @@ CheckpointFolder::CheckpointFolder(const std::string& folder, std::string run,
                                    const std::string& node)
     : folder_((fs::path(folder) / run / node).string()), run_(std::move(run)) {}
 
-std::optional<std::string> CheckpointFolder::save(const StateBank& bank, std::int32_t device,
-                                                  const std::vector<StateSlice>& slices) const {
+CheckpointFolder::Saved CheckpointFolder::save(const StateBank& bank, std::int32_t device,
+                                               const std::vector<StateSlice>& slices) const {
   std::map<std::int32_t, std::vector<StateBank::Entry>> blocks;
   for (const StateSlice& slice : slices) blocks[slice.block].push_back(cut(bank, slice));
   std::error_code error;
   fs::create_directories(folder_, error);
-  if (error) return fmt::format("cannot create {}: {}", folder_, error.message());
+  if (error) return {0, fmt::format("cannot create {}: {}", folder_, error.message())};
+  Saved saved;
   std::vector<std::string> written;
   for (const auto& [block, entries] : blocks) {
     const std::string path =
         (fs::path(folder_) / file_name({bank.version, block, device})).string();
-    if (auto problem = write_file_atomically(path, encode(run_, bank.version, entries))) {
+    const std::string bytes = encode(run_, bank.version, entries);
+    if (auto problem = write_file_atomically(path, bytes)) {
       // A part is of no use and would keep a full disk full.
       for (const std::string& part : written) fs::remove(part, error);
-      return problem;
+      return {0, std::move(problem)};
     }
     written.push_back(path);
+    saved.bytes += static_cast<std::int64_t>(bytes.size());
   }
-  return std::nullopt;
+  return saved;
 }
 
 void CheckpointFolder::remove_before(StateVersion oldest) const {
@@ -247,29 +250,39 @@ std::vector<std::string> prune_checkpoints(const std::string& folder, const std:
   return runs;
 }
 
-void CheckpointWriter::start(StateBank bank) {
+void CheckpointWriter::start(StateBank bank, std::int64_t since_ns) {
   wait();
-  thread_ = std::thread([this, bank = std::move(bank)] { write(bank); });
+  const double held = static_cast<double>(now_ns() - since_ns) * 1e-9;
+  thread_ = std::thread([this, held, bank = std::move(bank)] { write(bank, held); });
 }
 
 void CheckpointWriter::wait() {
   if (thread_.joinable()) thread_.join();
 }
 
-void CheckpointWriter::write(const StateBank& bank) {
+void CheckpointWriter::write(const StateBank& bank, double held_seconds) {
+  std::optional<std::int64_t> bytes;
   for (const Target& target : targets_) {
-    const auto problem = target.folder.save(bank, device_, target.slices);
-    if (!problem) {
-      std::deque<StateVersion>& written = written_[target.name];
-      written.push_back(bank.version);
-      if (written.size() > kKeptVersions) written.pop_front();
-      if (written.size() == kKeptVersions) target.folder.remove_before(written.front());
+    const CheckpointFolder::Saved saved = target.folder.save(bank, device_, target.slices);
+    if (saved.problem) {
+      note("checkpoint_failed",
+           fmt::format("{} step {}: {}", target.name, bank.version.step, *saved.problem));
+      continue;
     }
-    const std::lock_guard lock(mutex_);
-    notes_.push_back({now_ns(), problem ? "checkpoint_failed" : "checkpoint",
-                      fmt::format("{} step {}{}", target.name, bank.version.step,
-                                  problem ? ": " + *problem : "")});
+    bytes = bytes.value_or(0) + saved.bytes;
+    std::deque<StateVersion>& written = written_[target.name];
+    written.push_back(bank.version);
+    if (written.size() > kKeptVersions) written.pop_front();
+    if (written.size() == kKeptVersions) target.folder.remove_before(written.front());
   }
+  if (!bytes) return;
+  note("checkpoint", fmt::format("rank={} iteration={} bytes={} seconds={:.9g}", rank_,
+                                 bank.version.step, *bytes, held_seconds));
+}
+
+void CheckpointWriter::note(const char* kind, std::string detail) {
+  const std::lock_guard lock(mutex_);
+  notes_.push_back({now_ns(), kind, std::move(detail)});
 }
 
 std::vector<CheckpointWriter::Note> CheckpointWriter::take_notes() {

@@ -27,10 +27,13 @@ class CheckpointFolder {
   /// `folder` need not exist. What belongs to other runs is left alone.
   CheckpointFolder(const std::string& folder, std::string run, const std::string& node = "");
 
-  /// Writes `slices` of the bank. Empty when all went well; else the problem in words ("cannot
-  /// write ...: No space left on device"), with no half-written file left.
-  std::optional<std::string> save(const StateBank& bank, std::int32_t device,
-                                  const std::vector<StateSlice>& slices) const;
+  struct Saved {
+    std::int64_t bytes = 0;              ///< Of the files.
+    std::optional<std::string> problem;  ///< "cannot write ...: No space left on device".
+  };
+  /// Writes `slices` of the bank. After a problem no half-written file is left.
+  Saved save(const StateBank& bank, std::int32_t device,
+             const std::vector<StateSlice>& slices) const;
   /// Removes files of versions before `oldest`, of all devices: also of those that left.
   void remove_before(StateVersion oldest) const;
 
@@ -64,6 +67,10 @@ class RunMark {
 std::vector<std::string> prune_checkpoints(const std::string& folder, const std::string& run);
 
 /// Writes checkpoints beside training: one at a time, the next one waits for the one before it.
+///
+/// Each that has been written to one target at least gives a note "checkpoint" whose detail is
+/// exactly `rank=<int> iteration=<int> bytes=<int> seconds=<%.9g>`: bytes of the files in all
+/// targets, and how long it held training. Each target that failed gives "checkpoint_failed".
 class CheckpointWriter {
  public:
   struct Target {
@@ -77,18 +84,22 @@ class CheckpointWriter {
     std::string kind;  ///< "checkpoint" or "checkpoint_failed".
     std::string detail;
   };
-  CheckpointWriter(std::int32_t device, std::vector<Target> targets)
-      : device_(device), targets_(std::move(targets)) {}
+  CheckpointWriter(std::int32_t device, int rank, std::vector<Target> targets)
+      : device_(device), rank_(rank), targets_(std::move(targets)) {}
   ~CheckpointWriter() { wait(); }
   bool wanted() const { return !targets_.empty(); }
-  void start(StateBank bank);
+  /// Returns when the write before it has ended and this one has begun. `since_ns`: of now_ns(),
+  /// when training stopped for this checkpoint; what passed since then held it.
+  void start(StateBank bank, std::int64_t since_ns);
   void wait();
   std::vector<Note> take_notes();
 
  private:
-  void write(const StateBank& bank);
+  void write(const StateBank& bank, double held_seconds);
+  void note(const char* kind, std::string detail);
 
   std::int32_t device_;
+  int rank_;
   std::vector<Target> targets_;
   std::thread thread_;
   std::mutex mutex_;

@@ -203,10 +203,12 @@ ir::RunLog GenerationRecord::log() const {
     return std::tie(a.rank, a.at) < std::tie(b.rank, b.at);
   });
   for (const Event& event : events_) {
+    // Details of these are read by programs, and name their rank themselves.
+    const bool plain = event.member < 0 || event.kind == "checkpoint";
     log.events.push_back(
         {{run_time(event.member, event.at_ns)},
          event.kind,
-         event.member < 0 ? event.detail : fmt::format("rank {}: {}", event.member, event.detail)});
+         plain ? event.detail : fmt::format("rank {}: {}", event.member, event.detail)});
   }
   std::sort(log.events.begin(), log.events.end());
   for (int rank = 0; rank < ranks(); ++rank) {

@@ -11,7 +11,9 @@
 #include <utility>
 
 #include "executor/launcher/agent.h"
+#include "executor/launcher/file_keepers.h"
 #include "executor/launcher/generation_record.h"
+#include "executor/launcher/node_agents.h"
 #include "executor/launcher/process_table.h"
 #include "executor/launcher/remote_agents.h"
 #include "executor/launcher/reports.h"
@@ -31,8 +33,6 @@ using Kind = MemberStatus::Kind;
 constexpr milliseconds kPoll{5};
 /// Between looks at heartbeats.
 constexpr milliseconds kLook{100};
-/// Between words about who is waited for.
-constexpr milliseconds kWord{10'000};
 /// For processes to end after the stop was ordered.
 constexpr milliseconds kEnd{8'000};
 
@@ -53,7 +53,8 @@ class Launch {
         origin_ns_(now_ns()),
         server_(Listener(address(), o_.port), token_),
         client_({own_address(), server_.port()}, token_),
-        processes_(client_, o_.hosts, o_.settings) {
+        processes_(client_, o_.hosts, o_.settings),
+        keepers_(processes_, o_.settings) {
     if (o_.settings.run.empty()) o_.settings.run = make_token().substr(0, 16);
     if (o_.executable.empty()) o_.executable = own_executable();
     o_.settings.least_data_bytes = o_.first.program.header.sequence_length + 1;
@@ -61,6 +62,8 @@ class Launch {
     for (const std::string& node : processes_.nodes()) nodes += node + "\n";
     client_.set("settings", to_text(o_.settings));
     client_.set("nodes", nodes);
+    agents_ = std::make_unique<NodeAgents>(o_, processes_.nodes(), client_,
+                                           [this](const std::string& line) { say(line); });
   }
 
   ~Launch() {
@@ -69,14 +72,13 @@ class Launch {
     } catch (const TransportError&) {
       // The store has failed: agents notice that and end their ranks.
     }
-    if (agent_.joinable()) agent_.join();
+    agents_.reset();
   }
 
   LaunchReport run() {
     try {
       if (!o_.out.empty()) losses_ = std::make_unique<LossFile>(o_.out);
-      start_agents();
-      if (report_.problem.empty() && !interrupted()) run_generations();
+      if (bring_up_agents()) run_generations();
     } catch (const TransportError& error) {
       fail(fmt::format("the store failed: {}", error.what()));
     }
@@ -110,67 +112,14 @@ class Launch {
     report_.result = LaunchReport::Result::failed;
     report_.problem = problem;
   }
-  void start_agents() {
-    if (o_.hosts.empty()) {
-      AgentOptions agent;
-      agent.store = {own_address(), server_.port()};
-      agent.token = token_;
-      agent.node = processes_.nodes().front();
-      agent.executable = o_.executable;
-      agent.arguments = o_.arguments;
-      agent_ = std::thread([this, agent] {
-        try {
-          run_agent(agent);
-        } catch (const std::exception& error) {
-          say(fmt::format("this machine's agent ended: {}", error.what()));
-        }
-      });
-    } else {
-      remote_ = std::make_unique<RemoteAgents>(
-          o_.hosts, Endpoint{advertised_address(), server_.port()}, o_.executable, token_, o_.ssh,
-          [this](const std::string& line) { say(line); });
-    }
-    await_agents();
-  }
-
-  void await_agents() {
-    const bool started = remote_ == nullptr || remote_->all_started();
-    const milliseconds wait = started ? o_.started_wait : o_.agents_wait;
-    const auto deadline = Clock::now() + wait;
-    auto next_word = Clock::now() + kWord;
-    std::string lacking;
-    for (const std::string& node : processes_.nodes()) {
-      while (!client_.get("node/" + node, milliseconds(100))) {
-        if (interrupted()) return;
-        if (agent_problem()) return;
-        if (Clock::now() > deadline) {
-          return fail(fmt::format("no agent came from {} in {} s", node, wait.count() / 1000));
-        }
-        if (Clock::now() < next_word) continue;
-        say(fmt::format("waiting for the agent of {}", node));
-        next_word = Clock::now() + kWord;
-      }
-      if (!o_.hosts.empty()) say(fmt::format("{} is here", node));
-      const auto problems = client_.get("refuse/" + node, milliseconds(0));
-      if (!problems) continue;
-      std::istringstream lines(*problems);
-      for (std::string line; std::getline(lines, line);) {
-        lacking += (lacking.empty() ? "" : "; ") +
-                   (o_.hosts.empty() ? line : fmt::format("{}: {}", node, line));
-      }
-    }
-    if (lacking.empty()) return;
-    fail(lacking);
-    report_.result = LaunchReport::Result::refused;
-  }
-
-  /// An agent that was started and ended before it came.
-  bool agent_problem() {
-    if (remote_ == nullptr) return !report_.problem.empty();
-    for (const auto& [host, how] : remote_->take_ended()) {
-      fail(fmt::format("{} {} {} before it joined", o_.ssh ? "ssh to" : "the agent of", host, how));
-    }
-    return !report_.problem.empty();
+  /// False when the run cannot begin.
+  bool bring_up_agents() {
+    agents_->start({own_address(), server_.port()}, {advertised_address(), server_.port()}, token_);
+    const auto problem = agents_->await();
+    if (!problem) return !interrupted();
+    fail(problem->what);
+    if (problem->refused) report_.result = LaunchReport::Result::refused;
+    return false;
   }
 
   void run_generations() {
@@ -180,13 +129,14 @@ class Launch {
     for (std::int64_t g = 0; !interrupted(); ++g) {
       if (g >= o_.most_generations) return fail(fmt::format("{} generations failed", g));
       const std::int64_t until = o_.switches.empty() ? o_.settings.steps : o_.switches.front().step;
+      const std::int64_t planned_ns = now_ns();
       GenerationRecord record(current.program, g, members_of(current.program), origin_ns_);
       if (before.failed_ns > 0) {
         record.add_event(before.failed_ns, "t_detect", "first notice of the failure");
         if (fault_ns_) record.add_event(*fault_ns_, "t_fail", "injected fault");
       }
       fault_ns_.reset();
-      if (g > 0) record.add_event(now_ns(), "t_plan", current.what);
+      if (g > 0) record.add_event(planned_ns, "t_plan", current.what);
       publish(record, current.program, until, last_step);
       if (g > 0) record.add_event(now_ns(), "t_spawn", "ranks told, processes started");
       const Ending ending = supervise(record);
@@ -211,8 +161,9 @@ class Launch {
     }
   }
 
-  /// Devices by member: those of the program's ranks, then those that may have state.
-  std::vector<std::int32_t> members_of(const ir::Program& program) const {
+  /// Devices by member: those of the program's ranks, then those that may have state in memory,
+  /// then those that serve their node's files.
+  std::vector<std::int32_t> members_of(const ir::Program& program) {
     std::vector<std::int32_t> members;
     for (const ir::Rank& rank : program.ranks) members.push_back(rank.device.value);
     for (const std::int32_t device : processes_.devices()) {
@@ -220,6 +171,9 @@ class Launch {
         members.push_back(device);
       }
     }
+    const auto keepers =
+        keepers_.find(lost_, members, [this](const std::string& line) { say(line); });
+    members.insert(members.end(), keepers.begin(), keepers.end());
     return members;
   }
 
@@ -384,8 +338,8 @@ class Launch {
     say(fmt::format("generation {} ended after step {}: {}", g, last_step, why));
     LostDevices lost;
     for (const std::int32_t device : ending.dead) {
-      lost.lost.push_back({device});
-      lost_.insert(device);
+      // One that served the files of its node was lost before.
+      if (lost_.insert(device).second) lost.lost.push_back({device});
     }
     for (const DeviceId device : o_.devices) {
       if (!lost_.contains(device.value)) lost.live.push_back(device);
@@ -417,8 +371,8 @@ class Launch {
   StoreServer server_;
   StoreClient client_;
   ProcessTable processes_;
-  std::thread agent_;
-  std::unique_ptr<RemoteAgents> remote_;
+  FileKeepers keepers_;
+  std::unique_ptr<NodeAgents> agents_;
   std::unique_ptr<LossFile> losses_;
   std::set<std::int32_t> lost_;
   std::int64_t generation_ = 0;

@@ -114,10 +114,13 @@ struct LaunchReport {
   std::vector<GenerationSummary> generations;
 };
 
+/// True while a launch() writes into this folder, of this process or another one.
+bool is_written(const std::string& out);
+
 /// Runs to the end. Throws TransportError when the store's port cannot be had. Writes
 /// out/losses.csv row by row as steps finish, whole rows at any time, and
 /// out/generation-<g>/{program.pb, run.log, timeline.perfetto-trace} as generations end; throws
-/// std::runtime_error if a file cannot be written.
+/// std::runtime_error if a file cannot be written, or another launch() writes there.
 LaunchReport launch(LaunchOptions options);
 
 }  // namespace orrery::executor

@@ -11,6 +11,8 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kPoll{5};
+/// For an agent to say goodbye before its heartbeat is looked at.
+constexpr milliseconds kLook{100};
 
 }  // namespace
 
@@ -48,6 +50,7 @@ void ProcessTable::order_node(int node, const std::string& command) {
 }
 
 void ProcessTable::start(std::int32_t device, std::int64_t generation) {
+  client_.remove(fmt::format("beat/{}", device));  // Of a process that had its place before.
   order_node(node_of(device), fmt::format("start {} {}", device, generation));
   alive_[device] = {};
 }
@@ -91,6 +94,17 @@ std::vector<std::int32_t> ProcessTable::silent() {
   return out;
 }
 
+bool ProcessTable::answers(int node, milliseconds limit) {
+  const std::string key = "beat/node/" + nodes_[static_cast<std::size_t>(node)];
+  const auto before = client_.get(key, milliseconds(0));
+  const auto deadline = Clock::now() + limit;
+  while (client_.get(key, milliseconds(0)) == before) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(kPoll);
+  }
+  return true;
+}
+
 void ProcessTable::end(milliseconds limit) {
   order("stop");
   const auto begin = Clock::now();
@@ -106,12 +120,13 @@ void ProcessTable::end(milliseconds limit) {
     std::this_thread::sleep_for(kPoll);
   }
   for (std::size_t n = 0; n < nodes_.size(); ++n) order_node(static_cast<int>(n), "end");
-  // The store must live until the agents have heard that.
+  // The store must live until the agents have heard that: those that are there, and still live.
   const auto until = Clock::now() + limit;
-  for (const std::string& node : nodes_) {
-    const auto left = std::chrono::duration_cast<milliseconds>(until - Clock::now());
-    if (!client_.get("node/" + node, milliseconds(0))) continue;  // It never came.
-    client_.get("bye/" + node, std::max(left, milliseconds(0)));
+  for (std::size_t n = 0; n < nodes_.size(); ++n) {
+    if (!client_.get("node/" + nodes_[n], milliseconds(0))) continue;  // It never came.
+    while (Clock::now() < until && !client_.get("bye/" + nodes_[n], kLook)) {
+      if (is_silent(node_pulses_[n], "beat/node/" + nodes_[n], client_.list("beat/node/"))) break;
+    }
   }
 }
 

@@ -35,6 +35,8 @@ class ProcessTable {
   std::vector<std::pair<std::int32_t, std::string>> take_exits();
   /// Processes that have shown no sign of life for the silence limit, or whose node has not.
   std::vector<std::int32_t> silent();
+  /// True when the node's agent shows a new sign of life within the limit, which is waited for.
+  bool answers(int node, std::chrono::milliseconds limit);
 
   /// To all rank processes.
   void order(const std::string& command);

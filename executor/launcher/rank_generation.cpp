@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <algorithm>
-#include <array>
 #include <mutex>
-#include <numeric>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -14,8 +12,11 @@
 
 #include "executor/cuda/backend.h"
 #include "executor/cuda/nccl_transport.h"
+#include "executor/launcher/checkpoint.h"
+#include "executor/launcher/inventory.h"
+#include "executor/launcher/state.h"
+#include "executor/launcher/state_fetch.h"
 #include "executor/net/clock.h"
-#include "models/base/check.h"
 #include "models/base/rng.h"
 #include "models/ir/wire.h"
 
@@ -24,15 +25,20 @@ namespace {
 
 using std::chrono::milliseconds;
 
-/// Tags of state moves: step 0, this op, the block as part.
-constexpr std::uint64_t kStateOp = 0xfffffd;
-constexpr milliseconds kSlice{500};
-
 std::unique_ptr<TokenSource> make_tokens(const RunSettings& settings,
                                          const ir::ProgramHeader& header) {
   const int vocabulary = header.model.vocabulary;
   if (settings.data.empty()) return make_synthetic_tokens(settings.data_seed, vocabulary);
   return make_text_tokens(settings.data, settings.data_seed, vocabulary, header.sequence_length);
+}
+
+/// What fails here fails in every generation: no reason for another attempt.
+Listener listen(const std::string& address) {
+  try {
+    return Listener(address);
+  } catch (const TransportError& error) {
+    throw std::runtime_error(error.what());
+  }
 }
 
 }  // namespace
@@ -61,27 +67,11 @@ struct RankGeneration::Live {
 
 RankGeneration::RankGeneration(RankContext& context, std::int64_t generation,
                                std::vector<std::int32_t> members, int me)
-    : context_(context), generation_(generation), members_(std::move(members)), me_(me) {}
-
-std::string RankGeneration::key(const std::string& rest) const {
-  return fmt::format("g/{}/{}", generation_, rest);
-}
-
-std::string RankGeneration::get(const std::string& key) {
-  const auto deadline = std::chrono::steady_clock::now() + context_.settings.connect;
-  do {
-    if (auto value = context_.store.get(key, kSlice)) return std::move(*value);
-    if (context_.watcher.cancelled(generation_)) {
-      throw TransportError(TransportError::Kind::peer_lost, -1, "ended by the launcher");
-    }
-  } while (std::chrono::steady_clock::now() < deadline);
-  throw TransportError(TransportError::Kind::timeout, -1, fmt::format("{} did not come", key));
-}
-
-void RankGeneration::event(const std::string& kind, const std::string& detail) {
-  context_.reporter.post(key(fmt::format("out/event/{:06d}/{:06d}", me_, events_++)),
-                         fmt::format("{} {} {}", now_ns(), kind, detail));
-}
+    : context_(context),
+      board_(context, generation, me),
+      generation_(generation),
+      members_(std::move(members)),
+      me_(me) {}
 
 void RankGeneration::run() {
   MemberStatus status;
@@ -100,16 +90,16 @@ void RankGeneration::run() {
   }
   if (status.at_ns == 0) status.at_ns = now_ns();
   context_.reporter.drain();
-  context_.store.set(key(fmt::format("out/status/{:06d}", me_)), to_text(status));
+  board_.set(fmt::format("out/status/{:06d}", me_), to_text(status));
 }
 
 std::unique_ptr<Transport> RankGeneration::join() {
-  Listener listener(context_.environment.address);
-  context_.store.set(key(fmt::format("endpoint/{}", me_)),
-                     fmt::format("{}:{}", context_.environment.address, listener.port()));
+  Listener listener = listen(context_.environment.address);
+  board_.set(fmt::format("endpoint/{}", me_),
+             fmt::format("{}:{}", context_.environment.address, listener.port()));
   std::vector<Endpoint> endpoints;
   for (std::size_t m = 0; m < members_.size(); ++m) {
-    endpoints.push_back(endpoint_from(get(key(fmt::format("endpoint/{}", m)))));
+    endpoints.push_back(endpoint_from(board_.get(fmt::format("endpoint/{}", m))));
   }
   auto transport =
       make_tcp_transport(me_, std::move(listener), endpoints,
@@ -117,7 +107,7 @@ std::unique_ptr<Transport> RankGeneration::join() {
                              context_.environment.token, static_cast<std::uint32_t>(generation_)));
   const ClockEstimate clock = estimate_clock(*transport, 0);
   context_.reporter.post(
-      key(fmt::format("out/clock/{:06d}", me_)),
+      fmt::format("g/{}/out/clock/{:06d}", generation_, me_),
       fmt::format("{} {} {} {}", clock.offset_ns, clock.uncertainty_ns, now_ns(), boot_id()));
   if (context_.settings.transport == "nccl") {
     transport =
@@ -128,13 +118,13 @@ std::unique_ptr<Transport> RankGeneration::join() {
 }
 
 void RankGeneration::train(MemberStatus& status) {
-  auto program = ir::parse_program(get(key("program")));
+  auto program = ir::parse_program(board_.get("program"));
   if (const auto* problem = std::get_if<std::string>(&program)) {
     throw std::runtime_error("the program " + *problem);
   }
   program_ = std::move(std::get<ir::Program>(program));
-  until_ = std::stoll(get(key("until")));
-  const std::int64_t finished = std::stoll(get(key("after")));
+  until_ = std::stoll(board_.get("until"));
+  const std::int64_t finished = std::stoll(board_.get("after"));
   Live live;
   const bool is_rank = me_ < static_cast<int>(program_.ranks.size());
   if (is_rank) {
@@ -142,7 +132,7 @@ void RankGeneration::train(MemberStatus& status) {
     live.tokens = make_tokens(context_.settings, program_.header);
   }
   live.transport = join();
-  event("mesh", live.transport->name());
+  board_.event("mesh", live.transport->name());
   context_.watcher.attach(live.transport.get(), generation_);
   struct Detach {
     OrderWatcher& watcher;
@@ -160,25 +150,15 @@ void RankGeneration::train(MemberStatus& status) {
           std::make_unique<Worker>(program_, *live.backend, *live.transport, *live.tokens, options);
     }
     prune();
-    StateReport mine = offers();
-    if (live.worker) mine.needs = needs_of(*live.worker);
-    const std::vector<StateReport> members = exchange(mine);
-    const std::int64_t last = load(live, plan_state(members, finished));
-    status.last_step = last;
+    StateFetch fetch(context_, board_, program_, static_cast<int>(members_.size()));
+    const std::vector<StateReport> members = fetch.exchange(live.worker.get());
+    live.last = fetch.load(live.worker.get(), *live.transport, plan_state(members, finished));
+    live.loaded = live.worker != nullptr;
+    status.last_step = live.last;
     if (live.worker) {
-      std::vector<CheckpointWriter::Target> targets;
-      const RunSettings& s = context_.settings;
-      if (s.checkpoint_every > 0 && !s.local_checkpoints.empty()) {
-        targets.push_back({CheckpointFolder(s.local_checkpoints, s.run, mine.node),
-                           slices_to_save(members, me_, true), "local"});
-      }
-      if (s.checkpoint_every > 0 && !s.cloud_checkpoints.empty()) {
-        targets.push_back({CheckpointFolder(s.cloud_checkpoints, s.run),
-                           slices_to_save(members, me_, false), "cloud"});
-      }
-      live.checkpoints =
-          std::make_unique<CheckpointWriter>(context_.environment.device, std::move(targets));
-      run_steps(live, last + 1, status);
+      live.checkpoints = std::make_unique<CheckpointWriter>(context_.environment.device, me_,
+                                                            checkpoint_targets(members));
+      run_steps(live, live.last + 1, status);
     }
     if (live.checkpoints) live.checkpoints->wait();
     post_notes(live);
@@ -189,8 +169,8 @@ void RankGeneration::train(MemberStatus& status) {
     keep_state(live);
     std::string kept;
     for (const StateBank& bank : context_.banks) kept += fmt::format(" {}", bank.version.step);
-    event("kept", fmt::format("{} the update of step {}: states after steps{}",
-                              live.torn ? "after" : "before", live.step, kept));
+    board_.event("kept", fmt::format("{} the update of step {}: states after steps{}",
+                                     live.torn ? "after" : "before", live.step, kept));
     status.last_step = live.last;
     if (live.checkpoints) live.checkpoints->wait();
     post_notes(live);
@@ -198,149 +178,35 @@ void RankGeneration::train(MemberStatus& status) {
   }
 }
 
-StateReport RankGeneration::offers() {
-  StateReport report;
-  report.node = context_.environment.node;
-  const auto add = [&](StateSource source, const StateBank& bank) {
-    for (const StateBank::Entry& entry : bank.entries()) {
-      report.offers.push_back({source, bank.version, entry.slice});
-    }
-  };
-  for (const StateBank& bank : context_.banks) add(StateSource::memory, bank);
+std::vector<CheckpointWriter::Target> RankGeneration::checkpoint_targets(
+    const std::vector<StateReport>& members) const {
   const RunSettings& s = context_.settings;
-  if (generation_ == 0 || s.checkpoint_every == 0) return report;
-  // Files of a node are read and offered by one member on it; the cloud's are shared out.
-  std::vector<std::string> problems;
-  if (!s.local_checkpoints.empty()) {
-    const std::string claim = key("files/" + report.node);
-    if (context_.store.add(claim, 1) == 1) {
-      auto found = CheckpointFolder(s.local_checkpoints, s.run, report.node).read();
-      files_ = std::move(found.banks);
-      problems = std::move(found.problems);
-      for (const StateBank& bank : files_) add(StateSource::local, bank);
-    }
+  std::vector<CheckpointWriter::Target> targets;
+  if (s.checkpoint_every > 0 && !s.local_checkpoints.empty()) {
+    targets.push_back({CheckpointFolder(s.local_checkpoints, s.run, context_.environment.node),
+                       slices_to_save(members, me_, true), "local"});
   }
-  if (!s.cloud_checkpoints.empty()) {
-    auto found =
-        CheckpointFolder(s.cloud_checkpoints, s.run).read(me_, static_cast<int>(members_.size()));
-    for (const StateBank& bank : found.banks) add(StateSource::cloud, bank);
-    problems.insert(problems.end(), found.problems.begin(), found.problems.end());
+  if (s.checkpoint_every > 0 && !s.cloud_checkpoints.empty()) {
+    targets.push_back({CheckpointFolder(s.cloud_checkpoints, s.run),
+                       slices_to_save(members, me_, false), "cloud"});
   }
-  for (const std::string& problem : problems) event("checkpoint_refused", problem);
-  return report;
+  // What others write does not hold this rank.
+  std::erase_if(targets, [](const CheckpointWriter::Target& one) { return one.slices.empty(); });
+  return targets;
 }
 
 void RankGeneration::prune() {
   const RunSettings& s = context_.settings;
   if (!s.prune_checkpoints || generation_ > 0) return;
-  const auto claim = [&](const std::string& what) { return context_.store.add(key(what), 1) == 1; };
   const auto tell = [&](const std::string& folder) {
     for (const std::string& run : prune_checkpoints(folder, s.run)) {
-      event("checkpoints_pruned", fmt::format("{}/{}", folder, run));
+      board_.event("checkpoints_pruned", fmt::format("{}/{}", folder, run));
     }
   };
-  if (!s.local_checkpoints.empty() && claim("prune/" + context_.environment.node)) {
+  if (!s.local_checkpoints.empty() && board_.claim("prune/" + context_.environment.node)) {
     tell(s.local_checkpoints);
   }
-  if (!s.cloud_checkpoints.empty() && claim("prune")) tell(s.cloud_checkpoints);
-}
-
-std::vector<StateReport> RankGeneration::exchange(const StateReport& mine) {
-  context_.store.set(key(fmt::format("state/{}", me_)), to_text(mine));
-  std::vector<StateReport> out;
-  for (std::size_t m = 0; m < members_.size(); ++m) {
-    out.push_back(state_report_from(get(key(fmt::format("state/{}", m)))));
-  }
-  return out;
-}
-
-std::int64_t RankGeneration::load(Live& live, const StatePlan& plan) {
-  if (live.worker) live.worker->shard().initialise();
-  if (plan.version) move(live, plan);
-  std::array<std::size_t, 4> units{};
-  for (const StateMove& move : plan.moves) {
-    if (move.to != me_) continue;
-    const std::size_t from = move.source == StateSource::memory && move.from == me_ ? 0
-                             : move.source == StateSource::memory                   ? 1
-                             : move.source == StateSource::local                    ? 2
-                                                                                    : 3;
-    ++units[from];
-  }
-  live.last = plan.version ? plan.version->step : 0;
-  live.loaded = live.worker != nullptr;
-  files_.clear();
-  event("loaded", fmt::format("step {}: {} slices from own memory, {} from peers, {} from local "
-                              "checkpoints, {} from the cloud",
-                              live.last, units[0], units[1], units[2], units[3]));
-  return live.last;
-}
-
-std::vector<std::byte> RankGeneration::read(const StateMove& move, StateVersion version,
-                                            std::size_t parts) {
-  const auto find = [&](const std::vector<StateBank>& banks) -> const StateBank& {
-    for (const StateBank& bank : banks) {
-      if (bank.version == version && bank.covers(move.slice)) return bank;
-    }
-    throw std::runtime_error(fmt::format("block {} of step {} is gone from {}", move.slice.block,
-                                         version.step, name_of(move.source)));
-  };
-  switch (move.source) {
-    case StateSource::memory:
-      return find(context_.banks).read(move.slice, parts);
-    case StateSource::local:
-      return find(files_).read(move.slice, parts);
-    case StateSource::cloud:
-      break;
-  }
-  const RunSettings& s = context_.settings;
-  const auto found = CheckpointFolder(s.cloud_checkpoints, s.run)
-                         .read(move.slice.block, static_cast<int>(program_.header.blocks.size()));
-  return find(found.banks).read(move.slice, parts);
-}
-
-void RankGeneration::move(Live& live, const StatePlan& plan) {
-  const std::size_t all_parts = state_parts(program_);
-  const auto parts = [&](const StateMove& one) { return one.whole ? all_parts : 1; };
-  const auto size = [&](const StateMove& one) {
-    const HeldParameter& held = live.worker->shard().parameters(
-        {one.slice.block})[static_cast<std::size_t>(one.slice.parameter)];
-    return static_cast<std::size_t>((one.slice.end - one.slice.begin) * held.info.unit) *
-           live.backend->element_bytes(true) * parts(one);
-  };
-  // Block after block, in the same order everywhere; one message for each pair and block.
-  for (auto at = plan.moves.begin(); at != plan.moves.end();) {
-    const std::int32_t block = at->slice.block;
-    std::map<int, std::vector<std::byte>> out;
-    std::map<int, std::vector<std::byte>> in;
-    std::map<int, std::vector<const StateMove*>> coming;
-    for (; at != plan.moves.end() && at->slice.block == block; ++at) {
-      if (at->from == me_) {
-        const std::vector<std::byte> bytes = read(*at, *plan.version, parts(*at));
-        if (at->to == me_) {
-          put_state(live.worker->shard(), at->slice, parts(*at), bytes);
-        } else {
-          out[at->to].insert(out[at->to].end(), bytes.begin(), bytes.end());
-        }
-      } else if (at->to == me_) {
-        coming[at->from].push_back(&*at);
-        in[at->from].resize(in[at->from].size() + size(*at));
-      }
-    }
-    const Tag tag = make_tag(0, kStateOp, static_cast<std::uint64_t>(block));
-    std::vector<RequestPointer> requests;
-    for (auto& [from, bytes] : in) requests.push_back(live.transport->receive(from, tag, bytes));
-    for (auto& [to, bytes] : out) requests.push_back(live.transport->send(to, tag, bytes));
-    for (const RequestPointer& request : requests) request->wait();
-    for (const auto& [from, moves] : coming) {
-      std::size_t begin = 0;
-      for (const StateMove* one : moves) {
-        put_state(live.worker->shard(), one->slice, parts(*one),
-                  std::span(in[from]).subspan(begin, size(*one)));
-        begin += size(*one);
-      }
-    }
-  }
-  if (live.worker) live.backend->synchronise();
+  if (!s.cloud_checkpoints.empty() && board_.claim("prune")) tell(s.cloud_checkpoints);
 }
 
 void RankGeneration::strike(const Live& live, FaultPoint point, OpId op) {
@@ -354,20 +220,18 @@ void RankGeneration::strike(const Live& live, FaultPoint point, OpId op) {
                               : point == FaultPoint::before_update ? std::string("the update")
                                                                    : std::string("the updated end");
     const bool holds = fault->hold.count() > 0;
-    if (holds) context_.store.set(key(fmt::format("hold/{}", fault->device)), "1");
-    if (fault->after >= 0) get(key(fmt::format("hold/{}", fault->after)));
-    context_.reporter.drain();
-    context_.store.set(key(fmt::format("out/event/{:06d}/{}", me_, holds ? "hold" : "fault")),
-                       fmt::format("{} {} device {} {} at {} of step {}", now_ns(),
-                                   holds ? "hold" : "fault", context_.environment.device,
-                                   holds         ? "waits"
-                                   : fault->stop ? "stops itself"
-                                                 : "kills itself",
-                                   where, live.step));
+    if (holds) board_.set(fmt::format("hold/{}", fault->device), "1");
+    if (fault->after >= 0) board_.get(fmt::format("hold/{}", fault->after));
+    board_.last_word(holds ? "hold" : "fault",
+                     fmt::format("device {} {} at {} of step {}", context_.environment.device,
+                                 holds         ? "waits"
+                                 : fault->stop ? "stops itself"
+                                               : "kills itself",
+                                 where, live.step));
     if (!holds) ::raise(fault->stop ? SIGSTOP : SIGKILL);
     const auto until = std::chrono::steady_clock::now() + fault->hold;
     while (holds && std::chrono::steady_clock::now() < until) {
-      if (context_.watcher.cancelled(generation_)) {
+      if (board_.cancelled()) {
         throw TransportError(TransportError::Kind::peer_lost, -1, "ended by the launcher");
       }
       std::this_thread::sleep_for(milliseconds(2));
@@ -419,8 +283,8 @@ void RankGeneration::run_steps(Live& live, std::int64_t first, MemberStatus& sta
     if (s.checkpoint_every > 0 && step % s.checkpoint_every == 0) save(live, step);
     post_notes(live);
   }
-  event("disturbed", fmt::format("{} of {} compute ops ran over their time", live.disturbed_ops,
-                                 live.compute_ops));
+  board_.event("disturbed", fmt::format("{} of {} compute ops ran over their time",
+                                        live.disturbed_ops, live.compute_ops));
   // Another rank may die at the end of this very step, or training goes on with another plan.
   if (s.elastic) {
     keep_state(live);
@@ -440,16 +304,15 @@ void RankGeneration::keep_state(Live& live) {
 }
 
 void RankGeneration::save(Live& live, std::int64_t step) {
-  if (live.checkpoints && live.checkpoints->wanted()) {
-    live.checkpoints->start(take_state(*live.worker, {step, generation_}));
-  }
+  if (!live.checkpoints || !live.checkpoints->wanted()) return;
+  const std::int64_t since = now_ns();
+  live.checkpoints->start(take_state(*live.worker, {step, generation_}), since);
 }
 
 void RankGeneration::post_notes(Live& live) {
   if (!live.checkpoints) return;
   for (const CheckpointWriter::Note& note : live.checkpoints->take_notes()) {
-    context_.reporter.post(key(fmt::format("out/event/{:06d}/{:06d}", me_, events_++)),
-                           fmt::format("{} {} {}", note.at_ns, note.kind, note.detail));
+    board_.event_at(note.at_ns, note.kind, note.detail);
   }
 }
 

@@ -3,35 +3,17 @@
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "executor/launcher/checkpoint.h"
+#include "executor/launcher/generation_board.h"
 #include "executor/launcher/inventory.h"
-#include "executor/launcher/order_watcher.h"
-#include "executor/launcher/rank_process.h"
+#include "executor/launcher/rank_context.h"
 #include "executor/launcher/reports.h"
-#include "executor/launcher/settings.h"
-#include "executor/launcher/state.h"
-#include "executor/net/store.h"
 #include "models/ir/program.h"
 
 namespace orrery::executor {
-
-/// What a rank process keeps from one generation to the next.
-struct RankContext {
-  RankEnvironment environment;
-  RunSettings settings;
-  StoreClient& store;
-  Reporter& reporter;
-  OrderWatcher& watcher;
-  std::vector<StateBank> banks;  ///< Newest first, at most two versions.
-  std::vector<RunMark> marks;    ///< In the checkpoint folders.
-  /// Each strikes once, also where its step is repeated.
-  std::set<const FaultInjection*> struck = {};
-};
 
 class RankGeneration {
  public:
@@ -46,13 +28,10 @@ class RankGeneration {
 
   void train(MemberStatus& status);
   std::unique_ptr<Transport> join();
-  std::vector<StateReport> exchange(const StateReport& mine);
-  StateReport offers();
   void prune();
-  /// Returns the step that training goes on from.
-  std::int64_t load(Live& live, const StatePlan& plan);
-  void move(Live& live, const StatePlan& plan);
-  std::vector<std::byte> read(const StateMove& move, StateVersion version, std::size_t parts);
+  /// Folders that this rank writes something to.
+  std::vector<CheckpointWriter::Target> checkpoint_targets(
+      const std::vector<StateReport>& members) const;
   void run_steps(Live& live, std::int64_t first, MemberStatus& status);
   void before_op(Live& live, OpId op);
   /// Faults that were asked for at this point of the step.
@@ -60,18 +39,14 @@ class RankGeneration {
   void keep_state(Live& live);
   void save(Live& live, std::int64_t step);
   void post_notes(Live& live);
-  void event(const std::string& kind, const std::string& detail);
-  std::string get(const std::string& key);
-  std::string key(const std::string& rest) const;
 
   RankContext& context_;
+  GenerationBoard board_;
   std::int64_t generation_;
   std::vector<std::int32_t> members_;
   int me_;
   ir::Program program_;
   std::int64_t until_ = 0;
-  int events_ = 0;
-  std::vector<StateBank> files_;  ///< Of local checkpoints, where this member offers them.
 };
 
 }  // namespace orrery::executor

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -34,7 +35,17 @@ void create(const fs::path& folder) {
   }
 }
 
+std::string losses_path(const std::string& out) { return (fs::path(out) / "losses.csv").string(); }
+
 }  // namespace
+
+bool is_written(const std::string& out) {
+  const int file = ::open(losses_path(out).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool taken = ::flock(file, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(file);
+  return taken;
+}
 
 void write_generation(const std::string& out, const ir::Program& program, const ir::RunLog& log,
                       const std::function<int(DeviceId)>& node_of,
@@ -56,10 +67,17 @@ void write_generation(const std::string& out, const ir::Program& program, const 
 
 LossFile::LossFile(const std::string& out) {
   create(out);
-  path_ = (fs::path(out) / "losses.csv").string();
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  path_ = losses_path(out);
+  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) {
     throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
+  }
+  // Where locks are not supported nobody is kept out.
+  const bool taken = ::flock(file_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  if (taken || ::ftruncate(file_, 0) != 0) {
+    const std::string why = taken ? "another run writes it" : std::strerror(errno);
+    ::close(file_);
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, why));
   }
   write("generation,step,loss,start_seconds,step_seconds,tokens_per_second\n");
 }

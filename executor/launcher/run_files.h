@@ -19,7 +19,8 @@ void write_generation(const std::string& out, const ir::Program& program, const 
 /// whatever ends the launcher, whole rows are left.
 class LossFile {
  public:
-  /// Begins the file with its header, in place of one that is there. Throws std::runtime_error.
+  /// Begins the file with its header, in place of one that is there, and keeps a lock on it
+  /// (flock) while it lives. Throws std::runtime_error, also when another one has the lock.
   explicit LossFile(const std::string& out);
   ~LossFile();
   LossFile(const LossFile&) = delete;

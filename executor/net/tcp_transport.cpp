@@ -18,6 +18,7 @@
 #include "executor/net/frame.h"
 #include "executor/net/handshake.h"
 #include "executor/net/request.h"
+#include "executor/net/tcp_connection.h"
 
 namespace orrery::executor {
 namespace {
@@ -25,36 +26,6 @@ namespace {
 using Kind = TransportError::Kind;
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-
-/// A frame on its way out.
-struct Outgoing {
-  FrameHeader header;
-  std::span<const std::byte> payload;
-  PendingPointer request;  ///< None for control frames.
-  std::size_t sent = 0;    ///< Of header and payload together.
-};
-
-/// One connection. Its halves have locks of their own; a dead half touches no buffer any more.
-struct Connection {
-  Socket socket;
-  LinkTraffic traffic;
-
-  std::mutex send_mutex;
-  bool send_dead = false;
-  std::deque<Outgoing> outgoing;
-  std::uint32_t send_sequence = 0;
-  Clock::time_point last_sent = Clock::now();
-
-  std::mutex receive_mutex;
-  bool receive_dead = false;
-  std::uint32_t receive_sequence = 0;
-  FrameHeader header;
-  std::size_t received = 0;  ///< Of the header, then of the payload.
-  bool in_payload = false;
-  Inbox::Arrival arrival;
-  Clock::time_point last_received = Clock::now();
-  std::atomic<bool> left = false;  ///< Said goodbye.
-};
 
 class TcpTransport final : public Transport {
  public:
@@ -66,8 +37,8 @@ class TcpTransport final : public Transport {
         inbox_(patience_, on_timeout_),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
     for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
-      connections_.push_back(std::make_unique<Connection>());
-      connections_.back()->traffic.peer = static_cast<int>(peer);
+      connections_.push_back(
+          std::make_unique<TcpConnection>(static_cast<int>(peer), options.generation));
       if (!sockets[peer].open()) continue;
       prepare(sockets[peer], options.silence);
       connections_.back()->socket = std::move(sockets[peer]);
@@ -112,7 +83,7 @@ class TcpTransport final : public Transport {
   }
 
  private:
-  Connection& connection(int peer) { return *connections_[static_cast<std::size_t>(peer)]; }
+  TcpConnection& connection(int peer) { return *connections_[static_cast<std::size_t>(peer)]; }
 
   void wake() {
     const std::uint64_t one = 1;
@@ -122,7 +93,7 @@ class TcpTransport final : public Transport {
   /// Sends at once what the socket takes; the thread does the rest.
   void post(int peer, FrameKind kind, Tag tag, std::span<const std::byte> data,
             PendingPointer request) {
-    Connection& to = connection(peer);
+    TcpConnection& to = connection(peer);
     bool rest = false;
     bool dead = false;
     std::optional<TransportError> error;
@@ -134,7 +105,7 @@ class TcpTransport final : public Transport {
         to.outgoing.push_back(
             {make_header(kind, options_.generation, to.send_sequence++, tag, data), data, request,
              0});
-        if (to.outgoing.size() == 1) error = flush(to, peer, sent);
+        if (to.outgoing.size() == 1) error = to.flush(sent);
         rest = !to.outgoing.empty();
       }
     }
@@ -142,106 +113,6 @@ class TcpTransport final : public Transport {
     if (dead && request) request->fail(failure());
     if (error) return fail(*error);
     if (rest) wake();
-  }
-
-  /// Under the send lock. `sent` are to be told when it is released.
-  std::optional<TransportError> flush(Connection& to, int peer, std::vector<PendingPointer>& sent) {
-    while (!to.outgoing.empty()) {
-      Outgoing& frame = to.outgoing.front();
-      const auto header = std::as_bytes(std::span(&frame.header, 1));
-      std::array<iovec, 2> parts{};
-      const std::size_t in_header = std::min(frame.sent, header.size());
-      const std::size_t in_payload = frame.sent - in_header;
-      parts[0] = {const_cast<std::byte*>(header.data()) + in_header, header.size() - in_header};
-      parts[1] = {const_cast<std::byte*>(frame.payload.data()) + in_payload,
-                  frame.payload.size() - in_payload};
-      msghdr message{};
-      message.msg_iov = parts.data();
-      message.msg_iovlen = parts.size();
-      const ssize_t count = ::sendmsg(to.socket.fd(), &message, MSG_NOSIGNAL);
-      if (count < 0 && errno == EINTR) continue;
-      if (count < 0 && errno == EAGAIN) return std::nullopt;
-      if (count < 0) return lost_sending(to, peer, std::strerror(errno));
-      frame.sent += static_cast<std::size_t>(count);
-      to.last_sent = Clock::now();
-      if (frame.sent < header.size() + frame.payload.size()) continue;
-      if (frame.request) {
-        to.traffic.sent_bytes += static_cast<std::int64_t>(frame.payload.size());
-        ++to.traffic.messages_sent;
-        sent.push_back(std::move(frame.request));
-      }
-      to.outgoing.pop_front();
-    }
-    return std::nullopt;
-  }
-
-  /// A peer that has left closes its end before its goodbye has been read here. Control frames
-  /// alone are then dropped: the receiving half finds out whether the peer left or died.
-  std::optional<TransportError> lost_sending(Connection& to, int peer, const std::string& how) {
-    for (const Outgoing& frame : to.outgoing) {
-      if (frame.request) return lost(peer, how);
-    }
-    to.outgoing.clear();
-    return std::nullopt;
-  }
-
-  static TransportError lost(int peer, const std::string& how) {
-    return {Kind::peer_lost, peer, fmt::format("lost rank {}: {}", peer, how)};
-  }
-
-  /// Reads what is there. Under the receive lock; `arrived` are to be told when it is released.
-  void drain(Connection& from, int peer, std::vector<Settlement>& arrived) {
-    for (;;) {
-      auto header = std::as_writable_bytes(std::span(&from.header, 1));
-      const std::span<std::byte> rest =
-          (from.in_payload ? from.arrival.data : header).subspan(from.received);
-      if (!rest.empty()) {
-        const ssize_t count = ::recv(from.socket.fd(), rest.data(), rest.size(), 0);
-        if (count < 0 && errno == EINTR) continue;
-        if (count < 0 && errno == EAGAIN) return;
-        if (count < 0) throw lost(peer, std::strerror(errno));
-        if (count == 0) throw lost(peer, "the connection ended without goodbye");
-        from.last_received = Clock::now();
-        from.received += static_cast<std::size_t>(count);
-        if (static_cast<std::size_t>(count) < rest.size()) continue;
-      }
-      from.received = 0;
-      if (from.in_payload) {
-        arrived.push_back(finish_payload(from, peer));
-      } else if (!begin_payload(from, peer)) {
-        return;
-      }
-    }
-  }
-
-  /// False after goodbye.
-  bool begin_payload(Connection& from, int peer) {
-    const std::string defect =
-        find_defect(from.header, options_.generation, from.receive_sequence++);
-    if (!defect.empty()) {
-      throw TransportError(Kind::corrupt, peer, fmt::format("from rank {}: {}", peer, defect));
-    }
-    if (from.header.kind == FrameKind::goodbye) {
-      from.left = true;
-      return false;
-    }
-    if (from.header.kind == FrameKind::heartbeat) return true;
-    from.arrival = inbox_.begin(peer, {from.header.tag}, from.header.bytes);
-    from.in_payload = true;
-    return true;
-  }
-
-  Settlement finish_payload(Connection& from, int peer) {
-    if (checksum(from.arrival.data) != from.header.payload_checksum) {
-      throw TransportError(
-          Kind::corrupt, peer,
-          fmt::format("from rank {}: {} bytes with a wrong checksum", peer, from.header.bytes));
-    }
-    from.traffic.received_bytes += static_cast<std::int64_t>(from.header.bytes);
-    from.in_payload = false;
-    const Settlement settlement = inbox_.deliver(std::move(from.arrival));
-    from.arrival = {};
-    return settlement;
   }
 
   /// Ends all: no half of any connection touches a buffer when this returns.
@@ -257,7 +128,7 @@ class TcpTransport final : public Transport {
       {
         const std::lock_guard lock(connection->send_mutex);
         connection->send_dead = true;
-        for (Outgoing& frame : connection->outgoing) {
+        for (TcpConnection::Outgoing& frame : connection->outgoing) {
           if (frame.request) ended.push_back(std::move(frame.request));
         }
         connection->outgoing.clear();
@@ -315,7 +186,7 @@ class TcpTransport final : public Transport {
     std::vector<pollfd> entries = {{wake_.fd(), POLLIN, 0}};
     std::vector<int> peers = {-1};
     for (int peer = 0; peer < size(); ++peer) {
-      Connection& c = connection(peer);
+      TcpConnection& c = connection(peer);
       if (peer == rank_ || c.left) continue;
       const std::lock_guard lock(c.send_mutex);
       entries.push_back(
@@ -334,13 +205,13 @@ class TcpTransport final : public Transport {
   }
 
   void serve(int peer, short events) {
-    Connection& c = connection(peer);
+    TcpConnection& c = connection(peer);
     if ((events & POLLOUT) != 0) {
       std::vector<PendingPointer> sent;
       std::optional<TransportError> error;
       {
         const std::lock_guard lock(c.send_mutex);
-        if (!c.send_dead) error = flush(c, peer, sent);
+        if (!c.send_dead) error = c.flush(sent);
       }
       for (const PendingPointer& request : sent) request->finish();
       if (error) throw TransportError(*error);
@@ -348,7 +219,7 @@ class TcpTransport final : public Transport {
     if ((events & (POLLIN | POLLHUP | POLLERR)) != 0) receive_from(c, peer);
     const auto now = Clock::now();
     if (now - c.last_received > options_.silence && !c.left) {
-      throw lost(peer, fmt::format("silent for {} ms", options_.silence.count()));
+      throw c.lost(fmt::format("silent for {} ms", options_.silence.count()));
     }
     bool quiet = false;
     {
@@ -358,13 +229,13 @@ class TcpTransport final : public Transport {
     if (quiet && !c.left && !stop_) post(peer, FrameKind::heartbeat, {}, {}, nullptr);
   }
 
-  void receive_from(Connection& c, int peer) {
+  void receive_from(TcpConnection& c, int peer) {
     std::vector<Settlement> arrived;
     std::optional<TransportError> error;
     {
       const std::lock_guard lock(c.receive_mutex);
       try {
-        if (!c.receive_dead) drain(c, peer, arrived);
+        if (!c.receive_dead) c.drain(inbox_, arrived);
       } catch (const TransportError& problem) {
         error = problem;
       }
@@ -380,7 +251,7 @@ class TcpTransport final : public Transport {
   PendingRequest::OnTimeout on_timeout_;
   Inbox inbox_;
   Socket wake_;
-  std::vector<std::unique_ptr<Connection>> connections_;
+  std::vector<std::unique_ptr<TcpConnection>> connections_;
   std::mutex failure_mutex_;
   std::optional<TransportError> failure_;
   std::atomic<bool> failed_ = false;

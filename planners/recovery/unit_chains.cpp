@@ -1,6 +1,7 @@
 #include "planners/recovery/unit_chains.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <utility>
 
@@ -90,7 +91,10 @@ UnitChains::UnitChains(const PolicyInput& input, CutCriterion criterion)
 
 std::vector<int> UnitChains::micro_batch_sizes() const {
   std::vector<int> sizes;
-  for (int size = 1; size <= input_.job.allowed.max_micro_batch_size; ++size) {
+  // Jobs that are made for a given plan allow any size.
+  const auto most = static_cast<int>(
+      std::min<std::int64_t>(input_.job.allowed.max_micro_batch_size, input_.job.global_batch));
+  for (int size = 1; size <= most; ++size) {
     if (input_.job.global_batch % size == 0) sizes.push_back(size);
   }
   return sizes;

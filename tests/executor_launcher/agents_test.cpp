@@ -125,6 +125,17 @@ TEST(Agents, ThatLackAFileOrAFolderStopTheRunBeforeItStarts) {
   EXPECT_TRUE(report.generations.empty());
 }
 
+TEST(Agents, WhoseRanksCannotListenStopTheRunBeforeItStarts) {
+  LaunchOptions options = launch_options(one_device(), 2);
+  // Of the block that is for documents: no machine has it. [RFC 5737]
+  options.hosts = {{"n0", 1, {"--address", "192.0.2.1"}}};
+  options.listen = "127.0.0.1";
+  const LaunchReport report = launch(options);
+  EXPECT_EQ(report.result, LaunchReport::Result::refused);
+  EXPECT_NE(report.problem.find("n0: cannot listen on 192.0.2.1"), std::string::npos)
+      << report.problem;
+}
+
 TEST(Losses, AreOnDiskAsStepsFinishAlsoWhenTheLauncherIsKilled) {
   const ir::Program program = one_device();
   const TemporaryFolder folder;
@@ -158,6 +169,31 @@ TEST(Losses, AreOnDiskAsStepsFinishAlsoWhenTheLauncherIsKilled) {
     EXPECT_EQ(std::count(rows[i].begin(), rows[i].end(), ','), 5) << rows[i];
   }
   EXPECT_EQ(text.str().back(), '\n');
+}
+
+TEST(Losses, OfTwoRunsAreNotWrittenIntoOneFolder) {
+  const TemporaryFolder folder;
+  LaunchOptions options = launch_options(one_device(), 2);
+  options.out = folder.path();
+  LaunchOptions second = options;
+  std::string refusal;
+  options.on_step = [&](const StepLine& line) {
+    if (line.step > 1) return;
+    EXPECT_TRUE(is_written(folder.path()));
+    try {
+      launch(second);
+    } catch (const std::runtime_error& error) {
+      refusal = error.what();
+    }
+  };
+  const LaunchReport report = launch(options);
+  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  EXPECT_NE(refusal.find("another run writes it"), std::string::npos) << refusal;
+  EXPECT_FALSE(is_written(folder.path()));
+  std::ifstream file(folder.path("losses.csv"));
+  std::size_t rows = 0;
+  for (std::string row; std::getline(file, row);) ++rows;
+  EXPECT_EQ(rows, 3u) << "the header and both steps of the first run";
 }
 
 TEST(Checkpoints, OfEarlierRunsAreRemovedOnlyWhenThatIsAskedFor) {

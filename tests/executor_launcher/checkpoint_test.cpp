@@ -4,8 +4,11 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <fstream>
+
+#include "executor/net/clock.h"
 
 namespace orrery::executor {
 namespace {
@@ -56,7 +59,7 @@ class Checkpoints : public testing::Test {
 TEST_F(Checkpoints, GiveBackWhatWasSaved) {
   const CheckpointFolder folder(folder_.string(), "run");
   const StateBank saved = bank({4, 1}, 3);
-  ASSERT_EQ(folder.save(saved, 7, all()), std::nullopt);
+  ASSERT_EQ(folder.save(saved, 7, all()).problem, std::nullopt);
   const auto found = folder.read();
   EXPECT_TRUE(found.problems.empty());
   ASSERT_EQ(found.banks.size(), 1u);
@@ -70,7 +73,7 @@ TEST_F(Checkpoints, GiveBackWhatWasSaved) {
 
 TEST_F(Checkpoints, EveryFlippedBitAndEveryTornEndIsNoticed) {
   const CheckpointFolder folder(folder_.string(), "run");
-  ASSERT_EQ(folder.save(bank({1, 0}, 3), 0, {{0, 1, 2, 6}}), std::nullopt);
+  ASSERT_EQ(folder.save(bank({1, 0}, 3), 0, {{0, 1, 2, 6}}).problem, std::nullopt);
   const fs::path path = files().at(0);
   std::string good;
   {
@@ -93,9 +96,9 @@ TEST_F(Checkpoints, EveryFlippedBitAndEveryTornEndIsNoticed) {
 
 TEST_F(Checkpoints, OnlyTheThreeNewestAreKeptAlsoOfDevicesThatLeft) {
   const CheckpointFolder folder(folder_.string(), "run");
-  ASSERT_EQ(folder.save(bank({1, 0}, 9), 7, all()), std::nullopt);
-  CheckpointWriter writer(2, {{folder, all(), "local"}});
-  for (int step = 2; step <= 5; ++step) writer.start(bank({step, 0}, step));
+  ASSERT_EQ(folder.save(bank({1, 0}, 9), 7, all()).problem, std::nullopt);
+  CheckpointWriter writer(2, 0, {{folder, all(), "local"}});
+  for (int step = 2; step <= 5; ++step) writer.start(bank({step, 0}, step), now_ns());
   writer.wait();
   const auto found = folder.read();
   ASSERT_EQ(found.banks.size(), 3u);
@@ -106,9 +109,43 @@ TEST_F(Checkpoints, OnlyTheThreeNewestAreKeptAlsoOfDevicesThatLeft) {
   EXPECT_EQ(notes[3].kind, "checkpoint");
 }
 
+TEST_F(Checkpoints, OfARankAreNotedOnceWithTheBytesOfAllFoldersAndTheTimeThatTheyHeldTraining) {
+  const CheckpointFolder folder(folder_.string(), "run", "n");
+  const CheckpointFolder cloud((folder_ / "cloud").string(), "run");
+  std::ofstream(folder_ / "file") << "x";
+  const CheckpointFolder broken((folder_ / "file" / "below").string(), "run");
+  CheckpointWriter writer(
+      2, 5, {{folder, all(), "local"}, {broken, all(), "x"}, {cloud, {{0, 1, 2, 6}}, "cloud"}});
+  writer.start(bank({3, 1}, 4), now_ns() - 2'000'000'000);
+  writer.wait();
+  const auto notes = writer.take_notes();
+  ASSERT_EQ(notes.size(), 2u);
+  EXPECT_EQ(notes[0].kind, "checkpoint_failed");
+  EXPECT_EQ(notes[0].detail.rfind("x step 3: cannot ", 0), 0u) << notes[0].detail;
+  EXPECT_EQ(notes[1].kind, "checkpoint");
+  std::uintmax_t bytes = 0;
+  for (const auto& file : fs::recursive_directory_iterator(folder_)) {
+    if (file.path().extension() == ".state") bytes += file.file_size();
+  }
+  int rank = 0;
+  int step = 0;
+  long long written = 0;
+  double seconds = 0;
+  int used = 0;
+  ASSERT_EQ(std::sscanf(notes[1].detail.c_str(), "rank=%d iteration=%d bytes=%lld seconds=%lf%n",
+                        &rank, &step, &written, &seconds, &used),
+            4)
+      << notes[1].detail;
+  EXPECT_EQ(used, static_cast<int>(notes[1].detail.size())) << notes[1].detail;
+  EXPECT_EQ(rank, 5);
+  EXPECT_EQ(step, 3);
+  EXPECT_EQ(written, static_cast<long long>(bytes));
+  EXPECT_GE(seconds, 2.0);
+}
+
 TEST_F(Checkpoints, ARunThatLivesIsNotPruned) {
   for (const char* run : {"dead", "living", "own"}) {
-    ASSERT_EQ(CheckpointFolder(folder_.string(), run, "n").save(bank({1, 0}, 1), 0, all()),
+    ASSERT_EQ(CheckpointFolder(folder_.string(), run, "n").save(bank({1, 0}, 1), 0, all()).problem,
               std::nullopt);
   }
   fs::create_directories(folder_ / "of somebody else");
@@ -127,7 +164,8 @@ TEST_F(Checkpoints, ARunThatLivesIsNotPruned) {
 TEST_F(Checkpoints, AFolderThatCannotBeWrittenIsNamed) {
   std::ofstream(folder_ / "file") << "x";
   const auto problem = CheckpointFolder((folder_ / "file" / "below").string(), "run")
-                           .save(bank({1, 0}, 1), 0, all());
+                           .save(bank({1, 0}, 1), 0, all())
+                           .problem;
   ASSERT_TRUE(problem);
   EXPECT_NE(problem->find("below"), std::string::npos) << *problem;
 }

@@ -1,7 +1,9 @@
 // Do processes train as threads do, and does the run log say what happened?
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "models/base/file.h"
@@ -69,6 +71,38 @@ TEST(Launch, TheRunLogHasEveryOpOfEveryStepOnOneClock) {
        {"generation-0/program.pb", "generation-0/timeline.perfetto-trace", "losses.csv"}) {
     EXPECT_TRUE(std::filesystem::exists(folder.path(name))) << name;
   }
+}
+
+TEST(Launch, TheRunLogHasEveryCheckpointOfEveryRankThatWritesOne) {
+  const models::Workload workload = tiny_workload();
+  const ir::Program program =
+      lower_for_executor(pipeline_plan(workload, 2, ir::ScheduleKind::one_f_one_b), workload);
+  const TemporaryFolder folder;
+  LaunchOptions options = launch_options(program, 5);
+  options.settings.checkpoint_every = 2;
+  options.settings.local_checkpoints = folder.path("checkpoints");
+  options.out = folder.path("out");
+  const LaunchReport report = launch(options);
+  ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  const ir::RunLog log = read_log(folder.path("out/generation-0/run.log"));
+  std::set<std::pair<int, int>> seen;
+  for (const ir::LogEvent& event : log.events) {
+    if (event.kind != "checkpoint") continue;
+    int rank = -1;
+    int step = -1;
+    long long bytes = -1;
+    double seconds = -1;
+    int used = 0;
+    ASSERT_EQ(std::sscanf(event.detail.c_str(), "rank=%d iteration=%d bytes=%lld seconds=%lf%n",
+                          &rank, &step, &bytes, &seconds, &used),
+              4)
+        << event.detail;
+    EXPECT_EQ(used, static_cast<int>(event.detail.size())) << event.detail;
+    EXPECT_GT(bytes, 0);
+    EXPECT_GT(seconds, 0);
+    EXPECT_TRUE(seen.insert({rank, step}).second) << event.detail;
+  }
+  EXPECT_EQ(seen, (std::set<std::pair<int, int>>{{0, 2}, {0, 4}, {1, 2}, {1, 4}}));
 }
 
 TEST(Launch, ABadDataFileIsAnErrorWithItsReason) {

@@ -19,6 +19,7 @@ int main(int argc, char** argv) {
     options.store = orrery::executor::endpoint_from(argv[3]);
     options.node = argv[5];
     options.token = std::getenv("ORRERY_TOKEN");
+    if (argc > 7) options.address = argv[7];
     options.executable = orrery::executor::own_executable();
     options.arguments = {"execute-rank"};
     orrery::executor::run_agent(options);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -111,6 +112,18 @@ TEST(OobleckTemplates, SumsOfTheirSizesCoverAnyNumberOfNodesThatHoldsEnoughRepli
       EXPECT_GE(static_cast<int>(templates.sizes(nodes).size()), threshold + 1) << nodes;
     }
   }
+}
+
+TEST(UnitChains, SizesOfMicroBatchesDivideTheBatchAlsoWhereTheJobAllowsAny) {
+  const auto world = nodes_of_one(3);
+  world->job.allowed.max_micro_batch_size = std::numeric_limits<int>::max();
+  const PolicyInput input = policy_input(*world);
+  const std::vector<int> sizes = UnitChains(input, CutCriterion::oobleck).micro_batch_sizes();
+  std::vector<int> divisors;
+  for (int size = 1; size <= world->job.global_batch; ++size) {
+    if (world->job.global_batch % size == 0) divisors.push_back(size);
+  }
+  EXPECT_EQ(sizes, divisors);
 }
 
 TEST(OobleckTemplates, HoldAllLayersAndGetFasterWithMoreNodes) {

@@ -8,21 +8,19 @@
 #include <atomic>
 #include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <mutex>
 #include <optional>
 
-#include "executor/engine/data.h"
 #include "executor/launcher/agent.h"
 #include "executor/launcher/launcher.h"
-#include "executor/launcher/places.h"
 #include "executor/launcher/rank_process.h"
 #include "executor/net/transport.h"
 #include "executor/netlab/namespaces.h"
 #include "models/config/document.h"
 #include "planners/recovery/catalog.h"
 #include "tools/commands/commands.h"
+#include "tools/commands/execute_checks.h"
 #include "tools/commands/execute_netlab.h"
 #include "tools/commands/execute_program.h"
 #include "tools/commands/execute_recovery.h"
@@ -111,50 +109,6 @@ std::vector<ir::Program> lower_all(const std::vector<experiments::LoadedRun>& ru
   return programs;
 }
 
-void check_devices(const std::vector<ir::Program>& programs, int slots, Diagnostics& diagnostics) {
-  for (const ir::Program& program : programs) {
-    for (const ir::Rank& rank : program.ranks) {
-      if (rank.device.value < slots) continue;
-      diagnostics.add(at_flag("--hosts"), fmt::format("the hosts have {} devices, the plan needs "
-                                                      "device {}",
-                                                      slots, rank.device.value));
-      return;
-    }
-  }
-}
-
-/// Devices, files and folders that the run will need: before it starts, not after it has trained.
-void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun& run,
-                  const ir::ProgramHeader& header, Diagnostics& diagnostics) {
-  for (const auto& [device, factor] : o.settings.slowdowns) {
-    if (device < run.cluster.size()) continue;
-    diagnostics.add(at_flag("--slowdown"),
-                    fmt::format("device {} of {}", device, run.cluster.size()));
-  }
-  if (!o.out.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(o.out, error);
-    if (error || access(o.out.c_str(), W_OK) != 0) {
-      diagnostics.add(at_flag("--out"), fmt::format("cannot write into '{}'", o.out));
-    } else if (std::filesystem::exists(std::filesystem::path(o.out) / "generation-1", error)) {
-      diagnostics.add(at_flag("--out"),
-                      fmt::format("'{}' holds a run of several generations", o.out),
-                      "name another folder, or remove it");
-    }
-  }
-  if (!o.settings.data.empty() && header.model.vocabulary < executor::kLeastTextVocabulary) {
-    diagnostics.add(at_flag("--data"),
-                    fmt::format("bytes need a vocabulary of {}, the model has {}",
-                                executor::kLeastTextVocabulary, header.model.vocabulary));
-  }
-  if (!o.hosts.empty()) return;  // Their agents look.
-  executor::RunSettings settings = o.settings;
-  settings.least_data_bytes = header.sequence_length + 1;
-  for (const std::string& problem : executor::find_bad_places(settings)) {
-    diagnostics.add(at_flag("--data, --checkpoints, --cloud"), problem);
-  }
-}
-
 /// Everything that can be wrong is reported here.
 struct Prepared {
   executor::LaunchOptions options;
@@ -217,12 +171,13 @@ Prepared prepare(const ExecuteArgs& args) {
     }
   }
   check_places(o, out.runs.front(), programs.front().header, diagnostics);
+  check_listen(o, diagnostics);
   if (args.netlab) out.lab = netlab_for_run(out.runs.front().cluster, diagnostics);
   int slots = out.runs.front().cluster.size();
   if (!o.hosts.empty()) {
     slots = 0;
     for (const executor::HostSlots& host : o.hosts) slots += host.slots;
-    check_devices(programs, slots, diagnostics);
+    check_devices(programs, slots, out.runs.front().cluster.size(), diagnostics);
   }
   diagnostics.raise();
   for (int d = 0; d < std::min(slots, out.runs.front().cluster.size()); ++d) {
@@ -290,8 +245,7 @@ LaunchReport launch_in(const ExecuteLab* lab, executor::LaunchOptions options) {
   } catch (const executor::TransportError& error) {
     if (error.kind() != executor::TransportError::Kind::local) throw;
     Diagnostics diagnostics;
-    diagnostics.add(at_flag("--listen"), error.what(),
-                    "another launcher may run: name another port, or none");
+    diagnostics.add(at_flag("--listen"), error.what(), kTakenPort);
     diagnostics.raise();
     throw;
   }
@@ -304,6 +258,8 @@ int execute(const ExecuteArgs& args) {
   executor::LaunchOptions& options = prepared.options;
   signal(SIGINT, on_interrupt);
   signal(SIGTERM, on_interrupt);
+  // The terminal is closed: as Ctrl-C, unless somebody (nohup) wants it to be survived.
+  if (signal(SIGHUP, on_interrupt) == SIG_IGN) signal(SIGHUP, SIG_IGN);
   std::mutex mutex;  // The agent's thread may speak, too.
   const auto say = [&mutex](const std::string& line) {
     const std::lock_guard lock(mutex);
@@ -332,6 +288,7 @@ int execute(const ExecuteArgs& args) {
                      lab ? lab->slowdowns() : std::map<std::int32_t, double>());
   }
   if (!args.json) print(job_line(prepared.runs.front()));
+  if (const std::string note = crowding(options); !note.empty()) say(note);
   if (!args.quiet && !args.json) {
     options.on_step = [&mutex](const executor::StepLine& line) {
       const std::lock_guard lock(mutex);

@@ -130,6 +130,7 @@ class PolicyServer {
       throw std::runtime_error(fmt::format("{} ({})", infeasible->constraint, infeasible->witness));
     }
     policy_ = std::move(std::get<std::unique_ptr<models::RecoveryPolicy>>(made));
+    require_runnable_plans();
   }
 
   std::string answer(const executor::LostDevices& lost) {
@@ -176,6 +177,19 @@ class PolicyServer {
   }
 
  private:
+  /// A policy all of whose plans have what the executor lacks is told from the plan that it would
+  /// begin with. Throws std::runtime_error.
+  void require_runnable_plans() const {
+    std::vector<DeviceId> all;
+    for (const models::Device& device : run_.cluster.devices) all.push_back(device.id);
+    const auto first = policy_->first_plan(all);
+    const auto* plan = std::get_if<models::PlanPointer>(&first);
+    if (plan == nullptr) return;
+    const ExecutableProgram lowered = lower_for_ranks(run_, **plan, question_.seed);
+    if (lowered.problems.empty()) return;
+    throw std::runtime_error(fmt::format("plans of its kind: {}", lowered.problems.front()));
+  }
+
   models::JobState state(const executor::LostDevices& lost) const {
     models::JobState state;
     state.iteration = lost.last_step;

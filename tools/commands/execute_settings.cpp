@@ -20,6 +20,8 @@ using config::Diagnostics;
 /// Silence between these is neither a rank that computes nor a run that hangs. [choice]
 constexpr double kLeastSilence = 1;
 constexpr double kMostSilence = 3600;
+/// Devices of a host; sums of them stay whole numbers. [choice]
+constexpr std::int64_t kMostSlots = 100'000;
 
 double number(const Text& text, const char* flag, double fallback, Diagnostics& diagnostics) {
   if (!text) return fallback;
@@ -68,8 +70,12 @@ std::vector<executor::HostSlots> hosts_of(const Text& text, Diagnostics& diagnos
     const bool twice = std::any_of(hosts.begin(), hosts.end(),
                                    [&](const auto& host) { return host.name == name; });
     if (twice) diagnostics.add(at_flag("--hosts"), fmt::format("'{}' is named twice", name));
-    hosts.push_back({name, static_cast<int>(whole_number(item.substr(colon + 1), "--hosts", 1, 1,
-                                                         diagnostics))});
+    const std::int64_t slots = whole_number(item.substr(colon + 1), "--hosts", 1, 1, diagnostics);
+    if (slots > kMostSlots) {
+      diagnostics.add(at_flag("--hosts"),
+                      fmt::format("'{}' has more than {} devices", name, kMostSlots));
+    }
+    hosts.push_back({name, static_cast<int>(std::min(slots, kMostSlots))});
   }
   if (split(*text, ',').empty()) diagnostics.add(at_flag("--hosts"), "names no host");
   return hosts;
@@ -190,8 +196,12 @@ std::map<std::int32_t, double> slowdowns_of(const ExecuteArgs& args, Diagnostics
     }
     const std::int64_t device =
         whole_number(text.substr(0, equals), "--slowdown", 0, 0, diagnostics);
-    out[static_cast<std::int32_t>(device)] =
-        number(text.substr(equals + 1), "--slowdown", 1, diagnostics);
+    const double factor = number(text.substr(equals + 1), "--slowdown", 1, diagnostics);
+    if (factor < 1) {
+      diagnostics.add(at_flag("--slowdown"),
+                      fmt::format("{} is below 1: no device can be made faster", factor));
+    }
+    out[static_cast<std::int32_t>(device)] = factor;
   }
   return out;
 }

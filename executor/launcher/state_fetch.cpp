@@ -1,0 +1,151 @@
+#include "executor/launcher/state_fetch.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "executor/launcher/checkpoint.h"
+
+namespace orrery::executor {
+namespace {
+
+/// Tags of state moves: step 0, this op, the block as part.
+constexpr std::uint64_t kStateOp = 0xfffffd;
+
+}  // namespace
+
+std::vector<StateReport> StateFetch::exchange(Worker* worker) {
+  StateReport mine = offers();
+  if (worker != nullptr) mine.needs = needs_of(*worker);
+  board_.set(fmt::format("state/{}", board_.me()), to_text(mine));
+  std::vector<StateReport> out;
+  for (int m = 0; m < members_; ++m) {
+    out.push_back(state_report_from(board_.get(fmt::format("state/{}", m))));
+  }
+  return out;
+}
+
+StateReport StateFetch::offers() {
+  StateReport report;
+  report.node = context_.environment.node;
+  const auto add = [&](StateSource source, const StateBank& bank) {
+    for (const StateBank::Entry& entry : bank.entries()) {
+      report.offers.push_back({source, bank.version, entry.slice});
+    }
+  };
+  for (const StateBank& bank : context_.banks) add(StateSource::memory, bank);
+  const RunSettings& s = context_.settings;
+  if (board_.generation() == 0 || s.checkpoint_every == 0) return report;
+  // Files of a node are read and offered by one member on it; the cloud's are shared out.
+  std::vector<std::string> problems;
+  if (!s.local_checkpoints.empty()) {
+    if (board_.claim("files/" + report.node)) {
+      auto found = CheckpointFolder(s.local_checkpoints, s.run, report.node).read();
+      files_ = std::move(found.banks);
+      problems = std::move(found.problems);
+      for (const StateBank& bank : files_) add(StateSource::local, bank);
+    }
+  }
+  if (!s.cloud_checkpoints.empty()) {
+    auto found = CheckpointFolder(s.cloud_checkpoints, s.run).read(board_.me(), members_);
+    for (const StateBank& bank : found.banks) add(StateSource::cloud, bank);
+    problems.insert(problems.end(), found.problems.begin(), found.problems.end());
+  }
+  for (const std::string& problem : problems) board_.event("checkpoint_refused", problem);
+  return report;
+}
+
+std::int64_t StateFetch::load(Worker* worker, Transport& transport, const StatePlan& plan) {
+  if (worker != nullptr) worker->shard().initialise();
+  if (plan.version) move(worker, transport, plan);
+  std::array<std::size_t, 4> units{};
+  for (const StateMove& move : plan.moves) {
+    if (move.to != board_.me()) continue;
+    const std::size_t from = move.source == StateSource::memory && move.from == board_.me() ? 0
+                             : move.source == StateSource::memory                           ? 1
+                             : move.source == StateSource::local                            ? 2
+                                                                                            : 3;
+    ++units[from];
+  }
+  const std::int64_t last = plan.version ? plan.version->step : 0;
+  files_.clear();
+  board_.event("loaded",
+               fmt::format("step {}: {} slices from own memory, {} from peers, {} from local "
+                           "checkpoints, {} from the cloud",
+                           last, units[0], units[1], units[2], units[3]));
+  return last;
+}
+
+std::vector<std::byte> StateFetch::read(const StateMove& move, StateVersion version,
+                                        std::size_t parts) {
+  const auto find = [&](const std::vector<StateBank>& banks) -> const StateBank& {
+    for (const StateBank& bank : banks) {
+      if (bank.version == version && bank.covers(move.slice)) return bank;
+    }
+    throw std::runtime_error(fmt::format("block {} of step {} is gone from {}", move.slice.block,
+                                         version.step, name_of(move.source)));
+  };
+  switch (move.source) {
+    case StateSource::memory:
+      return find(context_.banks).read(move.slice, parts);
+    case StateSource::local:
+      return find(files_).read(move.slice, parts);
+    case StateSource::cloud:
+      break;
+  }
+  const RunSettings& s = context_.settings;
+  const auto found = CheckpointFolder(s.cloud_checkpoints, s.run)
+                         .read(move.slice.block, static_cast<int>(program_.header.blocks.size()));
+  return find(found.banks).read(move.slice, parts);
+}
+
+void StateFetch::move(Worker* worker, Transport& transport, const StatePlan& plan) {
+  const std::size_t all_parts = state_parts(program_);
+  const auto parts = [&](const StateMove& one) { return one.whole ? all_parts : 1; };
+  const auto size = [&](const StateMove& one) {
+    const HeldParameter& held = worker->shard().parameters(
+        {one.slice.block})[static_cast<std::size_t>(one.slice.parameter)];
+    return static_cast<std::size_t>((one.slice.end - one.slice.begin) * held.info.unit) *
+           worker->shard().backend().element_bytes(true) * parts(one);
+  };
+  // Block after block, in the same order everywhere; one message for each pair and block.
+  for (auto at = plan.moves.begin(); at != plan.moves.end();) {
+    const std::int32_t block = at->slice.block;
+    std::map<int, std::vector<std::byte>> out;
+    std::map<int, std::vector<std::byte>> in;
+    std::map<int, std::vector<const StateMove*>> coming;
+    for (; at != plan.moves.end() && at->slice.block == block; ++at) {
+      if (at->from == board_.me()) {
+        const std::vector<std::byte> bytes = read(*at, *plan.version, parts(*at));
+        if (at->to == board_.me()) {
+          put_state(worker->shard(), at->slice, parts(*at), bytes);
+        } else {
+          out[at->to].insert(out[at->to].end(), bytes.begin(), bytes.end());
+        }
+      } else if (at->to == board_.me()) {
+        coming[at->from].push_back(&*at);
+        in[at->from].resize(in[at->from].size() + size(*at));
+      }
+    }
+    const Tag tag = make_tag(0, kStateOp, static_cast<std::uint64_t>(block));
+    std::vector<RequestPointer> requests;
+    for (auto& [from, bytes] : in) requests.push_back(transport.receive(from, tag, bytes));
+    for (auto& [to, bytes] : out) requests.push_back(transport.send(to, tag, bytes));
+    for (const RequestPointer& request : requests) request->wait();
+    for (const auto& [from, moves] : coming) {
+      std::size_t begin = 0;
+      for (const StateMove* one : moves) {
+        put_state(worker->shard(), one->slice, parts(*one),
+                  std::span(in[from]).subspan(begin, size(*one)));
+        begin += size(*one);
+      }
+    }
+  }
+  if (worker != nullptr) worker->shard().backend().synchronise();
+}
+
+}  // namespace orrery::executor
