@@ -133,14 +133,15 @@ def save(figure, folder, stem):
 
 
 PUBLISHED = ["row", "quantity", "value", "unit", "source", "status", "assumption", "why"]
-STATUSES = ["published", "withheld", "contradiction", "input", "not computed"]
+STATUSES = ["published", "bound", "withheld", "contradiction", "input", "not computed"]
 
 
 def compare(arguments, ours):
     """Joins published.csv with our values, {(row, quantity): number or None}, and writes
     comparison.csv into the folder of the figures.
 
-    published.csv has the columns PUBLISHED. `status` is one of STATUSES: `withheld` values are
+    published.csv has the columns PUBLISHED. `status` is one of STATUSES: of a `bound` the paper
+    says only that its value is greater, so that no difference is taken; `withheld` values are
     empty and only predicted; of a `contradiction` the text says why no consistent model gives it;
     an `input` was used to get our number, so that it proves nothing; `not computed` rows say in
     `why` what is missing. `assumption` names what our value hangs on, `why` explains a difference

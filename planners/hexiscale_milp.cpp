@@ -22,6 +22,7 @@
 
 namespace orrery::planners {
 
+extern const PlannerEntry kHexiscale;
 extern const PlannerEntry kHexiscaleMilp;
 
 namespace {
@@ -42,6 +43,8 @@ struct MilpSettings {
   double effort = 0;
   int pipelines = 0;
   bool use_all = false;
+  bool from_heuristic = false;  ///< Begins with the plan of the two-phase algorithm.
+  Options heuristic;            ///< Its options, as far as both have them.
 };
 
 std::vector<OptionInfo> options() {
@@ -60,6 +63,11 @@ std::vector<OptionInfo> options() {
       {"idle_devices", "allowed",
        "allowed: a plan may leave devices out, as Eq. 1 does not ask for all; forbidden: every "
        "device works, as in the two-phase algorithm [4.2: a partition of all GPUs]."},
+      {"start", "chain",
+       "Plan that the search begins with, which bounds what it looks for: chain, one pipeline "
+       "through all machines, or hexiscale, what the two-phase algorithm finds (planner "
+       "hexiscale). With hexiscale the result is never slower than that plan, and the gap says how "
+       "far from the optimum it may be."},
       {"memory", "timeline",
        "Memory: timeline, the activations of 1F1B as the simulator counts them, or equation_11 "
        "[Appendix A]. Finished plans must fit by the timeline in both cases."},
@@ -98,6 +106,7 @@ class MilpSearch {
   std::optional<models::Infeasible> refuse() const;
   std::vector<Case> cases() const;
   void start();
+  void begin_with_heuristic();
   void offer(const PlanChoice& choice);
   void attempt(Case& one, std::int64_t nodes);
   void search(std::vector<Case>& all);
@@ -164,9 +173,29 @@ void MilpSearch::offer(const PlanChoice& choice) {
   ranking_.offer(estimate, std::move(plan), space_.describe(choice));
 }
 
-/// A plan to begin with, which bounds the objective: one pipeline through all machines.
+/// The plan of the two-phase algorithm.
+void MilpSearch::begin_with_heuristic() {
+  auto made = kHexiscale.make(settings_.heuristic);
+  const auto* planner = std::get_if<std::unique_ptr<Planner>>(&made);
+  if (planner == nullptr) return;
+  PlannerInput input = input_;
+  input.work_budget = 0;  // The budget counts nodes of the program.
+  PlannerResult result = (*planner)->plan(input);
+  auto* plan = std::get_if<ir::Plan>(&result.outcome);
+  if (plan == nullptr) return;
+  if (settings_.pipelines > 0 && std::ssize(plan->pipelines) != settings_.pipelines) return;
+  if (settings_.use_all && ir::devices_of(*plan) != input_.devices) return;
+  ++report_.plans_examined;
+  const Seconds estimate = costs_.estimate(*plan).iteration;
+  std::string what = in_words(*plan, input_.workload);
+  ranking_.offer(estimate, std::move(*plan), std::move(what));
+}
+
+/// A plan to begin with, which bounds the objective.
 void MilpSearch::start() {
-  if (settings_.pipelines > 1) return;
+  if (settings_.from_heuristic) begin_with_heuristic();
+  started_ = !ranking_.empty();
+  if (started_ || settings_.pipelines > 1) return;
   for (const int degree : costs_.tensor_degrees()) {
     const PlanChoice choice = space_.chain(degree);
     if (choice.empty()) continue;
@@ -264,8 +293,11 @@ void MilpSearch::explain(const std::vector<Case>& all) {
   if (ranking_.empty()) return;
   if (started_ && !report_.complete) {
     report_.notes.push_back(
-        "the plan is the one that the search began with, one pipeline through all machines: the "
-        "solver found no better one");
+        settings_.from_heuristic
+            ? "the plan is the one that the search began with, of the two-phase algorithm: the "
+              "solver found no better one"
+            : "the plan is the one that the search began with, one pipeline through all machines: "
+              "the solver found no better one");
   }
   const Seconds best = ranking_.best();
   bound = std::min(bound, best);
@@ -302,10 +334,10 @@ PlannerResult MilpSearch::run() {
     return {models::Infeasible{"search", "cancelled before it began"}, report_};
   }
   std::vector<Case> all = cases();
-  if (std::any_of(all.begin(), all.end(), [](const Case& one) { return !one.too_large; })) {
-    start();
-    search(all);
-  }
+  const bool any =
+      std::any_of(all.begin(), all.end(), [](const Case& one) { return !one.too_large; });
+  if (any || settings_.from_heuristic) start();
+  if (any) search(all);
   explain(all);
   if (input_.job.lengths) {
     report_.notes.push_back("the length distribution is ignored: all samples count as the longest");
@@ -315,7 +347,7 @@ PlannerResult MilpSearch::run() {
 
 class HexiscaleMilp final : public Planner {
  public:
-  explicit HexiscaleMilp(MilpSettings settings) : settings_(settings) {}
+  explicit HexiscaleMilp(MilpSettings settings) : settings_(std::move(settings)) {}
 
   PlannerResult plan(const PlannerInput& input) const override {
     SearchReport report;
@@ -362,8 +394,14 @@ std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Optio
       "memory", {{"timeline", MemoryRule::timeline}, {"equation_11", MemoryRule::equation_11}});
   s.costs.recompute = reader.choice<RecomputeRule>(
       "recompute", {{"strongest", RecomputeRule::strongest}, {"weakest", RecomputeRule::weakest}});
+  s.from_heuristic = reader.choice<bool>("start", {{"chain", false}, {"hexiscale", true}});
   if (reader.problem()) return *reader.problem();
-  return std::make_unique<HexiscaleMilp>(s);
+  s.heuristic = {{"evaluate_top", "1"},
+                 {"micro_batch_size", std::to_string(s.costs.micro_batch_size)}};
+  for (const auto& [name, value] : given) {
+    if (name == "memory" || name == "recompute") s.heuristic.emplace_back(name, value);
+  }
+  return std::make_unique<HexiscaleMilp>(std::move(s));
 }
 
 }  // namespace

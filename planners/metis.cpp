@@ -69,6 +69,11 @@ std::vector<OptionInfo> options() {
        "capacity: samples in proportion to the speed of replicas. uniform: equal samples. [5.3]"},
       {"bounds", "yes",
        "no: evaluate also what lower bounds exclude; the result is the same. as_published: no."},
+      {"search", "algorithm",
+       "algorithm: one path of degrees, and layers divided in proportion to speed [4.2.2]. full: "
+       "every degree of every stage and every division of layers [Table 4: Metis-alpha; with "
+       "variance=0 and max_permute_len=64: Oracle]; with bounds=no each plan is looked at. "
+       "as_published: algorithm."},
       {"default_budget", "28000000",
        "Nodes that the search visits without a work budget (about 2 us each): arrangements of "
        "device "
@@ -177,6 +182,7 @@ std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Optio
   s.balance_layers = reader.choice<bool>("layer_balance", {{"capacity", true}, {"uniform", false}});
   s.balance_data = reader.choice<bool>("data_balance", {{"capacity", true}, {"uniform", false}});
   s.bounds = reader.choice<bool>("bounds", {{"yes", true}, {"no", false}});
+  s.full = reader.choice<bool>("search", {{"algorithm", false}, {"full", true}});
   s.default_budget = reader.integer("default_budget", 0, std::int64_t{1} << 60);
   s.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, kMostKept));
   if (reader.problem()) return *reader.problem();

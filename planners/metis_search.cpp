@@ -53,6 +53,10 @@ MetisSearch::MetisSearch(const PlannerInput& input, const MetisSettings& setting
       balancer_(tables.demand, !settings.as_published) {
   std::reverse(batches_.begin(), batches_.end());
   for (std::size_t l = 1; l + 1 < tables.demand.size(); ++l) inner_share_ += tables.demand[l];
+  bytes_before_.assign(1, 0.0);
+  for (const double bytes : tables.parameter_bytes) {
+    bytes_before_.push_back(bytes_before_.back() + bytes);
+  }
 }
 
 /// Permutations of the GPU types, the chosen one first.
@@ -86,6 +90,8 @@ std::vector<MetisSearch::Sequence> MetisSearch::sequences() const {
 }
 
 void MetisSearch::open(const std::vector<int>& types) {
+  full_times_.clear();
+  full_reach_.clear();
   stages_.reset();
   placement_ = std::make_unique<MetisPlacement>(input_, settings_.as_published, types);
   stages_ =
@@ -104,9 +110,16 @@ void MetisSearch::run() {
   if (settings_.as_published) {
     search_as_published(all);
   } else {
-    search_leaders(all);
+    if (settings_.full) count_full(all);
+    // Plans of the algorithm make the bounds of the full search sharp.
+    if (settings_.bounds || !settings_.full) search_leaders(all);
+    if (settings_.full) start_exploring(all);
     search_all(all);
     note_unsearched(all);
+    if (!settings_.bounds) {
+      report_.notes.push_back(fmt::format(
+          "without bounds: {} of device groups and micro-batches were looked at", followed_));
+    }
   }
   if (all.size() == kMostOrders && all.front().types.size() > 7) {
     report_.complete = false;
@@ -122,6 +135,14 @@ void MetisSearch::run() {
     report_.notes.push_back(fmt::format(
         "{} plans of the public code lose layers or break the job's limits; they were left out",
         inexpressible_));
+  }
+}
+
+/// From here on all degrees and divisions, of leaders too.
+void MetisSearch::start_exploring(std::vector<Sequence>& all) {
+  exploring_ = true;
+  for (Sequence& sequence : all) {
+    for (Cell& cell : sequence.cells) cell.leaders = 0;
   }
 }
 
@@ -272,7 +293,9 @@ void MetisSearch::examine(const std::vector<int>& sizes, int costed, int batch) 
   std::exclusive_scan(sizes.begin(), sizes.end(), path.first.begin(), 0);
   path.batch = batch;
   path.step.assign(sizes.size(), 0);
-  follow(path);
+  ++followed_;
+  if (!exploring_) return follow(path);
+  explore(path, 0);
 }
 void MetisSearch::note_unsearched(const std::vector<Sequence>& all) {
   std::map<int, int> cut;

@@ -5,6 +5,7 @@
 /// bound over the permutations of device groups, and along each path.
 #pragma once
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -114,6 +115,17 @@ class MetisSearch {
   const MetisStageChoice& choice(const Path& path, int stage);
   void note_unsearched(const std::vector<Sequence>& all);
 
+  // metis_full.cpp
+  class Divisions;
+  void start_exploring(std::vector<Sequence>& all);
+  void explore(Path& path, int stage);
+  double fixed_cost(const Path& path);
+  const std::vector<double>& stage_times(const Path& path, int stage);
+  const std::vector<int>& stage_reach(const Path& path, int stage);
+  void count_full(const std::vector<Sequence>& all);
+  template <class Visit>
+  void count_orders(const Lattice& lattice, int batch, const Visit& visit);
+
   const PlannerInput& input_;
   const MetisSettings& settings_;
   const MetisTables& tables_;
@@ -138,6 +150,13 @@ class MetisSearch {
   std::int64_t broken_ = 0;         ///< Intra-stage plans at which the public code stops.
   std::int64_t inexpressible_ = 0;  ///< Its plans that lose layers or samples.
   std::string halted_;              ///< Why the public code stops as a whole.
+
+  bool exploring_ = false;            ///< All degrees and divisions, no longer the algorithm's.
+  std::int64_t followed_ = 0;         ///< Device groups and micro-batches that were looked at.
+  bool full_ended_ = false;           ///< The budget ended among the divisions of a combination.
+  std::vector<double> bytes_before_;  ///< Parameters before each layer, undivided.
+  std::map<const MetisStageChoice*, std::vector<double>> full_times_;
+  std::map<std::pair<const MetisStageChoice*, int>, std::vector<int>> full_reach_;
 };
 
 }  // namespace orrery::planners

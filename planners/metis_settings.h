@@ -22,6 +22,7 @@ struct MetisSettings {
   bool balance_layers = true;
   bool balance_data = true;
   bool bounds = true;
+  bool full = false;  ///< All degrees and divisions of layers.
   std::int64_t default_budget = 0;
   int evaluate_top = 1;
 };

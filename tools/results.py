@@ -64,6 +64,8 @@ def cell(text):
 def row_line(row):
     paper = {"withheld": "withheld"}.get(row["status"], shown(row["value"]))
     difference = f"{100 * float(row['difference']):+.1f} %" if row["difference"] else ""
+    if row["status"] == "bound":
+        difference = "bound"
     if row["status"] == "contradiction":
         difference = "contradiction"
     if row["status"] == "input":
@@ -106,8 +108,9 @@ def results_page(results, problems):
     lines = ["# Results beside the papers' own", "",
              "Written by `tools/results.py` from `tools/orrery run experiments/<paper>`; do not edit.",
              "Differences are ours over the paper's, less one. Withheld values are predicted only.",
-             "An *input* was used to get our number; a *contradiction* is a value that no consistent",
-             "model can give, with the reason beside it. What each number hangs on is in the",
+             "An *input* was used to get our number; of a *bound* the paper says only that its value is",
+             "greater; a *contradiction* is a value that no consistent model can give, with the reason",
+             "beside it. What each number hangs on is in the",
              "`assumptions.yaml` of the paper and in the last columns.", "",
              "| paper | rows | compared | median difference | within 10 % | worst row, and why |",
              "|---|---|---|---|---|---|"]

@@ -31,7 +31,40 @@ std::vector<PipelineKind> kinds_of(int devices, int layers, const StrategySearch
   return kinds;
 }
 
+/// Replicas on all devices.
+void add_replicas(int devices, PipelineKind kind, std::vector<std::vector<PipelineKind>>& all) {
+  const int each = kind.tensor_parallel * kind.sequence_degree * kind.stages;
+  if (devices % each != 0) return;
+  kind.count = devices / each;
+  all.push_back({kind});
+}
+
 }  // namespace
+
+std::vector<std::vector<PipelineKind>> ulysses_candidates(int devices, int /*layers*/,
+                                                          const StrategySearch& /*search*/) {
+  std::vector<std::vector<PipelineKind>> all;
+  for (int degree = 1; degree <= devices; degree *= 2) {
+    PipelineKind kind;
+    if (degree > 1) kind.sequence = ir::SequenceParallelism::ulysses;
+    kind.sequence_degree = degree;
+    add_replicas(devices, kind, all);
+  }
+  return all;
+}
+
+std::vector<std::vector<PipelineKind>> ring_candidates(int devices, int layers,
+                                                       const StrategySearch& search) {
+  std::vector<std::vector<PipelineKind>> all;
+  for (PipelineKind kind : kinds_of(devices, layers, search)) {
+    for (int degree = 1; degree <= devices; degree *= 2) {
+      if (degree > 1) kind.sequence = ir::SequenceParallelism::ring;
+      kind.sequence_degree = degree;
+      add_replicas(devices, kind, all);
+    }
+  }
+  return all;
+}
 
 std::vector<std::vector<PipelineKind>> candidate_pipelines(int devices, int layers,
                                                            const StrategySearch& search,

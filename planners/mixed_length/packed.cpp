@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "planners/mixed_length/assign.h"
+#include "planners/mixed_length/search.h"
 #include "planners/mixed_length/step_planner.h"
 
 namespace orrery::planners {
@@ -36,6 +37,12 @@ class Packed final : public StepPlanner {
   std::int64_t context_;
 };
 
+/// Of strategies that were searched: for the context.
+std::unique_ptr<StepPlanner> with(std::vector<PreparedStrategy> strategies) {
+  const std::int64_t context = strategies.empty() ? 0 : strategies.front().longest();
+  return std::make_unique<Packed>(std::move(strategies), context);
+}
+
 StepPlannerResult make(const MixedLengthInput& input) {
   if (input.set.strategies.size() != 1) {
     return models::Infeasible{"one strategy", "packing runs every step under one strategy"};
@@ -51,6 +58,16 @@ StepPlannerResult make(const MixedLengthInput& input) {
   return std::make_unique<Packed>(std::move(strategies), input.context);
 }
 
+StrategySearchResult search_ulysses(const StrategySearchInput& input) {
+  return search_strategies(
+      input, {.homogeneous = true, .packed = true, .make = with, .candidates = ulysses_candidates});
+}
+
+StrategySearchResult search_ring(const StrategySearchInput& input) {
+  return search_strategies(
+      input, {.homogeneous = true, .packed = true, .make = with, .candidates = ring_candidates});
+}
+
 constexpr const char* kDecides = "how sequences are packed into windows of the context's length";
 
 }  // namespace
@@ -64,13 +81,13 @@ const StepPlannerEntry kPackedDeepspeed = {
     kDecides,
     "lengths inside a window: every window costs as much as a full sequence",
     make,
-    nullptr};
+    search_ulysses};
 const StepPlannerEntry kPackedMegatron = {
     "packed_megatron",
     "Hetu v2, 7.3 and Table 9 (Megatron)",
     kDecides,
     "lengths inside a window: every window costs as much as a full sequence",
     make,
-    nullptr};
+    search_ring};
 
 }  // namespace orrery::planners

@@ -19,12 +19,12 @@ const QuickEstimate::Times& QuickEstimate::Kind::at(std::int64_t length) {
 
 QuickEstimate::Kind& QuickEstimate::of(const PipelineKind& kind, ir::Recompute recompute,
                                        int zero) {
-  const auto [place, added] =
-      kinds_.try_emplace({kind.tensor_parallel, kind.stages, recompute, zero});
+  const auto [place, added] = kinds_.try_emplace(
+      {kind.tensor_parallel, kind.stages, kind.sequence, kind.sequence_degree, recompute, zero});
   if (!added) return place->second;
   LengthStrategy alone{input_.context, {kind}};
   alone.pipelines.front().count =
-      input_.pricer.cluster().size() / (kind.tensor_parallel * kind.stages);
+      input_.pricer.cluster().size() / (kind.tensor_parallel * kind.sequence_degree * kind.stages);
   auto made = PreparedStrategy::make_with(input_, alone, recompute, zero);
   if (auto* strategy = std::get_if<PreparedStrategy>(&made)) {
     place->second.strategy = std::move(*strategy);

@@ -40,7 +40,7 @@ class QuickEstimate {
                         const std::vector<std::int64_t>& lengths);
 
   const MixedLengthInput& input_;
-  std::map<std::tuple<int, int, ir::Recompute, int>, Kind> kinds_;
+  std::map<std::tuple<int, int, ir::SequenceParallelism, int, ir::Recompute, int>, Kind> kinds_;
 };
 
 }  // namespace orrery::planners

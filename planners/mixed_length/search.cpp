@@ -44,13 +44,15 @@ class StrategySetSearch {
       : in_(input),
         rule_(rule),
         options_(input.input.set.search),
-        borders_(search_borders(options_, input.input.context, input.input.multiple)),
-        candidates_(
-            candidate_pipelines(input.input.pricer.cluster().size(),
-                                count_layers(input.input.pricer.workload(input.input.context)),
-                                options_, rule.homogeneous ? 1 : options_.max_kinds)),
+        borders_(rule.packed ? std::vector<std::int64_t>{input.input.context}
+                             : search_borders(options_, input.input.context, input.input.multiple)),
+        candidates_(candidates()),
         quick_(input.input) {
     for (const auto& step : input.steps) {
+      if (rule.packed) {
+        steps_.emplace_back(pack_windows(step, input.input.context).size(), input.input.context);
+        continue;
+      }
       steps_.push_back(step);
       std::sort(steps_.back().begin(), steps_.back().end(), std::greater<>());
     }
@@ -91,6 +93,14 @@ class StrategySetSearch {
 
  private:
   using Interval = std::pair<std::size_t, std::size_t>;  ///< First and last border inside.
+
+  std::vector<std::vector<PipelineKind>> candidates() const {
+    const int devices = in_.input.pricer.cluster().size();
+    const int layers = count_layers(in_.input.pricer.workload(in_.input.context));
+    if (rule_.candidates != nullptr) return rule_.candidates(devices, layers, options_);
+    return candidate_pipelines(devices, layers, options_,
+                               rule_.homogeneous ? 1 : options_.max_kinds);
+  }
 
   /// The sequences of a sample that the interval's strategy runs, longest first.
   std::vector<std::int64_t> part(const std::vector<std::int64_t>& step, Interval interval) const {
@@ -168,7 +178,8 @@ class StrategySetSearch {
     return place->second ? &*place->second : nullptr;
   }
 
-  /// What a phase takes beside its passes: the judge runs it without sequences.
+  /// What a phase takes beside its passes: the judge runs it without sequences. Weights that ZeRO
+  /// gathers in a pass are gathered then too; they belong to the passes.
   Seconds overhead(std::size_t candidate, Interval interval) {
     const models::StepEnd end = rule_.by_interval && interval.first > 0
                                     ? models::StepEnd::accumulate
@@ -177,7 +188,8 @@ class StrategySetSearch {
     if (added) {
       const PreparedStrategy& strategy = *prepared(candidate, interval.second);
       const models::MicroBatchLengths nothing(static_cast<std::size_t>(strategy.pipelines()), {0});
-      place->second = in_.judge.phase_time(strategy, nothing, end);
+      const Seconds alone = in_.judge.phase_time(strategy, nothing, end);
+      place->second = std::max(Seconds{}, alone - longest_load(strategy, nothing));
     }
     return place->second;
   }

@@ -24,7 +24,12 @@ struct SearchRule {
   /// false: the whole step under the strategy of its longest sequence.
   bool by_interval = false;
   bool homogeneous = false;  ///< One kind of pipeline in a strategy.
+  /// Sequences are packed into windows of the context's length, under one strategy for all steps.
+  bool packed = false;
   std::unique_ptr<StepPlanner> (*make)(std::vector<PreparedStrategy> strategies);
+  /// Pipelines of the strategies that are tried; null: candidate_pipelines().
+  std::vector<std::vector<PipelineKind>> (*candidates)(int devices, int layers,
+                                                       const StrategySearch& search) = nullptr;
 };
 
 StrategySearchResult search_strategies(const StrategySearchInput& input, const SearchRule& rule);
@@ -36,6 +41,18 @@ StrategySearchResult search_strategies(const StrategySearchInput& input, const S
 std::vector<std::vector<PipelineKind>> candidate_pipelines(int devices, int layers,
                                                            const StrategySearch& search,
                                                            int max_kinds);
+
+/// Replicas that together are all devices, each of Ulysses groups: DP x SP, degrees of sequence
+/// parallelism powers of two that divide the devices. [Hetu v2, Table 9: DeepSpeed, "DP4SP8"]
+std::vector<std::vector<PipelineKind>> ulysses_candidates(int devices, int layers,
+                                                          const StrategySearch& search);
+
+/// Replicas that together are all devices: DP x TP x CP x PP, degrees of tensor and context (ring)
+/// parallelism powers of two, stages as in candidate_pipelines(). Where the context is not split,
+/// tensor parallelism is with Megatron's sequence parallelism. [Hetu v2, Table 9: Megatron,
+/// "DP2TP8CP2", "TP8PP4"]
+std::vector<std::vector<PipelineKind>> ring_candidates(int devices, int layers,
+                                                       const StrategySearch& search);
 
 /// Ends of intervals for a context: those of the search below it, or the context halved four times,
 /// rounded down to `multiple`; then the context.

@@ -325,6 +325,37 @@ TEST(HexiscaleMilp, AFinishedSearchHasNoGap) {
   EXPECT_NEAR(*bound, result.report.estimate->value, 1e-5 * *bound);
 }
 
+TEST(HexiscaleMilp, BegunWithTheHeuristicsPlanItIsNeverSlowerAndTheBoundHolds) {
+  NEEDS_SOLVER();
+  int slower = 0;
+  for (const int number : {1, 30}) {
+    const auto world = tiny_world(static_cast<std::uint64_t>(number));
+    const PlannerResult chain = run_planner(kName, world->input(), kToTheEnd);
+    ASSERT_TRUE(std::holds_alternative<ir::Plan>(chain.outcome)) << number;
+    const double best = chain.report.estimate->value;
+    const PlannerResult heuristic =
+        run_planner("hexiscale", world->input(), {{"evaluate_top", "1"}});
+    ASSERT_TRUE(std::holds_alternative<ir::Plan>(heuristic.outcome)) << number;
+    const double begun = heuristic.report.estimate->value;
+    slower += begun > best * (1 + 1e-6) ? 1 : 0;
+    Options options = kToTheEnd;
+    options.emplace_back("start", "hexiscale");
+    const PlannerResult all = run_planner(kName, world->input(), options);
+    EXPECT_NEAR(all.report.estimate->value, best, 1e-5 * best) << number;
+    // No program is small enough: the plan is the heuristic's, and the bound is a bound.
+    const PlannerResult none =
+        run_planner(kName, world->input(), {{"start", "hexiscale"}, {"variables", "1"}});
+    ASSERT_TRUE(std::holds_alternative<ir::Plan>(none.outcome)) << number;
+    EXPECT_NEAR(none.report.estimate->value, begun, 1e-9 * begun) << number;
+    EXPECT_FALSE(none.report.complete) << number;
+    EXPECT_EQ(none.report.work, 0) << number;
+    const auto bound = stated_bound(none.report);
+    ASSERT_TRUE(bound.has_value()) << number;
+    EXPECT_LE(*bound, best * (1 + 1e-5)) << number;
+  }
+  EXPECT_GT(slower, 0) << "the heuristic finds all optima: nothing is tested";
+}
+
 TEST(HexiscaleMilp, EqualInputGivesEqualPlans) {
   NEEDS_SOLVER();
   const auto world = tiny_world(30);

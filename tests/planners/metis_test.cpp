@@ -482,6 +482,100 @@ TEST(MetisGolden, GapToBruteForceOnTheFamily) {
   EXPECT_NEAR(most, kMax, 1e-6);
 }
 
+// ---- All degrees and divisions -----------------------------------------------------------------
+
+/// The numbers of a full search's note: plans; combinations of groups, micro-batches and degrees;
+/// of groups and micro-batches.
+std::vector<double> full_space(const PlannerResult& result) {
+  std::vector<double> numbers;
+  for (const std::string& note : result.report.notes) {
+    if (!note.starts_with("full search space: ")) continue;
+    for (std::size_t at = 0; (at = note.find_first_of("0123456789", at)) != std::string::npos;) {
+      numbers.push_back(std::stod(note.substr(at)));
+      at = note.find_first_not_of("0123456789", at);
+    }
+  }
+  return numbers;
+}
+
+TEST(MetisFull, EqualsBruteForceOnTheFamily) {
+  int feasible = 0, better = 0;
+  for (int n = 0; n < kFamily; ++n) {
+    const auto world = tiny_world(static_cast<std::uint64_t>(n));
+    const double best = Dumb(*world, ir::Recompute::none).brute_force();
+    const auto with = [&](const char* search, const char* bounds) {
+      return run_planner("metis", world->input(),
+                         {{"recompute", "weakest"}, {"search", search}, {"bounds", bounds}});
+    };
+    const PlannerResult bounded = with("full", "yes"), each = with("full", "no");
+    ASSERT_EQ(plan_of(bounded) != nullptr, best < kNever) << "problem " << n;
+    ASSERT_EQ(plan_of(each) != nullptr, best < kNever) << "problem " << n;
+    if (best == kNever) continue;
+    ++feasible;
+    EXPECT_NEAR(ms(bounded), best, 1e-9 * best) << "problem " << n;
+    EXPECT_NEAR(ms(each), best, 1e-9 * best) << "problem " << n;
+    EXPECT_EQ(world->defects(*plan_of(bounded)), "") << "problem " << n;
+    better += ms(with("algorithm", "yes")) > best * (1 + 1e-9) ? 1 : 0;
+  }
+  EXPECT_GT(feasible, 50);
+  EXPECT_GT(better, 5);
+}
+
+TEST(MetisFull, LooksAtAsManyPlansAsTheClosedFormCounts) {
+  for (int n = 0; n < kFamily; n += 7) {
+    const auto world = tiny_world(static_cast<std::uint64_t>(n));
+    const PlannerResult result = run_planner(
+        "metis", world->input(), {{"recompute", "weakest"}, {"search", "full"}, {"bounds", "no"}});
+    ASSERT_EQ(full_space(result).size(), 3u) << "problem " << n;
+    EXPECT_EQ(static_cast<double>(result.report.plans_examined), full_space(result)[0])
+        << "problem " << n;
+    EXPECT_TRUE(result.report.complete);
+  }
+}
+
+/// "In 4 and 8 GPUs, Metis-alpha explores all possible stage-device pairs like Oracle. However, in
+/// >= 16 GPUs, Metis-alpha filters out inefficient plans". [Metis, 5.4]
+TEST(MetisFull, PruningOfDeviceGroupsBeginsAtSixteenDevices) {
+  for (const int gpus : {4, 8, 16}) {
+    const World world(
+        make_cluster({{"A", 300, 16, gpus / 2, 25, 1}, {"B", 100, 16, gpus / 2, 25, 1}}, 2),
+        small_model(20), 32, 512);
+    PlannerInput input = world.input();
+    input.work_budget = 100;
+    const auto space = [&](const char* variance, const char* length) {
+      return full_space(run_planner("metis", input,
+                                    {{"search", "full"},
+                                     {"recompute", "weakest"},
+                                     {"variance", variance},
+                                     {"max_permute_len", length}}))
+          .at(2);
+    };
+    const double alpha = space("0.5", "10"), oracle = space("0", "64");
+    if (gpus < 16) {
+      EXPECT_EQ(alpha, oracle) << gpus;
+    } else {
+      EXPECT_LT(alpha, oracle) << gpus;
+    }
+  }
+}
+
+TEST(MetisFull, ABudgetEndsAmongTheDivisionsOfOneCombination) {
+  const World world(make_cluster({{"A", 300, 16, 4, 100, 1}, {"B", 100, 16, 4, 20, 1}}, 2),
+                    small_model(22), 32, 512);
+  PlannerInput input = world.input();
+  input.work_budget = 200000;
+  const PlannerResult part =
+      run_planner("metis", input, {{"search", "full"}, {"bounds", "no"}, {"recompute", "weakest"}});
+  EXPECT_EQ(part.report.work, 200000);
+  EXPECT_FALSE(part.report.complete);
+  ASSERT_NE(plan_of(part), nullptr);
+  const PlannerResult all =
+      run_planner("metis", world.input(), {{"search", "full"}, {"recompute", "weakest"}});
+  EXPECT_TRUE(all.report.complete);
+  EXPECT_LE(ms(all), ms(part) * (1 + 1e-12));
+  EXPECT_LT(static_cast<double>(all.report.plans_examined), full_space(all).at(0) / 1000);
+}
+
 // ---- Options, budget, report -------------------------------------------------------------------
 
 World two_types(int batch = 32) {

@@ -182,6 +182,67 @@ TEST(StrategySearch, LookingAtFewCandidatesIsNeverBetterAndStaysValid) {
       find_step_planner("hotspa")->make(world.input(few.set))));
 }
 
+/// All degrees of DP x SP and of DP x TP x CP x PP that fill the devices, made in other words than
+/// the search makes them.
+std::vector<PipelineKind> packing_kinds(const std::string& name, int devices, int most_stages) {
+  std::vector<PipelineKind> kinds;
+  for (int tp = 1; tp <= (name == "packed_deepspeed" ? 1 : devices); tp *= 2) {
+    for (int split = 1; split <= devices; split *= 2) {
+      for (int stages = 1; stages <= (name == "packed_deepspeed" ? 1 : most_stages); stages *= 2) {
+        if (devices % (tp * split * stages) != 0) continue;
+        using enum ir::SequenceParallelism;
+        const auto sequence = split > 1 ? (name == "packed_deepspeed" ? ulysses : ring)
+                              : tp > 1  ? megatron
+                                        : none;
+        kinds.push_back({devices / (tp * split * stages), tp, stages, sequence, split});
+      }
+    }
+  }
+  return kinds;
+}
+
+TEST(StrategySearch, PackingIsAsGoodAsTryingAllDegrees) {
+  const Case world(60);
+  for (const char* name : {"packed_deepspeed", "packed_megatron"}) {
+    StrategySet set = searched({.borders = {}, .max_stages = 4});
+    set.recompute = {ir::Recompute::none, ir::Recompute::full};
+    set.zero_stages = {1, 3};
+    const Steps steps = draw_steps(5, 3);
+    const PlainJudge judge(0);
+    const FoundStrategies best = found(world, set, name, steps, judge);
+    Seconds least{std::numeric_limits<double>::infinity()};
+    int feasible = 0;
+    for (const PipelineKind& kind : packing_kinds(name, world.cluster.size(), 4)) {
+      StrategySet given = set;
+      given.strategies = {{kContext, {kind}}};
+      const auto made = find_step_planner(name)->make(world.input(given));
+      const auto* planner = std::get_if<std::unique_ptr<StepPlanner>>(&made);
+      if (planner == nullptr) continue;
+      ++feasible;
+      least = std::min(least, judged_time(**planner, models::StateBytes{}, steps, judge));
+    }
+    EXPECT_GT(feasible, 1) << name;
+    EXPECT_NEAR(best.simulated / least, 1, 1e-12) << name;
+    EXPECT_NEAR(best.modelled / best.simulated, 1, 1e-9) << name;
+    ASSERT_EQ(best.set.strategies.size(), 1U) << name;
+    EXPECT_EQ(best.set.strategies.front().longest, kContext) << name;
+  }
+}
+
+TEST(StrategySearch, PackingTriesTheStrategiesOfTableNine) {
+  std::set<std::string> seen;
+  for (const auto& pipelines : ulysses_candidates(32, 60, {})) seen.insert(in_words(pipelines));
+  EXPECT_EQ(seen.size(), 6U);  // SP 1 to 32.
+  EXPECT_TRUE(seen.contains("4 x TP1 ulysses 8"));
+  EXPECT_TRUE(seen.contains("8 x TP1 ulysses 4"));
+  seen.clear();
+  for (const auto& pipelines : ring_candidates(32, 60, {})) {
+    EXPECT_TRUE(seen.insert(in_words(pipelines)).second) << in_words(pipelines);
+  }
+  EXPECT_TRUE(seen.contains("2 x TP8 ring 2"));
+  EXPECT_TRUE(seen.contains("1 x TP8 PP4"));
+}
+
 TEST(StrategySearch, WhatFitsNowhereIsInfeasible) {
   const Case world(60);
   StrategySet set = searched({.borders = {}, .max_tensor_parallel = 1, .max_stages = 1});
