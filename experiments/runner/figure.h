@@ -1,5 +1,6 @@
 /// Draws the figure of a sweep with the plot script of its file.
 #pragma once
+#include <atomic>
 #include <string>
 #include <vector>
 
@@ -18,8 +19,10 @@ struct FigureResult {
 };
 
 /// Runs `/usr/bin/python3 <plot> --runs runs.csv --published published.csv --out <out_folder>`
-/// (without --published if there is none).
+/// (without --published if there is none). Once `interrupted` is set, the script is ended, and the
+/// problem says so.
 FigureResult draw_figure(const FigureScript& script, const std::string& runs_csv,
-                         const std::string& out_folder);
+                         const std::string& out_folder,
+                         const std::atomic<bool>* interrupted = nullptr);
 
 }  // namespace orrery::experiments

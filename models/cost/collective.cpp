@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "models/base/check.h"
@@ -14,6 +15,14 @@ namespace {
 
 using ir::CollectiveKind;
 using Group = std::span<const DeviceId>;
+
+/// A group's members on one node.
+struct NodeMembers {
+  NodeId node;
+  std::vector<DeviceId> devices;
+  std::vector<std::size_t> starts;  ///< Positions at which the next NIC's devices begin.
+  int last_nic = -1;
+};
 
 /// Narrowest bandwidth and latencies over a set of edges that carry messages of one size.
 struct Bottleneck {
@@ -77,16 +86,27 @@ std::vector<RingEdge> ring_edges(Group group, Bytes message, const PathFunction&
   return edges;
 }
 
+/// Of one ring in group order.
+Seconds single_ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
+  const Bytes step = bytes / static_cast<double>(group.size());
+  const Bottleneck ring = along(group, path, true, step);
+  return ring.factor(kind, group.size()) *
+         ring_duration(ring_edges(group, step, path), ring_steps(kind, group.size()));
+}
+
 Seconds ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   if (group.size() < 2) return {};
   if (kind == CollectiveKind::broadcast) {
     const Bottleneck chain = along(group, path, false, bytes);
     return chain.factor(kind, group.size()) * (bytes / chain.bandwidth + chain.sum);
   }
-  const Bytes step = bytes / static_cast<double>(group.size());
-  const Bottleneck ring = along(group, path, true, step);
-  return ring.factor(kind, group.size()) *
-         ring_duration(ring_edges(group, step, path), ring_steps(kind, group.size()));
+  const auto rings = nic_rings(group, path);
+  Seconds longest;
+  for (const std::vector<DeviceId>& ring : rings) {
+    longest = std::max(
+        longest, single_ring_time(kind, ring, bytes / static_cast<double>(rings.size()), path));
+  }
+  return longest;
 }
 
 Seconds tree_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
@@ -226,6 +246,27 @@ std::vector<FlowEdge> all_to_all_flows(Group group, Bytes bytes, const PathFunct
   return flows;
 }
 
+/// Of one ring, or of a chain, in group order.
+void add_ring_flows(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path,
+                    std::vector<FlowEdge>& flows) {
+  const bool chain = kind == CollectiveKind::broadcast;
+  const Bytes message = chain ? bytes : bytes / static_cast<double>(group.size());
+  const Bottleneck edges = along(group, path, !chain, message);
+  const double factor = edges.factor(kind, group.size());
+  const int steps = ring_steps(kind, group.size());
+  const Bytes carried = chain ? bytes : steps / static_cast<double>(group.size()) * bytes;
+  const Seconds latency = chain ? edges.sum : ring_latency(ring_edges(group, message, path), steps);
+  for (std::size_t i = 0; i + (chain ? 1 : 0) < group.size(); ++i) {
+    const DeviceId next = group[(i + 1) % group.size()];
+    const Path edge = path(group[i], next);
+    flows.push_back({group[i], next, carried, std::max(Seconds{}, latency - edge.latency)});
+    if (edge.calibration != nullptr) {
+      flows.back().extra_latency += slower_messages(edge, carried, message);
+    }
+    if (factor != 1) stretch(flows.back(), factor, edge);
+  }
+}
+
 void check_peers(CollectiveKind kind, std::size_t members, std::span<const double> bytes_per_peer) {
   ORRERY_CHECK(kind != CollectiveKind::all_to_all || bytes_per_peer.empty() ||
                    bytes_per_peer.size() == members * members,
@@ -233,6 +274,38 @@ void check_peers(CollectiveKind kind, std::size_t members, std::span<const doubl
 }
 
 }  // namespace
+
+std::vector<std::vector<DeviceId>> nic_rings(Group group, const PathFunction& path) {
+  std::vector<std::vector<DeviceId>> alone = {{group.begin(), group.end()}};
+  std::vector<NodeMembers> nodes;
+  std::set<NodeId> seen;
+  std::size_t count = group.size();
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const Path edge = path(group[i], group[(i + 1) % group.size()]);
+    if (!edge.source_node.valid() || edge.source_nic < 0) return alone;
+    const bool next = nodes.empty() || nodes.back().node != edge.source_node;
+    if (next && !seen.insert(edge.source_node).second) return alone;
+    if (next) nodes.push_back({edge.source_node, {}, {}, -1});
+    NodeMembers& node = nodes.back();
+    if (edge.source_nic != node.last_nic) node.starts.push_back(node.devices.size());
+    node.last_nic = edge.source_nic;
+    node.devices.push_back(group[i]);
+  }
+  if (nodes.size() < 2) return alone;
+  for (const NodeMembers& node : nodes) count = std::min(count, node.starts.size());
+  if (count < 2) return alone;
+  std::vector<std::vector<DeviceId>> rings(count);
+  for (std::size_t ring = 0; ring < count; ++ring) {
+    rings[ring].reserve(group.size());
+    for (const NodeMembers& node : nodes) {
+      const std::size_t start = node.starts[ring * node.starts.size() / count];
+      for (std::size_t i = 0; i < node.devices.size(); ++i) {
+        rings[ring].push_back(node.devices[(start + i) % node.devices.size()]);
+      }
+    }
+  }
+  return rings;
+}
 
 Path at_size(const Path& path, Bytes message) {
   if (path.calibration == nullptr || path.calibration->segments.empty()) return path;
@@ -272,23 +345,14 @@ std::vector<FlowEdge> collective_flows(CollectiveKind kind, Group group, Bytes b
   if (kind == CollectiveKind::all_to_all) {
     return all_to_all_flows(group, bytes, path, bytes_per_peer);
   }
-
-  const bool chain = kind == CollectiveKind::broadcast;
-  const Bytes message = chain ? bytes : bytes / static_cast<double>(group.size());
-  const Bottleneck edges = along(group, path, !chain, message);
-  const double factor = edges.factor(kind, group.size());
-  const int steps = ring_steps(kind, group.size());
-  const Bytes carried = chain ? bytes : steps / static_cast<double>(group.size()) * bytes;
-  const Seconds latency = chain ? edges.sum : ring_latency(ring_edges(group, message, path), steps);
   std::vector<FlowEdge> flows;
-  for (std::size_t i = 0; i + (chain ? 1 : 0) < group.size(); ++i) {
-    const DeviceId next = group[(i + 1) % group.size()];
-    const Path edge = path(group[i], next);
-    flows.push_back({group[i], next, carried, std::max(Seconds{}, latency - edge.latency)});
-    if (edge.calibration != nullptr) {
-      flows.back().extra_latency += slower_messages(edge, carried, message);
-    }
-    if (factor != 1) stretch(flows.back(), factor, edge);
+  if (kind == CollectiveKind::broadcast) {
+    add_ring_flows(kind, group, bytes, path, flows);
+    return flows;
+  }
+  const auto rings = nic_rings(group, path);
+  for (const std::vector<DeviceId>& ring : rings) {
+    add_ring_flows(kind, ring, bytes / static_cast<double>(rings.size()), path, flows);
   }
   return flows;
 }

@@ -26,7 +26,9 @@ namespace orrery::models {
 enum class CollectiveAlgorithm {
   /// p - 1 steps around the ring in group order, each of a p-th of the tensor (all-reduce twice
   /// that): with equal edges steps * (bytes / p / bandwidth + latency), else ring_duration().
-  /// Broadcast: a pipelined chain in group order, bytes / narrowest edge + sum of latencies.
+  /// A group that can leave its nodes through several NICs splits the tensor over as many rings:
+  /// nic_rings(). Broadcast: a pipelined chain in group order, bytes / narrowest edge + sum of
+  /// latencies.
   /// [Thakur et al. 2005; nccl-tests, doc/PERFORMANCE.md]
   ring,
   /// All-reduce over two binary trees that carry half of the tensor each: 2 bytes / B + 2 ceil(log2
@@ -51,6 +53,14 @@ struct FlowEdge {
   Seconds extra_latency;
 };
 
+/// The rings by which a group reduces and gathers, the tensor in equal shares: one for each NIC
+/// that the members have on every node, so that each ring leaves and enters a node through NICs of
+/// its own; ring j visits the members of a node in their order, beginning with those of its j-th
+/// NIC. As NCCL builds its channels [NCCL, graph search; unverified]. The group alone where it
+/// stays on one node, is not in order node by node, or where `path` does not know nodes.
+std::vector<std::vector<DeviceId>> nic_rings(std::span<const DeviceId> group,
+                                             const PathFunction& path);
+
 /// The path with the latency and bandwidth of messages of `message` bytes; without calibrated
 /// segments the path itself. Where another link is narrower than the class's wire (slowed, or of
 /// another class), the bandwidth does not exceed that link's.
@@ -63,12 +73,12 @@ Path at_size(const Path& path, Bytes message);
 FlowEdge point_to_point_flow(DeviceId source, DeviceId destination, Bytes bytes,
                              const PathFunction& path);
 
-/// The flows of one collective by the ring algorithm, all started together; it ends when the last
-/// one ends. `bytes` is the size of the full (gathered, reduced) tensor. Ring all-reduce over p
-/// devices: every edge carries 2(p-1)/p * bytes [nccl-tests, doc/PERFORMANCE.md] and pays what
-/// ring_duration() takes beyond the bytes of the narrowest edge, 2(p-1) latencies if all edges are
-/// equal; all-gather and reduce-scatter have half as many steps; broadcast:
-/// pipelined chain in group order; all-to-all: one flow for each pair that has bytes.
+/// The flows of one collective by the ring algorithm, over all nic_rings(), all started together;
+/// it ends when the last one ends. `bytes` is the size of the full (gathered, reduced) tensor. Of
+/// one ring: all-reduce over p devices: every edge carries 2(p-1)/p * bytes [nccl-tests,
+/// doc/PERFORMANCE.md] and pays what ring_duration() takes beyond the bytes of the narrowest edge,
+/// 2(p-1) latencies if all edges are equal; all-gather and reduce-scatter have half as many steps;
+/// broadcast: pipelined chain in group order; all-to-all: one flow for each pair that has bytes.
 /// `bytes_per_peer` is read for all-to-all only: from each member to each other, row-major, p * p;
 /// empty: bytes / p^2 for each pair. A measured factor multiplies bytes and latencies, so that link
 /// use counts the bytes that would take as long.
@@ -76,8 +86,8 @@ std::vector<FlowEdge> collective_flows(ir::CollectiveKind kind, std::span<const 
                                        Bytes bytes, const PathFunction& path,
                                        std::span<const double> bytes_per_peer = {});
 
-/// One step of the ring algorithm, by edge in group order: each of a p-th of the tensor, without
-/// the latencies of other edges.
+/// One step of the ring algorithm over one of nic_rings(), by edge in ring order: each of a p-th of
+/// the tensor, without the latencies of other edges.
 std::vector<FlowEdge> ring_step_flows(ir::CollectiveKind kind, std::span<const DeviceId> group,
                                       Bytes bytes, const PathFunction& path);
 

@@ -62,6 +62,11 @@ struct Measurement {
   bool operator==(const Measurement&) const = default;
 };
 
+/// MeasurementSet::sampling of few sizes and repetitions, and what the sources of a profile say
+/// that was fitted to such a set.
+inline constexpr const char* kQuickSampling = "quick";
+inline constexpr const char* kQuickSource = "calibrate --quick: not for use";
+
 /// All measurements of one run of the micro-benchmarks, and what they were taken on.
 struct MeasurementSet {
   std::string machine;    ///< CPU or GPU model, cores, kernel.
@@ -69,6 +74,7 @@ struct MeasurementSet {
   std::string date;       ///< ISO 8601, given from outside.
   std::string model;      ///< Whose blocks were timed.
   std::string backend;    ///< cpu, cuda.
+  std::string sampling;   ///< kQuickSampling, or "": in full.
   std::vector<Measurement> measurements;
 };
 

@@ -376,8 +376,17 @@ void Topology::network_links(DeviceId source, DeviceId destination,
   walk_network(from, to, [&](LinkId link) { links.push_back(link); });
 }
 
-Path Topology::calibrated_path(DeviceId source, DeviceId destination) const {
+/// Between its ends, without links.
+Path Topology::blank_path(DeviceId source, DeviceId destination) const {
   Path path{{std::numeric_limits<double>::infinity()}, {}, PathClass::same_device};
+  path.source_node = ports_[source.index()].node;
+  path.source_nic = ports_[source.index()].nic;
+  path.destination_node = ports_[destination.index()].node;
+  return path;
+}
+
+Path Topology::calibrated_path(DeviceId source, DeviceId destination) const {
+  Path path = blank_path(source, destination);
   BytesPerSecond narrowest{std::numeric_limits<double>::infinity()};
   path.kind = walk(source, destination, [&](LinkId id) {
     path.bandwidth = std::min(path.bandwidth, links_[id.index()].bandwidth);
@@ -395,7 +404,7 @@ Path Topology::calibrated_path(DeviceId source, DeviceId destination) const {
 
 Path Topology::path(DeviceId source, DeviceId destination) const {
   if (calibrated()) return calibrated_path(source, destination);
-  Path path{{std::numeric_limits<double>::infinity()}, {}, PathClass::same_device};
+  Path path = blank_path(source, destination);
   path.kind = walk(source, destination, [&](LinkId id) {
     const Link& link = links_[id.index()];
     path.bandwidth = std::min(path.bandwidth, link.bandwidth);

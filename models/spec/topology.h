@@ -41,6 +41,9 @@ struct Path {
   /// `latency` is its wire_latency, and times of messages come from at_size()
   /// (models/cost/collective.h). Lives as long as the topology.
   const LinkCalibration* calibration = nullptr;
+  NodeId source_node = {};       ///< None where the path is not a Topology's.
+  NodeId destination_node = {};  ///< The same.
+  int source_nic = -1;           ///< Topology::nic_of() of the source.
 };
 
 /// Least latency between two different nodes, one way: NICs (the slowest of each node) and fabric,
@@ -125,6 +128,7 @@ class Topology {
   const Duplex* override_of(NodeId a, NodeId b) const;
   BytesPerSecond nic_bandwidth(NodeId node) const;  ///< Sum over its NICs.
   void calibrate(const ir::Profile& profile);
+  Path blank_path(DeviceId source, DeviceId destination) const;
   Path calibrated_path(DeviceId source, DeviceId destination) const;
   template <class F>
   void walk_network(const Port& from, const Port& to, F&& take) const;

@@ -63,8 +63,11 @@ void ProgramTasks::add_collective(const ir::Collective& collective) {
                     shape.kind == ir::CollectiveKind::all_gather;
   if (options_.ring == RingMode::stepwise && ring) {
     for (const ir::CollectiveShape::Part& part : shape.parts) {
-      add_ring_steps(shape.kind, program_.groups[static_cast<std::size_t>(part.group)].devices,
-                     part.bytes, start, end);
+      const auto rings =
+          models::nic_rings(program_.groups[static_cast<std::size_t>(part.group)].devices, path_);
+      for (const std::vector<DeviceId>& one : rings) {
+        add_ring_steps(shape.kind, one, part.bytes / static_cast<double>(rings.size()), start, end);
+      }
     }
     return;
   }

@@ -75,45 +75,6 @@ TEST(MakeCase, PlansAreValid) {
   }
 }
 
-TEST(SpreadRings, UsesEveryAdapterOfANodeAndKeepsTheBytes) {
-  const A100Row row = small(1, 1, 16);
-  const A100Case made = make_case(row, declared_a100_parameters(), false, library());
-  const models::Topology topology(made.cluster);
-  const ir::Program plain = models::lower(made.plan, made.cluster, made.workload, made.job, {});
-  ir::Program spread = plain;
-  spread_rings(spread, made.cluster, topology);
-  ASSERT_EQ(plain.collective_shapes.size(), spread.collective_shapes.size());
-  for (std::size_t s = 0; s < plain.collective_shapes.size(); ++s) {
-    const auto& parts = spread.collective_shapes[s].parts;
-    ASSERT_EQ(parts.size(), 4 * plain.collective_shapes[s].parts.size());
-    double bytes = 0;
-    std::set<int> leaving, entering;
-    for (const auto& part : parts) {
-      bytes += part.bytes.value;
-      const auto& ring = spread.groups[static_cast<std::size_t>(part.group)].devices;
-      ASSERT_EQ(ring.size(), 16U);
-      EXPECT_EQ(std::set<DeviceId>(ring.begin(), ring.end()).size(), 16U);
-      leaving.insert(topology.nic_of(ring[7]));
-      entering.insert(topology.nic_of(ring[8]));
-      EXPECT_NE(made.cluster.device(ring[7]).node, made.cluster.device(ring[8]).node);
-    }
-    EXPECT_EQ(leaving.size(), 4U);
-    EXPECT_EQ(entering.size(), 4U);
-    EXPECT_NEAR(bytes, plain.collective_shapes[s].parts.front().bytes.value, 1);
-  }
-}
-
-TEST(SpreadRings, LeavesGroupsWithOneMemberOnEachNodeAlone) {
-  const A100Row row = small(8, 1, 3);
-  const A100Case made = make_case(row, declared_a100_parameters(), false, library());
-  const models::Topology topology(made.cluster);
-  const ir::Program plain = models::lower(made.plan, made.cluster, made.workload, made.job, {});
-  ir::Program spread = plain;
-  spread_rings(spread, made.cluster, topology);
-  EXPECT_EQ(plain.collective_shapes, spread.collective_shapes);
-  EXPECT_EQ(plain.groups, spread.groups);
-}
-
 TEST(ThinTransfers, TakesTheTimeOfAllSlices) {
   for (const A100Row& row : {small(8, 4, 2), small(4, 4, 4), small(2, 8, 4)}) {
     const A100Case made = make_case(row, declared_a100_parameters(), false, library());

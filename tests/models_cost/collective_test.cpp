@@ -99,6 +99,70 @@ TEST(Ring, AllReduceIsReduceScatterAndAllGather) {
                                                           time(CollectiveKind::all_gather, uneven));
 }
 
+/// Devices 4n to 4n + 3 on node n; device i of a node uses NIC i / `per_nic`.
+PathFunction four_per_node(int per_nic) {
+  return [per_nic](DeviceId a, DeviceId b) {
+    if (a == b) return Path{};
+    const bool inside = a.value / 4 == b.value / 4;
+    Path path{inside ? 100_GBps : 10_GBps, Seconds{inside ? 1e-6 : 5e-6},
+              inside ? PathClass::nvlink : PathClass::network};
+    path.source_node = {a.value / 4};
+    path.destination_node = {b.value / 4};
+    path.source_nic = a.value % 4 / per_nic;
+    return path;
+  };
+}
+
+TEST(NicRings, LeaveEachNodeThroughNicsOfTheirOwn) {
+  const auto path = four_per_node(2);
+  const auto rings = nic_rings(first(12), path);
+  ASSERT_EQ(rings.size(), 2U);
+  for (const std::size_t boundary : {3U, 7U, 11U}) {
+    std::set<int> out;
+    std::set<int> in;
+    for (const auto& ring : rings) {
+      const DeviceId from = ring[boundary];
+      const DeviceId to = ring[(boundary + 1) % 12];
+      EXPECT_NE(from.value / 4, to.value / 4);
+      out.insert(path(from, to).source_nic);
+      in.insert(path(to, from).source_nic);
+    }
+    EXPECT_EQ(out.size(), 2U);
+    EXPECT_EQ(in.size(), 2U);
+  }
+  for (const auto& ring : rings) {
+    EXPECT_EQ(std::set<DeviceId>(ring.begin(), ring.end()).size(), 12U);
+  }
+}
+
+TEST(NicRings, AreAsManyAsTheNodeWithFewestNicsHas) {
+  const auto path = four_per_node(1);
+  EXPECT_EQ(nic_rings(devices({0, 1, 2, 3, 4, 5}), path).size(), 2U);
+  EXPECT_EQ(nic_rings(devices({0, 1, 2, 3, 4}), path).size(), 1U);
+}
+
+TEST(NicRings, AreTheGroupInsideANodeAndOutOfNodeOrder) {
+  const auto path = four_per_node(1);
+  for (const auto& group : {devices({0, 1, 2, 3}), devices({0, 4, 1, 5}), devices({0, 4, 8})}) {
+    EXPECT_EQ(nic_rings(group, path), std::vector<std::vector<DeviceId>>{group});
+  }
+  EXPECT_EQ(nic_rings(first(8), even).size(), 1U);
+}
+
+TEST(NicRings, CarryEqualSharesOfTheTensor) {
+  const auto time = [](int per_nic) {
+    return collective_time(CollectiveKind::all_reduce, CollectiveAlgorithm::ring, first(8),
+                           8000000000_B, four_per_node(per_nic))
+        .value;
+  };
+  EXPECT_NEAR(time(4), 14 * (1e9 / 10e9), 1e-4);
+  EXPECT_NEAR(time(1), 14 * (1e9 / 4 / 10e9), 1e-4);
+  const auto flows =
+      collective_flows(CollectiveKind::all_reduce, first(8), 8000000000_B, four_per_node(1));
+  ASSERT_EQ(flows.size(), 4U * 8);
+  for (const FlowEdge& flow : flows) EXPECT_NEAR(flow.bytes.value, 14 * 1e9 / 4, 1);
+}
+
 TEST(Collective, OneMemberTakesNoTimeAndNoFlow) {
   for (const CollectiveAlgorithm algorithm : kAlgorithms) {
     for (const CollectiveKind kind :

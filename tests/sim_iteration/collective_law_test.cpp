@@ -68,6 +68,27 @@ TEST_P(Ring, StepByStepEqualsAggregated) {
   }
 }
 
+/// All GPUs of two nodes, each with a NIC or behind one that they share.
+double two_nodes(bool nic_per_gpu, RingMode ring) {
+  ClusterShape shape;
+  shape.nodes = 2;
+  shape.gpus = 4;
+  shape.nic_per_gpu = nic_per_gpu;
+  IterationOptions options;
+  options.ring = ring;
+  return simulate(make_cluster(shape), make_workload(1),
+                  collective_program(CollectiveKind::all_reduce, 8, 1_GiB), options)
+      .iteration_time;
+}
+
+TEST(NicRings, UseTheNicsOfAllMembers) {
+  const double shared = two_nodes(false, RingMode::aggregated);
+  const double own = two_nodes(true, RingMode::aggregated);
+  EXPECT_NEAR(shared / own, 4, 0.01);
+  EXPECT_LT(relative_difference(own, two_nodes(true, RingMode::stepwise)), 0.01);
+  EXPECT_LT(relative_difference(shared, two_nodes(false, RingMode::stepwise)), 0.01);
+}
+
 INSTANTIATE_TEST_SUITE_P(Members, Ring, testing::Values(2, 3, 4, 7, 8, 16));
 
 TEST(LinkUse, AllReduceSendsTwiceNMinusOneNthsThroughEachNic) {

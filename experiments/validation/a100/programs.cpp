@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <utility>
 #include <vector>
 
@@ -12,8 +11,6 @@
 
 namespace orrery::experiments {
 namespace {
-
-using ir::CommunicationGroup;
 
 models::Cluster make_cluster(const A100Row& row, int nodes, const A100Parameters& parameters,
                              const models::Library& library) {
@@ -100,35 +97,6 @@ ir::Pipeline make_pipeline(const A100Row& row, int replica, int replicas) {
   return pipeline;
 }
 
-/// The group as rings that leave each node through different adapters; itself where it crosses no
-/// node or its nodes are unequal.
-std::vector<CommunicationGroup> rings_of(const CommunicationGroup& group,
-                                         const models::Cluster& cluster,
-                                         const models::Topology& topology) {
-  std::map<NodeId, std::vector<DeviceId>> nodes;
-  for (const DeviceId device : group.devices) nodes[cluster.device(device).node].push_back(device);
-  const std::vector<DeviceId>& first = nodes.begin()->second;
-  std::vector<std::size_t> starts;  // positions at which the node's next adapter begins
-  for (std::size_t i = 0; i < first.size(); ++i) {
-    if (i == 0 || topology.nic_of(first[i]) != topology.nic_of(first[i - 1])) starts.push_back(i);
-  }
-  const bool even = std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
-    return node.second.size() == first.size();
-  });
-  if (nodes.size() < 2 || starts.size() < 2 || !even) return {group};
-  std::vector<CommunicationGroup> rings;
-  for (const std::size_t start : starts) {
-    CommunicationGroup ring;
-    for (const auto& [node, members] : nodes) {
-      for (std::size_t i = 0; i < members.size(); ++i) {
-        ring.devices.push_back(members[(start + i) % members.size()]);
-      }
-    }
-    rings.push_back(std::move(ring));
-  }
-  return rings;
-}
-
 }  // namespace
 
 int folded_replicas(const A100Row& row) {
@@ -165,7 +133,6 @@ ir::Program make_program(const A100Row& row, const A100Case& made,
   if (made.replicas < row.dp) {
     lengthen_rings(program, static_cast<double>(row.dp) / made.replicas);
   }
-  spread_rings(program, made.cluster, topology);
   thin_transfers(program, made.cluster, topology);
   return program;
 }
@@ -186,49 +153,6 @@ void thin_transfers(ir::Program& program, const models::Cluster& cluster,
       return inside ? one.source != first.source
                     : topology.nic_of(one.source) != topology.nic_of(first.source);
     });
-  }
-}
-
-void spread_rings(ir::Program& program, const models::Cluster& cluster,
-                  const models::Topology& topology) {
-  std::map<std::int32_t, std::vector<std::int32_t>> known;
-  const auto rings = [&](std::int32_t group) {
-    const auto found = known.find(group);
-    if (found != known.end()) return found->second;
-    std::vector<std::int32_t> indices;
-    const auto made = rings_of(program.groups[static_cast<std::size_t>(group)], cluster, topology);
-    if (made.size() == 1) {
-      indices = {group};
-    } else {
-      for (const CommunicationGroup& ring : made) {
-        indices.push_back(static_cast<std::int32_t>(program.groups.size()));
-        program.groups.push_back(ring);
-      }
-    }
-    known.emplace(group, indices);
-    return indices;
-  };
-  for (ir::CollectiveShape& shape : program.collective_shapes) {
-    if (shape.purpose != ir::Purpose::data_parallel) continue;
-    std::vector<ir::CollectiveShape::Part> parts;
-    for (const ir::CollectiveShape::Part& part : shape.parts) {
-      const std::vector<std::int32_t> groups = rings(part.group);
-      if (groups.size() == 1) {
-        parts.push_back(part);
-        continue;
-      }
-      for (const std::int32_t group : groups) {
-        parts.push_back({group, part.bytes / static_cast<double>(groups.size()), {}});
-      }
-    }
-    shape.parts = std::move(parts);
-  }
-  for (std::vector<ir::InnerCollective>& set : program.inner_sets) {
-    for (ir::InnerCollective& inner : set) {
-      if (inner.groups.size() != 1) continue;
-      inner.groups = rings(inner.groups.front());
-      inner.bytes = inner.bytes / static_cast<double>(inner.groups.size());
-    }
   }
 }
 

@@ -1,9 +1,6 @@
 /// From a row to a program that the simulator can run on a cluster of A100 nodes: the plan that the
-/// row describes, its lowering, and three changes to the program.
+/// row describes, its lowering, and two changes to the program.
 ///
-/// - Collectives that cross nodes run as one ring for each network adapter that their members of a
-///   node can use, as NCCL lays its channels; a ring leaves each node through another adapter.
-///   Without this one adapter would carry all of a group's traffic.
 /// - Of the slices of an activation that tensor-parallel ranks send side by side, those behind one
 ///   adapter stand for all: the others do the same at the same time on adapters of their own.
 /// - Replicas beyond those on two nodes of a stage may be left out (`folded`): they do the same at
@@ -42,11 +39,6 @@ A100Case make_case(const A100Row& row, const A100Parameters& parameters, bool fo
 /// Collapsed lowering of the case, with all changes as above.
 ir::Program make_program(const A100Row& row, const A100Case& made,
                          const models::Topology& topology);
-
-/// Replaces each part of gradient collectives, and each group of inner collectives, that crosses
-/// nodes by rings of equal share. Groups with unequal numbers of members on their nodes stay.
-void spread_rings(ir::Program& program, const models::Cluster& cluster,
-                  const models::Topology& topology);
 
 /// Keeps of each set of equal transfers between two nodes, or inside one, those that share the
 /// first one's adapter.
