@@ -36,6 +36,12 @@ class SailorTable {
       return;
     }
     header_ = cells_;
+    if (text_.back() != '\n') {
+      const auto lines = std::count(text_.begin(), text_.end(), '\n');
+      diagnostics_.add({path_, static_cast<int>(lines) + 1, 0},
+                       "the last line has no line break: the file is cut off",
+                       "its last number may lack digits");
+    }
   }
 
   /// The next line that is not blank.

@@ -17,6 +17,8 @@ using config::Diagnostics;
 using config::Position;
 
 constexpr const char* kSchema = "orrery/samples/1";
+/// Only there where it says something.
+constexpr const char* kSampling = "sampling";
 
 /// Header lines but the schema's.
 template <class Set, class Visit>
@@ -126,8 +128,9 @@ class SampleReader {
       diagnostics_.add(at(3), fmt::format("'{}' is there twice", key));
     }
     seen_.push_back(key);
-    bool known = key == "schema";
-    std::vector<std::string> keys = {"schema"};
+    bool known = key == "schema" || key == kSampling;
+    std::vector<std::string> keys = {"schema", kSampling};
+    if (key == kSampling) set.sampling = value;
     visit_header(set, [&](const char* name, std::string& field) {
       keys.emplace_back(name);
       if (key != name) return;
@@ -140,6 +143,9 @@ class SampleReader {
     } else if (key == "schema" && value != kSchema) {
       diagnostics_.add(at(static_cast<int>(colon) + 3), fmt::format("schema '{}'", value),
                        fmt::format("this program reads {}", kSchema));
+    } else if (key == kSampling && value != ir::kQuickSampling) {
+      diagnostics_.add(at(static_cast<int>(colon) + 3), fmt::format("sampling '{}'", value),
+                       fmt::format("'{}', or no such line", ir::kQuickSampling));
     }
   }
 
@@ -212,6 +218,7 @@ std::string samples_header(const ir::MeasurementSet& set) {
   visit_header(set, [&](const char* key, const std::string& value) {
     text += fmt::format("# {}: {}\n", key, one_line(value));
   });
+  if (!set.sampling.empty()) text += fmt::format("# {}: {}\n", kSampling, set.sampling);
   std::string names;
   for (const std::string& name : ir::measurement_columns()) {
     names += fmt::format("{}{}", names.empty() ? "" : ",", name);

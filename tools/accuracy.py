@@ -11,6 +11,7 @@ what is known to be wrong. Computes nothing. An experiment without results is na
 
 import argparse
 import csv
+import re
 import sys
 from pathlib import Path
 
@@ -32,6 +33,20 @@ INTRODUCTION = """\
 Written by `tools/accuracy.py` from the results of the experiments below; do not edit it. Errors are
 predicted / measured - 1; *mean*, *median* and *max* are of its absolute value, *bias* is its mean
 with sign: negative where predictions are too short. A target that is missed stays in the table.
+*best published* is the smallest mean error that others have published for the same measurements.
+"""
+# What the sets and metrics of a twin are.
+TWIN = """\
+Sets: *predict*: runs on which nothing was fitted; *fit*: runs on which the parameters below were
+fitted, which show how well they fit and not how well they predict; *recovery*: training steps after
+a device was lost, not the recovery itself, whose phases stand in a table of their own (those of
+*recovery fit* gave the medians that all of them are predicted with).
+
+Metrics: *iteration*: time of a step; *iteration micro benchmarks only*: the same without the fitted
+parameters; *transfers*: time of all point-to-point messages and collectives, summed over ranks;
+*peak memory*: of the rank that held most; *X share of iteration*: what component X was predicted
+too long or too short, over the measured iteration, so that the shares of one run add up to its
+iteration error.
 """
 
 
@@ -64,6 +79,8 @@ def table(head, rows):
 def verdict(row):
     if not row.get("target") or not row.get("mean"):
         return ""
+    if row["set"] == "fit":
+        return "fitted on"
     return "met" if float(row["mean"]) <= float(row["target"]) else "**missed**"
 
 
@@ -91,7 +108,7 @@ def parameters(folder):
         cells.append([row["name"], f"{float(row['value']):.4g} {row['unit']}".strip(), count,
                       fitted_on, percent(row.get("leave_one_out"))])
     return "\nFitted parameters:\n\n" + table(
-        ["parameter", "value", "fitted on", "", "leave-one-out error"], cells)
+        ["parameter", "value", "on", "rows or rule", "leave-one-out error"], cells)
 
 
 def phases(folder):
@@ -103,23 +120,40 @@ def phases(folder):
         return f"{float(text):.3f}" if text else ""
     return "\nPhases of recoveries:\n\n" + table(
         ["run", "set", "policy", "phase", "predicted s", "measured s", "error"],
-        [[row["run"], row["set"], row["policy"], row["phase"].replace("_", " "),
+        [[row["run"], row["set"].replace("_", " "), row["policy"], row["phase"].replace("_", " "),
           seconds(row["predicted_s"]), seconds(row["measured_s"]),
           percent(row["error"], sign=True)] for row in rows])
 
 
-def network(folder):
-    """What a twin ran on, where that is not the emulated network."""
+def twin(folder):
+    """Of a twin: what its sets are, what it ran on where that is not the emulated network, and the
+    runs that are in no error."""
     path = folder / "twin.csv"
-    if path.exists() and any(row.get("network") == "loopback" for row in read(path)):
-        return "\nThese runs talked over loopback, not over the emulated network.\n"
-    return ""
+    if not path.exists():
+        return ""
+    text = "\n" + TWIN
+    rows = read(path)
+    if any(row.get("network") == "loopback" for row in rows):
+        text += "\nThese runs talked over loopback, not over the emulated network.\n"
+    without = [row for row in rows if row["status"] != "ok"]
+    if without:
+        why = "; ".join(f"`{row['run']}` ({row['status']}: {' '.join(row['problem'].split())})"
+                        for row in without)
+        text += f"\n{len(without)} of {len(rows)} runs are in no error: {why}.\n"
+    return text
+
+
+def below(text, level):
+    """The text with its highest heading at `level`."""
+    heading = re.compile(r"^(#+) ", re.MULTILINE)
+    highest = min((len(found[1]) for found in heading.finditer(text)), default=level)
+    return heading.sub(lambda found: "#" * (len(found[1]) + level - highest) + " ", text)
 
 
 def notes(folder, of_tree):
     for path in (folder / "notes.md", ROOT / of_tree):
         if path.exists():
-            return "\n" + path.read_text(encoding="utf-8").strip() + "\n"
+            return "\n" + below(path.read_text(encoding="utf-8").strip(), 3) + "\n"
     return ""
 
 
@@ -129,11 +163,12 @@ def document(results):
         folder = results / place
         text += f"\n## {title}\n\n"
         if not (folder / "errors.csv").exists():
-            text += f"No results yet: `{command}`\n"
+            text += f"No results here yet: `{command}`. Errors that the notes below name are of an " \
+                    "earlier run of it.\n"
             text += notes(folder, of_tree)
             continue
         text += f"From `{command}`.\n\n"
-        text += errors(folder) + network(folder) + parameters(folder) + phases(folder)
+        text += errors(folder) + twin(folder) + parameters(folder) + phases(folder)
         text += notes(folder, of_tree)
     return text
 

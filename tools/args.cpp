@@ -186,6 +186,8 @@ void add_import(CLI::App& app, ImportArgs& args) {
                  "nccl-tests: link class that the ring crosses; nvidia-topo, nccl-topo: "
                  "nvlink=CLASS, pcie=CLASS and nic=CLASS; may be repeated")
       ->allow_extra_args(false);
+  app.add_option("--cluster", args.cluster,
+                 "cluster whose GPU types and link classes --gpu and --link may name, too");
   app.add_option("--bandwidth-unit", args.bandwidth_unit,
                  "of the cluster file: GB/s (default) or B/s");
   app.add_option("--output,-o", args.output, "write to this YAML file");

@@ -136,6 +136,7 @@ struct ImportArgs {
   std::vector<std::string> files;  ///< Or a folder.
   std::vector<std::string> gpus;   ///< TYPE=NAME
   std::vector<std::string> links;  ///< KIND=CLASS, or CLASS
+  Text cluster;                    ///< Whose names count beside the library's.
   Text bandwidth_unit;
   Text output;
 };

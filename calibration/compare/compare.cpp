@@ -21,9 +21,23 @@ using ir::OpKind;
 struct Sides {
   std::vector<LoggedStep> predicted;
   std::vector<LoggedStep> measured;
-  std::size_t first = 0;
-  std::size_t last = 0;  ///< One behind.
+  std::vector<std::size_t> counted;  ///< Indices into `measured`, ascending; at least one.
 };
+
+/// After the warm-up, without the last step: what ranks do of the step after it is not in the log.
+/// Steps that follow a checkpoint only count where there are no others.
+std::vector<std::size_t> counted_steps(const std::vector<LoggedStep>& steps, int warm_up) {
+  const std::size_t count = steps.size();
+  const std::size_t first = std::min(static_cast<std::size_t>(std::max(0, warm_up)), count - 1);
+  const std::size_t last = count - first > 1 ? count - 1 : count;
+  std::vector<std::size_t> all;
+  std::vector<std::size_t> plain;
+  for (std::size_t k = first; k < last; ++k) {
+    all.push_back(k);
+    if (!steps[k].after_checkpoint) plain.push_back(k);
+  }
+  return plain.empty() ? all : plain;
+}
 
 std::variant<Sides, CompareProblem> sides_of(const ir::Program& program,
                                              const ir::RunLog& predicted,
@@ -38,10 +52,7 @@ std::variant<Sides, CompareProblem> sides_of(const ir::Program& program,
     }
     *steps = std::move(std::get<std::vector<LoggedStep>>(found));
   }
-  const std::size_t count = sides.measured.size();
-  sides.first = std::min(static_cast<std::size_t>(std::max(0, options.warm_up)), count - 1);
-  // What ranks do of the step after the last one is not in the log.
-  sides.last = count - sides.first > 1 ? count - 1 : count;
+  sides.counted = counted_steps(sides.measured, options.warm_up);
   return sides;
 }
 
@@ -63,7 +74,7 @@ std::vector<JoinedOp> joined(const ir::Program& program, const Sides& sides) {
     op.inner.predicted = seconds(simulated.inner);
     std::vector<double> own;
     std::vector<double> inner;
-    for (std::size_t k = sides.first; k < sides.last; ++k) {
+    for (const std::size_t k : sides.counted) {
       const ir::Span& span = sides.measured[k].spans[i];
       own.push_back(seconds(span.end - span.start - span.inner));
       inner.push_back(seconds(span.inner));
@@ -76,8 +87,7 @@ std::vector<JoinedOp> joined(const ir::Program& program, const Sides& sides) {
 
 /// Indices of the middle half of the steps that count, by duration; at least one.
 std::vector<std::size_t> middle_steps(const Sides& sides) {
-  std::vector<std::size_t> order;
-  for (std::size_t k = sides.first; k < sides.last; ++k) order.push_back(k);
+  std::vector<std::size_t> order = sides.counted;
   const auto length = [&](std::size_t k) {
     return sides.measured[k].end - sides.measured[k].start;
   };
@@ -121,7 +131,7 @@ void compare_components(const ir::Program& program, const Sides& sides, Comparis
                               (predicted[c] - measured[c]) / out.iteration.measured});
   }
   out.shortest_step = std::numeric_limits<double>::infinity();
-  for (std::size_t k = sides.first; k < sides.last; ++k) {
+  for (const std::size_t k : sides.counted) {
     const double length = seconds(sides.measured[k].end - sides.measured[k].start);
     out.shortest_step = std::min(out.shortest_step, length);
     out.longest_step = std::max(out.longest_step, length);
@@ -248,7 +258,8 @@ std::variant<Comparison, CompareProblem> compare(const ir::Program& program,
   if (auto* problem = std::get_if<CompareProblem>(&found)) return std::move(*problem);
   const Sides& sides = std::get<Sides>(found);
   Comparison out;
-  out.steps = static_cast<std::int64_t>(sides.last - sides.first);
+  out.steps = static_cast<std::int64_t>(sides.counted.size());
+  for (const LoggedStep& step : sides.measured) out.held += seconds(step.held);
   compare_components(program, sides, out);
   const std::vector<JoinedOp> ops = joined(program, sides);
   compare_transfers(program, ops, out);

@@ -65,7 +65,8 @@ struct JoinedOp {
 };
 
 struct Comparison {
-  std::int64_t steps = 0;  ///< That count.
+  std::int64_t steps = 0;  ///< That count: not those that follow a checkpoint, if others are left.
+  double held = 0;         ///< Measured seconds between steps, in which ranks wrote checkpoints.
   /// Measured: mean of the middle half of the steps by duration (the interquartile mean: a step
   /// that something else disturbed does not count).
   PredictedMeasured iteration;

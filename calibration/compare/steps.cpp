@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "calibration/compare/checkpoints.h"
 #include "models/base/check.h"
 #include "models/ir/timeline.h"
 
@@ -72,6 +73,45 @@ std::string find_overlap(const ir::Program& program, const std::vector<LoggedSte
   return "";
 }
 
+/// When a rank's first op of a step starts and its last one ends.
+struct RankTimes {
+  Instant first{std::numeric_limits<std::int64_t>::max()};
+  Instant last{std::numeric_limits<std::int64_t>::min()};
+};
+
+std::vector<RankTimes> rank_times(const ir::Program& program, const LoggedStep& step) {
+  std::vector<RankTimes> out(program.ranks.size());
+  for (const Span& span : step.spans) {
+    RankTimes& times = out[span.rank.index()];
+    times.first = std::min(times.first, span.start);
+    times.last = std::max(times.last, span.end);
+  }
+  return out;
+}
+
+/// Takes what checkpoints held training up out of the steps that follow them. A rank is held from
+/// the end of its last op on, for as long as it said, and at most until its next op starts.
+void take_out_checkpoints(const ir::Program& program, const ir::RunLog& log,
+                          std::vector<LoggedStep>& steps) {
+  const std::vector<LoggedCheckpoint> written = logged_checkpoints(program, log).written;
+  for (std::size_t k = 1; k < steps.size() && !written.empty(); ++k) {
+    LoggedStep& step = steps[k];
+    const std::vector<RankTimes> before = rank_times(program, steps[k - 1]);
+    const std::vector<RankTimes> after = rank_times(program, step);
+    Instant on = step.start;
+    for (const LoggedCheckpoint& one : written) {
+      if (one.iteration != steps[k - 1].number) continue;
+      step.after_checkpoint = true;
+      const Instant last = before[one.rank.index()].last;
+      const Instant free{last.nanoseconds + to_nanoseconds(one.held).count};
+      on = std::max(on, std::min(free, after[one.rank.index()].first));
+    }
+    if (on >= step.end) continue;  // Ops without a length.
+    step.held = on - step.start;
+    step.start = on;
+  }
+}
+
 /// The part of a span in [start, end), counted from `start`; inner collectives stand at its end.
 Span clipped(Span span, Instant start, Instant end) {
   const Instant inner_start{span.end.nanoseconds - span.inner.count};
@@ -115,6 +155,7 @@ std::variant<std::vector<LoggedStep>, std::string> logged_steps(const ir::Progra
     }
   }
   if (const std::string problem = find_overlap(program, steps); !problem.empty()) return problem;
+  take_out_checkpoints(program, log, steps);
   for (LoggedStep& step : steps) join_meetings(program, step.spans);
   return steps;
 }

@@ -4,6 +4,8 @@
 ///
 /// A measured step lasts from the end of the step before it to its own end (the latest over ranks),
 /// so that steps add up to the run; ranks that finish early begin the next step inside this one.
+/// Checkpoints between two steps belong to neither: the later one then starts when the last rank
+/// that was held by one goes on.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -21,7 +23,9 @@ struct LoggedStep {
   std::int64_t number = 0;
   Instant start;
   Instant end;
-  std::vector<ir::Span> spans;  ///< By op of the program; joined as said above.
+  Nanoseconds held;  ///< By checkpoints between the end of the step before it and `start`.
+  bool after_checkpoint = false;  ///< Ranks wrote one between the step before it and this one.
+  std::vector<ir::Span> spans;    ///< By op of the program; joined as said above.
 };
 
 /// The steps of which every op was logged, in their order; or in words why there is none, or what

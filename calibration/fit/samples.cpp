@@ -145,6 +145,9 @@ ir::Provenance provenance(const ir::MeasurementSet& measured, const FitEntry& en
   ir::Provenance from;
   from.source =
       fmt::format("measured on {}", measured.backend.empty() ? "this machine" : measured.backend);
+  if (measured.sampling == ir::kQuickSampling) {
+    from.source += fmt::format(" ({})", ir::kQuickSource);
+  }
   from.date = measured.date;
   from.machine = measured.machine;
   from.libraries = measured.libraries;

@@ -180,6 +180,18 @@ TEST(SailorImport, ProblemsHaveTheirPlace) {
       << all;
 }
 
+TEST(SailorImport, ACutOffLastNumberIsAProblem) {
+  const SailorFolder folder("cut");
+  folder.write("layer_times.csv",
+               "model,gpu,tp,micro_batch,first_layer,last_layer,forward_s,backward_s\n"
+               "toy,GH-96,1,1,0,0,0,2e-0");
+  config::Diagnostics diagnostics;
+  import_sailor_profile(folder.path(), {}, diagnostics);
+  EXPECT_NE(first_problem(diagnostics).find("layer_times.csv:2: the last line has no line break"),
+            std::string::npos)
+      << first_problem(diagnostics);
+}
+
 TEST(SailorImport, SaysWhichFilesAndColumnsAreMissing) {
   const SailorFolder folder("missing");
   folder.write("layer_memory.csv", "model,tp\ntoy,1\n");

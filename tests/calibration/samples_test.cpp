@@ -64,7 +64,7 @@ Measurement any_measurement() {
 }
 
 MeasurementSet small_set() {
-  MeasurementSet set{"a machine", "libraries", "2026-01-01T00:00:00Z", "tiny", "cpu", {}};
+  MeasurementSet set{"a machine", "libraries", "2026-01-01T00:00:00Z", "tiny", "cpu", {}, {}};
   Measurement one;
   one.device_type = "cpu, \"slow\"";
   one.layers = 2;

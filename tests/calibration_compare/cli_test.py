@@ -39,6 +39,22 @@ plans:
 recoveries:
   - {{name: loss, plan: first, policy: hetu, kill: 3@3}}
 """
+STORAGE = """schema: orrery/profile/1
+name: slow_disk
+storage:
+  - {location: nvme, write: true, latency: 1 s, bandwidth: 1 GB/s, provenance: made up}
+"""
+SMALL = """schema: orrery/twin/1
+name: small
+cluster: {root}/experiments/executor/netlab_4.yaml
+model: {root}/experiments/executor/tiny_llama.yaml
+job: job.yaml
+profile: profile.yaml
+steps: 4
+warm_up: 1
+plans:
+  - {{name: first, plan: {root}/experiments/executor/two_replicas.yaml, fit: true}}
+"""
 COMPONENTS = ["forward", "backward", "tensor_parallel", "pipeline", "data_parallel", "optimizer",
               "bubble"]
 
@@ -49,8 +65,8 @@ class Case(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
 
-    def run_orrery(self, *words, **options):
-        return subprocess.run([ORRERY, *words], cwd=ROOT, text=True, capture_output=True,
+    def run_orrery(self, *words, before=(), **options):
+        return subprocess.run([*before, ORRERY, *words], cwd=ROOT, text=True, capture_output=True,
                               env={**os.environ, "NO_COLOR": "1"}, **options)
 
     def succeed(self, *words):
@@ -63,8 +79,8 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, 2, done.stdout + done.stderr)
         return done.stderr
 
-    def execute(self, *words, steps="5"):
-        out = str(self.folder / "run")
+    def execute(self, *words, steps="5", name="run"):
+        out = str(self.folder / name)
         (self.folder / "job.yaml").write_text(JOB)
         self.succeed("execute", PLAN, "--cluster", "a100_8", "--model", MODEL, "--job",
                      str(self.folder / "job.yaml"), "--steps", steps, "--quiet", "--out", out,
@@ -110,10 +126,87 @@ class Compare(Case):
         sides = {row["side"] for row in csv.DictReader(lines)}
         self.assertEqual(sides, {"predicted", "measured"})
 
+    def test_checkpoints_are_a_row_apart_from_the_iteration(self):
+        plain = self.execute(steps="4")
+        self.assertRegex(self.succeed("compare", plain), r"checkpoint +- +- +- +none written")
+        none = json.loads(self.succeed("compare", plain, "--json"))["generations"][0]
+        self.assertEqual((none["checkpoint"]["checkpoints"], none["checkpoint"]["problem"]), (0, ""))
+        run = self.execute("--checkpoint-every", "2", "--checkpoints", str(self.folder / "saved"),
+                           steps="7", name="saving")
+        self.assertIn("checkpoint_places: [nvme]",
+                      (Path(run) / "inputs" / "run.yaml").read_text())
+        first = json.loads(self.succeed("compare", run, "--json"))["generations"][0]
+        parts = first["checkpoint"]
+        if "rank=R" in parts["problem"]:
+            self.skipTest("this executor's checkpoint events carry no times: " + parts["problem"])
+        self.assertEqual(parts["checkpoints"], 3)
+        self.assertGreaterEqual(parts["parts"], 3)  # Of replicas one rank writes.
+        self.assertGreater(parts["bytes"], 0)
+        self.assertGreater(parts["measured_seconds"], 0)
+        self.assertGreaterEqual(parts["longest_seconds"], parts["measured_seconds"])
+        # Of steps 3 to 6 those after a checkpoint do not count.
+        self.assertEqual(first["steps"], 2)
+        times = {row["name"]: row for row in first["times"]}
+        self.assertAlmostEqual(sum(times[name]["measured"] for name in COMPONENTS),
+                               times["iteration"]["measured"], places=9)
+        self.assertEqual(parts["problem"], "")
+        self.assertIn("checkpoint: cluster: writing to nvme", first["prices"])
+        self.assertGreater(parts["predicted_seconds"], 0)
+        profile = self.folder / "profile.yaml"
+        profile.write_text(STORAGE)
+        priced = json.loads(self.succeed("compare", run, "--profile", str(profile), "--json"))
+        parts = priced["generations"][0]["checkpoint"]
+        self.assertEqual(parts["problem"], "")
+        # The second write and the third wait for one that takes longer than two steps.
+        self.assertGreater(parts["predicted_seconds"], 0.1)
+        self.assertIn("checkpoint: profile: writing to nvme", priced["generations"][0]["prices"])
+
+    def test_changed_inputs_are_told(self):
+        run = self.execute(steps="4")
+        generation = json.loads(self.succeed("compare", run, "--json"))["generations"][0]
+        self.assertEqual(generation["notes"], [])
+        plan = Path(run) / "inputs" / "plan.yaml"
+        text = plan.read_text()
+        plan.write_text(text.replace("blocks: 0-2", "blocks: 0-1").replace("3-5", "2-5"))
+        self.assertNotEqual(plan.read_text(), text)
+        self.assertIn("inputs/plan.yaml and the files beside it do not give the program that ran",
+                      self.succeed("compare", run))
+        notes = json.loads(self.succeed("compare", run, "--json"))["generations"][0]["notes"]
+        self.assertEqual(len(notes), 1)
+        plan.write_text(text)
+        again = json.loads(self.succeed("compare", run, "--json"))["generations"][0]
+        self.assertEqual(again["notes"], [])
+
+    def test_a_folder_that_cannot_be_written_is_refused_before_the_work(self):
+        # There is no run: that is not looked at.
+        for out in ("/dev/null/x", ""):
+            text = self.refuse("compare", str(self.folder / "none"), "--out", out)
+            self.assertIn("--out:", text)
+        blocked = self.folder / "file"
+        blocked.write_text("")
+        self.assertIn("not a folder", self.refuse("compare", str(self.folder), "--out",
+                                                  str(blocked)))
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["file"])
+
+    def test_a_quick_profile_says_so_in_the_prices(self):
+        run = self.execute(steps="4")
+        out = self.folder / "quick"
+        text = self.succeed("calibrate", "--quick", "--no-figure", "--quiet", "--only", "block",
+                            "--sequence-length", "16", "--gpu-type", "A100-80GB", "--out", str(out))
+        self.assertIn("Taken with --quick", text)
+        document = json.loads(self.succeed("compare", run, "--profile", str(out / "profile.yaml"),
+                                           "--json"))
+        prices = [line for line in document["generations"][0]["prices"]
+                  if line.startswith("profile:")]
+        self.assertTrue(prices)
+        for line in prices:
+            self.assertIn("calibrate --quick: not for use", line)
+
     def test_a_recovery_has_phases_and_the_plan_that_followed(self):
         run = self.execute("--elastic", "hetu", "--kill", "3@3", steps="6")
         self.assertTrue((Path(run) / "inputs" / "plan-1.yaml").exists())
         document = json.loads(self.succeed("compare", run, "--json"))
+        self.assertEqual([one["notes"] for one in document["generations"]], [[], []])
         phases = [row["phase"] for row in document["generations"][1]["phases"]]
         self.assertEqual(phases, ["detect", "decide", "reinitialise", "move_state", "first_step"])
 
@@ -187,6 +280,68 @@ class Twin(Case):
         self.assertEqual(process.returncode, 130, err)
         self.assertIn("interrupted", err)
         self.assertFalse((self.folder / "out" / "runs" / "first").exists())
+
+    def without_namespaces(self):
+        """Words before a command that may not make namespaces, or skips."""
+        before = []
+        if os.geteuid() == 0:
+            before = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+        try:
+            tried = subprocess.run([*before, "unshare", "--net", "true"], capture_output=True,
+                                   text=True)
+        except FileNotFoundError as error:
+            self.skipTest(str(error))
+        if tried.returncode == 0 or "unshare" not in tried.stderr:
+            self.skipTest(f"namespaces cannot be taken away here: {tried.stderr}")
+        return before
+
+    def test_without_namespaces_ranks_talk_over_loopback_and_it_is_said(self):
+        before = self.without_namespaces()
+        (self.folder / "job.yaml").write_text(JOB)
+        (self.folder / "profile.yaml").write_text("schema: orrery/profile/1\nname: none\n")
+        manifest = self.folder / "manifest.yaml"
+        manifest.write_text(SMALL.format(root=Path(ROOT).resolve()))
+        done = self.run_orrery("twin", str(manifest), "--results", str(self.folder / "out"),
+                               "--no-figure", before=before)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no emulated network: network namespaces are not permitted here", done.stderr)
+        self.assertIn("ranks talk over loopback instead", done.stderr)
+        self.assertIn("over loopback: the network is not the cluster's", done.stdout)
+        self.assertEqual([row["network"] for row in self.rows("twin.csv")], ["loopback"])
+        compared = self.run_orrery("compare", str(self.folder / "out" / "runs" / "first"),
+                                   before=before)
+        self.assertEqual(compared.returncode, 0, compared.stderr)
+        self.assertIn("The ranks talked over loopback", compared.stdout)
+
+    def test_flags_that_do_not_fit_the_manifest_are_refused(self):
+        manifest = self.manifest()
+        results = ("--results", str(self.folder / "out"))
+        self.assertIn("--only: no run has 'agian' in its name (did you mean 'again'?)",
+                      self.refuse("twin", manifest, *results, "--only", "agian"))
+        self.assertIn("--only", self.refuse("twin", manifest, *results, "--only", ""))
+        self.assertIn("--steps: 'loss' kills a rank in step 3 of 2",
+                      self.refuse("twin", manifest, *results, "--steps", "2"))
+        blocked = self.folder / "blocked"
+        blocked.write_text("")
+        self.assertIn("--results: cannot write into",
+                      self.refuse("twin", manifest, "--results", str(blocked)))
+        self.assertFalse((self.folder / "out").exists())
+
+    def test_kills_must_be_of_ranks_and_steps_that_there_are(self):
+        path = Path(self.manifest())
+        text = path.read_text()
+        path.write_text(text.replace("3@3", "4@3"))
+        self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
+                         r"manifest\.yaml:14:\d+: kill: rank 4 of 4, of plan 'first'")
+        path.write_text(text.replace("3@3", "3@5"))
+        self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
+                         r"manifest\.yaml:14:\d+: kill: step 5 of 4")
+        path.write_text(text.replace("3@3", "x"))
+        self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
+                         r"manifest\.yaml:14:\d+: kill: ")
+        path.write_text(text.replace("profile: profile.yaml", "profile: none.yaml"))
+        self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
+                         r"manifest\.yaml:6:\d+: no such profile")
 
     def test_all_problems_of_a_manifest_are_named(self):
         text = self.refuse("twin", self.manifest(planner="deepsped", plan="none.yaml"))

@@ -1010,6 +1010,29 @@ class Import(Case):
         notes = " ".join(other["planners"][0]["search"]["notes"])
         self.assertIn("is not used: it has 34 layers, llama2_13b has 42", notes)
 
+    def test_names_that_nothing_knows_are_refused(self):
+        text = self.write("topo.txt", "\tGPU0\tGPU1\nGPU0\tX\tPIX\nGPU1\tPIX\tX\n")
+        out = self.folder / "node.yaml"
+        self.refuse("import", "nvidia-topo", text, "--gpu", "A100-80G", "--link", "pcie=pcie4-x61",
+                    "-o", str(out),
+                    says=["--gpu: unknown GPU type 'A100-80G' (did you mean 'A100-80GB'?",
+                          "orrery list gpus", "--link: unknown link class 'pcie4-x61' (did you mean "
+                          "'pcie4-x16'?", "orrery list links"])
+        self.refuse("import", "nccl-tests", "none.txt", "--link", "fabrick",
+                    says="--link: unknown link class 'fabrick'")
+        self.refuse("import", "nccl-tests", "none.txt", "--link", "fabrick", "--cluster", "nowhere",
+                    says="nowhere")
+        self.assertFalse(out.exists())
+        self.succeed("import", "nvidia-topo", text, "--gpu", "A100-80GB", "--link",
+                     "pcie=pcie4-x16", "-o", str(out))
+        own = self.write("own.yaml", out.read_text().replace("pcie4-x16", "slot") + """
+links:
+  slot: {bandwidth: 20 GB/s, latency: 4 us, source: a choice}
+""")
+        self.succeed("import", "nvidia-topo", text, "--gpu", "A100-80GB", "--link", "pcie=slot",
+                     "--cluster", own, "-o", str(out))
+        self.assertIn("link: slot", out.read_text())
+
     def test_bad_files_are_refused_with_their_place_and_leave_nothing_behind(self):
         self.write("DeviceType.A100_tp1_bs1.json", "{\"model\": {\"num_layers\": 1e400}}")
         out = self.folder / "p.yaml"
@@ -1255,6 +1278,19 @@ class Execute(Case):
             self.refuse("execute", self.PLAN, *self.WHERE, "--listen", f"127.0.0.1:{port}",
                         says=[f"--listen: cannot listen on 127.0.0.1:{port}", "name another port"])
 
+    def test_refused_runs_leave_nothing_behind(self):
+        self.refuse("execute", self.PLAN, *self.WHERE, "--hosts", "a:99999999999", "--slowdown",
+                    "1=0.5", says=["--hosts: 'a' has more than", "--slowdown: 0.5 is below 1"])
+        self.refuse("execute", self.PLAN, *self.WHERE, "--hosts", "a:9",
+                    says="--hosts: the hosts have 9 devices, the cluster has 8")
+        self.refuse("execute", self.PIPELINE, *self.WHERE, "--elastic", "bamboo", "--out",
+                    str(self.folder / "out"), says="redundant copies of a stage")
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            self.refuse("execute", self.PLAN, *self.WHERE, "--listen",
+                        f"127.0.0.1:{taken.getsockname()[1]}", "--out", str(self.folder / "out"),
+                        says="--listen: cannot listen")
+        self.assertEqual([path for path in self.folder.rglob("*") if path.is_file()], [])
+
     def test_a_rank_that_dies_between_update_and_end_costs_nothing(self):
         expected = self.execute("--steps", "5")
         killed = self.execute("--steps", "5", "--elastic", "hetu", "--kill", "2@3:after_update")
@@ -1406,7 +1442,66 @@ links:
                     says=["samples.csv: its model is 'tiny_llama', this calibration's 'other'",
                           "name another folder"])
 
+    def test_a_quick_profile_says_that_it_is_quick_until_all_is_measured(self):
+        self.assertIn("Taken with --quick", self.calibrate("--only", "op_overhead"))
+        self.assertEqual(self.samples()[0]["sampling"], "quick")
+        profile = self.folder / "profile.yaml"
+        self.assertIn("calibrate --quick: not for use", profile.read_text())
+        # Also when the samples are fitted later.
+        profile.unlink()
+        flags = ["calibrate", "--sequence-length", "8", "--no-figure", "--out", str(self.folder)]
+        self.assertEqual(json.loads(self.succeed(*flags, "--fit-only", "--json"))["sampling"],
+                         "quick")
+        self.assertIn("calibrate --quick: not for use", profile.read_text())
+        # A part in full does not make the rest of it full.
+        self.succeed(*flags, "--only", "op_overhead", "--quiet")
+        self.assertIn("calibrate --quick: not for use", profile.read_text())
+        text = (self.folder / "samples.csv").read_text()
+        (self.folder / "samples.csv").write_text(text.replace("# sampling: quick", "# sampling: x"))
+        self.refuse(*flags, "--fit-only", says="samples.csv:7:13: sampling 'x'")
+
+    def test_interrupted_while_it_draws_it_stops_and_says_what_is_there(self):
+        self.calibrate("--only", "op_overhead,memory_bandwidth")
+        (self.folder / "fits.csv").unlink()
+        with subprocess.Popen(
+                [BINARY, "calibrate", "--sequence-length", "8", "--out", str(self.folder),
+                 "--fit-only"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                text=True) as process:
+            deadline = time.monotonic() + 60
+            while not (self.folder / "fits.csv").exists() and time.monotonic() < deadline:
+                time.sleep(0.005)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 130, err)
+        self.assertIn("interrupted; the profile is written, figures are not", err)
+        self.assertEqual([path.name for path in self.folder.glob("*.tmp")], [])
+        self.assertTrue((self.folder / "profile.yaml").exists())
+
+    def test_without_namespaces_an_emulated_network_is_refused_before_the_work(self):
+        before = []
+        if os.geteuid() == 0:
+            before = ["setpriv", "--bounding-set=-all", "--inh-caps=-all", "--no-new-privs"]
+        try:
+            tried = subprocess.run([*before, "unshare", "--net", "true"], capture_output=True)
+        except FileNotFoundError as error:
+            self.skipTest(str(error))
+        if tried.returncode == 0:
+            self.skipTest("namespaces cannot be taken away here")
+        out = self.folder / "out"
+        done = subprocess.run(
+            [*before, BINARY, "calibrate", "--quick", "--no-figure", "--cluster",
+             "experiments/executor/netlab_4.yaml", "--netlab", "--out", str(out)], cwd=ROOT,
+            capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 2, done.stderr)
+        self.assertIn("--netlab: network namespaces are not permitted here", done.stderr)
+        self.assertIn("without --netlab loopback is measured", done.stderr)
+        self.assertFalse((out / "samples.csv").exists())
+
     def test_every_bad_flag_is_named(self):
+        self.refuse("calibrate", "--out", str(self.folder), "--gpu-type", "",
+                    says="--gpu-type: names no type")
+        self.refuse("calibrate", "--out", str(self.folder), "--only", ",",
+                    says="--only: names no kind")
         self.refuse("calibrate", "--out", str(self.folder), "--backend", "gpu", "--precision",
                     "fp99", "--only", "gem", "--hosts", "a", "--ranks", "0", "--model", "llama_7c",
                     "--shares", "50",

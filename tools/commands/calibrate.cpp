@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "calibration/fit/fit.h"
+#include "executor/netlab/namespaces.h"
 #include "experiments/runner/figure.h"
 #include "models/spec/library.h"
 #include "tools/commands/calibrate_job.h"
@@ -83,6 +84,16 @@ class Progress {
   ProgressLine line_;
 };
 
+/// Before anything is measured. Nothing stands in for the emulated network: times over loopback
+/// would stand under the names of its links.
+void check_lab() {
+  const std::string why = executor::netlab_unavailable();
+  if (why.empty()) return;
+  config::Diagnostics diagnostics;
+  diagnostics.add(at_flag("--netlab"), why, "without --netlab loopback is measured");
+  diagnostics.raise();
+}
+
 /// False: interrupted.
 bool measure(const CalibrateArgs& args, const CalibrateJob& job, const std::string& samples) {
   SampleStore store(samples, job.about);
@@ -93,6 +104,7 @@ bool measure(const CalibrateArgs& args, const CalibrateJob& job, const std::stri
   hooks.interrupted = &calibration_interrupted;
   try {
     take_cases(job, executor::list_cases(job.request), store, hooks);
+    if (!args.quick && !args.only) store.set_sampling("");
   } catch (const executor::BenchInterrupted&) {
     progress.say(fmt::format("interrupted; {} samples are kept in {}",
                              store.set().measurements.size(), samples));
@@ -116,7 +128,7 @@ std::vector<std::string> write_fits(const CalibrateArgs& args, const calibration
   if (args.no_figure || report.entries.empty()) return files;
   const experiments::FigureResult figure = experiments::draw_figure(
       {(fs::path(ORRERY_SOURCE_DIR) / "calibration").string(), "plot_fits.py", ""}, files.back(),
-      out.string());
+      out.string(), &calibration_interrupted);
   files.insert(files.end(), figure.files.begin(), figure.files.end());
   problem = figure.problem;
   return files;
@@ -127,9 +139,10 @@ std::vector<std::string> write_fits(const CalibrateArgs& args, const calibration
 int execute(const CalibrateArgs& args) {
   const CalibrateJob job = make_calibrate_job(args, today());
   const std::string samples = (fs::path(args.out) / "samples.csv").string();
+  signal(SIGINT, on_interrupt);
+  signal(SIGTERM, on_interrupt);
   if (!args.fit_only) {
-    signal(SIGINT, on_interrupt);
-    signal(SIGTERM, on_interrupt);
+    if (job.lab) check_lab();
     if (!measure(args, job, samples)) return kInterrupted;
   }
   const ir::MeasurementSet measured = load_samples(samples);
@@ -141,7 +154,11 @@ int execute(const CalibrateArgs& args) {
     print("\n" + samples + "\n");
     for (const std::string& file : files) print(file + "\n");
   }
-  if (!problem.empty()) fmt::print(stderr, "orrery: no figure: {}\n", problem);
+  if (calibration_interrupted) {
+    fmt::print(stderr, "orrery: interrupted; the profile is written, figures are not\n");
+    return kInterrupted;
+  }
+  if (!problem.empty()) fmt::print(stderr, "orrery: no {}\n", problem);
   return 0;
 }
 

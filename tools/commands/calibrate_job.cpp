@@ -121,7 +121,7 @@ std::set<ir::MeasurementKind> read_kinds(const Text& text, Diagnostics& diagnost
           enum_names(ir::MeasurementKind{})[static_cast<std::size_t>(at - names.begin())].first);
     }
   }
-  if (kinds.empty() && diagnostics.empty()) diagnostics.add(at_flag("--only"), "names no kind");
+  if (split(*text, ',').empty()) diagnostics.add(at_flag("--only"), "names no kind");
   return kinds;
 }
 
@@ -358,6 +358,9 @@ CalibrateJob make_calibrate_job(const CalibrateArgs& args, const std::string& da
   const std::string type = args.gpu_type.value_or(!is_cuda(args)     ? "cpu"
                                                   : gpu.name.empty() ? std::string("cuda")
                                                                      : gpu.name);
+  if (args.gpu_type && split(*args.gpu_type, ' ').empty()) {
+    diagnostics.add(at_flag("--gpu-type"), "names no type", "as in --gpu-type H100-SXM");
+  }
   const models::Library library = open_library(diagnostics);
   models::Job training;
   const models::Workload workload =
@@ -389,6 +392,7 @@ CalibrateJob make_calibrate_job(const CalibrateArgs& args, const std::string& da
   job.about.date = date;
   job.about.model = workload.name;
   job.about.backend = job.settings.backend;
+  if (args.quick) job.about.sampling = ir::kQuickSampling;
   job.fit.profile_name = std::filesystem::path(args.out).filename().string();
   job.fit.counted_memory = calibration::count_kept(workload, training);
   return job;

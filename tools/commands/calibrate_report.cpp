@@ -63,6 +63,7 @@ struct CalibrationRecord {
   std::string date;
   std::string model;
   std::string backend;
+  std::string sampling;
   std::int64_t samples = 0;
   std::int64_t disturbed = 0;
   std::vector<EntryRecord> entries;
@@ -74,6 +75,7 @@ void describe(config::Visitor& v, CalibrationRecord& record) {
   v.required("date", record.date, "");
   v.required("model", record.model, "");
   v.required("backend", record.backend, "");
+  v.required("sampling", record.sampling, "quick: not for use; empty: in full");
   v.required("samples", record.samples, "all repetitions");
   v.required("disturbed", record.disturbed, "");
   v.required("entries", record.entries, "");
@@ -87,6 +89,10 @@ std::optional<double> known(double error) {
 std::int64_t disturbed_of(const ir::MeasurementSet& measured) {
   return std::count_if(measured.measurements.begin(), measured.measurements.end(),
                        [](const ir::Measurement& sample) { return sample.disturbed; });
+}
+
+std::string quick_text() {
+  return "Taken with --quick: a try, not a profile for use; it says so wherever it is used.\n";
 }
 
 std::string percent(double error) { return error < 0 ? "-" : grouped(100 * error, 1); }
@@ -157,6 +163,7 @@ std::string calibration_text(const ir::MeasurementSet& measured, const FitReport
       fmt::format("{}\n{}, {}; blocks of {}\n{} samples, {} of them disturbed\n", measured.machine,
                   measured.libraries, measured.date, measured.model, measured.measurements.size(),
                   disturbed_of(measured));
+  if (measured.sampling == ir::kQuickSampling) text += quick_text();
   if (!report.entries.empty()) {
     text += fmt::format("\n{}", section("Fits", kinds_table(report)));
     text += fmt::format("\n{}", section("Worst", worst_table(report)));
@@ -173,12 +180,16 @@ std::string calibration_text(const ir::MeasurementSet& measured, const FitReport
 }
 
 std::string calibration_json(const ir::MeasurementSet& measured, const FitReport& report) {
-  CalibrationRecord record{
-      measured.machine,       measured.libraries,
-      measured.date,          measured.model,
-      measured.backend,       static_cast<std::int64_t>(measured.measurements.size()),
-      disturbed_of(measured), {},
-      report.warnings};
+  CalibrationRecord record{measured.machine,
+                           measured.libraries,
+                           measured.date,
+                           measured.model,
+                           measured.backend,
+                           measured.sampling,
+                           static_cast<std::int64_t>(measured.measurements.size()),
+                           disturbed_of(measured),
+                           {},
+                           report.warnings};
   for (const FitEntry& entry : report.entries) {
     EntryRecord one{entry.name,
                     entry.kind,

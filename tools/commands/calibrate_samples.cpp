@@ -34,7 +34,7 @@ void check_same(const std::string& path, const ir::MeasurementSet& there,
 }  // namespace
 
 SampleStore::SampleStore(std::string path, const ir::MeasurementSet& about)
-    : path_(std::move(path)), set_(about) {
+    : path_(std::move(path)), sampling_(about.sampling), set_(about) {
   set_.measurements.clear();
   std::error_code error;
   const bool there = std::filesystem::exists(path_, error);
@@ -55,10 +55,24 @@ SampleStore::SampleStore(std::string path, const ir::MeasurementSet& about)
   for (std::size_t i = 0; i < set_.measurements.size(); ++i) {
     by_key_[ir::measurement_key(set_.measurements[i])].push_back(i);
   }
+  open();
+}
+
+void SampleStore::open() {
+  if (file_ >= 0) ::close(file_);
   file_ = ::open(path_.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   if (file_ < 0) {
     throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
   }
+}
+
+void SampleStore::set_sampling(const std::string& sampling) {
+  if (set_.sampling == sampling) return;
+  set_.sampling = sampling;
+  if (const auto problem = write_file_atomically(path_, calibration::samples_csv(set_))) {
+    throw std::runtime_error(*problem);
+  }
+  open();  // The file is another one now.
 }
 
 SampleStore::~SampleStore() {
@@ -66,6 +80,7 @@ SampleStore::~SampleStore() {
 }
 
 void SampleStore::add(const ir::Measurement& sample) {
+  if (!sampling_.empty()) set_sampling(sampling_);
   const std::string row = calibration::sample_row(sample);
   const ssize_t count = ::write(file_, row.data(), row.size());
   if (count != static_cast<ssize_t>(row.size())) {

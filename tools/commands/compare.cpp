@@ -7,6 +7,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/compare_report.h"
 #include "tools/commands/compare_run.h"
+#include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/output.h"
 
@@ -36,7 +37,7 @@ std::string write_results(const CompareArgs& args, const RunComparison& comparis
         {(fs::path(ORRERY_SOURCE_DIR) / "tools").string(), "plot_compare.py", ""}, csv.string(),
         out.string());
     for (const std::string& file : figure.files) lines += file + "\n";
-    if (!figure.problem.empty()) lines += fmt::format("no figure: {}\n", figure.problem);
+    if (!figure.problem.empty()) lines += fmt::format("no {}\n", figure.problem);
   }
   return lines;
 }
@@ -45,6 +46,7 @@ std::string write_results(const CompareArgs& args, const RunComparison& comparis
 
 int execute(const CompareArgs& args) {
   config::Diagnostics diagnostics;
+  if (args.out) check_out_folder("--out", *args.out, diagnostics);
   CompareRequest request{args.run, args.cluster.value_or(""), args.profile.value_or(""), {}};
   request.options.warm_up = static_cast<int>(
       whole_number(args.warm_up, "--warm-up", 0, request.options.warm_up, diagnostics));

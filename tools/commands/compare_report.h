@@ -17,6 +17,9 @@ std::string comparison_json(const std::string& run, const RunComparison& compari
 /// and of the measured step whose length is the median: what tools/plot_compare.py draws.
 std::string timeline_csv(const GenerationComparison& generation, int warm_up);
 
+/// Where predicted times come from: those of ops, then those of checkpoints where there are any.
+std::vector<std::string> comparison_prices(const GenerationComparison& generation);
+
 /// +12.3 % or -4.0 %.
 std::string error_cell(double error);
 

@@ -15,6 +15,7 @@
 #include "models/switch/switch_program.h"
 #include "sim/flow/fork.h"
 #include "sim/iteration/iteration.h"
+#include "tools/commands/execute_program.h"
 
 namespace orrery::tools {
 namespace {
@@ -219,6 +220,31 @@ std::vector<DeviceId> gone(const ir::Plan& before, const ir::Program& after) {
   return out;
 }
 
+std::vector<ir::Location> places_of(const RunInputs& inputs) {
+  std::vector<ir::Location> out;
+  for (const std::string& place : inputs.checkpoint_places) {
+    out.push_back(place == "cloud" ? ir::Location::cloud : ir::Location::nvme);
+  }
+  return out;
+}
+
+/// What to say if the plan and the other inputs that lie beside the log no longer give the program
+/// that ran; "" if they do, or if no plan lies there.
+std::string find_changed_inputs(const experiments::LoadedRun& run,
+                                const std::optional<ir::Plan>& plan, std::int64_t generation,
+                                const RunInputs& inputs, const ir::Program& program) {
+  if (!plan) return "";
+  const ExecutableProgram lowered =
+      lower_for_ranks(run, *plan, static_cast<std::uint64_t>(inputs.seed));
+  if (lowered.problems.empty() && ir::program_hash(lowered.program) == ir::program_hash(program)) {
+    return "";
+  }
+  return fmt::format(
+      "inputs/{} and the files beside it do not give the program that ran: one of them was changed "
+      "since, or another version of orrery ran it. What is compared is the program that ran.",
+      generation == 0 ? std::string("plan.yaml") : fmt::format("plan-{}.yaml", generation));
+}
+
 }  // namespace
 
 SimulatedProgram simulate_program(const experiments::LoadedRun& run, const ir::Program& program,
@@ -316,10 +342,17 @@ RunComparison compare_run(const CompareRequest& request, config::Diagnostics& di
     } else {
       one.problem = std::get<calibration::CompareProblem>(compared);
     }
+    one.checkpoints = calibration::compare_checkpoints(
+        one.program, one.measured, places_of(out.inputs.inputs), run.cluster, run.profile,
+        to_seconds(one.predicted.iterations.front().end - one.predicted.iterations.front().start));
     const auto before =
         number == 0 ? std::nullopt : plan_of_generation(folder.folder.string(), number - 1);
-    const auto after =
-        number == 0 ? std::nullopt : plan_of_generation(folder.folder.string(), number);
+    const auto after = plan_of_generation(folder.folder.string(), number);
+    if (request.cluster.empty()) {
+      const std::string changed =
+          find_changed_inputs(run, after, number, out.inputs.inputs, one.program);
+      if (!changed.empty()) one.notes.push_back(changed);
+    }
     if (before && after) {
       one.simulated_move = simulate_move(run, *before, *after, gone(*before, one.program));
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "calibration/compare/checkpoints.h"
 #include "calibration/compare/compare.h"
 #include "calibration/compare/phases.h"
 #include "models/config/diagnostics.h"
@@ -48,15 +49,19 @@ struct GenerationComparison {
   std::vector<std::string> prices;
   std::optional<calibration::Comparison> comparison;  ///< None: too few steps; `problem` says why.
   std::string problem;
-  std::vector<ComparedPhase> phases;  ///< Of the recovery that brought it up.
-  double simulated_move = 0;          ///< Seconds of the state transfers in the simulator.
-  std::int64_t compute_ops = 0;       ///< Executed, and how many ran over their time.
+  calibration::CheckpointComparison checkpoints;  ///< Apart from the iteration.
+  std::vector<ComparedPhase> phases;              ///< Of the recovery that brought it up.
+  double simulated_move = 0;     ///< Seconds of the state transfers in the simulator.
+  std::int64_t compute_ops = 0;  ///< Executed, and how many ran over their time.
   std::int64_t disturbed_ops = 0;
+  /// What a reader must know: inputs that are not those of the program that ran.
+  std::vector<std::string> notes;
 };
 
 struct RunComparison {
   LoadedInputs inputs;
   std::vector<GenerationComparison> generations;
+  std::vector<std::string> notes;  ///< About all of them: a profile that is not for use.
 };
 
 struct CompareRequest {

@@ -110,6 +110,24 @@ void probe_outputs(const std::vector<OutputFile>& outputs) {
   }
 }
 
+void check_out_folder(const char* flag, const std::string& path, config::Diagnostics& diagnostics) {
+  if (path.empty()) {
+    diagnostics.add(at_flag(flag), "no folder is named");
+    return;
+  }
+  std::error_code error;
+  fs::path there = fs::absolute(path, error);
+  // Of /dev/null/x nothing can be said: its status is an error.
+  while (fs::symlink_status(there, error).type() == fs::file_type::not_found &&
+         there.has_relative_path()) {
+    there = there.parent_path();
+  }
+  const bool folder = fs::is_directory(there, error);
+  if (folder && access(there.c_str(), W_OK | X_OK) == 0) return;
+  diagnostics.add(at_flag(flag), fmt::format("cannot write into '{}': {}", path,
+                                             folder ? std::strerror(errno) : "not a folder"));
+}
+
 void check_exports(const Exports& exports, experiments::CostModel cost,
                    config::Diagnostics& diagnostics) {
   if (!exports.timeline.empty() && !is_chrome(exports.timeline) &&

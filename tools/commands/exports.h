@@ -47,6 +47,10 @@ void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std
 /// Throws std::runtime_error if a file certainly cannot be written: before the work, not after it.
 void probe_outputs(const std::vector<OutputFile>& outputs);
 
+/// Reports a folder that is not there and cannot be made, or in which no file can be made. Makes
+/// nothing.
+void check_out_folder(const char* flag, const std::string& path, config::Diagnostics& diagnostics);
+
 /// Throws std::runtime_error if a file cannot be written.
 void write_exports(const Exports& exports, const experiments::LoadedRun& run,
                    const experiments::RunOutcome& outcome);

@@ -87,6 +87,52 @@ std::string link_class(const ImportArgs& args, const std::string& kind) {
   return found;
 }
 
+/// GPU types and link classes that a cluster file can name: of the library, and of --cluster.
+struct KnownNames {
+  std::vector<std::string> gpus;
+  std::vector<std::string> links;
+};
+
+KnownNames known_names(const ImportArgs& args, config::Diagnostics& diagnostics) {
+  const models::Library library = open_library(diagnostics);
+  KnownNames known;
+  for (const auto& [name, gpu] : library.gpus) known.gpus.push_back(name);
+  for (const auto& [name, link] : library.links) known.links.push_back(name);
+  if (!args.cluster) return known;
+  const models::Cluster cluster =
+      models::load_cluster(*args.cluster, library, at_flag("--cluster"), diagnostics);
+  for (const models::GpuType& gpu : cluster.gpu_types) known.gpus.push_back(gpu.name);
+  for (const auto& [name, link] : cluster.links) known.links.push_back(name);
+  return known;
+}
+
+/// A name that nothing knows makes a profile that no cluster uses, or a cluster that cannot be
+/// loaded.
+void check_known(const char* flag, const std::string& name, const std::vector<std::string>& known,
+                 const char* what, config::Diagnostics& diagnostics) {
+  if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return;
+  const std::string near = config::closest(name, known);
+  diagnostics.add(
+      at_flag(flag), fmt::format("unknown {} '{}'", what, name),
+      fmt::format("{}orrery list {}s; --cluster FILE adds those of a cluster",
+                  near.empty() ? std::string() : fmt::format("did you mean '{}'? ", near),
+                  std::string_view(flag).substr(2)));
+}
+
+void check_names(const ImportArgs& args, const calibration::GpuNames& gpus,
+                 config::Diagnostics& diagnostics) {
+  if (args.gpus.empty() && args.links.empty() && !args.cluster) return;
+  const KnownNames known = known_names(args, diagnostics);
+  for (const auto& [type, name] : gpus) {
+    check_known("--gpu", name, known.gpus, "GPU type", diagnostics);
+  }
+  for (const std::string& text : args.links) {
+    const std::size_t equals = text.find('=');
+    check_known("--link", equals == std::string::npos ? text : text.substr(equals + 1), known.links,
+                "link class", diagnostics);
+  }
+}
+
 /// Every --link must name what the import asks for.
 void check_links(const ImportArgs& args, const std::vector<std::string>& kinds,
                  config::Diagnostics& diagnostics) {
@@ -146,6 +192,7 @@ int execute(const ImportArgs& args) {
   const Kind* kind = kind_of(args, diagnostics);
   const calibration::GpuNames names = gpu_names(args, diagnostics);
   const calibration::BandwidthUnit unit = bandwidth_unit(args, diagnostics);
+  check_names(args, names, diagnostics);
   if (kind == nullptr) diagnostics.raise();
   const std::vector<OutputFile> outputs = {{"--output", args.output}};
   check_outputs(outputs, inputs_of(args), diagnostics);

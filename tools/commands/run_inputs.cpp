@@ -73,6 +73,7 @@ void describe(config::Visitor& v, RunInputs& inputs) {
   v.optional("network", inputs.network, "between nodes: loopback, hosts or netlab");
   v.required("steps", inputs.steps, "asked for");
   v.required("seed", inputs.seed, "of weights, data and faults");
+  v.optional("checkpoint_places", inputs.checkpoint_places, "nvme, cloud; absent: no checkpoints");
   v.optional("slowdowns", inputs.slowdowns, "by device: its compute took so many times as long");
   v.optional("lab_slowdowns", inputs.lab_slowdowns,
              "by device: the part of it by which a lab emulates the device's type");
@@ -105,6 +106,10 @@ void write_run_inputs(const std::string& out, const std::vector<experiments::Loa
   inputs.transport = settings.transport;
   inputs.steps = settings.steps;
   inputs.seed = static_cast<std::int64_t>(settings.data_seed);
+  if (settings.checkpoint_every > 0) {
+    if (!settings.local_checkpoints.empty()) inputs.checkpoint_places.emplace_back("nvme");
+    if (!settings.cloud_checkpoints.empty()) inputs.checkpoint_places.emplace_back("cloud");
+  }
   inputs.slowdowns = by_name(settings.slowdowns);
   inputs.network = network;
   inputs.lab_slowdowns = by_name(lab_slowdowns);
@@ -154,6 +159,11 @@ LoadedInputs load_run_inputs(const std::string& folder, const std::string& clust
   spec.seed = static_cast<std::uint64_t>(out.inputs.seed);
   if (diagnostics.problems().size() != before) return out;
   out.run = experiments::load_run(spec, "", library, diagnostics);
+  for (const std::string& place : out.inputs.checkpoint_places) {
+    if (place == "nvme" || place == "cloud") continue;
+    diagnostics.add({file, 0, 0}, fmt::format("checkpoint_places: unknown place '{}'", place),
+                    "nvme or cloud");
+  }
   for (const sim::Straggler& slow : stragglers_of(out.inputs)) {
     if (slow.device.value >= 0 && slow.device.value < out.run.cluster.size()) continue;
     diagnostics.add({file, 0, 0}, fmt::format("slowdown of device {} of {}", slow.device.value,

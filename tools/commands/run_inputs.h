@@ -29,6 +29,9 @@ struct RunInputs {
   std::string network = "loopback";  ///< Between nodes: loopback, hosts or netlab.
   std::int64_t steps = 0;
   std::int64_t seed = 0;
+  /// Where ranks wrote checkpoints to, in that order: nvme (a folder of each node), cloud (one that
+  /// all nodes see); empty: nowhere.
+  std::vector<std::string> checkpoint_places;
   /// By device: factor by which its compute was stretched, all causes together; 1 is left out.
   std::map<std::string, double> slowdowns;
   /// By device: the part of it with which a lab emulates the device's type (netlab_slowdowns()).

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <filesystem>
@@ -16,6 +17,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/compare_report.h"
 #include "tools/commands/execute_netlab.h"
+#include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/netlab_cluster.h"
@@ -50,6 +52,57 @@ struct Prepared {
   std::vector<TwinRun> runs;
 };
 
+/// Plan files can be loaded, and kills are of ranks that they have: before anything runs.
+void check_plans(const TwinManifest& manifest, const JobArgs& job, Diagnostics& diagnostics) {
+  std::vector<std::string> files;
+  std::map<std::string, std::size_t> place;  // by name
+  for (const TwinPlan& plan : manifest.plans) {
+    if (!plan.plan) continue;
+    place[plan.name.value] = files.size();
+    files.push_back(plan.plan->value);
+  }
+  const std::vector<experiments::LoadedRun> runs = load_plans(files, job, {});
+  for (const TwinRecovery& recovery : manifest.recoveries) {
+    const auto of = place.find(recovery.plan.value);
+    const std::optional<TwinKill> kill = kill_of(recovery, diagnostics);
+    if (of == place.end() || !kill) continue;
+    const std::size_t ranks = ir::devices_of(*runs[of->second].plan).size();
+    if (kill->rank < static_cast<std::int64_t>(ranks)) continue;
+    diagnostics.add(recovery.kill.at, fmt::format("kill: rank {} of {}, of plan '{}'", kill->rank,
+                                                  ranks, recovery.plan.value));
+  }
+}
+
+/// What flags ask for must fit the manifest.
+void check_flags(const TwinArgs& args, const TwinManifest& manifest, const TwinPlace& place,
+                 Diagnostics& diagnostics) {
+  if (!args.dry_run) check_out_folder("--results", place.results, diagnostics);
+  if (args.steps && place.steps <= manifest.warm_up) {
+    diagnostics.add(at_flag("--steps"),
+                    fmt::format("the manifest's warm-up of {} leaves none of {}", manifest.warm_up,
+                                place.steps));
+  }
+  std::vector<std::string> names;
+  for (const TwinPlan& plan : manifest.plans) names.push_back(plan.name.value);
+  for (const TwinRecovery& recovery : manifest.recoveries) {
+    names.push_back(recovery.name.value);
+    const std::optional<TwinKill> kill = kill_of(recovery, diagnostics);
+    if (args.steps && kill && kill->step > place.steps) {
+      diagnostics.add(at_flag("--steps"),
+                      fmt::format("'{}' kills a rank in step {} of {}", recovery.name.value,
+                                  kill->step, place.steps));
+    }
+  }
+  if (!args.only) return;
+  const bool found = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return name.find(*args.only) != std::string::npos;
+  });
+  if (!found || args.only->empty()) {
+    diagnostics.add(at_flag("--only"), fmt::format("no run has '{}' in its name", *args.only),
+                    config::suggest(*args.only, names, "runs"));
+  }
+}
+
 Prepared prepare(const TwinArgs& args) {
   Diagnostics diagnostics;
   Prepared out;
@@ -74,15 +127,11 @@ Prepared prepare(const TwinArgs& args) {
   for (const models::Device& device : cluster.devices) {
     place.slowdowns[device.id.value] = by_node[device.node.index()];
   }
-  std::vector<std::string> files;
-  for (const TwinPlan& plan : out.manifest.plans) {
-    if (plan.plan) files.push_back(plan.plan->value);
-  }
-  load_plans(files, out.job, {});  // all problems before anything runs
+  check_plans(out.manifest, out.job, diagnostics);
+  if (out.manifest.profile) models::load_profile(out.manifest.profile->value, diagnostics);
+  check_flags(args, out.manifest, place, diagnostics);
   diagnostics.raise();
   out.runs = twin_runs(out.manifest, place.results, args.only.value_or(""));
-  if (out.runs.empty()) diagnostics.add(at_flag("--only"), "leaves no run");
-  diagnostics.raise();
   return out;
 }
 
@@ -221,7 +270,7 @@ void write_results(const Prepared& prepared, const TwinSummary& summary, bool fi
       experiments::draw_figure({(root / "experiments" / "twin").string(), "plot.py", ""},
                                (folder / "twin.csv").string(), folder.string());
   for (const std::string& file : figure.files) print(file + "\n");
-  if (!figure.problem.empty()) fmt::print(stderr, "orrery: no figure: {}\n", figure.problem);
+  if (!figure.problem.empty()) fmt::print(stderr, "orrery: no {}\n", figure.problem);
 }
 
 /// Profiles, predictions, results.
@@ -285,8 +334,9 @@ int execute(const TwinArgs& args) {
                prepared.place.results);
     return kInterrupted;
   }
-  for (const auto& [name, why] : failed) fmt::print(stderr, "orrery: {}: {}\n", name, why);
-  return failed.empty() ? 0 : 1;
+  if (failed.empty()) return 0;
+  fmt::print(stderr, "orrery: {} of {} runs failed\n", failed.size(), prepared.runs.size());
+  return 1;
 }
 
 }  // namespace orrery::tools

@@ -60,20 +60,25 @@ void check_recovery(const TwinRecovery& recovery, const std::set<std::string>& p
     diagnostics.add(recovery.policy.at, fmt::format("unknown policy '{}'", recovery.policy.value),
                     config::suggest(recovery.policy.value, planners::policy_names(), "policies"));
   }
-  ExecuteArgs flags;
-  flags.kills = {recovery.kill};
-  config::Diagnostics of_kill;
-  const std::vector<KillRequest> kills = kills_of(flags, of_kill);
-  for (const config::Problem& problem : of_kill.problems()) {
-    diagnostics.add(recovery.name.at, fmt::format("kill: {}", problem.what), problem.hint);
-  }
-  if (of_kill.empty() && !kills.empty() && kills.front().step > steps) {
-    diagnostics.add(recovery.name.at,
-                    fmt::format("kill: step {} of {}", kills.front().step, steps));
+  const std::optional<TwinKill> kill = kill_of(recovery, diagnostics);
+  if (kill && kill->step > steps) {
+    diagnostics.add(recovery.kill.at, fmt::format("kill: step {} of {}", kill->step, steps));
   }
 }
 
 }  // namespace
+
+std::optional<TwinKill> kill_of(const TwinRecovery& recovery, config::Diagnostics& diagnostics) {
+  ExecuteArgs flags;
+  flags.kills = {recovery.kill.value};
+  config::Diagnostics of_kill;
+  const std::vector<KillRequest> kills = kills_of(flags, of_kill);
+  for (const config::Problem& problem : of_kill.problems()) {
+    diagnostics.add(recovery.kill.at, fmt::format("kill: {}", problem.what), problem.hint);
+  }
+  if (!of_kill.empty() || kills.empty()) return std::nullopt;
+  return TwinKill{kills.front().rank, kills.front().step};
+}
 
 void describe(config::Visitor& v, TwinPlan& plan) {
   v.title("Plan to execute");
@@ -110,6 +115,9 @@ void describe(config::Visitor& v, TwinManifest& manifest) {
   v.at_least("steps", manifest.steps, std::int64_t{2});
   v.not_negative("warm_up", manifest.warm_up);
   v.not_negative("seed", manifest.seed);
+  if (v.reading() && v.given("name") && !is_plain(manifest.name)) {
+    v.problem("name", fmt::format("'{}' is no plain word: a-z, 0-9, _ and - only", manifest.name));
+  }
   if (v.reading() && manifest.warm_up >= manifest.steps) {
     v.problem("warm_up",
               fmt::format("{} of {} steps leave none", manifest.warm_up, manifest.steps));
@@ -127,13 +135,17 @@ TwinManifest load_twin_manifest(const std::string& path, config::Diagnostics& di
   std::string text;
   if (const auto problem = read_file(file, text)) diagnostics.add({file, 0, 0}, *problem);
   manifest.hash = content_hash(text);
-  if (!is_plain(manifest.name)) {
-    diagnostics.add({file, 0, 0}, fmt::format("the name '{}' is no plain word", manifest.name));
-  }
   for (auto* name : {&manifest.cluster, &manifest.model, &manifest.job}) {
     name->value = resolved(manifest.folder, name->value);
   }
-  if (!manifest.profile.empty()) manifest.profile = resolved(manifest.folder, manifest.profile);
+  if (manifest.profile) {
+    manifest.profile->value = resolved(manifest.folder, manifest.profile->value);
+    if (!fs::is_regular_file(manifest.profile->value, error)) {
+      diagnostics.add(manifest.profile->at,
+                      fmt::format("no such profile '{}'", manifest.profile->value),
+                      "without one the machine is measured");
+    }
+  }
   std::set<std::string> names;
   std::set<std::string> plans;
   const auto check_name = [&](const config::Located<std::string>& name) {

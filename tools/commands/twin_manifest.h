@@ -26,7 +26,7 @@ struct TwinRecovery {
   config::Located<std::string> name;
   config::Located<std::string> plan;  ///< Name of one of the plans.
   config::Located<std::string> policy;
-  std::string kill;  ///< RANK@STEP
+  config::Located<std::string> kill;  ///< RANK@STEP
   bool fit = false;
 };
 
@@ -36,7 +36,8 @@ struct TwinManifest {
   config::Located<std::string> cluster;  ///< Name or file, as in all of these.
   config::Located<std::string> model;
   config::Located<std::string> job;  ///< File.
-  std::string profile;               ///< Of the machine; empty: it is measured (orrery calibrate).
+  /// File, of the machine; none: it is measured (orrery calibrate).
+  std::optional<config::Located<std::string>> profile;
   std::int64_t steps = 10;
   std::int64_t warm_up = 2;
   std::int64_t seed = 0;
@@ -51,8 +52,16 @@ void describe(config::Visitor& v, TwinPlan& plan);
 void describe(config::Visitor& v, TwinRecovery& recovery);
 void describe(config::Visitor& v, TwinManifest& manifest);
 
+/// What `kill` says; problems at its place.
+struct TwinKill {
+  std::int64_t rank = 0;
+  std::int64_t step = 0;
+};
+std::optional<TwinKill> kill_of(const TwinRecovery& recovery, config::Diagnostics& diagnostics);
+
 /// The file, or the manifest.yaml of a folder. Problems: those of the file, names that are used
-/// twice, plans that are not there, unknown planners and policies. Paths are resolved.
+/// twice, plans that are not there, unknown planners and policies, kills after the last step. Paths
+/// are resolved.
 TwinManifest load_twin_manifest(const std::string& path, config::Diagnostics& diagnostics);
 
 }  // namespace orrery::tools

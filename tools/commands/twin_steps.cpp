@@ -124,6 +124,15 @@ std::vector<std::string> place_words(const TwinPlace& place) {
   return words;
 }
 
+/// Rank that the recovery of this name kills.
+std::int64_t killed_rank(const TwinManifest& manifest, const std::string& name) {
+  config::Diagnostics seen;  // The manifest is read: there are none.
+  for (const TwinRecovery& recovery : manifest.recoveries) {
+    if (recovery.name.value == name) return kill_of(recovery, seen).value_or(TwinKill{}).rank;
+  }
+  return 0;
+}
+
 /// A planner's plan, or why there is none.
 std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& plan,
                                   const JobArgs& job, std::string& why) {
@@ -138,9 +147,11 @@ std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& 
   diagnostics.raise();
   const std::vector<Report> reports = judge({{plan.name.value, std::move(run), {}}});
   if (reports.front().plan) return reports.front().plan;
-  why = reports.front().infeasible
-            ? fmt::format("no plan: {}", infeasible_text(*reports.front().infeasible))
-            : "no plan";
+  why = "no plan";
+  if (const auto& no = reports.front().infeasible) {
+    why += fmt::format(" ({}){}", no->constraint,
+                       no->witness.empty() ? "" : fmt::format(": for example {}", no->witness));
+  }
   std::replace(why.begin(), why.end(), '\n', ' ');
   return std::nullopt;
 }
@@ -177,7 +188,7 @@ std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& 
     run.plan = plan_file(plan);
     run.fit = recovery.fit;
     run.policy = recovery.policy.value;
-    run.kill = recovery.kill;
+    run.kill = recovery.kill.value;
     add(std::move(run));
   }
   return out;
@@ -224,7 +235,12 @@ void make_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlac
       run.skipped = lowered.problems.front();
       continue;
     }
-    if (!run.policy.empty()) continue;
+    if (!run.policy.empty()) {
+      const auto ranks = static_cast<std::int64_t>(lowered.program.ranks.size());
+      const auto rank = killed_rank(manifest, run.name);
+      if (rank >= ranks) run.skipped = fmt::format("kill: rank {} of {}", rank, ranks);
+      continue;
+    }
     const auto [same, fresh] = known.emplace(models::plan_hash(*loaded.plan), run.name);
     if (!fresh) run.skipped = fmt::format("the plan of {}", same->second);
   }
@@ -275,8 +291,8 @@ std::string execute_run(const TwinManifest& manifest, const TwinPlace& place, Tw
 ir::Profile calibrate_machine(const TwinManifest& manifest, const JobArgs& job,
                               const TwinPlace& place) {
   config::Diagnostics diagnostics;
-  if (!manifest.profile.empty()) {
-    ir::Profile profile = models::load_profile(manifest.profile, diagnostics);
+  if (manifest.profile) {
+    ir::Profile profile = models::load_profile(manifest.profile->value, diagnostics);
     diagnostics.raise();
     return profile;
   }
