@@ -94,6 +94,14 @@ def errors(folder):
                          percent(row["published_best"])] for row in rows])
 
 
+def in_short(fitted_on):
+    """Ids of rows: the first and the last where there are many. A rule stays as it is."""
+    ids = fitted_on.split()
+    if len(ids) > 4 and all("-" in each for each in ids):
+        return f"{ids[0]} to {ids[-1]}; all in parameters.csv"
+    return fitted_on
+
+
 def parameters(folder):
     path = folder / "parameters.csv"
     if not path.exists():
@@ -103,7 +111,7 @@ def parameters(folder):
         return "\nNo parameter was fitted.\n"
     cells = []
     for row in rows:
-        fitted_on = row.get("fitted_on") or row.get("rule") or ""
+        fitted_on = in_short(row.get("fitted_on") or row.get("rule") or "")
         count = row.get("rows") or row.get("samples") or ""
         cells.append([row["name"], f"{float(row['value']):.4g} {row['unit']}".strip(), count,
                       fitted_on, percent(row.get("leave_one_out"))])
