@@ -204,6 +204,11 @@ LoadedMixedLength load_mixed_length(MixedLengthFile file, const std::string& fol
         check_multiple(*file.tokens_per_step, "tokens_per_step", each.lengths, one.job.at,
                        diagnostics);
       }
+      for (const MixedLengthSystem& system : one.systems) {
+        for (const planners::LengthStrategy& strategy : system.set.strategies) {
+          check_multiple(strategy.longest, "longest", each.lengths, system.planner.at, diagnostics);
+        }
+      }
       const std::string content = config::dump(each.lengths);
       each.stream = static_cast<std::uint64_t>(std::find(streams.begin(), streams.end(), content) -
                                                streams.begin());

@@ -56,7 +56,8 @@ void describe(config::Visitor& v, MixedLengthCase& one) {
              "job with `lengths`, or the path of a job file; sequences longer than its "
              "sequence_length are cut");
   v.required("systems", one.systems, "what is compared");
-  if (v.reading() && v.given("systems") && one.systems.empty()) v.problem("systems", "none");
+  if (v.reading() && v.given("systems") && one.systems.empty())
+    v.problem("systems", "no system is given");
 }
 
 void describe(config::Visitor& v, MixedLengthFile& file) {
@@ -78,7 +79,7 @@ void describe(config::Visitor& v, MixedLengthFile& file) {
   check_result_name(v, file.name);
   check_beside(v, "plot", file.plot);
   check_beside(v, "published", file.published);
-  if (v.reading() && v.given("cases") && file.cases.empty()) v.problem("cases", "none");
+  if (v.reading() && v.given("cases") && file.cases.empty()) v.problem("cases", "no case is given");
   if (v.reading() && v.good()) check_distinct(v, file);
   if (v.reading() && file.tokens_per_step.value_or(1) > kMostTokens) {
     v.problem("tokens_per_step", fmt::format("at most {}", kMostTokens));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -82,6 +83,11 @@ void Diagnostics::raise() const {
   std::stable_sort(sorted.begin(), sorted.end(), [&](const Problem& a, const Problem& b) {
     return std::tuple(rank.at(a.at.file), a.at.line, a.at.column) <
            std::tuple(rank.at(b.at.file), b.at.line, b.at.column);
+  });
+  // What an alias of YAML repeats is read, and found wrong, at one place several times.
+  std::set<std::string> said;
+  std::erase_if(sorted, [&](const Problem& problem) {
+    return problem.at.line > 0 && !said.insert(to_string(problem)).second;
   });
   throw ConfigError(std::move(sorted));
 }

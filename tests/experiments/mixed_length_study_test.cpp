@@ -146,6 +146,9 @@ TEST_F(MixedLengthStudy, WhatIsWrongIsNamedAtItsPlace) {
   says(with("none.yaml", search), "no such job file");
   says(with(good, "{name: s, planner: hetu_c, strategies: search}"), "did you mean 'hetu_");
   says(with(good, "{name: s, planner: hetu_b, strategies: []}"), "none");
+  says(with(good,
+            "{name: s, planner: hetu_b, strategies: [{longest: 1000, pipelines: [{count: 4}]}]}"),
+       "longest 1000 is no multiple of 256");
   says(with(good, "{name: s, planner: hetu_b, strategies: search, search: {borders: [8, 4]}}"),
        "ascend");
   says(with(good, "{name: s, planner: hetu_b, strategies: search, search: {max_kinds: 9}}"),

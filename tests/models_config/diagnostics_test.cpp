@@ -39,6 +39,21 @@ TEST(Diagnostics, RaiseThrowsAllProblemsInFileOrder) {
   }
 }
 
+TEST(Diagnostics, WhatAnAliasRepeatsIsSaidOnce) {
+  Diagnostics d;
+  for (int reads = 0; reads < 2; ++reads) {
+    d.add({"a.yaml", 3, 7}, "bad");
+    d.add({"a.yaml", 3, 7}, "worse");
+  }
+  EXPECT_EQ(d.problems().size(), 4U);  // Each reading fails.
+  try {
+    d.raise();
+    FAIL() << "nothing was thrown";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "a.yaml:3:7: bad\na.yaml:3:7: worse");
+  }
+}
+
 TEST(Diagnostics, LongListsAreCutAtAHundredLines) {
   Diagnostics d;
   for (int i = 1; i <= 150; ++i) d.add({"a", i, 1}, "bad");
