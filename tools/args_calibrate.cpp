@@ -28,7 +28,8 @@ void add_calibrate(CLI::App& app, CalibrateArgs& args) {
        "whose blocks are timed; default: experiments/executor/tiny_llama.yaml, with cuda llama_7b");
   what("--sequence-length", args.sequence_length, "tokens per sample; default: 64, cuda 2048");
   what("--cluster", args.cluster,
-       "whose GPU types, links and devices; default: processes on this machine");
+       "whose GPU types, links and devices, with --netlab or --hosts; without them only as many "
+       "processes on this machine as it has devices; default: processes on this machine");
   what("--gpu-type", args.gpu_type,
        "measure one device, not slowed down, under this name, not each GPU type of the cluster");
   what("--shares", args.shares,

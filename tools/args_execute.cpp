@@ -11,11 +11,12 @@ void add_execute(CLI::App& app, ExecuteArgs& args) {
   app.add_option("--backend", args.backend, "where passes are computed: cpu (default) or cuda");
   app.add_option("--library", args.library, "of the cpu back end: eigen or openblas");
   app.add_option("--transport", args.transport, "how ranks talk: tcp (default) or nccl");
-  app.add_option("--precision", args.precision, "fp32 (default), fp64 or, with cuda, bf16");
+  app.add_option("--precision", args.precision,
+                 "fp32 (default), fp64 or, with cuda, bf16; the job's dtype follows it");
   app.add_option("--data", args.data, "train on the bytes of this file; default: synthetic tokens");
   app.add_option("--learning-rate", args.learning_rate, "of Adam or SGD; default: 0.001");
   app.add_option("--seed", args.seed, "of initial weights, data and injected faults; default: 0");
-  app.add_option("--out,-o", args.out, "folder for run logs, timelines and losses.csv");
+  app.add_option("--out,-o", args.out, "new folder for run logs, timelines and losses.csv");
   app.add_option("--log-steps", args.log_steps, "log every op of so many steps; default: 100");
   app.add_option("--slowdown", args.slowdowns,
                  "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated")

@@ -18,6 +18,10 @@ constexpr std::size_t kSizes = 4;
 
 double bytes_of(const Measurement& one) { return one.bytes.value; }
 
+std::string class_text(const std::string& link_class) {
+  return link_class.empty() ? "links without a class" : link_class;
+}
+
 /// The ring's time where every edge is of the one class.
 double closed_form(const Measurement& one, const models::LinkCalibration& link) {
   std::vector<DeviceId> group;
@@ -40,8 +44,8 @@ void fit_collectives(const ir::MeasurementSet& measured, const FitOptions& optio
       measured,
       [](const Measurement& one) {
         if (one.kind != MeasurementKind::collective || one.ranks < 2) return std::string();
-        return fmt::format("{} over {}, {} ranks", ir::name_of(one.collective), one.link_class,
-                           one.ranks);
+        return fmt::format("{} over {}, {} ranks", ir::name_of(one.collective),
+                           class_text(one.link_class), one.ranks);
       },
       bytes_of);
   for (auto& [name, set] : sets) {
@@ -53,9 +57,11 @@ void fit_collectives(const ir::MeasurementSet& measured, const FitOptions& optio
     const Measurement& what = set.samples.front().what;
     const auto link = links.find(what.link_class);
     if (link == links.end()) {
-      report.warnings.push_back(
-          fmt::format("{}: no messages over {} were measured: no entry", name,
-                      what.link_class.empty() ? "links without a class" : what.link_class));
+      const std::string why =
+          what.link_class.empty()
+              ? std::string("no link class was given")
+              : fmt::format("no messages over {} were measured", what.link_class);
+      report.warnings.push_back(fmt::format("{}: {}: no entry", name, why));
       continue;
     }
     hold_out(set, name, bytes_of, 2, options);

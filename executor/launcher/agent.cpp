@@ -126,11 +126,12 @@ class Agent {
     } catch (const TransportError& error) {
       problems += fmt::format("{}\n", error.what());
     }
-    for (const std::string& problem : find_bad_places(settings_from(*settings))) {
-      problems += problem + "\n";
+    for (const BadPlace& place : find_bad_places(settings_from(*settings))) {
+      problems += place.problem + "\n";
     }
     if (!problems.empty()) client_.set("refuse/" + options_.node, problems);
     client_.set("node/" + options_.node, boot_id());
+    if (options_.on_joined) options_.on_joined(address());
   }
 
   std::string address() const { return options_.address.empty() ? "127.0.0.1" : options_.address; }

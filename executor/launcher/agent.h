@@ -4,6 +4,7 @@
 #pragma once
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct AgentOptions {
   /// For the launcher's store to be there: agents may be started first.
   std::chrono::milliseconds wait{20'000};
   const std::atomic<bool>* interrupted = nullptr;
+  /// The launcher has taken it in; with the address that its ranks will listen on.
+  std::function<void(const std::string& address)> on_joined;
 };
 
 /// The launcher has no node of this name, or has its agent already.

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
 #include <limits>
 #include <sstream>
 #include <stdexcept>
@@ -105,6 +107,8 @@ std::vector<StepLine> GenerationRecord::take_finished() {
     line.generation = number_;
     line.step = step;
     line.loss = mean_loss(std::move(losses), program_.header.sequence_length);
+    // Without the sign that a processor happens to give it.
+    if (std::isnan(line.loss)) line.loss = std::numeric_limits<double>::quiet_NaN();
     line.start_seconds = static_cast<double>(start) * 1e-9;
     line.seconds = static_cast<double>(end - start) * 1e-9;
     line.tokens_per_second = static_cast<double>(program_.header.global_batch) *
@@ -145,6 +149,33 @@ std::vector<std::string> GenerationRecord::details(const std::string& kind) cons
     if (event.kind == kind) out.push_back(event.detail);
   }
   return out;
+}
+
+std::string GenerationRecord::state_found() const {
+  const std::vector<std::string> loaded = details("loaded");
+  if (loaded.empty() || loaded.size() < members_.size()) return {};
+  // "step N: A slices from own memory, B from peers, ...", as StateFetch says it.
+  constexpr std::array kSources = {"own memory", "peers", "local checkpoints", "the cloud"};
+  std::array<std::int64_t, kSources.size()> slices{};
+  std::int64_t step = 0;
+  for (const std::string& detail : loaded) {
+    std::string plain = detail;
+    std::replace_if(
+        plain.begin(), plain.end(), [](char c) { return c < '0' || c > '9'; }, ' ');
+    std::istringstream numbers(plain);
+    numbers >> step;
+    for (std::int64_t& sum : slices) {
+      std::int64_t count = 0;
+      if (numbers >> count) sum += count;
+    }
+  }
+  std::string from;
+  for (std::size_t i = 0; i < kSources.size(); ++i) {
+    if (slices[i] == 0) continue;
+    from += fmt::format("{}{} from {}", from.empty() ? "" : ", ", slices[i], kSources[i]);
+  }
+  if (from.empty()) return "initial weights: no complete state is left";
+  return fmt::format("state after step {}: slices {}", step, from);
 }
 
 GenerationSummary GenerationRecord::summary() const {

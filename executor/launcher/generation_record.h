@@ -38,6 +38,9 @@ class GenerationRecord {
   std::optional<std::int64_t> first_step_end() const;
   /// Details of member events of a kind, by member.
   std::vector<std::string> details(const std::string& kind) const;
+  /// The state that the generation begins with and where its slices came from, in words; empty
+  /// until all members have it.
+  std::string state_found() const;
 
   GenerationSummary summary() const;
   ir::RunLog log() const;

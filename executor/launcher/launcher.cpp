@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "executor/launcher/agent.h"
+#include "executor/launcher/armed_faults.h"
 #include "executor/launcher/file_keepers.h"
 #include "executor/launcher/generation_record.h"
 #include "executor/launcher/node_agents.h"
@@ -54,7 +55,8 @@ class Launch {
         server_(Listener(address(), o_.port), token_),
         client_({own_address(), server_.port()}, token_),
         processes_(client_, o_.hosts, o_.settings),
-        keepers_(processes_, o_.settings) {
+        keepers_(processes_, o_.settings),
+        faults_(o_.settings.faults) {
     if (o_.settings.run.empty()) o_.settings.run = make_token().substr(0, 16);
     if (o_.executable.empty()) o_.executable = own_executable();
     o_.settings.least_data_bytes = o_.first.program.header.sequence_length + 1;
@@ -85,6 +87,9 @@ class Launch {
     if (interrupted() && report_.result != LaunchReport::Result::completed) {
       report_.result = LaunchReport::Result::interrupted;
       report_.problem = "interrupted";
+    } else if (const std::string left = faults_.left();
+               !left.empty() && report_.result != LaunchReport::Result::refused) {
+      say(left);
     }
     return std::move(report_);
   }
@@ -269,9 +274,18 @@ class Launch {
       record.take(rest, value);
       if (rest.ends_with("/fault")) {
         fault_ns_ = std::stoll(value);
-        say(value.substr(value.find(' ') + 1));
+        // "<ns> fault device ...".
+        const std::string what = value.substr(value.find(' ') + 1);
+        say(what);
+        faults_.strike(what.substr(what.find(' ') + 1));
       }
       client_.remove(key);
+    }
+    if (generation_ > told_state_) {
+      if (const std::string found = record.state_found(); !found.empty()) {
+        say(fmt::format("generation {} goes on with the {}", generation_, found));
+        told_state_ = generation_;
+      }
     }
     for (const StepLine& line : record.take_finished()) {
       report_.steps.push_back(line);
@@ -372,10 +386,12 @@ class Launch {
   StoreClient client_;
   ProcessTable processes_;
   FileKeepers keepers_;
+  ArmedFaults faults_;
   std::unique_ptr<NodeAgents> agents_;
   std::unique_ptr<LossFile> losses_;
   std::set<std::int32_t> lost_;
   std::int64_t generation_ = 0;
+  std::int64_t told_state_ = 0;  ///< Generation whose state was said; the first begins anew.
   std::optional<std::int64_t> fault_ns_;
   LaunchReport report_;
 };

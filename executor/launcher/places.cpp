@@ -41,15 +41,17 @@ std::string problem_of_folder(const std::string& path) {
 
 }  // namespace
 
-std::vector<std::string> find_bad_places(const RunSettings& settings) {
-  std::vector<std::string> out;
-  const auto add = [&](std::string problem) {
-    if (!problem.empty()) out.push_back(std::move(problem));
+std::vector<BadPlace> find_bad_places(const RunSettings& settings) {
+  std::vector<BadPlace> out;
+  const auto add = [&](const char* setting, std::string problem) {
+    if (!problem.empty()) out.push_back({setting, std::move(problem)});
   };
-  if (!settings.data.empty()) add(problem_of_data(settings));
-  for (const std::string* folder : {&settings.local_checkpoints, &settings.cloud_checkpoints}) {
-    if (!folder->empty()) add(problem_of_folder(*folder));
-  }
+  const auto add_folder = [&](const char* setting, const std::string& folder) {
+    if (!folder.empty()) add(setting, problem_of_folder(folder));
+  };
+  if (!settings.data.empty()) add("data", problem_of_data(settings));
+  add_folder("checkpoints", settings.local_checkpoints);
+  add_folder("cloud", settings.cloud_checkpoints);
   return out;
 }
 

@@ -8,8 +8,14 @@
 
 namespace orrery::executor {
 
-/// What is wrong with the data file and the checkpoint folders of this machine, in words, each with
-/// its path; empty: nothing. Makes the folders.
-std::vector<std::string> find_bad_places(const RunSettings& settings);
+/// A file or folder that cannot be used.
+struct BadPlace {
+  std::string setting;  ///< Which one: data, checkpoints (on each node) or cloud.
+  std::string problem;  ///< In words, with its path.
+};
+
+/// What is wrong with the data file and the checkpoint folders of this machine; empty: nothing.
+/// Makes the folders.
+std::vector<BadPlace> find_bad_places(const RunSettings& settings);
 
 }  // namespace orrery::executor

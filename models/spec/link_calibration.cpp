@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <set>
 
 #include "models/base/check.h"
 #include "models/ir/names.h"
@@ -33,17 +32,6 @@ void find_wire(LinkCalibration& one) {
     }
   }
   one.wire_latency = std::max(one.wire_latency, Seconds{});  // rounding at the fastest size
-}
-
-/// Link classes that the cluster's devices are joined by.
-std::set<std::string> link_classes(const Cluster& cluster) {
-  std::set<std::string> names;
-  for (const Node& node : cluster.nodes) {
-    for (const LinkDomain& domain : node.domains) names.insert(domain.link);
-    for (const PcieSwitch& pcie : node.pcie) names.insert({pcie.link, pcie.uplink});
-    for (const Nic& nic : node.nics) names.insert(nic.link);
-  }
-  return names;
 }
 
 }  // namespace
@@ -102,6 +90,17 @@ std::map<std::string, LinkCalibration> link_calibrations(const ir::Profile& prof
     }
   }
   return all;
+}
+
+std::set<std::string> link_classes(const Cluster& cluster) {
+  std::set<std::string> names;
+  for (const Node& node : cluster.nodes) {
+    for (const LinkDomain& domain : node.domains) names.insert(domain.link);
+    for (const PcieSwitch& pcie : node.pcie) names.insert({pcie.link, pcie.uplink});
+    for (const Nic& nic : node.nics) names.insert(nic.link);
+  }
+  names.erase("");  // no uplink
+  return names;
 }
 
 std::vector<std::string> describe_calibrations(const Cluster& cluster, const ir::Profile& profile) {

@@ -3,6 +3,7 @@
 /// with each path whose narrowest link has the class.
 #pragma once
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,9 @@ struct LinkCalibration {
 /// By link class. Factors of collectives that have no such name are left out: profiles from files
 /// have none (models/spec/profile_yaml.h).
 std::map<std::string, LinkCalibration> link_calibrations(const ir::Profile& profile);
+
+/// Link classes that the cluster's devices are joined by: of domains, PCIe switches and NICs.
+std::set<std::string> link_classes(const Cluster& cluster);
 
 /// One line for each class and each collective of a class: whether the cluster has such links, so
 /// that a Topology that is built with the profile takes them.

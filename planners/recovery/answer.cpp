@@ -120,7 +120,7 @@ models::RecoveryDecision resume(const PolicyInput& input, const models::JobState
     decision.resume_iteration = newest->iteration;
     decision.transfers = std::move(newest->restore.transfers);
   } else if (state.iteration > 0) {
-    decision.reason += "; nothing that is left holds the whole state: from the beginning";
+    decision.reason += "; nothing that it reads holds the whole state";
   }
   const bool current = newest && newest->iteration == state.iteration;
   if (resumption.planned && state.training && current && works_on(*state.plan, state.live)) {

@@ -196,7 +196,7 @@ models::RecoveryDecision AutohetRecovery::recover(const models::JobState& state,
   const auto iteration = newest_restorable(input(), state, *decision.plan, order(), bytes_);
   decision.resume_iteration = iteration.value_or(0);
   if (!iteration) {
-    decision.reason = "no complete checkpoint: from the start";
+    decision.reason = "nothing that it reads holds the whole state";
     return decision;
   }
   decision.reason = fmt::format("from the layer-wise checkpoint of iteration {}", *iteration);

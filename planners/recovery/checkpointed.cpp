@@ -199,7 +199,7 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
     decision.resume_iteration = newest->iteration;
     decision.transfers = std::move(newest->restore.transfers);
   } else if (state.iteration > 0) {
-    decision.reason += "; no complete checkpoint is left: from the beginning";
+    decision.reason += "; none of the checkpoints that it reads is complete";
   }
   if (what.failure) {
     add_phase(decision, Kind::detect, detection(what, state, rules_.phases));

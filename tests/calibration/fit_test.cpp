@@ -344,6 +344,19 @@ TEST(FitCollectives, WithoutMessagesThereIsNothingToCompareWith) {
   EXPECT_TRUE(warns(report, "no messages over wire were measured"));
 }
 
+TEST(FitCollectives, LinksWithoutAClassAreCalledThat) {
+  ir::MeasurementSet set = synthetic::machine();
+  ir::Measurement what;
+  what.kind = ir::MeasurementKind::collective;
+  what.collective = ir::CollectiveKind::all_gather;
+  what.ranks = 4;
+  what.bytes = Bytes{1e6};
+  synthetic::measure(set, what, 1e-3, {});
+  EXPECT_TRUE(warns(fit(set),
+                    "all_gather over links without a class, 4 ranks: no link class was "
+                    "given: no entry"));
+}
+
 TEST(FitCompute, EfficiencyIsTheRateOverTheDeclaredPeak) {
   ir::MeasurementSet set = synthetic::machine();
   for (int i = 0; i < 18; ++i) {

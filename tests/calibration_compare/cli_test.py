@@ -44,6 +44,12 @@ name: slow_disk
 storage:
   - {location: nvme, write: true, latency: 1 s, bandwidth: 1 GB/s, provenance: made up}
 """
+BLOCKS = """schema: orrery/profile/1
+name: other_length
+block_times:
+  - {gpu: A100-80GB, pass: forward, sequence_length: 64, dtype: fp32, time: 1 ms,
+     provenance: made up}
+"""
 SMALL = """schema: orrery/twin/1
 name: small
 cluster: {root}/experiments/executor/netlab_4.yaml
@@ -177,6 +183,68 @@ class Compare(Case):
         again = json.loads(self.succeed("compare", run, "--json"))["generations"][0]
         self.assertEqual(again["notes"], [])
 
+    def test_changed_files_are_named_and_folders_without_hashes_are_not(self):
+        run = self.execute("--elastic", "hetu", "--kill", "3@3", steps="6")
+
+        def changed():
+            notes = json.loads(self.succeed("compare", run, "--json"))["notes"]
+            return [note for note in notes if note.startswith("Changed since the run")]
+
+        self.assertEqual(changed(), [])
+        inputs = Path(run) / "inputs"
+        for name in ("cluster.yaml", "plan-1.yaml"):
+            with open(inputs / name, "a") as file:
+                file.write("# changed\n")
+        self.assertEqual(changed(), [
+            "Changed since the run: inputs/cluster.yaml, inputs/plan-1.yaml. Prices come from the "
+            "changed files, not from what the run was given."])
+        self.assertIn("Changed since the run: inputs/cluster.yaml", self.succeed("compare", run))
+        text = (inputs / "run.yaml").read_text()
+        (inputs / "run.yaml").write_text(text.replace("seed: 0", "seed: 1"))
+        self.assertIn("inputs/run.yaml", changed()[0])
+        (inputs / "run.yaml").write_text(text[:text.index("hashes:")])
+        self.assertEqual(changed(), [])
+        (inputs / "run.yaml").write_text(text.replace("precision: fp32", "precision: bf17"))
+        self.assertRegex(self.refuse("compare", run),
+                         r"run\.yaml:\d+:\d+: precision: unknown value 'bf17' "
+                         r"\(did you mean 'bf16'\?\)")
+
+    def test_what_the_profile_does_not_price_is_said(self):
+        run = self.execute(steps="4")
+        profile = self.folder / "profile.yaml"
+        profile.write_text(BLOCKS)
+        document = json.loads(self.succeed("compare", run, "--profile", str(profile), "--json"))
+        self.assertEqual(document["generations"][0]["notes"],
+                         ["profile: A100-80GB: no block time for sequence 16, only for 64: "
+                          "roofline"])
+        # Without links of class loopback, also of one node.
+        self.assertIn("The ranks talked over loopback: links of 'a100_8' were not there",
+                      document["notes"][0])
+        profile.write_text(BLOCKS.replace("length: 64", "length: 16"))
+        notes = json.loads(self.succeed("compare", run, "--profile", str(profile),
+                                        "--json"))["generations"][0]["notes"]
+        self.assertEqual(notes, ["profile: A100-80GB: no block time for 2 samples, only for 1 to 1:"
+                                 " roofline",
+                                 "profile: A100-80GB: no block time for tensor parallelism 2, only "
+                                 "for 1: roofline"])
+
+    def test_a_profile_of_this_machine_fits_the_cluster_of_this_machine(self):
+        out = str(self.folder / "run")
+        self.succeed("execute", "experiments/executor/two_stages.yaml", "--cluster",
+                     "experiments/executor/this_machine.yaml", "--model", MODEL, "--dtype", "fp32",
+                     "--sequence-length", "32", "--steps", "4", "--quiet", "--out", out)
+        profile = self.folder / "machine"
+        self.succeed("calibrate", "--quick", "--no-figure", "--quiet", "--only",
+                     "block,point_to_point", "--sequence-length", "32", "--out", str(profile))
+        document = json.loads(self.succeed("compare", out, "--profile",
+                                           str(profile / "profile.yaml"), "--json"))
+        self.assertEqual(document["notes"], [])
+        self.assertEqual(document["generations"][0]["notes"], [])
+        prices = document["generations"][0]["prices"]
+        self.assertTrue([line for line in prices if line.startswith(
+            "profile: links of class loopback")], prices)
+        self.assertFalse([line for line in prices if line.startswith("roofline")], prices)
+
     def test_a_folder_that_cannot_be_written_is_refused_before_the_work(self):
         # There is no run: that is not looked at.
         for out in ("/dev/null/x", ""):
@@ -241,7 +309,9 @@ class Twin(Case):
 
     def test_runs_fits_predicts_and_goes_on(self):
         manifest = self.manifest()
-        self.assertIn("to run", self.twin(manifest, "--dry-run"))
+        dry = self.twin(manifest, "--dry-run")
+        self.assertRegex(dry, r"first .* to run")
+        self.assertRegex(dry, r"again .* to plan and run")
         text = self.twin(manifest)
         self.assertIn("over loopback", text)
         rows = {row["run"]: row for row in self.rows("twin.csv")}
@@ -262,8 +332,25 @@ class Twin(Case):
         before = {path: path.stat().st_mtime_ns for path in self.folder.glob("out/runs/*/twin.key")}
         self.assertEqual(len(before), 3)
         self.assertNotIn("to run", self.twin(manifest, "--dry-run", "--only", "first"))
+        dry = self.twin(manifest, "--dry-run")
+        self.assertNotIn("to run", dry)
+        self.assertRegex(dry, r"same .* skipped: the plan of again")
         self.twin(manifest)
         self.assertEqual(before, {path: path.stat().st_mtime_ns for path in before})
+
+    def test_a_planner_without_a_plan_is_skipped_with_the_reason(self):
+        manifest = self.manifest(planner="fsdp")
+        (self.folder / "notes.md").write_text("### What is measured\n")
+        self.twin(manifest, "--only", "again")
+        rows = {row["run"]: row for row in self.rows("twin.csv")}
+        self.assertEqual(rows["again"]["status"], "skipped")
+        self.assertRegex(rows["again"]["problem"], r"^no plan \(ZeRO stage\): for example \S")
+        self.assertEqual(rows["again"]["problem"].count("no plan"), 1)
+        self.assertRegex(self.twin(manifest, "--dry-run", "--only", "again"),
+                         r"again .* skipped: no plan \(ZeRO stage\)")
+        notes = (self.folder / "out" / "notes.md").read_text()
+        self.assertTrue(notes.startswith("Network: loopback."), notes)
+        self.assertIn("### What is measured", notes)
 
     def test_interrupted_it_keeps_what_is_finished(self):
         manifest = self.manifest()

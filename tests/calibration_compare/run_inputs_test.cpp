@@ -4,6 +4,7 @@
 
 #include "models/config/document.h"
 #include "tools/commands/compare_run.h"
+#include "tools/commands/twin_steps.h"
 
 namespace orrery::tools {
 namespace {
@@ -29,6 +30,19 @@ TEST(RunInputs, ComeBackAsTheyWereWritten) {
   const auto read = config::load_text<RunInputs>(text, "run.yaml", problems);
   EXPECT_TRUE(problems.empty());
   EXPECT_EQ(config::dump(read), text);
+}
+
+TEST(RunInputs, UnknownWordsAreProblemsAtTheirPlace) {
+  RunInputs inputs = some_inputs();
+  inputs.precision = "bf17";
+  inputs.network = "lopback";
+  inputs.checkpoint_places = {"tape"};
+  config::Diagnostics problems;
+  config::load_text<RunInputs>(config::dump(inputs), "run.yaml", problems);
+  ASSERT_EQ(problems.problems().size(), 3U);
+  for (const config::Problem& problem : problems.problems()) EXPECT_GT(problem.at.line, 1);
+  EXPECT_EQ(problems.problems()[0].what, "precision: unknown value 'bf17'");
+  EXPECT_EQ(problems.problems()[1].hint, "did you mean 'loopback'?");
 }
 
 TEST(RunInputs, StragglersAreSlowerThanTheirTypeInTheLab) {
@@ -88,6 +102,24 @@ TEST(ProfileForCluster, MeasuredTypesStayAsTheyAre) {
   EXPECT_DOUBLE_EQ(profile.block_times[1].time.value, 1);
   EXPECT_EQ(profile.block_times[2].gpu, "slow");
   EXPECT_DOUBLE_EQ(profile.block_times[2].time.value, 1);  // not slowed down
+}
+
+TEST(ProfileOverLoopback, StandsForEachClassOfTheClusterAndSaysSo) {
+  models::Cluster cluster;
+  cluster.nodes.resize(1);
+  cluster.nodes[0].nics = {{"fast", {}}, {"measured", {}}};
+  ir::Profile profile;
+  profile.links = {{"loopback", Bytes{0}, Seconds{1e-5}, BytesPerSecond{3e9}, {}},
+                   {"measured", Bytes{0}, Seconds{1e-3}, BytesPerSecond{1e8}, {}}};
+  profile.collectives = {{"all_reduce", "loopback", 2, 1.5, {}}};
+  profile = over_loopback(profile, cluster);
+  ASSERT_EQ(profile.links.size(), 3U);
+  EXPECT_EQ(profile.links[2].link_class, "fast");
+  EXPECT_DOUBLE_EQ(profile.links[2].bandwidth.value, 3e9);
+  EXPECT_NE(profile.links[2].provenance.source.find("over loopback in place of fast"),
+            std::string::npos);
+  ASSERT_EQ(profile.collectives.size(), 2U);
+  EXPECT_EQ(profile.collectives[1].link_class, "fast");
 }
 
 }  // namespace

@@ -65,8 +65,15 @@ TEST(Agents, WithUnknownOrTakenNamesAreRefused) {
   EXPECT_EQ(refusal(options), "the launcher has no node 'c', it has a, b");
   options.node = "b";
   launcher.set("spawn/b/0", "end");
+  int joined = 0;
+  options.on_joined = [&](const std::string& address) {
+    ++joined;
+    EXPECT_EQ(address, "127.0.0.1");
+  };
   EXPECT_EQ(refusal(options), "");
+  EXPECT_EQ(joined, 1);
   EXPECT_EQ(refusal(options), "node 'b' has an agent already");
+  EXPECT_EQ(joined, 1);
 }
 
 TEST(Agents, ThatFindNoLauncherGiveUp) {

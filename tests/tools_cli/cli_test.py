@@ -1258,7 +1258,14 @@ class Execute(Case):
                           "--steps: must be at least 1", "--hosts: 'a' is not NAME:DEVICES",
                           "did you mean 'hetu'", "--kill: '3' is not RANK@STEP",
                           "--checkpoint-every: no folder is named"])
-        self.refuse("execute", self.PLAN, *self.WHERE, "--kill", "9@1", says="rank 9 of 4")
+        self.refuse("execute", self.PLAN, *self.WHERE, "--kill", "9@1",
+                    says="--kill: rank 9 of 4 (0 to 3)")
+        self.refuse("execute", self.PLAN, *self.WHERE, "--slowdown", "8=2",
+                    says="--slowdown: device 8 of 8 (0 to 7)")
+        self.refuse("execute", self.PLAN, *self.WHERE, "--advertise", "here", "--dtype", "fp16",
+                    "--precision", "fp64",
+                    says=["--advertise: no --hosts are named",
+                          "--dtype: fp16, where the ranks compute in fp64 (leave it out"])
         self.refuse("execute", says="a plan file, or --planner NAME")
         self.refuse("execute", f"{PLANS}/megatron.yaml", "--cluster", "hexiscale_case_study",
                     "--model", "bert_large", "--sequence-length", "512", status=2, says=PLANS)
@@ -1267,7 +1274,8 @@ class Execute(Case):
         short = self.write("short", "too short")
         self.refuse("execute", self.PLAN, *self.WHERE, "--data", short, "--checkpoint-every", "1",
                     "--checkpoints", "/proc/checkpoints",
-                    says=[f"{short}: 9 bytes, a sample needs 17", "/proc/checkpoints: cannot be made"])
+                    says=[f"--data: {short}: 9 bytes, a sample needs 17",
+                          "--checkpoints: /proc/checkpoints: cannot be made"])
         self.refuse("execute", self.PLAN, *self.WHERE, "--silence", "0.2", "--prune-checkpoints",
                     "--kill", "1@2:after", "--netlab", "--hosts", "a:8",
                     says=["--silence: 0.2 s is not between 1 and 3600 s",
@@ -1289,7 +1297,81 @@ class Execute(Case):
             self.refuse("execute", self.PLAN, *self.WHERE, "--listen",
                         f"127.0.0.1:{taken.getsockname()[1]}", "--out", str(self.folder / "out"),
                         says="--listen: cannot listen")
-        self.assertEqual([path for path in self.folder.rglob("*") if path.is_file()], [])
+        # Agents refuse after the run's inputs are written.
+        with subprocess.Popen(
+                [BINARY, "execute", self.PLAN, *self.WHERE, "--hosts", "127.0.0.1:4", "--data",
+                 "/nope", "--listen", "127.0.0.1:0", "--out", str(self.folder / "a/b/out")],
+                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as launcher:
+            words = shlex.split(launcher.stderr.readline().split(": ", 2)[2])
+            name, token = words[0].split("=")
+            agent = subprocess.run(words[1:], env={**os.environ, name: token}, text=True,
+                                   capture_output=True, timeout=60)
+            _, err = launcher.communicate(timeout=60)
+            self.assertEqual(launcher.returncode, 2, err)
+            self.assertIn("nothing was started: 127.0.0.1: /nope", err)
+            self.assertRegex(agent.stderr, "orrery: joined the run of 127.0.0.1:[0-9]+ as "
+                                           "127.0.0.1; ranks will listen on 127.0.0.1\n")
+        self.assertEqual(list(self.folder.rglob("*")), [])
+
+    def test_a_folder_that_holds_a_run_is_not_written_over(self):
+        run = ["execute", self.PLAN, *self.WHERE, "--steps", "1", "--quiet", "--out",
+               str(self.folder / "out")]
+        self.succeed(*run)
+        before = (self.folder / "out/losses.csv").read_bytes()
+        self.refuse(*run, says="out' holds a run (name another folder, or remove it)")
+        self.assertEqual((self.folder / "out/losses.csv").read_bytes(), before)
+
+    def job_of(self, *args, says):
+        """inputs/job.yaml of a run of one step, whose first line says `says`."""
+        out = self.folder / f"out{len(list(self.folder.iterdir()))}"
+        text = self.succeed("execute", self.PLAN, *self.WHERE, "--steps", "1", "--quiet", "--out",
+                            str(out), *args)
+        self.assertIn(says, text.splitlines()[0])
+        return (out / "inputs/job.yaml").read_text()
+
+    def test_the_job_is_that_of_the_ranks(self):
+        # fp32 weights are their own master copy. [executor/model/shard.h]
+        for precision, size in ("fp32", 4), ("fp64", 8):
+            job = self.job_of("--precision", precision, says=f", {precision}")
+            self.assertIn(f"dtype: {precision}\n", job)
+            for name, bytes_each in (("weight", size), ("gradient", size), ("master", 0),
+                                     ("moments", 2 * size)):
+                self.assertIn(f"{name}: {bytes_each}\n", job)
+        file = self.write("job.yaml", "schema: orrery/job/1\nglobal_batch: 16\n"
+                          "sequence_length: 16\ndtype: bf16\nallowed: {schedules: [1f1b]}\n"
+                          "state_bytes: {weight: 2, gradient: 2, master: 4, moments: 8}\n")
+        job = self.job_of("--job", file, says=", bf16")
+        for line in ("dtype: bf16", "weight: 2", "gradient: 2", "master: 4", "moments: 8"):
+            self.assertIn(line + "\n", job)
+
+    def test_a_diverged_loss_is_nan_without_a_sign(self):
+        done = orrery("execute", self.PLAN, *self.WHERE, "--steps", "4", "--learning-rate", "1e12",
+                      "--out", str(self.folder / "out"))
+        self.assertEqual(done.returncode, 1, done.stderr)
+        losses = (self.folder / "out/losses.csv").read_text()
+        self.assertIn(",nan,", losses)
+        self.assertNotIn("-nan", losses + done.stdout)
+
+    def test_faults_that_did_not_strike_are_named(self):
+        done = orrery("execute", self.PLAN, *self.WHERE, "--steps", "5", "--quiet", "--elastic",
+                      "hetu", "--kill", "1@2", "--kill", "1@4")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("a fault asked for did not strike: device 1 in step 4", done.stderr)
+        self.assertIn("generation 1 goes on with the state after step 1: slices", done.stderr)
+
+    def test_checkpoint_folders_are_the_storage_of_policies(self):
+        where = ["--cluster", "experiments/executor/netlab_4.yaml", *self.WHERE[2:]]
+        run = ["execute", self.PLAN, *where, "--steps", "6", "--quiet", "--elastic",
+               "checkpoint_restart"]
+        self.refuse(*run, says=["--elastic: checkpoint_restart: checkpoint location",
+                                "has no object storage", "--cloud FOLDER", "`storage:`"])
+        for flag in "--cloud", "--checkpoints":
+            done = orrery(*run, "--checkpoint-every", "2", flag, str(self.folder / flag), "--kill",
+                          "3@5")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(f"counts {flag} as 1 GB/s", done.stderr)
+            self.assertNotIn("none of the checkpoints", done.stderr)
+            self.assertRegex(done.stderr, "generation 1 goes on with the state after step [2-4]: ")
 
     def test_a_rank_that_dies_between_update_and_end_costs_nothing(self):
         expected = self.execute("--steps", "5")
@@ -1314,6 +1396,8 @@ class Execute(Case):
         self.assertGreater(
             (self.folder / "generation-0" / "timeline.perfetto-trace").stat().st_size, 1000)
         self.assertIn("lab netlab_4: ", run.stderr)
+        self.assertIn("plan.yaml was made for bf16: the job stays bf16, the ranks compute in fp32 "
+                      "(make plans with --dtype fp32)", run.stderr)
         if "that were up" not in run.stderr:
             self.assertIn("lab netlab_4: removed", run.stderr)
 
@@ -1433,6 +1517,31 @@ links:
                           for row in rows if row["kind"] == "point_to_point"},
                          {("0", "1", "wire"), ("1", "0", "wire")})
 
+    def test_a_cluster_that_is_not_there_gives_its_names_to_nothing(self):
+        text = self.calibrate("--cluster", "experiments/executor/netlab_4.yaml", "--only",
+                              "op_overhead,point_to_point,collective")
+        self.assertIn("netlab_4 is not there without --netlab or --hosts", text)
+        _, rows = self.samples()
+        self.assertEqual({row["device_type"] for row in rows if row["kind"] == "op_overhead"},
+                         {"cpu"})
+        links = [row for row in rows if row["kind"] in ("point_to_point", "collective")]
+        self.assertEqual({row["link_class"] for row in links}, {"loopback"})
+        self.assertEqual({row["ranks"] for row in links if row["kind"] == "collective"},
+                         {"2", "4"})
+        profile = (self.folder / "profile.yaml").read_text()
+        self.assertNotIn("emulated-", profile)
+        self.assertNotIn("cpu_core", profile)
+        self.refuse("calibrate", "--cluster", "a100_8", "--ranks", "2", "--out", str(self.folder),
+                    says="--ranks: the cluster says how many there are")
+
+    def test_counts_of_the_text_add_up(self):
+        text = self.calibrate("--only", "op_overhead,gemm")
+        _, rows = self.samples()
+        disturbed = sum(int(row["disturbed"]) for row in rows)
+        self.assertIn(f"{len(rows)} samples, {disturbed} of them disturbed and used in no fit",
+                      text)
+        self.assertRegex(text, r"kind +entries +used +disturbed")
+
     def test_samples_of_another_model_are_not_mixed(self):
         self.calibrate("--only", "op_overhead")
         model = self.write("other.yaml", (ROOT / "experiments/executor/tiny_llama.yaml")
@@ -1443,7 +1552,8 @@ links:
                           "name another folder"])
 
     def test_a_quick_profile_says_that_it_is_quick_until_all_is_measured(self):
-        self.assertIn("Taken with --quick", self.calibrate("--only", "op_overhead"))
+        # Messages only wait: no load of the machine leaves them out of the fits.
+        self.assertIn("Taken with --quick", self.calibrate("--only", "point_to_point"))
         self.assertEqual(self.samples()[0]["sampling"], "quick")
         profile = self.folder / "profile.yaml"
         self.assertIn("calibrate --quick: not for use", profile.read_text())
@@ -1494,7 +1604,7 @@ links:
             capture_output=True, text=True, timeout=60)
         self.assertEqual(done.returncode, 2, done.stderr)
         self.assertIn("--netlab: network namespaces are not permitted here", done.stderr)
-        self.assertIn("without --netlab loopback is measured", done.stderr)
+        self.assertIn("or name the cluster's machines with --hosts", done.stderr)
         self.assertFalse((out / "samples.csv").exists())
 
     def test_every_bad_flag_is_named(self):

@@ -84,13 +84,15 @@ class Progress {
   ProgressLine line_;
 };
 
-/// Before anything is measured. Nothing stands in for the emulated network: times over loopback
-/// would stand under the names of its links.
+/// Before anything is measured. Nothing stands in for the emulated network: times over loopback are
+/// not those of its links.
 void check_lab() {
   const std::string why = executor::netlab_unavailable();
   if (why.empty()) return;
   config::Diagnostics diagnostics;
-  diagnostics.add(at_flag("--netlab"), why, "without --netlab loopback is measured");
+  diagnostics.add(at_flag("--netlab"), why,
+                  "or name the cluster's machines with --hosts; without --netlab loopback is "
+                  "measured, as link class 'loopback', and one core as type 'cpu'");
   diagnostics.raise();
 }
 
@@ -143,10 +145,14 @@ int execute(const CalibrateArgs& args) {
   signal(SIGTERM, on_interrupt);
   if (!args.fit_only) {
     if (job.lab) check_lab();
+    if (!job.note.empty() && !args.quiet) fmt::print(stderr, "orrery: {}\n", job.note);
     if (!measure(args, job, samples)) return kInterrupted;
   }
   const ir::MeasurementSet measured = load_samples(samples);
-  const calibration::FitReport report = calibration::fit(measured, job.fit);
+  calibration::FitReport report = calibration::fit(measured, job.fit);
+  if (!job.note.empty() && !args.fit_only) {
+    report.warnings.insert(report.warnings.begin(), job.note);
+  }
   std::string problem;
   const std::vector<std::string> files = write_fits(args, report, problem);
   print(args.json ? calibration_json(measured, report) : calibration_text(measured, report));

@@ -32,6 +32,7 @@ constexpr const char* kLoopback = "loopback";
 constexpr std::int64_t kCpuLength = 64;
 constexpr std::int64_t kCudaLength = 2048;
 constexpr int kMostRanks = 64;
+constexpr std::int64_t kLargestGroup = 8;
 constexpr std::int64_t kGpuParameters = std::int64_t{256} << 20;
 
 bool is_cuda(const CalibrateArgs& args) { return args.backend == "cuda"; }
@@ -177,6 +178,13 @@ std::vector<executor::BenchDevice> types_of(const models::Cluster& cluster,
   return out;
 }
 
+/// Ranks are the cluster's devices where they are emulated as such, where they run on its nodes,
+/// and as GPUs of this machine where it is one node. Else they are processes on this machine's
+/// cores, and what is measured says nothing about the cluster's types and links.
+bool is_there(const CalibrateArgs& args, const models::Cluster& cluster) {
+  return args.netlab || args.hosts || (is_cuda(args) && cluster.nodes.size() == 1);
+}
+
 void use_cluster(const CalibrateArgs& args, const models::Cluster& cluster, CalibrateJob& job,
                  Diagnostics& diagnostics) {
   std::map<std::int32_t, double> slowdowns;
@@ -187,10 +195,6 @@ void use_cluster(const CalibrateArgs& args, const models::Cluster& cluster, Cali
   job.request.devices = types_of(cluster, slowdowns);
   job.request.pairs = bench_pairs(cluster);
   job.request.groups = bench_groups(cluster);
-  for (const models::GpuType& type : cluster.gpu_types) {
-    for (const auto& [dtype, peak] : type.peak) job.fit.peaks[{type.name, dtype}] = peak;
-  }
-  if (args.ranks) diagnostics.add(at_flag("--ranks"), "the cluster says how many there are");
   if (job.where.hosts.empty()) return;
   int slots = 0;
   for (const executor::HostSlots& host : job.where.hosts) slots += host.slots;
@@ -201,6 +205,19 @@ void use_cluster(const CalibrateArgs& args, const models::Cluster& cluster, Cali
 }
 
 /// Processes of this machine, on one node.
+void use_loopback(const std::string& type, std::int64_t ranks, CalibrateJob& job) {
+  job.request.devices = {{DeviceId{0}, type, 1}};
+  if (ranks < 2) return;
+  job.request.pairs = {{DeviceId{0}, DeviceId{1}, kLoopback},
+                       {DeviceId{1}, DeviceId{0}, kLoopback}};
+  for (int size = 2; size <= std::min(ranks, kLargestGroup); size *= 2) {
+    executor::BenchGroup group;
+    for (int d = 0; d < size; ++d) group.devices.push_back({d});
+    group.link_class = kLoopback;
+    job.request.groups.push_back(group);
+  }
+}
+
 void use_this_machine(const CalibrateArgs& args, const std::string& type, CalibrateJob& job,
                       Diagnostics& diagnostics) {
   for (const auto& [given, flag] :
@@ -213,16 +230,7 @@ void use_this_machine(const CalibrateArgs& args, const std::string& type, Calibr
     diagnostics.add(at_flag("--ranks"), fmt::format("more than {}", kMostRanks));
     return;
   }
-  job.request.devices = {{DeviceId{0}, type, 1}};
-  if (ranks < 2) return;
-  job.request.pairs = {{DeviceId{0}, DeviceId{1}, kLoopback},
-                       {DeviceId{1}, DeviceId{0}, kLoopback}};
-  for (int size = 2; size <= std::min<std::int64_t>(ranks, 8); size *= 2) {
-    executor::BenchGroup group;
-    for (int d = 0; d < size; ++d) group.devices.push_back({d});
-    group.link_class = kLoopback;
-    job.request.groups.push_back(group);
-  }
+  use_loopback(type, ranks, job);
 }
 
 std::string cpu_model() {
@@ -369,8 +377,22 @@ CalibrateJob make_calibrate_job(const CalibrateArgs& args, const std::string& da
     const models::Cluster cluster =
         models::load_cluster(*args.cluster, library, at_flag("--cluster"), diagnostics);
     diagnostics.raise();
-    use_cluster(args, cluster, job, diagnostics);
-    if (args.gpu_type) job.request.devices = {{DeviceId{0}, *args.gpu_type, 1}};
+    if (args.ranks) diagnostics.add(at_flag("--ranks"), "the cluster says how many there are");
+    for (const models::GpuType& gpu_type : cluster.gpu_types) {
+      for (const auto& [dtype, peak] : gpu_type.peak) {
+        job.fit.peaks[{gpu_type.name, dtype}] = peak;
+      }
+    }
+    if (is_there(args, cluster)) {
+      use_cluster(args, cluster, job, diagnostics);
+      if (args.gpu_type) job.request.devices = {{DeviceId{0}, *args.gpu_type, 1}};
+    } else {
+      use_loopback(type, std::min<std::int64_t>(cluster.size(), kLargestGroup), job);
+      job.note = fmt::format(
+          "{} is not there without --netlab or --hosts: one device of this machine is measured as "
+          "type '{}', messages between its processes as link class '{}'",
+          cluster.name, type, kLoopback);
+    }
   } else {
     use_this_machine(args, type, job, diagnostics);
     const auto known = library.gpus.find(type);

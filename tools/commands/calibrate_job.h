@@ -29,9 +29,15 @@ struct CalibrateJob {
   std::map<std::string, int> multiprocessors;
   ir::MeasurementSet about;  ///< Without measurements.
   calibration::FitOptions fit;
+  /// What a reader of the profile must know: a cluster was named and this machine is measured, not
+  /// the cluster; "": nothing.
+  std::string note;
 };
 
-/// Throws ConfigError with all problems. `date` is ISO 8601.
+/// Throws ConfigError with all problems. `date` is ISO 8601. Of a cluster that is neither emulated
+/// nor on hosts only the number of devices counts: links are of class "loopback", the one device
+/// is of type "cpu" (or the GPU's name, or --gpu-type). GPUs of this machine are the cluster's
+/// where it is one node.
 CalibrateJob make_calibrate_job(const CalibrateArgs& args, const std::string& date);
 
 /// Link class of the narrowest link between two devices: of equally narrow ones the first that has

@@ -48,8 +48,8 @@ struct EntryRecord {
 void describe(config::Visitor& v, EntryRecord& entry) {
   v.required("name", entry.name, "");
   v.required("kind", entry.kind, "");
-  v.required("samples", entry.samples, "repetitions that count");
-  v.required("disturbed", entry.disturbed, "repetitions that were left out");
+  v.required("samples", entry.samples, "repetitions that were used");
+  v.required("disturbed", entry.disturbed, "repetitions that were left out, none of `samples`");
   v.optional("fit_mean_error", entry.fit_mean_error, "relative, on samples of the fit");
   v.optional("fit_max_error", entry.fit_max_error, "");
   v.optional("held_out_mean_error", entry.held_out_mean_error, "on samples that it did not see");
@@ -76,8 +76,8 @@ void describe(config::Visitor& v, CalibrationRecord& record) {
   v.required("model", record.model, "");
   v.required("backend", record.backend, "");
   v.required("sampling", record.sampling, "quick: not for use; empty: in full");
-  v.required("samples", record.samples, "all repetitions");
-  v.required("disturbed", record.disturbed, "");
+  v.required("samples", record.samples, "all repetitions, disturbed ones too");
+  v.required("disturbed", record.disturbed, "of them, and used in no fit");
   v.required("entries", record.entries, "");
   v.required("warnings", record.warnings, "");
 }
@@ -110,7 +110,7 @@ std::string kinds_table(const FitReport& report) {
     }
   }
   Table table;
-  table.column("kind").number("entries").number("samples").number("disturbed");
+  table.column("kind").number("entries").number("used").number("disturbed");
   table.number("fit error %").number("held out %").number("worst held out %");
   for (const std::string& kind : kinds) {
     std::int64_t entries = 0, samples = 0, disturbed = 0;
@@ -148,7 +148,7 @@ std::string worst_table(const FitReport& report) {
   });
   if (entries.size() > kWorst) entries.resize(kWorst);
   Table table;
-  table.column("entry").number("samples").number("disturbed").number("fit %").number("held out %");
+  table.column("entry").number("used").number("disturbed").number("fit %").number("held out %");
   for (const FitEntry* entry : entries) {
     table.row({entry->name, std::to_string(entry->samples), std::to_string(entry->disturbed),
                percent(entry->fit_mean_error), percent(entry->held_out_mean_error)});
@@ -160,9 +160,9 @@ std::string worst_table(const FitReport& report) {
 
 std::string calibration_text(const ir::MeasurementSet& measured, const FitReport& report) {
   std::string text =
-      fmt::format("{}\n{}, {}; blocks of {}\n{} samples, {} of them disturbed\n", measured.machine,
-                  measured.libraries, measured.date, measured.model, measured.measurements.size(),
-                  disturbed_of(measured));
+      fmt::format("{}\n{}, {}; blocks of {}\n{}, {} of them disturbed and used in no fit\n",
+                  measured.machine, measured.libraries, measured.date, measured.model,
+                  counted(measured.measurements.size(), "sample"), disturbed_of(measured));
   if (measured.sampling == ir::kQuickSampling) text += quick_text();
   if (!report.entries.empty()) {
     text += fmt::format("\n{}", section("Fits", kinds_table(report)));

@@ -118,7 +118,8 @@ void describe(config::Visitor& v, GenerationRecord& generation) {
   v.required("op_bias", generation.op_bias, "of the sum of all ops");
   v.required("compute_ops", generation.compute_ops, "executed");
   v.required("disturbed_ops", generation.disturbed_ops, "of them longer than they should");
-  v.required("notes", generation.notes, "inputs that are not those of the program that ran");
+  v.required("notes", generation.notes,
+             "inputs that are not those of the program that ran, gaps of the profile");
   v.required("times", generation.times, "iteration, components, transfers");
   v.required("checkpoint", generation.checkpoint, "apart from the iteration");
   v.required("memory", generation.memory, "");
@@ -135,7 +136,8 @@ struct CompareDocument {
 void describe(config::Visitor& v, CompareDocument& document) {
   v.title("Predicted against measured");
   v.required("run", document.run, "");
-  v.required("notes", document.notes, "about all generations");
+  v.required("notes", document.notes,
+             "about all generations: changed files, links that were not there");
   v.required("generations", document.generations, "");
 }
 

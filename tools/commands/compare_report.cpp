@@ -174,15 +174,7 @@ std::vector<std::string> comparison_prices(const GenerationComparison& generatio
 }
 
 std::string comparison_text(const RunComparison& comparison) {
-  std::string text;
-  const LoadedInputs& inputs = comparison.inputs;
-  if (inputs.inputs.network == "loopback" && inputs.run.cluster.nodes.size() > 1) {
-    text += fmt::format(
-        "The ranks talked over loopback: links of '{}' were not there, and predicted transfers are "
-        "theirs.\n",
-        inputs.run.cluster.name);
-  }
-  text += lines_of(comparison.notes);
+  std::string text = lines_of(comparison.notes);
   for (const GenerationComparison& generation : comparison.generations) {
     if (!text.empty()) text += '\n';
     text += generation_text(generation);

@@ -15,7 +15,7 @@
 #include "models/switch/switch_program.h"
 #include "sim/flow/fork.h"
 #include "sim/iteration/iteration.h"
-#include "tools/commands/execute_program.h"
+#include "tools/commands/compare_notes.h"
 
 namespace orrery::tools {
 namespace {
@@ -228,23 +228,6 @@ std::vector<ir::Location> places_of(const RunInputs& inputs) {
   return out;
 }
 
-/// What to say if the plan and the other inputs that lie beside the log no longer give the program
-/// that ran; "" if they do, or if no plan lies there.
-std::string find_changed_inputs(const experiments::LoadedRun& run,
-                                const std::optional<ir::Plan>& plan, std::int64_t generation,
-                                const RunInputs& inputs, const ir::Program& program) {
-  if (!plan) return "";
-  const ExecutableProgram lowered =
-      lower_for_ranks(run, *plan, static_cast<std::uint64_t>(inputs.seed));
-  if (lowered.problems.empty() && ir::program_hash(lowered.program) == ir::program_hash(program)) {
-    return "";
-  }
-  return fmt::format(
-      "inputs/{} and the files beside it do not give the program that ran: one of them was changed "
-      "since, or another version of orrery ran it. What is compared is the program that ran.",
-      generation == 0 ? std::string("plan.yaml") : fmt::format("plan-{}.yaml", generation));
-}
-
 }  // namespace
 
 SimulatedProgram simulate_program(const experiments::LoadedRun& run, const ir::Program& program,
@@ -324,10 +307,15 @@ RunComparison compare_run(const CompareRequest& request, config::Diagnostics& di
   if (!diagnostics.empty()) return out;
   experiments::LoadedRun& run = out.inputs.run;
   run.profile = for_cluster(run.profile, run.cluster, out.inputs.inputs.lab_slowdowns);
+  out.notes = notes_of_run(out.inputs);
+  const std::vector<std::string>& changed = out.inputs.changed;
+  const bool other_cluster =
+      !request.cluster.empty() ||
+      std::find(changed.begin(), changed.end(), out.inputs.inputs.cluster) != changed.end();
   const std::vector<sim::Straggler> stragglers = stragglers_of(out.inputs.inputs);
   for (const std::int64_t number : numbers) {
     auto read = read_generation(folder.folder / fmt::format("generation-{}", number), run,
-                                !request.cluster.empty(), diagnostics);
+                                other_cluster, diagnostics);
     if (!read || !diagnostics.empty()) continue;
     GenerationComparison one;
     one.generation = number;
@@ -349,10 +337,10 @@ RunComparison compare_run(const CompareRequest& request, config::Diagnostics& di
         number == 0 ? std::nullopt : plan_of_generation(folder.folder.string(), number - 1);
     const auto after = plan_of_generation(folder.folder.string(), number);
     if (request.cluster.empty()) {
-      const std::string changed =
-          find_changed_inputs(run, after, number, out.inputs.inputs, one.program);
-      if (!changed.empty()) one.notes.push_back(changed);
+      const std::string other = changed_program(out.inputs, after, number, one.program);
+      if (!other.empty()) one.notes.push_back(other);
     }
+    for (const std::string& gap : profile_gaps(run, one.program)) one.notes.push_back(gap);
     if (before && after) {
       one.simulated_move = simulate_move(run, *before, *after, gone(*before, one.program));
     }

@@ -54,14 +54,15 @@ struct GenerationComparison {
   double simulated_move = 0;     ///< Seconds of the state transfers in the simulator.
   std::int64_t compute_ops = 0;  ///< Executed, and how many ran over their time.
   std::int64_t disturbed_ops = 0;
-  /// What a reader must know: inputs that are not those of the program that ran.
+  /// What a reader must know: inputs that are not those of the program that ran, and what the
+  /// profile does not price.
   std::vector<std::string> notes;
 };
 
 struct RunComparison {
   LoadedInputs inputs;
   std::vector<GenerationComparison> generations;
-  std::vector<std::string> notes;  ///< About all of them: a profile that is not for use.
+  std::vector<std::string> notes;  ///< About all of them (compare_notes.h).
 };
 
 struct CompareRequest {

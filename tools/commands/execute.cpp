@@ -21,6 +21,7 @@
 #include "planners/recovery/catalog.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/execute_checks.h"
+#include "tools/commands/execute_job.h"
 #include "tools/commands/execute_netlab.h"
 #include "tools/commands/execute_program.h"
 #include "tools/commands/execute_recovery.h"
@@ -57,19 +58,22 @@ void on_interrupt(int signal_number) {
 }
 
 /// The first one is the plan to begin with, then those to switch to.
-std::vector<experiments::LoadedRun> load_runs(const ExecuteArgs& args, const JudgeArgs& judged,
+std::vector<experiments::LoadedRun> load_runs(const ExecuteArgs& args, const ExecutedJob& executed,
+                                              const JudgeArgs& judged,
                                               const std::vector<std::string>& switches) {
   std::vector<std::string> files = switches;
+  const auto complete = [&executed](models::Job& job) { executed.complete(job); };
   if (!args.planner) {
     files.insert(files.begin(), args.plan);
-    return load_plans(files, args.job, judged);
+    return load_plans(files, executed.args, judged, complete);
   }
   Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
-  JobArgs job = args.job;
+  JobArgs job = executed.args;
   if (!job.job && !job.global_batch) job.global_batch = kDefaultBatch;
   if (!job.job && !job.sequence_length) job.sequence_length = kDefaultLength;
   experiments::RunSpec spec = make_spec(job, judged, {}, diagnostics);
+  complete(spec.job);
   spec.collapsed = true;
   spec.planner = experiments::PlannerChoice{{*args.planner, at_flag("--planner")}, {}, {}};
   check_names(spec, library, diagnostics);
@@ -85,7 +89,7 @@ std::vector<experiments::LoadedRun> load_runs(const ExecuteArgs& args, const Jud
         reports.front().infeasible ? infeasible_text(*reports.front().infeasible) : ""));
   }
   run.plan = *reports.front().plan;
-  std::vector<experiments::LoadedRun> runs = load_plans(files, job, judged);
+  std::vector<experiments::LoadedRun> runs = load_plans(files, job, judged, complete);
   runs.insert(runs.begin(), std::move(run));
   return runs;
 }
@@ -115,6 +119,7 @@ struct Prepared {
   std::vector<experiments::LoadedRun> runs;
   std::uint64_t seed = 0;
   std::optional<executor::NetlabSpec> lab;  ///< With --netlab.
+  std::vector<std::string> notes;           ///< What the user may not expect, a line each.
 };
 
 Prepared prepare(const ExecuteArgs& args) {
@@ -130,6 +135,10 @@ Prepared prepare(const ExecuteArgs& args) {
                     "without --hosts, --listen and --advertise");
   }
   if (args.ssh && !args.hosts) diagnostics.add(at_flag("--ssh"), "no --hosts are named");
+  if (args.advertise && !args.hosts && !args.netlab) {
+    diagnostics.add(at_flag("--advertise"), "no --hosts are named");
+  }
+  check_dtype(args, o.settings.precision, diagnostics);
   o.advertise = args.advertise.value_or("");
   set_listen(args.listen, o, diagnostics);
   o.out = args.out.value_or("");
@@ -160,7 +169,11 @@ Prepared prepare(const ExecuteArgs& args) {
   JudgeArgs judged;
   judged.seed = args.seed;
   judged.expanded = true;
-  out.runs = load_runs(args, judged, files);
+  std::vector<std::string> all = files;
+  if (!args.planner) all.push_back(args.plan);
+  const ExecutedJob executed = executed_job(args, o.settings.precision, all);
+  if (!executed.note.empty()) out.notes.push_back(executed.note);
+  out.runs = load_runs(args, executed, judged, files);
   std::vector<ir::Program> programs = lower_all(out.runs, out.seed, diagnostics);
   diagnostics.raise();
   o.settings.faults = faults_of(kills, programs.front(), out.seed, diagnostics);
@@ -217,9 +230,17 @@ int status_of(const LaunchReport& report) {
 /// plans first.
 std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args, const Prepared& prepared) {
   const executor::RunSettings& settings = prepared.options.settings;
-  const PolicyQuestion question{*args.elastic, prepared.seed, settings.checkpoint_every,
-                                !settings.cloud_checkpoints.empty(), prepared.options.out};
+  const PolicyQuestion question{*args.elastic,
+                                prepared.seed,
+                                settings.checkpoint_every,
+                                !settings.local_checkpoints.empty(),
+                                !settings.cloud_checkpoints.empty(),
+                                prepared.options.out};
   if (!args.json) print(fmt::format("preparing policy {}\n", *args.elastic));
+  if (const std::string note = assumed_storage(prepared.runs.front().cluster, question);
+      !note.empty()) {
+    fmt::print(stderr, "orrery: {}\n", note);
+  }
   flush();
   const auto waits = [&](int seconds) {
     if (seconds > 0 && seconds % kWordEvery == 0) {
@@ -231,8 +252,12 @@ std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args, const P
     return std::make_unique<PlanningProcess>(prepared.runs.front(), question, waits);
   } catch (const PolicyRefuses& refusal) {
     Diagnostics diagnostics;
-    diagnostics.add(at_flag("--elastic"), fmt::format("{}: {}", *args.elastic, refusal.what()),
-                    "orrery list policies");
+    const std::string why = refusal.what();
+    const bool lacks_storage = why.find("object storage") != std::string::npos;
+    diagnostics.add(at_flag("--elastic"), fmt::format("{}: {}", *args.elastic, why),
+                    lacks_storage ? "--cloud FOLDER (with --checkpoint-every) counts as such, and "
+                                    "so does `storage:` in the cluster file"
+                                  : "orrery list policies");
     diagnostics.raise();
     throw;
   }
@@ -282,12 +307,14 @@ int execute(const ExecuteArgs& args) {
     options.hosts = lab->hosts();
     options.settings.slowdowns.merge(lab->slowdowns());
   }
+  const OutFolder folder(options.out);
   if (!options.out.empty()) {
     const char* network = lab ? "netlab" : options.hosts.empty() ? "loopback" : "hosts";
     write_run_inputs(options.out, prepared.runs, options.settings, network,
                      lab ? lab->slowdowns() : std::map<std::int32_t, double>());
   }
   if (!args.json) print(job_line(prepared.runs.front()));
+  for (const std::string& note : prepared.notes) say(note);
   if (const std::string note = crowding(options); !note.empty()) say(note);
   if (!args.quiet && !args.json) {
     options.on_step = [&mutex](const executor::StepLine& line) {
@@ -298,7 +325,14 @@ int execute(const ExecuteArgs& args) {
   }
   options.on_message = say;
   options.interrupted = &interrupted;
-  const LaunchReport report = launch_in(lab.get(), std::move(options));
+  LaunchReport report;
+  try {
+    report = launch_in(lab.get(), std::move(options));
+  } catch (const config::ConfigError&) {
+    folder.undo();
+    throw;
+  }
+  if (report.result == LaunchReport::Result::refused) folder.undo();
   lab.reset();
   print(args.json ? launch_json(report) : launch_text(report));
   return status_of(report);
@@ -325,6 +359,12 @@ int execute(const ExecuteAgentArgs& args) {
   options.executable = executor::own_executable();
   options.arguments = {"execute-rank"};
   options.interrupted = &interrupted;
+  if (!args.network_namespace) {  // Else a launcher of this machine has started it, and speaks.
+    options.on_joined = [&options](const std::string& address) {
+      fmt::print(stderr, "orrery: joined the run of {}:{} as {}; ranks will listen on {}\n",
+                 options.store.host, options.store.port, options.node, address);
+    };
+  }
   // Agents that a launcher started inherit it ignored: Ctrl-C is the launcher's, who then ends
   // them.
   if (signal(SIGINT, on_interrupt) == SIG_IGN) signal(SIGINT, SIG_IGN);

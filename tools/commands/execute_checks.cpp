@@ -17,6 +17,54 @@ namespace orrery::tools {
 
 using config::Diagnostics;
 
+namespace {
+
+namespace fs = std::filesystem;
+
+void check_out(const std::string& out, Diagnostics& diagnostics) {
+  const OutFolder before(out);
+  std::error_code error;
+  fs::create_directories(out, error);
+  if (error || access(out.c_str(), W_OK) != 0) {
+    diagnostics.add(at_flag("--out"), fmt::format("cannot write into '{}'", out));
+  } else if (executor::is_written(out)) {
+    diagnostics.add(at_flag("--out"), fmt::format("another run writes into '{}'", out),
+                    "name another folder");
+  } else if (fs::exists(fs::path(out) / "generation-0", error)) {
+    diagnostics.add(at_flag("--out"), fmt::format("'{}' holds a run", out),
+                    "name another folder, or remove it");
+  }
+  before.undo();
+}
+
+}  // namespace
+
+OutFolder::OutFolder(const std::string& out) {
+  if (out.empty()) return;
+  const auto note = [this](const fs::path& path) {
+    std::error_code error;
+    if (fs::exists(path, error)) return false;
+    missing_.push_back(path.string());
+    return true;
+  };
+  note(fs::path(out) / "losses.csv");
+  note(fs::path(out) / "inputs");
+  for (fs::path at = fs::absolute(out); at.has_relative_path(); at = at.parent_path()) {
+    if (at.has_filename() && !note(at)) break;
+  }
+}
+
+void OutFolder::undo() const {
+  std::error_code error;  // What cannot be removed stays.
+  for (const std::string& path : missing_) {
+    if (fs::path(path).filename() == "inputs") {
+      fs::remove_all(path, error);
+    } else {
+      fs::remove(path, error);  // A folder only if it is empty.
+    }
+  }
+}
+
 void check_devices(const std::vector<ir::Program>& programs, int slots, int cluster,
                    Diagnostics& diagnostics) {
   if (slots > cluster) {
@@ -48,22 +96,10 @@ void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun
   for (const auto& [device, factor] : o.settings.slowdowns) {
     if (device < run.cluster.size()) continue;
     diagnostics.add(at_flag("--slowdown"),
-                    fmt::format("device {} of {}", device, run.cluster.size()));
+                    fmt::format("device {} of {}", device, run.cluster.size()),
+                    fmt::format("0 to {}", run.cluster.size() - 1));
   }
-  if (!o.out.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(o.out, error);
-    if (error || access(o.out.c_str(), W_OK) != 0) {
-      diagnostics.add(at_flag("--out"), fmt::format("cannot write into '{}'", o.out));
-    } else if (std::filesystem::exists(std::filesystem::path(o.out) / "generation-1", error)) {
-      diagnostics.add(at_flag("--out"),
-                      fmt::format("'{}' holds a run of several generations", o.out),
-                      "name another folder, or remove it");
-    } else if (executor::is_written(o.out)) {
-      diagnostics.add(at_flag("--out"), fmt::format("another run writes into '{}'", o.out),
-                      "name another folder");
-    }
-  }
+  if (!o.out.empty()) check_out(o.out, diagnostics);
   if (!o.settings.data.empty() && header.model.vocabulary < executor::kLeastTextVocabulary) {
     diagnostics.add(at_flag("--data"),
                     fmt::format("bytes need a vocabulary of {}, the model has {}",
@@ -72,8 +108,8 @@ void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun
   if (!o.hosts.empty()) return;  // Their agents look.
   executor::RunSettings settings = o.settings;
   settings.least_data_bytes = header.sequence_length + 1;
-  for (const std::string& problem : executor::find_bad_places(settings)) {
-    diagnostics.add(at_flag("--data, --checkpoints, --cloud"), problem);
+  for (const executor::BadPlace& place : executor::find_bad_places(settings)) {
+    diagnostics.add(at_flag(("--" + place.setting).c_str()), place.problem);
   }
 }
 

@@ -22,6 +22,18 @@ void check_devices(const std::vector<ir::Program>& programs, int slots, int clus
 /// A port that is taken, before anything is written.
 void check_listen(const executor::LaunchOptions& options, config::Diagnostics& diagnostics);
 
+/// The --out of a run that may still be refused.
+class OutFolder {
+ public:
+  /// Notes what is not there. "": no folder.
+  explicit OutFolder(const std::string& out);
+  /// Nothing was started: takes away what of it is there now, inputs and an empty losses.csv.
+  void undo() const;
+
+ private:
+  std::vector<std::string> missing_;  ///< What is not there yet, innermost first.
+};
+
 /// --slowdown, --out, --data, --checkpoints, --cloud. Files of named hosts are for their agents.
 void check_places(const executor::LaunchOptions& options, const experiments::LoadedRun& run,
                   const ir::ProgramHeader& header, config::Diagnostics& diagnostics);

@@ -12,9 +12,11 @@
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <limits>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "models/check/validate.h"
 #include "models/ir/wire.h"
@@ -105,15 +107,46 @@ constexpr char kOk = '+';
 
 std::string problem(const std::string& what) { return "-" + what; }
 
+/// Of a checkpoint folder where the cluster file has no storage or NVMe. Policies that choose
+/// between stalls see it; the run itself is as fast as the folder. [choice: a disk of a cloud VM]
+constexpr BytesPerSecond kFolderSpeed{1e9};
+/// Checkpoints that are kept. [executor/launcher/checkpoint.cpp]
+constexpr std::int64_t kKeptCheckpoints = 3;
+
+/// The cluster with the run's checkpoint folders as its object storage and NVMe, as far as it has
+/// none.
+models::Cluster with_folders(models::Cluster cluster, const PolicyQuestion& question) {
+  if (question.cloud && !cluster.storage) {
+    cluster.storage = models::ObjectStorage{kFolderSpeed, models::BandwidthScope::shared, {}};
+  }
+  for (models::Node& node : cluster.nodes) {
+    if (!question.local || node.nvme_write.value > 0) continue;
+    node.nvme_read = node.nvme_write = kFolderSpeed;
+    node.nvme_capacity = Bytes{std::numeric_limits<double>::max()};
+  }
+  return cluster;
+}
+
+/// A policy that can read checkpoints from either place reads them from where they are.
+planners::Options policy_options(const planners::RecoveryEntry& policy,
+                                 const PolicyQuestion& question) {
+  if (!question.local || question.cloud) return {};
+  for (const planners::OptionInfo& option : policy.options()) {
+    if (std::string(option.name) == "location") return {{"location", "nvme"}};
+  }
+  return {};
+}
+
 /// Lives in the planning process.
 class PolicyServer {
  public:
   PolicyServer(const experiments::LoadedRun& run, const PolicyQuestion& question)
       : run_(run),
         question_(question),
-        topology_(run.cluster, run.profile),
-        timers_(run.cluster, topology_, run.workload, run.spec.job, run.profile),
-        input_{.cluster = run.cluster,
+        cluster_(with_folders(run.cluster, question)),
+        topology_(cluster_, run.profile),
+        timers_(cluster_, topology_, run.workload, run.spec.job, run.profile),
+        input_{.cluster = cluster_,
                .topology = topology_,
                .workload = run.workload,
                .job = run.spec.job,
@@ -121,8 +154,10 @@ class PolicyServer {
                .evaluator = timers_.evaluator(),
                .plan = run.plan,
                .seed = question.seed},
-        plan_(std::make_shared<ir::Plan>(*run.plan)) {
-    auto made = planners::find_policy(question.policy)->make(input_, {});
+        plan_(std::make_shared<ir::Plan>(*run.plan)),
+        plans_{{0, plan_}} {
+    const planners::RecoveryEntry& entry = *planners::find_policy(question.policy);
+    auto made = entry.make(input_, policy_options(entry, question));
     if (const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
       throw std::runtime_error(fmt::format("option '{}': {}", bad->name, bad->what));
     }
@@ -153,7 +188,10 @@ class PolicyServer {
       if (decision.action == Action::wait) {
         return problem(fmt::format("{} has no plan: {}", question_.policy, reason));
       }
-      if (decision.action == Action::resume) plan_ = decision.plan;
+      if (decision.action == Action::resume) {
+        plan_ = decision.plan;
+        plans_.emplace_back(lost.last_step, plan_);
+      }
     }
     const std::vector<DeviceId> working = ir::working_devices(*plan_);
     for (const DeviceId device : working) {
@@ -206,24 +244,45 @@ class PolicyServer {
     // Survivors copy what they have to host memory when a generation ends.
     memory.location = ir::Location::host_memory;
     state.copies.push_back(memory);
-    if (question_.checkpoint_every > 0) {
-      const std::int64_t step = lost.last_step - lost.last_step % question_.checkpoint_every;
-      if (step > 0) {
-        state.copies.push_back(
-            {step, question_.cloud ? ir::Location::cloud : ir::Location::nvme, plan_, {}, {}});
-      }
-    }
+    add_checkpoints(lost, state.copies);
     state.iteration_time = timers_.iterations().time(*plan_, {}, {});
     return state;
   }
 
+  /// Those that are kept, newest first. Whether files of the newest one are torn is known to who
+  /// reads them, and so is whether the agent of a node without ranks is there to serve its folder:
+  /// here it is.
+  void add_checkpoints(const executor::LostDevices& lost,
+                       std::vector<models::StateCopy>& copies) const {
+    const std::int64_t every = question_.checkpoint_every;
+    if (every <= 0 || lost.live.empty()) return;
+    std::int64_t step = lost.last_step - lost.last_step % every;
+    for (std::int64_t kept = 0; kept < kKeptCheckpoints && step > 0; ++kept, step -= every) {
+      const auto after = std::find_if(plans_.rbegin(), plans_.rend(),
+                                      [&](const auto& one) { return one.first < step; });
+      const models::PlanPointer& written = after->second;
+      if (question_.local) {
+        models::StateCopy copy{step, ir::Location::nvme, written, {}, {}};
+        for (const DeviceId device : ir::devices_of(*written)) {
+          const bool lives = std::binary_search(lost.live.begin(), lost.live.end(), device);
+          copy.holders.push_back(lives ? device : lost.live.front());
+        }
+        copies.push_back(std::move(copy));
+      }
+      if (question_.cloud) copies.push_back({step, ir::Location::cloud, written, {}, {}});
+    }
+  }
+
   const experiments::LoadedRun& run_;
   const PolicyQuestion& question_;
+  models::Cluster cluster_;  ///< For the policy; programs and plans are of the run's own.
   models::Topology topology_;
   sim::SimulatedTimers timers_;
   planners::PolicyInput input_;
   std::unique_ptr<models::RecoveryPolicy> policy_;
   models::PlanPointer plan_;
+  /// The plans so far, each with the last step before it.
+  std::vector<std::pair<std::int64_t, models::PlanPointer>> plans_;
 };
 
 int serve(const experiments::LoadedRun& run, const PolicyQuestion& question, int in, int out) {
@@ -247,6 +306,20 @@ int serve(const experiments::LoadedRun& run, const PolicyQuestion& question, int
 }
 
 }  // namespace
+
+std::string assumed_storage(const models::Cluster& cluster, const PolicyQuestion& question) {
+  const bool cloud = question.cloud && !cluster.storage;
+  const bool local =
+      question.local && std::any_of(cluster.nodes.begin(), cluster.nodes.end(),
+                                    [](const auto& n) { return n.nvme_write.value <= 0; });
+  if (!cloud && !local) return {};
+  return fmt::format("policy {} counts {} as {:g} GB/s, which the cluster file does not say",
+                     question.policy,
+                     cloud && local ? "--checkpoints and --cloud"
+                     : cloud        ? "--cloud"
+                                    : "--checkpoints",
+                     kFolderSpeed.value / 1e9);
+}
 
 struct PlanningProcess::State {
   pid_t pid = -1;

@@ -18,9 +18,14 @@ struct PolicyQuestion {
   std::string policy;  ///< Of planners/recovery/catalog.h; it exists.
   std::uint64_t seed = 0;
   std::int64_t checkpoint_every = 0;
-  bool cloud = false;  ///< Checkpoints go to the cloud, too.
+  bool local = false;  ///< Checkpoints go to a folder on each node.
+  bool cloud = false;  ///< Checkpoints go to the cloud. It counts as the cluster's object storage.
   std::string out;     ///< Of the run: its plans go to inputs/plan-<generation>.yaml; "": nowhere.
 };
+
+/// A note where a checkpoint folder counts as storage whose speed the cluster file does not say;
+/// empty: nowhere.
+std::string assumed_storage(const models::Cluster& cluster, const PolicyQuestion& question);
 
 /// The policy cannot serve this job on this cluster.
 struct PolicyRefuses : std::runtime_error {

@@ -122,9 +122,11 @@ executor::RunSettings settings_of(const ExecuteArgs& args, std::uint64_t seed,
     diagnostics.add(at_flag(args.checkpoints ? "--checkpoints" : "--cloud"), "no interval is given",
                     "--checkpoint-every STEPS");
   }
-  for (const auto* text : {&s.data, &s.local_checkpoints, &s.cloud_checkpoints}) {
+  for (const auto& [flag, text] :
+       {std::pair{"--data", &s.data}, std::pair{"--checkpoints", &s.local_checkpoints},
+        std::pair{"--cloud", &s.cloud_checkpoints}}) {
     if (text->find('\n') != std::string::npos) {
-      diagnostics.add(at_flag("--data, --checkpoints, --cloud"), "a path with a line break");
+      diagnostics.add(at_flag(flag), "a path with a line break");
     }
   }
   s.elastic = args.elastic.has_value();
@@ -173,7 +175,8 @@ std::vector<executor::FaultInjection> faults_of(const std::vector<KillRequest>& 
   for (const KillRequest& kill : kills) {
     const auto ranks = static_cast<std::int64_t>(program.ranks.size());
     if (kill.rank >= ranks) {
-      diagnostics.add(at_flag("--kill"), fmt::format("rank {} of {}", kill.rank, ranks));
+      diagnostics.add(at_flag("--kill"), fmt::format("rank {} of {}", kill.rank, ranks),
+                      fmt::format("0 to {}", ranks - 1));
       continue;
     }
     executor::FaultInjection fault;

@@ -248,7 +248,8 @@ experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Libr
 }
 
 std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& plans,
-                                               const JobArgs& job, const JudgeArgs& judge) {
+                                               const JobArgs& job, const JudgeArgs& judge,
+                                               const std::function<void(models::Job&)>& complete) {
   Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
   std::vector<experiments::RunSpec> specs;
@@ -257,6 +258,7 @@ std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& p
     specs.push_back(make_spec(job, judge, plan, of_this));
     check_names(specs.back(), library, of_this);
     of_this.raise();  // Flags are the same for all plans: once is enough.
+    if (complete) complete(specs.back().job);
   }
   std::vector<experiments::LoadedRun> runs;
   for (const experiments::RunSpec& spec : specs) {

@@ -1,6 +1,7 @@
 /// From flags to run specifications: values of flags go through the config reader, so that they are
 /// checked and reported like those of files.
 #pragma once
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -44,8 +45,10 @@ void check_names(const experiments::RunSpec& spec, const models::Library& librar
 experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Library& library,
                             config::Diagnostics& diagnostics);
 
-/// Runs that judge the plan files, loaded and checked. Throws ConfigError with all problems.
-std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& plans,
-                                               const JobArgs& job, const JudgeArgs& judge);
+/// Runs that judge the plan files, loaded and checked. `complete` changes each job before it is
+/// used. Throws ConfigError with all problems.
+std::vector<experiments::LoadedRun> load_plans(
+    const std::vector<std::string>& plans, const JobArgs& job, const JudgeArgs& judge,
+    const std::function<void(models::Job&)>& complete = {});
 
 }  // namespace orrery::tools

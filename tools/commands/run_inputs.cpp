@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <stdexcept>
 
 #include "models/base/file.h"
+#include "models/base/hash.h"
 #include "models/config/document.h"
 #include "tools/commands/inputs.h"
 
@@ -17,11 +19,36 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "inputs";
 constexpr const char* kFile = "run.yaml";
+constexpr const char* kHashes = "\nhashes:";  // The last key of run.yaml.
 
 void write(const fs::path& path, const std::string& bytes) {
   if (const auto problem = write_file_atomically(path.string(), bytes)) {
     throw std::runtime_error(*problem);
   }
+}
+
+/// Of a file as it lies there; "": it cannot be read.
+std::string hash_of(const fs::path& path) {
+  std::string bytes;
+  if (read_file(path.string(), bytes)) return "";
+  if (path.filename() == kFile) bytes.resize(std::min(bytes.size(), bytes.find(kHashes)));
+  return content_hash(bytes);
+}
+
+/// run.yaml, its own hash among the others.
+void write_run_file(const fs::path& folder, RunInputs inputs) {
+  const std::string text = config::dump(inputs);
+  inputs.hashes[kFile] = content_hash(text.substr(0, text.find(kHashes)));
+  write(folder / kFile, config::dump(inputs));
+}
+
+/// A word that is none of those that are known, at its place.
+void check_word(config::Visitor& v, const char* key, const std::string& word,
+                const std::vector<std::string>& known) {
+  if (!v.given(key)) return;
+  if (std::find(known.begin(), known.end(), word) != known.end()) return;
+  v.problem(key, fmt::format("{}: unknown value '{}'", key, word),
+            config::suggest(word, known, "values"));
 }
 
 /// Copies the file that a name of the library or a path means; returns its name in `folder`.
@@ -77,6 +104,18 @@ void describe(config::Visitor& v, RunInputs& inputs) {
   v.optional("slowdowns", inputs.slowdowns, "by device: its compute took so many times as long");
   v.optional("lab_slowdowns", inputs.lab_slowdowns,
              "by device: the part of it by which a lab emulates the device's type");
+  v.optional("hashes", inputs.hashes, "by file: its content when the run began");
+  if (!v.reading()) return;
+  check_word(v, "backend", inputs.backend, {"cpu", "cuda"});
+  check_word(v, "library", inputs.library, {"", "eigen", "openblas"});
+  check_word(v, "precision", inputs.precision, {"fp32", "fp64", "bf16"});
+  check_word(v, "transport", inputs.transport, {"tcp", "nccl"});
+  check_word(v, "network", inputs.network, {"loopback", "hosts", "netlab"});
+  for (const std::string& place : inputs.checkpoint_places) {
+    if (place == "nvme" || place == "cloud") continue;
+    v.problem("checkpoint_places", fmt::format("checkpoint_places: unknown place '{}'", place),
+              "nvme or cloud");
+  }
 }
 
 void write_run_inputs(const std::string& out, const std::vector<experiments::LoadedRun>& runs,
@@ -113,14 +152,24 @@ void write_run_inputs(const std::string& out, const std::vector<experiments::Loa
   inputs.slowdowns = by_name(settings.slowdowns);
   inputs.network = network;
   inputs.lab_slowdowns = by_name(lab_slowdowns);
-  write(folder / kFile, config::dump(inputs));
+  for (const std::string& name :
+       {inputs.cluster, inputs.model, inputs.job, inputs.plan, inputs.profile}) {
+    if (!name.empty()) inputs.hashes[name] = hash_of(folder / name);
+  }
+  write_run_file(folder, inputs);
   for (std::size_t i = 1; i < runs.size() && !settings.elastic; ++i) {
     write_later_plan(out, static_cast<std::int64_t>(i), *runs[i].plan);
   }
 }
 
 void write_later_plan(const std::string& out, std::int64_t generation, const ir::Plan& plan) {
-  write(plan_file(out, generation), models::dump_plan(plan));
+  const fs::path file = plan_file(out, generation);
+  write(file, models::dump_plan(plan));
+  config::Diagnostics problems;
+  auto inputs = config::load_file<RunInputs>((file.parent_path() / kFile).string(), problems);
+  if (!problems.empty()) return;  // Somebody changed it: compare will say what is wrong.
+  inputs.hashes[file.filename().string()] = hash_of(file);
+  write_run_file(file.parent_path(), inputs);
 }
 
 std::optional<ir::Plan> plan_of_generation(const std::string& folder, std::int64_t generation) {
@@ -159,10 +208,10 @@ LoadedInputs load_run_inputs(const std::string& folder, const std::string& clust
   spec.seed = static_cast<std::uint64_t>(out.inputs.seed);
   if (diagnostics.problems().size() != before) return out;
   out.run = experiments::load_run(spec, "", library, diagnostics);
-  for (const std::string& place : out.inputs.checkpoint_places) {
-    if (place == "nvme" || place == "cloud") continue;
-    diagnostics.add({file, 0, 0}, fmt::format("checkpoint_places: unknown place '{}'", place),
-                    "nvme or cloud");
+  for (const auto& [name, hash] : out.inputs.hashes) {
+    const bool replaced = (name == out.inputs.cluster && !cluster.empty()) ||
+                          (name == out.inputs.profile && !profile.empty());
+    if (!replaced && hash_of(inputs / name) != hash) out.changed.push_back(name);
   }
   for (const sim::Straggler& slow : stragglers_of(out.inputs)) {
     if (slow.device.value >= 0 && slow.device.value < out.run.cluster.size()) continue;

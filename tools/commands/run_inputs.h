@@ -36,6 +36,9 @@ struct RunInputs {
   std::map<std::string, double> slowdowns;
   /// By device: the part of it with which a lab emulates the device's type (netlab_slowdowns()).
   std::map<std::string, double> lab_slowdowns;
+  /// Content hashes of the files of this folder as they were written, by name; of run.yaml itself
+  /// what stands above this map, its last key. Empty: another version of orrery wrote it.
+  std::map<std::string, std::string> hashes;
 };
 void describe(config::Visitor& v, RunInputs& inputs);
 
@@ -45,7 +48,7 @@ void write_run_inputs(const std::string& out, const std::vector<experiments::Loa
                       const executor::RunSettings& settings, const std::string& network,
                       const std::map<std::int32_t, double>& lab_slowdowns);
 
-/// The plan of a later generation. Throws std::runtime_error.
+/// The plan of a later generation, and its hash in run.yaml. Throws std::runtime_error.
 void write_later_plan(const std::string& out, std::int64_t generation, const ir::Plan& plan);
 /// The plan of a generation, if it lies among the inputs.
 std::optional<ir::Plan> plan_of_generation(const std::string& folder, std::int64_t generation);
@@ -55,6 +58,9 @@ std::optional<ir::Plan> plan_of_generation(const std::string& folder, std::int64
 struct LoadedInputs {
   RunInputs inputs;
   experiments::LoadedRun run;
+  /// Files of the folder that are not what the run was given (RunInputs::hashes), by name, sorted;
+  /// without those that the flags stand in for.
+  std::vector<std::string> changed;
 };
 LoadedInputs load_run_inputs(const std::string& folder, const std::string& cluster,
                              const std::string& profile, config::Diagnostics& diagnostics);

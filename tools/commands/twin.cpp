@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "executor/netlab/error.h"
+#include "executor/netlab/namespaces.h"
 #include "experiments/runner/figure.h"
 #include "models/base/file.h"
 #include "models/ir/names.h"
@@ -31,6 +32,11 @@ namespace {
 
 namespace fs = std::filesystem;
 using config::Diagnostics;
+
+/// First line of the notes of a twin without the network that they speak of.
+constexpr const char* kLoopbackNote =
+    "Network: loopback. The ranks talked over loopback of one machine: the emulated links that the "
+    "text below speaks of were not there.\n\n";
 
 std::atomic<bool> twin_interrupted = false;
 static_assert(std::atomic<bool>::is_always_lock_free);
@@ -135,13 +141,20 @@ Prepared prepare(const TwinArgs& args) {
   return out;
 }
 
+std::string state_text(const TwinRun& run) {
+  if (!run.skipped.empty()) return fmt::format("skipped: {}", run.skipped);
+  if (run.finished) return "there already";
+  std::error_code error;
+  return fs::exists(run.plan, error) ? "to run" : "to plan and run";
+}
+
 std::string dry_run_text(const Prepared& prepared) {
   Table table;
   table.column("run").column("set").column("plan").column("loses").column("");
   for (const TwinRun& run : prepared.runs) {
     table.row({run.name, run.fit ? "fit" : "predict", run.source == "file" ? run.plan : run.source,
                run.policy.empty() ? std::string() : fmt::format("{} ({})", run.kill, run.policy),
-               run.finished ? "there already" : "to run"});
+               state_text(run)});
   }
   return table.text(0, colours());
 }
@@ -256,8 +269,9 @@ void write_results(const Prepared& prepared, const TwinSummary& summary, bool fi
   write("parameters.csv", twin_parameters_csv(summary));
   std::error_code error;
   const fs::path notes = fs::path(prepared.manifest.folder) / "notes.md";
-  if (fs::exists(notes, error)) {
-    fs::copy_file(notes, folder / "notes.md", fs::copy_options::overwrite_existing, error);
+  std::string text;
+  if (fs::exists(notes, error) && !read_file(notes.string(), text)) {
+    write("notes.md", (summary.loopback ? kLoopbackNote : "") + text);
   }
   for (const TwinResult& result : summary.results) {
     if (!result.final || !result.final->comparison) continue;
@@ -304,7 +318,10 @@ void predict_all(const Prepared& prepared, const TwinArgs& args, ir::Profile mea
 int execute(const TwinArgs& args) {
   Prepared prepared = prepare(args);
   if (args.dry_run) {
-    find_finished(prepared.manifest, prepared.place, prepared.runs);
+    TwinPlace& place = prepared.place;
+    place.loopback = place.loopback || !executor::netlab_unavailable().empty();
+    look_at_plans(prepared.manifest, prepared.job, place, prepared.runs);
+    find_finished(prepared.manifest, place, prepared.runs);
     print(dry_run_text(prepared));
     return 0;
   }

@@ -12,6 +12,8 @@
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <set>
+#include <sstream>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "models/base/hash.h"
 #include "models/ir/plan.h"
 #include "models/spec/library.h"
+#include "models/spec/link_calibration.h"
 #include "tools/commands/execute_program.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
@@ -32,6 +35,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kKeyFile = "twin.key";
+/// What a stored reason was written by: one of another form is asked for anew.
+constexpr const char* kReasons = "reasons 2";
+/// Link class of what `orrery calibrate` measures without a network.
+constexpr const char* kLoopback = "loopback";
 
 std::string contents(const std::string& path) {
   std::string bytes;
@@ -133,6 +140,19 @@ std::int64_t killed_rank(const TwinManifest& manifest, const std::string& name) 
   return 0;
 }
 
+/// Lines of a text, joined: "a:\n  b\n" is "a: b", others by semicolons.
+std::string one_line(const std::string& text) {
+  std::string out;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t first = line.find_first_not_of(' ');
+    if (first == std::string::npos) continue;
+    if (!out.empty()) out += out.back() == ':' ? " " : "; ";
+    out += line.substr(first, line.find_last_not_of(' ') + 1 - first);
+  }
+  return out;
+}
+
 /// A planner's plan, or why there is none.
 std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& plan,
                                   const JobArgs& job, std::string& why) {
@@ -152,8 +172,69 @@ std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& 
     why += fmt::format(" ({}){}", no->constraint,
                        no->witness.empty() ? "" : fmt::format(": for example {}", no->witness));
   }
-  std::replace(why.begin(), why.end(), '\n', ' ');
+  why = one_line(why);
   return std::nullopt;
+}
+
+/// The reason that lies beside a plan that could not be made from these inputs.
+std::optional<std::string> stored_reason(const std::string& note, const std::string& inputs) {
+  std::string text;
+  if (read_file(note, text) || !text.starts_with(inputs + "\n")) return std::nullopt;
+  return text.substr(inputs.size() + 1);
+}
+
+/// Marks a run whose plan the executor cannot run, or that has no rank to kill.
+void check_plan(const TwinManifest& manifest, const experiments::LoadedRun& loaded, TwinRun& run) {
+  const auto lowered =
+      lower_for_ranks(loaded, *loaded.plan, static_cast<std::uint64_t>(manifest.seed));
+  if (!lowered.problems.empty()) {
+    run.skipped = lowered.problems.front();
+    return;
+  }
+  if (run.policy.empty()) return;
+  const auto ranks = static_cast<std::int64_t>(lowered.program.ranks.size());
+  const auto rank = killed_rank(manifest, run.name);
+  if (rank >= ranks) run.skipped = fmt::format("kill: rank {} of {}", rank, ranks);
+}
+
+/// make_plans(), or without `make` look_at_plans().
+void go_through_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
+                      bool make, std::vector<TwinRun>& runs) {
+  std::map<std::string, const TwinPlan*> plans;
+  for (const TwinPlan& plan : manifest.plans) plans[plan.name.value] = &plan;
+  std::map<std::string, std::string> known;  // plan hash -> run
+  for (TwinRun& run : runs) {
+    const auto of = plans.find(run.name);
+    const bool by_planner = of != plans.end() && of->second->planner.has_value();
+    const std::string inputs = content_hash(
+        hash_of_file(*job.cluster) + hash_of_file(*job.model) + hash_of_file(*job.job) +
+        (by_planner ? of->second->planner->value : "") + std::to_string(manifest.seed) + kReasons);
+    const std::string note = run.plan + ".none";
+    std::error_code error;
+    if (by_planner && !fs::exists(run.plan, error)) {
+      if (const auto reason = stored_reason(note, inputs)) {
+        run.skipped = *reason;
+      } else if (make) {
+        if (*place.interrupted) return;
+        fmt::print(stderr, "planning {}\n", run.name);
+        const auto plan = make_plan(manifest, *of->second, job, run.skipped);
+        if (plan) {
+          write_file(run.plan, models::dump_plan(*plan));
+        } else if (!was_interrupted()) {
+          write_file(note, inputs + "\n" + run.skipped);
+        }
+      }
+    }
+    if (!run.skipped.empty() || !fs::exists(run.plan, error)) {
+      if (run.skipped.empty() && make) run.skipped = "no plan";
+      continue;
+    }
+    const experiments::LoadedRun loaded = load_plans({run.plan}, job, {}).front();
+    check_plan(manifest, loaded, run);
+    if (!run.skipped.empty() || !run.policy.empty()) continue;
+    const auto [same, fresh] = known.emplace(models::plan_hash(*loaded.plan), run.name);
+    if (!fresh) run.skipped = fmt::format("the plan of {}", same->second);
+  }
 }
 
 }  // namespace
@@ -197,53 +278,12 @@ std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& 
 void make_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
                 std::vector<TwinRun>& runs) {
   make_folder(fs::path(place.results) / "plans");
-  std::map<std::string, const TwinPlan*> plans;
-  for (const TwinPlan& plan : manifest.plans) plans[plan.name.value] = &plan;
-  std::map<std::string, std::string> known;  // plan hash -> run
-  for (TwinRun& run : runs) {
-    const auto of = plans.find(run.name);
-    const bool by_planner = of != plans.end() && of->second->planner.has_value();
-    const std::string inputs = content_hash(
-        hash_of_file(*job.cluster) + hash_of_file(*job.model) + hash_of_file(*job.job) +
-        (by_planner ? of->second->planner->value : "") + std::to_string(manifest.seed));
-    const std::string note = run.plan + ".none";
-    std::error_code error;
-    const bool there = fs::exists(run.plan, error);
-    if (by_planner && !there) {
-      const bool asked = fs::exists(note, error) && contents(note).starts_with(inputs);
-      if (asked) {
-        run.skipped = contents(note).substr(inputs.size() + 1);
-      } else {
-        if (*place.interrupted) return;
-        fmt::print(stderr, "planning {}\n", run.name);
-        const auto plan = make_plan(manifest, *of->second, job, run.skipped);
-        if (plan) {
-          write_file(run.plan, models::dump_plan(*plan));
-        } else if (!was_interrupted()) {
-          write_file(note, inputs + "\n" + run.skipped);
-        }
-      }
-    }
-    if (!run.skipped.empty() || !fs::exists(run.plan, error)) {
-      if (run.skipped.empty()) run.skipped = "no plan";
-      continue;
-    }
-    const experiments::LoadedRun loaded = load_plans({run.plan}, job, {}).front();
-    const auto lowered =
-        lower_for_ranks(loaded, *loaded.plan, static_cast<std::uint64_t>(manifest.seed));
-    if (!lowered.problems.empty()) {
-      run.skipped = lowered.problems.front();
-      continue;
-    }
-    if (!run.policy.empty()) {
-      const auto ranks = static_cast<std::int64_t>(lowered.program.ranks.size());
-      const auto rank = killed_rank(manifest, run.name);
-      if (rank >= ranks) run.skipped = fmt::format("kill: rank {} of {}", rank, ranks);
-      continue;
-    }
-    const auto [same, fresh] = known.emplace(models::plan_hash(*loaded.plan), run.name);
-    if (!fresh) run.skipped = fmt::format("the plan of {}", same->second);
-  }
+  go_through_plans(manifest, job, place, true, runs);
+}
+
+void look_at_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
+                   std::vector<TwinRun>& runs) {
+  go_through_plans(manifest, job, place, false, runs);
 }
 
 void find_finished(const TwinManifest& manifest, const TwinPlace& place,
@@ -288,6 +328,27 @@ std::string execute_run(const TwinManifest& manifest, const TwinPlace& place, Tw
   return "";
 }
 
+ir::Profile over_loopback(ir::Profile profile, const models::Cluster& cluster) {
+  std::set<std::string> missing = models::link_classes(cluster);
+  for (const ir::LinkSegment& entry : profile.links) missing.erase(entry.link_class);
+  for (const ir::CollectiveFactor& entry : profile.collectives) missing.erase(entry.link_class);
+  const auto copy = [&](auto& entries) {
+    const std::size_t count = entries.size();
+    for (const std::string& name : missing) {
+      for (std::size_t i = 0; i < count; ++i) {
+        if (entries[i].link_class != kLoopback) continue;
+        auto entry = entries[i];
+        entry.link_class = name;
+        entry.provenance.source += fmt::format(", over loopback in place of {}", name);
+        entries.push_back(std::move(entry));
+      }
+    }
+  };
+  copy(profile.links);
+  copy(profile.collectives);
+  return profile;
+}
+
 ir::Profile calibrate_machine(const TwinManifest& manifest, const JobArgs& job,
                               const TwinPlace& place) {
   config::Diagnostics diagnostics;
@@ -298,6 +359,8 @@ ir::Profile calibrate_machine(const TwinManifest& manifest, const JobArgs& job,
   }
   const fs::path folder = fs::path(place.results) / "calibration";
   const models::Job loaded = models::load_job(*job.job, diagnostics);
+  const models::Cluster cluster = models::load_cluster(
+      manifest.cluster.value, open_library(diagnostics), manifest.cluster.at, diagnostics);
   diagnostics.raise();
   const auto measure = [&](const char* name, std::vector<std::string> words) {
     const fs::path out = folder / name;
@@ -325,7 +388,8 @@ ir::Profile calibrate_machine(const TwinManifest& manifest, const JobArgs& job,
   std::vector<std::string> network = {"--cluster", *job.cluster, "--only",
                                       "point_to_point,collective"};
   if (!place.loopback) network.emplace_back("--netlab");
-  const ir::Profile links = measure("network", network);
+  ir::Profile links = measure(place.loopback ? kLoopback : "network", network);
+  if (place.loopback) links = over_loopback(std::move(links), cluster);
   profile.name = manifest.name;
   profile.links = links.links;
   profile.collectives = links.collectives;

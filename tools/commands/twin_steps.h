@@ -10,6 +10,7 @@
 
 #include "experiments/runner/execute.h"
 #include "models/ir/profile.h"
+#include "models/spec/cluster.h"
 #include "tools/commands/twin_manifest.h"
 
 namespace orrery::tools {
@@ -44,9 +45,19 @@ std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& 
 
 /// Has the planners make their plans below results/plans, unless they lie there. A planner without
 /// a plan, a plan that the executor cannot run and one that equals an earlier one are skipped, with
-/// the reason. `base` says cluster, model and job.
+/// the reason. `job` says cluster, model and job.
 void make_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
                 std::vector<TwinRun>& runs);
+
+/// As make_plans(), by what lies in the results: nothing is planned and nothing written. Runs whose
+/// plans are still to be made are not skipped.
+void look_at_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
+                   std::vector<TwinRun>& runs);
+
+/// The times that were measured over loopback, under the name of each link class of the cluster
+/// that has none: what stands for the cluster's links where ranks talk over loopback. Each copy's
+/// source says so.
+ir::Profile over_loopback(ir::Profile profile, const models::Cluster& cluster);
 
 /// Marks what is finished: run by the same inputs before.
 void find_finished(const TwinManifest& manifest, const TwinPlace& place,
@@ -56,8 +67,8 @@ void find_finished(const TwinManifest& manifest, const TwinPlace& place,
 std::string execute_run(const TwinManifest& manifest, const TwinPlace& place, TwinRun& run);
 
 /// The machine's profile from micro-benchmarks: of one core that is not slowed down ("cpu"), and of
-/// the cluster's links; results/calibration/profile.yaml. Keeps what is there. Throws
-/// std::runtime_error with the reason.
+/// the cluster's links, or over loopback; results/calibration/profile.yaml. Keeps what is there.
+/// Throws std::runtime_error with the reason.
 ir::Profile calibrate_machine(const TwinManifest& manifest, const JobArgs& job,
                               const TwinPlace& place);
 

@@ -132,12 +132,12 @@ double tuned_iterations(Seconds stall, Seconds restart, Seconds iteration_time, 
 
 std::string location_problem(const models::Cluster& cluster, ir::Location location) {
   if (location == ir::Location::cloud && !cluster.storage) {
-    return fmt::format("cluster {} has no object storage", cluster.name);
+    return fmt::format("cluster {} has no object storage: key `storage` of its file", cluster.name);
   }
   for (const models::Node& node : cluster.nodes) {
     if (location != ir::Location::nvme) break;
     if (node.nvme_write.value <= 0 || node.nvme_read.value <= 0) {
-      return fmt::format("node {} has no NVMe", node.name);
+      return fmt::format("node {} has no NVMe: key `nvme` in the cluster file", node.name);
     }
   }
   return {};

@@ -1,0 +1,132 @@
+#include "tools/commands/execute_job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "models/config/document.h"
+#include "models/config/value.h"
+#include "models/cost/device_share.h"
+#include "models/ir/names.h"
+#include "models/spec/library.h"
+#include "tools/commands/inputs.h"
+
+namespace orrery::tools {
+namespace {
+
+using executor::Precision;
+
+ir::Dtype dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp64:
+      return ir::Dtype::fp64;
+    case Precision::bf16:
+      return ir::Dtype::bf16;
+    case Precision::fp32:
+      break;
+  }
+  return ir::Dtype::fp32;
+}
+
+/// The first GPU type of the cluster that has neither this dtype nor a substitute; "": all have.
+/// A cluster that cannot be loaded is reported by who needs it.
+std::string lacking(const Text& cluster, ir::Dtype dtype) {
+  config::Diagnostics ignored;
+  const models::Library library = open_library(ignored);
+  if (!ignored.empty() || !cluster) return {};
+  const models::Cluster loaded = models::load_cluster(*cluster, library, {}, ignored);
+  if (!ignored.empty()) return {};
+  for (const models::GpuType& gpu : loaded.gpu_types) {
+    if (!models::supported_dtype(gpu, dtype)) return gpu.name;
+  }
+  return {};
+}
+
+/// The first plan that was made for this very job with the default dtype; "": none says so. What
+/// cannot be loaded is reported by who needs it.
+std::string made_for_default(const JobArgs& job, const std::vector<std::string>& plans) {
+  config::Diagnostics ignored;
+  const models::Library library = open_library(ignored);
+  if (!ignored.empty() || !job.model) return {};
+  for (const std::string& file : plans) {
+    const ir::Plan plan = models::load_plan(file, ignored);
+    if (!ignored.empty()) return {};
+    if (plan.workload_hash.empty()) continue;
+    const models::Job plain = make_job(job, file, ignored);
+    if (!ignored.empty()) return {};
+    const models::Workload workload =
+        models::load_workload(*job.model, plain, library, {}, ignored);
+    if (!ignored.empty()) return {};
+    if (workload.hash == plan.workload_hash) return file;
+  }
+  return {};
+}
+
+}  // namespace
+
+models::StateBytes held_bytes(Precision precision, ir::Optimizer optimizer) {
+  const bool mixed = precision == Precision::bf16;
+  const double weight = ir::size_of(dtype_of(precision)).value;
+  const double wide = mixed ? ir::size_of(ir::Dtype::fp32).value : weight;
+  models::StateBytes bytes;
+  bytes.weight = weight;
+  bytes.gradient = wide;
+  bytes.master = mixed ? wide : 0;
+  bytes.moments = optimizer == ir::Optimizer::adam ? 2 * wide : 0;
+  return bytes;
+}
+
+void check_dtype(const ExecuteArgs& args, Precision precision, config::Diagnostics& diagnostics) {
+  if (!args.job.dtype) return;
+  const std::string own = executor::name_of(precision);
+  if (*args.job.dtype == own) return;
+  const auto names = enum_names(ir::Dtype{});
+  const bool known = std::any_of(names.begin(), names.end(),
+                                 [&](const auto& one) { return *args.job.dtype == one.second; });
+  if (!known) return;  // Reported where the job is read.
+  diagnostics.add(at_flag("--dtype"),
+                  fmt::format("{}, where the ranks compute in {}", *args.job.dtype, own),
+                  "leave it out: it follows --precision");
+}
+
+void ExecutedJob::complete(models::Job& job) const {
+  if (held) job.state_bytes = held_bytes(precision, job.optimizer);
+}
+
+ExecutedJob executed_job(const ExecuteArgs& args, Precision precision,
+                         const std::vector<std::string>& plans) {
+  ExecutedJob out{args.job, true, precision, {}};
+  const std::string own = executor::name_of(precision);
+  const config::Value* given = nullptr;
+  config::Value tree;
+  if (args.job.job) {
+    config::Diagnostics ignored;  // What is wrong with the file is reported where the job is read.
+    tree = config::load_value(*args.job.job, ignored);
+    if (tree.is_map()) {
+      given = tree.find("dtype");
+      out.held = tree.find("state_bytes") == nullptr;
+    }
+  }
+  if (args.job.dtype) return out;
+  if (given != nullptr) {
+    if (given->text != own) {
+      out.note =
+          fmt::format("the job file's dtype {} stands, the ranks compute in {}", given->text, own);
+    }
+    return out;
+  }
+  const std::string plain = ir::name_of(models::Job{}.dtype);
+  if (own == plain) return out;
+  const std::string stays = fmt::format("the job stays {}, the ranks compute in {}", plain, own);
+  if (const std::string gpu = lacking(args.job.cluster, dtype_of(precision)); !gpu.empty()) {
+    out.note = fmt::format("{} of the cluster file has no {}: {}", gpu, own, stays);
+  } else if (const std::string plan = made_for_default(args.job, plans); !plan.empty()) {
+    out.note =
+        fmt::format("{} was made for {}: {} (make plans with --dtype {})", plan, plain, stays, own);
+  } else {
+    out.args.dtype = own;
+  }
+  return out;
+}
+
+}  // namespace orrery::tools
