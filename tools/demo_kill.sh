@@ -10,6 +10,16 @@
 # FOLDER/killed get the logs, FOLDER/losses.{pdf,png} the figure. Ends with 1 when the losses of the
 # two runs differ by more than 1e-5 relative (1e-12 with --precision fp64).
 set -euo pipefail
+case ${1:-} in
+  -h | --help)
+    awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "${BASH_SOURCE[0]}"
+    exit
+    ;;
+  -*)
+    echo "$(basename "$0"): the first argument is a folder, not '$1'" >&2
+    exit 2
+    ;;
+esac
 here=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")" && pwd)
 cd -- "$here/.."
 out=${1:-results/demo_kill}
