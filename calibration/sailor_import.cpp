@@ -95,7 +95,7 @@ class SailorTable {
     return static_cast<int>(value);
   }
 
-  void fail(const char* column, std::string what) { fail(find(column).value_or(0), what); }
+  void fail(const char* column, const std::string& what) { fail(find(column).value_or(0), what); }
 
  private:
   void split(const std::string& row) {

@@ -325,7 +325,7 @@ class Worker::Impl {
     if (more) start_ready();
   }
 
-  void fail(std::exception_ptr error) {
+  void fail(const std::exception_ptr& error) {
     {
       const std::lock_guard lock(mutex_);
       if (error_) return;

@@ -104,7 +104,7 @@ Settlement TcpConnection::finish_payload(Inbox& inbox) {
   }
   traffic.received_bytes += static_cast<std::int64_t>(header_.bytes);
   in_payload_ = false;
-  const Settlement settlement = inbox.deliver(std::move(arrival));
+  Settlement settlement = inbox.deliver(std::move(arrival));
   arrival = {};
   return settlement;
 }

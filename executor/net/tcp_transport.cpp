@@ -92,7 +92,7 @@ class TcpTransport final : public Transport {
 
   /// Sends at once what the socket takes; the thread does the rest.
   void post(int peer, FrameKind kind, Tag tag, std::span<const std::byte> data,
-            PendingPointer request) {
+            const PendingPointer& request) {
     TcpConnection& to = connection(peer);
     bool rest = false;
     bool dead = false;

@@ -59,7 +59,7 @@ LoadedMixedLengthCase load_case(const MixedLengthCase& one, bool batch_in_tokens
 }
 
 void check_multiple(std::int64_t tokens, const char* what, const models::LengthModel& lengths,
-                    config::Position at, config::Diagnostics& diagnostics) {
+                    const config::Position& at, config::Diagnostics& diagnostics) {
   if (tokens % lengths.multiple == 0) return;
   diagnostics.add(at, fmt::format("{} {} is no multiple of {}, to which the lengths of {} are "
                                   "rounded",
