@@ -182,6 +182,21 @@ def compare(arguments, ours):
     print(path)
 
 
+def close_speedups(figure, axes, cases, labels, handles_of=0, center=0.5, ncols=3, spacing=1.4):
+    """Frame of two panels of speed-ups that share their rows: the line at 1, `labels` of the
+    x axes, `cases` from the top, and one legend above, with the handles of panel `handles_of`."""
+    for panel, label in zip(axes, labels):
+        panel.axvline(1, color="#808080", linewidth=0.6)
+        panel.set_xlabel(label)
+        panel.grid(axis="x")
+    axes[0].set_yticks(range(len(cases)), cases)
+    axes[0].invert_yaxis()
+    handles, names = axes[handles_of].get_legend_handles_labels()
+    figure.legend(handles, names, loc="lower center", bbox_to_anchor=(center, 0.9), ncols=ncols,
+                  columnspacing=spacing)
+    figure.subplots_adjust(wspace=0.06)
+
+
 def step_output(arguments, step):
     """Path of what a step of a steps file wrote; runs.csv has them."""
     for row in read(arguments.runs):

@@ -40,7 +40,7 @@ def main():
 
     style.use()
     figure, axes = plt.subplots(1, 2, figsize=(style.PAGE, 3.5), sharey=True)
-    for side, (over, label) in enumerate(BASELINES):
+    for side, (over, _) in enumerate(BASELINES):
         for y, case in enumerate(cases):
             base = ratio(case, BASE, over)
             for place, (knob, at) in enumerate(KNOBS):
@@ -67,16 +67,10 @@ def main():
                 axes[side].plot(even, y + 0.36, "o", color=style.COLOURS[5], markersize=3.5,
                                 markerfacecolor="white", zorder=1,
                                 label="Whale with even layers" if y == 0 else None)
-        axes[side].axvline(1, color="#808080", linewidth=0.6)
-        axes[side].set_xlabel(label + " (throughput)")
-        axes[side].grid(axis="x")
-    axes[0].set_yticks(range(len(cases)), [case.replace(" ", "\n", 1) if "BERT" in case else
-                                           "\n".join(case.rsplit(" ", 1)) for case in cases])
-    axes[0].invert_yaxis()
-    handles, labels = axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.9), ncols=4,
-                  columnspacing=1.4)
-    figure.subplots_adjust(wspace=0.06)
+    names = [case.replace(" ", "\n", 1) if "BERT" in case else "\n".join(case.rsplit(" ", 1))
+             for case in cases]
+    style.close_speedups(figure, axes, names, [f"{label} (throughput)" for _, label in BASELINES],
+                         handles_of=1, ncols=4)
     style.save(figure, arguments.out, "sensitivity")
 
 

@@ -40,7 +40,7 @@ def main():
 
     style.use()
     figure, axes = plt.subplots(1, 2, figsize=(style.PAGE, 1.7), sharey=True)
-    for side, (of, over, label) in enumerate(PANELS):
+    for side, (of, over, _) in enumerate(PANELS):
         for y, case in enumerate(cases):
             for place, (knob, at) in enumerate(KNOBS):
                 points = {point for own, point, _ in rate if own == case and
@@ -55,15 +55,7 @@ def main():
             axes[side].plot(ratio(case + OTHER, BASE, of, over), y, "D", color="black",
                             markerfacecolor="white", markersize=3.5, zorder=5,
                             label="Efficiency = printed MFU" if y == 0 else None)
-        axes[side].axvline(1, color="#808080", linewidth=0.6)
-        axes[side].set_xlabel(label + " (throughput)")
-        axes[side].grid(axis="x")
-    axes[0].set_yticks(range(len(cases)), cases)
-    axes[0].invert_yaxis()
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.9), ncols=3,
-                  columnspacing=1.4)
-    figure.subplots_adjust(wspace=0.06)
+    style.close_speedups(figure, axes, cases, [f"{label} (throughput)" for *_, label in PANELS])
     style.save(figure, arguments.out, "sensitivity")
 
 

@@ -33,7 +33,7 @@ def main():
     points = sorted({key[1] for key in time}, key=str)
     style.use()
     figure, axes = plt.subplots(1, 2, figsize=(style.PAGE, 2.3), sharey=True)
-    for side, (over, plans, label) in enumerate(PANELS):
+    for side, (over, plans, _) in enumerate(PANELS):
         for y, name in enumerate(names):
             for place, (knob, at) in enumerate(KNOBS):
                 if at == 2 and over == "HexiScale":
@@ -48,15 +48,8 @@ def main():
             base = ratio(name, BASE, over, plans, "printed")
             axes[side].plot([base] * 2, [y - 0.34, y + 0.12], color="black", linewidth=0.9,
                             label="As assumed, printed strategies" if y == 0 else None)
-        axes[side].axvline(1, color="#808080", linewidth=0.6)
-        axes[side].set_xlabel(label)
-        axes[side].grid(axis="x")
-    axes[0].set_yticks(range(len(names)), names)
-    axes[0].invert_yaxis()
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.45, 0.9), ncols=4,
-                  columnspacing=1.2)
-    figure.subplots_adjust(wspace=0.06)
+    style.close_speedups(figure, axes, names, [label for *_, label in PANELS], center=0.45,
+                         ncols=4, spacing=1.2)
     style.save(figure, arguments.out, "sensitivity")
 
 

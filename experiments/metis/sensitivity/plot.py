@@ -36,7 +36,7 @@ def main():
 
     style.use()
     figure, axes = plt.subplots(1, 2, figsize=(style.PAGE, 3.2), sharey=True)
-    for side, (over, label) in enumerate(BASELINES):
+    for side, (over, _) in enumerate(BASELINES):
         for y, case in enumerate(cases):
             for place, (knob, at) in enumerate(KNOBS):
                 points = {point for own, point, _ in rate if own == case and
@@ -56,15 +56,8 @@ def main():
                 axes[side].plot(other, y, "D", color="black", markerfacecolor="white",
                                 markersize=3.5, zorder=5,
                                 label="V100 = 5.6 P100" if y == 0 else None)
-        axes[side].axvline(1, color="#808080", linewidth=0.6)
-        axes[side].set_xlabel(label + " (throughput)")
-        axes[side].grid(axis="x")
-    axes[0].set_yticks(range(len(cases)), ["\n".join(case.split(" ", 1)) for case in cases])
-    axes[0].invert_yaxis()
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.9), ncols=3,
-                  columnspacing=1.4)
-    figure.subplots_adjust(wspace=0.06)
+    names = ["\n".join(case.split(" ", 1)) for case in cases]
+    style.close_speedups(figure, axes, names, [f"{label} (throughput)" for _, label in BASELINES])
     style.save(figure, arguments.out, "sensitivity")
 
 
