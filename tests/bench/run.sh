@@ -11,7 +11,7 @@
 # is missed.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
-benches=(executor_bench iteration_bench planner_bench replay_bench search_bench switch_bench)
+benches=(executor_bench iteration_bench models_bench planner_bench replay_bench search_bench switch_bench)
 if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
   cmake --build "$build" --target "${benches[@]}" >&2
@@ -25,6 +25,8 @@ work=$(mktemp -d)
 trap 'rm -rf -- "$work"' EXIT
 
 "$build/tests/bench/iteration_bench" --benchmark_format=json 2>/dev/null >"$work/bench.json"
+(cd -- "$root" && "$build/tests/bench/models_bench" --benchmark_format=json) \
+  2>/dev/null >"$work/models.json"
 "$build/tests/planners/planner_bench" 50 >"$work/planner.txt"
 (cd -- "$root" && "$build/tests/bench/switch_bench" 3) >"$work/switch.txt"
 
@@ -52,9 +54,11 @@ folder = sys.argv[1]
 SMALL, EXPANDED, LARGE = "15/4/4/0", "15/4/4/1", "256/8/8/0"
 
 runs = {}
-for run in json.load(open(folder + "/bench.json"))["benchmarks"]:
+for run in (r for name in ("bench", "models")
+            for r in json.load(open(f"{folder}/{name}.json"))["benchmarks"]):
     kind, *rest = run["name"].split("/")
-    runs[kind + " " + "/".join(p.split(":")[1] for p in rest if ":" in p and "iter" not in p)] = run
+    arguments = "/".join(p.split(":")[1] for p in rest if ":" in p and "iter" not in p)
+    runs[f"{kind} {arguments}".rstrip()] = run
 prototype = {}
 for line in open(folder + "/prototype.txt"):
     shape, seconds, megabytes = line.split()
@@ -84,6 +88,10 @@ rows = [
     ("  its lowering", "CPU s", 1, measured("iteration " + LARGE, "lower_s"), None),
     ("all-reduce, 1 GiB, 1,024 devices", "CPU s", 0.05, measured("all_reduce 1024/0"), None),
     ("  every step through the solver", "CPU s", 15, measured("all_reduce 1024/1"), None),
+    ("million routes, 16,384 GPUs", "s", 2, measured("million_routes"), None),
+    ("gradients of 256 replicas, equal degrees", "s", 0.005,
+     measured("synchronise_256_replicas 0"), None),
+    ("  mixed degrees", "s", 0.005, measured("synchronise_256_replicas 1"), None),
 ]
 for line in open(folder + "/switch.txt"):
     gpus, _, what, seconds, target = line.split()[:5]

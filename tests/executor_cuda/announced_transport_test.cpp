@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <future>
 #include <numeric>
 #include <stdexcept>
 #include <thread>
@@ -38,7 +39,7 @@ std::vector<std::exception_ptr> run_ranks(int size, Pipes& pipes,
         const auto transport = make_announced_transport(
             make_tcp_transport(rank, std::move(listeners[index]), endpoints, test_options()),
             std::make_unique<PipeMaker>(pipes), "pipes");
-        transport->set_deadline(std::chrono::milliseconds(5'000));
+        transport->set_deadline(std::chrono::milliseconds(60'000));
         body(*transport);
       } catch (...) {
         errors[index] = std::current_exception();
@@ -63,7 +64,7 @@ TEST(Announced, RingsSumOverAllRanks) {
   });
   EXPECT_EQ(first_error(errors), "");
   EXPECT_EQ(pipes.drawn, 4u);  // One channel for each direction that was used.
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(4)) << "ranks leave without waiting";
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30)) << "ranks leave without waiting";
 }
 
 TEST(Announced, TagsComeInAnyOrderAndEmptyMessagesToo) {
@@ -106,24 +107,24 @@ TEST(Announced, BothDirectionsOfAPairGoOnByThemselves) {
 
 TEST(Announced, AReceiveThatNobodyServesEndsAtItsDeadline) {
   Pipes pipes;
-  const auto errors = run_ranks(2, pipes, [](Transport& transport) {
+  std::promise<std::string> ended;
+  std::shared_future<std::string> how = ended.get_future().share();
+  run_ranks(2, pipes, [&](Transport& transport) {
     std::vector<double> data(3);
-    if (transport.rank() == 1) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(600));
-      return;
-    }
+    if (transport.rank() == 1) return how.wait();
     transport.set_deadline(std::chrono::milliseconds(200));
     const auto begin = Clock::now();
     try {
       transport.receive(1, make_tag(0, 0, 0), bytes_of(data))->wait();
+      ended.set_value("no error");
     } catch (const TransportError& error) {
-      if (error.kind() != TransportError::Kind::timeout) throw;
-      if (Clock::now() - begin > std::chrono::seconds(3)) throw std::runtime_error("late");
-      throw std::runtime_error("timeout");
+      const bool late = Clock::now() - begin > std::chrono::seconds(30);
+      ended.set_value(error.kind() != TransportError::Kind::timeout ? error.what()
+                      : late                                        ? "late"
+                                                                    : "timeout");
     }
   });
-  ASSERT_TRUE(errors[0]);
-  EXPECT_EQ(first_error({errors[0]}), "timeout");
+  EXPECT_EQ(how.get(), "timeout");
 }
 
 TEST(Announced, ABrokenChannelEndsTheWaitsOfAllRanks) {
@@ -147,7 +148,7 @@ TEST(Announced, ABrokenChannelEndsTheWaitsOfAllRanks) {
     }
   });
   EXPECT_EQ(failures, 3);
-  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(Clock::now() - begin, std::chrono::seconds(30));
 }
 
 TEST(Announced, AbortEndsTheWaitsOfAllRanks) {

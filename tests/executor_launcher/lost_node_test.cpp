@@ -48,7 +48,6 @@ Lost run_and_lose(const std::string& name, bool agent, const std::string& checkp
   options.hosts = {{"stays", 1, {"--address", "127.0.0.1"}}, {node, 2, {"--address", "127.0.0.1"}}};
   options.listen = "127.0.0.1";
   options.settings.elastic = true;
-  options.settings.silence = std::chrono::milliseconds(4'000);
   options.settings.checkpoint_every = 2;
   options.settings.local_checkpoints = checkpoints;
   options.next_program = [&](const LostDevices& lost) -> std::variant<NextProgram, std::string> {
@@ -58,7 +57,7 @@ Lost run_and_lose(const std::string& name, bool agent, const std::string& checkp
   };
   // The steps that are left take longer than the signal.
   FaultInjection hold{0, kLast + 1, 0, false, FaultPoint::before_update};
-  hold.hold = std::chrono::milliseconds(3'000);
+  hold.hold = std::chrono::milliseconds(6'000);
   options.settings.faults = {hold};
   bool struck = false;
   options.on_step = [&](const StepLine& line) {

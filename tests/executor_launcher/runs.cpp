@@ -18,10 +18,10 @@ LaunchOptions launch_options(const ir::Program& program, int steps) {
   options.settings.precision = Precision::fp64;
   options.settings.steps = steps;
   options.settings.data_seed = 11;  // As train() of training_plans.h.
-  options.settings.connect = milliseconds(15'000);
-  options.settings.deadline = milliseconds(20'000);
+  options.settings.connect = milliseconds(60'000);
+  options.settings.deadline = milliseconds(60'000);
   options.settings.heartbeat = milliseconds(100);
-  options.settings.silence = milliseconds(3'000);
+  options.settings.silence = milliseconds(10'000);
   for (int d = 0; d < 8; ++d) options.devices.push_back({d});
   return options;
 }

@@ -96,6 +96,16 @@ inline double seconds_since(LabClock::time_point start) {
   return std::chrono::duration<double>(LabClock::now() - start).count();
 }
 
+/// The first of several measurements that is near enough, or the last one of half a minute. Other
+/// work on the machine makes a link slower for as long as it runs; a wrong link always is.
+inline double first_near(const std::function<double()>& measure,
+                         const std::function<bool(double)>& near_enough) {
+  const auto start = LabClock::now();
+  double value = measure();
+  while (!near_enough(value) && seconds_since(start) < 30) value = measure();
+  return value;
+}
+
 inline constexpr int kLabPort = 5201;
 
 inline Socket lab_connection(bool listens, const std::string& address) {

@@ -143,7 +143,7 @@ TEST(Wire, DamageUnderARightChecksumNeverCrashes) {
   EXPECT_GT(refused, bytes.size() / 2) << "of " << bytes.size() << " bytes";
 }
 
-TEST(Wire, AMillionOpsAreSmallAndFast) {
+TEST(Wire, AMillionOpsAreSmall) {
   const Program program = pipelined_program(256, 8, 92);
   ASSERT_GT(program.ops.size(), 1000000U);
   const auto start = std::chrono::steady_clock::now();

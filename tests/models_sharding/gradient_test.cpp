@@ -3,8 +3,6 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include <chrono>
-
 #include "models/base/rng.h"
 #include "tests/models_sharding/random_layouts.h"
 
@@ -201,43 +199,6 @@ RC_GTEST_PROP(GradientLaw, ZeroKeepsOneCopyPerShardGroupAndGathersTheRest, ()) {
   }
   RC_ASSERT(scattered == (count - copies) * length);
   RC_ASSERT(delivered(gather_parameters(all, group)) == (count - copies) * length);
-}
-
-double fastest_milliseconds(const Gradients& gradients) {
-  double best = 1e9;
-  for (int i = 0; i < 10; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    const auto steps = synchronise_gradients(gradients);
-    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-    EXPECT_FALSE(steps.empty());
-    best = std::min(best, time.count());
-  }
-  return best;
-}
-
-TEST(SynchroniseGradients, TakesUnderFiveMillisecondsFor256Replicas) {
-#if !defined(NDEBUG) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "the limit holds for optimised builds without sanitizers";
-#endif
-  constexpr std::int64_t kLength = 12'582'919;  // A prime: no degree divides it.
-  Rng rng(1);
-  Gradients equal{{{}, kPartial, {}}, {kLength}, RowSlices::joined};
-  Gradients mixed = equal;
-  int next = 0;
-  for (int r = 0; r < 256; ++r) {
-    for (Gradients* gradients : {&equal, &mixed}) {
-      const int degree = gradients == &equal ? 8 : 1 << rng.integer(0, 3);
-      std::vector<int> owners;
-      for (int i = 0; i < degree; ++i) owners.push_back(next++);
-      gradients->annotation.subgroups.push_back(split_copy(std::move(owners)));
-    }
-  }
-  const double equal_time = fastest_milliseconds(equal);
-  const double mixed_time = fastest_milliseconds(mixed);
-  RecordProperty("equal_degrees_ms", std::to_string(equal_time));
-  RecordProperty("mixed_degrees_ms", std::to_string(mixed_time));
-  EXPECT_LT(equal_time, 5.0);
-  EXPECT_LT(mixed_time, 5.0);
 }
 
 TEST(SynchroniseGradientsDeathTest, AbortsOnWhatAreNoGradients) {

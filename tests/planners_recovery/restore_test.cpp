@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <set>
 #include <tuple>
@@ -420,7 +419,7 @@ TEST(Restore, SharesAddUpToWhatPlacedTensorsSay) {
 }
 
 /// 2,048 nodes of 8 in 256 pipelines of 8 stages with TP 8: one node is replaced by a spare.
-TEST(Restore, SixteenThousandDevicesTakeMilliseconds) {
+TEST(Restore, ASpareOfSixteenThousandDevicesReadsFromPeersAndACloudFromAll) {
   const auto world = std::make_unique<World>(
       with_storage(make_cluster({{"H100", 989, 80, 8, 400, 2049}}, 50)), llama2_13b(), 2048);
   const PolicyInput input = policy_input(*world);
@@ -444,12 +443,8 @@ TEST(Restore, SixteenThousandDevicesTakeMilliseconds) {
   state.copies = {gpu, cloud};
   const models::SwitchBytes bytes = models::all_state_bytes(world->job);
   const auto restored = [&](std::vector<StateSource> order) {
-    const auto start = std::chrono::steady_clock::now();
     Restore restore = plan_restore(input, state, after, {7, std::move(order), bytes});
-    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    RecordProperty("milliseconds", static_cast<int>(took.count() * 1e3));
     EXPECT_TRUE(restore.complete());
-    EXPECT_LT(took.count(), 1.0);  // Milliseconds; the bound is for slow machines.
     return restore;
   };
   const Restore from_peers = restored({StateSource::own_gpu, StateSource::peer_gpu});
