@@ -13,6 +13,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "models/base/check.h"
+
 extern char** environ;  // NOLINT
 
 namespace orrery::executor {
@@ -72,6 +74,10 @@ void RemoteAgents::start(const std::string& host, std::vector<std::string> words
   if (::pipe2(ends, O_CLOEXEC) != 0) {
     throw std::runtime_error(fmt::format("pipe: {}", std::strerror(errno)));
   }
+  // The pipe holds it: a process that ends before it reads makes no error here, take_ended() tells.
+  const std::string line = token + "\n";
+  ORRERY_CHECK(::write(ends[1], line.data(), line.size()) == static_cast<ssize_t>(line.size()),
+               "a token of {} bytes", token.size());
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
@@ -93,17 +99,11 @@ void RemoteAgents::start(const std::string& host, std::vector<std::string> words
     ::_exit(127);
   }
   ::close(ends[0]);
+  ::close(ends[1]);
   if (pid < 0) {
-    ::close(ends[1]);
     throw std::runtime_error(fmt::format("fork: {}", std::strerror(errno)));
   }
   children_.emplace_back(host, pid);
-  const std::string line = token + "\n";
-  const ssize_t written = ::write(ends[1], line.data(), line.size());
-  ::close(ends[1]);
-  if (written != static_cast<ssize_t>(line.size())) {
-    throw std::runtime_error(fmt::format("the agent of {} takes no token", host));
-  }
 }
 
 std::vector<std::pair<std::string, std::string>> RemoteAgents::take_ended() {

@@ -164,6 +164,8 @@ Seconds netlab_latency(const NetlabSpec& spec, int a, int b) {
          spec.nodes[static_cast<std::size_t>(b)].latency;
 }
 
+double netlab_reserve(double cores) { return std::min(0.5, cores / 4); }
+
 std::vector<double> netlab_slowdowns(const NetlabSpec& spec, double cores) {
   ORRERY_CHECK(cores > 0, "{} cores", cores);
   double fastest = 0, sum = 0;
@@ -171,7 +173,7 @@ std::vector<double> netlab_slowdowns(const NetlabSpec& spec, double cores) {
     fastest = std::max(fastest, node.speed);
     sum += node.devices * node.speed;
   }
-  const double unit = std::min(1 / fastest, cores / sum);
+  const double unit = std::min(1 / fastest, (cores - netlab_reserve(cores)) / sum);
   std::vector<double> slowdowns;
   for (const NetlabNode& node : spec.nodes) slowdowns.push_back(1 / (unit * node.speed));
   return slowdowns;

@@ -69,10 +69,16 @@ std::string netlab_address(int node);
 /// One way, from sending a frame of no length to its arrival.
 Seconds netlab_latency(const NetlabSpec& spec, int a, int b);
 
+/// Of `cores` cores what is left to the switch and to the ranks' transport threads: half a core, but
+/// at most a quarter of what there is. Without it ranks whose passes meet wait for a core, and an
+/// op takes longer than its stretched time (`disturbed` in the run log).
+double netlab_reserve(double cores);
+
 /// For each node the factor by which each of its ranks must stretch the compute time that it
-/// measures (WorkerOptions::slowdown), so that all ranks together need at most `cores` cores and
-/// devices differ as their speeds do: 1 / (k speed), k = min(1 / max speed, cores / sum of all
-/// devices' speeds). The fastest device is not stretched where there are cores enough.
+/// measures (WorkerOptions::slowdown), so that all ranks together need at most the `cores` cores
+/// less what netlab_reserve() leaves to the network, and devices differ as their speeds do:
+/// 1 / (k speed), k = min(1 / max speed, cores for ranks / sum of all devices' speeds). The fastest
+/// device is not stretched where there are cores enough.
 std::vector<double> netlab_slowdowns(const NetlabSpec& spec, double cores);
 
 /// Lines of text that parse_netlab() reads back equal.
