@@ -28,10 +28,15 @@ void CopyStore::set_gpu_iteration(std::int64_t iteration) {
   if (gpu_) gpu_->iteration = iteration;
 }
 
+std::int64_t CopyStore::counts_from(Slot slot, std::int64_t now) {
+  return counts_from_.try_emplace(slot, now).first->second;
+}
+
 void CopyStore::persist(Slot slot, std::int64_t iteration, models::PlanPointer plan,
                         const PlanDevices& devices, DeviceList holders, Instant end) {
   Persisted& state = slots_[slot];
   ORRERY_CHECK(!state.pending, "a checkpoint starts before the one before it is persisted");
+  counts_from_[slot] = iteration;
   state.pending = Copy{iteration,       slot.first,         std::move(plan), devices.all,
                        devices.working, std::move(holders), devices.idle,    end};
 }
@@ -43,6 +48,9 @@ std::optional<Instant> CopyStore::pending(Slot slot) const {
 }
 
 void CopyStore::shift(Slot slot, std::int64_t iterations, Nanoseconds time) {
+  if (const auto last = counts_from_.find(slot); last != counts_from_.end()) {
+    last->second += iterations;
+  }
   const auto at = slots_.find(slot);
   if (at == slots_.end() || !at->second.pending) return;
   at->second.pending->iteration += iterations;
@@ -67,6 +75,7 @@ void CopyStore::roll_back(std::int64_t iteration) {
     std::erase_if(state.kept, [&](const Copy& copy) { return copy.iteration > iteration; });
     if (state.pending && state.pending->iteration > iteration) state.pending.reset();
   }
+  for (auto& [slot, from] : counts_from_) from = std::min(from, iteration);
 }
 
 void CopyStore::lose(Copy& copy, std::size_t position) {

@@ -41,12 +41,17 @@ class CopyStore {
   /// While the plan trains.
   void set_gpu_iteration(std::int64_t iteration);
 
+  /// The iteration from which a slot's next checkpoint counts: that of its last one, whatever
+  /// became of it, or the one at which it was first asked for; not after one that was rolled back
+  /// to.
+  std::int64_t counts_from(Slot slot, std::int64_t now);
   /// The checkpoint of this slot is usable from `end` on. The one before it has been persisted.
   void persist(Slot slot, std::int64_t iteration, models::PlanPointer plan,
                const PlanDevices& devices, DeviceList holders, Instant end);
   /// When the copy that is being persisted is done.
   std::optional<Instant> pending(Slot slot) const;
-  /// Many equal cycles passed: what is being persisted is now of a later iteration and ends later.
+  /// Many equal cycles passed: the last checkpoint is of a later iteration and its persisting ends
+  /// later.
   void shift(Slot slot, std::int64_t iterations, Nanoseconds time);
   /// What is persisted by `now` counts.
   void settle(Instant now);
@@ -83,6 +88,7 @@ class CopyStore {
   const models::Cluster& cluster_;
   std::optional<Copy> gpu_;
   std::map<Slot, Persisted> slots_;
+  std::map<Slot, std::int64_t> counts_from_;
 };
 
 }  // namespace orrery::sim

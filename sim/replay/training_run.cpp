@@ -37,6 +37,7 @@ void TrainingRun::set_levels(std::vector<models::CheckpointLevel> levels) {
   levels_.clear();
   cycle_.reset();
   cycle_length_ = 1;
+  longest_ = 0;
   std::map<ir::Location, int> numbers;
   for (models::CheckpointLevel& level : levels) {
     ORRERY_CHECK(level.every >= 1 && level.stall.count >= 0 && level.persist.count >= 0,
@@ -53,7 +54,9 @@ void TrainingRun::set_levels(std::vector<models::CheckpointLevel> levels) {
       const std::int64_t step = level.every / std::gcd(level.every, cycle_length_);
       cycle_length_ = step > kLongestCycle / cycle_length_ ? 0 : cycle_length_ * step;
     }
-    levels_.push_back({std::move(level), slot, std::move(holders)});
+    const std::int64_t from = copies_.counts_from(slot, done_);
+    levels_.push_back({std::move(level), slot, std::move(holders), from});
+    if (levels_.back().level.every > levels_[longest_].level.every) longest_ = levels_.size() - 1;
   }
 }
 
@@ -91,7 +94,9 @@ void TrainingRun::begin(Instant until, std::optional<Instant> stop) {
 }
 
 bool TrainingRun::begin_checkpoint() {
-  while (due_ < levels_.size() && done_ % levels_[due_].level.every != 0) ++due_;
+  while (due_ < levels_.size() && done_ - levels_[due_].counted_from < levels_[due_].level.every) {
+    ++due_;
+  }
   if (due_ == levels_.size()) return false;
   checkpoint_ = levels_[due_];
   copies_.settle(now_);
@@ -120,23 +125,29 @@ void TrainingRun::end_step() {
     copies_.persist(checkpoint_.slot, done_, plan_, devices_, checkpoint_.holders,
                     stall_start_ + std::max(checkpoint_.level.stall, checkpoint_.level.persist));
     copies_.settle(now_);
+    for (Level& level : levels_) {
+      if (level.slot == checkpoint_.slot) level.counted_from = done_;
+    }
     due_ = std::min(due_ + 1, levels_.size());
   }
   step_ = Step::none;
 }
 
-/// All levels meet at multiples of their least common multiple. If what is being persisted looks
-/// the same at two of them, everything between them repeats until something happens.
+/// Levels repeat after the least common multiple of their iterations. If at both ends of so many
+/// what is being persisted and what is due look the same, everything between them repeats until
+/// something happens. Cycles end at checkpoints of the longest level, where jumps of iterations do.
 void TrainingRun::jump_cycles(Instant limit) {
-  if (levels_.empty() || cycle_length_ == 0 || done_ % cycle_length_ != 0) return;
+  if (levels_.empty() || cycle_length_ == 0 || levels_[longest_].counted_from != done_) return;
+  if (cycle_ && done_ < cycle_->done + cycle_length_) return;
   copies_.settle(now_);
-  Cycle here{done_, now_, {}};
+  Cycle here{done_, now_, {}, {}};
   for (const Level& level : levels_) {
     const auto end = copies_.pending(level.slot);
     here.pending.push_back(end ? (*end - now_).count : 0);
+    here.since.push_back(done_ - level.counted_from);
   }
-  const bool repeats =
-      cycle_ && cycle_->done + cycle_length_ == done_ && cycle_->pending == here.pending;
+  const bool repeats = cycle_ && cycle_->done + cycle_length_ == done_ &&
+                       cycle_->pending == here.pending && cycle_->since == here.since;
   if (repeats && limit > now_) {
     const Nanoseconds duration = now_ - cycle_->at;
     const std::int64_t count = (limit - now_).count / duration.count - kCyclesAfterJump;
@@ -145,7 +156,10 @@ void TrainingRun::jump_cycles(Instant limit) {
       const Nanoseconds jump{count * duration.count};
       ledger_.add_iterations(count * cycle_length_);
       ledger_.add_checkpoint({count * (duration - training).count});
-      for (const Level& level : levels_) copies_.shift(level.slot, count * cycle_length_, jump);
+      for (Level& level : levels_) {
+        copies_.shift(level.slot, count * cycle_length_, jump);
+        level.counted_from += count * cycle_length_;
+      }
       done_ += count * cycle_length_;
       now_ = now_ + jump;
       here.done = done_;
@@ -159,7 +173,8 @@ void TrainingRun::jump_cycles(Instant limit) {
 void TrainingRun::jump_iterations(Instant until, std::optional<Instant> stop) {
   std::int64_t count = std::max<std::int64_t>(0, (until - now_).count) / iteration_.count;
   for (const Level& level : levels_) {
-    count = std::min(count, level.level.every - done_ % level.level.every);
+    const std::int64_t left = level.counted_from + level.level.every - done_;
+    count = std::min(count, std::max<std::int64_t>(1, left));
   }
   if (stop) {
     const std::int64_t left = (*stop - now_).count;

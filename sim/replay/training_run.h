@@ -46,13 +46,14 @@ class TrainingRun {
     models::CheckpointLevel level;
     CopyStore::Slot slot;
     DeviceList holders;
+    std::int64_t counted_from;  ///< Due `every` iterations after it.
   };
   enum class Step { none, iteration, checkpoint };
   struct Cycle {
     std::int64_t done;
     Instant at;
     std::vector<std::int64_t> pending;  ///< By level: nanoseconds until persisted, 0: nothing.
-    bool operator==(const Cycle&) const = default;
+    std::vector<std::int64_t> since;    ///< By level: iterations since its last checkpoint.
   };
 
   void set_levels(std::vector<models::CheckpointLevel> levels);
@@ -70,8 +71,9 @@ class TrainingRun {
   PlanDevices devices_;
   std::int64_t samples_;
   std::vector<Level> levels_;
+  std::size_t longest_ = 0;        ///< The level with the most iterations between checkpoints.
   std::int64_t cycle_length_ = 0;  ///< Iterations; 0: too long to look for cycles.
-  std::optional<Cycle> cycle_;     ///< At the last multiple of the length.
+  std::optional<Cycle> cycle_;     ///< Where the last one ended, at a checkpoint of that level.
   Instant now_;
   std::int64_t done_;
   Nanoseconds iteration_;

@@ -266,5 +266,39 @@ RC_GTEST_PROP(ReplayLaw, JumpsGiveWhatWalkingGives, ()) {
   RC_ASSERT(copies == walk.copies);
 }
 
+/// An interval of time is another number of iterations under each plan.
+RC_GTEST_PROP(ReplayLaw, PlansThatChangeDoNotPutOffACheckpoint, ()) {
+  Rng rng(*rc::gen::arbitrary<std::uint32_t>());
+  const models::Cluster cluster = replay_cluster(4, 1);
+  std::array<std::int64_t, 4> every{};
+  for (std::int64_t& one : every) one = rng.integer(20, 60);
+  TestPolicy policy;
+  policy.levels = {level(Location::cloud, 1, 1, 1)};
+  policy.every = [&](const ir::Plan& plan) { return every[ir::devices_of(plan).size() - 1]; };
+  EventList events(cluster, 6000);
+  for (int node = 1; node < 4; ++node) {
+    double now = 0;
+    while ((now += static_cast<double>(rng.integer(20, 900))) < 5900) {
+      events.node(now, EventKind::leave, node);
+      if ((now += static_cast<double>(rng.integer(20, 900))) >= 5900) break;
+      events.node(now, EventKind::join, node);
+    }
+  }
+  std::stable_sort(events.trace.events.begin(), events.trace.events.end(),
+                   [](const auto& a, const auto& b) { return a.time < b.time; });
+  for (std::size_t i = 0; i < events.trace.events.size(); ++i) {
+    events.trace.events[i].sequence = static_cast<std::int64_t>(i);
+  }
+  run(cluster, events.trace, policy);
+  const std::int64_t most = *std::max_element(every.begin(), every.end());
+  for (const models::JobState& state : policy.asked) {
+    std::int64_t newest = 0;
+    for (const models::StateCopy& copy : state.copies) {
+      if (copy.location == Location::cloud) newest = std::max(newest, copy.iteration);
+    }
+    RC_ASSERT(state.iteration - newest <= most);
+  }
+}
+
 }  // namespace
 }  // namespace orrery::sim

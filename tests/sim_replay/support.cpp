@@ -122,8 +122,10 @@ std::variant<models::PlanPointer, models::Infeasible> TestPolicy::first_plan(
   return plan_on(live);
 }
 
-std::vector<models::CheckpointLevel> TestPolicy::checkpoints(const ir::Plan&, Seconds) const {
-  return levels;
+std::vector<models::CheckpointLevel> TestPolicy::checkpoints(const ir::Plan& plan, Seconds) const {
+  std::vector<models::CheckpointLevel> out = levels;
+  for (models::CheckpointLevel& level : out) level.every = every ? every(plan) : level.every;
+  return out;
 }
 
 models::RecoveryDecision TestPolicy::on_events(const models::JobState& state, Events events) const {

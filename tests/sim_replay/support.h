@@ -51,6 +51,7 @@ class TestPolicy final : public models::RecoveryPolicy {
   models::RecoveryDecision on_events(const models::JobState& state, Events events) const override;
 
   std::vector<models::CheckpointLevel> levels;
+  std::function<std::int64_t(const ir::Plan&)> every;  ///< Of all levels, instead of their own.
   std::function<models::RecoveryDecision(const models::JobState&, Events)> answer;
   int needs = 1;  ///< Devices without which there is no plan.
   mutable std::vector<models::JobState> asked;
