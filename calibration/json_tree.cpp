@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "models/base/file.h"
+#include "calibration/read_text.h"
 #include "models/config/document.h"
 
 namespace orrery::calibration {
@@ -34,8 +34,7 @@ std::string reason(const std::string& message) {
 
 bool load_json(const std::string& path, config::Value& root, config::Diagnostics& diagnostics) {
   std::string text;
-  if (const auto problem = read_file(path, text)) {
-    diagnostics.add({path, 0, 0}, *problem);
+  if (!read_text(path, text, diagnostics)) {
     return false;
   }
   try {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "calibration/json_tree.h"
-#include "models/base/file.h"
+#include "calibration/read_text.h"
 #include "models/base/units.h"
 
 namespace orrery::calibration {
@@ -134,8 +134,7 @@ struct Host {
 std::vector<Host> read_hosts(const std::string& path, config::Diagnostics& diagnostics) {
   std::vector<Host> hosts;
   std::string text;
-  if (const auto problem = read_file(path, text)) {
-    diagnostics.add({path, 0, 0}, *problem);
+  if (!read_text(path, text, diagnostics)) {
     return hosts;
   }
   constexpr const char* kBlank = " \t\r";

@@ -1,12 +1,14 @@
 #!/usr/bin/python3
 """Fits of a calibration: a panel for each, figures by kind, and one figure of all their errors.
+Entries with one measurement have no fit to draw: one figure shows their repetitions.
 
     calibration/plot_fits.py --runs fits.csv --out FOLDER [--only link]
 
 fits.csv is what points_csv() of calibration/fit writes: entry, kind, x_name, x, x_unit, y_name,
-measured, fitted, curve, y_unit, held_out. A panel shows measured medians over the fit; samples that
-the fit did not see are squares, and the error of theirs (else of the fit) stands in the panel.
-Writes fit_KIND.pdf and .png (fit_KIND_2 ... where there are many), and errors.pdf and .png."""
+measured, fitted, curve, y_unit, held_out, repetition. A panel shows measured medians over the fit;
+samples that the fit did not see are squares, and the error of theirs (else of the fit) stands in the
+panel. Writes fit_KIND.pdf and .png (fit_KIND_2 ... where there are many), repetitions.pdf and .png
+(repetitions_2 ...), and errors.pdf and .png, which has no entries with one measurement."""
 
 import argparse
 import sys
@@ -20,6 +22,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator, NullFormatter  # noqa:
 
 FITTED, SEEN, HELD_OUT = "#000000", "#0072B2", "#D55E00"
 COLUMNS, ROWS = 3, 4  # panels of a figure
+LINES = 50  # entries of a figure with a line for each
+FAR = 50  # percent off the median; repetitions beyond it are named at the edge
 PREFIXES = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1, ""), (1e-3, "m"), (1e-6, "µ"),
             (1e-9, "n")]
 BYTES = [(2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"), (1, "B")]
@@ -170,10 +174,9 @@ def draw_errors(all_entries, folder):
     for _, name, points in all_entries:
         found, held = errors(points)
         lines.append((name, sum(found) / len(found), max(found), held))
-    shown = 50
-    left_out = len(lines) - shown
+    left_out = len(lines) - LINES
     if left_out > 0:
-        lines = sorted(lines, key=lambda line: -line[1])[:shown]
+        lines = sorted(lines, key=lambda line: -line[1])[:LINES]
     figure, axes = plt.subplots(figsize=(style.PAGE, 0.9 + 0.14 * len(lines)))
     for i, (_, mean, largest, held) in enumerate(lines):
         colour = HELD_OUT if held else SEEN
@@ -193,6 +196,40 @@ def draw_errors(all_entries, folder):
     style.save(figure, folder, "errors")
 
 
+def draw_repetitions(stem, lines, folder):
+    """A line for each entry with one measurement: its repetitions, relative to what the profile
+    says, from the fastest to the slowest."""
+    figure, axes = plt.subplots(figsize=(style.PAGE, 0.9 + 0.14 * len(lines)))
+    for i, (_, points) in enumerate(lines):
+        off = [100 * (row["measured"] / row["curve"] - 1) for row in points]
+        near = [value for value in off if value <= FAR]
+        far = [value for value in off if value > FAR]
+        axes.plot([min(off), min(max(off), FAR)], [i, i], color=SEEN, linewidth=0.8, zorder=1)
+        axes.plot(near, [i] * len(near), linewidth=0, marker="o", markersize=2.8, color=SEEN,
+                  markerfacecolor="none", markeredgewidth=0.7)
+        if far:
+            axes.plot(FAR, i, marker=">", markersize=3.2, color=SEEN, clip_on=False)
+            axes.annotate(", ".join(f"+{value:.0f} %" for value in sorted(far)[-2:]), (FAR, i),
+                          xytext=(4, 0), textcoords="offset points", va="center", fontsize=5.5,
+                          annotation_clip=False)
+    axes.axvline(0, color=FITTED, linewidth=0.8, zorder=0)
+    if max(row["measured"] / row["curve"] for _, points in lines for row in points) > 1 + FAR / 100:
+        axes.set_xlim(right=FAR)
+    labels = []
+    for name, points in lines:
+        factor, unit = scale([points[0]["curve"]], points[0]["y_unit"])
+        labels.append(f"{name}: {points[0]['curve'] / factor:.3g} {unit}")
+    axes.set_yticks(range(len(lines)), labels, fontsize=5.5)
+    axes.set_ylim(len(lines) - 0.4, -0.6)
+    axes.set_xlabel("Repetition against the profile, their median (%)")
+    axes.grid(True, axis="x")
+    handles = [plt.Line2D([], [], color=FITTED, linewidth=0.8),
+               plt.Line2D([], [], color=SEEN, linewidth=0.8, marker="o", markersize=3.2,
+                          markerfacecolor="none")]
+    legend_on_top(figure, handles, ["profile", "repetitions, fastest to slowest"])
+    style.save(figure, folder, stem)
+
+
 def main():
     args = arguments()
     rows = style.read(args.runs)
@@ -200,15 +237,21 @@ def main():
     if not found:
         sys.exit(f"{args.runs}: no points" + (f" of kind {args.only}" if args.only else ""))
     style.use()
+    once = [(name, points) for _, name, points in found if points[0]["repetition"] == 1]
+    found = [entry for entry in found if entry[2][0]["repetition"] != 1]
+    pages = -(-len(once) // LINES)
+    for page in range(pages):
+        lines = once[len(once) * page // pages:len(once) * (page + 1) // pages]
+        draw_repetitions("repetitions" if page == 0 else f"repetitions_{page + 1}", lines, args.out)
     kinds = {}
     for kind, name, points in found:
-        if kind != "overhead" or len(points) > 1:  # one number: nothing to draw but its error
-            kinds.setdefault(kind, []).append((name, points))
+        kinds.setdefault(kind, []).append((name, points))
     for kind, panels in kinds.items():
         for page, first in enumerate(range(0, len(panels), COLUMNS * ROWS), start=1):
             stem = f"fit_{kind}" if page == 1 else f"fit_{kind}_{page}"
             draw(stem, panels[first:first + COLUMNS * ROWS], args.out)
-    draw_errors(found, args.out)
+    if found:
+        draw_errors(found, args.out)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@
 #include <utility>
 
 #include "calibration/json_tree.h"
+#include "calibration/read_text.h"
 #include "models/base/check.h"
-#include "models/base/file.h"
 
 namespace orrery::calibration {
 namespace {
@@ -27,8 +27,7 @@ class SailorTable {
  public:
   SailorTable(const std::string& folder, const char* name, config::Diagnostics& diagnostics)
       : path_((std::filesystem::path(folder) / name).string()), diagnostics_(diagnostics) {
-    if (const auto problem = read_file(path_, text_)) {
-      diagnostics_.add({path_, 0, 0}, *problem);
+    if (!read_text(path_, text_, diagnostics_)) {
       return;
     }
     if (!next()) {

@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "models/base/file.h"
+#include "calibration/read_text.h"
 #include "models/ir/measurement_text.h"
 
 namespace orrery::calibration {
@@ -28,6 +28,71 @@ void visit_header(Set& set, Visit visit) {
   visit("date", set.date);
   visit("model", set.model);
   visit("backend", set.backend);
+}
+
+/// Columns that concern every kind.
+constexpr const char* kCommon = " kind repetition wall_seconds cpu_seconds disturbed ";
+
+/// Columns that concern a kind beside those, each between blanks.
+const char* columns_of(ir::MeasurementKind kind) {
+  using enum ir::MeasurementKind;
+  switch (kind) {
+    case block:
+      return " device_type block pass layers tensor_parallel micro_batch_size sequence_length "
+             "recompute dtype flops ";
+    case gemm:
+      return " device_type dtype m n k flops ";
+    case memory_bandwidth:
+      return " device_type dtype bytes ";
+    case point_to_point:
+      return " source destination both_ways link_class bytes ";
+    case collective:
+      return " link_class collective ranks bytes ";
+    case optimizer:
+      return " device_type dtype parameters ";
+    case checkpoint_write:
+    case checkpoint_read:
+      return " device_type location bytes ";
+    case memory:
+      return " device_type block pass layers tensor_parallel micro_batch_size sequence_length "
+             "recompute dtype bytes ";
+    case op_overhead:
+      return " device_type dtype ";
+  }
+  return kCommon;
+}
+
+bool concerns(ir::MeasurementKind kind, const std::string& column) {
+  const std::string word = " " + column + " ";
+  return std::string(kCommon).find(word) != std::string::npos ||
+         std::string(columns_of(kind)).find(word) != std::string::npos;
+}
+
+/// Cells of a measurement that nothing was said about.
+const std::vector<std::string>& default_cells() {
+  static const std::vector<std::string> kCells = ir::to_cells({});
+  return kCells;
+}
+
+/// Empties what does not concern the kind: its fields are as they are by default. Others stay, so
+/// that a row reads back equal.
+void empty_others(ir::MeasurementKind kind, std::vector<std::string>& cells) {
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (cells[i] != default_cells()[i]) continue;
+    if (!concerns(kind, ir::measurement_columns()[i])) cells[i].clear();
+  }
+}
+
+/// Fills empty cells that do not concern the row's kind. A kind that is unknown leaves them.
+void fill_others(std::vector<std::string>& cells) {
+  for (const auto& [kind, name] : ir::enum_names(ir::MeasurementKind{})) {
+    if (cells.front() != name) continue;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (cells[i].empty() && !concerns(kind, ir::measurement_columns()[i])) {
+        cells[i] = default_cells()[i];
+      }
+    }
+  }
 }
 
 std::string one_line(std::string text) {
@@ -175,6 +240,7 @@ class SampleReader {
     }
     std::vector<std::string> texts;
     for (const Cell& cell : *cells) texts.push_back(cell.text);
+    fill_others(texts);
     ir::Measurement sample;
     if (const auto problem = ir::from_cells(texts, sample)) {
       diagnostics_.add(
@@ -227,8 +293,10 @@ std::string samples_header(const ir::MeasurementSet& set) {
 }
 
 std::string sample_row(const ir::Measurement& sample) {
+  std::vector<std::string> cells = ir::to_cells(sample);
+  empty_others(sample.kind, cells);
   std::string row;
-  for (const std::string& cell : ir::to_cells(sample)) {
+  for (const std::string& cell : cells) {
     if (!row.empty()) row += ',';
     row += quoted(one_line(cell));
   }
@@ -247,8 +315,7 @@ SampleFile parse_samples(std::string_view text, const std::string& name, Diagnos
 
 SampleFile read_samples(const std::string& path, Diagnostics& diagnostics) {
   std::string text;
-  if (const auto problem = read_file(path, text)) {
-    diagnostics.add({path, 0, 0}, *problem);
+  if (!read_text(path, text, diagnostics)) {
     return {};
   }
   return parse_samples(text, path, diagnostics);

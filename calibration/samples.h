@@ -13,7 +13,8 @@ namespace orrery::calibration {
 
 /// Header lines and the row of column names. Line breaks in the set's texts become blanks.
 std::string samples_header(const ir::MeasurementSet& set);
-/// One row with its line break. Line breaks in names become blanks.
+/// One row with its line break. Line breaks in names become blanks. Cells of columns that do not
+/// concern the row's kind are empty.
 std::string sample_row(const ir::Measurement& sample);
 /// The whole file.
 std::string samples_csv(const ir::MeasurementSet& set);
@@ -25,7 +26,8 @@ struct SampleFile {
   /// set.
   bool torn = false;
 };
-/// Reads samples_csv() back; `name` stands for the file in positions. Unknown, double and missing
+/// Reads samples_csv() back, and files that write defaults (0, none) where a column does not
+/// concern a row's kind; `name` stands for the file in positions. Unknown, double and missing
 /// header lines and columns, rows of another length and cells that cannot be read are problems at
 /// their line and column.
 SampleFile parse_samples(std::string_view text, const std::string& name,

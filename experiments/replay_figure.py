@@ -77,9 +77,11 @@ def draw_hours(axes, policies):
     axes.set_xlabel("GPU-hours (%)")
 
 
-def draw_interval(axes, y, values, **look):
-    axes.errorbar(statistics.mean(values), y, xerr=half_width(values), linewidth=0.8, capsize=2,
-                  color="black", **look)
+def draw_interval(axes, y, values, most=math.inf, **look):
+    """Mean and confidence interval, which ends at what the values can be at most."""
+    centre, half = statistics.mean(values), half_width(values)
+    right = max(min(half, most - centre), 0)
+    axes.errorbar(centre, y, xerr=[[half], [right]], linewidth=0.8, capsize=2, color="black", **look)
 
 
 def limit(axes, means, highest=math.inf):
@@ -91,9 +93,9 @@ def limit(axes, means, highest=math.inf):
 def draw_ratios(axes, policies):
     """ETTR, and goodput a little below it."""
     for y, (_, rows) in enumerate(policies):
-        draw_interval(axes, y - 0.15, [100 * row["ettr"] for row in rows], fmt="o", markersize=3.5,
-                      label="ETTR" if y == 0 else None)
-        draw_interval(axes, y + 0.15, [100 * row["goodput"] for row in rows], fmt="D",
+        draw_interval(axes, y - 0.15, [100 * row["ettr"] for row in rows], 100, fmt="o",
+                      markersize=3.5, label="ETTR" if y == 0 else None)
+        draw_interval(axes, y + 0.15, [100 * row["goodput"] for row in rows], 100, fmt="D",
                       markersize=3.2, markerfacecolor="white", label="Goodput" if y == 0 else None)
     axes.set_xlabel("Share (%)")
     limit(axes, [100 * mean(rows, column) for _, rows in policies for column in ("ettr", "goodput")],

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 
@@ -12,6 +14,8 @@
 
 namespace orrery::planners {
 namespace {
+
+constexpr const char* kMemory = "device memory";
 
 class Run {
  public:
@@ -24,7 +28,8 @@ class Run {
 
  private:
   std::optional<models::Infeasible> refuse();
-  PlannerResult sweep(bool idle);
+  PlannerResult sweep(const std::vector<DataParallelSetting>& legal, bool idle);
+  PlannerResult largest();
   std::vector<int> shard_groups(const DataParallelSetting& degrees, int zero) const;
   models::Infeasible nothing(bool idle) const;
 
@@ -108,9 +113,9 @@ models::Infeasible Run::nothing(bool idle) const {
                       idle ? "up to " : "", input_.devices.size(), input_.job.global_batch)};
 }
 
-PlannerResult Run::sweep(bool idle) {
+PlannerResult Run::sweep(const std::vector<DataParallelSetting>& legal, bool idle) {
   Ranking ranking(input_);
-  for (const DataParallelSetting& degrees : plans_->legal(idle, search_.forced)) {
+  for (const DataParallelSetting& degrees : legal) {
     for (const int zero : zero_stages_) {
       for (const int group : shard_groups(degrees, zero)) {
         for (const ir::Recompute recompute : recompute_) {
@@ -136,25 +141,45 @@ PlannerResult Run::sweep(bool idle) {
   return ranking.finish(search_.planner, search_.evaluate_top, report_, nothing(idle));
 }
 
-PlannerResult Run::go() {
-  report_.work_unit = "plans";
-  if (const auto no = refuse()) return {*no, report_};
-  // A forced number of replicas says by itself how many devices there are.
-  const bool forced = search_.forced.data_parallel > 0;
-  if (search_.use_all != UseAllDevices::no && !forced) {
-    PlannerResult result = sweep(false);
-    if (std::holds_alternative<ir::Plan>(result.outcome) || !result.report.complete ||
-        search_.use_all == UseAllDevices::yes) {
-      return result;
+/// Numbers of devices from all downwards, until one has a legal plan that fits. The estimate
+/// decides only among plans on equally many, so that more devices of the same kind never mean fewer
+/// in use.
+PlannerResult Run::largest() {
+  std::map<int, std::vector<DataParallelSetting>, std::greater<>> by_ranks;
+  by_ranks[static_cast<int>(input_.devices.size())] = {};  // For the reason against all.
+  for (const DataParallelSetting& degrees : plans_->legal(true, search_.forced)) {
+    by_ranks[degrees.data_parallel * degrees.sequence_degree].push_back(degrees);
+  }
+  std::optional<models::Infeasible> first;
+  std::optional<models::Infeasible> memory;
+  PlannerResult result;
+  for (const auto& [ranks, legal] : by_ranks) {
+    const bool all = ranks == std::ssize(input_.devices);
+    if (!all) {
+      report_.notes = {fmt::format("no plan over all {} devices ({}: {}): {} stay idle",
+                                   input_.devices.size(), first->constraint, first->witness,
+                                   std::ssize(input_.devices) - ranks)};
     }
-    const auto& no = std::get<models::Infeasible>(result.outcome);
-    report_.notes.push_back(fmt::format("no plan over all {} devices ({}: {}): some may stay idle",
-                                        input_.devices.size(), no.constraint, no.witness));
+    result = sweep(legal, !all || by_ranks.size() == 1);
+    const auto* no = std::get_if<models::Infeasible>(&result.outcome);
+    if (no == nullptr || !result.report.complete) return result;
+    if (!first) first = *no;
+    if (no->constraint == kMemory) memory = *no;
     report_.work = report_.plans_examined = result.report.plans_examined;
     report_.rejected_by_memory = result.report.rejected_by_memory;
     report_.constraints = result.report.constraints;
   }
-  return sweep(true);
+  if (memory) result.outcome = *memory;
+  return result;
+}
+
+PlannerResult Run::go() {
+  report_.work_unit = "plans";
+  if (const auto no = refuse()) return {*no, report_};
+  // A forced number of replicas says by itself how many devices there are.
+  const bool any = search_.use_all == UseAllDevices::no || search_.forced.data_parallel > 0;
+  if (search_.use_all == UseAllDevices::automatic && !any) return largest();
+  return sweep(plans_->legal(any, search_.forced), any);
 }
 
 }  // namespace
@@ -167,8 +192,11 @@ std::vector<OptionInfo> common_options() {
       {"micro_batch_size", "0", "Samples per micro-batch (bs), 0: search."},
       {"recompute", "search", "search: all that the job allows; or none, selective, full (AC)."},
       {"use_all", "auto",
-       "yes: only plans over all devices. no: over any number of them. auto: yes, and no if none "
-       "of those is legal and fits in memory."},
+       "yes: only plans over all devices. no: over any number of them, the best by the estimate. "
+       "auto: over as many as any legal plan that fits in memory uses (all, where batch and heads "
+       "divide), the best of those: as the papers' baselines, which leave no healthy node idle "
+       "[Hetu v2, Tables 4 and 6]. The devices are the first of the nodes with most devices, in "
+       "the order of the nodes, whatever their types."},
       {"evaluate_top", "1",
        "Plans that the evaluator judges, best first by the estimate; 1: the estimate decides; 0: "
        "all that fit."},

@@ -10,7 +10,8 @@
 
 namespace orrery::planners {
 
-/// Whether devices may stay idle: `automatic` if nothing that uses all is legal and fits.
+/// Whether devices may stay idle: `automatic`, as few as any plan that is legal and fits leaves;
+/// `no`, as the estimate decides.
 enum class UseAllDevices { automatic, yes, no };
 /// Sets of devices that divide the states: all, those of a node, or both are tried.
 enum class Sharding { full, hybrid, both };

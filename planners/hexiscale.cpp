@@ -1,6 +1,6 @@
 // HexiScale: a graph partition makes the pipelines, a second one the groups of GPUs inside them;
 // stages, their order, layers and batches follow greedily; many rounds, best by the paper's cost
-// model. [HexiScale, section 4 and Appendix A]
+// model or, of the best few, by the evaluator. [HexiScale, section 4 and Appendix A]
 #include <memory>
 
 #include "planners/catalog.h"
@@ -36,7 +36,9 @@ std::vector<OptionInfo> options() {
       {"group_counts", "3",
        "Layouts in each round: values of k_i, the number of GPU groups of a pipeline [4.4]."},
       {"evaluate_top", "4",
-       "Plans, best by the paper's estimate, of which the evaluator picks the fastest; 1: the "
+       "Plans, best by the paper's estimate, of which the evaluator picks the fastest; as many "
+       "stand in from searches beside this one with each power of two as the only tensor-parallel "
+       "degree, unless tensor_parallel or candidates bind the degrees. 1: one search, and the "
        "estimate alone decides, as in the paper."},
       {"tensor_parallel", "0",
        "Degree of all stages, a power of two up to 4096, as without asymmetric tensor parallelism "

@@ -8,11 +8,30 @@ namespace {
 
 constexpr int kMostPartialPaths = 4096;
 
-/// Depth-first search from one start.
+/// For each group the others, the highest bandwidth to it first (ties: lower number).
+using Neighbours = std::vector<std::vector<int>>;
+
+Neighbours by_bandwidth(const GroupLinks& links) {
+  Neighbours result(static_cast<std::size_t>(links.groups));
+  for (int from = 0; from < links.groups; ++from) {
+    const std::size_t row = static_cast<std::size_t>(from) * static_cast<std::size_t>(links.groups);
+    std::vector<int>& others = result[static_cast<std::size_t>(from)];
+    for (int g = 0; g < links.groups; ++g) {
+      if (g != from) others.push_back(g);
+    }
+    std::stable_sort(others.begin(), others.end(), [&](int a, int b) {
+      return links.bandwidth[row + static_cast<std::size_t>(a)] >
+             links.bandwidth[row + static_cast<std::size_t>(b)];
+    });
+  }
+  return result;
+}
+
+/// Depth-first search from one start. Keeps references.
 class PathSearch {
  public:
-  PathSearch(const GroupLinks& links, int tau, int start)
-      : links_(links), tau_(static_cast<std::size_t>(tau)), path_{start} {
+  PathSearch(const GroupLinks& links, const Neighbours& neighbours, int tau, int start)
+      : links_(links), neighbours_(neighbours), tau_(tau), path_{start} {
     used_.resize(static_cast<std::size_t>(links.groups));
     used_[static_cast<std::size_t>(start)] = true;
     cheapest_ = std::numeric_limits<double>::infinity();
@@ -31,8 +50,14 @@ class PathSearch {
   /// Always the last of the tau neighbours by number.
   std::vector<int> largest() {
     while (static_cast<int>(path_.size()) < links_.groups) {
-      const std::vector<int> next = neighbours();
-      path_.push_back(*std::max_element(next.begin(), next.end()));
+      int largest = -1;
+      int left = tau_;
+      for (const int next : neighbours_[static_cast<std::size_t>(path_.back())]) {
+        if (used_[static_cast<std::size_t>(next)]) continue;
+        largest = std::max(largest, next);
+        if (--left == 0) break;
+      }
+      path_.push_back(largest);
       used_[static_cast<std::size_t>(path_.back())] = true;
     }
     return path_;
@@ -44,18 +69,6 @@ class PathSearch {
            static_cast<std::size_t>(to);
   }
   double hop(int from, int to) const { return links_.hop[index(from, to)]; }
-
-  std::vector<int> neighbours() const {
-    std::vector<int> next;
-    for (int g = 0; g < links_.groups; ++g) {
-      if (!used_[static_cast<std::size_t>(g)]) next.push_back(g);
-    }
-    std::stable_sort(next.begin(), next.end(), [&](int a, int b) {
-      return links_.bandwidth[index(path_.back(), a)] > links_.bandwidth[index(path_.back(), b)];
-    });
-    next.resize(std::min(next.size(), tau_));
-    return next;
-  }
 
   void extend(double cost) {
     const int left = links_.groups - static_cast<int>(path_.size());
@@ -70,7 +83,10 @@ class PathSearch {
       return;
     }
     ++visited_;
-    for (const int next : neighbours()) {
+    int followed = 0;
+    for (const int next : neighbours_[static_cast<std::size_t>(path_.back())]) {
+      if (used_[static_cast<std::size_t>(next)]) continue;
+      if (followed++ == tau_) break;
       const double step = hop(path_.back(), next);
       path_.push_back(next);
       used_[static_cast<std::size_t>(next)] = true;
@@ -81,7 +97,8 @@ class PathSearch {
   }
 
   const GroupLinks& links_;
-  std::size_t tau_;
+  const Neighbours& neighbours_;
+  int tau_;
   std::vector<int> path_;
   std::vector<bool> used_;
   double cheapest_ = 0;
@@ -103,17 +120,19 @@ double total_bandwidth(const GroupLinks& links, const std::vector<int>& path) {
 }  // namespace
 
 std::vector<std::vector<int>> top_tau_paths(const GroupLinks& links, int tau) {
+  const Neighbours neighbours = by_bandwidth(links);
   std::vector<std::vector<int>> paths;
   for (int start = 0; start < links.groups; ++start) {
-    paths.push_back(PathSearch(links, tau, start).shortest());
+    paths.push_back(PathSearch(links, neighbours, tau, start).shortest());
   }
   return paths;
 }
 
 std::vector<std::vector<int>> last_path_public(const GroupLinks& links, int tau) {
+  const Neighbours neighbours = by_bandwidth(links);
   std::vector<int> chosen;
   for (int start = 0; start < links.groups; ++start) {
-    std::vector<int> path = PathSearch(links, tau, start).largest();
+    std::vector<int> path = PathSearch(links, neighbours, tau, start).largest();
     if (chosen.empty() || total_bandwidth(links, path) < total_bandwidth(links, chosen)) {
       chosen = std::move(path);
     }

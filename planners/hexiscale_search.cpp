@@ -1,13 +1,13 @@
 #include "planners/hexiscale_search.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <numeric>
 
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/partition_dp.h"
 #include "planners/plan_parts.h"
 #include "planners/ranking.h"
@@ -18,99 +18,16 @@ namespace {
 /// Relative difference of estimates below which plans count as the same.
 constexpr double kSameEstimate = 1e-9;
 
-/// 1 to `most`: all when these are at most `limit`, else about `limit` in geometric steps.
-std::vector<int> spread(int most, int limit) {
-  std::vector<int> values;
-  if (most <= limit || limit < 2) {
-    values.resize(static_cast<std::size_t>(most));
-    std::iota(values.begin(), values.end(), 1);
-    return values;
-  }
-  for (int i = 0; i < limit; ++i) {
-    const double exponent = static_cast<double>(i) / (limit - 1);
-    values.push_back(static_cast<int>(std::lround(std::pow(most, exponent))));
-  }
-  values.erase(std::unique(values.begin(), values.end()), values.end());
-  return values;
-}
-
-CutObjective other(CutObjective cut) {
-  return cut == CutObjective::kMinimise ? CutObjective::kMaximise : CutObjective::kMinimise;
-}
-
 }  // namespace
 
-HexiscaleHistory::HexiscaleHistory(const HexiscaleSettings& settings, int rounds,
-                                   int most_pipelines, int devices, int layers)
-    : settings_(settings),
-      most_(most_pipelines),
-      candidates_(spread(most_pipelines, std::max(1, 3 * rounds / 10))),
-      data_parallel_(settings.smoothing),
-      pipeline_(settings.smoothing) {
-  const int low = std::min(devices / layers + 1, most_);
-  walk_range_ = {low, std::clamp(devices / 5, low, most_)};
-  walk_ = low;
-}
-
-int HexiscaleHistory::pipelines(int round, Rng& rng) {
-  if (settings_.num_pipelines == NumPipelines::random_walk_public) {
-    const int chosen = walk_;
-    walk_ =
-        std::clamp(walk_ + (rng.bernoulli(0.5) ? 1 : -1), walk_range_.first, walk_range_.second);
-    return chosen;
-  }
-  const int count = static_cast<int>(candidates_.size());
-  if (round < 2 * count || best_.empty()) {
-    return candidates_[static_cast<std::size_t>(round % count)];
-  }
-  return refined(round);
-}
-
-int HexiscaleHistory::refined(int round) const {
-  std::vector<std::pair<Seconds, int>> ranked;
-  for (const auto& [pipelines, time] : best_) ranked.emplace_back(time, pipelines);
-  std::sort(ranked.begin(), ranked.end());
-  static constexpr std::array kSteps = {0, 1, -1, 2, -2};
-  const auto turn = static_cast<std::size_t>(round) % (kSteps.size() + 1);
-  if (turn == kSteps.size()) return ranked[std::min<std::size_t>(1, ranked.size() - 1)].second;
-  return std::clamp(ranked.front().second + kSteps[turn], 1, most_);
-}
-
-CutObjective HexiscaleHistory::by_costs() const {
-  if (!data_parallel_.value()) return CutObjective::kMinimise;
-  return *data_parallel_.value() > *pipeline_.value() ? CutObjective::kMaximise
-                                                      : CutObjective::kMinimise;
-}
-
-CutObjective HexiscaleHistory::cut(int pipelines) const {
-  if (settings_.cut == CutRule::minimise) return CutObjective::kMinimise;
-  if (settings_.cut == CutRule::maximise) return CutObjective::kMaximise;
-  const CutObjective first = by_costs();
-  if (settings_.cut == CutRule::compare_costs) return first;
-  const auto untried = [&](CutObjective cut) {
-    const auto found = past_.find({pipelines, cut});
-    return found == past_.end() || !found->second.tried;
-  };
-  if (untried(first)) return first;
-  if (untried(other(first))) return other(first);
-  const auto average = [&](CutObjective cut) {
-    const Past& past = past_.at({pipelines, cut});
-    return past.iteration ? past.iteration->value().value_or(HUGE_VAL) : HUGE_VAL;
-  };
-  return average(other(first)) < average(first) ? other(first) : first;
-}
-
-void HexiscaleHistory::add(int pipelines, CutObjective cut,
-                           const std::optional<models::HexiscaleEstimate>& estimate) {
-  Past& past = past_[{pipelines, cut}];
-  past.tried = true;
-  if (!estimate) return;
-  if (!past.iteration) past.iteration.emplace(settings_.smoothing);
-  past.iteration->add(estimate->iteration.value);
-  data_parallel_.add(estimate->data_parallel.value);
-  pipeline_.add(std::max_element(estimate->pipelines.begin(), estimate->pipelines.end())->value);
-  const auto [place, added] = best_.try_emplace(pipelines, estimate->iteration);
-  if (!added) place->second = std::min(place->second, estimate->iteration);
+HexiscaleSearch::Line::Line(const PlannerInput& input, const HexiscaleCosts& costs,
+                            const HexiscaleSettings& all, int degree, int rounds,
+                            int most_pipelines)
+    : settings(all),
+      builder(input.cluster, costs, settings),
+      history(settings, rounds, most_pipelines, static_cast<int>(input.devices.size()),
+              costs.layers()) {
+  settings.tensor_parallel = degree;
 }
 
 HexiscaleSearch::HexiscaleSearch(const PlannerInput& input, const HexiscaleSettings& settings,
@@ -119,7 +36,6 @@ HexiscaleSearch::HexiscaleSearch(const PlannerInput& input, const HexiscaleSetti
       settings_(settings),
       entry_(entry),
       costs_(input, settings),
-      builder_(input.cluster, costs_, settings),
       graph_(device_graph(costs_, input.devices)),
       micro_batches_(static_cast<int>(input.job.global_batch / settings.micro_batch_size)) {
   if (settings.edges == EdgeWeight::inverse_public) {
@@ -158,7 +74,29 @@ std::optional<models::Infeasible> HexiscaleSearch::refuse() const {
   return std::nullopt;
 }
 
-std::vector<DeviceList> HexiscaleSearch::split(int pipelines, CutObjective cut, Rng& rng) const {
+void HexiscaleSearch::begin(int rounds) {
+  const int most = std::min(costs_.most_pipelines(), micro_batches_);
+  lines_.emplace_back(input_, costs_, settings_, settings_.tensor_parallel, rounds, most);
+  const bool free = settings_.tensor_parallel == 0 && settings_.candidates == Candidates::all;
+  if (!free || settings_.evaluate_top == 1) return;
+  std::vector<int> degrees;
+  for (const int degree : costs_.tensor_degrees()) {
+    if (floor_power_of_two(degree) == degree) degrees.push_back(degree);
+  }
+  for (const int degree : degrees) {
+    lines_.emplace_back(input_, costs_, settings_, degree, rounds, most);
+  }
+  report_.notes.push_back(fmt::format(
+      "finalists of searches with one tensor-parallel degree, {}, stand beside those of "
+      "the free search",
+      fmt::join(degrees, ", ")));
+}
+
+const HexiscaleSearch::Split& HexiscaleSearch::split(int pipelines, CutObjective cut, Rng rng,
+                                                     std::vector<Split>& known) const {
+  for (const Split& split : known) {
+    if (split.pipelines == pipelines && split.cut == cut) return split;
+  }
   std::vector<int> part(input_.devices.size(), 0);
   if (pipelines > 1) {
     PartitionOptions options;
@@ -171,7 +109,7 @@ std::vector<DeviceList> HexiscaleSearch::split(int pipelines, CutObjective cut, 
   for (std::size_t i = 0; i < part.size(); ++i) {
     parts[static_cast<std::size_t>(part[i])].push_back(input_.devices[i]);
   }
-  return parts;
+  return known.emplace_back(Split{pipelines, cut, std::move(parts), rng});
 }
 
 std::vector<int> HexiscaleSearch::share_batch(const std::vector<PipelineDraft>& drafts) const {
@@ -185,7 +123,8 @@ std::vector<int> HexiscaleSearch::share_batch(const std::vector<PipelineDraft>& 
 
 /// Values of k_i: [layout][pipeline]. The uniform rule draws one level for all pipelines, so that
 /// equal pipelines are split equally; its first layout has one group in each.
-std::vector<std::vector<int>> HexiscaleSearch::group_counts(const std::vector<DeviceList>& parts,
+std::vector<std::vector<int>> HexiscaleSearch::group_counts(const Line& line,
+                                                            const std::vector<DeviceList>& parts,
                                                             Rng& rng) const {
   std::vector<std::vector<int>> layouts;
   for (int i = 0; i < settings_.group_counts; ++i) {
@@ -193,7 +132,7 @@ std::vector<std::vector<int>> HexiscaleSearch::group_counts(const std::vector<De
     std::vector<int> counts;
     for (const DeviceList& part : parts) {
       if (settings_.group_count == GroupCount::uniform) {
-        counts.push_back(1 + static_cast<int>(level * builder_.most_groups(part)));
+        counts.push_back(1 + static_cast<int>(level * line.builder.most_groups(part)));
       } else {
         const int drawn = 1 + (rng.bernoulli(0.2) ? 1 : 0) + (rng.bernoulli(0.2) ? 1 : 0);
         counts.push_back(std::min(drawn, static_cast<int>(part.size())));
@@ -220,15 +159,15 @@ std::vector<int> HexiscaleSearch::expected_shares(const std::vector<DeviceList>&
 /// The pipelines of each layout in which all hold the layers, and last those that take for each
 /// part its fastest pipeline of all layouts.
 std::vector<std::vector<PipelineDraft>> HexiscaleSearch::lay_out(
-    const std::vector<DeviceList>& parts, Rng& rng) {
+    const Line& line, const std::vector<DeviceList>& parts, Rng& rng) {
   const std::vector<int> expected = expected_shares(parts);
   std::vector<std::optional<PipelineDraft>> fastest(parts.size());
   std::vector<std::vector<PipelineDraft>> layouts;
-  for (const std::vector<int>& counts : group_counts(parts, rng)) {
+  for (const std::vector<int>& counts : group_counts(line, parts, rng)) {
     std::vector<PipelineDraft> drafts;
     for (std::size_t i = 0; i < parts.size(); ++i) {
       const PipelineTask task{parts[i], static_cast<int>(parts.size()), expected[i]};
-      auto draft = builder_.build(task, counts[i], rng, report_.plans_examined);
+      auto draft = line.builder.build(task, counts[i], rng, report_.plans_examined);
       if (!draft) continue;
       drafts.push_back(*draft);
       if (!fastest[i] || draft->time(expected[i]) < fastest[i]->time(expected[i])) {
@@ -245,11 +184,11 @@ std::vector<std::vector<PipelineDraft>> HexiscaleSearch::lay_out(
   return layouts;
 }
 
-ir::Plan HexiscaleSearch::finish_layout(std::vector<PipelineDraft> drafts) const {
+ir::Plan HexiscaleSearch::finish_layout(const Line& line, std::vector<PipelineDraft> drafts) const {
   const std::vector<int> micro_batches = share_batch(drafts);
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     auto again =
-        builder_.assign(drafts[i].stages, static_cast<int>(drafts.size()), micro_batches[i]);
+        line.builder.assign(drafts[i].stages, static_cast<int>(drafts.size()), micro_batches[i]);
     if (again) drafts[i] = std::move(*again);
   }
   return assemble(drafts, share_batch(drafts));
@@ -284,18 +223,19 @@ ir::Plan HexiscaleSearch::assemble(const std::vector<PipelineDraft>& drafts,
 
 /// Plans whose estimates agree to the last digits count as one: they differ in the names of equal
 /// machines, and the evaluator should see different plans.
-void HexiscaleSearch::keep(ir::Plan plan, Seconds estimate) {
+void HexiscaleSearch::keep(Line& line, ir::Plan plan, Seconds estimate) const {
+  std::vector<RankedPlan>& ranking = line.ranking;
   const std::size_t most = static_cast<std::size_t>(std::max(16, 4 * settings_.evaluate_top));
   const auto place = std::lower_bound(
-      ranking_.begin(), ranking_.end(), (1 - kSameEstimate) * estimate,
+      ranking.begin(), ranking.end(), (1 - kSameEstimate) * estimate,
       [](const RankedPlan& ranked, Seconds value) { return ranked.estimate < value; });
-  if (place != ranking_.end() && place->estimate <= (1 + kSameEstimate) * estimate) return;
-  ranking_.insert(place, {std::move(plan), estimate});
-  if (ranking_.size() > most) ranking_.pop_back();
+  if (place != ranking.end() && place->estimate <= (1 + kSameEstimate) * estimate) return;
+  ranking.insert(place, {std::move(plan), estimate});
+  if (ranking.size() > most) ranking.pop_back();
 }
 
 /// The paper's estimate, or nothing when the plan does not fit.
-std::optional<models::HexiscaleEstimate> HexiscaleSearch::judge(ir::Plan plan) {
+std::optional<models::HexiscaleEstimate> HexiscaleSearch::judge(Line& line, ir::Plan plan) {
   const ir::MemoryVerdict verdict =
       models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
   models::HexiscaleEstimate estimate = costs_.estimate(plan);
@@ -306,34 +246,38 @@ std::optional<models::HexiscaleEstimate> HexiscaleSearch::judge(ir::Plan plan) {
     });
     return std::nullopt;
   }
-  keep(std::move(plan), estimate.iteration);
+  keep(line, std::move(plan), estimate.iteration);
   return estimate;
 }
 
-void HexiscaleSearch::round(int number, HexiscaleHistory& history) {
+void HexiscaleSearch::round(int number, Line& line, std::vector<Split>& splits) {
   Rng rng = Rng(input_.seed).fork(static_cast<std::uint64_t>(number));
-  const int pipelines = history.pipelines(number, rng);
-  const CutObjective cut = history.cut(pipelines);
+  const int pipelines = line.history.pipelines(number, rng);
+  const CutObjective cut = line.history.cut(pipelines);
+  const Split& devices = split(pipelines, cut, rng, splits);
+  rng = devices.after;
   std::optional<models::HexiscaleEstimate> best;
   std::vector<ir::Plan> seen;
-  for (std::vector<PipelineDraft>& drafts : lay_out(split(pipelines, cut, rng), rng)) {
-    ir::Plan plan = finish_layout(std::move(drafts));
+  for (std::vector<PipelineDraft>& drafts : lay_out(line, devices.parts, rng)) {
+    ir::Plan plan = finish_layout(line, std::move(drafts));
     if (std::find(seen.begin(), seen.end(), plan) != seen.end()) continue;
     seen.push_back(plan);
-    const auto estimate = judge(std::move(plan));
+    const auto estimate = judge(line, std::move(plan));
     if (estimate && (!best || estimate->iteration < best->iteration)) best = estimate;
   }
   // No part of the devices holds the layers: not even a plan to estimate.
-  if (seen.empty()) ++report_.rejected_by_memory;
-  history.add(pipelines, cut, best);
+  if (seen.empty() && &line == &lines_.front()) ++report_.rejected_by_memory;
+  line.history.add(pipelines, cut, best);
 }
 
 PlannerResult HexiscaleSearch::finish() {
   if (cancelled(input_)) report_.complete = false;
-  if (ranking_.empty() && report_.work == 0) {
+  const bool none = std::all_of(lines_.begin(), lines_.end(),
+                                [](const Line& line) { return line.ranking.empty(); });
+  if (none && report_.work == 0) {
     return {models::Infeasible{"search", "it was ended before the first round"}, report_};
   }
-  if (ranking_.empty()) {
+  if (none) {
     const std::string why = nearest_.empty()
                                 ? fmt::format(
                                       "no pipeline over a part of the {} devices holds all "
@@ -346,9 +290,11 @@ PlannerResult HexiscaleSearch::finish() {
             report_};
   }
   Ranking ranking(input_);
-  for (RankedPlan& ranked : ranking_) {
-    std::string words = in_words(ranked.plan, input_.workload);
-    ranking.offer(ranked.estimate, std::move(ranked.plan), std::move(words));
+  for (std::size_t i = 0; i < lines_.size(); ++i) {
+    for (RankedPlan& ranked : lines_[i].ranking) {
+      std::string words = in_words(ranked.plan, input_.workload);
+      ranking.offer(ranked.estimate, std::move(ranked.plan), std::move(words), static_cast<int>(i));
+    }
   }
   return ranking.finish(entry_.name, settings_.evaluate_top, report_, {});
 }
@@ -361,11 +307,11 @@ PlannerResult HexiscaleSearch::run() {
     rounds = input_.work_budget;
     report_.complete = false;
   }
-  HexiscaleHistory history(settings_, static_cast<int>(rounds),
-                           std::min(costs_.most_pipelines(), micro_batches_),
-                           static_cast<int>(input_.devices.size()), costs_.layers());
+  begin(static_cast<int>(rounds));
   for (; report_.work < rounds && !cancelled(input_); ++report_.work) {
-    round(static_cast<int>(report_.work), history);
+    std::vector<Split> splits;
+    splits.reserve(lines_.size());
+    for (Line& line : lines_) round(static_cast<int>(report_.work), line, splits);
   }
   if (input_.job.lengths) {
     report_.notes.push_back("the length distribution is ignored: all samples count as the longest");

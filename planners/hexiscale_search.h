@@ -1,63 +1,20 @@
-/// The iterations of HexiScale: how many pipelines to try, where to cut, and the plans found.
-/// [HexiScale, 4.2 and 4.4]
+/// The iterations of HexiScale and the plans found. [HexiScale, 4.2 and 4.4]
 #pragma once
-#include <map>
+#include <deque>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "models/base/rng.h"
 #include "planners/hexiscale_costs.h"
+#include "planners/hexiscale_history.h"
 #include "planners/hexiscale_pipeline.h"
 #include "planners/hexiscale_settings.h"
-#include "planners/kit/moving_average.h"
 #include "planners/kit/partition.h"
 #include "planners/plan_parts.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
-
-/// Which D_dp and which cut the next round takes, from the costs of the rounds before.
-///
-/// The paper enumerates D_dp across iterations and does not say what the remaining ones do. Here
-/// the candidates (at most three tenths of the rounds; spread geometrically where there are more)
-/// are visited twice, after which rounds go to the best D_dp, up to two more or fewer, and the
-/// second best.
-///
-/// Deviation: the paper chooses the cut by "the historical moving average of costs" of data
-/// parallelism and pipelines, without the rule. Its own case study maximises the cut although
-/// pipelines cost four times what data parallelism does, so that comparing the two (compare_costs)
-/// is not the rule. Here (moving_average) that comparison says which cut a D_dp starts with; then
-/// the other cut is tried; then the one whose moving average of iteration times is lower.
-class HexiscaleHistory {
- public:
-  HexiscaleHistory(const HexiscaleSettings& settings, int rounds, int most_pipelines, int devices,
-                   int layers);
-
-  int pipelines(int round, Rng& rng);
-  CutObjective cut(int pipelines) const;
-  /// `estimate`: nothing when the round found no plan that fits.
-  void add(int pipelines, CutObjective cut,
-           const std::optional<models::HexiscaleEstimate>& estimate);
-
- private:
-  struct Past {
-    bool tried = false;
-    std::optional<MovingAverage> iteration;  ///< Of the rounds that found a plan.
-  };
-  CutObjective by_costs() const;
-  int refined(int round) const;
-
-  const HexiscaleSettings& settings_;
-  int most_;
-  std::vector<int> candidates_;
-  std::pair<int, int> walk_range_;
-  int walk_ = 0;
-  MovingAverage data_parallel_;
-  MovingAverage pipeline_;
-  std::map<std::pair<int, CutObjective>, Past> past_;
-  std::map<int, Seconds> best_;  ///< By number of pipelines.
-};
 
 /// A plan that fits.
 struct RankedPlan {
@@ -65,7 +22,16 @@ struct RankedPlan {
   Seconds estimate;  ///< By the paper's cost model.
 };
 
-/// The whole search on one input.
+/// The whole search on one input: rounds of the search that the settings describe and, beside it,
+/// of the same search with one tensor-parallel degree for all stages, for each power of two that
+/// model, job and machines allow. Each has its own history and its own finalists, and is what it
+/// would be alone; so where the evaluator picks, freedom of degrees never costs anything.
+///
+/// Deviation: the paper searches once and its estimate decides. The estimate sees neither
+/// contention nor embedding and head, and among the best by it may be none with equal degrees
+/// though those are in the space. Searches beside the free one need degrees that are free
+/// (tensor_parallel 0, all candidates) and an evaluator that is asked (evaluate_top above 1);
+/// without, this is the paper's.
 class HexiscaleSearch {
  public:
   HexiscaleSearch(const PlannerInput& input, const HexiscaleSettings& settings,
@@ -73,28 +39,47 @@ class HexiscaleSearch {
   PlannerResult run();
 
  private:
+  /// One of the searches. Not to be moved: its parts refer to its settings.
+  struct Line {
+    Line(const PlannerInput& input, const HexiscaleCosts& costs, const HexiscaleSettings& all,
+         int degree, int rounds, int most_pipelines);
+    HexiscaleSettings settings;
+    PipelineBuilder builder;
+    HexiscaleHistory history;
+    std::vector<RankedPlan> ranking;  ///< Best first, distinct.
+  };
+  /// A partition of the devices and the generator after it, for searches that ask for the same.
+  struct Split {
+    int pipelines = 1;
+    CutObjective cut = CutObjective::kMinimise;
+    std::vector<DeviceList> parts;
+    Rng after;
+  };
+
   std::optional<models::Infeasible> refuse() const;
-  void round(int number, HexiscaleHistory& history);
-  std::vector<DeviceList> split(int pipelines, CutObjective cut, Rng& rng) const;
+  void begin(int rounds);
+  void round(int number, Line& line, std::vector<Split>& splits);
+  const Split& split(int pipelines, CutObjective cut, Rng rng, std::vector<Split>& known) const;
   std::vector<int> share_batch(const std::vector<PipelineDraft>& drafts) const;
-  std::vector<std::vector<int>> group_counts(const std::vector<DeviceList>& parts, Rng& rng) const;
+  std::vector<std::vector<int>> group_counts(const Line& line, const std::vector<DeviceList>& parts,
+                                             Rng& rng) const;
   std::vector<int> expected_shares(const std::vector<DeviceList>& parts) const;
-  std::vector<std::vector<PipelineDraft>> lay_out(const std::vector<DeviceList>& parts, Rng& rng);
-  ir::Plan finish_layout(std::vector<PipelineDraft> drafts) const;
-  std::optional<models::HexiscaleEstimate> judge(ir::Plan plan);
+  std::vector<std::vector<PipelineDraft>> lay_out(const Line& line,
+                                                  const std::vector<DeviceList>& parts, Rng& rng);
+  ir::Plan finish_layout(const Line& line, std::vector<PipelineDraft> drafts) const;
+  std::optional<models::HexiscaleEstimate> judge(Line& line, ir::Plan plan);
   ir::Plan assemble(const std::vector<PipelineDraft>& drafts,
                     const std::vector<int>& micro_batches) const;
-  void keep(ir::Plan plan, Seconds estimate);
+  void keep(Line& line, ir::Plan plan, Seconds estimate) const;
   PlannerResult finish();
 
   const PlannerInput& input_;
   const HexiscaleSettings& settings_;
   const PlannerEntry& entry_;
   HexiscaleCosts costs_;
-  PipelineBuilder builder_;
   WeightedGraph graph_;
   int micro_batches_ = 0;
-  std::vector<RankedPlan> ranking_;  ///< Best first, distinct.
+  std::deque<Line> lines_;  ///< First the one that the settings describe.
   SearchReport report_;
   std::string nearest_;  ///< Why a finished plan did not fit.
 };

@@ -1,5 +1,10 @@
 // The symmetric grid of Megatron-LM: every pipeline has the same stages, every stage the same
-// tensor-parallel degree, and devices are laid out in rank order whatever their types.
+// tensor-parallel degree, and devices are laid out in rank order whatever their types. Pipelines
+// get equal batches: Megatron refuses a batch that micro-batch size x data-parallel degree does not
+// divide [Narayanan et al. 2021, 3.1: m = B / (d b)]; unequal ones are an option. Grids over all
+// devices come first, others count only where none of those is legal and fits: the strategies that
+// papers print for their Megatron baseline use all healthy GPUs, even where the fast ones alone end
+// earlier [Hetu v2, Tables 4 and 6; AutoHet, V-A2: pure pipelines over five GPUs].
 // [Narayanan et al. 2021, section 3 and 5; HexiScale section 3.1 as the baseline]
 #include <fmt/format.h>
 
@@ -28,6 +33,7 @@ enum class UseAll { automatic, yes, no };
 struct Settings {
   Order order = Order::tp_dp_pp;
   UseAll use_all = UseAll::automatic;
+  bool equal_batches = true;
   ir::ActivationTransfer transfer = ir::ActivationTransfer::sliced;
   int evaluate_top = 0;
 };
@@ -58,7 +64,11 @@ std::vector<OptionInfo> options() {
        "or tp-pp-dp."},
       {"use_all", "auto",
        "yes: only grids over all devices. no: for each TP x PP as many replicas as the devices "
-       "allow, the rest stays idle. auto: yes, and no if none of those fits in memory."},
+       "allow (with equal batches: as many as also divide the batch), the rest, the last in rank "
+       "order, stays idle. auto: yes, and no if none of those is legal and fits in memory."},
+      {"equal_batches", "yes",
+       "yes: only degrees for which micro-batch size x DP divides the batch, as Megatron demands. "
+       "no: pipelines may differ by one micro-batch, the first in rank order take more."},
       {"activation_transfer", "sliced",
        "sliced: scatter-gather of activations between stages [Narayanan et al. 2021, 4.1]; or "
        "leader_broadcast."},
@@ -111,6 +121,8 @@ class Search {
   std::vector<DeviceId> devices_for(int tensor) const;
   bool aligned(int tensor) const;
   bool one_vendor(const std::vector<DeviceId>& devices, int tensor) const;
+  int replicas_for(int most, bool all_devices) const;
+  bool divides(int replicas, int micro_batch_size) const;
   std::vector<Variant> variants() const;
   void sweep(bool all_devices);
   void examine(const Grid& grid);
@@ -184,6 +196,23 @@ bool Search::stop() const {
          (input_.work_budget > 0 && report_.plans_examined >= input_.work_budget);
 }
 
+/// Replicas, of which `most` have devices. Equal batches without idle devices: all or, if they do
+/// not divide the batch, none (0).
+int Search::replicas_for(int most, bool all_devices) const {
+  if (!settings_.equal_batches) return most;
+  const std::int64_t batch = input_.job.global_batch;
+  if (all_devices) return batch % most == 0 ? most : 0;
+  int replicas = static_cast<int>(std::min<std::int64_t>(most, batch));
+  while (replicas > 1 && batch % replicas != 0) --replicas;
+  return replicas;
+}
+
+/// Whether the replicas get a micro-batch each, and the same number if batches must be equal.
+bool Search::divides(int replicas, int micro_batch_size) const {
+  const std::int64_t micro_batches = input_.job.global_batch / micro_batch_size;
+  return micro_batches >= replicas && (!settings_.equal_batches || micro_batches % replicas == 0);
+}
+
 void Search::sweep(bool all_devices) {
   std::map<NodeId, int> in_node;
   int largest = 0;
@@ -198,9 +227,10 @@ void Search::sweep(bool all_devices) {
     if (!one_vendor(devices, tensor)) continue;
     for (int stages = 1; stages <= std::min(groups, layers_); ++stages) {
       if (all_devices && groups % stages != 0) continue;
-      const int replicas = groups / stages;
+      const int replicas = replicas_for(groups / stages, all_devices);
+      if (replicas == 0) continue;
       for (const Variant& v : choices) {
-        if (input_.job.global_batch / v.micro_batch_size < replicas) continue;
+        if (!divides(replicas, v.micro_batch_size)) continue;
         if (stop()) {
           report_.complete = false;
           return;
@@ -274,8 +304,9 @@ models::Infeasible Search::infeasible() const {
   return {"symmetric grid",
           report_.complete
               ? fmt::format("no TP x PP x DP over {} devices has {} layers to share, a batch of {} "
-                            "to divide and a schedule that the job allows",
-                            input_.devices.size(), layers_, input_.job.global_batch)
+                            "to divide{} and a schedule that the job allows",
+                            input_.devices.size(), layers_, input_.job.global_batch,
+                            settings_.equal_batches ? " into equal parts" : "")
               : "the search was ended before the first plan"};
 }
 
@@ -304,6 +335,7 @@ std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Optio
       reader.choice<Order>("order", {{"tp-dp-pp", Order::tp_dp_pp}, {"tp-pp-dp", Order::tp_pp_dp}});
   settings.use_all = reader.choice<UseAll>(
       "use_all", {{"auto", UseAll::automatic}, {"yes", UseAll::yes}, {"no", UseAll::no}});
+  settings.equal_batches = reader.choice<bool>("equal_batches", {{"yes", true}, {"no", false}});
   settings.transfer = reader.choice<ir::ActivationTransfer>(
       "activation_transfer", {{"sliced", ir::ActivationTransfer::sliced},
                               {"leader_broadcast", ir::ActivationTransfer::leader_broadcast}});
@@ -317,8 +349,8 @@ std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Optio
 const PlannerEntry kMegatronGrid = {
     "megatron_grid",
     "Narayanan et al. 2021 (Megatron-LM), sections 3 and 5",
-    "all TP x PP x DP x micro-batch size x recompute x schedule x ZeRO 0 or 1, layers and "
-    "micro-batches within one of an even share",
+    "all TP x PP x DP x micro-batch size x recompute x schedule x ZeRO 0 or 1, layers within one "
+    "of an even share, equal batches (as an option within one micro-batch)",
     "differences between devices: ranks follow the cluster file",
     options,
     make,

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <map>
 #include <utility>
 
 #include "models/base/check.h"
@@ -45,21 +45,21 @@ bool Ranking::wants(Seconds estimate) const {
 }
 
 void Ranking::offer(Seconds estimate, std::function<ir::Plan()> build,
-                    std::function<std::string()> what) {
+                    std::function<std::string()> what, int stratum) {
   ++arrivals_;
   if (!wants(estimate)) return;
   if (offers_.size() == most_) {
     std::pop_heap(offers_.begin(), offers_.end());
     offers_.pop_back();
   }
-  offers_.push_back({estimate, arrivals_, std::move(build), std::move(what)});
+  offers_.push_back({estimate, arrivals_, std::move(build), std::move(what), stratum});
   std::push_heap(offers_.begin(), offers_.end());
 }
 
-void Ranking::offer(Seconds estimate, ir::Plan plan, std::string what) {
+void Ranking::offer(Seconds estimate, ir::Plan plan, std::string what, int stratum) {
   offer(
       estimate, [plan = std::move(plan)] { return plan; },
-      [what = std::move(what)] { return what; });
+      [what = std::move(what)] { return what; }, stratum);
 }
 
 Seconds Ranking::best() const {
@@ -67,15 +67,39 @@ Seconds Ranking::best() const {
   return std::min_element(offers_.begin(), offers_.end())->estimate;
 }
 
+/// Another stratum offered the same plan, and it was judged: equal plans have equal estimates.
+bool Ranking::judged_before(const std::vector<Candidate>& fitting, const Candidate& candidate) {
+  for (auto other = fitting.rbegin(); other != fitting.rend(); ++other) {
+    if (other->offer->estimate != candidate.offer->estimate) return false;
+    if (other->time && other->offer->stratum != candidate.offer->stratum &&
+        other->plan == candidate.plan) {
+      return true;
+    }
+  }
+  return false;
+}
+
 std::vector<Ranking::Candidate> Ranking::walk(int evaluate_top, SearchReport& report) {
   std::sort(offers_.begin(), offers_.end());
   std::vector<Candidate> fitting;
   int judged = 0;
-  bool judge = evaluate_top != 1;
+  std::map<int, int> left;  // To be judged, by stratum; those with nothing left are dropped.
   for (const Offer& offer : offers_) {
-    if (!judge && fitting.size() > kRunnersUp) break;
+    if (evaluate_top != 1) left.try_emplace(offer.stratum, evaluate_top);
+  }
+  const auto one_less = [&](int stratum) {
+    if (--left.at(stratum) == 0) left.erase(stratum);  // From 0 it never comes to 0: all.
+  };
+  for (const Offer& offer : offers_) {
+    const bool judge = left.contains(offer.stratum);
+    if (left.empty() && fitting.size() > kRunnersUp) break;
+    if (!judge && !left.empty()) continue;
     if (cancelled(input_) && !fitting.empty()) break;
     Candidate candidate{&offer, offer.build(), {}, std::nullopt};
+    if (judge && judged_before(fitting, candidate)) {
+      one_less(offer.stratum);
+      continue;
+    }
     candidate.memory = models::check_memory(candidate.plan, input_.cluster, input_.workload,
                                             input_.job, input_.profile);
     const char* counted_by = "";
@@ -83,7 +107,8 @@ std::vector<Ranking::Candidate> Ranking::walk(int evaluate_top, SearchReport& re
       const models::Evaluation evaluation = input_.evaluator.evaluate(candidate.plan);
       if (evaluation.memory.fits()) {
         candidate.time = evaluation.iteration_time;
-        judge = ++judged != evaluate_top;
+        ++judged;
+        one_less(offer.stratum);
       } else {
         candidate.memory = evaluation.memory;
         counted_by = " (as the evaluator counts)";

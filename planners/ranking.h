@@ -28,10 +28,13 @@ class Ranking {
       : input_(input), most_(most) {}
 
   /// `what` names the plan in words ("TP 4 x PP 2 x DP 3, micro-batch 1"), `build` makes it; both
-  /// are called only if the offer is still among the best when the search ends.
-  void offer(Seconds estimate, std::function<ir::Plan()> build, std::function<std::string()> what);
+  /// are called only if the offer is still among the best when the search ends. Of each `stratum`
+  /// (a part of the space that the planner wants judged whatever its estimates beside the others')
+  /// the evaluator sees as many.
+  void offer(Seconds estimate, std::function<ir::Plan()> build, std::function<std::string()> what,
+             int stratum = 0);
   /// As above, for a plan that is already there.
-  void offer(Seconds estimate, ir::Plan plan, std::string what);
+  void offer(Seconds estimate, ir::Plan plan, std::string what, int stratum = 0);
 
   bool empty() const { return offers_.empty(); }
   /// Estimate of the best offer. Not empty.
@@ -40,9 +43,10 @@ class Ranking {
   bool wants(Seconds estimate) const;
 
   /// Walks the offers in order. Those that check_memory() refuses are counted (device memory is a
-  /// constraint of the report, with the best of them as witness); the first `evaluate_top` that fit
-  /// (0: all) are judged by the evaluator and the fastest wins; with evaluate_top 1 the planner's
-  /// own estimate decides and the evaluator is not asked. The winner is signed. Without any offer
+  /// constraint of the report, with the best of them as witness); the first `evaluate_top` of each
+  /// stratum that fit (0: all) are judged by the evaluator and the fastest wins; a plan that two
+  /// strata offer is judged once and counts for both. With evaluate_top 1 the planner's own
+  /// estimate decides and the evaluator is not asked. The winner is signed. Without any offer
   /// that fits: Infeasible, with the best offer that did not, or with `none` if there was none; if
   /// worse offers had been dropped before, the search counts as incomplete.
   /// `report` is completed: estimate, chosen, runners-up, rejected_by_memory, notes, and after
@@ -56,6 +60,7 @@ class Ranking {
     std::size_t order;  // Of arrival.
     std::function<ir::Plan()> build;
     std::function<std::string()> what;
+    int stratum = 0;
     bool operator<(const Offer& other) const {
       return estimate != other.estimate ? estimate < other.estimate : order < other.order;
     }
@@ -68,6 +73,7 @@ class Ranking {
     std::optional<Seconds> time;  // By the evaluator.
   };
   std::vector<Candidate> walk(int evaluate_top, SearchReport& report);
+  static bool judged_before(const std::vector<Candidate>& fitting, const Candidate& candidate);
 
   const PlannerInput& input_;
   std::size_t most_;

@@ -4,9 +4,10 @@
     tools/accuracy.py [--results results] [--out docs/accuracy.md] [--check]
 
 Reads results/twin/*/errors.csv and results/validation/*/errors.csv (columns experiment, set, metric,
-rows, mean, median, max, bias, target, published_best; errors are relative), parameters.csv and
-phases.csv beside them, and notes.md, which says in words what is measured, what is assumed and
-what is known to be wrong. Computes nothing. An experiment without results is named as missing.
+rows, mean, median, max, bias, target, published_best; errors are relative; of a twin disturbed_share),
+twin.csv, parameters.csv and phases.csv beside them, and notes.md, which says in words what is
+measured, what is assumed and what is known to be wrong: of validations the one that the results were
+written with, of twins that of the tree. Computes nothing. An experiment without results is named as missing.
 --check: exit code 1 if the file on disk is not what would be written."""
 
 import argparse
@@ -37,17 +38,21 @@ with sign: negative where predictions are too short. A target that is missed sta
 """
 # What the sets and metrics of a twin are.
 TWIN = """\
-Sets: *predict*: runs on which nothing was fitted; *fit*: runs on which the parameters below were
-fitted, which show how well they fit and not how well they predict; *recovery*: training steps after
-a device was lost, not the recovery itself, whose phases stand in a table of their own (those of
-*recovery fit* gave the medians that all of them are predicted with).
+Sets: *predict*: runs on which nothing was fitted; *seen*: runs on which nothing was fitted either, but
+after a look at which the model was changed; *fit*: runs on which the parameters below were fitted,
+which show how well they fit and not how well they predict; *recovery*: training steps after a device
+was lost, and as *recovery total* the recovery itself from the failure to the end of the first step,
+whose phases stand in a table of their own (those of *recovery fit* gave the medians that all of them
+are predicted with). A program that ran more than once counts once.
 
 Metrics: *iteration*: time of a step; *iteration micro benchmarks only*: the same without the fitted
 parameters; *transfers*: time of all point-to-point messages and collectives, summed over ranks;
 *peak memory*: of the rank that held most; *X share of iteration*: what component X was predicted
 too long or too short, over the measured iteration, so that the shares of one run add up to its
-iteration error.
+iteration error. *disturbed*: compute ops of these runs that took longer than their device allows,
+because something else had the core.
 """
+DISTURBED = 0.05  # share of disturbed ops above which a run says more about the machine
 
 
 def arguments():
@@ -79,8 +84,8 @@ def table(head, rows):
 def verdict(row):
     if not row.get("target") or not row.get("mean"):
         return ""
-    if row["set"] == "fit":
-        return "fitted on"
+    if row["set"] in ("fit", "seen"):
+        return "fitted on" if row["set"] == "fit" else "seen"
     return "met" if float(row["mean"]) <= float(row["target"]) else "**missed**"
 
 
@@ -88,10 +93,28 @@ def errors(folder):
     rows = [row for row in read(folder / "errors.csv") if row["rows"] not in ("", "0")]
     head = ["set", "metric", "rows", "mean", "median", "max", "bias", "target", "",
             "best published"]
-    return table(head, [[row["set"], row["metric"].replace("_", " "), row["rows"],
-                         percent(row["mean"]), percent(row["median"]), percent(row["max"]),
-                         percent(row["bias"], sign=True), percent(row["target"]), verdict(row),
-                         percent(row["published_best"])] for row in rows])
+    cells = [[row["set"], row["metric"].replace("_", " "), row["rows"], percent(row["mean"]),
+              percent(row["median"]), percent(row["max"]), percent(row["bias"], sign=True),
+              percent(row["target"]), verdict(row), percent(row["published_best"])]
+             for row in rows]
+    if any("disturbed_share" in row for row in rows):
+        # Nobody has published errors of our own runs.
+        head[-1] = "disturbed"
+        for row, line in zip(rows, cells):
+            line[-1] = percent(row["disturbed_share"])
+    return table(head, cells)
+
+
+def disturbed(rows):
+    """A warning where the machine was not quiet."""
+    over = [row for row in rows if float(row["disturbed_share"] or 0) > DISTURBED]
+    if not over:
+        return ""
+    worst = max(over, key=lambda row: float(row["disturbed_share"]))
+    return f"\n**More than {100 * DISTURBED:.0f} % of the ops were disturbed in {len(over)} of " \
+           f"{len(rows)} runs** (at most {percent(worst['disturbed_share'])}: `{worst['run']}`): " \
+           "they waited for a core that something else had, and the errors say more about the " \
+           "machine than about the model.\n"
 
 
 def in_short(fitted_on):
@@ -134,8 +157,8 @@ def phases(folder):
 
 
 def twin(folder):
-    """Of a twin: what its sets are, what it ran on where that is not the emulated network, and the
-    runs that are in no error."""
+    """Of a twin: what its sets are, what it ran on where that is not the emulated network, whether
+    that was quiet, and the runs that are in no error."""
     path = folder / "twin.csv"
     if not path.exists():
         return ""
@@ -143,6 +166,12 @@ def twin(folder):
     rows = read(path)
     if any(row.get("network") == "loopback" for row in rows):
         text += "\nThese runs talked over loopback, not over the emulated network.\n"
+    text += disturbed([row for row in rows if row["status"] == "ok"])
+    twice = [row for row in rows if row.get("same_program_as")]
+    if twice:
+        names = ", ".join(f"`{row['run']}` is the program of `{row['same_program_as']}`"
+                          for row in twice)
+        text += f"\nIn no error, since an equal program ran before: {names}.\n"
     without = [row for row in rows if row["status"] != "ok"]
     if without:
         why = "; ".join(f"`{row['run']}` ({row['status']}: {' '.join(row['problem'].split())})"
@@ -159,7 +188,9 @@ def below(text, level):
 
 
 def notes(folder, of_tree):
-    for path in (folder / "notes.md", ROOT / of_tree):
+    # A twin's results hold a copy of what the tree said when they were made.
+    places = [folder / "notes.md", ROOT / of_tree]
+    for path in reversed(places) if (folder / "twin.csv").exists() else places:
         if path.exists():
             return "\n" + below(path.read_text(encoding="utf-8").strip(), 3) + "\n"
     return ""

@@ -119,10 +119,11 @@ void add_diff(CLI::App& app, DiffArgs& args) {
 
 void add_list(CLI::App& app, ListArgs& args) {
   app.add_option("what", args.what,
-                 "planners, policies, schedules, gpus, links, models, clusters or experiments")
+                 "planners, step-planners, policies, schedules, gpus, links, models, clusters or "
+                 "experiments")
       ->required();
   app.add_option("name", args.names,
-                 "planners or policies to show in detail; default: all, in short");
+                 "planners, step planners or policies to show in detail; default: all, in short");
   app.add_flag("--markdown", args.markdown, "print as docs/planners.md, docs/recovery.md");
   add_json(app, args.json);
   app.footer(example("list planners hexiscale"));
@@ -165,6 +166,15 @@ void add_switch(CLI::App& app, SwitchArgs& args) {
   app.footer("Exit code 1: some state lives on lost devices only.\n\n" +
              example("switch experiments/hetu/plans/c1.yaml experiments/hetu/plans/c2.yaml "
                      "--cluster hetu_32h20 --model hetu_32b --sequence-length 4096 --lost 31"));
+}
+
+void add_annotate(CLI::App& app, AnnotateArgs& args) {
+  app.add_option("plan", args.plan, "plan file")->required();
+  add_job(app, args.job, true);
+  add_json(app, args.json);
+  app.footer("Exit code 1: the plan has no annotated graph; the reason is printed.\n\n" +
+             example("annotate experiments/hetu/plans/c2.yaml --cluster hetu_32h20 --model hetu_32b "
+                     "--sequence-length 4096"));
 }
 
 void add_import(CLI::App& app, ImportArgs& args) {
@@ -252,6 +262,7 @@ constexpr CommandInfo kCommands[] = {
     {"compare", "Compare an executed run with its simulation, op by op"},
     {"calibrate", "Measure a machine and fit a profile of it"},
     {"twin", "Plan, execute, calibrate, predict and compare in one go"},
+    {"annotate", "Show a plan's sharding annotations and what its communication resolves to"},
 };
 
 std::vector<std::string> long_flags(const CLI::App& app) {
@@ -309,6 +320,7 @@ struct CommandLine {
   CompareArgs compare;
   TwinArgs twin;
   CalibrateArgs calibrate;
+  AnnotateArgs annotate;
   std::vector<CLI::App*> commands;  ///< In the order of kCommands.
 
   CommandLine() {
@@ -341,6 +353,7 @@ struct CommandLine {
     add_compare(*commands[15], compare);
     add_calibrate(*commands[16], calibrate);
     add_twin(*commands[17], twin);
+    add_annotate(*commands[18], annotate);
   }
 
   /// The command of kCommands.
@@ -396,6 +409,8 @@ struct CommandLine {
         return compare;
       case 16:
         return calibrate;
+      case 18:
+        return annotate;
       case 17:
         return twin;
       default:

@@ -95,7 +95,7 @@ struct DiffArgs {
 
 struct ListArgs {
   std::string what;
-  std::vector<std::string> names;  ///< Of planners.
+  std::vector<std::string> names;  ///< Of planners, step planners or policies.
   bool markdown = false;
   bool json = false;
 };
@@ -125,6 +125,13 @@ struct SwitchArgs {
   bool json = false;
 };
 
+/// A plan as an annotated graph.
+struct AnnotateArgs {
+  JobArgs job;
+  std::string plan;
+  bool json = false;
+};
+
 struct SchemaArgs {
   std::string kind;
   bool reference = false;
@@ -150,9 +157,11 @@ struct ReplayArgs {
   Text generate;                      ///< Generator, or a file with its settings.
   std::vector<std::string> settings;  ///< NAME=VALUE of generator or format.
   Text days;
+  bool repeat = false;               ///< The trace file starts again where it ends.
   Text policies;                     ///< Comma-separated, or "all".
   std::vector<std::string> options;  ///< POLICY.NAME=VALUE
   Text seeds;                        ///< A count, or a list: 1,2,5
+  Text expected_mtbf;
   Text planning_time;
   Text prices;
   Text plan;
@@ -221,6 +230,8 @@ struct ExecuteArgs {
   Text out;
   Text log_steps;
   std::vector<std::string> slowdowns;  ///< DEVICE=FACTOR
+  Text ranks;                          ///< processes or threads
+  Text shares;                         ///< 0=50,1=25, or one number for all
   Text hosts;                          ///< a:4,b:8
   bool ssh = false;
   bool netlab = false;
@@ -299,10 +310,11 @@ struct CalibrateArgs {
   bool json = false;
 };
 
-using Command = std::variant<ExecuteArgs, ExecuteAgentArgs, RunArgs, PlanArgs, SimulateArgs,
-                             ValidateArgs, DiffArgs, ListArgs, SchemaArgs, MixedLengthArgs,
-                             SwitchArgs, ImportArgs, ReplayArgs, TraceGenerateArgs, TraceStatsArgs,
-                             TraceImportArgs, NetlabArgs, CompareArgs, TwinArgs, CalibrateArgs>;
+using Command =
+    std::variant<ExecuteArgs, ExecuteAgentArgs, RunArgs, PlanArgs, SimulateArgs, ValidateArgs,
+                 DiffArgs, ListArgs, SchemaArgs, MixedLengthArgs, SwitchArgs, AnnotateArgs,
+                 ImportArgs, ReplayArgs, TraceGenerateArgs, TraceStatsArgs, TraceImportArgs,
+                 NetlabArgs, CompareArgs, TwinArgs, CalibrateArgs>;
 
 /// Instead of a command: --help and --version (status 0), or what is wrong (status 2).
 struct Reply {

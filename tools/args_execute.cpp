@@ -5,7 +5,9 @@
 namespace orrery::tools {
 
 void add_execute(CLI::App& app, ExecuteArgs& args) {
-  app.add_option("plan", args.plan, "plan file; or let --planner make one");
+  app.add_option("plan", args.plan,
+                 "plan file, which brings its cluster, model and job where it lies among a run's "
+                 "inputs; or let --planner make one");
   app.add_option("--planner,-p", args.planner, "make the plan with this planner");
   app.add_option("--steps", args.steps, "optimizer steps; default: 20");
   app.add_option("--backend", args.backend, "where passes are computed: cpu (default) or cuda");
@@ -21,6 +23,12 @@ void add_execute(CLI::App& app, ExecuteArgs& args) {
   app.add_option("--slowdown", args.slowdowns,
                  "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated")
       ->allow_extra_args(false);
+  app.add_option("--ranks", args.ranks,
+                 "processes (default), or threads of this one: one plan, no checkpoints, no "
+                 "recovery");
+  app.add_option("--shares", args.shares,
+                 "cuda: percent of one card's multiprocessors for each device, for example "
+                 "0=50,1=25, or one number for all; ranks are threads then");
   app.add_flag("--quiet,-q", args.quiet, "no line for each step");
   app.add_flag("--json", args.json, "print one JSON document instead of tables");
   const auto machines = [&](const char* name, Text& text, const char* what) {

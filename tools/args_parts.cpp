@@ -67,14 +67,24 @@ void add_replay(CLI::App& app, ReplayArgs& args) {
       ->allow_extra_args(false)
       ->group("Trace and policies");
   option("--days", args.days, "how long is replayed; default: the whole trace, 54 if generated");
+  app.add_flag("--repeat", args.repeat, "play a trace file again where --days is longer than it")
+      ->group("Trace and policies");
   option("--policy,-p", args.policies,
          "name, comma-separated names, or all (default); orrery list policies");
-  app.add_option("--option,-o", args.options,
-                 "POLICY.NAME=VALUE: option of a policy; may be repeated")
+  app.add_option(
+         "--option,-o", args.options,
+         "POLICY.NAME=VALUE: option of a policy, or of all that have it (all.NAME=VALUE); may "
+         "be repeated")
       ->allow_extra_args(false)
       ->group("Trace and policies");
-  option("--seeds", args.seeds, "how many traces are drawn, or their seeds (1,2,5); default: 1");
+  option("--seeds", args.seeds,
+         "how many traces are drawn, or their seeds (1,2,5); default: 1. Searches draw from them, "
+         "too");
   option("--plan", args.plan, "plan file to begin with; default: the policy's own plan");
+  option(
+      "--expected-mtbf", args.expected_mtbf,
+      "mean time between interruptions that policies count on, as in \"3 h\" (checkpoint "
+      "intervals, liveput); default: the generator's rate, or the mean of the trace file itself");
   option("--planning-time", args.planning_time,
          "fixed (default: what policies say) or measured (not reproducible)");
   option("--prices", args.prices, "on_demand (default) or spot, where the trace names none");

@@ -27,7 +27,8 @@ void add_twin(CLI::App& app, TwinArgs& args) {
   app.add_option("manifest", args.manifest, "twin manifest (schema: orrery/twin/1)")->required();
   app.add_option("--results", args.results, "where results go; default: results/twin/<name>");
   app.add_option("--steps", args.steps, "steps of each run; default: what the manifest says");
-  app.add_option("--only", args.only, "only the plans whose names hold this text");
+  app.add_option("--only", args.only,
+                 "only runs whose names hold this text, or one of several (a,b)");
   app.add_flag("--loopback", args.loopback,
                "no emulated network: ranks talk over loopback; the results say so");
   app.add_flag("--quick", args.quick, "few repetitions of the micro-benchmarks: to try it out");

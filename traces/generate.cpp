@@ -16,6 +16,7 @@
 #include "traces/generate_spot.h"
 #include "traces/generate_victims.h"
 #include "traces/layout.h"
+#include "traces/rate.h"
 #include "traces/statistics.h"
 
 namespace orrery::traces {
@@ -147,7 +148,7 @@ class Generator {
   }
 
   void plan_spot(const std::string& gpu_type) {
-    const SpotType* entry = entry_of(gpu_type);
+    const SpotType* entry = spot_type_of(settings_, gpu_type);
     if (entry == nullptr) return;
     const SpotType& type = *entry;
     std::vector<NodeId> nodes;
@@ -177,16 +178,6 @@ class Generator {
       }
     }
     add_prices(type, gpu_type, nodes);
-  }
-
-  /// The entry of "*" stands for types without one of their own.
-  const SpotType* entry_of(const std::string& gpu_type) const {
-    const SpotType* any = nullptr;
-    for (const SpotType& type : settings_.spot) {
-      if (type.gpu_type == gpu_type) return &type;
-      if (type.gpu_type == "*") any = &type;
-    }
-    return any;
   }
 
   void add_prices(const SpotType& type, const std::string& gpu_type,
@@ -239,7 +230,7 @@ class Generator {
         return maintain(now);
       case Plan::What::maintained:
         under_maintenance_.erase(now.node);
-        if (!victims_.away(now.node)) return come_back(now, kMaintenance);
+        if (!victims_.away(now.node)) return come_back(now, kPlannedMaintenance);
         return victims_.set_out(now.node, false);
       case Plan::What::spot_notice:
         now.what = Plan::What::spot_leave;
@@ -337,7 +328,7 @@ class Generator {
     next.node = layout_.node_of(hit.front());
     next.what = Plan::What::maintain;
     next.notice = to_nanoseconds(failures_.maintenance.notice);
-    if (next.notice.count > 0) emit_node(next, EventKind::notice, kMaintenance);
+    if (next.notice.count > 0) emit_node(next, EventKind::notice, kPlannedMaintenance);
     next.at = now.at + next.notice;
     next.notice = {};
     plan(std::move(next));
@@ -345,7 +336,7 @@ class Generator {
 
   void maintain(const Plan& now) {
     if (!is_in(now.node) || victims_.present(now.node) == 0) return;
-    emit_node(now, EventKind::leave, kMaintenance);
+    emit_node(now, EventKind::leave, kPlannedMaintenance);
     under_maintenance_.insert(now.node);
     victims_.set_out(now.node, true);
     Plan next = now;
@@ -372,7 +363,6 @@ class Generator {
   }
 
   static constexpr const char* kSpot = "spot";
-  static constexpr const char* kMaintenance = "planned maintenance";
   static constexpr const char* kSlow = "slow device";
 
   const TraceGenerator& settings_;

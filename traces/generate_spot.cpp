@@ -13,9 +13,13 @@ constexpr std::int64_t kHoursPerDay = 24;
 
 /// Rate of bursts that gives each of `nodes` the rate 1: nodes / E[min(burst, nodes)], where a
 /// geometric burst of mean b >= 1 has E[min(burst, n)] = b (1 - (1 - 1/b)^n).
-double bursts(double mean, std::size_t nodes) {
-  const auto n = static_cast<double>(nodes);
-  return nodes == 0 ? 0 : n / (mean * (1 - std::pow(1 - 1 / mean, n)));
+double bursts(double mean, double nodes) {
+  return nodes > 0 ? nodes / (mean * (1 - std::pow(1 - 1 / mean, nodes))) : 0;
+}
+
+/// Of the hazard, in an hour counted from midnight of the first day.
+double factor_of(const SpotType& type, std::int64_t hour) {
+  return type.by_hour.empty() ? 1 : type.by_hour[static_cast<std::size_t>(hour % kHoursPerDay)];
 }
 
 class SpotProcess {
@@ -66,12 +70,12 @@ class SpotProcess {
   }
 
   void run_hour(double at, double until, std::int64_t hour) {
-    const double factor =
-        type_.by_hour.empty() ? 1 : type_.by_hour[static_cast<std::size_t>(hour % kHoursPerDay)];
+    const double factor = factor_of(type_, hour);
     while (true) {
-      const double leaves =
-          factor * type_.leaves_per_hour / kHour * bursts(type_.burst, here_.size());
-      const double joins = bursts(type_.join_burst, away_.size()) / type_.away.value;
+      const double leaves = factor * type_.leaves_per_hour / kHour *
+                            bursts(type_.burst, static_cast<double>(here_.size()));
+      const double joins =
+          bursts(type_.join_burst, static_cast<double>(away_.size())) / type_.away.value;
       if (!(leaves + joins > 0)) return;
       at += rng_.exponential(leaves + joins);
       if (at >= until) return;
@@ -108,6 +112,41 @@ class SpotProcess {
 SpotNodes draw_spot(const SpotType& type, const std::vector<NodeId>& nodes, Nanoseconds horizon,
                     Rng rng) {
   return SpotProcess(type, nodes, horizon, rng).run();
+}
+
+const SpotType* spot_type_of(const TraceGenerator& generator, const std::string& gpu_type) {
+  const SpotType* any = nullptr;
+  for (const SpotType& type : generator.spot) {
+    if (type.gpu_type == gpu_type) return &type;
+    if (type.gpu_type == "*") any = &type;
+  }
+  return any;
+}
+
+double spot_departures_per_second(const SpotType& type, std::size_t nodes) {
+  constexpr int kMostDays = 10'000;
+  constexpr double kSettled = 1e-12;
+  constexpr int kStepsPerHour = 60;
+  constexpr double kStep = kHour / kStepsPerHour;
+  const double back = 1 / type.away.value;
+  double share = 1 / (1 + type.leaves_per_hour / kHour * type.away.value);
+  double mean = 0;
+  for (int day = 0; day < kMostDays; ++day) {
+    const double before = share;
+    double sum = 0;
+    for (std::int64_t hour = 0; hour < kHoursPerDay; ++hour) {
+      const double hazard = factor_of(type, hour) * type.leaves_per_hour / kHour;
+      const double settled = back / (back + hazard);
+      const double kept = std::exp(-(back + hazard) * kStep);
+      for (int step = 0; step < kStepsPerHour; ++step) {
+        sum += hazard * bursts(type.burst, share * static_cast<double>(nodes));
+        share = settled + (share - settled) * kept;
+      }
+    }
+    mean = sum / static_cast<double>(kHoursPerDay * kStepsPerHour);
+    if (std::abs(share - before) < kSettled) break;
+  }
+  return mean;
 }
 
 std::vector<SpotPrice> draw_prices(const SpotType& type, Nanoseconds horizon, Rng rng) {

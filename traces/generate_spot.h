@@ -1,5 +1,7 @@
 /// Comings and goings of spot nodes, and their prices. Private to traces/.
 #pragma once
+#include <cstddef>
+#include <string>
 #include <vector>
 
 #include "models/base/ids.h"
@@ -25,6 +27,14 @@ struct SpotNodes {
 /// exponential gaps have no memory).
 SpotNodes draw_spot(const SpotType& type, const std::vector<NodeId>& nodes, Nanoseconds horizon,
                     Rng rng);
+
+/// The entry for nodes of a type: its own, else that of "*"; null: such nodes stay.
+const SpotType* spot_type_of(const TraceGenerator& generator, const std::string& gpu_type);
+
+/// Bursts of departures per second among `nodes` nodes, the mean over the day once it has settled:
+/// as many nodes are there at each hour as on average, p' = (1 - p) / away - h(hour) p, and a burst
+/// takes a geometric number of them.
+double spot_departures_per_second(const SpotType& type, std::size_t nodes);
 
 struct SpotPrice {
   Instant at;

@@ -28,7 +28,8 @@ struct ImportOptions {
   std::string prefix = "node";  ///< Nodes are called prefix0, prefix1, ...
   LeaveOrder order = LeaveOrder::last_in_first_out;
   std::uint64_t seed = 0;
-  Nanoseconds horizon{};  ///< 0: the last line (or what the format says).
+  Nanoseconds horizon{};        ///< 0: the last line (or what the format says).
+  std::int64_t most_lines = 0;  ///< That are read, to see what a file is; 0: all.
 };
 
 struct TraceFormat {
@@ -39,8 +40,13 @@ struct TraceFormat {
 
 const std::vector<TraceFormat>& trace_formats();
 
-/// Reads `path` in a format of trace_formats(). All problems come with line and column; then the
-/// result is incomplete. Aborts on an unknown format.
+/// The first of trace_formats() that reads the file's first lines without a problem; null: none, or
+/// no file that can be read twice.
+const TraceFormat* format_of(const std::string& path);
+
+/// Reads `path` in a format of trace_formats(). Problems come with line and column, ten and how
+/// many more; then the result is incomplete. Of a file whose very first lines are in another format
+/// only the first problem is named, and that format. Aborts on an unknown format.
 Trace import_trace(const std::string& format, const std::string& path, const ImportOptions& options,
                    config::Diagnostics& diagnostics);
 

@@ -21,8 +21,8 @@ Trace read_add_remove(const std::string& path, const std::string& format,
   std::vector<Change> changes;
   Instant end;
   {
-    LineReader lines(path, diagnostics);
-    FileProblems problems(path, diagnostics);
+    LineReader lines(path, diagnostics, options.most_lines);
+    FileProblems problems(path, diagnostics, kMostImportProblems);
     std::string line;
     std::vector<Cell> cells;
     while (!problems.too_many() && lines.next(line)) {
@@ -48,7 +48,8 @@ Trace read_add_remove(const std::string& path, const std::string& format,
         end = std::max(end, changes.back().time);
       }
     }
-    if (changes.empty() && !problems.any()) problems.add(1, 1, "the file holds no events");
+    if (changes.empty() && !problems.any() && !lines.failed())
+      problems.add(1, 1, "the file holds no events");
   }
   return from_changes(std::move(changes), end, path, format, options, diagnostics);
 }

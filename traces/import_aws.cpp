@@ -19,8 +19,8 @@ Trace read_aws(const std::string& path, const ImportOptions& options,
                config::Diagnostics& diagnostics) {
   std::vector<Count> counts;
   {
-    LineReader lines(path, diagnostics);
-    FileProblems problems(path, diagnostics);
+    LineReader lines(path, diagnostics, options.most_lines);
+    FileProblems problems(path, diagnostics, kMostImportProblems);
     std::string line;
     std::vector<Cell> cells;
     while (!problems.too_many() && lines.next(line)) {
@@ -45,7 +45,8 @@ Trace read_aws(const std::string& path, const ImportOptions& options,
       }
       counts.push_back({{*time}, static_cast<int>(*count)});
     }
-    if (counts.empty() && !problems.any()) problems.add(1, 1, "the file holds no counts");
+    if (counts.empty() && !problems.any() && !lines.failed())
+      problems.add(1, 1, "the file holds no counts");
   }
   const Instant end = counts.empty() ? Instant{} : counts.back().time;
   return from_counts(counts, end, path, "aws", options, diagnostics);

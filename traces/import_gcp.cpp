@@ -60,8 +60,8 @@ Trace read_gcp(const std::string& path, const ImportOptions& options,
                config::Diagnostics& diagnostics) {
   std::vector<Sample> samples;
   {
-    LineReader lines(path, diagnostics);
-    FileProblems problems(path, diagnostics);
+    LineReader lines(path, diagnostics, options.most_lines);
+    FileProblems problems(path, diagnostics, kMostImportProblems);
     std::string line;
     std::vector<Cell> cells;
     while (!problems.too_many() && lines.next(line)) {
@@ -85,7 +85,8 @@ Trace read_gcp(const std::string& path, const ImportOptions& options,
       if (!count) problems.add(lines.number(), cells[2].column, error.what, error.hint);
       if (second && count) samples.push_back({*second, static_cast<int>(*count)});
     }
-    if (samples.empty() && !problems.any()) problems.add(1, 1, "the file holds no samples");
+    if (samples.empty() && !problems.any() && !lines.failed())
+      problems.add(1, 1, "the file holds no samples");
   }
   std::stable_sort(samples.begin(), samples.end(),
                    [](const Sample& a, const Sample& b) { return a.second < b.second; });

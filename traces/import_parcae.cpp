@@ -46,8 +46,8 @@ Trace read_parcae(const std::string& path, const ImportOptions& options,
   std::vector<Change> changes;
   Instant end;
   {
-    LineReader lines(path, diagnostics);
-    FileProblems problems(path, diagnostics);
+    LineReader lines(path, diagnostics, options.most_lines);
+    FileProblems problems(path, diagnostics, kMostImportProblems);
     std::string text;
     bool any = false;
     while (!problems.too_many() && lines.next(text)) {
@@ -74,7 +74,7 @@ Trace read_parcae(const std::string& path, const ImportOptions& options,
         changes.push_back({time, kind == "add", node, lines.number(), 1});
       }
     }
-    if (!any && !problems.any()) problems.add(1, 1, "the file is empty");
+    if (!any && !problems.any() && !lines.failed()) problems.add(1, 1, "the file is empty");
   }
   return from_changes(std::move(changes), end, path, "parcae", options, diagnostics);
 }

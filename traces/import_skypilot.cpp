@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "models/base/file.h"
@@ -26,14 +27,25 @@ std::pair<std::int64_t, int> place_of(const std::string& text, std::size_t byte)
   return {line, static_cast<int>(end - begin) + 1};
 }
 
+/// The first that is no blank; 0: none. A long file of another format is not read to its end.
+char first_character(const std::string& path) {
+  std::ifstream file(path);
+  char c = 0;
+  return file >> c ? c : '\0';
+}
+
 Trace read_skypilot(const std::string& path, const ImportOptions& options,
                     config::Diagnostics& diagnostics) {
+  if (options.most_lines > 0 && first_character(path) != '{') {
+    diagnostics.add({path, 1, 1}, "this is no JSON");
+    return {};
+  }
   std::string text;
   if (const auto problem = read_file(path, text)) {
     diagnostics.add({path, 0, 0}, *problem);
     return {};
   }
-  FileProblems problems(path, diagnostics);
+  FileProblems problems(path, diagnostics, kMostImportProblems);
   if (text.empty()) {
     problems.add(1, 1, "the file is empty");
     return {};

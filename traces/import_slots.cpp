@@ -93,7 +93,7 @@ void drop_moments(std::vector<Change>& changes) {
 Trace from_changes(std::vector<Change> changes, Instant end, const std::string& path,
                    const std::string& format, const ImportOptions& options,
                    config::Diagnostics& diagnostics) {
-  FileProblems problems(path, diagnostics);
+  FileProblems problems(path, diagnostics, kMostImportProblems);
   std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return std::tie(a.time, a.line) < std::tie(b.time, b.line);
   });

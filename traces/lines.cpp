@@ -21,18 +21,23 @@ bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 }  // namespace
 
-LineReader::LineReader(const std::string& path, config::Diagnostics& diagnostics)
-    : path_(path), diagnostics_(diagnostics), buffer_(kChunk) {
+LineReader::LineReader(const std::string& path, config::Diagnostics& diagnostics, std::int64_t most)
+    : path_(path), diagnostics_(diagnostics), buffer_(kChunk), most_(most) {
   file_.reset(std::fopen(path.c_str(), "rb"));
   if (!file_) {
-    diagnostics.add({path, 0, 0}, fmt::format("cannot read: {}", std::strerror(errno)));
+    fail(0, 0, fmt::format("cannot read: {}", std::strerror(errno)));
     return;
   }
   struct stat status {};
   if (fstat(fileno(file_.get()), &status) == 0 && S_ISDIR(status.st_mode)) {
-    diagnostics.add({path, 0, 0}, "is a folder, not a file");
+    fail(0, 0, "is a folder, not a file");
     file_.reset();
   }
+}
+
+void LineReader::fail(int line, int column, std::string what) {
+  failed_ = true;
+  diagnostics_.add({path_, line, column}, std::move(what));
 }
 
 bool LineReader::refill() {
@@ -41,7 +46,7 @@ bool LineReader::refill() {
   end_ = std::fread(buffer_.data(), 1, buffer_.size(), file_.get());
   if (end_ > 0) return true;
   if (std::ferror(file_.get()) != 0) {
-    diagnostics_.add({path_, 0, 0}, fmt::format("cannot read: {}", std::strerror(errno)));
+    fail(0, 0, fmt::format("cannot read: {}", std::strerror(errno)));
   }
   file_.reset();
   return false;
@@ -49,6 +54,7 @@ bool LineReader::refill() {
 
 bool LineReader::next(std::string& line) {
   line.clear();
+  if (most_ > 0 && number_ >= most_) return false;
   bool any = false;
   while (begin_ < end_ || refill()) {
     any = true;
@@ -60,7 +66,7 @@ bool LineReader::next(std::string& line) {
     if (line.size() > kLongestLine) {
       const auto number =
           static_cast<int>(std::min<std::int64_t>(number_ + 1, std::numeric_limits<int>::max()));
-      diagnostics_.add({path_, number, 1}, "a line of more than 4 MiB: this is no text");
+      fail(number, 1, "a line of more than 4 MiB: this is no text");
       file_.reset();
       begin_ = end_;
       return false;
@@ -119,7 +125,7 @@ bool split_cells(std::string_view line, std::int64_t number, std::vector<Cell>& 
 }
 
 void FileProblems::add(std::int64_t line, int column, std::string what, std::string hint) {
-  if (++count_ > kMostTraceProblems) return;
+  if (++count_ > most_) return;
   const auto shown =
       static_cast<int>(std::min<std::int64_t>(line, std::numeric_limits<int>::max()));
   const config::Position at{path_, shown, column};
@@ -130,8 +136,8 @@ void FileProblems::add(std::int64_t line, int column, std::string what, std::str
 }
 
 FileProblems::~FileProblems() {
-  if (count_ <= kMostTraceProblems) return;
-  diagnostics_.add(last_, fmt::format("and {} more{}", count_ - kMostTraceProblems,
+  if (count_ <= most_) return;
+  diagnostics_.add(last_, fmt::format("and {} more{}", count_ - most_,
                                       too_many() ? "; the rest was not read" : ""));
 }
 

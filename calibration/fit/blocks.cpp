@@ -68,9 +68,15 @@ void solve_pass(PassFit& pass, bool only_seen) {
   }
 }
 
+/// What the engine adds to an op.
+struct OpOverhead {
+  double seconds = 0;
+  FitEntry entry;  ///< Its samples and errors.
+};
+
 /// Median of what the engine adds to an op, by device type.
-std::map<std::string, double> op_overheads(const ir::MeasurementSet& measured,
-                                           const FitOptions& options, FitReport& report) {
+std::map<std::string, OpOverhead> op_overheads(const ir::MeasurementSet& measured,
+                                               const FitOptions& options, FitReport& report) {
   const Axis axis = [](const Measurement&) { return 0.0; };
   auto sets = group_samples(
       measured,
@@ -79,7 +85,7 @@ std::map<std::string, double> op_overheads(const ir::MeasurementSet& measured,
                                                         : std::string();
       },
       axis);
-  std::map<std::string, double> overheads;
+  std::map<std::string, OpOverhead> overheads;
   for (auto& [name, set] : sets) {
     FitEntry entry = make_entry(name, "overhead", "", "", "time", "s");
     if (!set.samples.empty()) {
@@ -89,20 +95,22 @@ std::map<std::string, double> op_overheads(const ir::MeasurementSet& measured,
       const auto constant = [&](const Sample&) { return middle; };
       judge(set, axis, constant, constant, entry);
       entry.parameters.push_back({"each op", middle, "s"});
-      overheads[set.samples.front().what.device_type] = middle;
+      overheads[set.samples.front().what.device_type] = {middle, entry};
     }
     report_entry(std::move(entry), set, 1, options, report);
   }
   return overheads;
 }
 
-/// The pass's entry in the report: all its blocks in one figure.
+/// The pass's entry in the report: all its blocks in one figure. Blocks that were timed alone say
+/// nothing about the overhead, and their fit is their median: they are in no error.
 FitEntry pass_entry(const std::string& device, Pass pass, const PassFit& fit) {
   FitEntry entry = make_entry(fmt::format("{} {} overhead", device, ir::name_of(pass)), "overhead");
   SampleSet together;
   for (const auto& [name, set] : fit.blocks) {
     together.used += set->used;
     together.disturbed += set->disturbed;
+    if (has_one_x(*set, layers_of)) continue;
     together.samples.insert(together.samples.end(), set->samples.begin(), set->samples.end());
   }
   judge(
@@ -188,13 +196,13 @@ void check_recomputation(const ir::MeasurementSet& measured, const FitOptions& o
 /// of a backward pass that were not timed have half of its intercept each.
 void add_overheads(const ir::MeasurementSet& measured, const FitOptions& options,
                    const std::map<std::pair<std::string, Pass>, PassFit>& passes,
-                   const std::map<std::string, double>& ops, FitReport& report) {
+                   const std::map<std::string, OpOverhead>& ops, FitReport& report) {
   std::set<std::string> devices;
   for (const auto& [key, fit] : passes) devices.insert(key.first);
   for (const auto& [device, time] : ops) devices.insert(device);
   for (const std::string& device : devices) {
     const auto engine = ops.find(device);
-    const double op = engine == ops.end() ? 0 : engine->second;
+    const double op = engine == ops.end() ? 0 : engine->second.seconds;
     for (const Pass pass : {Pass::forward, Pass::backward, Pass::backward_input,
                             Pass::backward_weight, Pass::optimizer}) {
       const bool half = pass == Pass::backward_input || pass == Pass::backward_weight;
@@ -211,7 +219,9 @@ void add_overheads(const ir::MeasurementSet& measured, const FitOptions& options
         intercept = share * found->second.overhead;
       }
       if (found == passes.end() && engine == ops.end()) continue;
-      ir::Provenance from = provenance(measured, entry);
+      // Without an intercept that was fitted the engine's part is all there is.
+      const bool only_engine = entry.held_out_mean_error < 0 && engine != ops.end();
+      ir::Provenance from = provenance(measured, only_engine ? engine->second.entry : entry);
       if (share < 1) from.source += ", half of the backward pass";
       report.profile.pass_overheads.push_back({device, pass, Seconds{intercept + op}, from});
       if (found == passes.end() || share < 1) continue;
@@ -254,7 +264,7 @@ void fit_blocks(const ir::MeasurementSet& measured, const FitOptions& options, F
       report_block(name, *set, pass, measured, options, report);
     }
   }
-  const std::map<std::string, double> ops = op_overheads(measured, options, report);
+  const std::map<std::string, OpOverhead> ops = op_overheads(measured, options, report);
   add_overheads(measured, options, passes, ops, report);
   check_recomputation(measured, options, passes, report);
 }

@@ -36,12 +36,14 @@ FitReport fit(const ir::MeasurementSet& measured, const FitOptions& options) {
 }
 
 std::string points_csv(const FitReport& report) {
-  std::string text = "entry,kind,x_name,x,x_unit,y_name,measured,fitted,curve,y_unit,held_out\n";
+  std::string text =
+      "entry,kind,x_name,x,x_unit,y_name,measured,fitted,curve,y_unit,held_out,repetition\n";
   for (const FitEntry& entry : report.entries) {
     for (const FitPoint& point : entry.points) {
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{}\n", cell(entry.name), entry.kind,
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}\n", cell(entry.name), entry.kind,
                           entry.x_name, point.x, entry.x_unit, entry.y_name, point.measured,
-                          point.fitted, point.curve, entry.y_unit, point.held_out ? 1 : 0);
+                          point.fitted, point.curve, entry.y_unit, point.held_out ? 1 : 0,
+                          entry.repetitions ? 1 : 0);
     }
   }
   return text;

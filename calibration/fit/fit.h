@@ -4,9 +4,11 @@
 /// All fits minimise Huber's loss of the relative error, so that short and long times count alike
 /// and a few gross outliers count little [Huber 1964, Robust Estimation of a Location Parameter].
 /// Repetitions of one measurement are first reduced to their median. Whole measurements are held
-/// out, never single repetitions of one, so that the held-out error tells how well the form
-/// predicts a size, a shape or a group that was not measured. Disturbed samples are left out and
-/// counted; what could not be fitted or fits badly is a warning, never dropped silently.
+/// out, so that the held-out error tells how well the form predicts a size, a shape or a group that
+/// was not measured. Where an entry has one x there is no form to judge: its fit is the median, and
+/// its repetitions are held out in five turns, every fifth in each, against the median of the
+/// others. Disturbed samples are left out and counted; what could not be fitted or fits badly is a
+/// warning, never dropped silently.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -51,7 +53,8 @@ struct FitParameter {
   std::string unit;
 };
 
-/// Median of the repetitions of one measurement, beside what the fit says.
+/// Median of the repetitions of one measurement, beside what the fit says; of an entry with
+/// `repetitions` a single one of them.
 struct FitPoint {
   double x = 0;         ///< In FitEntry::x_unit.
   double measured = 0;  ///< In FitEntry::y_unit, as the next two.
@@ -60,7 +63,8 @@ struct FitPoint {
   bool held_out = false;
 };
 
-/// Errors are |fitted - measured| / measured; negative where there is no such sample.
+/// Errors are |fitted - measured| / measured; negative where there is no such sample, and that of
+/// the fit also where it is the median of all that was measured: it would be 0 and say nothing.
 struct FitEntry {
   std::string name;  ///< "cpu transformer forward fp32 tp 1 micro-batch 2 sequence 64".
   std::string kind;  ///< link, block, gemm, memory, optimizer, storage, collective, overhead.
@@ -71,6 +75,9 @@ struct FitEntry {
   double fit_max_error = -1;
   double held_out_mean_error = -1;
   double held_out_max_error = -1;
+  /// What is held out are repetitions of the one measurement there is, not whole measurements: the
+  /// error is their spread.
+  bool repetitions = false;
   std::string x_name;
   std::string x_unit;
   std::string y_name;
@@ -90,7 +97,8 @@ struct FitReport {
 FitReport fit(const ir::MeasurementSet& measured, const FitOptions& options = {});
 
 /// `report`'s points as CSV, one row each: entry, kind, x_name, x, x_unit, y_name, measured,
-/// fitted, curve, y_unit, held_out (0 or 1). What calibration/plot_fits.py draws.
+/// fitted, curve, y_unit, held_out (0 or 1), repetition (0 or 1: a single repetition, of an entry
+/// with one x). What calibration/plot_fits.py draws.
 std::string points_csv(const FitReport& report);
 
 }  // namespace orrery::calibration

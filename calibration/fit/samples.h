@@ -21,6 +21,7 @@ struct Sample {
   double value = 0;        ///< Median of their wall times in seconds; of memory, of their bytes.
   std::int64_t count = 0;  ///< Repetitions behind it.
   bool held_out = false;
+  std::vector<double> repetitions;  ///< As `value`, ascending.
 };
 
 /// The samples of one entry.
@@ -45,8 +46,13 @@ std::map<std::string, SampleSet> group_samples(
 void hold_out(SampleSet& set, const std::string& name, const Axis& axis, std::size_t needed,
               const FitOptions& options);
 
+/// Whether the samples are all at one x, so that their fit is their median.
+bool has_one_x(const SampleSet& set, const Axis& axis);
+
 /// Sets an entry's errors, `final_fit` on all samples and `training_fit` on those held out, and its
-/// points at `axis`.
+/// points at `axis`. Of a set with one x of which nothing is held out, repetitions are
+/// (FitEntry::repetitions): in five turns every fifth in order of size, so that each is judged once
+/// by the median of others; where `final_fit` is that median there is no error of the fit.
 void judge(const SampleSet& set, const Axis& axis,
            const std::function<double(const Sample&)>& final_fit,
            const std::function<double(const Sample&)>& training_fit, FitEntry& entry);

@@ -3,7 +3,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "models/base/file.h"
+#include "calibration/read_text.h"
 
 namespace orrery::calibration {
 namespace {
@@ -27,8 +27,7 @@ std::string without_escapes(const std::string& line) {
 std::vector<TextLine> read_lines(const std::string& path, config::Diagnostics& diagnostics) {
   std::vector<TextLine> lines;
   std::string bytes;
-  if (const auto problem = read_file(path, bytes)) {
-    diagnostics.add({path, 0, 0}, *problem);
+  if (!read_text(path, bytes, diagnostics)) {
     return lines;
   }
   std::istringstream stream(bytes);

@@ -68,6 +68,39 @@ bool expand_name(const std::string& name, const std::string& prefix,
   return true;
 }
 
+/// Problems of one sort that are named; of a file that is no topology each line has one.
+constexpr int kMostRepeats = 10;
+
+/// Names the first problems of each sort, and how many more there are.
+class Repeats {
+ public:
+  explicit Repeats(config::Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+
+  void add(const char* sort, const config::Position& at, std::string what, std::string hint = "") {
+    More& more = more_[sort];
+    if (++more.count <= kMostRepeats) {
+      diagnostics_.add(at, std::move(what), std::move(hint));
+    } else if (more.count == kMostRepeats + 1) {
+      more.at = at;
+    }
+  }
+  /// To be called at the end.
+  void add_counts() {
+    for (const auto& [sort, more] : more_) {
+      if (more.count <= kMostRepeats) continue;
+      diagnostics_.add(more.at, fmt::format("and {} more: {}", more.count - kMostRepeats, sort));
+    }
+  }
+
+ private:
+  struct More {
+    int count = 0;
+    config::Position at;  ///< Of the first that is not named.
+  };
+  config::Diagnostics& diagnostics_;
+  std::map<std::string, More> more_;
+};
+
 struct Switch {
   std::string name;
   std::vector<Word> children;  ///< Names of switches.
@@ -98,54 +131,64 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
   std::set<std::string> known_nodes, known_switches;
   std::vector<Switch> switches;
   int leaves = 0;
+  Repeats problems(diagnostics);
   for (const TextLine& line : read_lines(path, diagnostics)) {
     Switch own;
     bool has_nodes = false;
+    bool has_values = false;
     for (const Word& word : line.words) {
       if (word.text[0] == '#') break;
       const std::size_t equals = word.text.find('=');
       const std::string key = lower(word.text.substr(0, equals));
       const std::string value =
           equals == std::string::npos ? std::string() : word.text.substr(equals + 1);
+      has_values = has_values || !value.empty();
       if (value.empty()) {
-        diagnostics.add(word.at, fmt::format("'{}' is no KEY=VALUE", word.text));
+        problems.add("no KEY=VALUE", word.at, fmt::format("'{}' is no KEY=VALUE", word.text));
       } else if (key == "switchname") {
         own.name = value;
         if (!known_switches.insert(value).second) {
-          diagnostics.add(word.at, fmt::format("a second switch '{}'", value));
+          problems.add("second switches", word.at, fmt::format("a second switch '{}'", value));
         }
       } else if (key == "nodes" || key == "switches") {
         const std::vector<std::string> names = expand_host_list(value);
         if (names.empty()) {
-          diagnostics.add(word.at, fmt::format("'{}' is no host list", value), "as in tux[0-3,12]");
+          problems.add("no host lists", word.at, fmt::format("'{}' is no host list", value),
+                       "as in tux[0-3,12]");
         }
         for (const std::string& name : names) {
           if (key == "switches") {
             own.children.push_back({name, word.at});
           } else if (!known_nodes.insert(name).second) {
-            diagnostics.add(word.at, fmt::format("node '{}' hangs on two switches", name));
+            problems.add("nodes on two switches", word.at,
+                         fmt::format("node '{}' hangs on two switches", name));
           } else {
             nodes.push_back({name, leaves});
             has_nodes = true;
           }
         }
       } else if (key != "linkspeed") {
-        diagnostics.add(word.at, fmt::format("unknown key '{}'", word.text.substr(0, equals)),
-                        "SwitchName, Nodes, Switches or LinkSpeed");
+        problems.add("unknown keys", word.at,
+                     fmt::format("unknown key '{}'", word.text.substr(0, equals)),
+                     "SwitchName, Nodes, Switches or LinkSpeed");
       }
     }
-    const bool says = !line.words.empty() && line.words[0].text[0] != '#';
-    if (says && own.name.empty()) diagnostics.add(line.at, "a line without SwitchName");
+    // What has no KEY=VALUE at all is named as that.
+    if (has_values && own.name.empty()) {
+      problems.add("lines without SwitchName", line.at, "a line without SwitchName");
+    }
     if (has_nodes) ++leaves;
     switches.push_back(std::move(own));
   }
   for (const Switch& own : switches) {
     for (const Word& child : own.children) {
       if (known_switches.contains(child.text)) continue;
-      diagnostics.add(child.at, fmt::format("switch '{}' names '{}', which no line describes",
-                                            own.name, child.text));
+      problems.add(
+          "switches that no line describes", child.at,
+          fmt::format("switch '{}' names '{}', which no line describes", own.name, child.text));
     }
   }
+  problems.add_counts();
   if (nodes.empty() && diagnostics.empty()) diagnostics.add({path, 0, 0}, "names no node");
   return nodes;
 }

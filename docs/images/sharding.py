@@ -6,9 +6,9 @@
 Writes sharding_annotation.svg, sharding_deduction.svg, sharding_resolution.svg and
 sharding_switching.svg beside this file, or into FOLDER.
 """
+import argparse
 import json
 import pathlib
-import sys
 
 import matplotlib
 
@@ -146,7 +146,11 @@ def switching(data, folder):
 
 
 def main():
-    folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else HERE
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("folder", nargs="?", type=pathlib.Path, default=HERE,
+                        help="where the pictures go (default: beside this file)")
+    folder = parser.parse_args().folder
+    folder.mkdir(parents=True, exist_ok=True)
     data = json.loads((HERE / "sharding.json").read_text())
     annotation(data["annotation"], folder)
     deduction(data["deduction"], folder)

@@ -85,7 +85,7 @@ class Backend {
   virtual std::size_t element_bytes(bool wide) const = 0;
   /// True when Memory::data() may be read and written by the host once `synchronise` has returned.
   virtual bool on_host() const = 0;
-  /// Bytes that allocate() has given out: now, and at most since reset_peak().
+  /// Bytes given out, to operations for their own use as well: now, and at most since reset_peak().
   virtual std::size_t allocated() const = 0;
   virtual std::size_t peak() const = 0;
   virtual void reset_peak() = 0;

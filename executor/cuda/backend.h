@@ -41,7 +41,7 @@ std::unique_ptr<Backend> make_cuda_backend(Precision precision, int device = 0, 
                                            bool tf32 = false);
 
 /// Emulated devices of different strength: one back end for each count, on multiprocessors that no
-/// other one uses. Counts are rounded up to what the hardware splits by (8 on sm_90, 2 on sm_80).
+/// other one uses. Counts are rounded up to what the hardware splits by (8 on sm_90, 4 on sm_80).
 /// Caches and memory bandwidth are shared, so that these are no model of another device's memory.
 /// Throws std::runtime_error, also when the device has too few.
 std::vector<std::unique_ptr<Backend>> make_green_backends(Precision precision, int device,

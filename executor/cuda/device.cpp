@@ -69,8 +69,8 @@ struct CudaQueue {
   std::uint64_t waited = 0;  ///< Uses that the host has waited for.
 
   std::mutex count_mutex;
-  std::size_t allocated = 0;
-  std::size_t peak = 0;
+  std::size_t allocated = kWorkspaceBytes;
+  std::size_t peak = kWorkspaceBytes;
 
   std::mutex lane_mutex;
   std::vector<std::unique_ptr<Lane>> lanes;  ///< Idle ones.
@@ -224,14 +224,12 @@ struct ColumnMajor {
 
 }  // namespace
 
-CudaMemory::CudaMemory(std::shared_ptr<CudaQueue> queue, std::byte* data, std::size_t bytes,
-                       bool counted)
-    : queue_(std::move(queue)), data_(data), bytes_(bytes), counted_(counted) {}
+CudaMemory::CudaMemory(std::shared_ptr<CudaQueue> queue, std::byte* data, std::size_t bytes)
+    : queue_(std::move(queue)), data_(data), bytes_(bytes) {}
 
 CudaMemory::~CudaMemory() {
   cudaSetDevice(queue_->device);
   cudaFreeAsync(data_, queue_->stream);  // After all uses that are enqueued.
-  if (!counted_) return;
   const std::lock_guard lock(queue_->count_mutex);
   queue_->allocated -= bytes_;
 }
@@ -256,21 +254,19 @@ void CudaDevice::reset_peak() {
   queue_->peak = queue_->allocated;
 }
 
-MemoryPointer CudaDevice::make(std::size_t bytes, bool counted) {
+MemoryPointer CudaDevice::allocate(std::size_t bytes) {
   const auto own_turn = turn();
   queue_->make_current();
   void* data = nullptr;
   check_cuda(cudaMallocFromPoolAsync(&data, std::max<std::size_t>(bytes, 16), queue_->pool,
                                      queue_->stream),
              "cudaMallocFromPoolAsync");
-  auto memory = std::make_shared<CudaMemory>(queue_, static_cast<std::byte*>(data), bytes, counted);
+  auto memory = std::make_shared<CudaMemory>(queue_, static_cast<std::byte*>(data), bytes);
   // The stream may still work on what lay there before.
   memory->last_use_ = ++queue_->uses;
-  if (counted) {
-    const std::lock_guard lock(queue_->count_mutex);
-    queue_->allocated += bytes;
-    queue_->peak = std::max(queue_->peak, queue_->allocated);
-  }
+  const std::lock_guard lock(queue_->count_mutex);
+  queue_->allocated += bytes;
+  queue_->peak = std::max(queue_->peak, queue_->allocated);
   return memory;
 }
 

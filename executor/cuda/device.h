@@ -27,7 +27,7 @@ struct CudaQueue;
 
 class CudaMemory final : public Memory {
  public:
-  CudaMemory(std::shared_ptr<CudaQueue> queue, std::byte* data, std::size_t bytes, bool counted);
+  CudaMemory(std::shared_ptr<CudaQueue> queue, std::byte* data, std::size_t bytes);
   ~CudaMemory() override;
   CudaMemory(const CudaMemory&) = delete;
   CudaMemory& operator=(const CudaMemory&) = delete;
@@ -39,7 +39,6 @@ class CudaMemory final : public Memory {
   std::shared_ptr<CudaQueue> queue_;
   std::byte* data_;
   std::size_t bytes_;
-  bool counted_;
   std::uint64_t last_use_ = 0;  ///< Uses of any memory up to its last one; under the turn.
 };
 
@@ -49,8 +48,9 @@ class CudaDevice {
   CudaDevice(int device, std::shared_ptr<GreenContext> part, bool tf32);
 
   std::string name() const;
-  MemoryPointer allocate(std::size_t bytes) { return make(bytes, true); }
-  MemoryPointer scratch(std::size_t bytes) { return make(bytes, false); }
+  MemoryPointer allocate(std::size_t bytes);
+  /// What allocate() has given out, to tensors and to operations for their own use (scores of
+  /// attention, partial sums), and the workspace of cuBLAS.
   std::size_t allocated() const;
   std::size_t peak() const;
   void reset_peak();
@@ -72,8 +72,6 @@ class CudaDevice {
   cudaStream_t begin();
 
  private:
-  MemoryPointer make(std::size_t bytes, bool counted);
-
   std::shared_ptr<CudaQueue> queue_;
 };
 

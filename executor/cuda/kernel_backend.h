@@ -4,8 +4,8 @@
 ///
 /// A Device has
 ///   name();                            "cuda H100 132 SMs", for logs
-///   allocate(bytes), scratch(bytes);   MemoryPointer; scratch is not counted in allocated()
-///   allocated(), peak(), reset_peak();
+///   allocate(bytes);                   MemoryPointer, for tensors and for an operation's own use
+///   allocated(), peak(), reset_peak();   of both
 ///   turn();                            a lock, held while an operation is enqueued
 ///   use(memory);                       its address, for work that is enqueued from now on
 ///   copy(from, to, bytes);             enqueued
@@ -144,7 +144,7 @@ class KernelBackend final : public Backend {
     if (d_gain.memory == nullptr) return;
     expect(d_gain, size(width));
     const std::size_t chunks = (size(rows) + kernels::kGainRows - 1) / kernels::kGainRows;
-    const MemoryPointer parts = device_->scratch(chunks * size(width) * sizeof(C));
+    const MemoryPointer parts = device_->allocate(chunks * size(width) * sizeof(C));
     C* sums = address<C>(parts);
     device_->each(
         kernels::GainParts<T>{at(dy), at(x), wide_at(inverse), size(rows), size(width), sums},
@@ -303,7 +303,7 @@ class KernelBackend final : public Backend {
     return same ? nullptr : at(weight);
   }
   MemoryPointer send(std::span<const std::int32_t> numbers) {
-    const MemoryPointer memory = device_->scratch(numbers.size_bytes());
+    const MemoryPointer memory = device_->allocate(numbers.size_bytes());
     device_->send(std::as_bytes(numbers), *memory);
     return memory;
   }
@@ -334,7 +334,7 @@ MemoryPointer KernelBackend<Device, T>::angles_of(std::size_t tokens, std::size_
       table[(tokens + token) * pairs + i] = static_cast<C>(std::sin(angle));
     }
   }
-  memory = device_->scratch(table.size() * sizeof(C));
+  memory = device_->allocate(table.size() * sizeof(C));
   device_->send(std::as_bytes(std::span<const C>(table)), *memory);
   return memory;
 }

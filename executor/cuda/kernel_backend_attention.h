@@ -39,7 +39,7 @@ class KernelBackend<Device, T>::Attention {
         scale_(static_cast<C>(1 / std::sqrt(static_cast<double>(shape.head_dim)))),
         row_(static_cast<int>(sizes_.heads * sizes_.dim)),
         kv_row_(static_cast<int>(sizes_.kv_heads * sizes_.dim)) {
-    for (MemoryPointer& memory : pointers_) memory = device_.scratch(chunk_ * sizeof(void*));
+    for (MemoryPointer& memory : pointers_) memory = device_.allocate(chunk_ * sizeof(void*));
   }
 
   const kernels::AttentionSizes& sizes() const { return sizes_; }
@@ -50,7 +50,7 @@ class KernelBackend<Device, T>::Attention {
     return reinterpret_cast<X*>(device_.use(*memory));
   }
   MemoryPointer scores(std::size_t element) const {
-    return device_.scratch(chunk_ * item_elements() * element);
+    return device_.allocate(chunk_ * item_elements() * element);
   }
 
   /// visit(first item, items) until all are done.
@@ -176,8 +176,8 @@ void KernelBackend<Device, T>::attention_backward(const AttentionShape& shape, c
   const MemoryPointer d_memory = kInPlace ? memory[1] : work.scores(sizeof(T));
   C *scores = work.template address<C>(memory[0]), *dp = work.template address<C>(memory[1]);
   T *p = work.template address<T>(p_memory), *ds = work.template address<T>(d_memory);
-  const MemoryPointer dk_memory = device_->scratch(q.elements * sizeof(C));
-  const MemoryPointer dv_memory = device_->scratch(q.elements * sizeof(C));
+  const MemoryPointer dk_memory = device_->allocate(q.elements * sizeof(C));
+  const MemoryPointer dv_memory = device_->allocate(q.elements * sizeof(C));
   C *dk_heads = address<C>(dk_memory), *dv_heads = address<C>(dv_memory);
   using In = typename Attention::template Operand<const T>;
   using Of = typename In::Of;

@@ -10,10 +10,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "executor/cuda/announced_transport.h"
 #include "executor/cuda/backend.h"
 #include "executor/cuda/dynamic_library.h"
 #include "executor/cuda/error.h"
+#include "executor/cuda/ordered_transport.h"
 
 namespace orrery::executor {
 namespace {
@@ -21,6 +21,7 @@ namespace {
 using Kind = TransportError::Kind;
 using Clock = std::chrono::steady_clock;
 
+/// Of device and of pinned memory, once for each direction.
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 constexpr std::chrono::microseconds kPoll{20};
 
@@ -32,6 +33,8 @@ struct Nccl {
   decltype(ncclCommFinalize)* finalize = nullptr;
   decltype(ncclCommDestroy)* destroy = nullptr;
   decltype(ncclCommAbort)* abort = nullptr;
+  decltype(ncclGroupStart)* group_start = nullptr;
+  decltype(ncclGroupEnd)* group_end = nullptr;
   decltype(ncclSend)* send = nullptr;
   decltype(ncclRecv)* receive = nullptr;
   decltype(ncclGetErrorString)* error_string = nullptr;
@@ -51,6 +54,8 @@ struct Nccl {
     library_.find("ncclCommFinalize", finalize);
     library_.find("ncclCommDestroy", destroy);
     library_.find("ncclCommAbort", abort);
+    library_.find("ncclGroupStart", group_start);
+    library_.find("ncclGroupEnd", group_end);
     library_.find("ncclSend", send);
     library_.find("ncclRecv", receive);
     library_.find("ncclGetErrorString", error_string);
@@ -60,90 +65,134 @@ struct Nccl {
   DynamicLibrary library_;
 };
 
-/// A communicator of two ranks: 0 sends to 1. It never blocks (blocking = 0): every call is
-/// followed up by polling, which ends with the limits.
-class NcclChannel final : public PayloadChannel {
+/// One communicator of all ranks, one stream, one group of calls at a time, whose end is waited
+/// for. The communicator never blocks (blocking = 0): every call is followed up by polling, which
+/// ends with the limits.
+class NcclExchange final : public PayloadExchange {
  public:
-  NcclChannel(const ChannelId& id, int device, int peer, bool sends, const ChannelLimits& limits)
-      : peer_(peer), sends_(sends), device_(device), limits_(limits) {
+  NcclExchange(const ExchangeId& id, int device, int rank, int size, const ExchangeLimits& limits)
+      : device_(device), limits_(limits) {
     try {
-      open(id);
+      open(id, rank, size);
     } catch (...) {
+      broken_ = true;
       release();
       throw;
     }
   }
-  ~NcclChannel() override { release(); }
-  NcclChannel(const NcclChannel&) = delete;
-  NcclChannel& operator=(const NcclChannel&) = delete;
+  ~NcclExchange() override { release(); }
+  NcclExchange(const NcclExchange&) = delete;
+  NcclExchange& operator=(const NcclExchange&) = delete;
 
-  void send(std::span<const std::byte> data) override {
-    make_current();
-    for (std::size_t at = 0; at < data.size(); at += kPieceBytes) {
-      const std::size_t length = std::min(kPieceBytes, data.size() - at);
-      std::memcpy(pinned_, data.data() + at, length);
-      check_cuda(cudaMemcpyAsync(staging_, pinned_, length, cudaMemcpyHostToDevice, stream_),
-                 "staging for NCCL");
-      settle(nccl_.send(staging_, length, ncclInt8, 1, communicator_, stream_), "ncclSend");
-      finish("ncclSend");
-    }
-  }
-
-  void receive(std::span<std::byte> into) override {
-    make_current();
-    for (std::size_t at = 0; at < into.size(); at += kPieceBytes) {
-      const std::size_t length = std::min(kPieceBytes, into.size() - at);
-      settle(nccl_.receive(staging_, length, ncclInt8, 0, communicator_, stream_), "ncclRecv");
-      check_cuda(cudaMemcpyAsync(pinned_, staging_, length, cudaMemcpyDeviceToHost, stream_),
-                 "staging for NCCL");
-      finish("ncclRecv");
-      std::memcpy(into.data() + at, pinned_, length);
-    }
+  void pass(const Out& out, const In& in) override {
+    guarded(out.to >= 0 ? out.to : in.from, [&] {
+      make_current();
+      if (!out.data.empty()) {
+        std::memcpy(out_.pinned, out.data.data(), out.data.size());
+        check_cuda(cudaMemcpyAsync(out_.staging, out_.pinned, out.data.size(),
+                                   cudaMemcpyHostToDevice, stream_),
+                   "staging for NCCL");
+      }
+      settle(post(out, in), "ncclSend or ncclRecv");
+      if (!in.into.empty()) {
+        check_cuda(cudaMemcpyAsync(in_.pinned, in_.staging, in.into.size(), cudaMemcpyDeviceToHost,
+                                   stream_),
+                   "staging for NCCL");
+      }
+      finish("ncclSend or ncclRecv");
+      if (!in.into.empty()) std::memcpy(in.into.data(), in_.pinned, in.into.size());
+    });
   }
 
   void close() override {
-    make_current();
-    settle(nccl_.finalize(communicator_), "ncclCommFinalize");
-    const ncclComm_t done = communicator_;
-    communicator_ = nullptr;
-    if (nccl_.destroy(done) != ncclSuccess) throw failed(ncclInternalError, "ncclCommDestroy");
+    guarded(-1, [&] {
+      make_current();
+      settle(nccl_.finalize(communicator_), "ncclCommFinalize");
+      const ncclComm_t done = communicator_;
+      communicator_ = nullptr;
+      if (nccl_.destroy(done) != ncclSuccess) throw failed(ncclInternalError, "ncclCommDestroy");
+    });
   }
 
  private:
-  void open(const ChannelId& id) {
+  struct Staging {
+    void* staging = nullptr;  ///< On the device.
+    void* pinned = nullptr;
+  };
+
+  void open(const ExchangeId& id, int rank, int size) {
     make_current();
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreate");
     check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreate");
-    check_cuda(cudaMalloc(&staging_, kPieceBytes), "staging for NCCL");
-    check_cuda(cudaMallocHost(&pinned_, kPieceBytes), "staging for NCCL");
+    for (Staging* one : {&out_, &in_}) {
+      check_cuda(cudaMalloc(&one->staging, kPieceBytes), "staging for NCCL");
+      check_cuda(cudaMallocHost(&one->pinned, kPieceBytes), "staging for NCCL");
+    }
     ncclUniqueId unique;
     static_assert(sizeof unique == sizeof id);
     std::memcpy(&unique, id.data(), sizeof unique);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    // Two directions of many pairs share the GPU with the model's kernels.
+    // It shares the GPU with the model's kernels.
     config.minCTAs = 1;
     config.maxCTAs = 2;
-    settle(nccl_.init(&communicator_, 2, unique, sends_ ? 0 : 1, &config),
-           "ncclCommInitRankConfig");
+    settle(nccl_.init(&communicator_, size, unique, rank, &config), "ncclCommInitRankConfig");
   }
 
-  /// Nothing of NCCL or the GPU is waited for that the other side could hold up.
+  /// Frees nothing that a kernel of NCCL may still use, and waits for nothing that another rank
+  /// could hold up.
   void release() {
     cudaSetDevice(device_);
-    if (communicator_ != nullptr) nccl_.abort(communicator_);
+    // A whole communicator that the others still use is left to the end of the process: NCCL may
+    // want all ranks of a host for its end, also for ncclCommAbort. [nccl#863]
+    if (communicator_ != nullptr && (broken_ || limits_.stop)) nccl_.abort(communicator_);
     if (stream_ != nullptr) cudaStreamDestroy(stream_);
     if (event_ != nullptr) cudaEventDestroy(event_);
-    if (staging_ != nullptr) cudaFree(staging_);
-    if (pinned_ != nullptr) cudaFreeHost(pinned_);
+    for (const Staging& one : {out_, in_}) {
+      if (one.staging != nullptr) cudaFree(one.staging);
+      if (one.pinned != nullptr) cudaFreeHost(one.pinned);
+    }
   }
 
   void make_current() const { check_cuda(cudaSetDevice(device_), "cudaSetDevice"); }
 
+  /// After an error a kernel may be left waiting.
+  template <class Body>
+  void guarded(int peer, const Body& body) {
+    peer_ = peer;
+    try {
+      body();
+    } catch (...) {
+      broken_ = true;
+      throw;
+    }
+  }
+
+  /// Both calls as one operation; a group that was begun is ended.
+  ncclResult_t post(const Out& out, const In& in) {
+    ncclResult_t result = nccl_.group_start();
+    if (result != ncclSuccess) return result;
+    const auto add = [&](ncclResult_t answer) {
+      if (result == ncclSuccess && answer != ncclInProgress) result = answer;
+    };
+    if (!out.data.empty()) {
+      add(nccl_.send(out_.staging, out.data.size(), ncclInt8, out.to, communicator_, stream_));
+    }
+    if (!in.into.empty()) {
+      add(nccl_.receive(in_.staging, in.into.size(), ncclInt8, in.from, communicator_, stream_));
+    }
+    const ncclResult_t ended = nccl_.group_end();
+    return result != ncclSuccess ? result : ended;
+  }
+
+  std::string with_whom() const {
+    return peer_ < 0 ? std::string("all ranks") : fmt::format("rank {}", peer_);
+  }
+
   TransportError failed(ncclResult_t result, const char* what) const {
     const char* detail = communicator_ != nullptr ? nccl_.last_error(communicator_) : "";
     return {result == ncclRemoteError ? Kind::peer_lost : Kind::local, peer_,
-            fmt::format("{} with rank {}: {}{}{}", what, peer_, nccl_.error_string(result),
+            fmt::format("{} with {}: {}{}{}", what, with_whom(), nccl_.error_string(result),
                         detail != nullptr && *detail != '\0' ? ": " : "",
                         detail != nullptr ? detail : "")};
   }
@@ -155,7 +204,7 @@ class NcclChannel final : public PayloadChannel {
     if (Clock::now() - begin > patience) {
       throw TransportError(
           Kind::timeout, peer_,
-          fmt::format("{} with rank {} took more than {} ms", what, peer_, patience.count()));
+          fmt::format("{} with {} took more than {} ms", what, with_whom(), patience.count()));
     }
   }
 
@@ -190,36 +239,37 @@ class NcclChannel final : public PayloadChannel {
   }
 
   const Nccl& nccl_ = Nccl::get();
-  int peer_;
-  bool sends_;
   int device_;
-  const ChannelLimits& limits_;
+  const ExchangeLimits& limits_;
+  int peer_ = -1;        ///< Of the call that runs; -1: all.
+  bool broken_ = false;  ///< A call has failed.
   cudaStream_t stream_{};
   cudaEvent_t event_{};
-  void* staging_ = nullptr;
-  void* pinned_ = nullptr;
+  Staging out_, in_;
   ncclComm_t communicator_ = nullptr;
 };
 
-class NcclMaker final : public ChannelMaker {
+class NcclMaker final : public ExchangeMaker {
  public:
   explicit NcclMaker(int device) : device_(device) {}
 
-  ChannelId draw_id() override {
+  ExchangeId draw_id() override {
     ncclUniqueId unique;
     const ncclResult_t result = Nccl::get().get_unique_id(&unique);
     if (result != ncclSuccess) {
       throw TransportError(Kind::local, -1,
                            fmt::format("ncclGetUniqueId: {}", Nccl::get().error_string(result)));
     }
-    ChannelId id;
+    ExchangeId id;
     std::memcpy(id.data(), &unique, sizeof unique);
     return id;
   }
 
-  std::unique_ptr<PayloadChannel> open(const ChannelId& id, int peer, bool sends,
-                                       const ChannelLimits& limits) override {
-    return std::make_unique<NcclChannel>(id, device_, peer, sends, limits);
+  std::size_t piece_bytes() const override { return kPieceBytes; }
+
+  std::unique_ptr<PayloadExchange> open(const ExchangeId& id, int rank, int size,
+                                        const ExchangeLimits& limits) override {
+    return std::make_unique<NcclExchange>(id, device_, rank, size, limits);
   }
 
  private:
@@ -244,7 +294,7 @@ std::unique_ptr<Transport> make_nccl_transport(std::unique_ptr<Transport> contro
   if (device < 0 || device >= static_cast<int>(status.devices.size())) {
     throw std::runtime_error(fmt::format("no CUDA device {} in {}", device, describe(status)));
   }
-  return make_announced_transport(std::move(control), std::make_unique<NcclMaker>(device), "nccl");
+  return make_ordered_transport(std::move(control), std::make_unique<NcclMaker>(device), "nccl");
 }
 
 }  // namespace orrery::executor

@@ -14,6 +14,7 @@
 #include "executor/launcher/armed_faults.h"
 #include "executor/launcher/file_keepers.h"
 #include "executor/launcher/generation_record.h"
+#include "executor/launcher/neighbors.h"
 #include "executor/launcher/node_agents.h"
 #include "executor/launcher/process_table.h"
 #include "executor/launcher/remote_agents.h"
@@ -64,6 +65,11 @@ class Launch {
     for (const std::string& node : processes_.nodes()) nodes += node + "\n";
     client_.set("settings", to_text(o_.settings));
     client_.set("nodes", nodes);
+    const auto neighbors =
+        find_neighbors(o_, [this](DeviceId device) { return processes_.node_of(device.value); });
+    for (std::size_t n = 0; n < neighbors.size(); ++n) {
+      client_.set(neighbors_key(processes_.nodes()[n]), to_text(neighbors[n]));
+    }
     agents_ = std::make_unique<NodeAgents>(o_, processes_.nodes(), client_,
                                            [this](const std::string& line) { say(line); });
   }

@@ -16,6 +16,7 @@
 #include "executor/launcher/inventory.h"
 #include "executor/launcher/state.h"
 #include "executor/launcher/state_fetch.h"
+#include "executor/launcher/tokens.h"
 #include "executor/net/clock.h"
 #include "models/base/rng.h"
 #include "models/ir/wire.h"
@@ -24,13 +25,6 @@ namespace orrery::executor {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::unique_ptr<TokenSource> make_tokens(const RunSettings& settings,
-                                         const ir::ProgramHeader& header) {
-  const int vocabulary = header.model.vocabulary;
-  if (settings.data.empty()) return make_synthetic_tokens(settings.data_seed, vocabulary);
-  return make_text_tokens(settings.data, settings.data_seed, vocabulary, header.sequence_length);
-}
 
 /// What fails here fails in every generation: no reason for another attempt.
 Listener listen(const std::string& address) {

@@ -7,6 +7,9 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "executor/cuda/backend.h"
+#include "executor/cuda/rank_variables.h"
+#include "executor/launcher/neighbors.h"
 #include "executor/launcher/rank_generation.h"
 
 namespace orrery::executor {
@@ -29,6 +32,26 @@ std::optional<std::string> wait_for(RankContext& context, const std::string& key
     if (auto value = context.store.get(key, kSlice)) return value;
   }
   return std::nullopt;
+}
+
+/// Before CUDA and NCCL are touched, and before this process has other threads.
+void set_gpu_variables(const RankEnvironment& environment, const RunSettings& settings,
+                       StoreClient& store) {
+  RankSurroundings here;
+  here.nccl = settings.transport == "nccl";
+  if (!here.nccl && settings.backend != "cuda") return;
+  set_missing(rank_variables(here));  // The driver reads its own when devices are counted.
+  if (!here.nccl) return;
+  const auto neighbors = store.get(neighbors_key(environment.node), kSlice);
+  if (!neighbors) throw std::runtime_error("the launcher does not say who shares this machine");
+  const Neighbors all = neighbors_from(*neighbors);
+  here.run = settings.run;
+  here.device = environment.device;
+  here.neighbors = all.devices;
+  here.emulated_nodes = all.emulated_nodes;
+  here.gpus = static_cast<int>(cuda_status().devices.size());
+  here.interface = interface_of(environment.address);
+  set_missing(rank_variables(here));
 }
 
 void run_generations(RankContext& context) {
@@ -92,6 +115,7 @@ int run_rank_process() {
     const auto settings = store.get("settings", milliseconds(20'000));
     if (!settings) throw std::runtime_error("the launcher gave no settings");
     const RunSettings read = settings_from(*settings);
+    set_gpu_variables(environment, read, store);
     Reporter reporter(environment.store, environment.token);
     OrderWatcher watcher(environment, read.heartbeat);
     RankContext context{environment, read, store, reporter, watcher, {}, {}};

@@ -3,7 +3,9 @@
 /// generations it keeps its state on the host.
 ///
 /// Settings come by environment: ORRERY_STORE (host:port), ORRERY_TOKEN, ORRERY_DEVICE,
-/// ORRERY_NODE, ORRERY_ADDRESS (to listen on), ORRERY_GENERATION (the first to look at).
+/// ORRERY_NODE, ORRERY_ADDRESS (to listen on), ORRERY_GENERATION (the first to look at). What CUDA
+/// and NCCL need in the environment the process sets for itself (executor/cuda/rank_variables.h):
+/// it alone counts the GPUs of its machine, where the agent and the launcher need none.
 #pragma once
 #include <cstdint>
 #include <string>

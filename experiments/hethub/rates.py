@@ -34,8 +34,13 @@ def layers(runs_csv, row):
     return count
 
 
-def draw(axes, values, published, texts, label):
-    """Bars of `values`, {(pair, bar): number}; the paper's marks; `texts` above the bars."""
+def draw(axes, values, published, texts, label, lines=()):
+    """Bars of `values`, {(pair, bar): number}; the paper's marks; `texts` above the bars, and above
+    the line {pair: number} of `lines` where that would cut them."""
+    lines = dict(lines)
+    limit = 1.32 * max(values.values())
+    axes.set_ylim(0, limit)
+    point = limit / (72 * axes.get_position().height * axes.figure.get_figheight())
     for pair in PAIRS:
         bars = [bar for bar in BARS if (pair, bar[0]) in values]
         for place, (bar, name, colour) in enumerate(bars):
@@ -49,11 +54,13 @@ def draw(axes, values, published, texts, label):
                 axes.plot([x - 0.09, x + 0.09], [paper, paper], color="#B00000", linewidth=1.4,
                           label="paper" if (pair, bar) == (1, "first") else None)
                 top = max(top, paper)
+            line = lines.get(pair, 0)
+            if top < line + 4 * point and line < top + (4 + 3.6 * len(texts[(pair, bar)])) * point:
+                top = max(top, line)
             axes.annotate(texts[(pair, bar)], (x, top), xytext=(0.5, 2), rotation=90, fontsize=5.5,
                           textcoords="offset points", ha="center", va="bottom", zorder=6,
                           bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.2})
     axes.set_xticks(list(PAIRS), list(PAIRS.values()), fontsize=6.5)
     axes.set_ylabel(label)
-    axes.margins(y=0.27)
     axes.grid(axis="y")
     style.legend_above(axes, 0.42, 2, last=("paper",))

@@ -93,8 +93,9 @@ def shape(one):
     return numbers
 
 
-def draw(axes, name, kinds):
-    """Stages as boxes as wide as their layers; one line for equal pipelines."""
+def draw(axes, name, kinds, between):
+    """Stages as boxes as wide as their layers; one line for equal pipelines. `between` a stage's
+    layers and its tensor-parallel degree, where that is not the first stage's."""
     y, ticks, labels = 0, [], []
     total = sum(own[3] for own in next(iter(kinds.values()))["pipelines"][0][3])
     for kind, one in kinds.items():
@@ -103,9 +104,9 @@ def draw(axes, name, kinds):
             for gpu, tensor, _, layers in stages:
                 axes.barh(y, layers, 0.8, left=left, color=COLOURS[gpu], edgecolor="black",
                           linewidth=0.5, hatch="" if gpu == "H800" else "....", alpha=0.9)
-                text = f"{layers}" + (f"\nTP{tensor}" if tensor != first else "")
+                text = f"{layers}" + (f"{between}TP{tensor}" if tensor != first else "")
                 axes.annotate(text, (left + layers / 2, y), ha="center", va="center",
-                              fontsize=4.6, linespacing=0.9,
+                              fontsize=5.5, linespacing=0.85,
                               bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.1})
                 left += layers
             text = f"{count} x {micro_batches} bs{size} TP{first}"
@@ -135,14 +136,15 @@ def draw_all(arguments, found, columns, stem):
             for first in range(0, len(names), columns)]
     heights = [max(lines[i] for i in row) + 0.8 for row in rows]
     figure, axes = plt.subplots(len(rows), columns, squeeze=False,
-                                figsize=(style.PAGE if columns > 1 else style.COLUMN,
-                                         0.2 * sum(heights) + 0.1 * len(rows)),
+                                figsize=(style.PAGE, (0.26 if columns > 1 else 0.21) * sum(heights)
+                                         + 0.1 * len(rows)),
                                 gridspec_kw={"height_ratios": heights, "hspace": 0.35,
                                              "wspace": 0.85})
     for line, row in enumerate(rows):
         for column in range(columns):
             if column < len(row):
-                draw(axes[line][column], names[row[column]], found[names[row[column]]])
+                draw(axes[line][column], names[row[column]], found[names[row[column]]],
+                     "\n" if columns > 1 else " ")
             else:
                 axes[line][column].axis("off")
     types = sorted({own[0] for kinds in found.values() for one in kinds.values()

@@ -15,6 +15,7 @@ SYSTEMS = {  # key in names of cases: label, colour, hatch
 }
 SETTINGS = {"ethernet": "A800 PCIe,\nEthernet", "rdma": "A800 PCIe,\nRDMA",
             "setting1": "Setting 1", "setting2": "Setting 2", "setting3": "Setting 3"}
+OVER, MARKED = "\nover\nmemory", "#B00000"  # of plans that do not fit in memory
 MODELS = {"7b": "Llama-2 7B", "13b": "Llama-2 13B", "30b": "Llama 30B"}
 
 
@@ -28,9 +29,15 @@ def mfu(row):
     return None if row is None else 100 * row["hfu"]
 
 
-def grouped(axes, labels, series, marks=None, digits=0):
+def fits(row):
+    """Whether the plan of a row fits in the memory of its GPUs; a row without a plan does."""
+    return row is None or style.is_true(row["fits"])
+
+
+def grouped(axes, labels, series, marks=None, digits=0, over=()):
     """Bars beside each other in groups. `series`: [(label, colour, hatch, values)], a value None
-    reads "no plan", a missing bar is Ellipsis. `marks`: {(group, series): published value}."""
+    reads "no plan", a missing bar is Ellipsis. `marks`: {(group, series): published value}. `over`:
+    the (group, series) whose plans do not fit in memory, which the bar says."""
     labelled = set()
     marked = False
     for g in range(len(labels)):
@@ -53,8 +60,10 @@ def grouped(axes, labels, series, marks=None, digits=0):
                           label=None if marked else "Paper")
                 marked = True
                 top = max(top, marks[(g, s)] + 0.4)
-            axes.annotate(f"{values[g]:.{digits}f}", (x, top), xytext=(0, 2),
-                          textcoords="offset points", ha="center", va="bottom", fontsize=5.5)
+            text = f"{values[g]:.{digits}f}" + (OVER if (g, s) in over else "")
+            axes.annotate(text, (x, top), xytext=(0, 2), textcoords="offset points", ha="center",
+                          va="bottom", fontsize=5.5, linespacing=0.95,
+                          color=MARKED if (g, s) in over else "black")
     axes.set_xticks(range(len(labels)), labels)
     axes.grid(axis="y")
     axes.margins(y=0.1)
@@ -69,9 +78,10 @@ def breakdown(axes, bars, unit="Iteration time, mean over GPUs (s)"):
         axes.barh(places, values, 0.8, left=left, color=colour, hatch=hatch, edgecolor="black",
                   linewidth=0.5, label=label)
         left = [a + b for a, b in zip(left, values)]
-    for place, end in zip(places, left):
-        axes.annotate(f"{end:.1f}", (end, place), xytext=(2, 0), textcoords="offset points",
-                      va="center", fontsize=6)
+    for (place, _, row), end in zip(bars, left):
+        axes.annotate(f"{end:.1f}" + ("" if fits(row) else OVER), (end, place), xytext=(2, 0),
+                      textcoords="offset points", va="center", fontsize=6, linespacing=0.95,
+                      color="black" if fits(row) else MARKED)
     axes.set_yticks(places, [label for _, label, _ in bars], fontsize=6.5)
     axes.invert_yaxis()
     axes.margins(x=0.1)

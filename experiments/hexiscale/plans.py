@@ -1,6 +1,7 @@
 """Pictures of plans for setting 3: a row for each pipeline, a box for each stage."""
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -46,8 +47,9 @@ def of_run(arguments, row):
         return stages(yaml.safe_load(file))
 
 
-def draw(axes, pipelines, title):
-    """Widths are layers; a box says how many GPUs, over their tensor-parallel degree, its layers."""
+def draw(axes, pipelines, title, row):
+    """Widths are layers; a box says how many GPUs, over their tensor-parallel degree, its layers. The
+    title says of `row`, the run of the plan, what does not fit in memory."""
     seen = set()
     for y, pipeline in enumerate(pipelines):
         left = 0
@@ -56,14 +58,20 @@ def draw(axes, pipelines, title):
                       linewidth=0.5, label=name if name not in seen else None)
             seen.add(name)
             axes.text(left + layers / 2, y, f"{devices}\n{degree}\n{layers}", ha="center",
-                      va="center", fontsize=4.5, linespacing=0.95,
-                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.4, "alpha": 0.9})
+                      va="center", fontsize=5.5, linespacing=0.95,
+                      bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.1, "alpha": 0.9})
             left += layers
     axes.set_yticks(range(len(pipelines)), [f"Pipeline {y}" for y in range(len(pipelines))],
                     fontsize=6)
     axes.invert_yaxis()
     axes.set_xlim(0, 60)
     axes.set_title(title, loc="left", fontsize=7, pad=2)
+    if not style.is_true(row["fits"]):
+        found = re.search(r"needs ([\d.]+ GiB), (\w+)", row["memory_verdict"])
+        axes.set_title(f"over memory: {found.group(1)} on {found.group(2).replace('RTX', 'RTX ')}"
+                       if found else
+                       f"over memory: {row['memory_verdict']}", loc="right", fontsize=6, pad=2,
+                       color="#B00000")
 
 
 def finish(figure, panels):

@@ -69,3 +69,10 @@ def share_of_layers(plan, first, last):
     for (low, high), inside in stages:
         count[inside] += min(high, head - 1) - max(low, 1) + 1
     return 100 * count[True] / (count[True] + count[False])
+
+
+def layers_per_stage(plan):
+    """Mean layers (blocks without embedding and head) of the stages of the first pipeline."""
+    stages = plan["pipelines"][0]["stages"]
+    return (max(ends(segment["blocks"])[1] for stage in stages for segment in stage["segments"])
+            - 1) / len(stages)

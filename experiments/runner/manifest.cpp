@@ -14,6 +14,7 @@
 #include "models/base/hash.h"
 #include "models/config/document.h"
 #include "planners/catalog.h"
+#include "planners/mixed_length/step_planner.h"
 
 namespace orrery::experiments {
 namespace {
@@ -241,7 +242,7 @@ Manifest load_manifest(const std::string& path, config::Diagnostics& diagnostics
   for (const config::Located<std::string>& name : manifest.unseeded) {
     if (planners::find_planner(name.value) != nullptr) continue;
     diagnostics.add(name.at, fmt::format("unknown planner '{}'", name.value),
-                    config::suggest(name.value, planners::planner_names(), "planners"));
+                    planners::unknown_planner_hint(name.value));
   }
   return manifest;
 }

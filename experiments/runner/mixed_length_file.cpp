@@ -41,12 +41,8 @@ void describe(config::Visitor& v, MixedLengthSystem& system) {
                      fmt::format("{} cannot search its strategies", system.planner.value),
                      "give them, as in [{longest: 32768, pipelines: [{count: 4}]}]");
   }
-  std::vector<std::string> known;
-  for (const planners::StepPlannerEntry* entry : planners::step_planners()) {
-    known.emplace_back(entry->name);
-  }
   v.problem("planner", "unknown step planner '" + system.planner.value + "'",
-            config::suggest(system.planner.value, known, "step planners"));
+            config::suggest(system.planner.value, planners::step_planner_names(), "step planners"));
 }
 
 void describe(config::Visitor& v, MixedLengthCase& one) {

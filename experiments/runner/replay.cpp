@@ -73,6 +73,9 @@ config::Value effective_config(const ReplayStudy& study, const LoadedReplayCase&
   }
   if (one.plan) tree.append("plan", config::Value::scalar(one.plan->value));
   if (one.horizon) tree.append("horizon", config::Value::scalar(config::to_text(*one.horizon)));
+  tree.append("expected_interruptions",
+              scalars({{"per_second", fmt::format("{}", loaded.interruptions.per_second)},
+                       {"source", loaded.interruptions.source}}));
   tree.append("ignore_leaves", config::Value::scalar(one.ignore_leaves ? "true" : "false"));
   tree.append("policy", config::Value::scalar(run.policy.name));
   const auto options = all_options(with_measured_phases(run.policy, loaded.profile));

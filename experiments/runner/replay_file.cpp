@@ -72,6 +72,20 @@ void check_sweep(const ReplayStudy& study, config::Diagnostics& diagnostics) {
   }
 }
 
+bool has_option(const std::string& policy, const std::string& option) {
+  const planners::RecoveryEntry* entry = planners::find_policy(policy);
+  if (entry == nullptr) return false;
+  const auto options = entry->options();
+  return std::any_of(options.begin(), options.end(),
+                     [&](const planners::OptionInfo& info) { return info.name == option; });
+}
+
+config::Position position_of(const ReplayPolicy& policy, const std::string& option,
+                             config::Position otherwise) {
+  const auto place = policy.option_positions.find(option);
+  return place == policy.option_positions.end() ? otherwise : place->second;
+}
+
 }  // namespace
 
 std::vector<std::pair<PlanningTime, const char*>> enum_names(PlanningTime) {
@@ -121,9 +135,13 @@ void describe(config::Visitor& v, ReplayCase& one) {
   v.optional("plan", one.plan, "plan file to begin with; absent: the policy's own");
   v.required("trace", one.trace, "what happens to the cluster");
   v.optional("horizon", one.horizon, "how long is replayed; absent: the whole trace");
+  v.optional("expected_mtbf", one.expected_mtbf,
+             "mean time between interruptions that policies count on for checkpoint intervals and "
+             "the like; absent: the generator's, or that of the trace file itself");
   v.optional("ignore_leaves", one.ignore_leaves,
              "nodes of different leaves are simulated as interchangeable: for large clusters");
   v.optional("policies", one.policies, "absent: those of the study");
+  if (one.expected_mtbf) v.positive("expected_mtbf", *one.expected_mtbf);
   if (!one.horizon) return;
   v.positive("horizon", *one.horizon);
   if (v.reading() && one.horizon->value > kLongestHorizon.value) {
@@ -188,24 +206,59 @@ std::vector<ReplayPolicy> expand_policies(
   for (const auto& policy : policies) {
     if (policy.value.name != kAll) add(policy.value);
   }
-  const bool all =
-      policies.empty() || std::any_of(policies.begin(), policies.end(),
-                                      [](const auto& p) { return p.value.name == kAll; });
-  if (!all) return expanded;
+  const auto all = std::find_if(policies.begin(), policies.end(),
+                                [](const auto& p) { return p.value.name == kAll; });
+  if (all == policies.end() && !policies.empty()) return expanded;
   for (const std::string& name : planners::policy_names()) {
     ReplayPolicy policy;
     policy.name = name;
     add(policy);
   }
+  if (all == policies.end()) return expanded;
+  for (ReplayPolicy& policy : expanded) {
+    for (const auto& [name, value] : all->value.options) {
+      if (!has_option(policy.name, name)) continue;
+      policy.options.try_emplace(name, value);  // its own value counts more
+      policy.option_positions.try_emplace(name, position_of(all->value, name, all->at));
+    }
+  }
   return expanded;
+}
+
+std::vector<std::string> options_not_of_all(
+    const std::vector<config::Located<ReplayPolicy>>& policies) {
+  std::vector<std::string> notes;
+  for (const auto& one : policies) {
+    if (one.value.name != kAll) continue;
+    for (const auto& [name, value] : one.value.options) {
+      std::vector<std::string> without;
+      for (const ReplayPolicy& policy : expand_policies(policies)) {
+        if (!has_option(policy.name, name)) without.push_back(policy.shown());
+      }
+      if (without.empty()) continue;
+      notes.push_back(fmt::format("option {}={} of all: {} {} no such option", name, value,
+                                  fmt::join(without, ", "), without.size() > 1 ? "have" : "has"));
+    }
+  }
+  return notes;
 }
 
 void check_policy(const ReplayPolicy& policy, config::Position at,
                   config::Diagnostics& diagnostics) {
   if (policy.name == kAll) {
-    if (policy.options.empty() && policy.label.empty()) return;
-    diagnostics.add(at, "`all` takes neither options nor a label",
-                    "name the policy that has them beside it");
+    if (!policy.label.empty()) {
+      diagnostics.add(at, "`all` takes no label", "name the policy that has it beside it");
+    }
+    const std::vector<std::string> names = planners::policy_names();
+    for (const auto& [name, value] : policy.options) {
+      const bool known = std::any_of(names.begin(), names.end(), [&](const std::string& each) {
+        return has_option(each, name);
+      });
+      if (known) continue;
+      diagnostics.add(position_of(policy, name, at),
+                      fmt::format("no policy has an option '{}'", name),
+                      "orrery list policies NAME shows those of a policy");
+    }
     return;
   }
   const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
@@ -218,8 +271,7 @@ void check_policy(const ReplayPolicy& policy, config::Position at,
   for (const planners::OptionInfo& info : entry->options()) known.emplace_back(info.name);
   for (const auto& [name, value] : policy.options) {
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto place = policy.option_positions.find(name);
-    diagnostics.add(place == policy.option_positions.end() ? at : place->second,
+    diagnostics.add(position_of(policy, name, at),
                     fmt::format("policy '{}' has no option '{}'", policy.name, name),
                     known.empty() ? "it has none" : config::suggest(name, known, "options"));
   }

@@ -43,7 +43,9 @@ struct ReplayCase {
   std::optional<config::Located<std::string>> scale_profile;  ///< As RunSpec::scale_profile.
   std::optional<config::Located<std::string>> plan;  ///< To begin with; none: the policy's own.
   ReplayTrace trace;
-  std::optional<Seconds> horizon;                       ///< None: the trace's.
+  std::optional<Seconds> horizon;  ///< None: the trace's.
+  /// Mean time between interruptions that policies count on; none: ExpectedInterruptions.
+  std::optional<Seconds> expected_mtbf;
   bool ignore_leaves = false;                           ///< sim::RememberOptions.
   std::vector<config::Located<ReplayPolicy>> policies;  ///< Empty: the study's.
 };
@@ -87,8 +89,13 @@ void describe(config::Visitor& v, ReplayStudy& study);
 /// Problems: those of the file, of its job files, unknown policies and options.
 ReplayStudy load_replay_study(const std::string& path, config::Diagnostics& diagnostics);
 
-/// The policies of a list, `all` and an empty one expanded, each once.
+/// The policies of a list, `all` and an empty one expanded, each once. Options of `all` go to every
+/// policy that has them and does not set them itself.
 std::vector<ReplayPolicy> expand_policies(
+    const std::vector<config::Located<ReplayPolicy>>& policies);
+
+/// For each option of `all` the policies that have no such option, in words.
+std::vector<std::string> options_not_of_all(
     const std::vector<config::Located<ReplayPolicy>>& policies);
 
 /// Unknown policies and unknown options, at `at` where the option has no place of its own. Values

@@ -152,10 +152,13 @@ Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::st
     std::stable_sort(of_case.begin(), of_case.end(), [](const Standing& a, const Standing& b) {
       return a.tokens_per_second.mean > b.tokens_per_second.mean;
     });
-    for (Standing& standing : of_case) {
-      const Standing& first = of_case.front();
-      standing.behind = behind(groups[{name, first.policy, first.axes}],
-                               groups[{name, standing.policy, standing.axes}]);
+    const auto rows_of = [&](const Standing& standing) -> const std::vector<const CsvRow*>& {
+      return groups[{name, standing.policy, standing.axes}];
+    };
+    for (std::size_t i = 0; i < of_case.size(); ++i) {
+      of_case[i].behind = behind(rows_of(of_case.front()), rows_of(of_case[i]));
+      of_case[i].behind_previous =
+          behind(rows_of(of_case[i == 0 ? 0 : i - 1]), rows_of(of_case[i]));
     }
     ranking.standings.insert(ranking.standings.end(), of_case.begin(), of_case.end());
   }

@@ -32,6 +32,8 @@ struct Standing {
   Interval ettr;
   /// Tokens per second below those of the first of the case, share of the first, seed by seed.
   Interval behind;
+  /// The same against the one before it in the ranking.
+  Interval behind_previous;
   double tokens = 0;               ///< Mean.
   double dollars_per_million = 0;  ///< Of all seeds together; not finite without prices.
   double interruptions = 0;

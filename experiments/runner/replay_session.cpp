@@ -104,6 +104,13 @@ class TimedPolicy final : public models::RecoveryPolicy {
   double& seconds_;
 };
 
+/// Of the cluster's devices, by the given plan; policies that plan themselves use nearly all.
+double share_in_use(const LoadedReplayCase& loaded) {
+  if (!loaded.plan) return 1;
+  return static_cast<double>(ir::devices_of(*loaded.plan).size()) /
+         static_cast<double>(loaded.cluster.devices.size());
+}
+
 }  // namespace
 
 LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& folder,
@@ -135,6 +142,11 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
   if (diagnostics.problems().size() != before) return loaded;
   loaded.traces = TraceSource(one, folder, loaded.cluster, diagnostics);
   loaded.hashes.trace = loaded.traces.hash();
+  if (one.expected_mtbf) {
+    loaded.interruptions = {1 / one.expected_mtbf->value, "expected_mtbf"};
+  } else if (diagnostics.problems().size() == before) {
+    loaded.interruptions = loaded.traces.interruptions(share_in_use(loaded));
+  }
   return loaded;
 }
 
@@ -207,7 +219,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
                                     .job = loaded.spec.job,
                                     .profile = loaded.profile,
                                     .evaluator = timers.evaluator(),
-                                    .interruptions_per_second = interruptions_per_second(trace),
+                                    .interruptions_per_second = loaded.interruptions.per_second,
                                     .plan = loaded.plan,
                                     .seed = static_cast<std::uint64_t>(settings.seed),
                                     .searches = &outcome.work.searches};
@@ -266,6 +278,11 @@ std::string in_words(const LoadedReplayCase& loaded) {
                                  job.global_batch, job.sequence_length, loaded.traces.name());
   if (loaded.spec.horizon) {
     text += fmt::format(", {:.4g} days", loaded.spec.horizon->value / kSecondsPerDay);
+  }
+  const ExpectedInterruptions& expected = loaded.interruptions;
+  if (expected.per_second > 0) {
+    text += fmt::format(", policies expect {:.4g} interruptions a day ({})",
+                        expected.per_second * kSecondsPerDay, expected.source);
   }
   return text;
 }

@@ -26,6 +26,7 @@ struct LoadedReplayCase {
   ir::Profile profile;
   std::optional<ir::Plan> plan;
   TraceSource traces;
+  ExpectedInterruptions interruptions;  ///< Unknown without a trace.
   CaseHashes hashes;
 };
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <set>
 #include <system_error>
 
 #include "experiments/runner/files.h"
@@ -16,6 +15,7 @@
 #include "traces/csv.h"
 #include "traces/generate.h"
 #include "traces/import.h"
+#include "traces/rate.h"
 
 namespace orrery::experiments {
 namespace {
@@ -24,10 +24,23 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kSecond = 1'000'000'000;  ///< Shorter traces are not repeated.
 
+/// Another file of the same format whose nodes stand beside those of the first.
+struct AlsoFile {
+  config::Located<std::string> file;
+  std::string gpu_type;
+};
+
 /// Settings of a foreign format (traces/import.h).
 struct FormatSettings {
   traces::ImportOptions options;
+  std::vector<AlsoFile> also;
 };
+
+void describe(config::Visitor& v, AlsoFile& also) {
+  v.title("Another file");
+  v.required("file", also.file, "beside the study, or $ORRERY_DATA/...");
+  v.required("gpu_type", also.gpu_type, "of all its nodes");
+}
 
 void describe(config::Visitor& v, FormatSettings& settings) {
   traces::ImportOptions& options = settings.options;
@@ -38,6 +51,9 @@ void describe(config::Visitor& v, FormatSettings& settings) {
   v.optional("prefix", options.prefix, "of the nodes' names");
   v.optional("order", options.order, "which node leaves when the format says only how many");
   v.optional("seed", seed, "of a random order");
+  v.optional("also", settings.also,
+             "more files of the format, one for each GPU type, all from time 0 on; the trace ends "
+             "with the longest");
   v.at_least("gpus_per_node", options.gpus_per_node, 1);
   v.not_negative("seed", seed);
   options.seed = static_cast<std::uint64_t>(seed);
@@ -70,6 +86,38 @@ std::optional<traces::Trace> read_file_trace(const ReplayTrace& trace, const std
   }
   if (diagnostics.problems().size() != before) return std::nullopt;
   return read;
+}
+
+/// Adds the files of `also`, and their content to `content`. Names one below $ORRERY_DATA that is
+/// not there in `absent`.
+std::optional<traces::Trace> read_also(traces::Trace first, const ReplayTrace& trace,
+                                       const std::string& folder, std::string& content,
+                                       std::string& absent, config::Diagnostics& diagnostics) {
+  FormatSettings settings;
+  if (trace.format && !trace.settings.is_null()) {
+    config::describe_value(trace.settings, settings, diagnostics);
+  }
+  if (settings.also.empty()) return first;
+  std::vector<traces::Trace> all = {std::move(first)};
+  const std::size_t before = diagnostics.problems().size();
+  for (const AlsoFile& also : settings.also) {
+    const std::string path = data_path(also.file.value, folder);
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) {
+      if (is_below_data(also.file.value)) {
+        absent = path;
+        return std::nullopt;
+      }
+      diagnostics.add(also.file.at, fmt::format("no such trace file '{}'", path));
+      continue;
+    }
+    content += read_text_file(path);
+    traces::ImportOptions options = settings.options;
+    options.gpu_type = also.gpu_type;
+    all.push_back(traces::import_trace(*trace.format, path, options, diagnostics));
+  }
+  if (diagnostics.problems().size() != before) return std::nullopt;
+  return traces::combine(all);
 }
 
 /// `a: {b: 1}` as "a.b=1".
@@ -122,8 +170,10 @@ void TraceSource::set_file(const ReplayTrace& spec, const std::string& folder,
     }
     return;
   }
-  hash_ = content_hash(read_text_file(path));
+  std::string content = read_text_file(path);
   std::optional<traces::Trace> read = read_file_trace(spec, path, diagnostics);
+  if (read) read = read_also(std::move(*read), spec, folder, content, absent_, diagnostics);
+  hash_ = content_hash(content);
   if (!read) return;
   const std::size_t before = diagnostics.problems().size();
   if (spec.repeat && horizon_.count > read->horizon.count && read->horizon.count >= kSecond) {
@@ -146,7 +196,7 @@ void TraceSource::set_file(const ReplayTrace& spec, const std::string& folder,
         spec.file->at,
         fmt::format("the trace ends after {:.4g} h, before the horizon of {:.4g} h",
                     to_seconds(read->horizon).value / 3600, to_seconds(horizon_).value / 3600),
-        "`repeat: true` plays it again");
+        "--repeat, in a study `repeat: true`, plays it again");
   }
   traces::Trace bound = traces::bind(*read, cluster, spec.file->at, diagnostics);
   if (diagnostics.problems().size() == before) file_ = std::move(bound);
@@ -185,14 +235,16 @@ traces::Trace TraceSource::trace(std::uint64_t seed) const {
   return traces::generate(generator_->generator, generator_->nodes, horizon_, seed);
 }
 
-double interruptions_per_second(const traces::Trace& trace) {
-  std::set<Instant> begins;
-  for (const ir::ClusterEvent& event : trace.events) {
-    const bool counts = event.kind == ir::EventKind::fail || event.kind == ir::EventKind::leave;
-    if (counts) begins.insert(event.time);
+ExpectedInterruptions TraceSource::interruptions(double in_use) const {
+  if (!file_ && !generator_) return {};
+  if (generator_) {
+    return {
+        traces::expected_interruptions_per_second(generator_->generator, generator_->nodes, in_use),
+        "the generator's rate"};
   }
-  const double seconds = to_seconds(trace.horizon).value;
-  return seconds > 0 ? static_cast<double>(begins.size()) / seconds : 0;
+  traces::Trace trace = *file_;
+  if (horizon_.count > 0 && horizon_ < trace.horizon) trace.horizon = horizon_;
+  return {traces::mean_interruptions_per_second(trace, in_use), "the mean of this very trace"};
 }
 
 }  // namespace orrery::experiments

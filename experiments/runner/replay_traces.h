@@ -12,6 +12,12 @@
 
 namespace orrery::experiments {
 
+/// What policies are told about the future (planners::PolicyInput).
+struct ExpectedInterruptions {
+  double per_second = 0;  ///< 0: unknown.
+  std::string source;     ///< In words.
+};
+
 class TraceSource {
  public:
   TraceSource() = default;
@@ -28,6 +34,10 @@ class TraceSource {
   const std::string& name() const { return name_; }
   /// With the cluster's nodes, until the case's horizon. A generator draws from the seed.
   traces::Trace trace(std::uint64_t seed) const;
+  /// A generator's rate, the same for all seeds. A file has none: then the mean of the file itself,
+  /// up to the horizon, which a user could not know. Unknown before it is loaded. `in_use`: share
+  /// of the cluster's devices.
+  ExpectedInterruptions interruptions(double in_use) const;
 
  private:
   struct Generator;
@@ -43,9 +53,5 @@ class TraceSource {
   std::optional<traces::Trace> file_;
   std::shared_ptr<const Generator> generator_;
 };
-
-/// Instants per second at which devices or the job fail or devices leave: what a user would expect
-/// who knows how often such a cluster is interrupted, and nothing about when.
-double interruptions_per_second(const traces::Trace& trace);
 
 }  // namespace orrery::experiments

@@ -7,6 +7,7 @@
 
 #include "experiments/runner/checks.h"
 #include "planners/catalog.h"
+#include "planners/mixed_length/step_planner.h"
 
 namespace orrery::experiments {
 
@@ -57,7 +58,7 @@ void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics
   const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
   if (entry == nullptr) {
     diagnostics.add(choice.name.at, fmt::format("unknown planner '{}'", choice.name.value),
-                    config::suggest(choice.name.value, planners::planner_names(), "planners"));
+                    planners::unknown_planner_hint(choice.name.value));
     return;
   }
   const auto position = [&](const std::string& name) {

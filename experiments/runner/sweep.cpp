@@ -291,7 +291,7 @@ void Sweep::close() {
   store_.rewrite_index();
   const FigureScript script = runs_.figure();
   const bool draw = options_.figure && !script.plot.empty() && !result_.interrupted &&
-                    !disk_failed_ && store_.complete();
+                    !disk_failed_ && runs_.size() > 0 && store_.complete();
   if (!draw) return;
   FigureResult figure = draw_figure(script, store_.runs_csv(), store_.figures());
   result_.figures = std::move(figure.files);

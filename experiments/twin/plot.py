@@ -26,7 +26,8 @@ COMPONENTS = [
     ("optimizer", "Optimizer", "#000000", ""),
     ("bubble", "Idle (bubble)", "#FFFFFF", "\\\\\\\\"),
 ]
-SETS = [("predict", "predicted", "o", "#0072B2"), ("fit", "used for fitting", "s", "#E69F00"),
+SETS = [("predict", "predicted", "o", "#0072B2"), ("seen", "seen before", "D", "#009E73"),
+        ("fit", "used for fitting", "s", "#E69F00"),
         ("recovery", "after a recovery", "^", "#D55E00")]
 BAND = 0.10
 
@@ -84,7 +85,8 @@ def errors(rows, out):
     style.save(figure, out, "errors")
 
 
-def phases(rows, out):
+def phases(rows, totals, out):
+    """Phases one after the other; `totals`: error of their sum by run, where it was predicted."""
     runs = list(dict.fromkeys(row["run"] for row in rows))
     names = list(dict.fromkeys(row["phase"] for row in rows))
     colours = dict(zip(names, style.COLOURS))
@@ -103,6 +105,9 @@ def phases(rows, out):
                           label=None if name in shown else name.replace("_", " "))
                 shown.add(name)
                 at += row[f"{side}_s"]
+            if side == "predicted" and totals.get(run, "") != "":
+                axes.annotate(f"{100 * totals[run]:+.0f} %", (at, y), xytext=(3, 0),
+                              textcoords="offset points", va="center", fontsize=6)
             ticks.append(y)
             labels.append(f"{run}, {side}" if s == 0 else side)
     axes.set_yticks(ticks, labels)
@@ -134,9 +139,12 @@ def main():
     style.use()
     scatter(rows, options.out)
     errors([row for row in rows if row["set"] != "recovery_fit"], options.out)
-    recoveries = style.read(folder / "phases.csv") if (folder / "phases.csv").exists() else []
+    path = folder / "phases.csv"
+    recoveries = style.read(path) if path.exists() else []
     if recoveries:
-        phases(recoveries, options.out)
+        phases([row for row in recoveries if row["phase"] != "total"],
+               {row["run"]: row["error"] for row in recoveries if row["phase"] == "total"},
+               options.out)
     predicted = [row for row in rows if row["set"] == "predict"]
     if predicted:
         timeline(predicted, folder, options.out)

@@ -88,7 +88,11 @@ class Validator {
   }
 
   void check_schedule() {
-    if (!contains(job_.allowed.schedules, plan_.schedule)) {
+    const bool decoupled =
+        plan_.schedule == ir::ScheduleKind::zero_bubble &&
+        std::any_of(plan_.pipelines.begin(), plan_.pipelines.end(),
+                    [](const ir::Pipeline& pipeline) { return !pipeline.reroutes.empty(); });
+    if (!contains(job_.allowed.schedules, plan_.schedule) && !decoupled) {
       fail("schedule",
            fmt::format("schedule {} is not allowed by the job", ir::name_of(plan_.schedule)),
            "allowed: " + list_names(job_.allowed.schedules));

@@ -72,6 +72,7 @@ struct JobState {
   Seconds iteration_time;                ///< Of `plan` before the events; 0 unless it trains.
   std::optional<PendingSwitch> pending;  ///< Not if these events have broken it.
   bool announced = false;  ///< Devices were lost, all of them to a notice that had run out.
+  PlanPointer first;       ///< The plan that the job began to train with; null: it never has.
 };
 
 /// A part of the stall. Phases follow one another.
@@ -111,7 +112,8 @@ struct RecoveryDecision {
   std::string reason;                    ///< In words, for logs and tables.
 };
 
-/// What a policy writes while training runs. A checkpoint is taken after each `every`-th iteration:
+/// What a policy writes while training runs. A checkpoint is taken `every` iterations after the
+/// level's last one (also if another plan wrote that) or after a rollback to before it:
 /// training stops for `stall`, the copy is usable `persist` after the stall began. A checkpoint
 /// that is due while the one before it is not yet persisted waits for it, as stall.
 struct CheckpointLevel {

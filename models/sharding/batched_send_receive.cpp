@@ -15,7 +15,8 @@ namespace {
 /// From this many candidates on, repeated choices among them go through a heap.
 constexpr std::size_t kHeapFrom = 16;
 
-/// Owners that are equally near to a receiver, over links of one class, in the order of the owners.
+/// Owners that are equally near to a receiver, over links of one load class, in the order of the
+/// owners.
 struct Candidates {
   std::size_t link_class = 0;  ///< Index into SendScan::Impl::loads.
   std::vector<int> owners;
@@ -41,7 +42,8 @@ struct SendScan::Impl {
   explicit Impl(BatchedOptions given) : options(std::move(given)) {}
 
   std::size_t class_index(int rank) {
-    const auto [at, fresh] = classes.try_emplace(rank, classes.size());
+    const int load_class = options.load_class ? options.load_class(rank) : rank;
+    const auto [at, fresh] = classes.try_emplace(load_class, classes.size());
     if (fresh) loads.emplace_back();
     return at->second;
   }
@@ -98,7 +100,7 @@ struct SendScan::Impl {
   }
 
   BatchedOptions options;
-  std::map<int, std::size_t> classes;  ///< Link rank -> index into loads.
+  std::map<int, std::size_t> classes;  ///< Class of loads -> index into loads.
   std::vector<std::vector<double>> loads;
   std::vector<Table> tables;
   std::vector<int> senders;

@@ -22,12 +22,15 @@ struct SliceRow {
 };
 
 struct BatchedOptions {
-  /// Class of the link between two devices, lower is faster [heuristic II]. Without it all links
+  /// Rank of the link between two devices, lower is faster [heuristic II]. Without it all links
   /// are equal. Asked for once for each owner and receiver of a table, not for each row.
   std::function<int(int source, int destination)> link_rank;
   /// The sender with the least cumulative send load on links of the chosen class [heuristic III];
   /// false: with the lowest id, which with an empty link_rank is the paper's baseline.
   bool balance = true;
+  /// Class of a link_rank: links of one class share a sender's load (fast and slow receivers behind
+  /// one NIC, say). Without it each rank has loads of its own.
+  std::function<int(int link_rank)> load_class = {};
 };
 
 /// One row to one device.

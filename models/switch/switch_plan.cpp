@@ -7,39 +7,13 @@
 #include <tuple>
 
 #include "models/base/check.h"
+#include "models/switch/link_ranks.h"
 #include "models/switch/state_rows.h"
 
 namespace orrery::models {
 namespace {
 
 std::size_t index_of(PathClass path) { return static_cast<std::size_t>(path); }
-
-/// Class of the path between any two devices. Between nodes it depends on the GPUs' vendors only
-/// (Topology), so that it is looked up once for each pair of GPU types.
-class PathClasses {
- public:
-  PathClasses(const Cluster& cluster, const Topology& topology)
-      : cluster_(cluster),
-        topology_(topology),
-        types_(cluster.gpu_types.size()),
-        between_nodes_(types_ * types_, PathClass::same_device) {}
-
-  PathClass operator()(int source, int destination) {
-    const Device& a = cluster_.device({source});
-    const Device& b = cluster_.device({destination});
-    if (a.node == b.node) return topology_.path(a.id, b.id).kind;
-    PathClass& known = between_nodes_[static_cast<std::size_t>(a.gpu_type) * types_ +
-                                      static_cast<std::size_t>(b.gpu_type)];
-    if (known == PathClass::same_device) known = topology_.path(a.id, b.id).kind;
-    return known;
-  }
-
- private:
-  const Cluster& cluster_;
-  const Topology& topology_;
-  std::size_t types_;
-  std::vector<PathClass> between_nodes_;
-};
 
 double bytes_of(StatePart part, const SwitchBytes& bytes) {
   switch (part) {
@@ -106,7 +80,7 @@ class SwitchPlanner {
 
   BatchedOptions batched_options() {
     if (options_.variant == SwitchVariant::no_heuristics) return {{}, false};
-    return {[this](int a, int b) { return static_cast<int>(paths_(a, b)); }, true};
+    return paths_.heuristics();
   }
 
   DeviceTraffic& traffic(int device) {
@@ -183,7 +157,7 @@ class SwitchPlanner {
         plan_.messages.push_back({call,
                                   {send.source},
                                   {send.destination},
-                                  paths_(send.source, send.destination),
+                                  LinkRanks::kind_of(paths_(send.source, send.destination)),
                                   {},
                                   at,
                                   0});
@@ -204,7 +178,7 @@ class SwitchPlanner {
   const Workload& workload_;
   const SwitchOptions& options_;
   bool fused_;
-  PathClasses paths_;
+  LinkRanks paths_;
   Placement from_place_;
   Placement to_place_;
   BlockCopies from_;

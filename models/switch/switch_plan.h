@@ -24,6 +24,7 @@
 #include "models/spec/job.h"
 #include "models/spec/topology.h"
 #include "models/spec/workload.h"
+#include "models/switch/link_ranks.h"
 
 namespace orrery::models {
 
@@ -84,7 +85,6 @@ struct SwitchMessage {
   std::uint32_t sends = 0;
 };
 
-inline constexpr std::size_t kPathClasses = 5;
 using ClassVolumes = std::array<Bytes, kPathClasses>;  ///< By PathClass.
 Bytes sum(const ClassVolumes& volumes);
 
@@ -130,8 +130,9 @@ std::vector<SwitchProblem> find_problems(const ir::Plan& from, const ir::Plan& t
                                          const Cluster& cluster, const SwitchOptions& options);
 
 /// Both plans are valid for the workload on the cluster (check/validate.h; batches do not matter)
-/// and find_problems() has nothing to say. `topology` is the cluster's. Links rank by their class:
-/// NVLink, PCIe, network, through host memory.
+/// and find_problems() has nothing to say. `topology` is the cluster's. Paths rank by their
+/// bandwidth (models/switch/link_ranks.h); where they are equal, the owner that has sent fewest
+/// bytes over paths of the same kind is chosen: the paper says load, not time.
 ///
 /// A device holds what lowering gives it: its slice of split parameters, the whole of others, of
 /// what ZeRO divides its shard; with Redundancy::next_stage also its slice of the next stage, which

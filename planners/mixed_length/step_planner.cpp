@@ -1,9 +1,13 @@
 #include "planners/mixed_length/step_planner.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 
 #include "models/base/check.h"
+#include "models/config/diagnostics.h"
+#include "planners/catalog.h"
 
 namespace orrery::planners {
 
@@ -24,6 +28,20 @@ const StepPlannerEntry* find_step_planner(const std::string& name) {
     if (entry->name == name) return entry;
   }
   return nullptr;
+}
+
+std::vector<std::string> step_planner_names() {
+  std::vector<std::string> names;
+  for (const StepPlannerEntry* entry : step_planners()) names.emplace_back(entry->name);
+  return names;
+}
+
+std::string unknown_planner_hint(const std::string& name) {
+  if (find_step_planner(name) == nullptr) return config::suggest(name, planner_names(), "planners");
+  return fmt::format(
+      "{} plans steps of sequences of mixed lengths: orrery mixed-length, orrery list "
+      "step-planners",
+      name);
 }
 
 std::variant<std::vector<PreparedStrategy>, models::Infeasible> prepare_all(

@@ -88,6 +88,11 @@ struct StepPlannerEntry {
 std::span<const StepPlannerEntry* const> step_planners();
 /// nullptr when there is none of that name.
 const StepPlannerEntry* find_step_planner(const std::string& name);
+std::vector<std::string> step_planner_names();
+
+/// Hint for a name that is no planner of planners/catalog.h: the command for step planners, else
+/// the most similar planner.
+std::string unknown_planner_hint(const std::string& name);
 
 /// All strategies of the input's set, in their order.
 std::variant<std::vector<PreparedStrategy>, models::Infeasible> prepare_all(

@@ -256,6 +256,10 @@ const RecoveryEntry kAutohetRecovery = {
     "iterations since the newest checkpoint that is complete",
     "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
     "it",
+    "reads the slices that a device needs, not whole files (option reads: files has the paper's); "
+    "intervals, the cost of a checkpoint and of a restart and what happens when devices come are "
+    "not published and are options; a save before a planned change takes a closed-form time; "
+    "asynchronous persists and uploads do not slow iterations (no background traffic is simulated)",
     options,
     make,
 };

@@ -425,6 +425,11 @@ const RecoveryEntry kBambooRecovery = {
     "one "
     "before it",
     "trains on at the pace of the slowest device",
+    "the iteration in flight is lost, where Bamboo's shadow repeats the lost backward passes; "
+    "pipelines are formed anew at once, not at the end of the step; the second stage, not the last "
+    "one, takes over a lost first stage; with too few nodes for one pipeline the shadow goes on, "
+    "where Bamboo's simulator stops; asynchronous persists and uploads do not slow iterations (no "
+    "background traffic is simulated)",
     options,
     make,
 };

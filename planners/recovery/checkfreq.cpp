@@ -98,6 +98,10 @@ const RecoveryEntry kCheckfreqRecovery = {
     "one to two checkpoint intervals",
     "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
     "it",
+    "the interval follows from closed-form costs and the simulated iteration, not from profiling "
+    "at run time, and is not tuned again when costs change; the state of the data loader is not "
+    "modelled; asynchronous persists and uploads do not slow iterations (no background traffic is "
+    "simulated)",
     options,
     make,
 };

@@ -70,6 +70,10 @@ const RecoveryEntry kGeminiRecovery = {
     "survives; else back to the cloud's",
     "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
     "it",
+    "a spare or a smaller plan takes the place of lost machines, where Gemini waits for new ones; "
+    "idle network time is taken from the breakdown of a simulated iteration, not from profiled "
+    "gaps, and traffic placed there never delays training: copies to peers and uploads to the "
+    "cloud do not slow iterations (no background traffic is simulated)",
     options,
     make,
 };

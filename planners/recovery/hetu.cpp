@@ -204,6 +204,10 @@ const RecoveryEntry kHetuRecovery = {
     "the iteration in flight; from the last checkpoint where a slice has no owner left",
     "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
     "it",
+    "planning time, detection, checkpoints for a slice without owner and what happens when devices "
+    "come are not published and are options; a plan that is searched for during training costs "
+    "training nothing; asynchronous persists and uploads do not slow iterations (no background "
+    "traffic is simulated)",
     options,
     make,
 };

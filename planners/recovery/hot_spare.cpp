@@ -161,6 +161,10 @@ const RecoveryEntry kHotSpareRecovery = {
     "iterations since the last checkpoint in host memory, mostly one; the spares' work always",
     "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
     "it",
+    "a mixture of ByteRobust and NVRx without over-eviction of a suspect's parallel group, without "
+    "a search for silent faults and without restarts inside a process; a spare is warm at once; "
+    "copies to peers and uploads to the cloud do not slow iterations (no background traffic is "
+    "simulated)",
     options,
     make,
 };

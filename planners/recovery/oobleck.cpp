@@ -252,6 +252,10 @@ const RecoveryEntry kOobleckRecovery = {
     "the iteration in flight; what came after the last checkpoint once all replicas of a layer are "
     "lost",
     "trains on at the pace of the slowest device",
+    "all stages of a template have the same number of GPUs, a tensor-parallel group, where the "
+    "paper lets them differ inside a node and shards their states; reconfiguration takes a time "
+    "interpolated between model sizes, where Oobleck's simulator has one number a model; "
+    "asynchronous persists and uploads do not slow iterations (no background traffic is simulated)",
     options,
     make,
 };

@@ -371,6 +371,10 @@ const RecoveryEntry kParcaeRecovery = {
     "the iteration in flight; what came after the last checkpoint once all copies of a stage are "
     "lost",
     "trains on at the pace of the slowest device",
+    "no ARIMA forecast: devices vanish at the expected rate and none come back; the configuration "
+    "is chosen at events only, not once an interval; checkpoints to the cloud stand for ParcaePS, "
+    "which keeps each step's state on on-demand machines; asynchronous persists and uploads do not "
+    "slow iterations (no background traffic is simulated)",
     options,
     make,
 };

@@ -25,7 +25,8 @@ namespace orrery::planners {
 class StateMemory;
 std::shared_ptr<StateMemory> new_state_memory();
 
-/// All outlive the policy. Nothing else about the future is known to a policy.
+/// All outlive the policy. But for the expected rate of interruptions nothing about the future is
+/// known to a policy.
 struct PolicyInput {
   const models::Cluster& cluster;
   const models::Topology& topology;
@@ -34,8 +35,11 @@ struct PolicyInput {
   const ir::Profile& profile;
   /// Iteration times of plans on healthy devices; replay's, which remembers what it has simulated.
   const models::Evaluator& evaluator;
-  /// Interruptions of the whole job per second that a user would expect (failures and preemptions),
-  /// for checkpoint intervals and liveput; 0: unknown.
+  /// Interruptions of the whole job per second that a user would expect (failures and preemptions
+  /// of devices in use, planned maintenance left out), for checkpoint intervals and liveput; 0:
+  /// unknown. What the user says, or the generator's rate. A trace file names no rate: then it is
+  /// the mean of the very trace that is replayed, so that the policy knows how often, though not
+  /// when, it will be interrupted.
   double interruptions_per_second = 0;
   /// The plan that the user gives; policies that replan start with it, return to it while spare
   /// devices fill its gaps, and keep their own planner for later. None: the policy's planner.
@@ -55,6 +59,9 @@ struct RecoveryEntry {
   const char* needs;     ///< One line: the plan that it needs ("ZeRO off, two pipelines at least").
   const char* loses;     ///< One line: what work is lost.
   const char* slow;      ///< One line: what it does about slow devices.
+  /// One line: where the simulated policy is not as in the source, or leaves something out, and
+  /// whom that favours where it is known.
+  const char* deviations;
   std::vector<OptionInfo> (*options)();
   /// A bad option, or why this job on this cluster cannot have this policy.
   std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption,

@@ -22,9 +22,11 @@ extern const RecoveryEntry kRecycleRecovery;
 
 namespace {
 
+enum class Decoupling { on, if_allowed, never };
+
 struct RecycleSettings {
   std::string planner;
-  bool decoupled = true;
+  Decoupling decoupled = Decoupling::on;
   bool fits = true;
 };
 
@@ -43,9 +45,11 @@ std::vector<OptionInfo> options() {
       {"planner", "megatron_grid",
        "Who makes the first plan, and a new one when a stage has no peer left: a name of the "
        "catalog of planners."},
-      {"decoupled_backward", "if_allowed",
-       "if_allowed: plans with reroutes run zero_bubble, if the job allows it and the activations "
-       "fit; never: the schedule of the plan. [ReCycle, decoupled back-propagation]"},
+      {"decoupled_backward", "on",
+       "on: plans with reroutes run zero_bubble, whose backward pass is split, where the "
+       "activations fit; undisturbed plans keep their schedule, so that the job need not allow it; "
+       "if_allowed: only if the job allows zero_bubble; never: the schedule of the plan. [ReCycle, "
+       "decoupled back-propagation]"},
       {"memory", "must_fit",
        "must_fit: a rerouted plan whose activations do not fit is not used; ignore: it is. The "
        "verdict takes all rerouted micro-batches as held at once, ReCycle's own schedule holds "
@@ -82,7 +86,9 @@ class Recycle final : public ElasticPolicy {
   }
 
   /// Deviation: the optimizer is not staggered over stages. A program is one iteration, and the
-  /// next one begins when all stages have stepped; ReCycle lets the first stages begin it earlier.
+  /// next one begins when all stages have stepped; ReCycle lets the first stages begin it earlier,
+  /// which recycle_bound() tells apart. An iteration time that is not the end of a program would be
+  /// one that the executor, which runs the same program, does not have.
   std::variant<ElasticChange, models::Infeasible> shrink(
       const models::JobState& state, const std::vector<DeviceId>& live) const override {
     return around(*state.plan, live, undisturbed(*state.plan));
@@ -126,22 +132,39 @@ class Recycle final : public ElasticPolicy {
     ir::Plan rerouted = std::get<ir::Plan>(std::move(made));
     const std::size_t dead = dead_stages(plan, live).size();
     std::vector<ir::ScheduleKind> schedules = {undisturbed};
-    const auto& allowed = input().job.allowed.schedules;
     const auto split = ir::ScheduleKind::zero_bubble;
-    if (dead > 0 && settings_.decoupled && plan.virtual_stages == 1 &&
-        std::count(allowed.begin(), allowed.end(), split) > 0) {
+    std::string off = why_not_decoupled(plan);
+    if (dead > 0 && off.empty() && undisturbed != split) {
       schedules.insert(schedules.begin(), split);
     }
     std::string problem;
     for (const ir::ScheduleKind schedule : schedules) {
       rerouted.schedule = schedule;
       problem = problem_with(rerouted);
-      if (!problem.empty()) continue;
-      std::string what = dead == 0 ? std::string("all stages compute again")
-                                   : fmt::format("micro-batches of {} stage(s) rerouted", dead);
+      if (!problem.empty()) {
+        if (off.empty()) off = problem;
+        continue;
+      }
+      std::string what = "all stages compute again";
+      if (dead > 0) {
+        what = fmt::format("micro-batches of {} stage(s) rerouted, ", dead) +
+               (schedule == split ? "backward passes decoupled" : "decoupled backward off: " + off);
+      }
       return ElasticChange{std::make_shared<const ir::Plan>(std::move(rerouted)), std::move(what)};
     }
     return models::Infeasible{"rerouted plan", problem};
+  }
+
+  /// Why reroutes of the plan do not split the backward pass; empty: they do.
+  std::string why_not_decoupled(const ir::Plan& plan) const {
+    const auto& allowed = input().job.allowed.schedules;
+    const bool is_allowed =
+        std::count(allowed.begin(), allowed.end(), ir::ScheduleKind::zero_bubble) > 0;
+    if (settings_.decoupled == Decoupling::never) return "option decoupled_backward";
+    if (settings_.decoupled == Decoupling::if_allowed && !is_allowed) {
+      return "the job allows no zero_bubble";
+    }
+    return plan.virtual_stages == 1 ? "" : "the plan has virtual stages";
   }
 
   bool leaves_room(const ir::Plan& plan) const {
@@ -184,7 +207,9 @@ make(const PolicyInput& input, const Options& given) {
   RecycleSettings settings;
   settings.planner = reader.text("planner");
   settings.decoupled =
-      reader.choice<bool>("decoupled_backward", {{"if_allowed", true}, {"never", false}});
+      reader.choice<Decoupling>("decoupled_backward", {{"on", Decoupling::on},
+                                                       {"if_allowed", Decoupling::if_allowed},
+                                                       {"never", Decoupling::never}});
   settings.fits = reader.choice<bool>("memory", {{"must_fit", true}, {"ignore", false}});
   ElasticStalls stalls;
   stalls.phases = read_phases(reader, options());
@@ -211,6 +236,12 @@ const RecoveryEntry kRecycleRecovery = {
     "the iteration in flight; what came after the last checkpoint once all copies of a stage are "
     "lost",
     "trains on at the pace of the slowest device",
+    "the optimizer is not staggered: an iteration ends when all stages have stepped, where ReCycle "
+    "lets the first stages begin the next one; with stage s (from 0) rerouted that is worth s "
+    "forward passes an iteration at most; the order of passes is that of ZB-H1 with rerouted ones "
+    "behind own ones, where ReCycle solves an integer program; the iteration in flight is lost; "
+    "spare devices are used only once a stage has no peer left; asynchronous persists and uploads "
+    "do not slow iterations (no background traffic is simulated)",
     options,
     make,
 };

@@ -88,12 +88,16 @@ std::variant<ir::Plan, models::Infeasible> reroute(const ir::Plan& plan,
 }
 
 double recycle_bound(int pipelines, int micro_batches, double forward, double backward_input,
-                     double backward_weight, std::span<const int> failed) {
+                     double backward_weight, std::span<const int> failed, bool staggered) {
   double bound = 0;
   for (std::size_t s = 0; s < failed.size(); ++s) {
     const double share = static_cast<double>(micro_batches) * pipelines / (pipelines - failed[s]);
-    bound = std::max(bound, static_cast<double>(s) * (forward + backward_input) +
-                                share * (forward + backward_input + backward_weight));
+    const auto stages = static_cast<double>(s);
+    const double chained = share * (forward + backward_input);
+    const double weights = share * backward_weight;
+    bound = std::max(
+        bound, staggered ? chained + weights
+                         : stages * forward + chained + std::max(stages * backward_input, weights));
   }
   return bound;
 }

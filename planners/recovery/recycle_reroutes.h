@@ -22,10 +22,13 @@ std::variant<ir::Plan, models::Infeasible> reroute(const ir::Plan& plan,
                                                    const std::vector<DeviceId>& live);
 
 /// Lower bound on an iteration of D pipelines of equal stages with M micro-batches each, f[s] of
-/// the D copies of stage s dead: max over s of s (F + B_in) + M D / (D - f[s]) (F + B_in + B_w).
-/// The first micro-batch reaches stage s after s forward passes, and its last input gradient passes
-/// as many stages back. Staggering stages over iterations can hide the first term only.
+/// the D copies of stage s dead: max over s of s F + m (F + B_in) + max(s B_in, m B_w), where
+/// m = M D / (D - f[s]) micro-batches fall to each live copy. The first one reaches stage s after s
+/// forward passes; the last input gradient passes s stages back while weights' gradients that have
+/// waited are computed. (B_w = 0, B_in = B: the backward pass is whole.) `staggered`: when each
+/// stage steps on its own and begins the next iteration, the bound on the time between two
+/// iterations: m (F + B_in + B_w), as a stage works behind its predecessors, but no longer in each.
 double recycle_bound(int pipelines, int micro_batches, double forward, double backward_input,
-                     double backward_weight, std::span<const int> failed);
+                     double backward_weight, std::span<const int> failed, bool staggered = false);
 
 }  // namespace orrery::planners

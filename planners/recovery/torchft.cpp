@@ -80,7 +80,7 @@ class Torchft final : public ElasticPolicy {
   std::optional<ElasticChange> grow(const models::JobState& state,
                                     const std::vector<DeviceId>& live) const override {
     ir::Plan plan = *state.plan;
-    const int added = add_pipelines(plan, input().cluster, live);
+    const int added = add_pipelines(plan, state.first.get(), input().cluster, live);
     if (added == 0 || !problem_of(input(), plan).empty()) return std::nullopt;
     return ElasticChange{std::make_shared<const ir::Plan>(std::move(plan)),
                          fmt::format("{} replica(s) join", added)};
@@ -118,6 +118,12 @@ const RecoveryEntry kTorchftRecovery = {
     "ZeRO off between replicas; two pipelines at least, with micro-batches of one size",
     "the iteration in flight; what came after the last checkpoint once no replica is left",
     "trains on at the pace of the slowest device",
+    "a plan takes the whole batch, so that the others share out a lost replica's micro-batches, "
+    "where torchft commits a step with fewer samples; the iteration in flight is lost, where "
+    "torchft commits it; all replicas stop while one that joins loads its weights, where only the "
+    "peer that sends them is busy; the quorum costs time at changes of membership only; a lost "
+    "replica starts on spare devices when devices come, not at the loss; asynchronous persists and "
+    "uploads do not slow iterations (no background traffic is simulated)",
     options,
     make,
 };

@@ -74,6 +74,10 @@ const RecoveryEntry kUnicronRecovery = {
     "the iteration in flight, while each share has a holder",
     "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
     "it",
+    "the ladder has no retry rung: a failed process is started again at once; partial gradients of "
+    "the iteration in flight are not reused, it is lost; GPU memory is lost when the job itself "
+    "fails; one job has the cluster, so that the weighted sum over jobs is its speed; copies to "
+    "peers and uploads to the cloud do not slow iterations (no background traffic is simulated)",
     options,
     make,
 };

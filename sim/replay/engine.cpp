@@ -250,6 +250,7 @@ models::JobState ReplayEngine::state() const {
   state.copies = copies_.list();
   state.iteration_time = run_ ? iteration_time_ : Seconds{};
   state.announced = announced_;
+  state.first = first_;
   if (planned_) state.pending = {planned_->decision.plan, planned_->asked, planned_->at};
   return state;
 }
@@ -379,6 +380,7 @@ void ReplayEngine::recover(models::RecoveryDecision decision, const std::string&
 
 void ReplayEngine::train(models::PlanPointer plan, const PlanDevices& devices) {
   plan_ = plan;
+  if (first_ == nullptr) first_ = plan;
   iteration_time_ = time_of(*plan, *devices.working);
   if (result_.reference.value == 0) {
     const bool healthy = devices_.slow(*devices.working).empty() && devices_.links().empty();

@@ -77,9 +77,10 @@ class ReplayEngine {
   Instant idle_since_;
   std::string idle_reason_;
 
-  models::PlanPointer plan_;  ///< Of JobState.
-  Seconds iteration_time_;    ///< Of plan_, while it trains.
-  std::int64_t done_ = 0;     ///< Last finished iteration, while nothing trains.
+  models::PlanPointer plan_;   ///< Of JobState.
+  models::PlanPointer first_;  ///< Of JobState.
+  Seconds iteration_time_;     ///< Of plan_, while it trains.
+  std::int64_t done_ = 0;      ///< Last finished iteration, while nothing trains.
   bool health_changed_ = false;
   bool announced_ = false;  ///< Of JobState.
   bool log_open_ = false;   ///< The last interruption has not ended.

@@ -1,11 +1,22 @@
-/// Matrix products of the CPU back end at the shapes of a layer, beside the libraries alone on
-/// matrices of their own: target 80 % of their rate. Backends are "alone" at shape and order of the
-/// same name. Rates count 2 m n k operations.
+/// Matrix products of the CPU back end at the shapes of a layer, beside those of the library alone
+/// on matrices of its own: target 80 % of its rate, for Eigen and, where it was found at configure
+/// time, for OpenBLAS. Rates count 2 m n k operations.
+///
+///   gemm_bench [REPEATS]     the best of so many turns of each counts (9); ends with 1 if a shape
+///                            misses the target
+///
+/// The two take turns, in processor time of all threads: other work on the machine slows both, and
+/// a library that took a second thread would gain nothing by it. A library alone computes the same
+/// kind of product (order of operands, with or without the sum) in one thread.
 #define EIGEN_DONT_PARALLELIZE
-#include <benchmark/benchmark.h>
 #include <fmt/format.h>
+#include <time.h>
 
 #include <Eigen/Core>
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -18,6 +29,9 @@
 
 namespace orrery::executor {
 namespace {
+
+constexpr double kTarget = 0.8;          ///< Of the library alone.
+constexpr double kLeastSeconds = 10e-3;  ///< Of a turn: products are repeated until it is over.
 
 /// forward: x w^T; input: dy w; weight: dy^T x.
 enum class Use { forward, input, weight };
@@ -49,81 +63,119 @@ std::vector<Shape> shapes() {
   return all;
 }
 
-void set_rate(benchmark::State& state, const Shape& s) {
-  state.counters["GF/s"] =
-      benchmark::Counter(2e-9 * s.m * s.n * s.k, benchmark::Counter::kIsIterationInvariantRate);
-}
+using Product = std::function<void()>;
 
-void run_backend(benchmark::State& state, const Shape& s, const std::string& library) {
-  const auto backend = make_cpu_backend(Precision::fp32, library);
+Product by_backend(Backend& backend, const Shape& s) {
   const auto tensor = [&](int rows, int columns) {
-    Tensor made = backend->allocate(
-        static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns), false);
-    backend->fill(made, 0.5);
+    Tensor made =
+        backend.allocate(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns), false);
+    backend.fill(made, 0.5);
     return made;
   };
   const Tensor a = tensor(s.m, s.k), b = tensor(s.k, s.n), c = tensor(s.m, s.n);
-  for (auto _ : state) {
-    backend->gemm(s.transpose_a(), s.transpose_b(), s.m, s.n, s.k, 1, a, b,
-                  s.use == Use::weight ? 1 : 0, c);
-  }
-  state.SetLabel(backend->name());
-  set_rate(state, s);
+  return [&backend, s, a, b, c] {
+    backend.gemm(s.transpose_a(), s.transpose_b(), s.m, s.n, s.k, 1, a, b,
+                 s.use == Use::weight ? 1 : 0, c);
+  };
 }
 
 using Matrix = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
 
-void run_eigen(benchmark::State& state, const Shape& s) {
+Product by_eigen(const Shape& s) {
   const bool ta = s.transpose_a(), tb = s.transpose_b();
   const Matrix a = Matrix::Constant(ta ? s.k : s.m, ta ? s.m : s.k, 0.5F);
   const Matrix b = Matrix::Constant(tb ? s.n : s.k, tb ? s.k : s.n, 0.5F);
   Matrix c = Matrix::Zero(s.m, s.n);
-  for (auto _ : state) {
-    if (s.use == Use::forward) c.noalias() = a * b.transpose();
-    if (s.use == Use::input) c.noalias() = a * b;
-    if (s.use == Use::weight) c.noalias() += a.transpose() * b;
-    benchmark::DoNotOptimize(c.data());
+  switch (s.use) {
+    case Use::forward:
+      return [a, b, c]() mutable { c.noalias() = a * b.transpose(); };
+    case Use::input:
+      return [a, b, c]() mutable { c.noalias() = a * b; };
+    case Use::weight:
+      break;
   }
-  set_rate(state, s);
+  return [a, b, c]() mutable { c.noalias() += a.transpose() * b; };
 }
 
 #ifdef ORRERY_WITH_OPENBLAS
-void run_openblas(benchmark::State& state, const Shape& s) {
-  openblas_set_num_threads(1);
+Product by_openblas(const Shape& s) {
   const auto filled = [](int rows, int columns) {
     return std::vector<float>(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns),
                               0.5F);
   };
-  const std::vector<float> a = filled(s.m, s.k), b = filled(s.k, s.n);
-  std::vector<float> c = filled(s.m, s.n);
-  const bool ta = s.transpose_a(), tb = s.transpose_b();
-  for (auto _ : state) {
+  return [s, a = filled(s.m, s.k), b = filled(s.k, s.n), c = filled(s.m, s.n)]() mutable {
+    const bool ta = s.transpose_a(), tb = s.transpose_b();
     cblas_sgemm(CblasRowMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans, s.m,
                 s.n, s.k, 1, a.data(), ta ? s.m : s.k, b.data(), tb ? s.k : s.n,
                 s.use == Use::weight ? 1 : 0, c.data(), s.n);
-    benchmark::DoNotOptimize(c.data());
-  }
-  set_rate(state, s);
+  };
 }
 #endif
 
-void add_all() {
-  for (const Shape& s : shapes()) {
-    benchmark::RegisterBenchmark((s.name + "/eigen/backend").c_str(), run_backend, s, "eigen");
-    benchmark::RegisterBenchmark((s.name + "/eigen/alone").c_str(), run_eigen, s);
-#ifdef ORRERY_WITH_OPENBLAS
-    benchmark::RegisterBenchmark((s.name + "/openblas/backend").c_str(), run_backend, s,
-                                 "openblas");
-    benchmark::RegisterBenchmark((s.name + "/openblas/alone").c_str(), run_openblas, s);
-#endif
+double process_cpu() {
+  timespec now{};
+  ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9;
+}
+
+/// Seconds of one product, the mean of a turn.
+double turn(const Product& product) {
+  int products = 0;
+  const double begin = process_cpu();
+  double end = begin;
+  for (; end - begin < kLeastSeconds; end = process_cpu()) {
+    product();
+    ++products;
   }
+  return (end - begin) / products;
+}
+
+/// False: the target was missed.
+bool measure(const std::string& library, const Shape& s, const Product& own, const Product& alone,
+             int repeats) {
+  double own_time = std::numeric_limits<double>::infinity();
+  double alone_time = own_time;
+  own();  // Pages and caches.
+  alone();
+  for (int i = 0; i < repeats; ++i) {
+    own_time = std::min(own_time, turn(own));
+    alone_time = std::min(alone_time, turn(alone));
+  }
+  const double operations = 2e-9 * s.m * s.n * s.k;
+  const double ratio = alone_time / own_time;
+  fmt::print("{:<10}{:<26}{:>10.1f}{:>12.1f}{:>8.2f} {}\n", library, s.name, operations / own_time,
+             operations / alone_time, ratio, ratio >= kTarget ? "met" : "MISSED");
+  std::fflush(stdout);
+  return ratio >= kTarget;
+}
+
+/// Of all shapes; false: one missed the target.
+bool measure_all(const std::string& library, const std::function<Product(const Shape&)>& alone,
+                 int repeats) {
+  const auto backend = make_cpu_backend(Precision::fp32, library);
+  fmt::print("{}: {}, one thread\n", library, backend->name());
+  bool met = true;
+  for (const Shape& s : shapes()) {
+    met = measure(library, s, by_backend(*backend, s), alone(s), repeats) && met;
+  }
+  return met;
 }
 
 }  // namespace
 }  // namespace orrery::executor
 
 int main(int argc, char** argv) {
-  orrery::executor::add_all();
-  benchmark::Initialize(&argc, argv);
-  benchmark::RunSpecifiedBenchmarks();
+  using namespace orrery::executor;
+  const int repeats = argc > 1 ? std::max(1, std::atoi(argv[1])) : 9;
+  fmt::print("matrix products, GF/s; back end {} by default\n",
+             make_cpu_backend(Precision::fp32)->name());
+  fmt::print("{:<10}{:<26}{:>10}{:>12}{:>8} target {:.2f}\n", "library", "product", "back end",
+             "it alone", "ratio", kTarget);
+  bool met = measure_all("eigen", by_eigen, repeats);
+#ifdef ORRERY_WITH_OPENBLAS
+  met = measure_all("openblas", by_openblas, repeats) && met;
+#else
+  fmt::print("openblas: not found at configure time (libopenblas-dev)\n");
+#endif
+  return met ? 0 : 1;
 }

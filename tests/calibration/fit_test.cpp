@@ -266,6 +266,123 @@ TEST(Fit, HeldOutShareIsKept) {
   }
 }
 
+/// A head of one micro-batch with these times, beside layers that give the overhead.
+FitReport fit_head(const std::vector<double>& seconds) {
+  ir::MeasurementSet set = synthetic::machine();
+  for (const int layers : {1, 2, 4, 8}) {
+    synthetic::measure(set, synthetic::block(ir::Pass::forward, layers, 1), 50e-6 + layers * 1e-3,
+                       {});
+  }
+  ir::Measurement head = synthetic::block(ir::Pass::forward, 1, 1);
+  head.block = ir::BlockKind::head;
+  for (const double time : seconds) {
+    head.wall = Seconds{time};
+    set.measurements.push_back(head);
+    ++head.repetition;
+  }
+  return fit(set);
+}
+
+constexpr const char* kHead = "cpu head forward fp32 tp 1 micro-batch 1 sequence 64";
+
+TEST(Fit, OfOneMeasurementRepetitionsAreHeldOutInTurn) {
+  const FitReport report = fit_head({1.0e-3, 1.2e-3, 1.1e-3, 1.3e-3, 2.2e-3});
+  const FitEntry& head = entry(report, kHead);
+  EXPECT_TRUE(head.repetitions);
+  ASSERT_EQ(head.points.size(), 5u);
+  // Each against the median of the four others.
+  const double judged[] = {1.25e-3, 1.25e-3, 1.2e-3, 1.15e-3, 1.15e-3};
+  const double taken[] = {1.0e-3, 1.1e-3, 1.2e-3, 1.3e-3, 2.2e-3};
+  double mean = 0;
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_NEAR(head.points[i].measured, taken[i], 1e-12);
+    EXPECT_NEAR(head.points[i].fitted, judged[i], 1e-12);
+    EXPECT_NEAR(head.points[i].curve, 1.2e-3, 1e-9);
+    EXPECT_TRUE(head.points[i].held_out);
+    mean += std::abs(judged[i] / taken[i] - 1) / 5;
+  }
+  EXPECT_NEAR(head.held_out_mean_error, mean, 1e-9);
+  EXPECT_NEAR(head.held_out_max_error, 1.05 / 2.2, 1e-9);
+  for (const ir::BlockTime& time : report.profile.block_times) {
+    const bool is_head = time.block == ir::BlockKind::head;
+    ASSERT_TRUE(time.provenance.held_out_error.has_value());
+    EXPECT_EQ(time.provenance.source.find("repetitions held out") != std::string::npos, is_head);
+    if (is_head) {
+      EXPECT_NEAR(*time.provenance.held_out_error, mean, 1e-9);
+    }
+  }
+}
+
+TEST(Fit, EveryFifthOfManyRepetitionsIsHeldOutAtATime) {
+  const FitReport report =
+      fit_head({1.0e-3, 1.1e-3, 1.2e-3, 1.3e-3, 1.4e-3, 1.5e-3, 1.6e-3, 1.7e-3, 1.8e-3, 1.9e-3});
+  const FitEntry& head = entry(report, kHead);
+  ASSERT_EQ(head.points.size(), 10u);
+  // Without the first and the sixth: the middle of 1.1, 1.2, 1.3, 1.4, 1.6, 1.7, 1.8 and 1.9.
+  EXPECT_NEAR(head.points[0].fitted, 1.5e-3, 1e-12);
+  EXPECT_NEAR(head.points[5].fitted, 1.5e-3, 1e-12);
+}
+
+TEST(Fit, AMedianHasNoErrorOnItsOwnSamples) {
+  const FitReport report = fit_head({1.0e-3, 1.2e-3, 1.1e-3});
+  EXPECT_LT(entry(report, kHead).fit_mean_error, 0) << "an error of 0 that says nothing";
+  EXPECT_LT(entry(report, kHead).fit_max_error, 0);
+  const FitEntry& layer =
+      entry(report, "cpu transformer forward fp32 tp 1 micro-batch 1 sequence 64");
+  EXPECT_GE(layer.fit_mean_error, 0);
+  EXPECT_FALSE(layer.repetitions);
+}
+
+TEST(Fit, AHeadShorterThanTheOverheadHasAnErrorOfItsFit) {
+  // The overhead of the pass alone is longer than what was measured: the block's time is zero.
+  ir::MeasurementSet set = synthetic::machine();
+  for (const int micro_batch : {1, 2, 3, 4, 5, 6}) {
+    for (const int layers : {1, 2, 4, 8}) {
+      synthetic::measure(set, synthetic::block(ir::Pass::forward, layers, micro_batch),
+                         100e-6 + layers * micro_batch * 10e-6, {});
+    }
+  }
+  ir::Measurement head = synthetic::block(ir::Pass::forward, 1, 1);
+  head.block = ir::BlockKind::head;
+  synthetic::measure(set, head, 40e-6, {0.01, 0, 5});
+  const FitReport report = fit(set);
+  EXPECT_GT(entry(report, kHead).fit_mean_error, 0.5);
+  EXPECT_GT(entry(report, kHead).held_out_mean_error, 0.5);
+  EXPECT_TRUE(warns(report, "no time beside the overhead"));
+}
+
+TEST(Fit, OneRepetitionJudgesNothing) {
+  const FitReport report = fit_head({1.0e-3});
+  const FitEntry& head = entry(report, kHead);
+  EXPECT_LT(head.held_out_mean_error, 0);
+  ASSERT_EQ(head.points.size(), 1u);
+  EXPECT_FALSE(head.points[0].held_out);
+}
+
+TEST(Fit, EveryPassOverheadHasSamplesAndAHeldOutError) {
+  ir::MeasurementSet set = synthetic::machine();
+  for (const ir::Pass pass : {ir::Pass::forward, ir::Pass::backward}) {
+    for (const int layers : {1, 2, 4, 8}) {
+      synthetic::measure(set, synthetic::block(pass, layers, 1), 50e-6 + layers * 1e-3, {});
+    }
+  }
+  ir::Measurement nothing;
+  nothing.kind = ir::MeasurementKind::op_overhead;
+  nothing.device_type = "cpu";
+  synthetic::measure(set, nothing, 7e-6, {0.1, 0, 6});
+  const FitReport report = fit(set);
+  ASSERT_EQ(report.profile.pass_overheads.size(), 5u);
+  for (const ir::PassOverhead& overhead : report.profile.pass_overheads) {
+    EXPECT_TRUE(overhead.provenance.held_out_error.has_value());
+    EXPECT_GT(overhead.provenance.samples, 0);
+    // Of the optimizer's pass there are no blocks: what there is is the engine's part.
+    if (overhead.pass == ir::Pass::optimizer) {
+      EXPECT_EQ(overhead.provenance.samples, 6);
+    }
+  }
+  EXPECT_NE(points_csv(report).find("cpu op overhead,overhead,,0,,time,"), std::string::npos);
+}
+
 TEST(Fit, DisturbedSamplesAreLeftOutAndCounted) {
   ir::MeasurementSet set = synthetic::machine();
   synthetic::measure_messages(set, "wire", [](double b) { return 10e-6 + b / 1e9; }, {});

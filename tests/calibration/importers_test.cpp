@@ -276,6 +276,27 @@ TEST(SlurmTopology, BrokenFilesAreRefusedAtTheirPlace) {
   EXPECT_EQ(problem("# nothing\n"), "0:0: names no node");
 }
 
+TEST(SlurmTopology, AFileThatIsNoTopologyIsSaidOnceAndNotAThousandTimes) {
+  std::string text;
+  for (int i = 0; i < 30; ++i) text += fmt::format("line {} of a letter\n", i);
+  config::Diagnostics problems;
+  read_slurm_topology(file_with("letter.txt", text), problems);
+  ASSERT_EQ(problems.problems().size(), 11u);
+  EXPECT_EQ(problems.problems().front().what, "'line' is no KEY=VALUE");
+  EXPECT_EQ(problems.problems().back().what, "and 140 more: no KEY=VALUE");
+  EXPECT_EQ(problems.problems().back().at.line, 3) << "where the first of them is";
+}
+
+TEST(SlurmTopology, ProblemsOfEachSortAreNamedUpToTen) {
+  std::string text = "SwitchName=s Nodes=a\n";
+  for (int i = 0; i < 10; ++i) text += "SwitchName=s\n";
+  for (int i = 0; i < 11; ++i) text += fmt::format("SwitchName=t{} Speed=1\n", i);
+  config::Diagnostics problems;
+  read_slurm_topology(file_with("repeats.conf", text), problems);
+  ASSERT_EQ(problems.problems().size(), 21u);
+  EXPECT_EQ(problems.problems().back().what, "and 1 more: unknown keys");
+}
+
 TEST(SlurmTopology, NodesTakeTheNodeOfTheOtherFile) {
   config::Diagnostics problems;
   const models::Library library = models::load_library(models::default_library_root(), problems);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -114,6 +115,67 @@ RC_GTEST_PROP(Samples, ReadBackEqual, ()) {
   RC_ASSERT(file.set.backend == set.backend);
 }
 
+/// Cells of the first row by column; no cell of it is quoted.
+std::vector<std::string> first_cells(const Measurement& one) {
+  std::vector<std::string> cells(1);
+  for (const char c : sample_row(one)) {
+    if (c == '\n') break;
+    if (c == ',') {
+      cells.emplace_back();
+    } else {
+      cells.back() += c;
+    }
+  }
+  return cells;
+}
+
+TEST(Samples, CellsThatDoNotConcernTheKindAreEmpty) {
+  Measurement message;
+  message.kind = ir::MeasurementKind::point_to_point;
+  message.source = {0};
+  message.destination = {1};
+  message.link_class = "wire";
+  message.bytes = Bytes{64};
+  message.wall = Seconds{0.5};
+  const std::vector<std::string> cells = first_cells(message);
+  ASSERT_EQ(cells.size(), ir::measurement_columns().size());
+  const std::vector<std::string> concern = {
+      "kind",  "source",     "destination",  "both_ways",   "link_class",
+      "bytes", "repetition", "wall_seconds", "cpu_seconds", "disturbed"};
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    const std::string& column = ir::measurement_columns()[i];
+    const bool named = std::find(concern.begin(), concern.end(), column) != concern.end();
+    EXPECT_EQ(cells[i].empty(), !named) << column << " is '" << cells[i] << "'";
+  }
+}
+
+TEST(Samples, CellsThatConcernTheKindAreNotEmpty) {
+  MeasurementSet set = small_set();
+  std::string text = samples_csv(set);
+  const std::size_t at = text.find("transformer,");
+  ASSERT_NE(at, std::string::npos);
+  text.erase(at, std::string("transformer").size());
+  const std::vector<std::string> problems = problems_of(text);
+  ASSERT_FALSE(problems.empty());
+  EXPECT_NE(problems.front().find("block: unknown value ''"), std::string::npos)
+      << problems.front();
+}
+
+TEST(Samples, DefaultsInTheirPlaceAreReadAsWell) {
+  MeasurementSet set = small_set();
+  std::string text = samples_header(set);
+  for (const Measurement& one : set.measurements) {
+    std::string row;
+    for (std::string cell : ir::to_cells(one)) {
+      if (cell.find('"') != std::string::npos) cell = "\"cpu, \"\"slow\"\"\"";
+      row += (row.empty() ? "" : ",") + cell;
+    }
+    text += row + "\n";
+  }
+  EXPECT_NE(text, samples_csv(set));
+  EXPECT_EQ(parse_well(text).set.measurements, set.measurements);
+}
+
 TEST(Samples, AnyCutLeavesTheWholeRowsBeforeIt) {
   const MeasurementSet set = small_set();
   const std::string text = samples_csv(set);
@@ -188,7 +250,9 @@ TEST(Samples, AnEmptyFileAndAMissingOneAreProblems) {
   EXPECT_FALSE(problems_of("# schema: orrery/samples/1\n").empty());
   config::Diagnostics diagnostics;
   read_samples("/nowhere/samples.csv", diagnostics);
-  EXPECT_FALSE(diagnostics.empty());
+  ASSERT_EQ(diagnostics.problems().size(), 1u);
+  EXPECT_EQ(config::to_string(diagnostics.problems().front()),
+            "/nowhere/samples.csv: cannot read: No such file or directory");
 }
 
 TEST(Samples, KeysAreEqualForRepetitionsAndDifferForEveryInput) {

@@ -50,6 +50,26 @@ block_times:
   - {gpu: A100-80GB, pass: forward, sequence_length: 64, dtype: fp32, time: 1 ms,
      provenance: made up}
 """
+PHASES = """schema: orrery/profile/1
+name: phases
+phases:
+  - {phase: detect, time: 10 ms, provenance: made up}
+  - {phase: decide, time: 20 ms, provenance: made up}
+  - {phase: reinitialise, time: 30 ms, provenance: made up}
+  - {phase: move_state, time: 40 ms, provenance: made up}
+"""
+JOBS = """schema: orrery/twin/1
+name: jobs
+cluster: {root}/experiments/executor/netlab_4.yaml
+model: {root}/experiments/executor/tiny_llama.yaml
+job: job.yaml
+profile: profile.yaml
+steps: 4
+warm_up: 1
+plans:
+  - {{name: plain, planner: fsdp}}
+  - {{name: sharded, planner: fsdp, job: zero3.yaml, seen: a reason}}
+"""
 SMALL = """schema: orrery/twin/1
 name: small
 cluster: {root}/experiments/executor/netlab_4.yaml
@@ -61,6 +81,8 @@ warm_up: 1
 plans:
   - {{name: first, plan: {root}/experiments/executor/two_replicas.yaml, fit: true}}
 """
+# Cells of a measurement that nothing was said about, by column of samples.csv.
+DEFAULTS = "block,,transformer,forward,0,1,0,0,none,fp32,0,0,0,0,-1,-1,0,,all_reduce,0,none,0,0,0,0,0,0"
 COMPONENTS = ["forward", "backward", "tensor_parallel", "pipeline", "data_parallel", "optimizer",
               "bubble"]
 
@@ -275,8 +297,30 @@ class Compare(Case):
         self.assertTrue((Path(run) / "inputs" / "plan-1.yaml").exists())
         document = json.loads(self.succeed("compare", run, "--json"))
         self.assertEqual([one["notes"] for one in document["generations"]], [[], []])
-        phases = [row["phase"] for row in document["generations"][1]["phases"]]
+        second = document["generations"][1]
+        phases = [row["phase"] for row in second["phases"]]
         self.assertEqual(phases, ["detect", "decide", "reinitialise", "move_state", "first_step"])
+        measured = sum(row["measured_seconds"] for row in second["phases"])
+        self.assertAlmostEqual(second["recovery"]["measured_seconds"], measured, places=9)
+        # Without a profile only the first step is predicted: the reason stands below the table.
+        self.assertIsNone(second["recovery"]["predicted_seconds"])
+        why = "not predicted: detect, decide, reinitialise, move_state: the profile has no such " \
+              "phases"
+        self.assertIn(why, second["phases_problem"])
+        text = self.succeed("compare", run)
+        self.assertIn(why, text)
+        self.assertRegex(text, r"total +- +\d")
+        profile = self.folder / "profile.yaml"
+        profile.write_text(PHASES)
+        document = json.loads(self.succeed("compare", run, "--profile", str(profile), "--json"))
+        second = document["generations"][1]
+        self.assertEqual(second["phases_problem"], "")
+        self.assertAlmostEqual(second["recovery"]["predicted_seconds"],
+                               sum(row["predicted_seconds"] for row in second["phases"]), places=9)
+        self.assertIsNone(document["generations"][0]["recovery"])
+        text = self.succeed("compare", run, "--profile", str(profile))
+        self.assertNotIn("not predicted: detect", text)
+        self.assertRegex(text, r"total +\d")
 
     def test_bad_input_is_named(self):
         self.assertIn("no such run", self.refuse("compare", str(self.folder / "none")))
@@ -288,6 +332,48 @@ class Compare(Case):
         self.assertIn("run.log", self.refuse("compare", run))
         self.assertIn("did you mean 'a100_8'", self.refuse("compare", run, "--cluster", "a100_8x"))
         self.assertIn("--warm-up", self.refuse("compare", run, "--warm-up", "-1"))
+
+
+class Calibration(Case):
+    def test_without_samples_there_is_nothing_to_fit(self):
+        out = self.folder / "nope"
+        said = self.refuse("calibrate", "--fit-only", "--out", str(out))
+        self.assertEqual(said.count("nope"), 1, said)
+        self.assertIn("samples.csv: cannot read: No such file", said)
+        self.assertFalse(out.exists())
+
+    def test_entries_with_one_measurement_have_held_out_repetitions_and_no_error_of_zero(self):
+        out = self.folder / "profile"
+        text = self.succeed("calibrate", "--quick", "--quiet", "--only", "block,op_overhead",
+                            "--sequence-length", "16", "--out", str(out))
+        self.assertRegex(text, r"fit error % +held out % +worst held out % +repetitions %")
+        self.assertIn("repetitions: entries with one measurement", text)
+        rows = list(csv.DictReader((out / "entries.csv").read_text().splitlines()))
+        once = [row for row in rows if row["held_out"] == "repetitions"]
+        self.assertTrue([row for row in once if " head " in row["entry"]])
+        for row in once:
+            self.assertGreaterEqual(float(row["held_out_max_error"]), 0)
+            self.assertTrue(row["fit_mean_error"] == "" or float(row["fit_mean_error"]) > 1e-9, row)
+        self.assertTrue([row for row in rows if row["held_out"] == "measurements"])
+        for name in ("repetitions.png", "repetitions.pdf", "errors.png"):
+            self.assertGreater((out / name).stat().st_size, 1000, name)
+        samples = [line for line in (out / "samples.csv").read_text().splitlines()
+                   if not line.startswith("#")]
+        for row in csv.DictReader(samples):
+            self.assertEqual(row["collective"], "")
+            self.assertEqual(row["block"] == "", row["kind"] == "op_overhead")
+        # Samples that were written with defaults in those cells give the same fit.
+        before = (out / "entries.csv").read_bytes()
+        full = [samples[0]]
+        defaults = dict(zip(samples[0].split(","), DEFAULTS.split(",")))
+        for row in csv.DictReader(samples):
+            full.append(",".join(cell or defaults[name] for name, cell in row.items()))
+        head = [line for line in (out / "samples.csv").read_text().splitlines()
+                if line.startswith("#")]
+        (out / "samples.csv").write_text("\n".join(head + full) + "\n")
+        self.succeed("calibrate", "--quick", "--quiet", "--no-figure", "--fit-only",
+                     "--sequence-length", "16", "--out", str(out))
+        self.assertEqual((out / "entries.csv").read_bytes(), before)
 
 
 class Twin(Case):
@@ -325,7 +411,11 @@ class Twin(Case):
             self.assertEqual(None in row, False, "columns of the header and of the row differ")
         parts = sum(float(rows["again"][f"{name}_of_iteration"]) for name in COMPONENTS)
         self.assertAlmostEqual(parts, float(rows["again"]["iteration_error"]), places=6)
+        self.assertEqual([row["phase"] for row in self.rows("phases.csv")][-1], "total")
         self.assertIn("detect", {row["phase"] for row in self.rows("phases.csv")})
+        for row in self.rows("errors.csv"):
+            self.assertGreaterEqual(float(row["disturbed_share"]), 0)
+        self.assertRegex(text, r"target +disturbed +worst")
         metrics = {(row["set"], row["metric"]) for row in self.rows("errors.csv")}
         self.assertIn(("predict", "iteration"), metrics)
         # A second start executes nothing.
@@ -351,6 +441,48 @@ class Twin(Case):
         notes = (self.folder / "out" / "notes.md").read_text()
         self.assertTrue(notes.startswith("Network: loopback."), notes)
         self.assertIn("### What is measured", notes)
+
+    def test_a_plan_may_have_a_job_of_its_own(self):
+        (self.folder / "job.yaml").write_text(JOB)
+        allowed = "allowed: {zero_stages: [3]}\n"
+        (self.folder / "zero3.yaml").write_text(JOB + allowed)
+        (self.folder / "profile.yaml").write_text("schema: orrery/profile/1\nname: none\n")
+        manifest = self.folder / "manifest.yaml"
+        manifest.write_text(JOBS.format(root=Path(ROOT).resolve()))
+        self.twin(str(manifest))
+        rows = {row["run"]: row for row in self.rows("twin.csv")}
+        self.assertEqual(rows["plain"]["status"], "skipped")
+        self.assertEqual((rows["sharded"]["status"], rows["sharded"]["set"]), ("ok", "seen"))
+        plan = (self.folder / "out" / "plans" / "sharded.yaml").read_text()
+        self.assertRegex(plan, r"stage: 3")
+        key = self.folder / "out" / "runs" / "sharded" / "twin.key"
+        before = key.stat().st_mtime_ns
+        self.assertNotIn("to run", self.twin(str(manifest), "--dry-run"))
+        # Another job is another run.
+        (self.folder / "zero3.yaml").write_text(JOB + allowed + "# changed\n")
+        self.assertRegex(self.twin(str(manifest), "--dry-run"), r"sharded .* to run")
+        self.assertEqual(key.stat().st_mtime_ns, before)
+
+    def test_jobs_of_plans_must_be_there_and_of_the_same_lengths(self):
+        (self.folder / "job.yaml").write_text(JOB)
+        (self.folder / "profile.yaml").write_text("schema: orrery/profile/1\nname: none\n")
+        (self.folder / "zero3.yaml").write_text(
+            JOB.replace("sequence_length: 16", "sequence_length: 32")
+               .replace("dtype: fp32", "dtype: bf16"))
+        manifest = self.folder / "manifest.yaml"
+        text = JOBS.format(root=Path(ROOT).resolve())
+        manifest.write_text(text)
+        said = self.refuse("twin", str(manifest), "--dry-run")
+        self.assertRegex(said, r"manifest\.yaml:11:\d+: job: sequence length 32, the manifest's job "
+                               r"has 16")
+        self.assertRegex(said, r"manifest\.yaml:11:\d+: job: dtype bf16, the manifest's job has fp32")
+        manifest.write_text(text.replace("zero3.yaml", "none.yaml"))
+        self.assertRegex(self.refuse("twin", str(manifest), "--dry-run"),
+                         r"manifest\.yaml:11:\d+: no such job")
+        manifest.write_text(text.replace("seen: a reason", "seen: a reason, fit: true")
+                            .replace("job: zero3.yaml, ", ""))
+        self.assertIn("seen: a run for fitting is none of the predicted ones",
+                      self.refuse("twin", str(manifest), "--dry-run"))
 
     def test_interrupted_it_keeps_what_is_finished(self):
         manifest = self.manifest()
@@ -406,6 +538,11 @@ class Twin(Case):
         self.assertIn("--only: no run has 'agian' in its name (did you mean 'again'?)",
                       self.refuse("twin", manifest, *results, "--only", "agian"))
         self.assertIn("--only", self.refuse("twin", manifest, *results, "--only", ""))
+        self.assertIn("--only: no run has 'agian' in its name",
+                      self.refuse("twin", manifest, *results, "--only", "same,agian"))
+        listed = self.succeed("twin", manifest, *results, "--dry-run", "--only", "same,los")
+        self.assertEqual([line.split()[0] for line in listed.splitlines()[1:]],
+                         ["first", "same", "loss"])
         self.assertIn("--steps: 'loss' kills a rank in step 3 of 2",
                       self.refuse("twin", manifest, *results, "--steps", "2"))
         blocked = self.folder / "blocked"

@@ -1,6 +1,7 @@
 /// A Device of executor/cuda/kernel_backend.h whose kernels are loops on the host, so that all of
 /// the CUDA back end but launches, streams and cuBLAS is tested where no GPU is.
 #pragma once
+#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -15,34 +16,35 @@
 
 namespace orrery::executor {
 
+struct HostCount {
+  std::size_t now = 0;
+  std::size_t peak = 0;
+};
+
 class HostMemory final : public Memory {
  public:
-  HostMemory(std::size_t bytes, std::shared_ptr<std::size_t> counter)
-      : data_((bytes + 15) / 8), bytes_(bytes), counter_(std::move(counter)) {
-    *counter_ += bytes_;
+  HostMemory(std::size_t bytes, std::shared_ptr<HostCount> count)
+      : data_((bytes + 15) / 8), bytes_(bytes), count_(std::move(count)) {
+    count_->now += bytes_;
+    count_->peak = std::max(count_->peak, count_->now);
   }
-  ~HostMemory() override { *counter_ -= bytes_; }
+  ~HostMemory() override { count_->now -= bytes_; }
   std::byte* data() override { return reinterpret_cast<std::byte*>(data_.data()); }
   std::size_t bytes() const override { return bytes_; }
 
  private:
   std::vector<double> data_;
   std::size_t bytes_;
-  std::shared_ptr<std::size_t> counter_;
+  std::shared_ptr<HostCount> count_;
 };
 
 class HostDevice {
  public:
   std::string name() const { return "host"; }
-  MemoryPointer allocate(std::size_t bytes) {
-    return std::make_shared<HostMemory>(bytes, allocated_);
-  }
-  MemoryPointer scratch(std::size_t bytes) {
-    return std::make_shared<HostMemory>(bytes, std::make_shared<std::size_t>(0));
-  }
-  std::size_t allocated() const { return *allocated_; }
-  std::size_t peak() const { return *allocated_; }
-  void reset_peak() {}
+  MemoryPointer allocate(std::size_t bytes) { return std::make_shared<HostMemory>(bytes, count_); }
+  std::size_t allocated() const { return count_->now; }
+  std::size_t peak() const { return count_->peak; }
+  void reset_peak() { count_->peak = count_->now; }
   std::unique_lock<std::mutex> turn() { return std::unique_lock(mutex_); }
   std::byte* use(Memory& memory) { return memory.data(); }
   void copy(const void* from, void* to, std::size_t bytes) { std::memmove(to, from, bytes); }
@@ -100,7 +102,7 @@ class HostDevice {
   }
 
   std::mutex mutex_;
-  std::shared_ptr<std::size_t> allocated_ = std::make_shared<std::size_t>(0);
+  std::shared_ptr<HostCount> count_ = std::make_shared<HostCount>();
 };
 
 inline std::unique_ptr<Backend> make_host_lanes_backend(Precision precision) {

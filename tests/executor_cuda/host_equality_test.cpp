@@ -1,9 +1,9 @@
 // Does the model train on the kernels of the CUDA back end as it does on the CPU? Here they run in
 // loops on the host; bf16 is tested nowhere else without a GPU.
-#include "executor/cuda/announced_transport.h"
+#include "executor/cuda/ordered_transport.h"
 #include "tests/executor_cuda/equality_checks.h"
 #include "tests/executor_cuda/host_device.h"
-#include "tests/executor_cuda/pipe_channels.h"
+#include "tests/executor_cuda/pipe_exchange.h"
 
 namespace orrery::executor {
 namespace {
@@ -49,7 +49,7 @@ class Lent final : public Transport {
   Transport& owner_;
 };
 
-TEST(AnnouncedTransport, CarriesWholeTrainingRunsBitForBit) {
+TEST(OrderedTransport, CarriesWholeTrainingRunsBitForBit) {
   const models::Workload workload = tiny_workload();
   for (const std::uint64_t seed : {3u, 8u, 21u}) {
     const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
@@ -58,8 +58,8 @@ TEST(AnnouncedTransport, CarriesWholeTrainingRunsBitForBit) {
     const TrainingRun direct = train(program, options);
     Pipes pipes;
     options.over = [&pipes](Transport& mesh) {
-      auto over = make_announced_transport(std::make_unique<Lent>(mesh),
-                                           std::make_unique<PipeMaker>(pipes), "pipes");
+      auto over = make_ordered_transport(std::make_unique<Lent>(mesh),
+                                         std::make_unique<PipeMaker>(pipes), "pipes");
       over->set_deadline(std::chrono::milliseconds(20'000));
       return over;
     };

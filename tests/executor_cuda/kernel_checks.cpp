@@ -137,6 +137,21 @@ TEST_P(Kernel, AllocationsAreCountedWhileTheyLive) {
   EXPECT_EQ(tested_->allocated(), before);
 }
 
+TEST_P(Kernel, ThePeakHoldsWhatAttentionTakesForItself) {
+  const AttentionShape shape = {1, 64, 2, 2, 8};
+  const std::size_t elements = 64 * 2 * 8;
+  const Tensor q = put(*tested_, normal_numbers(elements, 1), false);
+  const Tensor o = tested_->allocate(elements, false), log_sum = tested_->allocate(2 * 64, true);
+  tested_->synchronise();
+  tested_->reset_peak();
+  const std::size_t before = tested_->allocated();
+  tested_->attention(shape, q, q, q, o, log_sum);
+  tested_->synchronise();
+  // The scores of both heads, in the width of sums.
+  EXPECT_GE(tested_->peak(), before + 2 * 64 * 64 * tested_->element_bytes(true));
+  EXPECT_EQ(tested_->allocated(), before);
+}
+
 TEST_P(Kernel, FillsCopiesAndSumsConvertBetweenNarrowAndWide) {
   for (const bool from_wide : {false, true}) {
     for (const bool to_wide : {false, true}) {

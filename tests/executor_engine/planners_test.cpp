@@ -1,8 +1,9 @@
-// Does the plan of every planner train as one device does? Each plans a small model on eight
-// devices of two types.
+// Does the plan of every planner train as one device does, over 20 steps in both precisions? Each
+// plans a small model on eight devices of two types, of one, and on some clusters beside.
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 #include <variant>
@@ -13,6 +14,8 @@
 
 namespace orrery::executor {
 namespace {
+
+constexpr int kSteps = 20;
 
 planners::Options quick(const std::string& name) {
   if (name == "exhaustive") return {{"most_plans", "1000"}, {"most_structures", "5000"}};
@@ -28,32 +31,46 @@ ir::Program expanded(const ir::Plan& plan, const planners::World& world) {
   return models::lower(plan, world.cluster, world.workload, world.job, options);
 }
 
-/// Eight devices; `memory` GiB each decide how much a plan must divide the model.
-void expect_all_train(const std::vector<planners::Machines>& machines, const std::string& what,
+void expect_equal(const TrainingRun& run, const TrainingRun& expected, Precision precision,
+                  const std::string& what) {
+  const bool single = precision == Precision::fp32;
+  ASSERT_EQ(run.losses.size(), expected.losses.size()) << what;
+  for (std::size_t i = 0; i < run.losses.size(); ++i) {
+    EXPECT_LE(std::abs(run.losses[i] / expected.losses[i] - 1), single ? 1e-6 : 1e-12)
+        << what << ", step " << i + 1 << ": " << run.losses[i] << " and " << expected.losses[i];
+  }
+  EXPECT_LE(relative_distance(run.gradients, expected.gradients), single ? 1e-5 : 1e-12) << what;
+  EXPECT_EQ(run.disagreement, "") << what;
+}
+
+/// At most eight devices; `memory` GiB each decide how much a plan must divide the model.
+void expect_all_train(const std::vector<planners::Machines>& machines, const std::string& where,
                       std::set<std::string>& trained) {
   const models::Workload tiny = tiny_workload();
   planners::World world(planners::make_cluster(machines, 5), tiny.shape, kTinyBatch,
                         tiny.sequence_length);
   world.job.allowed.zero_stages = {0, 1, 2, 3};
   world.job.allowed.max_micro_batch_size = 4;
-  TrainingOptions options;
-  options.steps = 3;
-  const TrainingRun expected = train(expanded(single_device_plan(world.workload), world), options);
+  std::map<std::string, ir::Program> programs;
   for (const planners::PlannerEntry* entry : planners::catalog()) {
     const auto result = planners::run_planner(entry->name, world.input(), quick(entry->name));
     const auto* plan = std::get_if<ir::Plan>(&result.outcome);
     if (plan == nullptr) continue;
-    const ir::Program program = expanded(*plan, world);
-    ASSERT_TRUE(find_unsupported(program).empty()) << entry->name << " on " << what;
-    const TrainingRun run = train(program, options);
-    for (std::size_t i = 0; i < run.losses.size(); ++i) {
-      EXPECT_LE(std::abs(run.losses[i] / expected.losses[i] - 1), 1e-12)
-          << entry->name << " on " << what << ", step " << i + 1;
-    }
-    EXPECT_LE(relative_distance(run.gradients, expected.gradients), 1e-12)
-        << entry->name << " on " << what;
-    EXPECT_EQ(run.disagreement, "") << entry->name << " on " << what;
+    programs[entry->name] = expanded(*plan, world);
+    ASSERT_TRUE(find_unsupported(programs[entry->name]).empty()) << entry->name << " on " << where;
     trained.insert(entry->name);
+  }
+  for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+    TrainingOptions options;
+    options.precision = precision;
+    options.steps = kSteps;
+    const TrainingRun expected =
+        train(expanded(single_device_plan(world.workload), world), options);
+    for (const auto& [planner, program] : programs) {
+      expect_equal(
+          train(program, options), expected, precision,
+          planner + " on " + where + (precision == Precision::fp32 ? ", single" : ", double"));
+    }
   }
 }
 

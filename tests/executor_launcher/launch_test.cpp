@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "executor/cuda/nccl_transport.h"
 #include "models/base/file.h"
 #include "models/ir/timeline.h"
 #include "models/ir/wire.h"
@@ -113,6 +114,17 @@ TEST(Launch, ABadDataFileIsAnErrorWithItsReason) {
   const LaunchReport report = launch(options);
   EXPECT_EQ(report.result, LaunchReport::Result::refused);
   EXPECT_NE(report.problem.find("/nowhere/text"), std::string::npos) << report.problem;
+}
+
+TEST(Launch, NcclThatIsNotThereIsAnErrorWithItsReason) {
+  if (nccl_problem().empty()) GTEST_SKIP() << "it is there";
+  const models::Workload workload = tiny_workload();
+  const ir::Program program = lower_for_executor(single_device_plan(workload, 2), workload);
+  LaunchOptions options = launch_options(program, 2);
+  options.settings.transport = "nccl";
+  const LaunchReport report = launch(options);
+  EXPECT_EQ(report.result, LaunchReport::Result::failed);
+  EXPECT_NE(report.problem.find(nccl_problem()), std::string::npos) << report.problem;
 }
 
 TEST(Settings, SurviveTheStore) {

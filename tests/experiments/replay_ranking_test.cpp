@@ -52,6 +52,7 @@ TEST(Ranking, MostTokensComeFirstAndDifferencesArePaired) {
   EXPECT_EQ(ranking.standings[1].seeds, 2u);
   EXPECT_NEAR(ranking.standings[1].behind.mean, 0.1, 1e-12);
   EXPECT_NEAR(ranking.standings[1].behind.half, 0, 1e-9);
+  EXPECT_NEAR(ranking.standings[1].behind_previous.mean, 0.1, 1e-12);
   EXPECT_NEAR(ranking.standings[0].tokens_per_second.mean, 550, 1e-9);
   EXPECT_NEAR(ranking.standings[0].dollars_per_million, 4 / (1100 * 1e-6), 1e-6);
   EXPECT_DOUBLE_EQ(ranking.standings[0].wall[0], 1);

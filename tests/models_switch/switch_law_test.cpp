@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <numeric>
 #include <set>
@@ -15,6 +16,7 @@
 #include "models/switch/switch_program.h"
 #include "tests/models_lower/number_model.h"
 #include "tests/models_lower/random_plan.h"
+#include "tests/models_switch/slow_bandwidth.h"
 
 namespace orrery::models {
 namespace {
@@ -23,7 +25,8 @@ namespace {
 using Item = std::tuple<bool, int, int, std::int64_t>;
 using Memory = std::set<Item>;
 
-/// Nodes of four: NVLink between the first two, PCIe among all.
+/// Nodes of four: NVLink between the first two, PCIe among all. Every third node has a slow NIC,
+/// every third one a NIC for each GPU, the others one for all.
 Cluster mixed_cluster(int devices) {
   Cluster cluster;
   cluster.gpu_types.resize(1);
@@ -32,13 +35,15 @@ Cluster mixed_cluster(int devices) {
   cluster.links["nvlink"] = {"nvlink", BytesPerSecond{200e9}, Seconds{1e-6}, 1, false, ""};
   cluster.links["pcie"] = {"pcie", BytesPerSecond{20e9}, Seconds{1e-6}, 1, false, ""};
   cluster.links["ib"] = {"ib", BytesPerSecond{10e9}, Seconds{1e-6}, 1, false, ""};
+  cluster.links["eth"] = {"eth", BytesPerSecond{3e9}, Seconds{1e-6}, 1, false, ""};
   for (int first = 0; first < devices; first += 4) {
     Node node;
     node.name = "node" + std::to_string(first / 4);
     node.gpu_types.assign(4, 0);
     node.domains = {{{0, 1}, "nvlink"}};
     node.pcie = {{{0, 1, 2, 3}, "pcie", ""}};
-    node.nics = {{"ib", {}}};
+    node.nics = {{first / 4 % 3 == 1 ? "eth" : "ib", {}}};
+    if (first / 4 % 3 == 2) node.nics.assign(4, {"ib", {}});
     cluster.nodes.push_back(node);
   }
   seal(cluster);
@@ -223,6 +228,25 @@ double bytes_of(const Item& item, const Workload& workload) {
          (optimizer ? kBytes.optimizer() : kBytes.weight);
 }
 
+/// No device that has a row before the switch reaches the receiver faster than the sender.
+void expect_fastest_senders(const SwitchPlan& plan, const std::map<int, Memory>& before,
+                            const Cluster& cluster, const Topology& topology) {
+  const SlowBandwidth slow(cluster, topology);
+  for (const SliceSend& send : plan.sends) {
+    const std::vector<Item> wanted = items(plan.rows[send.row]);
+    const double chosen = slow(send.source, send.destination);
+    for (const auto& [device, memory] : before) {
+      const bool owner = std::all_of(wanted.begin(), wanted.end(),
+                                     [&](const Item& item) { return memory.contains(item); });
+      if (!owner) continue;
+      ASSERT_NE(device, send.destination) << "has the row itself";
+      ASSERT_GE(chosen, slow(device, send.destination) * (1 - LinkRanks::kTolerance))
+          << "device " << send.source << " sends to " << send.destination << ", but " << device
+          << " is faster";
+    }
+  }
+}
+
 /// Carries the switch out and compares; returns the bytes that had to come from others.
 void expect_carried_out(const Case& c, SwitchVariant variant, std::uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed << " variant " << static_cast<int>(variant));
@@ -232,6 +256,9 @@ void expect_carried_out(const Case& c, SwitchVariant variant, std::uint64_t seed
   std::map<int, Memory> before = memories(c.from, c.workload, c.cluster);
   for (const DeviceId device : c.lost) before.erase(device.value);
   const std::map<int, Memory> wanted = memories(c.to, c.workload, c.cluster);
+  if (variant != SwitchVariant::no_heuristics) {
+    expect_fastest_senders(plan, before, c.cluster, topology);
+  }
   std::map<int, Memory> after;
   double moved = 0;
   const auto deliver = [&](std::uint32_t row, int source, int destination) {
@@ -402,8 +429,16 @@ TEST(SwitchLaw, SendersAreThoseOfOneScanOverAllRows) {
         if (memory.contains(item)) at.required.push_back(device);
       }
     }
-    const BatchedPlan scan = plan_sends(
-        rows, {[&](int a, int b) { return static_cast<int>(topology.path({a}, {b}).kind); }, true});
+    // Faster first, then by kind; bytes count by kind.
+    const SlowBandwidth slow(c.cluster, topology);
+    constexpr int kKinds = static_cast<int>(kPathClasses);
+    BatchedOptions heuristics;
+    heuristics.link_rank = [&](int a, int b) {
+      const auto speed = static_cast<int>(std::lround(1e4 * std::log(slow(a, b))));
+      return (1000000 - speed) * kKinds + static_cast<int>(topology.path({a}, {b}).kind);
+    };
+    heuristics.load_class = [](int rank) { return rank % kKinds; };
+    const BatchedPlan scan = plan_sends(rows, heuristics);
     ASSERT_EQ(plan.sends, scan.sends) << "seed " << seed;
     ASSERT_EQ(plan.copies, scan.copies) << "seed " << seed;
   }

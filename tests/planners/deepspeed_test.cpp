@@ -19,15 +19,15 @@ struct Brute {
   int examined = 0;
 };
 
-/// All degrees over all devices or, where none of those fits, over fewer.
-Brute brute_force(const World& world, bool idle) {
+/// All degrees over exactly so many devices.
+Brute brute_force(const World& world, int used) {
   const PlannerInput input = world.input();
   const DataParallel plans(input, true);
   const int devices = world.cluster.size();
   Brute brute;
   for (int data = 1; data <= devices; ++data) {
     for (int sequence = 1; data * sequence <= devices; ++sequence) {
-      if (!idle && data * sequence != devices) continue;
+      if (data * sequence != used) continue;
       if (16 % sequence != 0 || 512 % sequence != 0) continue;  // Heads and tokens of the family.
       if (sequence > 1 && !world.job.allowed.sequence_parallel) continue;
       for (int size = 1; size <= world.job.allowed.max_micro_batch_size; ++size) {
@@ -54,24 +54,63 @@ TEST(Deepspeed, EqualsBruteForceOnTheFamily) {
     const auto world = tiny_world(number);
     world->job.allowed.zero_stages = {0, 1, 2, 3};
     world->job.allowed.sequence_parallel = number % 3 != 0;
-    const Brute full = brute_force(*world, false);
-    const Brute brute = std::isfinite(full.best) ? full : brute_force(*world, true);
+    Brute brute;
+    int examined = 0;
+    int used = world->cluster.size() + 1;
+    while (used > 1 && !std::isfinite(brute.best)) {
+      brute = brute_force(*world, --used);
+      examined += brute.examined;
+    }
     const PlannerResult result = run_planner("deepspeed", world->input());
     const auto* plan = std::get_if<ir::Plan>(&result.outcome);
     ASSERT_EQ(plan != nullptr, std::isfinite(brute.best)) << number;
-    EXPECT_EQ(result.report.plans_examined,
-              std::isfinite(full.best) ? full.examined : full.examined + brute.examined);
+    EXPECT_EQ(result.report.plans_examined, examined) << number;
     if (plan == nullptr) {
       ++none;
       continue;
     }
-    ++(std::isfinite(full.best) ? all : some);
+    ++(used == world->cluster.size() ? all : some);
+    EXPECT_EQ(std::ssize(ir::devices_of(*plan)), used) << number;
     EXPECT_EQ(world->defects(*plan), "") << number;
     EXPECT_NEAR(result.report.estimate->value, brute.best, 1e-9 * brute.best) << number;
   }
   EXPECT_GT(all, 60);
   EXPECT_GT(some, 15);
   EXPECT_GT(all + some, 180);
+}
+
+/// 16 fast GPUs and some slow ones, eight a node; a batch of 64.
+PlannerResult on_fast_and_slow(int slow_nodes, const Options& options) {
+  const World world(
+      make_cluster({{"Fast", 800, 80, 8, 400, 2}, {"Slow", 100, 80, 8, 400, slow_nodes}}, 100),
+      small_model(12), 64, 512);
+  return run_planner("deepspeed", world.input(), options);
+}
+
+TEST(Deepspeed, MoreSlowDevicesNeverMeanFewerInUse) {
+  // 32 of 32, 40 and 48 devices: 40 and 48 replicas do not divide 64.
+  Seconds before;
+  for (const int slow_nodes : {2, 3, 4}) {
+    const PlannerResult result = on_fast_and_slow(slow_nodes, {});
+    const auto& plan = std::get<ir::Plan>(result.outcome);
+    const auto devices = ir::devices_of(plan);
+    EXPECT_EQ(devices.size(), 32u) << slow_nodes;
+    EXPECT_EQ(devices.back(), DeviceId{31}) << slow_nodes;
+    if (slow_nodes > 2) {
+      EXPECT_EQ(*result.report.estimate, before) << slow_nodes;
+    }
+    before = *result.report.estimate;
+    EXPECT_EQ(result.report.notes.empty(), slow_nodes == 2) << slow_nodes;
+  }
+}
+
+TEST(Deepspeed, TheEstimateMayIdleSlowDevicesOnlyWhereAsked) {
+  for (const int slow_nodes : {2, 3, 4}) {
+    const PlannerResult result = on_fast_and_slow(slow_nodes, {{"use_all", "no"}});
+    const auto& plan = std::get<ir::Plan>(result.outcome);
+    EXPECT_EQ(ir::devices_of(plan).size(), 16u) << slow_nodes;
+    EXPECT_LT(*result.report.estimate, *on_fast_and_slow(slow_nodes, {}).report.estimate);
+  }
 }
 
 TEST(Deepspeed, PlainDataParallelismCostsWhatTheSharedEstimatorSays) {

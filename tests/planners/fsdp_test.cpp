@@ -24,23 +24,21 @@ std::vector<int> shard_groups(const World& world, const ir::Plan& plan, bool hyb
   return result;
 }
 
-double brute_force(const World& world, bool idle, bool hybrid) {
+/// All plans on exactly `data` devices.
+double brute_force(const World& world, int data, bool hybrid) {
   const PlannerInput input = world.input();
   const DataParallel plans(input, false);
-  const int devices = world.cluster.size();
   double best = std::numeric_limits<double>::infinity();
-  for (int data = idle ? 1 : devices; data <= devices; ++data) {
-    for (int size = 1; size <= world.job.allowed.max_micro_batch_size; ++size) {
-      if (world.job.global_batch % (data * size) != 0) continue;
-      for (const auto recompute : world.job.allowed.recompute) {
-        DataParallelSetting setting = {data, 1, size, 3, 0, recompute};
-        for (const int group : shard_groups(world, plans.build(setting), hybrid)) {
-          setting.shard_group = group;
-          const ir::Plan plan = plans.build(setting);
-          EXPECT_EQ(world.defects(plan), "");
-          if (!world.verdict(plan).fits()) continue;
-          best = std::min(best, plans.estimate(setting).value);
-        }
+  for (int size = 1; size <= world.job.allowed.max_micro_batch_size; ++size) {
+    if (world.job.global_batch % (data * size) != 0) continue;
+    for (const auto recompute : world.job.allowed.recompute) {
+      DataParallelSetting setting = {data, 1, size, 3, 0, recompute};
+      for (const int group : shard_groups(world, plans.build(setting), hybrid)) {
+        setting.shard_group = group;
+        const ir::Plan plan = plans.build(setting);
+        EXPECT_EQ(world.defects(plan), "");
+        if (!world.verdict(plan).fits()) continue;
+        best = std::min(best, plans.estimate(setting).value);
       }
     }
   }
@@ -53,8 +51,10 @@ TEST(Fsdp, EqualsBruteForceOnTheFamily) {
     const auto world = tiny_world(number);
     world->job.allowed.zero_stages = {0, 3};
     const bool hybrid = number % 2 == 1;
-    double best = brute_force(*world, false, hybrid);
-    if (!std::isfinite(best)) best = brute_force(*world, true, hybrid);
+    double best = std::numeric_limits<double>::infinity();
+    for (int data = world->cluster.size(); data > 0 && !std::isfinite(best); --data) {
+      best = brute_force(*world, data, hybrid);
+    }
     const PlannerResult result =
         run_planner("fsdp", world->input(), {{"sharding", hybrid ? "both" : "full"}});
     const auto* plan = std::get_if<ir::Plan>(&result.outcome);

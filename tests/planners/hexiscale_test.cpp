@@ -2,6 +2,10 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
 #include "tests/planners/support.h"
 
 namespace orrery::planners {
@@ -286,14 +290,91 @@ RC_GTEST_PROP(Hexiscale, PlansOfArbitraryClustersAreValidAndFit, ()) {
   world.job.allowed.zero_stages = {*rc::gen::inRange(0, 4)};
   if (*rc::gen::arbitrary<bool>()) world.job.allowed.schedules = {ir::ScheduleKind::gpipe};
   if (*rc::gen::arbitrary<bool>()) world.job.allowed.recompute = {ir::Recompute::none};
-  const PlannerResult result = run_planner("hexiscale", world.input(), {{"rounds", "6"}});
-  if (plan_of(result) == nullptr) {
-    RC_ASSERT(!why(result).empty());
-    return;
+  for (const char* evaluate_top : {"1", "4"}) {
+    const PlannerResult result =
+        run_planner("hexiscale", world.input(), {{"rounds", "6"}, {"evaluate_top", evaluate_top}});
+    if (plan_of(result) == nullptr) {
+      RC_ASSERT(!why(result).empty());
+      continue;
+    }
+    RC_ASSERT(world.defects(*plan_of(result)) == "");
+    RC_ASSERT(world.verdict(*plan_of(result)).fits());
+    // The paper's search uses all; one degree for all stages may leave some out.
+    if (evaluate_top[0] == '1') {
+      RC_ASSERT(ir::devices_of(*plan_of(result)).size() == world.cluster.devices.size());
+    }
   }
-  RC_ASSERT(world.defects(*plan_of(result)) == "");
-  RC_ASSERT(world.verdict(*plan_of(result)).fits());
-  RC_ASSERT(ir::devices_of(*plan_of(result)).size() == world.cluster.devices.size());
+}
+
+/// Likes tensor-parallel groups of one size and dislikes the estimate of HexiScale: plans are as
+/// slow as their largest group is large, and three times that with groups of several sizes.
+class LikesEqualGroups final : public models::Evaluator {
+ public:
+  models::Evaluation evaluate(const ir::Plan& plan) const override {
+    int smallest = std::numeric_limits<int>::max();
+    int largest = 0;
+    for (const ir::Pipeline& pipeline : plan.pipelines) {
+      for (const ir::Stage& stage : pipeline.stages) {
+        const int degree = stage.segments[0].groups[0].tensor_parallel;
+        smallest = std::min(smallest, degree);
+        largest = std::max(largest, degree);
+      }
+    }
+    models::Evaluation result;
+    const double stages = static_cast<double>(plan.pipelines.front().stages.size());
+    result.iteration_time =
+        Seconds{largest + stages / 100 + (smallest == largest ? 0 : 2 * largest)};
+    return result;
+  }
+  std::string name() const override { return "likes equal groups"; }
+};
+
+TEST(Hexiscale, FreeDegreesAreNeverWorseThanOneDegreeWhateverTheEvaluatorLikes) {
+  const LikesEqualGroups likes;
+  for (const int gpus : {24, 64}) {
+    const World world(mixed_cluster(gpus), llama2_13b(), 128);
+    const PlannerInput given = world.input();
+    for (const models::Evaluator* evaluator :
+         {static_cast<const models::Evaluator*>(&likes), &given.evaluator}) {
+      const PlannerInput input{world.cluster, world.topology, world.workload, world.job,
+                               world.profile, *evaluator,     given.devices,  3};
+      const auto time = [&](const Options& more) -> double {
+        Options options = {{"rounds", "12"}};
+        options.insert(options.end(), more.begin(), more.end());
+        const PlannerResult result = run_planner("hexiscale", input, options);
+        if (plan_of(result) == nullptr) return std::numeric_limits<double>::infinity();
+        return evaluator->evaluate(*plan_of(result)).iteration_time.value;
+      };
+      const double free = time({});
+      EXPECT_TRUE(std::isfinite(free));
+      if (evaluator == &likes) {
+        EXPECT_LT(free, time({{"evaluate_top", "1"}})) << "the estimate alone cannot know this";
+      }
+      for (const char* degree : {"1", "2", "4", "8"}) {
+        EXPECT_LE(free, time({{"tensor_parallel", degree}}))
+            << gpus << " GPUs, TP " << degree << ", " << evaluator->name();
+      }
+    }
+  }
+}
+
+TEST(Hexiscale, ThePaperSearchesOnceAndBoundDegreesStayBound) {
+  const World world(mixed_cluster(64), llama2_13b(), 128);
+  const auto examined = [&](const Options& more) {
+    Options options = {{"rounds", "6"}};
+    options.insert(options.end(), more.begin(), more.end());
+    return run_planner("hexiscale", world.input(), options).report;
+  };
+  const SearchReport once = examined({{"evaluate_top", "1"}});
+  EXPECT_GT(examined({}).plans_examined, once.plans_examined);
+  EXPECT_EQ(examined({}).work, once.work);
+  EXPECT_TRUE(once.notes.empty());
+  for (const char* top : {"1", "4"}) {
+    EXPECT_EQ(examined({{"tensor_parallel", "2"}, {"evaluate_top", top}}).plans_examined,
+              examined({{"tensor_parallel", "2"}, {"evaluate_top", "1"}}).plans_examined);
+    EXPECT_EQ(examined({{"candidates", "public_lists"}, {"evaluate_top", top}}).plans_examined,
+              examined({{"candidates", "public_lists"}, {"evaluate_top", "1"}}).plans_examined);
+  }
 }
 
 }  // namespace

@@ -47,7 +47,9 @@ struct Best {
   int rejected = 0;
 };
 
-Best brute_force(const World& world) {
+/// `equal`: only degrees that divide the batch. `idle`: as many replicas as there can be, devices
+/// may be left over.
+Best brute_force(const World& world, bool equal, bool idle) {
   Best best;
   const models::Evaluator& judge = world.input().evaluator;
   const int devices = world.cluster.size();
@@ -57,10 +59,12 @@ Best brute_force(const World& world) {
                     [&](const models::Node& node) { return node.gpu_types.size() % tp == 0; });
     if (!inside || 16 % tp != 0) continue;
     for (int pp = 1; pp <= world.workload.shape.layers; ++pp) {
-      if (devices % (tp * pp) != 0) continue;
-      const int dp = devices / (tp * pp);
+      if (tp * pp > devices || (!idle && devices % (tp * pp) != 0)) continue;
+      int dp = devices / (tp * pp);
+      while (idle && equal && world.job.global_batch % dp != 0) --dp;
       for (int size = 1; size <= 8; ++size) {
         if (world.job.global_batch % size != 0 || world.job.global_batch / size < dp) continue;
+        if (equal && world.job.global_batch % (size * dp) != 0) continue;
         for (const auto recompute : {ir::Recompute::none, ir::Recompute::full}) {
           const ir::Plan plan = grid_plan(world, tp, pp, dp, size, recompute);
           EXPECT_EQ(world.defects(plan), "");
@@ -77,15 +81,22 @@ Best brute_force(const World& world) {
   return best;
 }
 
-void expect_brute_force(const World& world) {
-  const Best best = brute_force(world);
-  const PlannerResult result =
-      run_planner("megatron_grid", world.input(), {{"evaluate_top", "0"}, {"use_all", "yes"}});
-  ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-  const auto& plan = std::get<ir::Plan>(result.outcome);
-  EXPECT_EQ(world.input().evaluator.evaluate(plan).iteration_time.value, best.time);
-  EXPECT_EQ(result.report.plans_examined, best.examined);
-  EXPECT_EQ(result.report.rejected_by_memory, best.rejected);
+void expect_brute_force(const World& world, bool idle = false) {
+  int examined = 0;
+  for (const bool equal : {true, false}) {
+    const Best best = brute_force(world, equal, idle);
+    const PlannerResult result = run_planner("megatron_grid", world.input(),
+                                             {{"evaluate_top", "0"},
+                                              {"use_all", idle ? "no" : "yes"},
+                                              {"equal_batches", equal ? "yes" : "no"}});
+    ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
+    const auto& plan = std::get<ir::Plan>(result.outcome);
+    EXPECT_EQ(world.input().evaluator.evaluate(plan).iteration_time.value, best.time);
+    EXPECT_EQ(result.report.plans_examined, best.examined);
+    EXPECT_EQ(result.report.rejected_by_memory, best.rejected);
+    EXPECT_GT(best.examined, examined) << "unequal batches allow more degrees";
+    examined = best.examined;
+  }
 }
 
 TEST(MegatronGrid, EqualsBruteForceOnOneType) {
@@ -101,6 +112,12 @@ TEST(MegatronGrid, EqualsBruteForceOnMixedNodes) {
 
 TEST(MegatronGrid, EqualsBruteForceWhereTheBatchDoesNotDivide) {
   expect_brute_force(World(make_cluster({{"X", 100, 24, 3, 100, 2}}, 5), small_model(7), 22, 1024));
+}
+
+TEST(MegatronGrid, EqualsBruteForceWhereDevicesMayIdle) {
+  // Tensor-parallel degrees divide nodes of four, so that devices idle at the end only.
+  expect_brute_force(World(make_cluster({{"X", 100, 24, 4, 100, 3}}, 5), small_model(7), 20, 1024),
+                     true);
 }
 
 /// Likes plans with two pipelines.
@@ -162,9 +179,47 @@ TEST(MegatronGrid, LeavesDevicesIdleOnlyWhereNoGridUsesAll) {
   const PlannerResult yes = run_planner("megatron_grid", world.input(), {{"use_all", "yes"}});
   ASSERT_TRUE(std::holds_alternative<models::Infeasible>(yes.outcome));
   EXPECT_EQ(std::get<models::Infeasible>(yes.outcome).constraint, "symmetric grid");
+  const std::string why = std::get<models::Infeasible>(yes.outcome).witness;
+  EXPECT_NE(why.find("a batch of 6 to divide into equal parts"), std::string::npos) << why;
   const PlannerResult rest = run_planner("megatron_grid", world.input());
   ASSERT_TRUE(std::holds_alternative<ir::Plan>(rest.outcome));
   EXPECT_EQ(ir::devices_of(std::get<ir::Plan>(rest.outcome)).size(), 6U);
+}
+
+int samples(const ir::Pipeline& chain) { return chain.micro_batches * chain.micro_batch_size; }
+
+TEST(MegatronGrid, PipelinesGetEqualBatches) {
+  // Six GPUs and a batch of 64: three or six replicas do not divide it.
+  const World world(make_cluster({{"Fast", 400, 80, 2, 200, 1}, {"Slow", 100, 80, 2, 200, 2}}, 20),
+                    small_model(12), 64, 1024);
+  for (const char* use_all : {"yes", "no"}) {
+    const PlannerResult result =
+        run_planner("megatron_grid", world.input(), {{"use_all", use_all}, {"evaluate_top", "0"}});
+    const auto& plan = std::get<ir::Plan>(result.outcome);
+    EXPECT_EQ(world.defects(plan), "");
+    for (const ir::Pipeline& chain : plan.pipelines) {
+      EXPECT_EQ(samples(chain) * std::ssize(plan.pipelines), 64) << use_all;
+    }
+  }
+}
+
+TEST(MegatronGrid, UnequalBatchesFavourTheFirstRanksOnlyWhereAsked) {
+  // One layer leaves data parallelism alone: three replicas, the first of them fast, share a batch
+  // of 4 as 2 + 1 + 1.
+  World world(make_cluster({{"Fast", 400, 80, 1, 200, 1}, {"Slow", 100, 80, 1, 200, 2}}, 20),
+              small_model(1), 4, 1024);
+  const PlannerResult unequal =
+      run_planner("megatron_grid", world.input(), {{"equal_batches", "no"}, {"use_all", "yes"}});
+  std::vector<int> shares;
+  for (const ir::Pipeline& chain : std::get<ir::Plan>(unequal.outcome).pipelines) {
+    shares.push_back(samples(chain));
+  }
+  EXPECT_EQ(shares, (std::vector<int>{2, 1, 1}));
+  const PlannerResult none = run_planner("megatron_grid", world.input(), {{"use_all", "yes"}});
+  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
+  // As many replicas as divide the batch, the last device idles.
+  const PlannerResult some = run_planner("megatron_grid", world.input());
+  EXPECT_EQ(ir::devices_of(std::get<ir::Plan>(some.outcome)), (std::vector<DeviceId>{{0}, {1}}));
 }
 
 TEST(MegatronGrid, UsesOnlyTheDevicesThatItIsGiven) {

@@ -120,6 +120,41 @@ TEST(Ranking, WhatTheEvaluatorRefusesIsNotReturned) {
             std::string::npos);
 }
 
+TEST(Ranking, TheEvaluatorSeesAsManyOfEachStratum) {
+  Judge judge;
+  judge.fastest = 2;
+  const PlannerInput in = input(judge);
+  Ranking one(in);
+  Ranking two(in);
+  for (int i = 1; i <= 6; ++i) {
+    one.offer(Seconds{1.0 * i}, plan_on(world(), 4), "four");
+    two.offer(Seconds{1.0 * i}, plan_on(world(), 4), "four");
+  }
+  one.offer(7_s, plan_on(world(), 2), "two");
+  two.offer(7_s, plan_on(world(), 2), "two", 1);
+  two.offer(8_s, plan_on(world(), 2), "two again", 1);
+  ASSERT_TRUE(world().verdict(plan_on(world(), 2)).fits());
+  EXPECT_EQ(one.finish("test", 2, {}, kNothing).report.chosen, "four");
+  EXPECT_EQ(judge.asked, 2);
+  EXPECT_EQ(two.finish("test", 2, {}, kNothing).report.chosen, "two");
+  EXPECT_EQ(judge.asked, 2 + 4);
+}
+
+TEST(Ranking, APlanOfTwoStrataIsJudgedOnceAndCountsForBoth) {
+  Judge judge;
+  judge.fastest = 2;
+  const PlannerInput in = input(judge);
+  Ranking ranking(in);
+  for (const int stratum : {0, 1}) {
+    ranking.offer(1_s, plan_on(world(), 4), "four", stratum);
+    ranking.offer(2_s, plan_on(world(), 3), "three", stratum);
+    ranking.offer(3_s, plan_on(world(), 2), "two", stratum);
+  }
+  const PlannerResult result = ranking.finish("test", 2, {}, kNothing);
+  EXPECT_EQ(judge.asked, 2);
+  EXPECT_EQ(result.report.chosen, "four");
+}
+
 TEST(Ranking, KeepsTheBestAndOfEqualOnesTheEarlier) {
   const Judge judge;
   const PlannerInput in = input(judge);

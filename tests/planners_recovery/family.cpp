@@ -261,6 +261,7 @@ JobLife::JobLife(const World& world, const PolicyInput& input, const models::Rec
   auto first = policy.first_plan(state_.live);
   if (auto* plan = std::get_if<models::PlanPointer>(&first)) {
     state_.plan = *plan;
+    state_.first = *plan;
     state_.training = true;
     state_.iteration_time = input.evaluator.evaluate(**plan).iteration_time;
     set_gpu_copy(0);

@@ -117,8 +117,8 @@ TEST(RecoveryCatalog, NamesAreUniqueSortedAndFound) {
     EXPECT_LT(last, entry->name);
     last = entry->name;
     EXPECT_EQ(find_policy(entry->name), entry);
-    for (const char* text :
-         {entry->source, entry->recovers, entry->needs, entry->loses, entry->slow}) {
+    for (const char* text : {entry->source, entry->recovers, entry->needs, entry->loses,
+                             entry->slow, entry->deviations}) {
       EXPECT_NE(std::string(text), "") << entry->name;
     }
   }

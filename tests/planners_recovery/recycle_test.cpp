@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <map>
 #include <memory>
+#include <optional>
+#include <tuple>
 
 #include "models/lower/lower.h"
+#include "models/schedule/schedule.h"
 #include "planners/recovery/recycle_reroutes.h"
 #include "tests/planners_recovery/family.h"
 
@@ -114,7 +117,90 @@ TEST(RecycleBound, WorkOfSurvivorsIsAsLongAsTheWholeFaultFreeIteration) {
     for (const auto& [p, load] : loads(rerouted, s)) EXPECT_EQ(3 * load, p == 0 ? 0 : 27);
     std::vector<int> failed(4, 0);
     failed[static_cast<std::size_t>(s)] = 1;
-    EXPECT_DOUBLE_EQ(recycle_bound(3, 6, 1, 1, 1, failed), s * 2.0 + 27);
+    EXPECT_DOUBLE_EQ(recycle_bound(3, 6, 1, 1, 1, failed), s + 27.0);
+    EXPECT_DOUBLE_EQ(recycle_bound(3, 6, 1, 1, 1, failed, true), 27) << "staggered";
+  }
+}
+
+/// Slots until the last task of the plan under its schedule has ended, passes of one slot each; the
+/// rerouted passes for a micro-batch behind the own one.
+double slots_of(const ir::Plan& plan, const std::vector<DeviceId>& live) {
+  const bool split = plan.schedule == ir::ScheduleKind::zero_bubble;
+  const auto stages = static_cast<int>(plan.pipelines.front().stages.size());
+  using Pass = std::tuple<models::TaskKind, int, int, int>;  // Kind, pipeline, micro-batch, stage.
+  std::map<std::pair<int, int>, std::vector<Pass>> order;
+  const auto dead = dead_stages(plan, live);
+  for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
+    for (int s = 0; s < stages; ++s) {
+      if (std::count(dead.begin(), dead.end(), std::pair(p, s)) > 0) continue;
+      for (const models::Task& task :
+           models::find_schedule(plan.schedule)
+               ->tasks({stages, s, plan.pipelines[static_cast<std::size_t>(p)].micro_batches, 1})) {
+        order[{p, s}].emplace_back(task.kind, p, task.micro_batch, s);
+        for (int q = 0; q < static_cast<int>(plan.pipelines.size()); ++q) {
+          for (const ir::Reroute& r : plan.pipelines[static_cast<std::size_t>(q)].reroutes) {
+            if (r.stage != s || r.to_pipeline != p || r.micro_batch != task.micro_batch) continue;
+            order[{p, s}].emplace_back(task.kind, q, task.micro_batch, s);
+          }
+        }
+      }
+    }
+  }
+  std::map<Pass, double> ends;
+  std::map<std::pair<int, int>, std::size_t> next;
+  std::map<std::pair<int, int>, double> clock;
+  double last = 0;
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (const auto& [place, passes] : order) {
+      for (; next[place] < passes.size(); ++next[place]) {
+        const auto& [kind, p, m, s] = passes[next[place]];
+        double ready = 0;
+        std::optional<Pass> before;
+        if (kind == models::TaskKind::forward) {
+          if (s > 0) before = Pass{kind, p, m, s - 1};
+        } else if (kind == models::TaskKind::backward_weight) {
+          before = Pass{models::TaskKind::backward_input, p, m, s};
+        } else if (s + 1 < stages) {
+          before = Pass{kind, p, m, s + 1};
+        } else {
+          before = Pass{models::TaskKind::forward, p, m, s};
+        }
+        if (before) {
+          if (!ends.contains(*before)) break;
+          ready = ends[*before];
+        }
+        const bool whole = !split && kind != models::TaskKind::forward;
+        clock[place] = std::max(clock[place], ready) + (whole ? 2 : 1);
+        ends[passes[next[place]]] = clock[place];
+        last = std::max(last, clock[place]);
+        moved = true;
+      }
+    }
+  }
+  for (const auto& [place, passes] : order) EXPECT_EQ(next[place], passes.size()) << "stuck";
+  return last;
+}
+
+TEST(RecycleBound, HoldsForSplitAndWholeBackwardPassesAndSplittingIsFaster) {
+  for (const auto& [pipelines, batch] : {std::pair(3, 18), std::pair(4, 64)}) {
+    const auto world = nodes_of_one(4 * pipelines, batch);
+    const ir::Plan plan = uniform_plan(*world, pipelines, 4, 1);
+    for (int s = 0; s < 4; ++s) {
+      const auto live = without(*world, {s});
+      auto rerouted = std::get<ir::Plan>(reroute(plan, live));
+      std::vector<int> failed(4, 0);
+      failed[static_cast<std::size_t>(s)] = 1;
+      const double bound = recycle_bound(pipelines, batch / pipelines, 1, 1, 1, failed);
+      const double whole = slots_of(rerouted, live);
+      rerouted.schedule = ir::ScheduleKind::zero_bubble;
+      const double split = slots_of(rerouted, live);
+      EXPECT_GE(split, bound) << "stage " << s;
+      EXPECT_LT(split, whole) << "stage " << s;
+      // What staggering could save at most, in its favour: s forward passes and the rounding.
+      EXPECT_LE(split - recycle_bound(pipelines, batch / pipelines, 1, 1, 1, failed, true), s + 3.0)
+          << "stage " << s;
+    }
   }
 }
 
@@ -123,7 +209,6 @@ class RecycleLife : public testing::Test {
   /// Three pipelines of four stages, given by the user.
   void start() {
     world = nodes_of_one(12, 18);
-    world->job.allowed.schedules.push_back(ir::ScheduleKind::zero_bubble);
     input = std::make_unique<PolicyInput>(policy_input(*world));
     input->plan = uniform_plan(*world, 3, 4, 1);
     policy = make_policy("recycle", *input);
@@ -144,6 +229,31 @@ TEST_F(RecycleLife, NothingMovesAtALossAndTheBackwardPassIsDecoupled) {
   EXPECT_TRUE(life->decision().transfers.empty());
   EXPECT_EQ(life->state().plan->schedule, ir::ScheduleKind::zero_bubble);
   EXPECT_EQ(life->state().plan->pipelines.size(), 3U);
+}
+
+TEST_F(RecycleLife, UndisturbedPlansKeepTheirScheduleAndReroutesSayHowTheyRun) {
+  start();
+  EXPECT_EQ(life->state().plan->schedule, ir::ScheduleKind::one_f_one_b);
+  ASSERT_EQ(life->fire(device_event(ir::EventKind::fail, 6)), "");
+  EXPECT_NE(life->decision().reason.find("backward passes decoupled"), std::string::npos)
+      << life->decision().reason;
+  ASSERT_EQ(life->fire(device_event(ir::EventKind::repair, 6)), "");
+  EXPECT_EQ(life->state().plan->schedule, ir::ScheduleKind::one_f_one_b);
+}
+
+TEST_F(RecycleLife, WithoutDecouplingItSaysWhy) {
+  start();
+  const std::map<std::string, std::string> why = {{"never", "option decoupled_backward"},
+                                                  {"if_allowed", "the job allows no zero_bubble"}};
+  for (const auto& [value, reason] : why) {
+    const auto other = make_policy("recycle", *input, {{"decoupled_backward", value}});
+    JobLife with(*world, *input, *other);
+    with.train(10);
+    ASSERT_EQ(with.fire(device_event(ir::EventKind::fail, 6)), "");
+    EXPECT_EQ(with.state().plan->schedule, ir::ScheduleKind::one_f_one_b);
+    EXPECT_NE(with.decision().reason.find("decoupled backward off: " + reason), std::string::npos)
+        << with.decision().reason;
+  }
 }
 
 TEST_F(RecycleLife, ADeviceThatComesBackGetsItsStageFromAPeer) {

@@ -14,6 +14,7 @@
 #include "models/lower/copies.h"
 #include "models/switch/switch_plan.h"
 #include "tests/models_lower/random_plan.h"
+#include "tests/models_switch/slow_bandwidth.h"
 #include "tests/planners_recovery/family.h"
 
 namespace orrery::planners {
@@ -25,7 +26,7 @@ using models::StateCopy;
 
 constexpr models::SwitchBytes kBytes{2, 4, 8};
 
-/// Nodes of three devices with NVLink between the first two.
+/// Nodes of three devices with NVLink between the first two. Every other node has a slow NIC.
 models::Cluster cluster_of(int devices) {
   models::Cluster cluster;
   cluster.gpu_types.resize(1);
@@ -34,13 +35,14 @@ models::Cluster cluster_of(int devices) {
   cluster.links["nvlink"] = {"nvlink", BytesPerSecond{200e9}, Seconds{1e-6}, 1, false, ""};
   cluster.links["pcie"] = {"pcie", BytesPerSecond{20e9}, Seconds{1e-6}, 1, false, ""};
   cluster.links["ib"] = {"ib", BytesPerSecond{10e9}, Seconds{1e-6}, 1, false, ""};
+  cluster.links["eth"] = {"eth", BytesPerSecond{3e9}, Seconds{1e-6}, 1, false, ""};
   for (int first = 0; first < devices; first += 3) {
     models::Node node;
     node.name = "node" + std::to_string(first / 3);
     node.gpu_types.assign(3, 0);
     node.domains = {{{0, 1}, "nvlink"}};
     node.pcie = {{{0, 1, 2}, "pcie", ""}};
-    node.nics = {{"ib", {}}};
+    node.nics = {{first / 3 % 2 == 1 ? "eth" : "ib", {}}};
     cluster.nodes.push_back(node);
   }
   models::seal(cluster);
@@ -278,9 +280,15 @@ void expect_restored(const RestoreCase& c, std::uint64_t seed) {
   const PolicyInput input{c.cluster, topology, c.workload, job, profile, evaluator, 0, {}, 1};
   const Restore restore = plan_restore(input, c.state, c.to, {7, c.order, kBytes});
   const Slow slow(c);
+  const models::SlowBandwidth links(c.cluster, topology);
+  // Of GPUs; nodes count as equally fast here.
+  const auto bandwidth = [&](ir::Location location, int giver, int receiver) {
+    return location == ir::Location::peer ? links(giver, receiver) : 1.0;
+  };
   std::array<double, kStateSources> from{};
   std::map<std::pair<ir::Location, int>, double> received;  // By storage kind and destination.
-  std::map<std::tuple<ir::Location, int, int>, double> possible;  // Most that this giver can give.
+  // Most that this giver can give where no other is faster.
+  std::map<std::tuple<ir::Location, int, int>, double> possible;
   double missing = 0;
   for (const auto& [device, memory] : memories(c.to, c.workload, c.cluster)) {
     for (const Item& item : memory) {
@@ -299,7 +307,13 @@ void expect_restored(const RestoreCase& c, std::uint64_t seed) {
             : source == StateSource::cloud ? ir::Location::cloud
                                            : ir::Location::nvme;
         received[{location, device}] += bytes;
-        for (const int giver : givers) possible[{location, giver, device}] += bytes;
+        double fastest = 0;
+        for (const int giver : givers)
+          fastest = std::max(fastest, bandwidth(location, giver, device));
+        for (const int giver : givers) {
+          if (bandwidth(location, giver, device) < fastest * (1 - 1e-6)) continue;
+          possible[{location, giver, device}] += bytes;
+        }
         break;
       }
       if (!served) missing += bytes;
@@ -416,6 +430,55 @@ TEST(Restore, SharesAddUpToWhatPlacedTensorsSay) {
       EXPECT_NEAR(shares[i].value, sum, 1e-6) << "seed " << seed;
     }
   }
+}
+
+/// Three nodes; two hold all state, in the GPUs' memories and on other stores of their nodes. The
+/// first is behind a slow NIC and has the faster NVMe, which no NIC lets through.
+TEST(Restore, TheNodeWithTheFasterWayGivesFromAnyStore) {
+  const models::RandomPlan random = models::random_plan(1, {});
+  models::Cluster cluster = cluster_of(9);
+  cluster.nodes[0].nics[0].link = "eth";
+  cluster.nodes[1].nics[0].link = "ib";
+  for (models::Node& node : cluster.nodes) node.host_memory_bandwidth = {100e9};
+  cluster.nodes[0].nvme_read = {100e9};
+  cluster.nodes[1].nvme_read = {6e9};
+  models::seal(cluster);
+  ir::Segment segment;
+  segment.first_block = {0};
+  segment.last_block = {random.workload.size() - 1};
+  segment.groups.resize(1);
+  const auto on = [&](std::vector<int> devices) {
+    ir::Plan plan;
+    for (const int device : devices) {
+      segment.groups[0].devices = {{device}};
+      plan.pipelines.emplace_back().stages.push_back({{segment}});
+    }
+    return plan;
+  };
+  const models::Topology topology(cluster);
+  models::Job job;
+  const ir::Profile profile;
+  const NoEvaluation evaluator;
+  const PolicyInput input{cluster, topology, random.workload, job, profile, evaluator, 0, {}, 1};
+  const auto giver = [&](ir::Location location, StateSource source) {
+    JobState state;
+    state.live = all_devices(cluster);
+    StateCopy copy;
+    copy.layout = std::make_shared<const ir::Plan>(on({0, 3}));
+    copy.location = location;
+    state.copies = {copy};
+    // Unlike the layout under any renaming: two devices were two replicas.
+    const Restore restore = plan_restore(input, state, on({6}), {0, {source}, kBytes});
+    EXPECT_TRUE(restore.complete()) << restore.witness;
+    EXPECT_EQ(restore.transfers.size(), 1u);
+    return restore.transfers.empty() ? -1 : restore.transfers.front().source.value;
+  };
+  EXPECT_EQ(giver(ir::Location::peer, StateSource::peer_gpu), 3);
+  EXPECT_EQ(giver(ir::Location::host_memory, StateSource::peer_host), 3);
+  // 3 GB/s through the NIC for three GPUs, 6 GB/s from the NVMe for as many.
+  EXPECT_EQ(giver(ir::Location::nvme, StateSource::peer_nvme), 3);
+  cluster.nodes[1].nvme_read = {2e9};
+  EXPECT_EQ(giver(ir::Location::nvme, StateSource::peer_nvme), 0);
 }
 
 /// 2,048 nodes of 8 in 256 pipelines of 8 stages with TP 8: one node is replaced by a spare.

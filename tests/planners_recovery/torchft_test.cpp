@@ -48,9 +48,95 @@ TEST(AddedPipelines, TakeUnusedDevicesGroupByGroupInsideANode) {
   plan.pipelines.front().micro_batches = 8;
   std::vector<DeviceId> live = all_devices(world->cluster);
   std::erase(live, DeviceId{5});
-  EXPECT_EQ(add_pipelines(plan, world->cluster, live), 0) << "a group needs both GPUs of a node";
-  EXPECT_EQ(add_pipelines(plan, world->cluster, all_devices(world->cluster)), 1);
+  EXPECT_EQ(add_pipelines(plan, nullptr, world->cluster, live), 0)
+      << "a group needs both GPUs of a node";
+  EXPECT_EQ(add_pipelines(plan, nullptr, world->cluster, all_devices(world->cluster)), 1);
   EXPECT_EQ(plan.pipelines, whole.pipelines);
+}
+
+/// Two nodes B and two nodes A, two GPUs each: a pipeline of two stages on either kind, of which
+/// A's takes three times as many micro-batches. `spare`: one more node A.
+std::unique_ptr<World> unequal_world(bool spare = false) {
+  ir::ModelShape shape = small_model(8);
+  shape.vocabulary = 8000;
+  return std::make_unique<World>(
+      with_storage(
+          make_cluster({{"B", 60, 24, 2, 50, 2}, {"A", 100, 24, 2, 100, spare ? 3 : 2}}, 5)),
+      shape, 8, 512);
+}
+
+ir::Plan unequal_plan(const World& world) {
+  ir::Plan plan = uniform_plan(world, 2, 2, 2);
+  plan.pipelines[0].micro_batches = 2;
+  plan.pipelines[1].micro_batches = 6;
+  return plan;
+}
+
+TEST(UnequalReplicas, EachComesBackAsItWas) {
+  const auto world = unequal_world();
+  const ir::Plan whole = unequal_plan(*world);
+  ASSERT_EQ(world->defects(whole), "");
+  const std::vector<DeviceId> all = all_devices(world->cluster);
+  for (const int lost : {0, 3, 4, 7}) {
+    std::vector<DeviceId> live = all;
+    std::erase(live, DeviceId{lost});
+    ir::Plan plan = std::get<ir::Plan>(surviving_pipelines(whole, world->cluster, live));
+    ASSERT_EQ(plan.pipelines.size(), 1U);
+    EXPECT_EQ(plan.pipelines.front().micro_batches, 8);
+    EXPECT_EQ(add_pipelines(plan, nullptr, world->cluster, all), 0) << "a copy finds no such GPUs";
+    // The survivor alone is of one kind with itself in the first plan: speeds compare.
+    EXPECT_EQ(add_pipelines(plan, &whole, world->cluster, all), 1) << "GPU " << lost;
+    EXPECT_EQ(plan.pipelines, whole.pipelines) << "GPU " << lost;
+  }
+}
+
+TEST(UnequalReplicas, AForeignPlanIsNoHome) {
+  const auto world = unequal_world();
+  const ir::Plan whole = unequal_plan(*world);
+  ir::Plan plan = whole;
+  plan.pipelines.pop_back();
+  ir::Plan foreign = whole;
+  foreign.pipelines.erase(foreign.pipelines.begin());  // Nothing of the running plan's kind.
+  EXPECT_EQ(add_pipelines(plan, &foreign, world->cluster, all_devices(world->cluster)), 0);
+  foreign = whole;
+  for (ir::Pipeline& pipeline : foreign.pipelines) pipeline.micro_batch_size = 2;
+  EXPECT_EQ(add_pipelines(plan, &foreign, world->cluster, all_devices(world->cluster)), 0);
+}
+
+TEST(UnequalReplicas, OwnDevicesComeBeforeSparesAndSharesKeepTheirRatio) {
+  const auto world = unequal_world(true);
+  const ir::Plan whole = unequal_plan(*world);
+  ir::Plan plan = whole;
+  plan.pipelines.pop_back();
+  plan.pipelines.front().micro_batches = 8;
+  const std::vector<DeviceId> all = all_devices(world->cluster);
+  ir::Plan back = plan;
+  EXPECT_EQ(add_pipelines(back, &whole, world->cluster, all), 1);
+  EXPECT_EQ(back.pipelines, whole.pipelines) << "the spare node is no whole pipeline";
+  // Without one of its nodes it begins on the spare one.
+  std::vector<DeviceId> live = all;
+  std::erase(live, DeviceId{5});
+  ir::Plan moved = plan;
+  EXPECT_EQ(add_pipelines(moved, &whole, world->cluster, live), 1);
+  EXPECT_EQ(micro_batches(moved), (std::vector<int>{2, 6})) << "as fast as on the own node";
+  EXPECT_EQ(world->defects(moved), "");
+}
+
+TEST(UnequalReplicas, LeaveAndRejoinRestoresThePlan) {
+  const auto world = unequal_world();
+  PolicyInput input = policy_input(*world);
+  input.plan = unequal_plan(*world);
+  const auto policy = make_policy("torchft", input);
+  ASSERT_NE(policy, nullptr);
+  for (const int lost : {0, 6}) {
+    JobLife life(*world, input, *policy);
+    life.train(100);
+    ASSERT_EQ(life.fire(device_event(ir::EventKind::fail, lost)), "");
+    EXPECT_EQ(life.state().plan->pipelines.size(), 1U);
+    life.train(10);
+    ASSERT_EQ(life.fire(device_event(ir::EventKind::repair, lost)), "");
+    EXPECT_EQ(life.state().plan->pipelines, input.plan->pipelines) << "GPU " << lost;
+  }
 }
 
 class TorchftLife : public testing::Test {

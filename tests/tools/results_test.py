@@ -5,6 +5,7 @@ results_test.py ROOT"""
 
 import csv
 import importlib.util
+import re
 import subprocess
 import sys
 import tempfile
@@ -72,21 +73,115 @@ class Read(unittest.TestCase):
                                                  "cluster_hash": "0000000000000001", "time": 2.5}])
 
 
-class Page(unittest.TestCase):
-    ROW = {"row": "a", "quantity": "time", "value": "2", "unit": "s", "source": "p. 1",
-           "status": "published", "assumption": "", "why": "", "ours": "2.5", "difference": "0.25"}
+def row(**changed):
+    """A row of comparison.csv."""
+    return {"row": "a", "quantity": "time", "value": "2", "unit": "s", "source": "p. 1",
+            "status": "published", "assumption": "", "why": "", "ours": "2.5", "difference": "0.25",
+            **changed}
 
+
+class Rows(unittest.TestCase):
+    def test_units_and_quantities_give_the_kind(self):
+        for quantity, unit, kind in (("step time", "s", "speed"), ("MFU", "%", "speed"),
+                                     ("search, Metis", "s", "clock"),
+                                     ("search, Oracle / Metis", "times", "clock"),
+                                     ("layers on T4, Metis", "%", "shape"),
+                                     ("pipeline stages", "stages", "shape"),
+                                     ("settings in which Megatron fits", "count", "claim"),
+                                     ("1 is yes", "yes", "claim"), ("gap", "points", "gap"),
+                                     ("volume", "GiB", "volume"), ("bandwidth", "GB/s", "setting"),
+                                     ("size", "apples", None)):
+            self.assertEqual(results.kind(row(quantity=quantity, unit=unit)), kind, quantity)
+
+    def test_claims_agree_or_differ_and_have_no_percentage(self):
+        claim = row(quantity="1 is yes", unit="yes", value="1", ours="0", difference="-1")
+        self.assertEqual(results.difference(claim), "differs")
+        self.assertEqual(results.difference({**claim, "ours": "1", "difference": "0"}), "agrees")
+        no = {**claim, "value": "0", "ours": "0", "difference": ""}
+        self.assertEqual(results.difference(no), "agrees")
+        self.assertEqual(results.difference({**no, "ours": ""}), "")
+
+    def test_clocks_are_factors_gaps_are_points_and_equal_shapes_equal(self):
+        self.assertEqual(results.difference(row(quantity="search, Metis")), "x 1.2")
+        fast = row(quantity="search, Metis", difference="-0.999")
+        self.assertEqual(results.difference(fast), "1/1,000")
+        self.assertEqual(results.difference(row(unit="points")), "+0.5 points")
+        shape = row(unit="stages", value="4", ours="4", difference="0")
+        self.assertEqual(results.difference(shape), "equal")
+        self.assertEqual(results.difference(row()), "+25.0 %")
+        self.assertEqual(results.difference(row(status="input")), "input")
+
+
+class Page(unittest.TestCase):
     def test_a_large_difference_needs_a_reason(self):
         folder = ROOT / "experiments" / "x"
-        self.assertEqual(len(results.check_reasons(folder, [self.ROW])), 1)
-        self.assertEqual(results.check_reasons(folder, [{**self.ROW, "why": "because"}]), [])
-        self.assertEqual(results.check_reasons(folder, [{**self.ROW, "difference": "0.1"}]), [])
+        self.assertEqual(len(results.check_reasons(folder, [row()])), 1)
+        self.assertEqual(results.check_reasons(folder, [row(why="because")]), [])
+        self.assertEqual(results.check_reasons(folder, [row(difference="0.1")]), [])
 
-    def test_the_summary_names_median_and_worst(self):
-        rows = [{**self.ROW, "row": name, "difference": str(d), "why": name}
-                for name, d in (("near", 0.01), ("middle", -0.2), ("far", 0.5))]
-        line = results.summary("Paper", rows)
-        self.assertIn("| 3 | 3 | 20.0 % | 1 | far, time: +50 %. far |", line)
+    def test_a_claim_that_differs_needs_a_reason_where_the_paper_says_no_too(self):
+        folder = ROOT / "experiments" / "x"
+        no = row(quantity="1 is yes", unit="yes", value="0", ours="1", difference="")
+        self.assertEqual(len(results.check_reasons(folder, [no])), 1)
+        self.assertEqual(results.check_reasons(folder, [{**no, "ours": "0"}]), [])
+
+    def test_a_row_without_a_kind_is_a_problem(self):
+        found = results.check_reasons(ROOT / "experiments" / "x", [row(unit="apples", why="w")])
+        self.assertEqual(len(found), 1)
+        self.assertIn("no kind", found[0])
+
+    def test_the_summary_has_a_median_for_each_kind(self):
+        rows = [row(row=name, ours=ours, difference=str(d), why=name)
+                for name, ours, d in (("near", "2.02", 0.01), ("middle", "1.6", -0.2),
+                                      ("far", "3", 0.5))]
+        rows += [row(row="plan", unit="stages", value="4", ours="4", difference="0"),
+                 row(row="plan", unit="layers", value="4", ours="6", difference="0.5"),
+                 row(quantity="search, Metis", ours="0.02", difference="-0.99"),
+                 row(quantity="1 is yes", unit="yes", value="1", ours="1", difference="0")]
+        line = results.summary("Paper", [("folder", rows)])
+        self.assertEqual(line, "| Paper | 7 | 7 | 20.0 %; 1 of 3 within 10 % | 25.0 %; 1 of 2 equal |"
+                               "  | 1 of 1 agree | x 100 over 1 | far, time: +50 %. far |")
+
+    def test_a_number_that_stands_in_several_folders_counts_once(self):
+        again = row(row="b", quantity="time of b")
+        self.assertEqual(len(results.once([("x", [row()]), ("y", [again])])), 1)
+        self.assertEqual(len(results.once([("x", [row(), again])])), 2)
+        stages = row(unit="stages", value="4", ours="4", difference="0")
+        other = {**stages, "row": "b"}
+        self.assertEqual(len(results.once([("x", [stages]), ("y", [stages])])), 1)
+        self.assertEqual(len(results.once([("x", [stages]), ("y", [other])])), 2)
+
+    def test_folders_come_in_the_order_of_the_paper(self):
+        names = [folder.name for folder in
+                 sorted((folder for folder in (ROOT / "experiments" / "hexiscale").glob("*/")
+                         if (folder / "plot.py").exists()), key=results.place)]
+        self.assertLess(names.index("figure_4"), names.index("figure_10"))
+        self.assertEqual(names[0], "case_study")
+        self.assertLess(names.index("large_scale"), names.index("table_2"))
+        self.assertLess(names.index("table_6"), names.index("appendix_e"))
+        self.assertLess(names.index("appendix_e"), names.index("sensitivity"))
+
+    def test_titles_say_where_the_paper_has_it(self):
+        for paper, name in (("hexiscale", "case_study"), ("hexiscale", "large_scale"),
+                            ("hetu", "elastic"), ("hetu", "mixed_length"), ("autohet", "planning"),
+                            ("autohet", "recovery")):
+            self.assertRegex(results.titles(ROOT / "experiments" / paper / name),
+                             r"Figure \d+|V-B", name)
+
+    def test_a_table_of_results_goes_between_the_markers(self):
+        mark = results.MARK
+        self.assertEqual(results.spliced(f"a\n{mark}\nold\n{mark}\nb\n", "new\n"),
+                         f"a\n{mark}\nnew\n{mark}\nb\n")
+        self.assertIsNone(results.spliced("a\n", "new\n"))
+        readme = (ROOT / "experiments/hexiscale/large_scale/README.md").read_text(encoding="utf-8")
+        self.assertIsNotNone(results.spliced(readme, "new"))
+
+    def test_the_picture_of_the_readme_is_one_of_the_gallery(self):
+        gallery = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+        for picture in re.findall(r"!\[[^]]*\]\(([^)]*)\)",
+                                  (ROOT / "README.md").read_text(encoding="utf-8")):
+            self.assertTrue((ROOT / picture).is_file(), picture)
+            self.assertIn(picture.removeprefix("docs/"), gallery)
 
     def test_the_pages_that_are_committed_are_written_by_the_tool(self):
         for name in ("results.md", "gallery.md"):
@@ -103,12 +198,13 @@ class Page(unittest.TestCase):
             for path in (ROOT / "experiments" / paper).glob("*/published.csv"):
                 with open(path, newline="", encoding="utf-8") as file:
                     rows = list(csv.DictReader(file))
-                for row in rows:
-                    self.assertEqual(list(row), style.PUBLISHED, path)
-                    self.assertIn(row["status"], style.STATUSES, path)
-                    self.assertTrue(row["source"], f"{path}: {row['row']}")
-                    if row["status"] == "withheld":
-                        self.assertEqual(row["value"], "", path)
+                for each in rows:
+                    self.assertEqual(list(each), style.PUBLISHED, path)
+                    self.assertIn(each["status"], style.STATUSES, path)
+                    self.assertTrue(each["source"], f"{path}: {each['row']}")
+                    self.assertIsNotNone(results.kind(each), f"{path}: {each['quantity']}")
+                    if each["status"] == "withheld":
+                        self.assertEqual(each["value"], "", path)
                     checked += 1
         self.assertGreater(checked, 100)
 

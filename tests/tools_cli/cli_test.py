@@ -28,7 +28,7 @@ HEXISCALE = f"{PLANS}/hexiscale.yaml"
 WHERE = ["--cluster", "hexiscale_case_study", "--model", "llama2_13b", "--sequence-length", "4096"]
 JOB = [*WHERE, "--global-batch", "24"]
 COMMANDS = ["run", "plan", "simulate", "validate", "diff", "list", "schema", "mixed-length",
-            "switch", "replay", "execute", "calibrate"]
+            "switch", "replay", "execute", "calibrate", "annotate"]
 
 
 def orrery(*args, **kwargs):
@@ -161,6 +161,10 @@ class Trace(Case):
         self.refuse("trace", "stats", str(self.folder / "none.csv"), says="cannot read: No such file")
         self.refuse("trace", "import", "gcp", self.write("g.csv", "2021-01-01, 1\n"),
                     says=":1:1: 2 cells instead of 3")
+        done = orrery("trace", "import", "aws", str(self.folder / "none.csv"))
+        self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
+        self.refuse("trace", "import", "gcp", "tests/traces/bamboo.csv",
+                    says=":1:1: '0' is no date (looks like bamboo: ")
         self.refuse("trace", "stats", path, "--figure", "x.svg", says="--figure: 'x.svg'")
 
     def test_large_traces_and_nodes_are_refused_before_they_are_made(self):
@@ -727,6 +731,41 @@ class Simulate(Case):
                          self.seconds(HEXISCALE))
 
 
+class Annotate(Case):
+    """The sharding annotations of a plan, and what its communication resolves to."""
+
+    C2 = ["experiments/hetu/plans/c2.yaml", "--cluster", "hetu_32h20", "--model", "hetu_32b",
+          "--sequence-length", "4096"]
+
+    def test_the_operators_of_figure_17_come_from_the_plan(self):
+        document = json.loads(self.succeed("annotate", *self.C2, "--json"))
+        found = {}
+        for one in document["communications"]:
+            kinds = [step["kind"] for step in one["steps"] if step["kind"] != "identity"]
+            found.setdefault((one["layers"], one["operator"]), kinds)
+        self.assertEqual(found["15", "receive"], ["SR"])
+        self.assertEqual(found["48", "receive"], ["BSR"])  # TP 4 to TP 2
+        self.assertEqual(found["56", "receive"], ["BSR"])  # TP 2 to TP 1
+        self.assertEqual(found["0-14", "mlp.down.gradient"], ["AR"])
+        self.assertEqual(found["48-55", "mlp.down.gradient"], ["SplitAR"])
+        self.assertEqual(found["48-55", "mlp.gain.gradient"], ["AR", "SplitAR"])
+        self.assertEqual([len(p["stages"]) for p in document["pipelines"]], [4, 5])
+        self.assertEqual(document["pipelines"][1]["stages"][-2:], ["28-29", "30"])
+
+    def test_text_names_layers_groups_and_pipelines(self):
+        text = self.succeed("annotate", *self.C2)
+        self.assertRegex(text, r"48 +1 +BSR +4: 24 -> 28; ")
+        self.assertRegex(text, r"48-55 +2 +SplitAR ")
+        self.assertIn("1: 16-19 -> 20-23 -> 24-27 -> 28-29 -> 30", text)
+
+    def test_what_a_graph_cannot_say_is_refused_with_the_reason(self):
+        self.write("plan.yaml", (ROOT / "experiments/hetu/plans/c1.yaml").read_text())
+        done = orrery("annotate", str(self.folder / "plan.yaml"), *self.C2[1:-1], "4095")
+        self.assertEqual(done.returncode, 1, done.stdout)
+        self.assertIn("plan.yaml: ", done.stderr)
+        self.assertEqual(done.stdout, "")
+
+
 class Diff(Case):
     def test_a_plan_does_not_differ_from_itself(self):
         shown = json.loads(self.succeed("diff", HEXISCALE, HEXISCALE, *WHERE, "--json"))
@@ -894,6 +933,38 @@ class Replay(Case):
                      "mean 'oobleck'?)", "neither --trace nor --generate", "--seeds: ", "--days: ",
                      "--planning-time: ", "'parcae' is not POLICY.NAME=VALUE"):
             self.assertIn(text, done.stderr)
+
+    def test_options_of_all_go_to_those_that_have_them(self):
+        shown = self.replay(*self.FLAGS, "--dry-run", "--option", "all.location=nvme", "--option",
+                            "checkpoint_restart.location=cloud").stdout
+        self.assertRegex(shown, r"checkpoint_restart +location=cloud")
+        self.assertRegex(shown, r"varuna +location=nvme")
+        self.assertRegex(shown, r"option location=nvme of all: .*torchft.* have no such option")
+        done = self.replay(*self.FLAGS, "--option", "all.locationn=nvme")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--option: no policy has an option 'locationn'", done.stderr)
+
+    def test_a_trace_file_is_played_again_only_if_asked(self):
+        self.write("short.csv", "# schema: orrery/trace/1\n# horizon: 10 min\n# nodes: a{0..1} "
+                                "A100-80GB x2\ntime,kind,scope\n10,leave,node:a-1\n"
+                                "60,join,node:a-1\n")
+        flags = [word for word in self.FLAGS if word not in ("--generate", "restless.yaml")]
+        flags += ["--trace", "short.csv", "--policy", "torchft", "--seeds", "2"]
+        done = self.replay(*flags)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--repeat", done.stderr)
+        done = self.replay(*flags, "--repeat")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("2 seeds of the policies' searches (one trace)", done.stdout)
+        done = self.replay(*self.FLAGS, "--repeat")
+        self.assertIn("--repeat: is for files", done.stderr)
+
+    def test_cases_without_their_data_are_said_to_be_skipped(self):
+        environment = {**os.environ, "ORRERY_DATA": str(self.folder / "nowhere")}
+        for more in (["--dry-run"], ["--results", str(self.folder / "r")]):
+            done = orrery("replay", "experiments/spot/bamboo", *more, env=environment)
+            self.assertIn("case 'p3' is skipped", done.stdout)
+            self.assertEqual(done.stderr, "")
 
     def test_bad_input_is_named_with_its_place(self):
         done = self.replay(*self.FLAGS, "--policy", "torchft", "--option", "torchft.quorumm=1")
@@ -1141,6 +1212,15 @@ class Library(Case):
         self.refuse("list", "planners", "metsi", says="did you mean 'metis'?")
         self.refuse("list", "gpus", "metis", says="unexpected argument 'metis'")
 
+    def test_step_planners_have_a_list_of_their_own(self):
+        text = self.succeed("list", "step-planners")
+        for name in ("hotspa", "hetu_a", "hetu_b", "packed_deepspeed", "packed_megatron"):
+            self.assertIn(f"{name}\n  source", text)
+        self.assertNotIn("hotspa", self.succeed("list", "step-planners", "hetu_b"))
+        self.refuse("list", "step-planners", "hetu", says="no step planner is called 'hetu'")
+        for command in (("list", "planners", "hetu_b"), ("plan", "--planner", "hetu_b", *JOB)):
+            self.refuse(*command, says="orrery mixed-length")
+
     def test_the_page_of_planners_is_that_of_the_catalog(self):
         page = (ROOT / "docs/planners.md").read_text()
         self.assertEqual(page, self.succeed("list", "planners", "--markdown"),
@@ -1373,6 +1453,48 @@ class Execute(Case):
             self.assertNotIn("none of the checkpoints", done.stderr)
             self.assertRegex(done.stderr, "generation 1 goes on with the state after step [2-4]: ")
 
+    def test_a_loss_that_the_policy_has_no_plan_for_is_refused_before_the_first_step(self):
+        flags = ["--steps", "6", "--quiet", "--elastic", "checkpoint_restart",
+                 "--checkpoint-every", "2", "--cloud", str(self.folder / "cloud"), "--out",
+                 str(self.folder / "out")]
+        self.refuse("execute", self.PLAN, *self.WHERE, *flags, "--kill", "3@5",
+                    says=["--kill: without device 3 from step 5 on: checkpoint_restart has no plan",
+                          "as all 1 nodes that are left do"])
+        # Four nodes outlive one of them, which is lost once, but not all.
+        run = ["execute", self.PLAN, "--cluster", "experiments/executor/netlab_4.yaml",
+               *self.WHERE[2:], *flags]
+        kills = [word for rank in range(4) for word in ("--kill", f"{rank}@3")]
+        self.refuse(*run, *kills, says="--kill: without devices 0, 1, 2, 3 from step 3 on: ")
+        self.assertFalse((self.folder / "out").exists())
+        self.succeed(*run, "--kill", "3@3", "--kill", "3@5")
+
+    def test_a_plan_among_the_inputs_of_a_run_brings_them(self):
+        self.succeed("execute", self.PLAN, *self.WHERE, "--steps", "3", "--quiet", "--out",
+                     str(self.folder))
+        plan = str(self.folder / "inputs/plan.yaml")
+        again = orrery("execute", plan, "--backend", "cpu", "--transport", "tcp", "--steps", "3",
+                       "--quiet", "--out", str(self.folder / "again"))
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn(f"cluster, model, job of the run that {self.folder}/inputs/run.yaml",
+                      again.stderr)
+        losses = [[row["loss"] for row in csv.DictReader(file.read_text().splitlines())]
+                  for file in (self.folder / "losses.csv", self.folder / "again/losses.csv")]
+        self.assertEqual(*losses)
+        for name in "cluster.yaml", "model.yaml", "job.yaml", "plan.yaml":
+            self.assertEqual((self.folder / "inputs" / name).read_bytes(),
+                             (self.folder / "again/inputs" / name).read_bytes(), name)
+        # Flags win.
+        self.refuse("execute", plan, "--cluster", "a100_88", says="--cluster: ")
+        whole = orrery("execute", plan, *self.WHERE, "--steps", "1", "--quiet")
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        self.assertNotIn("of the run that", whole.stderr)
+        # What is wrong with the file is named; another file of that name is none.
+        file = self.folder / "inputs/run.yaml"
+        file.write_text(file.read_text().replace("backend: cpu", "backend: gpu"))
+        self.refuse("execute", plan, says=f"{file}:")
+        file.write_text("schema: orrery/job/1\n")
+        self.refuse("execute", plan, says=["--cluster: missing", "--model: missing"])
+
     def test_a_rank_that_dies_between_update_and_end_costs_nothing(self):
         expected = self.execute("--steps", "5")
         killed = self.execute("--steps", "5", "--elastic", "hetu", "--kill", "2@3:after_update")
@@ -1406,6 +1528,122 @@ class Execute(Case):
             "groups:", "zero: {stage: 3}, groups:"))
         self.refuse("execute", plan, *self.WHERE, says=["the executor cannot run ZeRO-3 with tensor parallelism",
                                                 "the executor cannot run ZeRO-3 among ranks whose"])
+
+
+class Threads(Case):
+    """Ranks as threads of one process."""
+    RUN = ["execute", Execute.PLAN, *Execute.WHERE]
+    FLAG = ["--ranks", "threads"]
+
+    def test_losses_are_those_of_processes_to_the_bit(self):
+        for precision in "fp32", "fp64":
+            run = [*self.RUN, "--precision", precision, "--steps", "4", "--json"]
+            threads, processes = (json.loads(self.succeed(*run, *flags))
+                                  for flags in (self.FLAG, []))
+            self.assertEqual(Execute.losses(threads), Execute.losses(processes))
+            self.assertEqual(len(Execute.losses(threads)), 4)
+            for mine, theirs in zip(threads["generations"][0]["ranks"],
+                                    processes["generations"][0]["ranks"]):
+                # Processes send the readings of their clocks, too.
+                for what in "rank", "device", "peak_bytes":
+                    self.assertEqual(mine[what], theirs[what], what)
+
+    def test_writes_the_files_of_processes_which_compare_takes(self):
+        threads, processes = self.folder / "threads", self.folder / "processes"
+        text = self.succeed(*self.RUN, *self.FLAG, "--steps", "4", "--out", str(threads))
+        self.assertIn("step     4  loss ", text)
+        self.succeed(*self.RUN, "--steps", "4", "--quiet", "--out", str(processes))
+        names = lambda folder: sorted(str(f.relative_to(folder)) for f in folder.rglob("*"))
+        self.assertEqual(names(threads), names(processes))
+        rows = [list(csv.DictReader((folder / "losses.csv").read_text().splitlines()))
+                for folder in (threads, processes)]
+        self.assertEqual([row["loss"] for row in rows[0]], [row["loss"] for row in rows[1]])
+        self.assertIn("ranks: threads\n", (threads / "inputs/run.yaml").read_text())
+        compared = [json.loads(self.succeed("compare", str(folder), "--json"))
+                    for folder in (threads, processes)]
+        predicted = [[(time["name"], time["predicted"])
+                      for time in document["generations"][0]["times"]] for document in compared]
+        self.assertEqual(predicted[0], predicted[1])
+
+    def test_interrupt_keeps_the_log(self):
+        with subprocess.Popen(
+                [BINARY, *self.RUN, *self.FLAG, "--steps", "1000000", "--out", str(self.folder)],
+                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            for line in run.stdout:
+                if "step     2" in line:
+                    break
+            run.send_signal(signal.SIGINT)
+            _, err = run.communicate(timeout=100)
+            self.assertEqual(run.returncode, 130, err)
+            self.assertIn("interrupted after", err)
+        self.succeed("compare", str(self.folder), "--warm-up", "0")
+
+    def test_what_needs_processes_is_refused(self):
+        flags = {"--hosts": "a:8", "--listen": "127.0.0.1:0", "--transport": "nccl",
+                 "--elastic": "hetu", "--kill": "1@2", "--switch-to": f"{Execute.PIPELINE}@2",
+                 "--checkpoint-every": "2"}
+        words = [word for item in flags.items() for word in item]
+        self.refuse(*self.RUN, *self.FLAG, *words, "--steps", "4", "--cloud", str(self.folder),
+                    says=[f"{flag}: ranks are threads: " for flag in flags])
+        self.refuse(*self.RUN, *self.FLAG, "--netlab", says="--netlab: ranks are threads: ")
+        self.refuse(*self.RUN, "--ranks", "thread", says="did you mean 'threads'")
+
+    def test_wrong_shares_are_named_and_leave_nothing_behind(self):
+        out = self.folder / "out"
+        gpu = [*self.RUN, "--backend", "cuda", "--out", str(out)]
+        self.refuse(*gpu, "--shares", "0=50,1=60",
+                    says="--shares: 2 devices have 110 % of the card together (100 at most")
+        self.refuse(*gpu, "--shares", "0=50,x=1,1,2=0",
+                    says=["--shares: expected an integer, got 'x'",
+                          "--shares: '1' is not DEVICE=PERCENT", "--shares: must be at least 1"])
+        self.refuse(*gpu, "--shares", "20", "--ranks", "processes",
+                    says="--ranks: parts of one card are disjoint only in one process")
+        self.refuse(*self.RUN, "--shares", "20", "--out", str(out),
+                    says="--shares: shares are of a GPU's multiprocessors (--backend cuda")
+        self.refuse(*gpu, "--shares", "20", "--checkpoint-every", "2", "--cloud", str(out),
+                    says="--checkpoint-every: ranks are threads: they write no checkpoints (leave")
+        self.assertFalse(out.exists())
+
+    def test_a_comparison_says_that_parts_of_a_gpu_share_its_memory(self):
+        self.succeed(*self.RUN, *self.FLAG, "--steps", "2", "--quiet", "--out", str(self.folder))
+        file = self.folder / "inputs/run.yaml"
+        file.write_text(file.read_text().replace("shares: {}\n", 'shares: {"0": 50, "1": 25}\n'))
+        self.assertIn("parts of one GPU (device 0: 50 %, device 1: 25 %)",
+                      self.succeed("compare", str(self.folder), "--warm-up", "0"))
+
+
+class OneCard(Case):
+    """Parts of one GPU; skipped where there is none."""
+    WHERE = ["--cluster", "experiments/executor/one_card.yaml", *Execute.WHERE[2:]]
+
+    def test_a_plan_on_unequal_parts_trains_as_on_the_cpu_and_can_be_compared(self):
+        run = ["execute", "experiments/executor/three_parts.yaml", *self.WHERE, "--precision",
+               "fp64", "--steps", "5", "--json"]
+        done = orrery(*run, "--backend", "cuda", "--shares", "0=50,1=25,2=25", "--out",
+                      str(self.folder))
+        if done.returncode == 2 and "--backend: cuda: " in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"device 0: \d+ of the \d+ multiprocessors of ")
+        on_parts = Execute.losses(json.loads(done.stdout))
+        on_cpu = Execute.losses(json.loads(self.succeed(*run)))
+        self.assertEqual(on_parts.keys(), on_cpu.keys())
+        for step, loss in on_cpu.items():
+            self.assertLessEqual(abs(on_parts[step] / loss - 1), 1e-9, step)
+        self.assertIn("parts of one GPU (device 0: 50 %, device 1: 25 %, device 2: 25 %)",
+                      self.succeed("compare", str(self.folder)))
+
+    def test_calibrate_measures_parts_under_the_types_of_the_cluster(self):
+        done = orrery("calibrate", "--quick", "--backend", "cuda", "--precision", "fp32", "--model",
+                      Execute.WHERE[3], "--sequence-length", "16", *self.WHERE[:2], "--gpu-type",
+                      "H100-80GB", "--shares", "50,25", "--only", "block", "--no-figure", "--out",
+                      str(self.folder))
+        if done.returncode == 2 and "--backend: cuda: " in done.stderr:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        profile = (self.folder / "profile.yaml").read_text()
+        for name in "H100-80GB 50%", "H100-80GB 25%":
+            self.assertIn(name, profile)
 
 
 class Calibrate(Case):

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "tests/traces/support.h"
 #include "traces/bind.h"
+#include "traces/lines.h"
 #include "traces/names.h"
 #include "traces/presence.h"
 #include "traces/statistics.h"
@@ -132,6 +134,53 @@ TEST(ImportSkypilot, CountsBecomeNodes) {
       "2:18: this is no JSON\n");
   EXPECT_EQ(problems_of("skypilot", R"({"metadata": {"gap_seconds": 0}, "data": []})"),
             "1:1: no positive `gap_seconds` in `metadata`\n1:1: no list `data` of counts\n");
+}
+
+TEST(Import, AMissingFileIsOneProblem) {
+  for (const TraceFormat& format : trace_formats()) {
+    config::Diagnostics diagnostics;
+    import_trace(format.name, "tests/traces/none.csv", {}, diagnostics);
+    ASSERT_EQ(diagnostics.problems().size(), 1u) << format.name << "\n" << all(diagnostics);
+    EXPECT_NE(all(diagnostics).find("No such file"), std::string::npos) << all(diagnostics);
+  }
+}
+
+TEST(Import, AWrongFormatIsNamedOnce) {
+  std::string bamboo;
+  for (int i = 0; i < 200; ++i) bamboo += fmt::format("{},add,n{}\n", 1000 * i, i);
+  EXPECT_EQ(problems_of("aws", bamboo),
+            "1:1: 3 cells instead of 2 (looks like bamboo: milliseconds,add|remove,name: Bamboo, "
+            "Parcae's p3trace)\n");
+  const std::string aws = "0,1\n10,2\n";
+  const std::string gcp = "2021-12-11, 11:11:30, 55\n2021-12-11, 11:11:00, 54\n";
+  const std::string parcae = R"([0, "add", {"nodes": ["n"], "duration": 60000}])"
+                             "\n";
+  const std::string sky = R"({"metadata": {"gap_seconds": 300}, "data": [2, 1]})";
+  const auto named = [](const std::string& problems, const std::string& format) {
+    return problems.find("looks like " + format + ":") != std::string::npos &&
+           std::count(problems.begin(), problems.end(), '\n') == 1;
+  };
+  EXPECT_PRED2(named, problems_of("gcp", aws), "aws");
+  EXPECT_PRED2(named, problems_of("bamboo", gcp), "gcp");
+  EXPECT_PRED2(named, problems_of("skypilot", parcae), "parcae");
+  EXPECT_PRED2(named, problems_of("parcae", sky), "skypilot");
+  const std::string own = "# schema: orrery/trace/1\n# horizon: 100\ntime,kind,scope\n";
+  EXPECT_NE(problems_of("bamboo", own).find("needs no import"), std::string::npos);
+}
+
+TEST(Import, OfManyProblemsTenAreNamed) {
+  std::string text = "0,1\n";
+  for (int i = 0; i < 60; ++i) text += "x,1\n";
+  const std::string problems = problems_of("aws", text);
+  EXPECT_EQ(std::count(problems.begin(), problems.end(), '\n'), kMostImportProblems + 1);
+  EXPECT_NE(problems.find("and 50 more"), std::string::npos) << problems;
+  EXPECT_EQ(problems.find("looks like"), std::string::npos) << problems;
+}
+
+TEST(Import, TheFormatOfAFileIsThatWhichReadsItsFirstLines) {
+  EXPECT_STREQ(format_of("tests/traces/bamboo.csv")->name, "bamboo");
+  EXPECT_EQ(format_of("tests/traces/small.csv"), nullptr);
+  EXPECT_EQ(format_of("tests/traces"), nullptr);
 }
 
 TEST(ImportShared, PublishedTracesHaveTheirPublishedCounts) {

@@ -21,6 +21,7 @@
 #include "models/spec/topology.h"
 #include "tools/commands/execute_netlab.h"
 #include "tools/commands/execute_settings.h"
+#include "tools/commands/gpu_shares.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {
@@ -146,8 +147,7 @@ std::vector<std::pair<std::string, int>> read_shares(const CalibrateArgs& args,
   for (const std::string& item : split(*args.shares, ',')) {
     const std::int64_t percent = whole_number(item, "--shares", 1, 100, diagnostics);
     if (percent > 100) diagnostics.add(at_flag("--shares"), fmt::format("{} percent", percent));
-    out.emplace_back(fmt::format("{} {}%", type, percent),
-                     std::max(1, static_cast<int>(gpu.multiprocessors * percent / 100)));
+    out.emplace_back(type_of_share(type, percent), multiprocessors_of_share(gpu, percent));
   }
   return out;
 }
@@ -268,6 +268,8 @@ std::string libraries_text(const CalibrateArgs& args, const executor::RunSetting
 
 void check_out(const CalibrateArgs& args, Diagnostics& diagnostics) {
   std::error_code error;
+  // Without a folder there are no samples to fit: that is said when they are read.
+  if (args.fit_only && !std::filesystem::exists(args.out, error)) return;
   std::filesystem::create_directories(args.out, error);
   if (error || ::access(args.out.c_str(), W_OK) != 0) {
     diagnostics.add(at_flag("--out"), fmt::format("cannot write into '{}'", args.out));
@@ -402,8 +404,14 @@ CalibrateJob make_calibrate_job(const CalibrateArgs& args, const std::string& da
   }
   diagnostics.raise();
   for (const auto& [name, count] : read_shares(args, type, gpu, diagnostics)) {
+    // A type of the cluster that is a part is measured on the part, not on the whole GPU.
+    std::erase_if(job.request.devices,
+                  [&](const executor::BenchDevice& one) { return one.type == name; });
     job.request.devices.push_back({DeviceId{0}, name, 1});
     job.multiprocessors[name] = count;
+    job.note += fmt::format("{}'{}' is {} of {} multiprocessors, {:.1f} % of the GPU",
+                            job.note.empty() ? "" : "; ", name, count, gpu.multiprocessors,
+                            100.0 * count / std::max(1, gpu.multiprocessors));
   }
   job.request.model = bench_model(workload);
   check_model(job.request.model, diagnostics);

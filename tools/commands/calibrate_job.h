@@ -30,7 +30,7 @@ struct CalibrateJob {
   ir::MeasurementSet about;  ///< Without measurements.
   calibration::FitOptions fit;
   /// What a reader of the profile must know: a cluster was named and this machine is measured, not
-  /// the cluster; "": nothing.
+  /// the cluster, or what part of the GPU a share is; "": nothing.
   std::string note;
 };
 

@@ -43,6 +43,7 @@ struct EntryRecord {
   std::optional<double> fit_max_error;
   std::optional<double> held_out_mean_error;
   std::optional<double> held_out_max_error;
+  std::string held_out;
   std::vector<ParameterRecord> parameters;
 };
 void describe(config::Visitor& v, EntryRecord& entry) {
@@ -54,6 +55,8 @@ void describe(config::Visitor& v, EntryRecord& entry) {
   v.optional("fit_max_error", entry.fit_max_error, "");
   v.optional("held_out_mean_error", entry.held_out_mean_error, "on samples that it did not see");
   v.optional("held_out_max_error", entry.held_out_max_error, "");
+  v.required("held_out", entry.held_out,
+             "measurements: whole ones; repetitions: of the only one; empty: nothing");
   v.required("parameters", entry.parameters, "");
 }
 
@@ -97,6 +100,31 @@ std::string quick_text() {
 
 std::string percent(double error) { return error < 0 ? "-" : grouped(100 * error, 1); }
 
+/// What the held-out error of an entry is of.
+std::string held_out_of(const FitEntry& entry) {
+  if (entry.held_out_mean_error < 0) return "";
+  return entry.repetitions ? "repetitions" : "measurements";
+}
+
+/// Mean of the errors that there are.
+class MeanError {
+ public:
+  void add(double error) {
+    if (error < 0) return;
+    sum_ += error;
+    ++count_;
+  }
+  double value() const { return count_ > 0 ? sum_ / count_ : -1; }
+
+ private:
+  double sum_ = 0;
+  int count_ = 0;
+};
+
+constexpr const char* kOfRepetitions =
+    "repetitions: entries with one measurement, each repetition against the median of others; "
+    "their errors are in no other column\n";
+
 /// The held-out error, or without one that of the fit.
 double error_of(const FitEntry& entry) {
   return entry.held_out_mean_error >= 0 ? entry.held_out_mean_error : entry.fit_mean_error;
@@ -112,30 +140,27 @@ std::string kinds_table(const FitReport& report) {
   Table table;
   table.column("kind").number("entries").number("used").number("disturbed");
   table.number("fit error %").number("held out %").number("worst held out %");
+  table.number("repetitions %");
   for (const std::string& kind : kinds) {
     std::int64_t entries = 0, samples = 0, disturbed = 0;
-    double fit = 0, held = 0, worst = -1;
-    int fits = 0, helds = 0;
+    double worst = -1;
+    MeanError fit, held, repetitions;
     for (const FitEntry& entry : report.entries) {
       if (entry.kind != kind) continue;
       ++entries;
       samples += entry.samples;
       disturbed += entry.disturbed;
-      if (entry.fit_mean_error >= 0) {
-        fit += entry.fit_mean_error;
-        ++fits;
-      }
-      if (entry.held_out_mean_error >= 0) {
-        held += entry.held_out_mean_error;
-        ++helds;
-      }
-      worst = std::max(worst, entry.held_out_max_error);
+      fit.add(entry.fit_mean_error);
+      (entry.repetitions ? repetitions : held).add(entry.held_out_mean_error);
+      if (!entry.repetitions) worst = std::max(worst, entry.held_out_max_error);
     }
     table.row({kind, std::to_string(entries), std::to_string(samples), std::to_string(disturbed),
-               percent(fits > 0 ? fit / fits : -1), percent(helds > 0 ? held / helds : -1),
-               percent(worst)});
+               percent(fit.value()), percent(held.value()), percent(worst),
+               percent(repetitions.value())});
   }
-  return table.text(2);
+  const bool any = std::any_of(report.entries.begin(), report.entries.end(),
+                               [](const FitEntry& entry) { return entry.repetitions; });
+  return table.text(2) + (any ? std::string("  ") + kOfRepetitions : std::string());
 }
 
 std::string worst_table(const FitReport& report) {
@@ -149,9 +174,11 @@ std::string worst_table(const FitReport& report) {
   if (entries.size() > kWorst) entries.resize(kWorst);
   Table table;
   table.column("entry").number("used").number("disturbed").number("fit %").number("held out %");
+  table.column("of");
   for (const FitEntry* entry : entries) {
     table.row({entry->name, std::to_string(entry->samples), std::to_string(entry->disturbed),
-               percent(entry->fit_mean_error), percent(entry->held_out_mean_error)});
+               percent(entry->fit_mean_error), percent(entry->held_out_mean_error),
+               held_out_of(*entry)});
   }
   return table.empty() ? "" : table.text(2);
 }
@@ -199,6 +226,7 @@ std::string calibration_json(const ir::MeasurementSet& measured, const FitReport
                     known(entry.fit_max_error),
                     known(entry.held_out_mean_error),
                     known(entry.held_out_max_error),
+                    held_out_of(entry),
                     {}};
     for (const calibration::FitParameter& parameter : entry.parameters) {
       one.parameters.push_back({parameter.name, parameter.value, parameter.unit});
@@ -211,7 +239,7 @@ std::string calibration_json(const ir::MeasurementSet& measured, const FitReport
 std::string entries_csv(const FitReport& report) {
   std::string text = experiments::csv_line(
       {"entry", "kind", "samples", "disturbed", "fit_mean_error", "fit_max_error",
-       "held_out_mean_error", "held_out_max_error", "parameters"});
+       "held_out_mean_error", "held_out_max_error", "held_out", "parameters"});
   const auto cell = [](double error) {
     return error < 0 ? std::string() : fmt::format("{}", error);
   };
@@ -224,7 +252,7 @@ std::string entries_csv(const FitReport& report) {
     text += experiments::csv_line({entry.name, entry.kind, std::to_string(entry.samples),
                                    std::to_string(entry.disturbed), cell(entry.fit_mean_error),
                                    cell(entry.fit_max_error), cell(entry.held_out_mean_error),
-                                   cell(entry.held_out_max_error), parameters});
+                                   cell(entry.held_out_max_error), held_out_of(entry), parameters});
   }
   return text;
 }

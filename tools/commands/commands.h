@@ -15,6 +15,7 @@ int execute(const ImportArgs& args);
 int execute(const SchemaArgs& args);
 int execute(const MixedLengthArgs& args);
 int execute(const SwitchArgs& args);
+int execute(const AnnotateArgs& args);
 int execute(const ReplayArgs& args);
 int execute(const ExecuteArgs& args);
 int execute(const ExecuteAgentArgs& args);

@@ -106,6 +106,8 @@ struct GenerationRecord {
   std::vector<MemoryRecord> memory;
   std::vector<OpRecord> worst_ops;
   std::vector<PhaseRecord> phases;
+  std::optional<PhaseRecord> recovery;
+  std::string phases_problem;
   std::vector<std::string> prices;
 };
 void describe(config::Visitor& v, GenerationRecord& generation) {
@@ -125,6 +127,8 @@ void describe(config::Visitor& v, GenerationRecord& generation) {
   v.required("memory", generation.memory, "");
   v.required("worst_ops", generation.worst_ops, "");
   v.required("phases", generation.phases, "of the recovery that brought it up");
+  v.optional("recovery", generation.recovery, "all phases together");
+  v.required("phases_problem", generation.phases_problem, "why some of them are not predicted");
   v.required("prices", generation.prices, "where predicted times come from");
 }
 
@@ -172,6 +176,10 @@ GenerationRecord record_of(const GenerationComparison& generation) {
   for (const ComparedPhase& phase : generation.phases) {
     record.phases.push_back({phase.phase, phase.predicted, phase.measured});
   }
+  if (const auto total = total_of(generation.phases)) {
+    record.recovery = PhaseRecord{total->phase, total->predicted, total->measured};
+  }
+  record.phases_problem = generation.phases_problem;
   if (!generation.comparison) return record;
   const calibration::Comparison& comparison = *generation.comparison;
   record.steps = comparison.steps;

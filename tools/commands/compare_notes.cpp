@@ -121,6 +121,16 @@ std::vector<std::string> notes_of_run(const LoadedInputs& inputs) {
         "those of its link classes.",
         inputs.run.cluster.name));
   }
+  if (!inputs.inputs.shares.empty()) {
+    std::string shares;
+    for (const auto& [device, percent] : inputs.inputs.shares) {
+      shares += fmt::format("{}device {}: {} %", shares.empty() ? "" : ", ", device, percent);
+    }
+    out.push_back(fmt::format(
+        "The ranks were parts of one GPU ({}), which share its memory bandwidth and caches: what a "
+        "profile says about a part was measured on it alone.",
+        shares));
+  }
   if (!inputs.changed.empty()) {
     std::string names;
     for (const std::string& name : inputs.changed) {

@@ -13,8 +13,8 @@
 
 namespace orrery::tools {
 
-/// About all generations: ranks that talked over loopback where the cluster has other links, and
-/// inputs that were changed since (LoadedInputs::changed).
+/// About all generations: ranks that talked over loopback where the cluster has other links, that
+/// were parts of one GPU, and inputs that were changed since (LoadedInputs::changed).
 std::vector<std::string> notes_of_run(const LoadedInputs& inputs);
 
 /// What to say if the plan and the other inputs that lie beside the log no longer give the program

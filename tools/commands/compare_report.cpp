@@ -92,14 +92,19 @@ std::string ops_table(const calibration::Comparison& comparison) {
 std::string phases_table(const GenerationComparison& generation) {
   Table table;
   table.column("phase").number("predicted s").number("measured s").number("error");
-  for (const ComparedPhase& phase : generation.phases) {
+  std::vector<ComparedPhase> rows = generation.phases;
+  if (const auto total = total_of(rows)) rows.push_back(*total);
+  for (const ComparedPhase& phase : rows) {
     table.row({phase.phase, phase.predicted ? seconds_cell(*phase.predicted) : std::string("-"),
                seconds_cell(phase.measured),
                phase.predicted
                    ? error_cell(PredictedMeasured{*phase.predicted, phase.measured}.error())
                    : std::string("-")});
   }
-  return table.empty() ? "" : fmt::format("\n{}", section("Recovery", table.text(0, colours())));
+  if (table.empty()) return "";
+  std::string text = table.text(0, colours());
+  if (!generation.phases_problem.empty()) text += generation.phases_problem + "\n";
+  return fmt::format("\n{}", section("Recovery", text));
 }
 
 std::string lines_of(const std::vector<std::string>& lines) {

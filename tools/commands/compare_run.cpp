@@ -207,6 +207,18 @@ std::vector<ComparedPhase> compare_phases(const GenerationComparison& generation
   return out;
 }
 
+/// Which phases have no prediction, and what would give them one; "" if all have one.
+std::string missing_phases(const std::vector<ComparedPhase>& phases) {
+  std::string names;
+  for (const ComparedPhase& phase : phases) {
+    if (!phase.predicted) names += fmt::format("{}{}", names.empty() ? "" : ", ", phase.phase);
+  }
+  if (names.empty()) return "";
+  return fmt::format(
+      "not predicted: {}: the profile has no such phases (`orrery twin` fits them on recoveries)",
+      names);
+}
+
 /// Devices of the plan before that no rank of the program after runs on, and that were lost: those
 /// that no longer exist. Which of them died the log does not say; a device that only left would
 /// have been able to send.
@@ -288,6 +300,17 @@ ir::Profile for_cluster(const ir::Profile& profile, const models::Cluster& clust
   return out;
 }
 
+std::optional<ComparedPhase> total_of(const std::vector<ComparedPhase>& phases) {
+  if (phases.empty()) return std::nullopt;
+  ComparedPhase total{"total", 0, 0.0};
+  for (const ComparedPhase& phase : phases) {
+    total.measured += phase.measured;
+    if (!phase.predicted) total.predicted.reset();
+    if (total.predicted) *total.predicted += *phase.predicted;
+  }
+  return total;
+}
+
 RunComparison compare_run(const CompareRequest& request, config::Diagnostics& diagnostics) {
   RunComparison out;
   const RunFolder folder = run_folder_of(request.run);
@@ -346,6 +369,7 @@ RunComparison compare_run(const CompareRequest& request, config::Diagnostics& di
     }
     count_disturbed(one.measured, one);
     one.phases = compare_phases(one, run.profile);
+    one.phases_problem = missing_phases(one.phases);
     out.generations.push_back(std::move(one));
   }
   return out;

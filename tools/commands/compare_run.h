@@ -40,6 +40,10 @@ struct ComparedPhase {
   std::optional<double> predicted;  ///< None where the profile says nothing about it.
 };
 
+/// "total": the sum of a recovery's phases, from the failure to the end of the first step after
+/// it; predicted where all of them are. None without phases.
+std::optional<ComparedPhase> total_of(const std::vector<ComparedPhase>& phases);
+
 /// One generation of a run.
 struct GenerationComparison {
   std::int64_t generation = 0;
@@ -51,6 +55,7 @@ struct GenerationComparison {
   std::string problem;
   calibration::CheckpointComparison checkpoints;  ///< Apart from the iteration.
   std::vector<ComparedPhase> phases;              ///< Of the recovery that brought it up.
+  std::string phases_problem;                     ///< Why some of them are not predicted.
   double simulated_move = 0;     ///< Seconds of the state transfers in the simulator.
   std::int64_t compute_ops = 0;  ///< Executed, and how many ran over their time.
   std::int64_t disturbed_ops = 0;

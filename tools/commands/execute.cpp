@@ -27,6 +27,7 @@
 #include "tools/commands/execute_recovery.h"
 #include "tools/commands/execute_report.h"
 #include "tools/commands/execute_settings.h"
+#include "tools/commands/execute_threads.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/output.h"
@@ -119,7 +120,8 @@ struct Prepared {
   std::vector<experiments::LoadedRun> runs;
   std::uint64_t seed = 0;
   std::optional<executor::NetlabSpec> lab;  ///< With --netlab.
-  std::vector<std::string> notes;           ///< What the user may not expect, a line each.
+  ThreadPlacement placement;
+  std::vector<std::string> notes;  ///< What the user may not expect, a line each.
 };
 
 Prepared prepare(const ExecuteArgs& args) {
@@ -138,6 +140,7 @@ Prepared prepare(const ExecuteArgs& args) {
   if (args.advertise && !args.hosts && !args.netlab) {
     diagnostics.add(at_flag("--advertise"), "no --hosts are named");
   }
+  out.placement = thread_placement(args, diagnostics);
   check_dtype(args, o.settings.precision, diagnostics);
   o.advertise = args.advertise.value_or("");
   set_listen(args.listen, o, diagnostics);
@@ -185,6 +188,7 @@ Prepared prepare(const ExecuteArgs& args) {
   }
   check_places(o, out.runs.front(), programs.front().header, diagnostics);
   check_listen(o, diagnostics);
+  set_shares(out.placement, programs.front(), out.runs.front().cluster.size(), diagnostics);
   if (args.netlab) out.lab = netlab_for_run(out.runs.front().cluster, diagnostics);
   int slots = out.runs.front().cluster.size();
   if (!o.hosts.empty()) {
@@ -235,7 +239,9 @@ std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args, const P
                                 settings.checkpoint_every,
                                 !settings.local_checkpoints.empty(),
                                 !settings.cloud_checkpoints.empty(),
-                                prepared.options.out};
+                                prepared.options.out,
+                                wanted_losses(prepared.options),
+                                prepared.options.devices};
   if (!args.json) print(fmt::format("preparing policy {}\n", *args.elastic));
   if (const std::string note = assumed_storage(prepared.runs.front().cluster, question);
       !note.empty()) {
@@ -253,6 +259,8 @@ std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args, const P
   } catch (const PolicyRefuses& refusal) {
     Diagnostics diagnostics;
     const std::string why = refusal.what();
+    if (refusal.of_loss) diagnostics.add(at_flag("--kill"), why, "orrery list policies");
+    diagnostics.raise();
     const bool lacks_storage = why.find("object storage") != std::string::npos;
     diagnostics.add(at_flag("--elastic"), fmt::format("{}: {}", *args.elastic, why),
                     lacks_storage ? "--cloud FOLDER (with --checkpoint-every) counts as such, and "
@@ -278,8 +286,11 @@ LaunchReport launch_in(const ExecuteLab* lab, executor::LaunchOptions options) {
 
 }  // namespace
 
-int execute(const ExecuteArgs& args) {
+int execute(const ExecuteArgs& given) {
+  ExecuteArgs args = given;
+  const std::string taken = take_run_inputs(args);
   Prepared prepared = prepare(args);
+  if (!taken.empty()) prepared.notes.insert(prepared.notes.begin(), taken);
   executor::LaunchOptions& options = prepared.options;
   signal(SIGINT, on_interrupt);
   signal(SIGTERM, on_interrupt);
@@ -307,15 +318,20 @@ int execute(const ExecuteArgs& args) {
     options.hosts = lab->hosts();
     options.settings.slowdowns.merge(lab->slowdowns());
   }
+  executor::ThreadRanks ranks =
+      make_thread_ranks(prepared.placement, options, prepared.runs.front().cluster, prepared.notes);
   const OutFolder folder(options.out);
   if (!options.out.empty()) {
     const char* network = lab ? "netlab" : options.hosts.empty() ? "loopback" : "hosts";
-    write_run_inputs(options.out, prepared.runs, options.settings, network,
-                     lab ? lab->slowdowns() : std::map<std::int32_t, double>());
+    write_run_inputs(options.out, prepared.runs, options.settings,
+                     {network, lab ? lab->slowdowns() : std::map<std::int32_t, double>(),
+                      prepared.placement.threads, prepared.placement.shares});
   }
   if (!args.json) print(job_line(prepared.runs.front()));
   for (const std::string& note : prepared.notes) say(note);
-  if (const std::string note = crowding(options); !note.empty()) say(note);
+  // Parts of a GPU are said with their shares.
+  const std::string note = prepared.placement.shares.empty() ? crowding(options) : std::string();
+  if (!note.empty()) say(note);
   if (!args.quiet && !args.json) {
     options.on_step = [&mutex](const executor::StepLine& line) {
       const std::lock_guard lock(mutex);
@@ -327,7 +343,9 @@ int execute(const ExecuteArgs& args) {
   options.interrupted = &interrupted;
   LaunchReport report;
   try {
-    report = launch_in(lab.get(), std::move(options));
+    report = prepared.placement.threads
+                 ? executor::launch_on_threads(std::move(options), std::move(ranks))
+                 : launch_in(lab.get(), std::move(options));
   } catch (const config::ConfigError&) {
     folder.undo();
     throw;

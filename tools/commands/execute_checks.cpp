@@ -7,6 +7,8 @@
 #include <system_error>
 #include <thread>
 
+#include "executor/cuda/backend.h"
+#include "executor/cuda/rank_variables.h"
 #include "executor/engine/data.h"
 #include "executor/launcher/places.h"
 #include "executor/net/socket.h"
@@ -116,7 +118,14 @@ void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun
 std::string crowding(const executor::LaunchOptions& o) {
   const std::size_t ranks = o.first.program.ranks.size();
   const unsigned cores = std::thread::hardware_concurrency();
-  if (!o.hosts.empty() || o.settings.backend != "cpu" || cores == 0 || ranks <= cores) return "";
+  if (!o.hosts.empty()) return "";
+  if (o.settings.backend == "cuda") {
+    std::vector<int> devices;
+    for (const ir::Rank& rank : o.first.program.ranks) devices.push_back(rank.device.value);
+    return executor::sharing_note(devices,
+                                  static_cast<int>(executor::cuda_status().devices.size()));
+  }
+  if (o.settings.backend != "cpu" || cores == 0 || ranks <= cores) return "";
   return fmt::format("{0} ranks share {1} cores: step times are not those of {0} devices", ranks,
                      cores);
 }

@@ -1,8 +1,10 @@
 #include "tools/commands/execute_job.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "models/config/document.h"
 #include "models/config/value.h"
@@ -10,6 +12,7 @@
 #include "models/ir/names.h"
 #include "models/spec/library.h"
 #include "tools/commands/inputs.h"
+#include "tools/commands/run_inputs.h"
 
 namespace orrery::tools {
 namespace {
@@ -87,6 +90,32 @@ void check_dtype(const ExecuteArgs& args, Precision precision, config::Diagnosti
   diagnostics.add(at_flag("--dtype"),
                   fmt::format("{}, where the ranks compute in {}", *args.job.dtype, own),
                   "leave it out: it follows --precision");
+}
+
+std::string take_run_inputs(ExecuteArgs& args) {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::path(args.plan).parent_path();
+  const std::string file = (folder / "run.yaml").string();
+  std::error_code error;
+  if (args.plan.empty() || !fs::exists(file, error)) return {};
+  config::Diagnostics diagnostics;
+  const config::Value tree = config::load_value(file, diagnostics);
+  const config::Value* schema = tree.is_map() ? tree.find("schema") : nullptr;
+  if (schema == nullptr || !schema->text.starts_with("orrery/run_inputs/")) return {};
+  const auto inputs = config::load_file<RunInputs>(file, diagnostics);
+  diagnostics.raise();
+  std::vector<std::string> taken;
+  const auto take = [&](Text& flag, const std::string& name, const char* what) {
+    if (flag || name.empty()) return;
+    flag = (folder / name).string();
+    taken.emplace_back(what);
+  };
+  if (!args.job.cluster) take(args.job.profile, inputs.profile, "profile");
+  take(args.job.cluster, inputs.cluster, "cluster");
+  take(args.job.model, inputs.model, "model");
+  if (!args.job.sequence_length) take(args.job.job, inputs.job, "job");
+  if (taken.empty()) return {};
+  return fmt::format("{} of the run that {} describes", fmt::join(taken, ", "), file);
 }
 
 void ExecutedJob::complete(models::Job& job) const {

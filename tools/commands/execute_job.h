@@ -21,6 +21,12 @@ models::StateBytes held_bytes(executor::Precision precision, ir::Optimizer optim
 void check_dtype(const ExecuteArgs& args, executor::Precision precision,
                  config::Diagnostics& diagnostics);
 
+/// Sets the cluster, model, job and profile that no flag gives from the run.yaml beside the plan,
+/// where `orrery execute --out` has written one: the job if neither --job nor --sequence-length is
+/// given, the profile with the cluster. Returns a line that says so; empty: nothing was taken.
+/// Throws ConfigError with what is wrong with such a file.
+std::string take_run_inputs(ExecuteArgs& args);
+
 struct ExecutedJob {
   JobArgs args;      ///< With the dtype of `precision`, unless the job file gives one.
   bool held = true;  ///< The job file has no state_bytes: they are held_bytes().

@@ -2,7 +2,6 @@
 /// lost: planner and simulator stay away from the launcher's threads and sockets. Private to the
 /// execute command.
 #pragma once
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -11,25 +10,14 @@
 
 #include "executor/launcher/launcher.h"
 #include "experiments/runner/execute.h"
+#include "tools/commands/execute_policy.h"
 
 namespace orrery::tools {
 
-struct PolicyQuestion {
-  std::string policy;  ///< Of planners/recovery/catalog.h; it exists.
-  std::uint64_t seed = 0;
-  std::int64_t checkpoint_every = 0;
-  bool local = false;  ///< Checkpoints go to a folder on each node.
-  bool cloud = false;  ///< Checkpoints go to the cloud. It counts as the cluster's object storage.
-  std::string out;     ///< Of the run: its plans go to inputs/plan-<generation>.yaml; "": nowhere.
-};
-
-/// A note where a checkpoint folder counts as storage whose speed the cluster file does not say;
-/// empty: nowhere.
-std::string assumed_storage(const models::Cluster& cluster, const PolicyQuestion& question);
-
-/// The policy cannot serve this job on this cluster.
+/// The policy cannot serve this job on this cluster, or has no plan for a loss that will come.
 struct PolicyRefuses : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  PolicyRefuses(const std::string& why, bool loss) : std::runtime_error(why), of_loss(loss) {}
+  bool of_loss;  ///< The words name the loss.
 };
 
 class PlanningProcess {

@@ -324,9 +324,13 @@ constexpr Listing kListings[] = {
 }  // namespace
 
 int execute(const ListArgs& args) {
-  std::vector<std::string> names = {"planners", "policies"};
+  std::vector<std::string> names = {"planners", "step-planners", "policies"};
   if (args.what == "planners") {
     print(list_planners(args));
+    return 0;
+  }
+  if (args.what == "step-planners") {
+    print(list_step_planners(args));
     return 0;
   }
   if (args.what == "policies") {

@@ -1,4 +1,5 @@
-/// `orrery list planners`: the catalog as a table of contents, in detail, and as docs/planners.md.
+/// `orrery list planners` and `orrery list step-planners`: the catalogs as a table of contents, in
+/// detail, and as docs/planners.md.
 #pragma once
 #include <string>
 
@@ -10,7 +11,11 @@ namespace orrery::tools {
 /// ConfigError for unknown names.
 std::string list_planners(const ListArgs& args);
 
-/// Throws ConfigError if flags are given that only `list planners` knows.
+/// The same for planners of steps with sequences of mixed lengths, which have no options; with
+/// --markdown their part of docs/planners.md.
+std::string list_step_planners(const ListArgs& args);
+
+/// Throws ConfigError if flags are given that only the lists of planners and policies know.
 void refuse_planner_flags(const ListArgs& args);
 
 }  // namespace orrery::tools

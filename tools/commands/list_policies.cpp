@@ -20,6 +20,7 @@ struct PolicyRecord {
   std::string recovers;
   std::string needs;
   std::string loses;
+  std::string deviations;
   std::vector<OptionRecord> options;
 };
 
@@ -29,6 +30,7 @@ void describe(config::Visitor& v, PolicyRecord& record) {
   v.required("recovers", record.recovers, "");
   v.required("needs", record.needs, "");
   v.required("loses", record.loses, "");
+  v.required("deviations", record.deviations, "");
   v.required("options", record.options, "");
 }
 
@@ -39,7 +41,7 @@ std::vector<PolicyRecord> policies_known(const std::vector<std::string>& names) 
       continue;
     }
     records.push_back({entry->name, entry->source, entry->recovers, entry->needs, entry->loses,
-                       option_records(entry->options())});
+                       entry->deviations, option_records(entry->options())});
   }
   return records;
 }
@@ -52,6 +54,7 @@ std::string text_of(const std::vector<PolicyRecord>& records, bool options) {
     text += fact_text("recovers", record.recovers);
     text += fact_text("needs", record.needs);
     text += fact_text("loses", record.loses);
+    text += fact_text("deviates", record.deviations);
     if (options) text += options_text(record.options);
   }
   if (!options) text += "\norrery list policies NAME shows the options of a policy.\n";
@@ -72,8 +75,9 @@ std::string markdown(const std::vector<PolicyRecord>& records) {
                         escaped(record.loses));
   }
   for (const PolicyRecord& record : records) {
-    text += fmt::format("\n## {}\n\n{}.\n\n{}", record.name, escaped(record.source),
-                        options_markdown(record.options));
+    text +=
+        fmt::format("\n## {}\n\n{}.\n\nDeviations: {}.\n\n{}", record.name, escaped(record.source),
+                    escaped(record.deviations), options_markdown(record.options));
   }
   return text;
 }

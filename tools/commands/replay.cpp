@@ -47,6 +47,10 @@ std::string dry_run_text(const ReplayStudy& study, const ReplayStudyResult& resu
               ? fmt::format("\ndry run: {} to do; no run was timed yet\n", missing)
               : fmt::format("\ndry run: {} to do, about {}\n", missing,
                             duration(result.estimate_seconds));
+  for (const std::string& note : experiments::options_not_of_all(study.policies)) {
+    text += note + "\n";
+  }
+  for (const std::string& skipped : result.skipped) text += skipped + "\n";
   return text + fmt::format("results would go to {}\n", result.results_folder);
 }
 

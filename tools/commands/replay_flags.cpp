@@ -133,6 +133,10 @@ experiments::ReplayTrace trace_of(const ReplayArgs& args, Diagnostics& diagnosti
   } else {
     trace.format = args.format;
   }
+  if (args.repeat && !args.trace) {
+    diagnostics.add(at_flag("--repeat"), "is for files (--trace)");
+  }
+  trace.repeat = args.repeat;
   if (args.generate) trace.generator = {*args.generate, at_flag("--generate")};
   trace.settings = settings_of(args, {}, diagnostics);
   return trace;
@@ -165,6 +169,7 @@ void refuse_case_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
   refuse(args.trace.has_value(), "--trace");
   refuse(args.generate.has_value(), "--generate");
   refuse(args.format.has_value(), "--format");
+  refuse(args.repeat, "--repeat");
   refuse(!args.settings.empty(), "--set");
   refuse(args.plan.has_value(), "--plan");
 }
@@ -233,6 +238,16 @@ ReplayStudy study_of(const ReplayArgs& args, Diagnostics& diagnostics) {
   if (args.seeds) study.seeds = {seeds_of(*args.seeds, diagnostics), at_flag("--seeds")};
   set(args.planning_time, "--planning-time", study.planning_time, diagnostics);
   set(args.prices, "--prices", study.prices, diagnostics);
+  if (args.expected_mtbf) {
+    for (experiments::ReplayCase& one : study.cases) {
+      one.expected_mtbf.emplace();
+      set(args.expected_mtbf, "--expected-mtbf", *one.expected_mtbf, diagnostics);
+      if (diagnostics.empty() && !(one.expected_mtbf->value > 0)) {
+        diagnostics.add(at_flag("--expected-mtbf"), "not a positive time", "as in 3 h");
+      }
+      if (!diagnostics.empty()) break;
+    }
+  }
   const bool generated = !file && args.generate.has_value();
   if (args.days || generated) {
     // What is no number of days was reported: nothing follows from the default.

@@ -34,6 +34,7 @@ struct StandingRecord {
   IntervalRecord goodput;
   IntervalRecord ettr;
   IntervalRecord behind;
+  IntervalRecord behind_previous;
   double tokens = 0;
   std::optional<double> dollars_per_million_tokens;
   double interruptions = 0;
@@ -81,6 +82,7 @@ void describe(config::Visitor& v, StandingRecord& record) {
   v.required("goodput", record.goodput, "");
   v.required("ettr", record.ettr, "");
   v.required("behind_first", record.behind, "");
+  v.required("behind_previous", record.behind_previous, "");
   v.required("tokens", record.tokens, "");
   v.optional("dollars_per_million_tokens", record.dollars_per_million_tokens, "");
   v.required("interruptions", record.interruptions, "");
@@ -131,6 +133,7 @@ StandingRecord record_of(const Standing& standing) {
   record.goodput = record_of(standing.goodput);
   record.ettr = record_of(standing.ettr);
   record.behind = record_of(standing.behind);
+  record.behind_previous = record_of(standing.behind_previous);
   record.tokens = standing.tokens;
   if (std::isfinite(standing.dollars_per_million)) {
     record.dollars_per_million_tokens = standing.dollars_per_million;
@@ -180,21 +183,36 @@ std::vector<Standing> of_case(const Ranking& ranking, const std::string& name) {
   return standings;
 }
 
+/// The traces do not tell it from the one before it in the ranking.
+bool is_tied(const Standing& standing) {
+  return std::abs(standing.behind_previous.mean) <= standing.behind_previous.half;
+}
+
 std::string ranking_table(const std::vector<Standing>& standings) {
   Table table;
   table.number("#").column("policy").number("tokens/s").number("behind %").number("goodput %");
   table.number("ETTR %").number("tokens, billion").number("$/M tokens").number("interruptions");
   table.number("stall %").number("lost iterations");
   std::size_t place = 0;
+  bool ties = false;
   for (const Standing& standing : standings) {
-    table.row(
-        {std::to_string(++place), shown(standing), with_half(standing.tokens_per_second, 1, 0),
-         place == 1 ? "" : with_half(standing.behind, 100, 2), with_half(standing.goodput, 100, 2),
-         with_half(standing.ettr, 100, 2), grouped(standing.tokens * 1e-9, 3),
-         grouped(standing.dollars_per_million, 3), grouped(standing.interruptions, 1),
-         grouped(100 * stall(standing), 2), grouped(standing.lost_iterations, 1)});
+    const bool tied = ++place > 1 && is_tied(standing);
+    ties |= tied;
+    table.row({fmt::format("{}{}", tied ? "~" : "", place), shown(standing),
+               with_half(standing.tokens_per_second, 1, 0),
+               place == 1 ? "" : with_half(standing.behind, 100, 2),
+               with_half(standing.goodput, 100, 2), with_half(standing.ettr, 100, 2),
+               grouped(standing.tokens * 1e-9, 3), grouped(standing.dollars_per_million, 3),
+               grouped(standing.interruptions, 1), grouped(100 * stall(standing), 2),
+               grouped(standing.lost_iterations, 1)});
   }
-  return table.text(0, colours());
+  std::string text = table.text(0, colours());
+  if (ties) {
+    text +=
+        "~ not told from the one before: the 95 % interval of their difference, seed by seed, "
+        "holds 0\n";
+  }
+  return text;
 }
 
 /// Share of wall time by bucket, and GPU-hours outside of the plan.
@@ -251,6 +269,13 @@ std::string closing_text(const ReplayStudyResult& result) {
   return text;
 }
 
+/// A file's trace is the same for all seeds; what differs then comes from random searches alone.
+std::string ranking_title(const experiments::ReplayCase& of_case, std::size_t seeds) {
+  if (seeds <= 1) return "Ranking, one seed";
+  return fmt::format("Ranking, means over {} seeds{}, ± 95 % confidence", seeds,
+                     of_case.trace.file ? " of the policies' searches (one trace)" : "");
+}
+
 }  // namespace
 
 std::string replay_text(const ReplayStudy& study, const ReplayStudyResult& result,
@@ -265,15 +290,15 @@ std::string replay_text(const ReplayStudy& study, const ReplayStudyResult& resul
     if (standings.empty() && unable.empty() && failed.empty()) continue;
     text += result.cases[c] + "\n\n";
     if (!standings.empty()) {
-      const std::size_t seeds = standings.front().seeds;
       text +=
-          section(seeds > 1 ? fmt::format("Ranking, means over {} seeds, ± 95 % confidence", seeds)
-                            : "Ranking, one seed",
-                  ranking_table(standings));
+          section(ranking_title(study.cases[c], standings.front().seeds), ranking_table(standings));
       text += fmt::format("\n{}\n", section("Where the wall time goes", bucket_table(standings)));
     }
     if (!unable.empty()) text += section("Cannot run here", unable) + "\n";
     if (!failed.empty()) text += section("Failed", failed) + "\n";
+  }
+  for (const std::string& note : experiments::options_not_of_all(study.policies)) {
+    text += note + "\n";
   }
   for (const std::string& skipped : result.skipped) text += skipped + "\n";
   if (result.total == 0) return text + "no run belongs to this call\n";

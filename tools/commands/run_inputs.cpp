@@ -19,6 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kFolder = "inputs";
 constexpr const char* kFile = "run.yaml";
+constexpr const char* kThreads = "threads";
 constexpr const char* kHashes = "\nhashes:";  // The last key of run.yaml.
 
 void write(const fs::path& path, const std::string& bytes) {
@@ -104,6 +105,9 @@ void describe(config::Visitor& v, RunInputs& inputs) {
   v.optional("slowdowns", inputs.slowdowns, "by device: its compute took so many times as long");
   v.optional("lab_slowdowns", inputs.lab_slowdowns,
              "by device: the part of it by which a lab emulates the device's type");
+  v.optional("ranks", inputs.ranks, "processes, or threads of one");
+  v.optional("shares", inputs.shares,
+             "by device: percent of the multiprocessors of the GPU that all shared");
   v.optional("hashes", inputs.hashes, "by file: its content when the run began");
   if (!v.reading()) return;
   check_word(v, "backend", inputs.backend, {"cpu", "cuda"});
@@ -111,6 +115,7 @@ void describe(config::Visitor& v, RunInputs& inputs) {
   check_word(v, "precision", inputs.precision, {"fp32", "fp64", "bf16"});
   check_word(v, "transport", inputs.transport, {"tcp", "nccl"});
   check_word(v, "network", inputs.network, {"loopback", "hosts", "netlab"});
+  check_word(v, "ranks", inputs.ranks, {"processes", kThreads});
   for (const std::string& place : inputs.checkpoint_places) {
     if (place == "nvme" || place == "cloud") continue;
     v.problem("checkpoint_places", fmt::format("checkpoint_places: unknown place '{}'", place),
@@ -119,8 +124,7 @@ void describe(config::Visitor& v, RunInputs& inputs) {
 }
 
 void write_run_inputs(const std::string& out, const std::vector<experiments::LoadedRun>& runs,
-                      const executor::RunSettings& settings, const std::string& network,
-                      const std::map<std::int32_t, double>& lab_slowdowns) {
+                      const executor::RunSettings& settings, const RunPlacement& placement) {
   const experiments::LoadedRun& run = runs.front();
   config::Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
@@ -150,8 +154,12 @@ void write_run_inputs(const std::string& out, const std::vector<experiments::Loa
     if (!settings.cloud_checkpoints.empty()) inputs.checkpoint_places.emplace_back("cloud");
   }
   inputs.slowdowns = by_name(settings.slowdowns);
-  inputs.network = network;
-  inputs.lab_slowdowns = by_name(lab_slowdowns);
+  inputs.network = placement.network;
+  inputs.lab_slowdowns = by_name(placement.lab_slowdowns);
+  if (placement.threads) inputs.ranks = kThreads;
+  for (const auto& [device, percent] : placement.shares) {
+    inputs.shares[std::to_string(device)] = percent;
+  }
   for (const std::string& name :
        {inputs.cluster, inputs.model, inputs.job, inputs.plan, inputs.profile}) {
     if (!name.empty()) inputs.hashes[name] = hash_of(folder / name);

@@ -27,6 +27,7 @@ struct RunInputs {
   std::string precision;
   std::string transport;
   std::string network = "loopback";  ///< Between nodes: loopback, hosts or netlab.
+  std::string ranks = "processes";   ///< Or threads, of one process.
   std::int64_t steps = 0;
   std::int64_t seed = 0;
   /// Where ranks wrote checkpoints to, in that order: nvme (a folder of each node), cloud (one that
@@ -36,17 +37,26 @@ struct RunInputs {
   std::map<std::string, double> slowdowns;
   /// By device: the part of it with which a lab emulates the device's type (netlab_slowdowns()).
   std::map<std::string, double> lab_slowdowns;
+  /// By device: percent of the multiprocessors of the one GPU that all shared; empty: none.
+  std::map<std::string, std::int64_t> shares;
   /// Content hashes of the files of this folder as they were written, by name; of run.yaml itself
   /// what stands above this map, its last key. Empty: another version of orrery wrote it.
   std::map<std::string, std::string> hashes;
 };
 void describe(config::Visitor& v, RunInputs& inputs);
 
+/// Where the ranks of a run are.
+struct RunPlacement {
+  std::string network;  ///< As RunInputs::network.
+  std::map<std::int32_t, double> lab_slowdowns;
+  bool threads = false;
+  std::map<std::int64_t, std::int64_t> shares;
+};
+
 /// Writes all of it below `out`: of the first of `runs`, and the plans of the others, which the run
 /// switches to, as far as no failure can come between. Throws std::runtime_error.
 void write_run_inputs(const std::string& out, const std::vector<experiments::LoadedRun>& runs,
-                      const executor::RunSettings& settings, const std::string& network,
-                      const std::map<std::int32_t, double>& lab_slowdowns);
+                      const executor::RunSettings& settings, const RunPlacement& placement);
 
 /// The plan of a later generation, and its hash in run.yaml. Throws std::runtime_error.
 void write_later_plan(const std::string& out, std::int64_t generation, const ir::Plan& plan);

@@ -59,23 +59,28 @@ struct Prepared {
 };
 
 /// Plan files can be loaded, and kills are of ranks that they have: before anything runs.
-void check_plans(const TwinManifest& manifest, const JobArgs& job, Diagnostics& diagnostics) {
-  std::vector<std::string> files;
-  std::map<std::string, std::size_t> place;  // by name
+void check_plans(const TwinManifest& manifest, JobArgs job, Diagnostics& diagnostics) {
+  std::map<std::string, std::vector<const TwinPlan*>> by_job;
   for (const TwinPlan& plan : manifest.plans) {
-    if (!plan.plan) continue;
-    place[plan.name.value] = files.size();
-    files.push_back(plan.plan->value);
+    if (plan.plan) by_job[plan.job ? plan.job->value : manifest.job.value].push_back(&plan);
   }
-  const std::vector<experiments::LoadedRun> runs = load_plans(files, job, {});
+  std::map<std::string, std::size_t> ranks_of;  // by name
+  for (const auto& [file, plans] : by_job) {
+    job.job = file;
+    std::vector<std::string> files;
+    for (const TwinPlan* plan : plans) files.push_back(plan->plan->value);
+    const std::vector<experiments::LoadedRun> runs = load_plans(files, job, {});
+    for (std::size_t i = 0; i < plans.size(); ++i) {
+      ranks_of[plans[i]->name.value] = ir::devices_of(*runs[i].plan).size();
+    }
+  }
   for (const TwinRecovery& recovery : manifest.recoveries) {
-    const auto of = place.find(recovery.plan.value);
+    const auto of = ranks_of.find(recovery.plan.value);
     const std::optional<TwinKill> kill = kill_of(recovery, diagnostics);
-    if (of == place.end() || !kill) continue;
-    const std::size_t ranks = ir::devices_of(*runs[of->second].plan).size();
-    if (kill->rank < static_cast<std::int64_t>(ranks)) continue;
+    if (of == ranks_of.end() || !kill) continue;
+    if (kill->rank < static_cast<std::int64_t>(of->second)) continue;
     diagnostics.add(recovery.kill.at, fmt::format("kill: rank {} of {}, of plan '{}'", kill->rank,
-                                                  ranks, recovery.plan.value));
+                                                  of->second, recovery.plan.value));
   }
 }
 
@@ -100,12 +105,15 @@ void check_flags(const TwinArgs& args, const TwinManifest& manifest, const TwinP
     }
   }
   if (!args.only) return;
-  const bool found = std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return name.find(*args.only) != std::string::npos;
-  });
-  if (!found || args.only->empty()) {
-    diagnostics.add(at_flag("--only"), fmt::format("no run has '{}' in its name", *args.only),
-                    config::suggest(*args.only, names, "runs"));
+  const std::vector<std::string> texts = split(*args.only, ',');
+  if (texts.empty()) diagnostics.add(at_flag("--only"), "names no run");
+  for (const std::string& text : texts) {
+    if (std::any_of(names.begin(), names.end(),
+                    [&](const std::string& name) { return is_asked_for(name, text); })) {
+      continue;
+    }
+    diagnostics.add(at_flag("--only"), fmt::format("no run has '{}' in its name", text),
+                    config::suggest(text, names, "runs"));
   }
 }
 
@@ -152,7 +160,11 @@ std::string dry_run_text(const Prepared& prepared) {
   Table table;
   table.column("run").column("set").column("plan").column("loses").column("");
   for (const TwinRun& run : prepared.runs) {
-    table.row({run.name, run.fit ? "fit" : "predict", run.source == "file" ? run.plan : run.source,
+    table.row({run.name,
+               run.fit            ? "fit"
+               : run.seen.empty() ? "predict"
+                                  : "seen",
+               run.source == "file" ? run.plan : run.source,
                run.policy.empty() ? std::string() : fmt::format("{} ({})", run.kill, run.policy),
                state_text(run)});
   }
@@ -308,6 +320,7 @@ void predict_all(const Prepared& prepared, const TwinArgs& args, ir::Profile mea
     if (why != failed.end()) result.problem = why->second;
     summary.results.push_back(std::move(result));
   }
+  mark_equal_programs(summary);
   print(args.json ? twin_json(summary) : fmt::format("\n{}", twin_text(summary)));
   write_results(prepared, summary, !args.no_figure && !args.json);
   if (!args.json) print(fmt::format("{}\n", (folder / "twin.csv").string()));

@@ -10,6 +10,8 @@
 #include "models/base/file.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
+#include "models/ir/names.h"
+#include "models/spec/library.h"
 #include "planners/recovery/catalog.h"
 #include "tools/args.h"
 #include "tools/commands/execute_settings.h"
@@ -49,6 +51,36 @@ void check_plan(TwinPlan& plan, const std::string& folder, config::Diagnostics& 
   experiments::check_planner(choice, diagnostics);
 }
 
+/// Jobs of plans must be there and be like the manifest's in what the machine is measured for.
+void check_jobs(TwinManifest& manifest, config::Diagnostics& diagnostics) {
+  std::error_code error;
+  config::Diagnostics of_base;  // Said where the manifest's job is loaded.
+  const bool any = std::any_of(manifest.plans.begin(), manifest.plans.end(),
+                               [](const TwinPlan& plan) { return plan.job.has_value(); });
+  if (!any) return;
+  const models::Job base = models::load_job(manifest.job.value, of_base);
+  for (TwinPlan& plan : manifest.plans) {
+    if (!plan.job) continue;
+    plan.job->value = resolved(manifest.folder, plan.job->value);
+    if (!fs::is_regular_file(plan.job->value, error)) {
+      diagnostics.add(plan.job->at, fmt::format("no such job '{}'", plan.job->value));
+      continue;
+    }
+    const std::size_t before = diagnostics.problems().size();
+    const models::Job own = models::load_job(plan.job->value, diagnostics);
+    if (!of_base.empty() || diagnostics.problems().size() != before) continue;
+    if (own.sequence_length != base.sequence_length) {
+      diagnostics.add(plan.job->at,
+                      fmt::format("job: sequence length {}, the manifest's job has {}",
+                                  own.sequence_length, base.sequence_length));
+    }
+    if (own.dtype != base.dtype) {
+      diagnostics.add(plan.job->at, fmt::format("job: dtype {}, the manifest's job has {}",
+                                                ir::name_of(own.dtype), ir::name_of(base.dtype)));
+    }
+  }
+}
+
 void check_recovery(const TwinRecovery& recovery, const std::set<std::string>& plans,
                     std::int64_t steps, config::Diagnostics& diagnostics) {
   if (!plans.contains(recovery.plan.value)) {
@@ -86,7 +118,11 @@ void describe(config::Visitor& v, TwinPlan& plan) {
   v.optional("plan", plan.plan, "file, seen from here");
   v.optional("planner", plan.planner, "makes the plan (orrery list planners)");
   v.optional("options", plan.options, "of the planner");
+  v.optional("job", plan.job, "file in place of the manifest's job");
   v.optional("fit", plan.fit, "its run is for fitting; the others are predicted");
+  v.optional("seen", plan.seen,
+             "why it is no unseen run: what was changed after a look at it; it is in no mean of "
+             "predicted runs");
 }
 
 void describe(config::Visitor& v, TwinRecovery& recovery) {
@@ -161,6 +197,15 @@ TwinManifest load_twin_manifest(const std::string& path, config::Diagnostics& di
     check_name(plan.name);
     plans.insert(plan.name.value);
     check_plan(plan, manifest.folder, diagnostics);
+  }
+  check_jobs(manifest, diagnostics);
+  for (const TwinPlan& plan : manifest.plans) {
+    if (plan.seen && plan.fit) {
+      diagnostics.add(plan.seen->at, "seen: a run for fitting is none of the predicted ones");
+    }
+    if (plan.seen && plan.seen->value.empty()) {
+      diagnostics.add(plan.seen->at, "seen: no reason is given");
+    }
   }
   for (const TwinRecovery& recovery : manifest.recoveries) {
     check_name(recovery.name);

@@ -18,7 +18,11 @@ struct TwinPlan {
   std::optional<config::Located<std::string>> plan;  ///< File, seen from the manifest.
   std::optional<config::Located<std::string>> planner;
   std::map<std::string, std::string> options;
+  /// File in place of the manifest's job, of the same sequence length and dtype.
+  std::optional<config::Located<std::string>> job;
   bool fit = false;  ///< Its run is for fitting, the others are predicted.
+  /// Why its run is no unseen one, if the model was changed after a look at it.
+  std::optional<config::Located<std::string>> seen;
 };
 
 /// A run that loses a device.
@@ -60,8 +64,9 @@ struct TwinKill {
 std::optional<TwinKill> kill_of(const TwinRecovery& recovery, config::Diagnostics& diagnostics);
 
 /// The file, or the manifest.yaml of a folder. Problems: those of the file, names that are used
-/// twice, plans that are not there, unknown planners and policies, kills after the last step. Paths
-/// are resolved.
+/// twice, plans and jobs that are not there, jobs of another sequence length or dtype (the machine
+/// is measured for one), unknown planners and policies, kills after the last step. Paths are
+/// resolved.
 TwinManifest load_twin_manifest(const std::string& path, config::Diagnostics& diagnostics);
 
 }  // namespace orrery::tools

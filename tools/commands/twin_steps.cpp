@@ -111,7 +111,7 @@ std::string hash_of_file(const std::string& path) {
 std::string key_of(const TwinManifest& manifest, const TwinPlace& place, const TwinRun& run) {
   std::string text;
   for (const std::string& file :
-       {run.plan, manifest.cluster.value, manifest.model.value, manifest.job.value}) {
+       {run.plan, manifest.cluster.value, manifest.model.value, run.job}) {
     text += hash_of_file(file) + "\n";
   }
   text += fmt::format("{} {} {} {} {}\n", place.steps, manifest.seed, place.loopback, run.policy,
@@ -198,12 +198,13 @@ void check_plan(const TwinManifest& manifest, const experiments::LoadedRun& load
 }
 
 /// make_plans(), or without `make` look_at_plans().
-void go_through_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
-                      bool make, std::vector<TwinRun>& runs) {
+void go_through_plans(const TwinManifest& manifest, JobArgs job, const TwinPlace& place, bool make,
+                      std::vector<TwinRun>& runs) {
   std::map<std::string, const TwinPlan*> plans;
   for (const TwinPlan& plan : manifest.plans) plans[plan.name.value] = &plan;
-  std::map<std::string, std::string> known;  // plan hash -> run
+  std::map<std::string, std::string> known;  // plan hash and job -> run
   for (TwinRun& run : runs) {
+    job.job = run.job;
     const auto of = plans.find(run.name);
     const bool by_planner = of != plans.end() && of->second->planner.has_value();
     const std::string inputs = content_hash(
@@ -232,12 +233,20 @@ void go_through_plans(const TwinManifest& manifest, const JobArgs& job, const Tw
     const experiments::LoadedRun loaded = load_plans({run.plan}, job, {}).front();
     check_plan(manifest, loaded, run);
     if (!run.skipped.empty() || !run.policy.empty()) continue;
-    const auto [same, fresh] = known.emplace(models::plan_hash(*loaded.plan), run.name);
+    const auto [same, fresh] =
+        known.emplace(models::plan_hash(*loaded.plan) + " " + run.job, run.name);
     if (!fresh) run.skipped = fmt::format("the plan of {}", same->second);
   }
 }
 
 }  // namespace
+
+bool is_asked_for(const std::string& name, const std::string& only) {
+  const std::vector<std::string> texts = split(only, ',');
+  return only.empty() || std::any_of(texts.begin(), texts.end(), [&](const std::string& text) {
+           return name.find(text) != std::string::npos;
+         });
+}
 
 std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& results,
                                const std::string& only) {
@@ -248,7 +257,7 @@ std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& 
                      : (fs::path(results) / "plans" / (plan.name.value + ".yaml")).string();
   };
   const auto add = [&](TwinRun run) {
-    if (!run.fit && run.name.find(only) == std::string::npos) return;
+    if (!run.fit && !is_asked_for(run.name, only)) return;
     run.folder = (fs::path(results) / "runs" / run.name).string();
     out.push_back(std::move(run));
   };
@@ -258,7 +267,9 @@ std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& 
     run.name = plan.name.value;
     run.source = plan.planner ? plan.planner->value : "file";
     run.plan = plan_file(plan);
+    run.job = plan.job ? plan.job->value : manifest.job.value;
     run.fit = plan.fit;
+    if (plan.seen) run.seen = plan.seen->value;
     add(std::move(run));
   }
   for (const TwinRecovery& recovery : manifest.recoveries) {
@@ -267,6 +278,7 @@ std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& 
     run.name = recovery.name.value;
     run.source = plan.name.value;
     run.plan = plan_file(plan);
+    run.job = plan.job ? plan.job->value : manifest.job.value;
     run.fit = recovery.fit;
     run.policy = recovery.policy.value;
     run.kill = recovery.kill.value;
@@ -304,7 +316,7 @@ std::string execute_run(const TwinManifest& manifest, const TwinPlace& place, Tw
   std::vector<std::string> words = {"execute",     run.plan,
                                     "--cluster",   manifest.cluster.value,
                                     "--model",     manifest.model.value,
-                                    "--job",       manifest.job.value,
+                                    "--job",       run.job,
                                     "--precision", "fp32",
                                     "--steps",     std::to_string(place.steps),
                                     "--seed",      std::to_string(manifest.seed),

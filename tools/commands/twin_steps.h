@@ -20,7 +20,9 @@ struct TwinRun {
   std::string name;
   std::string source;  ///< Planner, or "file".
   std::string plan;    ///< File; "" if there is no plan.
+  std::string job;     ///< File.
   bool fit = false;
+  std::string seen;    ///< Why it is no unseen run (TwinPlan::seen); "": it is one.
   std::string policy;  ///< Of a recovery; "": none.
   std::string kill;
   std::string skipped;  ///< Why it is not executed; "": it is.
@@ -38,14 +40,17 @@ struct TwinPlace {
   const std::atomic<bool>* interrupted = nullptr;
 };
 
+/// Whether a name holds one of the texts that commas separate; "" asks for all.
+bool is_asked_for(const std::string& name, const std::string& only);
+
 /// Runs of the manifest in its order, plans before recoveries, as far as they are known: plans of
-/// planners are made by make_plans(). `only`: names that hold this text; runs for fitting stay.
+/// planners are made by make_plans(). `only`: those of is_asked_for(); runs for fitting stay.
 std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& results,
                                const std::string& only);
 
 /// Has the planners make their plans below results/plans, unless they lie there. A planner without
 /// a plan, a plan that the executor cannot run and one that equals an earlier one are skipped, with
-/// the reason. `job` says cluster, model and job.
+/// the reason. `job` says cluster and model; the job is each run's own.
 void make_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
                 std::vector<TwinRun>& runs);
 

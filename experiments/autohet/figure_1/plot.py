@@ -12,7 +12,7 @@ import style  # noqa: E402
 from style import plt  # noqa: E402
 
 DAY = 86400.0
-JOBS = range(8, 257, 8)
+JOBS = range(0, 257, 8)  # nodes have 8 GPUs: between two of these nothing changes
 
 
 def names(text):
@@ -75,11 +75,11 @@ def main():
         name = kind.split("-")[0]
         top.step([time / DAY for time in times], counts[kind] + counts[kind][-1:], where="post",
                  color=style.COLOURS[place], linestyle=styles[kind], linewidth=1.1, label=name)
-        bottom.plot(JOBS, [100 * share(times, counts[kind], need) for need in JOBS],
+        bottom.step(JOBS, [100 * share(times, counts[kind], need) for need in JOBS], where="pre",
                     color=style.COLOURS[place], linestyle=styles[kind], linewidth=1.1)
     total = [sum(values) for values in zip(*counts.values())]
-    bottom.plot(JOBS, [100 * share(times, total, need) for need in JOBS], color="black",
-                linewidth=1.1, label="all types together")
+    bottom.step(JOBS, [100 * share(times, total, need) for need in JOBS], where="pre",
+                color="black", linewidth=1.1, label="all types together")
     top.set_xlim(0, times[-1] / DAY)
     top.set_ylim(bottom=0)
     top.set_xlabel("Time (days)")

@@ -20,7 +20,7 @@ def main():
     paper = {(row["row"], row["quantity"]): row["value"]
              for row in style.read(arguments.published)}
     style.use()
-    figure, axes = plt.subplots(1, 2, figsize=(style.COLUMN * 1.25, 1.75), sharey=True,
+    figure, axes = plt.subplots(1, 2, figsize=(style.COLUMN * 1.55, 1.75), sharey=True,
                                 gridspec_kw={"width_ratios": [4.6, 2.6]})
     ours = {}
     for place, (gpu, row) in enumerate(GROUPS):
@@ -32,6 +32,8 @@ def main():
                         f"LLaMA 6.7B, {'H800 + A100' if gpu == 'H800' else 'A100 + H20'}",
                         paper[(row, "AutoHet / Megatron-LM")])
     axes[1].set_ylabel("")
+    for panel in axes:
+        panel.tick_params(axis="x", labelsize=6.5)
     axes[1].tick_params(labelleft=True)
     throughput.legend(figure, axes[0], 2, 0.99)
     figure.subplots_adjust(wspace=0.2)

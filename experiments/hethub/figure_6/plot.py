@@ -40,9 +40,9 @@ def main():
     ours = {key: value for key, value in ours.items() if key in published}
     style.use()
     figure, axes = plt.subplots(figsize=(style.COLUMN * 1.3, 2.8))
-    rates.draw(axes, values, paper, texts, "Throughput\n(tokens/s per GPU)")
-    for pair in rates.PAIRS:
-        both = (values[(pair, "first")] + values[(pair, "second")]) / 2
+    lines = {pair: (values[(pair, "first")] + values[(pair, "second")]) / 2 for pair in rates.PAIRS}
+    rates.draw(axes, values, paper, texts, "Throughput\n(tokens/s per GPU)", lines)
+    for pair, both in lines.items():
         axes.plot([pair - 0.46, pair + 0.46], [both, both], color="black", linewidth=0.8,
                   linestyle=(0, (3, 2)), zorder=5, label="Eq. 3, ours" if pair == 1 else None)
     style.legend_above(axes, 0.42, 3, last=("paper", "Eq. 3, ours"))

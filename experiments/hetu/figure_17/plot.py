@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """Communication of each stage of C2 by kind: inside the stage, to the next and the previous stage,
-and with the other pipeline. Adds up the simulated timeline; computes no model."""
+and with the other pipeline. Adds up the simulated timeline; the kinds are those that orrery annotate
+resolves."""
 
 import json
 import os
@@ -27,24 +28,35 @@ def stages_of(plan):
     return found
 
 
-def names(stages, at):
-    """What the paper calls the communication of stage `at`."""
-    own = stages[at]
-    near = [other for i, other in enumerate(stages) if abs(i - at) == 1 and other[0] == own[0]]
-    across = [other for other in stages if other[0] != own[0] and other[2] <= own[3] and
-              own[2] <= other[3]]
-    kinds = ["AG RS"] if own[4] > 1 else []
-    kinds += [kind for kind, equal in (("SR", True), ("BSR", False))
-              if any((other[4] == own[4]) == equal for other in near)]
-    kinds += [kind for kind, equal in (("AR", True), ("SplitAR", False))
-              if any((other[4] == own[4]) == equal for other in across)]
-    return kinds
+def devices_of(text):
+    """Of "0-3,16" or "0 -> 4"."""
+    found = set()
+    for part in text.replace(" -> ", ",").split(","):
+        first, _, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def kinds_of(annotated, devices):
+    """What the communication operators resolve to on these devices: in the stage, to neighbouring
+    stages, and for the gradients, where an operator's phases are joined by a plus."""
+    kinds = {"tensor": [], "stage": [], "pipeline": []}
+    for one in annotated["communications"]:
+        where = ("pipeline" if one["frequency"] == "step" else
+                 "stage" if one["operator"] == "receive" else "tensor")
+        phases = [step["kind"] for step in one["steps"] if step["kind"] != "identity" and
+                  any(devices_of(group) & devices for group in step["groups"])]
+        if phases and "+".join(phases) not in kinds[where]:
+            kinds[where].append("+".join(phases))
+    return [" ".join(sorted(found, key=len)) for found in kinds.values()]
 
 
 def main():
     arguments = style.arguments()
     with open(style.step_output(arguments, "c2"), encoding="utf-8") as file:
         stages = stages_of(json.load(file)["plans"][0]["plan"])
+    with open(style.step_output(arguments, "c2_annotated"), encoding="utf-8") as file:
+        annotated = json.load(file)
     path = os.path.join(os.path.dirname(style.step_output(arguments, "c2_timeline")),
                         "c2_timeline.json")
     with open(path, encoding="utf-8") as file:
@@ -61,16 +73,17 @@ def main():
         if event["cat"] == "data_parallel":
             own["pipeline"] += event["dur"] / 1e6
     style.use()
-    figure, axes = plt.subplots(figsize=(style.PAGE, 1.9))
+    figure, axes = plt.subplots(figsize=(style.PAGE, 2.3))
     for place, (kind, label) in enumerate(KINDS):
         axes.bar([i + (place - 1) * 0.27 for i in range(len(stages))],
                  [1000 * own[kind] for own in seconds], 0.27, color=style.COLOURS[place],
                  hatch=style.HATCHES[place], edgecolor="black", linewidth=0.5, label=label)
     labels = []
-    for i, (_, devices, first, last, tensor) in enumerate(stages):
-        kinds = names(stages, i)
-        ranks = f"R{devices[0]}-{devices[-1]}" if len(devices) > 1 else f"R{devices[0]}"
-        labels.append(f"{ranks}, TP{tensor}\n" + " ".join(kinds[:2]) + "\n" + " ".join(kinds[2:]))
+    for _, ranks, first, last, tensor in stages:
+        devices = set(range(ranks[0], ranks[-1] + 1))
+        shown = f"R{ranks[0]}-{ranks[-1]}" if len(devices) > 1 else f"R{ranks[0]}"
+        labels.append("\n".join([f"{shown}, TP{tensor}", f"blocks {first}-{last}"] +
+                                 kinds_of(annotated, devices)))
     axes.axvline(sum(1 for one in stages if one[0] == 0) - 0.5, color="#808080", linewidth=0.6)
     axes.set_xticks(range(len(stages)), labels, fontsize=6)
     axes.set_yscale("log")
@@ -79,9 +92,9 @@ def main():
     axes.grid(axis="y")
     style.legend_above(axes, 0.5, 3)
     style.save(figure, arguments.out, "figure_17")
-    pipelines = [len([one for one in stages if one[0] == number]) for number in (0, 1)]
-    style.compare(arguments, {("C2", "stages of pipeline 1"): pipelines[0],
-                              ("C2", "stages of pipeline 2"): pipelines[1]})
+    built = [len(pipeline["stages"]) for pipeline in annotated["pipelines"]]
+    style.compare(arguments, {("C2", "stages of pipeline 1"): built[0],
+                              ("C2", "stages of pipeline 2"): built[1]})
 
 
 if __name__ == "__main__":

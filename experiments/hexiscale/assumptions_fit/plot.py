@@ -45,19 +45,21 @@ def main():
         (f"{size.upper()}, {word}", "MFU"): 100 * ours[(f"{size}_{link}", chosen, batch)]["hfu"]
         for size, (_, batch) in zip(SIZES, best["hfu"][chosen]) for link, word in LINKS.items()})
     style.use()
-    figure, axes = plt.subplots(figsize=(style.COLUMN, 1.9))
+    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.1))
     for kind, (label, colour, marker, line) in KINDS.items():
         points = [(OF_A800 * scale, 100 * error[kind][scale]) for scale in scales]
         axes.plot(*zip(*points), line, marker=marker, markersize=4, linewidth=1, color=colour,
                   label=label)
-        for (x, y), scale in zip(points, scales if kind == "hfu" else []):
-            text = "/".join(str(batch) for _, batch in best[kind][scale])
-            axes.annotate(text, (x, y), xytext=(0, -5), textcoords="offset points", ha="center",
-                          va="top", fontsize=4.5)
-    axes.set_xlabel("Efficiency (numbers: batches, 7B/13B/30B)")
+    axes.set_xticks([OF_A800 * scale for scale in scales],
+                    ["\n".join([f"{OF_A800 * scale:.2f}"] +
+                               [str(batch) for _, batch in best["hfu"][scale]])
+                     for scale in scales], fontsize=6)
+    axes.text(-0.01, -0.062, "\n".join(["", "7B", "13B", "30B"]), ha="right", va="top", fontsize=6,
+              transform=axes.transAxes)
+    axes.set_xlabel("Efficiency and best batches (solid)")
     axes.set_ylabel("Error over six rows (%)")
     axes.set_ylim(bottom=0)
-    axes.margins(x=0.1)
+    axes.margins(x=0.06)
     axes.grid()
     style.legend_above(axes, 0.5, 2)
     style.save(figure, arguments.out, "assumptions_fit")

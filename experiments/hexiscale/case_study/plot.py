@@ -9,7 +9,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import style  # noqa: E402
 from style import plt  # noqa: E402
 
-PLANS = {"plans/megatron.yaml": "megatron", "plans/hexiscale.yaml": "hexiscale"}
+PLANS = {"plans/megatron.yaml": "megatron", "plans/hexiscale.yaml": "hexiscale",
+         "plans/megatron_plan_1.yaml": "plan 1"}
 TITLES = {"megatron": "Megatron", "hexiscale": "HexiScale"}
 MEMORY = {"A800-80GB-NVLink": 80, "RTX4090-24GB": 24, "RTX3090-24GB": 24}  # GiB
 PIPELINE = "#999999"
@@ -30,7 +31,7 @@ def published_value(published, plan, quantity):
 
 def values(rows):
     """Ours by (row, quantity) of published.csv; computes ratios only."""
-    ours, totals = {}, {}
+    ours, totals, synchronisation = {}, {}, {}
     for plan, title in TITLES.items():
         code, simulated = find(rows, "hexiscale_public_code", plan), find(rows, "simulator", plan)
         pipelines = str(code["pipeline_times_s"]).split(";") if code else [None, None]
@@ -39,12 +40,22 @@ def values(rows):
         ours[(title, "gradient synchronisation under the public code")] = \
             code and code["synchronisation_s"]
         ours[(title, "iteration under the public code")] = code and code["iteration_time_s"]
+        if plan == "hexiscale":
+            ours[(title, "difference of its pipelines under the public code")] = \
+                pipelines[0] and 100 * (float(pipelines[1]) / float(pipelines[0]) - 1)
+        synchronisation[plan] = code and code["synchronisation_s"]
         totals[plan] = (code and code["iteration_time_s"],
                         simulated and simulated["iteration_time_s"])
     for place, kind in enumerate(("ratio under the public code", "ratio simulated")):
         megatron, hexiscale = totals["megatron"][place], totals["hexiscale"][place]
         ours[("Megatron over HexiScale", kind)] = \
             megatron / hexiscale if megatron and hexiscale else None
+    ours[("Megatron over HexiScale", "gradient synchronisation under the public code")] = \
+        synchronisation["megatron"] / synchronisation["hexiscale"] \
+        if all(synchronisation.values()) else None
+    eight = find(rows, "simulator", "plan 1")
+    ours[("Megatron, plan 1", "bubble of the iteration, simulated")] = \
+        eight and 100 * eight["bubble_s"] / eight["iteration_time_s"]
     return ours
 
 

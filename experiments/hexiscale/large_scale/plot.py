@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Utilisation and breakdown of the plans of four planners on 240 GPUs under three judges. Draws
-runs.csv; computes means and ratios only."""
+runs.csv and writes table.md for the README; computes means and ratios only."""
 
 import statistics
 import sys
@@ -115,10 +115,31 @@ def values(rows):
     return ours
 
 
+def table(rows, ours):
+    """Means of the utilisations and the ratios under (1), as the README has them."""
+    lines = ["| judge | " + " | ".join(style.name(model) for model in MODELS) + " |", "|---|---|---|"]
+    for judge, label, _ in JUDGES:
+        cells = []
+        for model in MODELS:
+            runs = [of(rows, model, planner, judge) for planner in PLANNERS]
+            cells.append(" / ".join(f"{100 * statistics.mean(row['hfu'] for row in own):.0f}"
+                                    if own else "no plan" for own in runs))
+        lines.append("| " + " | ".join([(label[0].lower() + label[1:]).replace("\n", " ")] + cells) + " |")
+    rivals = {}
+    for (row, quantity), value in ours.items():
+        rivals.setdefault(row, []).append(f"{quantity.split(' ')[2]} "
+                                          + (f"{value:.2f}" if value else "without a plan"))
+    lines += ["", "HexiScale under the paper's cost model over its rivals: "
+              + "; ".join(f"{row}: {', '.join(each)}" for row, each in rivals.items()) + "."]
+    return "\n".join(lines) + "\n"
+
+
 def main():
     arguments = style.arguments()
     rows = style.finished(style.read(arguments.runs))
-    style.compare(arguments, values(rows))
+    ours = values(rows)
+    style.compare(arguments, ours)
+    Path(arguments.out, "table.md").write_text(table(rows, ours), encoding="utf-8")
     style.use()
     figure = plt.figure(figsize=(style.PAGE, 5.4))
     grid = figure.add_gridspec(2, 2, height_ratios=[1, 1.7], hspace=0.5, wspace=0.08)

@@ -25,6 +25,7 @@ def main():
         (by_paper, "Ours, judged by Appendix A"), (ours, "Ours, judged by the simulator"),
         (printed, "Printed, the A800s as two stages")) if row]
     drawn = {title: plans.of_run(arguments, row) for row, title in shown}
+    runs = {title: row for row, title in shown}
     first = drawn.get("Ours, judged by Appendix A")
     name = "plan of Llama 30B in setting 3"
     style.compare(arguments, {
@@ -39,11 +40,12 @@ def main():
     })
     style.use()
     heights = [len(plan) + 0.5 for plan in drawn.values()]
-    figure, panels = plt.subplots(len(drawn), 1, figsize=(style.PAGE * 0.72, 0.36 * sum(heights) + 0.9),
+    figure, panels = plt.subplots(len(drawn), 1, figsize=(style.PAGE * 0.85,
+                                                         0.38 * sum(heights) + 0.9),
                                   sharex=True, gridspec_kw={"height_ratios": heights, "hspace": 0.45},
                                   squeeze=False)
     for axes, (title, plan) in zip(panels[:, 0], drawn.items()):
-        plans.draw(axes, plan, title)
+        plans.draw(axes, plan, title, runs[title])
     plans.finish(figure, list(panels[:, 0]))
     style.save(figure, arguments.out, "table_2")
 

@@ -15,9 +15,10 @@ from style import plt  # noqa: E402
 def main():
     arguments = style.arguments()
     cases = bars.by_case(style.finished(style.read(arguments.runs)))
-    drawn = {title: plans.of_run(arguments, cases[f"30b_setting3_{key}"]) for key, title in (
+    runs = {title: cases[f"30b_setting3_{key}"] for key, title in (
         ("metis", "Ours, 16 bytes per parameter"), ("metis_4bytes", "Ours, 4 bytes, TP 1 only"),
         ("metis_printed", "Printed (Table 5)")) if f"30b_setting3_{key}" in cases}
+    drawn = {title: plans.of_run(arguments, row) for title, row in runs.items()}
     small = drawn.get("Ours, 4 bytes, TP 1 only")
     large = drawn.get("Ours, 16 bytes per parameter")
     style.compare(arguments, {
@@ -29,10 +30,10 @@ def main():
             max(degree for _, _, degree, _ in small[0]) if small else None,
     })
     style.use()
-    figure, panels = plt.subplots(len(drawn), 1, figsize=(style.PAGE * 0.72, 2.1), sharex=True,
+    figure, panels = plt.subplots(len(drawn), 1, figsize=(style.PAGE * 0.85, 2.2), sharex=True,
                                   gridspec_kw={"hspace": 0.5}, squeeze=False)
     for axes, (title, plan) in zip(panels[:, 0], drawn.items()):
-        plans.draw(axes, plan, title)
+        plans.draw(axes, plan, title, runs[title])
         axes.set_yticks([])
     plans.finish(figure, list(panels[:, 0]))
     style.save(figure, arguments.out, "table_5")

@@ -49,8 +49,6 @@ def main():
         begun = time(key, "begun")
         ours[(row, "gap of HexiScale's plan to the program's bound")] = (
             100 * (1 - bound / begun) if bound and begun else None)
-        if key.startswith("7b"):
-            ours[(row, "MFU of MILP")] = bars.mfu(cases.get(f"{key}_begun_code"))
     style.compare(arguments, ours)
     style.use()
     labels = [row.replace(", ", ",\n") for row in ROWS.values()]

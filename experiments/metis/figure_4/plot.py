@@ -53,6 +53,8 @@ def values(arguments, cases):
         for planner in planners:
             found[(row, f"stages, {systems.SYSTEMS[planner][0]}")] = (
                 cell[planner]["stages"] if planner in cell else None)
+    found[("GPT-3 T4+V100 16", "layers per stage, Alpa")] = systems.layers_per_stage(
+        systems.plan_of(arguments.runs, gpt["alpa"])) if "alpa" in gpt else None
     found[("GPT-3 T4+V100 16", "layers on T4, Metis")] = systems.share_of_layers(
         systems.plan_of(arguments.runs, gpt["metis"]), 0, 7)
     found[("MoE T4+V100 16", "layers on V100, Metis")] = systems.share_of_layers(

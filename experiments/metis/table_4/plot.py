@@ -139,6 +139,10 @@ def main():
             row = rows.get(f"{system} {gpus}")
             if (gpus, f"search, {name}") in published:
                 ours[(str(gpus), f"search, {name}")] = timings.get(row["run"]) if row else None
+        if (gpus, "search, Alpa / Metis") in published:
+            pair = [timings.get(rows[name]["run"]) if name in rows else None
+                    for name in (f"alpa {gpus}", f"metis {gpus}")]
+            ours[(str(gpus), "search, Alpa / Metis")] = pair[0] / pair[1] if all(pair) else None
         for quantity, system in (("search, Oracle / Metis", "oracle"),
                                  ("search, without balance and DFS / Metis", "alpha")):
             ours[(str(gpus), quantity)] = ratio.get((system, 1, gpus))

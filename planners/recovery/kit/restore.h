@@ -45,10 +45,10 @@ struct Restore {
   bool complete() const { return missing.value == 0; }
 };
 
-/// Among equal sources of peers the batched send-receive heuristics choose: faster link, then least
-/// bytes to send so far [Hetu v2 6.2]. `to` uses live devices only. When `to` is a copy's layout
-/// under a renaming of devices that leaves all shares whole, the slices are not looked at one by
-/// one, so that 16,384 devices take milliseconds.
+/// Among equal sources of peers the batched send-receive heuristics choose: more bandwidth, then
+/// least bytes to send so far [Hetu v2 4.3, 6.2]. `to` uses live devices only. When `to` is a
+/// copy's layout under a renaming of devices that leaves all shares whole, the slices are not
+/// looked at one by one, so that 16,384 devices take milliseconds.
 Restore plan_restore(const PolicyInput& input, const models::JobState& state, const ir::Plan& to,
                      const RestoreOptions& options);
 

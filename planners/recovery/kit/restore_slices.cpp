@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 #include <memory>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "models/lower/copies.h"
 #include "models/lower/placement.h"
 #include "models/sharding/batched_send_receive.h"
+#include "models/switch/link_ranks.h"
 
 namespace orrery::planners {
 namespace {
@@ -60,6 +62,14 @@ struct SliceTable {
   Bytes bytes;  ///< Of all rows with these parties.
 };
 
+/// Chooses among peers with a slice in GPUs, host memories or NVMe.
+struct PeerStore {
+  PeerStore(const models::Cluster& cluster, const models::Topology& topology, ir::Location store)
+      : ranks(cluster, topology, store), scan(ranks.heuristics()) {}
+  models::LinkRanks ranks;
+  models::SendScan scan;
+};
+
 /// Slices of a tensor that somebody needs, upwards.
 struct CutTensor {
   std::int64_t length = 0;
@@ -79,14 +89,12 @@ class SliceServer {
         served_(served),
         to_(to, view.cluster(), workload),
         receives_(static_cast<std::size_t>(view.cluster().size()), false),
-        wanted_(static_cast<std::size_t>(workload.size()), false),
-        between_nodes_(view.cluster().gpu_types.size() * view.cluster().gpu_types.size(), -1) {
+        wanted_(static_cast<std::size_t>(workload.size()), false) {
     for (const int receiver : receivers) receives_[static_cast<std::size_t>(receiver)] = true;
     for (const ir::Plan* layout : view.layouts()) {
       layouts_.push_back(std::make_unique<PlacedPlan>(*layout, view.cluster(), workload));
     }
     mark_blocks(to);
-    for (int i = 0; i < 3; ++i) scans_.push_back(std::make_unique<models::SendScan>(batched()));
   }
 
   UnservedShare serve() {
@@ -108,24 +116,6 @@ class SliceServer {
 
  private:
   using Key = std::tuple<std::int64_t, bool, bool, StatePart>;
-
-  models::BatchedOptions batched() {
-    return {[this](int a, int b) { return link_rank(a, b); }, true};
-  }
-
-  /// Class of the path; between nodes it depends on the GPU types only (Topology).
-  int link_rank(int a, int b) {
-    const models::Device& source = view_.cluster().device({a});
-    const models::Device& destination = view_.cluster().device({b});
-    if (source.node == destination.node) {
-      return static_cast<int>(topology_.path(source.id, destination.id).kind);
-    }
-    const std::size_t types = view_.cluster().gpu_types.size();
-    int& known = between_nodes_[static_cast<std::size_t>(source.gpu_type) * types +
-                                static_cast<std::size_t>(destination.gpu_type)];
-    if (known < 0) known = static_cast<int>(topology_.path(source.id, destination.id).kind);
-    return known;
-  }
 
   void mark_blocks(const ir::Stage& stage) {
     for (const ir::Segment& segment : stage.segments) {
@@ -271,9 +261,13 @@ class SliceServer {
            source == StateSource::peer_nvme;
   }
 
-  /// Loads of GPUs, host memories and NVMe count apart.
+  /// Of peers that give from one kind of store. Loads of GPUs, host memories and NVMe count apart.
   models::SendScan& scan_of(StateSource source) {
-    return *scans_[source == StateSource::peer_gpu ? 0 : source == StateSource::peer_host ? 1 : 2];
+    std::unique_ptr<PeerStore>& store = stores_[static_cast<std::size_t>(source)];
+    if (!store) {
+      store = std::make_unique<PeerStore>(view_.cluster(), topology_, location_of(source));
+    }
+    return store->scan;
   }
 
   SliceTable make_table(const SliceParties& parties) {
@@ -370,14 +364,13 @@ class SliceServer {
   const ServedShare& served_;
   PlacedPlan to_;
   std::vector<std::unique_ptr<PlacedPlan>> layouts_;
-  std::vector<bool> receives_;      ///< By device.
-  std::vector<bool> wanted_;        ///< By block.
-  std::vector<int> between_nodes_;  ///< Link ranks by pair of GPU types; -1: not yet known.
+  std::vector<bool> receives_;  ///< By device.
+  std::vector<bool> wanted_;    ///< By block.
   BlockId current_;
   std::map<Key, CutTensor> known_;  ///< Of blocks like the current one.
   std::map<SliceParties, std::size_t> numbers_;
   std::vector<SliceTable> tables_;
-  std::vector<std::unique_ptr<models::SendScan>> scans_;
+  std::array<std::unique_ptr<PeerStore>, kStateSources> stores_;
   UnservedShare unserved_;
 };
 
