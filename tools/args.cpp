@@ -172,9 +172,10 @@ void add_annotate(CLI::App& app, AnnotateArgs& args) {
   app.add_option("plan", args.plan, "plan file")->required();
   add_job(app, args.job, true);
   add_json(app, args.json);
-  app.footer("Exit code 1: the plan has no annotated graph; the reason is printed.\n\n" +
-             example("annotate experiments/hetu/plans/c2.yaml --cluster hetu_32h20 --model hetu_32b "
-                     "--sequence-length 4096"));
+  app.footer(
+      "Exit code 1: the plan has no annotated graph; the reason is printed.\n\n" +
+      example("annotate experiments/hetu/plans/c2.yaml --cluster hetu_32h20 --model hetu_32b "
+              "--sequence-length 4096"));
 }
 
 void add_import(CLI::App& app, ImportArgs& args) {

@@ -33,7 +33,8 @@ struct PlanDefect {
 /// - expert-parallel degrees that do not divide experts and groups;
 /// - virtual stages that do not match the schedule;
 /// - replicas of a block with different ZeRO settings;
-/// - ZeRO, recompute, schedules, sequence parallelism, tensor-parallel degrees and samples per group
+/// - ZeRO, recompute, schedules, sequence parallelism, tensor-parallel degrees and samples per
+/// group
 ///   outside of what the job allows; but zero_bubble is always allowed to a plan with reroutes, as
 ///   splitting the backward pass is part of rerouting [ReCycle, SOSP 2024];
 /// - reroutes to pipelines, stages or micro-batches that do not exist or do not match.
