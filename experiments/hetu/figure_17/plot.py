@@ -48,7 +48,8 @@ def kinds_of(annotated, devices):
                   any(devices_of(group) & devices for group in step["groups"])]
         if phases and "+".join(phases) not in kinds[where]:
             kinds[where].append("+".join(phases))
-    return [" ".join(sorted(found, key=len)) for found in kinds.values()]
+    return [" ".join(sorted(kinds["tensor"])) or "-", " ".join(sorted(kinds["stage"])),
+            *sorted(kinds["pipeline"], key=len)]
 
 
 def main():
@@ -73,7 +74,7 @@ def main():
         if event["cat"] == "data_parallel":
             own["pipeline"] += event["dur"] / 1e6
     style.use()
-    figure, axes = plt.subplots(figsize=(style.PAGE, 2.3))
+    figure, axes = plt.subplots(figsize=(style.PAGE, 2.5))
     for place, (kind, label) in enumerate(KINDS):
         axes.bar([i + (place - 1) * 0.27 for i in range(len(stages))],
                  [1000 * own[kind] for own in seconds], 0.27, color=style.COLOURS[place],
