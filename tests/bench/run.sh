@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Prints the design's targets for iterations, lowering, all-reduce, plan switches and HexiScale's
 # search beside what is measured here, with the ratio to the bare SimGrid prototype where its source
-# is there; then a replay of 54 days on 16,384 GPUs, what the executor adds to an op and its log to a
-# step, its matrix products beside those of the libraries alone, its emulated links beside what they
-# are asked for (where namespaces are permitted; else it says so), and the search times of all
-# planners on 4 to 240 GPUs beside the papers'.
+# is there; then a replay of 54 days on 16,384 GPUs and one of 30 days of spot machines, what the
+# executor adds to an op and its log to a step, its matrix products beside those of the libraries
+# alone, its emulated links beside what they are asked for (where namespaces are permitted; else it
+# says so), and the search times of all planners on 4 to 240 GPUs beside the papers'.
 #
 #   tests/bench/run.sh [BUILD]    takes some minutes
 #
@@ -14,7 +14,7 @@
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
 benches=(executor_bench gemm_bench iteration_bench models_bench netlab_bench planner_bench
-  replay_bench search_bench switch_bench)
+  replay_bench replay_spot_bench search_bench switch_bench)
 if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
   cmake --build "$build" --target "${benches[@]}" >&2
@@ -125,6 +125,8 @@ sys.exit(missed)
 PYTHON
 echo
 "$build/tests/bench/replay_bench" || status=1
+echo
+(cd -- "$root" && "$build/tests/bench/replay_spot_bench") || status=1
 echo
 "$build/tests/bench/executor_bench" || status=1
 echo
