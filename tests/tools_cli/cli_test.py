@@ -759,10 +759,12 @@ class Annotate(Case):
         self.assertIn("1: 16-19 -> 20-23 -> 24-27 -> 28-29 -> 30", text)
 
     def test_what_a_graph_cannot_say_is_refused_with_the_reason(self):
-        self.write("plan.yaml", (ROOT / "experiments/hetu/plans/c1.yaml").read_text())
-        done = orrery("annotate", str(self.folder / "plan.yaml"), *self.C2[1:-1], "4095")
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("plan.yaml: ", done.stderr)
+        plan = (ROOT / "experiments/hetu/plans/c1.yaml").read_text()
+        reroute = "    reroutes: [{stage: 1, micro_batch: 0, to_pipeline: 1}]\n"
+        self.write("plan.yaml", plan.replace("    stages:\n", reroute + "    stages:\n", 1))
+        done = orrery("annotate", str(self.folder / "plan.yaml"), *self.C2[1:])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"plan.yaml: .*reroute")
         self.assertEqual(done.stdout, "")
 
 
@@ -938,7 +940,7 @@ class Replay(Case):
         shown = self.replay(*self.FLAGS, "--dry-run", "--option", "all.location=nvme", "--option",
                             "checkpoint_restart.location=cloud").stdout
         self.assertRegex(shown, r"checkpoint_restart +location=cloud")
-        self.assertRegex(shown, r"varuna +location=nvme")
+        self.assertRegex(shown, r"checkfreq +location=nvme")
         self.assertRegex(shown, r"option location=nvme of all: .*torchft.* have no such option")
         done = self.replay(*self.FLAGS, "--option", "all.locationn=nvme")
         self.assertEqual(done.returncode, 2)
@@ -946,8 +948,8 @@ class Replay(Case):
 
     def test_a_trace_file_is_played_again_only_if_asked(self):
         self.write("short.csv", "# schema: orrery/trace/1\n# horizon: 10 min\n# nodes: a{0..1} "
-                                "A100-80GB x2\ntime,kind,scope\n10,leave,node:a-1\n"
-                                "60,join,node:a-1\n")
+                                "A100-80GB x2\ntime,kind,scope\n10,leave,node:a1\n"
+                                "60,join,node:a1\n")
         flags = [word for word in self.FLAGS if word not in ("--generate", "restless.yaml")]
         flags += ["--trace", "short.csv", "--policy", "torchft", "--seeds", "2"]
         done = self.replay(*flags)
