@@ -58,29 +58,22 @@ phases:
   - {phase: reinitialise, time: 30 ms, provenance: made up}
   - {phase: move_state, time: 40 ms, provenance: made up}
 """
-JOBS = """schema: orrery/twin/1
-name: jobs
-cluster: {root}/experiments/executor/netlab_4.yaml
-model: {root}/experiments/executor/tiny_llama.yaml
-job: job.yaml
-profile: profile.yaml
-steps: 4
-warm_up: 1
-plans:
-  - {{name: plain, planner: fsdp}}
-  - {{name: sharded, planner: fsdp, job: zero3.yaml, seen: a reason}}
-"""
-SMALL = """schema: orrery/twin/1
-name: small
-cluster: {root}/experiments/executor/netlab_4.yaml
-model: {root}/experiments/executor/tiny_llama.yaml
-job: job.yaml
-profile: profile.yaml
-steps: 4
-warm_up: 1
-plans:
-  - {{name: first, plan: {root}/experiments/executor/two_replicas.yaml, fit: true}}
-"""
+
+
+def twin_manifest(name, *plans):
+    """With {root} left to fill in."""
+    return "\n".join([
+        "schema: orrery/twin/1", f"name: {name}",
+        "cluster: {root}/experiments/executor/netlab_4.yaml",
+        "model: {root}/experiments/executor/tiny_llama.yaml", "job: job.yaml",
+        "profile: profile.yaml", "steps: 4", "warm_up: 1", "plans:",
+        *(f"  - {{{{{plan}}}}}" for plan in plans), ""])
+
+
+JOBS = twin_manifest("jobs", "name: plain, planner: fsdp",
+                     "name: sharded, planner: fsdp, job: zero3.yaml, seen: a reason")
+SMALL = twin_manifest(
+    "small", "name: first, plan: {root}/experiments/executor/two_replicas.yaml, fit: true")
 # Cells of a measurement that nothing was said about, by column of samples.csv.
 DEFAULTS = "block,,transformer,forward,0,1,0,0,none,fp32,0,0,0,0,-1,-1,0,,all_reduce,0,none,0,0,0,0,0,0"
 COMPONENTS = ["forward", "backward", "tensor_parallel", "pipeline", "data_parallel", "optimizer",
