@@ -82,6 +82,11 @@ class TimedPolicy final : public models::RecoveryPolicy {
     const Watch watch(*this);
     return policy_.on_events(state, events);
   }
+  models::PlanPointer foresee(const models::JobState& state,
+                              std::span<const ir::ClusterEvent> events) const override {
+    const Watch watch(*this);
+    return policy_.foresee(state, events);
+  }
 
  private:
   /// Adds the time of its life.

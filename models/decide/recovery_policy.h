@@ -140,6 +140,12 @@ class RecoveryPolicy {
   /// `events` happened at the same instant, in trace order, and are already in `state`.
   virtual RecoveryDecision on_events(const JobState& state,
                                      std::span<const ir::ClusterEvent> events) const = 0;
+  /// The plan that on_events() would probably resume with, should `events` come upon `state`: its
+  /// iteration is simulated meanwhile. For policies that remember the search that this takes; null:
+  /// none, or it is not worth asking. Changes no answer.
+  virtual PlanPointer foresee(const JobState&, std::span<const ir::ClusterEvent>) const {
+    return nullptr;
+  }
 };
 
 }  // namespace orrery::models

@@ -156,7 +156,7 @@ models::RecoveryDecision SwitchingPolicy::leave(const models::JobState& state,
   return *decision;
 }
 
-models::RecoveryDecision SwitchingPolicy::on_events(
+std::variant<models::RecoveryDecision, SwitchingPolicy::Restart> SwitchingPolicy::decide(
     const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
   const std::vector<DeviceId> good = usable(state, settings_.slowest);
   const Happening what = happening(events);
@@ -188,7 +188,24 @@ models::RecoveryDecision SwitchingPolicy::on_events(
     const Stall& decide = settings_.phases.decide;
     phases.push_back({Kind::decide, to_nanoseconds(decide.duration), decide.source});
   }
-  return recover(state, std::move(plan), std::move(phases));
+  return Restart{std::move(plan), std::move(phases)};
+}
+
+models::RecoveryDecision SwitchingPolicy::on_events(
+    const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
+  auto decided = decide(state, events);
+  if (auto* restart = std::get_if<Restart>(&decided)) {
+    return recover(state, std::move(restart->plan), std::move(restart->phases));
+  }
+  return std::get<models::RecoveryDecision>(std::move(decided));
+}
+
+models::PlanPointer SwitchingPolicy::foresee(const models::JobState& state,
+                                             std::span<const ir::ClusterEvent> events) const {
+  const auto decided = decide(state, events);
+  if (const auto* restart = std::get_if<Restart>(&decided)) return restart->plan;
+  const auto& decision = std::get<models::RecoveryDecision>(decided);
+  return decision.action == Action::resume ? decision.plan : nullptr;
 }
 
 }  // namespace orrery::planners

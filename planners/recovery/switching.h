@@ -55,6 +55,9 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   /// before they go. Devices slower than `slowest`: a plan without them, if that is faster.
   models::RecoveryDecision on_events(const models::JobState& state,
                                      std::span<const ir::ClusterEvent> events) const final;
+  /// Its planner remembers its plans.
+  models::PlanPointer foresee(const models::JobState& state,
+                              std::span<const ir::ClusterEvent> events) const final;
 
  protected:
   /// Restart on `plan`, which uses live devices only. `phases`: detection and planning so far.
@@ -69,6 +72,13 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   const SwitchingSettings& settings() const { return settings_; }
 
  private:
+  /// What recover() is called with.
+  struct Restart {
+    models::PlanPointer plan;
+    std::vector<models::RecoveryPhase> phases;
+  };
+  std::variant<models::RecoveryDecision, Restart> decide(
+      const models::JobState& state, std::span<const ir::ClusterEvent> events) const;
   std::variant<models::PlanPointer, models::Infeasible> plan_for(
       const std::vector<DeviceId>& devices) const;
   models::RecoveryDecision on_join(const models::JobState& state,

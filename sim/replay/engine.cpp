@@ -60,18 +60,18 @@ ReplayEngine::ReplayEngine(const ReplayInput& input, const ReplayOptions& option
 ReplayResult ReplayEngine::run(const std::function<void(Instant)>& on_progress) {
   const std::vector<ir::ClusterEvent>& events = input_.trace.events;
   std::size_t next = 0;
-  const auto take_batch = [&] {
-    const std::size_t first = next;
-    next += batch_size(Events(events).subspan(first));
-    return Events(events).subspan(first, next - first);
-  };
+  const auto coming = [&] { return Events(events).subspan(next); };
   while (next < events.size() && events[next].time == Instant{}) ++next;
   start(Events(events).first(next));
+  foresee(coming());
   while (next < events.size() && events[next].time < horizon_) {
     ORRERY_CHECK(events[next].time >= now_, "event {} of the trace goes back in time",
                  events[next].sequence);
     advance_to(events[next].time);
-    batch(take_batch());
+    const Events now = coming().first(batch_size(coming()));
+    next += now.size();
+    batch(now);
+    foresee(coming());
     if (on_progress) on_progress(now_);
   }
   advance_to(horizon_);
@@ -212,6 +212,12 @@ bool ReplayEngine::hits(const DeviceStates::Change& change) const {
   });
 }
 
+void ReplayEngine::lose(const DeviceStates::Change& change, CopyStore& copies) {
+  for (const DeviceId device : change.died) copies.lose_device(device);
+  for (const NodeId node : change.lost_nodes) copies.lose_node(node);
+  if (change.job_failed) copies.lose_job();
+}
+
 bool ReplayEngine::apply(Events events) {
   copies_.settle(now_);
   if (run_) {
@@ -224,9 +230,7 @@ bool ReplayEngine::apply(Events events) {
   health_changed_ = false;
   for (const ir::ClusterEvent& event : events) {
     const DeviceStates::Change change = devices_.apply(event);
-    for (const DeviceId device : change.died) copies_.lose_device(device);
-    for (const NodeId node : change.lost_nodes) copies_.lose_node(node);
-    if (change.job_failed) copies_.lose_job();
+    lose(change, copies_);
     broken |= hits(change);
     health_changed_ |= change.health;
     lost |= !change.died.empty();
@@ -325,6 +329,7 @@ void ReplayEngine::obey(models::RecoveryDecision decision, bool broken, const st
   proceed();
   planned_ = Planned{std::move(decision), now_, cause, asked};
   planned_->at = now_ + planned_->decision.run_on;
+  expect(*planned_->decision.plan, devices_);
 }
 
 void ReplayEngine::proceed() {
@@ -373,8 +378,7 @@ void ReplayEngine::recover(models::RecoveryDecision decision, const std::string&
   copies_.roll_back(done_);
   plan_ = decision.plan;
   recovery_.emplace(std::move(decision), now_, input_.transfers, devices_, ledger_);
-  input_.iterations.expect(*plan_, devices_.slow(*recovery_->devices().working),
-                           {devices_.links().begin(), devices_.links().end()});
+  expect(*plan_, devices_);
   add_point();
 }
 

@@ -37,10 +37,14 @@ class ReplayEngine {
   void advance_to(Instant until);
   void batch(Events events);
   void finish();
+  void foresee(Events coming) const;
+  models::PlanPointer next_plan(Instant at) const;
+  void expect(const ir::Plan& plan, const DeviceStates& devices) const;
 
   /// Applies the events; true if the plan cannot go on as it is.
   bool apply(Events events);
   bool hits(const DeviceStates::Change& change) const;
+  static void lose(const DeviceStates::Change& change, CopyStore& copies);
   models::JobState state() const;
   models::RecoveryDecision ask(Events events);
   void obey(models::RecoveryDecision decision, bool broken, const std::string& cause);

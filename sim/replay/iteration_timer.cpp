@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <list>
 #include <map>
 #include <optional>
 
@@ -17,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 Seconds since(Clock::time_point start) {
   return Seconds{std::chrono::duration<double>(Clock::now() - start).count()};
 }
+
+constexpr std::size_t kMostExpected = 2;  ///< Simulations under way.
 
 struct PlanKey {
   ir::Plan plan;
@@ -41,13 +44,20 @@ struct SimulatedIterationTimer::Memory {
     SimulatorEvaluator::Running running;
   };
   SimulatorEvaluator::Running start(const PlanKey& key) const;
+  std::list<Expected>::iterator find_expected(const PlanKey& key);
 
   DeviceRenaming renaming;
   SimulatorEvaluator evaluator;
   std::map<PlanKey, models::Evaluation> known;
   RememberCounts counts;
-  std::unique_ptr<Expected> expected;
+  std::list<Expected> expected;  ///< Oldest first.
 };
+
+std::list<SimulatedIterationTimer::Memory::Expected>::iterator
+SimulatedIterationTimer::Memory::find_expected(const PlanKey& key) {
+  return std::find_if(expected.begin(), expected.end(),
+                      [&](const Expected& one) { return one.key == key; });
+}
 
 SimulatorEvaluator::Running SimulatedIterationTimer::Memory::start(const PlanKey& key) const {
   std::vector<Straggler> stragglers;
@@ -117,13 +127,13 @@ void SimulatedIterationTimer::expect(
   const Clock::time_point start = Clock::now();
   Named named = name(plan, slow, degraded_links);
   const bool is_new =
-      !memory.known.contains(named.key) && !(memory.expected && memory.expected->key == named.key);
+      !memory.known.contains(named.key) && memory.find_expected(named.key) == memory.expected.end();
   memory.counts.naming += since(start);
   if (!is_new) return;
   const Clock::time_point begin = Clock::now();
-  memory.expected.reset();
+  if (memory.expected.size() == kMostExpected) memory.expected.pop_front();
   SimulatorEvaluator::Running running = memory.start(named.key);
-  memory.expected.reset(new Memory::Expected{std::move(named.key), std::move(running)});
+  memory.expected.push_back({std::move(named.key), std::move(running)});
   memory.counts.simulating += since(begin);
 }
 
@@ -138,10 +148,11 @@ models::Evaluation SimulatedIterationTimer::evaluate(
   memory.counts.naming += since(start);
   if (found == memory.known.end()) {
     const Clock::time_point begin = Clock::now();
-    const bool expected = memory.expected && memory.expected->key == named.key;
+    const auto expected = memory.find_expected(named.key);
+    const bool is_running = expected != memory.expected.end();
     models::Evaluation evaluation =
-        expected ? memory.expected->running.join() : memory.start(named.key).join();
-    if (expected) memory.expected.reset();
+        is_running ? expected->running.join() : memory.start(named.key).join();
+    if (is_running) memory.expected.erase(expected);
     found = memory.known.emplace(std::move(named.key), std::move(evaluation)).first;
     ++memory.counts.simulated;
     memory.counts.simulating += since(begin);

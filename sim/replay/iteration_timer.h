@@ -51,7 +51,8 @@ class SimulatedIterationTimer final : public IterationTimer {
 
   Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
                const std::vector<std::pair<std::string, double>>& degraded_links) const override;
-  /// Starts the simulation, if it is a new one; that of the one expected before is given up.
+  /// Starts the simulation, if it is a new one. Two may be under way: the plan that comes and the
+  /// one after it; that of the one expected longest ago is given up for a third.
   void expect(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
               const std::vector<std::pair<std::string, double>>& degraded_links) const override;
   models::Evaluation evaluate(

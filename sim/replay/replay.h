@@ -69,7 +69,8 @@ class IterationTimer {
   virtual ~IterationTimer() = default;
   virtual Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
                        const std::vector<std::pair<std::string, double>>& degraded_links) const = 0;
-  /// This will probably be asked for: may be worked out beside what the caller does meanwhile.
+  /// This will probably be asked for, after what was expected before it: may be worked out beside
+  /// what the caller does meanwhile.
   virtual void expect(const ir::Plan&, const std::vector<models::SlowDevice>&,
                       const std::vector<std::pair<std::string, double>>&) const {}
 };
