@@ -59,8 +59,9 @@ void add_execute(CLI::App& app, ExecuteArgs& args) {
   failures("--silence", args.silence,
            "seconds (1 to 3600) after which a rank that says nothing is lost; default: 10");
   app.add_option("--kill", args.kills,
-                 "RANK@STEP: that rank's process kills itself at an op of that step, or with "
-                 ":before_update or :after_update there; may be repeated")
+                 "RANK@STEP: that rank (of the plan that --switch-to has brought by then) kills "
+                 "itself at an op of that step, or with :before_update or :after_update there; may "
+                 "be repeated")
       ->allow_extra_args(false)
       ->group("Checkpoints and failures");
   app.add_option("--switch-to", args.switches,

@@ -164,6 +164,7 @@ class Launch {
           return;
         }
         current = std::move(o_.switches.front().to);
+        switched_after_ = o_.switches.front().step;
         o_.switches.erase(o_.switches.begin());
         say(fmt::format("after step {}: {}", last_step, current.what));
         continue;
@@ -366,6 +367,7 @@ class Launch {
     }
     lost.last_step = last_step;
     lost.generation = g;
+    lost.switched_after = switched_after_;
     auto next = o_.next_program(lost);
     if (const auto* problem = std::get_if<std::string>(&next)) {
       fail(fmt::format("after step {}: {}; {}", last_step, why, *problem));
@@ -397,7 +399,8 @@ class Launch {
   std::unique_ptr<LossFile> losses_;
   std::set<std::int32_t> lost_;
   std::int64_t generation_ = 0;
-  std::int64_t told_state_ = 0;  ///< Generation whose state was said; the first begins anew.
+  std::int64_t switched_after_ = 0;  ///< Of LostDevices.
+  std::int64_t told_state_ = 0;      ///< Generation whose state was said; the first begins anew.
   std::optional<std::int64_t> fault_ns_;
   LaunchReport report_;
 };

@@ -40,6 +40,8 @@ struct LostDevices {
   std::vector<DeviceId> live;   ///< Ascending.
   std::int64_t last_step = 0;   ///< That all ranks had finished.
   std::int64_t generation = 0;  ///< That ended.
+  /// `step` of the planned switch that was made last; 0: none so far.
+  std::int64_t switched_after = 0;
 };
 /// The program to go on with, or why there is none. Lost devices are not in it.
 using NextProgramFunction =

@@ -1296,6 +1296,15 @@ class Execute(Case):
         self.assertEqual(len(switched["generations"]), 2)
         self.expect_equal(switched, expected)
 
+    def test_a_policy_knows_the_plan_that_a_switch_has_brought(self):
+        expected = self.execute("--steps", "6", plan=self.PIPELINE)
+        # Device 3 is in the second plan alone, whose other replica has all of its state.
+        both = self.execute("--steps", "6", "--switch-to", f"{self.PLAN}@2", "--elastic", "hetu",
+                            "--kill", "3@5", plan=self.PIPELINE)
+        self.assertEqual(len(both["generations"]), 3)
+        self.assertEqual([step["generation"] for step in both["steps"]], [0, 0, 1, 1, 2, 2])
+        self.expect_equal(both, expected)
+
     def test_hosts_are_agents_that_know_the_token(self):
         with subprocess.Popen(
                 [BINARY, "execute", self.PLAN, *self.WHERE, "--steps", "2", "--json", "--hosts",

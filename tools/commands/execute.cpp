@@ -179,7 +179,7 @@ Prepared prepare(const ExecuteArgs& args) {
   out.runs = load_runs(args, executed, judged, files);
   std::vector<ir::Program> programs = lower_all(out.runs, out.seed, diagnostics);
   diagnostics.raise();
-  o.settings.faults = faults_of(kills, programs.front(), out.seed, diagnostics);
+  o.settings.faults = faults_of(kills, steps, programs, out.seed, diagnostics);
   for (const executor::FaultInjection& fault : o.settings.faults) {
     if (fault.step > o.settings.steps) {
       diagnostics.add(at_flag("--kill"),
@@ -234,6 +234,12 @@ int status_of(const LaunchReport& report) {
 /// plans first.
 std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args, const Prepared& prepared) {
   const executor::RunSettings& settings = prepared.options.settings;
+  std::vector<PlanSwitch> switches;
+  for (std::size_t i = 0; i < prepared.options.switches.size(); ++i) {
+    const std::optional<ir::Plan>& plan = prepared.runs[i + 1].plan;
+    switches.push_back(
+        {prepared.options.switches[i].step, std::make_shared<const ir::Plan>(*plan)});
+  }
   const PolicyQuestion question{*args.elastic,
                                 prepared.seed,
                                 settings.checkpoint_every,
@@ -241,7 +247,8 @@ std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args, const P
                                 !settings.cloud_checkpoints.empty(),
                                 prepared.options.out,
                                 wanted_losses(prepared.options),
-                                prepared.options.devices};
+                                prepared.options.devices,
+                                std::move(switches)};
   if (!args.json) print(fmt::format("preparing policy {}\n", *args.elastic));
   if (const std::string note = assumed_storage(prepared.runs.front().cluster, question);
       !note.empty()) {

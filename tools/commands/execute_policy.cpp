@@ -91,6 +91,7 @@ class PolicyServer::Impl {
 
   std::string find_unanswered_loss() {
     const models::PlanPointer plan = plan_;
+    const std::int64_t switched_after = switched_after_;
     const auto plans = plans_;
     std::string found;
     executor::LostDevices lost;
@@ -99,6 +100,8 @@ class PolicyServer::Impl {
     for (auto at = losses.begin(); at != losses.end() && found.empty();) {
       lost.lost.clear();
       lost.last_step = at->step - 1;
+      lost.switched_after = newest_switch(lost);
+      follow_switch(lost);
       const std::vector<DeviceId> working = ir::working_devices(*plan_);
       for (; at != losses.end() && at->step == lost.last_step + 1; ++at) {
         const bool works = std::find(working.begin(), working.end(), at->device) != working.end();
@@ -117,12 +120,36 @@ class PolicyServer::Impl {
     }
     plan_ = plan;
     plans_ = plans;
+    switched_after_ = switched_after;
     return found;
   }
 
  private:
+  /// The last switch that is made by then: the executor leaves out those that need a lost device.
+  std::int64_t newest_switch(const executor::LostDevices& lost) const {
+    std::int64_t step = switched_after_;
+    for (const PlanSwitch& one : question_.switches) {
+      const std::vector<DeviceId> devices = ir::working_devices(*one.plan);
+      const bool lives =
+          std::includes(lost.live.begin(), lost.live.end(), devices.begin(), devices.end());
+      if (lives && one.step > step && one.step <= lost.last_step) step = one.step;
+    }
+    return step;
+  }
+
+  /// What runs after a planned switch is its plan.
+  void follow_switch(const executor::LostDevices& lost) {
+    for (const PlanSwitch& one : question_.switches) {
+      if (one.step <= switched_after_ || one.step > lost.switched_after) continue;
+      plan_ = one.plan;
+      plans_.emplace_back(one.step, plan_);
+      switched_after_ = one.step;
+    }
+  }
+
   /// The same with the policy's bare reason; `plan_` is the plan to go on with.
   Answer decide(const executor::LostDevices& lost) {
+    follow_switch(lost);
     std::string reason = "all processes live: the same plan again";
     if (!lost.lost.empty()) {
       ir::ClusterEvent event;
@@ -235,6 +262,7 @@ class PolicyServer::Impl {
   models::PlanPointer plan_;
   /// The plans so far, each with the last step before it.
   std::vector<std::pair<std::int64_t, models::PlanPointer>> plans_;
+  std::int64_t switched_after_ = 0;  ///< Step of the last planned switch.
 };
 
 PolicyServer::PolicyServer(const experiments::LoadedRun& run, const PolicyQuestion& question)
@@ -251,7 +279,6 @@ std::string PolicyServer::find_unanswered_loss() { return impl_->find_unanswered
 std::vector<WantedLoss> wanted_losses(const executor::LaunchOptions& options) {
   std::vector<WantedLoss> losses;
   for (const executor::FaultInjection& fault : options.settings.faults) {
-    if (!options.switches.empty() && fault.step > options.switches.front().step) continue;
     losses.push_back({{fault.device}, fault.step});
   }
   std::stable_sort(losses.begin(), losses.end(),

@@ -9,6 +9,7 @@
 
 #include "executor/launcher/launcher.h"
 #include "experiments/runner/execute.h"
+#include "models/decide/recovery_policy.h"
 #include "models/ir/program.h"
 
 namespace orrery::tools {
@@ -19,9 +20,14 @@ struct WantedLoss {
   std::int64_t step = 0;  ///< In which it comes.
 };
 
-/// The faults of a run, by step. Those after a planned switch are left out: what runs then is not
-/// the plan that the policy knows, and a device may be in no plan.
+/// The faults of a run, by step.
 std::vector<WantedLoss> wanted_losses(const executor::LaunchOptions& options);
+
+/// A change of plan after `step` that the policy has not asked for.
+struct PlanSwitch {
+  std::int64_t step = 0;
+  models::PlanPointer plan;
+};
 
 struct PolicyQuestion {
   std::string policy;  ///< Of planners/recovery/catalog.h; it exists.
@@ -32,7 +38,8 @@ struct PolicyQuestion {
   std::string out;     ///< Of the run: its plans go to inputs/plan-<generation>.yaml; "": nowhere.
   /// Losses that will come; asked beforehand, in this order, those of one step together.
   std::vector<WantedLoss> losses;
-  std::vector<DeviceId> devices;  ///< The run's, ascending: those that live before the losses.
+  std::vector<DeviceId> devices;     ///< The run's, ascending: those that live before the losses.
+  std::vector<PlanSwitch> switches;  ///< Planned, ascending.
 };
 
 /// A note where a checkpoint folder counts as storage whose speed the cluster file does not say;
@@ -41,8 +48,8 @@ std::string assumed_storage(const models::Cluster& cluster, const PolicyQuestion
 
 class PolicyServer {
  public:
-  /// The run's plan is the one that runs. Keeps both references. Throws std::runtime_error if the
-  /// policy cannot serve this job on this cluster.
+  /// The run's plan is the one that runs, until a planned switch. Keeps both references. Throws
+  /// std::runtime_error if the policy cannot serve this job on this cluster.
   PolicyServer(const experiments::LoadedRun& run, const PolicyQuestion& question);
   ~PolicyServer();
 

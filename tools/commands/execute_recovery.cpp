@@ -71,7 +71,8 @@ std::optional<std::string> read_text(int fd, int patience_ms) {
 }
 
 std::string to_text(const executor::LostDevices& lost) {
-  std::string text = fmt::format("{} {}\n", lost.last_step, lost.generation);
+  std::string text =
+      fmt::format("{} {} {}\n", lost.last_step, lost.generation, lost.switched_after);
   for (const auto* devices : {&lost.lost, &lost.live}) {
     for (const DeviceId device : *devices) text += fmt::format("{} ", device.value);
     text += "\n";
@@ -83,7 +84,7 @@ executor::LostDevices lost_from(const std::string& text) {
   executor::LostDevices lost;
   std::istringstream lines(text);
   std::string line;
-  lines >> lost.last_step >> lost.generation;
+  lines >> lost.last_step >> lost.generation >> lost.switched_after;
   std::getline(lines, line);
   for (auto* devices : {&lost.lost, &lost.live}) {
     std::getline(lines, line);

@@ -169,10 +169,13 @@ std::vector<KillRequest> kills_of(const ExecuteArgs& args, Diagnostics& diagnost
 }
 
 std::vector<executor::FaultInjection> faults_of(const std::vector<KillRequest>& kills,
-                                                const ir::Program& program, std::uint64_t seed,
-                                                Diagnostics& diagnostics) {
+                                                const std::vector<std::int64_t>& switches,
+                                                const std::vector<ir::Program>& programs,
+                                                std::uint64_t seed, Diagnostics& diagnostics) {
   std::vector<executor::FaultInjection> faults;
   for (const KillRequest& kill : kills) {
+    const auto before = std::lower_bound(switches.begin(), switches.end(), kill.step);
+    const ir::Program& program = programs[static_cast<std::size_t>(before - switches.begin())];
     const auto ranks = static_cast<std::int64_t>(program.ranks.size());
     if (kill.rank >= ranks) {
       diagnostics.add(at_flag("--kill"), fmt::format("rank {} of {}", kill.rank, ranks),

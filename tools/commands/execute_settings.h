@@ -32,9 +32,12 @@ struct KillRequest {
   executor::FaultPoint point = executor::FaultPoint::op;
 };
 std::vector<KillRequest> kills_of(const ExecuteArgs& args, config::Diagnostics& diagnostics);
-/// On the devices of the program's ranks; ops are drawn from `seed`.
+/// On the devices of the ranks of the program that runs in that step: programs[0], and after step
+/// switches[i] (ascending) programs[i + 1]. Ops are drawn from `seed`.
 std::vector<executor::FaultInjection> faults_of(const std::vector<KillRequest>& kills,
-                                                const ir::Program& program, std::uint64_t seed,
+                                                const std::vector<std::int64_t>& switches,
+                                                const std::vector<ir::Program>& programs,
+                                                std::uint64_t seed,
                                                 config::Diagnostics& diagnostics);
 
 /// By device.
