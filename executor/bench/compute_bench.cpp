@@ -134,7 +134,7 @@ class ComputeBench::Impl {
         std::memcpy(bytes.data() + i * sizeof narrow, &narrow, sizeof narrow);
       }
     }
-    const Tensor tile = backend_.allocate(kTile, true);
+    Tensor tile = backend_.allocate(kTile, true);
     backend_.upload(bytes, tile);
     return tile;
   }
@@ -147,7 +147,7 @@ class ComputeBench::Impl {
   }
 
   Tensor random_tensor(std::size_t elements, bool wide, const Tensor& tile) {
-    const Tensor tensor = backend_.allocate(elements, wide);
+    Tensor tensor = backend_.allocate(elements, wide);
     fill(tensor, tile);
     return tensor;
   }

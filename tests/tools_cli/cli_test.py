@@ -1476,7 +1476,8 @@ class Execute(Case):
                *self.WHERE[2:], *flags]
         kills = [word for rank in range(4) for word in ("--kill", f"{rank}@3")]
         self.refuse(*run, *kills, says="--kill: without devices 0, 1, 2, 3 from step 3 on: ")
-        self.assertFalse((self.folder / "out").exists())
+        for left in "out", "cloud":
+            self.assertFalse((self.folder / left).exists())
         self.succeed(*run, "--kill", "3@3", "--kill", "3@5")
 
     def test_a_plan_among_the_inputs_of_a_run_brings_them(self):

@@ -108,11 +108,14 @@ void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun
                                 executor::kLeastTextVocabulary, header.model.vocabulary));
   }
   if (!o.hosts.empty()) return;  // Their agents look.
+  const OutFolder local(o.settings.local_checkpoints), cloud(o.settings.cloud_checkpoints);
   executor::RunSettings settings = o.settings;
   settings.least_data_bytes = header.sequence_length + 1;
   for (const executor::BadPlace& place : executor::find_bad_places(settings)) {
     diagnostics.add(at_flag(("--" + place.setting).c_str()), place.problem);
   }
+  cloud.undo();  // what a run needs it makes again
+  local.undo();
 }
 
 std::string crowding(const executor::LaunchOptions& o) {
