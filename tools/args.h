@@ -164,6 +164,7 @@ struct ReplayArgs {
   Text expected_mtbf;
   Text planning_time;
   Text prices;
+  bool background = false;
   Text plan;
   std::string results = "results";
   Text workers;

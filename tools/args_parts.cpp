@@ -88,6 +88,10 @@ void add_replay(CLI::App& app, ReplayArgs& args) {
   option("--planning-time", args.planning_time,
          "fixed (default: what policies say) or measured (not reproducible)");
   option("--prices", args.prices, "on_demand (default) or spot, where the trace names none");
+  app.add_flag("--background-transfers", args.background,
+               "what checkpoints copy beside training slows the iterations of that time: up to "
+               "twice as many simulations")
+      ->group("Trace and policies");
   app.add_option("--results", args.results, "where results go; default: results");
   app.add_option("--workers", args.workers, "processes at once; default: one for each core");
   app.add_option("--shard", args.shard, "I/N: only every N-th run, from the I-th");

@@ -83,6 +83,7 @@ config::Value effective_config(const ReplayStudy& study, const LoadedReplayCase&
   tree.append("seed", config::Value::scalar(std::to_string(run.seed)));
   tree.append("planning_time", config::Value::scalar(text_of(study.planning_time)));
   tree.append("prices", config::Value::scalar(text_of(study.prices)));
+  tree.append("background_transfers", config::Value::scalar(text_of(study.background_transfers)));
   tree.append("hashes", scalars({{"version", program_version()},
                                  {"cluster", loaded.hashes.cluster},
                                  {"workload", loaded.hashes.workload},
@@ -136,7 +137,8 @@ class StudyRuns final : public RunSet {
     const ReplayRun& each = runs_[run];
     const LoadedReplayCase& loaded = *cases_[each.of_case];
     const ReplayOutcome outcome = replay_once(
-        loaded, each.policy, {study_.planning_time, study_.prices, each.seed}, on_progress);
+        loaded, each.policy,
+        {study_.planning_time, study_.prices, study_.background_transfers, each.seed}, on_progress);
     config::Value config = effective_config(study_, loaded, each);
     config.append("simgrid", scalars(outcome.simgrid));
     write_text_file(folder + "/effective.yaml", config::to_yaml(config));

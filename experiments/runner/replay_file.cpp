@@ -94,6 +94,9 @@ std::vector<std::pair<PlanningTime, const char*>> enum_names(PlanningTime) {
 std::vector<std::pair<Prices, const char*>> enum_names(Prices) {
   return {{Prices::on_demand, "on_demand"}, {Prices::spot, "spot"}};
 }
+std::vector<std::pair<BackgroundTransfers, const char*>> enum_names(BackgroundTransfers) {
+  return {{BackgroundTransfers::ignored, "ignored"}, {BackgroundTransfers::simulated, "simulated"}};
+}
 
 bool from_scalar(const std::string& text, ReplayPolicy& out, std::string&) {
   out.name = text;
@@ -162,6 +165,9 @@ void describe(config::Visitor& v, ReplayStudy& study) {
   v.optional("planning_time", study.planning_time,
              "of policies that search plans: what they say, or what it took (not reproducible)");
   v.optional("prices", study.prices, "of GPUs for which the trace names none");
+  v.optional("background_transfers", study.background_transfers,
+             "copies of checkpoints beside training: simulated, they slow the iterations of their "
+             "time, at up to twice as many simulations");
   v.optional("sweep", study.sweep, "POLICY.OPTION and the values that it takes");
   v.optional("assumptions", study.assumptions, "what is not published and is assumed");
   v.optional("plot", study.plot, "Python script beside the file that draws the figure");

@@ -55,6 +55,8 @@ enum class PlanningTime {
   measured,  ///< What the search really took here; not reproducible.
 };
 enum class Prices { on_demand, spot };
+/// What checkpoints copy beside training (sim::ReplayOptions::background_transfers).
+enum class BackgroundTransfers { ignored, simulated };
 
 struct ReplayStudy {
   std::string name;  ///< Folder under results/.
@@ -65,6 +67,7 @@ struct ReplayStudy {
   config::Located<std::vector<std::int64_t>> seeds{{0}, {}};
   PlanningTime planning_time = PlanningTime::fixed;
   Prices prices = Prices::on_demand;
+  BackgroundTransfers background_transfers = BackgroundTransfers::ignored;
   /// Values of options by `POLICY.OPTION`, POLICY as shown; runs of other policies do not multiply.
   std::map<std::string, config::Located<std::vector<std::string>>> sweep;
   std::vector<std::string> assumptions;
@@ -78,6 +81,7 @@ struct ReplayStudy {
 };
 
 std::vector<std::pair<PlanningTime, const char*>> enum_names(PlanningTime);
+std::vector<std::pair<BackgroundTransfers, const char*>> enum_names(BackgroundTransfers);
 std::vector<std::pair<Prices, const char*>> enum_names(Prices);
 /// "autohet": a policy by its name alone.
 bool from_scalar(const std::string& text, ReplayPolicy& out, std::string& error);

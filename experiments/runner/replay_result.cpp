@@ -106,6 +106,7 @@ std::map<std::string, std::string> input_cells(const ReplayStudy& study, const R
       {"profile", one.profile ? one.profile->value : ""},
       {"planning_time", enum_text(study.planning_time)},
       {"prices", enum_text(study.prices)},
+      {"background_transfers", enum_text(study.background_transfers)},
       {"version", program_version()},
       {"study_hash", study.hash},
       {"cluster_hash", hashes.cluster},
@@ -156,12 +157,28 @@ std::string interruptions_csv(const sim::ReplayResult& result) {
 std::vector<std::string> replay_columns(const ReplayStudy& study) {
   std::vector<std::string> columns = {"run", "case", "policy", "policy_name", "options", "seed"};
   for (const auto& axis : study.sweep) columns.push_back(axis.first);
-  for (const char* name :
-       {"cluster",   "model",        "global_batch", "sequence_length", "dtype",
-        "trace",     "plan",         "profile",      "planning_time",   "prices",
-        "version",   "study_hash",   "cluster_hash", "workload_hash",   "trace_hash",
-        "plan_hash", "profile_hash", "status",       "reason",          "first_plan_problem",
-        "horizon_ns"}) {
+  for (const char* name : {"cluster",
+                           "model",
+                           "global_batch",
+                           "sequence_length",
+                           "dtype",
+                           "trace",
+                           "plan",
+                           "profile",
+                           "planning_time",
+                           "prices",
+                           "background_transfers",
+                           "version",
+                           "study_hash",
+                           "cluster_hash",
+                           "workload_hash",
+                           "trace_hash",
+                           "plan_hash",
+                           "profile_hash",
+                           "status",
+                           "reason",
+                           "first_plan_problem",
+                           "horizon_ns"}) {
     columns.emplace_back(name);
   }
   for (const sim::Bucket bucket : buckets()) columns.push_back(wall_column(bucket));

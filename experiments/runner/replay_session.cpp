@@ -248,7 +248,8 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
       {loaded.cluster, loaded.spec.job, trace, timed, timers.iterations(), timers.transfers()},
       {.horizon = horizon,
        .measured_planning = settings.planning_time == PlanningTime::measured,
-       .spot_prices = settings.prices == Prices::spot},
+       .spot_prices = settings.prices == Prices::spot,
+       .background_transfers = settings.background_transfers == BackgroundTransfers::simulated},
       [&](Instant reached) {
         on_progress(static_cast<double>(reached.nanoseconds) /
                     static_cast<double>(std::max<std::int64_t>(horizon.count, 1)));

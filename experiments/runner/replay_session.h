@@ -49,6 +49,7 @@ ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile&
 struct ReplaySettings {
   PlanningTime planning_time = PlanningTime::fixed;
   Prices prices = Prices::on_demand;
+  BackgroundTransfers background_transfers = BackgroundTransfers::ignored;
   std::int64_t seed = 0;
 };
 

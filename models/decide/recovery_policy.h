@@ -123,6 +123,8 @@ struct CheckpointLevel {
   Nanoseconds persist;
   std::vector<DeviceId> holders;  ///< As StateCopy.
   std::string source;             ///< Where the figures come from.
+  /// What moves beside training, after the stall, until the copy is usable.
+  std::vector<StateTransfer> background;
 };
 
 /// Replay asks a policy at the start, and whenever something happens. All functions depend on their

@@ -193,7 +193,7 @@ std::vector<models::CheckpointLevel> cloud_checkpoint(const PolicyInput& input,
   }
   ir::Plan plain = plan;
   plain.redundancy = ir::Redundancy::none;  // Copies that shadows keep are not written.
-  const CheckpointCost cost =
+  CheckpointCost cost =
       checkpoint_cost(input, plain, ir::Location::cloud, state_bytes(input), true);
   models::CheckpointLevel level;
   level.location = ir::Location::cloud;
@@ -202,6 +202,7 @@ std::vector<models::CheckpointLevel> cloud_checkpoint(const PolicyInput& input,
   level.every = iterations_between(interval, cost.snapshot, cost.snapshot + cost.persist, restart,
                                    iteration_time, expected_interruptions(input));
   level.source = "option checkpoint_interval = " + interval;
+  level.background = std::move(cost.uploads);
   return {level};
 }
 

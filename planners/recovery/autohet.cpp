@@ -96,7 +96,7 @@ std::vector<models::CheckpointLevel> AutohetRecovery::checkpoints(const ir::Plan
   const Nanoseconds snapshot = to_nanoseconds(memory.snapshot);
   std::vector<models::CheckpointLevel> levels;
   models::CheckpointLevel host{ir::Location::host_memory, 1, snapshot, snapshot, {},
-                               "PCIe; AutoHet, IV-B1"};
+                               "PCIe; AutoHet, IV-B1",    {}};
   host.every = every(settings_.local_interval, memory.snapshot, memory.snapshot);
   if (settings_.nvme && location_problem(input().cluster, ir::Location::nvme).empty()) {
     const Seconds persist = memory.snapshot + cost(ir::Location::nvme).persist;
@@ -107,14 +107,15 @@ std::vector<models::CheckpointLevel> AutohetRecovery::checkpoints(const ir::Plan
                       {},
                       to_nanoseconds(persist),
                       {},
-                      "NVMe of the node; AutoHet, IV-B1"});
+                      "NVMe of the node; AutoHet, IV-B1",
+                      {}});
   } else {
     levels.push_back(host);
   }
   if (input().cluster.storage) {
     // Replicas need not be uploaded twice: a file is a layer and a rank.
-    const Seconds persist =
-        memory.snapshot + checkpoint_cost(input(), plan, ir::Location::cloud, bytes_, true).persist;
+    CheckpointCost upload = checkpoint_cost(input(), plan, ir::Location::cloud, bytes_, true);
+    const Seconds persist = memory.snapshot + upload.persist;
     const std::int64_t wanted = every(settings_.cloud_interval, memory.snapshot, persist);
     const std::int64_t local = levels.front().every;
     levels.push_back({ir::Location::cloud,
@@ -122,7 +123,8 @@ std::vector<models::CheckpointLevel> AutohetRecovery::checkpoints(const ir::Plan
                       {},
                       to_nanoseconds(persist),
                       {},
-                      "cloud storage; AutoHet, IV-B1"});
+                      "cloud storage; AutoHet, IV-B1",
+                      std::move(upload.uploads)});
   }
   return levels;
 }

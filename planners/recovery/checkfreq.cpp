@@ -44,7 +44,7 @@ class Checkfreq final : public CheckpointedPolicy {
   /// Least k with stall / (k T) <= budget and persist <= k T + stall.
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
                                                    Seconds iteration_time) const override {
-    const CheckpointCost cost =
+    CheckpointCost cost =
         checkpoint_cost(input(), plan, location_, models::all_state_bytes(input().job),
                         location_ == ir::Location::cloud);
     const Seconds stall = std::max(Seconds{0}, cost.snapshot - hiding_ * iteration_time);
@@ -58,6 +58,7 @@ class Checkfreq final : public CheckpointedPolicy {
     level.every = static_cast<std::int64_t>(std::max({1.0, by_budget, by_storage}));
     level.source = fmt::format("CheckFreq 4: {} bounds the interval",
                                by_budget > by_storage ? "the overhead budget" : "persisting");
+    level.background = std::move(cost.uploads);
     return {level};
   }
 

@@ -50,7 +50,7 @@ class CheckpointRestart final : public CheckpointedPolicy {
   std::string name() const override { return kCheckpointRestartRecovery.name; }
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
                                                    Seconds iteration_time) const override {
-    const CheckpointCost cost =
+    CheckpointCost cost =
         checkpoint_cost(input(), plan, settings_.location, models::all_state_bytes(input().job),
                         settings_.location == ir::Location::cloud);
     const Seconds written = cost.snapshot + cost.persist;
@@ -63,6 +63,7 @@ class CheckpointRestart final : public CheckpointedPolicy {
         iterations_between(settings_.interval, stall, written, rules().phases.reinitialise.duration,
                            iteration_time, expected_interruptions(input()));
     level.source = fmt::format("closed form of the links; interval {}", settings_.interval);
+    if (settings_.save == Save::asynchronous) level.background = std::move(cost.uploads);
     return {level};
   }
 

@@ -97,7 +97,7 @@ std::vector<models::CheckpointLevel> HetuRecovery::checkpoints(const ir::Plan& p
   ir::Location location = ir::Location::cloud;
   if (!location_problem(input().cluster, location).empty()) location = ir::Location::nvme;
   if (!location_problem(input().cluster, location).empty()) return {};
-  const CheckpointCost cost =
+  CheckpointCost cost =
       checkpoint_cost(input(), plan, location, stored_, location == ir::Location::cloud);
   const Seconds persist = cost.snapshot + cost.persist;
   models::CheckpointLevel level;
@@ -108,6 +108,7 @@ std::vector<models::CheckpointLevel> HetuRecovery::checkpoints(const ir::Plan& p
   level.stall = to_nanoseconds(cost.snapshot);
   level.persist = to_nanoseconds(persist);
   level.source = "PCIe, then storage beside training; assumed, the paper has no checkpoints";
+  level.background = std::move(cost.uploads);
   return {level};
 }
 

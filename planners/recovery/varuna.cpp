@@ -57,7 +57,7 @@ class VarunaMorphing final : public CheckpointedPolicy {
     const models::SwitchBytes bytes = models::all_state_bytes(input().job);
     const CheckpointCost local = checkpoint_cost(
         input(), plan, nvme ? ir::Location::nvme : ir::Location::host_memory, bytes, false);
-    const CheckpointCost cloud = checkpoint_cost(input(), plan, ir::Location::cloud, bytes, true);
+    CheckpointCost cloud = checkpoint_cost(input(), plan, ir::Location::cloud, bytes, true);
     const auto replicas = static_cast<double>(plan.pipelines.size());
     const Seconds stall = (local.snapshot + local.persist) / replicas;
     const Seconds written = stall + cloud.persist;
@@ -72,6 +72,7 @@ class VarunaMorphing final : public CheckpointedPolicy {
                                            expected_interruptions(input()));
     level.source = fmt::format("Varuna 5: {} first, then the cloud; closed form of the links",
                                nvme ? "local NVMe" : "host memory");
+    level.background = std::move(cloud.uploads);
     return {level};
   }
 

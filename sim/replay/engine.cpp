@@ -338,7 +338,9 @@ void ReplayEngine::proceed() {
   iteration_time_ = time;
   if (to_nanoseconds(time) == run_->iteration()) return;
   refer_to(*run_->plan(), time);
-  run_->retime(to_nanoseconds(time), input_.policy.checkpoints(*run_->plan(), time));
+  auto levels = input_.policy.checkpoints(*run_->plan(), time);
+  CopyLoad load = take_load(run_->plan(), *run_->devices().working, time, levels);
+  run_->retime(to_nanoseconds(time), std::move(levels), std::move(load));
   add_point();
 }
 
@@ -395,8 +397,10 @@ void ReplayEngine::train(models::PlanPointer plan, const PlanDevices& devices) {
   copies_.set_gpu(done_, plan, devices);
   if (log_open_) result_.log.back().stall = now_ - result_.log.back().at;
   log_open_ = false;
+  auto levels = input_.policy.checkpoints(*plan, iteration_time_);
+  CopyLoad load = take_load(plan, *devices.working, iteration_time_, levels);
   run_.emplace(TrainingRun::Start{plan, devices, now_, done_, to_nanoseconds(iteration_time_),
-                                  input_.policy.checkpoints(*plan, iteration_time_)},
+                                  std::move(levels), std::move(load)},
                ledger_, copies_);
   add_point();
 }

@@ -59,6 +59,8 @@ class ReplayEngine {
   void settle_recovery(bool finished);
   void tell_of_latecomers();
   Seconds time_of(const ir::Plan& plan, const std::vector<DeviceId>& devices) const;
+  CopyLoad take_load(const models::PlanPointer& plan, const std::vector<DeviceId>& devices,
+                     Seconds time, std::vector<models::CheckpointLevel>& levels) const;
 
   /// Books device-time and dollars up to now_; before whoever is there, or in the plan, changes.
   void account();

@@ -21,6 +21,12 @@ class FixedIterationTimer final : public IterationTimer {
   explicit FixedIterationTimer(std::map<int, double> samples_per_second);
   Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
                const std::vector<std::pair<std::string, double>>& degraded_links) const override;
+  /// Transfers do not matter.
+  Seconds time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                      const models::DegradedLinks& degraded_links,
+                      const std::vector<models::StateTransfer>&) const override {
+    return time(plan, slow, degraded_links);
+  }
 
  private:
   Seconds time_;

@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 
+#include "models/base/check.h"
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/device_renaming.h"
 #include "sim/replay/pipeline_order.h"
@@ -24,7 +25,8 @@ constexpr std::size_t kMostExpected = 2;  ///< Simulations under way.
 struct PlanKey {
   ir::Plan plan;
   std::vector<models::SlowDevice> slow;
-  std::vector<std::pair<std::string, double>> links;
+  models::DegradedLinks links;
+  std::vector<models::StateTransfer> beside;  ///< Bytes of each second.
   auto operator<=>(const PlanKey&) const = default;
 };
 
@@ -44,8 +46,11 @@ struct SimulatedIterationTimer::Memory {
     SimulatorEvaluator::Running running;
   };
   SimulatorEvaluator::Running start(const PlanKey& key) const;
+  void add_loads(const PlanKey& key, std::vector<SlowLink>& links) const;
   std::list<Expected>::iterator find_expected(const PlanKey& key);
 
+  const models::Topology& topology;
+  const TransferPaths& paths;
   DeviceRenaming renaming;
   SimulatorEvaluator evaluator;
   std::map<PlanKey, models::Evaluation> known;
@@ -66,14 +71,38 @@ SimulatorEvaluator::Running SimulatedIterationTimer::Memory::start(const PlanKey
   }
   std::vector<SlowLink> links;
   for (const auto& [link, factor] : key.links) links.push_back({link, 1 / factor});
+  add_loads(key, links);
   return evaluator.start(key.plan, stragglers, links);
 }
 
+/// What transfers beside training take from links, as slower links.
+void SimulatedIterationTimer::Memory::add_loads(const PlanKey& key,
+                                                std::vector<SlowLink>& links) const {
+  std::map<LinkId, double> rates;
+  for (const models::StateTransfer& transfer : key.beside) {
+    std::vector<LinkId> way;
+    Seconds latency;
+    paths.path(transfer, way, latency);
+    for (const LinkId link : way) {
+      if (link.index() < topology.links().size()) rates[link] += transfer.bytes.value;
+    }
+  }
+  for (const auto& [id, rate] : rates) {
+    const models::Link& link = topology.links()[id.index()];
+    double bandwidth = link.bandwidth.value;
+    for (const auto& [name, factor] : key.links) bandwidth *= name == link.name ? factor : 1;
+    links.push_back({link.name, bandwidth / std::max(bandwidth - rate, bandwidth / 2)});
+  }
+}
+
 SimulatedIterationTimer::SimulatedIterationTimer(IterationSimulator& simulator,
+                                                 const TransferPaths& paths,
                                                  const models::Workload& workload,
                                                  const models::Job& job, const ir::Profile& profile,
                                                  IterationOptions options, RememberOptions remember)
     : memory_(new Memory{
+          simulator.topology(),
+          paths,
           DeviceRenaming(simulator.cluster(), simulator.topology(), remember.ignore_leaves),
           SimulatorEvaluator(simulator, workload, job, profile, std::move(options)),
           {},
@@ -93,9 +122,17 @@ Seconds SimulatedIterationTimer::time(
   return evaluate(plan, slow, degraded_links).iteration_time;
 }
 
+Seconds SimulatedIterationTimer::time_beside(
+    const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+    const models::DegradedLinks& degraded_links,
+    const std::vector<models::StateTransfer>& per_second) const {
+  return evaluate(plan, slow, degraded_links, per_second).iteration_time;
+}
+
 SimulatedIterationTimer::Named SimulatedIterationTimer::name(
     const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-    const std::vector<std::pair<std::string, double>>& degraded_links) const {
+    const models::DegradedLinks& degraded_links,
+    const std::vector<models::StateTransfer>& per_second) const {
   const DeviceRenaming& renaming = memory_->renaming;
   Named named;
   named.places = order_of_pipelines(plan, slow, renaming);
@@ -117,6 +154,16 @@ SimulatedIterationTimer::Named SimulatedIterationTimer::name(
       named.key.links.push_back(entry);
     }
   }
+  named.key.beside = per_second;
+  for (models::StateTransfer& transfer : named.key.beside) {
+    for (DeviceId* end : {&transfer.source, &transfer.destination}) {
+      if (!end->valid()) continue;
+      const DeviceId to = named.to[end->index()];
+      ORRERY_CHECK(to.valid(), "device {} copies beside a plan that it is not in", end->value);
+      *end = to;
+    }
+  }
+  std::sort(named.key.beside.begin(), named.key.beside.end());
   return named;
 }
 
@@ -125,7 +172,7 @@ void SimulatedIterationTimer::expect(
     const std::vector<std::pair<std::string, double>>& degraded_links) const {
   Memory& memory = *memory_;
   const Clock::time_point start = Clock::now();
-  Named named = name(plan, slow, degraded_links);
+  Named named = name(plan, slow, degraded_links, {});
   const bool is_new =
       !memory.known.contains(named.key) && memory.find_expected(named.key) == memory.expected.end();
   memory.counts.naming += since(start);
@@ -139,11 +186,12 @@ void SimulatedIterationTimer::expect(
 
 models::Evaluation SimulatedIterationTimer::evaluate(
     const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-    const std::vector<std::pair<std::string, double>>& degraded_links) const {
+    const models::DegradedLinks& degraded_links,
+    const std::vector<models::StateTransfer>& per_second) const {
   Memory& memory = *memory_;
   ++memory.counts.asked;
   const Clock::time_point start = Clock::now();
-  Named named = name(plan, slow, degraded_links);
+  Named named = name(plan, slow, degraded_links, per_second);
   auto found = memory.known.find(named.key);
   memory.counts.naming += since(start);
   if (found == memory.known.end()) {

@@ -17,6 +17,7 @@
 #include "sim/iteration/iteration.h"
 #include "sim/iteration/options.h"
 #include "sim/replay/replay.h"
+#include "sim/replay/transfer_paths.h"
 
 namespace orrery::sim {
 
@@ -43,21 +44,28 @@ struct RememberCounts {
 /// forked copy of the process (SimulatorEvaluator). Not for concurrent use.
 class SimulatedIterationTimer final : public IterationTimer {
  public:
-  /// Keeps references.
-  SimulatedIterationTimer(IterationSimulator& simulator, const models::Workload& workload,
-                          const models::Job& job, const ir::Profile& profile,
-                          IterationOptions options = {}, RememberOptions remember = {});
+  /// Keeps references. `paths`: for time_beside().
+  SimulatedIterationTimer(IterationSimulator& simulator, const TransferPaths& paths,
+                          const models::Workload& workload, const models::Job& job,
+                          const ir::Profile& profile, IterationOptions options = {},
+                          RememberOptions remember = {});
   ~SimulatedIterationTimer() override;
 
   Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
                const std::vector<std::pair<std::string, double>>& degraded_links) const override;
+  /// A transfer takes its rate from each link of the cluster's network on its way; where that is
+  /// more than half of the link, or several together are, half is left to training, as a fair share
+  /// of two would be. Links of storage carry nothing of training.
+  Seconds time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                      const models::DegradedLinks& degraded_links,
+                      const std::vector<models::StateTransfer>& per_second) const override;
   /// Starts the simulation, if it is a new one. Two may be under way: the plan that comes and the
   /// one after it; that of the one expected longest ago is given up for a third.
   void expect(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
               const std::vector<std::pair<std::string, double>>& degraded_links) const override;
-  models::Evaluation evaluate(
-      const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-      const std::vector<std::pair<std::string, double>>& degraded_links) const;
+  models::Evaluation evaluate(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                              const models::DegradedLinks& degraded_links,
+                              const std::vector<models::StateTransfer>& per_second = {}) const;
   RememberCounts counts() const;
   /// Of everything that was simulated: knows which entries of the profile it used.
   const models::Pricer& pricer() const;
@@ -66,7 +74,8 @@ class SimulatedIterationTimer final : public IterationTimer {
   struct Memory;
   struct Named;
   Named name(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-             const std::vector<std::pair<std::string, double>>& degraded_links) const;
+             const models::DegradedLinks& degraded_links,
+             const std::vector<models::StateTransfer>& per_second) const;
   std::unique_ptr<Memory> memory_;
 };
 

@@ -21,6 +21,8 @@
 ///   switch that training runs on to as it is, unless something that the switch needs has died.
 /// - When a device or a link changes its speed under a plan that proceeds, what is left of the
 ///   iteration in flight takes the new time.
+/// - What is copied beside training slows it only with `background_transfers`; a recovery, the
+///   copies themselves and the times that policies are told know nothing of it.
 /// - An iteration that the horizon cuts off is booked, as productive and degraded, but not counted.
 #pragma once
 #include <array>
@@ -69,6 +71,10 @@ class IterationTimer {
   virtual ~IterationTimer() = default;
   virtual Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
                        const std::vector<std::pair<std::string, double>>& degraded_links) const = 0;
+  /// The same while these transfers, of so many bytes in each second, go on beside training.
+  virtual Seconds time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                              const models::DegradedLinks& degraded_links,
+                              const std::vector<models::StateTransfer>& per_second) const = 0;
   /// This will probably be asked for, after what was expected before it: may be worked out beside
   /// what the caller does meanwhile.
   virtual void expect(const ir::Plan&, const std::vector<models::SlowDevice>&,
@@ -81,6 +87,9 @@ struct ReplayOptions {
       false;                 ///< `decide` phases take what on_events() took: not reproducible.
   bool spot_prices = false;  ///< Bill spot prices where the trace names none.
   bool record_spans = false;
+  /// What checkpoints move beside training (CheckpointLevel::background) slows the iterations of
+  /// that time: its bytes are spread evenly over the whole iterations that the copy takes.
+  bool background_transfers = false;
 };
 
 /// A stretch of wall time in one bucket, for timelines. Iterations come in runs.

@@ -17,7 +17,7 @@ class SimulatedTimers {
                   RememberOptions remember = {})
       : paths_(cluster, topology),
         simulator_(cluster, topology, false, paths_.extension()),
-        iterations_(simulator_, workload, job, profile, std::move(options), remember),
+        iterations_(simulator_, paths_, workload, job, profile, std::move(options), remember),
         transfers_(cluster, topology, paths_, simulator_.engine(), remember),
         evaluator_(iterations_) {}
 

@@ -28,13 +28,17 @@ TrainingRun::TrainingRun(Start start, ReplayLedger& ledger, CopyStore& copies)
       now_(start.now),
       done_(start.done),
       iteration_(start.iteration) {
-  set_levels(std::move(start.levels));
+  set_levels(std::move(start.levels), std::move(start.load));
   due_ = levels_.size();  // the state that training starts from is not written again
-  open_run(iteration_);
+  open_run(next_duration());
 }
 
-void TrainingRun::set_levels(std::vector<models::CheckpointLevel> levels) {
+void TrainingRun::set_levels(std::vector<models::CheckpointLevel> levels, CopyLoad load) {
+  std::map<CopyStore::Slot, std::int64_t> loaded_until;
+  for (const Level& level : levels_) loaded_until[level.slot] = level.loaded_until;
   levels_.clear();
+  load_ = std::move(load);
+  loaded_.clear();
   cycle_.reset();
   cycle_length_ = 1;
   longest_ = 0;
@@ -55,14 +59,38 @@ void TrainingRun::set_levels(std::vector<models::CheckpointLevel> levels) {
       cycle_length_ = step > kLongestCycle / cycle_length_ ? 0 : cycle_length_ * step;
     }
     const std::int64_t from = copies_.counts_from(slot, done_);
-    levels_.push_back({std::move(level), slot, std::move(holders), from});
+    const std::size_t i = levels_.size();
+    const bool partly =
+        !load_.iterations.empty() && load_.iterations[i] > 0 && load_.iterations[i] < level.every;
+    if (partly) cycle_length_ = 0;  // iterations of a cycle differ
+    const std::int64_t until = load_.iterations.empty() ? 0 : loaded_until[slot];
+    levels_.push_back({std::move(level), slot, std::move(holders), from, until});
     if (levels_.back().level.every > levels_[longest_].level.every) longest_ = levels_.size() - 1;
   }
 }
 
 void TrainingRun::open_run(Nanoseconds duration) {
   ORRERY_CHECK(duration.count > 0, "an iteration of {} ns", duration.count);
+  run_duration_ = duration;
   ledger_.open_run(now_, done_ + 1, duration, working(), samples_);
+}
+
+/// Levels whose copies the next iteration is beside.
+std::uint32_t TrainingRun::loads() const {
+  std::uint32_t levels = 0;
+  for (std::size_t i = 0; i < levels_.size(); ++i) {
+    if (done_ < levels_[i].loaded_until) levels |= std::uint32_t{1} << i;
+  }
+  return levels;
+}
+
+/// Of the next iteration.
+Nanoseconds TrainingRun::next_duration() {
+  const std::uint32_t levels = loads();
+  if (levels == 0) return iteration_;
+  const auto [at, is_new] = loaded_.try_emplace(levels);
+  if (is_new) at->second = load_.time(levels);
+  return at->second;
 }
 
 bool TrainingRun::advance(Instant until, std::optional<Instant> stop) {
@@ -83,6 +111,11 @@ bool TrainingRun::advance(Instant until, std::optional<Instant> stop) {
 /// Starts the next step, or jumps over many.
 void TrainingRun::begin(Instant until, std::optional<Instant> stop) {
   if (begin_checkpoint()) return;
+  if (const Nanoseconds next = next_duration(); next != run_duration_) {
+    ledger_.close_run(now_);
+    open_run(next);
+    cycle_.reset();
+  }
   const Instant limit = stop ? std::min(until, *stop) : until;
   jump_cycles(limit);
   const std::int64_t before = done_;
@@ -90,7 +123,7 @@ void TrainingRun::begin(Instant until, std::optional<Instant> stop) {
   if (done_ > before) return;
   step_ = Step::iteration;
   step_start_ = now_;
-  step_end_ = now_ + iteration_;
+  step_end_ = now_ + run_duration_;
 }
 
 bool TrainingRun::begin_checkpoint() {
@@ -117,7 +150,7 @@ void TrainingRun::end_step() {
     if (odd_) {
       ledger_.close_run(now_);
       odd_ = false;
-      open_run(iteration_);
+      open_run(next_duration());
     }
   } else {
     ledger_.add_checkpoint(duration);
@@ -125,8 +158,10 @@ void TrainingRun::end_step() {
     copies_.persist(checkpoint_.slot, done_, plan_, devices_, checkpoint_.holders,
                     stall_start_ + std::max(checkpoint_.level.stall, checkpoint_.level.persist));
     copies_.settle(now_);
-    for (Level& level : levels_) {
-      if (level.slot == checkpoint_.slot) level.counted_from = done_;
+    for (std::size_t i = 0; i < levels_.size(); ++i) {
+      if (levels_[i].slot != checkpoint_.slot) continue;
+      levels_[i].counted_from = done_;
+      if (!load_.iterations.empty()) levels_[i].loaded_until = done_ + load_.iterations[i];
     }
     due_ = std::min(due_ + 1, levels_.size());
   }
@@ -152,13 +187,14 @@ void TrainingRun::jump_cycles(Instant limit) {
     const Nanoseconds duration = now_ - cycle_->at;
     const std::int64_t count = (limit - now_).count / duration.count - kCyclesAfterJump;
     if (count > 0) {
-      const Nanoseconds training{cycle_length_ * iteration_.count};
+      const Nanoseconds training{cycle_length_ * run_duration_.count};
       const Nanoseconds jump{count * duration.count};
       ledger_.add_iterations(count * cycle_length_);
       ledger_.add_checkpoint({count * (duration - training).count});
       for (Level& level : levels_) {
         copies_.shift(level.slot, count * cycle_length_, jump);
         level.counted_from += count * cycle_length_;
+        level.loaded_until += count * cycle_length_;
       }
       done_ += count * cycle_length_;
       now_ = now_ + jump;
@@ -171,44 +207,47 @@ void TrainingRun::jump_cycles(Instant limit) {
 
 /// As many whole iterations as fit before the next checkpoint, the end and the stop.
 void TrainingRun::jump_iterations(Instant until, std::optional<Instant> stop) {
-  std::int64_t count = std::max<std::int64_t>(0, (until - now_).count) / iteration_.count;
+  std::int64_t count = std::max<std::int64_t>(0, (until - now_).count) / run_duration_.count;
   for (const Level& level : levels_) {
+    if (done_ < level.loaded_until) count = std::min(count, level.loaded_until - done_);
     const std::int64_t left = level.counted_from + level.level.every - done_;
     count = std::min(count, std::max<std::int64_t>(1, left));
   }
   if (stop) {
     const std::int64_t left = (*stop - now_).count;
-    count = std::min(count, (left + iteration_.count - 1) / iteration_.count);
+    count = std::min(count, (left + run_duration_.count - 1) / run_duration_.count);
   }
   if (count == 0) return;
   ledger_.add_iterations(count);
   done_ += count;
-  now_ = now_ + Nanoseconds{count * iteration_.count};
+  now_ = now_ + Nanoseconds{count * run_duration_.count};
   due_ = 0;
 }
 
-void TrainingRun::retime(Nanoseconds iteration, std::vector<models::CheckpointLevel> levels) {
+void TrainingRun::retime(Nanoseconds iteration, std::vector<models::CheckpointLevel> levels,
+                         CopyLoad load) {
   const Nanoseconds old = iteration_;
   const std::size_t before = levels_.size();
   const Instant now = now_;
-  set_levels(std::move(levels));
+  set_levels(std::move(levels), std::move(load));
   if (levels_.size() != before) due_ = levels_.size();
   iteration_ = iteration;
   if (iteration == old) return;
+  const Nanoseconds next = next_duration();
   const bool in_step = step_ != Step::none;
   if (in_step) now_ = step_start_;
   ledger_.close_run(now_);
   if (step_ == Step::iteration && step_start_ < now) {
     const double whole = static_cast<double>((step_end_ - step_start_).count);
     const double left = static_cast<double>((step_end_ - now).count) / whole;
-    const std::int64_t rest = std::llround(left * static_cast<double>(iteration.count));
+    const std::int64_t rest = std::llround(left * static_cast<double>(next.count));
     step_end_ = now + Nanoseconds{rest};
     odd_ = true;
     open_run(step_end_ - step_start_);
   } else {
-    if (step_ == Step::iteration) step_end_ = step_start_ + iteration;
+    if (step_ == Step::iteration) step_end_ = step_start_ + next;
     odd_ = false;
-    open_run(iteration);
+    open_run(next);
   }
   now_ = now;
 }

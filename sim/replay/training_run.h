@@ -3,6 +3,8 @@
 /// Private to sim/replay.
 #pragma once
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <vector>
 
@@ -10,6 +12,14 @@
 #include "sim/replay/ledger.h"
 
 namespace orrery::sim {
+
+/// How iterations are slowed by the copies of checkpoints that are under way.
+struct CopyLoad {
+  /// By level: so many iterations after its checkpoint take place beside its copy; empty: none.
+  std::vector<std::int64_t> iterations;
+  /// Of an iteration beside copies of these levels (a bit each, at least one).
+  std::function<Nanoseconds(std::uint32_t levels)> time;
+};
 
 class TrainingRun {
  public:
@@ -20,6 +30,7 @@ class TrainingRun {
     std::int64_t done = 0;  ///< Last finished iteration.
     Nanoseconds iteration;
     std::vector<models::CheckpointLevel> levels;
+    CopyLoad load;
   };
   /// Keeps references.
   TrainingRun(Start start, ReplayLedger& ledger, CopyStore& copies);
@@ -28,7 +39,7 @@ class TrainingRun {
   /// at which no iteration and no checkpoint is under way, and says whether that was reached.
   bool advance(Instant until, std::optional<Instant> stop);
   /// Iterations take so long from now on; of the one in flight, the part that is left scales.
-  void retime(Nanoseconds iteration, std::vector<models::CheckpointLevel> levels);
+  void retime(Nanoseconds iteration, std::vector<models::CheckpointLevel> levels, CopyLoad load);
   /// Training ends here. The iteration in flight is lost, the checkpoint in progress is booked but
   /// worth nothing.
   void stop(const std::string& cause);
@@ -37,6 +48,7 @@ class TrainingRun {
 
   Instant now() const { return now_; }
   std::int64_t done() const { return done_; }
+  /// Beside no copy.
   Nanoseconds iteration() const { return iteration_; }
   const models::PlanPointer& plan() const { return plan_; }
   const PlanDevices& devices() const { return devices_; }
@@ -47,6 +59,7 @@ class TrainingRun {
     CopyStore::Slot slot;
     DeviceList holders;
     std::int64_t counted_from;  ///< Due `every` iterations after it.
+    std::int64_t loaded_until;  ///< Iterations up to this one are beside its copy.
   };
   enum class Step { none, iteration, checkpoint };
   struct Cycle {
@@ -56,7 +69,9 @@ class TrainingRun {
     std::vector<std::int64_t> since;    ///< By level: iterations since its last checkpoint.
   };
 
-  void set_levels(std::vector<models::CheckpointLevel> levels);
+  void set_levels(std::vector<models::CheckpointLevel> levels, CopyLoad load);
+  std::uint32_t loads() const;
+  Nanoseconds next_duration();
   void open_run(Nanoseconds duration);
   std::int64_t working() const { return static_cast<std::int64_t>(devices_.working->size()); }
   void begin(Instant until, std::optional<Instant> stop);
@@ -77,6 +92,9 @@ class TrainingRun {
   Instant now_;
   std::int64_t done_;
   Nanoseconds iteration_;
+  CopyLoad load_;
+  std::map<std::uint32_t, Nanoseconds> loaded_;  ///< Answers of load_.time.
+  Nanoseconds run_duration_;                     ///< Of the iterations of the open run.
   Step step_ = Step::none;
   Instant step_start_, step_end_;
   Instant stall_start_;  ///< Of a checkpoint: when it stops waiting for the one before.

@@ -49,6 +49,11 @@ class Notes final : public IterationTimer {
     text += fmt::format("time {} ", ir::devices_of(plan).size());
     return Seconds{10};
   }
+  Seconds time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                      const models::DegradedLinks& links,
+                      const std::vector<models::StateTransfer>&) const override {
+    return time(plan, slow, links);
+  }
   void expect(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
               const std::vector<std::pair<std::string, double>>& links) const override {
     text += fmt::format("expect {} ", ir::devices_of(plan).size());

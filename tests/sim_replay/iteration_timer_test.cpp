@@ -101,8 +101,9 @@ std::string in_child(const models::Cluster& cluster,
   const ir::Profile profile;
   const ForkResult result = run_forked([&] {
     const models::Topology topology(cluster);
+    const TransferPaths paths(cluster, topology);
     IterationSimulator simulator(cluster, topology);
-    return work(SimulatedIterationTimer(simulator, workload, job, profile),
+    return work(SimulatedIterationTimer(simulator, paths, workload, job, profile),
                 SimulatorEvaluator(simulator, workload, job, profile));
   });
   if (const auto* failure = std::get_if<ChildFailure>(&result)) {
@@ -219,6 +220,35 @@ TEST(SimulatedIterationTimer, SlowDevicesAndLinksMakeTimesOfTheirOwn) {
     const double elsewhere = timer.time(other, {}, {{"node0/nic0/up", 0.01}}).value;
     return fmt::format("{} {} {} {} {}", slow > 1.3 * healthy, slow == same, link > healthy,
                        elsewhere == healthy, timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "true true true true 3");
+}
+
+TEST(SimulatedIterationTimer, TransfersBesideTrainingTakeTheirShareOfTheNetwork) {
+  models::Cluster cluster = four_nodes();
+  cluster.storage = models::ObjectStorage{BytesPerSecond{1e12}, models::BandwidthScope::shared, {}};
+  const models::Topology topology(cluster);
+  std::vector<LinkId> nic;
+  topology.nic_link({0}, true, nic);
+  const models::Link& link = topology.links()[nic.front().index()];
+  const std::string said = in_child(cluster, [&](const auto& timer, const auto&) {
+    const ir::Plan plan = two_stages();
+    const auto upload = [&](int device, double share) -> std::vector<models::StateTransfer> {
+      return {{ir::Location::host_memory,
+               ir::Location::cloud,
+               {device},
+               {},
+               Bytes{share * link.bandwidth.value}}};
+    };
+    const Seconds alone = timer.time(plan, {}, {});
+    const Seconds quarter = timer.time_beside(plan, {}, {}, upload(0, 0.25));
+    const Seconds all = timer.time_beside(plan, {}, {}, upload(0, 0.9));
+    const ir::Plan other = moved(plan, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+    const auto simulated = timer.counts().simulated;
+    return fmt::format("{} {} {} {} {}", alone < quarter,
+                       timer.time(plan, {}, {{link.name, 0.75}}) == quarter,
+                       timer.time(plan, {}, {{link.name, 0.5}}) == all,
+                       timer.time_beside(other, {}, {}, upload(4, 0.25)) == quarter, simulated);
   });
   EXPECT_EQ(said, "true true true true 3");
 }

@@ -45,6 +45,10 @@ class RandomPolicy final : public models::RecoveryPolicy {
                                 Location::cloud}[static_cast<std::size_t>(rng.integer(0, 2))];
       levels.push_back(level(location, rng.integer(1, 6), rng.bernoulli(0.3) ? 0 : rng.uniform(),
                              rng.uniform() * 30));
+      if (rng.bernoulli(0.5)) {
+        levels.back().background = {
+            {Location::host_memory, Location::cloud, {0}, {}, Bytes{rng.uniform() * 1e11}}};
+      }
     }
     return levels;
   }
@@ -141,12 +145,14 @@ traces::Trace random_trace(const models::Cluster& cluster, Rng rng) {
   return events.trace;
 }
 
-RC_GTEST_PROP(ReplayLaw, EveryNanosecondIsBookedOnce, ()) {
+RC_GTEST_PROP(ReplayLaw, EveryNanosecondIsBookedOnce, (bool background)) {
   const auto seed = *rc::gen::arbitrary<std::uint32_t>();
   const models::Cluster cluster = replay_cluster(3, 2);
   const traces::Trace trace = random_trace(cluster, Rng(seed));
   const RandomPolicy policy(seed);
-  const ReplayResult result = run(cluster, trace, policy);
+  ReplayOptions options;
+  options.background_transfers = background;
+  const ReplayResult result = run(cluster, trace, policy, options);
 
   Nanoseconds sum;
   for (const Nanoseconds part : result.wall) sum += part;

@@ -173,10 +173,25 @@ models::CheckpointLevel level(ir::Location location, std::int64_t every, double 
   return result;
 }
 
+Seconds SlowedTimer::time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                          const models::DegradedLinks& degraded_links) const {
+  return FixedIterationTimer(Seconds{10}).time(plan, slow, degraded_links);
+}
+
+Seconds SlowedTimer::time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                                 const models::DegradedLinks& degraded_links,
+                                 const std::vector<models::StateTransfer>& per_second) const {
+  Seconds seconds = time(plan, slow, degraded_links);
+  for (const models::StateTransfer& transfer : per_second) {
+    seconds += Seconds{transfer.bytes.value / 1e9};
+  }
+  return seconds;
+}
+
 ReplayResult run(const models::Cluster& cluster, const traces::Trace& trace,
                  const models::RecoveryPolicy& policy, ReplayOptions options) {
   const models::Job job = replay_job();
-  const FixedIterationTimer iterations(Seconds{10});
+  const SlowedTimer iterations;
   const FixedTransferTimer transfers(seconds(7));
   options.record_spans = true;
   return replay({cluster, job, trace, policy, iterations, transfers}, options);

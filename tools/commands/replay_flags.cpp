@@ -238,6 +238,9 @@ ReplayStudy study_of(const ReplayArgs& args, Diagnostics& diagnostics) {
   if (args.seeds) study.seeds = {seeds_of(*args.seeds, diagnostics), at_flag("--seeds")};
   set(args.planning_time, "--planning-time", study.planning_time, diagnostics);
   set(args.prices, "--prices", study.prices, diagnostics);
+  if (args.background) {
+    study.background_transfers = experiments::BackgroundTransfers::simulated;
+  }
   if (args.expected_mtbf) {
     for (experiments::ReplayCase& one : study.cases) {
       one.expected_mtbf.emplace();

@@ -302,6 +302,10 @@ std::string replay_text(const ReplayStudy& study, const ReplayStudyResult& resul
   }
   for (const std::string& skipped : result.skipped) text += skipped + "\n";
   if (result.total == 0) return text + "no run belongs to this call\n";
+  if (study.background_transfers == experiments::BackgroundTransfers::ignored) {
+    text +=
+        "Copies of checkpoints beside training slow no iteration here: --background-transfers\n\n";
+  }
   return text + work_text(result, ranking) + closing_text(result);
 }
 

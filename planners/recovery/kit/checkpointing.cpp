@@ -157,8 +157,11 @@ CheckpointCost checkpoint_cost(const PolicyInput& input, const ir::Plan& plan,
   std::vector<double> of_node(input.cluster.nodes.size(), 0);
   CheckpointCost cost;
   for (const models::Device& device : input.cluster.devices) {
-    of_node[device.node.index()] += shares[device.id.index()];
-    cost.bytes += Bytes{shares[device.id.index()]};
+    const Bytes share{shares[device.id.index()]};
+    of_node[device.node.index()] += share.value;
+    cost.bytes += share;
+    if (location != ir::Location::cloud || share.value <= 0) continue;
+    cost.uploads.push_back({ir::Location::host_memory, location, device.id, {}, share});
   }
   const std::vector<int> first = first_devices(input.cluster);
   for (std::size_t n = 0; n < of_node.size(); ++n) {

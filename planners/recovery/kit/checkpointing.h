@@ -15,6 +15,7 @@ struct CheckpointCost {
   Seconds snapshot;  ///< GPU to host memory, all devices of a node beside each other on their PCIe.
   Seconds persist;   ///< Host memory to NVMe or cloud; 0 for host memory.
   Bytes bytes;       ///< Written in all.
+  std::vector<models::StateTransfer> uploads;  ///< From host memory; to the cloud only.
 };
 
 /// `deduplicated`: replicas of a slice are written once, by the device with the lowest id. The

@@ -136,7 +136,10 @@ std::vector<models::CheckpointLevel> in_memory_levels(const PolicyInput& input,
         std::lower_bound(mates.begin(), mates.end(), devices[i]) - mates.begin());
     for (std::size_t r = 0; r < levels.size(); ++r) {
       const auto to = static_cast<std::size_t>(replicas[own][r]);
-      levels[r].holders.push_back(on_node[to][place % on_node[to].size()]);
+      const DeviceId holder = on_node[to][place % on_node[to].size()];
+      levels[r].holders.push_back(holder);
+      levels[r].background.push_back(
+          {ir::Location::peer, ir::Location::host_memory, devices[i], holder, shares[i]});
       if (to == own) continue;
       traffic[own].sent += shares[i].value;
       traffic[to].received += shares[i].value;
@@ -166,6 +169,7 @@ std::vector<models::CheckpointLevel> in_memory_levels(const PolicyInput& input,
     every = iterations_between("young", to_seconds(stall), to_seconds(persist), {}, iteration_time,
                                expected_interruptions(input));
     why = "no idle network time: training stops for the traffic";
+    for (models::CheckpointLevel& level : levels) level.background.clear();
   }
   for (models::CheckpointLevel& level : levels) {
     level.location = ir::Location::host_memory;
