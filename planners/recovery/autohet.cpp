@@ -261,7 +261,8 @@ const RecoveryEntry kAutohetRecovery = {
     "reads the slices that a device needs, not whole files (option reads: files has the paper's); "
     "intervals, the cost of a checkpoint and of a restart and what happens when devices come are "
     "not published and are options; a save before a planned change takes a closed-form time; "
-    "asynchronous persists and uploads do not slow iterations (no background traffic is simulated)",
+    "asynchronous persists and uploads do not slow iterations unless background transfers are "
+    "simulated",
     options,
     make,
 };

@@ -428,8 +428,8 @@ const RecoveryEntry kBambooRecovery = {
     "the iteration in flight is lost, where Bamboo's shadow repeats the lost backward passes; "
     "pipelines are formed anew at once, not at the end of the step; the second stage, not the last "
     "one, takes over a lost first stage; with too few nodes for one pipeline the shadow goes on, "
-    "where Bamboo's simulator stops; asynchronous persists and uploads do not slow iterations (no "
-    "background traffic is simulated)",
+    "where Bamboo's simulator stops; asynchronous persists and uploads do not slow iterations "
+    "unless background transfers are simulated",
     options,
     make,
 };

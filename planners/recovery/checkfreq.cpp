@@ -101,8 +101,8 @@ const RecoveryEntry kCheckfreqRecovery = {
     "it",
     "the interval follows from closed-form costs and the simulated iteration, not from profiling "
     "at run time, and is not tuned again when costs change; the state of the data loader is not "
-    "modelled; asynchronous persists and uploads do not slow iterations (no background traffic is "
-    "simulated)",
+    "modelled; asynchronous persists and uploads do not slow iterations unless "
+    "background transfers are simulated",
     options,
     make,
 };

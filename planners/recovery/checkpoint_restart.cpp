@@ -111,8 +111,8 @@ const RecoveryEntry kCheckpointRestartRecovery = {
     "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
     "it",
     "a save before a planned change takes a closed-form time; no person and no queue is waited for "
-    "beyond the phases; with save: asynchronous, persists do not slow iterations (no background "
-    "traffic is simulated)",
+    "beyond the phases; with save: asynchronous, persists do not slow iterations unless "
+    "background transfers are simulated",
     options,
     make,
 };

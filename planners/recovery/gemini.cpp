@@ -73,7 +73,8 @@ const RecoveryEntry kGeminiRecovery = {
     "a spare or a smaller plan takes the place of lost machines, where Gemini waits for new ones; "
     "idle network time is taken from the breakdown of a simulated iteration, not from profiled "
     "gaps, and traffic placed there never delays training: copies to peers and uploads to the "
-    "cloud do not slow iterations (no background traffic is simulated)",
+    "cloud do not slow iterations unless background transfers are "
+    "simulated, which spreads them evenly over an iteration",
     options,
     make,
 };

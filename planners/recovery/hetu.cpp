@@ -207,8 +207,8 @@ const RecoveryEntry kHetuRecovery = {
     "it",
     "planning time, detection, checkpoints for a slice without owner and what happens when devices "
     "come are not published and are options; a plan that is searched for during training costs "
-    "training nothing; asynchronous persists and uploads do not slow iterations (no background "
-    "traffic is simulated)",
+    "training nothing; asynchronous persists and uploads do not slow iterations unless "
+    "background transfers are simulated",
     options,
     make,
 };

@@ -163,8 +163,8 @@ const RecoveryEntry kHotSpareRecovery = {
     "it",
     "a mixture of ByteRobust and NVRx without over-eviction of a suspect's parallel group, without "
     "a search for silent faults and without restarts inside a process; a spare is warm at once; "
-    "copies to peers and uploads to the cloud do not slow iterations (no background traffic is "
-    "simulated)",
+    "copies to peers and uploads to the cloud do not slow iterations unless "
+    "background transfers are simulated",
     options,
     make,
 };

@@ -255,7 +255,8 @@ const RecoveryEntry kOobleckRecovery = {
     "all stages of a template have the same number of GPUs, a tensor-parallel group, where the "
     "paper lets them differ inside a node and shards their states; reconfiguration takes a time "
     "interpolated between model sizes, where Oobleck's simulator has one number a model; "
-    "asynchronous persists and uploads do not slow iterations (no background traffic is simulated)",
+    "asynchronous persists and uploads do not slow iterations unless background transfers are "
+    "simulated",
     options,
     make,
 };

@@ -374,7 +374,7 @@ const RecoveryEntry kParcaeRecovery = {
     "no ARIMA forecast: devices vanish at the expected rate and none come back; the configuration "
     "is chosen at events only, not once an interval; checkpoints to the cloud stand for ParcaePS, "
     "which keeps each step's state on on-demand machines; asynchronous persists and uploads do not "
-    "slow iterations (no background traffic is simulated)",
+    "slow iterations unless background transfers are simulated",
     options,
     make,
 };

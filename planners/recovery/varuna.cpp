@@ -113,7 +113,7 @@ const RecoveryEntry kVarunaRecovery = {
     "it",
     "the time of a checkpoint is a closed form of the links; the restart time is one number, "
     "measured for GPT-2 by Oobleck's authors, whatever model and cluster; asynchronous persists "
-    "and uploads do not slow iterations (no background traffic is simulated)",
+    "and uploads do not slow iterations unless background transfers are simulated",
     options,
     make,
 };
