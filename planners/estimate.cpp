@@ -7,6 +7,7 @@
 #include "models/cost/closed_form.h"
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
+#include "models/schedule/rounds.h"
 
 namespace orrery::planners {
 namespace {
@@ -180,6 +181,7 @@ Seconds PlanEstimator::synchronisation(const ir::Plan& plan) const {
       ++stages;
     }
   }
+  const int rounds = models::gradient_rounds(plan, job_.gradient_synchronisations);
   std::vector<Seconds> by_stage(stages);
   for (auto start = starts.begin(); start != starts.end(); ++start) {
     const auto next = std::next(start);
@@ -197,7 +199,10 @@ Seconds PlanEstimator::synchronisation(const ir::Plan& plan) const {
     if (holders.size() < 2) continue;
     const Bytes gradient{static_cast<double>(models::parameters(workload_, first, last)) *
                          job_.state_bytes.gradient};
-    const Seconds time = (zero == 3 ? 1.5 : 1.0) * all_reduce(holders, gradient);
+    // Of an all-reduce's two halves ZeRO repeats the reduce-scatter; ZeRO-3 gathers twice.
+    const double once = zero == 0 ? 0 : zero == 3 ? 1.0 : 0.5;
+    const double each = zero == 0 ? 1.0 : 0.5;
+    const Seconds time = (rounds * each + once) * all_reduce(holders, gradient);
     for (const std::size_t stage : touched) by_stage[stage] += time;
   }
   return by_stage.empty() ? Seconds{} : *std::max_element(by_stage.begin(), by_stage.end());

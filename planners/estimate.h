@@ -12,7 +12,8 @@
 
 namespace orrery::planners {
 
-/// Slowest pipeline + slowest gradient synchronisation + slowest optimizer step. A pipeline takes
+/// Slowest pipeline + slowest gradient synchronisation (once for each round of the job's
+/// gradient_synchronisations) + slowest optimizer step. A pipeline takes
 /// sum of stages + (m - 1) longest stage (closed_form.h), a stage its blocks' compute (Pricer), the
 /// ring all-reduces of its tensor-parallel groups and the hop to the next stage. Left out:
 /// contention between flows, overlap of gradients with the backward pass, Ulysses and ring

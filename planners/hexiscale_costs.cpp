@@ -10,9 +10,12 @@
 namespace orrery::planners {
 namespace {
 
-models::HexiscaleOptions factors(const HexiscaleSettings& settings) {
-  return settings.cost_factors == CostFactors::paper ? models::HexiscaleOptions::paper()
-                                                     : models::HexiscaleOptions::public_code();
+models::HexiscaleOptions factors(const HexiscaleSettings& settings, const models::Job& job) {
+  models::HexiscaleOptions options = settings.cost_factors == CostFactors::paper
+                                         ? models::HexiscaleOptions::paper()
+                                         : models::HexiscaleOptions::public_code();
+  options.gradient_synchronisations = job.gradient_synchronisations;
+  return options;
 }
 
 double fragmentation(const ir::Profile& profile, const std::string& gpu) {
@@ -30,7 +33,7 @@ HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSetting
       dense_(input.cluster.devices.size(), -1),
       model_(
           input.cluster, input.workload, [this](DeviceId a, DeviceId b) { return path(a, b); },
-          factors(settings)),
+          factors(settings, input.job)),
       layers_(count_layers(input.workload)),
       recompute_(settings.recompute == RecomputeRule::strongest ? strongest_recompute(input.job)
                                                                 : weakest_recompute(input.job)),

@@ -143,7 +143,13 @@ void RankView::find_gathers() {
           arriving_[{block, region.parameter}].push_back({region.begin, region.end});
         }
       }
-      gathers_[block].push_back(std::move(gather));
+      // Every round of gradient synchronisation has the same reduce-scatters.
+      std::vector<ShardGather>& known = gathers_[block];
+      const bool again =
+          std::any_of(known.begin(), known.end(), [&made = gather](const ShardGather& other) {
+            return other.group.ranks == made.group.ranks && other.members == made.members;
+          });
+      if (!again) known.push_back(std::move(gather));
     }
   }
 }

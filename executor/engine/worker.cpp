@@ -18,6 +18,7 @@
 #include "executor/engine/optimizer.h"
 #include "executor/engine/passes.h"
 #include "executor/engine/rank_view.h"
+#include "executor/engine/rounds.h"
 #include "executor/engine/task_pool.h"
 #include "executor/net/clock.h"
 #include "models/base/check.h"
@@ -43,6 +44,7 @@ class Worker::Impl {
         shard_(backend, program.header, view_.held_blocks()),
         activations_(view_, backend),
         mover_(view_, shard_, activations_),
+        rounds_(view_, shard_),
         gathers_(view_, shard_, transport),
         passes_(view_, shard_, gathers_, activations_, tokens),
         compute_(view_.stream(ir::Stream::compute)),
@@ -121,6 +123,7 @@ class Worker::Impl {
     passes_.begin(number);
     gathers_.begin(number);
     shard_.clear_gradients();
+    rounds_.begin();
     backend_.synchronise();
     backend_.reset_peak();
     const std::size_t count = view_.ops().size();
@@ -266,6 +269,7 @@ class Worker::Impl {
     }
     TeamGroup team(backend_, transport_, view_.team(op), tag);
     note_memory();
+    rounds_.before(op);
     passes_.run(op, team);
     backend_.synchronise();
     const ShardGathers::Spent gathers = gathers_.take_spent();
@@ -292,6 +296,7 @@ class Worker::Impl {
   }
 
   void update() {
+    rounds_.finish();
     AdamStep adam = options_.adam;
     adam.step = number_;
     update_weights(shard_, blocks_, view_.program().header.optimizer, adam);
@@ -305,6 +310,7 @@ class Worker::Impl {
 
   void finish(std::size_t local, std::int64_t begin, Nanoseconds inner, std::int64_t bytes) {
     activations_.release(view_.op(local));
+    rounds_.ended(view_.op(local));
     const std::int64_t end = now_ns();
     bool more = false;
     {
@@ -349,6 +355,7 @@ class Worker::Impl {
   ModelShard shard_;
   ActivationStore activations_;
   Mover mover_;
+  GradientRounds rounds_;
   ShardGathers gathers_;
   Passes passes_;
   std::vector<std::size_t> compute_;

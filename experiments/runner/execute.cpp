@@ -65,9 +65,12 @@ void check_lengths(const RunSpec& spec, config::Diagnostics& diagnostics) {
                   "orrery mixed-length simulates steps of mixed lengths; or leave `lengths` out");
 }
 
-models::HexiscaleOptions closed_form_options(CostModel cost) {
-  return cost == CostModel::hexiscale_public_code ? models::HexiscaleOptions::public_code()
-                                                  : models::HexiscaleOptions::paper();
+models::HexiscaleOptions closed_form_options(const RunSpec& spec) {
+  models::HexiscaleOptions options = spec.cost == CostModel::hexiscale_public_code
+                                         ? models::HexiscaleOptions::public_code()
+                                         : models::HexiscaleOptions::paper();
+  options.gradient_synchronisations = spec.job.gradient_synchronisations;
+  return options;
 }
 
 /// A closed form as a judge. There is no breakdown: the forms add communication to compute.
@@ -78,7 +81,7 @@ class ClosedForm final : public models::Evaluator {
         model_(
             run.cluster, run.workload,
             [&topology](DeviceId a, DeviceId b) { return topology.path(a, b); },
-            closed_form_options(run.spec.cost)) {}
+            closed_form_options(run.spec)) {}
 
   models::HexiscaleEstimate estimate(const ir::Plan& plan) const { return model_.estimate(plan); }
   models::Evaluation evaluate(const ir::Plan& plan) const override {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "models/ir/names.h"
+#include "models/schedule/rounds.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models {
@@ -64,6 +65,7 @@ class Validator {
     if (plan_.pipelines.empty()) fail("pipelines", "the plan has no pipeline");
     for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) check_pipeline(p);
     check_batch();
+    check_rounds();
     return std::move(defects_);
   }
 
@@ -116,6 +118,43 @@ class Validator {
     if (batch == job_.global_batch) return;
     fail("pipelines", fmt::format("micro-batches add up to {} samples, the job's batch is {}",
                                   batch, job_.global_batch));
+  }
+
+  /// Rounds of gradient synchronisation beside reroutes: pipelines must be in the same round when
+  /// their micro-batches meet, and every stage that computes at all must have a share in each.
+  void check_rounds() {
+    const int rounds = gradient_rounds(plan_, job_.gradient_synchronisations);
+    if (rounds == 1) return;
+    const int micro_batches = plan_.pipelines.front().micro_batches;
+    // By pipeline and stage of the devices that compute.
+    std::map<std::pair<std::size_t, std::size_t>, std::set<int>> rounds_of;
+    bool any = false;
+    bool equal = true;
+    for (std::size_t p = 0; p < plan_.pipelines.size(); ++p) {
+      const ir::Pipeline& pipeline = plan_.pipelines[p];
+      any = any || !pipeline.reroutes.empty();
+      equal = equal && pipeline.micro_batches == micro_batches;
+      std::map<std::pair<int, int>, int> way;
+      for (const ir::Reroute& r : pipeline.reroutes) way[{r.stage, r.micro_batch}] = r.to_pipeline;
+      for (int m = 0, round = 0; m < pipeline.micro_batches; ++m) {
+        if (m == round_end(plan_, pipeline, round, rounds)) ++round;
+        for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
+          const auto away = way.find({static_cast<int>(s), m});
+          rounds_of[{away == way.end() ? p : static_cast<std::size_t>(away->second), s}].insert(
+              round);
+        }
+      }
+    }
+    const bool all = std::all_of(rounds_of.begin(), rounds_of.end(), [&](const auto& entry) {
+      return std::ssize(entry.second) == rounds;
+    });
+    if (!any || (equal && all)) return;
+    fail("pipelines",
+         fmt::format("gradients are synchronised in {} rounds, and {}", rounds,
+                     equal ? "reroutes leave a stage without a micro-batch in some of them"
+                           : "micro-batches are rerouted between pipelines that have different "
+                             "numbers of them"),
+         "set gradient_synchronisations to 1 in the job");
   }
 
   void check_pipeline(std::size_t p) {

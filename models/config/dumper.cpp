@@ -10,6 +10,7 @@ class Dumper final : public Visitor {
  public:
   Value value;
 
+  bool dumping() const override { return true; }
   void schema(const char* kind, int version) override {
     value.append("schema", Value::scalar(std::string(kind) + "/" + std::to_string(version)));
   }

@@ -51,6 +51,8 @@ class Visitor {
 
   /// True while a file is read: the place for semantic checks.
   virtual bool reading() const { return false; }
+  /// True while values are dumped: a key that is then left out reads back as its default.
+  virtual bool dumping() const { return false; }
   /// True if the file gives this key (only while reading).
   virtual bool given(const char* /*key*/) const { return false; }
   /// True if nothing is wrong so far in this map and below (only while reading).

@@ -7,6 +7,7 @@
 #include "models/base/check.h"
 #include "models/cost/closed_form.h"
 #include "models/cost/device_share.h"
+#include "models/schedule/rounds.h"
 
 namespace orrery::models {
 namespace {
@@ -184,6 +185,8 @@ HexiscaleEstimate HexiscaleModel::estimate(const ir::Plan& plan) const {
   }
   result.data_parallel = options_.data_parallel_factor *
                          (uses_zero3(plan) ? options_.zero3_factor : 1) * data_parallel(plan);
+  result.data_parallel =
+      gradient_rounds(plan, options_.gradient_synchronisations) * result.data_parallel;
   result.iteration = iteration_time(result.pipelines, result.data_parallel);
   return result;
 }

@@ -1,7 +1,7 @@
 /// The program: what every rank does in one iteration, op by op. The simulator prices and times
 /// it, the executor runs it. It carries no durations and decides all communication, so that
-/// neither of the two decides anything.
-///
+/// neither of the two decides anything. Gradient synchronisation (Purpose::data_parallel) adds up
+/// what passes have added since the last time: the gradient of a step is the sum of such rounds.
 /// Laid out for size (16,384 GPUs give about 10^6 ops): all ops stand in one array, grouped by
 /// rank and stream; what repeats from micro-batch to micro-batch (inner collectives, payload
 /// regions, buffer effects) stands once in a table and is referred to by index.

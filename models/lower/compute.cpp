@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -9,6 +10,7 @@
 #include "models/cost/memory.h"
 #include "models/lower/inner.h"
 #include "models/lower/passes.h"
+#include "models/schedule/rounds.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models {
@@ -56,7 +58,7 @@ struct Part {
 /// All that repeats from micro-batch to micro-batch in one group of one element, by TaskKind.
 struct PassTemplates {
   std::array<std::vector<Part>, 4> usual;
-  std::vector<Part> last;  ///< Of the pass that completes the gradients.
+  std::vector<Part> last;  ///< Of a pass that completes the gradients of a round.
 };
 
 /// A redundant forward pass of the groups of one stage.
@@ -119,9 +121,15 @@ class PipelineCompute {
     }
   }
 
+  /// Rounds of gradient synchronisation around a pass.
+  struct Rounds {
+    std::optional<int> ends;     ///< Whose last pass of the stage for the chunk it is.
+    std::optional<int> follows;  ///< Whose first successor of the stage for the chunk it is.
+  };
+
   /// Adds the pass of `task` through the elements of the stage that `on` pipeline holds, if this
-  /// pipeline's micro-batch passes there. `last` is the stage's last such pass for the chunk.
-  void add(const Task& task, int stage, int on, bool last) {
+  /// pipeline's micro-batch passes there.
+  void add(const Task& task, int stage, int on, const Rounds& rounds) {
     if (!passes(task.micro_batch, stage, on)) return;
     const std::vector<int>& way = ways_[static_cast<std::size_t>(task.micro_batch)];
     const auto count = static_cast<int>(way.size());
@@ -131,7 +139,7 @@ class PipelineCompute {
       const Element& element = *elements_[static_cast<std::size_t>(e)];
       if (element.stage != stage || element.segment->virtual_stage != task.chunk) continue;
       for (std::size_t g = 0; g < element.ranks.size(); ++g) {
-        add_pass(e, static_cast<int>(g), task.micro_batch, task.kind, last);
+        add_pass(e, static_cast<int>(g), task.micro_batch, task.kind, rounds);
       }
     }
     if (task.kind == TaskKind::forward && !shadow_passes_.empty()) {
@@ -152,6 +160,12 @@ class PipelineCompute {
   }
 
   int micro_batches() const { return pipeline_.micro_batches; }
+  /// Round to which the gradients of the micro-batch belong.
+  int round_of(int micro_batch) const {
+    int round = 0;
+    while (micro_batch >= round_end(context_.plan, pipeline_, round, context_.rounds)) ++round;
+    return round;
+  }
   ComputeOps take() { return std::move(ops_); }
 
  private:
@@ -308,13 +322,13 @@ class PipelineCompute {
     return out;
   }
 
-  void add_pass(int e, int g, int micro_batch, TaskKind kind, bool last) {
+  void add_pass(int e, int g, int micro_batch, TaskKind kind, const Rounds& rounds) {
     const Element& element = *elements_[static_cast<std::size_t>(e)];
     const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(g)];
     const PassTemplates& templates =
         templates_[static_cast<std::size_t>(e)][static_cast<std::size_t>(g)];
     const std::vector<Part>& parts =
-        last ? templates.last : templates.usual[static_cast<std::size_t>(kind)];
+        rounds.ends ? templates.last : templates.usual[static_cast<std::size_t>(kind)];
     if (g == 0) teams_.clear();
     teams_.resize(std::max(teams_.size(), parts.size()));
     std::vector<DraftId> added(ranks.size());
@@ -331,10 +345,12 @@ class PipelineCompute {
           if (i == 0) pass.first = added[r];
           pass.last = added[r];
         }
-        if (last) {
-          ops_.ready.push_back(
-              {e, g, static_cast<int>(r), parts[i].first, parts[i].last, added[r]});
-        }
+        const auto note = [&](int round, std::vector<ComputeOps::GradientOp>& list) {
+          list.push_back(
+              {e, g, static_cast<int>(r), parts[i].first, parts[i].last, added[r], round});
+        };
+        if (rounds.ends) note(*rounds.ends, ops_.ready);
+        if (rounds.follows) note(*rounds.follows, ops_.next);
       }
       if (!parts[i].joint) continue;
       std::vector<DraftId>& team = teams_[i];
@@ -414,21 +430,31 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
       static_cast<int>(plan.pipelines[static_cast<std::size_t>(pipeline)].stages.size());
   const std::vector<Task> tasks =
       schedule.tasks({stages, stage, micro_batches, plan.virtual_stages});
-  // The last pass of each chunk that makes gradients, as (task, guest).
-  std::map<int, std::pair<std::size_t, int>> last;
+  // The last pass of each chunk and round that makes gradients, as (task, guest).
+  std::map<std::pair<int, int>, std::pair<std::size_t, int>> last;
+  const auto passes_here = [&](std::size_t t, int p) {
+    return makes_gradients(tasks[t].kind) &&
+           pipelines[static_cast<std::size_t>(p)].passes(tasks[t].micro_batch, stage, pipeline);
+  };
   for (std::size_t t = 0; t < tasks.size(); ++t) {
-    if (!makes_gradients(tasks[t].kind)) continue;
     for (const int p : guests) {
-      if (pipelines[static_cast<std::size_t>(p)].passes(tasks[t].micro_batch, stage, pipeline)) {
-        last[tasks[t].chunk] = {t, p};
-      }
+      if (!passes_here(t, p)) continue;
+      const int round = pipelines[static_cast<std::size_t>(p)].round_of(tasks[t].micro_batch);
+      last[{tasks[t].chunk, round}] = {t, p};
     }
   }
+  std::map<int, std::optional<int>> ended;  // By chunk: a round that its last pass ended.
   for (std::size_t t = 0; t < tasks.size(); ++t) {
     for (const int p : guests) {
-      const auto end = last.find(tasks[t].chunk);
-      const bool is_last = end != last.end() && end->second == std::pair(t, p);
-      pipelines[static_cast<std::size_t>(p)].add(tasks[t], stage, pipeline, is_last);
+      PipelineCompute::Rounds rounds;
+      if (passes_here(t, p)) {
+        rounds.follows = std::exchange(ended[tasks[t].chunk], std::nullopt);
+        const int round = pipelines[static_cast<std::size_t>(p)].round_of(tasks[t].micro_batch);
+        if (last.at({tasks[t].chunk, round}) == std::pair(t, p)) {
+          rounds.ends = ended[tasks[t].chunk] = round;
+        }
+      }
+      pipelines[static_cast<std::size_t>(p)].add(tasks[t], stage, pipeline, rounds);
     }
   }
 }

@@ -14,6 +14,7 @@
 #include "models/lower/passes.h"
 #include "models/lower/placement.h"
 #include "models/lower/zero_gathers.h"
+#include "models/schedule/rounds.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models {
@@ -78,7 +79,8 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
   ORRERY_CHECK(unsupported.empty(), "{}: {}", unsupported.front().path, unsupported.front().what);
   const Placement placement = place(plan, cluster, options.collapsed);
   const BlockCopies copies(workload, placement);
-  const LowerContext context = {plan, workload, job, placement, copies};
+  const LowerContext context = {
+      plan, workload, job, placement, copies, gradient_rounds(plan, job.gradient_synchronisations)};
   Draft draft;
   draft.program.header = make_header(plan, workload, job, options);
   draft.program.ranks = placement.ranks;

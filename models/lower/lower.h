@@ -31,8 +31,13 @@ std::vector<PlanDefect> find_unsupported(const ir::Plan& plan);
 /// transfer), and throw its output away; after gradient synchronisation the next stage sends them
 /// its gradients, and their optimizer steps update the copy too [Bamboo, NSDI 2023].
 /// Deviation: Bamboo keeps what redundant passes compute in host memory, which takes a transfer
-/// that is left out here. Blocks cut by gradient_overlap become segments of their own in the
-/// program. The result has no defect (ir::find_defect).
+/// that is left out here. Gradients are synchronised as often as the job says
+/// (Job::gradient_synchronisations), bucket by bucket in each round; ZeRO scatters them in each
+/// round and gathers parameters once. The matrix that tied embeddings share does so too where
+/// every pipeline is a single stage; else once, at the end, as its two ends are summed at the end
+/// of a step [Megatron-LM, finalize_model_grads], and more often would drain the pipelines. Blocks
+/// cut by gradient_overlap become segments of their own in the program. The result has no defect
+/// (ir::find_defect).
 ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
                   const Job& job, const LowerOptions& options);
 

@@ -17,6 +17,7 @@ struct LowerContext {
   const Job& job;
   const Placement& placement;
   const BlockCopies& copies;
+  int rounds = 1;  ///< Of gradient synchronisation (schedule/rounds.h).
 };
 
 /// Ops of one pipeline's compute streams, to hang transfers and synchronisation on.
@@ -32,17 +33,20 @@ class ComputeOps {
   };
   Pass& at(bool backward, int element, int micro_batch, int group, int member);
 
-  /// An op of the last backward pass of an element: when it ends, the gradients of its blocks are
-  /// complete.
-  struct GradientReady {
+  /// An op of a backward pass of an element, and a round of gradient synchronisation.
+  struct GradientOp {
     int element = 0;
     int group = 0;
     int member = 0;
     BlockId first;
     BlockId last;
     DraftId op = kNoOp;
+    int round = 0;
   };
-  std::vector<GradientReady> ready;
+  /// Of the last pass of a round: when it ends, the round's gradients of its blocks are complete.
+  std::vector<GradientOp> ready;
+  /// Of the first pass after a round: it must not add to gradients that are still on their way.
+  std::vector<GradientOp> next;
 
  private:
   std::vector<std::size_t> element_begin_;
@@ -62,7 +66,9 @@ std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathe
 void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops, Draft& draft);
 
 /// Gradient synchronisation, optimizer steps, parameter gathers of all pipelines; `ops` by
-/// pipeline. Collectives are added in one global order, from the last block to the first.
+/// pipeline. Collectives are added in one global order, round by round, in a round from the last
+/// block to the first. There is no second gradient buffer: after a round the next pass that adds to
+/// a gradient waits until the gradient is through; forward passes before it in the schedule go on.
 void add_synchronisation(const LowerContext& context, const std::vector<ComputeOps>& ops,
                          Draft& draft);
 

@@ -3,6 +3,7 @@
 #include <numeric>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "models/base/check.h"
 #include "models/cost/device_share.h"
@@ -34,9 +35,9 @@ struct StepLoad {
 };
 using StepTable = std::map<StepKey, StepLoad>;
 
-/// Deviation: with ZeRO-2 and ZeRO-3 gradients are scattered once, after the last micro-batch,
-/// though their memory counts as sharded all along; [Rajbhandari et al. 2020, 7.2] have one
-/// micro-batch.
+/// Deviation: with ZeRO-2 and ZeRO-3 gradients are scattered once a round (of which there is one
+/// unless the job asks for more), though their memory counts as sharded all along; [Rajbhandari et
+/// al. 2020, 7.2] have one micro-batch.
 class Synchroniser {
  public:
   Synchroniser(const LowerContext& context, const std::vector<ComputeOps>& ops, Draft& draft)
@@ -45,12 +46,17 @@ class Synchroniser {
         last_sync_(context.placement.ranks.size(), kNoOp),
         last_p2p_(context.placement.ranks.size(), kNoOp) {
     for (std::size_t p = 0; p < ops.size(); ++p) {
-      for (const ComputeOps::GradientReady& entry : ops[p].ready) {
+      const auto rank_of = [&](const ComputeOps::GradientOp& entry) {
         const Element& element = context.placement.element(static_cast<int>(p), entry.element);
-        const RankId rank = element.ranks[static_cast<std::size_t>(entry.group)]
-                                         [static_cast<std::size_t>(entry.member)];
-        ready_[rank].push_back(entry);
+        return element
+            .ranks[static_cast<std::size_t>(entry.group)][static_cast<std::size_t>(entry.member)];
+      };
+      for (const ComputeOps::GradientOp& entry : ops[p].ready) {
+        ready_[{rank_of(entry), entry.round}].push_back(entry);
         cuts_.insert(entry.first.value);
+      }
+      for (const ComputeOps::GradientOp& entry : ops[p].next) {
+        next_[entry.round].emplace_back(rank_of(entry), entry);
       }
     }
   }
@@ -58,8 +64,13 @@ class Synchroniser {
   void run() {
     find_expert_peers();
     const std::vector<Run> runs = in_order(make_runs());
-    for (const Run& run : runs) emit(run, SyncPhase::reduce);
-    if (context_.copies.tied()) emit_tied(SyncPhase::reduce);
+    for (round_ = 0; round_ < context_.rounds; ++round_) {
+      moved_.clear();
+      for (const Run& run : runs) emit(run, SyncPhase::reduce);
+      if (context_.copies.tied() && ties_now()) emit_tied(SyncPhase::reduce);
+      hold_back();
+    }
+    round_ = context_.rounds - 1;
     feed_shadows(runs);
     add_optimizer_steps();
     for (const Run& run : runs) emit(run, SyncPhase::gather);
@@ -67,6 +78,41 @@ class Synchroniser {
   }
 
  private:
+  /// An op of a round that moves gradients of blocks.
+  struct Moved {
+    int first = 0;
+    int last = 0;
+    DraftId op = kNoOp;
+  };
+
+  /// Whether the tied matrix takes part in this round.
+  bool ties_now() const {
+    return round_ + 1 == context_.rounds ||
+           std::all_of(context_.plan.pipelines.begin(), context_.plan.pipelines.end(),
+                       [](const ir::Pipeline& pipeline) { return pipeline.stages.size() == 1; });
+  }
+
+  /// The next passes that add to the gradients of this round wait until those have been moved.
+  /// Passes add to experts of their peers, too.
+  void hold_back() {
+    for (const auto& [rank, entry] : next_[round_]) {
+      const auto wait_for_moves = [&, id = entry.op, first = entry.first.value,
+                                   last = entry.last.value](RankId of) {
+        // Ops of one stream end in order.
+        std::map<ir::Stream, DraftId> latest;
+        for (const Moved& moved : moved_[of]) {
+          const bool holds = moved.first <= last && first <= moved.last;
+          if (holds) latest[draft_.op(moved.op).stream] = moved.op;
+        }
+        for (const auto& [stream, op] : latest) draft_.depends(id, op);
+      };
+      wait_for_moves(rank);
+      const auto peers = expert_peers_.find(rank);
+      if (peers == expert_peers_.end()) continue;
+      for (const RankId peer : peers->second) wait_for_moves(peer);
+    }
+  }
+
   std::vector<Run> make_runs() const {
     std::vector<Run> runs;
     for (int b = 0; b < context_.workload.size(); ++b) {
@@ -265,6 +311,7 @@ class Synchroniser {
       wait_for(id, rank, first_block, last_block, phase);
       draft_.depends(id, last_p2p_[rank.index()]);
       last_sync_[rank.index()] = id;
+      note_move(rank, first_block, last_block, id, phase);
       members.push_back(id);
     }
     draft_.meet(index, members);
@@ -307,8 +354,15 @@ class Synchroniser {
       draft_.depends(ids[side], last_sync_[rank.index()]);
       draft_.depends(ids[side], last_p2p_[rank.index()]);
       last_p2p_[rank.index()] = ids[side];
+      note_move(rank, first_block, last_block, ids[side], phase);
     }
     draft_.match(ids[0], ids[1]);
+  }
+
+  void note_move(RankId rank, int first_block, int last_block, DraftId id, SyncPhase phase) {
+    if (phase == SyncPhase::reduce && context_.rounds > 1) {
+      moved_[rank].push_back({first_block, last_block, id});
+    }
   }
 
   /// The op waits until what it moves is there. Gradients of experts are complete when all groups
@@ -342,11 +396,11 @@ class Synchroniser {
     }
   }
 
-  /// The op of this rank after which its gradients of the blocks are complete; without overlap, its
-  /// last backward op.
+  /// The op of this rank after which its gradients of the blocks are complete for this round;
+  /// without overlap, the round's last backward op.
   DraftId gradients_ready(RankId rank, int first_block, int last_block) const {
     DraftId latest = kNoOp;
-    for (const ComputeOps::GradientReady& entry : ready_.at(rank)) {
+    for (const ComputeOps::GradientOp& entry : ready_.at({rank, round_})) {
       const bool holds = entry.first.value <= last_block && first_block <= entry.last.value;
       if (!holds && context_.plan.communication.gradient_overlap) continue;
       if (latest == kNoOp || entry.op > latest) latest = entry.op;
@@ -439,7 +493,12 @@ class Synchroniser {
 
   const LowerContext& context_;
   Draft& draft_;
-  std::map<RankId, std::vector<ComputeOps::GradientReady>> ready_;
+  /// By rank and round.
+  std::map<std::pair<RankId, int>, std::vector<ComputeOps::GradientOp>> ready_;
+  /// By round: with their ranks.
+  std::map<int, std::vector<std::pair<RankId, ComputeOps::GradientOp>>> next_;
+  std::map<RankId, std::vector<Moved>> moved_;  ///< In this round, by rank.
+  int round_ = 0;
   std::map<RankId, std::set<RankId>> expert_peers_;
   std::set<int> cuts_;              ///< Blocks at which a rank's gradients become complete.
   std::vector<DraftId> last_sync_;  ///< By rank: its last op on the collective stream so far.

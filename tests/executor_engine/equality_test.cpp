@@ -3,11 +3,14 @@
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <string>
 
 #include "executor/compute/cpu_gemm.h"
+#include "models/schedule/rounds.h"
+#include "models/spec/job.h"
 #include "tests/executor_engine/training_plans.h"
 
 namespace orrery::executor {
@@ -18,6 +21,7 @@ constexpr int kSteps = 20;
 /// Each precision has plans of its own: these are their first seeds.
 constexpr std::uint64_t kDoubleSeeds = 0;
 constexpr std::uint64_t kSingleSeeds = 200;
+constexpr std::uint64_t kRoundSeeds = 400;
 
 /// Relative: losses of every step, and gradients of the first one by norm per tensor.
 struct Bounds {
@@ -141,6 +145,45 @@ TEST(Equality, FullyShardedParametersOfUnequalReplicasAreRefused) {
   EXPECT_NE(problems[0].find("ZeRO-3 among ranks whose passes differ"), std::string::npos);
 }
 
+/// Plans with reroutes may have one round only.
+bool has_reroutes(const ir::Plan& plan) {
+  return std::any_of(plan.pipelines.begin(), plan.pipelines.end(),
+                     [](const ir::Pipeline& pipeline) { return !pipeline.reroutes.empty(); });
+}
+
+TEST(Rounds, RandomPlansWithoutAccumulationTrainAsOneDeviceDoes) {
+  const models::Workload workload = tiny_workload();
+  constexpr int kFewSteps = 3;
+  const TrainingRun expected = reference(workload, Precision::fp64, kFewSteps);
+  int several = 0;
+  for (std::uint64_t seed = kRoundSeeds; seed < kRoundSeeds + kPlans; ++seed) {
+    const ir::Plan plan = random_training_plan(seed, workload);
+    if (has_reroutes(plan)) continue;
+    several += models::most_rounds(plan) > 2;
+    for (const int asked : {2, models::kEveryMicroBatch}) {
+      TrainingOptions options;
+      options.precision = Precision::fp64;
+      options.steps = kFewSteps;
+      const ir::Program program = lower_for_executor(plan, workload, 5, asked);
+      expect_equal(train(program, options), expected, Precision::fp64,
+                   "plan " + std::to_string(seed) + ", asked for " + std::to_string(asked));
+    }
+  }
+  EXPECT_GT(several, 5) << "plans of more than two rounds";
+}
+
+TEST(Rounds, FullyShardedParametersTrainAsWholeOnesDo) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 3);
+  TrainingOptions options;
+  options.precision = Precision::fp64;
+  options.steps = 3;
+  const ir::Plan plan = fully_sharded(workload, 3, 2, 0);
+  ASSERT_EQ(models::most_rounds(plan), 2);
+  expect_equal(train(lower_for_executor(plan, workload, 5, 2), options), expected, Precision::fp64,
+               "ZeRO-3");
+}
+
 TEST(Equality, TransportsDoNotChangeABit) {
   const models::Workload workload = tiny_workload();
   for (const std::uint64_t seed : {3u, 8u, 21u}) {
@@ -210,6 +253,28 @@ TEST(Mutation, AnUnsynchronisedNormGainIsNoticed) {
       train(lower_for_executor(two_replicas(workload, false), workload), options);
   EXPECT_GT(relative_distance(run.gradients, expected.gradients), 1e-3);
   EXPECT_NE(run.disagreement, "");
+}
+
+TEST(Mutation, ARoundThatIsSummedTwiceIsNoticed) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 1);
+  const auto distance = [&](bool spoil) {
+    TrainingOptions options;
+    // Under another name nobody sees that a round of gradients has ended.
+    options.spoil = [&](ir::Program& program) {
+      for (ir::Op& op : program.ops) {
+        if (spoil && op.purpose == ir::Purpose::data_parallel &&
+            op.kind == ir::OpKind::collective) {
+          op.purpose = ir::Purpose::state;
+        }
+      }
+    };
+    const ir::Program program =
+        lower_for_executor(two_replicas(workload, false), workload, 5, models::kEveryMicroBatch);
+    return relative_distance(train(program, options).gradients, expected.gradients);
+  };
+  EXPECT_LE(distance(false), 1e-12);
+  EXPECT_GT(distance(true), 1e-3);
 }
 
 TEST(Mutation, AWrongWeightOfAReplicaIsNoticed) {

@@ -305,8 +305,9 @@ ir::Plan pipeline_plan(const models::Workload& workload, int stages, ir::Schedul
 }
 
 ir::Program lower_for_executor(const ir::Plan& plan, const models::Workload& workload,
-                               std::uint64_t seed) {
+                               std::uint64_t seed, int gradient_synchronisations) {
   models::Job job;
+  job.gradient_synchronisations = gradient_synchronisations;
   job.global_batch = kTinyBatch;
   job.sequence_length = workload.sequence_length;
   job.dtype = ir::Dtype::fp32;

@@ -40,7 +40,7 @@ ir::Plan pipeline_plan(const models::Workload& workload, int stages, ir::Schedul
 
 /// Expanded.
 ir::Program lower_for_executor(const ir::Plan& plan, const models::Workload& workload,
-                               std::uint64_t seed = 5);
+                               std::uint64_t seed = 5, int gradient_synchronisations = 1);
 
 /// (block, parameter, element of the whole tensor) -> value, from the ranks that own it.
 using Numbers = std::map<std::tuple<int, int>, std::vector<double>>;

@@ -72,6 +72,41 @@ TEST(Validate, GroupsAcrossNodesAreAllowedWithinAVendor) {
   EXPECT_EQ(world.defects(), "");
 }
 
+/// Two equal pipelines of two stages.
+World twins(std::vector<ir::Reroute> reroutes) {
+  World world;
+  world.plan.pipelines[1] = world.plan.pipelines[0];
+  for (ir::Pipeline& pipeline : world.plan.pipelines) pipeline.micro_batches = 4;
+  world.group(1, 0).devices = {{4}, {5}};
+  world.group(1, 1, 0).devices = {{6}};
+  world.group(1, 1, 1).devices = {{7}};
+  world.plan.pipelines[0].reroutes = std::move(reroutes);
+  world.job.gradient_synchronisations = 2;
+  return world;
+}
+
+TEST(Validate, ReroutesKeepRoundsOfGradientsInStep) {
+  EXPECT_EQ(twins({}).defects(), "");
+  EXPECT_EQ(twins({{1, 0, 1}}).defects(), "");
+  EXPECT_EQ(twins({{1, 0, 1}, {1, 1, 1}, {1, 2, 1}, {1, 3, 1}}).defects(), "");
+
+  const std::string half = twins({{1, 0, 1}, {1, 1, 1}}).defects();
+  EXPECT_NE(half.find("pipelines: gradients are synchronised in 2 rounds, and reroutes leave a "
+                      "stage without a micro-batch in some of them"),
+            std::string::npos)
+      << half;
+  World uneven = twins({{1, 0, 1}});
+  uneven.plan.pipelines[1].micro_batches = 3;
+  uneven.job.global_batch = 14;
+  const std::string found = uneven.defects();
+  EXPECT_NE(found.find("micro-batches are rerouted between pipelines that have different numbers "
+                       "of them (set gradient_synchronisations to 1 in the job)"),
+            std::string::npos)
+      << found;
+  uneven.job.gradient_synchronisations = 1;
+  EXPECT_EQ(uneven.defects(), "");
+}
+
 struct Case {
   const char* name;
   std::function<void(World&)> breaks;

@@ -61,6 +61,16 @@ TEST_F(CaseStudy, PublicCodePrintsThePipelinesOfMegatron) {
   EXPECT_NEAR(estimate.pipelines[1].value, 32.1739, 0.00005);
 }
 
+TEST_F(CaseStudy, EveryRoundOfSynchronisationCostsTheDataParallelTime) {
+  HexiscaleOptions options = HexiscaleOptions::paper();
+  const HexiscaleEstimate once = model(options).estimate(hexiscale());
+  options.gradient_synchronisations = 4;
+  const HexiscaleEstimate often = model(options).estimate(hexiscale());
+  EXPECT_EQ(often.pipelines, once.pipelines);
+  EXPECT_DOUBLE_EQ(often.data_parallel.value, 4 * once.data_parallel.value);
+  EXPECT_DOUBLE_EQ(often.iteration.value, once.iteration.value + 3 * once.data_parallel.value);
+}
+
 TEST_F(CaseStudy, PublicCodePrintsThePipelinesOfHexiscale) {
   const HexiscaleEstimate estimate = model(HexiscaleOptions::public_code()).estimate(hexiscale());
   ASSERT_EQ(estimate.pipelines.size(), 2u);

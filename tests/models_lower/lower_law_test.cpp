@@ -51,14 +51,27 @@ void expect_reference(const MachineResult& result, const std::vector<BlockNumber
   }
 }
 
-void expect_reference_for_random_plans(const Features& features, std::uint64_t seeds) {
+/// Whether validate() keeps the plan's reroutes from several rounds.
+bool refuses_rounds(const RandomPlan& random, const Cluster& cluster, Job job) {
+  job.global_batch = ir::global_batch(random.plan);
+  const auto defects = validate(random.plan, cluster, random.workload, job);
+  return std::any_of(defects.begin(), defects.end(), [](const PlanDefect& defect) {
+    return defect.what.rfind("gradients are synchronised in", 0) == 0;
+  });
+}
+
+void expect_reference_for_random_plans(const Features& features, std::uint64_t seeds,
+                                       int gradient_synchronisations = 1) {
+  Job job;
+  job.gradient_synchronisations = gradient_synchronisations;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     const RandomPlan random = random_plan(seed, features);
     const Cluster cluster = plain_cluster(random.devices);
+    if (features.reroutes && refuses_rounds(random, cluster, job)) continue;
     for (const bool collapsed : {true, false}) {
       LowerOptions options;
       options.collapsed = collapsed;
-      const ir::Program program = lower(random.plan, cluster, random.workload, Job{}, options);
+      const ir::Program program = lower(random.plan, cluster, random.workload, job, options);
       ASSERT_EQ(ir::find_defect(program), "") << "seed " << seed << " collapsed " << collapsed;
       if (collapsed) continue;
       const auto result =
@@ -92,6 +105,26 @@ TEST(Lowering, ReroutedMicroBatchesComputeWhatOneRankComputes) {
   expect_reference_for_random_plans({.sequence = true, .reroutes = true}, 300);
   if (HasFatalFailure()) return;
   expect_reference_for_random_plans({.tied = true, .reroutes = true}, 500);
+}
+
+TEST(Rounds, RandomPlansWithoutAccumulationComputeWhatOneRankComputes) {
+  for (const int rounds : {2, kEveryMicroBatch}) {
+    for (const Features& features :
+         {Features{}, Features{.sequence = true}, Features{.experts = 4}, Features{.tied = true},
+          Features{.tied = true, .redundancy = true}}) {
+      SCOPED_TRACE(testing::Message() << "sequence " << features.sequence << " experts "
+                                      << features.experts << " tied " << features.tied);
+      expect_reference_for_random_plans(features, 250, rounds);
+      if (HasFatalFailure()) return;
+    }
+  }
+}
+
+TEST(Rounds, ReroutedMicroBatchesWithoutAccumulationComputeWhatOneRankComputes) {
+  for (const int rounds : {2, kEveryMicroBatch}) {
+    expect_reference_for_random_plans({.reroutes = true}, 1500, rounds);
+    if (HasFatalFailure()) return;
+  }
 }
 
 TEST(Lowering, TiedEmbeddingsAreSummedOverBothEndsOfRandomPlans) {

@@ -22,6 +22,10 @@ constexpr int kMostMicroBatches = 1000;
 struct RankState {
   std::map<int, BlockNumbers> weights;
   std::map<int, BlockNumbers> gradients;
+  /// Sums of earlier rounds of synchronisation, to be added to `gradients` in the end.
+  std::map<double*, double> earlier;
+  /// Gradients that have been synchronised since a pass last added to their block.
+  std::set<double*> synchronised;
   /// (batch_key(), block): what the weights' half of a split backward pass has yet to add.
   std::map<std::pair<int, int>, BlockNumbers> postponed;
   /// (batch_key(), block, token): activation that leaves the block; block -1 is the data.
@@ -65,6 +69,7 @@ class Machine {
       case ir::OpKind::collective:
         return collective(ops);
       case ir::OpKind::optimizer_step:
+        for (const auto& [value, sum] : state(first).earlier) *value += sum;
         for (auto& [block, weights] : state(first).weights) {
           descend(weights, state(first).gradients.at(block), rate_);
         }
@@ -377,10 +382,35 @@ class Machine {
     }
   }
 
+  /// A pass is about to add to gradients of the block: those that have been synchronised begin a
+  /// new round. What a pass over one end adds to the tied matrix reaches the other end that the
+  /// rank holds.
+  void begin_round(RankState& state, int block) {
+    if (state.synchronised.empty()) return;
+    for (Rows& rows : state.gradients.at(block)) begin_round(state, rows);
+    const int last = workload_.size() - 1;
+    if (!tied() || (block != 0 && block != last)) return;
+    const auto other = state.gradients.find(last - block);
+    if (other != state.gradients.end()) begin_round(state, other->second[1]);
+  }
+
+  static void begin_round(RankState& state, Rows& rows) {
+    for (std::vector<double>& row : rows) {
+      for (double& value : row) {
+        if (state.synchronised.erase(&value) == 0) continue;
+        state.earlier[&value] += value;
+        value = 0;
+      }
+    }
+  }
+
   /// Where a backward pass adds the gradients of a rank's weights.
   BlockNumbers& sink(const Team& team, RankState& state, int block) {
     const ir::Op& op = program_.op(team.ops.front());
-    if (op.kind == ir::OpKind::backward) return state.gradients.at(block);
+    if (op.kind == ir::OpKind::backward) {
+      begin_round(state, block);
+      return state.gradients.at(block);
+    }
     const auto [place, added] =
         state.postponed.try_emplace({batch_key(op), block}, state.gradients.at(block));
     if (added) {
@@ -403,6 +433,7 @@ class Machine {
           if (experts() > 0) continue;
           return fmt::format("rank {} has no gradients of block {} to add", op.rank.value, b);
         }
+        begin_round(state(op), b);
         BlockNumbers& gradients = state(op).gradients.at(b);
         for (std::size_t p = 0; p < gradients.size(); ++p) {
           for (std::size_t r = 0; r < gradients[p].size(); ++r) {
@@ -543,7 +574,11 @@ class Machine {
     if (send->purpose == ir::Purpose::pipeline) {
       return copy_activations(moved, batch_key(*send), send->rank.value, recv->rank.value);
     }
+    if (send->purpose == ir::Purpose::state) join_rounds(moved, *send);
     copy_numbers(moved, send->rank.value, recv->rank.value);
+    if (send->purpose == ir::Purpose::data_parallel) {
+      for (const ir::Op* end : {send, recv}) note_synchronised(moved, end->rank.value);
+    }
     return "";
   }
 
@@ -611,7 +646,33 @@ class Machine {
         }
       }
     }
+    if (shape.purpose == ir::Purpose::data_parallel) {
+      for (const int member : members) {
+        note_synchronised(regions(shape.regions), member);
+        for (const auto& own : part.member_regions) note_synchronised(own, member);
+      }
+    }
     return "";
+  }
+
+  /// What goes to a redundant copy are the gradients of the step.
+  void join_rounds(const std::vector<ir::Region>& all, const ir::Op& send) {
+    auto& earlier = state(send).earlier;
+    for (const ir::Region& region : all) {
+      for (double* value : numbers(send.rank.value, region)) {
+        const auto sum = earlier.find(value);
+        if (sum == earlier.end()) continue;
+        *value += sum->second;
+        earlier.erase(sum);
+      }
+    }
+  }
+
+  void note_synchronised(const std::vector<ir::Region>& all, int rank) {
+    RankState& mine = states_[static_cast<std::size_t>(rank)];
+    for (const ir::Region& region : all) {
+      for (double* value : numbers(rank, region)) mine.synchronised.insert(value);
+    }
   }
 
   void reduce(const ir::Region& region, const std::vector<int>& from, const std::vector<int>& to) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/lower/lower.h"
+#include "models/schedule/rounds.h"
 #include "tests/models_lower/number_model.h"
 #include "tests/models_lower/random_plan.h"
 
@@ -106,10 +107,13 @@ ir::Plan one_stage(int groups, const ir::Group& like) {
 
 ir::Segment& segment_of(ir::Plan& plan) { return plan.pipelines[0].stages[0].segments[0]; }
 
-ir::Program lowered(const ir::Plan& plan, const Workload& workload, bool collapsed) {
+ir::Program lowered(const ir::Plan& plan, const Workload& workload, bool collapsed,
+                    int gradient_synchronisations = 1) {
   LowerOptions options;
   options.collapsed = collapsed;
-  return lower(plan, plain_cluster(64), workload, Job{}, options);
+  Job job;
+  job.gradient_synchronisations = gradient_synchronisations;
+  return lower(plan, plain_cluster(64), workload, job, options);
 }
 
 /// Bytes of one sample's activation between layers.
@@ -454,6 +458,121 @@ TEST(Conservation, RanksSeeTheirCollectivesInOneOrder) {
       }
     }
   }
+}
+
+TEST(Rounds, EachMovesAllGradientsOnceAndParametersAreGatheredOnce) {
+  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+    const RandomPlan random = random_plan(seed, {});
+    const int rounds = gradient_rounds(random.plan, kEveryMicroBatch);
+    Traffic once = traffic_of(lowered(random.plan, random.workload, false));
+    const ir::Program program = lowered(random.plan, random.workload, false, kEveryMicroBatch);
+    Traffic often = traffic_of(program);
+    ASSERT_NEAR(often[Purpose::data_parallel], rounds * once[Purpose::data_parallel],
+                1e-9 * often[Purpose::data_parallel])
+        << "seed " << seed;
+    for (const Purpose same : {Purpose::zero, Purpose::pipeline, Purpose::tensor_parallel}) {
+      ASSERT_NEAR(often[same], once[same], 1e-9 * once[same]) << "seed " << seed;
+    }
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+      std::int32_t last = -1;
+      for (const ir::Op& op :
+           program.stream_ops({static_cast<std::int32_t>(r)}, ir::Stream::collective)) {
+        ASSERT_GT(op.match, last) << "seed " << seed << " rank " << r;
+        last = op.match;
+      }
+    }
+  }
+}
+
+TEST(Rounds, TheTiedMatrixOfPipelinesIsSummedOnceAndThatOfSingleStagesInEachRound) {
+  Workload workload = number_workload(4, kMachineWidth, kMachineInner, 2);
+  workload.shape.tied_embeddings = true;
+  for (const int stages : {1, 2}) {
+    ir::Plan plan;
+    int device = 0;
+    for (int p = 0; p < 2; ++p) {
+      ir::Pipeline pipeline;
+      pipeline.micro_batches = 3;
+      for (int s = 0; s < stages; ++s) {
+        ir::Segment segment;
+        segment.first_block = {4 * s / stages};
+        segment.last_block = {4 * (s + 1) / stages - 1};
+        segment.groups = {{{{device++}}}};
+        pipeline.stages.push_back({{segment}});
+      }
+      plan.pipelines.push_back(pipeline);
+    }
+    const ir::Program program = lowered(plan, workload, false, 3);
+    int sums = 0;
+    for (const ir::Op& op : program.ops) {
+      if (op.kind != ir::OpKind::collective || op.rank.value != 0) continue;
+      const auto& moved = program.region_sets[static_cast<std::size_t>(op.regions)];
+      sums += std::any_of(moved.begin(), moved.end(), [](const ir::Region& region) {
+        return region.first_block.value == 0 && region.parameter == 1;
+      });
+    }
+    EXPECT_EQ(sums, stages == 1 ? 3 : 1) << stages << " stages";
+  }
+}
+
+/// Two replicas of two stages of one device, two blocks in each.
+ir::Plan two_replicas(int micro_batches) {
+  ir::Plan plan;
+  int device = 0;
+  for (int p = 0; p < 2; ++p) {
+    ir::Pipeline pipeline;
+    pipeline.micro_batches = micro_batches;
+    for (int s = 0; s < 2; ++s) {
+      ir::Segment segment;
+      segment.first_block = {2 * s};
+      segment.last_block = {2 * s + 1};
+      segment.groups = {{{{device++}}}};
+      pipeline.stages.push_back({{segment}});
+    }
+    plan.pipelines.push_back(pipeline);
+  }
+  return plan;
+}
+
+TEST(Rounds, BackwardPassesWaitForTheRoundBeforeAndForwardPassesDoNot) {
+  const Workload workload = number_workload(4, kMachineWidth, kMachineInner, 2);
+  const ir::Program program = lowered(two_replicas(6), workload, false, 3);
+  // Device 0, 1F1B: F0 F1 B0 F2 B1 | F3 B2 F4 B3 | F5 B4 B5 | optimizer.
+  std::map<std::int32_t, int> syncs;  // Op that a collective waits for -> collectives.
+  int waiting_passes = 0;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const ir::Op& op = program.ops[i];
+    if (op.rank.value != 0) continue;
+    for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
+      const ir::Op& source = program.op(before);
+      if (op.purpose == Purpose::data_parallel && op.kind == ir::OpKind::collective) {
+        if (source.kind == ir::OpKind::backward) ++syncs[source.micro_batch.value];
+      } else if (source.purpose == Purpose::data_parallel &&
+                 source.kind == ir::OpKind::collective && op.stream == ir::Stream::compute &&
+                 op.kind != ir::OpKind::optimizer_step) {
+        EXPECT_EQ(op.kind, ir::OpKind::backward);
+        EXPECT_TRUE(op.micro_batch.value == 2 || op.micro_batch.value == 4) << op.micro_batch.value;
+        ++waiting_passes;
+      }
+    }
+  }
+  EXPECT_EQ(waiting_passes, 2);
+  ASSERT_EQ(syncs.size(), 3u);
+  EXPECT_EQ(syncs[1], syncs[3]);
+  EXPECT_EQ(syncs[1], syncs[5]);
+}
+
+TEST(Rounds, WithOverlapBackwardIsCutAtTheEndOfEachRound) {
+  const Workload workload = number_workload(4, kMachineWidth, kMachineInner, 2);
+  ir::Plan plan = two_replicas(4);
+  plan.communication.gradient_overlap = true;
+  plan.communication.bucket = Bytes{1};  // Every block.
+  const ir::Program program = lowered(plan, workload, false, 2);
+  std::map<std::int32_t, int> parts;  // Micro-batch -> ops of its backward pass.
+  for (const ir::Op& op : program.stream_ops({0}, ir::Stream::compute)) {
+    if (op.kind == ir::OpKind::backward) ++parts[op.micro_batch.value];
+  }
+  EXPECT_EQ(parts, (std::map<std::int32_t, int>{{0, 1}, {1, 2}, {2, 1}, {3, 2}}));
 }
 
 TEST(KeyValueHeads, FewerHeadsThanMembersAreSummedOverTheirCopies) {

@@ -57,6 +57,33 @@ TEST(JobYaml, DumpReadsBackEqual) {
   EXPECT_EQ(config::dump(back), config::dump(job));
 }
 
+TEST(JobYaml, RoundsOfGradientSynchronisationAreANumberOrEveryMicroBatch) {
+  const auto read = [](const std::string& value) {
+    config::Diagnostics problems;
+    const Job job = config::load_text<Job>(
+        "schema: orrery/job/1\nglobal_batch: 64\nsequence_length: 2048\n" + value, "j.yaml",
+        problems);
+    EXPECT_TRUE(problems.empty()) << value;
+    return job;
+  };
+  EXPECT_EQ(read("").gradient_synchronisations, 1);
+  EXPECT_EQ(read("gradient_synchronisations: 4\n").gradient_synchronisations, 4);
+  const Job every = read("gradient_synchronisations: every_micro_batch\n");
+  EXPECT_EQ(every.gradient_synchronisations, kEveryMicroBatch);
+  EXPECT_NE(config::dump(every).find("gradient_synchronisations: every_micro_batch"),
+            std::string::npos);
+  // A job that does not ask for them is written, and hashed, as if there were none.
+  EXPECT_EQ(config::dump(read("")).find("gradient_synchronisations"), std::string::npos);
+  EXPECT_EQ(job_problem("gradient_synchronisations: 0\n"),
+            "j.yaml:4:28: expected a number from 1 or every_micro_batch, got '0'");
+  EXPECT_EQ(job_problem("gradient_synchronisations: each\n"),
+            "j.yaml:4:28: expected a number from 1 or every_micro_batch, got 'each'");
+  EXPECT_EQ(job_problem("gradient_synchronisations: [2]\n"),
+            "j.yaml:4:28: expected a number from 1 or every_micro_batch, got a list");
+  EXPECT_EQ(job_problem("lengths: [{longest: 8, share: 1}]\ngradient_synchronisations: 2\n"),
+            "j.yaml:5:28: steps of mixed lengths synchronise once (leave it or `lengths` out)");
+}
+
 TEST(JobYaml, LengthsMayBeNamedAndStandInTheDump) {
   config::Diagnostics problems;
   const std::string head = "schema: orrery/job/1\nglobal_batch: 8\nsequence_length: 16384\n";

@@ -59,6 +59,25 @@ TEST(PlanEstimate, ReplicasAddOneAllReduceOfTheGradient) {
   EXPECT_NEAR(two - one, reduce.value, 1e-9 * two);
 }
 
+TEST(PlanEstimate, EveryRoundOfSynchronisationAddsAnAllReduceOfTheGradient) {
+  World world(make_cluster({{"X", 100, 80, 4, 100, 1}}, 5), small_model(4), 8, 1024);
+  const auto estimate = [&](int rounds, int zero) {
+    world.job.gradient_synchronisations = rounds;
+    ir::Plan plan = chain_plan(world, 2, 1, 4);
+    for (ir::Pipeline& chain : plan.pipelines) chain.stages[0].segments[0].zero.stage = zero;
+    return PlanEstimator(world.input()).estimate(plan).value;
+  };
+  const double one = estimate(1, 0);
+  const double two = estimate(2, 0);
+  EXPECT_GT(two, one);
+  EXPECT_NEAR(estimate(3, 0) - two, two - one, 1e-9 * one);
+  // Four micro-batches have four rounds.
+  EXPECT_NEAR(estimate(9, 0) - one, 3 * (two - one), 1e-9 * one);
+  EXPECT_EQ(estimate(9, 0), estimate(models::kEveryMicroBatch, 0));
+  // ZeRO repeats the reduce-scatter and gathers parameters once.
+  EXPECT_NEAR(estimate(2, 1) - estimate(1, 1), (two - one) / 2, 1e-9 * one);
+}
+
 TEST(PlanEstimate, AMoreMicroBatchCostsOnePeriodOfTheLongestStage) {
   const World world(make_cluster({{"X", 100, 80, 4, 100, 1}}, 5), small_model(8), 8, 1024);
   const PlanEstimator estimator(world.input());

@@ -1,0 +1,58 @@
+#include "executor/engine/rounds.h"
+
+namespace orrery::executor {
+
+void GradientRounds::begin() {
+  synchronised_.clear();
+  for (auto& [key, earlier] : earlier_) earlier.used = false;
+}
+
+void GradientRounds::ended(const ir::Op& op) {
+  if (op.purpose != ir::Purpose::data_parallel || op.stream == ir::Stream::compute) return;
+  const std::lock_guard lock(mutex_);
+  for (const ir::Region& region : view_.regions(op.regions)) {
+    if (region.tensor != ir::TensorKind::gradient) continue;
+    for (std::int32_t b = region.first_block.value; b <= region.last_block.value; ++b) {
+      synchronised_.insert({b, region.parameter});
+    }
+  }
+}
+
+void GradientRounds::before(const ir::Op& op) {
+  const bool adds = op.kind == ir::OpKind::backward || op.kind == ir::OpKind::backward_weight;
+  if (!adds) return;
+  const ir::SegmentInfo& info = view_.segment(op);
+  std::set<Key> begun;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto first = synchronised_.lower_bound({info.first_block.value, 0});
+    const auto end = synchronised_.lower_bound({info.last_block.value + 1, 0});
+    begun = {first, end};
+    synchronised_.erase(first, end);
+  }
+  Backend& backend = shard_.backend();
+  for (const Key& key : begun) {
+    const Tensor& of_round = gradient(key);
+    Earlier& earlier = earlier_[key];
+    if (earlier.sum.memory == nullptr) earlier.sum = backend.allocate(of_round.elements, true);
+    if (earlier.used) {
+      backend.add(of_round, earlier.sum);
+    } else {
+      backend.copy(of_round, earlier.sum);
+    }
+    earlier.used = true;
+    backend.fill(of_round, 0);
+  }
+}
+
+void GradientRounds::finish() {
+  for (const auto& [key, earlier] : earlier_) {
+    if (earlier.used) shard_.backend().add(earlier.sum, gradient(key));
+  }
+}
+
+const Tensor& GradientRounds::gradient(const Key& key) {
+  return shard_.parameters({key.first})[static_cast<std::size_t>(key.second)].gradient;
+}
+
+}  // namespace orrery::executor
