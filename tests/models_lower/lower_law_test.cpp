@@ -112,8 +112,9 @@ TEST(Rounds, RandomPlansWithoutAccumulationComputeWhatOneRankComputes) {
     for (const Features& features :
          {Features{}, Features{.sequence = true}, Features{.experts = 4}, Features{.tied = true},
           Features{.tied = true, .redundancy = true}}) {
-      SCOPED_TRACE(testing::Message() << "sequence " << features.sequence << " experts "
-                                      << features.experts << " tied " << features.tied);
+      SCOPED_TRACE(testing::Message()
+                   << "sequence " << features.sequence << " experts " << features.experts
+                   << " tied " << features.tied << " redundancy " << features.redundancy);
       expect_reference_for_random_plans(features, 250, rounds);
       if (HasFatalFailure()) return;
     }

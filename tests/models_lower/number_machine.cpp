@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 #include <set>
+#include <utility>
 #include <variant>
 
 #include "models/base/rng.h"
@@ -69,7 +70,7 @@ class Machine {
       case ir::OpKind::collective:
         return collective(ops);
       case ir::OpKind::optimizer_step:
-        for (const auto& [value, sum] : state(first).earlier) *value += sum;
+        for (const auto& [value, sum] : std::exchange(state(first).earlier, {})) *value += sum;
         for (auto& [block, weights] : state(first).weights) {
           descend(weights, state(first).gradients.at(block), rate_);
         }
