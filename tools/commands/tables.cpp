@@ -7,6 +7,7 @@
 #include <set>
 
 #include "models/ir/names.h"
+#include "models/schedule/rounds.h"
 #include "tools/commands/output.h"
 
 namespace orrery::tools {
@@ -240,6 +241,8 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
                                  ir::devices_of(plan).size(), run.cluster.size());
   if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
   if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
+  const int rounds = models::gradient_rounds(plan, run.spec.job.gradient_synchronisations);
+  if (rounds > 1) head += fmt::format(", gradients synchronised {} times a step", rounds);
   std::size_t rerouted = 0;
   for (const ir::Pipeline& pipeline : plan.pipelines) rerouted += pipeline.reroutes.size();
   if (rerouted > 0) head += fmt::format(", {} to another pipeline", counted(rerouted, "reroute"));

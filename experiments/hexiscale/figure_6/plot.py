@@ -22,7 +22,9 @@ def main():
     symmetric = {size: max((bars.mfu(cases[key]) for t in DEGREES
                             if (key := f"{size}_symmetric_tp{t}") in cases), default=None)
                  for size in ROWS}
-    single = {size: bars.mfu(cases.get(f"{size}_no_accumulation")) for size in ROWS}
+    single, rounds2, rounds4, half = ({size: bars.mfu(cases.get(f"{size}_{name}")) for size in ROWS}
+                                      for name in ("no_accumulation", "rounds2", "rounds4",
+                                                   "half_batch"))
     ours = {}
     for row, values in (("without asymmetric tensor parallelism", symmetric),
                         ("without gradient accumulation", single)):
@@ -35,11 +37,14 @@ def main():
     style.use()
     series = [("HexiScale", style.COLOURS[0], "", list(full.values())),
               ("One TP degree", style.COLOURS[1], "////", list(symmetric.values())),
-              ("No accumulation", style.COLOURS[2], "....", list(single.values()))]
-    figure, axes = plt.subplots(figsize=(style.COLUMN, 1.8))
+              ("2 rounds a step", style.COLOURS[4], "", list(rounds2.values())),
+              ("4 rounds", style.COLOURS[4], "\\\\\\\\", list(rounds4.values())),
+              ("No accumulation", style.COLOURS[2], "....", list(single.values())),
+              ("Half of the batch", style.COLOURS[3], "xxxx", list(half.values()))]
+    figure, axes = plt.subplots(figsize=(style.PAGE, 1.8))
     bars.grouped(axes, list(ROWS.values()), series, digits=1)
     axes.set_ylabel("MFU (%)")
-    style.legend_above(axes, 0.44, 3)
+    style.legend_above(axes, 0.5, 6)
     style.save(figure, arguments.out, "figure_6")
 
 
