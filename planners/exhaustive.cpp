@@ -158,6 +158,12 @@ PlannerResult Exhaustive::plan(const PlannerInput& input) const {
       none = {"size of the search", scope + ", and none of their plans fits in memory"};
     }
   }
+  if (input.job.gradient_synchronisations != 1) {
+    report.complete = false;
+    report.notes.push_back(
+        "micro-batches were chosen for one round of gradient synchronisation: no proof of the best "
+        "plan");
+  }
   return ranking.finish(kExhaustive.name, settings_.evaluate_top, std::move(report),
                         std::move(none));
 }

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "models/lower/lower.h"
+#include "models/schedule/rounds.h"
 #include "tests/models_lower/number_machine.h"
 #include "tests/models_lower/random_plan.h"
 
@@ -51,6 +52,18 @@ void expect_reference(const MachineResult& result, const std::vector<BlockNumber
   }
 }
 
+bool has_reroutes(const ir::Plan& plan) {
+  return std::any_of(plan.pipelines.begin(), plan.pipelines.end(),
+                     [](const ir::Pipeline& pipeline) { return !pipeline.reroutes.empty(); });
+}
+
+/// As many micro-batches in each pipeline as in the one with most.
+void make_equal(ir::Plan& plan) {
+  int most = 0;
+  for (const ir::Pipeline& pipeline : plan.pipelines) most = std::max(most, pipeline.micro_batches);
+  for (ir::Pipeline& pipeline : plan.pipelines) pipeline.micro_batches = most;
+}
+
 /// Whether validate() keeps the plan's reroutes from several rounds.
 bool refuses_rounds(const RandomPlan& random, const Cluster& cluster, Job job) {
   job.global_batch = ir::global_batch(random.plan);
@@ -61,13 +74,19 @@ bool refuses_rounds(const RandomPlan& random, const Cluster& cluster, Job job) {
 }
 
 void expect_reference_for_random_plans(const Features& features, std::uint64_t seeds,
-                                       int gradient_synchronisations = 1) {
+                                       int gradient_synchronisations = 1,
+                                       int* several_rounds = nullptr) {
   Job job;
   job.gradient_synchronisations = gradient_synchronisations;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    const RandomPlan random = random_plan(seed, features);
+    RandomPlan random = random_plan(seed, features);
     const Cluster cluster = plain_cluster(random.devices);
+    if (gradient_synchronisations != 1 && features.reroutes) make_equal(random.plan);
     if (features.reroutes && refuses_rounds(random, cluster, job)) continue;
+    if (several_rounds != nullptr && gradient_rounds(random.plan, gradient_synchronisations) > 1 &&
+        (!features.reroutes || has_reroutes(random.plan))) {
+      ++*several_rounds;
+    }
     for (const bool collapsed : {true, false}) {
       LowerOptions options;
       options.collapsed = collapsed;
@@ -111,20 +130,18 @@ TEST(Rounds, RandomPlansWithoutAccumulationComputeWhatOneRankComputes) {
   for (const int rounds : {2, kEveryMicroBatch}) {
     for (const Features& features :
          {Features{}, Features{.sequence = true}, Features{.experts = 4}, Features{.tied = true},
-          Features{.tied = true, .redundancy = true}}) {
+          Features{.reroutes = true}, Features{.tied = true, .redundancy = true}}) {
       SCOPED_TRACE(testing::Message()
                    << "sequence " << features.sequence << " experts " << features.experts
-                   << " tied " << features.tied << " redundancy " << features.redundancy);
-      expect_reference_for_random_plans(features, 250, rounds);
+                   << " tied " << features.tied << " reroutes " << features.reroutes
+                   << " redundancy " << features.redundancy);
+      int several = 0;
+      expect_reference_for_random_plans(features, 100, rounds, &several);
       if (HasFatalFailure()) return;
+      // Rounds of one micro-batch leave a stage without work where one is rerouted: refused.
+      if (features.reroutes && rounds != 2) continue;
+      EXPECT_GT(several, 25) << "plans of more than one round";
     }
-  }
-}
-
-TEST(Rounds, ReroutedMicroBatchesWithoutAccumulationComputeWhatOneRankComputes) {
-  for (const int rounds : {2, kEveryMicroBatch}) {
-    expect_reference_for_random_plans({.reroutes = true}, 1500, rounds);
-    if (HasFatalFailure()) return;
   }
 }
 
