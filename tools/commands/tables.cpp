@@ -210,6 +210,18 @@ std::string ranges(const std::vector<std::size_t>& numbers) {
   return id_ranges(std::move(ids));
 }
 
+/// Whether gradients are synchronised at all.
+bool has_replicas(const ir::Plan& plan) {
+  const auto several = [](const ir::Segment& segment) { return segment.groups.size() > 1; };
+  const auto any = [&](const ir::Stage& stage) {
+    return std::any_of(stage.segments.begin(), stage.segments.end(), several);
+  };
+  return plan.pipelines.size() > 1 ||
+         std::any_of(plan.pipelines.begin(), plan.pipelines.end(), [&](const ir::Pipeline& chain) {
+           return std::any_of(chain.stages.begin(), chain.stages.end(), any);
+         });
+}
+
 }  // namespace
 
 std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, bool full) {
@@ -242,7 +254,8 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
   if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
   if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
   const int rounds = models::gradient_rounds(plan, run.spec.job.gradient_synchronisations);
-  if (rounds > 1) head += fmt::format(", gradients synchronised {} times a step", rounds);
+  if (rounds > 1 && has_replicas(plan))
+    head += fmt::format(", gradients synchronised {} times a step", rounds);
   std::size_t rerouted = 0;
   for (const ir::Pipeline& pipeline : plan.pipelines) rerouted += pipeline.reroutes.size();
   if (rerouted > 0) head += fmt::format(", {} to another pipeline", counted(rerouted, "reroute"));
