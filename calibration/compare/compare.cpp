@@ -21,6 +21,7 @@ using ir::OpKind;
 struct Sides {
   std::vector<LoggedStep> predicted;
   std::vector<LoggedStep> measured;
+  std::size_t simulated = 0;         ///< Index into `predicted` of the step that counts.
   std::vector<std::size_t> counted;  ///< Indices into `measured`, ascending; at least one.
 };
 
@@ -52,6 +53,7 @@ std::variant<Sides, CompareProblem> sides_of(const ir::Program& program,
     }
     *steps = std::move(std::get<std::vector<LoggedStep>>(found));
   }
+  sides.simulated = simulated_step(sides.predicted.size());
   sides.counted = counted_steps(sides.measured, options.warm_up);
   return sides;
 }
@@ -69,7 +71,7 @@ std::vector<JoinedOp> joined(const ir::Program& program, const Sides& sides) {
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     JoinedOp& op = out[i];
     op.op = {static_cast<std::int32_t>(i)};
-    const ir::Span& simulated = sides.predicted.front().spans[i];
+    const ir::Span& simulated = sides.predicted[sides.simulated].spans[i];
     op.own.predicted = seconds(simulated.end - simulated.start - simulated.inner);
     op.inner.predicted = seconds(simulated.inner);
     std::vector<double> own;
@@ -119,8 +121,9 @@ void compare_components(const ir::Program& program, const Sides& sides, Comparis
   const double weight = 1.0 / static_cast<double>(middle.size());
   double predicted[kComponents] = {};
   double measured[kComponents] = {};
-  add_parts(step_parts(program, sides.predicted, 0), 1, predicted);
-  out.iteration.predicted = seconds(sides.predicted.front().end - sides.predicted.front().start);
+  const LoggedStep& simulated = sides.predicted[sides.simulated];
+  add_parts(step_parts(program, sides.predicted, sides.simulated), 1, predicted);
+  out.iteration.predicted = seconds(simulated.end - simulated.start);
   for (const std::size_t k : middle) {
     add_parts(step_parts(program, sides.measured, k), weight, measured);
     out.iteration.measured += weight * seconds(sides.measured[k].end - sides.measured[k].start);

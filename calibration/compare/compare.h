@@ -1,7 +1,8 @@
 /// Two run logs of one program side by side: what was predicted against what was measured, for the
 /// iteration, its components, its transfers, memory, and the ops that are furthest off.
 ///
-/// The predicted log has one iteration, the measured one several, of which the first are warm-up.
+/// The predicted log has one iteration (of a staggered program three, of which the middle one
+/// counts), the measured one several, of which the first are warm-up.
 /// Errors are predicted / measured - 1: positive where the prediction is too long.
 #pragma once
 #include <cstdint>

@@ -160,6 +160,15 @@ std::variant<std::vector<LoggedStep>, std::string> logged_steps(const ir::Progra
   return steps;
 }
 
+std::size_t simulated_step(std::size_t steps) { return steps / 2; }
+
+Nanoseconds simulated_iteration(const ir::RunLog& log) {
+  ORRERY_CHECK(!log.iterations.empty(), "a simulated log without an iteration");
+  const std::size_t k = simulated_step(log.iterations.size());
+  const Instant start = k == 0 ? log.iterations[k].start : log.iterations[k - 1].end;
+  return log.iterations[k].end - start;
+}
+
 std::vector<RankParts> step_parts(const ir::Program& program, const std::vector<LoggedStep>& steps,
                                   std::size_t k) {
   ORRERY_CHECK(k < steps.size(), "step {} of {}", k, steps.size());

@@ -7,6 +7,7 @@
 /// Checkpoints between two steps belong to neither: the later one then starts when the last rank
 /// that was held by one goes on.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <variant>
@@ -32,6 +33,13 @@ struct LoggedStep {
 /// in the log contradicts itself or the program.
 std::variant<std::vector<LoggedStep>, std::string> logged_steps(const ir::Program& program,
                                                                 const ir::RunLog& log);
+
+/// Which of the `steps` >= 1 of a simulated log is compared: the only one, or the middle one of the
+/// three of a staggered program, since ranks are in the other two while it runs.
+std::size_t simulated_step(std::size_t steps);
+
+/// Length of that step. The log has a mark for each step.
+Nanoseconds simulated_iteration(const ir::RunLog& log);
 
 /// Parts of one rank's step. forward + backward == all.compute.
 struct RankParts {

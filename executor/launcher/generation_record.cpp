@@ -102,7 +102,10 @@ std::vector<StepLine> GenerationRecord::take_finished() {
     for (const auto& [member, report] : reports) {
       losses.insert(losses.end(), report.losses.begin(), report.losses.end());
     }
-    const auto [start, end] = extent(reports);
+    auto [start, end] = extent(reports);
+    if (program_.header.optimizer_start == ir::OptimizerStart::staggered) {
+      start = end_of_step(step - 1).value_or(start);
+    }
     StepLine line;
     line.generation = number_;
     line.step = step;
@@ -116,6 +119,12 @@ std::vector<StepLine> GenerationRecord::take_finished() {
     out.push_back(line);
   }
   return out;
+}
+
+std::optional<std::int64_t> GenerationRecord::end_of_step(std::int64_t step) const {
+  const auto it = steps_.find(step);
+  if (it == steps_.end() || !finished(it->second)) return std::nullopt;
+  return extent(it->second).second;
 }
 
 std::int64_t GenerationRecord::last_step(std::int64_t none) const {

@@ -63,6 +63,8 @@ class GenerationRecord {
   bool finished(const Reports& reports) const;
   /// Start of the first rank, end of the last, in run time.
   std::pair<std::int64_t, std::int64_t> extent(const Reports& reports) const;
+  /// On all ranks, in run time; none unless this generation has finished it.
+  std::optional<std::int64_t> end_of_step(std::int64_t step) const;
 
   const ir::Program& program_;
   std::int64_t number_;

@@ -58,7 +58,9 @@ struct StepLine {
   std::int64_t step = 0;
   double loss = 0;
   double start_seconds = 0;  ///< From the start of the run.
-  double seconds = 0;        ///< From the first rank's start to the last one's end.
+  /// From the first rank's start to the last one's end. Of a staggered program, whose ranks begin a
+  /// step while others are in the one before: from the end of that step, if the generation has it.
+  double seconds = 0;
   double tokens_per_second = 0;
 };
 

@@ -50,6 +50,11 @@ EnumNames<Redundancy> enum_names(Redundancy) {
   return {{none, "none"}, {next_stage, "next_stage"}};
 }
 
+EnumNames<OptimizerStart> enum_names(OptimizerStart) {
+  using enum OptimizerStart;
+  return {{together, "together"}, {staggered, "staggered"}};
+}
+
 EnumNames<SequenceParallelism> enum_names(SequenceParallelism) {
   using enum SequenceParallelism;
   return {{none, "none"}, {megatron, "megatron"}, {ulysses, "ulysses"}, {ring, "ring"}};

@@ -26,6 +26,7 @@ EnumNames<Optimizer> enum_names(Optimizer);
 EnumNames<ScheduleKind> enum_names(ScheduleKind);
 EnumNames<ActivationTransfer> enum_names(ActivationTransfer);
 EnumNames<Redundancy> enum_names(Redundancy);
+EnumNames<OptimizerStart> enum_names(OptimizerStart);
 EnumNames<SequenceParallelism> enum_names(SequenceParallelism);
 EnumNames<Recompute> enum_names(Recompute);
 

@@ -24,6 +24,15 @@ enum class ActivationTransfer {
 /// Copies of stage state kept for recovery [Bamboo, NSDI 2023].
 enum class Redundancy { none, next_stage };
 
+/// When ranks begin the next iteration.
+enum class OptimizerStart {
+  together,  ///< When all ranks have ended: the optimizer waits for all gradients, for their norm.
+  /// Each rank when it has ended itself: a stage steps once its own gradients are synchronised, so
+  /// that idle time at the end of an iteration and at the start of the next is one [ReCycle, SOSP
+  /// 2024, staggered optimizer].
+  staggered,
+};
+
 /// How the sequence dimension is split inside a group.
 enum class SequenceParallelism {
   none,
@@ -127,6 +136,7 @@ struct Plan {
   int virtual_stages = 1;  ///< Chunks of blocks per stage; 1 unless interleaved.
   Communication communication;
   Redundancy redundancy = Redundancy::none;
+  OptimizerStart optimizer = OptimizerStart::together;
   std::vector<Pipeline> pipelines;
   std::optional<Prediction> predicted;
 

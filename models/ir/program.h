@@ -250,6 +250,7 @@ struct ProgramHeader {
   Optimizer optimizer = Optimizer::adam;
   std::uint64_t seed = 0;
   ScheduleKind schedule = ScheduleKind::one_f_one_b;
+  OptimizerStart optimizer_start = OptimizerStart::together;
   bool collapsed = false;
   std::string plan_hash;
   std::string cluster_hash;

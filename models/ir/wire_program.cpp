@@ -230,6 +230,7 @@ void write_header(const ProgramHeader& header, wire::ProgramHeader& out) {
   out.set_optimizer(static_cast<std::uint32_t>(header.optimizer));
   out.set_seed(header.seed);
   out.set_schedule(static_cast<std::uint32_t>(header.schedule));
+  out.set_optimizer_start(static_cast<std::uint32_t>(header.optimizer_start));
   out.set_collapsed(header.collapsed);
   out.set_plan_hash(header.plan_hash);
   out.set_cluster_hash(header.cluster_hash);
@@ -274,7 +275,8 @@ bool read_header(const wire::ProgramHeader& in, ProgramHeader& header) {
   bool good = read_enum(shape.normalisation(), model.normalisation) &&
               read_enum(shape.activation(), model.activation) &&
               read_enum(in.dtype(), header.dtype) && read_enum(in.optimizer(), header.optimizer) &&
-              read_enum(in.schedule(), header.schedule);
+              read_enum(in.schedule(), header.schedule) &&
+              read_enum(in.optimizer_start(), header.optimizer_start);
   for (int i = 0; i < in.blocks_size(); ++i) {
     good = read_enum(in.blocks(i), header.blocks[static_cast<std::size_t>(i)]) && good;
   }

@@ -31,6 +31,7 @@ ir::ProgramHeader make_header(const ir::Plan& plan, const Workload& workload, co
   header.optimizer = job.optimizer;
   header.seed = options.seed;
   header.schedule = plan.schedule;
+  header.optimizer_start = plan.optimizer;
   header.collapsed = options.collapsed;
   header.cluster_hash = plan.cluster_hash;
   header.workload_hash = plan.workload_hash;

@@ -203,6 +203,8 @@ void describe(config::Visitor& v, Plan& plan) {
   v.optional("virtual_stages", plan.virtual_stages, "chunks per stage; 1 unless interleaved");
   v.optional("communication", plan.communication, "options");
   v.optional("redundancy", plan.redundancy, "copies of stage state kept for recovery");
+  v.optional("optimizer", plan.optimizer,
+             "steps of all ranks together, or each stage when it is ready (staggered)");
   v.optional("predicted", plan.predicted, "by the planner");
   v.required("pipelines", plan.pipelines, "replicas of the model");
   v.at_least("virtual_stages", plan.virtual_stages, 1);

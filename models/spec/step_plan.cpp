@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "models/config/document.h"
+#include "models/ir/names.h"
 #include "models/spec/plan_yaml.h"
 #include "models/spec/sparse.h"
 
@@ -53,6 +54,10 @@ void describe(config::Visitor& v, PlannedStep::Phase& phase) {
              "tokens of the micro-batches of each pipeline; 0: an empty one");
   v.required("plan", phase.plan, "with a `schema` line of its own");
   if (!v.reading() || !v.good()) return;
+  if (phase.plan.optimizer != ir::OptimizerStart::together) {
+    v.problem("plan", fmt::format("optimizer {}: phases of a step follow one another on all ranks",
+                                  ir::name_of(phase.plan.optimizer)));
+  }
   const std::string problem = find_problem(phase);
   if (!problem.empty()) v.problem("lengths", problem);
 }

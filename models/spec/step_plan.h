@@ -29,7 +29,8 @@ struct PlannedStep {
 };
 
 /// Each phase has as many lists of lengths as its plan has pipelines and as many lengths as the
-/// pipeline has micro-batches, of one sequence each, inside the phase's range; or a problem.
+/// pipeline has micro-batches, of one sequence each, inside the phase's range, and no staggered
+/// optimizer; or a problem.
 void describe(config::Visitor& v, PlannedStep::Phase& phase);
 void describe(config::Visitor& v, PlannedStep& step);
 

@@ -1,7 +1,9 @@
 // ReCycle: nothing moves at a failure. The micro-batches of a lost stage are computed by the same
 // stage of the other data-parallel pipelines, spread evenly, if possible in their bubbles: the
-// backward pass is decoupled, so that weights' gradients wait for idle time. Devices that come back
-// get their state from a peer. [Gandhi et al., SOSP 2024; arXiv 2405.14009, SlipStream]
+// backward pass is decoupled, so that weights' gradients wait for idle time, and each stage steps
+// on its own, so that idle time at the end of an iteration and at the start of the next is one.
+// Devices that come back get their state from a peer. [Gandhi et al., SOSP 2024; arXiv 2405.14009,
+// SlipStream]
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,6 +29,7 @@ enum class Decoupling { on, if_allowed, never };
 struct RecycleSettings {
   std::string planner;
   Decoupling decoupled = Decoupling::on;
+  ir::OptimizerStart optimizer = ir::OptimizerStart::staggered;
   bool fits = true;
 };
 
@@ -50,6 +53,12 @@ std::vector<OptionInfo> options() {
        "activations fit; undisturbed plans keep their schedule, so that the job need not allow it; "
        "if_allowed: only if the job allows zero_bubble; never: the schedule of the plan. [ReCycle, "
        "decoupled back-propagation]"},
+      {"optimizer", "staggered",
+       "staggered: a stage steps when its own gradients are synchronised and begins the next "
+       "iteration without waiting for other stages, in all plans, undisturbed ones and the user's "
+       "included, so that an iteration lasts as long as the pace of many; together: the next "
+       "iteration begins when all have stepped, as a norm over all gradients demands. [ReCycle, "
+       "staggered optimizer]"},
       {"memory", "must_fit",
        "must_fit: a rerouted plan whose activations do not fit is not used; ignore: it is. The "
        "verdict takes all rerouted micro-batches as held at once, ReCycle's own schedule holds "
@@ -65,7 +74,7 @@ class Recycle final : public ElasticPolicy {
  public:
   Recycle(const PolicyInput& input, ElasticStalls stalls, std::string interval,
           RecycleSettings settings)
-      : ElasticPolicy(input, std::move(stalls), std::move(interval)),
+      : ElasticPolicy(stepping(input, settings), std::move(stalls), std::move(interval)),
         settings_(std::move(settings)),
         planner_(input, settings_.planner),
         roomy_(input, settings_.planner, strongest_recompute(input.job)) {}
@@ -77,18 +86,14 @@ class Recycle final : public ElasticPolicy {
   /// its micro-batches; with the strongest recomputation if need be.
   std::variant<models::PlanPointer, models::Infeasible> fresh(
       const std::vector<DeviceId>& live) const override {
-    auto plan = planner_.plan_for(live);
+    auto plan = stepping(planner_.plan_for(live));
     const auto* tight = std::get_if<models::PlanPointer>(&plan);
     if (tight == nullptr || leaves_room(**tight)) return plan;
-    auto other = roomy_.plan_for(live);
+    auto other = stepping(roomy_.plan_for(live));
     const auto* found = std::get_if<models::PlanPointer>(&other);
     return found != nullptr && leaves_room(**found) ? other : plan;
   }
 
-  /// Deviation: the optimizer is not staggered over stages. A program is one iteration, and the
-  /// next one begins when all stages have stepped; ReCycle lets the first stages begin it earlier,
-  /// which recycle_bound() tells apart. An iteration time that is not the end of a program would be
-  /// one that the executor, which runs the same program, does not have.
   std::variant<ElasticChange, models::Infeasible> shrink(
       const models::JobState& state, const std::vector<DeviceId>& live) const override {
     return around(*state.plan, live, undisturbed(*state.plan));
@@ -123,6 +128,22 @@ class Recycle final : public ElasticPolicy {
   }
 
  private:
+  /// The user's plan steps as all others do: the same reference with and without failures.
+  static PolicyInput stepping(PolicyInput input, const RecycleSettings& settings) {
+    if (input.plan) input.plan->optimizer = settings.optimizer;
+    return input;
+  }
+
+  std::variant<models::PlanPointer, models::Infeasible> stepping(
+      std::variant<models::PlanPointer, models::Infeasible> made) const {
+    const auto* found = std::get_if<models::PlanPointer>(&made);
+    if (found == nullptr || (*found)->optimizer == settings_.optimizer) return made;
+    ir::Plan plan = **found;
+    plan.optimizer = settings_.optimizer;
+    plan.predicted.reset();  // Of the planner, which knows nothing of it.
+    return std::make_shared<const ir::Plan>(std::move(plan));
+  }
+
   /// The plan around what is dead, or whole again.
   std::variant<ElasticChange, models::Infeasible> around(const ir::Plan& plan,
                                                          const std::vector<DeviceId>& live,
@@ -210,6 +231,9 @@ make(const PolicyInput& input, const Options& given) {
       reader.choice<Decoupling>("decoupled_backward", {{"on", Decoupling::on},
                                                        {"if_allowed", Decoupling::if_allowed},
                                                        {"never", Decoupling::never}});
+  settings.optimizer = reader.choice<ir::OptimizerStart>(
+      "optimizer",
+      {{"staggered", ir::OptimizerStart::staggered}, {"together", ir::OptimizerStart::together}});
   settings.fits = reader.choice<bool>("memory", {{"must_fit", true}, {"ignore", false}});
   ElasticStalls stalls;
   stalls.phases = read_phases(reader, options());
@@ -236,10 +260,10 @@ const RecoveryEntry kRecycleRecovery = {
     "the iteration in flight; what came after the last checkpoint once all copies of a stage are "
     "lost",
     "trains on at the pace of the slowest device",
-    "the optimizer is not staggered: an iteration ends when all stages have stepped, where ReCycle "
-    "lets the first stages begin the next one; with stage s (from 0) rerouted that is worth s "
-    "forward passes an iteration at most; the order of passes is that of ZB-H1 with rerouted ones "
-    "behind own ones, where ReCycle solves an integer program; the iteration in flight is lost; "
+    "the order of passes is that of ZB-H1 with rerouted ones behind own ones, where ReCycle solves "
+    "an integer program; a stage begins the next iteration when all its own passes of this one "
+    "have ended, they do not mix; undisturbed plans are staggered too, so that goodput is not that "
+    "of staggering; the iteration in flight is lost; "
     "spare devices are used only once a stage has no peer left; asynchronous persists and uploads "
     "do not slow iterations (no background traffic is simulated)",
     options,

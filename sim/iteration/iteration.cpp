@@ -5,7 +5,9 @@
 #include <set>
 
 #include "models/base/check.h"
+#include "sim/iteration/iteration_chain.h"
 #include "sim/iteration/memory_timeline.h"
+#include "sim/iteration/pace.h"
 #include "sim/iteration/program_tasks.h"
 
 namespace orrery::sim {
@@ -46,6 +48,36 @@ models::PathFunction path_function(const models::Topology& topology, const LinkF
 /// Ops from which memory counts; a small program that runs again is faster with its memory kept.
 constexpr std::size_t kLargeProgram = 100'000;
 
+/// Iterations of a staggered program: simulated at first, and at most; tasks must stay below
+/// kMostChainedOps, save for the first so many.
+constexpr int kFirstChain = 4;
+constexpr int kLongestChain = 32;
+constexpr std::size_t kMostChainedOps = 16'000'000;
+
+/// Times closer than this are equal: flows that end so close together may end at one instant
+/// (FlowOptions::timing_precision), at either end of a duration.
+constexpr Seconds kPrecision{2e-9};
+
+/// Iterations in the log of a staggered program: the middle one of three has both neighbours, in
+/// which ranks already or still are while it runs.
+constexpr int kLoggedChain = 3;
+
+Seconds earliest(const RankEnds& ends) {
+  return ends.empty() ? Seconds{} : *std::min_element(ends.begin(), ends.end());
+}
+
+Seconds latest(const RankEnds& ends) {
+  return ends.empty() ? Seconds{} : *std::max_element(ends.begin(), ends.end());
+}
+
+RankBreakdown mean_over(int iterations, RankBreakdown parts) {
+  for (Nanoseconds* part : {&parts.compute, &parts.tensor_parallel, &parts.pipeline,
+                            &parts.data_parallel, &parts.optimizer, &parts.bubble}) {
+    part->count /= iterations;
+  }
+  return parts;
+}
+
 bool is_backward(ir::OpKind kind) {
   return kind == ir::OpKind::backward || kind == ir::OpKind::backward_input ||
          kind == ir::OpKind::backward_weight;
@@ -65,9 +97,28 @@ class IterationSimulator::Impl {
 
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
                       const IterationOptions& options);
-  void collect(const ir::Program& program, ProgramTasks& tasks, const IterationOptions& options,
-               Seconds start, IterationResult& result) const;
-  void collect_links(const std::vector<Bytes>& before, ProgramTasks& tasks,
+  /// What a run of consecutive iterations came to: one, or those of a staggered program.
+  struct Ran {
+    IterationChain& chain;
+    const std::vector<RankEnds>& ends;
+    const Pace& pace;
+    Seconds origin;  ///< Instants of the log count from here.
+    int first_logged = 0;
+
+    int last() const { return chain.count() - 1; }
+    Seconds begin(int iteration, RankId rank) const {
+      return ends[static_cast<std::size_t>(iteration)][rank.index()];
+    }
+    Seconds end(int iteration, RankId rank) const { return begin(iteration + 1, rank); }
+  };
+  void run_to_end(const ir::Program& program);
+  void collect(const ir::Program& program, const Ran& ran, const IterationOptions& options,
+               IterationResult& result) const;
+  void collect_rank(const ir::Program& program, const Ran& ran, const IterationOptions& options,
+                    RankId rank, const MemoryTimeline& memory, IterationResult& result) const;
+  std::vector<ir::Span> spans_of(const ir::Program& program, ProgramTasks& tasks, RankId rank,
+                                 Seconds origin) const;
+  void collect_links(const std::vector<Bytes>& before, IterationChain& chain,
                      const LinkFactors& factors, IterationResult& result) const;
   void scale_links(const LinkFactors& factors, bool slow);
 
@@ -92,82 +143,149 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
   const bool links = options.record_links && count_links;
   const LinkFactors factors = link_factors(topology, options);
   const models::PathFunction path = path_function(topology, factors);
-  const std::vector<Bytes> carried = links ? engine.link_bytes() : std::vector<Bytes>{};
   scale_links(factors, true);
 
   const FlowEngine::Mark mark = engine.mark();
-  const Seconds start = engine.now();
-  ProgramTasks tasks({program, prices, cluster, path, options, topology.calibrated()}, engine);
-  tasks.build();
-  engine.run();
-  const std::vector<TaskId> unfinished = engine.unfinished();
-  ORRERY_CHECK(unfinished.empty(), "the program stands still: {} of its tasks never start",
-               unfinished.size());
-
-  if (program.ops.size() >= kLargeProgram) engine.shrink(mark);  // the log takes as much
-
+  const bool staggered = program.header.optimizer_start == ir::OptimizerStart::staggered;
   IterationResult result;
-  result.work = tasks.work();
-  collect(program, tasks, options, start, result);
-  if (links) collect_links(carried, tasks, factors, result);
-  engine.rewind(mark);
+  for (int count = staggered ? kFirstChain : 1;; count *= 2) {
+    const std::vector<Bytes> carried = links ? engine.link_bytes() : std::vector<Bytes>{};
+    const Seconds start = engine.now();
+    IterationChain chain({program, prices, cluster, path, options, topology.calibrated()}, engine,
+                         count);
+    run_to_end(program);
+    const std::vector<RankEnds> ends = chain.ends(start);
+    const Pace pace = find_pace(ends, kPrecision);
+    const bool longest = count >= kLongestChain ||
+                         2 * static_cast<std::size_t>(count) * program.ops.size() > kMostChainedOps;
+    if (staggered && !pace.settled && !longest) {
+      engine.rewind(mark);
+      continue;
+    }
+    if (program.ops.size() >= kLargeProgram) engine.shrink(mark);  // the log takes as much
+    result.work = chain.work();
+    const int logged = std::max(0, count - kLoggedChain);
+    const Seconds origin = earliest(ends[static_cast<std::size_t>(logged)]);
+    collect(program, {chain, ends, pace, origin, logged}, options, result);
+    result.iterations = count;
+    result.settled = !staggered || pace.settled;
+    if (links) collect_links(carried, chain, factors, result);
+    engine.rewind(mark);
+    break;
+  }
   scale_links(factors, false);
   return result;
 }
 
-void IterationSimulator::Impl::collect(const ir::Program& program, ProgramTasks& tasks,
-                                       const IterationOptions& options, Seconds start,
-                                       IterationResult& result) const {
-  for (std::size_t i = 0; i < program.ops.size(); ++i) {
-    const TaskId last = tasks.last({static_cast<std::int32_t>(i)});
-    result.iteration_time = std::max(result.iteration_time, engine.end_time(last) - start);
+void IterationSimulator::Impl::run_to_end(const ir::Program& program) {
+  engine.run();
+  const std::vector<TaskId> unfinished = engine.unfinished();
+  ORRERY_CHECK(unfinished.empty(),
+               "the program of {} ops stands still: {} of its tasks never start",
+               program.ops.size(), unfinished.size());
+}
+
+std::vector<ir::Span> IterationSimulator::Impl::spans_of(const ir::Program& program,
+                                                         ProgramTasks& tasks, RankId rank,
+                                                         Seconds origin) const {
+  std::vector<ir::Span> spans;
+  const std::size_t first = program.stream_begin[rank.index() * ir::kStreams];
+  const std::size_t end = program.stream_begin[(rank.index() + 1) * ir::kStreams];
+  spans.reserve(end - first);
+  for (std::size_t i = first; i < end; ++i) {
+    const OpId id{static_cast<std::int32_t>(i)};
+    const Seconds begins = engine.start_time(tasks.first(id)) - origin;
+    const Seconds ends = engine.end_time(tasks.last(id)) - origin;
+    ir::Span span{rank, id, to_instant(begins), to_instant(ends), {}, tasks.payload(id)};
+    if (program.ops[i].inner != ir::kNone) {
+      const Instant computed = std::min(to_instant(begins + tasks.computed(id)), span.end);
+      span.inner = span.end - computed;
+    }
+    spans.push_back(span);
   }
-  const Instant end = to_instant(result.iteration_time);
+  return spans;
+}
+
+void IterationSimulator::Impl::collect(const ir::Program& program, const Ran& ran,
+                                       const IterationOptions& options,
+                                       IterationResult& result) const {
+  result.iteration_time = ran.pace.period;
   ir::RunLog& log = result.log;
   log.source = "simulator";
-  log.iterations = {{0, {}, end}};
+  for (int i = ran.first_logged; i <= ran.last(); ++i) {
+    const auto row = static_cast<std::size_t>(i);
+    log.iterations.push_back({i - ran.first_logged,
+                              to_instant(earliest(ran.ends[row]) - ran.origin),
+                              to_instant(latest(ran.ends[row + 1]) - ran.origin)});
+  }
   const MemoryTimeline memory(program);
-  if (options.record_memory) log.memory.reserve(memory.max_samples());
-  if (options.record_spans) log.spans.reserve(program.ops.size());
+  const std::size_t logged = log.iterations.size();
+  if (options.record_memory) log.memory.reserve(logged * memory.max_samples());
+  if (options.record_spans) log.spans.reserve(logged * program.ops.size());
   result.pipeline_times.resize(program.pipelines.size());
-  std::vector<ir::Span> spans;
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-    const RankId rank{static_cast<std::int32_t>(r)};
-    spans.clear();
-    for (std::size_t i = program.stream_begin[r * ir::kStreams];
-         i < program.stream_begin[(r + 1) * ir::kStreams]; ++i) {
-      const OpId id{static_cast<std::int32_t>(i)};
-      const ir::Op& op = program.ops[i];
-      const Seconds begins = engine.start_time(tasks.first(id)) - start;
-      const Seconds ends = engine.end_time(tasks.last(id)) - start;
-      ir::Span span{rank, id, to_instant(begins), to_instant(ends), {}, tasks.payload(id)};
-      if (op.inner != ir::kNone) {
-        const Instant computed = std::min(to_instant(begins + tasks.computed(id)), span.end);
-        span.inner = span.end - computed;
-      }
-      if (is_backward(op.kind)) {
-        Seconds& latest =
-            result.pipeline_times[static_cast<std::size_t>(program.ranks[r].pipeline)];
-        latest = std::max(latest, ends);
-      }
-      spans.push_back(span);
-    }
-    result.ranks.push_back(rank_breakdown(program, spans, end - Instant{}));
-    result.peak_memory.push_back(
-        memory.replay(rank, spans, options.record_memory ? &log.memory : nullptr));
-    if (options.record_spans) log.spans.insert(log.spans.end(), spans.begin(), spans.end());
-    log.clocks.push_back({rank, {}, {}});
+    collect_rank(program, ran, options, {static_cast<std::int32_t>(r)}, memory, result);
   }
   result.breakdown = mean_breakdown(program, result.ranks);
 }
 
-void IterationSimulator::Impl::collect_links(const std::vector<Bytes>& before, ProgramTasks& tasks,
-                                             const LinkFactors& factors,
+void IterationSimulator::Impl::collect_rank(const ir::Program& program, const Ran& ran,
+                                            const IterationOptions& options, RankId rank,
+                                            const MemoryTimeline& memory,
+                                            IterationResult& result) const {
+  const int first_counted = ran.last() - ran.pace.window + 1;
+  const bool recorded = options.record_spans || options.record_memory;
+  const int first = recorded ? std::min(first_counted, ran.first_logged) : first_counted;
+  // One iteration alone ends for all ranks when the last one ends.
+  const bool alone = ran.chain.count() == 1;
+  const Instant from = to_instant(ran.begin(first_counted, rank) - ran.origin);
+  const Instant to = alone ? to_instant(result.iteration_time)
+                           : to_instant(ran.end(ran.last(), rank) - ran.origin);
+  std::vector<ir::Span> counted;
+  std::vector<ir::Span>& log = result.log.spans;
+  const std::size_t logged_before = log.size();
+  Bytes peak;  // The same in all iterations.
+  for (int i = first; i <= ran.last(); ++i) {
+    const std::vector<ir::Span> spans = spans_of(program, ran.chain.iteration(i), rank, ran.origin);
+    const bool logs = i >= ran.first_logged;
+    if (options.record_spans && logs) log.insert(log.end(), spans.begin(), spans.end());
+    const Instant begin = to_instant(ran.begin(i, rank) - ran.origin);
+    peak = memory.replay(rank, begin, spans,
+                         options.record_memory && logs ? &result.log.memory : nullptr);
+    if (i < first_counted) continue;
+    for (ir::Span span : spans) {
+      span.start = Instant{(span.start - from).count};
+      span.end = Instant{(span.end - from).count};
+      counted.push_back(span);
+    }
+  }
+  std::stable_sort(log.begin() + static_cast<std::ptrdiff_t>(logged_before), log.end(),
+                   [](const ir::Span& a, const ir::Span& b) { return a.op < b.op; });
+  result.ranks.push_back(
+      mean_over(ran.pace.window, ir::rank_breakdown(program, counted, to - from)));
+  result.peak_memory.push_back(peak);
+  result.log.clocks.push_back({rank, {}, {}});
+  Seconds& latest_pass =
+      result.pipeline_times[static_cast<std::size_t>(program.ranks[rank.index()].pipeline)];
+  ProgramTasks& tasks = ran.chain.iteration(ran.last());
+  for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
+    if (!is_backward(op.kind)) continue;
+    const OpId id{static_cast<std::int32_t>(&op - program.ops.data())};
+    latest_pass =
+        std::max(latest_pass, engine.end_time(tasks.last(id)) - ran.begin(ran.last(), rank));
+  }
+}
+
+void IterationSimulator::Impl::collect_links(const std::vector<Bytes>& before,
+                                             IterationChain& chain, const LinkFactors& factors,
                                              IterationResult& result) const {
   std::vector<Bytes> carried = engine.link_bytes();
-  for (std::size_t i = 0; i < carried.size(); ++i) carried[i] -= before[i];
+  const auto iterations = static_cast<double>(chain.count());  // All carry the same.
+  for (std::size_t i = 0; i < carried.size(); ++i) {
+    carried[i] = (carried[i] - before[i]) / iterations;
+  }
   std::vector<LinkId> route;
-  tasks.for_each_closed_form([&](DeviceId source, DeviceId destination, Bytes bytes) {
+  chain.iteration(0).for_each_closed_form([&](DeviceId source, DeviceId destination, Bytes bytes) {
     route.clear();
     topology.route(source, destination, route);
     for (const LinkId link : route) carried[link.index()] += bytes;

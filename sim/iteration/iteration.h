@@ -1,4 +1,5 @@
-/// Runs one iteration of a Program on the flow engine and says when everything happened.
+/// Runs an iteration of a Program on the flow engine and says when everything happened; of a
+/// staggered program so many consecutive ones that their pace is known.
 #pragma once
 #include <memory>
 #include <string>
@@ -25,13 +26,23 @@ namespace orrery::sim {
 
 struct IterationResult {
   /// Spans, memory samples and link use as far as they are recorded; instants count from the start
-  /// of the iteration. `program_hash` is the caller's to fill.
+  /// of the iteration. Of a staggered program the last three iterations, from when the first rank
+  /// began the first of them: as in the executor's logs each mark lasts from the first rank's start
+  /// to the last one's end, and marks overlap; link use is that of one iteration. `program_hash` is
+  /// the caller's to fill.
   ir::RunLog log;
-  Seconds iteration_time;  ///< End of the last op; not rounded, the log has it in nanoseconds.
+  /// End of the last op; of a staggered program the time from one iteration to the next
+  /// (find_pace). Not rounded, the log has it in nanoseconds.
+  Seconds iteration_time;
+  int iterations = 1;   ///< Simulated one after the other.
+  bool settled = true;  ///< Pace::settled.
+  /// Of each rank from the end of its own ops of one iteration to that of the next, averaged over
+  /// Pace::window iterations: the sum is its period, which once settled is the iteration time.
   std::vector<RankBreakdown> ranks;
-  models::Breakdown breakdown;          ///< Mean of `ranks` over devices.
-  std::vector<Seconds> pipeline_times;  ///< By pipeline: end of its last backward op.
-  std::vector<Bytes> peak_memory;       ///< By rank, per device, without the GPU's context.
+  models::Breakdown breakdown;  ///< Mean of `ranks` over devices.
+  /// By pipeline: end of its last backward op, counted from when the rank began the iteration.
+  std::vector<Seconds> pipeline_times;
+  std::vector<Bytes> peak_memory;  ///< By rank, per device, without the GPU's context.
   SimulatedWork work;
 };
 
@@ -56,6 +67,9 @@ class IterationSimulator {
   ///   A team meets after its compute; its ops end together. Flows leave the team's own devices
   ///   only: others drive theirs.
   /// - State ops to storage run alone at its full bandwidth.
+  /// - A staggered program runs 4 times, in which each rank begins an iteration once it has ended
+  ///   all its own ops of the one before, if its pace has not settled then anew 8, 16, 32 times;
+  ///   programs of millions of ops fewer times.
   /// Options must have no problems (find_problems). Deterministic in its arguments.
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
                       const IterationOptions& options);

@@ -26,7 +26,7 @@ std::size_t MemoryTimeline::max_samples() const {
   return count;
 }
 
-Bytes MemoryTimeline::replay(RankId rank, std::span<const ir::Span> spans,
+Bytes MemoryTimeline::replay(RankId rank, Instant begin, std::span<const ir::Span> spans,
                              std::vector<ir::MemorySample>* samples) const {
   Bytes held;
   if (rank.index() < program_.resident.size()) {
@@ -44,7 +44,7 @@ Bytes MemoryTimeline::replay(RankId rank, std::span<const ir::Span> spans,
       samples->push_back({rank, at, held});
     }
   };
-  change({}, {});
+  change(begin, {});
   for (const ir::Span& span : spans) {
     const ir::Op& op = program_.op(span.op);
     if (op.stream != ir::Stream::compute || op.buffers == ir::kNone) continue;

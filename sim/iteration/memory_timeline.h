@@ -18,9 +18,10 @@ class MemoryTimeline {
   std::size_t max_samples() const;
   /// Replays one rank: resident buffers, then the ops of its compute stream. An op allocates when
   /// it starts, its transient buffers included, and frees when it ends; at one instant frees come
-  /// first. `spans` are those of all ops of the rank, in the order of the program. Returns the peak
-  /// per device. Appends a sample for each instant of a change to `samples` unless it is null.
-  Bytes replay(RankId rank, std::span<const ir::Span> spans,
+  /// first. The iteration begins at `begin`; `spans` are those of all ops of the rank, in the order
+  /// of the program. Returns the peak per device. Appends a sample for each instant of a change to
+  /// `samples` unless it is null.
+  Bytes replay(RankId rank, Instant begin, std::span<const ir::Span> spans,
                std::vector<ir::MemorySample>* samples) const;
 
  private:

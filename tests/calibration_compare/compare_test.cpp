@@ -67,6 +67,31 @@ TEST(Compare, FirstStepsDoNotCount) {
   EXPECT_DOUBLE_EQ(with.longest_step, 2 * with.shortest_step);
 }
 
+TEST(Compare, OfThreeSimulatedIterationsTheMiddleOneCountsFromTheEndOfTheOneBefore) {
+  const ir::Program program = two_stage_program(2);
+  const ir::RunLog one = even_log(program);
+  ir::RunLog three = repeated(program, one, 3);
+  // As of a staggered program: marks of iterations begin with their first rank.
+  for (std::size_t k = 1; k < 3; ++k) {
+    three.iterations[k].start = {three.iterations[k].start.nanoseconds - 700};
+  }
+  EXPECT_EQ(simulated_iteration(three), simulated_iteration(one));
+  const ir::RunLog measured = repeated(program, one, 5);
+  const auto expected = std::get<Comparison>(compare(program, one, measured));
+  const auto result = std::get<Comparison>(compare(program, three, measured));
+  EXPECT_EQ(result.iteration.predicted, expected.iteration.predicted);
+  for (std::size_t c = 0; c < expected.components.size(); ++c) {
+    EXPECT_EQ(result.components[c].seconds.predicted, expected.components[c].seconds.predicted)
+        << expected.components[c].name;
+  }
+  // Another one of the three does not count.
+  for (ir::Span& span : three.spans) {
+    if (span.end <= three.iterations[0].end) span.inner = {};
+  }
+  EXPECT_EQ(std::get<Comparison>(compare(program, three, measured)).transfers.predicted,
+            expected.transfers.predicted);
+}
+
 TEST(Compare, TheOpThatIsOffIsTheWorst) {
   const ir::Program program = two_stage_program(4);
   const ir::RunLog predicted = even_log(program);

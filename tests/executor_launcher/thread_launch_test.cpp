@@ -49,6 +49,29 @@ TEST(ThreadLaunch, TrainsAsProcessesDoBitForBit) {
   }
 }
 
+TEST(ThreadLaunch, StaggeredStepsTrainBitForBitAsOthersAndLastFromEndToEnd) {
+  const models::Workload workload = tiny_workload();
+  for (const std::uint64_t seed : {3u, 8u}) {
+    ir::Plan plan = random_training_plan(seed, workload);
+    const ir::Program together = lower_for_executor(plan, workload);
+    plan.optimizer = ir::OptimizerStart::staggered;
+    const ir::Program staggered = lower_for_executor(plan, workload);
+    EXPECT_NE(ir::program_hash(staggered), ir::program_hash(together));
+    for (const bool threads : {true, false}) {
+      const LaunchOptions options = launch_options(staggered, 5);
+      const LaunchReport report = threads ? launch_on_threads(options) : launch(options);
+      ASSERT_EQ(report.result, Result::completed) << report.problem;
+      EXPECT_EQ(losses_of(report), expected_losses(together, 5)) << "plan " << seed;
+      ASSERT_EQ(report.steps.size(), 5u);
+      for (std::size_t k = 1; k < report.steps.size(); ++k) {
+        const StepLine& last = report.steps[k - 1];
+        EXPECT_NEAR(report.steps[k].start_seconds, last.start_seconds + last.seconds, 1e-6);
+        EXPECT_GT(report.steps[k].seconds, 0);
+      }
+    }
+  }
+}
+
 TEST(ThreadLaunch, WritesTheFilesAndTrafficOfProcesses) {
   const ir::Program program = two_stages();
   const TemporaryFolder folder;

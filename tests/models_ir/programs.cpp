@@ -250,6 +250,7 @@ void random_header(Dice& dice, ProgramHeader& header) {
   header.optimizer = dice.one_of(Optimizer::sgd);
   header.seed = dice.rng();
   header.schedule = dice.one_of(ScheduleKind::zero_bubble);
+  header.optimizer_start = dice.one_of(OptimizerStart::staggered);
   header.collapsed = dice.flip();
   header.plan_hash = dice.text();
   header.cluster_hash = dice.text();

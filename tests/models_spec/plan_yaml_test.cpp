@@ -104,6 +104,20 @@ TEST(PlanYaml, IllFormedListsAndRangesAreRefusedAtTheirPlace) {
   EXPECT_EQ(problem("0", "[0-2000000000]"), "p.yaml:8:32: more than 1048576 devices");
 }
 
+TEST(PlanYaml, AnOptimizerIsWrittenOnlyWhenStaggeredAndOthersAreRefused) {
+  ir::Plan plan = sample();
+  EXPECT_EQ(dump_plan(plan).find("optimizer"), std::string::npos);
+  const std::string hash = plan_hash(plan);
+  plan.optimizer = ir::OptimizerStart::staggered;
+  EXPECT_NE(dump_plan(plan).find("\noptimizer: staggered\n"), std::string::npos);
+  EXPECT_NE(plan_hash(plan), hash);
+  config::Diagnostics problems;
+  read("schema: orrery/plan/1\noptimizer: alone\npipelines: []\n", problems);
+  ASSERT_FALSE(problems.empty());
+  EXPECT_EQ(config::to_string(problems.problems().front()),
+            "p.yaml:2:12: unknown value 'alone' (one of: together, staggered)");
+}
+
 TEST(PlanYaml, EmptyListsAreRefused) {
   for (const char* text : {"schema: orrery/plan/1\npipelines: []\n",
                            "schema: orrery/plan/1\npipelines: [{micro_batches: 1, "

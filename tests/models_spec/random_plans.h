@@ -65,6 +65,7 @@ inline Plan any_plan() {
   plan.communication = {any_of<ActivationTransfer>(), *rc::gen::arbitrary<bool>(),
                         Bytes{static_cast<double>(small(0, 1 << 20))}};
   plan.redundancy = any_of<Redundancy>();
+  plan.optimizer = any_of<OptimizerStart>();
   plan.pipelines = several(3, any_pipeline);
   if (*rc::gen::arbitrary<bool>()) {
     plan.predicted = Prediction{Seconds{small(0, 1 << 20) / 7919.0},

@@ -22,6 +22,7 @@ PlannedStep any_step() {
   for (int i = 0; i < phases; ++i) {
     PlannedStep::Phase phase;
     phase.plan = ir::any_plan();
+    phase.plan.optimizer = ir::OptimizerStart::together;
     phase.length_range = {*rc::gen::inRange<std::int64_t>(0, 1000),
                           *rc::gen::inRange<std::int64_t>(1000, 100000)};
     for (ir::Pipeline& pipeline : phase.plan.pipelines) {
@@ -82,6 +83,13 @@ TEST(StepPlanYaml, LengthsThatDoNotMatchThePlanAreRefusedAtTheirPlace) {
   config::Diagnostics problems;
   config::load_text<PlannedStep>("schema: orrery/step_plan/1\nphases: []\n", "s.yaml", problems);
   EXPECT_EQ(config::to_string(problems.problems().front()), "s.yaml:2:9: the list is empty");
+}
+
+TEST(StepPlanYaml, StaggeredPhasesAreRefused) {
+  std::string head = kHead;
+  head.insert(head.find("      pipelines:"), "      optimizer: staggered\n");
+  EXPECT_EQ(problem("[[256, 4096]]", head),
+            "s.yaml:5:7: optimizer staggered: phases of a step follow one another on all ranks");
 }
 
 TEST(StepPlanYaml, IsToldFromAPlanByItsSchema) {

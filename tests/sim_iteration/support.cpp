@@ -172,6 +172,11 @@ std::string encode(const IterationResult& result) {
   nlohmann::json out;
   out["time"] = result.iteration_time.value;
   out["duration"] = result.log.iterations.front().end.nanoseconds;
+  for (const ir::IterationMark& mark : result.log.iterations) {
+    out["marks"].push_back({mark.start.nanoseconds, mark.end.nanoseconds});
+  }
+  out["iterations"] = result.iterations;
+  out["settled"] = result.settled;
   for (const Seconds time : result.pipeline_times) out["pipelines"].push_back(time.value);
   for (const Bytes peak : result.peak_memory) out["peaks"].push_back(peak.value);
   for (const RankBreakdown& rank : result.ranks) {
@@ -204,6 +209,9 @@ Outcome decode(const std::string& text) {
   Outcome out;
   out.iteration_time = in["time"];
   out.duration = in["duration"];
+  out.marks = in["marks"].get<std::vector<std::pair<std::int64_t, std::int64_t>>>();
+  out.iterations = in["iterations"];
+  out.settled = in["settled"];
   if (in.contains("pipelines")) out.pipeline_times = in["pipelines"].get<std::vector<double>>();
   out.peak_memory = in["peaks"].get<std::vector<double>>();
   for (const auto& rank : in["ranks"]) {

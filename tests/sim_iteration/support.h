@@ -66,6 +66,9 @@ struct Outcome {
   std::vector<RankBreakdown> ranks;
   SimulatedWork work;
   std::int64_t duration = 0;  ///< Of the log's iteration, in nanoseconds.
+  std::vector<std::pair<std::int64_t, std::int64_t>> marks;  ///< Of the log, in nanoseconds.
+  int iterations = 0;
+  bool settled = false;
   std::vector<std::pair<std::string, double>> links;
   std::vector<double> memory_samples;  ///< Rank, instant, bytes of each.
   std::string spans;                   ///< One line for each, all fields.

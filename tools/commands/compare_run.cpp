@@ -355,7 +355,7 @@ RunComparison compare_run(const CompareRequest& request, config::Diagnostics& di
     }
     one.checkpoints = calibration::compare_checkpoints(
         one.program, one.measured, places_of(out.inputs.inputs), run.cluster, run.profile,
-        to_seconds(one.predicted.iterations.front().end - one.predicted.iterations.front().start));
+        to_seconds(calibration::simulated_iteration(one.predicted)));
     const auto before =
         number == 0 ? std::nullopt : plan_of_generation(folder.folder.string(), number - 1);
     const auto after = plan_of_generation(folder.folder.string(), number);

@@ -10,6 +10,7 @@
 #include "calibration/compare/checkpoints.h"
 #include "calibration/compare/compare.h"
 #include "calibration/compare/phases.h"
+#include "calibration/compare/steps.h"
 #include "models/config/diagnostics.h"
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"

@@ -61,7 +61,8 @@ Properties properties(const ir::Plan& plan) {
           {"bucket", communication.bucket.value > 0
                          ? grouped(communication.bucket.value / 0x1p20, 0) + " MiB"
                          : "owners"},
-          {"redundancy", ir::name_of(plan.redundancy)}};
+          {"redundancy", ir::name_of(plan.redundancy)},
+          {"optimizer", ir::name_of(plan.optimizer)}};
 }
 
 Properties properties(const ir::Pipeline& pipeline) {
