@@ -1,5 +1,7 @@
 #include "sim/iteration/iteration.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -169,6 +171,13 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
     collect(program, {chain, ends, pace, origin, logged}, options, result);
     result.iterations = count;
     result.settled = !staggered || pace.settled;
+    if (!result.settled) {
+      result.log.events.push_back(
+          {result.log.iterations.back().end, "unsettled",
+           fmt::format("after {} iterations ranks do not keep one pace; the iteration time is the "
+                       "mean over the last {}",
+                       count, pace.window)});
+    }
     if (links) collect_links(carried, chain, factors, result);
     engine.rewind(mark);
     break;

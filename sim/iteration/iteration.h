@@ -35,7 +35,7 @@ struct IterationResult {
   /// (find_pace). Not rounded, the log has it in nanoseconds.
   Seconds iteration_time;
   int iterations = 1;   ///< Simulated one after the other.
-  bool settled = true;  ///< Pace::settled.
+  bool settled = true;  ///< Pace::settled; if not, an event of the log says so.
   /// Of each rank from the end of its own ops of one iteration to that of the next, averaged over
   /// Pace::window iterations: the sum is its period, which once settled is the iteration time.
   std::vector<RankBreakdown> ranks;

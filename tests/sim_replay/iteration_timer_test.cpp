@@ -167,6 +167,23 @@ TEST(SimulatedIterationTimer, RemembersWhichStageIsDeadWhicheverPipelineItIsOf) 
   EXPECT_EQ(said, "true true true true 2");
 }
 
+TEST(SimulatedIterationTimer, StaggeredPlansHaveTimesOfTheirOwn) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+    PlanShape shape;
+    shape.pipelines = 2;
+    shape.stages = 4;
+    shape.schedule = ir::ScheduleKind::zero_bubble;
+    ir::Plan plan = make_plan(shape, 4);
+    plan.pipelines[0].reroutes = {{3, 0, 1}, {3, 1, 1}, {3, 2, 1}, {3, 3, 1}};
+    const Seconds together = timer.time(plan, {}, {});
+    plan.optimizer = ir::OptimizerStart::staggered;
+    const Seconds staggered = timer.time(plan, {}, {});
+    return fmt::format("{} {} {}", staggered < together, timer.time(plan, {}, {}) == staggered,
+                       timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "true true 2");
+}
+
 TEST(SimulatedIterationTimer, WhatIsExpectedIsAnsweredAlike) {
   const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
     const ir::Plan plan = two_stages();
