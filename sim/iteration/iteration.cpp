@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "models/base/check.h"
@@ -52,7 +53,7 @@ constexpr std::size_t kLargeProgram = 100'000;
 
 /// Iterations of a staggered program: simulated at first, and at most; tasks must stay below
 /// kMostChainedOps, save for the first so many.
-constexpr int kFirstChain = 4;
+constexpr int kFirstChain = 2;
 constexpr int kLongestChain = 32;
 constexpr std::size_t kMostChainedOps = 16'000'000;
 
@@ -150,18 +151,27 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
   const FlowEngine::Mark mark = engine.mark();
   const bool staggered = program.header.optimizer_start == ir::OptimizerStart::staggered;
   IterationResult result;
-  for (int count = staggered ? kFirstChain : 1;; count *= 2) {
+  const bool logs = options.record_spans || options.record_memory;
+  std::optional<Pace> known;
+  for (int count = staggered ? kFirstChain : 1;;) {
     const std::vector<Bytes> carried = links ? engine.link_bytes() : std::vector<Bytes>{};
     const Seconds start = engine.now();
     IterationChain chain({program, prices, cluster, path, options, topology.calibrated()}, engine,
                          count);
     run_to_end(program);
     const std::vector<RankEnds> ends = chain.ends(start);
-    const Pace pace = find_pace(ends, kPrecision);
+    const Pace pace = known.value_or(find_pace(ends, kPrecision));
     const bool longest = count >= kLongestChain ||
                          2 * static_cast<std::size_t>(count) * program.ops.size() > kMostChainedOps;
     if (staggered && !pace.settled && !longest) {
       engine.rewind(mark);
+      count *= 2;
+      continue;
+    }
+    if (staggered && logs && count < kLoggedChain) {
+      known = pace;  // what is recorded changes no time
+      engine.rewind(mark);
+      count = kLoggedChain;
       continue;
     }
     if (program.ops.size() >= kLargeProgram) engine.shrink(mark);  // the log takes as much

@@ -67,9 +67,9 @@ class IterationSimulator {
   ///   A team meets after its compute; its ops end together. Flows leave the team's own devices
   ///   only: others drive theirs.
   /// - State ops to storage run alone at its full bandwidth.
-  /// - A staggered program runs 4 times, in which each rank begins an iteration once it has ended
-  ///   all its own ops of the one before, if its pace has not settled then anew 8, 16, 32 times;
-  ///   programs of millions of ops fewer times.
+  /// - A staggered program runs twice, in which each rank begins an iteration once it has ended all
+  ///   its own ops of the one before, if its pace has not settled then anew 4, 8, 16, 32 times;
+  ///   programs of millions of ops fewer times. Once more for a log that two runs cannot fill.
   /// Options must have no problems (find_problems). Deterministic in its arguments.
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
                       const IterationOptions& options);
