@@ -18,6 +18,7 @@
 #include <memory>
 #include <new>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <variant>
@@ -141,12 +142,13 @@ class Sweep {
 };
 
 void Sweep::find_missing() {
+  std::set<std::string> queued;  // equal runs share a folder
   for (std::size_t run = 0; run < runs_.size(); ++run) {
     const auto shard = static_cast<std::size_t>(options_.shard_index - 1);
     if (run % static_cast<std::size_t>(options_.shard_count) != shard) continue;
     result_.positions.push_back(run);
     ++result_.total;
-    if (store_.present(run)) {
+    if (store_.present(run) || !queued.insert(runs_.hash(run)).second) {
       ++result_.present;
     } else {
       missing_.push_back(run);

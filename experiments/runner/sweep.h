@@ -33,9 +33,9 @@ struct Progress {
 };
 
 struct SweepOutcome {
-  int total = 0;  ///< Runs of this shard.
-  int present = 0;
-  int done = 0;  ///< Finished by this call with a result, infeasible ones included.
+  int total = 0;    ///< Runs of this shard.
+  int present = 0;  ///< There already, or equal to one before it: one result serves both.
+  int done = 0;     ///< Finished by this call with a result, infeasible ones included.
   int failed = 0;
   bool interrupted = false;
   std::string results_folder;

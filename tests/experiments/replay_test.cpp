@@ -100,6 +100,27 @@ TEST(ReplayStudy, EveryPolicyOfTheCatalogRunsOrSaysWhyNot) {
   }
 }
 
+TEST(ReplayStudy, EqualCasesAreReplayedOnceAndStandInAllTheirRows) {
+  const std::string rest =
+      "    cluster: quad.yaml\n    model: gpt3_125m\n"
+      "    job: {global_batch: 16, sequence_length: 512}\n"
+      "    trace: {generator: restless.yaml}\n    horizon: 30 min\n";
+  const ReplayExperiment experiment(replaced(kStudy, rest, rest + "  - name: again\n" + rest));
+  const ReplayStudyResult result = experiment.run(experiment.options(4));
+  EXPECT_TRUE(result.problems.empty()) << result.problems.front();
+  EXPECT_EQ(result.total, 12);
+  EXPECT_EQ(result.done, 6);
+  EXPECT_EQ(result.present, 6);
+  const auto rows = experiment.rows();
+  ASSERT_EQ(rows.size(), 12u);
+  for (std::size_t i = 0; i < 6; ++i) {
+    EXPECT_EQ(rows[i].at("case"), "quad");
+    EXPECT_EQ(rows[i + 6].at("case"), "again");
+    EXPECT_EQ(rows[i + 6].at("run"), rows[i].at("run"));
+    EXPECT_EQ(rows[i + 6].at("status"), "ok");
+  }
+}
+
 TEST(ReplayStudy, GivesTheSameBytesOnOneWorkerAndOnTwo) {
   const ReplayExperiment one;
   const ReplayExperiment two;
