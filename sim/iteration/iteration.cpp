@@ -6,6 +6,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <string_view>
+#include <unordered_map>
 
 #include "models/base/check.h"
 #include "sim/iteration/iteration_chain.h"
@@ -21,11 +23,14 @@ using LinkFactors = std::map<LinkId, double>;
 
 LinkFactors link_factors(const models::Topology& topology, const IterationOptions& options) {
   LinkFactors factors;
+  if (options.slow_links.empty()) return factors;
+  std::unordered_map<std::string_view, double> by_name;
   for (const SlowLink& slow : options.slow_links) {
-    for (std::size_t i = 0; i < topology.links().size(); ++i) {
-      if (topology.links()[i].name != slow.link) continue;
-      factors.try_emplace({static_cast<std::int32_t>(i)}, 1.0).first->second *= slow.slowdown;
-    }
+    by_name.try_emplace(slow.link, 1.0).first->second *= slow.slowdown;
+  }
+  for (std::size_t i = 0; i < topology.links().size(); ++i) {
+    const auto slow = by_name.find(topology.links()[i].name);
+    if (slow != by_name.end()) factors[{static_cast<std::int32_t>(i)}] = slow->second;
   }
   return factors;
 }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
+#include <unordered_set>
 
 #include "models/config/visitor.h"
 
@@ -67,9 +69,12 @@ std::vector<std::string> find_problems(const IterationOptions& options,
     }
     check_factor(straggler.slowdown, fmt::format("device {}", straggler.device.value));
   }
+  std::unordered_set<std::string_view> names;
+  if (!options.slow_links.empty()) {
+    for (const models::Link& link : topology.links()) names.insert(link.name);
+  }
   for (const SlowLink& slow : options.slow_links) {
-    if (std::none_of(topology.links().begin(), topology.links().end(),
-                     [&](const models::Link& link) { return link.name == slow.link; })) {
+    if (!names.contains(slow.link)) {
       problems.push_back(fmt::format("no link '{}' in cluster '{}'", slow.link, cluster.name));
     }
     check_factor(slow.slowdown, fmt::format("link '{}'", slow.link));

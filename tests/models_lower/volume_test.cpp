@@ -445,18 +445,23 @@ TEST(Conservation, EqualPipelinesHaveTheOpsOfTheClosedForm) {
   }
 }
 
+testing::AssertionResult collectives_in_one_order(const ir::Program& program) {
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    std::int32_t last = -1;
+    for (const ir::Op& op :
+         program.stream_ops({static_cast<std::int32_t>(r)}, ir::Stream::collective)) {
+      if (op.match <= last) return testing::AssertionFailure() << "rank " << r;
+      last = op.match;
+    }
+  }
+  return testing::AssertionSuccess();
+}
+
 TEST(Conservation, RanksSeeTheirCollectivesInOneOrder) {
   for (std::uint64_t seed = 0; seed < 300; ++seed) {
     const RandomPlan random = random_plan(seed, {.sequence = seed % 2 == 0});
     const ir::Program program = lowered(random.plan, random.workload, seed % 4 < 2);
-    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-      std::int32_t last = -1;
-      for (const ir::Op& op :
-           program.stream_ops({static_cast<std::int32_t>(r)}, ir::Stream::collective)) {
-        ASSERT_GT(op.match, last) << "seed " << seed << " rank " << r;
-        last = op.match;
-      }
-    }
+    ASSERT_TRUE(collectives_in_one_order(program)) << "seed " << seed;
   }
 }
 
@@ -473,14 +478,7 @@ TEST(Rounds, EachMovesAllGradientsOnceAndParametersAreGatheredOnce) {
     for (const Purpose same : {Purpose::zero, Purpose::pipeline, Purpose::tensor_parallel}) {
       ASSERT_NEAR(often[same], once[same], 1e-9 * once[same]) << "seed " << seed;
     }
-    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-      std::int32_t last = -1;
-      for (const ir::Op& op :
-           program.stream_ops({static_cast<std::int32_t>(r)}, ir::Stream::collective)) {
-        ASSERT_GT(op.match, last) << "seed " << seed << " rank " << r;
-        last = op.match;
-      }
-    }
+    ASSERT_TRUE(collectives_in_one_order(program)) << "seed " << seed;
   }
 }
 

@@ -14,30 +14,14 @@ namespace {
 
 using ir::EventKind;
 
-/// A TestPolicy that says beforehand what it will answer.
-class Foreseeing final : public models::RecoveryPolicy {
+/// Says beforehand what it will answer.
+class Foreseeing final : public TestPolicy {
  public:
-  std::string name() const override { return "foreseeing"; }
-  std::variant<models::PlanPointer, models::Infeasible> first_plan(
-      const std::vector<DeviceId>& live) const override {
-    return policy.first_plan(live);
-  }
-  std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
-                                                   Seconds time) const override {
-    return policy.checkpoints(plan, time);
-  }
-  models::RecoveryDecision on_events(const models::JobState& state,
-                                     std::span<const ir::ClusterEvent> events) const override {
-    return policy.on_events(state, events);
-  }
-  models::PlanPointer foresee(const models::JobState& state,
-                              std::span<const ir::ClusterEvent> events) const override {
+  models::PlanPointer foresee(const models::JobState& state, Events events) const override {
     foreseen.push_back(state);
-    const TestPolicy beside = policy;
+    const TestPolicy beside = *this;  // what it is asked here is not asked
     return beside.on_events(state, events).plan;
   }
-
-  TestPolicy policy;
   mutable std::vector<models::JobState> foreseen;
 };
 
@@ -112,7 +96,7 @@ TEST(Foresight, ASwitchThatTrainingRunsOnToIsExpectedAtOnceAndLookedBeyond) {
   events.node(100, EventKind::notice, 0, 600);
   events.devices(500, EventKind::fail, {1});
   Foreseeing policy;
-  policy.policy.answer = [](const models::JobState& state, auto batch) {
+  policy.answer = [](const models::JobState& state, auto batch) {
     models::RecoveryDecision decision = resume(plan_on(state.live), state.iteration);
     if (batch[0].kind == EventKind::fail) return decision;
     decision.plan = plan_on(std::vector<int>{0, 1});

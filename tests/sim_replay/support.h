@@ -40,7 +40,7 @@ class EventList {
 
 /// Starts on all live devices and answers as it is told; without an answer it proceeds while its
 /// plan lives, else goes on at once with what lives from the last iteration.
-class TestPolicy final : public models::RecoveryPolicy {
+class TestPolicy : public models::RecoveryPolicy {
  public:
   using Events = std::span<const ir::ClusterEvent>;
   std::string name() const override { return "test"; }
