@@ -113,11 +113,11 @@ def draw_panel(axes, name, points):
     factor, unit = scale([row["measured"] for row in points], points[0]["y_unit"])
     axes.plot([row["x"] for row in points], [row["curve"] / factor for row in points],
               color=FITTED, linewidth=0.8, zorder=1)
-    for held, colour, marker in ((0, SEEN, "o"), (1, HELD_OUT, "s")):
+    for held, color, marker in ((0, SEEN, "o"), (1, HELD_OUT, "s")):
         rows = [row for row in points if row["held_out"] == held]
         axes.plot([row["x"] for row in rows], [row["measured"] / factor for row in rows],
                   linewidth=0, marker=marker, markersize=2.8, markerfacecolor="none",
-                  markeredgewidth=0.8, color=colour)
+                  markeredgewidth=0.8, color=color)
     if wide([row["measured"] for row in points]):
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{y:g}"))
@@ -154,8 +154,8 @@ def draw(stem, panels, folder):
     for axes, (name, points) in zip(grid.flat, panels):
         draw_panel(axes, name, points)
     handles = [plt.Line2D([], [], color=FITTED, linewidth=0.8)]
-    handles += [plt.Line2D([], [], color=colour, marker=marker, linewidth=0, markersize=3.2,
-                           markerfacecolor="none") for colour, marker in ((SEEN, "o"), (HELD_OUT, "s"))]
+    handles += [plt.Line2D([], [], color=color, marker=marker, linewidth=0, markersize=3.2,
+                           markerfacecolor="none") for color, marker in ((SEEN, "o"), (HELD_OUT, "s"))]
     legend_on_top(figure, handles, ["fit", "measured", "measured, not seen by the fit"])
     style.save(figure, folder, stem)
 
@@ -179,12 +179,12 @@ def draw_errors(all_entries, folder):
         lines = sorted(lines, key=lambda line: -line[1])[:LINES]
     figure, axes = plt.subplots(figsize=(style.PAGE, 0.9 + 0.14 * len(lines)))
     for i, (_, mean, largest, held) in enumerate(lines):
-        colour = HELD_OUT if held else SEEN
-        axes.plot([mean, largest], [i, i], color=colour, linewidth=0.8, zorder=1)
-        axes.plot(mean, i, marker="o", markersize=3.2, color=colour)
-        axes.plot(largest, i, marker="|", markersize=5, color=colour)
-    handles = [plt.Line2D([], [], color=colour, marker="o", markersize=3.2, linewidth=0.8)
-               for colour in (HELD_OUT, SEEN)]
+        color = HELD_OUT if held else SEEN
+        axes.plot([mean, largest], [i, i], color=color, linewidth=0.8, zorder=1)
+        axes.plot(mean, i, marker="o", markersize=3.2, color=color)
+        axes.plot(largest, i, marker="|", markersize=5, color=color)
+    handles = [plt.Line2D([], [], color=color, marker="o", markersize=3.2, linewidth=0.8)
+               for color in (HELD_OUT, SEEN)]
     axes.set_yticks(range(len(lines)), [name for name, _, _, _ in lines], fontsize=5.5)
     axes.set_ylim(len(lines) - 0.4, -0.6)
     axes.set_xlim(left=0)

@@ -24,7 +24,7 @@ struct SailorLayerTime {
   int first_layer = 0;  ///< Inclusive, as last_layer: 0 is the embedding, the last one the head.
   int last_layer = 0;
   Seconds forward;
-  Seconds backward;  ///< Of layer 0 an artefact of the measurement (about 2 us), not a time.
+  Seconds backward;  ///< Of layer 0 an artifact of the measurement (about 2 us), not a time.
 };
 
 /// AdamW on the whole profiled model: embedding, two transformer layers, last layer.

@@ -1,4 +1,4 @@
-# All third-party code comes from Debian 12 packages (tools/packages.txt).
+# All third-party code comes from Debian 12 packages (tools/scripts/packages.txt).
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
 find_package(spdlog REQUIRED)

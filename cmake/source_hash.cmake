@@ -1,8 +1,8 @@
 # Writes OUTPUT, a C++ source with the program's version and the hash of the sources that decide
-# results (models, planners, sim, traces, experiments/runner), so that results of other code are never taken
+# results (models, planners, sim, traces, experiments/study), so that results of other code are never taken
 # for results of this one. Run with -D ROOT= -D VERSION= -D OUTPUT= -P.
 set(files)
-foreach(folder models planners sim traces experiments/runner)
+foreach(folder models planners sim traces experiments/study)
   file(GLOB_RECURSE found RELATIVE ${ROOT}
     ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cpp ${ROOT}/${folder}/*.proto)
   list(APPEND files ${found})

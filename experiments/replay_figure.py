@@ -10,7 +10,7 @@ import style
 from style import plt
 from matplotlib.lines import Line2D
 
-# Buckets of sim/replay/replay.h and what is outside of the plan: column, label, colour, hatch.
+# Buckets of sim/replay/replay.h and what is outside of the plan: column, label, color, hatch.
 BUCKETS = [
     ("productive", "Productive", "#0072B2", ""),
     ("degraded", "Degraded", "#56B4E9", "////"),
@@ -19,7 +19,7 @@ BUCKETS = [
     ("detect", "Detect", "#F0E442", ""),
     ("decide", "Decide", "#CC79A7", "xxxx"),
     ("move_state", "Move state", "#009E73", ""),
-    ("reinitialise", "Re-initialise", "#000000", ""),
+    ("reinitialize", "Re-initialize", "#000000", ""),
     ("idle", "Idle", "#FFFFFF", "\\\\\\\\"),
     ("spare", "Spare", "#BBBBBB", ""),
     ("absent", "Absent", "#FFFFFF", "...."),
@@ -66,9 +66,9 @@ def draw_hours(axes, policies):
     for y, (_, rows) in enumerate(policies):
         total = sum(mean(rows, f"gpu_hours.{bucket}") for bucket, _, _, _ in BUCKETS)
         left = 0.0
-        for bucket, label, colour, hatch in BUCKETS:
+        for bucket, label, color, hatch in BUCKETS:
             share = 100 * mean(rows, f"gpu_hours.{bucket}") / total if total > 0 else 0
-            axes.barh(y, share, 0.74, left=left, color=colour, hatch=hatch, edgecolor="black",
+            axes.barh(y, share, 0.74, left=left, color=color, hatch=hatch, edgecolor="black",
                       linewidth=0.3, label=label if y == 0 else None)
             left += share
     axes.set_yticks(range(len(policies)), [name.replace("_", " ") for name, _ in policies])
@@ -79,9 +79,9 @@ def draw_hours(axes, policies):
 
 def draw_interval(axes, y, values, most=math.inf, **look):
     """Mean and confidence interval, which ends at what the values can be at most."""
-    centre, half = statistics.mean(values), half_width(values)
-    right = max(min(half, most - centre), 0)
-    axes.errorbar(centre, y, xerr=[[half], [right]], linewidth=0.8, capsize=2, color="black", **look)
+    center, half = statistics.mean(values), half_width(values)
+    right = max(min(half, most - center), 0)
+    axes.errorbar(center, y, xerr=[[half], [right]], linewidth=0.8, capsize=2, color="black", **look)
 
 
 def limit(axes, means, highest=math.inf):
@@ -147,8 +147,8 @@ def draw_tokens(axes, arguments, policies):
     dashes = ["-", (0, (4, 1)), (0, (1, 1)), (0, (4, 1, 1, 1))]
     handles = []
     for place, (name, (times, tokens, _)) in enumerate(curves):
-        look = {"color": style.COLOURS[place % len(style.COLOURS)],
-                "linestyle": dashes[place // len(style.COLOURS) % len(dashes)], "linewidth": 1.1}
+        look = {"color": style.COLORS[place % len(style.COLORS)],
+                "linestyle": dashes[place // len(style.COLORS) % len(dashes)], "linewidth": 1.1}
         axes.plot([hour / step for hour in times], [count / scale for count in tokens], **look)
         handles.append(Line2D([], [], label=name.replace("_", " "), **look))
     axes.set_xlim(0, max(hours) / step)

@@ -1,5 +1,5 @@
-"""Figure style that all experiments share: small serif type, embedded fonts, colours and hatches
-that survive colour blindness and grey printers, files without dates."""
+"""Figure style that all experiments share: small serif type, embedded fonts, colors and hatches
+that survive color blindness and grey printers, files without dates."""
 
 import argparse
 import csv
@@ -15,10 +15,10 @@ COLUMN = 3.33  # inches: one column of a two-column paper
 PAGE = 7.0     # both columns
 
 # Okabe and Ito's palette (2008), in an order whose greys differ.
-COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"]
+COLORS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#000000"]
 HATCHES = ["", "////", "....", "xxxx", "\\\\\\\\", "++++", "oooo", "----"]
 
-# Parts of an iteration: column of runs.csv, label, colour, hatch.
+# Parts of an iteration: column of runs.csv, label, color, hatch.
 BREAKDOWN = [
     ("compute_s", "Compute", "#0072B2", ""),
     ("tensor_parallel_s", "Tensor parallel", "#56B4E9", "////"),
@@ -103,7 +103,7 @@ def is_true(cell):
 
 
 def legend_above(axes, x, columns, last=()):
-    """Legend above the axes, centred at `x` of their width; labels of `last` come last."""
+    """Legend above the axes, centerd at `x` of their width; labels of `last` come last."""
     handles, labels = axes.get_legend_handles_labels()
     order = sorted(range(len(labels)), key=lambda i: labels[i] in last)
     axes.legend([handles[i] for i in order], [labels[i] for i in order], loc="lower center",

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/base/units.h"
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
 #include "models/spec/cluster.h"
@@ -21,7 +21,7 @@
 
 namespace orrery::planners {
 
-/// A knob of a planner: a hyper-parameter of the paper, or a behaviour of the public code that
+/// A knob of a planner: a hyper-parameter of the paper, or a behavior of the public code that
 /// differs from it.
 struct OptionInfo {
   const char* name;
@@ -45,7 +45,7 @@ struct PlannerInput {
   /// Counted work, so that results do not depend on the clock.
   std::int64_t work_budget = 0;
   /// Set from outside (Ctrl-C): return the best plan so far. May be null.
-  const std::atomic<bool>* cancelled = nullptr;
+  const std::atomic<bool>* canceled = nullptr;
 };
 
 /// A plan that lost, for `--explain`.

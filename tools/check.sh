@@ -7,10 +7,10 @@
 # --base REF  clang-tidy looks at what differs from REF (default: where this branch left
 #             origin/main; without origin/main, the commit before HEAD); uncommitted changes count
 # --all       clang-tidy looks at every source file
-# Settings of the build that clang-tidy reads its flags from: see tools/setup.sh.
+# Settings of the build that clang-tidy reads its flags from: see tools/scripts/setup.sh.
 
-# shellcheck source=tools/setup.sh
-source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/setup.sh"
+# shellcheck source=tools/scripts/setup.sh
+source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/scripts/setup.sh"
 
 usage() {
   awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "${BASH_SOURCE[0]}"
@@ -95,9 +95,9 @@ tidy() {
 }
 
 failed=()
-tools/check_format.sh $fix || failed+=(format)
-tools/check_layers.py || failed+=(layers)
-tools/check_scripts.py || failed+=(scripts)
+tools/scripts/check_format.sh $fix || failed+=(format)
+tools/scripts/check_layers.py || failed+=(layers)
+tools/scripts/check_scripts.py || failed+=(scripts)
 setup_build # generated headers, and the flags of every file
 tidy || failed+=(clang-tidy)
 ((${#failed[@]} == 0)) || die "failed: ${failed[*]}"

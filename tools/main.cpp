@@ -15,9 +15,9 @@
 #include "executor/bench/bench_rank.h"
 #include "executor/launcher/rank_process.h"
 #include "models/config/diagnostics.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
-#include "tools/commands/output.h"
 
 namespace {
 

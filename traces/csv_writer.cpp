@@ -35,7 +35,7 @@ std::string node_line(const TraceNode& node, const std::string& names) {
   return line + fmt::format(" x{}\n", node.gpus);
 }
 
-/// Equal neighbours share a line.
+/// Equal neighbors share a line.
 std::string node_lines(const std::vector<TraceNode>& nodes) {
   std::string text;
   for (std::size_t begin = 0; begin < nodes.size();) {

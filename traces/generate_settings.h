@@ -18,7 +18,7 @@ namespace orrery::traces {
 enum class FailureScope {
   gpu,   ///< One device.
   node,  ///< One node.
-  leaf,  ///< Neighbouring nodes of one leaf switch, at most FailureCause::nodes.
+  leaf,  ///< Neighboring nodes of one leaf switch, at most FailureCause::nodes.
   job,   ///< The job's processes; no hardware is lost.
 };
 std::vector<std::pair<FailureScope, const char*>> enum_names(FailureScope);

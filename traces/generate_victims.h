@@ -31,7 +31,7 @@ class Victims {
 
   /// Devices that a failure of this scope hits, ascending; none if there is nobody. gpu: a device
   /// that is there, by the weight of its node. node: all devices of a node that is complete. leaf:
-  /// such a node and those that are complete among its neighbours: the nodes of a leaf, in order,
+  /// such a node and those that are complete among its neighbors: the nodes of a leaf, in order,
   /// in blocks of `nodes`.
   std::vector<DeviceId> draw(FailureScope scope, int nodes, Rng& rng) const;
 

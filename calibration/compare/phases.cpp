@@ -17,7 +17,7 @@ struct PhaseEvents {
 
 constexpr PhaseEvents kPhases[] = {
     {"detect", "t_fail", "t_detect"},         {"decide", "t_detect", "t_plan"},
-    {"reinitialise", "t_plan", "t_comm"},     {"move_state", "t_comm", "t_load"},
+    {"reinitialize", "t_plan", "t_comm"},     {"move_state", "t_comm", "t_load"},
     {"first_step", "t_load", "t_first_step"},
 };
 

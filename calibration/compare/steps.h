@@ -48,7 +48,7 @@ struct RankParts {
   ir::RankBreakdown all;
 };
 
-/// By rank: where step `k` of `steps` went, with what its neighbours did between its start and its
+/// By rank: where step `k` of `steps` went, with what its neighbors did between its start and its
 /// end. The parts of a rank add up to end - start.
 std::vector<RankParts> step_parts(const ir::Program& program, const std::vector<LoggedStep>& steps,
                                   std::size_t k);

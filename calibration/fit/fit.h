@@ -1,7 +1,7 @@
 /// Fits: raw measurements of a machine in, a profile out, with the error of every entry on samples
 /// that its fit did not see.
 ///
-/// All fits minimise Huber's loss of the relative error, so that short and long times count alike
+/// All fits minimize Huber's loss of the relative error, so that short and long times count alike
 /// and a few gross outliers count little [Huber 1964, Robust Estimation of a Location Parameter].
 /// Repetitions of one measurement are first reduced to their median. Whole measurements are held
 /// out, so that the held-out error tells how well the form predicts a size, a shape or a group that

@@ -30,7 +30,7 @@ void subtract(Numbers& from, double factor, const Numbers& what) {
 constexpr double kDependent = 1e-9;
 
 /// Weighted least squares of columns x coefficients = 1: Gram-Schmidt with the longest remaining
-/// column first, each orthogonalised twice [Daniel, Gragg, Kaufman, Stewart 1976]. A column that
+/// column first, each orthogonalized twice [Daniel, Gragg, Kaufman, Stewart 1976]. A column that
 /// depends on those before it has coefficient zero.
 Numbers solve(const Columns& columns, const Numbers& weights) {
   const std::size_t count = columns.size();

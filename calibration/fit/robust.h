@@ -1,5 +1,5 @@
 /// Linear regression on relative error that a few gross outliers cannot pull away: Huber's loss,
-/// minimised by iteratively reweighted least squares [Huber 1964; Holland and Welsch 1977].
+/// minimized by iteratively reweighted least squares [Huber 1964; Holland and Welsch 1977].
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -21,7 +21,7 @@ struct Design {
 /// as efficient as least squares on normal errors [Huber 1981].
 inline constexpr double kHuberTuning = 1.345;
 
-/// Coefficients >= 0 that minimise the sum over rows of Huber's loss of (terms x coefficients -
+/// Coefficients >= 0 that minimize the sum over rows of Huber's loss of (terms x coefficients -
 /// measured) / measured. The loss changes from squared to linear at kHuberTuning standard
 /// deviations, estimated from the median absolute residual; the iteration starts at least absolute
 /// residuals. A coefficient that would be negative is zero and the others are fitted again, the

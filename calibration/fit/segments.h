@@ -22,7 +22,7 @@ inline constexpr int kMinSizesPerSegment = 3;
 /// Relative errors below this are not worth another segment: timers and medians are no better.
 inline constexpr double kWorthwhileError = 0.005;
 
-/// For each number of segments, the borders among the sizes that minimise Huber's loss of the
+/// For each number of segments, the borders among the sizes that minimize Huber's loss of the
 /// relative error (fit_relative inside each segment), by dynamic programming over pairs of borders;
 /// only such that the time never falls where one segment ends and the next begins. Of these the
 /// number with the least Bayesian information criterion, N ln(loss / N) + P ln N [Schwarz 1978],

@@ -28,7 +28,7 @@ JOB = ["--cluster", "a100_8", "--model", "llama2_13b", "--sequence-length", "102
 SCHEDULES = [("gpipe", "GPipe"), ("1f1b", "1F1B"),
              ("interleaved_1f1b", "Interleaved 1F1B, 2 virtual stages"),
              ("zero_bubble", "Zero bubble (ZB-H1)")]
-# Kind of pass: legend, colour, hatch, whether it ends the hold on the activations.
+# Kind of pass: legend, color, hatch, whether it ends the hold on the activations.
 KINDS = {
     "forward": ("forward", "#56B4E9", "", False),
     "backward": ("backward", "#E69F00", "////", True),
@@ -127,7 +127,7 @@ def in_flight(passes):
 
 
 def face(kind, chunk):
-    """Colour of a pass: the second chunk is paler."""
+    """Color of a pass: the second chunk is paler."""
     rgb = matplotlib.colors.to_rgb(KINDS[kind][1])
     return tuple(1 - (1 - c) * 0.4 for c in rgb) if chunk else rgb
 

@@ -17,15 +17,15 @@ import matplotlib.pyplot as plt
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 HERE = pathlib.Path(__file__).resolve().parent
-COLOURS = ["#c6dbef", "#fdd0a2", "#c7e9c0"]  # Of the subgroups.
+COLORS = ["#c6dbef", "#fdd0a2", "#c7e9c0"]  # Of the subgroups.
 INK = "#222222"
 plt.rcParams.update({"font.size": 11, "svg.hashsalt": "orrery", "svg.fonttype": "path",
                      "font.family": "DejaVu Sans"})
 
 
-def rectangle(ax, left, top, width, height, colour, text, **style):
+def rectangle(ax, left, top, width, height, color, text, **style):
     """A box with its text in the middle; y grows downwards."""
-    ax.add_patch(Rectangle((left, top), width, height, facecolor=colour, edgecolor=INK,
+    ax.add_patch(Rectangle((left, top), width, height, facecolor=color, edgecolor=INK,
                            linewidth=1.2, **style))
     ax.text(left + width / 2, top + height / 2, text, ha="center", va="center", color=INK)
 
@@ -56,7 +56,7 @@ def draw_tensor(ax, tensor, left, top, scale, which=None):
             continue
         for (rows, columns), label in by_box(subgroup):
             rectangle(ax, left + columns[0] * scale, top + rows[0] * scale,
-                      (columns[1] - columns[0]) * scale, (rows[1] - rows[0]) * scale, COLOURS[i],
+                      (columns[1] - columns[0]) * scale, (rows[1] - rows[0]) * scale, COLORS[i],
                       label)
 
 
@@ -91,10 +91,10 @@ def deduction(data, folder):
     finish(fig, ax, "deduction", folder, 11.4, 4.6)
 
 
-def bar(ax, subgroup, colour, left, top, scale, height, label):
+def bar(ax, subgroup, color, left, top, scale, height, label):
     for (_, columns), text in by_box(subgroup):
         rectangle(ax, left + columns[0] * scale, top, (columns[1] - columns[0]) * scale, height,
-                  colour, text)
+                  color, text)
     ax.text(left - 0.2, top + height / 2, label, ha="right", va="center")
 
 
@@ -102,7 +102,7 @@ def resolution(data, folder):
     fig, ax = plt.subplots(figsize=(7, 3.6))
     left, scale = 2.9, 1.0
     for i, subgroup in enumerate(data["from"]["subgroups"]):
-        bar(ax, subgroup, COLOURS[i], left, 0.3 + i, scale, 0.7, f"subgroup {i}")
+        bar(ax, subgroup, COLORS[i], left, 0.3 + i, scale, 0.7, f"subgroup {i}")
     for move in data["moves"]:
         begin, end = move["box"][1]
         rectangle(ax, left + begin * scale, 3.0, (end - begin) * scale, 0.9, "#eeeeee",
@@ -124,7 +124,7 @@ def switching(data, folder):
         for i, subgroup in enumerate(data[side]["subgroups"]):
             for (_, columns), text in by_box(subgroup):
                 rectangle(ax, left + offsets[i] + columns[0] * scale, top,
-                          (columns[1] - columns[0]) * scale, 0.8, COLOURS[i], text)
+                          (columns[1] - columns[0]) * scale, 0.8, COLORS[i], text)
         ax.text(left - 0.15, top + 0.4, name, ha="right", va="center", rotation=90)
     for i in range(2):
         ax.text(left + offsets[i] + 4 * scale, 0.45, f"pipeline {i}", ha="center", va="center")

@@ -175,7 +175,7 @@ class ComputeBench::Impl {
         backend_.fill(parameter.gradient, 0);
       }
     }
-    backend_.synchronise();
+    backend_.synchronize();
     return *shard_;
   }
 
@@ -199,7 +199,7 @@ class ComputeBench::Impl {
       data.input = random_tensor(size, false, activations_);
     }
     if (!head) data.d_output = random_tensor(size, false, weights_);
-    held.backend().synchronise();
+    held.backend().synchronize();
     return data;
   }
 
@@ -228,7 +228,7 @@ class ComputeBench::Impl {
 
   void sample(const BenchCase& one, TimedWork work, const SamplingRule& rule,
               const std::vector<Measurement>& before, const BenchSink& sink) {
-    work.synchronise = [this] { backend_.synchronise(); };
+    work.synchronize = [this] { backend_.synchronize(); };
     // Of a GPU the thread only waits.
     work.computes = work.computes && backend_.on_host();
     take_samples(one.key, work, rule, before, clock_, sink.sample, sink.check);
@@ -331,7 +331,7 @@ class ComputeBench::Impl {
     data.d_output = {};
     forward(held, key, data);
     data.output = {};
-    backend_.synchronise();
+    backend_.synchronize();
     key.bytes = Bytes{static_cast<double>(backend_.allocated() - before)};
     return key;
   }

@@ -51,11 +51,11 @@ struct Times {
 
 Times time_once(const TimedWork& work, int runs, BenchClock& clock) {
   if (work.prepare) work.prepare();
-  if (work.synchronise) work.synchronise();
+  if (work.synchronize) work.synchronize();
   const Seconds cpu = clock.thread_cpu();
   const Seconds wall = clock.wall();
   work.run(runs);
-  if (work.synchronise) work.synchronise();
+  if (work.synchronize) work.synchronize();
   const Seconds wall_end = clock.wall();
   const Seconds cpu_end = clock.thread_cpu();
   return {wall_end - wall, cpu_end - cpu};

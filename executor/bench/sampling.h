@@ -68,7 +68,7 @@ struct BenchInterrupted {};
 struct TimedWork {
   std::function<void()> prepare;      ///< Before each repetition, not timed; may be empty.
   std::function<void(int)> run;       ///< So many times.
-  std::function<void()> synchronise;  ///< Waits for what runs elsewhere; may be empty.
+  std::function<void()> synchronize;  ///< Waits for what runs elsewhere; may be empty.
   bool repeatable = false;            ///< run(n) may be called with n > 1 after one prepare().
   bool computes = true;               ///< CPU time of the thread tells whether it was disturbed.
   int parts = 1;                      ///< run(1) does so many of what is measured.

@@ -95,7 +95,7 @@ class BenchSession::Impl {
     client_.set("nodes", nodes);
     client_.set("rank", kBenchRankCommand);
     client_.set("bench/members", members);
-    client_.set("bench/program", ir::serialise(program));
+    client_.set("bench/program", ir::serialize(program));
     client_.set("bench/rule", to_text(o_.rule));
   }
 

@@ -4,7 +4,7 @@
 ///
 /// Tensors are dense, row-major and contiguous; `rows` are tokens of a micro-batch, sample by
 /// sample. Weights have the dimension that tensor parallelism splits as their slowest one, so that
-/// every slice is one run of memory. Kernels are enqueued in order; `synchronise` waits. All of
+/// every slice is one run of memory. Kernels are enqueued in order; `synchronize` waits. All of
 /// them are deterministic: equal inputs give equal bits, whatever runs beside.
 #pragma once
 #include <cstddef>
@@ -83,21 +83,21 @@ class Backend {
   virtual Precision precision() const = 0;
   /// Bytes of an element of a tensor that is, or is not, wide.
   virtual std::size_t element_bytes(bool wide) const = 0;
-  /// True when Memory::data() may be read and written by the host once `synchronise` has returned.
+  /// True when Memory::data() may be read and written by the host once `synchronize` has returned.
   virtual bool on_host() const = 0;
   /// Bytes given out, to operations for their own use as well: now, and at most since reset_peak().
   virtual std::size_t allocated() const = 0;
   virtual std::size_t peak() const = 0;
   virtual void reset_peak() = 0;
 
-  /// Not initialised. Throws std::bad_alloc.
+  /// Not initialized. Throws std::bad_alloc.
   virtual Tensor allocate(std::size_t elements, bool wide) = 0;
   virtual void fill(const Tensor& tensor, double value) = 0;
   virtual void copy(const Tensor& from, const Tensor& to) = 0;  ///< Converts if wideness differs.
-  /// Host buffers hold elements in the tensor's own precision. `download` synchronises.
+  /// Host buffers hold elements in the tensor's own precision. `download` synchronizes.
   virtual void upload(std::span<const std::byte> from, const Tensor& to) = 0;
   virtual void download(const Tensor& from, std::span<std::byte> to) = 0;
-  virtual void synchronise() = 0;
+  virtual void synchronize() = 0;
 
   /// c = alpha op(a) op(b) + beta c; c is m x n, the inner length is k.
   virtual void gemm(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha,

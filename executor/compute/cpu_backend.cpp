@@ -53,7 +53,7 @@ class CpuBackend : public Backend {
     expect(from, to.size() / sizeof(T));
     if (!to.empty()) std::memcpy(to.data(), at(from), to.size());
   }
-  void synchronise() override {}
+  void synchronize() override {}
 
   void gemm(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha, const Tensor& a,
             const Tensor& b, double beta, const Tensor& c) override {

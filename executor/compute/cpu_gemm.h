@@ -29,7 +29,7 @@ struct CpuMatrix {
 };
 
 /// c = alpha op(a) op(b) + beta c; c is m x n, the inner length is k. With beta 0, c may be
-/// uninitialised. T is float or double.
+/// uninitialized. T is float or double.
 template <class T>
 void cpu_gemm(CpuLibrary library, int m, int n, int k, T alpha, const CpuMatrix<const T>& a,
               const CpuMatrix<const T>& b, T beta, const CpuMatrix<T>& c);

@@ -17,7 +17,7 @@ namespace orrery::executor {
 class CpuMemoryPool : public std::enable_shared_from_this<CpuMemoryPool> {
  public:
   ~CpuMemoryPool();
-  /// Not initialised. Throws std::bad_alloc.
+  /// Not initialized. Throws std::bad_alloc.
   MemoryPointer allocate(std::size_t bytes);
   /// Bytes given out: now, and at most since reset_peak().
   std::size_t allocated() const;

@@ -1,4 +1,4 @@
-/// Bodies of the kernels between the batched matrix products of attention. Scores are materialised
+/// Bodies of the kernels between the batched matrix products of attention. Scores are materialized
 /// for some (sample, head) pairs at a time, called items: item i is pair first_item + i, pairs
 /// counted sample by sample. Written for host and device as those of kernels.h.
 #pragma once

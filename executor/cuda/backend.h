@@ -25,7 +25,7 @@ struct CudaStatus {
   std::string problem;
   std::vector<CudaDeviceInfo> devices;
 };
-/// Never throws; initialises the driver.
+/// Never throws; initializes the driver.
 CudaStatus cuda_status();
 /// "2 devices: NVIDIA H100 80GB HBM3 (79.1 GiB, 132 SMs, 9.0), ..." or the problem.
 std::string describe(const CudaStatus& status);

@@ -339,7 +339,7 @@ void CudaDevice::download(Memory& memory, std::size_t offset, std::span<std::byt
   }
 }
 
-void CudaDevice::synchronise() {
+void CudaDevice::synchronize() {
   queue_->make_current();
   std::uint64_t uses = 0;
   {

@@ -63,7 +63,7 @@ class CudaDevice {
   void send(std::span<const std::byte> bytes, Memory& memory);
   void upload(std::span<const std::byte> bytes, Memory& memory, std::size_t offset);
   void download(Memory& memory, std::size_t offset, std::span<std::byte> into);
-  void synchronise();
+  void synchronize();
   void gemm(const GemmCall& call);
   void gemm_batched(const GemmCall& call, int count);
 

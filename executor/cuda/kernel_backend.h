@@ -10,7 +10,7 @@
 ///   use(memory);                       its address, for work that is enqueued from now on
 ///   copy(from, to, bytes);             enqueued
 ///   send(bytes, memory);               host bytes, taken before it returns; enqueued
-///   upload(bytes, memory, offset), download(memory, offset, bytes), synchronise();
+///   upload(bytes, memory, offset), download(memory, offset, bytes), synchronize();
 ///   each(kernel, n), rows(kernel, n);  enqueued
 ///   gemm(GemmCall), gemm_batched(GemmCall, count);  enqueued
 /// and calls from several threads may interleave.
@@ -94,7 +94,7 @@ class KernelBackend final : public Backend {
     expect(from, to.size() / width);
     if (!to.empty()) device_->download(*from.memory, from.offset * width, to);
   }
-  void synchronise() override { device_->synchronise(); }
+  void synchronize() override { device_->synchronize(); }
 
   void gemm(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha, const Tensor& a,
             const Tensor& b, double beta, const Tensor& c) override {

@@ -33,7 +33,7 @@ void ShardGathers::bring(BlockId block) {
                    held.units(held.weight, range.begin, range.end));
     }
   }
-  backend.synchronise();
+  backend.synchronize();
   for (const RankView::ShardGather& one : all) gather(one, parameters);
   spent_.nanoseconds += now_ns() - begin;
   spent_.cpu_nanoseconds += thread_cpu_ns() - begin_cpu;
@@ -78,7 +78,7 @@ void ShardGathers::gather(const RankView::ShardGather& what,
 
 void ShardGathers::drop(BlockId block) {
   if (view_.gathers(block).empty()) return;
-  shard_.backend().synchronise();
+  shard_.backend().synchronize();
   for (HeldParameter& held : shard_.parameters(block)) held.weight = {};
 }
 

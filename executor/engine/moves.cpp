@@ -154,12 +154,13 @@ std::int64_t Mover::run_collective(const ir::Op& op, Transport& transport, const
   return ring_bytes(data.size(), n, 1);
 }
 
-TeamGroup::TeamGroup(Backend& backend, Transport& transport, RingGroup group, const RingTag& tag)
+OpGroupRing::OpGroupRing(Backend& backend, Transport& transport, RingGroup group,
+                         const RingTag& tag)
     : backend_(backend), transport_(transport), group_(std::move(group)), tag_(tag) {}
 
 template <class Ring>
-void TeamGroup::on_host(const Tensor& tensor, Ring ring) {
-  backend_.synchronise();
+void OpGroupRing::on_host(const Tensor& tensor, Ring ring) {
+  backend_.synchronize();
   const std::int64_t begin = now_ns();
   const std::int64_t begin_cpu = thread_cpu_ns();
   const std::size_t width = backend_.element_bytes(tensor.wide);
@@ -175,7 +176,7 @@ void TeamGroup::on_host(const Tensor& tensor, Ring ring) {
   cpu_nanoseconds_ += thread_cpu_ns() - begin_cpu;
 }
 
-void TeamGroup::all_reduce(const Tensor& tensor) {
+void OpGroupRing::all_reduce(const Tensor& tensor) {
   if (degree() < 2) return;
   on_host(tensor, [&](std::span<std::byte> data) {
     executor::all_reduce(transport_, group_, element_of(backend_, tensor.wide), data, tag_);
@@ -184,7 +185,7 @@ void TeamGroup::all_reduce(const Tensor& tensor) {
   tag_.first_part += 2 * static_cast<std::uint64_t>(degree());
 }
 
-void TeamGroup::all_reduce_maximum(const Tensor& tensor) {
+void OpGroupRing::all_reduce_maximum(const Tensor& tensor) {
   if (degree() < 2) return;
   const Element element = element_of(backend_, tensor.wide);
   ORRERY_CHECK(element != Element::bf16, "maxima are wide");

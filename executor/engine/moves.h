@@ -40,10 +40,10 @@ class Mover {
   ActivationStore& activations_;
 };
 
-/// Tensor-parallel sums of one compute op over its team.
-class TeamGroup final : public TensorGroup {
+/// Tensor-parallel sums of one compute op over its op group.
+class OpGroupRing final : public TensorGroup {
  public:
-  TeamGroup(Backend& backend, Transport& transport, RingGroup group, const RingTag& tag);
+  OpGroupRing(Backend& backend, Transport& transport, RingGroup group, const RingTag& tag);
   int degree() const override { return group_.size(); }
   int position() const override { return group_.position; }
   void all_reduce(const Tensor& tensor) override;

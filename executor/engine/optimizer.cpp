@@ -26,7 +26,7 @@ void update_weights(ModelShard& shard, const std::vector<BlockId>& blocks, ir::O
       }
     }
   }
-  shard.backend().synchronise();
+  shard.backend().synchronize();
 }
 
 }  // namespace orrery::executor

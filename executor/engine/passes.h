@@ -23,7 +23,7 @@ class Passes {
 
   void begin(std::int64_t step);
   /// Blocks go one by one, so that a backward op may cover a part of what a forward op covered: the
-  /// last backward pass is cut where gradients are synchronised early.
+  /// last backward pass is cut where gradients are synchronized early.
   void run(const ir::Op& op, TensorGroup& group);
   std::vector<SampleLoss> take_losses() { return std::move(losses_); }
 

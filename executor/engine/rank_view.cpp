@@ -67,7 +67,7 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
     if (!is_pass(at) || at.match == ir::kNone) continue;
     RingGroup group;
     for (const OpId member :
-         program.members_of(program.teams[static_cast<std::size_t>(at.match)])) {
+         program.members_of(program.op_groups[static_cast<std::size_t>(at.match)])) {
       const int other = program.op(member).rank.value;
       if (other == rank.value) group.position = group.size();
       group.ranks.push_back(other);
@@ -143,7 +143,7 @@ void RankView::find_gathers() {
           arriving_[{block, region.parameter}].push_back({region.begin, region.end});
         }
       }
-      // Every round of gradient synchronisation has the same reduce-scatters.
+      // Every round of gradient synchronization has the same reduce-scatters.
       std::vector<ShardGather>& known = gathers_[block];
       const bool again =
           std::any_of(known.begin(), known.end(), [&made = gather](const ShardGather& other) {
@@ -185,10 +185,11 @@ std::uint64_t RankView::tag_number(std::size_t local) const {
   std::int32_t number = global(local).value;
   if (at.match == ir::kNone) return static_cast<std::uint64_t>(number);
   if (is_transfer(at)) return static_cast<std::uint64_t>(std::min(number, at.match));
-  const ir::Meeting meeting = at.kind == ir::OpKind::collective
-                                  ? program_.collectives[static_cast<std::size_t>(at.match)].members
-                                  : program_.teams[static_cast<std::size_t>(at.match)];
-  for (const OpId member : program_.members_of(meeting)) number = std::min(number, member.value);
+  const ir::Rendezvous rendezvous =
+      at.kind == ir::OpKind::collective
+          ? program_.collectives[static_cast<std::size_t>(at.match)].members
+          : program_.op_groups[static_cast<std::size_t>(at.match)];
+  for (const OpId member : program_.members_of(rendezvous)) number = std::min(number, member.value);
   return static_cast<std::uint64_t>(number);
 }
 
@@ -211,7 +212,7 @@ RingGroup RankView::ring(const ir::CommunicationGroup& group) const {
   return out;
 }
 
-RingGroup RankView::team(const ir::Op& op) const {
+RingGroup RankView::op_group(const ir::Op& op) const {
   const ir::SegmentInfo& info = segment(op);
   if (info.tensor_parallel == 1) return {{rank_.value}, 0};
   const auto it = teams_.find({info.pipeline, info.stage, info.first_block.value});
@@ -272,7 +273,7 @@ std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
     if (!is_pass(at) || at.kind == ir::OpKind::backward_weight) continue;
     const ir::SegmentInfo& info = segment(at);
     for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
-      blocks[{b}] = {{b}, info.tensor_parallel, team(at).position};
+      blocks[{b}] = {{b}, info.tensor_parallel, op_group(at).position};
     }
   }
   std::vector<ModelShard::HeldBlock> out;

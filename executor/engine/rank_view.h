@@ -50,8 +50,9 @@ class RankView {
   /// Of a collective: its shape, and the group with this rank's position.
   const ir::CollectiveShape& shape(const ir::Op& op) const;
   RingGroup ring(const ir::CommunicationGroup& group) const;
-  /// Tensor-parallel group of a compute op, also where the op exchanges nothing and has no team.
-  RingGroup team(const ir::Op& op) const;
+  /// Tensor-parallel group of a compute op, also where the op exchanges nothing and has no op
+  /// group.
+  RingGroup op_group(const ir::Op& op) const;
 
   /// Activations that the op reads or writes.
   std::vector<ActivationKey> touches(const ir::Op& op) const;
@@ -76,7 +77,7 @@ class RankView {
   std::vector<int> counts_;
   std::vector<std::vector<std::size_t>> dependents_;
   std::map<DeviceId, int> rank_of_;
-  /// By pipeline, stage, block: the group of this rank, from ops that have a team.
+  /// By pipeline, stage, block: the group of this rank, from ops that have an op group.
   std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, RingGroup> teams_;
   std::map<std::pair<std::int32_t, std::int32_t>, std::vector<UnitRange>> arriving_;
   std::map<std::int32_t, std::vector<ShardGather>> gathers_;

@@ -3,7 +3,7 @@
 namespace orrery::executor {
 
 void GradientRounds::begin() {
-  synchronised_.clear();
+  synchronized_.clear();
   for (auto& [key, earlier] : earlier_) earlier.used = false;
 }
 
@@ -13,7 +13,7 @@ void GradientRounds::ended(const ir::Op& op) {
   for (const ir::Region& region : view_.regions(op.regions)) {
     if (region.tensor != ir::TensorKind::gradient) continue;
     for (std::int32_t b = region.first_block.value; b <= region.last_block.value; ++b) {
-      synchronised_.insert({b, region.parameter});
+      synchronized_.insert({b, region.parameter});
     }
   }
 }
@@ -25,10 +25,10 @@ void GradientRounds::before(const ir::Op& op) {
   std::set<Key> begun;
   {
     const std::lock_guard lock(mutex_);
-    const auto first = synchronised_.lower_bound({info.first_block.value, 0});
-    const auto end = synchronised_.lower_bound({info.last_block.value + 1, 0});
+    const auto first = synchronized_.lower_bound({info.first_block.value, 0});
+    const auto end = synchronized_.lower_bound({info.last_block.value + 1, 0});
     begun = {first, end};
-    synchronised_.erase(first, end);
+    synchronized_.erase(first, end);
   }
   Backend& backend = shard_.backend();
   for (const Key& key : begun) {

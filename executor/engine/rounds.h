@@ -1,4 +1,4 @@
-/// Gradients that are synchronised several times in a step: what a round has brought together is
+/// Gradients that are synchronized several times in a step: what a round has brought together is
 /// set aside before the next pass adds to it, and joins the last round's for the optimizer. Private
 /// to executor/engine.
 ///
@@ -43,8 +43,8 @@ class GradientRounds {
   ModelShard& shard_;
   std::map<Key, Earlier> earlier_;
   std::mutex mutex_;
-  /// Synchronised since a pass last added to them.
-  std::set<Key> synchronised_;
+  /// Synchronized since a pass last added to them.
+  std::set<Key> synchronized_;
 };
 
 }  // namespace orrery::executor

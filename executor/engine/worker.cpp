@@ -124,7 +124,7 @@ class Worker::Impl {
     gathers_.begin(number);
     shard_.clear_gradients();
     rounds_.begin();
-    backend_.synchronise();
+    backend_.synchronize();
     backend_.reset_peak();
     const std::size_t count = view_.ops().size();
     waits_.resize(count);
@@ -267,17 +267,17 @@ class Worker::Impl {
       stretch(begin, 0, thread_cpu_ns() - begin_cpu);
       return finish(local, begin, {}, 0);
     }
-    TeamGroup team(backend_, transport_, view_.team(op), tag);
+    OpGroupRing op_group(backend_, transport_, view_.op_group(op), tag);
     note_memory();
     rounds_.before(op);
-    passes_.run(op, team);
-    backend_.synchronise();
+    passes_.run(op, op_group);
+    backend_.synchronize();
     const ShardGathers::Spent gathers = gathers_.take_spent();
-    const std::int64_t inner = team.nanoseconds() + gathers.nanoseconds;
+    const std::int64_t inner = op_group.nanoseconds() + gathers.nanoseconds;
     stretch(begin, inner,
-            thread_cpu_ns() - begin_cpu - team.cpu_nanoseconds() - gathers.cpu_nanoseconds);
+            thread_cpu_ns() - begin_cpu - op_group.cpu_nanoseconds() - gathers.cpu_nanoseconds);
     note_memory();
-    finish(local, begin, {inner}, team.bytes() + gathers.bytes);
+    finish(local, begin, {inner}, op_group.bytes() + gathers.bytes);
   }
 
   /// Sleeps until the op has taken `slowdown` times its own processor time `cpu`. The CPU back end

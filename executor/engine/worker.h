@@ -72,7 +72,7 @@ class Worker {
   /// worker is of no use after that.
   StepResult step(std::int64_t number);
 
-  /// Parameters and states, for initialising, checkpoints and tests.
+  /// Parameters and states, for initializing, checkpoints and tests.
   ModelShard& shard();
   /// Blocks that this rank holds, ascending.
   const std::vector<BlockId>& blocks() const;

@@ -23,7 +23,7 @@ std::string GenerationBoard::get(const std::string& rest) const {
   const auto deadline = std::chrono::steady_clock::now() + context_.settings.connect;
   do {
     if (auto value = context_.store.get(key(rest), kSlice)) return std::move(*value);
-    if (cancelled()) {
+    if (canceled()) {
       throw TransportError(TransportError::Kind::peer_lost, -1, "ended by the launcher");
     }
   } while (std::chrono::steady_clock::now() < deadline);

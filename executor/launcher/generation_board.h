@@ -17,10 +17,10 @@ class GenerationBoard {
   std::int64_t generation() const { return generation_; }
   int me() const { return me_; }
   /// The launcher has ended the generation, or the run.
-  bool cancelled() const { return context_.watcher.cancelled(generation_); }
+  bool canceled() const { return context_.watcher.canceled(generation_); }
 
   /// Waits for the value, as long as connecting may take. Throws TransportError: timeout, or
-  /// peer_lost when the generation is cancelled.
+  /// peer_lost when the generation is canceled.
   std::string get(const std::string& rest) const;
   void set(const std::string& rest, const std::string& value) const;
   /// True for the first member that claims `what`.

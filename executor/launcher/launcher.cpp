@@ -192,7 +192,7 @@ class Launch {
   void publish(const GenerationRecord& record, const ir::Program& program, std::int64_t until,
                std::int64_t last_step) {
     const std::int64_t g = generation_ = static_cast<std::int64_t>(report_.generations.size());
-    client_.set(fmt::format("g/{}/program", g), ir::serialise(program));
+    client_.set(fmt::format("g/{}/program", g), ir::serialize(program));
     client_.set(fmt::format("g/{}/until", g), std::to_string(until));
     client_.set(fmt::format("g/{}/after", g), std::to_string(last_step));
     std::string text;

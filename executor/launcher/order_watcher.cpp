@@ -20,9 +20,9 @@ OrderWatcher::~OrderWatcher() {
   thread_.join();
 }
 
-bool OrderWatcher::cancelled(std::int64_t generation) const {
+bool OrderWatcher::canceled(std::int64_t generation) const {
   const std::lock_guard lock(mutex_);
-  return stopped_ || generation <= cancelled_;
+  return stopped_ || generation <= canceled_;
 }
 
 void OrderWatcher::attach(Transport* transport, std::int64_t generation) {
@@ -36,7 +36,7 @@ void OrderWatcher::attach(Transport* transport, std::int64_t generation) {
 void OrderWatcher::obey() {
   if (transport_ == nullptr) return;
   if (stopped_) transport_->abort("the launcher stops the run");
-  if (generation_ <= cancelled_) transport_->abort("the launcher ends this generation");
+  if (generation_ <= canceled_) transport_->abort("the launcher ends this generation");
 }
 
 void OrderWatcher::run(milliseconds heartbeat) {
@@ -51,7 +51,7 @@ void OrderWatcher::run(milliseconds heartbeat) {
       if (*order == "stop") {
         stopped_ = true;
       } else if (order->rfind("cancel ", 0) == 0) {
-        cancelled_ = std::max<std::int64_t>(cancelled_, std::stoll(order->substr(7)));
+        canceled_ = std::max<std::int64_t>(canceled_, std::stoll(order->substr(7)));
       }
       obey();
     }

@@ -19,7 +19,7 @@ class OrderWatcher {
   OrderWatcher(const RankEnvironment& environment, std::chrono::milliseconds heartbeat);
   ~OrderWatcher();
   bool stopped() const { return stopped_; }
-  bool cancelled(std::int64_t generation) const;
+  bool canceled(std::int64_t generation) const;
   /// An order to stop, or to cancel this generation, aborts the transport; null: none any more.
   void attach(Transport* transport, std::int64_t generation);
 
@@ -32,7 +32,7 @@ class OrderWatcher {
   mutable std::mutex mutex_;
   Transport* transport_ = nullptr;
   std::int64_t generation_ = -1;
-  std::int64_t cancelled_ = -1;  ///< And all before.
+  std::int64_t canceled_ = -1;  ///< And all before.
   std::atomic<bool> stopped_ = false;
   std::atomic<bool> leaving_ = false;
   std::thread thread_;

@@ -225,7 +225,7 @@ void RankGeneration::strike(const Live& live, FaultPoint point, OpId op) {
     if (!holds) ::raise(fault->stop ? SIGSTOP : SIGKILL);
     const auto until = std::chrono::steady_clock::now() + fault->hold;
     while (holds && std::chrono::steady_clock::now() < until) {
-      if (board_.cancelled()) {
+      if (board_.canceled()) {
         throw TransportError(TransportError::Kind::peer_lost, -1, "ended by the launcher");
       }
       std::this_thread::sleep_for(milliseconds(2));

@@ -21,7 +21,7 @@ std::string to_text(const StepReport& report) {
   ir::RunLog log;
   log.spans = report.spans;
   log.memory = report.memory;
-  return text + "\n" + ir::serialise(log);
+  return text + "\n" + ir::serialize(log);
 }
 
 StepReport step_report_from(const std::string& text) {

@@ -52,8 +52,8 @@ void write_generation(const std::string& out, const ir::Program& program, const 
                       const std::function<std::string(int)>& node_name) {
   const fs::path folder = fs::path(out) / fmt::format("generation-{}", log.generation);
   create(folder);
-  write(folder / "program.pb", ir::serialise(program));
-  write(folder / "run.log", ir::serialise(log));
+  write(folder / "program.pb", ir::serialize(program));
+  write(folder / "run.log", ir::serialize(log));
   const std::string mismatch = ir::find_mismatch(program, log);
   ORRERY_CHECK(mismatch.empty(), "log of another program: {}", mismatch);
   ir::TimelineNames names;

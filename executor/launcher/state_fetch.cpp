@@ -60,7 +60,7 @@ StateReport StateFetch::offers() {
 }
 
 std::int64_t StateFetch::load(Worker* worker, Transport& transport, const StatePlan& plan) {
-  if (worker != nullptr) worker->shard().initialise();
+  if (worker != nullptr) worker->shard().initialize();
   if (plan.version) move(worker, transport, plan);
   std::array<std::size_t, 4> units{};
   for (const StateMove& move : plan.moves) {
@@ -145,7 +145,7 @@ void StateFetch::move(Worker* worker, Transport& transport, const StatePlan& pla
       }
     }
   }
-  if (worker != nullptr) worker->shard().backend().synchronise();
+  if (worker != nullptr) worker->shard().backend().synchronize();
 }
 
 }  // namespace orrery::executor

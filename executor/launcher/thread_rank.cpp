@@ -91,7 +91,7 @@ class ThreadRank {
     if (slow != s.slowdowns.end()) options.slowdown = slow->second;
     options.before_op = [this](OpId op) { before_op(op); };
     Worker worker(board_->program, *backend, *transport, *tokens, options);
-    worker.shard().initialise();
+    worker.shard().initialize();
     run_steps(worker);
   }
 

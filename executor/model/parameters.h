@@ -21,7 +21,7 @@ struct ParameterSlice {
   std::int64_t end = 0;
 };
 /// What position `position` of `degree` holds: an even part, the first ones a unit longer. Of fewer
-/// units than members (key-value heads), degree / units neighbours hold the same one.
+/// units than members (key-value heads), degree / units neighbors hold the same one.
 ParameterSlice held_slice(const ParameterInfo& info, int degree, int position);
 
 /// Initial values of elements [begin, end) of the whole parameter: gains 1; matrices normal with

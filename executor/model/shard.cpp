@@ -124,7 +124,7 @@ class ModelShard::Impl {
     return {backend_, header_, part.parameters, batch, part.held.degree, part.held.position};
   }
 
-  void initialise() {
+  void initialize() {
     for (auto& [block, part] : parts_) {
       for (std::size_t p = 0; p < part.parameters.size(); ++p) {
         HeldParameter& held = part.parameters[p];
@@ -244,7 +244,7 @@ ModelShard::ModelShard(Backend& backend, const ir::ProgramHeader& header,
 
 ModelShard::~ModelShard() = default;
 
-void ModelShard::initialise() { impl_->initialise(); }
+void ModelShard::initialize() { impl_->initialize(); }
 
 void ModelShard::clear_gradients() {
   for (auto& [block, part] : impl_->parts()) {

@@ -26,7 +26,7 @@ namespace orrery::executor {
 /// embeddings, learned positions, sequence parallelism, convolution, ZeRO-3 with tensor
 /// parallelism. Empty: it can.
 ///
-/// In Programs gradients are scattered once a round of synchronisation, after its last backward
+/// In Programs gradients are scattered once a round of synchronization, after its last backward
 /// pass, with any ZeRO stage. Deviation: until then each rank holds them whole, where ZeRO-2 and 3
 /// would keep a shard of each block's [Rajbhandari et al. 2020, 5.2, unverified].
 std::vector<std::string> find_unsupported(const ir::Program& program);
@@ -122,7 +122,7 @@ class ModelShard {
   ~ModelShard();
 
   /// Initial weights; moments and gradients 0.
-  void initialise();
+  void initialize();
   void clear_gradients();
   std::vector<HeldParameter>& parameters(BlockId block);
 

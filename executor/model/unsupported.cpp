@@ -31,7 +31,7 @@ void check_blocks(const ir::ProgramHeader& header, Problems& out) {
 
 void check_shape(const ir::ProgramHeader& header, Problems& out) {
   const ir::ModelShape& s = header.model;
-  if (s.normalisation != ir::Normalisation::rms_norm) out.emplace_back("layer norm");
+  if (s.normalization != ir::Normalization::rms_norm) out.emplace_back("layer norm");
   if (s.activation == ir::Activation::relu) out.emplace_back("the activation relu");
   if (s.biases) out.emplace_back("biases");
   if (s.tied_embeddings) out.emplace_back("tied embeddings");

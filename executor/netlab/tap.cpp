@@ -120,7 +120,7 @@ void configure(const NetlabSpec& spec, int node) {
   net.address(kNetlabDevice, SIOCSIFNETMASK, "255.255.255.0");
   net.bring_up(kNetlabDevice);
   net.bring_up("lo");
-  // Known neighbours: the first message need not ask for an address.
+  // Known neighbors: the first message need not ask for an address.
   for (int peer = 0; peer < static_cast<int>(spec.nodes.size()); ++peer) {
     if (peer == node) continue;
     arpreq entry{};
@@ -131,7 +131,7 @@ void configure(const NetlabSpec& spec, int node) {
     std::memcpy(entry.arp_ha.sa_data, theirs.data(), theirs.size());
     entry.arp_flags = ATF_PERM | ATF_COM;
     std::snprintf(entry.arp_dev, sizeof entry.arp_dev, "%s", kNetlabDevice);
-    net.call(SIOCSARP, &entry, "add a neighbour");
+    net.call(SIOCSARP, &entry, "add a neighbor");
   }
 }
 

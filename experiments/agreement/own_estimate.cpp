@@ -21,14 +21,14 @@
 #include <vector>
 
 #include "models/config/diagnostics.h"
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/spec/library.h"
-#include "planners/autohet_costs.h"
-#include "planners/hethub_stages.h"
-#include "planners/hetu_costs.h"
-#include "planners/metis_stages.h"
-#include "planners/metis_tables.h"
-#include "planners/plan_parts.h"
+#include "planners/autohet/costs.h"
+#include "planners/hethub/stages.h"
+#include "planners/hetu/costs.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/metis/stages.h"
+#include "planners/metis/tables.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
@@ -96,7 +96,7 @@ Seconds autohet(const PlannerInput& input, const ir::Plan& plan) {
     longest = std::max(longest, costs.pipeline(pipeline));
     pipelines.push_back(std::move(pipeline));
   }
-  return longest + costs.synchronisation(pipelines);
+  return longest + costs.synchronization(pipelines);
 }
 
 Seconds hethub(const PlannerInput& input, const ir::Plan& plan) {

@@ -54,8 +54,8 @@ def draw(axes, cases, label, title, published):
     width = 0.82 / len(systems)
     x = len(cases) + 0.15
     for place, planner in enumerate(systems):
-        name, colour = SYSTEMS[planner]
-        look = {"color": style.COLOURS[colour], "hatch": style.HATCHES[colour],
+        name, color = SYSTEMS[planner]
+        look = {"color": style.COLORS[color], "hatch": style.HATCHES[color],
                 "edgecolor": "black", "linewidth": 0.5}
         shift = (place - (len(systems) - 1) / 2) * width
         ratios = []

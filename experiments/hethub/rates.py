@@ -43,10 +43,10 @@ def draw(axes, values, published, texts, label, lines=()):
     point = limit / (72 * axes.get_position().height * axes.figure.get_figheight())
     for pair in PAIRS:
         bars = [bar for bar in BARS if (pair, bar[0]) in values]
-        for place, (bar, name, colour) in enumerate(bars):
+        for place, (bar, name, color) in enumerate(bars):
             x = pair + (place - (len(bars) - 1) / 2) * 0.19
             value = values[(pair, bar)]
-            axes.bar(x, value, 0.19, color=style.COLOURS[colour], hatch=style.HATCHES[colour],
+            axes.bar(x, value, 0.19, color=style.COLORS[color], hatch=style.HATCHES[color],
                      edgecolor="black", linewidth=0.5, label=name if pair == 1 else None)
             paper = published.get((pair, bar), "")
             top = value

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import style  # noqa: E402
 
 plt = style.plt
-COLOURS = {"H800": style.COLOURS[4], "H20": style.COLOURS[1]}
+COLORS = {"H800": style.COLORS[4], "H20": style.COLORS[1]}
 
 
 def interval(text):
@@ -102,7 +102,7 @@ def draw(axes, name, kinds, between):
         for number, (count, micro_batches, size, stages) in enumerate(one["pipelines"]):
             left, first = 0, stages[0][1]
             for gpu, tensor, _, layers in stages:
-                axes.barh(y, layers, 0.8, left=left, color=COLOURS[gpu], edgecolor="black",
+                axes.barh(y, layers, 0.8, left=left, color=COLORS[gpu], edgecolor="black",
                           linewidth=0.5, hatch="" if gpu == "H800" else "....", alpha=0.9)
                 text = f"{layers}" + (f"{between}TP{tensor}" if tensor != first else "")
                 axes.annotate(text, (left + layers / 2, y), ha="center", va="center",
@@ -149,7 +149,7 @@ def draw_all(arguments, found, columns, stem):
                 axes[line][column].axis("off")
     types = sorted({own[0] for kinds in found.values() for one in kinds.values()
                     for pipeline in one["pipelines"] for own in pipeline[3]}, reverse=True)
-    figure.legend(handles=[plt.Rectangle((0, 0), 1, 1, facecolor=COLOURS[gpu], linewidth=0.5,
+    figure.legend(handles=[plt.Rectangle((0, 0), 1, 1, facecolor=COLORS[gpu], linewidth=0.5,
                                          edgecolor="black", hatch="" if gpu == "H800" else "....",
                                          label=f"{gpu}, decoder layers of a stage")
                            for gpu in types], loc="lower center",
@@ -195,7 +195,7 @@ def draw_degrees(arguments, found, stem):
                 if not one:
                     continue
                 at = y + (place - 0.5) * 0.4
-                axes[side].barh(at, one["time"], 0.4, color=style.COLOURS[place * 2],
+                axes[side].barh(at, one["time"], 0.4, color=style.COLORS[place * 2],
                                 hatch="" if place == 0 else "....", edgecolor="black",
                                 linewidth=0.5,
                                 label=("Printed", "Found by our planner")[place]

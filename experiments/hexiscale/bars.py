@@ -6,12 +6,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import style  # noqa: E402
 
-SYSTEMS = {  # key in names of cases: label, colour, hatch
-    "megatron": ("Megatron", style.COLOURS[1], style.HATCHES[1]),
-    "galvatron": ("Galvatron", style.COLOURS[2], style.HATCHES[2]),
-    "fsdp": ("FSDP", style.COLOURS[3], style.HATCHES[3]),
-    "metis": ("Metis", style.COLOURS[4], style.HATCHES[4]),
-    "hexiscale": ("HexiScale", style.COLOURS[0], style.HATCHES[0]),
+SYSTEMS = {  # key in names of cases: label, color, hatch
+    "megatron": ("Megatron", style.COLORS[1], style.HATCHES[1]),
+    "galvatron": ("Galvatron", style.COLORS[2], style.HATCHES[2]),
+    "fsdp": ("FSDP", style.COLORS[3], style.HATCHES[3]),
+    "metis": ("Metis", style.COLORS[4], style.HATCHES[4]),
+    "hexiscale": ("HexiScale", style.COLORS[0], style.HATCHES[0]),
 }
 SETTINGS = {"ethernet": "A800 PCIe,\nEthernet", "rdma": "A800 PCIe,\nRDMA",
             "setting1": "Setting 1", "setting2": "Setting 2", "setting3": "Setting 3"}
@@ -35,24 +35,24 @@ def fits(row):
 
 
 def grouped(axes, labels, series, marks=None, digits=0, over=()):
-    """Bars beside each other in groups. `series`: [(label, colour, hatch, values)], a value None
+    """Bars beside each other in groups. `series`: [(label, color, hatch, values)], a value None
     reads "no plan", a missing bar is Ellipsis. `marks`: {(group, series): published value}. `over`:
     the (group, series) whose plans do not fit in memory, which the bar says."""
-    labelled = set()
+    labeled = set()
     marked = False
     for g in range(len(labels)):
         present = [s for s in range(len(series)) if series[s][3][g] is not Ellipsis]
         width = 0.84 / max(1, max(len([s for s in series if s[3][k] is not Ellipsis])
                                   for k in range(len(labels))))
         for place, s in enumerate(present):
-            label, colour, hatch, values = series[s]
+            label, color, hatch, values = series[s]
             x = g + (place - (len(present) - 1) / 2) * width
             if values[g] is None:
                 axes.text(x, 0, " no plan", rotation=90, ha="center", va="bottom", fontsize=6)
                 continue
-            axes.bar(x, values[g], width * 0.94, color=colour, hatch=hatch, edgecolor="black",
-                     linewidth=0.5, label=label if label not in labelled else None)
-            labelled.add(label)
+            axes.bar(x, values[g], width * 0.94, color=color, hatch=hatch, edgecolor="black",
+                     linewidth=0.5, label=label if label not in labeled else None)
+            labeled.add(label)
             top = values[g]
             if marks and (g, s) in marks:
                 axes.plot(x, marks[(g, s)], linestyle="none", marker="D", markersize=3.5,
@@ -73,9 +73,9 @@ def breakdown(axes, bars, unit="Iteration time, mean over GPUs (s)"):
     """Stacked horizontal bars; `bars`: [(place, label, row)]."""
     left = [0.0] * len(bars)
     places = [place for place, _, _ in bars]
-    for column, label, colour, hatch in style.BREAKDOWN:
+    for column, label, color, hatch in style.BREAKDOWN:
         values = [row[column] for _, _, row in bars]
-        axes.barh(places, values, 0.8, left=left, color=colour, hatch=hatch, edgecolor="black",
+        axes.barh(places, values, 0.8, left=left, color=color, hatch=hatch, edgecolor="black",
                   linewidth=0.5, label=label)
         left = [a + b for a, b in zip(left, values)]
     for (place, _, row), end in zip(bars, left):

@@ -53,8 +53,8 @@ def draw(axes, pipelines, title, row):
     seen = set()
     for y, pipeline in enumerate(pipelines):
         left = 0
-        for (_, _, name, colour, hatch), devices, degree, layers in pipeline:
-            axes.barh(y, layers, 0.86, left=left, color=colour, hatch=hatch, edgecolor="black",
+        for (_, _, name, color, hatch), devices, degree, layers in pipeline:
+            axes.barh(y, layers, 0.86, left=left, color=color, hatch=hatch, edgecolor="black",
                       linewidth=0.5, label=name if name not in seen else None)
             seen.add(name)
             axes.text(left + layers / 2, y, f"{devices}\n{degree}\n{layers}", ha="center",

@@ -14,9 +14,9 @@ SYSTEMS = {"amp": ("AMP", 0), "alpa": ("Alpa", 1), "metis": ("Metis", 2)}
 
 
 def look(planner):
-    """Name, and colour, hatch and edge of a bar."""
+    """Name, and color, hatch and edge of a bar."""
     name, place = SYSTEMS[planner]
-    return name, {"color": style.COLOURS[place], "hatch": style.HATCHES[place],
+    return name, {"color": style.COLORS[place], "hatch": style.HATCHES[place],
                   "edgecolor": "black", "linewidth": 0.5}
 
 

@@ -8,7 +8,7 @@
 
 #include "models/base/ids.h"
 #include "models/base/units.h"
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "models/ir/profile.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tools" / "scripts"))
 import plot_compare  # noqa: E402
 import style  # noqa: E402
 from style import plt  # noqa: E402
@@ -40,11 +40,11 @@ def scatter(rows, out):
                       [low * (1 + BAND), high * (1 + BAND)], color="#E6E6E6", linewidth=0,
                       label="± 10 %")
     axes.plot([low, high], [low, high], color="black", linewidth=0.6)
-    for name, label, marker, colour in SETS:
+    for name, label, marker, color in SETS:
         mine = [row for row in rows if row["set"] == name]
         if mine:
             axes.plot([row["iteration_measured_s"] for row in mine],
-                      [row["iteration_predicted_s"] for row in mine], marker, color=colour,
+                      [row["iteration_predicted_s"] for row in mine], marker, color=color,
                       markersize=3.5, markerfacecolor="none", markeredgewidth=0.9, label=label)
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -66,10 +66,10 @@ def errors(rows, out):
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.6))
     for i, row in enumerate(rows):
         up, down = 0.0, 0.0
-        for name, label, colour, hatch in COMPONENTS:
+        for name, label, color, hatch in COMPONENTS:
             value = 100 * row[f"{name}_of_iteration"]
             base = up if value >= 0 else down
-            axes.bar(i, value, 0.72, base, color=colour, hatch=hatch, edgecolor="#606060",
+            axes.bar(i, value, 0.72, base, color=color, hatch=hatch, edgecolor="#606060",
                      linewidth=0.3, label=label if i == 0 else None)
             up, down = (up + value, down) if value >= 0 else (up, down + value)
     axes.plot(range(len(rows)), [100 * row["iteration_error"] for row in rows], "D", color="white",
@@ -89,7 +89,7 @@ def phases(rows, totals, out):
     """Phases one after the other; `totals`: error of their sum by run, where it was predicted."""
     runs = list(dict.fromkeys(row["run"] for row in rows))
     names = list(dict.fromkeys(row["phase"] for row in rows))
-    colours = dict(zip(names, style.COLOURS))
+    colors = dict(zip(names, style.COLORS))
     hatches = dict(zip(names, style.HATCHES))
     figure, axes = plt.subplots(figsize=(style.PAGE, 0.55 + 0.5 * len(runs)))
     labels, ticks, shown = [], [], set()
@@ -100,7 +100,7 @@ def phases(rows, totals, out):
                 if row["run"] != run or row[f"{side}_s"] == "":
                     continue
                 name = row["phase"]
-                axes.barh(y, row[f"{side}_s"], 0.8, at, color=colours[name], hatch=hatches[name],
+                axes.barh(y, row[f"{side}_s"], 0.8, at, color=colors[name], hatch=hatches[name],
                           edgecolor="white", linewidth=0.3,
                           label=None if name in shown else name.replace("_", " "))
                 shown.add(name)

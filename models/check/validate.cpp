@@ -120,10 +120,10 @@ class Validator {
                                   batch, job_.global_batch));
   }
 
-  /// Rounds of gradient synchronisation beside reroutes: pipelines must be in the same round when
+  /// Rounds of gradient synchronization beside reroutes: pipelines must be in the same round when
   /// their micro-batches meet, and every stage that computes at all must have a share in each.
   void check_rounds() {
-    const int rounds = gradient_rounds(plan_, job_.gradient_synchronisations);
+    const int rounds = gradient_rounds(plan_, job_.gradient_synchronizations);
     if (rounds == 1) return;
     const int micro_batches = plan_.pipelines.front().micro_batches;
     // By pipeline and stage of the devices that compute.
@@ -150,11 +150,11 @@ class Validator {
     });
     if (!any || (equal && all)) return;
     fail("pipelines",
-         fmt::format("gradients are synchronised in {} rounds, and {}", rounds,
+         fmt::format("gradients are synchronized in {} rounds, and {}", rounds,
                      equal ? "reroutes leave a stage without a micro-batch in some of them"
                            : "micro-batches are rerouted between pipelines that have different "
                              "numbers of them"),
-         "set gradient_synchronisations to 1 in the job");
+         "set gradient_synchronizations to 1 in the job");
   }
 
   void check_pipeline(std::size_t p) {

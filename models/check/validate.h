@@ -38,7 +38,7 @@ struct PlanDefect {
 ///   outside of what the job allows; but zero_bubble is always allowed to a plan with reroutes, as
 ///   splitting the backward pass is part of rerouting [ReCycle, SOSP 2024];
 /// - reroutes to pipelines, stages or micro-batches that do not exist or do not match;
-/// - where the job synchronises gradients several times in a step, reroutes between pipelines of
+/// - where the job synchronizes gradients several times in a step, reroutes between pipelines of
 ///   different numbers of micro-batches, or that leave a stage without a share in a round.
 std::vector<PlanDefect> validate(const ir::Plan& plan, const Cluster& cluster,
                                  const Workload& workload, const Job& job);

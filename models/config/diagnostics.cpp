@@ -34,7 +34,7 @@ std::string lower(std::string_view word) {
   return text;
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours (optimal string alignment).
+/// Insertions, deletions, replacements and swaps of neighbors (optimal string alignment).
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> before, last(b.size() + 1), now(b.size() + 1);
   for (std::size_t j = 0; j <= b.size(); ++j) last[j] = j;

@@ -51,7 +51,7 @@ class Diagnostics {
 };
 
 /// The candidate that `word` was probably meant to be, or "": at most 2 edits away or a third of
-/// its length (insert, delete, replace, swap neighbours; case is ignored), or one is a prefix of
+/// its length (insert, delete, replace, swap neighbors; case is ignored), or one is a prefix of
 /// the other. The first of equally near candidates wins.
 std::string closest(std::string_view word, const std::vector<std::string>& candidates);
 

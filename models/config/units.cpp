@@ -63,7 +63,7 @@ std::string quote(std::string_view text) {
   return fmt::format("'{}...'", text.substr(0, cut));
 }
 
-/// value * over / times, or a neighbour of it, so that reading the number gives `value` again.
+/// value * over / times, or a neighbor of it, so that reading the number gives `value` again.
 std::optional<double> number_in_unit(double value, const Unit& unit) {
   const double guess = value * unit.over / unit.times;
   for (const double x :

@@ -36,7 +36,7 @@ class Visitor {
   void required(const char* key, T& value, const char* doc) {
     field(key, doc, true, detail::slot(value));
   }
-  /// A key that may be absent: the field then keeps its member initialiser.
+  /// A key that may be absent: the field then keeps its member initializer.
   template <class T>
   void optional(const char* key, T& value, const char* doc) {
     field(key, doc, false, detail::slot(value));

@@ -71,8 +71,8 @@ Seconds lock_step_time(std::span<const Seconds> stages, int micro_batches) {
   return total;
 }
 
-Seconds iteration_time(std::span<const Seconds> pipelines, Seconds synchronisation) {
-  return longest(pipelines) + synchronisation;
+Seconds iteration_time(std::span<const Seconds> pipelines, Seconds synchronization) {
+  return longest(pipelines) + synchronization;
 }
 
 double bubble_over_ideal(int stages, int micro_batches, int virtual_stages) {

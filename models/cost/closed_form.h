@@ -41,9 +41,9 @@ Seconds zero_bubble_time(std::span<const Seconds> forward, std::span<const Secon
 /// [HexiScale, public code]
 Seconds lock_step_time(std::span<const Seconds> stages, int micro_batches);
 
-/// Iteration: slowest pipeline, then gradient synchronisation.
+/// Iteration: slowest pipeline, then gradient synchronization.
 /// [HexiScale, Eq. 10; AutoHet, Eq. 1; Metis, Eq. 1 with DP_all]
-Seconds iteration_time(std::span<const Seconds> pipelines, Seconds synchronisation);
+Seconds iteration_time(std::span<const Seconds> pipelines, Seconds synchronization);
 
 /// Idle time over ideal time of p equal stages: (p - 1) / (m v), v chunks per stage (1: GPipe and
 /// 1F1B). [Narayanan et al. 2021, 2.2.1 and 2.2.2]

@@ -186,7 +186,7 @@ HexiscaleEstimate HexiscaleModel::estimate(const ir::Plan& plan) const {
   result.data_parallel = options_.data_parallel_factor *
                          (uses_zero3(plan) ? options_.zero3_factor : 1) * data_parallel(plan);
   result.data_parallel =
-      gradient_rounds(plan, options_.gradient_synchronisations) * result.data_parallel;
+      gradient_rounds(plan, options_.gradient_synchronizations) * result.data_parallel;
   result.iteration = iteration_time(result.pipelines, result.data_parallel);
   return result;
 }

@@ -33,8 +33,8 @@ struct HexiscaleOptions {
   double pipeline_factor = 1;       ///< On the slowest pipeline.
   double data_parallel_factor = 1;  ///< On the data-parallel cost.
   double zero3_factor = 1;          ///< Once more on it where a segment uses ZeRO-3.
-  /// The job's (Job::gradient_synchronisations): the data-parallel cost counts once for each round.
-  int gradient_synchronisations = 1;
+  /// The job's (Job::gradient_synchronizations): the data-parallel cost counts once for each round.
+  int gradient_synchronizations = 1;
   /// What the code takes a TFLOPS and a GB/s of a data sheet for: 2^40 and 2^30.
   double flops_per_tera = 1e12;
   double bytes_per_giga = 1e9;

@@ -35,7 +35,7 @@ FlopsPerSecond total_peak(const ir::Plan& plan, const Cluster& cluster, ir::Dtyp
   return total;
 }
 
-double utilisation(Flops flops, Seconds iteration_time, FlopsPerSecond peak) {
+double utilization(Flops flops, Seconds iteration_time, FlopsPerSecond peak) {
   return flops / (iteration_time * peak);
 }
 

@@ -1,4 +1,4 @@
-/// How good an iteration time is: utilisation of the hardware, throughput, price.
+/// How good an iteration time is: utilization of the hardware, throughput, price.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -23,7 +23,7 @@ Flops step_hardware_flops(const ir::Plan& plan, const Workload& workload);
 FlopsPerSecond total_peak(const ir::Plan& plan, const Cluster& cluster, ir::Dtype dtype);
 
 /// FLOPs / (time x peak): MFU from step_model_flops, HFU from step_hardware_flops.
-double utilisation(Flops flops, Seconds iteration_time, FlopsPerSecond peak);
+double utilization(Flops flops, Seconds iteration_time, FlopsPerSecond peak);
 
 /// Samples of the plan x sequence length / time.
 double tokens_per_second(const ir::Plan& plan, const Workload& workload, Seconds iteration_time);

@@ -148,7 +148,7 @@ struct Pricer::State {
   std::optional<Seconds> storage(const ir::Op& op) const;
 };
 
-/// The entry with the query's micro-batch size, else the line between its neighbours. Entries of
+/// The entry with the query's micro-batch size, else the line between its neighbors. Entries of
 /// the workload's own model hide those of any model. An optimizer step has no micro-batch.
 std::optional<Seconds> Pricer::State::measured(const BlockQuery& query, Pass pass) const {
   if (query.sequence_degree != 1) return std::nullopt;

@@ -90,11 +90,11 @@ RankBreakdown rank_breakdown(const Program& program, std::span<const Span> spans
   }
   const Cover computing = unite(std::move(busy));
   const Cover moving = unite(std::move(pipeline));
-  const Cover synchronising = unite(std::move(other));
+  const Cover synchronizing = unite(std::move(other));
   const Cover both = unite(computing, moving);
-  const Cover any = unite(both, synchronising);
+  const Cover any = unite(both, synchronizing);
   parts.pipeline = {length_without(moving, computing)};
-  parts.data_parallel = {length_without(synchronising, both)};
+  parts.data_parallel = {length_without(synchronizing, both)};
   parts.bubble = {length_without({{0, iteration.count}}, any)};
   ORRERY_CHECK(parts.total() == iteration, "parts of rank {} add up to {} ns of {} ns",
                spans.empty() ? -1 : spans.front().rank.value, parts.total().count, iteration.count);

@@ -22,7 +22,7 @@ enum class BlockKind {
   convolution,  ///< A stage of a convolutional network (Wide-ResNet).
 };
 
-enum class Normalisation { layer_norm, rms_norm };
+enum class Normalization { layer_norm, rms_norm };
 enum class Activation { gelu, relu, swiglu };
 
 /// Dimensions of a transformer. A convolutional network leaves them 0 and lives in its blocks.
@@ -36,7 +36,7 @@ struct ModelShape {
   int ffn = 0;  ///< Inner width of one feed-forward (of one expert, for MoE blocks).
   int vocabulary = 0;
   int positions = 0;  ///< Learned position embeddings; 0: rotary or none.
-  Normalisation normalisation = Normalisation::rms_norm;
+  Normalization normalization = Normalization::rms_norm;
   Activation activation = Activation::swiglu;
   bool causal = true;
   bool biases = false;            ///< Linear layers have bias vectors.

@@ -17,8 +17,8 @@ EnumNames<BlockKind> enum_names(BlockKind) {
           {convolution, "convolution"}};
 }
 
-EnumNames<Normalisation> enum_names(Normalisation) {
-  using enum Normalisation;
+EnumNames<Normalization> enum_names(Normalization) {
+  using enum Normalization;
   return {{layer_norm, "layer_norm"}, {rms_norm, "rms_norm"}};
 }
 

@@ -19,7 +19,7 @@ using EnumNames = std::vector<std::pair<E, const char*>>;
 
 EnumNames<Dtype> enum_names(Dtype);
 EnumNames<BlockKind> enum_names(BlockKind);
-EnumNames<Normalisation> enum_names(Normalisation);
+EnumNames<Normalization> enum_names(Normalization);
 EnumNames<Activation> enum_names(Activation);
 EnumNames<Optimizer> enum_names(Optimizer);
 

@@ -27,7 +27,7 @@ enum class Redundancy { none, next_stage };
 /// When ranks begin the next iteration.
 enum class OptimizerStart {
   together,  ///< When all ranks have ended: the optimizer waits for all gradients, for their norm.
-  /// Each rank when it has ended itself: a stage steps once its own gradients are synchronised, so
+  /// Each rank when it has ended itself: a stage steps once its own gradients are synchronized, so
   /// that idle time at the end of an iteration and at the start of the next is one [ReCycle, SOSP
   /// 2024, staggered optimizer].
   staggered,
@@ -64,7 +64,7 @@ struct Zero {
 };
 
 /// One tensor-parallel group. Its devices number tensor_parallel * sequence_degree, in rank order:
-/// tensor-parallel neighbours are adjacent.
+/// tensor-parallel neighbors are adjacent.
 struct Group {
   std::vector<DeviceId> devices;
   int tensor_parallel = 1;
@@ -116,9 +116,9 @@ struct Pipeline {
 
 struct Communication {
   ActivationTransfer activation_transfer = ActivationTransfer::leader_broadcast;
-  /// Gradients synchronise while the backward pass still runs, bucket by bucket.
+  /// Gradients synchronize while the backward pass still runs, bucket by bucket.
   bool gradient_overlap = false;
-  /// Bytes of gradient that are synchronised together; 0: one bucket for each run of blocks with
+  /// Bytes of gradient that are synchronized together; 0: one bucket for each run of blocks with
   /// the same owners.
   Bytes bucket;
   auto operator<=>(const Communication&) const = default;

@@ -103,7 +103,8 @@ struct StorageTime {
   Provenance provenance;
 };
 
-/// Duration of a phase of recovery, by the names of models/decide (detect, decide, reinitialise,
+/// Duration of a phase of recovery, by the names of models/interfaces (detect, decide,
+/// reinitialize,
 /// ...), as measured on this kind of machine.
 struct PhaseTime {
   std::string phase;

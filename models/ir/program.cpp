@@ -12,8 +12,8 @@ std::span<const OpId> Program::dependencies_of(OpId op) const {
   return std::span(dependencies).subspan(begin, dependency_begin[op.index() + 1] - begin);
 }
 
-std::span<const OpId> Program::members_of(Meeting meeting) const {
-  return std::span(members).subspan(meeting.first_member, meeting.member_count);
+std::span<const OpId> Program::members_of(Rendezvous rendezvous) const {
+  return std::span(members).subspan(rendezvous.first_member, rendezvous.member_count);
 }
 
 const char* name_of(OpKind kind) {

@@ -1,6 +1,6 @@
 /// The program: what every rank does in one iteration, op by op. The simulator prices and times
 /// it, the executor runs it. It carries no durations and decides all communication, so that
-/// neither of the two decides anything. Gradient synchronisation (Purpose::data_parallel) adds up
+/// neither of the two decides anything. Gradient synchronization (Purpose::data_parallel) adds up
 /// what passes have added since the last time: the gradient of a step is the sum of such rounds.
 /// Laid out for size (16,384 GPUs give about 10^6 ops): all ops stand in one array, grouped by
 /// rank and stream; what repeats from micro-batch to micro-batch (inner collectives, payload
@@ -56,7 +56,7 @@ enum class Purpose : std::uint8_t {
   sequence_parallel,
   expert_parallel,
   pipeline,
-  data_parallel,  ///< Gradient synchronisation, tied embeddings included.
+  data_parallel,  ///< Gradient synchronization, tied embeddings included.
   zero,           ///< Gathering sharded parameters, scattering sharded gradients.
   state,          ///< Checkpoints, plan switches, gradients for redundant copies of a stage.
 };
@@ -108,8 +108,9 @@ struct BufferEffect {
 };
 
 /// Collectives inside a Forward or Backward op, blocking its compute: tensor, sequence and expert
-/// parallelism, ZeRO-3 gathers. `count` equal ones follow one another. An op (with its team) drives
-/// the edges that leave its own devices; edges from devices of other ops are driven by those.
+/// parallelism, ZeRO-3 gathers. `count` equal ones follow one another. An op (with its op group)
+/// drives the edges that leave its own devices; edges from devices of other ops are driven by
+/// those.
 struct InnerCollective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   Purpose purpose = Purpose::tensor_parallel;
@@ -147,17 +148,17 @@ struct CollectiveShape {
 };
 
 /// A set of ops that meet: Program::members[first_member .. first_member + member_count).
-struct Meeting {
+struct Rendezvous {
   std::uint32_t first_member = 0;
   std::uint32_t member_count = 0;
-  auto operator<=>(const Meeting&) const = default;
+  auto operator<=>(const Rendezvous&) const = default;
 };
 
-/// One collective among ranks: gradient synchronisation, activation broadcasts. It starts when all
+/// One collective among ranks: gradient synchronization, activation broadcasts. It starts when all
 /// member ops are ready and ends for all of them together.
 struct Collective {
   std::int32_t shape = -1;  ///< Index into Program::collective_shapes.
-  Meeting members;
+  Rendezvous members;
   auto operator<=>(const Collective&) const = default;
 };
 
@@ -187,7 +188,7 @@ struct Op {
   std::int32_t buffers = kNone;  ///< Index into Program::buffer_sets.
   std::int32_t regions = kNone;  ///< Index into Program::region_sets: what moves.
   /// send, recv: the opposite op's index. collective: index into Program::collectives. forward and
-  /// backward with inner collectives that several ranks run: index into Program::teams.
+  /// backward with inner collectives that several ranks run: index into Program::op_groups.
   std::int32_t match = kNone;
   std::int32_t transfers = kNone;  ///< Index into Program::transfer_sets: send, recv, state ops.
   Bytes bytes;                     ///< Sum over its transfers, or size of its collective's parts.
@@ -267,8 +268,8 @@ struct Program {
   std::vector<Collective> collectives;
   /// Ops that run their inner collectives together, in group order: of a tensor-parallel group in
   /// an expanded Program, and of the groups that hold experts together in either.
-  std::vector<Meeting> teams;
-  std::vector<OpId> members;  ///< Of collectives and teams.
+  std::vector<Rendezvous> op_groups;
+  std::vector<OpId> members;  ///< Of collectives and op groups.
   std::vector<std::vector<Transfer>> transfer_sets;
   std::vector<std::vector<InnerCollective>> inner_sets;
   std::vector<std::vector<BufferEffect>> buffer_sets;
@@ -288,7 +289,7 @@ struct Program {
 
   std::span<const Op> stream_ops(RankId rank, Stream stream) const;
   std::span<const OpId> dependencies_of(OpId op) const;
-  std::span<const OpId> members_of(Meeting meeting) const;
+  std::span<const OpId> members_of(Rendezvous rendezvous) const;
   const Op& op(OpId id) const { return ops[id.index()]; }
 };
 

@@ -287,17 +287,17 @@ class Checker {
     return true;
   }
 
-  bool good(const Meeting& meeting) const {
-    return meeting.first_member <= p_.members.size() && meeting.member_count > 0 &&
-           meeting.member_count <= p_.members.size() - meeting.first_member;
+  bool good(const Rendezvous& rendezvous) const {
+    return rendezvous.first_member <= p_.members.size() && rendezvous.member_count > 0 &&
+           rendezvous.member_count <= p_.members.size() - rendezvous.first_member;
   }
 
   /// Every member exists, refers back and stands for another rank than the others.
-  bool check_meeting(const char* name, std::size_t index, const Meeting& meeting,
-                     bool (*belongs)(OpKind)) {
-    if (!good(meeting)) return fail("{} {} has no members", name, index);
+  bool check_rendezvous(const char* name, std::size_t index, const Rendezvous& rendezvous,
+                        bool (*belongs)(OpKind)) {
+    if (!good(rendezvous)) return fail("{} {} has no members", name, index);
     std::vector<RankId> ranks;
-    for (const OpId member : p_.members_of(meeting)) {
+    for (const OpId member : p_.members_of(rendezvous)) {
       if (!within(member.value, p_.ops)) {
         return fail("{} {} has member {}, which is no op", name, index, member.value);
       }
@@ -315,11 +315,11 @@ class Checker {
     return true;
   }
 
-  /// Counts how often ops are members, to find ops that refer to a meeting that omits them.
-  template <class Meetings, class Get>
-  std::size_t count_members(const Meetings& meetings, Get get) const {
+  /// Counts how often ops are members, to find ops that refer to a rendezvous that omits them.
+  template <class List, class Get>
+  std::size_t count_members(const List& rendezvous, Get get) const {
     std::size_t count = 0;
-    for (const auto& meeting : meetings) count += get(meeting).member_count;
+    for (const auto& rendezvous : rendezvous) count += get(rendezvous).member_count;
     return count;
   }
 
@@ -335,8 +335,8 @@ class Checker {
       if (!within(collective.shape, p_.collective_shapes)) {
         return fail("collective {} has no shape", c);
       }
-      if (!check_meeting("collective", c, collective.members,
-                         [](OpKind kind) { return kind == OpKind::collective; }) ||
+      if (!check_rendezvous("collective", c, collective.members,
+                            [](OpKind kind) { return kind == OpKind::collective; }) ||
           !check_devices(c)) {
         return false;
       }
@@ -382,18 +382,18 @@ class Checker {
     for (std::size_t i = 0; i < p_.ops.size(); ++i) {
       if (!computes(op(i).kind) || op(i).match == kNone) continue;
       ++referring;
-      if (!within(op(i).match, p_.teams)) return fail("{} has no team", describe(i));
+      if (!within(op(i).match, p_.op_groups)) return fail("{} has no op_group", describe(i));
     }
-    for (std::size_t t = 0; t < p_.teams.size(); ++t) {
-      if (!check_meeting("team", t, p_.teams[t], computes)) return false;
-      const auto members = p_.members_of(p_.teams[t]);
+    for (std::size_t t = 0; t < p_.op_groups.size(); ++t) {
+      if (!check_rendezvous("op_group", t, p_.op_groups[t], computes)) return false;
+      const auto members = p_.members_of(p_.op_groups[t]);
       const Op& first = p_.op(members.front());
       for (const OpId id : members) {
         const Op& o = p_.op(id);
         if (std::tie(o.kind, o.micro_batch, o.inner) !=
                 std::tie(first.kind, first.micro_batch, first.inner) ||
             o.inner == kNone) {
-          return fail("team {}: {} and {} do not run the same", t, describe(members[0].index()),
+          return fail("op_group {}: {} and {} do not run the same", t, describe(members[0].index()),
                       describe(id.index()));
         }
         // Groups that hold experts together have segments of their own.
@@ -403,13 +403,13 @@ class Checker {
                             segment.last_block, segment.redundant);
         };
         if (blocks(o) != blocks(first)) {
-          return fail("team {}: {} and {} pass other blocks", t, describe(members[0].index()),
+          return fail("op_group {}: {} and {} pass other blocks", t, describe(members[0].index()),
                       describe(id.index()));
         }
       }
     }
-    if (referring != count_members(p_.teams, [](auto& team) { return team; })) {
-      return fail("ops refer to teams that do not have them as members");
+    if (referring != count_members(p_.op_groups, [](auto& op_group) { return op_group; })) {
+      return fail("ops refer to op_groups that do not have them as members");
     }
     return true;
   }

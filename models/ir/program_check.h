@@ -1,5 +1,5 @@
 /// Parts of find_defect() that look at how ops follow one another. Both rely on indices, streams,
-/// matches and meetings being right. Private to models/ir.
+/// matches and rendezvous being right. Private to models/ir.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -15,7 +15,7 @@ std::string describe_op(const Program& program, std::size_t index);
 /// many bytes as were allocated. Empty if all is well.
 std::string find_buffer_defect(const Program& program);
 
-/// Streams, dependencies, transfers and meetings: an order of execution exists. Empty if so.
+/// Streams, dependencies, transfers and rendezvous: an order of execution exists. Empty if so.
 std::string find_order_defect(const Program& program);
 
 }  // namespace orrery::ir

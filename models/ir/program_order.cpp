@@ -160,21 +160,22 @@ class OrderChecker {
   std::string describe(std::size_t i) const { return describe_op(p_, i); }
   static bool moves(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv; }
 
-  /// Ops that start together are one node: a send and its recv, members of a collective or a team.
+  /// Ops that start together are one node: a send and its recv, members of a collective or an op
+  /// group.
   std::vector<std::uint32_t> make_nodes() const {
     std::vector<std::uint32_t> node(p_.ops.size());
     for (std::size_t i = 0; i < node.size(); ++i) {
       const bool second = moves(op(i).kind) && static_cast<std::size_t>(op(i).match) < i;
       node[i] = static_cast<std::uint32_t>(second ? static_cast<std::size_t>(op(i).match) : i);
     }
-    const auto join = [&](const Meeting& meeting) {
-      const auto members = p_.members_of(meeting);
+    const auto join = [&](const Rendezvous& rendezvous) {
+      const auto members = p_.members_of(rendezvous);
       for (const OpId member : members) {
         node[member.index()] = static_cast<std::uint32_t>(members.front().value);
       }
     };
     for (const Collective& collective : p_.collectives) join(collective.members);
-    for (const Meeting& team : p_.teams) join(team);
+    for (const Rendezvous& op_group : p_.op_groups) join(op_group);
     return node;
   }
 

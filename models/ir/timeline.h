@@ -22,7 +22,7 @@ struct TimelineNames {
 
 /// Empty if every span, memory sample and clock of `log` belongs to an op and a rank of `program`
 /// and no span ends before it starts; else what does not. The exports need it empty. Does not
-/// compare program_hash, which costs a serialisation.
+/// compare program_hash, which costs a serialization.
 std::string find_mismatch(const Program& program, const RunLog& log);
 
 /// Spans of one stream of one rank that do not overlap. Streams that run ops side by side (p2p)

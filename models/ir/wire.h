@@ -11,12 +11,12 @@
 
 namespace orrery::ir {
 
-/// Newest schemas that parse_program() and parse_run_log() read, and that serialise() writes.
+/// Newest schemas that parse_program() and parse_run_log() read, and that serialize() writes.
 inline constexpr int kProgramSchema = 1;
 inline constexpr int kRunLogSchema = 1;
 
-std::string serialise(const Program& program);
-std::string serialise(const RunLog& log);
+std::string serialize(const Program& program);
+std::string serialize(const RunLog& log);
 
 /// The value, or the problem in words, whatever the bytes: "truncated after 4096 bytes",
 /// "corrupted: checksum ...", "is a run log, not a program", "written by a newer version (schema 3,
@@ -24,7 +24,7 @@ std::string serialise(const RunLog& log);
 std::variant<Program, std::string> parse_program(std::string_view bytes);
 std::variant<RunLog, std::string> parse_run_log(std::string_view bytes);
 
-/// Content hash of the serialised program: RunLog::program_hash.
+/// Content hash of the serialized program: RunLog::program_hash.
 std::string program_hash(const Program& program);
 
 }  // namespace orrery::ir

@@ -103,11 +103,11 @@ void columns(V& v, std::span<Row> rows, wire::CollectiveRows& m) {
 int row_count(const wire::CollectiveRows& m) { return m.shape_size(); }
 
 template <class V, class Row>
-void columns(V& v, std::span<Row> rows, wire::MeetingRows& m) {
-  v.integers(rows, m.mutable_first_member(), &Meeting::first_member);
-  v.integers(rows, m.mutable_member_count(), &Meeting::member_count);
+void columns(V& v, std::span<Row> rows, wire::RendezvousRows& m) {
+  v.integers(rows, m.mutable_first_member(), &Rendezvous::first_member);
+  v.integers(rows, m.mutable_member_count(), &Rendezvous::member_count);
 }
-int row_count(const wire::MeetingRows& m) { return m.first_member_size(); }
+int row_count(const wire::RendezvousRows& m) { return m.first_member_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::TransferSetRows& m) {
@@ -214,7 +214,7 @@ void write_header(const ProgramHeader& header, wire::ProgramHeader& out) {
   shape.set_ffn(model.ffn);
   shape.set_vocabulary(model.vocabulary);
   shape.set_positions(model.positions);
-  shape.set_normalisation(static_cast<std::uint32_t>(model.normalisation));
+  shape.set_normalization(static_cast<std::uint32_t>(model.normalization));
   shape.set_activation(static_cast<std::uint32_t>(model.activation));
   shape.set_causal(model.causal);
   shape.set_biases(model.biases);
@@ -272,7 +272,7 @@ bool read_header(const wire::ProgramHeader& in, ProgramHeader& header) {
   header.cluster_hash = in.cluster_hash();
   header.workload_hash = in.workload_hash();
   header.blocks.resize(static_cast<std::size_t>(in.blocks_size()));
-  bool good = read_enum(shape.normalisation(), model.normalisation) &&
+  bool good = read_enum(shape.normalization(), model.normalization) &&
               read_enum(shape.activation(), model.activation) &&
               read_enum(in.dtype(), header.dtype) && read_enum(in.optimizer(), header.optimizer) &&
               read_enum(in.schedule(), header.schedule) &&
@@ -311,7 +311,7 @@ std::string read_chunk(wire::ProgramChunk& chunk, Program& program) {
     case wire::ProgramChunk::kCollectives:
       return take(program.collectives, chunk.mutable_collectives());
     case wire::ProgramChunk::kTeams:
-      return take(program.teams, chunk.mutable_teams());
+      return take(program.op_groups, chunk.mutable_op_groups());
     case wire::ProgramChunk::kMembers:
       return take(program.members, chunk.mutable_members());
     case wire::ProgramChunk::kTransferSets:
@@ -340,7 +340,7 @@ std::string read_chunk(wire::ProgramChunk& chunk, Program& program) {
 
 }  // namespace
 
-std::string serialise(const Program& program) {
+std::string serialize(const Program& program) {
   FrameWriter out(kKind);
   wire::ProgramChunk first;
   write_header(program.header, *first.mutable_header());
@@ -363,7 +363,7 @@ std::string serialise(const Program& program) {
   put(program.groups, &Chunk::mutable_groups);
   put(program.collective_shapes, &Chunk::mutable_collective_shapes);
   put(program.collectives, &Chunk::mutable_collectives);
-  put(program.teams, &Chunk::mutable_teams);
+  put(program.op_groups, &Chunk::mutable_op_groups);
   put(program.members, &Chunk::mutable_members);
   put(program.transfer_sets, &Chunk::mutable_transfer_sets);
   put(program.inner_sets, &Chunk::mutable_inner_sets);
@@ -381,6 +381,6 @@ std::variant<Program, std::string> parse_program(std::string_view bytes) {
   return parse_chunks<Program, wire::ProgramChunk>(bytes, kKind, read_chunk);
 }
 
-std::string program_hash(const Program& program) { return content_hash(serialise(program)); }
+std::string program_hash(const Program& program) { return content_hash(serialize(program)); }
 
 }  // namespace orrery::ir

@@ -98,7 +98,7 @@ std::string read_chunk(wire::RunLogChunk& chunk, RunLog& log) {
 
 }  // namespace
 
-std::string serialise(const RunLog& log) {
+std::string serialize(const RunLog& log) {
   FrameWriter out(kKind);
   using Chunk = wire::RunLogChunk;
   Chunk first;

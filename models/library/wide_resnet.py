@@ -7,7 +7,7 @@ Sizes: Metis, Table 2, whose runtime is Alpa; their dimensions: Alpa's benchmark
 depth 50, 1024 classes, base channels and width factor per size), fp32. The network is ResNet-50
 with bottlenecks whose 3x3 convolution is widened: 1x1 to f, 3x3 to f x width, 1x1 to 4f.
 FLOPs: 2 x k^2 x C_in x C_out per output position. Kept for backward: inputs of convolutions,
-normalisations and activations (in place). Under tensor parallelism the 3x3 is split by its output
+normalizations and activations (in place). Under tensor parallelism the 3x3 is split by its output
 channels and the last 1x1 by its input channels; the other convolutions are replicated, although the
 cost model divides all FLOPs of a block.
 """

@@ -42,7 +42,7 @@ ComputeOps::Pass& ComputeOps::at(bool backward, int element, int micro_batch, in
 
 namespace {
 
-/// One op of a pass; a pass that overlaps with synchronisation has several.
+/// One op of a pass; a pass that overlaps with synchronization has several.
 struct Part {
   std::int32_t info = 0;
   BlockId first;
@@ -88,13 +88,13 @@ bool makes_gradients(TaskKind kind) {
 class PipelineCompute {
  public:
   PipelineCompute(const LowerContext& context, int pipeline, const ZeroGathers& gathers,
-                  Draft& draft)
+                  ProgramBuilder& builder)
       : context_(context),
         gathers_(gathers),
         index_(pipeline),
         pipeline_(context.plan.pipelines[static_cast<std::size_t>(pipeline)]),
         elements_(elements_of(context.placement, pipeline)),
-        draft_(draft),
+        builder_(builder),
         ops_(elements_, pipeline_.micro_batches) {
     kinds_.push_back(TaskKind::forward);
     if (context_.plan.schedule == ir::ScheduleKind::zero_bubble) {
@@ -121,7 +121,7 @@ class PipelineCompute {
     }
   }
 
-  /// Rounds of gradient synchronisation around a pass.
+  /// Rounds of gradient synchronization around a pass.
   struct Rounds {
     std::optional<int> ends;     ///< Whose last pass of the stage for the chunk it is.
     std::optional<int> follows;  ///< Whose first successor of the stage for the chunk it is.
@@ -216,11 +216,11 @@ class PipelineCompute {
     part.first = first;
     part.last = last;
     if (first != segment.first_block || last != segment.last_block) {
-      ir::SegmentInfo info = draft_.program.segments[static_cast<std::size_t>(part.info)];
+      ir::SegmentInfo info = builder_.program.segments[static_cast<std::size_t>(part.info)];
       info.first_block = first;
       info.last_block = last;
-      part.info = static_cast<std::int32_t>(draft_.program.segments.size());
-      draft_.program.segments.push_back(info);
+      part.info = static_cast<std::int32_t>(builder_.program.segments.size());
+      builder_.program.segments.push_back(info);
     }
     // The weights' gradients need what the input's half has brought together, and nothing more.
     if (kind != TaskKind::backward_weight) {
@@ -231,7 +231,7 @@ class PipelineCompute {
         part.groups = segment.expert_parallel;
       } else {
         part.inner =
-            draft_.inner_set(inner_collectives(query, context_.workload, gathers_, draft_));
+            builder_.inner_set(inner_collectives(query, context_.workload, gathers_, builder_));
       }
     }
     part.joint = part.inner != ir::kNone && (element.ranks[g].size() > 1 || part.groups > 1);
@@ -251,7 +251,7 @@ class PipelineCompute {
         ir::kNone);
     if (fresh) {
       place->second =
-          draft_.inner_set(joint_collectives(query, context_.workload, gathers_, draft_));
+          builder_.inner_set(joint_collectives(query, context_.workload, gathers_, builder_));
     }
     return place->second;
   }
@@ -281,7 +281,7 @@ class PipelineCompute {
         add(ir::BufferKind::recomputed, Action::free, true, memory.recomputed_kept);
       }
     }
-    return draft_.buffer_set(std::move(effects));
+    return builder_.buffer_set(std::move(effects));
   }
 
   /// What a redundant pass computes is there until it ends.
@@ -296,7 +296,7 @@ class PipelineCompute {
         effects.push_back({kind, ir::BufferEffect::Action::transient, false, info, bytes});
       }
     }
-    return draft_.buffer_set(std::move(effects));
+    return builder_.buffer_set(std::move(effects));
   }
 
   PassTemplates make_templates(const Element& element, std::size_t g) {
@@ -331,13 +331,13 @@ class PipelineCompute {
         rounds.ends ? templates.last : templates.usual[static_cast<std::size_t>(kind)];
     if (g == 0) teams_.clear();
     teams_.resize(std::max(teams_.size(), parts.size()));
-    std::vector<DraftId> added(ranks.size());
+    std::vector<PendingOp> added(ranks.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       ir::Op op = pass_op(parts[i], kind, micro_batch);
       op.samples = element.segment->groups[static_cast<std::size_t>(g)].samples;
       for (std::size_t r = 0; r < ranks.size(); ++r) {
         op.rank = ranks[r];
-        added[r] = draft_.add(op);
+        added[r] = builder_.add(op);
         // Transfers hang on the pass that makes what is sent: not on the weights' gradients.
         if (kind != TaskKind::backward_weight) {
           ComputeOps::Pass& pass =
@@ -353,11 +353,11 @@ class PipelineCompute {
         if (rounds.follows) note(*rounds.follows, ops_.next);
       }
       if (!parts[i].joint) continue;
-      std::vector<DraftId>& team = teams_[i];
-      team.insert(team.end(), added.begin(), added.end());
+      std::vector<PendingOp>& op_group = teams_[i];
+      op_group.insert(op_group.end(), added.begin(), added.end());
       if ((g + 1) % parts[i].groups > 0) continue;  // The next group joins in.
-      draft_.team(team);
-      team.clear();
+      builder_.op_group(op_group);
+      op_group.clear();
     }
   }
 
@@ -369,12 +369,12 @@ class PipelineCompute {
       const Part& part = shadow_passes_[stage][g];
       ir::Op op = pass_op(part, TaskKind::forward, micro_batch);
       op.samples = shadow.segment->groups[g].samples;
-      std::vector<DraftId> team;
+      std::vector<PendingOp> op_group;
       for (const RankId rank : shadow.ranks[g]) {
         op.rank = rank;
-        team.push_back(draft_.add(op));
+        op_group.push_back(builder_.add(op));
       }
-      if (part.joint) draft_.team(team);
+      if (part.joint) builder_.op_group(op_group);
     }
   }
 
@@ -395,7 +395,7 @@ class PipelineCompute {
   int index_;
   const ir::Pipeline& pipeline_;
   std::vector<const Element*> elements_;  ///< Chain and detours.
-  Draft& draft_;
+  ProgramBuilder& builder_;
   ComputeOps ops_;
   std::vector<TaskKind> kinds_;                        ///< That the schedule uses.
   std::vector<std::vector<PassTemplates>> templates_;  ///< By element, group.
@@ -403,7 +403,8 @@ class PipelineCompute {
   std::vector<std::vector<int>> ways_;                 ///< By micro-batch: elements passed.
   /// Segment, set of groups, first and last block, backward -> inner set.
   std::map<std::tuple<const ir::Segment*, int, int, int, bool>, std::int32_t> joint_sets_;
-  std::vector<std::vector<DraftId>> teams_;  ///< By part of a pass: ops that wait for more groups.
+  std::vector<std::vector<PendingOp>>
+      teams_;  ///< By part of a pass: ops that wait for more groups.
 };
 
 /// Pipelines with micro-batches on a stage of `pipeline`: its own first.
@@ -462,13 +463,13 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
 }  // namespace
 
 std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathers& gathers,
-                                    Draft& draft) {
+                                    ProgramBuilder& builder) {
   const ir::Plan& plan = context.plan;
   const ScheduleEntry* schedule = find_schedule(plan.schedule);
   ORRERY_CHECK(schedule != nullptr, "no schedule {}", static_cast<int>(plan.schedule));
   std::vector<PipelineCompute> pipelines;
   const auto count = static_cast<int>(plan.pipelines.size());
-  for (int p = 0; p < count; ++p) pipelines.emplace_back(context, p, gathers, draft);
+  for (int p = 0; p < count; ++p) pipelines.emplace_back(context, p, gathers, builder);
   for (int p = 0; p < count; ++p) {
     const auto stages = static_cast<int>(plan.pipelines[static_cast<std::size_t>(p)].stages.size());
     for (int stage = 0; stage < stages; ++stage) {

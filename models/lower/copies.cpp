@@ -49,7 +49,7 @@ std::vector<ParameterStep> in_order(std::vector<Step> steps) {
   return out;
 }
 
-/// Gains that all groups hold as equally many copies of equal gradients synchronise position by
+/// Gains that all groups hold as equally many copies of equal gradients synchronize position by
 /// position: an annotation for each. Else all at once.
 std::vector<Annotation> by_position(const Annotation& gains) {
   const DistributedStates& states = gains.subgroups.front().states;
@@ -76,7 +76,7 @@ void shift(std::vector<Slice>& slices, std::int64_t by) {
 
 }  // namespace
 
-/// A part of a parameter, or some of its copies, synchronised apart from the rest.
+/// A part of a parameter, or some of its copies, synchronized apart from the rest.
 struct BlockCopies::Sheet {
   std::int64_t begin = 0;  ///< Its first element in the parameter.
   Gradients gradients;
@@ -342,7 +342,7 @@ std::vector<ParameterStep> BlockCopies::steps(BlockId block, std::size_t paramet
     auto steps = in_order(
         phase == SyncPhase::gather ? gather_parameters(sheet.gradients, sharding.shard_group)
         : sharding.stage > 0       ? scatter_gradients(sheet.gradients, sharding.shard_group)
-                                   : synchronise_gradients(sheet.gradients));
+                                   : synchronize_gradients(sheet.gradients));
     for (ParameterStep& step : steps) {
       step.share = static_cast<double>(elements(step.step.slices)) / length;
       shift(step.step.slices, sheet.begin);

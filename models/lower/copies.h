@@ -1,6 +1,6 @@
 /// Data-parallel copies of blocks: who holds a block, the annotation of each of its parameters on
 /// the holders, and the steps that add up its gradients and spread its parameters. For models/lower
-/// and models/switch.
+/// and models/reshard.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -44,7 +44,7 @@ class BlockCopies {
   /// They are the replicas that ZeRO counts.
   int count(BlockId block) const { return counts_[block.index()]; }
   const ir::Zero& zero(BlockId block) const;
-  /// Equal holders and shadows and equal lists of parameters: the blocks synchronise as one.
+  /// Equal holders and shadows and equal lists of parameters: the blocks synchronize as one.
   bool alike(BlockId a, BlockId b) const;
 
   /// Embedding and head share one matrix [Shoeybi et al. 2019, section 3].

@@ -67,7 +67,7 @@ DeviceSets expert_groups(const ir::Segment& segment, int group) {
 
 class Collector {
  public:
-  explicit Collector(Draft& draft) : draft_(draft) {}
+  explicit Collector(ProgramBuilder& builder) : builder_(builder) {}
 
   void add(ir::CollectiveKind kind, ir::Purpose purpose, const DeviceSets& sets, int count,
            Bytes bytes, std::vector<double> per_peer = {}) {
@@ -76,7 +76,7 @@ class Collector {
     if (!moves || count == 0 || bytes <= 0_B) return;
     ir::InnerCollective inner = {kind, purpose, {}, 0, bytes, std::move(per_peer)};
     for (const std::vector<DeviceId>& devices : sets) {
-      inner.groups.push_back(draft_.group(devices));
+      inner.groups.push_back(builder_.group(devices));
     }
     counts_[inner] += count;
   }
@@ -91,7 +91,7 @@ class Collector {
   }
 
  private:
-  Draft& draft_;
+  ProgramBuilder& builder_;
   std::map<ir::InnerCollective, std::int32_t> counts_;
 };
 
@@ -210,11 +210,12 @@ void add_block(const InnerQuery& query, const ir::Group& group, const TensorPara
 
 std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    const Workload& workload,
-                                                   const ZeroGathers& gathers, Draft& draft) {
+                                                   const ZeroGathers& gathers,
+                                                   ProgramBuilder& builder) {
   const ir::Group& group = query.segment->groups[static_cast<std::size_t>(query.group)];
   const bool recomputes = query.backward && query.segment->recompute == ir::Recompute::full;
   const TensorParallel tensor = tensor_parallel(group);
-  Collector out(draft);
+  Collector out(builder);
   std::map<int, int> gathered;  // Class of blocks -> how often.
   for (int b = query.first.value; b <= query.last.value; ++b) {
     const Block& block = workload.block({b});
@@ -235,7 +236,8 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
 
 std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
                                                    const Workload& workload,
-                                                   const ZeroGathers& gathers, Draft& draft) {
+                                                   const ZeroGathers& gathers,
+                                                   ProgramBuilder& builder) {
   const int degree = query.segment->expert_parallel;
   if (degree < 2) return {};
   std::vector<ir::InnerCollective> all;
@@ -249,7 +251,7 @@ std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
     }
     InnerQuery other = query;
     other.group = g;
-    const auto own = inner_collectives(other, workload, gathers, draft);
+    const auto own = inner_collectives(other, workload, gathers, builder);
     if (g == first) {
       all = own;
       continue;

@@ -4,7 +4,7 @@
 
 #include "models/ir/plan.h"
 #include "models/ir/program.h"
-#include "models/lower/draft.h"
+#include "models/lower/program_builder.h"
 #include "models/lower/zero_gathers.h"
 #include "models/spec/workload.h"
 
@@ -24,13 +24,15 @@ struct InnerQuery {
 /// entered into `draft`. Full recompute adds the collectives of the repeated forward pass.
 std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    const Workload& workload,
-                                                   const ZeroGathers& gathers, Draft& draft);
+                                                   const ZeroGathers& gathers,
+                                                   ProgramBuilder& builder);
 
 /// The same for all groups that hold the experts together with the query's group, side by side:
 /// they meet at every dispatch. Empty where the pass has no experts that are divided, and where the
 /// groups do not exchange alike (other degrees, samples or ZeRO gathers).
 std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
                                                    const Workload& workload,
-                                                   const ZeroGathers& gathers, Draft& draft);
+                                                   const ZeroGathers& gathers,
+                                                   ProgramBuilder& builder);
 
 }  // namespace orrery::models

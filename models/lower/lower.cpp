@@ -10,9 +10,9 @@
 #include "models/base/check.h"
 #include "models/ir/names.h"
 #include "models/lower/copies.h"
-#include "models/lower/draft.h"
 #include "models/lower/passes.h"
 #include "models/lower/placement.h"
+#include "models/lower/program_builder.h"
 #include "models/lower/zero_gathers.h"
 #include "models/schedule/rounds.h"
 #include "models/schedule/schedule.h"
@@ -81,24 +81,24 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
   const Placement placement = place(plan, cluster, options.collapsed);
   const BlockCopies copies(workload, placement);
   const LowerContext context = {
-      plan, workload, job, placement, copies, gradient_rounds(plan, job.gradient_synchronisations)};
-  Draft draft;
-  draft.program.header = make_header(plan, workload, job, options);
-  draft.program.ranks = placement.ranks;
-  draft.program.segments = placement.segments;
+      plan, workload, job, placement, copies, gradient_rounds(plan, job.gradient_synchronizations)};
+  ProgramBuilder builder;
+  builder.program.header = make_header(plan, workload, job, options);
+  builder.program.ranks = placement.ranks;
+  builder.program.segments = placement.segments;
   std::int64_t first_sample = 0;
   for (const ir::Pipeline& pipeline : plan.pipelines) {
-    draft.program.pipelines.push_back(
+    builder.program.pipelines.push_back(
         {first_sample, pipeline.micro_batches, pipeline.micro_batch_size});
     first_sample += std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
   }
   const ZeroGathers gathers(workload, copies, job.state_bytes.weight);
-  std::vector<ComputeOps> ops = add_compute(context, gathers, draft);
+  std::vector<ComputeOps> ops = add_compute(context, gathers, builder);
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
-    add_transfers(context, p, ops[static_cast<std::size_t>(p)], draft);
+    add_transfers(context, p, ops[static_cast<std::size_t>(p)], builder);
   }
-  add_synchronisation(context, ops, draft);
-  return draft.finish();
+  add_synchronization(context, ops, builder);
+  return builder.finish();
 }
 
 }  // namespace orrery::models

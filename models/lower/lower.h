@@ -28,11 +28,11 @@ std::vector<PlanDefect> find_unsupported(const ir::Plan& plan);
 /// The plan must be valid (check/validate.h) and have nothing unsupported (aborts otherwise); it
 /// need not fit in memory. With Redundancy::next_stage the devices of a stage also run the forward
 /// pass of the next one, right after their own of the same micro-batch, on the same group (no
-/// transfer), and throw its output away; after gradient synchronisation the next stage sends them
+/// transfer), and throw its output away; after gradient synchronization the next stage sends them
 /// its gradients, and their optimizer steps update the copy too [Bamboo, NSDI 2023].
 /// Deviation: Bamboo keeps what redundant passes compute in host memory, which takes a transfer
-/// that is left out here. Gradients are synchronised as often as the job says
-/// (Job::gradient_synchronisations), bucket by bucket in each round; ZeRO scatters them in each
+/// that is left out here. Gradients are synchronized as often as the job says
+/// (Job::gradient_synchronizations), bucket by bucket in each round; ZeRO scatters them in each
 /// round and gathers parameters once. The matrix that tied embeddings share does so too where
 /// every pipeline is a single stage; else once, at the end, as its two ends are summed at the end
 /// of a step [Megatron-LM, finalize_model_grads], and more often would drain the pipelines. Blocks

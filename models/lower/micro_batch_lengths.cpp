@@ -43,17 +43,17 @@ class Scaler {
 
   /// Ops of an empty micro-batch have nothing left to run together.
   void drop_idle_teams() {
-    std::vector<ir::Meeting> kept;
-    for (const ir::Meeting& team : program_.teams) {
-      const auto members = program_.members_of(team);
+    std::vector<ir::Rendezvous> kept;
+    for (const ir::Rendezvous& op_group : program_.op_groups) {
+      const auto members = program_.members_of(op_group);
       const bool idle = program_.op(members.front()).inner == ir::kNone;
       for (const OpId member : members) {
         program_.ops[member.index()].match =
             idle ? ir::kNone : static_cast<std::int32_t>(kept.size());
       }
-      if (!idle) kept.push_back(team);
+      if (!idle) kept.push_back(op_group);
     }
-    program_.teams = std::move(kept);
+    program_.op_groups = std::move(kept);
   }
 
   double factor(std::int64_t length) const {

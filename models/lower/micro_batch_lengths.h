@@ -29,10 +29,10 @@ using MicroBatchLengths = std::vector<std::vector<std::int64_t>>;
 
 /// What a part of a step does after its backward passes.
 enum class StepEnd {
-  /// Synchronises gradients, sends them to redundant copies, updates, gathers updated parameters
+  /// Synchronizes gradients, sends them to redundant copies, updates, gathers updated parameters
   /// (ZeRO).
   update,
-  accumulate,  ///< Synchronises gradients only: the update follows in another part.
+  accumulate,  ///< Synchronizes gradients only: the update follows in another part.
 };
 
 /// `program` is lowered at header.sequence_length and has no reroutes; `lengths` has one entry for

@@ -1,12 +1,12 @@
 /// The three parts of lowering: compute ops in schedule order, activation transfers between
-/// elements, gradient synchronisation and optimizer. Private to models/lower.
+/// elements, gradient synchronization and optimizer. Private to models/lower.
 #pragma once
 #include <cstdint>
 #include <vector>
 
 #include "models/lower/copies.h"
-#include "models/lower/draft.h"
 #include "models/lower/placement.h"
+#include "models/lower/program_builder.h"
 #include "models/lower/zero_gathers.h"
 
 namespace orrery::models {
@@ -17,30 +17,30 @@ struct LowerContext {
   const Job& job;
   const Placement& placement;
   const BlockCopies& copies;
-  int rounds = 1;  ///< Of gradient synchronisation (schedule/rounds.h).
+  int rounds = 1;  ///< Of gradient synchronization (schedule/rounds.h).
 };
 
-/// Ops of one pipeline's compute streams, to hang transfers and synchronisation on.
+/// Ops of one pipeline's compute streams, to hang transfers and synchronization on.
 class ComputeOps {
  public:
   /// `elements`: chain and detours, as Placement numbers them.
   ComputeOps(const std::vector<const Element*>& elements, int micro_batches);
-  /// First and last op of a pass: a backward pass that overlaps with gradient synchronisation is
+  /// First and last op of a pass: a backward pass that overlaps with gradient synchronization is
   /// cut into several ops.
   struct Pass {
-    DraftId first = kNoOp;
-    DraftId last = kNoOp;
+    PendingOp first = kNoOp;
+    PendingOp last = kNoOp;
   };
   Pass& at(bool backward, int element, int micro_batch, int group, int member);
 
-  /// An op of a backward pass of an element, and a round of gradient synchronisation.
+  /// An op of a backward pass of an element, and a round of gradient synchronization.
   struct GradientOp {
     int element = 0;
     int group = 0;
     int member = 0;
     BlockId first;
     BlockId last;
-    DraftId op = kNoOp;
+    PendingOp op = kNoOp;
     int round = 0;
   };
   /// Of the last pass of a round: when it ends, the round's gradients of its blocks are complete.
@@ -60,16 +60,17 @@ class ComputeOps {
 /// micro-batch i of another pipeline follow the own ones for micro-batch i: every stage then keeps
 /// the order of one long 1F1B (or other) schedule, so that no two wait for each other.
 std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathers& gathers,
-                                    Draft& draft);
+                                    ProgramBuilder& builder);
 
 /// Sends, receives, broadcasts and gathers between consecutive elements of one pipeline.
-void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops, Draft& draft);
+void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
+                   ProgramBuilder& builder);
 
-/// Gradient synchronisation, optimizer steps, parameter gathers of all pipelines; `ops` by
+/// Gradient synchronization, optimizer steps, parameter gathers of all pipelines; `ops` by
 /// pipeline. Collectives are added in one global order, round by round, in a round from the last
 /// block to the first. There is no second gradient buffer: after a round the next pass that adds to
 /// a gradient waits until the gradient is through; forward passes before it in the schedule go on.
-void add_synchronisation(const LowerContext& context, const std::vector<ComputeOps>& ops,
-                         Draft& draft);
+void add_synchronization(const LowerContext& context, const std::vector<ComputeOps>& ops,
+                         ProgramBuilder& builder);
 
 }  // namespace orrery::models

@@ -1,5 +1,5 @@
 /// Who is where: ranks, and the chain of elements through which a micro-batch of a pipeline passes.
-/// For models/lower and models/switch.
+/// For models/lower and models/reshard.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -47,7 +47,7 @@ class Feeder {
     }
   }
 
-  void emit(const GradientWait& wait, Draft& draft, ShadowRecvs& recvs) {
+  void emit(const GradientWait& wait, ProgramBuilder& builder, ShadowRecvs& recvs) {
     for (auto& [ends, message] : messages_) {
       std::vector<ir::Transfer> transfers;
       for (const auto& [path, bytes] : message.paths) {
@@ -59,14 +59,14 @@ class Feeder {
       op.purpose = ir::Purpose::state;
       op.rank = ends.first;
       op.bytes = message.bytes;
-      op.transfers = draft.transfer_set(std::move(transfers));
-      op.regions = draft.region_set(std::move(message.regions));
-      const DraftId send = draft.add(op);
+      op.transfers = builder.transfer_set(std::move(transfers));
+      op.regions = builder.region_set(std::move(message.regions));
+      const PendingOp send = builder.add(op);
       wait(send, ends.first, *shadow_.segment);
       op.kind = ir::OpKind::recv;
       op.rank = ends.second;
-      const DraftId recv = draft.add(op);
-      draft.match(send, recv);
+      const PendingOp recv = builder.add(op);
+      builder.match(send, recv);
       recvs[ends.second].push_back(recv);
     }
   }
@@ -81,7 +81,7 @@ class Feeder {
 
 ShadowRecvs add_shadow_gradients(const LowerContext& context,
                                  const std::vector<std::pair<BlockId, BlockId>>& alike,
-                                 const GradientWait& wait, Draft& draft) {
+                                 const GradientWait& wait, ProgramBuilder& builder) {
   ShadowRecvs recvs;
   for (const std::vector<Element>& shadows : context.placement.shadows) {
     for (const Element& shadow : shadows) {
@@ -98,14 +98,15 @@ ShadowRecvs add_shadow_gradients(const LowerContext& context,
           feeder.add(first, last, i, steps->second);
         }
       }
-      feeder.emit(wait, draft, recvs);
+      feeder.emit(wait, builder, recvs);
     }
   }
   return recvs;
 }
 
 std::map<RankId, ir::BufferEffect> add_shadow_states(const LowerContext& context,
-                                                     std::vector<Bytes>& states, Draft& draft) {
+                                                     std::vector<Bytes>& states,
+                                                     ProgramBuilder& builder) {
   using Action = ir::BufferEffect::Action;
   std::map<RankId, ir::BufferEffect> received;
   for (const std::vector<Element>& shadows : context.placement.shadows) {
@@ -124,7 +125,7 @@ std::map<RankId, ir::BufferEffect> add_shadow_states(const LowerContext& context
           states[rank.index()] += Bytes{updated * context.job.state_bytes.total()};
           const auto add = [&](ir::BufferKind kind, Bytes bytes) {
             if (bytes <= 0_B) return;
-            draft.program.resident[rank.index()].push_back(
+            builder.program.resident[rank.index()].push_back(
                 {kind, Action::allocate, false, shadow.infos[g], bytes});
           };
           add(ir::BufferKind::parameters, memory.parameters);

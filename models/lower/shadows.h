@@ -3,7 +3,7 @@
 ///
 /// Of the redundant computation only the forward passes are lowered, as Bamboo runs it: eagerly
 /// forward, so that a copy could go on at once, and backward lazily, when the stage is lost. A
-/// program has no loss in it; what a loss costs is planners/recovery/bamboo.cpp's to say.
+/// program has no loss in it; what a loss costs is planners/recovery/bamboo/bamboo.cpp's to say.
 /// [Thorpe et al., NSDI 2023: eager forward, lazy backward redundant computation]
 #pragma once
 #include <functional>
@@ -16,23 +16,24 @@
 namespace orrery::models {
 
 /// By rank: its recvs of gradients for its copy.
-using ShadowRecvs = std::map<RankId, std::vector<DraftId>>;
+using ShadowRecvs = std::map<RankId, std::vector<PendingOp>>;
 
 /// Makes `send` wait until the rank's gradients of the copied segment have been added up.
-using GradientWait = std::function<void(DraftId send, RankId rank, const ir::Segment& copied)>;
+using GradientWait = std::function<void(PendingOp send, RankId rank, const ir::Segment& copied)>;
 
-/// Sends the synchronised gradients of each copied stage to the copy's keeper in the same pipeline:
+/// Sends the synchronized gradients of each copied stage to the copy's keeper in the same pipeline:
 /// one message for each pair of ranks, with the transfers of their devices side by side. `alike`:
 /// runs of blocks that lie alike. The tied matrix is named as the embedding's. Receivers wait for
 /// nothing, so that all messages may travel at once.
 ShadowRecvs add_shadow_gradients(const LowerContext& context,
                                  const std::vector<std::pair<BlockId, BlockId>>& alike,
-                                 const GradientWait& wait, Draft& draft);
+                                 const GradientWait& wait, ProgramBuilder& builder);
 
 /// Adds the copies' parameters and optimizer states to the resident buffers, and what the optimizer
 /// step of each keeper updates besides its own to `states` (by rank). Returns by rank the received
 /// gradients, which are there during that step: they come when the activations are gone.
 std::map<RankId, ir::BufferEffect> add_shadow_states(const LowerContext& context,
-                                                     std::vector<Bytes>& states, Draft& draft);
+                                                     std::vector<Bytes>& states,
+                                                     ProgramBuilder& builder);
 
 }  // namespace orrery::models

@@ -56,8 +56,8 @@ class Boundary {
  public:
   /// Between two elements of the pipeline, `lower` being passed first in the forward direction.
   Boundary(const LowerContext& context, const Element& lower, const Element& upper, bool backward,
-           Draft& draft)
-      : context_(context), lower_(lower), upper_(upper), backward_(backward), draft_(draft) {
+           ProgramBuilder& builder)
+      : context_(context), lower_(lower), upper_(upper), backward_(backward), builder_(builder) {
     const Element& sender = backward ? upper_ : lower_;
     const Element& receiver = backward ? lower_ : upper_;
     const Annotation senders = activations(*sender.segment);
@@ -105,14 +105,14 @@ class Boundary {
     shape.kind = step.kind == StepKind::all_gather ? ir::CollectiveKind::all_gather
                                                    : ir::CollectiveKind::broadcast;
     shape.purpose = ir::Purpose::pipeline;
-    ir::CollectiveShape::Part part = {draft_.group(std::move(devices)), size, {}};
+    ir::CollectiveShape::Part part = {builder_.group(std::move(devices)), size, {}};
     for (const std::vector<Slice>& slices : step.parts) {
       part.member_regions.push_back(regions_of(slices, backward_, lower_.segment->last_block));
     }
     shape.parts = {std::move(part)};
-    shape.regions = draft_.region_set(regions);
+    shape.regions = builder_.region_set(regions);
     pattern.regions = shape.regions;
-    pattern.shape = draft_.collective_shape(std::move(shape));
+    pattern.shape = builder_.collective_shape(std::move(shape));
     pattern.bytes = size;
     patterns_.push_back(std::move(pattern));
   }
@@ -123,16 +123,16 @@ class Boundary {
     Pattern& pattern = patterns_.back();
     if (pattern.members.front() != rank(step.source)) return false;
     ir::CollectiveShape shape =
-        draft_.program.collective_shapes[static_cast<std::size_t>(pattern.shape)];
+        builder_.program.collective_shapes[static_cast<std::size_t>(pattern.shape)];
     for (const ir::CollectiveShape::Part& part : shape.parts) {
-      const auto& pair = draft_.program.groups[static_cast<std::size_t>(part.group)].devices;
+      const auto& pair = builder_.program.groups[static_cast<std::size_t>(part.group)].devices;
       if (pair.back().value == step.source) return false;
     }
-    shape.parts.push_back({draft_.group({{step.source}, {step.destination}}), size, {}});
-    auto all = draft_.program.region_sets[static_cast<std::size_t>(shape.regions)];
+    shape.parts.push_back({builder_.group({{step.source}, {step.destination}}), size, {}});
+    auto all = builder_.program.region_sets[static_cast<std::size_t>(shape.regions)];
     all.insert(all.end(), regions.begin(), regions.end());
-    shape.regions = pattern.regions = draft_.region_set(std::move(all));
-    pattern.shape = draft_.collective_shape(std::move(shape));
+    shape.regions = pattern.regions = builder_.region_set(std::move(all));
+    pattern.shape = builder_.collective_shape(std::move(shape));
     pattern.bytes += size;
     return true;
   }
@@ -146,12 +146,12 @@ class Boundary {
       if (!pattern.transfer || pattern.source != source || pattern.destination != destination) {
         continue;
       }
-      auto transfers = draft_.program.transfer_sets[static_cast<std::size_t>(pattern.transfers)];
+      auto transfers = builder_.program.transfer_sets[static_cast<std::size_t>(pattern.transfers)];
       transfers.push_back(transfer);
-      pattern.transfers = draft_.transfer_set(std::move(transfers));
-      auto all = draft_.program.region_sets[static_cast<std::size_t>(pattern.regions)];
+      pattern.transfers = builder_.transfer_set(std::move(transfers));
+      auto all = builder_.program.region_sets[static_cast<std::size_t>(pattern.regions)];
       all.insert(all.end(), regions.begin(), regions.end());
-      pattern.regions = draft_.region_set(std::move(all));
+      pattern.regions = builder_.region_set(std::move(all));
       pattern.bytes += size;
       return;
     }
@@ -159,8 +159,8 @@ class Boundary {
     pattern.transfer = true;
     pattern.source = source;
     pattern.destination = destination;
-    pattern.transfers = draft_.transfer_set({transfer});
-    pattern.regions = draft_.region_set(regions);
+    pattern.transfers = builder_.transfer_set({transfer});
+    pattern.regions = builder_.region_set(regions);
     pattern.bytes = size;
     patterns_.push_back(std::move(pattern));
   }
@@ -169,7 +169,7 @@ class Boundary {
   const Element& lower_;
   const Element& upper_;
   bool backward_;
-  Draft& draft_;
+  ProgramBuilder& builder_;
   std::vector<Pattern> patterns_;
 };
 
@@ -190,7 +190,7 @@ class Crossing {
  public:
   /// `foreign`: a segment of the micro-batches' pipeline if they leave its ranks, else kNone.
   Crossing(const Element& sender, const Element& receiver, int sender_index, int receiver_index,
-           bool backward, std::int32_t foreign, ComputeOps& ops, Draft& draft)
+           bool backward, std::int32_t foreign, ComputeOps& ops, ProgramBuilder& builder)
       : sender_at_(positions(sender)),
         receiver_at_(positions(receiver)),
         sender_index_(sender_index),
@@ -198,9 +198,10 @@ class Crossing {
         backward_(backward),
         foreign_(foreign),
         ops_(ops),
-        draft_(draft) {}
+        builder_(builder) {}
 
-  void add(const std::vector<Pattern>& patterns, int micro_batch, std::vector<DraftId>& last_send) {
+  void add(const std::vector<Pattern>& patterns, int micro_batch,
+           std::vector<PendingOp>& last_send) {
     arrived_.clear();
     last_send.resize(patterns.size(), kNoOp);
     for (std::size_t i = 0; i < patterns.size(); ++i) {
@@ -211,14 +212,14 @@ class Crossing {
       }
     }
     for (const auto& [rank, at] : receiver_at_) {
-      const DraftId compute =
+      const PendingOp compute =
           ops_.at(backward_, receiver_index_, micro_batch, at.first, at.second).first;
       if (const auto it = arrived_.find(rank); it != arrived_.end()) {
-        for (const DraftId op : it->second) draft_.depends(compute, op);
+        for (const PendingOp op : it->second) builder_.depends(compute, op);
       } else if (const auto own = sender_at_.find(rank); own != sender_at_.end()) {
-        draft_.depends(compute, ops_.at(backward_, sender_index_, micro_batch, own->second.first,
-                                        own->second.second)
-                                    .last);
+        builder_.depends(compute, ops_.at(backward_, sender_index_, micro_batch, own->second.first,
+                                          own->second.second)
+                                      .last);
       }
     }
   }
@@ -239,36 +240,36 @@ class Crossing {
   }
 
   /// What `rank` has of this micro-batch so far: what arrived, and what it computed itself.
-  void depend_on_source(DraftId op, RankId rank, int micro_batch) {
+  void depend_on_source(PendingOp op, RankId rank, int micro_batch) {
     if (const auto it = arrived_.find(rank); it != arrived_.end()) {
-      for (const DraftId before : it->second) draft_.depends(op, before);
+      for (const PendingOp before : it->second) builder_.depends(op, before);
     }
     if (const auto own = sender_at_.find(rank); own != sender_at_.end()) {
-      draft_.depends(
+      builder_.depends(
           op, ops_.at(backward_, sender_index_, micro_batch, own->second.first, own->second.second)
                   .last);
     }
   }
 
-  DraftId add_transfer(const Pattern& pattern, int micro_batch, DraftId last_send) {
-    const DraftId send = draft_.add(op(ir::OpKind::send, pattern.source, pattern, micro_batch));
-    const DraftId recv =
-        draft_.add(op(ir::OpKind::recv, pattern.destination, pattern, micro_batch));
-    draft_.match(send, recv);
+  PendingOp add_transfer(const Pattern& pattern, int micro_batch, PendingOp last_send) {
+    const PendingOp send = builder_.add(op(ir::OpKind::send, pattern.source, pattern, micro_batch));
+    const PendingOp recv =
+        builder_.add(op(ir::OpKind::recv, pattern.destination, pattern, micro_batch));
+    builder_.match(send, recv);
     depend_on_source(send, pattern.source, micro_batch);
-    draft_.depends(send, last_send);
+    builder_.depends(send, last_send);
     arrived_[pattern.destination].push_back(recv);
     return send;
   }
 
   void add_collective(const Pattern& pattern, int micro_batch) {
-    std::vector<DraftId> members;
+    std::vector<PendingOp> members;
     for (const RankId rank : pattern.members) {
-      const DraftId id = draft_.add(op(ir::OpKind::collective, rank, pattern, micro_batch));
+      const PendingOp id = builder_.add(op(ir::OpKind::collective, rank, pattern, micro_batch));
       depend_on_source(id, rank, micro_batch);
       members.push_back(id);
     }
-    draft_.meet(pattern.shape, members);
+    builder_.meet(pattern.shape, members);
     for (std::size_t i = 0; i < members.size(); ++i) arrived_[pattern.members[i]] = {members[i]};
   }
 
@@ -279,13 +280,14 @@ class Crossing {
   bool backward_;
   std::int32_t foreign_;
   ComputeOps& ops_;
-  Draft& draft_;
-  std::map<RankId, std::vector<DraftId>> arrived_;
+  ProgramBuilder& builder_;
+  std::map<RankId, std::vector<PendingOp>> arrived_;
 };
 
 }  // namespace
 
-void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops, Draft& draft) {
+void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
+                   ProgramBuilder& builder) {
   const Placement& placement = context.placement;
   // The micro-batches that cross from one element to another, in order.
   std::map<std::pair<int, int>, std::vector<int>> crossings;
@@ -303,11 +305,11 @@ void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops, D
     const bool leaves = ends.first >= chain || ends.second >= chain;
     const std::int32_t foreign = leaves ? lower.infos.front() : ir::kNone;
     for (const bool backward : {false, true}) {
-      const Boundary boundary(context, lower, upper, backward, draft);
+      const Boundary boundary(context, lower, upper, backward, builder);
       Crossing crossing(backward ? upper : lower, backward ? lower : upper,
                         backward ? ends.second : ends.first, backward ? ends.first : ends.second,
-                        backward, foreign, ops, draft);
-      std::vector<DraftId> last_send;
+                        backward, foreign, ops, builder);
+      std::vector<PendingOp> last_send;
       for (const int m : crossing_batches) crossing.add(boundary.patterns(), m, last_send);
     }
   }

@@ -1,4 +1,4 @@
-/// Rounds of gradient synchronisation inside an optimizer step: where replicas stop accumulating
+/// Rounds of gradient synchronization inside an optimizer step: where replicas stop accumulating
 /// gradients to add them up between each other. One round, after the last micro-batch, is gradient
 /// accumulation; more of them is data parallelism that accumulates less, or not at all.
 #pragma once

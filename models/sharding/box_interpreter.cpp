@@ -135,7 +135,7 @@ Problem compare_sum(const std::vector<BoxPiece>& some, const Shape& shape, const
 
 }  // namespace
 
-BoxBuffers materialise(const Annotation& annotation, const Shape& shape, const Values& values,
+BoxBuffers materialize(const Annotation& annotation, const Shape& shape, const Values& values,
                        Rng& rng) {
   ORRERY_CHECK(values.size() == count(shape), "{} numbers for {} elements", values.size(),
                count(shape));

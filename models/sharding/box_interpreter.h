@@ -37,7 +37,7 @@ void for_each_element(const Box& box, const Shape& shape, const Visit& visit) {
 
 /// The devices' buffers as the annotation describes them; summands are drawn as small whole numbers
 /// (their sums are exact in any order) that add up to `values`. The annotation is valid.
-BoxBuffers materialise(const Annotation& annotation, const Shape& shape, const Values& values,
+BoxBuffers materialize(const Annotation& annotation, const Shape& shape, const Values& values,
                        Rng& rng);
 
 /// Applies the steps phase by phase. Returns the first malformed step (a device twice in a group, a

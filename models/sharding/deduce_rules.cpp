@@ -248,7 +248,7 @@ struct AxisRule {
   AxisResult operator()(const op::Norm&) const {
     if (axes[0] == kPartial) return adds_up(0);
     if (axes[0] == last(shapes[0])) {
-      return needs(0, "the normalised dimension is split");
+      return needs(0, "the normalized dimension is split");
     }
     return expect(axes, {axes[0], kDuplicate}, axes[0], "the norm applies it to each row");
   }

@@ -152,7 +152,7 @@ Layout zero_layout(const Gradients& gradients, int shard_group) {
   return joined(volume(gradients.shape), groups, false);
 }
 
-std::vector<Step> synchronise_gradients(const Gradients& gradients) {
+std::vector<Step> synchronize_gradients(const Gradients& gradients) {
   std::vector<Step> steps;
   append_resolution(steps, gradient_layout(gradients), parameter_layout(gradients));
   return steps;

@@ -1,4 +1,4 @@
-/// Gradient synchronisation and ZeRO between copies of a parameter, of any tensor-parallel degrees:
+/// Gradient synchronization and ZeRO between copies of a parameter, of any tensor-parallel degrees:
 /// from the annotation of the gradients to that of the parameter, or to shards of the optimizer's
 /// state. A replica is a copy whose devices saw data of their own: a summand of the gradients.
 /// [Hetu v2, section 4.2: SplitAR, SplitRS, SplitAG]
@@ -28,7 +28,7 @@ struct Gradients {
   RowSlices rows = RowSlices::joined;
 };
 
-/// The parameter, or its gradients after synchronisation: Duplicate instead of Partial, in HDim and
+/// The parameter, or its gradients after synchronization: Duplicate instead of Partial, in HDim and
 /// in the states. Partial and Duplicate of one DS must stand side by side; they become one entry.
 Annotation parameter_annotation(const Annotation& gradients);
 
@@ -53,7 +53,7 @@ Layout zero_layout(const Gradients& gradients, int shard_group);
 
 /// Every replica gets the sum: one all_reduce per set of owners. The union of all cuts gives the
 /// finest slices, and each has one owner per replica.
-std::vector<Step> synchronise_gradients(const Gradients& gradients);
+std::vector<Step> synchronize_gradients(const Gradients& gradients);
 
 /// gradient_layout -> zero_layout: reduce_scatter inside each shard group, then all_reduce of the
 /// shards between the groups.

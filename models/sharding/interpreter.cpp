@@ -116,7 +116,7 @@ Problem apply(const Step& step, Buffers& buffers) {
 
 }  // namespace
 
-Buffers materialise(const Layout& layout, const Summands& summands) {
+Buffers materialize(const Layout& layout, const Summands& summands) {
   Buffers buffers;
   for (const Piece& piece : layout.pieces) {
     const auto values = summands.find(piece.partial);

@@ -20,7 +20,7 @@ using Buffers = std::map<int, std::vector<std::optional<double>>>;
 
 /// The owners' buffers as the layout describes them. The layout is valid, and `summands` has one
 /// entry of `length` numbers for each id in it.
-Buffers materialise(const Layout& layout, const Summands& summands);
+Buffers materialize(const Layout& layout, const Summands& summands);
 
 /// Applies the steps in order. After a reduce_scatter a member holds only its own part of the
 /// step's slices. Returns the first malformed step (parts that do not tile its slices, a source

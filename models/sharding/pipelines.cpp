@@ -12,7 +12,7 @@ namespace {
 /// Pipelines under construction: devices with their stage, which counts from any number.
 class Builder {
  public:
-  explicit Builder(const SpecialisedGraph& graph) {
+  explicit Builder(const SpecializedGraph& graph) {
     for (const auto& [device, operators] : graph.devices) {
       pipeline_of_[device] = static_cast<int>(pipelines_.size());
       pipelines_.push_back({{device, 0}});
@@ -66,7 +66,7 @@ bool together(const Annotation& annotation, int a, int b) {
 }  // namespace
 
 std::variant<std::vector<DevicePipeline>, NoPipelines> build_pipelines(
-    const SpecialisedGraph& graph) {
+    const SpecializedGraph& graph) {
   Builder builder(graph);
   for (const ResolvedCommunication& communication : graph.communications) {
     if (communication.frequency != Frequency::micro_batch) continue;

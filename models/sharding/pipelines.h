@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "models/sharding/specialise.h"
+#include "models/sharding/specialize.h"
 
 namespace orrery::models {
 
@@ -29,6 +29,6 @@ struct NoPipelines {
 /// one pipeline already (the way back of interleaved stages) change nothing. Ordered by the first
 /// device. NoPipelines: a collective of two different stages of one pipeline.
 std::variant<std::vector<DevicePipeline>, NoPipelines> build_pipelines(
-    const SpecialisedGraph& graph);
+    const SpecializedGraph& graph);
 
 }  // namespace orrery::models

@@ -1,5 +1,5 @@
 /// The communication that turns one layout into another. This is the only source of communication
-/// in Orrery: gradient synchronisation, activation transfer, ZeRO and re-sharding all end here.
+/// in Orrery: gradient synchronization, activation transfer, ZeRO and re-sharding all end here.
 /// [Hetu v2, section 4]
 #pragma once
 #include <functional>

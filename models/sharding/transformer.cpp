@@ -87,12 +87,12 @@ class Builder {
   }
 
   /// Behind the forward pass: all gradients, and with ZeRO the way back to the parameters.
-  std::optional<GraphProblem> synchronise() {
+  std::optional<GraphProblem> synchronize() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (tied_ && i == *tied_) continue;
       auto problem = tied_ && i == table_
-                         ? synchronise_tied(parameters_[i], parameters_[*tied_], graph_)
-                         : transformer::synchronise(parameters_[i], graph_);
+                         ? synchronize_tied(parameters_[i], parameters_[*tied_], graph_)
+                         : transformer::synchronize(parameters_[i], graph_);
       if (problem) return problem;
     }
     return std::nullopt;
@@ -120,7 +120,7 @@ class Builder {
   int norm(const std::string& part, int x, const BlockGroups& groups) {
     const int gain = leaf({name(part + ".gain"), {model_.hidden}, groups});
     const int normed = graph_.apply(name(part + ".norm"), op::Norm{}, {x, gain});
-    if (model_.normalisation != ir::Normalisation::layer_norm) return normed;
+    if (model_.normalization != ir::Normalization::layer_norm) return normed;
     return add(name(part + ".norm.shifted"), normed,
                leaf({name(part + ".norm.bias"), {model_.hidden}, groups}));
   }
@@ -331,7 +331,7 @@ std::variant<Graph, GraphProblem> transformer_graph(const ir::ModelShape& model,
   }
   x = builder.receive(model.layers, x, *at, groups.back());
   builder.head(x, groups.back());
-  if (auto problem = builder.synchronise()) return *problem;
+  if (auto problem = builder.synchronize()) return *problem;
   Graph graph = builder.take();
   if (auto problem = deduce(graph)) return *problem;
   return graph;

@@ -21,14 +21,14 @@ inline constexpr const char* kSequenceSymbol = "S";  ///< Tokens of a sample.
 inline constexpr const char* kRowsSymbol = "C";
 
 /// Even share of the tokens times the capacity factor, rounded up; 0 without experts. Parts of a
-/// sequence have equal parts of it: where they do not divide it, specialise() refuses.
+/// sequence have equal parts of it: where they do not divide it, specialize() refuses.
 std::int64_t rows_per_expert(const ir::ModelShape& model, std::int64_t sequence_length);
 
 /// Without `rows_per_expert` for models without experts.
 Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length,
                    std::int64_t rows_per_expert = 0);
 
-/// Forward pass and gradient synchronisation, deduced. Operators are named "12.attention.out" by
+/// Forward pass and gradient synchronization, deduced. Operators are named "12.attention.out" by
 /// layer; the communication ones are
 /// - 12.receive, between stages;
 /// - 12.mlp.gather and 12.mlp.reduce, around the products of a tensor-parallel group;
@@ -43,7 +43,7 @@ Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length,
 /// A group without Megatron's sequence parallelism all-reduces where one with it reduce-scatters
 /// and all-gathers. Biases of products that are summands are added to the sum. Fewer key-value
 /// heads than tensor parts lie on several devices, beside the queries that share them. Gradients of
-/// copies with equal states are one subgroup, which makes their synchronisation AR where it would
+/// copies with equal states are one subgroup, which makes their synchronization AR where it would
 /// be SplitAR; all gains of groups with Megatron's sequence parallelism are summed inside the group
 /// first if groups differ. Tied embeddings: the head uses the embedding's matrix, or on other
 /// devices a copy of it, whose gradients are added up with the embedding's once per step.

@@ -90,7 +90,7 @@ View view_of(const SymbolicShape& shape, const Copies& copies) {
 }
 
 /// What one parameter's operators need.
-struct Synchronisation {
+struct Synchronization {
   const std::string& name;
   const SymbolicShape& shape;
   const ir::Zero& zero;
@@ -171,7 +171,7 @@ struct Synchronisation {
 
 std::optional<GraphProblem> emit(const Parameter& parameter, Copies copies, Graph& graph) {
   const ir::Zero& zero = parameter.groups.front().zero;
-  const Synchronisation all{parameter.name, parameter.shape, zero, std::move(copies), graph};
+  const Synchronization all{parameter.name, parameter.shape, zero, std::move(copies), graph};
   if (zero.stage == 0 || all.copies.size() == 1) {
     all.sum();
     return std::nullopt;
@@ -192,11 +192,11 @@ bool meet(const std::set<int>& a, const std::set<int>& b) {
 
 }  // namespace
 
-std::optional<GraphProblem> synchronise(const Parameter& parameter, Graph& graph) {
+std::optional<GraphProblem> synchronize(const Parameter& parameter, Graph& graph) {
   return emit(parameter, copies(parameter), graph);
 }
 
-std::optional<GraphProblem> synchronise_tied(const Parameter& first, const Parameter& last,
+std::optional<GraphProblem> synchronize_tied(const Parameter& first, const Parameter& last,
                                              Graph& graph) {
   if (first.groups.front().zero != last.groups.front().zero) {
     return refused("the two ends of the tied matrix differ in ZeRO");

@@ -17,11 +17,11 @@ namespace orrery::models::transformer {
 /// of one copy. Each ZeRO shard group of consecutive copies divides the largest dimension that
 /// nothing splits; a parameter without one is seen as a matrix of its tensor parts and the rest.
 /// Problems: a shard group whose copies lie in different ways, beside another one.
-std::optional<GraphProblem> synchronise(const Parameter& parameter, Graph& graph);
+std::optional<GraphProblem> synchronize(const Parameter& parameter, Graph& graph);
 
 /// The same for one matrix that two blocks hold: a device with equal parts for both has added up
 /// its own gradients. Problems besides: devices with unequal parts, ZeRO that differs.
-std::optional<GraphProblem> synchronise_tied(const Parameter& first, const Parameter& last,
+std::optional<GraphProblem> synchronize_tied(const Parameter& first, const Parameter& last,
                                              Graph& graph);
 
 }  // namespace orrery::models::transformer

@@ -148,7 +148,7 @@ ir::Activation plain_activation(Reader& in, const char* key, ir::Activation othe
   if (name.empty()) return otherwise;
   if (name == "relu") return ir::Activation::relu;
   if (name.starts_with("gelu")) return ir::Activation::gelu;
-  in.problem(key, fmt::format("activation '{}' is not modelled", name), "gelu, gelu_new, relu");
+  in.problem(key, fmt::format("activation '{}' is not modeled", name), "gelu, gelu_new, relu");
   return otherwise;
 }
 
@@ -165,7 +165,7 @@ void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
   s.biases = in.boolean("attention_bias", false) && in.boolean("mlp_bias", false);
   const std::string activation = in.string("hidden_act");
   if (!activation.empty() && activation != "silu" && activation != "swish")
-    in.problem("hidden_act", fmt::format("activation '{}' is not modelled", activation), "silu");
+    in.problem("hidden_act", fmt::format("activation '{}' is not modeled", activation), "silu");
   if (type != "mixtral") return;
   s.experts = in.integer("num_local_experts", "experts");
   s.top_k = in.integer("num_experts_per_tok", "top_k");
@@ -175,7 +175,7 @@ void read_llama_like(Reader& in, const std::string& type, ir::ModelShape& s) {
 int four_times(int hidden) { return 4 * std::min(hidden, 1 << 20); }
 
 void set_gpt_like(ir::ModelShape& s) {
-  s.normalisation = ir::Normalisation::layer_norm;
+  s.normalization = ir::Normalization::layer_norm;
   s.biases = true;
 }
 
@@ -217,7 +217,7 @@ void read_opt(Reader& in, ir::ModelShape& s) {
   if (projected != s.hidden)
     in.problem("word_embed_proj_dim",
                fmt::format("embedding width {} differs from hidden_size {}: the projections "
-                           "between them are not modelled",
+                           "between them are not modeled",
                            projected, s.hidden),
                "the library's opt_350m has embeddings of full width");
 }
@@ -325,7 +325,7 @@ ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& di
   if (!read_type(in, type, shape) && diagnostics.problems().size() == before)
     in.problem("model_type",
                type.empty() ? "missing field 'model_type'"
-                            : fmt::format("model_type '{}' is not modelled", type),
+                            : fmt::format("model_type '{}' is not modeled", type),
                config::suggest(
                    type, {"llama", "mistral", "mixtral", "qwen2", "gpt2", "opt", "bert", "gpt_neo"},
                    "types"));

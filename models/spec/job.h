@@ -43,7 +43,7 @@ struct Allowed {
   std::vector<ir::ScheduleKind> schedules = {ir::ScheduleKind::one_f_one_b};
 };
 
-/// Of Job::gradient_synchronisations: as many as the plan has micro-batches.
+/// Of Job::gradient_synchronizations: as many as the plan has micro-batches.
 inline constexpr int kEveryMicroBatch = 0;
 
 struct Job {
@@ -53,12 +53,12 @@ struct Job {
   ir::Dtype dtype = ir::Dtype::bf16;
   StateBytes state_bytes;
   ir::Optimizer optimizer = ir::Optimizer::adam;
-  /// Rounds of gradient synchronisation in a step (models/schedule/rounds.h), or
+  /// Rounds of gradient synchronization in a step (models/schedule/rounds.h), or
   /// kEveryMicroBatch. 1: gradients are accumulated over all micro-batches. Batch, number
   /// of optimizer steps and result do not change; plans with fewer micro-batches have one round for
   /// each. Counted by the simulator, PlanEstimator and HexiScale's cost model; the formulas of the
   /// other planners' papers know one round only.
-  int gradient_synchronisations = 1;
+  int gradient_synchronizations = 1;
   Allowed allowed;
 };
 

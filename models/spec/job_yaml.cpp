@@ -37,40 +37,40 @@ void describe_lengths(config::Visitor& v, Job& job) {
 }
 
 constexpr const char* kEvery = "every_micro_batch";
-constexpr std::int64_t kMostSynchronisations = 1 << 20;
+constexpr std::int64_t kMostSynchronizations = 1 << 20;
 
 /// A number or a word. Left out of dumps where it is 1, so that hashes of jobs that do not ask for
 /// rounds do not depend on it.
-void describe_synchronisations(config::Visitor& v, Job& job) {
+void describe_synchronizations(config::Visitor& v, Job& job) {
   config::Value value;
-  if (v.dumping() && job.gradient_synchronisations == 1) return;
-  if (job.gradient_synchronisations != 1) {
-    value = config::Value::scalar(job.gradient_synchronisations == kEveryMicroBatch
+  if (v.dumping() && job.gradient_synchronizations == 1) return;
+  if (job.gradient_synchronizations != 1) {
+    value = config::Value::scalar(job.gradient_synchronizations == kEveryMicroBatch
                                       ? kEvery
-                                      : fmt::format("{}", job.gradient_synchronisations));
+                                      : fmt::format("{}", job.gradient_synchronizations));
   }
-  v.optional("gradient_synchronisations", value,
-             "rounds of gradient synchronisation in a step, at most one for each micro-batch, or "
+  v.optional("gradient_synchronizations", value,
+             "rounds of gradient synchronization in a step, at most one for each micro-batch, or "
              "every_micro_batch; 1, the default, accumulates gradients over the whole step");
   if (!v.reading()) return;
-  job.gradient_synchronisations = 1;
+  job.gradient_synchronizations = 1;
   if (value.is_null()) return;
   if (value.is_scalar() && value.text == kEvery) {
-    job.gradient_synchronisations = kEveryMicroBatch;
+    job.gradient_synchronizations = kEveryMicroBatch;
   } else {
     config::TextError error;
     const auto rounds = value.is_scalar()
-                            ? config::parse_integer(value.text, 1, kMostSynchronisations, error)
+                            ? config::parse_integer(value.text, 1, kMostSynchronizations, error)
                             : std::nullopt;
     if (!rounds) {
       return v.problem(
-          "gradient_synchronisations",
+          "gradient_synchronizations",
           fmt::format("expected a number from 1 or {}, got {}", kEvery, config::kind_text(value)));
     }
-    job.gradient_synchronisations = static_cast<int>(*rounds);
+    job.gradient_synchronizations = static_cast<int>(*rounds);
   }
-  if (job.gradient_synchronisations != 1 && job.lengths) {
-    v.problem("gradient_synchronisations", "steps of mixed lengths synchronise once",
+  if (job.gradient_synchronizations != 1 && job.lengths) {
+    v.problem("gradient_synchronizations", "steps of mixed lengths synchronize once",
               "leave it or `lengths` out");
   }
 }
@@ -131,7 +131,7 @@ void describe(config::Visitor& v, Job& job) {
   v.optional("dtype", job.dtype, "of matrix products and activations");
   v.optional("state_bytes", job.state_bytes, "bytes per parameter");
   v.optional("optimizer", job.optimizer, "what a step runs");
-  describe_synchronisations(v, job);
+  describe_synchronizations(v, job);
   v.optional("allowed", job.allowed, "what planners may use");
 }
 

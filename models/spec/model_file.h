@@ -56,7 +56,7 @@ ModelFile load_model_file(const std::string& path, config::Diagnostics& diagnost
 
 /// Reads a Hugging Face config.json: model_type llama, mistral, mixtral, qwen2, gpt2, opt, bert or
 /// gpt_neo; other types are a problem. The name is `_name_or_path`, else the path. Missing and
-/// ill-typed fields are problems at their key. Not modelled: biases that only some matrices have
+/// ill-typed fields are problems at their key. Not modeled: biases that only some matrices have
 /// (Qwen2's QKV, GPT-Neo's lack of them there count as none and as all), sliding windows and local
 /// attention (their FLOPs count as full attention), BERT's pooler and token types.
 ir::ModelShape load_huggingface(const std::string& path, config::Diagnostics& diagnostics);

@@ -39,7 +39,7 @@ void describe_dimensions(config::Visitor& v, ir::ModelShape& s) {
              "inner width of the feed-forward (of one expert); required unless `blocks` is given");
   v.optional("vocabulary", s.vocabulary, "tokens; required unless `blocks` is given");
   v.optional("positions", s.positions, "learned position embeddings; 0: rotary or none");
-  v.optional("normalisation", s.normalisation, "layer_norm models train with dropout");
+  v.optional("normalization", s.normalization, "layer_norm models train with dropout");
   v.optional("activation", s.activation, "swiglu has three feed-forward matrices, others two");
   v.optional("causal", s.causal, "false: every token sees every other (BERT)");
   v.optional("biases", s.biases, "linear layers have bias vectors");

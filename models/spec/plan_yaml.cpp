@@ -121,7 +121,7 @@ void describe(config::Visitor& v, Group& group) {
   v.title("Group");
   v.doc("One tensor-parallel group: tensor_parallel x sequence_degree devices.");
   describe_devices(v, group.devices);
-  v.optional("tensor_parallel", group.tensor_parallel, "degree; neighbours in `devices` are peers");
+  v.optional("tensor_parallel", group.tensor_parallel, "degree; neighbors in `devices` are peers");
   v.optional("sequence", group.sequence, "how the sequence dimension is split");
   v.optional("sequence_degree", group.sequence_degree, "of ulysses and ring");
   v.optional("samples", group.samples, "of each micro-batch; groups add up to micro_batch_size");
@@ -179,9 +179,9 @@ void describe(config::Visitor& v, Communication& communication) {
   v.optional("activation_transfer", communication.activation_transfer,
              "how activations cross between tensor-parallel groups");
   v.optional("gradient_overlap", communication.gradient_overlap,
-             "gradients synchronise while the backward pass runs");
+             "gradients synchronize while the backward pass runs");
   v.optional("bucket", communication.bucket,
-             "gradient bytes synchronised together; 0: all blocks with the same owners");
+             "gradient bytes synchronized together; 0: all blocks with the same owners");
   v.not_negative("bucket", communication.bucket);
 }
 

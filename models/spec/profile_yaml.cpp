@@ -188,7 +188,7 @@ void describe(config::Visitor& v, StorageTime& time) {
 void describe(config::Visitor& v, PhaseTime& time) {
   v.title("Phase time");
   v.doc("Duration of a phase of a recovery, as measured.");
-  v.required("phase", time.phase, "detect, decide, reinitialise, ...");
+  v.required("phase", time.phase, "detect, decide, reinitialize, ...");
   v.required("time", time.time, "duration");
   v.required("provenance", time.provenance, kProvenance);
   v.not_negative("time", time.time);

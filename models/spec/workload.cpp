@@ -16,7 +16,7 @@ namespace {
 using ir::Activation;
 using ir::BlockKind;
 using ir::ModelShape;
-using ir::Normalisation;
+using ir::Normalization;
 
 /// Name of the head's matrix; with tied embeddings it is the embedding's token matrix.
 constexpr const char* kOutputMatrix = "output";
@@ -46,7 +46,7 @@ Sizes sizes_of(const ModelShape& shape, std::int64_t sequence_length, ir::Dtype 
           .vocab = static_cast<double>(shape.vocabulary),
           .element = ir::size_of(dtype).value,
           .routed = shape.experts > 0 ? shape.top_k * shape.capacity_factor : 1.0,
-          .mask = shape.normalisation == Normalisation::layer_norm ? 1.0 : 0.0};
+          .mask = shape.normalization == Normalization::layer_norm ? 1.0 : 0.0};
 }
 
 /// Matrices that widen H to F: up, and the gate of SwiGLU.
@@ -56,7 +56,7 @@ int widening_matrices(const ModelShape& shape) {
 
 void add_norm(const ModelShape& shape, const std::string& name, std::vector<Parameter>& out) {
   out.push_back({.name = name + ".gain", .elements = shape.hidden});
-  if (shape.normalisation == Normalisation::layer_norm)
+  if (shape.normalization == Normalization::layer_norm)
     out.push_back({.name = name + ".bias", .elements = shape.hidden});
 }
 
@@ -221,7 +221,7 @@ std::string workload_hash(const ModelShape& s, std::int64_t sequence_length, ir:
   return content_hash(
       fmt::format("workload 1|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}|{}", s.layers,
                   s.hidden, s.heads, s.kv_heads, s.head_dim, s.ffn, s.vocabulary, s.positions,
-                  ir::name_of(s.normalisation), ir::name_of(s.activation), s.causal, s.biases,
+                  ir::name_of(s.normalization), ir::name_of(s.activation), s.causal, s.biases,
                   s.tied_embeddings, s.experts, s.top_k, s.capacity_factor, s.expert_imbalance,
                   sequence_length, ir::name_of(dtype)));
 }

@@ -55,7 +55,7 @@ struct GroupingResult {
   std::int64_t work = 0;     ///< Groups looked at as part of a partial grouping.
 };
 
-/// Maximises D min_j G_j over all ways to split the units into D non-empty groups, least_groups <=
+/// Maximizes D min_j G_j over all ways to split the units into D non-empty groups, least_groups <=
 /// D <= most_groups. For each D, most promising bound first: patterns (counts of one group) with
 /// G >= best / D; then bisection over their values of G, deciding each by depth-first search over
 /// remaining counts with memory of dead ends. The next group always takes a unit of the first kind

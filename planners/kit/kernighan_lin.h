@@ -15,7 +15,7 @@ struct PartLimit {
   int min_vertices = 1;  ///< Never fewer vertices than this.
 };
 
-/// Minimises the cut; to maximise, pass a graph with negated edges. States are ordered by (excess,
+/// Minimizes the cut; to maximize, pass a graph with negated edges. States are ordered by (excess,
 /// cut), and no step makes that order worse, so a partition within its capacities stays there.
 class Refiner {
  public:

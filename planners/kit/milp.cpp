@@ -60,7 +60,7 @@ class NodeCounter final : public CbcEventHandler {
  public:
   struct Counts {
     std::int64_t limit = 0;
-    const std::atomic<bool>* cancelled = nullptr;
+    const std::atomic<bool>* canceled = nullptr;
     std::int64_t nodes = 0;
     bool stopped = false;
   };
@@ -69,7 +69,7 @@ class NodeCounter final : public CbcEventHandler {
     // Heuristics solve small programs of their own, whose nodes are part of a node of ours.
     if (which != node || model_ == nullptr || model_->parentModel() != nullptr) return noAction;
     ++counts_->nodes;
-    const bool ask = counts_->cancelled != nullptr && counts_->cancelled->load();
+    const bool ask = counts_->canceled != nullptr && counts_->canceled->load();
     if (!ask && counts_->nodes < counts_->limit) return noAction;
     counts_->stopped = true;
     return stop;
@@ -206,7 +206,7 @@ Run run(const MilpModel& model, const MilpLimits& limits, bool with_objective) {
   }
   result.bound = cbc.solver()->getObjValue();
   if (std::isfinite(limits.cutoff)) cbc.setCutoff(limits.cutoff);
-  NodeCounter::Counts counts{limits.nodes, limits.cancelled, 0, false};
+  NodeCounter::Counts counts{limits.nodes, limits.canceled, 0, false};
   const NodeCounter handler(&counts);
   cbc.passInEventHandler(&handler);
   add_cuts_and_heuristics(cbc);
@@ -214,8 +214,8 @@ Run run(const MilpModel& model, const MilpLimits& limits, bool with_objective) {
   result.nodes = std::max<std::int64_t>(1, counts.nodes);
   read_solution(model, cbc, result);
   if (counts.stopped && cbc.status() != 0) {
-    const bool asked = limits.cancelled != nullptr && limits.cancelled->load();
-    result.status = asked ? MilpStatus::cancelled : MilpStatus::node_limit;
+    const bool asked = limits.canceled != nullptr && limits.canceled->load();
+    result.status = asked ? MilpStatus::canceled : MilpStatus::node_limit;
     result.bound = std::max(result.bound, cbc.getBestPossibleObjValue());
     result.bound = std::min(result.bound, result.objective);
   } else if (cbc.status() == 0) {

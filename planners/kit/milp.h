@@ -21,7 +21,7 @@ struct MilpTerm {
 };
 using MilpTerms = std::vector<MilpTerm>;
 
-/// Minimise the sum of objective coefficients times variables, subject to rows and bounds.
+/// Minimize the sum of objective coefficients times variables, subject to rows and bounds.
 class MilpModel {
  public:
   struct Variable {
@@ -54,7 +54,7 @@ class MilpModel {
 enum class MilpStatus {
   optimal,            ///< The values are a minimum, up to the solver's tolerances.
   node_limit,         ///< Ended early; values if a solution was found, and a bound.
-  cancelled,          ///< As node_limit, ended from outside.
+  canceled,           ///< As node_limit, ended from outside.
   infeasible,         ///< No solution, or none better than MilpLimits::cutoff.
   unbounded,          ///< There are solutions of any objective.
   numerical_trouble,  ///< The solver gave up; values if a solution was found, no bound.
@@ -67,7 +67,7 @@ struct MilpLimits {
   /// Only solutions with a lower objective count.
   double cutoff = kUnbounded;
   /// Looked at after each node; may be null.
-  const std::atomic<bool>* cancelled = nullptr;
+  const std::atomic<bool>* canceled = nullptr;
 };
 
 struct MilpResult {

@@ -97,7 +97,7 @@ std::vector<int> grow(const WeightedGraph& graph, int seed, double target,
   return side;
 }
 
-/// One run of the multilevel scheme on a graph whose cut is to be minimised.
+/// One run of the multilevel scheme on a graph whose cut is to be minimized.
 class Multilevel {
  public:
   Multilevel(const WeightedGraph& graph, int parts, const PartitionOptions& options, Rng& rng)
@@ -216,12 +216,12 @@ std::vector<int> partition(const WeightedGraph& graph, int parts, const Partitio
                "imbalance {}, coarsen to {}, {} passes, {} starts", options.max_imbalance,
                options.coarsen_to, options.refinement_passes, options.starts);
   WeightedGraph negated;
-  if (options.objective == CutObjective::kMaximise) {
+  if (options.objective == CutObjective::kMaximize) {
     negated = graph;
     for (double& weight : negated.edge_weight) weight = -weight;
   }
-  const bool minimise = options.objective == CutObjective::kMinimise;
-  Multilevel multilevel(minimise ? graph : negated, parts, options, rng);
+  const bool minimize = options.objective == CutObjective::kMinimize;
+  Multilevel multilevel(minimize ? graph : negated, parts, options, rng);
   Multilevel::Result best = multilevel.run();
   const int runs = std::max(1, options.starts * std::min(kFullStartParts, parts) / parts);
   for (int run = 1; run < runs; ++run) {

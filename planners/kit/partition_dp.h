@@ -15,14 +15,14 @@ using StageCost = std::function<double(int stage, int first, int last)>;
 /// Stage s holds the blocks boundaries[s] ... boundaries[s + 1] - 1, at least one.
 struct ChainSplit {
   std::vector<int> boundaries;  ///< [stages + 1], from 0 to the number of blocks, ascending.
-  double cost = 0;              ///< The minimised objective.
+  double cost = 0;              ///< The minimized objective.
 };
 
-/// Minimises the largest stage cost. Nothing when no split has finite cost (or stages > blocks).
+/// Minimizes the largest stage cost. Nothing when no split has finite cost (or stages > blocks).
 /// Time O(stages * blocks^2) including as many questions for costs; memory O(stages * blocks).
 std::optional<ChainSplit> split_min_max(int blocks, int stages, const StageCost& cost);
 
-/// Minimises the time of a synchronous pipeline, sum of stage costs + (micro_batches - 1) * largest
+/// Minimizes the time of a synchronous pipeline, sum of stage costs + (micro_batches - 1) * largest
 /// stage cost [AMP, NeurIPS 2022, section 4; Metis, ATC 2024; AutoHet, section 3]. Walks down the
 /// Pareto front of (largest, sum): the cheapest sum under a limit on the largest cost, then the
 /// same strictly below the largest cost found, until no split is left or none below can win. Exact.

@@ -1,5 +1,5 @@
 /// Exact dynamic programs over pipelines whose stages choose how many devices they take: the core
-/// of Alpa (minimise sum + (B - 1) largest stage cost over all devices) and of Piper (minimise the
+/// of Alpa (minimize sum + (B - 1) largest stage cost over all devices) and of Piper (minimize the
 /// largest stage cost over at most so many devices). Devices are only counted: all are equal.
 #pragma once
 #include <cstddef>
@@ -96,7 +96,7 @@ struct ChainSearch {
   bool complete = true;
 };
 
-/// Minimises sum + (micro_batches - 1) largest over exactly `devices` devices [Alpa, OSDI 2022,
+/// Minimizes sum + (micro_batches - 1) largest over exactly `devices` devices [Alpa, OSDI 2022,
 /// Eq. 2 and Algorithm 1]. Alpa raises a cap on the largest cost over the sorted distinct costs,
 /// skips caps closer than `gap` and stops when cap x micro_batches cannot win. Here the least cap
 /// comes from bisection, and the caps above it are walked downwards from one point of the front of
@@ -107,7 +107,7 @@ ChainSearch least_pipeline_time(StageChain& chain, int devices, int micro_batche
                                 const Proceed& proceed,
                                 const std::function<void(const ChainPick&)>& visit);
 
-/// Minimises the largest cost over at most the chain's devices, then the devices, then the load.
+/// Minimizes the largest cost over at most the chain's devices, then the devices, then the load.
 /// [Piper, NeurIPS 2021, section 4] by bisection over the distinct costs: whether a cap can be kept
 /// needs no table over devices, only the fewest that keep it.
 ChainSearch least_bottleneck(const StageChain& chain, const Proceed& proceed);

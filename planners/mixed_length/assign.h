@@ -17,7 +17,7 @@ std::vector<std::vector<std::int64_t>> pack_windows(std::span<const std::int64_t
 
 /// Time from the first forward to the last backward pass of a pipeline that works off sequences in
 /// this order: 1F1B with free transfers. A pass starts when the stage's pass before it and its own
-/// on the neighbouring stage have ended. With one stage the sum of its times, with equal lengths
+/// on the neighboring stage have ended. With one stage the sum of its times, with equal lengths
 /// and stages models::pipeline_time. Sequences of 0 tokens take no time.
 Seconds pipeline_load(const PreparedStrategy& strategy, int pipeline,
                       std::span<const std::int64_t> lengths);

@@ -10,9 +10,9 @@
 #include <tuple>
 #include <utility>
 
+#include "planners/kit/plan_parts.h"
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/quick_estimate.h"
-#include "planners/plan_parts.h"
 
 namespace orrery::planners {
 namespace {
@@ -77,7 +77,7 @@ class StrategySetSearch {
           judged_time(*planner, in_.input.pricer.job().state_bytes, in_.steps, in_.judge);
       if (!found.set.strategies.empty() && time >= (1 - kSameTime) * found.simulated) continue;
       found.simulated = time;
-      found.modelled = set.time;
+      found.modeled = set.time;
       found.set = in_.input.set;
       found.set.strategies.clear();
       const auto entries = entries_of(set);

@@ -10,11 +10,11 @@
 #include <variant>
 #include <vector>
 
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/lower/micro_batch_lengths.h"
+#include "models/reshard/switch_plan.h"
 #include "models/spec/step_plan.h"
-#include "models/switch/switch_plan.h"
 #include "planners/mixed_length/strategy.h"
 
 namespace orrery::planners {
@@ -64,7 +64,7 @@ struct StrategySearchInput {
 
 struct FoundStrategies {
   StrategySet set;              ///< The best set, with what the input says otherwise.
-  Seconds modelled;             ///< Mean over the samples, as the search believes.
+  Seconds modeled;              ///< Mean over the samples, as the search believes.
   Seconds simulated;            ///< The same from the judge alone.
   std::int64_t strategies = 0;  ///< Examined: pipelines for an interval of lengths.
   std::int64_t sets = 0;        ///< Examined with their switches.

@@ -10,7 +10,7 @@
 #include "models/cost/collective.h"
 #include "models/cost/memory.h"
 #include "models/lower/lower.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
 namespace {

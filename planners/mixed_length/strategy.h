@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "models/config/visitor.h"
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/names.h"
 #include "models/ir/plan.h"
 #include "models/ir/program.h"

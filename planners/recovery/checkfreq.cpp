@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/checkpointed.h"
+#include "planners/recovery/kit/checkpointed.h"
 #include "planners/recovery/kit/checkpointing.h"
 
 namespace orrery::planners {
@@ -101,7 +101,7 @@ const RecoveryEntry kCheckfreqRecovery = {
     "it",
     "the interval follows from closed-form costs and the simulated iteration, not from profiling "
     "at run time, and is not tuned again when costs change; the state of the data loader is not "
-    "modelled; asynchronous persists and uploads do not slow iterations unless "
+    "modeled; asynchronous persists and uploads do not slow iterations unless "
     "background transfers are simulated",
     options,
     make,

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/checkpointed.h"
+#include "planners/recovery/kit/checkpointed.h"
 #include "planners/recovery/kit/checkpointing.h"
 
 namespace orrery::planners {
@@ -60,7 +60,7 @@ class CheckpointRestart final : public CheckpointedPolicy {
     level.stall = to_nanoseconds(stall);
     level.persist = to_nanoseconds(written);
     level.every =
-        iterations_between(settings_.interval, stall, written, rules().phases.reinitialise.duration,
+        iterations_between(settings_.interval, stall, written, rules().phases.reinitialize.duration,
                            iteration_time, expected_interruptions(input()));
     level.source = fmt::format("closed form of the links; interval {}", settings_.interval);
     if (settings_.save == Save::asynchronous) level.background = std::move(cost.uploads);

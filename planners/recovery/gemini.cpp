@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/memory_cloud.h"
+#include "planners/recovery/kit/memory_cloud.h"
 
 namespace orrery::planners {
 
@@ -20,7 +20,7 @@ std::vector<OptionInfo> options() {
                    "Figure 14, unverified]."};
   phases.detect_exception = {"15",
                              "As detect, for failed processes [Gemini, Figure 14, unverified]."};
-  phases.reinitialise = {
+  phases.reinitialize = {
       "240",
       "Seconds of restart warm-up until training goes on, the retrieval of the state apart "
       "[Gemini, Figure 14: more than 4 min, unverified]."};

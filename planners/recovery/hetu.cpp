@@ -1,5 +1,5 @@
 // Hetu v2: restart-free switching. After a loss the planner `hetu` makes a plan in which every GPU
-// that is left works; the processes specialise their graphs for it, and the state moves between GPU
+// that is left works; the processes specialize their graphs for it, and the state moves between GPU
 // memories by fused batched send-receive. It needs at least one owner of every slice among the GPUs
 // that are left: ZeRO off and two pipelines (A.3). Else the job restarts from a checkpoint.
 // [Hetu v2, sections 5.3, 6.2, 7.2, 8, A.3]
@@ -12,7 +12,7 @@
 
 #include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/kit/restore.h"
-#include "planners/recovery/switching.h"
+#include "planners/recovery/kit/switching.h"
 
 namespace orrery::planners {
 
@@ -31,9 +31,9 @@ struct HetuRecoverySettings {
 
 std::vector<OptionInfo> options() {
   PhaseDefaults phases;
-  phases.reinitialise = {
+  phases.reinitialize = {
       "10",
-      "Seconds of graph specialisation, operators and communication groups: \"within 10 seconds\" "
+      "Seconds of graph specialization, operators and communication groups: \"within 10 seconds\" "
       "[Hetu v2, 8]."};
   phases.restart = kRestart;
   std::vector<OptionInfo> all = switching_options(phases);
@@ -113,7 +113,7 @@ std::vector<models::CheckpointLevel> HetuRecovery::checkpoints(const ir::Plan& p
 }
 
 void HetuRecovery::switch_plans(Restore restore, models::RecoveryDecision& decision) const {
-  add_phase(decision, Kind::reinitialise, settings().phases.reinitialise);
+  add_phase(decision, Kind::reinitialize, settings().phases.reinitialize);
   decision.phases.push_back({Kind::move_state, {}, "fused batched send-receive [Hetu v2, 6.2]"});
   const Bytes moved = restore.from[static_cast<std::size_t>(StateSource::peer_gpu)];
   decision.reason = fmt::format("restart-free switch, {:.1f} GB move", moved.value / 1e9);
@@ -122,7 +122,7 @@ void HetuRecovery::switch_plans(Restore restore, models::RecoveryDecision& decis
 
 void HetuRecovery::restart(const models::JobState& state,
                            models::RecoveryDecision& decision) const {
-  add_phase(decision, Kind::reinitialise, settings().phases.restart);
+  add_phase(decision, Kind::reinitialize, settings().phases.restart);
   const auto iteration =
       newest_restorable(input(), state, *decision.plan, checkpoint_order(), stored_);
   decision.resume_iteration = iteration.value_or(0);
@@ -199,7 +199,7 @@ make(const PolicyInput& input, const Options& given) {
 const RecoveryEntry kHetuRecovery = {
     "hetu",
     "Hetu v2, sections 6 and 7.2, A.3",
-    "restart-free switch to a plan in which every GPU works: graph specialisation, then fused "
+    "restart-free switch to a plan in which every GPU works: graph specialization, then fused "
     "batched send-receive between GPU memories",
     "ZeRO off, two pipelines at least; else a checkpoint",
     "the iteration in flight; from the last checkpoint where a slice has no owner left",

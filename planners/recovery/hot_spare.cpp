@@ -14,8 +14,8 @@
 
 #include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/memory_cloud.h"
 #include "planners/recovery/kit/spares.h"
-#include "planners/recovery/memory_cloud.h"
 
 namespace orrery::planners {
 
@@ -29,7 +29,7 @@ std::vector<OptionInfo> options() {
                    "Seconds until a lost device is noticed where the trace does not say: the "
                    "inspection interval of GPUs [ByteRobust, 4, unverified]."};
   phases.detect_exception = {"10", "As detect, for failed processes [ByteRobust, 4, unverified]."};
-  phases.reinitialise = {
+  phases.reinitialize = {
       "27.6",
       "Seconds until training goes on with a warm standby: a requeue of 5 min [Kokolis et al. "
       "2025] over 10.87 [ByteRobust, unverified]; derived."};
@@ -91,10 +91,10 @@ class HotSpare final : public MemoryCloudPolicy {
     }
     return result;
   }
-  Stall reinitialise(const ir::Plan* running, const ir::Plan& next) const override {
+  Stall reinitialize(const ir::Plan* running, const ir::Plan& next) const override {
     const bool swapped =
         running != nullptr && ir::devices_of(*running).size() == ir::devices_of(next).size();
-    return swapped ? rules().phases.reinitialise : settings_.shrink;
+    return swapped ? rules().phases.reinitialize : settings_.shrink;
   }
 
  private:

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "models/base/units.h"
-#include "models/decide/evaluator.h"
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/evaluator.h"
+#include "models/interfaces/recovery_policy.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
 #include "models/spec/cluster.h"
@@ -60,7 +60,7 @@ struct RecoveryEntry {
   const char* loses;     ///< One line: what work is lost.
   const char* slow;      ///< One line: what it does about slow devices.
   /// One line: where the simulated policy is not as in the source, or leaves something out, and
-  /// whom that favours where it is known.
+  /// whom that favors where it is known.
   const char* deviations;
   std::vector<OptionInfo> (*options)();
   /// A bad option, or why this job on this cluster cannot have this policy.

@@ -7,10 +7,10 @@
 #include <memory>
 #include <utility>
 
-#include "planners/options.h"
-#include "planners/recovery/elastic.h"
-#include "planners/recovery/replica_planner.h"
-#include "planners/recovery/unit_chains.h"
+#include "planners/kit/options.h"
+#include "planners/recovery/kit/elastic.h"
+#include "planners/recovery/kit/replica_planner.h"
+#include "planners/recovery/kit/unit_chains.h"
 
 namespace orrery::planners {
 
@@ -24,7 +24,7 @@ std::vector<OptionInfo> options() {
                    "Seconds until a lost replica is noticed where the trace does not say: "
                    "heartbeat timeout of the lighthouse [torchft, unverified]."};
   phases.detect_exception = {"5", "As detect, for failed processes [torchft, unverified]."};
-  phases.reinitialise = {
+  phases.reinitialize = {
       "5",
       "Seconds until the others commit again: quorum and new process groups [torchft, unverified; "
       "FT-HSDP reports a stall of 180 s in all on about 100,000 GPUs]. The quorum of undisturbed "

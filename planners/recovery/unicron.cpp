@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/memory_cloud.h"
+#include "planners/recovery/kit/memory_cloud.h"
 
 namespace orrery::planners {
 
@@ -26,7 +26,7 @@ std::vector<OptionInfo> options() {
       "1.8",
       "Seconds until a failed process is noticed: process supervision; an exception that the "
       "process reports takes 0.3 [Unicron, Table 2, unverified]."};
-  phases.reinitialise = {
+  phases.reinitialize = {
       "5",
       "Seconds to build new communicators: below 5 s on 2,048 GPUs; Unicron names no figure of its "
       "own [MegaScale, Jiang et al., NSDI 2024, unverified]."};

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/checkpointed.h"
+#include "planners/recovery/kit/checkpointed.h"
 #include "planners/recovery/kit/checkpointing.h"
 
 namespace orrery::planners {
@@ -24,7 +24,7 @@ std::vector<OptionInfo> options() {
                    "Seconds until a lost device is noticed where the trace does not say; 0: the "
                    "measured restarts include it [Oobleck's artifact]."};
   phases.detect_exception = {"0", "As detect, for failed processes [Oobleck's artifact]."};
-  phases.reinitialise = {
+  phases.reinitialize = {
       "83",
       "Seconds of a restart: GPT-2 on up to 30 nodes as measured for Oobleck, less the checkpoint "
       "stall; 49 to 112 for BERT, 701 for GPT-3 6.7B [Oobleck's artifact, branch "
@@ -68,7 +68,7 @@ class VarunaMorphing final : public CheckpointedPolicy {
     level.every = settings_.every > 0
                       ? settings_.every
                       : iterations_between(settings_.interval, stall, written,
-                                           rules().phases.reinitialise.duration, iteration_time,
+                                           rules().phases.reinitialize.duration, iteration_time,
                                            expected_interruptions(input()));
     level.source = fmt::format("Varuna 5: {} first, then the cloud; closed form of the links",
                                nvme ? "local NVMe" : "host memory");

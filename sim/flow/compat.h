@@ -25,8 +25,8 @@ inline constexpr const char* kTimingPrecision = "surf/precision";
 inline constexpr const char* kWorkPrecision = "maxmin/precision";
 #endif
 
-/// Calls `callback(const s4u::Comm&)` whenever a communication finishes, fails or is cancelled
-/// (3.32: twice for a cancelled one). Until 3.33 one signal served all kinds of activities.
+/// Calls `callback(const s4u::Comm&)` whenever a communication finishes, fails or is canceled
+/// (3.32: twice for a canceled one). Until 3.33 one signal served all kinds of activities.
 template <class Callback>
 void on_comm_end(Callback callback) {
 #if SIMGRID_VERSION >= 33400

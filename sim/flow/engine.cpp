@@ -71,7 +71,7 @@ class FlowEngine::Impl final : public Network::Listener {
     ORRERY_CHECK(!inside, "run() from inside a callback");
     inside = started = true;
     drain();
-    if (dirty) network.settle();  // for what callbacks of drain() cancelled
+    if (dirty) network.settle();  // for what callbacks of drain() canceled
     if (until < 0) {
       network.run();
     } else {
@@ -96,7 +96,7 @@ class FlowEngine::Impl final : public Network::Listener {
       if (state != TaskState::waiting && state != TaskState::running) continue;
       if (graph.kind(task) == TaskKind::flow && graph.flow(task).slot >= 0)
         network.cancel(std::exchange(graph.flow(task).slot, -1));
-      graph.finish(task, TaskState::cancelled, network.now());
+      graph.finish(task, TaskState::canceled, network.now());
     }
     drop_stale_events();
     settle_network();
@@ -230,7 +230,7 @@ class FlowEngine::Impl final : public Network::Listener {
   bool draining = false;
   bool inside = false;   ///< SimGrid's loop is on the stack.
   bool started = false;  ///< Tasks may start.
-  bool dirty = false;    ///< Something was cancelled or turned off before SimGrid's next step.
+  bool dirty = false;    ///< Something was canceled or turned off before SimGrid's next step.
 };
 
 FlowEngine::FlowEngine(FlowPlatform platform, FlowOptions options)

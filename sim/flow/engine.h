@@ -1,6 +1,6 @@
 /// The simulation core: a graph of delays, flows and barriers, run in simulated time. Delays cost
 /// one timer each, flows share links max-min (SimGrid's CM02 solver). Resources can fail and return
-/// while it runs, tasks can be added and cancelled at any moment.
+/// while it runs, tasks can be added and canceled at any moment.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -22,8 +22,8 @@ using TaskId = Id<struct TaskTag>;
 
 enum class TaskKind : std::uint8_t { delay, flow, barrier };
 
-/// waiting -> running -> done or failed; waiting or running -> cancelled.
-enum class TaskState : std::uint8_t { waiting, running, done, failed, cancelled };
+/// waiting -> running -> done or failed; waiting or running -> canceled.
+enum class TaskState : std::uint8_t { waiting, running, done, failed, canceled };
 
 struct FlowOptions {
   /// Count the bytes that finished flows carried over each link: one more route per flow.
@@ -65,10 +65,10 @@ class FlowEngine {
   TaskId add_flow(int source_host, int destination_host, Bytes bytes, Seconds extra_latency = {});
   /// Takes no time.
   TaskId add_barrier();
-  /// `after` starts only once `before` is done; never, if `before` fails or is cancelled. `after`
+  /// `after` starts only once `before` is done; never, if `before` fails or is canceled. `after`
   /// must still be waiting.
   void add_dependency(TaskId before, TaskId after);
-  /// Waiting and running tasks become cancelled, without a callback; ended ones stay as they are.
+  /// Waiting and running tasks become canceled, without a callback; ended ones stay as they are.
   void cancel(std::span<const TaskId> tasks);
 
   Mark mark() const;
@@ -105,9 +105,9 @@ class FlowEngine {
   std::size_t tasks() const;
   TaskKind kind(TaskId task) const;
   TaskState state(TaskId task) const;
-  /// Of a task that has started or was cancelled (then the time of the cancellation).
+  /// Of a task that has started or was canceled (then the time of the cancellation).
   Seconds start_time(TaskId task) const;
-  /// Of a task that is done, failed or cancelled.
+  /// Of a task that is done, failed or canceled.
   Seconds end_time(TaskId task) const;
   /// Tasks that are waiting or running, in order: after run(), those whose predecessors failed.
   std::vector<TaskId> unfinished() const;

@@ -188,7 +188,7 @@ class Network::Impl {
   void comm_ended(const s4u::Comm& comm) {
     const auto slot = reinterpret_cast<std::intptr_t>(comm.get_data<void>());
     Slot& entry = slots_[static_cast<std::size_t>(slot)];
-    if (entry.comm.get() != &comm) return;  // cancelled by us, or told a second time
+    if (entry.comm.get() != &comm) return;  // canceled by us, or told a second time
     const s4u::CommPtr kept = retire(static_cast<std::int32_t>(slot));
     listener_.flow_ended(entry.task, kept->get_state() == s4u::Activity::State::FINISHED);
   }

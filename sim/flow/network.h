@@ -32,7 +32,7 @@ class Network {
   double now() const;
   void run();
   void run_until(double time);
-  /// Outside run(): takes flows that were cancelled or failed out of the network, and tells of
+  /// Outside run(): takes flows that were canceled or failed out of the network, and tells of
   /// them.
   void settle();
   /// One alarm at a time: replaces the one before.

@@ -2,7 +2,7 @@
 #pragma once
 #include <span>
 
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/breakdown.h"
 #include "models/ir/program.h"
 

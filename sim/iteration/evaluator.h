@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "models/cost/pricer.h"
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/profile.h"
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"

@@ -40,7 +40,7 @@ class InnerTable {
   /// that run side by side.
   Bytes payload(std::int32_t set, RankId rank);
   /// One phase for each collective of the set, only with flows that leave the devices of `ranks`.
-  /// `ranks` are those of one op or team; phases are kept by (set, first rank).
+  /// `ranks` are those of one op or op group; phases are kept by (set, first rank).
   const std::vector<InnerPhase>& phases(std::int32_t set, std::span<const RankId> ranks);
   /// The same with each phase's repetitions in one, and phases over the same edges merged: bytes
   /// and latencies add up. Every count is 1.

@@ -66,7 +66,7 @@ constexpr std::size_t kMostChainedOps = 16'000'000;
 /// (FlowOptions::timing_precision), at either end of a duration.
 constexpr Seconds kPrecision{2e-9};
 
-/// Iterations in the log of a staggered program: the middle one of three has both neighbours, in
+/// Iterations in the log of a staggered program: the middle one of three has both neighbors, in
 /// which ranks already or still are while it runs.
 constexpr int kLoggedChain = 3;
 
@@ -365,8 +365,8 @@ models::Evaluation evaluation_from(const IterationResult& result, const ir::Plan
   evaluation.pipeline_times = result.pipeline_times;
   evaluation.tokens_per_second = models::tokens_per_second(plan, workload, time);
   const FlopsPerSecond peak = models::total_peak(plan, cluster, workload.dtype);
-  evaluation.mfu = models::utilisation(models::step_model_flops(plan, workload), time, peak);
-  evaluation.hfu = models::utilisation(models::step_hardware_flops(plan, workload), time, peak);
+  evaluation.mfu = models::utilization(models::step_model_flops(plan, workload), time, peak);
+  evaluation.hfu = models::utilization(models::step_hardware_flops(plan, workload), time, peak);
   if (const auto dollars = models::dollars_per_million_tokens(plan, cluster, workload, time)) {
     evaluation.dollars_per_million_tokens = *dollars;
     evaluation.priced = true;

@@ -10,7 +10,7 @@
 #include "models/base/units.h"
 #include "models/cost/mfu.h"
 #include "models/cost/pricer.h"
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"
 #include "models/ir/verdict.h"
@@ -64,8 +64,8 @@ class IterationSimulator {
   ///   models::collective_flows for each of its parts, all at once; inside one collapsed rank on
   ///   NVLink it takes its closed form when inner collectives do.
   /// - A compute op takes its price (x jitter x slowdown), then its inner collectives (InnerMode).
-  ///   A team meets after its compute; its ops end together. Flows leave the team's own devices
-  ///   only: others drive theirs.
+  ///   An op group meets after its compute; its ops end together. Flows leave the op group's own
+  ///   devices only: others drive theirs.
   /// - State ops to storage run alone at its full bandwidth.
   /// - A staggered program runs twice, in which each rank begins an iteration once it has ended all
   ///   its own ops of the one before, if its pace has not settled then anew 4, 8, 16, 32 times;
@@ -88,7 +88,7 @@ class IterationSimulator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What planners are told: the result with utilisation, throughput and price (models/cost/mfu.h) of
+/// What planners are told: the result with utilization, throughput and price (models/cost/mfu.h) of
 /// the plan that the program was lowered from.
 models::Evaluation evaluation_from(const IterationResult& result, const ir::Plan& plan,
                                    const models::Cluster& cluster, const models::Workload& workload,

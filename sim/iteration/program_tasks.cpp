@@ -103,7 +103,7 @@ ProgramTasks::Ends ProgramTasks::ends(OpId op) const {
 }
 
 void ProgramTasks::add_op(OpId id) {
-  if (tasks_[id.index()] != kUnset) return;  // added with its team, match or collective
+  if (tasks_[id.index()] != kUnset) return;  // added with its op group, match or collective
   const ir::Op& op = program_.op(id);
   switch (op.kind) {
     case ir::OpKind::send:
@@ -148,7 +148,7 @@ Seconds ProgramTasks::computed(OpId id) {
   if (op.inner == ir::kNone || mode_ == InnerMode::per_block) return compute(id);
   const TaskId own = first(id);
   const Seconds time = engine_.end_time(own) - engine_.start_time(own);
-  const bool alone = op.match == ir::kNone || at(program_.teams, op.match).member_count == 1;
+  const bool alone = op.match == ir::kNone || at(program_.op_groups, op.match).member_count == 1;
   return mode_ == InnerMode::closed_form && alone ? time - inner_.closed_form(op.inner) : time;
 }
 
@@ -159,17 +159,17 @@ Bytes ProgramTasks::payload(OpId id) {
   return inner_.payload(op.inner, op.rank);
 }
 
-std::span<const RankId> ProgramTasks::ranks_of(std::span<const OpId> team) {
-  team_ranks_.clear();
-  for (const OpId member : team) team_ranks_.push_back(program_.op(member).rank);
-  return team_ranks_;
+std::span<const RankId> ProgramTasks::ranks_of(std::span<const OpId> op_group) {
+  group_ranks_.clear();
+  for (const OpId member : op_group) group_ranks_.push_back(program_.op(member).rank);
+  return group_ranks_;
 }
 
 void ProgramTasks::add_compute(OpId id) {
   const ir::Op& op = program_.op(id);
-  const std::span<const OpId> team = op.match == ir::kNone
-                                         ? std::span<const OpId>(&id, 1)
-                                         : program_.members_of(at(program_.teams, op.match));
+  const std::span<const OpId> op_group =
+      op.match == ir::kNone ? std::span<const OpId>(&id, 1)
+                            : program_.members_of(at(program_.op_groups, op.match));
   if (op.inner == ir::kNone) {
     const TaskId task = delay(compute(id));
     return set(id, task, task);
@@ -177,27 +177,27 @@ void ProgramTasks::add_compute(OpId id) {
   switch (mode_) {
     case InnerMode::automatic:
     case InnerMode::closed_form:
-      return add_closed_form(team, op.inner);
+      return add_closed_form(op_group, op.inner);
     case InnerMode::aggregated:
-      return add_merged(team, op.inner);
+      return add_merged(op_group, op.inner);
     case InnerMode::per_block:
-      return add_per_block(team, op.inner);
+      return add_per_block(op_group, op.inner);
   }
 }
 
-void ProgramTasks::add_closed_form(std::span<const OpId> team, std::int32_t inner) {
+void ProgramTasks::add_closed_form(std::span<const OpId> op_group, std::int32_t inner) {
   const Seconds communication = inner_.closed_form(inner);
-  InnerUse& use = inner_uses_[{inner, program_.op(team.front()).rank.value}];
+  InnerUse& use = inner_uses_[{inner, program_.op(op_group.front()).rank.value}];
   if (use.count++ == 0) {
-    const std::span<const RankId> ranks = ranks_of(team);
+    const std::span<const RankId> ranks = ranks_of(op_group);
     use.ranks.assign(ranks.begin(), ranks.end());
   }
-  if (team.size() == 1) {
-    const TaskId task = delay(compute(team.front()) + communication);
-    return set(team.front(), task, task);
+  if (op_group.size() == 1) {
+    const TaskId task = delay(compute(op_group.front()) + communication);
+    return set(op_group.front(), task, task);
   }
   const TaskId together = delay(communication);
-  for (const OpId member : team) {
+  for (const OpId member : op_group) {
     const TaskId own = delay(compute(member));
     engine_.add_dependency(own, together);
     set(member, own, together);
@@ -217,35 +217,35 @@ TaskId ProgramTasks::add_phase(const InnerPhase& phase, TaskId start) {
   return end;
 }
 
-void ProgramTasks::add_merged(std::span<const OpId> team, std::int32_t inner) {
-  const TaskId met = team.size() > 1 ? barrier() : TaskId{};
+void ProgramTasks::add_merged(std::span<const OpId> op_group, std::int32_t inner) {
+  const TaskId met = op_group.size() > 1 ? barrier() : TaskId{};
   TaskId after = met;
-  team_tasks_.clear();
-  for (const OpId member : team) {
+  group_tasks_.clear();
+  for (const OpId member : op_group) {
     const TaskId own = delay(compute(member));
-    team_tasks_.push_back(own);
+    group_tasks_.push_back(own);
     if (met.valid()) engine_.add_dependency(own, met);
     if (!met.valid()) after = own;
   }
-  for (const InnerPhase& phase : inner_.merged(inner, ranks_of(team))) {
+  for (const InnerPhase& phase : inner_.merged(inner, ranks_of(op_group))) {
     after = add_phase(phase, after);
   }
-  for (std::size_t i = 0; i < team.size(); ++i) set(team[i], team_tasks_[i], after);
+  for (std::size_t i = 0; i < op_group.size(); ++i) set(op_group[i], group_tasks_[i], after);
 }
 
-void ProgramTasks::add_per_block(std::span<const OpId> team, std::int32_t inner) {
-  const std::vector<InnerPhase>& phases = inner_.phases(inner, ranks_of(team));
+void ProgramTasks::add_per_block(std::span<const OpId> op_group, std::int32_t inner) {
+  const std::vector<InnerPhase>& phases = inner_.phases(inner, ranks_of(op_group));
   std::int32_t repetitions = 1;
   for (const InnerPhase& phase : phases) repetitions = std::max(repetitions, phase.count);
   TaskId after;
-  team_tasks_.clear();
+  group_tasks_.clear();
   for (std::int32_t i = 0; i < repetitions; ++i) {
     const TaskId met = barrier();
-    for (const OpId member : team) {
+    for (const OpId member : op_group) {
       const TaskId own = delay(compute(member) / repetitions);
       if (after.valid()) engine_.add_dependency(after, own);
       engine_.add_dependency(own, met);
-      if (i == 0) team_tasks_.push_back(own);
+      if (i == 0) group_tasks_.push_back(own);
     }
     after = met;
     for (const InnerPhase& phase : phases) {
@@ -255,7 +255,7 @@ void ProgramTasks::add_per_block(std::span<const OpId> team, std::int32_t inner)
       for (std::int64_t j = before; j < until; ++j) after = add_phase(phase, after);
     }
   }
-  for (std::size_t i = 0; i < team.size(); ++i) set(team[i], team_tasks_[i], after);
+  for (std::size_t i = 0; i < op_group.size(); ++i) set(op_group[i], group_tasks_[i], after);
 }
 
 void ProgramTasks::add_transfer(OpId id) {

@@ -66,9 +66,9 @@ class ProgramTasks {
 
   void add_op(OpId id);
   void add_compute(OpId id);
-  void add_closed_form(std::span<const OpId> team, std::int32_t inner);
-  void add_merged(std::span<const OpId> team, std::int32_t inner);
-  void add_per_block(std::span<const OpId> team, std::int32_t inner);
+  void add_closed_form(std::span<const OpId> op_group, std::int32_t inner);
+  void add_merged(std::span<const OpId> op_group, std::int32_t inner);
+  void add_per_block(std::span<const OpId> op_group, std::int32_t inner);
   /// Runs the flows of a phase after `start` and returns what ends with the last one.
   TaskId add_phase(const InnerPhase& phase, TaskId start);
   void add_transfer(OpId id);
@@ -77,7 +77,7 @@ class ProgramTasks {
   void add_ring_steps(ir::CollectiveKind kind, std::span<const DeviceId> group, Bytes bytes,
                       TaskId start, TaskId end);
   void add_dependencies();
-  std::span<const RankId> ranks_of(std::span<const OpId> team);
+  std::span<const RankId> ranks_of(std::span<const OpId> op_group);
 
   const std::vector<models::FlowEdge>& shape_flows(std::int32_t shape);
   std::optional<Seconds> local_time(const ir::Collective& collective);
@@ -99,11 +99,12 @@ class ProgramTasks {
   std::vector<double> slowdown_;     ///< By device.
   std::vector<std::int32_t> tasks_;  ///< By op: its only task, or ~ of an index into ends_.
   std::vector<Ends> ends_;
-  std::vector<RankId> team_ranks_;
-  std::vector<TaskId> team_tasks_;
+  std::vector<RankId> group_ranks_;
+  std::vector<TaskId> group_tasks_;
   std::vector<std::vector<models::FlowEdge>> shape_flows_;         ///< By shape, when needed.
   std::vector<std::optional<std::optional<Seconds>>> local_time_;  ///< By shape, when needed.
-  /// Uses of closed forms, by (inner set, first rank of the team) with the ranks of the team.
+  /// Uses of closed forms, by (inner set, first rank of the op group) with the ranks of the op
+  /// group.
   struct InnerUse {
     std::int64_t count = 0;
     std::vector<RankId> ranks;

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "models/base/time.h"
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "models/spec/cluster.h"
 
 namespace orrery::sim {

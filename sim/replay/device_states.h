@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "models/spec/cluster.h"
 #include "traces/trace.h"
 

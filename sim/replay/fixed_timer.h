@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/base/units.h"
-#include "models/decide/transfer_timer.h"
+#include "models/interfaces/transfer_timer.h"
 #include "sim/replay/replay.h"
 
 namespace orrery::sim {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/decide/transfer_timer.h"
+#include "models/interfaces/transfer_timer.h"
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
 #include "sim/flow/engine.h"

@@ -10,7 +10,7 @@
 
 #include "models/base/units.h"
 #include "models/cost/pricer.h"
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/profile.h"
 #include "models/spec/job.h"
 #include "models/spec/workload.h"

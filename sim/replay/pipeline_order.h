@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "models/ir/plan.h"
 #include "sim/replay/device_renaming.h"
 

@@ -15,11 +15,11 @@ Bucket bucket_of(Kind kind) {
       return Bucket::decide;
     case Kind::move_state:
       return Bucket::move_state;
-    case Kind::reinitialise:
+    case Kind::reinitialize:
     case Kind::warm_up:
       break;
   }
-  return Bucket::reinitialise;
+  return Bucket::reinitialize;
 }
 
 RecoveryRun::RecoveryRun(models::RecoveryDecision decision, Instant now,

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "sim/replay/copy_store.h"
 #include "sim/replay/device_states.h"
 #include "sim/replay/ledger.h"

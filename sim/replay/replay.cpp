@@ -20,8 +20,8 @@ const char* name_of(Bucket bucket) {
       return "decide";
     case Bucket::move_state:
       return "move_state";
-    case Bucket::reinitialise:
-      return "reinitialise";
+    case Bucket::reinitialize:
+      return "reinitialize";
     case Bucket::idle:
       break;
   }

@@ -33,8 +33,8 @@
 
 #include "models/base/time.h"
 #include "models/base/units.h"
-#include "models/decide/recovery_policy.h"
-#include "models/decide/transfer_timer.h"
+#include "models/interfaces/recovery_policy.h"
+#include "models/interfaces/transfer_timer.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
 #include "traces/trace.h"
@@ -50,7 +50,7 @@ enum class Bucket : std::uint8_t {
   detect,
   decide,
   move_state,
-  reinitialise,
+  reinitialize,
   idle,  ///< Waiting for devices.
 };
 inline constexpr std::size_t kBuckets = 9;

@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/decide/transfer_timer.h"
+#include "models/interfaces/transfer_timer.h"
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
 #include "sim/platform/platform.h"

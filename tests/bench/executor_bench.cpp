@@ -35,8 +35,8 @@
 #include "models/lower/lower.h"
 #include "models/spec/job.h"
 #include "models/spec/workload.h"
-#include "tests/executor_net/meshes.h"
-#include "tests/models_lower/random_plan.h"
+#include "tests/executor/net/meshes.h"
+#include "tests/models/lower/random_plan.h"
 
 namespace orrery::executor {
 namespace {
@@ -111,7 +111,7 @@ double bare(const ir::Program& program, int stages, int micro_batches, int size,
   const auto blocks = static_cast<int>(program.header.blocks.size());
   for (int b = 0; b < blocks; ++b) held.push_back({{b}});
   ModelShard shard(*backend, program.header, held);
-  shard.initialise();
+  shard.initialize();
   Alone group;
   const auto length = static_cast<std::size_t>(program.header.sequence_length);
   const auto samples = static_cast<std::size_t>(size);
@@ -166,7 +166,7 @@ double executed(const ir::Program& program, int repeats, const std::function<dou
   const auto errors = run_mesh(ranks == 1 ? "threads" : "tcp", ranks, [&](Transport& transport) {
     const auto backend = make_cpu_backend(Precision::fp32);
     Worker worker(program, *backend, transport, *tokens, {});
-    worker.shard().initialise();
+    worker.shard().initialize();
     for (int step = 1; step <= repeats; ++step) {
       const double begin = clock();
       worker.step(step);
@@ -210,7 +210,7 @@ std::size_t written(const ir::Program& program, const GenerationRecord& record) 
   names.node_of = [](DeviceId) { return NodeId{0}; };
   names.node = [](NodeId) { return std::string("node"); };
   ir::write_perfetto(program, log, names, timeline);
-  return ir::serialise(log).size() + timeline.str().size();
+  return ir::serialize(log).size() + timeline.str().size();
 }
 
 bool measure_log(int repeats) {
@@ -226,7 +226,7 @@ bool measure_log(int repeats) {
   run_mesh("threads", 1, [&](Transport& transport) {
     const auto backend = make_cpu_backend(Precision::fp32);
     Worker worker(program, *backend, transport, *tokens, {});
-    worker.shard().initialise();
+    worker.shard().initialize();
     for (int step = 1; step <= repeats; ++step) {
       double begin = wall();
       StepResult result = worker.step(step);

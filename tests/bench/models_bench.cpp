@@ -1,5 +1,5 @@
 // Small parts that plans and policies call a great many times: a million routes over 16,384 GPUs,
-// and gradient synchronisation resolved for 256 replicas.
+// and gradient synchronization resolved for 256 replicas.
 #include <benchmark/benchmark.h>
 
 #include "models/base/rng.h"
@@ -30,7 +30,7 @@ void million_routes(benchmark::State& state) {
 BENCHMARK(million_routes)->Unit(benchmark::kMillisecond);
 
 /// Replicas of degree 8, or of degrees 1, 2, 4 and 8 at random; target: 5 ms.
-void synchronise_256_replicas(benchmark::State& state) {
+void synchronize_256_replicas(benchmark::State& state) {
   constexpr std::int64_t kLength = 12'582'919;  // A prime: no degree divides it.
   Rng rng(1);
   Gradients gradients{{{}, kPartial, {}}, {kLength}, RowSlices::joined};
@@ -41,9 +41,9 @@ void synchronise_256_replicas(benchmark::State& state) {
     for (int i = 0; i < degree; ++i) owners.push_back(next++);
     gradients.annotation.subgroups.push_back({std::move(owners), {{0, degree}}});
   }
-  for (auto _ : state) benchmark::DoNotOptimize(synchronise_gradients(gradients));
+  for (auto _ : state) benchmark::DoNotOptimize(synchronize_gradients(gradients));
 }
-BENCHMARK(synchronise_256_replicas)
+BENCHMARK(synchronize_256_replicas)
     ->ArgName("mixed_degrees")
     ->Arg(0)
     ->Arg(1)

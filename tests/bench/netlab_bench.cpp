@@ -7,7 +7,7 @@
 
 #include <cstdlib>
 
-#include "tests/executor_netlab/live_lab.h"
+#include "tests/executor/netlab/live_lab.h"
 
 namespace orrery::executor {
 namespace {

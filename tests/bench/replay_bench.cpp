@@ -90,7 +90,7 @@ class SamePlan final : public models::RecoveryPolicy {
     }
     decision.phases = {{Kind::detect, to_nanoseconds(Seconds{30}), ""},
                        {Kind::move_state, {}, ""},
-                       {Kind::reinitialise, to_nanoseconds(Seconds{120}), ""}};
+                       {Kind::reinitialize, to_nanoseconds(Seconds{120}), ""}};
     decision.transfers = reads_;
     return decision;
   }

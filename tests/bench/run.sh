@@ -8,7 +8,7 @@
 #
 #   tests/bench/run.sh [BUILD]    takes some minutes
 #
-# Builds the benchmarks as tools/orrery builds (tools/setup.sh), or in the configured folder BUILD.
+# Builds the benchmarks as tools/orrery builds (tools/scripts/setup.sh), or in the configured folder BUILD.
 # ORRERY_DATA (../shared) holds the prototype, prototypes/simgrid/iter.cpp. Ends with 1 if a target
 # is missed.
 set -euo pipefail
@@ -19,8 +19,8 @@ if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
   cmake --build "$build" --target "${benches[@]}" >&2
 else
-  # shellcheck source=tools/setup.sh
-  source "$root/tools/setup.sh"
+  # shellcheck source=tools/scripts/setup.sh
+  source "$root/tools/scripts/setup.sh"
   setup_build "${benches[@]}"
   build=$build_dir
 fi
@@ -93,8 +93,8 @@ rows = [
     ("  every step through the solver", "CPU s", 15, measured("all_reduce 1024/1"), None),
     ("million routes, 16,384 GPUs", "s", 2, measured("million_routes"), None),
     ("gradients of 256 replicas, equal degrees", "s", 0.005,
-     measured("synchronise_256_replicas 0"), None),
-    ("  mixed degrees", "s", 0.005, measured("synchronise_256_replicas 1"), None),
+     measured("synchronize_256_replicas 0"), None),
+    ("  mixed degrees", "s", 0.005, measured("synchronize_256_replicas 1"), None),
 ]
 for line in open(folder + "/switch.txt"):
     gpus, _, what, seconds, target = line.split()[:5]

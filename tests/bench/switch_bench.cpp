@@ -8,8 +8,8 @@
 #include <ctime>
 #include <string>
 
+#include "models/reshard/switch_plan.h"
 #include "models/spec/library.h"
-#include "models/switch/switch_plan.h"
 
 namespace {
 

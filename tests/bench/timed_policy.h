@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "models/base/check.h"
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "planners/recovery/catalog.h"
 #include "sim/replay/replay.h"
 #include "sim/replay/simulated_timers.h"
@@ -93,10 +93,10 @@ inline void print_costs(const sim::ReplayResult& result, const sim::SimulatedTim
              seconds <= target ? "met" : "MISSED");
   fmt::print("  iterations simulated  {:8.3f} s wall, {} of {} asked\n",
              iterations.simulating.value, iterations.simulated, iterations.asked);
-  fmt::print("  plans recognised      {:8.3f} s wall\n", iterations.naming.value);
+  fmt::print("  plans recognized      {:8.3f} s wall\n", iterations.naming.value);
   fmt::print("  transfers simulated   {:8.3f} s wall, {} of {} asked\n", transfers.simulating.value,
              transfers.simulated, transfers.asked);
-  fmt::print("  transfers recognised  {:8.3f} s wall\n", transfers.naming.value);
+  fmt::print("  transfers recognized  {:8.3f} s wall\n", transfers.naming.value);
   fmt::print("peak memory             {:8.0f} MB\n", static_cast<double>(usage.ru_maxrss) / 1024);
 }
 

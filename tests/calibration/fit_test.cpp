@@ -10,7 +10,7 @@
 #include "models/cost/memory.h"
 #include "tests/calibration/synthetic.h"
 
-namespace orrery::calibration {
+namespace orrery::calibration::fit_test {
 namespace {
 
 using synthetic::Noise;
@@ -575,4 +575,4 @@ TEST(FitMemory, CountsWhatTheModelOfMemoryCounts) {
 }
 
 }  // namespace
-}  // namespace orrery::calibration
+}  // namespace orrery::calibration::fit_test

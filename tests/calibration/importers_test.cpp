@@ -9,7 +9,7 @@
 #include "calibration/importers/slurm_topology.h"
 #include "models/spec/library.h"
 
-namespace orrery::calibration {
+namespace orrery::calibration::importers_test {
 namespace {
 
 std::string file_with(const std::string& name, const std::string& text) {
@@ -316,4 +316,4 @@ TEST(SlurmTopology, NodesTakeTheNodeOfTheOtherFile) {
 }
 
 }  // namespace
-}  // namespace orrery::calibration
+}  // namespace orrery::calibration::importers_test

@@ -12,7 +12,7 @@
 #include "models/spec/library.h"
 #include "models/spec/topology.h"
 
-namespace orrery::calibration {
+namespace orrery::calibration::metis_import_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -261,4 +261,4 @@ TEST(MetisCluster, AGivenBaseFillsInWhatMetisDoesNotSay) {
 }
 
 }  // namespace
-}  // namespace orrery::calibration
+}  // namespace orrery::calibration::metis_import_test

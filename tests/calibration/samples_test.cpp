@@ -11,7 +11,7 @@
 
 #include "models/ir/measurement_text.h"
 
-namespace orrery::calibration {
+namespace orrery::calibration::samples_test {
 namespace {
 
 using ir::Measurement;
@@ -275,4 +275,4 @@ TEST(Samples, KeysAreEqualForRepetitionsAndDifferForEveryInput) {
 }
 
 }  // namespace
-}  // namespace orrery::calibration
+}  // namespace orrery::calibration::samples_test

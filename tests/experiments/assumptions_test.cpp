@@ -1,16 +1,16 @@
 /// What manifests take from assumptions of a paper, from cases, and from changes to the hardware.
-#include "experiments/runner/assumptions.h"
+#include "experiments/study/assumptions.h"
 
 #include <gtest/gtest.h>
 
-#include "experiments/runner/execute.h"
-#include "experiments/runner/hardware.h"
-#include "experiments/runner/manifest.h"
+#include "experiments/study/execute.h"
+#include "experiments/study/hardware.h"
+#include "experiments/study/manifest.h"
 #include "models/config/document.h"
 #include "models/spec/library.h"
 #include "tests/experiments/support.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::assumptions_test {
 namespace {
 
 using support::Experiment;
@@ -159,4 +159,4 @@ TEST(Hardware, RefusesGpusThatTheClusterDoesNotHave) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::assumptions_test

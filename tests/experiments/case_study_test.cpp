@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "tests/experiments/support.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::case_study_test {
 namespace {
 
 /// Pipeline times by plan, as runs.csv has them, to four decimals.
@@ -38,4 +38,4 @@ TEST(CaseStudy, PublicCodePrintsHexiscalesPipelines) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::case_study_test

@@ -1,4 +1,4 @@
-#include "experiments/runner/files.h"
+#include "experiments/study/files.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -9,7 +9,7 @@
 #include "sim/flow/fork.h"
 #include "tests/experiments/support.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::files_test {
 namespace {
 
 TEST(Csv, CellsComeBackAsTheyWere) {
@@ -49,4 +49,4 @@ TEST(Files, AFullDiskLeavesFilesAsTheyWere) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::files_test

@@ -5,10 +5,10 @@
 #include <cstdlib>
 #include <set>
 
-#include "experiments/runner/runner.h"
+#include "experiments/study/runner.h"
 #include "tests/experiments/support.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::golden_test {
 namespace {
 
 /// Columns that change with every version or edit of the manifest, not with results.
@@ -52,11 +52,11 @@ TEST_P(Golden, RowsAreAsExpected) {
   const char* update = std::getenv("ORRERY_UPDATE_GOLDEN");
   if (update != nullptr && *update != '\0') write_text_file(folder + "/expected.csv", rows);
   EXPECT_EQ(read_text_file(folder + "/expected.csv"), rows)
-      << "if this is meant: tools/golden.sh --update, and look at the diff";
+      << "if this is meant: tools/scripts/golden.sh --update, and look at the diff";
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Golden, ::testing::ValuesIn(cases()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::golden_test

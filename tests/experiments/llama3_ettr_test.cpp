@@ -7,7 +7,7 @@
 
 #include "experiments/llama3/ettr/ettr.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::llama3_ettr_test {
 namespace {
 
 constexpr std::size_t kSeeds = 12;
@@ -83,4 +83,4 @@ TEST(MeanEstimate, IsStudentsForTwoValues) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::llama3_ettr_test

@@ -1,4 +1,4 @@
-#include "experiments/runner/manifest.h"
+#include "experiments/study/manifest.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "models/config/document.h"
 #include "tests/experiments/support.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::manifest_test {
 namespace {
 
 using support::Experiment;
@@ -221,4 +221,4 @@ TEST(BadPlan, TruncatedIsRefused) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::manifest_test

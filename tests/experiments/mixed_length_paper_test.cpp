@@ -7,12 +7,12 @@
 #include <variant>
 #include <vector>
 
-#include "experiments/runner/files.h"
-#include "experiments/runner/mixed_length_study.h"
+#include "experiments/study/files.h"
+#include "experiments/study/mixed_length_study.h"
 #include "models/config/document.h"
 #include "sim/flow/fork.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::mixed_length_paper_test {
 namespace {
 
 /// steps.csv of an experiment of the paper, each run in a process of its own.
@@ -84,4 +84,4 @@ TEST(MixedLengthPaper, SearchedStrategiesAreNoSlowerOnTheStepsThatAreRun) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::mixed_length_paper_test

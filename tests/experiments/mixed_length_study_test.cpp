@@ -1,6 +1,6 @@
 /// Mixed-length experiments as sweeps: do they go on where they stopped, and are their files
 /// checked?
-#include "experiments/runner/mixed_length_study.h"
+#include "experiments/study/mixed_length_study.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "experiments/runner/execute.h"
-#include "experiments/runner/files.h"
+#include "experiments/study/execute.h"
+#include "experiments/study/files.h"
 #include "models/config/document.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::mixed_length_study_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -175,4 +175,4 @@ TEST_F(MixedLengthStudy, JobsWithLengthsAreRefusedWhereOneLengthIsSeen) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::mixed_length_study_test

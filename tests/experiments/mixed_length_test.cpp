@@ -1,6 +1,6 @@
 /// Steps of mixed lengths in the simulator: do they agree with ordinary programs, closed forms and
 /// what the paper says in words?
-#include "experiments/runner/mixed_length.h"
+#include "experiments/study/mixed_length.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/search.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::mixed_length_test {
 namespace {
 
 using planners::PipelineKind;
@@ -214,4 +214,4 @@ TEST(MixedLengths, TheJudgeOfASearchIsTheSimulator) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::mixed_length_test

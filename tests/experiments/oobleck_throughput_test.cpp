@@ -14,7 +14,7 @@
 #include "experiments/oobleck/throughput/cases.h"
 #include "experiments/oobleck/throughput/compat_queue.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::oobleck_throughput_test {
 namespace {
 
 struct Published {
@@ -170,4 +170,4 @@ TEST(OobleckHonest, NodesThatLeaveBeforeTheyAreReadyNeverCome) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::oobleck_throughput_test

@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "experiments/runner/profile_scaling.h"
-#include "experiments/runner/replay_session.h"
+#include "experiments/study/profile_scaling.h"
+#include "experiments/study/replay_session.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::profile_use_test {
 namespace {
 
 models::GpuType gpu(const std::string& name) {
@@ -45,17 +45,17 @@ TEST(ScaleProfile, EveryProblemStandsWhereItWasAsked) {
 TEST(MeasuredPhases, StandForOptionsThatTheUserLeavesAlone) {
   ir::Profile profile;
   profile.phases = {{"detect", Seconds{3.5}, {}},
-                    {"reinitialise", Seconds{8}, {}},
+                    {"reinitialize", Seconds{8}, {}},
                     {"no such phase", Seconds{9}, {}}};
   ReplayPolicy policy;
   policy.name = "checkpoint_restart";
   policy.options = {{"detect", "60"}};
   const ReplayPolicy out = with_measured_phases(policy, profile);
   EXPECT_EQ(out.options.at("detect"), "60") << "the user said so";
-  EXPECT_EQ(out.options.at("reinitialise"), "8");
+  EXPECT_EQ(out.options.at("reinitialize"), "8");
   EXPECT_FALSE(out.options.contains("no such phase"));
   EXPECT_EQ(with_measured_phases(policy, {}).options, policy.options);
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::profile_use_test

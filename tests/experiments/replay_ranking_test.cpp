@@ -1,11 +1,11 @@
-#include "experiments/runner/replay_ranking.h"
+#include "experiments/study/replay_ranking.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-namespace orrery::experiments {
+namespace orrery::experiments::replay_ranking_test {
 namespace {
 
 CsvRow row(const std::string& policy, int seed, double tokens, const std::string& status = "ok") {
@@ -71,4 +71,4 @@ TEST(Ranking, PointsOfAnAxisAreApart) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::replay_ranking_test

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/replay.h"
-#include "experiments/runner/replay_ranking.h"
+#include "experiments/study/replay.h"
+#include "experiments/study/replay_ranking.h"
 #include "tests/experiments/support.h"
 
 namespace orrery::experiments::support {

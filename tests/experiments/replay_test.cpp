@@ -1,4 +1,4 @@
-#include "experiments/runner/replay.h"
+#include "experiments/study/replay.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -6,13 +6,13 @@
 
 #include <cmath>
 
-#include "experiments/runner/replay_traces.h"
+#include "experiments/study/replay_traces.h"
 #include "planners/recovery/catalog.h"
 #include "sim/flow/fork.h"
 #include "tests/experiments/replay_support.h"
 #include "traces/csv.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::replay_test {
 namespace {
 
 using support::contents;
@@ -234,4 +234,4 @@ TEST(ReplayStudy, ATraceFileIsReplayedAsItIs) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::replay_test

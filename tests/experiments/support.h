@@ -1,4 +1,4 @@
-/// Folders, tiny manifests and sweeps for the tests of experiments/runner.
+/// Folders, tiny manifests and sweeps for the tests of experiments/study.
 #pragma once
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -11,8 +11,8 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/files.h"
-#include "experiments/runner/runner.h"
+#include "experiments/study/files.h"
+#include "experiments/study/runner.h"
 
 namespace orrery::experiments::support {
 

@@ -9,11 +9,11 @@
 #include <map>
 #include <memory>
 
-#include "experiments/runner/runner.h"
+#include "experiments/study/runner.h"
 #include "sim/flow/fork.h"
 #include "tests/experiments/support.h"
 
-namespace orrery::experiments {
+namespace orrery::experiments::sweep_test {
 namespace {
 
 using support::Experiment;
@@ -412,4 +412,4 @@ TEST(Figure, ProblemsOfTheScriptAreReportedAndResultsKept) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments
+}  // namespace orrery::experiments::sweep_test

@@ -13,7 +13,7 @@
 #include "planners/catalog.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::all_planners_test {
 namespace {
 
 /// Planners whose full search takes longer than a test may, with what shortens it.
@@ -212,13 +212,13 @@ TEST(AllPlanners, StopExactlyAtTheirBudget) {
   }
 }
 
-TEST(AllPlanners, EndWhenTheyAreCancelledBeforeTheStart) {
+TEST(AllPlanners, EndWhenTheyAreCanceledBeforeTheStart) {
   World world(mixed_cluster(240), llama_30b(), 1024);
   world.job.allowed.zero_stages = {0, 3};  // So that none has its answer without a search.
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   for (const PlannerEntry* entry : catalog()) {
     PlannerInput input = world.input();
-    input.cancelled = &cancelled;
+    input.canceled = &canceled;
     const PlannerResult result = run_planner(entry->name, input);
     EXPECT_FALSE(result.report.complete) << entry->name;
     EXPECT_EQ(complaint(world, input, result), "") << entry->name;
@@ -226,4 +226,4 @@ TEST(AllPlanners, EndWhenTheyAreCancelledBeforeTheStart) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::all_planners_test

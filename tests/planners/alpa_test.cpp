@@ -10,7 +10,7 @@
 #include "tests/planners/support.h"
 #include "tests/planners/uniform_oracle.h"
 
-namespace orrery::planners {
+namespace orrery::planners::alpa_test {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -314,8 +314,8 @@ TEST(Alpa, ABudgetStopsTheSearchAtItsCount) {
     }
   }
   PlannerInput input = world.input();
-  const std::atomic<bool> cancelled = true;
-  input.cancelled = &cancelled;
+  const std::atomic<bool> canceled = true;
+  input.canceled = &canceled;
   const auto none = run_planner("alpa", input);
   EXPECT_EQ(plan_of(none), nullptr);
   EXPECT_FALSE(none.report.complete);
@@ -332,4 +332,4 @@ TEST(Alpa, PlansTheMixedClusterOf240) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::alpa_test

@@ -12,13 +12,13 @@
 
 #include "models/base/rng.h"
 #include "models/cost/memory.h"
-#include "planners/amp_cost.h"
+#include "planners/amp/cost.h"
 #include "planners/kit/integers.h"
-#include "planners/plan_parts.h"
-#include "planners/stage_costs.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/kit/stage_costs.h"
 #include "tests/planners/family.h"
 
-namespace orrery::planners {
+namespace orrery::planners::amp_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -557,11 +557,11 @@ TEST(Amp, ABudgetOfNStopsAtN) {
   }
 }
 
-TEST(Amp, ASearchThatIsCancelledBeforeItStartsIsNotComplete) {
+TEST(Amp, ASearchThatIsCanceledBeforeItStartsIsNotComplete) {
   const World world = three_to_one(120, 60);
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput input = world.input();
-  input.cancelled = &cancelled;
+  input.canceled = &canceled;
   const PlannerResult result = run_planner("amp", input);
   EXPECT_FALSE(result.report.complete);
   EXPECT_EQ(result.report.work, 0);
@@ -594,4 +594,4 @@ TEST(Amp, OddClustersHaveValidPlansInEveryMode) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::amp_test

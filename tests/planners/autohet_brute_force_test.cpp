@@ -8,14 +8,14 @@
 #include <optional>
 #include <set>
 
-#include "planners/autohet_mapping.h"
+#include "planners/autohet/mapping.h"
 #include "planners/kit/integers.h"
-#include "planners/plan_parts.h"
-#include "planners/stage_costs.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/kit/stage_costs.h"
 #include "tests/planners/family.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::autohet_brute_force_test {
 namespace {
 
 const ir::Plan* plan_of(const PlannerResult& result) {
@@ -182,9 +182,9 @@ class BruteForce {
       longest = std::max(longest, best.second + (k - 1) * best.first);
       all_layers.push_back(chosen);
     }
-    return longest + synchronisation(chains, all_layers);
+    return longest + synchronization(chains, all_layers);
   }
-  double synchronisation(const std::vector<std::vector<int>>& chains,
+  double synchronization(const std::vector<std::vector<int>>& chains,
                          const std::vector<std::vector<int>>& layers) const {
     const std::size_t d = chains.size();
     if (d == 1) return 0;
@@ -270,4 +270,4 @@ TEST(Autohet, EqualsBruteForceOverItsOwnSpace) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::autohet_brute_force_test

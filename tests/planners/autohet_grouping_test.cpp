@@ -10,7 +10,7 @@
 #include "models/base/rng.h"
 #include "planners/kit/grouping.h"
 
-namespace orrery::planners {
+namespace orrery::planners::autohet_grouping_test {
 namespace {
 
 constexpr std::int64_t kNoLimit = std::numeric_limits<std::int64_t>::max();
@@ -220,4 +220,4 @@ TEST(Grouping, WithKSharedTheQuotedGroupingsTieOrLose) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::autohet_grouping_test

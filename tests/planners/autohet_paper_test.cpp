@@ -7,10 +7,10 @@
 #include <numeric>
 
 #include "models/spec/library.h"
-#include "planners/autohet_costs.h"
+#include "planners/autohet/costs.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::autohet_paper_test {
 namespace {
 
 using Shapes = std::vector<std::string>;
@@ -167,4 +167,4 @@ TEST_F(Quoted, FourA100TwoH800IsBeatenByTp1ForItsAllReduces) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::autohet_paper_test

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <set>
 
-#include "planners/autohet_costs.h"
-#include "planners/autohet_mapping.h"
+#include "planners/autohet/costs.h"
+#include "planners/autohet/mapping.h"
 #include "tests/planners/family.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::autohet_test {
 namespace {
 
 const ir::Plan* plan_of(const PlannerResult& result) {
@@ -177,9 +177,9 @@ TEST(Autohet, ABudgetEndsItExactlyAndKeepsThePlan) {
     ASSERT_NE(plan_of(result), nullptr) << budget;
     EXPECT_EQ(world.defects(*plan_of(result)), "");
   }
-  std::atomic<bool> cancelled = true;
+  std::atomic<bool> canceled = true;
   PlannerInput input = world.input();
-  input.cancelled = &cancelled;
+  input.canceled = &canceled;
   const auto result = run_planner("autohet", input);
   EXPECT_EQ(plan_of(result), nullptr);
   EXPECT_FALSE(result.report.complete);
@@ -251,4 +251,4 @@ TEST(Autohet, ReturnsOnTheLargeMix) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::autohet_test

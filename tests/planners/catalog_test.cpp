@@ -7,7 +7,7 @@
 
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::catalog_test {
 namespace {
 
 using Made = std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption>;
@@ -96,12 +96,12 @@ TEST(Catalog, EveryPlannerSignsValidPlansThatFit) {
 /// Planners that examine many plans.
 constexpr const char* kSearches[] = {"megatron_grid", "hexiscale"};
 
-TEST(Searches, ACancelledSearchStillAnswers) {
+TEST(Searches, ACanceledSearchStillAnswers) {
   const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   for (const char* name : kSearches) {
     PlannerInput input = world.input();
-    input.cancelled = &cancelled;
+    input.canceled = &canceled;
     const PlannerResult result = run_planner(name, input);
     EXPECT_FALSE(result.report.complete) << name;
     EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome)) << name;
@@ -166,11 +166,11 @@ TEST(Searches, PlansThatTheEvaluatorRejectsAreNotReturned) {
 TEST(Searches, CtrlCWhileTheEvaluatorRunsKeepsTheBestSoFar) {
   const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
   for (const char* name : kSearches) {
-    std::atomic<bool> cancelled = false;
+    std::atomic<bool> canceled = false;
     Wrapped evaluator(world.input().evaluator);
-    evaluator.cancel = &cancelled;
+    evaluator.cancel = &canceled;
     PlannerInput input = with_evaluator(world, evaluator);
-    input.cancelled = &cancelled;
+    input.canceled = &canceled;
     const auto result = run_planner(name, input);
     EXPECT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << name;
     EXPECT_EQ(evaluator.asked, 1) << name;
@@ -179,4 +179,4 @@ TEST(Searches, CtrlCWhileTheEvaluatorRunsKeepsTheBestSoFar) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::catalog_test

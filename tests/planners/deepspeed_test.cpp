@@ -6,12 +6,12 @@
 #include <limits>
 
 #include "models/spec/library.h"
-#include "planners/data_parallel.h"
-#include "planners/estimate.h"
+#include "planners/kit/data_parallel.h"
+#include "planners/kit/estimate.h"
 #include "tests/planners/family.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::deepspeed_test {
 namespace {
 
 struct Brute {
@@ -197,9 +197,9 @@ TEST(Deepspeed, BudgetAndCancellationEndTheSearch) {
   EXPECT_EQ(some.report.work, 3);
   EXPECT_FALSE(some.report.complete);
   EXPECT_TRUE(std::holds_alternative<ir::Plan>(some.outcome));
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput stopped = world.input();
-  stopped.cancelled = &cancelled;
+  stopped.canceled = &canceled;
   const PlannerResult none = run_planner("deepspeed", stopped);
   EXPECT_FALSE(none.report.complete);
   EXPECT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
@@ -317,4 +317,4 @@ TEST(DeepspeedTables, NearestIsNearestOverAllLegalSettings) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::deepspeed_test

@@ -1,13 +1,13 @@
-#include "planners/estimate.h"
+#include "planners/kit/estimate.h"
 
 #include <gtest/gtest.h>
 
 #include "models/cost/closed_form.h"
 #include "models/cost/collective.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::estimate_test {
 namespace {
 
 /// `pipelines` x `stages` single devices, layers split evenly.
@@ -59,10 +59,10 @@ TEST(PlanEstimate, ReplicasAddOneAllReduceOfTheGradient) {
   EXPECT_NEAR(two - one, reduce.value, 1e-9 * two);
 }
 
-TEST(PlanEstimate, EveryRoundOfSynchronisationAddsAnAllReduceOfTheGradient) {
+TEST(PlanEstimate, EveryRoundOfSynchronizationAddsAnAllReduceOfTheGradient) {
   World world(make_cluster({{"X", 100, 80, 4, 100, 1}}, 5), small_model(4), 8, 1024);
   const auto estimate = [&](int rounds, int zero) {
-    world.job.gradient_synchronisations = rounds;
+    world.job.gradient_synchronizations = rounds;
     ir::Plan plan = chain_plan(world, 2, 1, 4);
     for (ir::Pipeline& chain : plan.pipelines) chain.stages[0].segments[0].zero.stage = zero;
     return PlanEstimator(world.input()).estimate(plan).value;
@@ -106,4 +106,4 @@ TEST(PlanParts, TensorDegreesDivideHeadsAndRespectTheJob) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::estimate_test

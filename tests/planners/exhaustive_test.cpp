@@ -10,14 +10,14 @@
 #include <set>
 
 #include "models/base/rng.h"
-#include "planners/estimate.h"
-#include "planners/exhaustive_costs.h"
-#include "planners/exhaustive_space.h"
+#include "planners/exhaustive/costs.h"
+#include "planners/exhaustive/space.h"
+#include "planners/kit/estimate.h"
 #include "planners/kit/integers.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/family.h"
 
-namespace orrery::planners {
+namespace orrery::planners::exhaustive_test {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -389,11 +389,11 @@ TEST(Exhaustive, ABudgetStopsTheSearchExactlyAndKeepsThePlanFound) {
   EXPECT_EQ(option.report.work, 100);
 }
 
-TEST(Exhaustive, ACancelledSearchEndsAtOnce) {
+TEST(Exhaustive, ACanceledSearchEndsAtOnce) {
   const World world(make_cluster({{"X", 300, 80, 8, 200, 8}}, 5), small_model(8), 32, 1024);
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput input = world.input();
-  input.cancelled = &cancelled;
+  input.canceled = &canceled;
   const PlannerResult result = run_planner("exhaustive", input);
   EXPECT_FALSE(result.report.complete);
   EXPECT_EQ(result.report.work, 0);
@@ -428,4 +428,4 @@ TEST(Exhaustive, SaysWhatIsImpossible) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::exhaustive_test

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <limits>
 
-#include "planners/data_parallel.h"
+#include "planners/kit/data_parallel.h"
 #include "tests/planners/family.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::fsdp_test {
 namespace {
 
 /// Shard groups of all devices and, where `hybrid`, of nodes that give equally many.
@@ -120,4 +120,4 @@ TEST(Fsdp, ABatchThatDoesNotDivideIsNotExpressibleWithTheNearestThatDoes) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::fsdp_test

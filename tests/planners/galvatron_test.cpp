@@ -16,13 +16,13 @@
 #include "models/cost/memory.h"
 #include "models/lower/lower.h"
 #include "models/spec/library.h"
-#include "planners/galvatron_costs.h"
-#include "planners/galvatron_layers.h"
+#include "planners/galvatron/costs.h"
+#include "planners/galvatron/layers.h"
 #include "planners/kit/integers.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/family.h"
 
-namespace orrery::planners {
+namespace orrery::planners::galvatron_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -604,9 +604,9 @@ TEST(Galvatron, ABudgetOfNStopsAtN) {
     EXPECT_EQ(result.report.work, std::min(budget, full));
     EXPECT_EQ(result.report.complete, budget >= full);
   }
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput input = world.input();
-  input.cancelled = &cancelled;
+  input.canceled = &canceled;
   const PlannerResult result = run_planner("galvatron", input);
   EXPECT_FALSE(result.report.complete);
   EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
@@ -635,4 +635,4 @@ TEST(Galvatron, OddClustersHaveValidPlansInEveryMode) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::galvatron_test

@@ -2,7 +2,7 @@
 // (PlanEstimator), on the generated family and on the same problems with a more permissive job.
 // The law: no plan inside the space of `exhaustive` beats it. The golden values: how many problems
 // each planner solves, and its gaps, in tests/planners/gaps.golden (ORRERY_UPDATE_GOLDEN=1 rewrites
-// the file; tools/golden.sh --update does that).
+// the file; tools/scripts/golden.sh --update does that).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -17,11 +17,11 @@
 #include <vector>
 
 #include "planners/catalog.h"
-#include "planners/estimate.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/estimate.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/family.h"
 
-namespace orrery::planners {
+namespace orrery::planners::gap_test {
 namespace {
 
 constexpr const char* kTable = "tests/planners/gaps.golden";
@@ -225,8 +225,8 @@ TEST(Gaps, AreAsHeld) {
   const std::string held = read(kTable);
   EXPECT_EQ(held, now) << "held:\n"
                        << held << "\nnow:\n"
-                       << now << "\nif this is meant: tools/golden.sh --update";
+                       << now << "\nif this is meant: tools/scripts/golden.sh --update";
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::gap_test

@@ -10,13 +10,13 @@
 
 #include "models/config/diagnostics.h"
 #include "models/spec/library.h"
-#include "planners/hethub_predictor.h"
-#include "planners/plan_parts.h"
-#include "planners/stage_costs.h"
+#include "planners/hethub/predictor.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/kit/stage_costs.h"
 #include "tests/planners/family.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::hethub_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -418,7 +418,7 @@ TEST(Hethub, PutsTheSlowestStageFirst) {
 TEST(Hethub, DescendingIsNeverSlowerThanAscendingAndMostlyBest) {
   const OrderCensus all = census();
   EXPECT_EQ(all.never_slower, all.cases);
-  // The paper says that the descending order minimises the time [3.3.2, rule 3]; in 30 of 175 cases
+  // The paper says that the descending order minimizes the time [3.3.2, rule 3]; in 30 of 175 cases
   // another one is up to 4.2 % shorter.
   EXPECT_EQ(all.cases, 175);
   EXPECT_EQ(all.best, 145);
@@ -485,11 +485,11 @@ TEST(Hethub, ABudgetEndsTheSearchAtThatWork) {
   }
 }
 
-TEST(Hethub, ACancelledSearchAnswersAtOnce) {
+TEST(Hethub, ACanceledSearchAnswersAtOnce) {
   const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput input = world.input();
-  input.cancelled = &cancelled;
+  input.canceled = &canceled;
   const PlannerResult result = run_planner("hethub", input);
   EXPECT_FALSE(result.report.complete);
   EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
@@ -585,4 +585,4 @@ TEST(HethubPaper, Pair1Of28To4IsBeatenUnderTheHomogeneousRates) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::hethub_test

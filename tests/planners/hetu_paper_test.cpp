@@ -7,11 +7,11 @@
 #include <numeric>
 
 #include "models/spec/library.h"
-#include "planners/hetu_costs.h"
-#include "planners/plan_parts.h"
+#include "planners/hetu/costs.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::hetu_paper_test {
 namespace {
 
 struct Cell {
@@ -251,4 +251,4 @@ TEST(HetuTables, DeclaredAlphasGiveThePlanOfThirtyOneGpus) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::hetu_paper_test

@@ -9,13 +9,13 @@
 #include <set>
 
 #include "models/base/rng.h"
-#include "planners/hetu_costs.h"
-#include "planners/hetu_programs.h"
-#include "planners/plan_parts.h"
+#include "planners/hetu/costs.h"
+#include "planners/hetu/programs.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/family.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::hetu_test {
 namespace {
 
 /// All vectors of `count` integers >= 1 that sum to `total`.
@@ -439,13 +439,13 @@ TEST(Hetu, BudgetAndCancellationEndTheSearch) {
   EXPECT_EQ(some.report.work, 5);
   EXPECT_FALSE(some.report.complete);
   EXPECT_TRUE(std::holds_alternative<ir::Plan>(some.outcome));
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput stopped = world.input();
-  stopped.cancelled = &cancelled;
+  stopped.canceled = &canceled;
   const PlannerResult none = run_planner("hetu", stopped);
   EXPECT_FALSE(none.report.complete);
   EXPECT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::hetu_test

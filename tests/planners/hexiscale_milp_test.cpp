@@ -12,10 +12,10 @@
 #include "models/cost/hexiscale_model.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/milp.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/family.h"
 
-namespace orrery::planners {
+namespace orrery::planners::hexiscale_milp_test {
 namespace {
 
 #define NEEDS_SOLVER() \
@@ -366,12 +366,12 @@ TEST(HexiscaleMilp, EqualInputGivesEqualPlans) {
   EXPECT_EQ(first.report.notes, second.report.notes);
 }
 
-TEST(HexiscaleMilp, ACancelledSearchAnswers) {
+TEST(HexiscaleMilp, ACanceledSearchAnswers) {
   NEEDS_SOLVER();
   const auto world = tiny_world(30);
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput input = world->input();
-  input.cancelled = &cancelled;
+  input.canceled = &canceled;
   const PlannerResult result = run_planner(kName, input);
   EXPECT_FALSE(result.report.complete);
   EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
@@ -414,4 +414,4 @@ TEST(HexiscaleMilp, WithoutASolverItSaysWhatToInstall) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::hexiscale_milp_test

@@ -5,15 +5,15 @@
 #include <algorithm>
 #include <numeric>
 
-#include "planners/hexiscale_costs.h"
-#include "planners/hexiscale_layers.h"
-#include "planners/hexiscale_order.h"
+#include "planners/hexiscale/costs.h"
+#include "planners/hexiscale/layers.h"
+#include "planners/hexiscale/order.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/partition_dp.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::hexiscale_parts_test {
 namespace {
 
 std::vector<StageRate> arbitrary_stages(int most) {
@@ -118,7 +118,7 @@ double path_cost(const GroupLinks& links, const std::vector<int>& path) {
   return sum;
 }
 
-RC_GTEST_PROP(HexiscaleOrder, AllNeighboursFindTheShortestPathFromEachStart, ()) {
+RC_GTEST_PROP(HexiscaleOrder, AllNeighborsFindTheShortestPathFromEachStart, ()) {
   const GroupLinks links = arbitrary_links();
   const auto paths = top_tau_paths(links, links.groups);
   RC_ASSERT(static_cast<int>(paths.size()) == links.groups);
@@ -136,7 +136,7 @@ RC_GTEST_PROP(HexiscaleOrder, AllNeighboursFindTheShortestPathFromEachStart, ())
   }
 }
 
-TEST(HexiscaleOrder, OneNeighbourIsTheGreedyPath) {
+TEST(HexiscaleOrder, OneNeighborIsTheGreedyPath) {
   // From 0 the fastest link leads to 2, from there to 1.
   const GroupLinks links{3, {0, 1, 5, 1, 0, 4, 5, 4, 0}, {0, 1, .2, 1, 0, .25, .2, .25, 0}};
   EXPECT_EQ(top_tau_paths(links, 1).front(), (std::vector<int>{0, 2, 1}));
@@ -210,4 +210,4 @@ RC_GTEST_PROP(HexiscaleCosts, MaxLayersIsTheMostThatCheckMemoryAccepts, ()) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::hexiscale_parts_test

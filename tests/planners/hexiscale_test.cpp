@@ -8,7 +8,7 @@
 
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::hexiscale_test {
 namespace {
 
 const ir::Plan* plan_of(const PlannerResult& result) {
@@ -157,7 +157,7 @@ TEST(Hexiscale, FasterPipelinesTakeLargerBatches) {
   const World world(make_cluster({{"Fast", 300, 80, 4, 200, 1}, {"Slow", 100, 80, 4, 200, 1}}, 100),
                     small_model(8), 64, 2048);
   const auto result =
-      run_planner("hexiscale", world.input(), {{"max_imbalance", "2"}, {"cut", "minimise"}});
+      run_planner("hexiscale", world.input(), {{"max_imbalance", "2"}, {"cut", "minimize"}});
   ASSERT_NE(plan_of(result), nullptr) << why(result);
   int fast = 0;
   int slow = 0;
@@ -200,7 +200,7 @@ TEST(Hexiscale, EverySwitchGivesValidPlansThatFit) {
       {"partition", {"random"}},
       {"tensor_parallel", {"1", "2", "4"}},
       {"num_pipelines", {"random_walk_public"}},
-      {"cut", {"compare_costs", "minimise", "maximise"}},
+      {"cut", {"compare_costs", "minimize", "maximize"}},
       {"edges", {"inverse_public"}},
       {"group_count", {"binomial_public"}},
       {"candidates", {"public_lists"}},
@@ -378,4 +378,4 @@ TEST(Hexiscale, ThePaperSearchesOnceAndBoundDegreesStayBound) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::hexiscale_test

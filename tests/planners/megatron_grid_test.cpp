@@ -6,7 +6,7 @@
 
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::megatron_grid_test {
 namespace {
 
 /// The plan at one point of the grid over devices 0 ... tp x pp x dp - 1, written down on its own.
@@ -203,7 +203,7 @@ TEST(MegatronGrid, PipelinesGetEqualBatches) {
   }
 }
 
-TEST(MegatronGrid, UnequalBatchesFavourTheFirstRanksOnlyWhereAsked) {
+TEST(MegatronGrid, UnequalBatchesFavorTheFirstRanksOnlyWhereAsked) {
   // One layer leaves data parallelism alone: three replicas, the first of them fast, share a batch
   // of 4 as 2 + 1 + 1.
   World world(make_cluster({{"Fast", 400, 80, 1, 200, 1}, {"Slow", 100, 80, 1, 200, 2}}, 20),
@@ -250,4 +250,4 @@ TEST(MegatronGrid, AskingTheEvaluatorAboutFewFindsTheSameWhereBothUseTheClosedFo
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::megatron_grid_test

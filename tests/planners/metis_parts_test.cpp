@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "models/base/rng.h"
-#include "planners/metis_balance.h"
-#include "planners/metis_groups.h"
-#include "planners/metis_tables.h"
+#include "planners/metis/balance.h"
+#include "planners/metis/groups.h"
+#include "planners/metis/tables.h"
 
-namespace orrery::planners {
+namespace orrery::planners::metis_parts_test {
 namespace {
 
 using Sizes = std::vector<int>;
@@ -281,4 +281,4 @@ TEST(BinaryParts, AddUpLargestFirst) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::metis_parts_test

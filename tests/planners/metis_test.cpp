@@ -12,15 +12,15 @@
 
 #include "models/cost/memory.h"
 #include "planners/kit/integers.h"
-#include "planners/metis_balance.h"
-#include "planners/metis_groups.h"
-#include "planners/metis_tables.h"
-#include "planners/plan_parts.h"
-#include "planners/stage_costs.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/kit/stage_costs.h"
+#include "planners/metis/balance.h"
+#include "planners/metis/groups.h"
+#include "planners/metis/tables.h"
 #include "tests/planners/family.h"
 #include "tests/planners/metis_support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::metis_test {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -76,7 +76,7 @@ TEST(MetisPublished, BestCostIsThatOfThePublicCode) {
   }
 }
 
-/// The same code with its defects repaired one by one (they stand in planners/metis.cpp).
+/// The same code with its defects repaired one by one (they stand in planners/metis/metis.cpp).
 TEST(MetisFixed, BestCostIsThatOfTheRepairedCode) {
   const std::vector<Published> cases = {
       {{{kA100, 4}, {kT4, 4}}, 16, 13, "0", 287.2670235294117},
@@ -637,11 +637,11 @@ TEST(MetisSearch, ASmallBudgetSaysWhatWasNotSearched) {
   EXPECT_TRUE(said);
 }
 
-TEST(MetisSearch, ACancelledSearchAnswersAtOnce) {
+TEST(MetisSearch, ACanceledSearchAnswersAtOnce) {
   const World world = two_types();
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput input = world.input();
-  input.cancelled = &cancelled;
+  input.canceled = &canceled;
   const PlannerResult result = run_planner("metis", input);
   EXPECT_EQ(plan_of(result), nullptr);
   EXPECT_FALSE(result.report.complete);
@@ -740,4 +740,4 @@ TEST(MetisSearch, OddClustersBatchesAndSubsetsAreAnswered) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::metis_test

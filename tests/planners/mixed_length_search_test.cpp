@@ -12,7 +12,7 @@
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/search.h"
 
-namespace orrery::planners {
+namespace orrery::planners::mixed_length_search_test {
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
@@ -139,7 +139,7 @@ TEST(StrategySearch, IntervalWiseSetsAreAsGoodAsTryingAll) {
     const FoundStrategies best = found(world, set, "hotspa", steps, judge);
     const Seconds all = best_of_all(world, set, "hotspa", steps, judge, 1);
     EXPECT_NEAR(best.simulated / all, 1, 1e-12) << seed;
-    EXPECT_NEAR(best.modelled / best.simulated, 1, 1e-9) << seed;
+    EXPECT_NEAR(best.modeled / best.simulated, 1, 1e-9) << seed;
     sizes.insert(best.set.strategies.size());
   }
   EXPECT_EQ(sizes, (std::set<std::size_t>{1, 2}));  // Dear switches: one strategy.
@@ -223,7 +223,7 @@ TEST(StrategySearch, PackingIsAsGoodAsTryingAllDegrees) {
     }
     EXPECT_GT(feasible, 1) << name;
     EXPECT_NEAR(best.simulated / least, 1, 1e-12) << name;
-    EXPECT_NEAR(best.modelled / best.simulated, 1, 1e-9) << name;
+    EXPECT_NEAR(best.modeled / best.simulated, 1, 1e-9) << name;
     ASSERT_EQ(best.set.strategies.size(), 1U) << name;
     EXPECT_EQ(best.set.strategies.front().longest, kContext) << name;
   }
@@ -287,4 +287,4 @@ TEST(StrategySearch, BordersEndAtTheContext) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::mixed_length_search_test

@@ -14,7 +14,7 @@
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/step_planner.h"
 
-namespace orrery::planners {
+namespace orrery::planners::mixed_length_test {
 namespace {
 
 using Lengths = std::vector<std::int64_t>;
@@ -279,4 +279,4 @@ TEST(StepPlanners, HetuBChoosesByTheLongestSequenceAndHotspaByInterval) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::mixed_length_test

@@ -11,7 +11,7 @@
 #include "tests/planners/support.h"
 #include "tests/planners/uniform_oracle.h"
 
-namespace orrery::planners {
+namespace orrery::planners::piper_test {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
@@ -369,8 +369,8 @@ TEST(Piper, ABudgetStopsTheSearchAtItsCount) {
     EXPECT_NE(plan_of(result), nullptr);
   }
   PlannerInput input = world.input();
-  const std::atomic<bool> cancelled = true;
-  input.cancelled = &cancelled;
+  const std::atomic<bool> canceled = true;
+  input.canceled = &canceled;
   const auto none = run_planner("piper", input);
   EXPECT_EQ(plan_of(none), nullptr);
   EXPECT_FALSE(none.report.complete);
@@ -386,4 +386,4 @@ TEST(Piper, PlansTheMixedClusterOf240) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::piper_test

@@ -1,13 +1,13 @@
-#include "planners/ranking.h"
+#include "planners/kit/ranking.h"
 
 #include <gtest/gtest.h>
 
 #include <atomic>
 
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::ranking_test {
 namespace {
 
 /// A plan on `devices` devices; one device of 4 GiB does not hold the model.
@@ -180,9 +180,9 @@ TEST(Ranking, WithoutOffersItSaysWhatThePlannerSays) {
 
 TEST(Ranking, CtrlCKeepsTheBestThatFits) {
   const Judge judge;
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput in = input(judge);
-  in.cancelled = &cancelled;
+  in.canceled = &canceled;
   Ranking ranking(in);
   offer_all(ranking);
   const PlannerResult result = ranking.finish("test", 0, {}, kNothing);
@@ -192,4 +192,4 @@ TEST(Ranking, CtrlCKeepsTheBestThatFits) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::ranking_test

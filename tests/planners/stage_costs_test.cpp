@@ -1,13 +1,13 @@
-#include "planners/stage_costs.h"
+#include "planners/kit/stage_costs.h"
 
 #include <gtest/gtest.h>
 
 #include "models/cost/closed_form.h"
-#include "planners/estimate.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/estimate.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::stage_costs_test {
 namespace {
 
 const World& world() {
@@ -126,4 +126,4 @@ TEST(StageCosts, GradientsAddUpToTheModel) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::stage_costs_test

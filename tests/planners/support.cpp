@@ -9,7 +9,7 @@
 #include "models/base/check.h"
 #include "models/check/validate.h"
 #include "models/cost/hexiscale_model.h"
-#include "planners/estimate.h"
+#include "planners/kit/estimate.h"
 
 namespace orrery::planners {
 

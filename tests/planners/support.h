@@ -32,8 +32,8 @@ ir::ModelShape llama_30b();
 /// A small model: 1,024 wide, 16 heads.
 ir::ModelShape small_model(int layers);
 
-/// All that a planner needs, owned. The evaluator is the closed form of planners/estimate.h with
-/// the verdict of check_memory.
+/// All that a planner needs, owned. The evaluator is the closed form of planners/kit/estimate.h
+/// with the verdict of check_memory.
 class World {
  public:
   World(models::Cluster cluster, const ir::ModelShape& shape, std::int64_t global_batch,

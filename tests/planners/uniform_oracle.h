@@ -8,7 +8,7 @@
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/cost/pricer.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 
 namespace orrery::planners {

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "models/cost/pricer.h"
-#include "planners/plan_parts.h"
-#include "planners/varuna_simulator.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/varuna/simulator.h"
 #include "tests/planners/family.h"
 
-namespace orrery::planners {
+namespace orrery::planners::varuna_test {
 namespace {
 
 VarunaPipeline equal_stages(int stages, double forward, double recompute, double backward,
@@ -152,7 +152,7 @@ class BruteForce {
     return sum / world_.cluster.size();
   }
 
-  models::Path neighbours(bool inside) const {
+  models::Path neighbors(bool inside) const {
     double per_byte = 0;
     Seconds latency;
     int count = 0;
@@ -166,7 +166,7 @@ class BruteForce {
       ++count;
     }
     models::Path path;
-    if (count == 0) return neighbours(!inside);
+    if (count == 0) return neighbors(!inside);
     path.bandwidth = BytesPerSecond{count / per_byte};
     path.latency = latency / count;
     return path;
@@ -196,14 +196,14 @@ class BruteForce {
       pipeline.recompute.push_back(again);
       largest = std::max(largest, Bytes{elements * world_.job.state_bytes.gradient});
       if (s + 1 == depth) break;
-      const models::Path path = neighbours((s + 1) % in_first_node != 0);
+      const models::Path path = neighbors((s + 1) % in_first_node != 0);
       const Bytes bytes = static_cast<double>(size) *
                           world_.workload.block(BlockId{segment.last_block.value + 1}).input_bytes;
       pipeline.send.push_back(path.latency + bytes / path.bandwidth);
     }
     Seconds time = simulate_varuna(pipeline, shape.pipelines.front().micro_batches);
     if (replicas > 1) {
-      const models::Path path = neighbours(replicas * depth <= in_first_node);
+      const models::Path path = neighbors(replicas * depth <= in_first_node);
       time += 2.0 * (replicas - 1) *
               (path.latency + largest / static_cast<double>(replicas) / path.bandwidth);
     }
@@ -260,8 +260,8 @@ TEST(Varuna, ABudgetEndsTheSearchExactly) {
   EXPECT_EQ(result.report.work, 3);
   EXPECT_FALSE(result.report.complete);
   EXPECT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-  const std::atomic<bool> cancelled = true;
-  input.cancelled = &cancelled;
+  const std::atomic<bool> canceled = true;
+  input.canceled = &canceled;
   const PlannerResult none = run_planner("varuna", input);
   EXPECT_FALSE(none.report.complete);
   EXPECT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
@@ -288,4 +288,4 @@ TEST(Varuna, OddClustersAndBatchesAreAnswered) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::varuna_test

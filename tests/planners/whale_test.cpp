@@ -9,13 +9,13 @@
 #include <numeric>
 
 #include "models/base/rng.h"
-#include "planners/estimate.h"
-#include "planners/plan_parts.h"
-#include "planners/whale_balance.h"
+#include "planners/kit/estimate.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/whale/balance.h"
 #include "tests/planners/family.h"
 #include "tests/planners/support.h"
 
-namespace orrery::planners {
+namespace orrery::planners::whale_test {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -413,11 +413,11 @@ TEST(Whale, ABudgetEndsTheSearchAtThatWork) {
   }
 }
 
-TEST(Whale, ACancelledSearchAnswersAtOnce) {
+TEST(Whale, ACanceledSearchAnswersAtOnce) {
   const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  const std::atomic<bool> cancelled = true;
+  const std::atomic<bool> canceled = true;
   PlannerInput input = world.input();
-  input.cancelled = &cancelled;
+  input.canceled = &canceled;
   const PlannerResult result = run_planner("whale", input);
   EXPECT_FALSE(result.report.complete);
   EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
@@ -461,4 +461,4 @@ TEST(Whale, OddClustersAndPrimeBatchesHavePlans) {
 }
 
 }  // namespace
-}  // namespace orrery::planners
+}  // namespace orrery::planners::whale_test

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""tools/check_layers.py finds each kind of violation, and nothing in a tree that has none."""
+"""tools/scripts/check_layers.py finds each kind of violation, and nothing in a tree that has none."""
 
 import subprocess
 import sys
@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-TOOL = Path(__file__).resolve().parents[2] / "tools" / "check_layers.py"
+TOOL = Path(__file__).resolve().parents[2] / "tools" / "scripts" / "check_layers.py"
 HEADER = "#pragma once\n"
 
 
@@ -43,13 +43,13 @@ class CheckLayers(unittest.TestCase):
         self.expect_clean({
             "models/spec/job.h": HEADER + '#include "models/config/reader.h"\n',
             "models/lower/lower.cpp": include("models/check/validate.h"),
-            "planners/kit/search.cpp": include("models/decide/evaluator.h"),
-            "planners/amp.cpp": include("planners/kit/search.h"),
+            "planners/kit/search.cpp": include("models/interfaces/evaluator.h"),
+            "planners/amp/amp.cpp": include("planners/kit/search.h"),
             "sim/replay/replay.cpp": include("traces/reader.h"),
             "sim/flow/engine.cpp": "#include <simgrid/s4u.hpp>\n",
             "models/config/reader.cpp": "#include <yaml-cpp/yaml.h>\n",
             "executor/worker.cpp": include("models/ir/program.h"),
-            "experiments/runner/run.cpp": include("planners/catalog.h"),
+            "experiments/study/run.cpp": include("planners/catalog.h"),
             "tools/main.cpp": include("sim/iteration/simulate.h"),
             "tests/sim_flow/engine_test.cpp": include("sim/flow/engine.h"),
         })
@@ -63,17 +63,17 @@ class CheckLayers(unittest.TestCase):
             "models/spec": ["models/sharding", "models/cost", "sim/flow"],
             "models/sharding": ["models/config", "models/spec", "models/schedule"],
             "models/schedule": ["models/spec", "models/sharding", "models/lower"],
-            "models/cost": ["models/config", "models/check", "models/lower", "models/decide"],
-            "models/check": ["models/lower", "models/decide"],
-            "models/lower": ["models/decide", "planners/kit"],
-            "models/decide": ["models/config", "models/cost", "models/lower"],
+            "models/cost": ["models/config", "models/check", "models/lower", "models/interfaces"],
+            "models/check": ["models/lower", "models/interfaces"],
+            "models/lower": ["models/interfaces", "planners/kit"],
+            "models/interfaces": ["models/config", "models/cost", "models/lower"],
             "traces": ["planners", "sim", "tools"],
-            "planners": ["traces", "sim/flow", "executor", "calibration", "experiments/runner"],
+            "planners": ["traces", "sim/flow", "executor", "calibration", "experiments/study"],
             "planners/kit": ["sim/iteration"],
             "sim/flow": ["planners", "executor", "calibration"],
             "executor": ["models/config", "models/spec", "sim/flow", "planners", "calibration"],
             "calibration": ["traces", "planners", "sim/flow", "executor"],
-            "experiments/runner": ["tools", "tests/support"],
+            "experiments/study": ["tools", "tests/support"],
             "tools": ["tests/support"],
         }
         for user, headers in forbidden.items():

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Values of ours beside published ones: what style.compare refuses, and what tools/results.py writes.
+"""Values of ours beside published ones: what style.compare refuses, and what tools/scripts/results.py writes.
 
 results_test.py ROOT"""
 
@@ -17,7 +17,7 @@ ROOT = Path(sys.argv.pop(1)).resolve()
 sys.path.insert(0, str(ROOT / "experiments"))
 import style  # noqa: E402
 
-SPEC = importlib.util.spec_from_file_location("results", ROOT / "tools" / "results.py")
+SPEC = importlib.util.spec_from_file_location("results", ROOT / "tools" / "scripts" / "results.py")
 results = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(results)
 
@@ -186,7 +186,7 @@ class Page(unittest.TestCase):
     def test_the_pages_that_are_committed_are_written_by_the_tool(self):
         for name in ("results.md", "gallery.md"):
             text = (ROOT / "docs" / name).read_text(encoding="utf-8")
-            self.assertIn("Written by `tools/results.py`", text)
+            self.assertIn("Written by `tools/scripts/results.py`", text)
         for line in (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8").splitlines():
             if line.startswith("!["):
                 picture = line.split("(")[-1].rstrip(")")
@@ -209,7 +209,7 @@ class Page(unittest.TestCase):
         self.assertGreater(checked, 100)
 
     def test_help_says_what_it_reads(self):
-        done = subprocess.run([str(ROOT / "tools/results.py"), "--help"], capture_output=True,
+        done = subprocess.run([str(ROOT / "tools/scripts/results.py"), "--help"], capture_output=True,
                               text=True, check=False)
         self.assertEqual(done.returncode, 0)
         self.assertIn("--check", done.stdout)

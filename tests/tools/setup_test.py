@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = [line.split("#")[0].strip() for line in
-            (ROOT / "tools/packages.txt").read_text(encoding="utf-8").splitlines()]
+            (ROOT / "tools/scripts/packages.txt").read_text(encoding="utf-8").splitlines()]
 PACKAGES = sorted(name for name in PACKAGES if name)
 
 # Installed packages stand one a line in $FAKE/installed; apt-get install adds to them. Without
@@ -46,8 +46,8 @@ class Setup(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.fake = Path(folder.name).resolve()
         tools = self.fake / "repo/tools"
-        tools.mkdir(parents=True)
-        for name in ["orrery", "setup.sh", "packages.txt"]:
+        (tools / "scripts").mkdir(parents=True)
+        for name in ["orrery", "scripts/setup.sh", "scripts/packages.txt"]:
             shutil.copy(ROOT / "tools" / name, tools / name)
         for name in ["CMakeLists.txt", "CMakePresets.json"]:
             (self.fake / "repo" / name).write_text("", encoding="utf-8")
@@ -102,7 +102,7 @@ class Setup(unittest.TestCase):
         self.write("repo/sim/CMakeLists.txt")
         self.assertEqual([call.split()[0] for call in self.orrery()[3]], ["cmake", "ninja"])
         self.write("lists")
-        self.write("repo/tools/packages.txt", "\n".join(PACKAGES + ["new-package"]))
+        self.write("repo/tools/scripts/packages.txt", "\n".join(PACKAGES + ["new-package"]))
         self.assertIn("apt-get install", self.orrery()[3][0])
 
     def test_it_works_through_a_symbolic_link(self):
@@ -119,7 +119,7 @@ class Setup(unittest.TestCase):
         self.assertIn("apt-get update", apt)
         self.assertRegex(apt[-1], r"^apt-get install -y --no-install-recommends --no-remove "
                                   r".* cmake libmetis-dev$")
-        self.assertNotIn("libboost1.81", (self.fake / "repo/tools/packages.txt").read_text(
+        self.assertNotIn("libboost1.81", (self.fake / "repo/tools/scripts/packages.txt").read_text(
             encoding="utf-8").replace("# Never add libboost1.81*", ""))
 
     def test_package_lists_that_suffice_are_not_updated(self):

@@ -7,7 +7,7 @@
 #include "models/spec/library.h"
 #include "tests/traces/support.h"
 
-namespace orrery::traces {
+namespace orrery::traces::bind_test {
 namespace {
 
 /// Nodes a (2 x A100), h (1 x H800), b (2 x A100).
@@ -77,4 +77,4 @@ TEST(Bind, SaysWhatDoesNotFit) {
 }
 
 }  // namespace
-}  // namespace orrery::traces
+}  // namespace orrery::traces::bind_test

@@ -8,7 +8,7 @@
 #include "traces/layout.h"
 #include "traces/names.h"
 
-namespace orrery::traces {
+namespace orrery::traces::csv_test {
 namespace {
 
 const std::string kHeader =
@@ -218,4 +218,4 @@ TEST(TraceNames, TimesAreExact) {
 }
 
 }  // namespace
-}  // namespace orrery::traces
+}  // namespace orrery::traces::csv_test

@@ -13,7 +13,7 @@
 #include "traces/presence.h"
 #include "traces/statistics.h"
 
-namespace orrery::traces {
+namespace orrery::traces::generate_test {
 namespace {
 
 using ir::EventKind;
@@ -178,7 +178,7 @@ TEST(GenerateFailures, LemonsFailMoreOften) {
               0.06);
 }
 
-TEST(GenerateFailures, ASwitchTakesDownNeighboursOfOneLeaf) {
+TEST(GenerateFailures, ASwitchTakesDownNeighborsOfOneLeaf) {
   const TraceGenerator generator = llama3(
       {"failures.causes=[{cause: switch, count: 100, scope: leaf, nodes: 3, repair: {mean: 1 h}}]",
        "failures.gpus=80"});
@@ -192,7 +192,7 @@ TEST(GenerateFailures, ASwitchTakesDownNeighboursOfOneLeaf) {
     const std::size_t size = event.scope.devices.size();
     ++blocks[fmt::format("{}x{}", event.scope.devices.front().value / 8, size / 8)];
   }
-  // Blocks 0-2, 3-4, 5-7, 8-9, and less when a neighbour is down already.
+  // Blocks 0-2, 3-4, 5-7, 8-9, and less when a neighbor is down already.
   EXPECT_GT(blocks["0x3"], 10);
   EXPECT_GT(blocks["3x2"], 10);
   EXPECT_GT(blocks["5x3"], 10);
@@ -209,7 +209,7 @@ TEST(GenerateFailures, TimeOfDaySlowsTheJob) {
     EXPECT_EQ(event.scope.kind, ir::EventScope::Kind::job);
     least = std::min(least, event.factor);
   }
-  EXPECT_NEAR(least, 0.985, 1e-9);  // The step from 12 to 16 h is centred on the warmest hour.
+  EXPECT_NEAR(least, 0.985, 1e-9);  // The step from 12 to 16 h is centerd on the warmest hour.
   EXPECT_GE(trace.events.size(), 10u);
   EXPECT_LE(trace.events.size(), 12u);
 }
@@ -360,4 +360,4 @@ TEST(GeneratorFile, EverySettingOfTheLibraryComesBackFromItsDump) {
 }
 
 }  // namespace
-}  // namespace orrery::traces
+}  // namespace orrery::traces::generate_test

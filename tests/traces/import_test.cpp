@@ -13,7 +13,7 @@
 #include "traces/presence.h"
 #include "traces/statistics.h"
 
-namespace orrery::traces {
+namespace orrery::traces::import_test {
 namespace {
 
 Trace import_file(const std::string& format, const std::string& path,
@@ -248,4 +248,4 @@ TEST(Repeat, EveryRepetitionStartsAsTheFirst) {
 }
 
 }  // namespace
-}  // namespace orrery::traces
+}  // namespace orrery::traces::import_test

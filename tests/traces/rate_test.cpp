@@ -9,7 +9,7 @@
 #include "tests/traces/support.h"
 #include "traces/generate.h"
 
-namespace orrery::traces {
+namespace orrery::traces::rate_test {
 namespace {
 
 constexpr double kDay = 86'400;
@@ -76,4 +76,4 @@ TEST(TraceRate, OfATraceCountsInstantsOfFailuresAndDepartures) {
 }
 
 }  // namespace
-}  // namespace orrery::traces
+}  // namespace orrery::traces::rate_test

@@ -6,7 +6,7 @@
 
 #include "tests/traces/support.h"
 
-namespace orrery::traces {
+namespace orrery::traces::statistics_test {
 namespace {
 
 TraceStatistics of(const std::string& text) { return statistics_of(read_text(text)); }
@@ -77,4 +77,4 @@ TEST(TraceStatistics, UnannouncedLeavesAreInterruptionsOnceAnInstant) {
 }
 
 }  // namespace
-}  // namespace orrery::traces
+}  // namespace orrery::traces::statistics_test

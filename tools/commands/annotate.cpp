@@ -12,13 +12,13 @@
 #include <variant>
 #include <vector>
 
+#include "models/reshard/link_ranks.h"
 #include "models/sharding/pipelines.h"
 #include "models/sharding/transformer.h"
-#include "models/switch/link_ranks.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -30,7 +30,7 @@ using models::Frequency;
 using models::Graph;
 using models::GraphOperator;
 using models::GraphProblem;
-using models::SpecialisedGraph;
+using models::SpecializedGraph;
 
 constexpr int kRefused = 1;
 constexpr std::size_t kGroupsShown = 3;
@@ -185,7 +185,7 @@ class Folder {
 
 // ---- records ----
 
-std::vector<TensorRecord> tensor_records(const Graph& graph, const SpecialisedGraph& special) {
+std::vector<TensorRecord> tensor_records(const Graph& graph, const SpecializedGraph& special) {
   Folder<TensorRecord> folder;
   for (std::size_t i = 0; i < graph.tensors.size(); ++i) {
     const LayerName name = split_name(graph.operators[i].name);
@@ -225,7 +225,7 @@ std::vector<StepRecord> step_records(const std::vector<CommunicationStep>& steps
 }
 
 std::vector<CommunicationRecord> communication_records(const Graph& graph,
-                                                       const SpecialisedGraph& special) {
+                                                       const SpecializedGraph& special) {
   Folder<CommunicationRecord> folder;
   for (const models::ResolvedCommunication& one : special.communications) {
     const LayerName name =
@@ -246,7 +246,7 @@ std::vector<CommunicationRecord> communication_records(const Graph& graph,
   return folder.take();
 }
 
-void add_pipelines(const SpecialisedGraph& special, AnnotateDocument& document) {
+void add_pipelines(const SpecializedGraph& special, AnnotateDocument& document) {
   const auto built = build_pipelines(special);
   if (const auto* none = std::get_if<models::NoPipelines>(&built)) {
     document.no_pipelines = none->reason;
@@ -305,7 +305,7 @@ std::string communication_table(const AnnotateDocument& document, const std::str
   for (const auto& [cells, names] : rows) {
     table.row({cells[0], cells[1], cells[2], cells[3], fmt::format("{}", fmt::join(names, ", "))});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 /// Inputs and parameters; tensors that lie alike share a row.
@@ -324,7 +324,7 @@ std::string leaf_table(const AnnotateDocument& document) {
   for (const auto& [cells, names] : rows) {
     table.row({cells[0], cells[1], fmt::format("{}", fmt::join(names, ", "))});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::string pipelines_text(const AnnotateDocument& document) {
@@ -375,7 +375,7 @@ int execute(const AnnotateArgs& args) {
   const Graph& graph = std::get<Graph>(made);
   const std::int64_t rows = models::rows_per_expert(shape, length);
   const auto special =
-      models::specialise(graph, models::binding_of(*run.plan, length, rows), ranks.heuristics());
+      models::specialize(graph, models::binding_of(*run.plan, length, rows), ranks.heuristics());
   if (const auto* problem = std::get_if<GraphProblem>(&special)) return refuse(*problem);
 
   AnnotateDocument document;
@@ -384,9 +384,9 @@ int execute(const AnnotateArgs& args) {
   document.plan = args.plan;
   document.samples = ir::global_batch(*run.plan);
   document.sequence_length = length;
-  document.tensors = tensor_records(graph, std::get<SpecialisedGraph>(special));
-  document.communications = communication_records(graph, std::get<SpecialisedGraph>(special));
-  add_pipelines(std::get<SpecialisedGraph>(special), document);
+  document.tensors = tensor_records(graph, std::get<SpecializedGraph>(special));
+  document.communications = communication_records(graph, std::get<SpecializedGraph>(special));
+  add_pipelines(std::get<SpecializedGraph>(special), document);
   print(args.json ? to_json(document) : document_text(document, run));
   return 0;
 }

@@ -13,8 +13,10 @@
 
 #include "calibration/fit/fit.h"
 #include "executor/netlab/namespaces.h"
-#include "experiments/runner/figure.h"
+#include "experiments/study/figure.h"
 #include "models/spec/library.h"
+#include "tools/cli/output.h"
+#include "tools/cli/progress.h"
 #include "tools/commands/calibrate_job.h"
 #include "tools/commands/calibrate_report.h"
 #include "tools/commands/calibrate_runner.h"
@@ -22,8 +24,6 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
-#include "tools/progress.h"
 
 namespace orrery::tools {
 namespace {

@@ -15,7 +15,7 @@
 #include "executor/bench/compute_bench.h"
 #include "executor/cuda/backend.h"
 #include "executor/model/shard.h"
-#include "experiments/runner/runner.h"
+#include "experiments/study/runner.h"
 #include "models/ir/measurement_text.h"
 #include "models/spec/library.h"
 #include "models/spec/topology.h"

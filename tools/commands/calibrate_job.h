@@ -14,7 +14,7 @@
 #include "executor/netlab/spec.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/cluster.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 
@@ -45,7 +45,7 @@ CalibrateJob make_calibrate_job(const CalibrateArgs& args, const std::string& da
 std::string narrowest_class(const models::Cluster& cluster, DeviceId source, DeviceId destination);
 
 /// Pairs to measure: inside nodes one for each link class and direction; between nodes all directed
-/// pairs of first devices, of more than kMostPairedNodes nodes those of neighbours.
+/// pairs of first devices, of more than kMostPairedNodes nodes those of neighbors.
 std::vector<executor::BenchPair> bench_pairs(const models::Cluster& cluster);
 inline constexpr std::size_t kMostPairedNodes = 8;
 

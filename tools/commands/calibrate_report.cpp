@@ -7,12 +7,12 @@
 #include <optional>
 #include <vector>
 
-#include "experiments/runner/files.h"
+#include "experiments/study/files.h"
 #include "models/config/visitor.h"
 #include "models/ir/measurement_text.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
-#include "tools/table.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 
 namespace orrery::tools {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {

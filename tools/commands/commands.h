@@ -1,7 +1,7 @@
 /// The commands. Each prints to standard output and returns the exit status; problems of files and
 /// flags are thrown as one config::ConfigError.
 #pragma once
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

@@ -3,13 +3,13 @@
 
 #include <filesystem>
 
-#include "experiments/runner/figure.h"
+#include "experiments/study/figure.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/compare_report.h"
 #include "tools/commands/compare_run.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/output.h"
 
 namespace orrery::tools {
 namespace {
@@ -34,8 +34,8 @@ std::string write_results(const CompareArgs& args, const RunComparison& comparis
     lines += csv.string() + "\n";
     if (args.no_figure) continue;
     const experiments::FigureResult figure = experiments::draw_figure(
-        {(fs::path(ORRERY_SOURCE_DIR) / "tools").string(), "plot_compare.py", ""}, csv.string(),
-        out.string());
+        {(fs::path(ORRERY_SOURCE_DIR) / "tools" / "scripts").string(), "plot_compare.py", ""},
+        csv.string(), out.string());
     for (const std::string& file : figure.files) lines += file + "\n";
     if (!figure.problem.empty()) lines += fmt::format("no {}\n", figure.problem);
   }

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "models/config/visitor.h"
+#include "tools/cli/json.h"
 #include "tools/commands/compare_report.h"
-#include "tools/commands/json.h"
 
 namespace orrery::tools {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "models/ir/program.h"
 #include "tools/commands/run_inputs.h"
 

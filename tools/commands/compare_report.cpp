@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "tools/commands/output.h"
-#include "tools/table.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -61,7 +61,7 @@ std::string times_table(const calibration::Comparison& comparison,
     row(component.name, component.seconds, component.of_iteration);
   }
   add_checkpoints(checkpoints, table);
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::string memory_table(const calibration::Comparison& comparison) {
@@ -72,7 +72,7 @@ std::string memory_table(const calibration::Comparison& comparison) {
     table.row({std::to_string(row.rank.value), std::to_string(row.device.value),
                mib(row.bytes.predicted), mib(row.bytes.measured), error_cell(row.bytes.error())});
   }
-  return table.empty() ? "" : fmt::format("\n{}", section("Peak memory", table.text(0, colours())));
+  return table.empty() ? "" : fmt::format("\n{}", section("Peak memory", table.text(0, colors())));
 }
 
 std::string ops_table(const calibration::Comparison& comparison) {
@@ -86,7 +86,7 @@ std::string ops_table(const calibration::Comparison& comparison) {
   }
   return table.empty()
              ? ""
-             : fmt::format("\n{}", section("Ops that are furthest off", table.text(0, colours())));
+             : fmt::format("\n{}", section("Ops that are furthest off", table.text(0, colors())));
 }
 
 std::string phases_table(const GenerationComparison& generation) {
@@ -102,7 +102,7 @@ std::string phases_table(const GenerationComparison& generation) {
                    : std::string("-")});
   }
   if (table.empty()) return "";
-  std::string text = table.text(0, colours());
+  std::string text = table.text(0, colors());
   if (!generation.phases_problem.empty()) text += generation.phases_problem + "\n";
   return fmt::format("\n{}", section("Recovery", text));
 }

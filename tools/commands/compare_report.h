@@ -14,7 +14,7 @@ std::string comparison_text(const RunComparison& comparison);
 std::string comparison_json(const std::string& run, const RunComparison& comparison);
 
 /// Rows side,rank,device,step,stream,kind,purpose,start_s,end_s,inner_s of the simulated iteration
-/// and of the measured step whose length is the median: what tools/plot_compare.py draws.
+/// and of the measured step whose length is the median: what tools/scripts/plot_compare.py draws.
 std::string timeline_csv(const GenerationComparison& generation, int warm_up);
 
 /// Where predicted times come from: those of ops, then those of checkpoints where there are any.

@@ -10,9 +10,9 @@
 #include "models/base/file.h"
 #include "models/cost/pricer.h"
 #include "models/ir/wire.h"
+#include "models/reshard/switch_plan.h"
+#include "models/reshard/switch_program.h"
 #include "models/spec/topology.h"
-#include "models/switch/switch_plan.h"
-#include "models/switch/switch_program.h"
 #include "sim/flow/fork.h"
 #include "sim/iteration/iteration.h"
 #include "tools/commands/compare_notes.h"
@@ -135,7 +135,7 @@ std::string run_child(const experiments::LoadedRun& run, const ir::Program& prog
   result.log.program_hash = ir::program_hash(program);
   std::string text;
   for (const std::string& entry : pricer.used_entries()) text += entry + kBetween;
-  return text + kBetween + ir::serialise(result.log);
+  return text + kBetween + ir::serialize(result.log);
 }
 
 std::string delivered(sim::ForkResult result, const char* what) {

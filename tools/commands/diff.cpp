@@ -5,11 +5,11 @@
 #include <utility>
 
 #include "models/ir/names.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {

@@ -19,6 +19,7 @@
 #include "executor/netlab/namespaces.h"
 #include "models/config/document.h"
 #include "planners/recovery/catalog.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/execute_checks.h"
 #include "tools/commands/execute_job.h"
@@ -30,7 +31,6 @@
 #include "tools/commands/execute_threads.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/run_inputs.h"
 #include "tools/commands/tables.h"
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "executor/launcher/launcher.h"
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "models/config/diagnostics.h"
 #include "models/ir/program.h"
 

@@ -9,7 +9,7 @@
 #include "executor/launcher/settings.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/job.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

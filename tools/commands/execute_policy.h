@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "executor/launcher/launcher.h"
-#include "experiments/runner/execute.h"
-#include "models/decide/recovery_policy.h"
+#include "experiments/study/execute.h"
+#include "models/interfaces/recovery_policy.h"
 #include "models/ir/program.h"
 
 namespace orrery::tools {

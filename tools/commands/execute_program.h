@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "models/ir/program.h"
 
 namespace orrery::tools {

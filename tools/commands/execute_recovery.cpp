@@ -111,7 +111,7 @@ int serve(const experiments::LoadedRun& run, const PolicyQuestion& question, int
       std::string answer;
       try {
         const PolicyServer::Answer given = server.answer(lost_from(*asked));
-        answer = given.problem.empty() ? kOk + given.what + "\n" + ir::serialise(given.program)
+        answer = given.problem.empty() ? kOk + given.what + "\n" + ir::serialize(given.program)
                                        : problem(given.problem);
       } catch (const std::exception& error) {
         answer = problem(error.what());

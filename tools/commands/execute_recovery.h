@@ -9,7 +9,7 @@
 #include <variant>
 
 #include "executor/launcher/launcher.h"
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "tools/commands/execute_policy.h"
 
 namespace orrery::tools {

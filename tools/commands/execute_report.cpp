@@ -5,9 +5,9 @@
 #include <algorithm>
 
 #include "models/config/visitor.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
-#include "tools/table.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -121,7 +121,7 @@ std::string totals(const executor::LaunchReport& report) {
              seconds_cell(seconds / static_cast<double>(report.steps.size())),
              grouped(tokens / seconds, 0), fmt::format("{:.6f}", first->loss),
              fmt::format("{:.6f}", last->loss), std::to_string(report.generations.size())});
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::string ranks(const executor::GenerationSummary& generation) {
@@ -135,7 +135,7 @@ std::string ranks(const executor::GenerationSummary& generation) {
                grouped(static_cast<double>(rank.clock_offset_ns) * 1e-3, 1),
                grouped(static_cast<double>(rank.clock_uncertainty_ns) * 1e-3, 1)});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::string links(const executor::GenerationSummary& generation) {
@@ -149,7 +149,7 @@ std::string links(const executor::GenerationSummary& generation) {
         {std::to_string(all[i].from), std::to_string(all[i].to), grouped(mib(all[i].bytes), 3)});
   }
   if (table.empty()) return "";
-  std::string text = fmt::format("\n{}", section("Bytes between ranks", table.text(0, colours())));
+  std::string text = fmt::format("\n{}", section("Bytes between ranks", table.text(0, colors())));
   if (all.size() > kLinksShown) {
     text += fmt::format("and {}\n", counted(all.size() - kLinksShown, "pair"));
   }
@@ -167,7 +167,7 @@ std::string recovery(const executor::GenerationSummary& generation) {
     if (first < 0) first = at;
     table.row({fmt::format("{:+.4f}", at - first), event.kind, event.detail});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 
 #include "executor/launcher/launcher.h"
 #include "models/config/diagnostics.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

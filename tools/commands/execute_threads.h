@@ -12,7 +12,7 @@
 #include "models/config/diagnostics.h"
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "tools/commands/output.h"
+#include "tools/cli/output.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -74,7 +74,7 @@ std::string runners_up_text(const SearchRecord& search, double evaluated) {
     table.row({seconds_cell(lost.estimate_seconds),
                judged ? seconds_cell(*lost.evaluated_seconds) : "-", difference, lost.what});
   }
-  return fmt::format("\n{}", table.text(0, colours()));
+  return fmt::format("\n{}", table.text(0, colors()));
 }
 
 std::string constraints_text(const SearchRecord& search) {
@@ -128,7 +128,7 @@ std::string others_text(const Report& best, const std::vector<Report>& reports) 
                against(report.evaluation->iteration_seconds, best.evaluation->iteration_seconds),
                main_difference(*report.evaluation, *best.evaluation)});
   }
-  return any ? fmt::format("\n{}", table.text(0, colours())) : "";
+  return any ? fmt::format("\n{}", table.text(0, colors())) : "";
 }
 
 }  // namespace

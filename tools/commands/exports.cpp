@@ -13,8 +13,8 @@
 #include "models/ir/chrome_trace.h"
 #include "models/ir/perfetto.h"
 #include "models/ir/wire.h"
+#include "tools/cli/output.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/output.h"
 
 namespace orrery::tools {
 namespace {
@@ -151,8 +151,8 @@ void write_exports(const Exports& exports, const experiments::LoadedRun& run,
   if (!exports.timeline.empty()) {
     write_file(exports.timeline, timeline(exports.timeline, run, outcome));
   }
-  if (!exports.log.empty()) write_file(exports.log, ir::serialise(outcome.log));
-  if (!exports.program.empty()) write_file(exports.program, ir::serialise(outcome.program));
+  if (!exports.log.empty()) write_file(exports.log, ir::serialize(outcome.log));
+  if (!exports.program.empty()) write_file(exports.program, ir::serialize(outcome.program));
 }
 
 }  // namespace orrery::tools

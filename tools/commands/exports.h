@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "models/config/diagnostics.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

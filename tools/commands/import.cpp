@@ -10,10 +10,10 @@
 #include "calibration/metis_import.h"
 #include "calibration/sailor_import.h"
 #include "models/spec/library.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/output.h"
 
 namespace orrery::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "experiments/runner/limits.h"
+#include "experiments/study/limits.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/execute.h"
-#include "experiments/runner/run_spec.h"
+#include "experiments/study/execute.h"
+#include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/library.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

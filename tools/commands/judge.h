@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/report.h"
 

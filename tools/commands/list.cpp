@@ -7,19 +7,19 @@
 #include <set>
 #include <utility>
 
-#include "experiments/runner/manifest.h"
-#include "experiments/runner/mixed_length_file.h"
-#include "experiments/runner/replay.h"
-#include "experiments/runner/steps.h"
+#include "experiments/study/manifest.h"
+#include "experiments/study/mixed_length_file.h"
+#include "experiments/study/replay.h"
+#include "experiments/study/steps.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
 #include "tools/commands/list_planners.h"
 #include "tools/commands/list_policies.h"
-#include "tools/commands/output.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/tables.h"
 
@@ -141,7 +141,7 @@ std::string text_of(const std::vector<ScheduleRecord>& records) {
   for (const ScheduleRecord& record : records) {
     table.row({record.name, record.summary, record.source});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::vector<GpuRecord> gpus_known() {
@@ -175,7 +175,7 @@ std::string text_of(const std::vector<GpuRecord>& records) {
                fmt::format("{:.2f}", record.efficiency),
                record.dollars_per_hour ? fmt::format("{:.2f}", *record.dollars_per_hour) : "-"});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::vector<LinkRecord> links_known() {
@@ -195,7 +195,7 @@ std::string text_of(const std::vector<LinkRecord>& records) {
                grouped(record.latency_seconds * 1e6, 1), fmt::format("{:.2f}", record.efficiency),
                record.shared ? "shared" : "per port"});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::vector<ModelRecord> models_known() {
@@ -228,7 +228,7 @@ std::string text_of(const std::vector<ModelRecord>& records) {
                std::to_string(record.layers),
                record.hidden > 0 ? std::to_string(record.hidden) : "-"});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::vector<ClusterRecord> clusters_known() {
@@ -253,7 +253,7 @@ std::string text_of(const std::vector<ClusterRecord>& records) {
   for (const ClusterRecord& record : records) {
     table.row({record.name, grouped(record.gpus, 0), grouped(record.nodes, 0), record.types});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 /// Files below experiments/ for `orrery run`, by path.
@@ -299,7 +299,7 @@ std::string text_of(const std::vector<ExperimentRecord>& records) {
   for (const ExperimentRecord& record : records) {
     table.row({record.path, std::to_string(record.runs), record.title});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 template <class T>

@@ -8,9 +8,9 @@
 #include "models/config/diagnostics.h"
 #include "planners/catalog.h"
 #include "planners/mixed_length/step_planner.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/catalog_text.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
 
 namespace orrery::tools {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "models/config/diagnostics.h"
 #include "planners/recovery/catalog.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/catalog_text.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
 
 namespace orrery::tools {
 namespace {

@@ -3,7 +3,7 @@
 #pragma once
 #include <string>
 
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

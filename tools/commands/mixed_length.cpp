@@ -1,5 +1,5 @@
 /// orrery mixed-length: systems that train on sequences of mixed lengths, step by step.
-#include "experiments/runner/mixed_length.h"
+#include "experiments/study/mixed_length.h"
 
 #include <fmt/format.h>
 
@@ -8,16 +8,16 @@
 #include <limits>
 #include <vector>
 
-#include "experiments/runner/mixed_length_study.h"
+#include "experiments/study/mixed_length_study.h"
 #include "models/config/document.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/sweep_flags.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -41,7 +41,7 @@ std::string summary(const MixedLengthResult& result) {
                fmt::format("{:.3f}", one.switching.value), fmt::format("{:.2f}", one.switches),
                grouped(one.computed_tokens, 0)});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 /// What was chosen where the file is silent, and why a system has no plan; equal lines once.

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "executor/netlab/lab.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
 #include "tools/commands/netlab_cluster.h"
-#include "tools/commands/output.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -144,7 +144,7 @@ std::string nodes_table(const LabRecord& record) {
                fmt::format("{}", node.dropped_frames + node.refused_frames),
                fmt::format("{}", node.processes)});
   }
-  return table.text(2, colours());
+  return table.text(2, colors());
 }
 
 std::string pairs_table(const NetlabSpec& spec) {
@@ -157,7 +157,7 @@ std::string pairs_table(const NetlabSpec& spec) {
                pair.rate ? rate_cell(pair.rate->value) : "-",
                grouped(1e3 * executor::netlab_latency(spec, pair.a, pair.b).value, 3)});
   }
-  return section("Pairs of their own", table.text(2, colours()));
+  return section("Pairs of their own", table.text(2, colors()));
 }
 
 std::string hosts_of(const NetlabSpec& spec) {

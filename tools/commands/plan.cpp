@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "planners/catalog.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/explain.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -186,7 +186,7 @@ std::string ranking(const std::vector<Report>& reports, experiments::CostModel c
                       : "-",
                verdict});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::string notes_text(const std::vector<Report>& reports) {

@@ -1,5 +1,5 @@
 /// orrery replay: recovery policies on traces, then their ranking.
-#include "experiments/runner/replay.h"
+#include "experiments/study/replay.h"
 
 #include <fmt/format.h>
 
@@ -8,15 +8,15 @@
 #include <limits>
 #include <system_error>
 
-#include "experiments/runner/files.h"
+#include "experiments/study/files.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/replay_tables.h"
 #include "tools/commands/sweep_flags.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -41,7 +41,7 @@ std::string dry_run_text(const ReplayStudy& study, const ReplayStudyResult& resu
     table.row({study.cases[run.of_case].name, run.policy.shown(), options, std::to_string(run.seed),
                run.hash});
   }
-  std::string text = table.text(0, colours());
+  std::string text = table.text(0, colors());
   const auto missing = counted(static_cast<std::size_t>(result.missing), "run");
   text += result.estimate_seconds < 0
               ? fmt::format("\ndry run: {} to do; no run was timed yet\n", missing)

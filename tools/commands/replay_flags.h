@@ -2,9 +2,9 @@
 #pragma once
 #include <string>
 
-#include "experiments/runner/replay_file.h"
+#include "experiments/study/replay_file.h"
 #include "models/config/diagnostics.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

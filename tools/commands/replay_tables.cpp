@@ -7,9 +7,9 @@
 #include <optional>
 #include <system_error>
 
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
-#include "tools/table.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -169,7 +169,7 @@ double stall(const Standing& standing) {
   double share = 0;
   for (const sim::Bucket bucket :
        {sim::Bucket::checkpoint, sim::Bucket::detect, sim::Bucket::decide, sim::Bucket::move_state,
-        sim::Bucket::reinitialise, sim::Bucket::idle}) {
+        sim::Bucket::reinitialize, sim::Bucket::idle}) {
     share += standing.wall[static_cast<std::size_t>(bucket)];
   }
   return share;
@@ -206,7 +206,7 @@ std::string ranking_table(const std::vector<Standing>& standings) {
                grouped(standing.interruptions, 1), grouped(100 * stall(standing), 2),
                grouped(standing.lost_iterations, 1)});
   }
-  std::string text = table.text(0, colours());
+  std::string text = table.text(0, colors());
   if (ties) {
     text +=
         "~ not told from the one before: the 95 % interval of their difference, seed by seed, "
@@ -232,7 +232,7 @@ std::string bucket_table(const std::vector<Standing>& standings) {
     cells.push_back(grouped(standing.absent_gpu_hours, 0));
     table.row(std::move(cells));
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 /// Policies that have no standing, with the reason: those whose runs failed, or the others.

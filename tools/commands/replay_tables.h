@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "experiments/runner/replay.h"
-#include "experiments/runner/replay_ranking.h"
+#include "experiments/study/replay.h"
+#include "experiments/study/replay_ranking.h"
 
 namespace orrery::tools {
 

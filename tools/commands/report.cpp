@@ -72,18 +72,18 @@ void describe(config::Visitor& v, EvaluationRecord& evaluation) {
   v.title("Evaluation");
   v.required("iteration_seconds", evaluation.iteration_seconds, "one optimizer step");
   v.required("pipeline_seconds", evaluation.pipeline_seconds, "end of each last backward pass");
-  v.optional("synchronisation_seconds", evaluation.synchronisation_seconds,
+  v.optional("synchronization_seconds", evaluation.synchronization_seconds,
              "of a closed form, after the pipelines");
   v.required("compute_seconds", evaluation.compute_seconds, "mean over GPUs, as all below");
   v.required("tensor_parallel_seconds", evaluation.tensor_parallel_seconds, "inner collectives");
   v.required("pipeline_communication_seconds", evaluation.pipeline_communication_seconds,
              "exposed sends and receives");
-  v.required("data_parallel_seconds", evaluation.data_parallel_seconds, "exposed synchronisation");
+  v.required("data_parallel_seconds", evaluation.data_parallel_seconds, "exposed synchronization");
   v.required("optimizer_seconds", evaluation.optimizer_seconds, "optimizer step");
   v.required("bubble_seconds", evaluation.bubble_seconds, "idle");
   v.required("tokens_per_second", evaluation.tokens_per_second, "of the whole job");
-  v.required("mfu", evaluation.mfu, "model FLOPs utilisation");
-  v.required("hfu", evaluation.hfu, "hardware FLOPs utilisation");
+  v.required("mfu", evaluation.mfu, "model FLOPs utilization");
+  v.required("hfu", evaluation.hfu, "hardware FLOPs utilization");
   v.optional("dollars_per_million_tokens", evaluation.dollars_per_million_tokens, "list prices");
   v.required("fits", evaluation.fits, "in memory");
   v.required("verdict", evaluation.verdict, "in words");
@@ -112,7 +112,7 @@ void describe(config::Visitor& v, StageRecord& stage) {
   v.required("stage", stage.stage, "");
   v.required("compute_seconds", stage.compute_seconds, "of the busiest GPU, as all below");
   v.required("tensor_parallel_seconds", stage.tensor_parallel_seconds, "inner collectives");
-  v.required("transfer_seconds", stage.transfer_seconds, "exposed transfers and synchronisation");
+  v.required("transfer_seconds", stage.transfer_seconds, "exposed transfers and synchronization");
   v.required("bubble_seconds", stage.bubble_seconds, "idle");
 }
 
@@ -160,8 +160,8 @@ Report make_report(std::string name, bool searched, const experiments::RunOutcom
   }
   if (outcome.evaluation) {
     report.evaluation = record(*outcome.evaluation);
-    if (outcome.synchronisation) {
-      report.evaluation->synchronisation_seconds = outcome.synchronisation->value;
+    if (outcome.synchronization) {
+      report.evaluation->synchronization_seconds = outcome.synchronization->value;
     }
   }
   if (searched) report.search = record(outcome.search);

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "models/config/visitor.h"
 #include "models/ir/plan.h"
 
@@ -27,8 +27,8 @@ struct MemoryRecord {
 struct EvaluationRecord {
   double iteration_seconds = 0;
   std::vector<double> pipeline_seconds;
-  /// Of closed forms: gradient synchronisation, which no pipeline time contains.
-  std::optional<double> synchronisation_seconds;
+  /// Of closed forms: gradient synchronization, which no pipeline time contains.
+  std::optional<double> synchronization_seconds;
   double compute_seconds = 0;
   double tensor_parallel_seconds = 0;
   double pipeline_communication_seconds = 0;

@@ -9,13 +9,13 @@
 #include <map>
 #include <utility>
 
-#include "experiments/runner/files.h"
-#include "experiments/runner/runner.h"
+#include "experiments/study/files.h"
+#include "experiments/study/runner.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/sweep_flags.h"
 #include "tools/commands/tables.h"
@@ -180,7 +180,7 @@ std::string runs_table(const SweepResult& result, const std::map<std::string, Ro
     }
     table.row(std::move(cells));
   }
-  std::string text = table.text(0, colours());
+  std::string text = table.text(0, colors());
   if (result.runs.size() > kRowsShown) {
     text +=
         fmt::format("... and {} more in {}\n", result.runs.size() - kRowsShown, result.runs_csv);

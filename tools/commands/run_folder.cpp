@@ -17,12 +17,12 @@
 #include <system_error>
 
 #include "models/config/document.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/tables.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -166,7 +166,7 @@ int run_folder(const RunArgs& args, const std::vector<std::string>& files) {
     worst = status == kInterrupted ? status : std::max(worst, status);
     print("\n");
   }
-  print(table.text(0, colours()));
+  print(table.text(0, colors()));
   if (worst == kInterrupted) {
     fmt::print(stderr, "orrery: interrupted; the same command goes on from there\n");
   }

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "models/config/diagnostics.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

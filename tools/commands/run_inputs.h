@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "executor/launcher/settings.h"
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
 #include "sim/iteration/options.h"

@@ -3,13 +3,13 @@
 
 #include <map>
 
-#include "experiments/runner/files.h"
-#include "experiments/runner/steps.h"
+#include "experiments/study/files.h"
+#include "experiments/study/steps.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/sweep_flags.h"
 #include "tools/commands/tables.h"
@@ -78,7 +78,7 @@ std::string text_of(const StepsFile& file, const StepsResult& result, bool dry_r
   for (const StepRecord& record : records_of(file, result)) {
     table.row({record.step, record.status, record.output});
   }
-  text += table.text(0, colours()) + "\n";
+  text += table.text(0, colors()) + "\n";
   if (dry_run) {
     return text + fmt::format("dry run: {} to do\nresults would go to {}\n",
                               counted(static_cast<std::size_t>(result.missing), "step"),

@@ -4,16 +4,16 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/assumptions.h"
-#include "experiments/runner/manifest.h"
-#include "experiments/runner/mixed_length_file.h"
-#include "experiments/runner/replay_file.h"
-#include "experiments/runner/steps.h"
+#include "experiments/study/assumptions.h"
+#include "experiments/study/manifest.h"
+#include "experiments/study/mixed_length_file.h"
+#include "experiments/study/replay_file.h"
+#include "experiments/study/steps.h"
 #include "models/config/diagnostics.h"
 #include "models/config/document.h"
 #include "models/spec/schemas.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
-#include "tools/commands/output.h"
 #include "tools/commands/twin_manifest.h"
 #include "traces/generate_settings.h"
 

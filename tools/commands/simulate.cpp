@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "models/spec/step_plan.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/simulate_step.h"
 #include "tools/commands/tables.h"
 
@@ -60,7 +60,7 @@ std::string comparison(const std::vector<Report>& reports) {
                grouped(evaluation.tokens_per_second, 0), percent(evaluation.mfu),
                dollars(evaluation), verdict_text(evaluation)});
   }
-  return fmt::format("\n{}", table.text(0, colours()));
+  return fmt::format("\n{}", table.text(0, colors()));
 }
 
 std::string exports_text(const Exports& exports) {

@@ -6,15 +6,15 @@
 #include <optional>
 #include <utility>
 
-#include "experiments/runner/mixed_length.h"
+#include "experiments/study/mixed_length.h"
 #include "models/check/validate.h"
 #include "models/config/document.h"
 #include "models/lower/lower.h"
 #include "models/spec/step_plan.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -97,7 +97,7 @@ std::string text_of(const models::PlannedStep& step, const experiments::StepOutc
                grouped(static_cast<double>(tokens), 0),
                std::to_string(phase.length_range.longest)});
   }
-  return fmt::format("{}\nstep {:.6f} s, of which {} switches {:.6f} s\n", table.text(0, colours()),
+  return fmt::format("{}\nstep {:.6f} s, of which {} switches {:.6f} s\n", table.text(0, colors()),
                      outcome.time.value, outcome.switches, outcome.switching.value);
 }
 

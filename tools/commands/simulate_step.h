@@ -1,6 +1,6 @@
 /// `orrery simulate` with a step plan: the phases of one step of mixed lengths.
 #pragma once
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

@@ -1,12 +1,12 @@
 /// Flags and progress that all commands have in common which sweep runs
-/// (experiments/runner/sweep.h).
+/// (experiments/study/sweep.h).
 #pragma once
 #include <functional>
 
-#include "experiments/runner/sweep.h"
+#include "experiments/study/sweep.h"
 #include "models/config/diagnostics.h"
-#include "tools/args.h"
-#include "tools/progress.h"
+#include "tools/cli/args.h"
+#include "tools/cli/progress.h"
 
 namespace orrery::tools {
 

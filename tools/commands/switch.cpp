@@ -13,14 +13,14 @@
 #include "models/config/document.h"
 #include "models/config/units.h"
 #include "models/cost/pricer.h"
+#include "models/reshard/switch_plan.h"
+#include "models/reshard/switch_program.h"
 #include "models/spec/topology.h"
-#include "models/switch/switch_plan.h"
-#include "models/switch/switch_program.h"
 #include "sim/iteration/iteration.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -305,7 +305,7 @@ std::string traffic_table(const SwitchDocument& document) {
   }
   row("all", "", document.moved_bytes, document.messages, total(document.moved_bytes),
       document.kept_bytes);
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 std::string lost_text(const SwitchDocument& document) {
@@ -329,7 +329,7 @@ std::string lost_text(const SwitchDocument& document) {
       section("Lost state", fmt::format("{} MB: {}\n{}", megabytes(document.lost_bytes),
                                         bad("lives on lost devices only; a checkpoint must bring "
                                             "it back"),
-                                        table.text(0, colours())));
+                                        table.text(0, colors())));
   if (document.lost.size() > kLostShown) {
     text += fmt::format("and {} (--json shows all)\n",
                         counted(document.lost.size() - kLostShown, "slice"));

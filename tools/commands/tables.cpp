@@ -8,7 +8,7 @@
 
 #include "models/ir/names.h"
 #include "models/schedule/rounds.h"
-#include "tools/commands/output.h"
+#include "tools/cli/output.h"
 
 namespace orrery::tools {
 namespace {
@@ -42,7 +42,7 @@ Columns columns_of(const ir::Plan& plan) {
   return columns;
 }
 
-/// Values of the stage's segments, equal neighbours once.
+/// Values of the stage's segments, equal neighbors once.
 template <class F>
 std::string by_segment(const ir::Stage& stage, F&& value) {
   std::string text, last;
@@ -210,7 +210,7 @@ std::string ranges(const std::vector<std::size_t>& numbers) {
   return id_ranges(std::move(ids));
 }
 
-/// Whether gradients are synchronised at all.
+/// Whether gradients are synchronized at all.
 bool has_replicas(const ir::Plan& plan) {
   const auto several = [](const ir::Segment& segment) { return segment.groups.size() > 1; };
   const auto any = [&](const ir::Stage& stage) {
@@ -253,9 +253,9 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
                                  ir::devices_of(plan).size(), run.cluster.size());
   if (plan.virtual_stages > 1) head += fmt::format(", {} virtual stages", plan.virtual_stages);
   if (plan.communication.gradient_overlap) head += ", gradients overlap the backward pass";
-  const int rounds = models::gradient_rounds(plan, run.spec.job.gradient_synchronisations);
+  const int rounds = models::gradient_rounds(plan, run.spec.job.gradient_synchronizations);
   if (rounds > 1 && has_replicas(plan))
-    head += fmt::format(", gradients synchronised {} times a step", rounds);
+    head += fmt::format(", gradients synchronized {} times a step", rounds);
   std::size_t rerouted = 0;
   for (const ir::Pipeline& pipeline : plan.pipelines) rerouted += pipeline.reroutes.size();
   if (rerouted > 0) head += fmt::format(", {} to another pipeline", counted(rerouted, "reroute"));
@@ -324,8 +324,8 @@ std::string evaluation_text(const EvaluationRecord& evaluation, bool full) {
   Table facts;
   facts.column("").number("").column("");
   add_pipelines(evaluation, full, facts);
-  if (evaluation.synchronisation_seconds) {
-    facts.row({"synchronisation", seconds_cell(*evaluation.synchronisation_seconds), "s"});
+  if (evaluation.synchronization_seconds) {
+    facts.row({"synchronization", seconds_cell(*evaluation.synchronization_seconds), "s"});
   }
   facts.row({"iteration time", seconds_cell(evaluation.iteration_seconds), "s"});
   facts.row({"throughput", grouped(evaluation.tokens_per_second, 1), "tokens/s"});

@@ -3,10 +3,10 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "models/ir/plan.h"
+#include "tools/cli/table.h"
 #include "tools/commands/report.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 
@@ -37,7 +37,7 @@ std::string evaluation_text(const EvaluationRecord& evaluation, bool full);
 /// Heading and rows of the memory verdict.
 std::string memory_text(const EvaluationRecord& evaluation);
 
-/// "fits", or the verdict's sentence, coloured.
+/// "fits", or the verdict's sentence, colored.
 std::string verdict_text(const EvaluationRecord& evaluation);
 
 /// "41.2 %"

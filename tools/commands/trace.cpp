@@ -7,11 +7,11 @@
 
 #include "models/config/document.h"
 #include "models/spec/library.h"
+#include "tools/cli/output.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/days.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/output.h"
 #include "traces/bind.h"
 #include "traces/csv.h"
 #include "traces/generate.h"

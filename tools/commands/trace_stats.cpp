@@ -8,14 +8,14 @@
 #include <memory>
 #include <stdexcept>
 
-#include "experiments/runner/figure.h"
+#include "experiments/study/figure.h"
 #include "models/base/file.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
-#include "tools/table.h"
 #include "traces/names.h"
 #include "traces/statistics.h"
 
@@ -97,7 +97,7 @@ std::string counts_text(const traces::TraceStatistics& statistics) {
     const traces::CauseCount& count = statistics.counts[i];
     table.row({count.kind, count.cause, grouped(static_cast<double>(count.events), 0)});
   }
-  std::string text = table.text(0, colours());
+  std::string text = table.text(0, colors());
   if (statistics.counts.size() > kCausesShown) {
     text += fmt::format("and {} (--json shows all)\n",
                         counted(statistics.counts.size() - kCausesShown, "row"));
@@ -125,7 +125,7 @@ std::string availability_text(const traces::TraceStatistics& statistics) {
     for (const traces::Quantile& q : row.quantiles) cells.push_back(percent(q.devices));
     table.row(std::move(cells));
   }
-  std::string text = table.text(0, colours());
+  std::string text = table.text(0, colors());
   Table nodes;
   nodes.column("GPU type").number("departures").number("bursts").number("mean burst");
   nodes.number("largest").number("mean join burst").number("lifetime h").number("away h");
@@ -139,7 +139,7 @@ std::string availability_text(const traces::TraceStatistics& statistics) {
          or_none(row.max_burst, 0), or_none(row.mean_join_burst, 2), or_none(row.lifetime_hours, 2),
          or_none(row.away_hours, 2), or_none(row.leaves_per_node_hour, 4)});
   }
-  if (any) text += "\n" + section("Whole nodes that go and come", nodes.text(0, colours()));
+  if (any) text += "\n" + section("Whole nodes that go and come", nodes.text(0, colors()));
   return text;
 }
 

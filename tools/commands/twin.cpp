@@ -12,9 +12,11 @@
 
 #include "executor/netlab/error.h"
 #include "executor/netlab/namespaces.h"
-#include "experiments/runner/figure.h"
+#include "experiments/study/figure.h"
 #include "models/base/file.h"
 #include "models/ir/names.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/compare_report.h"
 #include "tools/commands/execute_netlab.h"
@@ -22,10 +24,8 @@
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/netlab_cluster.h"
-#include "tools/commands/output.h"
 #include "tools/commands/twin_report.h"
 #include "tools/commands/twin_steps.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -168,7 +168,7 @@ std::string dry_run_text(const Prepared& prepared) {
                run.policy.empty() ? std::string() : fmt::format("{} ({})", run.kill, run.policy),
                state_text(run)});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 /// The emulated network, or none: then it is said why, and ranks talk over loopback.

@@ -6,14 +6,14 @@
 #include <filesystem>
 #include <set>
 
-#include "experiments/runner/run_spec.h"
+#include "experiments/study/run_spec.h"
 #include "models/base/file.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/spec/library.h"
 #include "planners/recovery/catalog.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 #include "tools/commands/execute_settings.h"
 
 namespace orrery::tools {

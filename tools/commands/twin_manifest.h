@@ -8,7 +8,7 @@
 
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
-#include "tools/args.h"
+#include "tools/cli/args.h"
 
 namespace orrery::tools {
 

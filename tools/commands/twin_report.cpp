@@ -11,10 +11,10 @@
 #include "experiments/validation/common/errors.h"
 #include "models/config/visitor.h"
 #include "models/ir/wire.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/compare_report.h"
-#include "tools/commands/json.h"
-#include "tools/commands/output.h"
-#include "tools/table.h"
 
 namespace orrery::tools {
 namespace {
@@ -148,7 +148,7 @@ std::vector<TwinErrorLine> error_lines(const TwinSummary& summary) {
         }
       }
       if (errors.empty()) continue;
-      experiments::ErrorSummary line = experiments::summarise(set, metric.name, errors);
+      experiments::ErrorSummary line = experiments::summarize(set, metric.name, errors);
       line.worst = worst;
       lines.push_back({{line, metric.target, std::nullopt}, share(disturbed, ops)});
     }
@@ -176,7 +176,7 @@ std::string runs_table(const TwinSummary& summary) {
                result.same_as.empty() ? std::string()
                                       : fmt::format("the program of {}", result.same_as)});
   }
-  return table.text(0, colours());
+  return table.text(0, colors());
 }
 
 /// Which runs are in no mean of predicted runs, and why.
@@ -232,7 +232,7 @@ std::string phases_table(const TwinSummary& summary) {
                      : std::string("-")});
     }
   }
-  return table.empty() ? "" : fmt::format("\n{}", section("Recoveries", table.text(0, colours())));
+  return table.empty() ? "" : fmt::format("\n{}", section("Recoveries", table.text(0, colors())));
 }
 
 std::string parameters_text(const TwinSummary& summary) {
@@ -438,7 +438,7 @@ std::string twin_text(const TwinSummary& summary) {
       phases_table(summary) + problems_text(summary);
   if (!errors.empty()) {
     text +=
-        fmt::format("\n{}", section("Errors", errors.text(0, colours()) + disturbed_text(summary)));
+        fmt::format("\n{}", section("Errors", errors.text(0, colors()) + disturbed_text(summary)));
   }
   return text;
 }

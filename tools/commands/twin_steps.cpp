@@ -23,10 +23,10 @@
 #include "models/ir/plan.h"
 #include "models/spec/library.h"
 #include "models/spec/link_calibration.h"
+#include "tools/cli/output.h"
 #include "tools/commands/execute_program.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
-#include "tools/commands/output.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {

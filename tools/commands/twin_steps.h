@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/runner/execute.h"
+#include "experiments/study/execute.h"
 #include "models/ir/profile.h"
 #include "models/spec/cluster.h"
 #include "tools/commands/twin_manifest.h"

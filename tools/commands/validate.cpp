@@ -6,21 +6,21 @@
 #include <set>
 #include <utility>
 
-#include "experiments/runner/assumptions.h"
-#include "experiments/runner/manifest.h"
-#include "experiments/runner/mixed_length.h"
-#include "experiments/runner/replay.h"
-#include "experiments/runner/runner.h"
-#include "experiments/runner/steps.h"
+#include "experiments/study/assumptions.h"
+#include "experiments/study/manifest.h"
+#include "experiments/study/mixed_length.h"
+#include "experiments/study/replay.h"
+#include "experiments/study/runner.h"
+#include "experiments/study/steps.h"
 #include "models/config/document.h"
 #include "models/ir/model_shape.h"
 #include "models/spec/lengths.h"
 #include "models/spec/step_plan.h"
+#include "tools/cli/output.h"
+#include "tools/cli/table.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/output.h"
 #include "tools/commands/twin_manifest.h"
-#include "tools/table.h"
 #include "traces/generate_settings.h"
 
 namespace orrery::tools {

@@ -74,9 +74,9 @@ def main():
     for place, kind in enumerate(kinds):
         name = kind.split("-")[0]
         top.step([time / DAY for time in times], counts[kind] + counts[kind][-1:], where="post",
-                 color=style.COLOURS[place], linestyle=styles[kind], linewidth=1.1, label=name)
+                 color=style.COLORS[place], linestyle=styles[kind], linewidth=1.1, label=name)
         bottom.step(JOBS, [100 * share(times, counts[kind], need) for need in JOBS], where="pre",
-                    color=style.COLOURS[place], linestyle=styles[kind], linewidth=1.1)
+                    color=style.COLORS[place], linestyle=styles[kind], linewidth=1.1)
     total = [sum(values) for values in zip(*counts.values())]
     bottom.step(JOBS, [100 * share(times, total, need) for need in JOBS], where="pre",
                 color="black", linewidth=1.1, label="all types together")

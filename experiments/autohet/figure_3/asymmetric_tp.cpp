@@ -24,7 +24,7 @@
 #include "models/config/document.h"
 #include "models/spec/library.h"
 #include "models/spec/topology.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "sim/iteration/evaluator.h"
 
 namespace orrery::experiments {

@@ -32,7 +32,7 @@ def main():
         for place, (kind, label) in enumerate(KINDS):
             own = [loss(row, kind) for row in rows if row["micro_batches"] == batch]
             axes.bar([i + (place - 0.5) * 0.4 for i in range(len(own))], own, 0.4,
-                     color=style.COLOURS[place], hatch=style.HATCHES[place], edgecolor="black",
+                     color=style.COLORS[place], hatch=style.HATCHES[place], edgecolor="black",
                      linewidth=0.5, label=label)
         low = paper[("up to 10B", "least loss of throughput")]
         high = paper[("up to 10B", "largest loss of throughput")]

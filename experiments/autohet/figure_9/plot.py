@@ -34,7 +34,7 @@ def main():
             if ratio is None:
                 continue
             at = x + (place - 1.5) * 0.21
-            axes.bar(at, ratio, 0.21, color=style.COLOURS[place], hatch=style.HATCHES[place],
+            axes.bar(at, ratio, 0.21, color=style.COLORS[place], hatch=style.HATCHES[place],
                      edgecolor="black", linewidth=0.5, label=label if x == 0 else None)
             axes.annotate(f"{ratio:.2f}", (at, ratio), xytext=(0, 2), textcoords="offset points",
                           ha="center", va="bottom", fontsize=6, rotation=90)

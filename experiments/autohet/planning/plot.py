@@ -29,14 +29,14 @@ def main():
     for place, (planner, name, marker) in enumerate(PLANNERS):
         points = sorted((gpus, value) for (own, gpus), value in seconds.items() if own == planner)
         axes.plot([point[0] for point in points], [max(point[1], 1e-3) for point in points],
-                  color=style.COLOURS[place], marker=marker, markersize=4, linewidth=1,
+                  color=style.COLORS[place], marker=marker, markersize=4, linewidth=1,
                   label=f"{name} (ours)")
     low = paper[("AutoHet", "planning, fewest GPUs")]
     high = paper[("AutoHet", "planning, 64 GPUs")]
     alpa = paper[("Alpa", "planning, 64 GPUs")]
-    axes.axhspan(low, high, color=style.COLOURS[0], alpha=0.18, linewidth=0,
+    axes.axhspan(low, high, color=style.COLORS[0], alpha=0.18, linewidth=0,
                  label=f"AutoHet, paper: {low:g} to {high:g} s")
-    axes.axhline(alpa, color=style.COLOURS[1], linestyle=(0, (4, 1.5)), linewidth=1.2,
+    axes.axhline(alpa, color=style.COLORS[1], linestyle=(0, (4, 1.5)), linewidth=1.2,
                  label=f"Alpa, paper: {alpa / 60:.0f} min")
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")

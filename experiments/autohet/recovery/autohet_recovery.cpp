@@ -19,7 +19,7 @@
 #include "models/base/check.h"
 #include "models/config/document.h"
 #include "models/spec/library.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "planners/recovery/kit/restore.h"
 
 namespace orrery::experiments {

@@ -38,10 +38,10 @@ def draw_times(axes, rows, key, base):
     own = [row for row in rows
            if (row["scenario"], row["reading"]) == key and row["variant"] == base]
     models = list(dict.fromkeys(row["model"] for row in own))
-    for place, (system, label, colour, hatch) in enumerate(SYSTEMS):
+    for place, (system, label, color, hatch) in enumerate(SYSTEMS):
         part = [row for row in own if row["system"] == system]
         xs = [i + (place - 0.5) * 0.4 for i in range(len(part))]
-        axes.bar(xs, [row["time_s"] for row in part], 0.4, color=colour, hatch=hatch,
+        axes.bar(xs, [row["time_s"] for row in part], 0.4, color=color, hatch=hatch,
                  edgecolor="black", linewidth=0.5, label=f"{system} ({label})")
         if system == "AutoHet":
             for x, row in zip(xs, part):
@@ -62,8 +62,8 @@ def draw_speedups(axes, rows, published):
                    if (row["scenario"], row["reading"]) == key and row["variant"] == variant
                    and row["system"] == "AutoHet"]
             x = k + (v - (len(variants) - 1) / 2) * 0.17
-            axes.plot([x, x], [min(own), max(own)], color=style.COLOURS[v], linewidth=1)
-            axes.plot(x, sum(own) / len(own), MARKERS[v], color=style.COLOURS[v], markersize=4,
+            axes.plot([x, x], [min(own), max(own)], color=style.COLORS[v], linewidth=1)
+            axes.plot(x, sum(own) / len(own), MARKERS[v], color=style.COLORS[v], markersize=4,
                       label="as inferred from A" if v == 0 and k == 0 else
                       variant if k == 0 else None)
     for k, key in enumerate(keys):

@@ -49,13 +49,13 @@ def main():
                           all(point[i] == BASE[i] for i in range(3) if i != at)]
                 values = [value for value in values if value]
                 axes[side].plot([min(values), max(values)], [y + (place - 1.2) * 0.2] * 2,
-                                color=style.COLOURS[place], linewidth=2.6, marker="|",
+                                color=style.COLORS[place], linewidth=2.6, marker="|",
                                 markersize=5, label=knob if y == 0 else None)
             axes[side].plot([base] * 2, [y - 0.34, y + 0.44], color="black", linewidth=0.9,
                             label="As assumed" if y == 0 else None)
             other = ratio(case + OTHER, BASE, over)
             if other:
-                axes[side].plot(other, y + 0.36, "D", color=style.COLOURS[3], markersize=3.5,
+                axes[side].plot(other, y + 0.36, "D", color=style.COLORS[3], markersize=3.5,
                                 label="H800 = 2.6 A100" if case.endswith("4H800") else None)
             every = ratio(case, BASE, over, "autohet, every count")
             if every:
@@ -64,7 +64,7 @@ def main():
                                 label="AutoHet, Eq. 1 for every count" if y == 0 else None)
             even = ratio(case, BASE, "whale, even layers")
             if side == 1 and even:
-                axes[side].plot(even, y + 0.36, "o", color=style.COLOURS[5], markersize=3.5,
+                axes[side].plot(even, y + 0.36, "o", color=style.COLORS[5], markersize=3.5,
                                 markerfacecolor="white", zorder=1,
                                 label="Whale with even layers" if y == 0 else None)
     names = [case.replace(" ", "\n", 1) if "BERT" in case else "\n".join(case.rsplit(" ", 1))

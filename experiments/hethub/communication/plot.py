@@ -29,7 +29,7 @@ def main():
     for place, (model, name) in enumerate(MODELS):
         for x, way in enumerate(WAYS):
             at, value = x + (place - 0.5) * 0.32, time[f"{model} {way}"]
-            axes.bar(at, value, 0.32, color=style.COLOURS[place], hatch=style.HATCHES[place],
+            axes.bar(at, value, 0.32, color=style.COLORS[place], hatch=style.HATCHES[place],
                      edgecolor="black", linewidth=0.5, label=name if x == 0 else None)
             axes.annotate(f"{value:.2f}", (at, value), xytext=(0, 2), textcoords="offset points",
                           ha="center", va="bottom", fontsize=6)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Model FLOPs utilisation of Llama-2 7B on one type and on two types of GPUs. Draws runs.csv and
+"""Model FLOPs utilization of Llama-2 7B on one type and on two types of GPUs. Draws runs.csv and
 published.csv; computes no model."""
 
 import sys
@@ -29,7 +29,7 @@ def main():
     style.use()
     figure, axes = plt.subplots(figsize=(style.COLUMN * 1.3, 2.2))
     rates.draw(axes, values, paper, {key: f"{value:.1f}" for key, value in values.items()},
-               "Model FLOPs\nutilisation (%)")
+               "Model FLOPs\nutilization (%)")
     style.legend_above(axes, 0.42, 3, last=("paper",))
     style.save(figure, arguments.out, "figure_7")
     style.compare(arguments, ours)

@@ -48,7 +48,7 @@ def main():
                 values = [value for value in (ratio(case, point, of, over) for point in points)
                           if value]
                 axes[side].plot([min(values), max(values)], [y + (place - 1) * 0.22] * 2,
-                                color=style.COLOURS[place], linewidth=2.4, marker="|",
+                                color=style.COLORS[place], linewidth=2.4, marker="|",
                                 markersize=4.5, label=knob if y == 0 else None)
             axes[side].plot([ratio(case, BASE, of, over)] * 2, [y - 0.36, y + 0.36],
                             color="black", linewidth=0.9, label="As assumed" if y == 0 else None)

@@ -1,6 +1,6 @@
 // Both elastic traces of Hetu v2, section 7.2 (Figure 14): simulated step time of each
 // configuration and system, and the time of each transition: a restart and a load from storage,
-// what a policy of the catalog decides, or graph specialisation and fused batched send-receive.
+// what a policy of the catalog decides, or graph specialization and fused batched send-receive.
 // Prints a CSV.
 //
 //     hetu_elastic FOLDER > runs.csv
@@ -20,9 +20,9 @@
 #include "models/base/check.h"
 #include "models/check/validate.h"
 #include "models/config/document.h"
+#include "models/reshard/switch_plan.h"
 #include "models/spec/library.h"
-#include "models/switch/switch_plan.h"
-#include "planners/plan_parts.h"
+#include "planners/kit/plan_parts.h"
 #include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/restore.h"
 
@@ -60,7 +60,7 @@ struct ElasticFile {
   config::Located<std::string> model;
   models::Job job;
   Seconds restart;
-  Seconds specialisation;
+  Seconds specialization;
   std::vector<ElasticTrace> traces;
 };
 
@@ -104,10 +104,10 @@ void describe(config::Visitor& v, ElasticFile& file) {
   v.required("model", file.model, "of the library");
   v.required("job", file.job, "");
   v.required("restart", file.restart, "processes, communicators, model: before the load");
-  v.required("specialisation", file.specialisation, "of the graph, before the switch");
+  v.required("specialization", file.specialization, "of the graph, before the switch");
   v.required("traces", file.traces, "");
   v.not_negative("restart", file.restart);
-  v.not_negative("specialisation", file.specialisation);
+  v.not_negative("specialization", file.specialization);
 }
 
 namespace {
@@ -207,8 +207,8 @@ class Trace {
       if (recovery == ElasticRecovery::switch_weights) {
         options.bytes = models::weight_bytes(file_.job);
       }
-      transition.fixed = file_.specialisation;
-      transition.note = "specialisation and send-receive";
+      transition.fixed = file_.specialization;
+      transition.note = "specialization and send-receive";
     }
     const planners::Restore restore = planners::plan_restore(at_.input(), from, to, options);
     if (!restore.complete()) throw std::runtime_error("missing: " + restore.witness);

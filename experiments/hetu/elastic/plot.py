@@ -21,7 +21,7 @@ def place(configuration, system):
 
 def bar(axes, x, height, system, **more):
     number = SYSTEMS.index(system)
-    axes.bar(x, height, WIDTH, color=style.COLOURS[number], hatch=style.HATCHES[number],
+    axes.bar(x, height, WIDTH, color=style.COLORS[number], hatch=style.HATCHES[number],
              edgecolor="black", linewidth=0.5, **more)
 
 
@@ -85,7 +85,7 @@ def values(arguments, rows):
         if row["note"] != "start":
             ours[(name, "transition time")] = row["transition_s"]
         if name == "C2, Hetu":
-            ours[(name, "graph specialisation")] = row["fixed_s"]
+            ours[(name, "graph specialization")] = row["fixed_s"]
     with open(style.step_output(arguments, "zero1"), encoding="utf-8") as file:
         zero1 = json.load(file)["plans"][0]["evaluation"]["iteration_seconds"]
     ours[("C4, Hetu", "growth of the step time without ZeRO-1")] = \
@@ -107,7 +107,7 @@ def main():
         draw_transitions(axes[1][column], rows, trace)
     axes[0][0].set_ylabel("Step time (s)")
     axes[1][0].set_ylabel("Transition (s)")
-    handles = [Patch(facecolor=style.COLOURS[i], hatch=style.HATCHES[i], edgecolor="black",
+    handles = [Patch(facecolor=style.COLORS[i], hatch=style.HATCHES[i], edgecolor="black",
                      linewidth=0.5, label=system) for i, system in enumerate(SYSTEMS)]
     handles.append(Patch(color="black", label="of which moving state"))
     figure.legend(handles=handles, loc="lower center", bbox_to_anchor=(0.5, 0.95), ncols=5)

@@ -25,7 +25,7 @@ def draw(axes, names, times, paper):
                 axes.annotate("no plan", (at, 0), xytext=(0, 2), textcoords="offset points",
                               ha="center", va="bottom", rotation=90, fontsize=5.5)
                 continue
-            axes.bar(at, own, WIDTH, color=style.COLOURS[place], hatch=style.HATCHES[place],
+            axes.bar(at, own, WIDTH, color=style.COLORS[place], hatch=style.HATCHES[place],
                      edgecolor="black", linewidth=0.5, label=system if x == 1 else None)
             over = found and not alone and found > 0.85 * own  # the mark reaches above the bar
             axes.annotate(f"{own:.1f}" + ("*" if alone else ""), (at, own),

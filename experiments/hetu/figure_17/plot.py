@@ -38,7 +38,7 @@ def devices_of(text):
 
 
 def kinds_of(annotated, devices):
-    """What the communication operators resolve to on these devices: in the stage, to neighbouring
+    """What the communication operators resolve to on these devices: in the stage, to neighboring
     stages, and for the gradients, where an operator's phases are joined by a plus."""
     kinds = {"tensor": [], "stage": [], "pipeline": []}
     for one in annotated["communications"]:
@@ -77,7 +77,7 @@ def main():
     figure, axes = plt.subplots(figsize=(style.PAGE, 2.5))
     for place, (kind, label) in enumerate(KINDS):
         axes.bar([i + (place - 1) * 0.27 for i in range(len(stages))],
-                 [1000 * own[kind] for own in seconds], 0.27, color=style.COLOURS[place],
+                 [1000 * own[kind] for own in seconds], 0.27, color=style.COLORS[place],
                  hatch=style.HATCHES[place], edgecolor="black", linewidth=0.5, label=label)
     labels = []
     for _, ranks, first, last, tensor in stages:

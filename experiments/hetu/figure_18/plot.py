@@ -36,8 +36,8 @@ def main():
             own = next(one for one in stages
                        if (one["pipeline"], one["stage"]) == (pipeline, stage))
             bottom = 0.0
-            for key, label, colour, hatch in PARTS:
-                left.bar(len(labels), own[key], 0.7, bottom=bottom, color=colour, hatch=hatch,
+            for key, label, color, hatch in PARTS:
+                left.bar(len(labels), own[key], 0.7, bottom=bottom, color=color, hatch=hatch,
                          edgecolor="black", linewidth=0.5, label=None if labels else label)
                 bottom += own[key]
             ours[(f"{configuration}, {name}", "computation")] = own["compute_seconds"]
@@ -49,7 +49,7 @@ def main():
     left.grid(axis="y")
     for place, (step, label, row) in enumerate(VARIANTS):
         time = load(arguments, step)["simulated_seconds"]
-        right.bar(place, time, 0.6, color=style.COLOURS[1], hatch=style.HATCHES[place],
+        right.bar(place, time, 0.6, color=style.COLORS[1], hatch=style.HATCHES[place],
                   edgecolor="black", linewidth=0.5)
         right.annotate(f"{time:.3f}", (place, time), xytext=(0, 2), ha="center",
                        textcoords="offset points", fontsize=6)

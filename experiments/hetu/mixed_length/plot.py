@@ -37,7 +37,7 @@ def draw_means(axes, rows, lengths, context):
         times = [row["step_s"] for row in own]
         mean = sum(times) / len(times)
         switching = sum(row["switch_s"] for row in own) / len(own)
-        axes.bar(x, mean - switching, 0.72, color=style.COLOURS[x], hatch=style.HATCHES[x],
+        axes.bar(x, mean - switching, 0.72, color=style.COLORS[x], hatch=style.HATCHES[x],
                  edgecolor="black", linewidth=0.5)
         axes.bar(x, switching, 0.72, bottom=mean - switching, color="black", linewidth=0.5)
         low, high = quantile(times, 0.1), quantile(times, 0.9)
@@ -55,9 +55,9 @@ def draw_steps(lengths_axes, times_axes, rows):
     lengths, context = STEP_BY_STEP
     for system in ("HotSPa", "Hetu-B"):
         own = case(rows, lengths, context, system)[:STEPS_SHOWN]
-        colour = style.COLOURS[SYSTEMS.index(system)]
+        color = style.COLORS[SYSTEMS.index(system)]
         times_axes.step([row["step"] for row in own], [row["step_s"] for row in own],
-                        where="mid", color=colour, label=system,
+                        where="mid", color=color, label=system,
                         linestyle="-" if system == "Hetu-B" else (0, (3, 1)))
     own = case(rows, lengths, context, "Hetu-B")[:STEPS_SHOWN]
     # Strategies are numbered as in the file, ascending: the last one is the paper's Strategy 1.

@@ -43,7 +43,7 @@ def main():
                           if all(point[i] == BASE[i] for i in range(3) if i != at)]
                 values = [value for value in values if value]
                 axes[side].plot([min(values), max(values)], [y + (place - 1) * 0.22] * 2,
-                                color=style.COLOURS[place], linewidth=2.6, marker="|",
+                                color=style.COLORS[place], linewidth=2.6, marker="|",
                                 markersize=5, label=knob if y == 0 else None)
             base = ratio(name, BASE, over, plans, "printed")
             axes[side].plot([base] * 2, [y - 0.34, y + 0.12], color="black", linewidth=0.9,

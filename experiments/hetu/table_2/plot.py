@@ -40,10 +40,10 @@ def main():
                                 sharey=True)
     for row, (step, title) in enumerate(VARIANTS):
         bottom = [0.0] * len(ranks)
-        for link, label, colour in LINKS:
+        for link, label, color in LINKS:
             own = [sent[step].get(rank, {}).get(link, 0) / GIB for rank in ranks]
             axes[row].bar(places, own, 0.75, bottom=bottom,
-                          color=style.COLOURS[colour], edgecolor="black", linewidth=0.5,
+                          color=style.COLORS[color], edgecolor="black", linewidth=0.5,
                           hatch="////" if link == "network" else "", label=label)
             bottom = [a + b for a, b in zip(bottom, own)]
         text = f"{title}: {plans[step]['simulated_seconds']:.3f} s"

@@ -12,8 +12,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 import style  # noqa: E402
 from style import plt  # noqa: E402
 
-COLOURS = {"DeepSpeed": 0, "Megatron": 1, "HotSPa": 2, "Hetu-B": 4}
-SYSTEMS = list(COLOURS)
+COLORS = {"DeepSpeed": 0, "Megatron": 1, "HotSPa": 2, "Hetu-B": 4}
+SYSTEMS = list(COLORS)
 # Rows of Table 9, which does not tell the corpora apart; windows of packing hardly differ.
 PACKED = {"32K": "CommonCrawl-like 32K", "16K": "CommonCrawl-like 16K"}
 
@@ -57,7 +57,7 @@ def main():
                                                for kind in ("printed", "searched")):
             times = [row["step_s"] for row in found[(case, system, kind)]]
             at, mean = x + (place - 3.5) * 0.11, sum(times) / len(times)
-            axes.bar(at, mean, 0.11, color=style.COLOURS[COLOURS[system]],
+            axes.bar(at, mean, 0.11, color=style.COLORS[COLORS[system]],
                      hatch="" if kind == "printed" else "////", edgecolor="black", linewidth=0.5,
                      label=f"{system}, {kind}" if x == 0 else None)
             low, high = quantile(times, 0.1), quantile(times, 0.9)

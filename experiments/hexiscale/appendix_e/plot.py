@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Utilisation by bandwidth between machines, under the public code's model and simulated. Draws
+"""Utilization by bandwidth between machines, under the public code's model and simulated. Draws
 runs.csv; computes no model."""
 
 import sys
@@ -33,9 +33,9 @@ def main():
     for rows, label, marker, line in ((code, "Public code's model", "s", "--"),
                                       (simulated, "Our simulator", "o", "-")):
         known = [b for b in BANDWIDTHS if rows[b] is not None]
-        colour = style.COLOURS[0 if marker == "o" else 5]
+        color = style.COLORS[0 if marker == "o" else 5]
         axes.plot([float(b) for b in known], [bars.mfu(rows[b]) for b in known], line,
-                  marker=marker, markersize=4, linewidth=1, color=colour, label=label)
+                  marker=marker, markersize=4, linewidth=1, color=color, label=label)
     for row, value in published.items():
         axes.plot(float(row.split()[0]), value, linestyle="none", marker="D", markersize=4.5,
                   color="white", markeredgecolor="black", markeredgewidth=0.8, label="Paper",

@@ -14,8 +14,8 @@ from style import plt  # noqa: E402
 SIZES = ["7b", "13b", "30b"]
 LINKS = {"ethernet": "Ethernet", "rdma": "RDMA"}
 OF_A800 = 0.5  # efficiency of the A800 PCIe in models/library
-KINDS = {"hfu": ("With the recomputed pass", style.COLOURS[0], "o", "-"),
-         "mfu": ("Without it", style.COLOURS[5], "s", "--")}
+KINDS = {"hfu": ("With the recomputed pass", style.COLORS[0], "o", "-"),
+         "mfu": ("Without it", style.COLORS[5], "s", "--")}
 
 
 def main():
@@ -46,9 +46,9 @@ def main():
         for size, (_, batch) in zip(SIZES, best["hfu"][chosen]) for link, word in LINKS.items()})
     style.use()
     figure, axes = plt.subplots(figsize=(style.COLUMN, 2.1))
-    for kind, (label, colour, marker, line) in KINDS.items():
+    for kind, (label, color, marker, line) in KINDS.items():
         points = [(OF_A800 * scale, 100 * error[kind][scale]) for scale in scales]
-        axes.plot(*zip(*points), line, marker=marker, markersize=4, linewidth=1, color=colour,
+        axes.plot(*zip(*points), line, marker=marker, markersize=4, linewidth=1, color=color,
                   label=label)
     axes.set_xticks([OF_A800 * scale for scale in scales],
                     ["\n".join([f"{OF_A800 * scale:.2f}"] +

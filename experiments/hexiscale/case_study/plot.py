@@ -14,7 +14,7 @@ PLANS = {"plans/megatron.yaml": "megatron", "plans/hexiscale.yaml": "hexiscale",
 TITLES = {"megatron": "Megatron", "hexiscale": "HexiScale"}
 MEMORY = {"A800-80GB-NVLink": 80, "RTX4090-24GB": 24, "RTX3090-24GB": 24}  # GiB
 PIPELINE = "#999999"
-SYNCHRONISATION = "#D55E00"
+SYNCHRONIZATION = "#D55E00"
 
 
 def find(rows, cost, plan):
@@ -31,39 +31,39 @@ def published_value(published, plan, quantity):
 
 def values(rows):
     """Ours by (row, quantity) of published.csv; computes ratios only."""
-    ours, totals, synchronisation = {}, {}, {}
+    ours, totals, synchronization = {}, {}, {}
     for plan, title in TITLES.items():
         code, simulated = find(rows, "hexiscale_public_code", plan), find(rows, "simulator", plan)
         pipelines = str(code["pipeline_times_s"]).split(";") if code else [None, None]
         for number, time in enumerate(pipelines):
             ours[(title, f"pipeline {number} under the public code")] = time and float(time)
-        ours[(title, "gradient synchronisation under the public code")] = \
-            code and code["synchronisation_s"]
+        ours[(title, "gradient synchronization under the public code")] = \
+            code and code["synchronization_s"]
         ours[(title, "iteration under the public code")] = code and code["iteration_time_s"]
         if plan == "hexiscale":
             ours[(title, "difference of its pipelines under the public code")] = \
                 pipelines[0] and 100 * (float(pipelines[1]) / float(pipelines[0]) - 1)
-        synchronisation[plan] = code and code["synchronisation_s"]
+        synchronization[plan] = code and code["synchronization_s"]
         totals[plan] = (code and code["iteration_time_s"],
                         simulated and simulated["iteration_time_s"])
     for place, kind in enumerate(("ratio under the public code", "ratio simulated")):
         megatron, hexiscale = totals["megatron"][place], totals["hexiscale"][place]
         ours[("Megatron over HexiScale", kind)] = \
             megatron / hexiscale if megatron and hexiscale else None
-    ours[("Megatron over HexiScale", "gradient synchronisation under the public code")] = \
-        synchronisation["megatron"] / synchronisation["hexiscale"] \
-        if all(synchronisation.values()) else None
+    ours[("Megatron over HexiScale", "gradient synchronization under the public code")] = \
+        synchronization["megatron"] / synchronization["hexiscale"] \
+        if all(synchronization.values()) else None
     eight = find(rows, "simulator", "plan 1")
     ours[("Megatron, plan 1", "bubble of the iteration, simulated")] = \
         eight and 100 * eight["bubble_s"] / eight["iteration_time_s"]
     return ours
 
 
-def two_parts(axes, y, total, synchronisation, labelled):
-    pipeline = total - synchronisation
+def two_parts(axes, y, total, synchronization, labeled):
+    pipeline = total - synchronization
     axes.barh(y, pipeline, 0.7, color=PIPELINE, edgecolor="black", linewidth=0.5,
-              label="Pipeline (no breakdown)" if labelled else None)
-    axes.barh(y, synchronisation, 0.7, left=pipeline, color=SYNCHRONISATION, hatch="xxxx",
+              label="Pipeline (no breakdown)" if labeled else None)
+    axes.barh(y, synchronization, 0.7, left=pipeline, color=SYNCHRONIZATION, hatch="xxxx",
               edgecolor="black", linewidth=0.5)
     return total
 
@@ -85,14 +85,14 @@ def draw_times(axes, rows, published):
                 row = find(rows, "hexiscale_public_code", plan)
                 if row is None:
                     continue
-                end = two_parts(axes, y, row["iteration_time_s"], row["synchronisation_s"], False)
+                end = two_parts(axes, y, row["iteration_time_s"], row["synchronization_s"], False)
             else:
                 row = find(rows, "simulator", plan)
                 if row is None:
                     continue
                 end = 0.0
-                for column, part, colour, hatch in style.BREAKDOWN:
-                    axes.barh(y, row[column], 0.7, left=end, color=colour, hatch=hatch,
+                for column, part, color, hatch in style.BREAKDOWN:
+                    axes.barh(y, row[column], 0.7, left=end, color=color, hatch=hatch,
                               edgecolor="black", linewidth=0.5,
                               label=part if column not in seen else None)
                     seen.add(column)
@@ -122,7 +122,7 @@ def draw_memory(axes, rows):
         for g, gpu in enumerate(gpus):
             need = row["peak_gib." + gpu]
             x = g + (p - 0.5) * width
-            axes.bar(x, need, width * 0.92, color=style.COLOURS[p], hatch=style.HATCHES[p],
+            axes.bar(x, need, width * 0.92, color=style.COLORS[p], hatch=style.HATCHES[p],
                      edgecolor="black", linewidth=0.5, label=title if g == 0 else None)
             fits = style.is_true(row["fits." + gpu])
             axes.annotate(f"{need:.0f}" + ("" if fits else "\nover"), (x, need), xytext=(0, 2),

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Utilisation of Llama 30B in setting 3: plans of our searches and printed plans of the same
+"""Utilization of Llama 30B in setting 3: plans of our searches and printed plans of the same
 systems. Draws runs.csv; computes ratios only."""
 
 import sys
@@ -35,8 +35,8 @@ def main():
     })
     published = {row["row"]: row["value"] for row in style.read(arguments.published)}
     style.use()
-    series = [("Plan of our search", style.COLOURS[0], "", [mfu(s) for s in SYSTEMS]),
-              ("Printed plan", style.COLOURS[1], "////", [mfu(s, "_printed") for s in SYSTEMS])]
+    series = [("Plan of our search", style.COLORS[0], "", [mfu(s) for s in SYSTEMS]),
+              ("Printed plan", style.COLORS[1], "////", [mfu(s, "_printed") for s in SYSTEMS])]
     over = {(group, place) for group, system in enumerate(SYSTEMS)
             for place, kind in enumerate(("", "_printed"))
             if not bars.fits(cases.get(f"30b_setting3_{system}{kind}"))}

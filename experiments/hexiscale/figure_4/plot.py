@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Utilisation of each system in each setting, Llama-2 7B and 13B, with the published numbers of
+"""Utilization of each system in each setting, Llama-2 7B and 13B, with the published numbers of
 HexiScale. Draws runs.csv; computes ratios and means only."""
 
 import statistics
@@ -54,8 +54,8 @@ def main():
     for axes, size in zip(panels, ("7b", "13b")):
         series, marks = [], {}
         for s, system in enumerate(SYSTEMS):
-            label, colour, hatch = bars.SYSTEMS[system]
-            series.append((label, colour, hatch, [
+            label, color, hatch = bars.SYSTEMS[system]
+            series.append((label, color, hatch, [
                 Ellipsis if system == "fsdp" and setting.startswith("setting")
                 else bars.mfu(cases.get(f"{size}_{setting}_{system}")) for setting in SETTINGS]))
         for g, setting in enumerate(SETTINGS):

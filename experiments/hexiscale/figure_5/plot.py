@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Utilisation of each system in each setting, Llama 30B, with the published numbers of HexiScale.
+"""Utilization of each system in each setting, Llama 30B, with the published numbers of HexiScale.
 Draws runs.csv; computes no model."""
 
 import sys
@@ -29,8 +29,8 @@ def main():
     style.use()
     series, marks = [], {}
     for system in SYSTEMS:
-        label, colour, hatch = bars.SYSTEMS[system]
-        series.append((label, colour, hatch, [
+        label, color, hatch = bars.SYSTEMS[system]
+        series.append((label, color, hatch, [
             Ellipsis if system == "fsdp" and setting == "setting3"
             else bars.mfu(cases.get(f"30b_{setting}_{system}")) for setting in SETTINGS]))
     for g, row in enumerate(SETTINGS.values()):

@@ -35,12 +35,12 @@ def main():
             statistics.mean(shares) if shares else None
     style.compare(arguments, ours)
     style.use()
-    series = [("HexiScale", style.COLOURS[0], "", list(full.values())),
-              ("One TP degree", style.COLOURS[1], "////", list(symmetric.values())),
-              ("2 rounds a step", style.COLOURS[4], "", list(rounds2.values())),
-              ("4 rounds", style.COLOURS[4], "\\\\\\\\", list(rounds4.values())),
-              ("No accumulation", style.COLOURS[2], "....", list(single.values())),
-              ("Half of the batch", style.COLOURS[3], "xxxx", list(half.values()))]
+    series = [("HexiScale", style.COLORS[0], "", list(full.values())),
+              ("One TP degree", style.COLORS[1], "////", list(symmetric.values())),
+              ("2 rounds a step", style.COLORS[4], "", list(rounds2.values())),
+              ("4 rounds", style.COLORS[4], "\\\\\\\\", list(rounds4.values())),
+              ("No accumulation", style.COLORS[2], "....", list(single.values())),
+              ("Half of the batch", style.COLORS[3], "xxxx", list(half.values()))]
     figure, axes = plt.subplots(figsize=(style.PAGE, 1.8))
     bars.grouped(axes, list(ROWS.values()), series, digits=1)
     axes.set_ylabel("MFU (%)")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Estimated utilisation of the best plan by rounds: graph partition and random partition, 20
+"""Estimated utilization of the best plan by rounds: graph partition and random partition, 20
 searches each. Draws runs.csv; computes means and ratios only."""
 
 import statistics
@@ -13,8 +13,8 @@ from style import plt  # noqa: E402
 
 PANELS = {"7b": ("Llama-2 7B, setting 1", "7B, setting 1"),
           "30b": ("Llama 30B, setting 3", "30B, setting 3")}
-KINDS = {"graph": ("Graph partition", style.COLOURS[0], "o", "-"),
-         "random": ("Random partition", style.COLOURS[5], "s", "--")}
+KINDS = {"graph": ("Graph partition", style.COLORS[0], "o", "-"),
+         "random": ("Random partition", style.COLORS[5], "s", "--")}
 
 
 def main():
@@ -38,13 +38,13 @@ def main():
     style.use()
     figure, panels = plt.subplots(1, 2, figsize=(style.COLUMN + 0.2, 1.7), sharey=True)
     for axes, (case, (title, _)) in zip(panels, PANELS.items()):
-        for kind, (label, colour, marker, line) in KINDS.items():
+        for kind, (label, color, marker, line) in KINDS.items():
             points = series(case, kind)
             rounds = [r for r, _ in points]
-            axes.plot(rounds, [statistics.mean(v) for _, v in points], line, color=colour,
+            axes.plot(rounds, [statistics.mean(v) for _, v in points], line, color=color,
                       marker=marker, markersize=3, linewidth=1, label=label)
             axes.fill_between(rounds, [min(v) for _, v in points], [max(v) for _, v in points],
-                              color=colour, alpha=0.25, linewidth=0)
+                              color=color, alpha=0.25, linewidth=0)
         axes.set_title(title, fontsize=7)
         axes.set_xlabel("Rounds")
         axes.set_ylim(bottom=0)

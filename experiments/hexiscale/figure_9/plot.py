@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Seconds of the search and estimated utilisation by number of GPUs. Draws runs.csv and the timings
+"""Seconds of the search and estimated utilization by number of GPUs. Draws runs.csv and the timings
 beside it; computes no model."""
 
 import os
@@ -27,10 +27,10 @@ def main():
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.COLUMN + 0.2, 1.6))
     sizes = [int(row["case"]) for row in rows]
     left.plot(sizes, [seconds[row["run"]] for row in rows], "o-", markersize=3, linewidth=1,
-              color=style.COLOURS[0])
+              color=style.COLORS[0])
     left.set_ylabel("Search (s)")
     right.plot(sizes, [bars.mfu(row) for row in rows], "s-", markersize=3, linewidth=1,
-               color=style.COLOURS[5])
+               color=style.COLORS[5])
     right.set_ylabel("Estimated MFU (%)")
     for axes in (left, right):
         axes.set_xlabel("GPUs")

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Utilisation and breakdown of the plans of four planners on 240 GPUs under three judges. Draws
+"""Utilization and breakdown of the plans of four planners on 240 GPUs under three judges. Draws
 runs.csv and writes table.md for the README; computes means and ratios only."""
 
 import statistics
@@ -11,7 +11,7 @@ import style  # noqa: E402
 from style import plt  # noqa: E402
 
 PLANNERS = ["megatron_grid", "galvatron", "metis", "hexiscale"]
-LOOKS = {"megatron_grid": 1, "galvatron": 2, "metis": 4, "hexiscale": 0}  # places in style.COLOURS
+LOOKS = {"megatron_grid": 1, "galvatron": 2, "metis": 4, "hexiscale": 0}  # places in style.COLORS
 TITLES = {"galvatron": "Galvatron", "metis": "Metis"}
 MODELS = ["llama_30b", "llama2_70b"]
 # (cost, cluster), axis label, label in the breakdown
@@ -44,7 +44,7 @@ def draw_mfu(axes, rows, model, first):
             values = [100 * row["hfu"] for row in runs]
             mean = statistics.mean(values)
             error = [[mean - min(values)], [max(values) - mean]] if len(values) > 1 else None
-            axes.bar(x, mean, width * 0.92, yerr=error, color=style.COLOURS[LOOKS[planner]],
+            axes.bar(x, mean, width * 0.92, yerr=error, color=style.COLORS[LOOKS[planner]],
                      hatch=style.HATCHES[LOOKS[planner]], edgecolor="black", linewidth=0.5, capsize=1.5,
                      error_kw={"linewidth": 0.7})
             axes.annotate(f"{mean:.0f}", (x, max(values)), xytext=(0, 1.5),
@@ -78,9 +78,9 @@ def draw_breakdown(axes, rows):
             place += 0.25
         place += 0.6
     left = [0.0] * len(bars)
-    for column, label, colour, hatch in style.BREAKDOWN:
+    for column, label, color, hatch in style.BREAKDOWN:
         values = [statistics.mean(row[column] for row in runs) for _, _, runs in bars]
-        axes.barh(places, values, 0.8, left=left, color=colour, hatch=hatch, edgecolor="black",
+        axes.barh(places, values, 0.8, left=left, color=color, hatch=hatch, edgecolor="black",
                   linewidth=0.5, label=label)
         left = [a + b for a, b in zip(left, values)]
     believed = [(statistics.mean(estimates), at) for (_, _, runs), at in zip(bars, places)
@@ -116,7 +116,7 @@ def values(rows):
 
 
 def table(rows, ours):
-    """Means of the utilisations and the ratios under (1), as the README has them."""
+    """Means of the utilizations and the ratios under (1), as the README has them."""
     lines = ["| judge | " + " | ".join(style.name(model) for model in MODELS) + " |", "|---|---|---|"]
     for judge, label, _ in JUDGES:
         cells = []
@@ -153,7 +153,7 @@ def main():
                 for judge, _, _ in JUDGES)
     labels = [title(planner) for planner in PLANNERS[:-1]]
     labels.append(f"{title('hexiscale')} ({seeds} seeds: mean, range)")
-    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=style.COLOURS[LOOKS[planner]],
+    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=style.COLORS[LOOKS[planner]],
                              hatch=style.HATCHES[LOOKS[planner]], edgecolor="black",
                              linewidth=0.5) for planner in PLANNERS]
     figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.925), ncols=4,

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""How far utilisation and the ratio to Galvatron move with efficiency, bandwidth and batch. Draws
+"""How far utilization and the ratio to Galvatron move with efficiency, bandwidth and batch. Draws
 runs.csv; computes ratios only."""
 
 import sys
@@ -35,7 +35,7 @@ def main():
         for y, (change, _) in enumerate(CHANGES):
             ours, other = mfu(key, "hexiscale", change), mfu(key, "galvatron", change)
             look = {"marker": MARKS[place], "markersize": 4, "linestyle": "none",
-                    "color": style.COLOURS[[0, 1, 5][place]]}
+                    "color": style.COLORS[[0, 1, 5][place]]}
             if ours is not None:
                 left.plot(ours, y + shift, label=row if y == 0 else None, **look)
             if ours is not None and other is not None:

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Utilisation of HexiScale in all settings: our simulator beside the measured values, the public
+"""Utilization of HexiScale in all settings: our simulator beside the measured values, the public
 code's model beside the simulated ones. Draws runs.csv; computes no model."""
 
 import sys
@@ -33,8 +33,8 @@ def main():
     marks = {(g, s): published[(name, f"MFU ({kind})")]
              for s, kind in enumerate(("real", "simulation")) for g, name in enumerate(names)
              if (name, f"MFU ({kind})") in published}
-    series = [("Our simulator (paper: real)", style.COLOURS[0], "", values["real"]),
-              ("Public code (paper: simulation)", style.COLOURS[1], "////", values["simulation"])]
+    series = [("Our simulator (paper: real)", style.COLORS[0], "", values["real"]),
+              ("Public code (paper: simulation)", style.COLORS[1], "////", values["simulation"])]
     figure, axes = plt.subplots(figsize=(style.PAGE, 1.9))
     bars.grouped(axes, [f"{size.upper()}\n{SHORT[setting]}" for size, setting in ROWS], series,
                  marks)

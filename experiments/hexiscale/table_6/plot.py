@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""HexiScale beside the mixed-integer program under Appendix A, and its utilisation under the model
+"""HexiScale beside the mixed-integer program under Appendix A, and its utilization under the model
 of the public code. Draws runs.csv and the bounds that the program wrote into the logs of the runs;
 computes ratios only."""
 
@@ -54,14 +54,14 @@ def main():
     labels = [row.replace(", ", ",\n") for row in ROWS.values()]
     figure, (left, right) = plt.subplots(1, 2, figsize=(style.PAGE, 1.8), width_ratios=(1, 1.75))
     marks = {(g, 0): published[row] for g, row in enumerate(ROWS.values()) if row in published}
-    bars.grouped(left, labels, [("HexiScale, public code", style.COLOURS[0], "", code)],
+    bars.grouped(left, labels, [("HexiScale, public code", style.COLORS[0], "", code)],
                  marks, digits=1)
     left.set_ylabel("Simulated MFU (%)")
     left.set_xticks(range(len(labels)), [label.replace("setting", "set.") for label in labels])
     style.legend_above(left, 0.4, 2, last=("Paper",))
     bars.grouped(right, labels, [
-        ("HexiScale", style.COLOURS[0], "", times["hexiscale"]),
-        ("Mixed-integer program", style.COLOURS[1], "////", times["milp"]),
+        ("HexiScale", style.COLORS[0], "", times["hexiscale"]),
+        ("Mixed-integer program", style.COLORS[1], "////", times["milp"]),
         ("Its lower bound", "white", "", bounds)], digits=1)
     right.set_ylabel("Iteration, Appendix A (s)")
     style.legend_above(right, 0.5, 3)

@@ -11,7 +11,7 @@ import style  # noqa: E402
 from style import plt  # noqa: E402
 
 INTERVAL = "checkpoint_restart.interval"
-RESTART = "checkpoint_restart.reinitialise"
+RESTART = "checkpoint_restart.reinitialize"
 LEVEL = 90  # %: what Llama 3 reports to exceed.
 
 

@@ -76,7 +76,7 @@ class EttrPolicy final : public models::RecoveryPolicy {
     } else if (point_.recovery == EttrRecovery::queued) {
       stall = recovered_[static_cast<std::size_t>(events.back().sequence)] - state.now;
     }
-    decision.phases = {{models::RecoveryPhase::Kind::reinitialise, stall, point_.source}};
+    decision.phases = {{models::RecoveryPhase::Kind::reinitialize, stall, point_.source}};
     decision.reason = "failure";
     return decision;
   }

@@ -30,10 +30,10 @@ def main():
                  for row in style.read(arguments.published)}
     style.use()
     figure, axes = plt.subplots(figsize=(style.COLUMN, 1.8))
-    for place, (gpu, name, colour) in enumerate(GPUS):
+    for place, (gpu, name, color) in enumerate(GPUS):
         for x, model in enumerate(MODELS):
             at, value = x + (place - 1) * 0.27, relative(model, gpu)
-            axes.bar(at, value, 0.27, color=style.COLOURS[colour], hatch=style.HATCHES[colour],
+            axes.bar(at, value, 0.27, color=style.COLORS[color], hatch=style.HATCHES[color],
                      edgecolor="black", linewidth=0.5, label=name if x == 0 else None)
             axes.annotate(f"{value:.1f}", (at, value), xytext=(0, 2), textcoords="offset points",
                           ha="center", va="bottom", fontsize=6)

@@ -31,7 +31,7 @@ def main():
             if value is None:
                 continue
             at = x + (place - 0.5) * 0.38
-            axes.bar(at, value, 0.38, color=style.COLOURS[place], hatch=style.HATCHES[place],
+            axes.bar(at, value, 0.38, color=style.COLORS[place], hatch=style.HATCHES[place],
                      edgecolor="black", linewidth=0.5, label=label if x == 0 else None)
             axes.annotate(f"{value:.2f}", (at, value), xytext=(0, 2), textcoords="offset points",
                           ha="center", va="bottom", fontsize=6)

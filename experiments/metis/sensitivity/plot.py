@@ -45,7 +45,7 @@ def main():
                           if value]
                 if values:
                     axes[side].plot([min(values), max(values)], [y + (place - 1.5) * 0.18] * 2,
-                                    color=style.COLOURS[place], linewidth=2.4, marker="|",
+                                    color=style.COLORS[place], linewidth=2.4, marker="|",
                                     markersize=4.5, label=knob if y == 0 else None)
             here = ratio(case, base, over)
             if here:

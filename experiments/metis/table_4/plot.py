@@ -46,10 +46,10 @@ def ratios(plans, spaces):
 
 
 def draw(axes, values, name, **look):
-    colour, marker = LOOKS[name]
+    color, marker = LOOKS[name]
     points = sorted(values.items())
     if points:
-        axes.plot(*zip(*points), color=style.COLOURS[colour], marker=marker, markersize=4,
+        axes.plot(*zip(*points), color=style.COLORS[color], marker=marker, markersize=4,
                   linewidth=1, **look)
 
 
@@ -86,10 +86,10 @@ def draw_ratios(axes, ratio, published):
 
 
 def legend(figure):
-    """Colours are systems, lines say what is counted."""
+    """Colors are systems, lines say what is counted."""
     line = plt.Line2D
-    entries = [(line([], [], color=style.COLOURS[colour], marker=marker, markersize=4,
-                     linestyle="none"), name) for name, (colour, marker) in LOOKS.items()]
+    entries = [(line([], [], color=style.COLORS[color], marker=marker, markersize=4,
+                     linestyle="none"), name) for name, (color, marker) in LOOKS.items()]
     entries += [(line([], [], color="black", linewidth=1), "ours; each division counts"),
                 (line([], [], color="black", linewidth=1, linestyle=":"),
                  "ours; divisions at once"),

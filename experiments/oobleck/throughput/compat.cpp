@@ -24,7 +24,7 @@ class CompatRun {
   struct Node {
     int id = 0;
     enum class State { booting, waiting, working } state = State::booting;
-    std::vector<Place> places;  ///< Two: computes for a lost neighbour as well.
+    std::vector<Place> places;  ///< Two: computes for a lost neighbor as well.
   };
   enum class State { stopped, rendezvous, running };
 

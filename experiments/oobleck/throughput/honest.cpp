@@ -75,7 +75,7 @@ class NodePolicy final : public models::RecoveryPolicy {
     decision.reason = "loss of a node";
     if (system_ == OobleckSystem::varuna) decision.resume_iteration = checkpointed(state);
     if (nodes > 0) {
-      decision.phases = {{RecoveryPhase::Kind::reinitialise,
+      decision.phases = {{RecoveryPhase::Kind::reinitialize,
                           to_nanoseconds(stall(static_cast<int>(nodes))), "Oobleck's artifact"}};
     }
     return decision;
@@ -202,7 +202,7 @@ HonestResult count_honest(const OobleckModel& model, OobleckSystem system,
   result.samples_per_second = static_cast<double>(replayed.samples) / time;
   result.effective = share(sim::Bucket::productive) + share(sim::Bucket::degraded);
   result.checkpoint = share(sim::Bucket::checkpoint);
-  result.restart = share(sim::Bucket::reinitialise);
+  result.restart = share(sim::Bucket::reinitialize);
   result.fallback = share(sim::Bucket::rolled_back);
   result.idle = share(sim::Bucket::idle) - before / time;
   return result;

@@ -7,8 +7,8 @@
 /// time is part of Varuna's restart and is taken off.
 ///
 /// Deviation: Bamboo's shadow finishes the iteration in flight at 1.5 times its length; here the
-/// iteration is lost, as in planners/recovery/bamboo.cpp, and the stall follows. All nodes are in
-/// the plan, since the published table knows only how many there are.
+/// iteration is lost, as in planners/recovery/bamboo/bamboo.cpp, and the stall follows. All nodes
+/// are in the plan, since the published table knows only how many there are.
 #pragma once
 #include <string>
 

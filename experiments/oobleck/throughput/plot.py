@@ -18,13 +18,13 @@ WIDTH = 0.26
 
 
 def draw(axes, figure, model, rows, published):
-    for place, (system, label, colour, hatch) in enumerate(SYSTEMS):
+    for place, (system, label, color, hatch) in enumerate(SYSTEMS):
         for x, trace in enumerate(TRACES[figure]):
             at = x + (place - 1) * WIDTH
             key = (figure, trace, model, system)
             first = place == 0 and x == 0
             if (*key, "compat") in rows:
-                axes.bar(at, rows[(*key, "compat")], WIDTH, color=colour, hatch=hatch,
+                axes.bar(at, rows[(*key, "compat")], WIDTH, color=color, hatch=hatch,
                          edgecolor="black", linewidth=0.4)
                 axes.plot(at, rows[(*key, "honest")], "o", markersize=2.8, color="white",
                           markeredgecolor="black", markeredgewidth=0.7)
@@ -40,8 +40,8 @@ def draw(axes, figure, model, rows, published):
 
 
 def legend(figure):
-    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=colour, hatch=hatch, edgecolor="black",
-                             linewidth=0.4, label=label) for _, label, colour, hatch in SYSTEMS]
+    handles = [plt.Rectangle((0, 0), 1, 1, facecolor=color, hatch=hatch, edgecolor="black",
+                             linewidth=0.4, label=label) for _, label, color, hatch in SYSTEMS]
     handles.append(plt.Line2D([], [], marker="x", linestyle="", color="#D55E00", markersize=3.2,
                               markeredgewidth=0.9, label="Published"))
     handles.append(plt.Line2D([], [], marker="o", linestyle="", color="white", markersize=2.8,

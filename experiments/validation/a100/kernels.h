@@ -1,5 +1,5 @@
 /// Time of the kernels of one GPT layer on one A100, from counts of their work: matrix products by
-/// shape (tile and wave quantisation, roofline), all other kernels by the bytes that they move. It
+/// shape (tile and wave quantization, roofline), all other kernels by the bytes that they move. It
 /// stands in for a measured profile of the GPU, which the published tables do not come with.
 ///
 /// Counts follow Megatron-LM's layer with fused bias-GeLU, bias-dropout-add and scaled masked

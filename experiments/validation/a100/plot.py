@@ -29,17 +29,17 @@ def arguments():
 
 
 def looks(rows):
-    """Colour and marker of each set, in the order of the file."""
+    """Color and marker of each set, in the order of the file."""
     sets = list(dict.fromkeys(row["set"] for row in rows))
-    return {name: (style.COLOURS[i], MARKERS[i]) for i, name in enumerate(sets)}
+    return {name: (style.COLORS[i], MARKERS[i]) for i, name in enumerate(sets)}
 
 
 def mark(axes, x, y, row, look):
     """One row: filled if scored, hollow if the parameters were fitted on it."""
-    colour, marker = look[row["set"]]
+    color, marker = look[row["set"]]
     hollow = row["use"] == "fitted"
-    axes.plot(x, y, marker=marker, markersize=3.6, linestyle="none", color=colour,
-              markerfacecolor="white" if hollow else colour, markeredgewidth=0.8, zorder=3)
+    axes.plot(x, y, marker=marker, markersize=3.6, linestyle="none", color=color,
+              markerfacecolor="white" if hollow else color, markeredgewidth=0.8, zorder=3)
 
 
 def scatter(axes, rows, look):
@@ -90,8 +90,8 @@ def main():
     scatter(left, rows, look)
     residuals(middle, rows, look, "tp", "Tensor parallel degree")
     residuals(right, rows, look, "pp", "Pipeline stages")
-    handles = [plt.Line2D([], [], marker=marker, color=colour, linestyle="none", markersize=3.6,
-                          label=name) for name, (colour, marker) in look.items()]
+    handles = [plt.Line2D([], [], marker=marker, color=color, linestyle="none", markersize=3.6,
+                          label=name) for name, (color, marker) in look.items()]
     handles.append(plt.Line2D([], [], marker="o", color="black", markerfacecolor="white",
                               linestyle="none", markersize=3.6, markeredgewidth=0.8,
                               label="hollow: fitted on, left out here"))

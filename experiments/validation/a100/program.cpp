@@ -147,7 +147,7 @@ ErrorLine errors_of(const std::string& name, const std::vector<A100Row>& rows,
     largest = std::abs(taken.back());
     worst = rows[i].id;
   }
-  ErrorLine line{summarise(name, "iteration_s", taken), target, published};
+  ErrorLine line{summarize(name, "iteration_s", taken), target, published};
   line.errors.worst = worst;
   return line;
 }

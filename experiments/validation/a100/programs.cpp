@@ -48,7 +48,7 @@ ir::ModelShape shape_of(const A100Row& row) {
   shape.ffn = 4 * row.hidden;
   shape.vocabulary = row.vocabulary;
   shape.positions = static_cast<int>(row.sequence);
-  shape.normalisation = ir::Normalisation::layer_norm;
+  shape.normalization = ir::Normalization::layer_norm;
   shape.activation = ir::Activation::gelu;
   shape.biases = true;
   shape.tied_embeddings = true;

@@ -32,7 +32,7 @@ int folded_replicas(const A100Row& row);
 
 /// Nodes of eight "A100-80GB" on one NVSwitch ("nvlink3") with `nics_per_node` ports
 /// "infiniband-200" on a fabric without bottleneck; link efficiencies from `parameters`. Ranks:
-/// tensor-parallel neighbours first, then replicas, then stages [Megatron-LM's order].
+/// tensor-parallel neighbors first, then replicas, then stages [Megatron-LM's order].
 A100Case make_case(const A100Row& row, const A100Parameters& parameters, bool folded,
                    const models::Library& library);
 

@@ -65,7 +65,7 @@ constexpr int padded_vocabulary(int vocabulary, int tp) {
 }
 
 enum class A100Parameter {
-  gemm_share,      ///< Of peak, that matrix products reach apart from tile and wave quantisation.
+  gemm_share,      ///< Of peak, that matrix products reach apart from tile and wave quantization.
   memory_share,    ///< Of memory bandwidth, that memory-bound kernels reach.
   nvlink_share,    ///< Of the port's bandwidth, that collectives inside a node reach.
   network_share,   ///< Of the adapter's bandwidth.

@@ -8,7 +8,7 @@
 #include "experiments/validation/a100/row.h"
 #include "models/base/units.h"
 #include "models/cost/pricer.h"
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/program.h"
 #include "models/spec/library.h"
 

@@ -61,7 +61,7 @@ std::optional<double> relative_error(const ValidationRow& row) {
   return (row.predicted - *row.measured) / *row.measured;
 }
 
-ErrorSummary summarise(const std::string& set, const std::string& metric,
+ErrorSummary summarize(const std::string& set, const std::string& metric,
                        const std::vector<double>& relative_errors) {
   ErrorSummary summary;
   summary.set = set;
@@ -84,7 +84,7 @@ ErrorSummary summarise(const std::string& set, const std::string& metric,
   return summary;
 }
 
-ErrorSummary summarise(const std::vector<ValidationRow>& rows, const std::string& set,
+ErrorSummary summarize(const std::vector<ValidationRow>& rows, const std::string& set,
                        const std::string& metric) {
   std::vector<double> errors;
   std::string worst;
@@ -96,7 +96,7 @@ ErrorSummary summarise(const std::vector<ValidationRow>& rows, const std::string
     largest = std::abs(errors.back());
     worst = row.id;
   }
-  ErrorSummary summary = summarise(set, metric, errors);
+  ErrorSummary summary = summarize(set, metric, errors);
   summary.worst = worst;
   return summary;
 }

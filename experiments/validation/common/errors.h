@@ -42,10 +42,10 @@ struct ErrorSummary {
 };
 
 /// Errors of plain signed relative errors, as those of other simulators; `worst` stays empty.
-ErrorSummary summarise(const std::string& set, const std::string& metric,
+ErrorSummary summarize(const std::string& set, const std::string& metric,
                        const std::vector<double>& relative_errors);
 /// Errors of the rows with this set and metric; "" takes every set.
-ErrorSummary summarise(const std::vector<ValidationRow>& rows, const std::string& set,
+ErrorSummary summarize(const std::vector<ValidationRow>& rows, const std::string& set,
                        const std::string& metric);
 
 /// A line of the error table.

@@ -63,7 +63,7 @@ class RankOps {
     ops_.erase(found);
   }
   bool empty() const { return ops_.empty(); }
-  /// Gradient synchronisation and optimizer step.
+  /// Gradient synchronization and optimizer step.
   const std::vector<OpId>& rest() const { return rest_; }
 
  private:

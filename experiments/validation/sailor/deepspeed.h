@@ -20,7 +20,7 @@ inline constexpr double kDeepSpeedBucketElements = 5e8;
 ///   sends the activation of the step before. Gathering what came in slices belongs to the pass;
 /// - twice the bytes in the gathers of gradients: before a backward pass DeepSpeed gathers the
 ///   gradient that came and the stage's own output, of which it kept a slice;
-/// - gradient synchronisation after the last backward pass and send;
+/// - gradient synchronization after the last backward pass and send;
 /// - passes without inner collectives, whose time the measured layer times contain;
 /// - one flat gradient buffer more for each rank (at most kDeepSpeedBucketElements of 4 bytes).
 ///   PyTorch's allocator does not join freed blocks to make room for one of its size, so it adds to

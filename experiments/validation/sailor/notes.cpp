@@ -106,7 +106,7 @@ By Sailor's authors (eth-easl/sailor, commit cf2c8e3, MIT), nothing by us: times
 
 ## What is assumed
 
-- A transformer layer takes the mean of the two that were profiled. The backward pass of the embedding was not (the profile's 2 us are an artefact): roofline.
+- A transformer layer takes the mean of the two that were profiled. The backward pass of the embedding was not (the profile's 2 us are an artifact): roofline.
 - Optimizer: fixed + parameters x time per parameter, least squares over the profile's degrees and models.
 - Links: the published parabola of bandwidth by message size becomes straight lines of time between powers of two, never faster than the fastest measured point. GH200: a NIC for each GPU (two and four pairs reach twice and four times the rate of one). RTX: one NIC for the node (more pairs share one pair's rate). A pair of nodes has the slower of the two NICs. Inside a node a GPU has its share of the rate with as many pairs as its group has.
 - DeepSpeed runs passes, sends and receives of a rank one after the other; it sends activations and their gradients in slices (its defaults pipe_partitioned, grad_partitioned), gathers them on the other side, and gathers a stage's own output anew before its backward pass; it reduces gradients after the last backward pass, in one flat buffer. Read in its public sources. No launch options but those of gh200 OPT-350M are published.

@@ -71,7 +71,7 @@ Seconds sends(const SailorPlan& plan, const SailorData& data, std::size_t i) {
   return crossing(plan, data, i, i + 1, activation) + crossing(plan, data, i, i - 1, gradient);
 }
 
-Seconds synchronisation(const SailorPlan& plan, const SailorData& data, const SailorStage& stage) {
+Seconds synchronization(const SailorPlan& plan, const SailorData& data, const SailorStage& stage) {
   double parameters = 0;
   for (int layer = stage.first_layer; layer <= stage.last_layer; ++layer) {
     parameters += layer_memory(data, plan.model, 1, layer).parameters;
@@ -110,7 +110,7 @@ Seconds sailor_formula_time(const SailorPlan& plan, const SailorData& data) {
     stage += sends(plan, data, i);
     slowest = std::max(slowest, stage);
     sum += stage;
-    sync = std::max(sync, synchronisation(plan, data, plan.stages[i]));
+    sync = std::max(sync, synchronization(plan, data, plan.stages[i]));
   }
   return (plan.micro_batches - 1) * slowest + sum + step + sync;
 }

@@ -12,7 +12,7 @@ namespace orrery::experiments {
 /// many pairs as the degree (first stage: activation, twice if there are more than 3 stages; last
 /// one: twice the gradient; between: both; one stage: none), step the profiled optimizer step,
 /// unscaled, sync the slowest stage's 2 (dp - 1) t(bucket / dp), summed over buckets of 5e8 bytes
-/// of 4 x parameters (degree 1) / min(degree, 4), between neighbouring replicas without closing the
+/// of 4 x parameters (degree 1) / min(degree, 4), between neighboring replicas without closing the
 /// ring.
 Seconds sailor_formula_time(const SailorPlan& plan, const SailorData& data);
 

@@ -24,12 +24,12 @@ def measured(rows, metric):
 
 def marks(axes, rows, metric, unit, height):
     """Marks at (measured, height(row)); open ones do not count."""
-    for name, text, colour, marker in SETS:
+    for name, text, color, marker in SETS:
         mine = [row for row in measured(rows, metric) if row["set"] == name]
-        for use, face in (("scored", colour), ("fitted", "white"), ("unscored", "white")):
+        for use, face in (("scored", color), ("fitted", "white"), ("unscored", "white")):
             some = [row for row in mine if row[f"{metric}_use"] == use]
             axes.plot([row[f"{metric}_measured"] / unit for row in some],
-                      [height(row) for row in some], marker, markersize=3.6, color=colour,
+                      [height(row) for row in some], marker, markersize=3.6, color=color,
                       markerfacecolor=face, markeredgewidth=0.8, linestyle="", zorder=3,
                       label=text if use == "scored" else None)
 

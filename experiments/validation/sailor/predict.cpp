@@ -101,7 +101,7 @@ ir::ModelShape model_shape(const std::string& name, const SailorModel& model, in
   shape.ffn = model.ffn;
   shape.vocabulary = padded_vocabulary(model, tensor_parallel);
   shape.positions = model.positions;
-  shape.normalisation = ir::Normalisation::layer_norm;
+  shape.normalization = ir::Normalization::layer_norm;
   shape.activation = ir::Activation::gelu;
   shape.biases = true;
   shape.tied_embeddings = tied;

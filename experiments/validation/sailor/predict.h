@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "experiments/validation/sailor/data.h"
-#include "models/decide/evaluator.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
 #include "models/spec/cluster.h"

@@ -54,7 +54,7 @@ FittedParameter fit_overhead(const std::vector<SailorRow>& rows) {
         const double measured = used[left_out]->plan->measured.peak_memory->value;
         return (used[left_out]->prediction.held.value + median(others) - measured) / measured;
       });
-  parameter.leave_one_out = summarise("", kMemory, errors).mean;
+  parameter.leave_one_out = summarize("", kMemory, errors).mean;
   return parameter;
 }
 
@@ -118,14 +118,14 @@ std::vector<ErrorLine> main_lines(const std::vector<ValidationRow>& predictions,
   std::vector<ErrorLine> lines;
   for (const Aim& aim : kAims) {
     ErrorLine line;
-    line.errors = summarise(predictions, aim.set, aim.metric);
+    line.errors = summarize(predictions, aim.set, aim.metric);
     if (aim.target > 0) line.target = aim.target;
     if (aim.published_best > 0) line.published_best = aim.published_best;
     lines.push_back(std::move(line));
   }
   if (!without_head.empty()) {
     lines.push_back(
-        {summarise(without_head, without_head.front().set, kTime), std::nullopt, std::nullopt});
+        {summarize(without_head, without_head.front().set, kTime), std::nullopt, std::nullopt});
   }
   return lines;
 }
@@ -152,8 +152,8 @@ std::vector<ErrorLine> group_lines(const std::vector<SailorRow>& rows,
     const std::string group = fmt::format("{}, {} {}", set, name, value);
     for (ValidationRow& row : members) row.set = group;
     ErrorLine line;
-    line.errors = summarise(members, group, metric);
-    const bool is_part = line.errors.rows < summarise(predictions, set, metric).rows;
+    line.errors = summarize(members, group, metric);
+    const bool is_part = line.errors.rows < summarize(predictions, set, metric).rows;
     if (line.errors.rows > 0 && is_part) lines.push_back(std::move(line));
   }
   return lines;
@@ -194,7 +194,7 @@ ErrorSummary errors_of(const std::vector<SailorRow>& rows, const std::string& se
     const auto estimate = time ? value_of(other->iteration) : value_of(other->peak_memory);
     if (measured && estimate) errors.push_back((*estimate - *measured) / *measured);
   }
-  return summarise(fmt::format("{}, {}", set, name), metric, errors);
+  return summarize(fmt::format("{}, {}", set, name), metric, errors);
 }
 
 std::vector<ErrorLine> other_lines(const std::vector<SailorRow>& rows) {
@@ -239,7 +239,7 @@ std::vector<ErrorLine> beside_lines(const std::vector<SailorRow>& rows,
   }
   std::vector<ErrorLine> lines;
   for (const std::string& set : sets) {
-    lines.push_back({summarise(predictions, set, kTime), std::nullopt, std::nullopt});
+    lines.push_back({summarize(predictions, set, kTime), std::nullopt, std::nullopt});
   }
   return lines;
 }

@@ -20,7 +20,7 @@ struct SailorRow {
   /// Only where the profile lacks the head: with the profile as it is.
   std::optional<Seconds> without_head;
   /// What sending whole activations instead of slices would add for each micro-batch, at the stage
-  /// with most neighbours (each neighbour: one activation, one gradient), on GH200. Not simulated.
+  /// with most neighbors (each neighbor: one activation, one gradient), on GH200. Not simulated.
   std::optional<Seconds> unsliced;
 };
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "models/base/units.h"
-#include "models/decide/recovery_policy.h"
-#include "models/switch/switch_plan.h"
+#include "models/interfaces/recovery_policy.h"
+#include "models/reshard/switch_plan.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {

@@ -31,7 +31,7 @@ Counts binomials(int n) {
   return row;
 }
 
-/// Subsets of a ring of n nodes without `run` neighbours in a row, n >= run.
+/// Subsets of a ring of n nodes without `run` neighbors in a row, n >= run.
 Counts ring_counts(int n, int run) {
   // Cut the ring behind a node that stays: such a node exists. It is the first that stays, after
   // `head` lost ones; the rest is a line whose last lost nodes join those.

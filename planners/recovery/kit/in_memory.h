@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/base/units.h"
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {

@@ -14,7 +14,7 @@ std::vector<OptionInfo> phase_options(const PhaseDefaults& defaults) {
   add("detect", defaults.detect);
   add("detect_exception", defaults.detect_exception);
   add("decide", defaults.decide);
-  add("reinitialise", defaults.reinitialise);
+  add("reinitialize", defaults.reinitialize);
   if (defaults.restart) add("restart", *defaults.restart);
   return infos;
 }
@@ -37,11 +37,11 @@ Phases read_phases(OptionReader& reader, const std::vector<OptionInfo>& infos) {
   phases.detect = stall_option(reader, infos, "detect");
   phases.detect_exception = stall_option(reader, infos, "detect_exception");
   phases.decide = stall_option(reader, infos, "decide");
-  phases.reinitialise = stall_option(reader, infos, "reinitialise");
+  phases.reinitialize = stall_option(reader, infos, "reinitialize");
   const bool restarts = std::any_of(infos.begin(), infos.end(), [](const OptionInfo& info) {
     return std::string("restart") == info.name;
   });
-  phases.restart = restarts ? stall_option(reader, infos, "restart") : phases.reinitialise;
+  phases.restart = restarts ? stall_option(reader, infos, "restart") : phases.reinitialize;
   return phases;
 }
 

@@ -5,7 +5,7 @@
 /// - detect_exception: the same for a failure of the job's processes, no device lost, and for a
 ///   machine that is taken away (`leave`), which closes its connections;
 /// - decide: planning of what to do. Before a planned change it runs beside training;
-/// - reinitialise: processes, communicators, CUDA contexts, when training goes on in the policy's
+/// - reinitialize: processes, communicators, CUDA contexts, when training goes on in the policy's
 ///   own way; the movement of state is simulated and comes on top;
 /// - restart: the same, of policies that have a way of their own, when they must fall back to a
 ///   checkpoint.
@@ -18,8 +18,8 @@
 
 #include "models/base/time.h"
 #include "models/base/units.h"
-#include "models/decide/recovery_policy.h"
-#include "planners/options.h"
+#include "models/interfaces/recovery_policy.h"
+#include "planners/kit/options.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
@@ -51,7 +51,7 @@ inline constexpr PhaseDefault kDecide = {
     "0",
     "Seconds of planning. Shared default: none, as if plans were ready when they are needed "
     "[assumed]; measured planning books what the search takes instead."};
-inline constexpr PhaseDefault kReinitialise = {
+inline constexpr PhaseDefault kReinitialize = {
     "300",
     "Seconds until processes, communicators and CUDA contexts are there again, without the "
     "movement of state. Shared default: low end of the 5 to 20 min of Meta's RSC [Kokolis et al. "
@@ -59,25 +59,25 @@ inline constexpr PhaseDefault kReinitialise = {
 inline constexpr PhaseDefault kRestart = {
     "300",
     "Seconds of a restart of all processes where the policy falls back to a checkpoint. Shared "
-    "default: as reinitialise of policies that always restart [Kokolis et al. 2025, arXiv "
+    "default: as reinitialize of policies that always restart [Kokolis et al. 2025, arXiv "
     "2410.21680, unverified]."};
 
 struct PhaseDefaults {
   PhaseDefault detect = kDetect;
   PhaseDefault detect_exception = kDetectException;
   PhaseDefault decide = kDecide;
-  PhaseDefault reinitialise = kReinitialise;
+  PhaseDefault reinitialize = kReinitialize;
   std::optional<PhaseDefault> restart = {};  ///< None: the policy always restarts.
 };
-/// The options detect, detect_exception, decide, reinitialise and, if there is one, restart.
+/// The options detect, detect_exception, decide, reinitialize and, if there is one, restart.
 std::vector<OptionInfo> phase_options(const PhaseDefaults& defaults = {});
 
 struct Phases {
   Stall detect;
   Stall detect_exception;
   Stall decide;
-  Stall reinitialise;
-  Stall restart;  ///< As reinitialise where there is no option restart.
+  Stall reinitialize;
+  Stall restart;  ///< As reinitialize where there is no option restart.
 };
 /// `infos`: the policy's options, for the sources. -1 is read as a number where that is the default
 /// (a formula of the policy's own).

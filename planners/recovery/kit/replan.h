@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "planners/planner.h"
 #include "planners/recovery/recovery.h"
 

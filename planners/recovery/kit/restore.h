@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "models/base/units.h"
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "models/ir/plan.h"
-#include "models/switch/switch_plan.h"
+#include "models/reshard/switch_plan.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {

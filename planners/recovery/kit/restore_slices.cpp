@@ -13,8 +13,8 @@
 #include "models/ir/names.h"
 #include "models/lower/copies.h"
 #include "models/lower/placement.h"
+#include "models/reshard/link_ranks.h"
 #include "models/sharding/batched_send_receive.h"
-#include "models/switch/link_ranks.h"
 
 namespace orrery::planners {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "models/base/ids.h"
-#include "models/decide/recovery_policy.h"
+#include "models/interfaces/recovery_policy.h"
 #include "models/spec/cluster.h"
 #include "planners/recovery/kit/restore.h"
 

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "models/ir/plan.h"
+#include "models/reshard/switch_plan.h"
 #include "models/sharding/layout.h"
 #include "models/spec/cluster.h"
 #include "models/spec/workload.h"
-#include "models/switch/switch_plan.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {

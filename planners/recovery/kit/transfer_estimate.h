@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "models/base/units.h"
-#include "models/decide/transfer_timer.h"
+#include "models/interfaces/transfer_timer.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {

@@ -1,0 +1,84 @@
+#include "experiments/study/checks.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "models/config/document.h"
+
+namespace orrery::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+
+}  // namespace
+
+bool is_result_name(const std::string& name) {
+  constexpr const char* kAllowed =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./";
+  if (name.empty() || name.find_first_not_of(kAllowed) != std::string::npos) return false;
+  for (const fs::path& part : fs::path(name)) {
+    if (part.string().empty() || part.string().front() == '.' || part == "/") return false;
+  }
+  return true;
+}
+
+void check_beside(config::Visitor& v, const char* key, const std::string& file) {
+  if (!v.reading() || file.empty()) return;
+  const fs::path path = fs::path(v.at("").file).parent_path() / file;
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) {
+    v.problem(key, fmt::format("no such file '{}'", path.string()),
+              "paths are relative to this file");
+  }
+}
+
+void check_result_name(config::Visitor& v, const std::string& name) {
+  if (!v.reading() || !v.given("name") || is_result_name(name)) return;
+  v.problem("name", fmt::format("'{}' is no folder below results/", name),
+            "letters, digits, '_', '-', '.' and '/'");
+}
+
+void describe_options(config::Visitor& v, std::map<std::string, std::string>& options,
+                      std::map<std::string, config::Position>& positions, const char* doc) {
+  config::Value given = config::Value::map({});
+  for (const auto& [name, value] : options) given.append(name, config::Value::scalar(value));
+  v.optional("options", given, doc);
+  if (!v.reading()) return;
+  options.clear();
+  if (given.is_null()) return;
+  if (!given.is_map()) {
+    return v.problem("options", "expected a map, got " + config::kind_text(given));
+  }
+  for (const config::Value::Entry& entry : given.entries) {
+    if (!entry.value.is_scalar()) {
+      return v.problem("options", fmt::format("option '{}' is {}, not a value", entry.key,
+                                              config::kind_text(entry.value)));
+    }
+    options[entry.key] = entry.value.text;
+    positions[entry.key] = entry.value.at;
+  }
+}
+
+void complete_job(config::Value& job, const std::string& folder, config::Diagnostics& problems) {
+  if (job.is_map() && job.find("schema") == nullptr) {
+    job.append("schema", config::Value::scalar("orrery/job/1"));
+    job.entries.back().at = job.at;
+    job.entries.back().value.at = job.at;
+  }
+  if (!job.is_scalar()) return;
+  const std::string path = (fs::path(folder) / job.text).string();
+  config::Diagnostics found;
+  config::Value read = config::load_value(path, found);
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    problems.add(job.at, fmt::format("no such job file '{}'", path));
+  } else {
+    for (const config::Problem& problem : found.problems()) {
+      problems.add(problem.at, problem.what, problem.hint);
+    }
+  }
+  job = std::move(read);
+}
+
+}  // namespace orrery::experiments

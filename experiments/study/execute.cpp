@@ -1,0 +1,324 @@
+#include "experiments/study/execute.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <variant>
+
+#include "experiments/study/files.h"
+#include "experiments/study/limits.h"
+#include "experiments/study/profile_scaling.h"
+#include "models/base/check.h"
+#include "models/base/hash.h"
+#include "models/check/validate.h"
+#include "models/cost/hexiscale_model.h"
+#include "models/cost/memory.h"
+#include "models/cost/mfu.h"
+#include "models/cost/pricer.h"
+#include "models/ir/wire.h"
+#include "models/lower/lower.h"
+#include "models/spec/topology.h"
+#include "planners/catalog.h"
+#include "sim/iteration/evaluator.h"
+
+namespace orrery::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::size_t kLinksShown = 10;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// The path of a file that a spec names; a problem if it is not there.
+std::optional<std::string> find_file(const config::Located<std::string>& name, const char* kind,
+                                     const std::string& base_folder,
+                                     config::Diagnostics& diagnostics) {
+  const std::string path = (fs::path(base_folder) / name.value).string();
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return path;
+  diagnostics.add(name.at, fmt::format("no such {} file '{}'", kind, path));
+  return std::nullopt;
+}
+
+void check_simulation(const LoadedRun& run, config::Diagnostics& diagnostics) {
+  const models::Topology topology(run.cluster);
+  for (const std::string& what : sim::find_problems(run.spec.simulation, run.cluster, topology)) {
+    diagnostics.add(run.spec.cluster.at, "simulation: " + what);
+  }
+}
+
+/// Planners and iterations here see sequences of one length. HexiScale's planners take a
+/// distribution and count every sample as the longest; they say so.
+void check_lengths(const RunSpec& spec, config::Diagnostics& diagnostics) {
+  if (!spec.job.lengths) return;
+  const std::string planner = spec.planner ? spec.planner->name.value : "";
+  if (planner.rfind("hexiscale", 0) == 0) return;
+  diagnostics.add(spec.job_at,
+                  fmt::format("the job has `lengths`, and {} sees sequences of one length only",
+                              planner.empty() ? "a plan" : "planner '" + planner + "'"),
+                  "orrery mixed-length simulates steps of mixed lengths; or leave `lengths` out");
+}
+
+models::HexiscaleOptions closed_form_options(const RunSpec& spec) {
+  models::HexiscaleOptions options = spec.cost == CostModel::hexiscale_public_code
+                                         ? models::HexiscaleOptions::public_code()
+                                         : models::HexiscaleOptions::paper();
+  options.gradient_synchronizations = spec.job.gradient_synchronizations;
+  return options;
+}
+
+/// A closed form as a judge. There is no breakdown: the forms add communication to compute.
+class ClosedForm final : public models::Evaluator {
+ public:
+  ClosedForm(const LoadedRun& run, const models::Topology& topology)
+      : run_(run),
+        model_(
+            run.cluster, run.workload,
+            [&topology](DeviceId a, DeviceId b) { return topology.path(a, b); },
+            closed_form_options(run.spec)) {}
+
+  models::HexiscaleEstimate estimate(const ir::Plan& plan) const { return model_.estimate(plan); }
+  models::Evaluation evaluate(const ir::Plan& plan) const override {
+    const models::HexiscaleEstimate estimate = model_.estimate(plan);
+    const Seconds time = estimate.iteration;
+    models::Evaluation evaluation;
+    evaluation.iteration_time = time;
+    evaluation.pipeline_times = estimate.pipelines;
+    evaluation.memory =
+        models::check_memory(plan, run_.cluster, run_.workload, run_.spec.job, run_.profile);
+    evaluation.tokens_per_second = models::tokens_per_second(plan, run_.workload, time);
+    const FlopsPerSecond peak = models::total_peak(plan, run_.cluster, run_.workload.dtype);
+    evaluation.mfu = models::utilization(models::step_model_flops(plan, run_.workload), time, peak);
+    evaluation.hfu =
+        models::utilization(models::step_hardware_flops(plan, run_.workload), time, peak);
+    if (const auto dollars =
+            models::dollars_per_million_tokens(plan, run_.cluster, run_.workload, time)) {
+      evaluation.dollars_per_million_tokens = *dollars;
+      evaluation.priced = true;
+    }
+    return evaluation;
+  }
+  std::string name() const override {
+    for (const auto& [cost, name] : enum_names(run_.spec.cost)) {
+      if (cost == run_.spec.cost) return name;
+    }
+    return "closed form";
+  }
+
+ private:
+  const LoadedRun& run_;
+  models::HexiscaleModel model_;
+};
+
+/// Links by their share of the iteration that they are busy, busiest first, in words.
+std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time) {
+  std::vector<std::pair<double, const ir::LinkUse*>> order;
+  for (const ir::LinkUse& use : log.links) {
+    order.emplace_back(use.bytes / use.capacity / time, &use);
+  }
+  std::stable_sort(order.begin(), order.end(),
+                   [](const auto& a, const auto& b) { return a.first > b.first; });
+  if (order.size() > kLinksShown) order.resize(kLinksShown);
+  std::vector<std::string> lines;
+  for (const auto& [share, use] : order) {
+    lines.push_back(fmt::format("{}: {:.1f} % of {:.3g} GB/s, {:.3f} GB", use->link, 100 * share,
+                                use->capacity.value / 1e9, use->bytes.value / 1e9));
+  }
+  return lines;
+}
+
+/// The busiest rank of each stage, by pipeline and stage.
+std::vector<StageLoad> stage_loads(const ir::Program& program,
+                                   const std::vector<sim::RankBreakdown>& ranks) {
+  std::map<std::pair<int, int>, StageLoad> loads;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const ir::Rank& rank = program.ranks[r];
+    const sim::RankBreakdown& part = ranks[r];
+    const StageLoad load{rank.pipeline,
+                         rank.stage,
+                         to_seconds(part.compute),
+                         to_seconds(part.tensor_parallel),
+                         to_seconds(part.pipeline + part.data_parallel),
+                         to_seconds(part.bubble)};
+    const auto [place, added] = loads.try_emplace({rank.pipeline, rank.stage}, load);
+    if (!added && place->second.busy() < load.busy()) place->second = load;
+  }
+  std::vector<StageLoad> result;
+  for (const auto& [key, load] : loads) result.push_back(load);
+  return result;
+}
+
+void scale_profile(const config::Located<std::string>& asked, const models::Library& library,
+                   std::size_t problems_before, LoadedRun& run, config::Diagnostics& diagnostics) {
+  if (!run.spec.profile) {
+    diagnostics.add(asked.at, "there is no profile to scale");
+    return;
+  }
+  if (diagnostics.problems().size() != problems_before) return;
+  run.profile = scaled_profile(std::move(run.profile), asked, run.cluster, library, diagnostics);
+  run.profile_hash = content_hash(run.profile_hash + "\nscaled " + asked.value);
+}
+
+}  // namespace
+
+LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
+                   const models::Library& library, config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  LoadedRun run;
+  run.spec = spec;
+  run.cluster = models::load_cluster(spec.cluster.value, library, spec.cluster.at, diagnostics);
+  if (diagnostics.problems().size() == before) apply(spec.hardware, run.cluster, diagnostics);
+  run.workload =
+      models::load_workload(spec.model.value, spec.job, library, spec.model.at, diagnostics);
+  if (spec.planner) check_planner(*spec.planner, diagnostics);
+  check_lengths(spec, diagnostics);
+  if (spec.profile) {
+    if (const auto path = find_file(*spec.profile, "profile", base_folder, diagnostics)) {
+      run.profile = models::load_profile(*path, diagnostics);
+      run.profile_hash = content_hash(read_text_file(*path));
+    }
+  }
+  if (spec.scale_profile) scale_profile(*spec.scale_profile, library, before, run, diagnostics);
+  std::optional<std::string> plan_path;
+  if (spec.plan) plan_path = find_file(*spec.plan, "plan", base_folder, diagnostics);
+  if (plan_path) run.plan = models::load_plan(*plan_path, diagnostics);
+  if (diagnostics.problems().size() != before) return run;
+  check_simulation(run, diagnostics);
+  check_dtypes(spec, run.cluster, diagnostics);
+  if (spec.planner) check_batch(spec, run.cluster, run.workload, diagnostics);
+  if (run.plan) check_size(spec, *run.plan, *plan_path, diagnostics);
+  if (diagnostics.problems().size() != before) return run;
+  check_duration(spec, run.cluster, run.workload, run.profile, diagnostics);
+  if (run.plan) {
+    auto defects = models::validate(*run.plan, run.cluster, run.workload, spec.job);
+    if (defects.empty()) defects = models::find_unsupported(*run.plan);
+    models::report(defects, *plan_path, diagnostics);
+  }
+  return run;
+}
+
+struct Session::State {
+  explicit State(LoadedRun loaded) : run(std::move(loaded)), topology(run.cluster, run.profile) {
+    if (run.spec.cost != CostModel::simulator) {
+      closed_form = std::make_unique<ClosedForm>(run, topology);
+      return;
+    }
+    simulator = std::make_unique<sim::IterationSimulator>(run.cluster, topology);
+    evaluator = std::make_unique<sim::SimulatorEvaluator>(*simulator, run.workload, run.spec.job,
+                                                          run.profile, run.spec.simulation);
+  }
+  const models::Evaluator& judge() const {
+    if (closed_form) return *closed_form;
+    return *evaluator;
+  }
+  void search(RunOutcome& outcome, const std::atomic<bool>* canceled) const;
+  void evaluate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome);
+  void simulate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome);
+
+  LoadedRun run;
+  models::Topology topology;
+  std::unique_ptr<ClosedForm> closed_form;
+  std::unique_ptr<sim::IterationSimulator> simulator;
+  std::unique_ptr<sim::SimulatorEvaluator> evaluator;
+};
+
+Session::Session(LoadedRun run) : state_(std::make_unique<State>(std::move(run))) {}
+Session::~Session() = default;
+const LoadedRun& Session::loaded() const { return state_->run; }
+
+void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* canceled) const {
+  const PlannerChoice& choice = *run.spec.planner;
+  const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
+  ORRERY_CHECK(entry != nullptr, "planner '{}' was not checked", choice.name.value);
+  auto made = entry->make({choice.options.begin(), choice.options.end()});
+  const auto* planner = std::get_if<std::unique_ptr<planners::Planner>>(&made);
+  ORRERY_CHECK(planner != nullptr, "options of '{}' were not checked", choice.name.value);
+  std::vector<DeviceId> devices;
+  for (const models::Device& device : run.cluster.devices) devices.push_back(device.id);
+  planners::PlannerResult result = (*planner)->plan({.cluster = run.cluster,
+                                                     .topology = topology,
+                                                     .workload = run.workload,
+                                                     .job = run.spec.job,
+                                                     .profile = run.profile,
+                                                     .evaluator = judge(),
+                                                     .devices = std::move(devices),
+                                                     .seed = run.spec.seed,
+                                                     .work_budget = run.spec.work_budget,
+                                                     .canceled = canceled});
+  outcome.search = std::move(result.report);
+  if (auto* infeasible = std::get_if<models::Infeasible>(&result.outcome)) {
+    outcome.infeasible = std::move(*infeasible);
+    return;
+  }
+  outcome.plan = std::move(std::get<ir::Plan>(result.outcome));
+  if (outcome.plan->planner.empty()) outcome.plan->planner = choice.name.value;
+  if (outcome.plan->cluster_hash.empty()) outcome.plan->cluster_hash = run.cluster.hash;
+  if (outcome.plan->workload_hash.empty()) outcome.plan->workload_hash = run.workload.hash;
+  const auto defects = models::validate(*outcome.plan, run.cluster, run.workload, run.spec.job);
+  ORRERY_CHECK(defects.empty(), "planner '{}' made a plan with a defect: {}: {}", choice.name.value,
+               defects.front().path, defects.front().what);
+}
+
+void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
+  outcome.program = models::lower(plan, run.cluster, run.workload, run.spec.job,
+                                  {.collapsed = run.spec.collapsed, .seed = run.spec.seed});
+  outcome.program.header.plan_hash = models::plan_hash(plan);
+  sim::IterationOptions options = run.spec.simulation;
+  options.record_spans = options.record_memory = record_timeline;
+  options.record_links = true;
+  // A pricer of its own: it names the entries that this plan used, not those of a whole search.
+  const models::Pricer pricer(run.cluster, run.workload, run.spec.job, run.profile);
+  sim::IterationResult result = simulator->run(outcome.program, pricer, options);
+  ir::MemoryVerdict verdict =
+      sim::memory_verdict(plan, outcome.program, result.peak_memory, run.cluster, run.workload,
+                          run.spec.job, run.profile);
+  outcome.evaluation =
+      sim::evaluation_from(result, plan, run.cluster, run.workload, std::move(verdict));
+  outcome.log = std::move(result.log);
+  if (record_timeline) outcome.log.program_hash = ir::program_hash(outcome.program);
+  outcome.profile_entries = pricer.used_entries();
+  outcome.link_table = busiest_links(outcome.log, result.iteration_time);
+  outcome.stages = stage_loads(outcome.program, result.ranks);
+  outcome.simgrid = simulator->effective_config();
+}
+
+void Session::State::evaluate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
+  const Clock::time_point start = Clock::now();
+  if (closed_form) {
+    outcome.evaluation = closed_form->evaluate(plan);
+    outcome.synchronization = closed_form->estimate(plan).data_parallel;
+    outcome.profile_entries = {"closed form '" + closed_form->name() + "': no profile is used"};
+  } else {
+    simulate(plan, record_timeline, outcome);
+  }
+  outcome.evaluation_seconds = seconds_since(start);
+}
+
+RunOutcome Session::execute(bool record_timeline, const std::atomic<bool>* canceled) {
+  RunOutcome outcome;
+  if (state_->run.plan) {
+    outcome.plan = state_->run.plan;
+  } else {
+    ORRERY_CHECK(state_->run.spec.planner.has_value(), "a run without planner and plan");
+    const Clock::time_point start = Clock::now();
+    state_->search(outcome, canceled);
+    outcome.planning_seconds = seconds_since(start);
+  }
+  if (outcome.plan) state_->evaluate(*outcome.plan, record_timeline, outcome);
+  return outcome;
+}
+
+RunOutcome Session::judge(const ir::Plan& plan, bool record_timeline) {
+  RunOutcome outcome;
+  outcome.plan = plan;
+  state_->evaluate(plan, record_timeline, outcome);
+  return outcome;
+}
+
+}  // namespace orrery::experiments

@@ -1,0 +1,85 @@
+/// Carries out one run in this process: load, plan, validate, lower, simulate, judge.
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/study/run_spec.h"
+#include "models/config/diagnostics.h"
+#include "models/interfaces/evaluator.h"
+#include "models/ir/plan.h"
+#include "models/ir/profile.h"
+#include "models/ir/program.h"
+#include "models/ir/run_log.h"
+#include "models/spec/library.h"
+#include "planners/planner.h"
+
+namespace orrery::experiments {
+
+/// What a RunSpec names, loaded and checked against each other.
+struct LoadedRun {
+  RunSpec spec;
+  models::Cluster cluster;
+  models::Workload workload;
+  ir::Profile profile;
+  std::string profile_hash;      ///< Of the file's content; "" without a profile.
+  std::optional<ir::Plan> plan;  ///< Read from a file and structurally valid.
+};
+
+/// All problems go to `diagnostics`; use the result only if there are none. Relative paths of plan
+/// and profile are relative to `base_folder` ("": the current one).
+LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
+                   const models::Library& library, config::Diagnostics& diagnostics);
+
+/// How the busiest GPU of a stage spends a simulated iteration.
+struct StageLoad {
+  int pipeline = 0;
+  int stage = 0;
+  Seconds compute;
+  Seconds tensor_parallel;  ///< Collectives inside passes.
+  Seconds transfers;        ///< Exposed sends, receives and gradient synchronization.
+  Seconds bubble;
+  Seconds busy() const { return compute + tensor_parallel; }
+};
+
+struct RunOutcome {
+  std::optional<ir::Plan> plan;
+  std::optional<models::Infeasible> infeasible;  ///< Instead of a plan.
+  std::optional<models::Evaluation> evaluation;
+  planners::SearchReport search;  ///< Empty when the plan came from a file.
+  double planning_seconds = 0;    ///< Wall clock: goes to timings.csv only.
+  double evaluation_seconds = 0;
+  /// Of a closed form: its gradient synchronization, which no pipeline time contains.
+  std::optional<Seconds> synchronization;
+  ir::Program program;  ///< Of the simulated plan; empty under a closed-form cost model.
+  ir::RunLog log;
+  std::vector<std::string> profile_entries;  ///< Prices used: profile entries and fallbacks.
+  std::vector<std::string> link_table;       ///< Not for CSV: busiest links in words.
+  std::vector<StageLoad> stages;             ///< Not for CSV; empty under a closed form.
+  /// SimGrid's version and options; empty under a closed-form cost model.
+  std::vector<std::pair<std::string, std::string>> simgrid;
+};
+
+/// The simulator of a cluster lives as long as the process: one Session per process, unless all
+/// runs are judged by closed forms.
+class Session {
+ public:
+  explicit Session(LoadedRun run);
+  ~Session();
+  const LoadedRun& loaded() const;
+  /// `record_timeline` keeps spans and memory samples in the outcome's log. `canceled` ends a
+  /// search early; may be null.
+  RunOutcome execute(bool record_timeline, const std::atomic<bool>* canceled);
+  /// Judges another valid plan on the same cluster (for `orrery diff`). Simulations of one session
+  /// follow each other on one clock: times may differ from a fresh session's in the last bits.
+  RunOutcome judge(const ir::Plan& plan, bool record_timeline);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace orrery::experiments

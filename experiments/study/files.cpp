@@ -1,0 +1,141 @@
+#include "experiments/study/files.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+
+#include "models/base/file.h"
+
+namespace orrery::experiments {
+namespace {
+
+[[noreturn]] void fail(const std::string& what, const std::string& path, int code) {
+  throw std::system_error(code, std::generic_category(), what + " " + path);
+}
+
+/// Writes everything and closes; returns errno, 0 for success.
+int write_and_close(int file, std::string_view text) {
+  int code = 0;
+  while (!text.empty() && code == 0) {
+    const ssize_t count = write(file, text.data(), text.size());
+    if (count >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(count));
+    } else if (errno != EINTR) {
+      code = errno;
+    }
+  }
+  if (close(file) != 0 && code == 0) code = errno;
+  return code;
+}
+
+}  // namespace
+
+std::string read_text_file(const std::string& path) {
+  std::string text;
+  if (const auto problem = read_file(path, text)) throw std::runtime_error(*problem);
+  return text;
+}
+
+void write_text_file(const std::string& path, std::string_view text) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (file < 0) fail("cannot write", path, errno);
+  const int code = write_and_close(file, text);
+  if (code == 0) return;
+  unlink(path.c_str());
+  fail("cannot write", path, code);
+}
+
+void replace_text_file(const std::string& path, std::string_view text) {
+  if (const auto problem = write_file_atomically(path, text)) throw std::runtime_error(*problem);
+}
+
+void append_text_file(const std::string& path, std::string_view text) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (file < 0) fail("cannot write", path, errno);
+  struct stat before {};
+  if (fstat(file, &before) != 0) {
+    const int code = errno;
+    close(file);
+    fail("cannot write", path, code);
+  }
+  const int code = write_and_close(file, text);
+  if (code == 0) return;
+  if (truncate(path.c_str(), before.st_size) != 0) fail("cannot write", path, errno);
+  fail("cannot write", path, code);
+}
+
+void make_folders(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) throw std::system_error(error, "cannot make folder " + path);
+}
+
+std::string csv_line(const std::vector<std::string>& cells) {
+  std::string line;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (i > 0) line += ',';
+    if (cells[i].find_first_of(",\"\n\r") == std::string::npos) {
+      line += cells[i];
+      continue;
+    }
+    line += '"';
+    for (const char c : cells[i]) {
+      if (c == '"') line += '"';
+      line += c;
+    }
+    line += '"';
+  }
+  line += '\n';
+  return line;
+}
+
+std::vector<std::vector<std::string>> parse_csv(std::string_view text) {
+  std::vector<std::vector<std::string>> rows;
+  std::vector<std::string> row{""};
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted) {
+      if (c != '"') {
+        row.back() += c;
+      } else if (i + 1 < text.size() && text[i + 1] == '"') {
+        row.back() += '"';
+        ++i;
+      } else {
+        quoted = false;
+      }
+    } else if (c == '"') {
+      quoted = true;
+    } else if (c == ',') {
+      row.emplace_back();
+    } else if (c == '\n') {
+      rows.push_back(std::move(row));
+      row = {""};
+    } else if (c != '\r') {
+      row.back() += c;
+    }
+  }
+  return rows;
+}
+
+std::vector<CsvRow> read_csv_rows(const std::string& path) {
+  std::vector<CsvRow> rows;
+  std::string bytes;
+  if (read_file(path, bytes)) return rows;
+  const std::vector<std::vector<std::string>> lines = parse_csv(bytes);
+  for (std::size_t i = 1; i < lines.size(); ++i) {
+    rows.emplace_back();
+    for (std::size_t c = 0; c < std::min(lines[0].size(), lines[i].size()); ++c) {
+      rows.back()[lines[0][c]] = lines[i][c];
+    }
+  }
+  return rows;
+}
+
+}  // namespace orrery::experiments

@@ -1,0 +1,298 @@
+#include "experiments/study/mixed_length.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "experiments/study/checks.h"
+#include "models/base/check.h"
+#include "models/config/document.h"
+#include "models/ir/names.h"
+#include "models/lower/lower.h"
+#include "models/reshard/switch_plan.h"
+#include "models/reshard/switch_program.h"
+
+namespace orrery::experiments {
+namespace {
+
+/// Samples for searches: steps have smaller numbers.
+constexpr std::uint64_t kSamples = std::uint64_t{1} << 32U;
+
+sim::IterationOptions bare_options() {
+  sim::IterationOptions options;
+  options.record_spans = options.record_memory = options.record_links = false;
+  return options;
+}
+
+void count(const models::MicroBatchLengths& lengths, StepOutcome& outcome) {
+  ++outcome.phases;
+  for (const auto& pipeline : lengths) {
+    for (const std::int64_t length : pipeline) {
+      outcome.micro_batches += length > 0 ? 1 : 0;
+      outcome.computed_tokens += length;
+    }
+  }
+}
+
+LoadedMixedLengthCase load_case(const MixedLengthCase& one, bool batch_in_tokens,
+                                const std::string& folder, const models::Library& library,
+                                config::Diagnostics& diagnostics) {
+  LoadedMixedLengthCase loaded;
+  const std::size_t before = diagnostics.problems().size();
+  config::Value job = one.job;
+  complete_job(job, folder, diagnostics);
+  if (diagnostics.problems().size() != before) return loaded;
+  if (batch_in_tokens && job.is_map() && job.find("global_batch") == nullptr) {
+    job.append("global_batch", config::Value::scalar("1"));  // Not looked at.
+  }
+  if (!config::describe_value(job, loaded.job, diagnostics)) return loaded;
+  const config::Value* lengths = job.find("lengths");
+  if (lengths == nullptr) {
+    diagnostics.add(one.job.at, fmt::format("the job of case '{}' has no `lengths`", one.name),
+                    "for example lengths: commoncrawl_like");
+    return loaded;
+  }
+  loaded.lengths = models::read_lengths(*lengths, library.root, diagnostics);
+  return loaded;
+}
+
+void check_multiple(std::int64_t tokens, const char* what, const models::LengthModel& lengths,
+                    const config::Position& at, config::Diagnostics& diagnostics) {
+  if (tokens % lengths.multiple == 0) return;
+  diagnostics.add(at, fmt::format("{} {} is no multiple of {}, to which the lengths of {} are "
+                                  "rounded",
+                                  what, tokens, lengths.multiple, lengths.name));
+}
+
+const MixedLengthSystem& system_of(const LoadedMixedLength& loaded, std::size_t of_case,
+                                   std::size_t system) {
+  return loaded.file.cases[of_case].systems[system];
+}
+
+}  // namespace
+
+SimulatedSteps::SimulatedSteps(const models::LengthPricer& pricer, const models::Topology& topology,
+                               sim::IterationSimulator& simulator, std::int64_t context)
+    : pricer_(pricer), topology_(topology), simulator_(simulator), context_(context) {}
+
+Seconds SimulatedSteps::phase_time(const planners::PreparedStrategy& strategy,
+                                   const models::MicroBatchLengths& lengths,
+                                   models::StepEnd end) const {
+  return phase_time(strategy.plan_for(lengths), strategy.longest(), lengths, end);
+}
+
+Seconds SimulatedSteps::phase_time(const ir::Plan& plan, std::int64_t reference,
+                                   const models::MicroBatchLengths& lengths,
+                                   models::StepEnd end) const {
+  const ir::Program program = models::with_lengths(
+      models::lower(plan, simulator_.cluster(), pricer_.workload(reference), pricer_.job(), {}),
+      lengths, end);
+  const models::ProgramPrices prices = pricer_.prices(program, lengths, end);
+  return simulator_.run(program, prices, bare_options()).iteration_time;
+}
+
+Seconds SimulatedSteps::switch_time(const ir::Plan& from, const ir::Plan& to,
+                                    const models::SwitchBytes& bytes) const {
+  const models::Workload& workload = pricer_.workload(context_);
+  models::SwitchOptions options;
+  options.bytes = bytes;
+  const models::SwitchPlan moves =
+      models::plan_switch(from, to, simulator_.cluster(), topology_, workload, options);
+  if (moves.messages.empty()) return {};
+  const ir::Program program = models::switch_program(moves, workload, pricer_.job());
+  const models::ProgramPrices prices(std::vector<Seconds>(program.ops.size()));
+  return simulator_.run(program, prices, bare_options()).iteration_time;
+}
+
+StepSimulator::StepSimulator(const planners::StepPlanner& planner,
+                             const models::LengthPricer& pricer, const models::Topology& topology,
+                             sim::IterationSimulator& simulator)
+    : planner_(planner),
+      pricer_(pricer),
+      judge_(pricer, topology, simulator, planner.strategies().back().longest()) {}
+
+StepOutcome StepSimulator::run(std::span<const std::int64_t> lengths) {
+  return run(planner_.plan(lengths));
+}
+
+StepOutcome StepSimulator::run(const planners::StepDecision& decision) {
+  StepOutcome outcome;
+  outcome.strategy = decision.front().strategy;
+  for (const planners::StepPhase& phase : decision) {
+    if (current_ >= 0 && current_ != phase.strategy) {
+      const Seconds time = switch_time(current_, phase.strategy, outcome.phases > 0);
+      outcome.switching += time;
+      outcome.time += time;
+      ++outcome.switches;
+    }
+    current_ = phase.strategy;
+    outcome.time += phase_time(phase);
+    count(phase.lengths, outcome);
+  }
+  return outcome;
+}
+
+Seconds StepSimulator::phase_time(const planners::StepPhase& phase) {
+  const auto [place, added] = phases_.try_emplace(phase);
+  if (added) {
+    const auto& strategy = planner_.strategies()[static_cast<std::size_t>(phase.strategy)];
+    place->second = judge_.phase_time(strategy, phase.lengths, phase.end);
+  }
+  return place->second;
+}
+
+Seconds StepSimulator::switch_time(int from, int to, bool inside_step) {
+  const auto [place, added] = switches_.try_emplace({from, to, inside_step});
+  if (!added || from == to) return place->second;
+  const models::StateBytes& bytes = pricer_.job().state_bytes;
+  const auto plan = [&](int strategy) -> const ir::Plan& {
+    return planner_.strategies()[static_cast<std::size_t>(strategy)].plan();
+  };
+  place->second = judge_.switch_time(
+      plan(from), plan(to),
+      inside_step ? planner_.moved_inside_step(bytes) : planner_.moved_between_steps(bytes));
+  return place->second;
+}
+
+StepOutcome simulate_step(const models::PlannedStep& step, const models::StateBytes& bytes,
+                          const SimulatedSteps& judge) {
+  StepOutcome outcome;
+  for (std::size_t i = 0; i < step.phases.size(); ++i) {
+    const models::PlannedStep::Phase& phase = step.phases[i];
+    if (i > 0) {
+      const Seconds time = judge.switch_time(step.phases[i - 1].plan, phase.plan,
+                                             planners::accumulated_bytes(bytes));
+      outcome.switching += time;
+      outcome.time += time;
+      outcome.switches += time.value > 0 ? 1 : 0;
+    }
+    const bool last = i + 1 == step.phases.size();
+    outcome.time += judge.phase_time(
+        phase.plan, std::max<std::int64_t>(phase.length_range.longest, 1), phase.lengths,
+        last ? models::StepEnd::update : models::StepEnd::accumulate);
+    count(phase.lengths, outcome);
+  }
+  return outcome;
+}
+
+LoadedMixedLength load_mixed_length(MixedLengthFile file, const std::string& folder, int steps,
+                                    const models::Library& library,
+                                    config::Diagnostics& diagnostics) {
+  LoadedMixedLength loaded;
+  loaded.cluster = models::load_cluster(file.cluster.value, library, file.cluster.at, diagnostics);
+  const std::string beside = (std::filesystem::path(folder) / file.model.value).string();
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(beside, error);
+  const std::size_t before = diagnostics.problems().size();
+  loaded.shape =
+      models::load_model(is_file ? beside : file.model.value, library, file.model.at, diagnostics);
+  if (diagnostics.problems().size() == before && loaded.shape.layers == 0) {
+    diagnostics.add(file.model.at, fmt::format("'{}' is no transformer", loaded.shape.name),
+                    "only transformers have sequences");
+  }
+  std::vector<std::string> streams;
+  for (const MixedLengthCase& one : file.cases) {
+    const std::size_t problems = diagnostics.problems().size();
+    LoadedMixedLengthCase each =
+        load_case(one, file.tokens_per_step.has_value(), folder, library, diagnostics);
+    if (diagnostics.problems().size() == problems) {
+      check_multiple(each.job.sequence_length, "sequence_length", each.lengths, one.job.at,
+                     diagnostics);
+      if (file.tokens_per_step) {
+        check_multiple(*file.tokens_per_step, "tokens_per_step", each.lengths, one.job.at,
+                       diagnostics);
+      }
+      for (const MixedLengthSystem& system : one.systems) {
+        for (const planners::LengthStrategy& strategy : system.set.strategies) {
+          check_multiple(strategy.longest, "longest", each.lengths, system.planner.at, diagnostics);
+        }
+      }
+      const std::string content = config::dump(each.lengths);
+      each.stream = static_cast<std::uint64_t>(std::find(streams.begin(), streams.end(), content) -
+                                               streams.begin());
+      if (each.stream == streams.size()) streams.push_back(content);
+    }
+    loaded.cases.push_back(std::move(each));
+  }
+  loaded.steps = steps > 0 ? steps : file.steps;
+  loaded.file = std::move(file);
+  return loaded;
+}
+
+std::vector<std::int64_t> sequences_of(const LoadedMixedLength& loaded, std::size_t of_case,
+                                       int step, bool sample) {
+  const LoadedMixedLengthCase& one = loaded.cases[of_case];
+  const Rng rng = Rng(static_cast<std::uint64_t>(loaded.file.seed))
+                      .fork(one.stream)
+                      .fork((sample ? kSamples : 0) + static_cast<std::uint64_t>(step));
+  if (loaded.file.tokens_per_step) {
+    return models::draw_step(one.lengths, *loaded.file.tokens_per_step, one.job.sequence_length,
+                             rng);
+  }
+  return models::draw_sequences(one.lengths, one.job.global_batch, one.job.sequence_length, rng);
+}
+
+MixedLengthSession::MixedLengthSession(const LoadedMixedLength& loaded, std::size_t of_case,
+                                       std::size_t system)
+    : topology_(loaded.cluster),
+      pricer_(loaded.cluster, loaded.shape, loaded.cases[of_case].job, ir::Profile{}),
+      simulation_(loaded.cluster, topology_, false),
+      set_(system_of(loaded, of_case, system).set) {
+  const auto& name = system_of(loaded, of_case, system).planner.value;
+  const auto* entry = planners::find_step_planner(name);
+  ORRERY_CHECK(entry != nullptr, "step planner '{}' was not checked", name);
+  const std::int64_t context = loaded.cases[of_case].job.sequence_length;
+  const planners::MixedLengthInput input{.pricer = pricer_,
+                                         .topology = topology_,
+                                         .context = context,
+                                         .multiple = loaded.cases[of_case].lengths.multiple,
+                                         .set = set_};
+  if (set_.searched()) {
+    std::vector<std::vector<std::int64_t>> samples;
+    for (int s = 0; s < set_.search.sample_steps; ++s) {
+      samples.push_back(sequences_of(loaded, of_case, s, true));
+    }
+    const SimulatedSteps judge(pricer_, topology_, simulation_, context);
+    auto result = entry->search({.input = input, .steps = samples, .judge = judge});
+    if (auto* no = std::get_if<models::Infeasible>(&result)) {
+      infeasible_ = std::move(*no);
+      return;
+    }
+    found_ = std::move(std::get<planners::FoundStrategies>(result));
+    set_ = found_->set;
+  }
+  auto made = entry->make(input);
+  if (auto* no = std::get_if<models::Infeasible>(&made)) {
+    infeasible_ = std::move(*no);
+    return;
+  }
+  planner_ = std::move(std::get<std::unique_ptr<planners::StepPlanner>>(made));
+  simulator_ = std::make_unique<StepSimulator>(*planner_, pricer_, topology_, simulation_);
+}
+
+std::vector<std::string> MixedLengthSession::strategies() const {
+  std::vector<std::string> lines;
+  for (std::size_t i = 0; i < set_.strategies.size(); ++i) {
+    const planners::PreparedStrategy& strategy = planner_->strategies()[i];
+    const ir::Segment& segment = strategy.plan().pipelines.front().stages.front().segments.front();
+    std::string limits;
+    int pipeline = 0;
+    for (const planners::PipelineKind& kind : set_.strategies[i].pipelines) {
+      limits += fmt::format("{}{}", limits.empty() ? "" : ", ", strategy.limit(pipeline));
+      pipeline += kind.count;
+    }
+    lines.push_back(fmt::format("up to {} tokens: {}; recompute {}, ZeRO-{}; holds up to {}",
+                                strategy.longest(),
+                                planners::in_words(set_.strategies[i].pipelines),
+                                ir::name_of(segment.recompute), segment.zero.stage, limits));
+  }
+  return lines;
+}
+
+models::PlannedStep MixedLengthSession::plan(std::span<const std::int64_t> lengths) const {
+  return planners::to_planned_step(*planner_, planner_->plan(lengths));
+}
+
+}  // namespace orrery::experiments

@@ -1,0 +1,168 @@
+#include "experiments/study/replay_ranking.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/math/distributions/students_t.hpp>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <tuple>
+
+namespace orrery::experiments {
+namespace {
+
+constexpr double kTwoSided = 0.025;  ///< Tail on each side of a 95 % interval.
+constexpr double kNanoseconds = 1e-9;
+
+double number(const CsvRow& row, const std::string& column) {
+  const auto found = row.find(column);
+  if (found == row.end() || found->second.empty()) {
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  return std::strtod(found->second.c_str(), nullptr);
+}
+
+std::string text(const CsvRow& row, const std::string& column) {
+  const auto found = row.find(column);
+  return found == row.end() ? "" : found->second;
+}
+
+std::vector<double> column_of(const std::vector<const CsvRow*>& rows, const std::string& column) {
+  std::vector<double> values;
+  for (const CsvRow* row : rows) values.push_back(number(*row, column));
+  return values;
+}
+
+double sum(const std::vector<double>& values) {
+  double total = 0;
+  for (const double value : values) total += value;
+  return total;
+}
+
+double mean(const std::vector<double>& values) {
+  return sum(values) / static_cast<double>(values.size());
+}
+
+double rate(const CsvRow& row) {
+  return number(row, "tokens") / (number(row, "horizon_ns") * kNanoseconds);
+}
+
+/// "interval=600" of "checkpoint_restart.interval".
+std::string axes_text(const CsvRow& row, const std::vector<std::string>& axes) {
+  std::string out;
+  for (const std::string& axis : axes) {
+    const std::string value = text(row, axis);
+    if (value.empty()) continue;
+    out += fmt::format("{}{}={}", out.empty() ? "" : " ", axis.substr(axis.find('.') + 1), value);
+  }
+  return out;
+}
+
+Standing standing_of(const std::vector<const CsvRow*>& rows, const std::vector<std::string>& axes) {
+  Standing standing;
+  standing.in_case = text(*rows.front(), "case");
+  standing.policy = text(*rows.front(), "policy");
+  standing.axes = axes_text(*rows.front(), axes);
+  standing.seeds = rows.size();
+  std::vector<double> rates;
+  for (const CsvRow* row : rows) rates.push_back(rate(*row));
+  standing.tokens_per_second = confidence(rates);
+  standing.goodput = confidence(column_of(rows, "goodput"));
+  standing.ettr = confidence(column_of(rows, "ettr"));
+  standing.tokens = mean(column_of(rows, "tokens"));
+  standing.dollars_per_million =
+      sum(column_of(rows, "dollars")) / (sum(column_of(rows, "tokens")) * 1e-6);
+  standing.interruptions = mean(column_of(rows, "interruptions"));
+  standing.lost_iterations = mean(column_of(rows, "lost_iterations"));
+  const double horizons = sum(column_of(rows, "horizon_ns"));
+  for (std::size_t b = 0; b < sim::kBuckets; ++b) {
+    const std::string bucket = sim::name_of(static_cast<sim::Bucket>(b));
+    standing.wall[b] = sum(column_of(rows, bucket + "_ns")) / horizons;
+    standing.gpu_hours[b] = mean(column_of(rows, "gpu_hours." + bucket));
+  }
+  standing.spare_gpu_hours = mean(column_of(rows, "gpu_hours.spare"));
+  standing.absent_gpu_hours = mean(column_of(rows, "gpu_hours.absent"));
+  return standing;
+}
+
+/// Seeds that both have.
+Interval behind(const std::vector<const CsvRow*>& first, const std::vector<const CsvRow*>& other) {
+  std::vector<double> differences;
+  for (const CsvRow* mine : other) {
+    for (const CsvRow* best : first) {
+      if (text(*best, "seed") != text(*mine, "seed")) continue;
+      differences.push_back(1 - rate(*mine) / rate(*best));
+    }
+  }
+  return confidence(differences);
+}
+
+}  // namespace
+
+Interval confidence(const std::vector<double>& values) {
+  if (values.empty()) return {std::nan(""), std::nan("")};
+  Interval interval{mean(values), std::nan("")};
+  if (values.size() < 2) return interval;
+  double squares = 0;
+  for (const double value : values) squares += std::pow(value - interval.mean, 2);
+  const auto count = static_cast<double>(values.size());
+  const double deviation = std::sqrt(squares / (count - 1));
+  const boost::math::students_t distribution(count - 1);
+  interval.half = boost::math::quantile(boost::math::complement(distribution, kTwoSided)) *
+                  deviation / std::sqrt(count);
+  return interval;
+}
+
+Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes) {
+  using Key = std::tuple<std::string, std::string, std::string>;  // case, policy, axes
+  Ranking ranking;
+  ranking.rows = rows.size();
+  std::vector<std::string> cases;
+  std::vector<Key> order;
+  std::map<Key, std::vector<const CsvRow*>> groups;
+  const auto count = [](const CsvRow& row, const char* column) {
+    return std::strtoll(text(row, column).c_str(), nullptr, 10);
+  };
+  for (const CsvRow& row : rows) {
+    ranking.searches += count(row, "planner_searches");
+    ranking.iterations_simulated += count(row, "iterations_simulated");
+    ranking.iterations_asked += count(row, "iterations_asked");
+    const Key key{text(row, "case"), text(row, "policy"), axes_text(row, axes)};
+    const auto& [name, policy, point] = key;
+    if (std::find(cases.begin(), cases.end(), name) == cases.end()) cases.push_back(name);
+    if (text(row, "status") == "ok") {
+      if (groups[key].empty()) order.push_back(key);
+      groups[key].push_back(&row);
+      continue;
+    }
+    const bool known =
+        std::any_of(ranking.unable.begin(), ranking.unable.end(), [&key = key](const Unable& each) {
+          return Key{each.in_case, each.policy, each.axes} == key;
+        });
+    if (!known) {
+      ranking.unable.push_back({name, policy, point, text(row, "status"), text(row, "reason")});
+    }
+  }
+  for (const std::string& name : cases) {
+    std::vector<Standing> of_case;
+    for (const Key& key : order) {
+      if (std::get<0>(key) == name) of_case.push_back(standing_of(groups[key], axes));
+    }
+    std::stable_sort(of_case.begin(), of_case.end(), [](const Standing& a, const Standing& b) {
+      return a.tokens_per_second.mean > b.tokens_per_second.mean;
+    });
+    const auto rows_of = [&](const Standing& standing) -> const std::vector<const CsvRow*>& {
+      return groups[{name, standing.policy, standing.axes}];
+    };
+    for (std::size_t i = 0; i < of_case.size(); ++i) {
+      of_case[i].behind = behind(rows_of(of_case.front()), rows_of(of_case[i]));
+      of_case[i].behind_previous =
+          behind(rows_of(of_case[i == 0 ? 0 : i - 1]), rows_of(of_case[i]));
+    }
+    ranking.standings.insert(ranking.standings.end(), of_case.begin(), of_case.end());
+  }
+  return ranking;
+}
+
+}  // namespace orrery::experiments

@@ -1,0 +1,68 @@
+/// Policies of a replay study in order, from runs.csv: means over seeds with confidence intervals.
+/// All policies of a case see the same traces, so that differences are taken seed by seed.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "experiments/study/files.h"
+#include "sim/replay/replay.h"
+
+namespace orrery::experiments {
+
+/// Mean of a sample and half the width of its 95 % confidence interval by Student's t
+/// (Boost.Math). Of fewer than two values `half` is not finite.
+struct Interval {
+  double mean = 0;
+  double half = 0;
+};
+Interval confidence(const std::vector<double>& values);
+
+/// A policy at a point of its axes in one case.
+struct Standing {
+  std::string in_case;
+  std::string policy;
+  std::string axes;       ///< "interval=600 restart=60"; "" without axes.
+  std::size_t seeds = 0;  ///< That came to a result.
+  Interval tokens_per_second;
+  Interval goodput;  ///< Of the policy's own reference iteration [sim/replay/replay.h].
+  Interval ettr;
+  /// Tokens per second below those of the first of the case, share of the first, seed by seed.
+  Interval behind;
+  /// The same against the one before it in the ranking.
+  Interval behind_previous;
+  double tokens = 0;               ///< Mean.
+  double dollars_per_million = 0;  ///< Of all seeds together; not finite without prices.
+  double interruptions = 0;
+  double lost_iterations = 0;
+  std::array<double, sim::kBuckets> wall{};       ///< Shares of the horizon.
+  std::array<double, sim::kBuckets> gpu_hours{};  ///< Mean.
+  double spare_gpu_hours = 0;
+  double absent_gpu_hours = 0;
+};
+
+/// A policy that cannot run in a case, with the first seed's reason.
+struct Unable {
+  std::string in_case;
+  std::string policy;
+  std::string axes;
+  std::string status;  ///< infeasible or failed.
+  std::string reason;
+};
+
+struct Ranking {
+  std::vector<Standing> standings;  ///< By case as in the file, then by tokens per second.
+  std::vector<Unable> unable;
+  std::size_t rows = 0;
+  std::int64_t searches = 0;  ///< Of planners, over all rows, as those below.
+  std::int64_t iterations_simulated = 0;
+  std::int64_t iterations_asked = 0;
+};
+
+/// `axes`: columns that tell points of a policy apart.
+Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes);
+
+}  // namespace orrery::experiments

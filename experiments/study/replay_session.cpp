@@ -1,0 +1,296 @@
+#include "experiments/study/replay_session.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "experiments/study/execute.h"
+#include "experiments/study/limits.h"
+#include "models/base/check.h"
+#include "models/base/hash.h"
+#include "models/spec/topology.h"
+#include "planners/recovery/catalog.h"
+#include "sim/replay/replay.h"
+#include "sim/replay/simulated_timers.h"
+
+namespace orrery::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSecondsPerDay = 86400;
+
+/// A file beside the study, or a name of the library.
+config::Located<std::string> resolved(const config::Located<std::string>& name,
+                                      const std::string& folder) {
+  const std::string beside = (fs::path(folder) / name.value).string();
+  std::error_code error;
+  return fs::is_regular_file(beside, error) ? config::Located<std::string>{beside, name.at} : name;
+}
+
+/// Stands for a judge while options are checked.
+class NoEvaluator final : public models::Evaluator {
+ public:
+  struct Asked : std::runtime_error {
+    Asked() : std::runtime_error("a policy was made only to check its options") {}
+  };
+  models::Evaluation evaluate(const ir::Plan&) const override { throw Asked(); }
+  std::string name() const override { return "none"; }
+};
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double simulating(const sim::SimulatedTimers& timers) {
+  return timers.iterations().counts().simulating.value +
+         timers.transfers().counts().simulating.value;
+}
+
+planners::Options options_of(const ReplayPolicy& policy) {
+  return {policy.options.begin(), policy.options.end()};
+}
+
+/// Measures how long a policy thinks, without what it lets be simulated meanwhile.
+class TimedPolicy final : public models::RecoveryPolicy {
+ public:
+  TimedPolicy(const models::RecoveryPolicy& policy, const sim::SimulatedTimers& timers,
+              double& seconds)
+      : policy_(policy), timers_(timers), seconds_(seconds) {}
+  std::string name() const override { return policy_.name(); }
+  std::variant<models::PlanPointer, models::Infeasible> first_plan(
+      const std::vector<DeviceId>& live) const override {
+    const Watch watch(*this);
+    return policy_.first_plan(live);
+  }
+  std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
+                                                   Seconds iteration_time) const override {
+    const Watch watch(*this);
+    return policy_.checkpoints(plan, iteration_time);
+  }
+  models::RecoveryDecision on_events(const models::JobState& state,
+                                     std::span<const ir::ClusterEvent> events) const override {
+    const Watch watch(*this);
+    return policy_.on_events(state, events);
+  }
+  models::PlanPointer foresee(const models::JobState& state,
+                              std::span<const ir::ClusterEvent> events) const override {
+    const Watch watch(*this);
+    return policy_.foresee(state, events);
+  }
+
+ private:
+  /// Adds the time of its life.
+  class Watch {
+   public:
+    explicit Watch(const TimedPolicy& of)
+        : of_(of), start_(Clock::now()), simulated_(simulating(of.timers_)) {}
+    ~Watch() { of_.seconds_ += seconds_since(start_) - (simulating(of_.timers_) - simulated_); }
+    Watch(const Watch&) = delete;
+    Watch& operator=(const Watch&) = delete;
+
+   private:
+    const TimedPolicy& of_;
+    Clock::time_point start_;
+    double simulated_;
+  };
+
+  const models::RecoveryPolicy& policy_;
+  const sim::SimulatedTimers& timers_;
+  double& seconds_;
+};
+
+/// Of the cluster's devices, by the given plan; policies that plan themselves use nearly all.
+double share_in_use(const LoadedReplayCase& loaded) {
+  if (!loaded.plan) return 1;
+  return static_cast<double>(ir::devices_of(*loaded.plan).size()) /
+         static_cast<double>(loaded.cluster.devices.size());
+}
+
+}  // namespace
+
+LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& folder,
+                                  const models::Library& library,
+                                  config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  RunSpec spec;
+  spec.cluster = resolved(one.cluster, folder);
+  spec.model = resolved(one.model, folder);
+  spec.job = one.job;
+  spec.job_at = one.job_text.at;
+  spec.plan = one.plan;
+  spec.profile = one.profile;
+  spec.scale_profile = one.scale_profile;
+  LoadedRun run = load_run(spec, folder, library, diagnostics);
+  if (diagnostics.problems().size() == before) {
+    check_batch(spec, run.cluster, run.workload, diagnostics);
+  }
+  LoadedReplayCase loaded;
+  loaded.spec = one;
+  loaded.cluster = std::move(run.cluster);
+  loaded.workload = std::move(run.workload);
+  loaded.profile = std::move(run.profile);
+  loaded.plan = std::move(run.plan);
+  loaded.hashes.cluster = loaded.cluster.hash;
+  loaded.hashes.workload = loaded.workload.hash;
+  loaded.hashes.profile = run.profile_hash;
+  if (loaded.plan) loaded.hashes.plan = models::plan_hash(*loaded.plan);
+  if (diagnostics.problems().size() != before) return loaded;
+  loaded.traces = TraceSource(one, folder, loaded.cluster, diagnostics);
+  loaded.hashes.trace = loaded.traces.hash();
+  if (one.expected_mtbf) {
+    loaded.interruptions = {1 / one.expected_mtbf->value, "expected_mtbf"};
+  } else if (diagnostics.problems().size() == before) {
+    loaded.interruptions = loaded.traces.interruptions(share_in_use(loaded));
+  }
+  return loaded;
+}
+
+void check_policy_options(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
+                          config::Position at, config::Diagnostics& diagnostics) {
+  const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
+  if (entry == nullptr || policy.options.empty()) return;  // named already, or nothing to refuse
+  const models::Topology topology(loaded.cluster, loaded.profile);
+  const NoEvaluator evaluator;
+  const planners::PolicyInput input{.cluster = loaded.cluster,
+                                    .topology = topology,
+                                    .workload = loaded.workload,
+                                    .job = loaded.spec.job,
+                                    .profile = loaded.profile,
+                                    .evaluator = evaluator,
+                                    .plan = loaded.plan};
+  try {
+    const auto made = entry->make(input, options_of(policy));
+    const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made);
+    if (bad == nullptr) return;
+    const std::vector<planners::OptionInfo> known = entry->options();
+    if (std::none_of(known.begin(), known.end(),
+                     [&](const auto& info) { return info.name == bad->name; })) {
+      return;  // check_policy() has said so
+    }
+    const auto place = policy.option_positions.find(bad->name);
+    diagnostics.add(place == policy.option_positions.end() ? at : place->second,
+                    fmt::format("policy '{}', option '{}': {}", policy.name, bad->name, bad->what));
+  } catch (const NoEvaluator::Asked&) {
+    // It went on to planning: its options are good.
+  }
+}
+
+ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile& profile) {
+  ReplayPolicy out = policy;
+  const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
+  if (entry == nullptr) return out;
+  for (const planners::OptionInfo& info : entry->options()) {
+    for (const ir::PhaseTime& phase : profile.phases) {
+      if (phase.phase != info.name) continue;
+      out.options.try_emplace(info.name, fmt::format("{}", phase.time.value));
+    }
+  }
+  return out;
+}
+
+std::map<std::string, std::string> all_options(const ReplayPolicy& policy) {
+  std::map<std::string, std::string> options = policy.options;
+  if (const planners::RecoveryEntry* entry = planners::find_policy(policy.name)) {
+    for (const planners::OptionInfo& info : entry->options()) {
+      options.try_emplace(info.name, info.default_value);
+    }
+  }
+  return options;
+}
+
+ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
+                          const ReplaySettings& settings,
+                          const std::function<void(double)>& on_progress) {
+  const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
+  ORRERY_CHECK(entry != nullptr, "policy '{}' was not checked", policy.name);
+  ReplayOutcome outcome;
+  const traces::Trace trace = loaded.traces.trace(static_cast<std::uint64_t>(settings.seed));
+  const models::Topology topology(loaded.cluster, loaded.profile);
+  sim::SimulatedTimers timers(loaded.cluster, topology, loaded.workload, loaded.spec.job,
+                              loaded.profile, {}, {.ignore_leaves = loaded.spec.ignore_leaves});
+  const planners::PolicyInput input{.cluster = loaded.cluster,
+                                    .topology = topology,
+                                    .workload = loaded.workload,
+                                    .job = loaded.spec.job,
+                                    .profile = loaded.profile,
+                                    .evaluator = timers.evaluator(),
+                                    .interruptions_per_second = loaded.interruptions.per_second,
+                                    .plan = loaded.plan,
+                                    .seed = static_cast<std::uint64_t>(settings.seed),
+                                    .searches = &outcome.work.searches};
+  outcome.simgrid = timers.simulator().effective_config();
+  const Clock::time_point start = Clock::now();
+  const ReplayPolicy measured = with_measured_phases(policy, loaded.profile);
+  auto made = entry->make(input, options_of(measured));
+  outcome.seconds.planning = seconds_since(start) - simulating(timers);
+  if (auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
+    throw std::runtime_error(fmt::format("option '{}': {}", bad->name, bad->what));
+  }
+  if (auto* infeasible = std::get_if<models::Infeasible>(&made)) {
+    outcome.infeasible = std::move(*infeasible);
+    return outcome;
+  }
+  const auto& chosen = *std::get<std::unique_ptr<models::RecoveryPolicy>>(made);
+  const TimedPolicy timed(chosen, timers, outcome.seconds.planning);
+  const Nanoseconds horizon =
+      loaded.spec.horizon ? to_nanoseconds(*loaded.spec.horizon) : trace.horizon;
+  outcome.result = sim::replay(
+      {loaded.cluster, loaded.spec.job, trace, timed, timers.iterations(), timers.transfers()},
+      {.horizon = horizon,
+       .measured_planning = settings.planning_time == PlanningTime::measured,
+       .spot_prices = settings.prices == Prices::spot,
+       .background_transfers = settings.background_transfers == BackgroundTransfers::simulated},
+      [&](Instant reached) {
+        on_progress(static_cast<double>(reached.nanoseconds) /
+                    static_cast<double>(std::max<std::int64_t>(horizon.count, 1)));
+      });
+  const sim::RememberCounts counts = timers.iterations().counts();
+  outcome.work.asked = counts.asked;
+  outcome.work.simulated = counts.simulated;
+  outcome.seconds.evaluation = simulating(timers);
+  outcome.profile_entries = timers.iterations().pricer().used_entries();
+  for (const auto& [name, value] : measured.options) {
+    if (policy.options.contains(name)) continue;
+    outcome.profile_entries.push_back(fmt::format("profile: phase {} {} s", name, value));
+  }
+  if (outcome.result.iterations == 0 && !outcome.result.first_plan_problem.empty()) {
+    outcome.infeasible = models::Infeasible{"first plan", outcome.result.first_plan_problem};
+  }
+  return outcome;
+}
+
+std::string in_words(const LoadedReplayCase& loaded) {
+  std::map<std::string, int> count;
+  for (const models::Device& device : loaded.cluster.devices) {
+    ++count[loaded.cluster.gpu(device.id).name];
+  }
+  std::string gpus;
+  for (const auto& [type, number] : count) {
+    gpus += fmt::format("{}{} x {}", gpus.empty() ? "" : " + ", number, type);
+  }
+  const models::Job& job = loaded.spec.job;
+  std::string text = fmt::format("{}: {} on {} ({}), batch {} x {} tokens, trace {}",
+                                 loaded.spec.name, loaded.workload.name, loaded.cluster.name, gpus,
+                                 job.global_batch, job.sequence_length, loaded.traces.name());
+  if (loaded.spec.horizon) {
+    text += fmt::format(", {:.4g} days", loaded.spec.horizon->value / kSecondsPerDay);
+  }
+  const ExpectedInterruptions& expected = loaded.interruptions;
+  if (expected.per_second > 0) {
+    text += fmt::format(", policies expect {:.4g} interruptions a day ({})",
+                        expected.per_second * kSecondsPerDay, expected.source);
+  }
+  return text;
+}
+
+}  // namespace orrery::experiments

@@ -1,0 +1,65 @@
+/// One run of a replay study in this process: a policy under one trace.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "experiments/study/replay_file.h"
+#include "experiments/study/replay_result.h"
+#include "experiments/study/replay_traces.h"
+#include "models/config/diagnostics.h"
+#include "models/ir/plan.h"
+#include "models/ir/profile.h"
+#include "models/spec/cluster.h"
+#include "models/spec/library.h"
+#include "models/spec/workload.h"
+
+namespace orrery::experiments {
+
+/// What a case names, loaded and checked against each other.
+struct LoadedReplayCase {
+  ReplayCase spec;
+  models::Cluster cluster;
+  models::Workload workload;
+  ir::Profile profile;
+  std::optional<ir::Plan> plan;
+  TraceSource traces;
+  ExpectedInterruptions interruptions;  ///< Unknown without a trace.
+  CaseHashes hashes;
+};
+
+/// Paths are seen from `folder`. All problems go to `diagnostics`; use the result only if there are
+/// none.
+LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& folder,
+                                  const models::Library& library, config::Diagnostics& diagnostics);
+
+/// Option values that the policy refuses in this case, at their places. Plans nothing.
+void check_policy_options(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
+                          config::Position at, config::Diagnostics& diagnostics);
+
+/// The policy's options, defaults included, sorted by name.
+std::map<std::string, std::string> all_options(const ReplayPolicy& policy);
+
+/// The policy with the profile's phase times (ir::PhaseTime) as values of the options of the same
+/// names: those that the policy has and the user leaves alone.
+ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile& profile);
+
+struct ReplaySettings {
+  PlanningTime planning_time = PlanningTime::fixed;
+  Prices prices = Prices::on_demand;
+  BackgroundTransfers background_transfers = BackgroundTransfers::ignored;
+  std::int64_t seed = 0;
+};
+
+/// Builds simulator, policy and trace and replays. One call per process: the simulator lives as
+/// long as the process. `on_progress` gets the share of the horizon that was reached.
+ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
+                          const ReplaySettings& settings,
+                          const std::function<void(double)>& on_progress);
+
+/// "Case NAME: ..." with cluster, model, batch, trace and horizon.
+std::string in_words(const LoadedReplayCase& loaded);
+
+}  // namespace orrery::experiments

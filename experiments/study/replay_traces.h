@@ -1,0 +1,57 @@
+/// The traces of a replay case: a file read once, or drawn from each seed, bound to the cluster.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "experiments/study/replay_file.h"
+#include "models/config/diagnostics.h"
+#include "models/spec/cluster.h"
+#include "traces/trace.h"
+
+namespace orrery::experiments {
+
+/// What policies are told about the future (planners::PolicyInput).
+struct ExpectedInterruptions {
+  double per_second = 0;  ///< 0: unknown.
+  std::string source;     ///< In words.
+};
+
+class TraceSource {
+ public:
+  TraceSource() = default;
+  /// Reads the file, or the generator's settings. Problems go to `diagnostics`; a file below
+  /// $ORRERY_DATA that is not there is none: see absent().
+  TraceSource(const ReplayCase& one, const std::string& folder, const models::Cluster& cluster,
+              config::Diagnostics& diagnostics);
+
+  /// The file that is not there; "" otherwise.
+  const std::string& absent() const { return absent_; }
+  /// Of the file's content, or of the settings.
+  const std::string& hash() const { return hash_; }
+  /// "llama3", "p3-trace.csv".
+  const std::string& name() const { return name_; }
+  /// With the cluster's nodes, until the case's horizon. A generator draws from the seed.
+  traces::Trace trace(std::uint64_t seed) const;
+  /// A generator's rate, the same for all seeds. A file has none: then the mean of the file itself,
+  /// up to the horizon, which a user could not know. Unknown before it is loaded. `in_use`: share
+  /// of the cluster's devices.
+  ExpectedInterruptions interruptions(double in_use) const;
+
+ private:
+  struct Generator;
+  void set_file(const ReplayTrace& spec, const std::string& folder, const models::Cluster& cluster,
+                config::Diagnostics& diagnostics);
+  void set_generator(const ReplayTrace& spec, const std::string& folder,
+                     const models::Cluster& cluster, config::Diagnostics& diagnostics);
+
+  std::string absent_;
+  std::string hash_;
+  std::string name_;
+  Nanoseconds horizon_;  ///< 0: the trace's.
+  std::optional<traces::Trace> file_;
+  std::shared_ptr<const Generator> generator_;
+};
+
+}  // namespace orrery::experiments

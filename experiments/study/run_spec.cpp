@@ -1,0 +1,94 @@
+#include "experiments/study/run_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <variant>
+
+#include "experiments/study/checks.h"
+#include "planners/catalog.h"
+#include "planners/mixed_length/step_planner.h"
+
+namespace orrery::experiments {
+
+std::vector<std::pair<CostModel, const char*>> enum_names(CostModel) {
+  return {{CostModel::simulator, "simulator"},
+          {CostModel::hexiscale_public_code, "hexiscale_public_code"},
+          {CostModel::hexiscale_paper, "hexiscale_paper"}};
+}
+
+void describe(config::Visitor& v, PlannerChoice& choice) {
+  v.title("Planner");
+  v.required("name", choice.name, "planner of the catalog, see `orrery list planners`");
+  describe_options(v, choice.options, choice.option_positions,
+                   "options of the planner by name; absent ones have their defaults");
+}
+
+void describe(config::Visitor& v, RunSpec& spec) {
+  v.title("Run");
+  v.doc("A plan, made by a planner or read from a file, judged by a cost model.");
+  v.required("cluster", spec.cluster, "cluster of the library, or path to a cluster file");
+  v.required("model", spec.model, "model of the library, or path to a model file or config.json");
+  v.required("job", spec.job, "batch, sequence length, numbers; or path to a job file");
+  v.optional("planner", spec.planner, "that makes the plan; either this or `plan`");
+  v.optional("plan", spec.plan, "path to a plan file; either this or `planner`");
+  v.optional("profile", spec.profile, "path to a file of measured numbers");
+  v.optional("scale_profile", spec.scale_profile,
+             "FROM=TO: the profile's times of one GPU type stand, scaled, for another");
+  v.optional("hardware", spec.hardware, "changes to the cluster");
+  v.optional("cost", spec.cost, "what judges the plan");
+  v.optional("collapsed", spec.collapsed, "one simulated rank for each tensor-parallel group");
+  v.optional("simulation", spec.simulation, "how an iteration is simulated");
+  v.optional("work_budget", spec.work_budget, "most plans that a planner examines; 0: its own end");
+  auto seed = static_cast<std::int64_t>(spec.seed);
+  v.optional("seed", seed, "of the planner");
+  v.not_negative("work_budget", spec.work_budget);
+  v.not_negative("seed", seed);
+  if (!v.reading()) return;
+  spec.seed = static_cast<std::uint64_t>(seed);
+  spec.job_at = v.at("job");
+  if (spec.planner && spec.plan) {
+    v.problem("plan", "both `planner` and `plan` are given", "a run has one of them");
+  } else if (!spec.planner && !spec.plan && v.good()) {
+    v.problem("", "neither `planner` nor `plan` is given", "a run has one of them");
+  }
+}
+
+void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics) {
+  const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
+  if (entry == nullptr) {
+    diagnostics.add(choice.name.at, fmt::format("unknown planner '{}'", choice.name.value),
+                    planners::unknown_planner_hint(choice.name.value));
+    return;
+  }
+  const auto position = [&](const std::string& name) {
+    const auto found = choice.option_positions.find(name);
+    return found == choice.option_positions.end() ? choice.name.at : found->second;
+  };
+  std::vector<std::string> known;
+  for (const planners::OptionInfo& info : entry->options()) known.emplace_back(info.name);
+  planners::Options options;
+  for (const auto& [name, value] : choice.options) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) {
+      options.emplace_back(name, value);
+      continue;
+    }
+    diagnostics.add(position(name),
+                    fmt::format("planner '{}' has no option '{}'", entry->name, name),
+                    known.empty() ? "it has none" : config::suggest(name, known, "options"));
+  }
+  const auto made = entry->make(options);
+  if (const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
+    diagnostics.add(position(bad->name), fmt::format("option '{}': {}", bad->name, bad->what));
+  }
+}
+
+std::string options_text(const PlannerChoice& choice) {
+  std::string text;
+  for (const auto& [name, value] : choice.options) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
+  }
+  return text;
+}
+
+}  // namespace orrery::experiments

@@ -1,0 +1,59 @@
+/// One run: a plan (made by a planner or read from a file) judged by a cost model. The unit that
+/// sweeps repeat, and what `orrery plan` and `orrery simulate` do once.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/study/hardware.h"
+#include "models/config/visitor.h"
+#include "models/spec/job.h"
+#include "sim/iteration/options.h"
+
+namespace orrery::experiments {
+
+struct PlannerChoice {
+  config::Located<std::string> name;
+  std::map<std::string, std::string> options;
+  std::map<std::string, config::Position> option_positions;  ///< Where a file gives them.
+};
+
+/// How a plan is judged.
+enum class CostModel {
+  simulator,              ///< sim/iteration.
+  hexiscale_public_code,  ///< Closed form of HexiScale's public code; see docs/equations.md.
+  hexiscale_paper,        ///< Closed form of HexiScale's Appendix A.
+};
+
+/// Every input of a run; its dump is the effective config that is written beside the result.
+struct RunSpec {
+  config::Located<std::string> cluster;
+  config::Located<std::string> model;
+  models::Job job;
+  config::Position job_at;                           ///< Where the job stands, for problems.
+  std::optional<PlannerChoice> planner;              ///< Exactly one of planner and plan.
+  std::optional<config::Located<std::string>> plan;  ///< Path, relative to the manifest.
+  std::optional<config::Located<std::string>> profile;
+  std::optional<config::Located<std::string>> scale_profile;  ///< FROM=TO: GPU types.
+  HardwareChanges hardware;
+  CostModel cost = CostModel::simulator;
+  bool collapsed = true;  ///< Lowering; see models/lower. Planners always judge collapsed.
+  sim::IterationOptions simulation;
+  std::int64_t work_budget = 0;  ///< Of the planner; 0: its own end.
+  std::uint64_t seed = 0;
+};
+
+std::vector<std::pair<CostModel, const char*>> enum_names(CostModel);
+void describe(config::Visitor& v, PlannerChoice& choice);
+void describe(config::Visitor& v, RunSpec& spec);
+
+/// Unknown planners, unknown options of a planner and values that it refuses.
+void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics);
+
+/// Text of the options for tables: "tau=3 rounds=50".
+std::string options_text(const PlannerChoice& choice);
+
+}  // namespace orrery::experiments

@@ -1,0 +1,195 @@
+#include "experiments/study/store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <system_error>
+
+#include "experiments/study/files.h"
+#include "experiments/study/result.h"
+#include "experiments/study/worker.h"
+
+namespace orrery::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<std::string> kTimingColumns = {"run", "planning_s", "evaluation_s", "total_s"};
+
+std::vector<std::string> timing_row(const std::string& run, const Timing& timing) {
+  return {run, fmt::format("{:.3f}", timing.planning), fmt::format("{:.3f}", timing.evaluation),
+          fmt::format("{:.3f}", timing.total)};
+}
+
+void remove_quietly(const fs::path& path) {
+  std::error_code ignored;
+  fs::remove_all(path, ignored);
+}
+
+/// Nobody holds the lock that a worker has on its log (run_worker()).
+bool is_unlocked(const fs::path& folder) {
+  const int file = open((folder / kWorkerLog).c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool free = flock(file, LOCK_EX | LOCK_NB) == 0;
+  close(file);
+  return free;
+}
+
+/// The process that a work folder "<hash>.<pid>" belongs to is gone; another one may have its
+/// number.
+bool is_stale(const fs::path& folder) {
+  if (is_unlocked(folder)) return true;
+  const std::string name = folder.filename().string();
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return false;
+  pid_t pid = 0;
+  const char* end = name.data() + name.size();
+  const auto parsed = std::from_chars(name.data() + dot + 1, end, pid);
+  if (parsed.ec != std::errc{} || parsed.ptr != end || pid <= 0) return false;
+  return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
+}
+
+/// A file that starts with another header belongs to another set of columns.
+void append_row(const std::string& path, const std::vector<std::string>& columns,
+                const std::vector<std::string>& row) {
+  std::error_code error;
+  if (!fs::exists(path, error)) append_text_file(path, csv_line(columns));
+  append_text_file(path, csv_line(row));
+}
+
+}  // namespace
+
+Store::Store(const RunSet& runs, std::string folder)
+    : runs_(runs), folder_(std::move(folder)), columns_(runs.columns()) {}
+
+std::string Store::run_folder(std::size_t run) const {
+  return folder_ + "/runs/" + runs_.hash(run);
+}
+std::string Store::failed_folder(std::size_t run) const {
+  return folder_ + "/failed/" + runs_.hash(run);
+}
+std::string Store::work_folder(std::size_t run) const {
+  return fmt::format("{}/.work/{}.{}", folder_, runs_.hash(run), getpid());
+}
+
+bool Store::present(std::size_t run) const {
+  const fs::path folder = run_folder(run);
+  std::error_code error;
+  const std::string path = folder / "summary.json";
+  if (!fs::is_regular_file(path, error)) return false;
+  if (!is_summary_of(read_text_file(path), runs_.hash(run))) return false;  // damaged: once more
+  return runs_.has_all(run, folder.string());
+}
+
+void Store::prepare(const std::vector<std::size_t>& missing) const {
+  make_folders(folder_ + "/runs");
+  make_folders(folder_ + "/.work");
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder_ + "/.work", error)) {
+    if (is_stale(entry.path())) remove_quietly(entry.path());
+  }
+  for (const std::size_t run : missing) remove_quietly(failed_folder(run));
+}
+
+void Store::publish(std::size_t run) const {
+  const std::string from = work_folder(run);
+  const std::string to = run_folder(run);
+  if (!present(run)) remove_quietly(to);
+  std::error_code error;
+  fs::rename(from, to, error);
+  if (!error) return;
+  remove_quietly(from);
+  if (!present(run)) throw std::system_error(error, "cannot write " + to);
+}
+
+void Store::fail(std::size_t run, const std::string& reason) const {
+  const fs::path work = work_folder(run);
+  const fs::path failed = failed_folder(run);
+  remove_quietly(failed);
+  make_folders(failed.string());
+  std::error_code error;
+  fs::rename(work / kWorkerLog, failed / kWorkerLog, error);
+  if (error) write_text_file((failed / kWorkerLog).string(), "");
+  remove_quietly(work);
+  write_text_file((failed / "summary.json").string(), failure_json(runs_.hash(run), reason));
+}
+
+void Store::discard(std::size_t run) const { remove_quietly(work_folder(run)); }
+
+std::optional<std::string> Store::summary(std::size_t run) const {
+  for (const std::string& folder : {run_folder(run), failed_folder(run)}) {
+    std::error_code error;
+    const std::string path = folder + "/summary.json";
+    if (!fs::is_regular_file(path, error)) continue;
+    std::string text = read_text_file(path);
+    if (is_summary_of(text, runs_.hash(run))) return text;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::vector<std::string>> Store::rows() const {
+  std::vector<std::vector<std::string>> rows;
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    if (const auto text = summary(run)) rows.push_back(runs_.row(run, *text));
+  }
+  return rows;
+}
+
+void Store::append(std::size_t run, const std::optional<Timing>& timing) const {
+  if (const auto text = summary(run)) {
+    append_row(runs_csv(), columns_, runs_.row(run, *text));
+  }
+  if (timing) {
+    append_row(folder_ + "/timings.csv", kTimingColumns, timing_row(runs_.hash(run), *timing));
+  }
+}
+
+void Store::rewrite_runs() const {
+  std::string text = csv_line(columns_);
+  for (const std::vector<std::string>& row : rows()) text += csv_line(row);
+  replace_text_file(runs_csv(), text);
+}
+
+void Store::rewrite_timings() const {
+  std::map<std::string, Timing> known = timings();
+  std::string text = csv_line(kTimingColumns);
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    const auto found = known.find(runs_.hash(run));
+    if (found == known.end()) continue;
+    text += csv_line(timing_row(found->first, found->second));
+    known.erase(found);
+  }
+  for (const auto& [run, timing] : known) text += csv_line(timing_row(run, timing));
+  replace_text_file(folder_ + "/timings.csv", text);
+}
+
+void Store::rewrite_index() const { write_index(folder_ + "/index.sqlite", columns_, rows()); }
+
+bool Store::complete() const {
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    if (!summary(run)) return false;
+  }
+  return true;
+}
+
+std::map<std::string, Timing> Store::timings() const {
+  std::map<std::string, Timing> timings;
+  const std::string path = folder_ + "/timings.csv";
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return timings;
+  for (const std::vector<std::string>& row : parse_csv(read_text_file(path))) {
+    if (row.size() != kTimingColumns.size() || row == kTimingColumns) continue;
+    const auto number = [](const std::string& text) { return std::strtod(text.c_str(), nullptr); };
+    timings[row[0]] = {number(row[1]), number(row[2]), number(row[3])};
+  }
+  return timings;
+}
+
+}  // namespace orrery::experiments

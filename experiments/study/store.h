@@ -1,0 +1,66 @@
+/// The results folder of one experiment: which runs are in it, runs.csv, timings.csv, the index.
+#pragma once
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/study/run_set.h"
+
+namespace orrery::experiments {
+
+/// Wall-clock seconds of a run.
+struct Timing {
+  double planning = 0;
+  double evaluation = 0;
+  double total = 0;
+};
+
+class Store {
+ public:
+  /// Keeps a reference. `runs` are all of the experiment, whatever the shard; below, a run is its
+  /// position in them.
+  Store(const RunSet& runs, std::string folder);
+
+  const std::string& folder() const { return folder_; }
+  std::string runs_csv() const { return folder_ + "/runs.csv"; }
+  std::string figures() const { return folder_ + "/figures"; }
+  std::string run_folder(std::size_t run) const;
+  std::string failed_folder(std::size_t run) const;
+  /// Where a worker of this process writes.
+  std::string work_folder(std::size_t run) const;
+
+  /// A finished run lies there, with all that was asked for.
+  bool present(std::size_t run) const;
+  /// Removes what workers of dead processes left, and failures of runs that will be tried again.
+  void prepare(const std::vector<std::size_t>& missing) const;
+  /// Makes a filled work folder the run's folder; a run that another process finished meanwhile
+  /// stays, unless it lacks what was asked for.
+  void publish(std::size_t run) const;
+  /// Keeps the log of a run that failed and removes the rest of its work folder.
+  void fail(std::size_t run, const std::string& reason) const;
+  void discard(std::size_t run) const;
+
+  /// Adds the row of a run that has just ended.
+  void append(std::size_t run, const std::optional<Timing>& timing) const;
+  /// Writes runs.csv in the order of the experiment, with all runs that ended.
+  void rewrite_runs() const;
+  void rewrite_timings() const;
+  void rewrite_index() const;
+  /// All runs of the experiment, all shards, have a result or failed.
+  bool complete() const;
+
+  std::map<std::string, Timing> timings() const;
+
+ private:
+  /// Text of summary.json of a run that ended; nullopt otherwise.
+  std::optional<std::string> summary(std::size_t run) const;
+  std::vector<std::vector<std::string>> rows() const;
+
+  const RunSet& runs_;
+  std::string folder_;
+  std::vector<std::string> columns_;
+};
+
+}  // namespace orrery::experiments

@@ -1,0 +1,341 @@
+#include "experiments/study/sweep.h"
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <deque>
+#include <filesystem>
+#include <list>
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <set>
+#include <system_error>
+#include <utility>
+#include <variant>
+
+#include "experiments/study/figure.h"
+#include "experiments/study/store.h"
+#include "experiments/study/worker.h"
+#include "sim/flow/fork.h"
+
+namespace orrery::experiments {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr int kTickMilliseconds = 200;
+
+volatile sig_atomic_t stop_requested = 0;  // a signal handler can reach nothing else
+
+/// SIGINT and SIGTERM set a flag as long as this lives.
+class StopSignals {
+ public:
+  StopSignals() {
+    stop_requested = 0;
+    struct sigaction action {};
+    action.sa_handler = [](int) { stop_requested = 1; };
+    sigaction(SIGINT, &action, &interrupt_);
+    sigaction(SIGTERM, &action, &terminate_);
+  }
+  ~StopSignals() {
+    sigaction(SIGINT, &interrupt_, nullptr);
+    sigaction(SIGTERM, &terminate_, nullptr);
+  }
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+ private:
+  struct sigaction interrupt_ {};
+  struct sigaction terminate_ {};
+};
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+int cores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) != 0) return 1;
+  return std::max(1, CPU_COUNT(&set));
+}
+
+/// Nothing can be written any more: going on would lose every result.
+bool is_disk_error(int code) {
+  return code == ENOSPC || code == EDQUOT || code == EROFS || code == EIO || code == EFBIG;
+}
+
+/// A number that a forked child sets and its parent reads.
+class SharedShare {
+ public:
+  SharedShare() {
+    void* memory = mmap(nullptr, sizeof(std::atomic<double>), PROT_READ | PROT_WRITE,
+                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) share_ = new (memory) std::atomic<double>(0);
+  }
+  ~SharedShare() {
+    if (share_ != nullptr) munmap(share_, sizeof *share_);
+  }
+  SharedShare(SharedShare&& other) noexcept : share_(std::exchange(other.share_, nullptr)) {}
+  SharedShare& operator=(SharedShare&&) = delete;
+  void set(double share) const {
+    if (share_ != nullptr) share_->store(share);
+  }
+  double get() const { return share_ == nullptr ? 0 : share_->load(); }
+
+ private:
+  std::atomic<double>* share_ = nullptr;  ///< Without shared memory nothing is told.
+};
+
+class Sweep {
+ public:
+  Sweep(const RunSet& runs, const std::string& name, const RunnerOptions& options,
+        const std::function<void(const Progress&)>& on_progress)
+      : runs_(runs),
+        options_(options),
+        on_progress_(on_progress),
+        workers_(options.workers > 0 ? options.workers : cores()),
+        store_(runs, options.results_root + "/" + name) {}
+
+  SweepOutcome run();
+
+ private:
+  struct Worker {
+    std::size_t run;
+    Clock::time_point start;
+    SharedShare done;
+    std::unique_ptr<sim::ForkedRun> process;
+  };
+
+  void find_missing();
+  void estimate();
+  void work();
+  void start_next();
+  void wait_for_any();
+  void finish(Worker& worker);
+  void fail(std::size_t run, const std::string& reason);
+  void stop_workers();
+  void close();
+  void show(std::string message);
+
+  const RunSet& runs_;
+  const RunnerOptions& options_;
+  const std::function<void(const Progress&)>& on_progress_;
+  int workers_;
+  Store store_;
+  SweepOutcome result_;
+  std::deque<std::size_t> missing_;
+  std::list<Worker> running_;
+  bool disk_failed_ = false;
+  Clock::time_point start_ = Clock::now();
+  double busy_seconds_ = 0;  ///< Of the runs that this call finished.
+};
+
+void Sweep::find_missing() {
+  std::set<std::string> queued;  // equal runs share a folder
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    const auto shard = static_cast<std::size_t>(options_.shard_index - 1);
+    if (run % static_cast<std::size_t>(options_.shard_count) != shard) continue;
+    result_.positions.push_back(run);
+    ++result_.total;
+    if (store_.present(run) || !queued.insert(runs_.hash(run)).second) {
+      ++result_.present;
+    } else {
+      missing_.push_back(run);
+    }
+  }
+  result_.missing = static_cast<int>(missing_.size());
+}
+
+/// Runs that were timed count with their own time, others with the mean of all.
+void Sweep::estimate() {
+  const std::map<std::string, Timing> timings = store_.timings();
+  if (missing_.empty()) result_.estimate_seconds = 0;
+  if (timings.empty() || missing_.empty()) return;
+  double mean = 0;
+  for (const auto& [run, timing] : timings) mean += timing.total;
+  mean /= static_cast<double>(timings.size());
+  double sum = 0;
+  for (const std::size_t run : missing_) {
+    const auto known = timings.find(runs_.hash(run));
+    sum += known == timings.end() ? mean : known->second.total;
+  }
+  result_.estimate_seconds = sum / std::min(workers_, static_cast<int>(missing_.size()));
+}
+
+void Sweep::show(std::string message) {
+  if (!on_progress_) return;
+  Progress progress;
+  progress.total = result_.total;
+  progress.done = result_.done;
+  progress.present = result_.present;
+  progress.failed = result_.failed;
+  progress.elapsed_seconds = seconds_since(start_);
+  const int ended = result_.done + result_.failed;
+  const int left = result_.missing - ended;
+  for (const Worker& worker : running_) progress.under_way += worker.done.get();
+  if (ended > 0) {
+    const double mean = busy_seconds_ / ended;
+    double under_way = 0;
+    for (const Worker& worker : running_) {
+      under_way += std::min(mean, seconds_since(worker.start));
+    }
+    progress.remaining_seconds = (left * mean - under_way) / std::max(1, std::min(workers_, left));
+  }
+  progress.message = std::move(message);
+  on_progress_(progress);
+}
+
+void Sweep::start_next() {
+  const std::size_t run = missing_.front();
+  missing_.pop_front();
+  running_.push_back({run, Clock::now(), SharedShare(), nullptr});
+  Worker& worker = running_.back();
+  worker.process =
+      std::make_unique<sim::ForkedRun>([&, folder = store_.work_folder(run), parent = getpid()] {
+        return run_worker(folder, parent, [&] {
+          return runs_.fill(run, folder, [&](double share) { worker.done.set(share); });
+        });
+      });
+  show("started " + runs_.in_words(run));
+}
+
+void Sweep::wait_for_any() {
+  std::vector<pollfd> pipes;
+  for (const Worker& worker : running_) {
+    pipes.push_back({worker.process->file_descriptor(), POLLIN, 0});
+  }
+  if (poll(pipes.data(), pipes.size(), kTickMilliseconds) <= 0) return show("");
+  std::size_t i = 0;
+  for (auto worker = running_.begin(); worker != running_.end() && !disk_failed_; ++i) {
+    const bool ended = worker->process->file_descriptor() < 0 || pipes[i].revents != 0;
+    if (!ended) {
+      ++worker;
+      continue;
+    }
+    finish(*worker);
+    worker = running_.erase(worker);
+  }
+}
+
+void Sweep::fail(std::size_t run, const std::string& reason) {
+  const std::string log = fs::path(store_.failed_folder(run)) / "log.txt";
+  ++result_.failed;
+  result_.problems.push_back(fmt::format("{}: {}; see {}", runs_.in_words(run), reason, log));
+  store_.fail(run, fmt::format("{}; see failed/{}/log.txt", reason, runs_.hash(run)));
+  store_.append(run, std::nullopt);
+  show("failed " + runs_.in_words(run));
+}
+
+void Sweep::finish(Worker& worker) {
+  const sim::ForkResult delivered = worker.process->join();
+  const std::size_t run = worker.run;
+  const double total = seconds_since(worker.start);
+  busy_seconds_ += total;
+  if (const auto* failure = std::get_if<sim::ChildFailure>(&delivered)) {
+    return fail(run, failure->message);
+  }
+  const WorkerReport report = decode_report(std::get<std::string>(delivered));
+  if (is_disk_error(report.write_error)) {
+    store_.discard(run);
+    disk_failed_ = true;
+    result_.problems.push_back(report.problem);
+    return;
+  }
+  if (!report.problem.empty()) return fail(run, report.problem);
+  store_.publish(run);
+  ++result_.done;
+  store_.append(run, Timing{report.seconds.planning, report.seconds.evaluation, total});
+  worker.done.set(0);
+  show("finished " + runs_.in_words(run));
+}
+
+void Sweep::stop_workers() {
+  for (Worker& worker : running_) {
+    worker.process.reset();  // kills and reaps
+    store_.discard(worker.run);
+  }
+  running_.clear();
+}
+
+void Sweep::work() {
+  const StopSignals signals;
+  while (!missing_.empty() || !running_.empty()) {
+    if (stop_requested != 0) {
+      result_.interrupted = true;
+      break;
+    }
+    if (disk_failed_) break;
+    if (!missing_.empty() && std::ssize(running_) < workers_) {
+      start_next();
+    } else {
+      wait_for_any();
+    }
+  }
+}
+
+/// Final order of runs.csv and timings.csv, index, figure.
+void Sweep::close() {
+  std::error_code ignored;
+  fs::remove(store_.folder() + "/.work", ignored);  // only if it is empty
+  store_.rewrite_runs();
+  store_.rewrite_timings();
+  store_.rewrite_index();
+  const FigureScript script = runs_.figure();
+  const bool draw = options_.figure && !script.plot.empty() && !result_.interrupted &&
+                    !disk_failed_ && runs_.size() > 0 && store_.complete();
+  if (!draw) return;
+  FigureResult figure = draw_figure(script, store_.runs_csv(), store_.figures());
+  result_.figures = std::move(figure.files);
+  if (!figure.problem.empty()) result_.problems.push_back(std::move(figure.problem));
+}
+
+SweepOutcome Sweep::run() {
+  result_.results_folder = store_.folder();
+  result_.runs_csv = store_.runs_csv();
+  find_missing();
+  estimate();
+  if (options_.dry_run) return std::move(result_);
+  // What cannot be written is a problem of the surroundings, not of the input.
+  const auto guarded = [&](void (Sweep::*step)()) {
+    try {
+      (this->*step)();
+    } catch (const std::exception& error) {
+      disk_failed_ = true;
+      const std::string what = error.what();
+      if (result_.problems.empty() || result_.problems.back() != what) {
+        result_.problems.push_back(what);
+      }
+    }
+  };
+  try {
+    store_.prepare({missing_.begin(), missing_.end()});
+    store_.rewrite_runs();
+  } catch (const std::exception& error) {
+    result_.problems.emplace_back(error.what());
+    return std::move(result_);
+  }
+  guarded(&Sweep::work);
+  stop_workers();
+  guarded(&Sweep::close);
+  return std::move(result_);
+}
+
+}  // namespace
+
+SweepOutcome sweep_runs(const RunSet& runs, const std::string& name, const RunnerOptions& options,
+                        const std::function<void(const Progress&)>& on_progress) {
+  return Sweep(runs, name, options, on_progress).run();
+}
+
+}  // namespace orrery::experiments

@@ -1,0 +1,53 @@
+/// Judging plans: the interface through which planners ask a judge (the simulator, a closed form)
+/// that they cannot look into, and the values that go through it.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "models/base/ids.h"
+#include "models/base/units.h"
+#include "models/ir/plan.h"
+#include "models/ir/verdict.h"
+
+namespace orrery::models {
+
+/// An expected "no": the constraint that forbids every plan, and a witness in words, for example
+/// "stage 3 on node 2 needs 91 GiB, RTX 4090 has 24 GiB".
+struct Infeasible {
+  std::string constraint;
+  std::string witness;
+};
+
+/// Where the time of an iteration goes, as mean over devices. The parts add up to the whole.
+struct Breakdown {
+  Seconds compute;
+  Seconds tensor_parallel;  ///< Inner collectives: tensor, sequence, expert parallelism.
+  Seconds pipeline;         ///< Exposed sends, receives and activation broadcasts.
+  Seconds data_parallel;    ///< Exposed gradient synchronization and ZeRO gathers.
+  Seconds optimizer;
+  Seconds bubble;  ///< Idle.
+};
+
+struct Evaluation {
+  Seconds iteration_time;
+  ir::MemoryVerdict memory;
+  Breakdown breakdown;
+  double tokens_per_second = 0;
+  double mfu = 0;  ///< Model FLOPs per iteration / (time x peak of all devices of the plan).
+  double hfu = 0;  ///< As MFU, counting recomputed FLOPs too.
+  Dollars dollars_per_million_tokens;  ///< 0 when a GPU type has no price.
+  bool priced = false;
+  std::vector<Seconds> pipeline_times;  ///< End of each pipeline's last backward, from step start.
+};
+
+/// Judges a structurally valid plan (see check/validate.h).
+class Evaluator {
+ public:
+  virtual ~Evaluator() = default;
+  virtual Evaluation evaluate(const ir::Plan& plan) const = 0;
+  virtual std::string name() const = 0;
+};
+
+}  // namespace orrery::models

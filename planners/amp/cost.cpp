@@ -1,0 +1,236 @@
+#include "planners/amp/cost.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <limits>
+#include <numeric>
+
+#include "models/base/check.h"
+
+namespace orrery::planners {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+/// Relative size of differences that are rounding.
+constexpr double kRounding = 1e-12;
+
+std::size_t at(int i) { return static_cast<std::size_t>(i); }
+
+std::vector<double> prefix_sums(const std::vector<double>& time) {
+  std::vector<double> sums(time.size() + 1, 0);
+  std::partial_sum(time.begin(), time.end(), sums.begin() + 1);
+  return sums;
+}
+
+/// Sums of all ranges, ascending, each once.
+std::vector<double> range_sums(const std::vector<double>& prefix, double tolerance) {
+  std::vector<double> sums;
+  for (std::size_t i = 0; i < prefix.size(); ++i) {
+    for (std::size_t j = i + 1; j < prefix.size(); ++j) sums.push_back(prefix[j] - prefix[i]);
+  }
+  std::sort(sums.begin(), sums.end());
+  std::vector<double> distinct;
+  for (const double sum : sums) {
+    if (distinct.empty() || sum > distinct.back() + tolerance) distinct.push_back(sum);
+  }
+  return distinct;
+}
+
+/// Cuts of least cost where no stage is longer than a limit.
+class CutProgram {
+ public:
+  explicit CutProgram(const AmpChain& chain)
+      : chain_(chain), prefix_(prefix_sums(chain.time)), rounding_(kRounding * prefix_.back()) {}
+
+  std::vector<double> limits() const { return range_sums(prefix_, rounding_); }
+
+  /// Stages that a greedy filling needs; more than all when an item is longer than the limit.
+  int stages_needed(double limit) const {
+    int stages = 1;
+    int first = 0;
+    for (int i = 0; i < chain_.items(); ++i) {
+      if (chain_.time[at(i)] > limit + rounding_) return chain_.stages() + 1;
+      if (prefix_[at(i + 1)] - prefix_[at(first)] > limit + rounding_) {
+        ++stages;
+        first = i;
+      }
+    }
+    return stages;
+  }
+
+  std::optional<std::vector<int>> solve(double limit) const;
+
+ private:
+  struct State {
+    double cuts = kInfinity;
+    double squares = kInfinity;  // Of stage times: breaks ties.
+    int from = -1;
+  };
+  bool better(const State& a, const State& b) const {
+    if (b.cuts == kInfinity) return a.cuts < kInfinity;
+    if (a.cuts < b.cuts - rounding_) return true;
+    return a.cuts <= b.cuts + rounding_ && a.squares < b.squares * (1 - kRounding);
+  }
+
+  const AmpChain& chain_;
+  std::vector<double> prefix_;
+  double rounding_;
+};
+
+std::optional<std::vector<int>> CutProgram::solve(double limit) const {
+  const int n = chain_.items();
+  const int stages = chain_.stages();
+  // [stage][items before the end of the stage]
+  std::vector<std::vector<State>> table(at(stages), std::vector<State>(at(n + 1)));
+  for (int s = 0; s < stages; ++s) {
+    for (int end = s + 1; end <= n - (stages - 1 - s); ++end) {
+      State& best = table[at(s)][at(end)];
+      for (int begin = end - 1; begin >= s; --begin) {
+        const double time = prefix_[at(end)] - prefix_[at(begin)];
+        if (time > limit + rounding_) break;
+        if (s == 0 && begin > 0) continue;
+        const State before = s == 0 ? State{0, 0, 0} : table[at(s - 1)][at(begin)];
+        if (before.cuts == kInfinity) continue;
+        const double cut = s == 0 ? 0 : chain_.cut[at(s - 1)][at(begin - 1)];
+        const State here{before.cuts + cut, before.squares + time * time, begin};
+        if (better(here, best)) best = here;
+      }
+    }
+  }
+  if (table[at(stages - 1)][at(n)].cuts == kInfinity) return std::nullopt;
+  std::vector<int> boundaries(at(stages + 1), n);
+  for (int s = stages - 1; s >= 0; --s) {
+    boundaries[at(s)] = table[at(s)][at(boundaries[at(s + 1)])].from;
+  }
+  return boundaries;
+}
+
+/// The public code's program, from the top down and with memory.
+class PublishedProgram {
+ public:
+  explicit PublishedProgram(const AmpChain& chain)
+      : chain_(chain),
+        prefix_(prefix_sums(chain.time)),
+        possible_(range_sums(prefix_, 1e-9 * prefix_.back())) {
+    possible_.insert(possible_.begin(), 0.0);
+    memory_.resize(at(chain.stages()) * at(chain.items()) * possible_.size());
+  }
+
+  std::vector<int> run() {
+    int end = chain_.items() - 1;
+    std::size_t longest = 0;
+    std::vector<int> boundaries(at(chain_.stages() + 1), 0);
+    boundaries.back() = chain_.items();
+    for (int cuts = chain_.stages() - 1; cuts > 0; --cuts) {
+      const int cut = best(end, cuts, longest).cut;
+      boundaries[at(cuts)] = cut + 1;
+      longest = std::max(longest, index(sum(cut + 1, end)));
+      end = cut;
+    }
+    return boundaries;
+  }
+
+ private:
+  struct State {
+    double cost = kInfinity;
+    int cut = -1;
+    bool known = false;
+  };
+  double sum(int first, int last) const { return prefix_[at(last + 1)] - prefix_[at(first)]; }
+  /// Of the state that stands for the value.
+  std::size_t index(double value) const {
+    const auto place = std::upper_bound(possible_.begin(), possible_.end(), value);
+    return static_cast<std::size_t>(place - possible_.begin()) - 1;
+  }
+
+  State best(int end, int cuts, std::size_t longest) {
+    State& place = memory_[(at(cuts) * at(chain_.items()) + at(end)) * possible_.size() + longest];
+    if (place.known) return place;
+    State state;
+    state.known = true;
+    const double rounds = chain_.micro_batches - 1;
+    if (cuts == 0) {
+      state.cost = rounds * std::max(0.0, sum(0, end) - possible_[longest]);
+    } else {
+      for (int cut = cuts - 1; cut < end; ++cut) {
+        const double last = sum(cut + 1, end);
+        const double before = best(cut, cuts - 1, std::max(longest, index(last))).cost +
+                              rounds * std::max(0.0, last - possible_[longest]);
+        if (before + chain_.cut[at(cuts - 1)][at(cut)] < state.cost) {
+          state.cost = before;
+          state.cut = cut;
+        }
+      }
+    }
+    return place = state;
+  }
+
+  const AmpChain& chain_;
+  std::vector<double> prefix_;
+  std::vector<double> possible_;
+  std::vector<State> memory_;
+};
+
+}  // namespace
+
+double amp_pipeline_cost(const AmpChain& chain, const std::vector<int>& boundaries) {
+  double total = 0;
+  double longest = 0;
+  for (int s = 0; s < chain.stages(); ++s) {
+    double stage = 0;
+    for (int i = boundaries[at(s)]; i < boundaries[at(s + 1)]; ++i) stage += chain.time[at(i)];
+    total += stage;
+    longest = std::max(longest, stage);
+    if (s > 0) total += chain.cut[at(s - 1)][at(boundaries[at(s)] - 1)];
+  }
+  return (chain.micro_batches - 1) * longest + total;
+}
+
+std::optional<ChainSplit> amp_split(const AmpChain& chain) {
+  if (chain.items() < chain.stages()) return std::nullopt;
+  const CutProgram program(chain);
+  const std::vector<double> limits = program.limits();
+  auto limit = std::partition_point(limits.begin(), limits.end(), [&](double l) {
+    return program.stages_needed(l) > chain.stages();
+  });
+  double least_cuts = 0;
+  for (const std::vector<double>& cut : chain.cut) {
+    least_cuts += *std::min_element(cut.begin(), cut.end());
+  }
+  const double work = std::accumulate(chain.time.begin(), chain.time.end(), 0.0);
+  std::optional<ChainSplit> best;
+  for (; limit != limits.end(); ++limit) {
+    const double bound = (chain.micro_batches - 1) * *limit + work + least_cuts;
+    if (best && bound >= best->cost * (1 - kRounding)) break;
+    const auto boundaries = program.solve(*limit);
+    ORRERY_CHECK(boundaries.has_value(), "no split under a limit of {} s", *limit);
+    const double cost = amp_pipeline_cost(chain, *boundaries);
+    if (!best || cost < best->cost * (1 - kRounding)) best = ChainSplit{*boundaries, cost};
+  }
+  return best;
+}
+
+std::optional<ChainSplit> amp_split_published(const AmpChain& chain) {
+  if (chain.items() < chain.stages()) return std::nullopt;
+  std::vector<int> boundaries = PublishedProgram(chain).run();
+  const double cost = amp_pipeline_cost(chain, boundaries);
+  return ChainSplit{std::move(boundaries), cost};
+}
+
+std::vector<int> amp_split_even(int items, int stages) {
+  std::vector<int> boundaries = {0};
+  for (int s = 0; s < stages; ++s) {
+    boundaries.push_back(boundaries.back() + items / stages + (s < items % stages ? 1 : 0));
+  }
+  return boundaries;
+}
+
+double amp_ring(const std::vector<double>& bandwidth, double bytes, bool last_link_only) {
+  if (bandwidth.size() < 2) return 0;
+  const double members = static_cast<double>(bandwidth.size());
+  const double slowest =
+      last_link_only ? bandwidth.back() : *std::min_element(bandwidth.begin(), bandwidth.end());
+  return 2 * (members - 1) / members * bytes / slowest;
+}
+
+}  // namespace orrery::planners

@@ -1,0 +1,225 @@
+#include "planners/kit/data_parallel_search.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "planners/kit/plan_parts.h"
+#include "planners/kit/ranking.h"
+
+namespace orrery::planners {
+namespace {
+
+constexpr const char* kMemory = "device memory";
+
+class Run {
+ public:
+  Run(const DataParallelSearch& search, const PlannerInput& input)
+      : search_(search),
+        input_(input),
+        plans_(std::make_shared<DataParallel>(input, search.ulysses)) {}
+
+  PlannerResult go();
+
+ private:
+  std::optional<models::Infeasible> refuse();
+  PlannerResult sweep(const std::vector<DataParallelSetting>& legal, bool idle);
+  PlannerResult largest();
+  std::vector<int> shard_groups(const DataParallelSetting& degrees, int zero) const;
+  models::Infeasible nothing(bool idle) const;
+
+  const DataParallelSearch& search_;
+  const PlannerInput& input_;
+  std::shared_ptr<DataParallel> plans_;
+  std::vector<int> zero_stages_;
+  std::vector<ir::Recompute> recompute_;
+  SearchReport report_;
+};
+
+bool leaves(RecomputeChoice choice, ir::Recompute recompute) {
+  switch (choice) {
+    case RecomputeChoice::all:
+      return true;
+    case RecomputeChoice::none:
+      return recompute == ir::Recompute::none;
+    case RecomputeChoice::selective:
+      return recompute == ir::Recompute::selective;
+    case RecomputeChoice::full:
+      return recompute == ir::Recompute::full;
+  }
+  return false;
+}
+
+/// What the job forbids whatever the degrees.
+std::optional<models::Infeasible> Run::refuse() {
+  const models::Allowed& allowed = input_.job.allowed;
+  for (const int stage : search_.zero_stages) {
+    const auto& stages = allowed.zero_stages;
+    if (std::find(stages.begin(), stages.end(), stage) != stages.end()) {
+      zero_stages_.push_back(stage);
+    }
+  }
+  if (zero_stages_.empty()) {
+    return models::Infeasible{
+        "ZeRO stage", fmt::format("{} with ZeRO {} needs a job that allows it; this one allows {}",
+                                  search_.planner, fmt::join(search_.zero_stages, " or "),
+                                  fmt::join(allowed.zero_stages, ", "))};
+  }
+  for (const ir::Recompute recompute : allowed.recompute) {
+    if (leaves(search_.recompute, recompute)) recompute_.push_back(recompute);
+  }
+  if (recompute_.empty()) {
+    return models::Infeasible{"recompute",
+                              "the job allows none of the recompute that is asked for"};
+  }
+  if (plain_schedules(input_.job).empty()) {
+    return models::Infeasible{"schedule",
+                              "the job allows no schedule that works without virtual stages"};
+  }
+  return std::nullopt;
+}
+
+std::vector<int> Run::shard_groups(const DataParallelSetting& degrees, int zero) const {
+  if (zero == 0) return {0};
+  const int ranks = degrees.data_parallel * degrees.sequence_degree;
+  if (search_.shard_group > 0) {
+    if (ranks % search_.shard_group != 0) return {};
+    return {search_.shard_group};
+  }
+  std::vector<int> result;
+  if (search_.sharding != Sharding::hybrid) result.push_back(0);
+  const int node = plans_->node_shard_group(degrees);
+  if (search_.sharding == Sharding::full || node == 0) return result;
+  if (result.empty() || node < ranks) result.push_back(node);
+  return result;
+}
+
+models::Infeasible Run::nothing(bool idle) const {
+  if (!report_.complete) return {"work budget", "the search was ended before the first plan"};
+  if (!plans_->legal(idle, search_.forced).empty()) {
+    return {"shard groups",
+            fmt::format("{} devices are not whole shard groups of {}", input_.devices.size(),
+                        search_.shard_group > 0 ? std::to_string(search_.shard_group)
+                                                : "equally large nodes")};
+  }
+  if (search_.forced.any()) return plans_->not_expressible(search_.forced);
+  return {"equal batches",
+          fmt::format("no data-parallel degree over {}{} devices divides a batch of {}",
+                      idle ? "up to " : "", input_.devices.size(), input_.job.global_batch)};
+}
+
+PlannerResult Run::sweep(const std::vector<DataParallelSetting>& legal, bool idle) {
+  Ranking ranking(input_);
+  for (const DataParallelSetting& degrees : legal) {
+    for (const int zero : zero_stages_) {
+      for (const int group : shard_groups(degrees, zero)) {
+        for (const ir::Recompute recompute : recompute_) {
+          if (!report_.complete) break;
+          if (canceled(input_) || (input_.work_budget > 0 && report_.work >= input_.work_budget)) {
+            report_.complete = false;
+            break;
+          }
+          ++report_.work;
+          ++report_.plans_examined;
+          DataParallelSetting setting = degrees;
+          setting.zero = zero;
+          setting.shard_group = group;
+          setting.recompute = recompute;
+          ranking.offer(
+              plans_->estimate(setting),
+              [plans = plans_, setting] { return plans->build(setting); },
+              [plans = plans_, setting] { return plans->describe(setting); });
+        }
+      }
+    }
+  }
+  return ranking.finish(search_.planner, search_.evaluate_top, report_, nothing(idle));
+}
+
+/// Numbers of devices from all downwards, until one has a legal plan that fits. The estimate
+/// decides only among plans on equally many, so that more devices of the same kind never mean fewer
+/// in use.
+PlannerResult Run::largest() {
+  std::map<int, std::vector<DataParallelSetting>, std::greater<>> by_ranks;
+  by_ranks[static_cast<int>(input_.devices.size())] = {};  // For the reason against all.
+  for (const DataParallelSetting& degrees : plans_->legal(true, search_.forced)) {
+    by_ranks[degrees.data_parallel * degrees.sequence_degree].push_back(degrees);
+  }
+  std::optional<models::Infeasible> first;
+  std::optional<models::Infeasible> memory;
+  PlannerResult result;
+  for (const auto& [ranks, legal] : by_ranks) {
+    const bool all = ranks == std::ssize(input_.devices);
+    if (!all) {
+      report_.notes = {fmt::format("no plan over all {} devices ({}: {}): {} stay idle",
+                                   input_.devices.size(), first->constraint, first->witness,
+                                   std::ssize(input_.devices) - ranks)};
+    }
+    result = sweep(legal, !all || by_ranks.size() == 1);
+    const auto* no = std::get_if<models::Infeasible>(&result.outcome);
+    if (no == nullptr || !result.report.complete) return result;
+    if (!first) first = *no;
+    if (no->constraint == kMemory) memory = *no;
+    report_.work = report_.plans_examined = result.report.plans_examined;
+    report_.rejected_by_memory = result.report.rejected_by_memory;
+    report_.constraints = result.report.constraints;
+  }
+  if (memory) result.outcome = *memory;
+  return result;
+}
+
+PlannerResult Run::go() {
+  report_.work_unit = "plans";
+  if (const auto no = refuse()) return {*no, report_};
+  // A forced number of replicas says by itself how many devices there are.
+  const bool any = search_.use_all == UseAllDevices::no || search_.forced.data_parallel > 0;
+  if (search_.use_all == UseAllDevices::automatic && !any) return largest();
+  return sweep(plans_->legal(any, search_.forced), any);
+}
+
+}  // namespace
+
+std::vector<OptionInfo> common_options() {
+  return {
+      {"data_parallel", "0",
+       "Replicas, 0: search. What does not divide the batch is answered with the nearest that "
+       "does. [Hetu v2, Tables 4, 6, 9]"},
+      {"micro_batch_size", "0", "Samples per micro-batch (bs), 0: search."},
+      {"recompute", "search", "search: all that the job allows; or none, selective, full (AC)."},
+      {"use_all", "auto",
+       "yes: only plans over all devices. no: over any number of them, the best by the estimate. "
+       "auto: over as many as any legal plan that fits in memory uses (all, where batch and heads "
+       "divide), the best of those: as the papers' baselines, which leave no healthy node idle "
+       "[Hetu v2, Tables 4 and 6]. The devices are the first of the nodes with most devices, in "
+       "the order of the nodes, whatever their types."},
+      {"evaluate_top", "1",
+       "Plans that the evaluator judges, best first by the estimate; 1: the estimate decides; 0: "
+       "all that fit."},
+  };
+}
+
+void read_common(OptionReader& reader, DataParallelSearch& search) {
+  search.forced.data_parallel = static_cast<int>(reader.integer("data_parallel", 0, 1'000'000));
+  search.forced.micro_batch_size =
+      static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
+  search.recompute =
+      reader.choice<RecomputeChoice>("recompute", {{"search", RecomputeChoice::all},
+                                                   {"none", RecomputeChoice::none},
+                                                   {"selective", RecomputeChoice::selective},
+                                                   {"full", RecomputeChoice::full}});
+  search.use_all = reader.choice<UseAllDevices>(
+      "use_all",
+      {{"auto", UseAllDevices::automatic}, {"yes", UseAllDevices::yes}, {"no", UseAllDevices::no}});
+  search.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, 1'000'000));
+}
+
+PlannerResult run(const DataParallelSearch& search, const PlannerInput& input) {
+  return Run(search, input).go();
+}
+
+}  // namespace orrery::planners

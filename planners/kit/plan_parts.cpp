@@ -1,0 +1,160 @@
+#include "planners/kit/plan_parts.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+
+#include "models/schedule/schedule.h"
+
+namespace orrery::planners {
+
+int count_layers(const models::Workload& workload) {
+  return workload.last_layer().value - workload.first_layer().value + 1;
+}
+
+std::vector<int> tensor_degrees(const models::Workload& workload, const models::Job& job,
+                                int limit) {
+  const int job_limit = job.allowed.max_tensor_parallel;
+  if (job_limit > 0) limit = std::min(limit, job_limit);
+  const auto whole = [&](int degree) {
+    if (workload.shape.heads % degree != 0 || workload.shape.kv_heads % degree != 0) return false;
+    for (BlockId b = workload.first_layer(); b <= workload.last_layer(); ++b.value) {
+      for (const models::Parameter& parameter : workload.block(b).parameters) {
+        if (parameter.split_length % degree != 0) return false;
+      }
+    }
+    return true;
+  };
+  std::vector<int> degrees;
+  for (int degree = 1; degree <= limit; ++degree) {
+    if (whole(degree)) degrees.push_back(degree);
+  }
+  return degrees;
+}
+
+std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job) {
+  std::vector<ir::ScheduleKind> kinds;
+  for (const ir::ScheduleKind kind : job.allowed.schedules) {
+    const models::ScheduleEntry* entry = models::find_schedule(kind);
+    if (entry != nullptr && !entry->uses_chunks) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+ir::Recompute strongest_recompute(const models::Job& job) {
+  const auto& allowed = job.allowed.recompute;
+  return allowed.empty() ? ir::Recompute::none : *std::max_element(allowed.begin(), allowed.end());
+}
+
+ir::Recompute weakest_recompute(const models::Job& job) {
+  const auto& allowed = job.allowed.recompute;
+  return allowed.empty() ? ir::Recompute::none : *std::min_element(allowed.begin(), allowed.end());
+}
+
+int smallest_zero_stage(const models::Job& job) {
+  const auto& stages = job.allowed.zero_stages;
+  return stages.empty() ? 0 : *std::min_element(stages.begin(), stages.end());
+}
+
+ir::Segment segment_of_layers(const models::Workload& workload, int first, int layers) {
+  ir::Segment segment;
+  const BlockId start = workload.first_layer();
+  segment.first_block = first == 0 ? BlockId{0} : BlockId{start.value + first};
+  segment.last_block = first + layers == count_layers(workload)
+                           ? BlockId{workload.size() - 1}
+                           : BlockId{start.value + first + layers - 1};
+  return segment;
+}
+
+void sign(ir::Plan& plan, const char* planner, const PlannerInput& input, Seconds estimate,
+          const ir::MemoryVerdict& memory) {
+  Bytes peak;
+  for (const ir::MemoryUse& use : memory.by_gpu_type) peak = std::max(peak, use.need);
+  plan.predicted = ir::Prediction{estimate, peak};
+  plan.planner = planner;
+  plan.cluster_hash = input.cluster.hash;
+  plan.workload_hash = input.workload.hash;
+}
+
+bool canceled(const PlannerInput& input) {
+  return input.canceled != nullptr && input.canceled->load();
+}
+
+namespace {
+
+/// "4", "2x1" of two equal groups, "(4,2)".
+std::string degrees_of(const ir::Stage& stage) {
+  std::vector<int> groups;
+  for (const ir::Group& group : stage.segments.front().groups) {
+    groups.push_back(group.tensor_parallel * group.sequence_degree);
+  }
+  if (groups.size() == 1) return std::to_string(groups.front());
+  const bool equal =
+      std::all_of(groups.begin(), groups.end(), [&](int group) { return group == groups.front(); });
+  return equal ? fmt::format("{}x{}", groups.size(), groups.front())
+               : fmt::format("({})", fmt::join(groups, ","));
+}
+
+int layers_of(const ir::Stage& stage, const models::Workload& workload) {
+  int layers = 0;
+  for (const ir::Segment& segment : stage.segments) {
+    layers += std::max(0, std::min(segment.last_block, workload.last_layer()).value -
+                              std::max(segment.first_block, workload.first_layer()).value + 1);
+  }
+  return layers;
+}
+
+/// "TP 4+2, 20+10 layers", "40 stages of TP 2 (32), 1 (8) and 1 to 2 layers".
+std::string in_words(const ir::Pipeline& chain, const models::Workload& workload) {
+  constexpr std::size_t kSpelledOut = 6;
+  std::vector<std::string> degrees;
+  std::vector<int> layers;
+  for (const ir::Stage& stage : chain.stages) {
+    degrees.push_back(degrees_of(stage));
+    layers.push_back(layers_of(stage, workload));
+  }
+  if (chain.stages.size() <= kSpelledOut) {
+    return fmt::format("TP {}, {} layers", fmt::join(degrees, "+"), fmt::join(layers, "+"));
+  }
+  std::map<std::string, int> counts;
+  for (const std::string& degree : degrees) ++counts[degree];
+  std::vector<std::string> parts;
+  for (const auto& [degree, count] : counts) parts.push_back(fmt::format("{} ({})", degree, count));
+  const auto [least, most] = std::minmax_element(layers.begin(), layers.end());
+  return fmt::format(
+      "{} stages of TP {} and {} layers", chain.stages.size(),
+      counts.size() == 1 ? degrees.front() : fmt::format("{}", fmt::join(parts, ", ")),
+      *least == *most ? std::to_string(*least) : fmt::format("{} to {}", *least, *most));
+}
+
+}  // namespace
+
+std::string in_words(const ir::Plan& plan, const models::Workload& workload) {
+  constexpr std::size_t kSpelledOut = 3;
+  std::vector<std::pair<std::string, int>> kinds;
+  for (const ir::Pipeline& chain : plan.pipelines) {
+    const std::string text = fmt::format("{}, {} micro-batches of {}", in_words(chain, workload),
+                                         chain.micro_batches, chain.micro_batch_size);
+    const auto known = std::find_if(kinds.begin(), kinds.end(),
+                                    [&](const auto& kind) { return kind.first == text; });
+    if (known == kinds.end()) {
+      kinds.emplace_back(text, 1);
+    } else {
+      ++known->second;
+    }
+  }
+  std::vector<std::string> parts;
+  for (std::size_t i = 0; i < std::min(kinds.size(), kSpelledOut); ++i) {
+    parts.push_back(kinds[i].second == 1
+                        ? fmt::format("({})", kinds[i].first)
+                        : fmt::format("{} x ({})", kinds[i].second, kinds[i].first));
+  }
+  if (kinds.size() > kSpelledOut) {
+    parts.push_back(fmt::format("and {} more kinds", kinds.size() - kSpelledOut));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+}  // namespace orrery::planners

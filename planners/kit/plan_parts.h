@@ -1,0 +1,48 @@
+/// Parts of plans that planners have in common: what the model and the job allow, how layers become
+/// segments, and what a finished plan carries.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "models/ir/plan.h"
+#include "models/ir/verdict.h"
+#include "planners/planner.h"
+
+namespace orrery::planners {
+
+/// Blocks that planners distribute: all but embedding and head.
+int count_layers(const models::Workload& workload);
+
+/// Tensor-parallel degrees from 1 to `limit` under which all slices of the layers are equal (the
+/// degree divides heads, key-value heads and inner width) and that the job allows. Ascending.
+std::vector<int> tensor_degrees(const models::Workload& workload, const models::Job& job,
+                                int limit);
+
+/// Schedules that the job allows and that are available without virtual stages, in the order of
+/// the job.
+std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job);
+
+/// Full if the job allows it, else selective, else none.
+ir::Recompute strongest_recompute(const models::Job& job);
+/// The other way round.
+ir::Recompute weakest_recompute(const models::Job& job);
+
+/// The smallest ZeRO stage that the job allows.
+int smallest_zero_stage(const models::Job& job);
+
+/// Blocks of `layers` layers from the layer number `first` (0: the first one after the embedding).
+/// Embedding and head belong to the ranges that touch the ends.
+ir::Segment segment_of_layers(const models::Workload& workload, int first, int layers);
+
+/// Writes planner, hashes and prediction.
+void sign(ir::Plan& plan, const char* planner, const PlannerInput& input, Seconds estimate,
+          const ir::MemoryVerdict& memory);
+
+/// True when someone outside asked the search to end.
+bool canceled(const PlannerInput& input);
+
+/// The shape of a plan in words: "12 x (TP 4+2, 30+30 layers, 8 micro-batches of 1), ...", equal
+/// pipelines together, at most three kinds spelled out; of more than six stages a summary.
+std::string in_words(const ir::Plan& plan, const models::Workload& workload);
+
+}  // namespace orrery::planners

@@ -1,0 +1,353 @@
+// What Metis (ATC 2024, Table 4) is compared with: for given device groups and micro-batches every
+// pair of data- and tensor-parallel degrees of every stage, and every division of the layers over
+// the stages, instead of one path of degrees and one division in proportion to speed. Without
+// bounds each plan is looked at and counted; with bounds an exact program over the stages finds the
+// best division of each choice of degrees, and what cannot win is left out. Also the number of all
+// plans in closed form, so that a search that does not end can say how much is left.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <boost/multiprecision/cpp_int.hpp>
+#include <numeric>
+#include <string>
+
+#include "models/cost/memory.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/metis/search.h"
+
+namespace orrery::planners {
+namespace {
+
+constexpr double kRounding = 1e-12;  ///< Relative; sums of stage times in different orders.
+constexpr std::size_t kMostTables = 4096;
+
+using Count = boost::multiprecision::uint256_t;
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+Count binomial(int n, int k) {
+  Count result = 1;
+  for (int i = 1; i <= k; ++i) result = result * (n - k + i) / i;
+  return result;
+}
+
+std::string in_digits(Count number) {
+  std::string digits;
+  for (; number > 0 || digits.empty(); number /= 10) {
+    digits.push_back(static_cast<char>('0' + static_cast<int>(number % 10)));
+  }
+  std::reverse(digits.begin(), digits.end());
+  return digits;
+}
+
+/// The part of Metis's cost (Eq. 1) that depends on the division of layers. Milliseconds.
+struct Terms {
+  double sum = 0;      ///< Of stage times.
+  double slowest = 0;  ///< Stage.
+  double reduce = 0;   ///< Longest all-reduce of gradients.
+  double update = 0;   ///< Longest optimizer step.
+  double total(double more) const { return sum + more * slowest + reduce + update; }
+  bool no_worse_than(const Terms& other) const {
+    return sum <= other.sum && slowest <= other.slowest && reduce <= other.reduce &&
+           update <= other.update;
+  }
+};
+
+}  // namespace
+
+/// A choice of degrees for each stage, with what its divisions need.
+class MetisSearch::Divisions {
+ public:
+  Divisions(MetisSearch& search, const Path& path) : search_(search), path_(path) {
+    stages_ = static_cast<int>(path.sizes->size());
+    layers_ = search.tables_.layers;
+    more_ = static_cast<double>(search.batches_[at(path.batch)] - 1);
+    for (int s = 0; s < stages_; ++s) {
+      choices_.push_back(&search.choice(path, s));
+      times_.push_back(&search.stage_times(path, s));
+      reach_.push_back(&search.stage_reach(path, s));
+    }
+  }
+
+  /// One after another; the first of the best that fit. None: nothing fits, or the budget ended.
+  std::vector<int> look_at_each() {
+    cuts_ = {0};
+    visit(0, {}, true);
+    return best_;
+  }
+
+  /// The same without looking at what costs `most` or more besides `constant`.
+  std::vector<int> find(double constant, double most);
+
+ private:
+  struct Label {
+    Terms terms;
+    int end = 0;
+    int parent = -1;
+  };
+
+  Terms with(const Terms& before, int stage, int begin, int end) const {
+    const MetisStageChoice& each = *choices_[at(stage)];
+    const double time = (*times_[at(stage)])[at(begin * (layers_ + 1) + end)];
+    const std::vector<double>& bytes = search_.bytes_before_;
+    const double reduce =
+        each.reduce_ms_per_byte * ((bytes[at(end)] - bytes[at(begin)]) / each.tensor);
+    const double update =
+        search_.tables_.optimizer_ms / each.tensor * (static_cast<double>(end - begin) / layers_);
+    return {before.sum + time, std::max(before.slowest, time), std::max(before.reduce, reduce),
+            std::max(before.update, update)};
+  }
+  bool fits(int stage, int begin, int end) const { return end <= (*reach_[at(stage)])[at(begin)]; }
+
+  void visit(int stage, const Terms& before, bool fitting) {
+    const int begin = cuts_.back();
+    if (stage + 1 == stages_) {
+      if (search_.full_ended_ || (search_.full_ended_ = search_.stop())) return;
+      ++search_.report_.plans_examined;
+      search_.charge(1);
+      if (!fitting || !fits(stage, begin, layers_)) return;
+      const double total = with(before, stage, begin, layers_).total(more_);
+      if (!(total < least_)) return;
+      least_ = total;
+      best_ = cuts_;
+      best_.push_back(layers_);
+      return;
+    }
+    for (int end = begin + 1; end < layers_ - (stages_ - 2 - stage); ++end) {
+      if (search_.full_ended_) return;
+      cuts_.push_back(end);
+      visit(stage + 1, with(before, stage, begin, end), fitting && fits(stage, begin, end));
+      cuts_.pop_back();
+    }
+  }
+
+  void weigh_rest();
+  void extend(int stage, int begin, const std::vector<int>& from,
+              std::vector<std::vector<int>>& next, double most);
+
+  MetisSearch& search_;
+  const Path& path_;
+  int stages_ = 0;
+  int layers_ = 0;
+  double more_ = 0;  ///< Micro-batches but one.
+  std::vector<const MetisStageChoice*> choices_;
+  std::vector<const std::vector<double>*> times_;
+  std::vector<const std::vector<int>*> reach_;
+  std::vector<int> cuts_;
+  std::vector<int> best_;
+  double least_ = kNever;
+  std::vector<double> rest_sum_;      ///< By stage and first layer: least sum of what is left,
+  std::vector<double> rest_slowest_;  ///< and least slowest stage.
+  std::vector<Label> labels_;
+};
+
+void MetisSearch::Divisions::weigh_rest() {
+  const int width = layers_ + 1;
+  rest_sum_.assign(at((stages_ + 1) * width), kNever);
+  rest_slowest_.assign(at((stages_ + 1) * width), kNever);
+  rest_sum_.back() = rest_slowest_.back() = 0;
+  for (int s = stages_; s-- > 0;) {
+    const std::vector<double>& times = *times_[at(s)];
+    for (int begin = s; begin + (stages_ - s) <= layers_; ++begin) {
+      double& sum = rest_sum_[at(s * width + begin)];
+      double& slowest = rest_slowest_[at(s * width + begin)];
+      const int first = s + 1 == stages_ ? layers_ : begin + 1;
+      const int last = std::min(layers_ - (stages_ - 1 - s), (*reach_[at(s)])[at(begin)]);
+      for (int end = first; end <= last; ++end) {
+        const double time = times[at(begin * width + end)];
+        sum = std::min(sum, time + rest_sum_[at((s + 1) * width + end)]);
+        slowest = std::min(slowest, std::max(time, rest_slowest_[at((s + 1) * width + end)]));
+      }
+    }
+  }
+}
+
+/// From all labels that end at `begin`, one stage further.
+void MetisSearch::Divisions::extend(int stage, int begin, const std::vector<int>& from,
+                                    std::vector<std::vector<int>>& next, double most) {
+  const int width = layers_ + 1;
+  const int first = stage + 1 == stages_ ? layers_ : begin + 1;
+  const int last = std::min(layers_ - (stages_ - 1 - stage), (*reach_[at(stage)])[at(begin)]);
+  for (int end = first; end <= last; ++end) {
+    const std::size_t rest = at((stage + 1) * width + end);
+    for (const int label : from) {
+      const Terms terms = with(labels_[at(label)].terms, stage, begin, end);
+      Terms least = terms;
+      least.sum += rest_sum_[rest];
+      least.slowest = std::max(least.slowest, rest_slowest_[rest]);
+      if (!(least.total(more_) < most)) continue;
+      const bool beaten = std::any_of(next[at(end)].begin(), next[at(end)].end(), [&](int other) {
+        return labels_[at(other)].terms.no_worse_than(terms);
+      });
+      if (beaten) continue;
+      std::erase_if(next[at(end)],
+                    [&](int other) { return terms.no_worse_than(labels_[at(other)].terms); });
+      next[at(end)].push_back(static_cast<int>(labels_.size()));
+      labels_.push_back({terms, end, label});
+      search_.charge(1);
+    }
+  }
+}
+
+std::vector<int> MetisSearch::Divisions::find(double constant, double most) {
+  weigh_rest();
+  labels_ = {{}};
+  std::vector<std::vector<int>> here(at(layers_ + 1)), next(at(layers_ + 1));
+  here[0] = {0};
+  for (int s = 0; s < stages_; ++s) {
+    for (std::vector<int>& each : next) each.clear();
+    for (int begin = s; begin < layers_; ++begin) {
+      if (!here[at(begin)].empty()) extend(s, begin, here[at(begin)], next, most - constant);
+    }
+    here.swap(next);
+  }
+  search_.report_.plans_examined += std::ssize(here[at(layers_)]);
+  int best = -1;
+  for (const int label : here[at(layers_)]) {
+    const double total = labels_[at(label)].terms.total(more_);
+    if (!(total < least_)) continue;
+    least_ = total;
+    best = label;
+  }
+  for (; best >= 0; best = labels_[at(best)].parent) best_.push_back(labels_[at(best)].end);
+  std::reverse(best_.begin(), best_.end());
+  return best_;
+}
+
+/// Times of all ranges of layers on the stage, milliseconds, at begin * (layers + 1) + end.
+const std::vector<double>& MetisSearch::stage_times(const Path& path, int stage) {
+  const MetisStageChoice& each = choice(path, stage);
+  const auto [place, added] = full_times_.try_emplace(&each);
+  if (added) {
+    place->second.resize(at((tables_.layers + 1) * (tables_.layers + 1)));
+    for (int begin = 0; begin < tables_.layers; ++begin) {
+      for (int end = begin + 1; end <= tables_.layers; ++end) {
+        place->second[at(begin * (tables_.layers + 1) + end)] = stages_->time(each, begin, end);
+      }
+    }
+  }
+  return place->second;
+}
+
+/// By first layer the end of the longest range that fits in memory.
+const std::vector<int>& MetisSearch::stage_reach(const Path& path, int stage) {
+  const MetisStageChoice& each = choice(path, stage);
+  const int in_flight =
+      models::micro_batches_in_flight(schedule_, static_cast<int>(path.sizes->size()), stage,
+                                      static_cast<int>(batches_[at(path.batch)]), 1);
+  const auto [place, added] = full_reach_.try_emplace({&each, in_flight});
+  if (!added) return place->second;
+  for (int begin = 0; begin < tables_.layers; ++begin) {
+    int end = begin;
+    while (end < tables_.layers) {
+      std::pair<double, double> memory;
+      if (stages_->device_rule()) {
+        memory = stages_->device_memory(each, begin, end + 1, in_flight);
+      } else {
+        memory = {stages_->group_memory(path.first[at(stage)], (*path.sizes)[at(stage)]),
+                  stages_->layer_memory(each, begin, end + 1)};
+      }
+      if (memory.first < memory.second) break;
+      ++end;
+    }
+    place->second.push_back(end);
+  }
+  return place->second;
+}
+
+/// What the cost counts beside the terms that the division decides.
+double MetisSearch::fixed_cost(const Path& path) {
+  const int stages = static_cast<int>(path.sizes->size());
+  const auto batches = static_cast<double>(batches_[at(path.batch)]);
+  double hops = 0;
+  for (int s = 0; s + 1 < stages; ++s) hops += hop(path, s, 0);
+  return hops + (choice(path, stages - 1).sync_ms + tables_.batch_generator_ms) * batches;
+}
+
+/// All degrees of the stages from `stage` on; those before it are chosen.
+void MetisSearch::explore(Path& path, int stage) {
+  const int stages = static_cast<int>(path.sizes->size());
+  if (full_times_.size() > kMostTables || full_reach_.size() > kMostTables) {
+    full_times_.clear();
+    full_reach_.clear();
+  }
+  if (stage == stages) {
+    Divisions divisions(*this, path);
+    charge(settings_.bounds ? 1 : 0);
+    const double most = best_.size() < wanted_ ? kNever : *best_.rbegin() * (1 + kRounding);
+    const std::vector<int> cuts =
+        settings_.bounds ? divisions.find(fixed_cost(path), most) : divisions.look_at_each();
+    if (!cuts.empty()) offer(path, cuts);
+    return;
+  }
+  for (int step = 0; step < stages_->steps((*path.sizes)[at(stage)]); ++step) {
+    path.step[at(stage)] = step;
+    const MetisStageChoice& each = choice(path, stage);
+    if (!each.valid || each.broken || hopeless(path)) continue;
+    explore(path, stage + 1);
+    full_ended_ = full_ended_ || stop();
+    if (full_ended_) break;
+  }
+  path.step[at(stage)] = 0;
+}
+
+/// Counts what explore() would look at without bounds, and says it in a note. Device groups and
+/// micro-batches are those that the algorithm, too, follows a path for.
+void MetisSearch::count_full(const std::vector<Sequence>& all) {
+  Count plans = 0, combinations = 0, nodes = 0;
+  std::vector<int> sizes;
+  for (const Sequence& sequence : all) {
+    open(sequence.types);
+    for (const Cell& cell : sequence.cells) {
+      Count ways = 0;
+      DeviceGroups groups(cell.stages, placement_->size(), settings_.variance,
+                          settings_.max_permute_length);
+      while (groups.next_leader(sizes)) {
+        if (canceled(input_)) return;
+        const Lattice lattice = make_lattice(groups);
+        std::vector<Count> orders(lattice.rank.size());
+        for (int batch = 0; batch < static_cast<int>(batches_.size()); ++batch) {
+          if (!possible(lattice, batch)) continue;
+          std::vector<Count> degrees(lattice.rank.size());
+          orders.assign(lattice.rank.size(), 0);
+          orders.front() = degrees.front() = 1;
+          count_orders(lattice, batch, [&](std::size_t from, std::size_t to, int choices) {
+            orders[to] += orders[from];
+            degrees[to] += degrees[from] * choices;
+          });
+          nodes += orders.back();
+          ways += degrees.back();
+        }
+      }
+      combinations += ways;
+      plans += ways * binomial(tables_.layers - 1, cell.stages - 1);
+    }
+  }
+  report_.notes.push_back(
+      fmt::format("full search space: {} plans; {} combinations of device groups, micro-batches "
+                  "and degrees; {} of device groups and micro-batches",
+                  in_digits(plans), in_digits(combinations), in_digits(nodes)));
+}
+
+/// Calls visit(state, next state, choices of degrees of the stages between) for all states.
+template <class Visit>
+void MetisSearch::count_orders(const Lattice& lattice, int batch, const Visit& visit) {
+  for (std::size_t state = 0; state < lattice.rank.size(); ++state) {
+    for (std::size_t g = 0; g < lattice.groups.size(); ++g) {
+      if (lattice.placed(g, static_cast<int>(state)) == lattice.counts[g]) continue;
+      int choices = 1, rank = lattice.rank[state];
+      for (const int size : lattice.groups[g]) {
+        int valid = 0;
+        for (int step = 0; step < stages_->steps(size); ++step) {
+          const MetisStageChoice& each = stages_->choice(rank, size, batch, step);
+          valid += each.valid && !each.broken ? 1 : 0;
+        }
+        choices *= valid;
+        rank += size;
+      }
+      visit(state, state + at(lattice.strides[g]), choices);
+    }
+  }
+}
+
+}  // namespace orrery::planners

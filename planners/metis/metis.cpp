@@ -1,0 +1,206 @@
+// Metis: pipelines of one data- and tensor-parallel group per stage, of different sizes and GPU
+// types, with layers and samples balanced by measured speed. Its search keeps data parallelism as
+// large as memory allows. [Um et al., Metis, ATC 2024, section 4; public code SamsungLabs/Metis]
+//
+// Where paper and public code differ, mode=fixed does what the paper says and mode=as_published
+// what the code does: from the second order of GPU types on the first groups are costed as one
+// stage; bandwidth between nodes is that inside them; gradients are reduced among the wrong ranks;
+// all nodes count as large as the first; the memory of a mixed stage is counted with the types of
+// the whole cluster; micro-batches that were not measured, replicas without samples and clusters
+// that are no power of two stop it; activations into the last layer count as its logits; layers
+// that no stage holds by more than half are lost.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "models/cost/memory.h"
+#include "planners/catalog.h"
+#include "planners/kit/options.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/kit/ranking.h"
+#include "planners/metis/search.h"
+
+namespace orrery::planners {
+
+extern const PlannerEntry kMetis;
+
+namespace {
+
+/// Plans that are kept beside those that the evaluator is asked about: for the report.
+constexpr int kKept = 4;
+constexpr int kMostKept = 4096;
+
+/// No stages were found, with times of layers that depend on recomputation.
+constexpr const char* kNothingFits = "device groups and memory";
+constexpr const char* kBudget = "work budget";
+
+std::vector<OptionInfo> options() {
+  return {
+      {"mode", "fixed",
+       "fixed: as the paper says. as_published: as the public code does, with the defects that "
+       "change plans (see docs)."},
+      {"variance", "0.5",
+       "Device groups have at least this share of the average size (rounded down). [5.4: 0.5]"},
+      {"max_permute_len", "10",
+       "Groups that are permuted; more are merged in pairs of the smallest first. [5.4: 10]"},
+      {"mem_coef", "5", "Factor on the measured memory of layers. [public code: 5.0]"},
+      {"memory", "auto",
+       "layers: memory of one replica's layers times mem_coef against that of the whole group "
+       "[public code]. device: each device for itself, as all planners count [4.2.2]. auto: layers "
+       "with an imported profile, else device."},
+      {"recompute", "auto",
+       "weakest or strongest that the job allows; auto: the weakest (the paper has none), and the "
+       "strongest if nothing fits."},
+      {"type_order", "0",
+       "Which permutation of the GPU types (in the order of the cluster file) is searched first; "
+       "the public code takes them from a Python set, whose order changes from run to run."},
+      {"type_orders", "all",
+       "all permutations of the GPU types; or first: type_order alone, as where an experiment "
+       "fixes "
+       "the order of the stages [5.3]. as_published: all."},
+      {"stages", "0",
+       "Stages of the pipeline, 0: search; others where an experiment fixes them [5.3: 2]. "
+       "as_published: 0."},
+      {"layer_balance", "capacity",
+       "capacity: layers in proportion to the speed of stages. uniform: as if all devices were "
+       "average ones. [5.3, Figure 6: baseline]"},
+      {"data_balance", "capacity",
+       "capacity: samples in proportion to the speed of replicas. uniform: equal samples. [5.3]"},
+      {"bounds", "yes",
+       "no: evaluate also what lower bounds exclude; the result is the same. as_published: no."},
+      {"search", "algorithm",
+       "algorithm: one path of degrees, and layers divided in proportion to speed [4.2.2]. full: "
+       "every degree of every stage and every division of layers [Table 4: Metis-alpha; with "
+       "variance=0 and max_permute_len=64: Oracle]; with bounds=no each plan is looked at. "
+       "as_published: algorithm."},
+      {"default_budget", "28000000",
+       "Nodes that the search visits without a work budget (about 2 us each): arrangements of "
+       "device "
+       "groups, and a half for each state of the bounds on many arrangements at once. 0: no end."},
+      {"evaluate_top", "1",
+       "Plans that the evaluator judges, best first by Metis's estimate; 0: all that are kept "
+       "(4,096)."},
+  };
+}
+
+class Metis final : public Planner {
+ public:
+  explicit Metis(MetisSettings settings) : settings_(settings) {}
+  PlannerResult plan(const PlannerInput& input) const override;
+
+ private:
+  models::Infeasible search(const PlannerInput& input, ir::ScheduleKind schedule,
+                            ir::Recompute recompute, bool first, Ranking& ranking,
+                            SearchReport& report) const;
+  std::size_t wanted() const {
+    return static_cast<std::size_t>(
+        settings_.evaluate_top == 0 ? kMostKept : std::max(kKept, settings_.evaluate_top));
+  }
+
+  MetisSettings settings_;
+};
+
+/// What to say if nothing was found.
+models::Infeasible Metis::search(const PlannerInput& input, ir::ScheduleKind schedule,
+                                 ir::Recompute recompute, bool first, Ranking& ranking,
+                                 SearchReport& report) const {
+  const MetisTables tables = make_metis_tables(input, recompute);
+  if (!tables.problem.empty()) return {"profile", tables.problem};
+  if (report.notes.empty()) report.notes.push_back(tables.note);
+  const std::int64_t budget = input.work_budget > 0 ? input.work_budget : settings_.default_budget;
+  // Half of the budget is left for a second search with recomputation.
+  MetisSearch search(input, settings_, tables, schedule, recompute, wanted(), budget,
+                     first ? budget / 2 : 0, ranking, report);
+  search.run();
+  if (!search.halted().empty()) return {"public code", search.halted()};
+  if (!report.complete) {
+    return {kBudget,
+            fmt::format("no plan that fits among the first {} nodes of the search", report.work)};
+  }
+  if (report.rejected_by_memory > 0) return {"device memory", ""};
+  return {tables.imported ? "device groups" : kNothingFits,
+          fmt::format("no stages of powers of two of the {} devices share {} layers and a batch of "
+                      "{} within memory, micro-batch size and nodes",
+                      input.devices.size(), tables.layers, input.job.global_batch)};
+}
+
+PlannerResult Metis::plan(const PlannerInput& input) const {
+  SearchReport report;
+  report.work_unit = "nodes";
+  std::vector<ir::ScheduleKind> schedules = plain_schedules(input.job);
+  if (schedules.empty()) {
+    return {models::Infeasible{"schedules", "the job allows none without virtual stages"}, report};
+  }
+  const auto one_f_one_b =
+      std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b);
+  const ir::ScheduleKind schedule =
+      one_f_one_b != schedules.end() ? *one_f_one_b : schedules.front();
+  const ir::Recompute weakest = weakest_recompute(input.job);
+  const ir::Recompute strongest = strongest_recompute(input.job);
+  Ranking ranking(input, wanted());
+  const bool twice = settings_.recompute == MetisRecompute::automatic && weakest != strongest;
+  models::Infeasible none = search(
+      input, schedule, settings_.recompute == MetisRecompute::strongest ? strongest : weakest,
+      twice, ranking, report);
+  // A measured profile stays as it is: recomputation changes nothing but the last check of memory.
+  const bool may_help = report.rejected_by_memory > 0 || none.constraint == kNothingFits ||
+                        none.constraint == kBudget;
+  if (ranking.empty() && twice && may_help && !canceled(input)) {
+    report.notes.push_back(
+        report.complete ? "nothing fits without recomputation: searched once more with it"
+                        : "nothing that fits without recomputation was found with half of the "
+                          "budget: searched with it");
+    none = search(input, schedule, strongest, false, ranking, report);
+  }
+  if (ranking.empty()) {
+    for (const ConstraintCost& cost : report.constraints) {
+      if (none.witness.empty()) none.witness = cost.witness;
+    }
+    return {std::move(none), std::move(report)};
+  }
+  return ranking.finish(kMetis.name, settings_.evaluate_top, std::move(report), std::move(none));
+}
+
+std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Options& given) {
+  OptionReader reader(options(), given);
+  MetisSettings s;
+  s.as_published = reader.choice<bool>("mode", {{"fixed", false}, {"as_published", true}});
+  s.variance = reader.number("variance", 0, 1024);
+  s.max_permute_length = static_cast<int>(reader.integer("max_permute_len", 1, 64));
+  s.memory_coefficient = reader.number("mem_coef", 0, 1e6);
+  s.memory = reader.choice<MetisMemory>("memory", {{"auto", MetisMemory::automatic},
+                                                   {"layers", MetisMemory::layers},
+                                                   {"device", MetisMemory::device}});
+  s.recompute =
+      reader.choice<MetisRecompute>("recompute", {{"auto", MetisRecompute::automatic},
+                                                  {"weakest", MetisRecompute::weakest},
+                                                  {"strongest", MetisRecompute::strongest}});
+  s.type_order = static_cast<int>(reader.integer("type_order", 0, 5039));
+  s.one_order = reader.choice<bool>("type_orders", {{"all", false}, {"first", true}});
+  s.stages = static_cast<int>(reader.integer("stages", 0, 4096));
+  s.balance_layers = reader.choice<bool>("layer_balance", {{"capacity", true}, {"uniform", false}});
+  s.balance_data = reader.choice<bool>("data_balance", {{"capacity", true}, {"uniform", false}});
+  s.bounds = reader.choice<bool>("bounds", {{"yes", true}, {"no", false}});
+  s.full = reader.choice<bool>("search", {{"algorithm", false}, {"full", true}});
+  s.default_budget = reader.integer("default_budget", 0, std::int64_t{1} << 60);
+  s.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, kMostKept));
+  if (reader.problem()) return *reader.problem();
+  return std::make_unique<Metis>(s);
+}
+
+}  // namespace
+
+const PlannerEntry kMetis = {
+    "metis",
+    "Um et al. 2024 (Metis, ATC), section 4",
+    "orders of GPU types x device groups of powers of two x micro-batches; one path of (DP, TP) "
+    "per "
+    "stage, layers and samples balanced by speed",
+    "contention, overlap, ZeRO, several pipelines; times and memory of layers add up; activations "
+    "count elements, a cut counts the slowest link of both stages",
+    options,
+    make,
+};
+
+}  // namespace orrery::planners

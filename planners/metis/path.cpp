@@ -1,0 +1,255 @@
+// One path of Metis's search through intra-stage plans: which degrees, how layers are divided, what
+// the plan costs.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "models/cost/memory.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/metis/search.h"
+
+namespace orrery::planners {
+namespace {
+
+constexpr int kAttempts = 3;           ///< To divide layers. [public code]
+constexpr std::int64_t kDivision = 4;  ///< Units of work: about the time of four arrangements.
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+}  // namespace
+
+const MetisStageChoice& MetisSearch::choice(const Path& path, int stage) {
+  return stages_->choice(path.first[at(stage)], (*path.sizes)[at(stage)], path.batch,
+                         path.step[at(stage)]);
+}
+
+/// From pure data parallelism until the layers can be divided at the first attempt.
+void MetisSearch::follow(Path& path) {
+  const int stages = static_cast<int>(path.sizes->size());
+  std::vector<double> memory;
+  std::vector<int> cuts;
+  if (hopeless(path)) return;
+  do {
+    bool valid = true, broken = false;
+    for (int s = 0; s < stages && valid; ++s) {
+      const MetisStageChoice& each = choice(path, s);
+      valid = each.valid;
+      broken = broken || each.broken;
+    }
+    if (!valid) continue;
+    if (hopeless(path)) return;
+    ++report_.plans_examined;
+    charge(kDivision);
+    if (broken) {
+      ++broken_;
+      continue;
+    }
+    int attempts = 0;
+    if (!divide_layers(path, memory, cuts, attempts)) {
+      memory.clear();
+      continue;
+    }
+    offer(path, cuts);
+    if (attempts == 1) return;
+  } while (advance(path, memory) == Next::moved);
+}
+
+/// One stage's tensor-parallel degree is doubled: where least memory is left, or before that is
+/// known where the data-parallel degree is largest.
+MetisSearch::Next MetisSearch::advance(Path& path, const std::vector<double>& memory) const {
+  int best = -1;
+  double least = kNever;
+  for (int s = 0; s < static_cast<int>(path.step.size()); ++s) {
+    const int data = (*path.sizes)[at(s)] >> path.step[at(s)];
+    if (data == 1) continue;
+    const double key = memory.empty() ? 1.0 / data : memory[at(s)];
+    if (best >= 0 && !(key < least)) continue;
+    best = s;
+    least = key;
+  }
+  if (best < 0) return Next::end;
+  ++path.step[at(best)];
+  // Degrees only grow: a stage beyond what was measured stays there.
+  return path.step[at(best)] < stages_->steps((*path.sizes)[at(best)]) ? Next::moved : Next::end;
+}
+
+/// 1 / time of the whole model on the stage. Without layer balancing every replica counts as an
+/// average one of the cluster. [Metis, Figure 6: the baseline]
+double MetisSearch::speed(const MetisStageChoice& choice) const {
+  if (settings_.balance_layers) return 1.0 / choice.total_ms;
+  double sum = 0;
+  int count = 0;
+  for (const int type : placement_->type) {
+    double time = 0;
+    for (const int part : binary_parts(choice.nominal)) {
+      const MetisEntry* entry = tables_.find(type, choice.tensor, part);
+      time += entry == nullptr ? kNever : entry->total_ms;
+    }
+    if (time == kNever) continue;
+    sum += time;
+    ++count;
+  }
+  return count == 0 ? 1.0 / choice.total_ms : count / sum;
+}
+
+void MetisSearch::count_memory(const Path& path, const std::vector<int>& cuts,
+                               std::vector<double>& have, std::vector<double>& need) {
+  const int stages = static_cast<int>(path.sizes->size());
+  have.clear();
+  need.clear();
+  for (int s = 0; s < stages; ++s) {
+    const MetisStageChoice& each = choice(path, s);
+    const int begin = cuts[at(s)], end = cuts[at(s + 1)];
+    if (!stages_->device_rule()) {
+      have.push_back(stages_->group_memory(path.first[at(s)], (*path.sizes)[at(s)]));
+      need.push_back(stages_->layer_memory(each, begin, end));
+    } else if (begin == end) {
+      have.push_back(1);
+      need.push_back(0.001);
+    } else {
+      const int in_flight = models::micro_batches_in_flight(
+          schedule_, stages, s, static_cast<int>(batches_[at(path.batch)]), 1);
+      const auto [has, needs] = stages_->device_memory(each, begin, end, in_flight);
+      have.push_back(has);
+      need.push_back(needs);
+    }
+  }
+}
+
+/// False when memory does not allow it after all attempts. `memory`: what is left in each stage.
+bool MetisSearch::divide_layers(const Path& path, std::vector<double>& memory,
+                                std::vector<int>& cuts, int& attempts) {
+  std::vector<double> capacity, have, need;
+  double sum = 0;
+  for (int s = 0; s < static_cast<int>(path.sizes->size()); ++s) {
+    capacity.push_back(speed(choice(path, s)));
+    sum += capacity.back();
+  }
+  for (double& each : capacity) each /= sum;
+  for (attempts = 1; attempts <= kAttempts; ++attempts) {
+    const auto divided = balancer_.divide(capacity);
+    if (!divided) return false;
+    cuts = *divided;
+    count_memory(path, cuts, have, need);
+    memory.clear();
+    for (std::size_t s = 0; s < have.size(); ++s) memory.push_back(have[s] - need[s]);
+    if (*std::min_element(memory.begin(), memory.end()) >= 0) return true;
+    const auto shifted = shift_capacity(capacity, have, need);
+    if (!shifted) return false;
+    capacity = *shifted;
+  }
+  return false;
+}
+
+/// Activations to the next stage, milliseconds. Metis counts elements, not bytes.
+double MetisSearch::hop(const Path& path, int stage, int end) {
+  const MetisStageChoice& from = choice(path, stage);
+  double samples = from.nominal;
+  if (settings_.as_published && end == tables_.layers - 1) {
+    // The public code takes what the last layer produces for what it receives.
+    samples *= static_cast<double>(input_.workload.shape.vocabulary) / from.tensor /
+               static_cast<double>(input_.workload.shape.hidden);
+  }
+  return samples * stages_->hop_per_sample(path.first[at(stage)], (*path.sizes)[at(stage)],
+                                           (*path.sizes)[at(stage + 1)]);
+}
+
+/// Milliseconds. [Metis, Eq. 1, with the terms of the public code that it does not print: time
+/// outside the layers, optimizer, batch generator]
+double MetisSearch::cost(const Path& path, const std::vector<int>& cuts) {
+  const auto batches = static_cast<double>(batches_[at(path.batch)]);
+  double sum = 0, slowest = 0, hops = 0, sync = 0, reduce = 0, update = 0;
+  for (int s = 0; s < path.costed; ++s) {
+    const MetisStageChoice& each = choice(path, s);
+    const int begin = cuts[at(s)], end = cuts[at(s + 1)];
+    const double time = stages_->time(each, begin, end);
+    sum += time;
+    slowest = std::max(slowest, time);
+    if (s + 1 == path.costed) {
+      sync = each.sync_ms * batches;
+    } else {
+      hops += hop(path, s, end);
+    }
+    reduce =
+        std::max(reduce, each.reduce_ms_per_byte * (stages_->parameters(begin, end) / each.tensor));
+    const double layers = static_cast<double>(end - begin) / tables_.layers;
+    update = std::max(update, tables_.optimizer_ms / each.tensor * layers);
+  }
+  return (batches - 1) * slowest + sum + sync + update + reduce + hops +
+         tables_.batch_generator_ms * batches;
+}
+
+/// The plan can be written down and keeps to the job. In fixed mode only empty stages are left.
+bool MetisSearch::expressible(const Path& path, const std::vector<int>& cuts) {
+  for (int s = 0; s < static_cast<int>(path.sizes->size()); ++s) {
+    if (!settings_.as_published) {
+      if (cuts[at(s)] == cuts[at(s + 1)]) return false;
+      continue;
+    }
+    const MetisStageChoice& each = choice(path, s);
+    const auto& allowed = tables_.allowed_tensor;
+    const auto samples = std::accumulate(each.samples.begin(), each.samples.end(), std::int64_t{0});
+    if (std::find(allowed.begin(), allowed.end(), each.tensor) == allowed.end() ||
+        samples != input_.job.global_batch / batches_[at(path.batch)] ||
+        *std::max_element(each.samples.begin(), each.samples.end()) >
+            input_.job.allowed.max_micro_batch_size) {
+      ++inexpressible_;
+      return false;
+    }
+  }
+  if (cuts.back() == tables_.layers) return true;
+  ++inexpressible_;
+  return false;
+}
+
+void MetisSearch::offer(const Path& path, const std::vector<int>& cuts) {
+  if (!expressible(path, cuts)) return;
+  const double ms = cost(path, cuts);
+  if (!(ms < kNever)) return;
+  if (best_.size() == wanted_ && !(ms < *best_.rbegin())) return;
+  const Seconds estimate{ms / 1e3};
+  ir::Plan plan = build(path, cuts);
+  const ir::MemoryVerdict verdict =
+      models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
+  if (!verdict.fits()) {
+    forbid_by_memory(report_, estimate, [&] {
+      return fmt::format("{}: {}", in_words(plan, input_.workload), verdict.explain());
+    });
+    return;
+  }
+  best_.insert(ms);
+  if (best_.size() > wanted_) best_.erase(std::prev(best_.end()));
+  std::string what = in_words(plan, input_.workload);
+  ranking_.offer(estimate, std::move(plan), std::move(what));
+}
+
+ir::Plan MetisSearch::build(const Path& path, const std::vector<int>& cuts) {
+  ir::Plan plan;
+  plan.schedule = schedule_;
+  ir::Pipeline chain;
+  chain.micro_batches = static_cast<int>(batches_[at(path.batch)]);
+  chain.micro_batch_size = static_cast<int>(input_.job.global_batch / batches_[at(path.batch)]);
+  for (int s = 0; s < static_cast<int>(path.sizes->size()); ++s) {
+    if (cuts[at(s)] == cuts[at(s + 1)]) continue;  // Published plans may leave devices idle.
+    const MetisStageChoice& each = choice(path, s);
+    ir::Segment held = stages_->segment(cuts[at(s)], cuts[at(s + 1)]);
+    auto next = placement_->devices.begin() + path.first[at(s)];
+    for (const int samples : each.samples) {
+      ir::Group group;
+      group.devices.assign(next, next + each.tensor);
+      next += each.tensor;
+      group.tensor_parallel = each.tensor;
+      group.samples = samples;
+      held.groups.push_back(std::move(group));
+    }
+    chain.stages.push_back({{std::move(held)}});
+  }
+  plan.pipelines.push_back(std::move(chain));
+  return plan;
+}
+
+}  // namespace orrery::planners

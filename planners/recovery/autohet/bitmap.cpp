@@ -1,0 +1,212 @@
+#include "planners/recovery/autohet/bitmap.h"
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "models/base/check.h"
+
+namespace orrery::planners {
+namespace {
+
+/// Calls take(device, block, rank, degree) for each part of a layer that a device holds.
+template <class F>
+void each_part(const ir::Plan& plan, F&& take) {
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        for (const ir::Group& group : segment.groups) {
+          for (std::size_t i = 0; i < group.devices.size(); ++i) {
+            const int rank = static_cast<int>(i) % group.tensor_parallel;
+            for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
+              take(group.devices[i], BlockId{b}, rank, group.tensor_parallel);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+struct BlockBytes {
+  double split = 0;  ///< Of all ranks together.
+  double whole = 0;  ///< On each rank.
+};
+
+BlockBytes bytes_of(const models::Block& block, const models::SwitchBytes& bytes) {
+  BlockBytes result;
+  const double each = bytes.weight + bytes.optimizer();
+  for (const models::Parameter& parameter : block.parameters) {
+    double& sum = parameter.split_length > 0 ? result.split : result.whole;
+    sum += each * static_cast<double>(parameter.elements);
+  }
+  return result;
+}
+
+TensorChange change_of(int from, int to) {
+  if (from == to) return TensorChange::same;
+  if (to % from == 0) return TensorChange::split;
+  if (from % to == 0) return TensorChange::concatenate;
+  return TensorChange::both;
+}
+
+}  // namespace
+
+const char* name_of(TensorChange change) {
+  switch (change) {
+    case TensorChange::same:
+      return "same";
+    case TensorChange::split:
+      return "split";
+    case TensorChange::concatenate:
+      return "concatenate";
+    case TensorChange::both:
+      return "split and concatenate";
+  }
+  return "";
+}
+
+LayerBitmap::LayerBitmap(const PolicyInput& input, const std::vector<models::StateCopy>& copies,
+                         std::int64_t iteration, std::vector<StateSource> order)
+    : cluster_(input.cluster),
+      workload_(input.workload),
+      order_(std::move(order)),
+      rows_(input.workload.blocks.size()) {
+  for (const models::StateCopy& copy : copies) {
+    if (copy.iteration != iteration || copy.location == ir::Location::peer) continue;
+    const std::vector<DeviceId> devices = ir::devices_of(*copy.layout);
+    each_part(*copy.layout, [&](DeviceId device, BlockId block, int rank, int degree) {
+      const auto position = static_cast<std::size_t>(
+          std::lower_bound(devices.begin(), devices.end(), device) - devices.begin());
+      if (std::binary_search(copy.gone.begin(), copy.gone.end(),
+                             static_cast<std::uint32_t>(position))) {
+        return;
+      }
+      Files& files = rows_[block.index()][degree];
+      files.resize(static_cast<std::size_t>(degree));
+      Place place{copy.location, copy.holders.empty() ? device : copy.holders[position]};
+      if (copy.location == ir::Location::cloud) place.holder = {};
+      std::vector<Place>& places = files[static_cast<std::size_t>(rank)];
+      const auto at = std::lower_bound(places.begin(), places.end(), place);
+      if (at == places.end() || *at != place) places.insert(at, place);
+    });
+  }
+}
+
+std::vector<bool> LayerBitmap::holders(BlockId block, int degree, int rank) const {
+  std::vector<bool> bits(static_cast<std::size_t>(cluster_.size()));
+  const auto found = rows_[block.index()].find(degree);
+  if (found == rows_[block.index()].end()) return bits;
+  for (const Place& place : found->second[static_cast<std::size_t>(rank)]) {
+    if (place.holder.valid()) bits[place.holder.index()] = true;
+  }
+  return bits;
+}
+
+bool LayerBitmap::in_cloud(BlockId block, int degree, int rank) const {
+  const auto found = rows_[block.index()].find(degree);
+  if (found == rows_[block.index()].end()) return false;
+  const std::vector<Place>& places = found->second[static_cast<std::size_t>(rank)];
+  return std::any_of(places.begin(), places.end(),
+                     [](const Place& place) { return place.location == ir::Location::cloud; });
+}
+
+StateSource LayerBitmap::source_of(const Place& place, DeviceId reader) const {
+  if (place.location == ir::Location::cloud) return StateSource::cloud;
+  const bool own = cluster_.device(place.holder).node == cluster_.device(reader).node;
+  if (place.location == ir::Location::nvme) {
+    return own ? StateSource::own_nvme : StateSource::peer_nvme;
+  }
+  return own ? StateSource::own_host : StateSource::peer_host;
+}
+
+std::optional<LayerFile> LayerBitmap::find(const std::vector<Place>& places,
+                                           DeviceId reader) const {
+  for (const StateSource source : order_) {
+    for (const Place& place : places) {
+      if (source_of(place, reader) != source) continue;
+      LayerFile file;
+      file.source = source;
+      file.holder = place.holder;
+      return file;
+    }
+  }
+  return std::nullopt;
+}
+
+LayerRead LayerBitmap::read(DeviceId reader, BlockId block, int rank, int degree,
+                            const models::SwitchBytes& bytes) const {
+  const BlockBytes size = bytes_of(workload_.block(block), bytes);
+  LayerRead best{reader, block, TensorChange::same, {}};
+  // Larger degrees first: of equally many files the smaller ones.
+  const std::map<int, Files>& row = rows_[block.index()];
+  for (auto degrees = row.rbegin(); degrees != row.rend(); ++degrees) {
+    const int from = degrees->first;
+    const int first = rank * from / degree;
+    const int last = ((rank + 1) * from + degree - 1) / degree - 1;
+    LayerRead candidate{reader, block, change_of(from, degree), {}};
+    for (int i = first; i <= last; ++i) {
+      auto file = find(degrees->second[static_cast<std::size_t>(i)], reader);
+      if (!file) break;
+      file->rank = i;
+      file->degree = from;
+      file->size = Bytes{size.split / from + size.whole};
+      const int begin = std::max(i * degree, rank * from);
+      const int end = std::min((i + 1) * degree, (rank + 1) * from);
+      file->used = Bytes{size.split * (end - begin) / (static_cast<double>(from) * degree) +
+                         (i == first ? size.whole : 0)};
+      candidate.files.push_back(*file);
+    }
+    if (static_cast<int>(candidate.files.size()) != last - first + 1) continue;
+    if (best.files.empty() || candidate.files.size() < best.files.size()) {
+      best = std::move(candidate);
+    }
+  }
+  return best;
+}
+
+std::vector<LayerRead> LayerBitmap::reads(const ir::Plan& to,
+                                          const models::SwitchBytes& bytes) const {
+  std::vector<LayerRead> all;
+  each_part(to, [&](DeviceId device, BlockId block, int rank, int degree) {
+    all.push_back(read(device, block, rank, degree, bytes));
+  });
+  std::stable_sort(all.begin(), all.end(), [](const LayerRead& a, const LayerRead& b) {
+    return std::tie(a.reader, a.block) < std::tie(b.reader, b.block);
+  });
+  return all;
+}
+
+std::string find_bitmap_problem(const ir::Plan& plan) {
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        if (segment.zero.stage > 0) return "ZeRO divides the optimizer states of a layer";
+        if (segment.expert_parallel > 1) return "expert parallelism divides a layer";
+      }
+    }
+  }
+  return {};
+}
+
+std::vector<models::StateTransfer> whole_file_transfers(const std::vector<LayerRead>& reads) {
+  std::map<std::tuple<ir::Location, DeviceId, DeviceId>, double> bytes;
+  for (const LayerRead& read : reads) {
+    for (const LayerFile& file : read.files) {
+      const bool host =
+          file.source == StateSource::own_host || file.source == StateSource::peer_host;
+      const ir::Location from = file.source == StateSource::cloud ? ir::Location::cloud
+                                : host                            ? ir::Location::host_memory
+                                                                  : ir::Location::nvme;
+      bytes[{from, file.holder, read.reader}] += file.size.value;
+    }
+  }
+  std::vector<models::StateTransfer> transfers;
+  for (const auto& [key, sum] : bytes) {
+    const auto& [from, source, reader] = key;
+    transfers.push_back({from, ir::Location::peer, source, reader, Bytes{sum}});
+  }
+  return transfers;
+}
+
+}  // namespace orrery::planners

@@ -1,0 +1,437 @@
+// Bamboo: each node keeps a copy of the stage after its own and computes that stage's forward pass
+// too. When a node is lost, the one before it computes for both; joins wait until the pipelines are
+// formed anew. Two neighbors lost at once are fatal: back to the checkpoint.
+// [Thorpe et al., NSDI 2023; public code uclasystem/bamboo]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "models/cost/memory.h"
+#include "models/lower/placement.h"
+#include "planners/kit/options.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/recovery/bamboo/shadows.h"
+#include "planners/recovery/kit/elastic.h"
+#include "planners/recovery/kit/unit_chains.h"
+#include "planners/recovery/parcae/places.h"
+
+namespace orrery::planners {
+
+extern const RecoveryEntry kBambooRecovery;
+
+namespace {
+
+std::vector<OptionInfo> options() {
+  PhaseDefaults phases;
+  phases.detect = {"0",
+                   "Seconds until a lost device is noticed where the trace does not say; 0: the "
+                   "shadow takes over without a stall, as in Bamboo's own simulator and in "
+                   "Oobleck's of Bamboo [simulator.py]."};
+  phases.detect_exception = {"0", "As detect, for failed processes [simulator.py]."};
+  phases.reinitialize = {
+      "20",
+      "Seconds of forming the pipelines anew: local rendezvous for BERT and GPT-2 [simulator.py]."};
+  phases.restart = PhaseDefault{
+      "30", "Seconds of a restart after a fatal loss: global rendezvous [simulator.py]."};
+  std::vector<OptionInfo> all = phase_options(phases);
+  const std::vector<OptionInfo> more = {
+      {"stages", "0",
+       "Stages of a pipeline; 0: depth_factor times the fewest on which the model fits, or so many "
+       "more that the copies of the next stage fit, and any stage beside that of its shadow, if "
+       "some depth allows it."},
+      {"depth_factor", "1.5",
+       "Stages over the fewest that are needed: room for the copies. [Bamboo; unverified]"},
+      {"micro_batch_size", "0",
+       "Samples of a micro-batch; 0: the size with the fastest first plan."},
+      {"failover", "0", "Seconds until the shadow goes on; as detect. [Bamboo, simulator.py]"},
+      {"checkpoint_interval", "young",
+       "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or never."},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+/// As many full pipelines as there are units for.
+std::variant<models::PlanPointer, models::Infeasible> bamboo_plan(const UnitChains& chains,
+                                                                  const ChainShape& shape,
+                                                                  const std::vector<Unit>& units) {
+  const Chain* chain = chains.chain(shape);
+  if (chain == nullptr) {
+    return models::Infeasible{"device memory", fmt::format("{} stages do not fit", shape.stages)};
+  }
+  const auto stages = static_cast<std::size_t>(shape.stages);
+  const auto batch =
+      static_cast<std::size_t>(chains.input().job.global_batch / shape.micro_batch_size);
+  const std::size_t count = std::min(units.size() / stages, batch);
+  if (count == 0) {
+    return models::Infeasible{
+        "number of nodes", fmt::format("{} live, a pipeline has {} stages", units.size(), stages)};
+  }
+  std::vector<UnitPipeline> pipelines;
+  for (std::size_t p = 0; p < count; ++p) {
+    const auto first = units.begin() + static_cast<std::ptrdiff_t>(p * stages);
+    pipelines.push_back({chain, {first, first + static_cast<std::ptrdiff_t>(stages)}});
+  }
+  std::optional<ir::Plan> plan =
+      plan_of(chains, pipelines, kBambooRecovery.name, ir::Redundancy::next_stage);
+  const std::string problem = problem_of(chains.policy(), *plan);
+  if (!problem.empty()) return models::Infeasible{"device memory with copies", problem};
+  return std::make_shared<const ir::Plan>(std::move(*plan));
+}
+
+class Bamboo final : public ElasticPolicy {
+ public:
+  Bamboo(const PolicyInput& input, ElasticStalls stalls, std::string interval, Stall failover,
+         std::shared_ptr<const UnitChains> chains, ChainShape shape)
+      : ElasticPolicy(input, std::move(stalls), std::move(interval)),
+        failover_(std::move(failover)),
+        chains_(std::move(chains)),
+        shape_(shape) {}
+
+  std::string name() const override { return kBambooRecovery.name; }
+
+ protected:
+  std::variant<models::PlanPointer, models::Infeasible> fresh(
+      const std::vector<DeviceId>& live) const override {
+    const std::vector<Unit> units =
+        spread_units(uniform_cells(input().cluster, live, chains_->per_node()), shape_.width);
+    return bamboo_plan(*chains_, shape_, units);
+  }
+
+  /// Deviation: the iteration in flight is lost; Bamboo's shadow repeats the lost backward passes
+  /// and the step goes on. Where Bamboo's rules ask for new pipelines, they are formed at once and
+  /// not at the end of the step. Where too few nodes are left for one pipeline, the shadow goes on;
+  /// the simulator stops.
+  std::variant<ElasticChange, models::Infeasible> shrink(
+      const models::JobState& state, const std::vector<DeviceId>& live) const override {
+    ShadowOutcome outcome;
+    std::string why = "a recovery was interrupted";
+    if (state.training) {
+      outcome = take_over(*state.plan, live, cut_of(*state.plan));
+      why = outcome.fatal;
+      if (outcome.plan) why = problem_with(*outcome.plan);
+      const bool fits = outcome.plan && why.empty();
+      if (fits && !should_reconfigure(counts(*outcome.plan, live))) return failover(outcome);
+      if (fits) why = "Bamboo's rules ask for it";
+      if (!fits) outcome.plan.reset();
+    }
+    auto made = formed_anew(*state.plan, live);
+    if (auto* plan = std::get_if<models::PlanPointer>(&made)) {
+      return ElasticChange{std::move(*plan), "pipelines formed anew: " + why};
+    }
+    if (outcome.plan) return failover(outcome);
+    return std::get<models::Infeasible>(std::move(made));
+  }
+
+  std::optional<ElasticChange> grow(const models::JobState& state,
+                                    const std::vector<DeviceId>& live) const override {
+    if (!should_reconfigure(counts(*state.plan, live))) return std::nullopt;
+    auto made = formed_anew(*state.plan, live);
+    auto* plan = std::get_if<models::PlanPointer>(&made);
+    if (plan == nullptr || **plan == *state.plan) return std::nullopt;
+    return ElasticChange{std::move(*plan), "pipelines formed anew with the nodes that waited"};
+  }
+
+  /// Copies of shadows count, replicas in other pipelines do not replace them: after a fatal loss
+  /// only checkpoints are left.
+  models::JobState known(const models::JobState& state) const override {
+    models::JobState result = state;
+    result.copies.clear();
+    for (const models::StateCopy& copy : state.copies) {
+      const bool shadowed = copy.location == ir::Location::peer && copy.layout != nullptr &&
+                            copy.layout->redundancy == ir::Redundancy::next_stage;
+      if (shadowed && !take_over(*copy.layout, alive_in(copy, state), cut_of(*copy.layout)).plan)
+        continue;
+      result.copies.push_back(copy);
+      if (shadowed) result.copies.push_back(shadow_copy(copy, cut_of(*copy.layout)));
+    }
+    return result;
+  }
+
+  Stall stall_of(const models::JobState& state, const ir::Plan& to, bool planned) const override {
+    if (planned || state.plan == nullptr) return stalls().gain;
+    return overloaded(to) > overloaded(*state.plan) ? failover_ : stalls().gain;
+  }
+
+  /// Bamboo waits until a node is gone.
+  bool heeds_notices() const override { return false; }
+
+ private:
+  /// Where stages began before any was merged: as in the user's plan, or as in the own chain.
+  BlockCut cut_of(const ir::Plan& plan) const {
+    const BlockCut now = common_cut(plan);
+    if (input().plan) {
+      BlockCut given = common_cut(*input().plan);
+      if (std::includes(given.begin(), given.end(), now.begin(), now.end())) return given;
+    }
+    BlockCut own;
+    int first = 0;
+    for (const int layers : chains_->chain(shape_)->layers) {
+      own.push_back(segment_of_layers(input().workload, first, layers).first_block.value);
+      first += layers;
+    }
+    return own;
+  }
+  /// As fresh(), but units that keep their stage stay where they are, so that least state moves;
+  /// unless neighbors would then share a node.
+  std::variant<models::PlanPointer, models::Infeasible> formed_anew(
+      const ir::Plan& running, const std::vector<DeviceId>& live) const {
+    const std::vector<Unit> units =
+        spread_units(uniform_cells(input().cluster, live, chains_->per_node()), shape_.width);
+    const auto batch = static_cast<int>(input().job.global_batch / shape_.micro_batch_size);
+    const ParcaeGrid grid{std::min(static_cast<int>(units.size()) / shape_.stages, batch),
+                          shape_.stages};
+    const ParcaePlaces places = places_in(running, units);
+    if (grid.pipelines == 0 || places.grid.stages != grid.stages) return fresh(live);
+    std::vector<Unit> placed;
+    for (const std::vector<Unit>& row : place_units(grid, places, units)) {
+      for (std::size_t s = 0; s < row.size(); ++s) {
+        if (s > 0 && node_of(row[s]) == node_of(row[s - 1])) return fresh(live);
+        placed.push_back(row[s]);
+      }
+    }
+    return bamboo_plan(*chains_, shape_, placed);
+  }
+  NodeId node_of(const Unit& unit) const { return input().cluster.device(unit.front()).node; }
+
+  /// Where the units of `live` stand, merged stages under the first of them.
+  ParcaePlaces places_in(const ir::Plan& running, const std::vector<Unit>& live) const {
+    const BlockCut cut = cut_of(running);
+    const std::set<Unit> known(live.begin(), live.end());
+    ParcaePlaces places;
+    places.grid = {static_cast<int>(running.pipelines.size()), static_cast<int>(cut.size())};
+    for (const ir::Pipeline& pipeline : running.pipelines) {
+      auto& row = places.units.emplace_back(cut.size());
+      for (const ir::Stage& stage : pipeline.stages) {
+        const auto at = std::find(cut.begin(), cut.end(), stage.segments.front().first_block.value);
+        const Unit unit = ir::devices_of(stage);
+        if (at != cut.end() && known.contains(unit)) {
+          row[static_cast<std::size_t>(at - cut.begin())] = unit;
+        }
+      }
+    }
+    return places;
+  }
+
+  int overloaded(const ir::Plan& plan) const { return count_overloaded(plan, cut_of(plan)); }
+
+  /// A pipeline of one stage cannot be lowered with redundancy.
+  std::string problem_with(const ir::Plan& plan) const {
+    for (const ir::Pipeline& pipeline : plan.pipelines) {
+      if (pipeline.stages.size() < 2) return "a single stage of a pipeline would be left";
+    }
+    return problem_of(input(), plan);
+  }
+
+  static ElasticChange failover(const ShadowOutcome& outcome) {
+    return {std::make_shared<const ir::Plan>(*outcome.plan),
+            fmt::format("{} shadow(s) take over", outcome.taken_over)};
+  }
+
+  /// Live devices whose share of the copy is not gone.
+  static std::vector<DeviceId> alive_in(const models::StateCopy& copy,
+                                        const models::JobState& state) {
+    const std::vector<DeviceId> devices = ir::devices_of(*copy.layout);
+    std::vector<DeviceId> result;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      if (std::binary_search(copy.gone.begin(), copy.gone.end(), static_cast<std::uint32_t>(i))) {
+        continue;
+      }
+      if (std::binary_search(state.live.begin(), state.live.end(), devices[i])) {
+        result.push_back(devices[i]);
+      }
+    }
+    return result;
+  }
+
+  BambooCounts counts(const ir::Plan& plan, const std::vector<DeviceId>& live) const {
+    const std::vector<DeviceId> used = ir::devices_of(plan);
+    std::vector<DeviceId> waiting;
+    std::set_difference(live.begin(), live.end(), used.begin(), used.end(),
+                        std::back_inserter(waiting));
+    const std::vector<Unit> cells = uniform_cells(input().cluster, waiting, chains_->per_node());
+    const int units_per_cell = chains_->per_node() / shape_.width;
+    return {static_cast<int>(plan.pipelines.size()), static_cast<int>(cut_of(plan).size()),
+            overloaded(plan), static_cast<int>(cells.size()) * units_per_cell};
+  }
+
+  Stall failover_;
+  std::shared_ptr<const UnitChains> chains_;
+  ChainShape shape_;
+};
+
+struct BambooSettings {
+  int stages = 0;
+  double depth_factor = 1.5;
+  int micro_batch_size = 0;
+  Stall failover;
+};
+
+/// Fewest stages that fit without copies; 0: none.
+int fewest_stages(const UnitChains& chains, ChainShape shape, int limit) {
+  for (shape.stages = 1; shape.stages <= limit; ++shape.stages) {
+    if (chains.chain(shape) != nullptr) return shape.stages;
+  }
+  return 0;
+}
+
+/// True when a pipeline of that shape fits whichever of its stages is lost.
+bool take_overs_fit(const UnitChains& chains, const ChainShape& shape,
+                    const std::vector<Unit>& units) {
+  const auto stages = static_cast<std::ptrdiff_t>(shape.stages);
+  const auto made = bamboo_plan(chains, shape, {units.begin(), units.begin() + stages});
+  const auto* found = std::get_if<models::PlanPointer>(&made);
+  if (found == nullptr) return false;
+  const ir::Plan& plan = **found;
+  const PlannerInput& input = chains.input();
+  for (const ir::Stage& stage : plan.pipelines.front().stages) {
+    std::vector<DeviceId> live = ir::devices_of(plan);
+    for (const DeviceId lost : ir::devices_of(stage)) std::erase(live, lost);
+    const ShadowOutcome outcome = take_over(plan, live, common_cut(plan));
+    if (!outcome.plan) return false;
+    if (!models::check_memory(*outcome.plan, input.cluster, input.workload, input.job,
+                              input.profile)
+             .fits()) {
+      return false;
+    }
+  }
+  return true;
+}
+
+/// The shape for one size of micro-batches: the shallowest pipelines from the wanted depth on that
+/// fit with copies, and after any take-over; failing that with copies alone. None: the last reason
+/// why not.
+std::variant<ChainShape, models::Infeasible> shape_for(const UnitChains& chains,
+                                                       const BambooSettings& settings,
+                                                       const std::vector<Unit>& units,
+                                                       ChainShape shape) {
+  const int limit = std::min(chains.layers(), static_cast<int>(units.size()));
+  int from = settings.stages;
+  if (from == 0) {
+    const int fewest = fewest_stages(chains, shape, limit);
+    if (fewest == 0) {
+      return models::Infeasible{"device memory",
+                                fmt::format("the model fits on no chain of up to {} nodes", limit)};
+    }
+    from = std::max(2, static_cast<int>(std::ceil(settings.depth_factor * fewest)));
+  }
+  const int to = settings.stages == 0 ? limit : std::min(limit, settings.stages);
+  models::Infeasible why{"number of nodes",
+                         fmt::format("a pipeline of {} stages, {} nodes or layers", from, limit)};
+  std::optional<ChainShape> copies_only;
+  // A shadow holds the activations of two stages, at any depth: recomputation makes room for them.
+  for (const ir::Recompute level : chains.input().job.allowed.recompute) {
+    shape.at_least = level;
+    for (shape.stages = from; shape.stages <= to; ++shape.stages) {
+      auto made = bamboo_plan(chains, shape, units);
+      if (auto* none = std::get_if<models::Infeasible>(&made)) {
+        why = std::move(*none);
+        continue;
+      }
+      if (take_overs_fit(chains, shape, units)) return shape;
+      if (!copies_only) copies_only = shape;
+    }
+  }
+  if (copies_only) return *copies_only;
+  return why;
+}
+
+/// Over the sizes of micro-batches, the fastest by the closed form.
+std::variant<ChainShape, models::Infeasible> bamboo_shape(const UnitChains& chains,
+                                                          const BambooSettings& settings) {
+  const PlannerInput& input = chains.input();
+  const int width = chains.widths().back();
+  const std::vector<Unit> units =
+      spread_units(uniform_cells(input.cluster, input.devices, chains.per_node()), width);
+  std::optional<ChainShape> best;
+  Seconds least;
+  models::Infeasible why{"micro-batch size", "none divides the global batch and is allowed"};
+  for (const int size : chains.micro_batch_sizes()) {
+    if (settings.micro_batch_size != 0 && size != settings.micro_batch_size) continue;
+    auto found = shape_for(chains, settings, units, {1, width, size, 1});
+    if (auto* none = std::get_if<models::Infeasible>(&found)) {
+      why = std::move(*none);
+      continue;
+    }
+    const auto& shape = std::get<ChainShape>(found);
+    const auto plan = std::get<models::PlanPointer>(bamboo_plan(chains, shape, units));
+    if (best && plan->predicted->iteration_time >= least) continue;
+    best = shape;
+    least = plan->predicted->iteration_time;
+  }
+  if (!best) return why;
+  return *best;
+}
+
+std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
+make(const PolicyInput& given_input, const Options& given) {
+  OptionReader reader(options(), given);
+  BambooSettings settings;
+  settings.stages = static_cast<int>(reader.integer("stages", 0, 100'000));
+  settings.depth_factor = reader.number("depth_factor", 1, 100);
+  settings.micro_batch_size = static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
+  ElasticStalls stalls;
+  stalls.phases = read_phases(reader, options());
+  stalls.gain = stalls.phases.reinitialize;
+  settings.failover = stall_option(reader, options(), "failover");
+  const std::string interval = reader.text("checkpoint_interval");
+  if (reader.problem()) return *reader.problem();
+  if (settings.stages == 1) {
+    return PlannerEntry::BadOption{"stages", "a pipeline of one stage has no neighbor for copies"};
+  }
+  if (const std::string problem = checkpoint_interval_problem(interval); !problem.empty()) {
+    return PlannerEntry::BadOption{"checkpoint_interval", problem};
+  }
+  const auto& zero = given_input.job.allowed.zero_stages;
+  if (std::count(zero.begin(), zero.end(), 0) == 0) {
+    return models::Infeasible{"ZeRO", "the job does not allow stage 0, but stages must be whole"};
+  }
+  PolicyInput input = given_input;
+  if (input.plan) {
+    if (const std::string problem = redundancy_problem(*input.plan); !problem.empty()) {
+      return models::Infeasible{"plan", problem};
+    }
+    input.plan->redundancy = ir::Redundancy::next_stage;
+    const auto defects = models::find_redundancy_defects(*input.plan);
+    if (!defects.empty()) {
+      return models::Infeasible{"plan", defects.front().path + ": " + defects.front().what};
+    }
+    if (const std::string problem = problem_of(input, *input.plan); !problem.empty()) {
+      return models::Infeasible{"plan with copies of the next stage", problem};
+    }
+  }
+  auto chains = std::make_shared<const UnitChains>(input, CutCriterion::pipeline_time);
+  auto shape = bamboo_shape(*chains, settings);
+  if (auto* none = std::get_if<models::Infeasible>(&shape)) return std::move(*none);
+  return std::make_unique<Bamboo>(input, std::move(stalls), interval, settings.failover,
+                                  std::move(chains), std::get<ChainShape>(shape));
+}
+
+}  // namespace
+
+const RecoveryEntry kBambooRecovery = {
+    "bamboo",
+    "Bamboo (Thorpe et al., NSDI 2023) and uclasystem/bamboo, simulator.py",
+    "the stage before a lost one holds its copy and computes for both; new pipelines are formed "
+    "when too many do, or when enough nodes wait",
+    "redundancy next_stage, two stages at least, ZeRO off; room for the copies: about 1.5 times "
+    "the stages",
+    "the iteration in flight; what came after the last checkpoint when a stage is lost with the "
+    "one "
+    "before it",
+    "trains on at the pace of the slowest device",
+    "the iteration in flight is lost, where Bamboo's shadow repeats the lost backward passes; "
+    "pipelines are formed anew at once, not at the end of the step; the second stage, not the last "
+    "one, takes over a lost first stage; with too few nodes for one pipeline the shadow goes on, "
+    "where Bamboo's simulator stops; asynchronous persists and uploads do not slow iterations "
+    "unless background transfers are simulated",
+    options,
+    make,
+};
+
+}  // namespace orrery::planners

@@ -1,0 +1,316 @@
+#include "planners/recovery/kit/checkpointed.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "planners/catalog.h"
+#include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/transfer_estimate.h"
+
+namespace orrery::planners {
+namespace {
+
+using Kind = models::RecoveryPhase::Kind;
+
+/// "name=value,name=value" as options of the planner.
+std::optional<Options> parse_planner_options(const std::string& text) {
+  Options out;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string one = text.substr(at, end - at);
+    const std::size_t equals = one.find('=');
+    if (equals == std::string::npos || equals == 0) return std::nullopt;
+    out.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+    at = end + 1;
+  }
+  return out;
+}
+
+/// The decision's state lies in GPU memory when it starts: what is written first, then read.
+models::JobState with_saved(const models::JobState& state, ir::Location location) {
+  models::JobState result = state;
+  std::erase_if(result.copies, [&](const models::StateCopy& copy) {
+    return copy.iteration == state.iteration && copy.location == location;
+  });
+  models::StateCopy saved;
+  saved.iteration = state.iteration;
+  saved.location = location;
+  saved.layout = state.plan;
+  result.copies.insert(result.copies.begin(), std::move(saved));
+  return result;
+}
+
+/// How many nodes the devices (ascending) lie on.
+std::size_t nodes_of(const std::vector<DeviceId>& devices, const models::Cluster& cluster) {
+  std::set<NodeId> nodes;
+  for (const DeviceId device : devices) nodes.insert(cluster.device(device).node);
+  return nodes.size();
+}
+
+}  // namespace
+
+std::vector<OptionInfo> checkpointed_options(const PhaseDefaults& phases, const char* planner) {
+  std::vector<OptionInfo> all = phase_options(phases);
+  const std::vector<OptionInfo> more = {
+      {"planner", planner, "Planner of the catalog that makes plans for what is left."},
+      {"planner_options", "", "Its options: name=value,name=value; empty: its defaults."},
+      {"grow", "pays",
+       "never: devices that come wait for the next restart; pays: they are taken in when the "
+       "faster plan wins the stall back before the next interruption to be expected; always: "
+       "whenever the plan is faster."},
+      {"slowest", "0",
+       "Devices slower than this share of their speed are left out when a plan is chosen; 0: "
+       "none."},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+std::variant<CheckpointedRules, PlannerEntry::BadOption> read_checkpointed(
+    OptionReader& reader, const std::vector<OptionInfo>& infos) {
+  CheckpointedRules rules;
+  rules.planner = reader.text("planner");
+  const PlannerEntry* planner = find_planner(rules.planner);
+  if (planner == nullptr) {
+    return PlannerEntry::BadOption{"planner", fmt::format("'{}' is none of {}", rules.planner,
+                                                          fmt::join(planner_names(), ", "))};
+  }
+  const auto options = parse_planner_options(reader.text("planner_options"));
+  if (!options) {
+    return PlannerEntry::BadOption{
+        "planner_options",
+        fmt::format("expected name=value,name=value, not '{}'", reader.text("planner_options"))};
+  }
+  rules.planner_options = *options;
+  const auto made = planner->make(rules.planner_options);
+  if (const auto* bad = std::get_if<PlannerEntry::BadOption>(&made)) {
+    return PlannerEntry::BadOption{"planner_options", fmt::format("{}: {}", bad->name, bad->what)};
+  }
+  rules.phases = read_phases(reader, infos);
+  rules.restart_processes = rules.phases.reinitialize;
+  rules.growth = reader.choice<Growth>(
+      "grow", {{"never", Growth::never}, {"pays", Growth::pays}, {"always", Growth::always}});
+  rules.slowest = reader.number("slowest", 0, 1);
+  if (reader.problem()) return *reader.problem();
+  return rules;
+}
+
+CheckpointedPolicy::CheckpointedPolicy(const PolicyInput& input, CheckpointedRules rules)
+    : input_(input),
+      rules_(std::move(rules)),
+      replanner_(input_, rules_.planner, rules_.planner_options) {}
+
+CheckpointedPolicy::Found CheckpointedPolicy::first_plan(const std::vector<DeviceId>& live) const {
+  return best(nullptr, live);
+}
+
+Seconds CheckpointedPolicy::time_of(const ir::Plan& plan) const {
+  return input_.evaluator.evaluate(plan).iteration_time;
+}
+
+Stall CheckpointedPolicy::reinitialize(const ir::Plan*, const ir::Plan&) const {
+  return rules_.phases.reinitialize;
+}
+
+/// The running plan, or the same with spares in its gaps; null: neither runs.
+models::PlanPointer CheckpointedPolicy::kept(const models::PlanPointer& running,
+                                             const std::vector<DeviceId>& usable) const {
+  if (running == nullptr) return nullptr;
+  if (runs_on(*running, usable)) return running;
+  auto spared = with_spares(*running, input_.cluster, usable);
+  return spared ? std::make_shared<const ir::Plan>(std::move(*spared)) : nullptr;
+}
+
+/// Keeps the running plan's shape where that is as large as it can be, so that a planner is asked
+/// only for a new number of devices.
+CheckpointedPolicy::Found CheckpointedPolicy::best(const models::PlanPointer& running,
+                                                   const std::vector<DeviceId>& usable) const {
+  const std::vector<DeviceId> fit =
+      rules_.drops_nodes ? whole_nodes(input_.cluster, usable) : usable;
+  const std::vector<DeviceId> room = planned_on(fit);
+  const models::PlanPointer same = kept(running, usable);
+  std::size_t largest = room.size();
+  if (input_.plan) largest = std::min(largest, ir::devices_of(*input_.plan).size());
+  if (same != nullptr && ir::devices_of(*same).size() >= largest) return same;
+  if (input_.plan) {
+    if (auto home = with_spares(*input_.plan, input_.cluster, usable)) {
+      return std::make_shared<const ir::Plan>(std::move(*home));
+    }
+  }
+  if (fit.empty() && !usable.empty()) {
+    if (same != nullptr) return same;
+    return models::Infeasible{
+        "whole nodes",
+        fmt::format("the policy drops nodes that lack a device, as all {} nodes that are left do",
+                    nodes_of(usable, input_.cluster))};
+  }
+  Found found = replanner_.plan_for(room);
+  if (std::holds_alternative<models::Infeasible>(found) && room != fit) {
+    found = replanner_.plan_for(fit);  // Rather without spares than not at all.
+  }
+  if (same == nullptr) return found;
+  const auto* plan = std::get_if<models::PlanPointer>(&found);
+  if (plan == nullptr || time_of(**plan) >= time_of(*same)) return same;
+  return found;
+}
+
+models::RecoveryDecision CheckpointedPolicy::on_events(
+    const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
+  const Happening what = happening(events);
+  const bool runs =
+      state.training && state.plan != nullptr && !what.job && runs_on(*state.plan, state.live);
+  const std::vector<DeviceId> good = usable(state, rules_.slowest);
+  if (!runs && !what.failure && was_recovering(state, events, input_.cluster) &&
+      runs_on(*state.plan, good)) {
+    const Found found = best(state.plan, good);
+    const auto* plan = std::get_if<models::PlanPointer>(&found);
+    if (plan != nullptr && *plan == state.plan) return proceed("the recovery goes on");
+  }
+  if (!runs) return recover(state, what);
+  if (!runs_on(*state.plan, good)) return leave(state, good);
+  if (what.capacity) return grow(state, good);
+  return proceed("the plan's devices all live");
+}
+
+models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& state,
+                                                     const Happening& what) const {
+  // What is slow or about to leave is used only if there is no other way.
+  const std::vector<DeviceId> good = usable(state, rules_.slowest);
+  Found found = best(state.plan, good);
+  if (std::holds_alternative<models::Infeasible>(found) && good != state.live) {
+    found = best(state.plan, state.live);
+  }
+  if (const auto* why = std::get_if<models::Infeasible>(&found)) {
+    return wait(fmt::format("{}: {}", why->constraint, why->witness));
+  }
+  models::RecoveryDecision decision;
+  decision.action = models::RecoveryDecision::Action::resume;
+  decision.plan = std::get<models::PlanPointer>(std::move(found));
+  const bool same = decision.plan == state.plan;
+  decision.reason = same ? "the same plan again" : "a plan for the devices that are left";
+  const models::SwitchBytes bytes = models::all_state_bytes(input_.job);
+  auto newest = plan_newest_restore(input_, state, *decision.plan, rules_.order, bytes);
+  if (newest) {
+    decision.resume_iteration = newest->iteration;
+    decision.transfers = std::move(newest->restore.transfers);
+  } else if (state.iteration > 0) {
+    decision.reason += "; none of the checkpoints that it reads is complete";
+  }
+  if (what.failure) {
+    add_phase(decision, Kind::detect, detection(what, state, rules_.phases));
+  }
+  if (!same) add_phase(decision, Kind::decide, rules_.phases.decide);
+  if (!decision.transfers.empty()) {
+    decision.phases.push_back({Kind::move_state, Nanoseconds{0}, "simulated transfers"});
+  }
+  add_phase(
+      decision, Kind::reinitialize,
+      what.job && same ? rules_.restart_processes : reinitialize(state.plan.get(), *decision.plan));
+  return decision;
+}
+
+/// A planned change from the state that the GPUs hold: saved first where the policy restarts from
+/// a checkpoint only.
+models::RecoveryDecision CheckpointedPolicy::change(const models::JobState& state,
+                                                    models::PlanPointer plan) const {
+  const models::SwitchBytes bytes = models::all_state_bytes(input_.job);
+  models::RecoveryDecision decision;
+  decision.action = models::RecoveryDecision::Action::resume;
+  decision.plan = std::move(plan);
+  decision.resume_iteration = state.iteration;
+  decision.run_on = to_nanoseconds(rules_.phases.decide.duration);
+  Seconds save;
+  models::JobState from = state;
+  if (rules_.save_first) {
+    const CheckpointCost cost = checkpoint_cost(input_, *state.plan, *rules_.save_first, bytes,
+                                                *rules_.save_first == ir::Location::cloud);
+    save = cost.snapshot + cost.persist;
+    from = with_saved(state, *rules_.save_first);
+  }
+  const Restore restore =
+      plan_restore(input_, from, *decision.plan, {state.iteration, rules_.order, bytes});
+  if (!restore.complete() && state.iteration > 0) {
+    decision.action = models::RecoveryDecision::Action::proceed;
+    decision.plan = nullptr;
+    decision.phases.clear();
+    decision.reason = "the state cannot be moved: " + restore.witness;
+    return decision;
+  }
+  if (restore.complete()) decision.transfers = restore.transfers;
+  if (!decision.transfers.empty() || save.value > 0) {
+    decision.phases.push_back({Kind::move_state, to_nanoseconds(save),
+                               save.value > 0 ? "checkpoint written in closed form, then simulated "
+                                                "transfers"
+                                              : "simulated transfers"});
+  }
+  add_phase(decision, Kind::reinitialize, reinitialize(state.plan.get(), *decision.plan));
+  return decision;
+}
+
+Seconds CheckpointedPolicy::stall_of(const models::RecoveryDecision& decision) const {
+  Seconds sum = transfer_estimate(input_, decision.transfers);
+  for (const models::RecoveryPhase& phase : decision.phases) sum += to_seconds(phase.duration);
+  return sum;
+}
+
+/// Before the deadline, as late as it fits. A change that does not fit is none: the devices work
+/// until they go, and what was checkpointed last counts.
+models::RecoveryDecision CheckpointedPolicy::leave(const models::JobState& state,
+                                                   const std::vector<DeviceId>& good) const {
+  const std::optional<Instant> deadline = deadline_of(state);
+  Found found = best(state.plan, good);
+  if (const auto* why = std::get_if<models::Infeasible>(&found)) {
+    return proceed(fmt::format("no plan without the devices that leave: {}", why->constraint));
+  }
+  models::RecoveryDecision decision =
+      change(state, std::get<models::PlanPointer>(std::move(found)));
+  if (decision.action == models::RecoveryDecision::Action::proceed) return decision;
+  if (!deadline) {  // Slow devices only.
+    if (time_of(*decision.plan) >= time_of(*state.plan) * (1 / rules_.slowest)) {
+      return proceed("no plan without the slow devices is faster");
+    }
+    decision.reason = "without the slow devices";
+    return decision;
+  }
+  const Seconds needed = stall_of(decision) + state.iteration_time;
+  const Nanoseconds left = *deadline - state.now;
+  if (to_nanoseconds(needed) + decision.run_on > left) {
+    return proceed(fmt::format("a planned change takes {:.0f} s, the notice leaves {:.0f} s",
+                               (needed + to_seconds(decision.run_on)).value,
+                               to_seconds(left).value));
+  }
+  decision.run_on = left - to_nanoseconds(needed);
+  decision.reason = "checkpoint and change of plan before the devices leave";
+  return decision;
+}
+
+models::RecoveryDecision CheckpointedPolicy::grow(const models::JobState& state,
+                                                  const std::vector<DeviceId>& good) const {
+  if (rules_.growth == Growth::never) return proceed("new devices wait for the next restart");
+  if (keeps_pending(state, rules_.phases.decide.duration)) return proceed("a switch is on its way");
+  Found found = best(state.plan, good);
+  const auto* plan = std::get_if<models::PlanPointer>(&found);
+  if (plan == nullptr || *plan == state.plan) return proceed("no faster plan with the new devices");
+  const Seconds before = time_of(*state.plan);
+  const Seconds after = time_of(**plan);
+  if (after >= before) return proceed("no faster plan with the new devices");
+  models::RecoveryDecision decision = change(state, *plan);
+  if (decision.action == models::RecoveryDecision::Action::proceed) return decision;
+  const double expected = 1 / expected_interruptions(input_);
+  const double stall = stall_of(decision).value;
+  if (rules_.growth == Growth::pays &&
+      (expected - stall) / after.value <= expected / before.value) {
+    return proceed(
+        fmt::format("a stall of {:.0f} s for {:.1f} % more speed does not pay in {:.0f} s", stall,
+                    100 * (before / after - 1), expected));
+  }
+  decision.reason = "a faster plan with the new devices";
+  return decision;
+}
+
+}  // namespace orrery::planners

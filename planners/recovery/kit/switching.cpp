@@ -1,0 +1,211 @@
+#include "planners/recovery/kit/switching.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "models/base/check.h"
+#include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/transfer_estimate.h"
+
+namespace orrery::planners {
+namespace {
+
+using Action = models::RecoveryDecision::Action;
+using Kind = models::RecoveryPhase::Kind;
+
+}  // namespace
+
+std::vector<OptionInfo> switching_options(const PhaseDefaults& phases) {
+  std::vector<OptionInfo> all = phase_options(phases);
+  all.push_back(
+      {"horizon", "0",
+       "Seconds until the next interruption: new devices are used if faster steps until then make "
+       "up for the switch; 0: the mean time between the interruptions that the user expects. [the "
+       "rule is ours]"});
+  all.push_back({"slowest", "0",
+                 "Devices slower than this share of their speed are left out of plans; 0: none. "
+                 "[ours]"});
+  return all;
+}
+
+SwitchingSettings read_switching(OptionReader& reader, const std::vector<OptionInfo>& infos) {
+  SwitchingSettings settings;
+  settings.phases = read_phases(reader, infos);
+  settings.horizon = Seconds{reader.number("horizon", 0, 1e9)};
+  settings.slowest = reader.number("slowest", 0, 1);
+  return settings;
+}
+
+std::optional<PlannerEntry::BadOption> read_intervals(
+    const OptionReader& reader,
+    const std::vector<std::pair<const char*, std::string*>>& intervals) {
+  if (reader.problem()) return reader.problem();
+  for (const auto& [name, value] : intervals) {
+    *value = reader.text(name);
+    const std::string problem = interval_problem(*value);
+    if (!problem.empty()) return PlannerEntry::BadOption{name, problem};
+  }
+  return std::nullopt;
+}
+
+bool switch_pays(Seconds before, Seconds after, Seconds stall, Seconds horizon) {
+  return stall < horizon && (horizon - stall) / after > horizon / before;
+}
+
+SwitchingPolicy::SwitchingPolicy(const PolicyInput& input, SwitchingSettings settings,
+                                 const std::vector<std::pair<std::string, Options>>& planners)
+    : input_(input), settings_(std::move(settings)) {
+  ORRERY_CHECK(!planners.empty(), "a policy that replans needs a planner");
+  for (const auto& [name, options] : planners) replanners_.emplace_back(input_, name, options);
+}
+
+std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::plan_for(
+    const std::vector<DeviceId>& devices) const {
+  if (devices.empty()) return models::Infeasible{"live devices", "none is left"};
+  auto first = replanners_.front().plan_for(devices);
+  for (std::size_t i = 1; i < replanners_.size(); ++i) {
+    if (std::holds_alternative<models::PlanPointer>(first)) break;
+    auto next = replanners_[i].plan_for(devices);
+    if (std::holds_alternative<models::PlanPointer>(next)) return next;
+  }
+  return first;
+}
+
+std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::first_plan(
+    const std::vector<DeviceId>& live) const {
+  if (input_.plan) {
+    auto home = with_spares(*input_.plan, input_.cluster, live);
+    if (home) return std::make_shared<const ir::Plan>(std::move(*home));
+  }
+  return plan_for(live);
+}
+
+Seconds SwitchingPolicy::stall_of(const models::RecoveryDecision& decision) const {
+  Seconds stall = transfer_estimate(input_, decision.transfers);
+  for (const models::RecoveryPhase& phase : decision.phases) stall += to_seconds(phase.duration);
+  return stall;
+}
+
+/// What a job knows: the time of its steps, and what its planner predicts. Without predictions of
+/// both plans the evaluator is asked.
+Seconds SwitchingPolicy::time_instead(const models::JobState& state, const ir::Plan& plan) const {
+  const auto& before = state.plan->predicted;
+  if (!before || !plan.predicted || !(before->iteration_time.value > 0)) {
+    return input_.evaluator.evaluate(plan).iteration_time;
+  }
+  return state.iteration_time * (plan.predicted->iteration_time / before->iteration_time);
+}
+
+models::RecoveryDecision SwitchingPolicy::on_join(const models::JobState& state,
+                                                  const std::vector<DeviceId>& good) const {
+  if (keeps_pending(state, settings_.phases.decide.duration)) {
+    return proceed("a switch is on its way");
+  }
+  const auto found = first_plan(good);
+  const auto* plan = std::get_if<models::PlanPointer>(&found);
+  if (plan == nullptr) return proceed("no plan for all devices: the running one stays");
+  if (ir::devices_of(**plan) == ir::devices_of(*state.plan)) {
+    return proceed("the planner leaves the new devices idle");
+  }
+  std::optional<models::RecoveryDecision> decision = switch_to(state, *plan);
+  if (!decision) return proceed("the state for a new plan is not complete: the running one stays");
+  const Seconds stall = stall_of(*decision);
+  const Seconds horizon =
+      settings_.horizon.value > 0 ? settings_.horizon : Seconds{1 / expected_interruptions(input_)};
+  const Seconds after = time_instead(state, **plan);
+  if (!switch_pays(state.iteration_time, after, stall, horizon)) {
+    return proceed(fmt::format("{:.2f} s instead of {:.2f} s a step do not pay for {:.1f} s",
+                               after.value, state.iteration_time.value, stall.value));
+  }
+  decision->reason = "more devices: " + decision->reason;
+  return *decision;
+}
+
+/// Devices of the plan will leave, or are slow.
+models::RecoveryDecision SwitchingPolicy::leave(const models::JobState& state,
+                                                const std::vector<DeviceId>& good) const {
+  const std::optional<Instant> deadline = deadline_of(state);
+  const Phases& phases = settings_.phases;
+  const Seconds least = phases.decide.duration + phases.reinitialize.duration;
+  if (deadline && to_nanoseconds(least) > *deadline - state.now) {
+    return proceed(
+        fmt::format("a planned change takes more than {:.0f} s, the notice leaves {:.0f}",
+                    least.value, to_seconds(*deadline - state.now).value));
+  }
+  const auto found = first_plan(good);
+  const auto* plan = std::get_if<models::PlanPointer>(&found);
+  if (plan == nullptr) return proceed("no plan without the devices that leave or are slow");
+  std::optional<models::RecoveryDecision> decision = switch_to(state, *plan);
+  if (!decision) return proceed("the state for a new plan is not complete: the running one stays");
+  if (!deadline) {
+    const Seconds after = input_.evaluator.evaluate(**plan).iteration_time;
+    if (after >= state.iteration_time) return proceed("no plan without the slow devices is faster");
+    decision->reason = "without the slow devices: " + decision->reason;
+    return *decision;
+  }
+  const Seconds needed = stall_of(*decision) + state.iteration_time;
+  const Nanoseconds left = *deadline - state.now;
+  if (to_nanoseconds(needed) + decision->run_on > left) {
+    return proceed(fmt::format("a planned change takes {:.0f} s, the notice leaves {:.0f} s",
+                               (needed + to_seconds(decision->run_on)).value,
+                               to_seconds(left).value));
+  }
+  decision->run_on = left - to_nanoseconds(needed);
+  decision->reason = "before the devices leave: " + decision->reason;
+  return *decision;
+}
+
+std::variant<models::RecoveryDecision, SwitchingPolicy::Restart> SwitchingPolicy::decide(
+    const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
+  const std::vector<DeviceId> good = usable(state, settings_.slowest);
+  const Happening what = happening(events);
+  if (state.training && runs_on(*state.plan, state.live) && !what.job) {
+    if (!runs_on(*state.plan, good)) return leave(state, good);
+    return what.capacity ? on_join(state, good) : proceed("the running plan's devices all live");
+  }
+  // Devices that come, notices and slow devices do not begin a recovery anew.
+  if (!what.failure && was_recovering(state, events, input_.cluster)) {
+    return proceed("the recovery goes on");
+  }
+  std::vector<models::RecoveryPhase> phases;
+  const Stall detected = detection(what, state, settings_.phases);
+  if (detected.duration.value > 0) {
+    phases.push_back({Kind::detect, to_nanoseconds(detected.duration), detected.source});
+  }
+  models::PlanPointer plan = state.plan;
+  if (plan == nullptr || what.capacity || !runs_on(*plan, good)) {
+    auto found = first_plan(good);
+    // What is slow or about to leave is used only if there is no other way.
+    if (std::holds_alternative<models::Infeasible>(found) && good != state.live) {
+      found = first_plan(state.live);
+    }
+    if (const auto* none = std::get_if<models::Infeasible>(&found)) {
+      return wait(fmt::format("no plan for {} devices: {}: {}", state.live.size(), none->constraint,
+                              none->witness));
+    }
+    plan = std::get<models::PlanPointer>(found);
+    const Stall& decide = settings_.phases.decide;
+    phases.push_back({Kind::decide, to_nanoseconds(decide.duration), decide.source});
+  }
+  return Restart{std::move(plan), std::move(phases)};
+}
+
+models::RecoveryDecision SwitchingPolicy::on_events(
+    const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
+  auto decided = decide(state, events);
+  if (auto* restart = std::get_if<Restart>(&decided)) {
+    return recover(state, std::move(restart->plan), std::move(restart->phases));
+  }
+  return std::get<models::RecoveryDecision>(std::move(decided));
+}
+
+models::PlanPointer SwitchingPolicy::foresee(const models::JobState& state,
+                                             std::span<const ir::ClusterEvent> events) const {
+  const auto decided = decide(state, events);
+  if (const auto* restart = std::get_if<Restart>(&decided)) return restart->plan;
+  const auto& decision = std::get<models::RecoveryDecision>(decided);
+  return decision.action == Action::resume ? decision.plan : nullptr;
+}
+
+}  // namespace orrery::planners

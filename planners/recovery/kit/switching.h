@@ -1,0 +1,96 @@
+/// What the policies that switch to a plan of their own planner have in common (autohet, hetu):
+/// when to keep the plan, when to ask the planner, whether more devices are worth a switch. How the
+/// state gets to the new plan is theirs. Private to planners/recovery.
+#pragma once
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "models/base/time.h"
+#include "models/base/units.h"
+#include "models/interfaces/recovery_policy.h"
+#include "planners/kit/options.h"
+#include "planners/recovery/kit/answer.h"
+#include "planners/recovery/kit/phases.h"
+#include "planners/recovery/kit/replan.h"
+#include "planners/recovery/recovery.h"
+
+namespace orrery::planners {
+
+struct SwitchingSettings {
+  Phases phases;
+  Seconds horizon;     ///< Until the next interruption; 0: 1 / expected_interruptions().
+  double slowest = 0;  ///< Devices slower than that are left out of plans.
+};
+/// The options of phases, and these: horizon, slowest.
+std::vector<OptionInfo> switching_options(const PhaseDefaults& phases);
+/// `infos`: the policy's options, for the sources of phases.
+SwitchingSettings read_switching(OptionReader& reader, const std::vector<OptionInfo>& infos);
+
+/// Options that are intervals (interval_problem()), by name, and where their values go. The first
+/// problem, of any option that was read, is the answer.
+std::optional<PlannerEntry::BadOption> read_intervals(
+    const OptionReader& reader, const std::vector<std::pair<const char*, std::string*>>& intervals);
+
+/// Whether a switch that stops training for `stall` makes more iterations within `horizon` than
+/// going on: (horizon - stall) / after > horizon / before. The rule is ours.
+bool switch_pays(Seconds before, Seconds after, Seconds stall, Seconds horizon);
+
+class SwitchingPolicy : public models::RecoveryPolicy {
+ public:
+  /// Copies `input` (not what it refers to). `planners`: asked in this order, the first plan
+  /// counts; names of the catalog with valid options.
+  SwitchingPolicy(const PolicyInput& input, SwitchingSettings settings,
+                  const std::vector<std::pair<std::string, Options>>& planners);
+
+  /// The user's plan, with spares in the place of devices that do not live; else the planner's.
+  std::variant<models::PlanPointer, models::Infeasible> first_plan(
+      const std::vector<DeviceId>& live) const final;
+  /// Something of the plan is lost: the same plan if all its devices stay, else first_plan(), and
+  /// recover(). More devices: first_plan() if it uses other ones and switch_to() pays. Devices of
+  /// the plan that have been given notice: switch_to() a plan without them as late as it fits
+  /// before they go. Devices slower than `slowest`: a plan without them, if that is faster.
+  models::RecoveryDecision on_events(const models::JobState& state,
+                                     std::span<const ir::ClusterEvent> events) const final;
+  /// Its planner remembers its plans.
+  models::PlanPointer foresee(const models::JobState& state,
+                              std::span<const ir::ClusterEvent> events) const final;
+
+ protected:
+  /// Restart on `plan`, which uses live devices only. `phases`: detection and planning so far.
+  virtual models::RecoveryDecision recover(const models::JobState& state, models::PlanPointer plan,
+                                           std::vector<models::RecoveryPhase> phases) const = 0;
+  /// Change to `plan` at the end of an iteration, planned beside training (run_on), nothing is
+  /// lost; none: not possible without loss.
+  virtual std::optional<models::RecoveryDecision> switch_to(const models::JobState& state,
+                                                            models::PlanPointer plan) const = 0;
+
+  const PolicyInput& input() const { return input_; }
+  const SwitchingSettings& settings() const { return settings_; }
+
+ private:
+  /// What recover() is called with.
+  struct Restart {
+    models::PlanPointer plan;
+    std::vector<models::RecoveryPhase> phases;
+  };
+  std::variant<models::RecoveryDecision, Restart> decide(
+      const models::JobState& state, std::span<const ir::ClusterEvent> events) const;
+  std::variant<models::PlanPointer, models::Infeasible> plan_for(
+      const std::vector<DeviceId>& devices) const;
+  models::RecoveryDecision on_join(const models::JobState& state,
+                                   const std::vector<DeviceId>& good) const;
+  models::RecoveryDecision leave(const models::JobState& state,
+                                 const std::vector<DeviceId>& good) const;
+  Seconds stall_of(const models::RecoveryDecision& decision) const;
+  Seconds time_instead(const models::JobState& state, const ir::Plan& plan) const;
+
+  PolicyInput input_;
+  SwitchingSettings settings_;
+  std::vector<Replanner> replanners_;
+};
+
+}  // namespace orrery::planners

@@ -1,0 +1,382 @@
+// Parcae: the configuration (pipelines x stages) that trains most samples in the intervals to come,
+// migrations and the instances that will probably vanish taken into account (liveput). Survivors
+// change places inside their stage where they can, or take over another stage's state.
+// [Duan et al., NSDI 2024]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "planners/kit/options.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/elastic.h"
+#include "planners/recovery/kit/unit_chains.h"
+#include "planners/recovery/parcae/liveput.h"
+#include "planners/recovery/parcae/places.h"
+
+namespace orrery::planners {
+
+extern const RecoveryEntry kParcaeRecovery;
+
+namespace {
+
+std::vector<OptionInfo> options() {
+  PhaseDefaults phases;
+  phases.reinitialize = {
+      "-1",
+      "Seconds of a migration or a new configuration, without the movement of state; -1: by the "
+      "options migration, group, rendezvous, rebuild_group [public code JF-D/Parcae]."};
+  phases.restart = kRestart;
+  std::vector<OptionInfo> all = phase_options(phases);
+  const std::vector<OptionInfo> more = {
+      {"look_ahead", "12", "Intervals that the optimization looks ahead. [Parcae; unverified]"},
+      {"interval", "60", "Seconds of an interval. [Parcae's traces]"},
+      {"group", "-1",
+       "Seconds to form a communication group in a migration; -1: by the number of parameters, "
+       "0.0393 at "
+       "1.5 billion, 0.1156 at 6.7, linear between and constant outside. [public code "
+       "JF-D/Parcae]"},
+      {"migration", "0.275", "Seconds of a migration beside its groups. [public code JF-D/Parcae]"},
+      {"rendezvous", "6.6",
+       "Seconds until instances that join, or a new depth, have found each other. [public code "
+       "JF-D/Parcae]"},
+      {"rebuild_group", "0.5", "Seconds to form a group after that. [public code JF-D/Parcae]"},
+      {"micro_batch_size", "0", "Samples of a micro-batch; 0: the size of the best configuration."},
+      {"checkpoint_interval", "young",
+       "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or never. "
+       "Deviation: they stand for ParcaePS, which keeps each step's state on on-demand machines."},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+struct ParcaeSettings {
+  int look_ahead = 12;
+  double interval = 60;
+  double group = 0;
+  double migration = 0.275;
+  double rendezvous = 6.6;
+  double rebuild_group = 0.5;
+  double restart = 300;
+  double reinitialize = -1;  ///< Negative: by the formulas.
+  int width = 1;
+  int micro_batch_size = 1;
+};
+
+/// Linear between the two models that Parcae's code has.
+double group_seconds(const models::Workload& workload) {
+  constexpr double kSmall = 1.5e9;
+  constexpr double kLarge = 6.7e9;
+  const auto parameters = static_cast<double>(models::parameters(workload));
+  const double share = std::clamp((parameters - kSmall) / (kLarge - kSmall), 0.0, 1.0);
+  return 0.0393 + share * (0.1156 - 0.0393);
+}
+
+/// What configurations train and cost, in closed form.
+class ParcaeModel {
+ public:
+  ParcaeModel(const UnitChains& chains, ParcaeSettings settings)
+      : chains_(chains), settings_(settings) {
+    const models::Cluster& cluster = chains.input().cluster;
+    DeviceId other{0};
+    for (const models::Device& device : cluster.devices) {
+      if (device.node != cluster.device(DeviceId{0}).node) {
+        other = device.id;
+        break;
+      }
+    }
+    path_ = chains.input().topology.path(DeviceId{0}, other);
+  }
+
+  const Chain* chain(int stages) const {
+    return chains_.chain({stages, settings_.width, settings_.micro_batch_size,
+                          chains_.per_node() / settings_.width});
+  }
+  int micro_batches() const {
+    return static_cast<int>(chains_.input().job.global_batch / settings_.micro_batch_size);
+  }
+  const ParcaeSettings& settings() const { return settings_; }
+
+  /// Slowest pipeline, then a ring all-reduce of the largest stage's gradients between nodes.
+  double samples_per_second(const ParcaeGrid& grid) const {
+    const Chain* of = chain(grid.stages);
+    if (of == nullptr) return 0;
+    double seconds = of->rate().time((micro_batches() + grid.pipelines - 1) / grid.pipelines);
+    const double copies = grid.pipelines;
+    seconds += 2 * (copies - 1) / copies *
+               largest_stage(*of, chains_.input().job.state_bytes.gradient) / path_.bandwidth.value;
+    return static_cast<double>(chains_.input().job.global_batch) / seconds;
+  }
+
+  double groups(const ParcaeGrid& grid) const {
+    return grid.pipelines + grid.stages + 1.0 + static_cast<double>(grid.instances());
+  }
+  double intra(const ParcaeGrid& grid) const {
+    if (settings_.reinitialize >= 0) return settings_.reinitialize;
+    return settings_.migration + groups(grid) * settings_.group;
+  }
+  double rebuild(const ParcaeGrid& grid) const {
+    if (settings_.reinitialize >= 0) return settings_.reinitialize;
+    return settings_.rendezvous + groups(grid) * settings_.rebuild_group;
+  }
+  /// State of a stage from one instance to another.
+  double copy(const ParcaeGrid& grid) const {
+    const Chain* of = chain(grid.stages);
+    if (of == nullptr) return 0;
+    const models::SwitchBytes bytes = state_bytes(chains_.policy());
+    return largest_stage(*of, bytes.weight + bytes.optimizer()) / path_.bandwidth.value;
+  }
+  MigrationCosts costs() const {
+    return {[this](const ParcaeGrid& g) { return intra(g); },
+            [this](const ParcaeGrid& g) { return intra(g) + copy(g); },
+            [this](const ParcaeGrid& g) { return rebuild(g) + copy(g); }, settings_.restart};
+  }
+
+  /// Grids worth a look with `least` to `most` instances: of each depth as many pipelines as fit.
+  /// Fewer than `least` instances can carry never pay.
+  std::vector<ParcaeGrid> grids(int least, int most) const {
+    std::vector<ParcaeGrid> result;
+    for (int stages = 1; stages <= std::min(most, chains_.layers()); ++stages) {
+      if (chain(stages) == nullptr) continue;
+      const int to = std::min(most / stages, micro_batches());
+      for (int d = std::min(to, std::max(1, least / stages)); d <= to; ++d) {
+        result.push_back({d, stages});
+      }
+    }
+    return result;
+  }
+
+ private:
+  /// Bytes on a device of the stage with the most parameters.
+  double largest_stage(const Chain& chain, double bytes) const {
+    const models::Workload& workload = chains_.input().workload;
+    std::int64_t most = 0;
+    int first = 0;
+    for (const int layers : chain.layers) {
+      const ir::Segment segment = segment_of_layers(workload, first, layers);
+      most = std::max(most, models::parameters(workload, segment.first_block, segment.last_block));
+      first += layers;
+    }
+    return static_cast<double>(most) * bytes / settings_.width;
+  }
+
+  const UnitChains& chains_;
+  ParcaeSettings settings_;
+  models::Path path_;
+};
+
+class Parcae final : public ElasticPolicy {
+ public:
+  Parcae(const PolicyInput& input, ElasticStalls stalls, std::string interval,
+         std::shared_ptr<const UnitChains> chains, ParcaeSettings settings)
+      : ElasticPolicy(input, std::move(stalls), std::move(interval)),
+        chains_(std::move(chains)),
+        model_(*chains_, settings) {}
+
+  std::string name() const override { return kParcaeRecovery.name; }
+
+ protected:
+  std::variant<models::PlanPointer, models::Infeasible> fresh(
+      const std::vector<DeviceId>& live) const override {
+    const std::vector<Unit> units = units_of(live);
+    const ParcaeGrid grid =
+        choose(static_cast<int>(units.size()), [](const ParcaeGrid&) { return 0.0; });
+    return plan(grid, {}, units);
+  }
+
+  /// Deviation: Parcae optimizes once an interval; a policy is asked at events only.
+  std::variant<ElasticChange, models::Infeasible> shrink(
+      const models::JobState& state, const std::vector<DeviceId>& live) const override {
+    return change(*state.plan, live);
+  }
+
+  std::optional<ElasticChange> grow(const models::JobState& state,
+                                    const std::vector<DeviceId>& live) const override {
+    auto made = change(*state.plan, live);
+    auto* better = std::get_if<ElasticChange>(&made);
+    if (better == nullptr) return std::nullopt;
+    const ParcaePlaces before = places_of(*state.plan, units_of(live));
+    if (before.grid.pipelines > 0 && before.grid == grid_of(*better->plan)) return std::nullopt;
+    return std::move(*better);
+  }
+
+  Stall stall_of(const models::JobState& state, const ir::Plan& to, bool) const override {
+    const ParcaeGrid target = grid_of(to);
+    const ParcaeGrid before = state.plan == nullptr ? ParcaeGrid{} : grid_of(*state.plan);
+    if (before.stages == target.stages && before.pipelines >= target.pipelines) {
+      return {Seconds{model_.intra(target)}, "options migration, group: migration"};
+    }
+    return {Seconds{model_.rebuild(target)}, "options rendezvous, rebuild_group"};
+  }
+
+ private:
+  std::vector<Unit> units_of(const std::vector<DeviceId>& live) const {
+    std::vector<Unit> units;
+    const auto width = static_cast<std::ptrdiff_t>(model_.settings().width);
+    for (const Unit& cell : uniform_cells(input().cluster, live, chains_->per_node())) {
+      for (auto at = cell.begin(); at != cell.end(); at += width)
+        units.emplace_back(at, at + width);
+    }
+    return units;
+  }
+
+  /// Deviation: Parcae forecasts with ARIMA from the past. A policy knows the present alone: units
+  /// vanish at the expected rate of interruptions, and none come back.
+  std::vector<int> forecast(int units) const {
+    const int all = input().cluster.size() / model_.settings().width;
+    const double hazard = expected_interruptions(input()) / all;
+    std::vector<int> result;
+    for (int i = 0; i < model_.settings().look_ahead; ++i) {
+      result.push_back(static_cast<int>(
+          std::lround(units * std::exp(-hazard * i * model_.settings().interval))));
+    }
+    return result;
+  }
+
+  /// The grid of the first interval; empty: nothing fits.
+  ParcaeGrid choose(int units, const std::function<double(const ParcaeGrid&)>& first) const {
+    LiveputProblem problem;
+    problem.instances = forecast(units);
+    problem.interval = model_.settings().interval;
+    problem.grids = model_.grids(problem.instances.back(), units);
+    problem.samples_per_second =
+        [this, known = std::map<ParcaeGrid, double>()](const ParcaeGrid& grid) mutable {
+          const auto [entry, fresh] = known.try_emplace(grid);
+          if (fresh) entry->second = model_.samples_per_second(grid);
+          return entry->second;
+        };
+    problem.first = first;
+    problem.costs = model_.costs();
+    return best_liveput(problem).grids.front();
+  }
+
+  std::variant<ElasticChange, models::Infeasible> change(const ir::Plan& running,
+                                                         const std::vector<DeviceId>& live) const {
+    const std::vector<Unit> units = units_of(live);
+    const ParcaePlaces places = places_of(running, units);
+    const ParcaeGrid grid = choose(static_cast<int>(units.size()), [&](const ParcaeGrid& to) {
+      return first_migration(places, to);
+    });
+    auto made = plan(grid, places, units);
+    if (auto* none = std::get_if<models::Infeasible>(&made)) return std::move(*none);
+    return ElasticChange{
+        std::get<models::PlanPointer>(std::move(made)),
+        fmt::format("liveput: {} pipelines of {} stages", grid.pipelines, grid.stages)};
+  }
+
+  /// What has happened is known: no expectation.
+  double first_migration(const ParcaePlaces& places, const ParcaeGrid& to) const {
+    const MigrationCosts costs = model_.costs();
+    if (places.grid.stages != to.stages || to.pipelines > places.grid.pipelines) {
+      return costs.rebuild(to);
+    }
+    const int left = places.fewest();
+    if (left == 0) return costs.restart;
+    if (left >= places.grid.pipelines && to == places.grid) return 0;
+    return left >= to.pipelines ? costs.intra(to) : costs.inter(to);
+  }
+
+  std::variant<models::PlanPointer, models::Infeasible> plan(const ParcaeGrid& grid,
+                                                             const ParcaePlaces& places,
+                                                             const std::vector<Unit>& units) const {
+    if (grid.pipelines == 0) {
+      return models::Infeasible{
+          "number of instances",
+          fmt::format("the model fits on no chain of up to {}", units.size())};
+    }
+    const Chain* chain = model_.chain(grid.stages);
+    std::vector<UnitPipeline> pipelines;
+    for (std::vector<Unit>& row : place_units(grid, places, units)) {
+      pipelines.push_back({chain, std::move(row)});
+    }
+    std::optional<ir::Plan> made = plan_of(*chains_, pipelines, kParcaeRecovery.name);
+    if (!made) return models::Infeasible{"global batch", "fewer micro-batches than pipelines"};
+    const std::string problem = problem_of(input(), *made);
+    if (!problem.empty()) return models::Infeasible{"plan", problem};
+    return std::make_shared<const ir::Plan>(std::move(*made));
+  }
+
+  std::shared_ptr<const UnitChains> chains_;
+  ParcaeModel model_;
+};
+
+/// The size of micro-batches with the best throughput on the whole cluster; 0: nothing fits.
+int best_micro_batch(const UnitChains& chains, ParcaeSettings settings, int wanted) {
+  const int units = chains.input().cluster.size() / settings.width;
+  int best = 0;
+  double most = 0;
+  for (const int size : chains.micro_batch_sizes()) {
+    if (wanted != 0 && size != wanted) continue;
+    settings.micro_batch_size = size;
+    const ParcaeModel model(chains, settings);
+    for (const ParcaeGrid& grid : model.grids(units, units)) {
+      const double rate = model.samples_per_second(grid);
+      if (rate <= most) continue;
+      most = rate;
+      best = size;
+    }
+  }
+  return best;
+}
+
+std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
+make(const PolicyInput& input, const Options& given) {
+  OptionReader reader(options(), given);
+  ParcaeSettings settings;
+  settings.look_ahead = static_cast<int>(reader.integer("look_ahead", 1, 1000));
+  settings.interval = reader.number("interval", 1e-3, 1e6);
+  settings.group = reader.number("group", -1, 1e6);
+  settings.migration = reader.number("migration", 0, 1e6);
+  settings.rendezvous = reader.number("rendezvous", 0, 1e6);
+  settings.rebuild_group = reader.number("rebuild_group", 0, 1e6);
+  const auto size = static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
+  ElasticStalls stalls;
+  stalls.phases = read_phases(reader, options());
+  stalls.gain = stalls.phases.reinitialize;
+  settings.restart = stalls.phases.restart.duration.value;
+  settings.reinitialize = stalls.phases.reinitialize.duration.value;
+  const std::string interval = reader.text("checkpoint_interval");
+  if (reader.problem()) return *reader.problem();
+  if (const std::string problem = checkpoint_interval_problem(interval); !problem.empty()) {
+    return PlannerEntry::BadOption{"checkpoint_interval", problem};
+  }
+  const auto& zero = input.job.allowed.zero_stages;
+  if (std::count(zero.begin(), zero.end(), 0) == 0) {
+    return models::Infeasible{"ZeRO", "the job does not allow stage 0, but stages must be whole"};
+  }
+  if (settings.group < 0) settings.group = group_seconds(input.workload);
+  auto chains = std::make_shared<const UnitChains>(input, CutCriterion::pipeline_time);
+  settings.width = chains->widths().back();
+  settings.micro_batch_size = best_micro_batch(*chains, settings, size);
+  if (settings.micro_batch_size == 0) {
+    return models::Infeasible{"device memory or number of layers",
+                              "no configuration of pipelines and stages holds the model"};
+  }
+  return std::make_unique<Parcae>(input, std::move(stalls), interval, std::move(chains), settings);
+}
+
+}  // namespace
+
+const RecoveryEntry kParcaeRecovery = {
+    "parcae",
+    "Parcae (Duan et al., NSDI 2024) and JF-D/Parcae",
+    "pipelines and stages with the most expected samples in the next intervals; survivors change "
+    "places inside a stage, or take another stage's state",
+    "equal pipelines, ZeRO off; it lays them out itself",
+    "the iteration in flight; what came after the last checkpoint once all copies of a stage are "
+    "lost",
+    "trains on at the pace of the slowest device",
+    "no ARIMA forecast: devices vanish at the expected rate and none come back; the configuration "
+    "is chosen at events only, not once an interval; checkpoints to the cloud stand for ParcaePS, "
+    "which keeps each step's state on on-demand machines; asynchronous persists and uploads do not "
+    "slow iterations unless background transfers are simulated",
+    options,
+    make,
+};
+
+}  // namespace orrery::planners

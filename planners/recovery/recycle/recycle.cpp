@@ -1,0 +1,274 @@
+// ReCycle: nothing moves at a failure. The micro-batches of a lost stage are computed by the same
+// stage of the other data-parallel pipelines, spread evenly, if possible in their bubbles: the
+// backward pass is decoupled, so that weights' gradients wait for idle time, and each stage steps
+// on its own, so that idle time at the end of an iteration and at the start of the next is one.
+// Devices that come back get their state from a peer. [Gandhi et al., SOSP 2024; arXiv 2405.14009,
+// SlipStream]
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "models/check/validate.h"
+#include "planners/kit/options.h"
+#include "planners/kit/plan_parts.h"
+#include "planners/recovery/kit/elastic.h"
+#include "planners/recovery/kit/replica_planner.h"
+#include "planners/recovery/kit/unit_chains.h"
+#include "planners/recovery/recycle/reroutes.h"
+
+namespace orrery::planners {
+
+extern const RecoveryEntry kRecycleRecovery;
+
+namespace {
+
+enum class Decoupling { on, if_allowed, never };
+
+struct RecycleSettings {
+  std::string planner;
+  Decoupling decoupled = Decoupling::on;
+  ir::OptimizerStart optimizer = ir::OptimizerStart::staggered;
+  bool fits = true;
+};
+
+std::vector<OptionInfo> options() {
+  PhaseDefaults phases;
+  phases.decide = {"0",
+                   "Seconds of planning; 0: schedules for all numbers of failures are planned "
+                   "beforehand [ReCycle; no figure obtained]."};
+  phases.reinitialize = {
+      "0",
+      "Seconds to change the schedule; 0: no process and no communicator changes [ReCycle; no "
+      "figure obtained]."};
+  phases.restart = kRestart;
+  std::vector<OptionInfo> all = phase_options(phases);
+  const std::vector<OptionInfo> more = {
+      {"planner", "megatron_grid",
+       "Who makes the first plan, and a new one when a stage has no peer left: a name of the "
+       "catalog of planners."},
+      {"decoupled_backward", "on",
+       "on: plans with reroutes run zero_bubble, whose backward pass is split, where the "
+       "activations fit; undisturbed plans keep their schedule, so that the job need not allow it; "
+       "if_allowed: only if the job allows zero_bubble; never: the schedule of the plan. [ReCycle, "
+       "decoupled back-propagation]"},
+      {"optimizer", "staggered",
+       "staggered: a stage steps when its own gradients are synchronized and begins the next "
+       "iteration without waiting for other stages, in all plans, undisturbed ones and the user's "
+       "included, so that an iteration lasts as long as the pace of many; together: the next "
+       "iteration begins when all have stepped, as a norm over all gradients demands. [ReCycle, "
+       "staggered optimizer]"},
+      {"memory", "must_fit",
+       "must_fit: a rerouted plan whose activations do not fit is not used; ignore: it is. The "
+       "verdict takes all rerouted micro-batches as held at once, ReCycle's own schedule holds "
+       "fewer."},
+      {"checkpoint_interval", "young",
+       "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or never."},
+  };
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
+class Recycle final : public ElasticPolicy {
+ public:
+  Recycle(const PolicyInput& input, ElasticStalls stalls, std::string interval,
+          RecycleSettings settings)
+      : ElasticPolicy(stepping(input, settings), std::move(stalls), std::move(interval)),
+        settings_(std::move(settings)),
+        planner_(input, settings_.planner),
+        roomy_(input, settings_.planner, strongest_recompute(input.job)) {}
+
+  std::string name() const override { return kRecycleRecovery.name; }
+
+ protected:
+  /// A plan in which the peers of a lost first stage, which hold most activations, have room for
+  /// its micro-batches; with the strongest recomputation if need be.
+  std::variant<models::PlanPointer, models::Infeasible> fresh(
+      const std::vector<DeviceId>& live) const override {
+    auto plan = stepping(planner_.plan_for(live));
+    const auto* tight = std::get_if<models::PlanPointer>(&plan);
+    if (tight == nullptr || leaves_room(**tight)) return plan;
+    auto other = stepping(roomy_.plan_for(live));
+    const auto* found = std::get_if<models::PlanPointer>(&other);
+    return found != nullptr && leaves_room(**found) ? other : plan;
+  }
+
+  std::variant<ElasticChange, models::Infeasible> shrink(
+      const models::JobState& state, const std::vector<DeviceId>& live) const override {
+    return around(*state.plan, live, undisturbed(*state.plan));
+  }
+
+  std::optional<ElasticChange> grow(const models::JobState& state,
+                                    const std::vector<DeviceId>& live) const override {
+    const ir::Plan& plan = *state.plan;
+    const bool reroutes = std::any_of(plan.pipelines.begin(), plan.pipelines.end(),
+                                      [](const ir::Pipeline& p) { return !p.reroutes.empty(); });
+    if (reroutes) {
+      auto found = around(plan, live, undisturbed(plan));
+      auto* change = std::get_if<ElasticChange>(&found);
+      if (change == nullptr || ir::working_devices(*change->plan) == ir::working_devices(plan)) {
+        return std::nullopt;
+      }
+      return std::move(*change);
+    }
+    // A fresh plan over more devices after a smaller one, if it is faster. The user's is as large
+    // as it is meant to be.
+    if (input().plan && ir::devices_of(plan).size() >= ir::devices_of(*input().plan).size()) {
+      return std::nullopt;
+    }
+    auto made = fresh(live);
+    auto* larger = std::get_if<models::PlanPointer>(&made);
+    if (larger == nullptr || ir::devices_of(**larger).size() <= ir::devices_of(plan).size()) {
+      return std::nullopt;
+    }
+    const Seconds time = input().evaluator.evaluate(**larger).iteration_time;
+    if (time >= state.iteration_time) return std::nullopt;
+    return ElasticChange{std::move(*larger), "more devices: planned anew"};
+  }
+
+ private:
+  /// The user's plan steps as all others do: the same reference with and without failures.
+  static PolicyInput stepping(PolicyInput input, const RecycleSettings& settings) {
+    if (input.plan) input.plan->optimizer = settings.optimizer;
+    return input;
+  }
+
+  std::variant<models::PlanPointer, models::Infeasible> stepping(
+      std::variant<models::PlanPointer, models::Infeasible> made) const {
+    const auto* found = std::get_if<models::PlanPointer>(&made);
+    if (found == nullptr || (*found)->optimizer == settings_.optimizer) return made;
+    ir::Plan plan = **found;
+    plan.optimizer = settings_.optimizer;
+    plan.predicted.reset();  // Of the planner, which knows nothing of it.
+    return std::make_shared<const ir::Plan>(std::move(plan));
+  }
+
+  /// The plan around what is dead, or whole again.
+  std::variant<ElasticChange, models::Infeasible> around(const ir::Plan& plan,
+                                                         const std::vector<DeviceId>& live,
+                                                         ir::ScheduleKind undisturbed) const {
+    auto made = reroute(plan, live);
+    if (auto* none = std::get_if<models::Infeasible>(&made)) return std::move(*none);
+    ir::Plan rerouted = std::get<ir::Plan>(std::move(made));
+    const std::size_t dead = dead_stages(plan, live).size();
+    std::vector<ir::ScheduleKind> schedules = {undisturbed};
+    const auto split = ir::ScheduleKind::zero_bubble;
+    std::string off = why_not_decoupled(plan);
+    if (dead > 0 && off.empty() && undisturbed != split) {
+      schedules.insert(schedules.begin(), split);
+    }
+    std::string problem;
+    for (const ir::ScheduleKind schedule : schedules) {
+      rerouted.schedule = schedule;
+      problem = problem_with(rerouted);
+      if (!problem.empty()) {
+        if (off.empty()) off = problem;
+        continue;
+      }
+      std::string what = "all stages compute again";
+      if (dead > 0) {
+        what = fmt::format("micro-batches of {} stage(s) rerouted, ", dead) +
+               (schedule == split ? "backward passes decoupled" : "decoupled backward off: " + off);
+      }
+      return ElasticChange{std::make_shared<const ir::Plan>(std::move(rerouted)), std::move(what)};
+    }
+    return models::Infeasible{"rerouted plan", problem};
+  }
+
+  /// Why reroutes of the plan do not split the backward pass; empty: they do.
+  std::string why_not_decoupled(const ir::Plan& plan) const {
+    const auto& allowed = input().job.allowed.schedules;
+    const bool is_allowed =
+        std::count(allowed.begin(), allowed.end(), ir::ScheduleKind::zero_bubble) > 0;
+    if (settings_.decoupled == Decoupling::never) return "option decoupled_backward";
+    if (settings_.decoupled == Decoupling::if_allowed && !is_allowed) {
+      return "the job allows no zero_bubble";
+    }
+    return plan.virtual_stages == 1 ? "" : "the plan has virtual stages";
+  }
+
+  bool leaves_room(const ir::Plan& plan) const {
+    std::vector<DeviceId> live = ir::devices_of(plan);
+    for (const DeviceId lost : ir::devices_of(plan.pipelines.front().stages.front())) {
+      std::erase(live, lost);
+    }
+    return std::holds_alternative<ElasticChange>(around(plan, live, plan.schedule));
+  }
+
+  std::string problem_with(const ir::Plan& plan) const {
+    const auto defects = models::validate(plan, input().cluster, input().workload, input().job);
+    if (!defects.empty()) return defects.front().path + ": " + defects.front().what;
+    return settings_.fits ? problem_of(input(), plan) : "";
+  }
+
+  /// The schedule of a plan before it was rerouted.
+  ir::ScheduleKind undisturbed(const ir::Plan& plan) const {
+    if (std::all_of(plan.pipelines.begin(), plan.pipelines.end(),
+                    [](const ir::Pipeline& p) { return p.reroutes.empty(); })) {
+      return plan.schedule;
+    }
+    const std::vector<DeviceId> devices = ir::devices_of(plan);
+    if (input().plan && ir::devices_of(*input().plan).size() == devices.size()) {
+      return input().plan->schedule;  // That plan, on spares perhaps.
+    }
+    const auto made = fresh(devices);
+    const auto* original = std::get_if<models::PlanPointer>(&made);
+    return original != nullptr ? (*original)->schedule : plan.schedule;
+  }
+
+  RecycleSettings settings_;
+  ReplicaPlanner planner_;
+  ReplicaPlanner roomy_;  ///< With the strongest recomputation only.
+};
+
+std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
+make(const PolicyInput& input, const Options& given) {
+  OptionReader reader(options(), given);
+  RecycleSettings settings;
+  settings.planner = reader.text("planner");
+  settings.decoupled =
+      reader.choice<Decoupling>("decoupled_backward", {{"on", Decoupling::on},
+                                                       {"if_allowed", Decoupling::if_allowed},
+                                                       {"never", Decoupling::never}});
+  settings.optimizer = reader.choice<ir::OptimizerStart>(
+      "optimizer",
+      {{"staggered", ir::OptimizerStart::staggered}, {"together", ir::OptimizerStart::together}});
+  settings.fits = reader.choice<bool>("memory", {{"must_fit", true}, {"ignore", false}});
+  ElasticStalls stalls;
+  stalls.phases = read_phases(reader, options());
+  stalls.gain = stalls.phases.reinitialize;
+  const std::string interval = reader.text("checkpoint_interval");
+  if (reader.problem()) return *reader.problem();
+  if (const std::string problem = checkpoint_interval_problem(interval); !problem.empty()) {
+    return PlannerEntry::BadOption{"checkpoint_interval", problem};
+  }
+  const std::string problem = ReplicaPlanner::planner_problem(settings.planner);
+  if (!problem.empty()) return PlannerEntry::BadOption{"planner", problem};
+  if (auto none = ReplicaPlanner::job_problem(input.job)) return *none;
+  return std::make_unique<Recycle>(input, std::move(stalls), interval, std::move(settings));
+}
+
+}  // namespace
+
+const RecoveryEntry kRecycleRecovery = {
+    "recycle",
+    "ReCycle (Gandhi et al., SOSP 2024)",
+    "micro-batches of a lost stage go to the same stage of other pipelines; devices that come back "
+    "get their state from a peer",
+    "ZeRO off; two equal pipelines at least",
+    "the iteration in flight; what came after the last checkpoint once all copies of a stage are "
+    "lost",
+    "trains on at the pace of the slowest device",
+    "the order of passes is that of ZB-H1 with rerouted ones behind own ones, where ReCycle solves "
+    "an integer program, so that staggering gains nothing where transfers or gradients to "
+    "synchronize make the first stage end last; a stage begins the next iteration when all its own "
+    "passes of this one have ended, they do not mix; undisturbed plans are staggered too, so that "
+    "goodput is not that of staggering; the iteration in flight is lost; spare devices are used "
+    "only once a stage has no peer left; asynchronous persists and uploads do not slow iterations "
+    "unless background transfers are simulated",
+    options,
+    make,
+};
+
+}  // namespace orrery::planners

@@ -1,0 +1,50 @@
+// Does the host side of the CUDA back end order its work? Against a runtime that does everything as
+// late as it may (late_runtime.cpp), where a forgotten wait gives wrong numbers.
+#include <gtest/gtest.h>
+
+#include "executor/cuda/backend.h"
+#include "tests/executor/cuda/kernel_checks.h"
+
+namespace orrery::executor::late_device_test {
+
+std::unique_ptr<Backend> make_tested_backend(Precision precision) {
+  return make_cuda_backend(precision);
+}
+
+namespace {
+
+TEST(LateDevice, ATransferWaitsForTheKernelsOfItsOwnMemoryOnly) {
+  const auto backend = make_cuda_backend(Precision::fp64);
+  const Tensor done = backend->allocate(1, false), busy = backend->allocate(1, false);
+  backend->fill(done, 1);
+  backend->synchronize();
+  backend->fill(busy, 2);
+  double value = 0;
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&value, 1));
+  backend->download(done, bytes);
+  EXPECT_EQ(value, 1);
+  backend->download(busy, bytes);
+  EXPECT_EQ(value, 2);
+  backend->fill(busy, 3);
+  value = 4;
+  backend->upload(bytes, busy);
+  backend->download(busy, bytes);
+  EXPECT_EQ(value, 4) << "the kernel came after the upload";
+}
+
+TEST(LateDevice, ThePeakIsTheMostThatWasAllocatedAtATime) {
+  const auto backend = make_cuda_backend(Precision::bf16);
+  EXPECT_EQ(backend->name(), "cuda late 4 SMs bf16");
+  const std::size_t workspace = backend->allocated();
+  EXPECT_EQ(workspace, 32u << 20) << "what cuBLAS has from the start";
+  Tensor first = backend->allocate(1000, false);
+  { const Tensor second = backend->allocate(500, true); }
+  EXPECT_EQ(backend->allocated(), workspace + 2000);
+  EXPECT_EQ(backend->peak(), workspace + 4000);
+  backend->reset_peak();
+  EXPECT_EQ(backend->peak(), workspace + 2000);
+  EXPECT_THROW(make_cuda_backend(Precision::bf16, 1), std::runtime_error);
+}
+
+}  // namespace
+}  // namespace orrery::executor::late_device_test

@@ -1,0 +1,351 @@
+// Do plans mean what they say? Every plan trains to the same losses, gradients and weights as one
+// device does, and what only reorders work does so bit for bit.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <string>
+
+#include "executor/compute/cpu_gemm.h"
+#include "models/schedule/rounds.h"
+#include "models/spec/job.h"
+#include "tests/executor/engine/training_plans.h"
+
+namespace orrery::executor::equality_test {
+namespace {
+
+constexpr int kPlans = 60;
+constexpr int kSteps = 20;
+/// Each precision has plans of its own: these are their first seeds.
+constexpr std::uint64_t kDoubleSeeds = 0;
+constexpr std::uint64_t kSingleSeeds = 200;
+constexpr std::uint64_t kRoundSeeds = 400;
+
+/// Relative: losses of every step, and gradients of the first one by norm per tensor.
+struct Bounds {
+  double loss;
+  double gradient;
+};
+Bounds bounds_of(Precision precision) {
+  return precision == Precision::fp32 ? Bounds{1e-6, 1e-5} : Bounds{1e-12, 1e-12};
+}
+
+TrainingRun reference(const models::Workload& workload, Precision precision, int steps) {
+  TrainingOptions options;
+  options.precision = precision;
+  options.steps = steps;
+  return train(lower_for_executor(single_device_plan(workload), workload), options);
+}
+
+void expect_equal(const TrainingRun& run, const TrainingRun& expected, Precision precision,
+                  const std::string& what) {
+  const Bounds bounds = bounds_of(precision);
+  ASSERT_EQ(run.losses.size(), expected.losses.size());
+  for (std::size_t i = 0; i < run.losses.size(); ++i) {
+    EXPECT_LE(std::abs(run.losses[i] / expected.losses[i] - 1), bounds.loss)
+        << what << ", step " << i + 1 << ": " << run.losses[i] << " and " << expected.losses[i];
+  }
+  EXPECT_LE(relative_distance(run.gradients, expected.gradients), bounds.gradient) << what;
+  EXPECT_EQ(run.disagreement, "") << what;
+}
+
+void expect_random_plans_equal(ir::Activation activation, Precision precision,
+                               std::uint64_t first_seed) {
+  TinyModel model;
+  model.activation = activation;
+  const models::Workload workload = tiny_workload(model);
+  const TrainingRun expected = reference(workload, precision, kSteps);
+  EXPECT_LT(expected.losses.back(), expected.losses.front());
+  for (std::uint64_t seed = first_seed; seed < first_seed + kPlans; ++seed) {
+    TrainingOptions options;
+    options.precision = precision;
+    options.steps = kSteps;
+    const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
+    expect_equal(train(program, options), expected, precision, "plan " + std::to_string(seed));
+  }
+}
+
+TEST(Equality, RandomPlansTrainAsOneDeviceDoesInDoublePrecision) {
+  expect_random_plans_equal(ir::Activation::swiglu, Precision::fp64, kDoubleSeeds);
+}
+
+TEST(Equality, RandomPlansTrainAsOneDeviceDoesInSinglePrecision) {
+  expect_random_plans_equal(ir::Activation::gelu, Precision::fp32, kSingleSeeds);
+}
+
+TEST(Equality, SchedulesAndPipelinesDoNotChangeABit) {
+  const models::Workload workload = tiny_workload();
+  TrainingOptions options;
+  options.precision = Precision::fp32;
+  options.steps = 5;
+  const TrainingRun expected =
+      train(lower_for_executor(single_device_plan(workload, 2), workload), options);
+  using Kind = ir::ScheduleKind;
+  for (const Kind kind :
+       {Kind::gpipe, Kind::one_f_one_b, Kind::interleaved_one_f_one_b, Kind::zero_bubble}) {
+    const bool interleaved = kind == Kind::interleaved_one_f_one_b;
+    for (const int stages : {1, 2, 3}) {
+      const int chunks = interleaved ? 2 : 1;
+      const ir::Program program =
+          lower_for_executor(pipeline_plan(workload, stages, kind, chunks), workload);
+      const TrainingRun run = train(program, options);
+      EXPECT_EQ(run.losses, expected.losses) << static_cast<int>(kind) << " x " << stages;
+      EXPECT_EQ(run.gradients, expected.gradients) << static_cast<int>(kind) << " x " << stages;
+      EXPECT_EQ(run.weights, expected.weights) << static_cast<int>(kind) << " x " << stages;
+    }
+  }
+}
+
+/// As many replicas as `devices`, with `stages` stages each and ZeRO-3 in shard groups.
+ir::Plan fully_sharded(const models::Workload& workload, int replicas, int stages,
+                       int shard_group) {
+  ir::Plan plan = pipeline_plan(workload, stages, ir::ScheduleKind::one_f_one_b);
+  const ir::Pipeline first = plan.pipelines.front();
+  plan.pipelines.clear();
+  for (int r = 0; r < replicas; ++r) {
+    ir::Pipeline pipeline = first;
+    pipeline.micro_batches = kTinyBatch / 2 / replicas;
+    for (ir::Stage& stage : pipeline.stages) {
+      ir::Segment& segment = stage.segments.front();
+      segment.zero = {3, shard_group};
+      segment.recompute = r == 0 ? ir::Recompute::full : ir::Recompute::none;
+      segment.groups.front().devices.front().value += r * stages;
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+TEST(Equality, FullyShardedParametersTrainAsWholeOnesDo) {
+  const models::Workload workload = tiny_workload();
+  for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+    const TrainingRun expected = reference(workload, precision, kSteps);
+    for (const auto& [replicas, stages, group] :
+         {std::tuple(2, 1, 0), std::tuple(3, 1, 0), std::tuple(6, 1, 2), std::tuple(3, 2, 0)}) {
+      TrainingOptions options;
+      options.precision = precision;
+      options.steps = kSteps;
+      options.transport = replicas == 3 ? "tcp" : "threads";
+      const ir::Plan plan = fully_sharded(workload, replicas, stages, group);
+      expect_equal(train(lower_for_executor(plan, workload), options), expected, precision,
+                   std::to_string(replicas) + " x " + std::to_string(stages));
+    }
+  }
+}
+
+TEST(Equality, FullyShardedParametersOfUnequalReplicasAreRefused) {
+  const models::Workload workload = tiny_workload();
+  ir::Plan plan = fully_sharded(workload, 2, 1, 0);
+  plan.pipelines[0].micro_batches = 2;
+  plan.pipelines[1].micro_batches = 4;
+  const auto problems = find_unrunnable(lower_for_executor(plan, workload));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_NE(problems[0].find("ZeRO-3 among ranks whose passes differ"), std::string::npos);
+}
+
+/// Plans with reroutes may have one round only.
+bool has_reroutes(const ir::Plan& plan) {
+  return std::any_of(plan.pipelines.begin(), plan.pipelines.end(),
+                     [](const ir::Pipeline& pipeline) { return !pipeline.reroutes.empty(); });
+}
+
+TEST(Rounds, RandomPlansWithoutAccumulationTrainAsOneDeviceDoes) {
+  const models::Workload workload = tiny_workload();
+  constexpr int kFewSteps = 3;
+  const TrainingRun expected = reference(workload, Precision::fp64, kFewSteps);
+  int several = 0;
+  for (std::uint64_t seed = kRoundSeeds; seed < kRoundSeeds + kPlans; ++seed) {
+    const ir::Plan plan = random_training_plan(seed, workload);
+    if (has_reroutes(plan)) continue;
+    several += models::most_rounds(plan) > 2;
+    for (const int asked : {2, models::kEveryMicroBatch}) {
+      TrainingOptions options;
+      options.precision = Precision::fp64;
+      options.steps = kFewSteps;
+      const ir::Program program = lower_for_executor(plan, workload, 5, asked);
+      expect_equal(train(program, options), expected, Precision::fp64,
+                   "plan " + std::to_string(seed) + ", asked for " + std::to_string(asked));
+    }
+  }
+  EXPECT_GT(several, 5) << "plans of more than two rounds";
+}
+
+TEST(Rounds, FullyShardedParametersTrainAsWholeOnesDo) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 3);
+  TrainingOptions options;
+  options.precision = Precision::fp64;
+  options.steps = 3;
+  const ir::Plan plan = fully_sharded(workload, 3, 2, 0);
+  ASSERT_EQ(models::most_rounds(plan), 2);
+  expect_equal(train(lower_for_executor(plan, workload, 5, 2), options), expected, Precision::fp64,
+               "ZeRO-3");
+}
+
+TEST(Equality, TransportsDoNotChangeABit) {
+  const models::Workload workload = tiny_workload();
+  for (const std::uint64_t seed : {3u, 8u, 21u}) {
+    const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
+    TrainingOptions options;
+    options.steps = 2;
+    const TrainingRun threads = train(program, options);
+    options.transport = "tcp";
+    const TrainingRun tcp = train(program, options);
+    EXPECT_EQ(threads.losses, tcp.losses);
+    EXPECT_EQ(threads.weights, tcp.weights);
+  }
+}
+
+TEST(Library, OpenBlasTrainsAsEigenDoesInOneThread) {
+  if (!has_openblas()) GTEST_SKIP() << "OpenBLAS was not found at configure time";
+  const models::Workload workload = tiny_workload();
+  for (const Precision precision : {Precision::fp64, Precision::fp32}) {
+    TrainingOptions options;
+    options.precision = precision;
+    options.steps = kSteps;
+    const auto with = [&](const std::string& library, const ir::Plan& plan) {
+      options.backend = [&](int) { return make_cpu_backend(precision, library); };
+      return train(lower_for_executor(plan, workload), options);
+    };
+    const TrainingRun expected = with("eigen", single_device_plan(workload));
+    for (const std::uint64_t seed : {3u, 8u, 21u}) {
+      const ir::Plan plan = random_training_plan(seed, workload);
+      for (const char* library : {"eigen", "openblas"}) {
+        expect_equal(with(library, plan), expected, precision,
+                     library + (", plan " + std::to_string(seed)));
+      }
+    }
+  }
+  void* const symbol = ::dlsym(RTLD_DEFAULT, "openblas_get_num_threads");
+  if (symbol == nullptr) GTEST_SKIP() << "linked statically: its threads cannot be asked for";
+  EXPECT_EQ(reinterpret_cast<int (*)()>(symbol)(), 1);
+}
+
+/// Two replicas of one device each, 8 and 4 samples.
+ir::Plan two_replicas(const models::Workload& workload, bool zero) {
+  ir::Plan plan = single_device_plan(workload, 2);
+  plan.pipelines.push_back(plan.pipelines[0]);
+  plan.pipelines[0].micro_batches = 4;
+  plan.pipelines[1].micro_batches = 2;
+  plan.pipelines[1].stages[0].segments[0].groups[0].devices = {{1}};
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    pipeline.stages[0].segments[0].zero.stage = zero ? 1 : 0;
+  }
+  return plan;
+}
+
+TEST(Mutation, AnUnsynchronizedNormGainIsNoticed) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 1);
+  TrainingOptions options;
+  // The gain of the first norm of the second block stays out of the gradients' all-reduce.
+  options.spoil = [](ir::Program& program) {
+    for (auto& regions : program.region_sets) {
+      std::erase_if(regions, [](const ir::Region& region) {
+        return region.tensor == ir::TensorKind::gradient && region.parameter == 0 &&
+               region.first_block.value == 1;
+      });
+    }
+  };
+  const TrainingRun run =
+      train(lower_for_executor(two_replicas(workload, false), workload), options);
+  EXPECT_GT(relative_distance(run.gradients, expected.gradients), 1e-3);
+  EXPECT_NE(run.disagreement, "");
+}
+
+TEST(Mutation, ARoundThatIsSummedTwiceIsNoticed) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 1);
+  const auto distance = [&](bool spoil) {
+    TrainingOptions options;
+    // Under another name nobody sees that a round of gradients has ended.
+    options.spoil = [&](ir::Program& program) {
+      for (ir::Op& op : program.ops) {
+        if (spoil && op.purpose == ir::Purpose::data_parallel &&
+            op.kind == ir::OpKind::collective) {
+          op.purpose = ir::Purpose::state;
+        }
+      }
+    };
+    const ir::Program program =
+        lower_for_executor(two_replicas(workload, false), workload, 5, models::kEveryMicroBatch);
+    return relative_distance(train(program, options).gradients, expected.gradients);
+  };
+  EXPECT_LE(distance(false), 1e-12);
+  EXPECT_GT(distance(true), 1e-3);
+}
+
+TEST(Mutation, AWrongWeightOfAReplicaIsNoticed) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 1);
+  TrainingOptions options;
+  options.spoil = [](ir::Program& program) { program.pipelines[1].first_sample = 0; };
+  const TrainingRun run =
+      train(lower_for_executor(two_replicas(workload, false), workload), options);
+  EXPECT_GT(relative_distance(run.gradients, expected.gradients), 1e-3);
+}
+
+TEST(Mutation, ASwappedSliceIsNoticed) {
+  const models::Workload workload = tiny_workload();
+  const TrainingRun expected = reference(workload, Precision::fp64, 2);
+  TrainingOptions options;
+  options.steps = 2;
+  // The first member of a ZeRO-1 gather brings what the second should, and the other way round.
+  options.spoil = [](ir::Program& program) {
+    bool swapped = false;
+    for (auto& shape : program.collective_shapes) {
+      auto& members = shape.parts.front().member_regions;
+      if (shape.kind != ir::CollectiveKind::all_gather || members.size() < 2) continue;
+      std::swap(members[0], members[1]);
+      swapped = true;
+    }
+    ASSERT_TRUE(swapped);
+  };
+  const TrainingRun run =
+      train(lower_for_executor(two_replicas(workload, true), workload), options);
+  EXPECT_GT(std::abs(run.losses[1] / expected.losses[1] - 1), 1e-9);
+}
+
+class Family : public ::testing::TestWithParam<std::uint64_t> {};
+INSTANTIATE_TEST_SUITE_P(Seeds, Family, ::testing::Values(kDoubleSeeds, kSingleSeeds));
+
+TEST_P(Family, CoversSchedulesDegreesAndAsymmetry) {
+  const models::Workload workload = tiny_workload();
+  std::set<int> schedules;
+  std::set<int> degrees;
+  std::set<std::size_t> depths;
+  std::set<std::size_t> replicas;
+  int zero = 0;
+  int zero_two = 0;
+  int recompute = 0;
+  int uneven = 0;
+  for (std::uint64_t seed = GetParam(); seed < GetParam() + kPlans; ++seed) {
+    const ir::Plan plan = random_training_plan(seed, workload);
+    schedules.insert(static_cast<int>(plan.schedule));
+    replicas.insert(plan.pipelines.size());
+    for (const ir::Pipeline& pipeline : plan.pipelines) {
+      depths.insert(pipeline.stages.size());
+      uneven += pipeline.micro_batches != plan.pipelines.front().micro_batches;
+      for (const ir::Stage& stage : pipeline.stages) {
+        const ir::Segment& segment = stage.segments.front();
+        zero += segment.zero.stage == 1;
+        zero_two += segment.zero.stage == 2;
+        recompute += segment.recompute != ir::Recompute::none;
+        for (const ir::Group& group : segment.groups) degrees.insert(group.tensor_parallel);
+      }
+    }
+  }
+  EXPECT_EQ(schedules.size(), 4u);
+  EXPECT_EQ(degrees, (std::set<int>{1, 2, 4, 8}));
+  EXPECT_EQ(depths, (std::set<std::size_t>{1, 2, 3, 4}));
+  EXPECT_EQ(replicas, (std::set<std::size_t>{1, 2, 3}));
+  EXPECT_GT(zero, 5);
+  EXPECT_GT(zero_two, 5);
+  EXPECT_GT(recompute, 10);
+  EXPECT_GT(uneven, 5);
+}
+
+}  // namespace
+}  // namespace orrery::executor::equality_test

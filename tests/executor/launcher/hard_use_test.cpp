@@ -1,0 +1,142 @@
+// Hard use: every case ends with a clear error or a recovery, never with a hang or an orphan.
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "executor/launcher/agent.h"
+#include "executor/net/handshake.h"
+#include "executor/net/store.h"
+#include "tests/executor/launcher/runs.h"
+
+namespace orrery::executor::hard_use_test {
+namespace {
+
+using std::chrono::milliseconds;
+
+ir::Program two_stages() {
+  const models::Workload workload = tiny_workload();
+  return lower_for_executor(pipeline_plan(workload, 2, ir::ScheduleKind::one_f_one_b), workload);
+}
+
+/// True when no process with this word is left before the limit.
+bool all_gone(const std::string& word, milliseconds limit = milliseconds(60'000)) {
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  while (!processes_with(word).empty()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::sleep_for(milliseconds(20));
+  }
+  return true;
+}
+
+TEST(HardUse, TwoLaunchersOnOnePortAreTold) {
+  const StoreServer other(Listener("", 0), "token");
+  LaunchOptions options = launch_options(two_stages(), 2);
+  options.port = other.port();
+  try {
+    launch(options);
+    FAIL() << "the port was taken";
+  } catch (const TransportError& error) {
+    EXPECT_NE(std::string(error.what()).find("in use"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HardUse, AnAgentWithAWrongTokenIsRefused) {
+  const StoreServer server(Listener("", 0), "right");
+  AgentOptions options;
+  options.store = {"127.0.0.1", server.port()};
+  options.token = "wrong";
+  options.node = "n";
+  try {
+    run_agent(options);
+    FAIL() << "the token was wrong";
+  } catch (const TransportError& error) {
+    EXPECT_EQ(error.kind(), TransportError::Kind::refused);
+    EXPECT_NE(std::string(error.what()).find("wrong token"), std::string::npos) << error.what();
+  }
+}
+
+TEST(HardUse, AStoppedRankIsLostAfterTheSilenceLimit) {
+  const models::Workload workload = tiny_workload();
+  LaunchOptions options = launch_options(two_stages(), 6);
+  options.settings.silence = milliseconds(4'000);
+  options.settings.elastic = true;
+  options.settings.faults = {{1, 3, 4, true}};
+  options.next_program = [&](const LostDevices& lost) -> std::variant<NextProgram, std::string> {
+    EXPECT_EQ(lost.lost, (std::vector<DeviceId>{{1}}));
+    return NextProgram{lower_for_executor(single_device_plan(workload, 2), workload), "alone"};
+  };
+  options.arguments = {"execute-rank", "marker-stopped-rank"};
+  const LaunchReport report = launch(options);
+  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  EXPECT_EQ(losses_of(report).size(), 6u);
+  EXPECT_TRUE(all_gone("marker-stopped-rank"));
+}
+
+TEST(HardUse, AnInterruptedRunKeepsItsLogAndLeavesNoProcess) {
+  std::atomic<bool> interrupted = false;
+  const TemporaryFolder folder;
+  LaunchOptions options = launch_options(two_stages(), 1'000'000);
+  options.arguments = {"execute-rank", "marker-interrupted"};
+  options.out = folder.path();
+  options.interrupted = &interrupted;
+  options.on_step = [&](const StepLine& line) { interrupted = line.step >= 3; };
+  const LaunchReport report = launch(options);
+  EXPECT_EQ(report.result, LaunchReport::Result::interrupted);
+  EXPECT_GE(report.steps.size(), 3u);
+  EXPECT_TRUE(std::filesystem::exists(folder.path("generation-0/run.log")));
+  EXPECT_TRUE(all_gone("marker-interrupted"));
+}
+
+TEST(HardUse, RanksEndWithALauncherThatIsKilled) {
+  const ir::Program program = two_stages();
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t launcher = ::fork();
+  if (launcher == 0) {
+    LaunchOptions options = launch_options(program, 1'000'000);
+    options.arguments = {"execute-rank", "marker-killed-launcher"};
+    options.on_step = [&](const StepLine& line) {
+      if (line.step == 2) [[maybe_unused]]
+        const ssize_t n = ::write(ready[1], "x", 1);
+    };
+    launch(options);
+    ::_exit(0);
+  }
+  char c = 0;
+  ASSERT_EQ(::read(ready[0], &c, 1), 1);
+  EXPECT_FALSE(processes_with("marker-killed-launcher").empty());
+  ::kill(launcher, SIGKILL);
+  int status = 0;
+  ::waitpid(launcher, &status, 0);
+  EXPECT_TRUE(all_gone("marker-killed-launcher"));
+}
+
+TEST(HardUse, AFullDiskWhileCheckpointingIsSaidAndTrainingGoesOn) {
+  // Ranks inherit the limit: files end at 4 KiB, as on a disk that is full.
+  rlimit before{};
+  ::getrlimit(RLIMIT_FSIZE, &before);
+  signal(SIGXFSZ, SIG_IGN);
+  const rlimit small{4096, before.rlim_max};
+  const TemporaryFolder folder;
+  LaunchOptions options = launch_options(two_stages(), 4);
+  options.settings.checkpoint_every = 1;
+  options.settings.local_checkpoints = folder.path();
+  std::string said;
+  options.on_message = [&](const std::string& line) { said += line + "\n"; };
+  ::setrlimit(RLIMIT_FSIZE, &small);
+  const LaunchReport report = launch(options);
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  EXPECT_EQ(report.steps.size(), 4u);
+  EXPECT_NE(said.find("checkpoint failed"), std::string::npos) << said;
+  EXPECT_NE(said.find("File too large"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace orrery::executor::hard_use_test

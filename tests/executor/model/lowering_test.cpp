@@ -1,0 +1,233 @@
+/// Does the executor's model fit what lowering says about it? Parameters, slices, inner
+/// collectives, gradients of replicated key-value heads, kept memory, and what programs ask that it
+/// cannot do.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "executor/model/parameters.h"
+#include "models/lower/lower.h"
+#include "models/sharding/layout.h"
+#include "tests/executor/model/shard_runner.h"
+#include "tests/models/lower/random_plan.h"
+
+namespace orrery::executor::lowering_test {
+namespace {
+
+using ir::Activation;
+using ir::Recompute;
+
+models::Workload workload_of(const ir::ProgramHeader& header) {
+  return models::build_workload(header.model, header.sequence_length, header.dtype);
+}
+
+TEST(ParametersOf, AreThoseOfTheWorkloadInItsOrder) {
+  for (const Activation activation : {Activation::gelu, Activation::swiglu}) {
+    for (const int kv_heads : {8, 4, 1}) {
+      for (const int vocabulary : {32, 50257}) {
+        const ir::ProgramHeader header = small_header(8, kv_heads, activation, vocabulary);
+        const models::Workload workload = workload_of(header);
+        ASSERT_EQ(workload.blocks.size(), header.blocks.size());
+        for (std::int32_t b = 0; b < workload.size(); ++b) {
+          EXPECT_EQ(workload.block({b}).kind, header.blocks[static_cast<std::size_t>(b)]);
+          const auto& wanted = workload.block({b}).parameters;
+          const auto found = parameters_of(header, {b});
+          ASSERT_EQ(found.size(), wanted.size()) << "block " << b;
+          for (std::size_t p = 0; p < wanted.size(); ++p) {
+            EXPECT_EQ(found[p].name, wanted[p].name);
+            EXPECT_EQ(found[p].elements(), wanted[p].elements) << wanted[p].name;
+            EXPECT_EQ(found[p].split_length, wanted[p].split_length) << wanted[p].name;
+          }
+        }
+      }
+    }
+  }
+}
+
+struct Lowered {
+  ir::Program program;
+  models::Workload workload;
+};
+
+/// One pipeline of one stage on one tensor-parallel group.
+Lowered lower_one_group(const ir::ProgramHeader& header, int degree, Recompute recompute,
+                        int samples) {
+  Lowered out;
+  out.workload = workload_of(header);
+  models::Job job;
+  job.global_batch = samples;
+  job.sequence_length = header.sequence_length;
+  job.dtype = header.dtype;
+  job.allowed.recompute = {Recompute::none, Recompute::selective, Recompute::full};
+  ir::Group group;
+  for (std::int32_t d = 0; d < degree; ++d) group.devices.push_back({d});
+  group.tensor_parallel = degree;
+  group.samples = samples;
+  ir::Segment segment;
+  segment.first_block = {0};
+  segment.last_block = {out.workload.size() - 1};
+  segment.groups = {group};
+  segment.recompute = recompute;
+  ir::Pipeline pipeline;
+  pipeline.micro_batch_size = samples;
+  pipeline.stages = {{{segment}}};
+  ir::Plan plan;
+  plan.pipelines = {pipeline};
+  models::LowerOptions options;
+  options.collapsed = false;
+  out.program = models::lower(plan, models::plain_cluster(degree), out.workload, job, options);
+  return out;
+}
+
+/// All-reduces that the program's passes hold, by pass, and their bytes.
+struct Volume {
+  int count = 0;
+  double bytes = 0;
+  bool operator==(const Volume&) const = default;
+};
+
+std::map<std::string, Volume> volumes_of(const ir::Program& program) {
+  std::map<std::string, Volume> out;
+  for (const ir::Op& op : program.ops) {
+    if (op.rank.value != 0 || op.inner == ir::kNone) continue;
+    for (const auto& inner : program.inner_sets[static_cast<std::size_t>(op.inner)]) {
+      EXPECT_EQ(inner.kind, ir::CollectiveKind::all_reduce);
+      Volume& volume = out[op.kind == ir::OpKind::forward ? "forward" : "backward"];
+      volume.count += inner.count;
+      volume.bytes += inner.count * inner.bytes.value;
+    }
+  }
+  return out;
+}
+
+TEST(InnerCollectives, AreTheSumsOfTheModel) {
+  const ir::ProgramHeader header = small_header(8, 4, Activation::swiglu);
+  const int samples = 3;
+  for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
+    const Lowered lowered = lower_one_group(header, 2, recompute, samples);
+    const ShardResult run =
+        run_shards(header, random_weights(header, 1), {random_tokens(header, samples, 2)},
+                   {.precision = Precision::fp32, .degree = 2, .recompute = recompute});
+    std::map<std::string, Volume> found;
+    // Those of the loss are wide: row maxima, then row sums with the logits of the targets.
+    for (const Sum& sum : run.sums) {
+      ++found[sum.pass].count;
+      found[sum.pass].bytes += 4.0 * static_cast<double>(sum.elements);
+    }
+    EXPECT_EQ(found, volumes_of(lowered.program)) << "recompute " << static_cast<int>(recompute);
+  }
+}
+
+TEST(HeldSlice, IsThatOfLowering) {
+  for (const int kv_heads : {8, 4, 2, 1}) {
+    const ir::ProgramHeader header = small_header(8, kv_heads, Activation::gelu, 37);
+    for (const int degree : {1, 2, 4, 8}) {
+      for (std::int32_t b = 0; b < 4; ++b) {
+        for (const ParameterInfo& info : parameters_of(header, {b})) {
+          if (info.split_length == 0) continue;
+          const bool copies = degree > info.split_length;
+          const int rounds = copies ? degree / static_cast<int>(info.split_length) : 1;
+          for (int i = 0; i < degree; ++i) {
+            const ParameterSlice found = held_slice(info, degree, i);
+            // Of fewer units than members, each round of members holds all of them.
+            const models::Slice wanted =
+                models::even_part({0, info.split_length}, degree / rounds, i / rounds);
+            EXPECT_EQ(found.begin, wanted.begin) << info.name << " " << i << " of " << degree;
+            EXPECT_EQ(found.end, wanted.end) << info.name << " " << i << " of " << degree;
+          }
+        }
+      }
+    }
+  }
+}
+
+/// Two key-value heads on four members: members 0 and 1 hold the first one, 2 and 3 the second.
+TEST(Lowering, AddsUpTheGradientsOfReplicatedKeyValueHeads) {
+  const ir::ProgramHeader header = small_header(8, 2, Activation::swiglu);
+  const ir::Program program = lower_one_group(header, 4, Recompute::none, 2).program;
+  std::map<std::pair<std::int32_t, std::int64_t>, std::set<std::int32_t>> groups;
+  for (const ir::Collective& collective : program.collectives) {
+    const auto& shape = program.collective_shapes[static_cast<std::size_t>(collective.shape)];
+    if (shape.purpose != ir::Purpose::data_parallel) continue;
+    EXPECT_EQ(shape.kind, ir::CollectiveKind::all_reduce);
+    for (const auto& region : program.region_sets[static_cast<std::size_t>(shape.regions)]) {
+      EXPECT_TRUE(region.parameter == 2 || region.parameter == 3) << region.parameter;
+      for (const auto& part : shape.parts) {
+        for (const DeviceId device : program.groups[static_cast<std::size_t>(part.group)].devices) {
+          groups[{region.parameter, region.begin}].insert(device.value);
+        }
+      }
+    }
+  }
+  const std::set<std::int32_t> first = {0, 1}, second = {2, 3};
+  for (const std::int32_t parameter : {2, 3}) {
+    EXPECT_EQ((groups[{parameter, 0}]), first);
+    EXPECT_EQ((groups[{parameter, 1}]), second);
+  }
+  const ShardResult run =
+      run_shards(header, random_weights(header, 1), {random_tokens(header, 2, 2)}, {.degree = 4});
+  for (const Sum& sum : run.sums) EXPECT_NE(sum.elements, 6U * 20U);  // None inside the pass.
+}
+
+/// The workload counts what flash attention, the norms and the activation keep; besides, the shard
+/// keeps 1 / rms of two norms for each row.
+TEST(Kept, IsWhatTheWorkloadSays) {
+  for (const Activation activation : {Activation::gelu, Activation::swiglu}) {
+    const ir::ProgramHeader header = small_header(8, 2, activation);
+    const models::Workload workload = workload_of(header);
+    const models::Block& layer = workload.block({1});
+    const int samples = 2;
+    const auto kept = [&](Recompute recompute) {
+      return static_cast<double>(run_shards(header, random_weights(header, 1),
+                                            {random_tokens(header, samples, 2)},
+                                            {.precision = Precision::fp32,
+                                             .recompute = recompute,
+                                             .stages = {{0, 0}, {1, 1}, {2, 3}}})
+                                     .kept[1]);
+    };
+    const double norms = samples * 7 * 2 * 4;
+    EXPECT_EQ(kept(Recompute::none),
+              samples * (layer.kept_split + layer.kept_replicated).value + norms);
+    EXPECT_EQ(kept(Recompute::none) - kept(Recompute::selective),
+              samples * layer.attention_kept.value);
+    EXPECT_EQ(kept(Recompute::full), samples * layer.input_bytes.value);
+  }
+}
+
+TEST(FindUnsupported, AcceptsWhatLoweringMakesOfASmallModel) {
+  const Lowered lowered =
+      lower_one_group(small_header(8, 2, Activation::swiglu), 4, Recompute::full, 2);
+  EXPECT_EQ(find_unsupported(lowered.program), std::vector<std::string>{});
+}
+
+TEST(FindUnsupported, NamesEverythingAtOnce) {
+  ir::Program program =
+      lower_one_group(small_header(8, 2, Activation::swiglu), 4, Recompute::none, 2).program;
+  program.header.collapsed = true;
+  program.header.model.normalization = ir::Normalization::layer_norm;
+  program.header.model.activation = Activation::relu;
+  program.header.model.biases = true;
+  program.header.model.tied_embeddings = true;
+  program.header.model.positions = 128;
+  program.header.model.experts = 4;
+  program.header.model.kv_heads = 3;
+  program.header.blocks[1] = ir::BlockKind::convolution;
+  program.segments[0].zero.stage = 3;
+  program.segments[0].sequence = ir::SequenceParallelism::megatron;
+  program.segments[0].expert_parallel = 2;
+  std::string all;
+  for (const std::string& one : find_unsupported(program)) all += one + "\n";
+  for (const char* word : {"collapsed", "layer norm", "relu", "biases", "tied", "learned positions",
+                           "experts", "8 heads over 3", "convolution", "ZeRO-3 with tensor",
+                           "sequence parallelism", "expert parallelism", "3 key-value heads"}) {
+    EXPECT_NE(all.find(word), std::string::npos) << word << " is not in\n" << all;
+  }
+  program = lower_one_group(small_header(8, 2, Activation::swiglu), 4, Recompute::none, 2).program;
+  program.header.model.head_dim = 5;
+  program.header.blocks.pop_back();
+  EXPECT_EQ(find_unsupported(program).size(), 2U);
+}
+
+}  // namespace
+}  // namespace orrery::executor::lowering_test

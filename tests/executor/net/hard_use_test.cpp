@@ -1,0 +1,273 @@
+// Does a broken peer give a clear error before the deadline, and never a hang?
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <future>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "executor/net/clock.h"
+#include "executor/net/frame.h"
+#include "executor/net/handshake.h"
+#include "executor/net/store.h"
+#include "tests/executor/net/meshes.h"
+
+namespace orrery::executor::hard_use_test {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using Kind = TransportError::Kind;
+
+/// For what comes at once, unless the machine is busy with other things.
+SteadyTime soon() { return Clock::now() + std::chrono::minutes(1); }
+
+/// Rank 0 of a mesh of two whose rank 1 does as `stranger` says; returns what rank 0 ran into.
+TransportError rank_zero_meets(const std::function<void(Socket)>& stranger,
+                               const TcpOptions& options = test_options()) {
+  Listener listener;
+  const Endpoint endpoint{"127.0.0.1", listener.port()};
+  std::thread other([&] {
+    Socket socket = connect_to(endpoint, soon(), 0);
+    introduce(socket, "a token", {Role::rank, 1, 2, 0}, soon(), 0);
+    stranger(std::move(socket));
+  });
+  TransportError result(Kind::local, -1, "nothing happened");
+  try {
+    const auto transport =
+        make_tcp_transport(0, std::move(listener), {endpoint, {"127.0.0.1", 0}}, options);
+    std::vector<std::byte> buffer(64);
+    transport->receive(1, make_tag(0, 1, 0), buffer)->wait();
+  } catch (const TransportError& error) {
+    result = error;
+  }
+  other.join();
+  return result;
+}
+
+void send_frame(const Socket& socket, FrameHeader header, std::vector<std::byte> payload) {
+  write_all(socket, std::as_bytes(std::span(&header, 1)), soon(), 0);
+  write_all(socket, payload, soon(), 0);
+  std::this_thread::sleep_for(milliseconds(300));
+}
+
+TEST(HardUse, AClosedConnectionIsALostPeer) {
+  const TransportError error = rank_zero_meets([](Socket socket) { socket.close(); });
+  EXPECT_EQ(error.kind(), Kind::peer_lost) << error.what();
+  EXPECT_EQ(error.peer(), 1);
+}
+
+TEST(HardUse, AHalfOpenConnectionIsALostPeerAfterTheSilenceLimit) {
+  TcpOptions options = test_options();
+  options.silence = milliseconds(1'000);
+  std::promise<void> noticed;  // The connection stays open until then.
+  std::thread rank;
+  TransportError error(Kind::local, -1, "nothing happened");
+  {
+    std::promise<Socket> open;
+    rank = std::thread([&] {
+      error = rank_zero_meets([&](Socket socket) { open.set_value(std::move(socket)); }, options);
+      noticed.set_value();
+    });
+    const Socket socket = open.get_future().get();
+    EXPECT_EQ(noticed.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
+  }
+  rank.join();
+  EXPECT_EQ(error.kind(), Kind::peer_lost) << error.what();
+  EXPECT_NE(std::string(error.what()).find("silent"), std::string::npos) << error.what();
+}
+
+TEST(HardUse, GarbageIsACorruptFrame) {
+  const TransportError error = rank_zero_meets(
+      [](Socket socket) { send_frame(socket, {}, std::vector<std::byte>(64, std::byte{7})); });
+  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
+}
+
+TEST(HardUse, AFlippedBitInThePayloadIsFound) {
+  const TransportError error = rank_zero_meets([](Socket socket) {
+    std::vector<std::byte> payload(64, std::byte{7});
+    const FrameHeader header = make_header(FrameKind::data, 0, 0, make_tag(0, 1, 0), payload);
+    payload[17] ^= std::byte{4};
+    send_frame(socket, header, payload);
+  });
+  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
+}
+
+TEST(HardUse, AFlippedBitInTheHeaderIsFound) {
+  const TransportError error = rank_zero_meets([](Socket socket) {
+    std::vector<std::byte> payload(64, std::byte{7});
+    FrameHeader header = make_header(FrameKind::data, 0, 0, make_tag(0, 1, 0), payload);
+    header.tag ^= 1;
+    send_frame(socket, header, payload);
+  });
+  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
+}
+
+TEST(HardUse, ARepeatedFrameIsFound) {
+  const TransportError error = rank_zero_meets([](Socket socket) {
+    std::vector<std::byte> payload(64, std::byte{7});
+    const FrameHeader header = make_header(FrameKind::data, 0, 0, make_tag(0, 9, 0), payload);
+    send_frame(socket, header, payload);
+    send_frame(socket, header, payload);
+  });
+  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
+}
+
+TEST(HardUse, AMessageOfAnotherSizeIsRefused) {
+  const TransportError error = rank_zero_meets([](Socket socket) {
+    std::vector<std::byte> payload(32, std::byte{7});
+    send_frame(socket, make_header(FrameKind::data, 0, 0, make_tag(0, 1, 0), payload), payload);
+  });
+  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
+}
+
+TEST(HardUse, APeerThatBeatsButDoesNotSendRunsIntoTheDeadline) {
+  TcpOptions options = test_options();
+  options.deadline = milliseconds(300);
+  std::promise<void> over;
+  const auto errors = run_mesh(
+      "tcp", 2,
+      [&](Transport& transport) {
+        std::vector<std::byte> buffer(8);
+        if (transport.rank() == 1) return over.get_future().wait();
+        const RequestPointer request = transport.receive(1, make_tag(0, 1, 0), buffer);
+        try {
+          request->wait();
+        } catch (...) {
+          over.set_value();
+          throw;
+        }
+        over.set_value();
+      },
+      options);
+  EXPECT_NE(first_error(errors).find("waited 300 ms"), std::string::npos) << first_error(errors);
+}
+
+TEST(HardUse, AStrangerWithTheWrongTokenIsRefusedAndDoesNoHarm) {
+  Listener listener;
+  const Endpoint endpoint{"127.0.0.1", listener.port()};
+  std::promise<void> refused;
+  std::thread ranks([&] {
+    std::thread one([&] {
+      refused.get_future().wait();
+      make_tcp_transport(1, Listener(), {endpoint, {}}, test_options());
+    });
+    make_tcp_transport(0, std::move(listener), {endpoint, {}}, test_options());
+    one.join();
+  });
+  const Socket socket = connect_to(endpoint, soon(), 0);
+  try {
+    introduce(socket, "another token", {Role::rank, 1, 2, 0}, soon(), 0);
+    ADD_FAILURE() << "was admitted";
+  } catch (const TransportError& error) {
+    EXPECT_EQ(error.kind(), Kind::refused);
+    EXPECT_STREQ(error.what(), "refused: wrong token");
+  }
+  refused.set_value();
+  ranks.join();
+}
+
+TEST(HardUse, AnotherGenerationIsRefused) {
+  Listener listener;
+  const Endpoint endpoint{"127.0.0.1", listener.port()};
+  auto server = std::async(std::launch::async, [&] {
+    const Socket socket = listener.accept(soon());
+    admit(socket, "t", {Role::rank, 0, 2, 4}, soon());
+  });
+  const Socket socket = connect_to(endpoint, soon(), 0);
+  EXPECT_THROW(introduce(socket, "t", {Role::rank, 1, 2, 3}, soon(), 0), TransportError);
+  EXPECT_THROW(server.get(), TransportError);
+}
+
+TEST(HardUse, TwoListenersOnOnePortAreAClearError) {
+  const Listener first;
+  try {
+    const Listener second("", first.port());
+    ADD_FAILURE() << "both listen";
+  } catch (const TransportError& error) {
+    EXPECT_NE(std::string(error.what()).find("Address already in use"), std::string::npos);
+  }
+}
+
+TEST(HardUse, AKilledProcessIsNoticedByAll) {
+  std::vector<Listener> listeners(3);
+  std::vector<Endpoint> endpoints;
+  for (const Listener& listener : listeners) endpoints.push_back({"127.0.0.1", listener.port()});
+  std::vector<pid_t> children;
+  for (int rank = 0; rank < 3; ++rank) {
+    const pid_t child = fork();
+    if (child == 0) {
+      try {
+        const auto index = static_cast<std::size_t>(rank);
+        const auto transport =
+            make_tcp_transport(rank, std::move(listeners[index]), endpoints, test_options());
+        std::vector<std::byte> buffer(8);
+        if (rank == 2) raise(SIGKILL);
+        transport->receive(2, make_tag(0, 1, 0), buffer)->wait();
+      } catch (const TransportError& error) {
+        _exit(error.kind() == Kind::peer_lost ? 42 : 1);
+      }
+      _exit(0);
+    }
+    children.push_back(child);
+  }
+  for (int rank = 0; rank < 3; ++rank) {
+    int status = 0;
+    waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
+    const bool killed = WIFSIGNALED(status);
+    EXPECT_EQ(killed, rank == 2) << rank;
+    EXPECT_EQ(killed ? 42 : WEXITSTATUS(status), 42) << rank;
+  }
+}
+
+TEST(Store, KeepsValuesNumbersAndBarriers) {
+  StoreServer server(Listener(), "token");
+  const Endpoint endpoint{"127.0.0.1", server.port()};
+  StoreClient client(endpoint, "token");
+  client.set("a/1", "one");
+  client.set("a/2", std::string("with \0 zero", 11));
+  client.set("b", "");
+  EXPECT_EQ(client.get("a/1", milliseconds(0)), "one");
+  EXPECT_EQ(client.get("c", milliseconds(20)), std::nullopt);
+  const std::map<std::string, std::string> both = {{"a/1", "one"},
+                                                   {"a/2", std::string("with \0 zero", 11)}};
+  EXPECT_EQ(client.list("a/"), both);
+  EXPECT_EQ(client.add("n", 2), 2);
+  EXPECT_EQ(client.add("n", 3), 5);
+  EXPECT_EQ(client.get("n", milliseconds(0)), "5");
+  client.remove("a/1");
+  EXPECT_EQ(client.get("a/1", milliseconds(0)), std::nullopt);
+  auto late = std::async(std::launch::async, [&] {
+    StoreClient other(endpoint, "token");
+    std::this_thread::sleep_for(milliseconds(50));
+    other.set("late", "value");
+    return other.barrier("all", 2, milliseconds(60'000));
+  });
+  EXPECT_EQ(client.get("late", milliseconds(60'000)), "value");
+  EXPECT_TRUE(client.barrier("all", 2, milliseconds(60'000)));
+  EXPECT_TRUE(late.get());
+  EXPECT_FALSE(client.barrier("alone", 2, milliseconds(20)));
+}
+
+TEST(Store, RefusesAWrongToken) {
+  StoreServer server(Listener(), "token");
+  EXPECT_THROW(StoreClient({"127.0.0.1", server.port()}, "guess"), TransportError);
+}
+
+TEST(Clocks, OfOneMachineAgreeWithinTheirUncertainty) {
+  const auto errors = run_mesh("tcp", 3, [](Transport& transport) {
+    const ClockEstimate estimate = estimate_clock(transport, 0);
+    if (std::abs(estimate.offset_ns) > estimate.uncertainty_ns) {
+      throw std::runtime_error("offset beyond the uncertainty");
+    }
+  });
+  EXPECT_EQ(first_error(errors), "");
+}
+
+}  // namespace
+}  // namespace orrery::executor::hard_use_test

@@ -1,0 +1,98 @@
+/// Do the closed form of memory and the buffers of a lowered program agree?
+#include "models/cost/memory.h"
+
+#include <gtest/gtest.h>
+
+#include "models/lower/lower.h"
+
+namespace orrery::models::memory_test {
+namespace {
+
+ir::ModelShape small_llama() {
+  ir::ModelShape shape;
+  shape.name = "small";
+  shape.layers = 8;
+  shape.hidden = 256;
+  shape.heads = shape.kv_heads = 8;
+  shape.head_dim = 32;
+  shape.ffn = 512;
+  shape.vocabulary = 1000;
+  return shape;
+}
+
+/// Every GPU is of a type of its own, so that the verdict names each device.
+Cluster one_type_each(int devices) {
+  Cluster cluster;
+  cluster.nodes.resize(1);
+  for (int i = 0; i < devices; ++i) {
+    GpuType type;
+    type.name = "gpu" + std::to_string(i);
+    cluster.gpu_types.push_back(type);
+    cluster.devices.push_back({{i}, {0}, i, i});
+  }
+  return cluster;
+}
+
+ir::Plan two_pipelines(ir::ScheduleKind schedule, ir::Recompute recompute, int zero) {
+  ir::Plan plan;
+  plan.schedule = schedule;
+  int device = 0;
+  for (const int degree : {2, 1}) {
+    ir::Pipeline pipeline;
+    pipeline.micro_batches = 5;
+    pipeline.micro_batch_size = 2;
+    for (const auto& [first, last] : {std::pair{0, 3}, std::pair{4, 6}, std::pair{7, 9}}) {
+      ir::Segment segment;
+      segment.first_block = {first};
+      segment.last_block = {last};
+      segment.recompute = recompute;
+      segment.zero.stage = zero;
+      ir::Group group;
+      group.tensor_parallel = degree;
+      group.samples = 2;
+      for (int i = 0; i < degree; ++i) group.devices.push_back({device++});
+      segment.groups.push_back(std::move(group));
+      pipeline.stages.push_back({{std::move(segment)}});
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+/// No ZeRO, but a copy of the next stage.
+constexpr int kRedundant = -1;
+
+TEST(LoweredMemory, PeakEqualsTheClosedFormOnEveryDevice) {
+  const Workload workload = build_workload(small_llama(), 128, ir::Dtype::bf16);
+  const Cluster cluster = one_type_each(9);
+  const Job job;
+  for (const auto schedule : {ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b}) {
+    for (const auto recompute :
+         {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full}) {
+      for (const int zero : {0, 1, 2, kRedundant}) {
+        for (const bool collapsed : {false, true}) {
+          ir::Plan plan = two_pipelines(schedule, recompute, zero == kRedundant ? 0 : zero);
+          if (zero == kRedundant) plan.redundancy = ir::Redundancy::next_stage;
+          LowerOptions options;
+          options.collapsed = collapsed;
+          const ir::Program program = lower(plan, cluster, workload, job, options);
+          const std::vector<Bytes> peaks = peak_memory(program);
+          const auto verdict = check_memory(plan, cluster, workload, job, ir::Profile{});
+          ASSERT_EQ(verdict.by_gpu_type.size(), cluster.devices.size());
+          for (const ir::MemoryUse& use : verdict.by_gpu_type) {
+            for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+              const auto& devices = program.ranks[r].devices;
+              if (std::find(devices.begin(), devices.end(), use.device) == devices.end()) continue;
+              EXPECT_NEAR((use.need - kAssumedContext) / peaks[r], 1.0, 1e-9)
+                  << "device " << use.device.value << " schedule " << static_cast<int>(schedule)
+                  << " recompute " << static_cast<int>(recompute) << " ZeRO " << zero;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace orrery::models::memory_test

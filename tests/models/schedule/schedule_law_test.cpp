@@ -1,0 +1,196 @@
+/// Do the schedules run to their end, in the right order, in the memory and with the bubble that
+/// their papers state? Each is played on stages of equal speed without communication.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "models/cost/closed_form.h"
+#include "models/schedule/schedule.h"
+
+namespace orrery::models::schedule_law_test {
+namespace {
+
+/// Seconds of a pass through one chunk, by TaskKind.
+using Durations = std::array<double, 4>;
+
+/// End of the last pass when each stage runs its tasks in order as soon as what they need is there;
+/// nothing if they wait for each other for ever.
+std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_batches, int chunks,
+                           const Durations& durations) {
+  std::vector<std::vector<Task>> tasks;
+  std::size_t left = 0;
+  for (int s = 0; s < stages; ++s) {
+    tasks.push_back(schedule.tasks({stages, s, micro_batches, chunks}));
+    left += tasks.back().size();
+  }
+  // (forward?, micro-batch, stage of the chain of all chunks) -> end.
+  std::map<std::tuple<bool, int, int>, double> ends;
+  std::vector<std::size_t> next(tasks.size(), 0);
+  std::vector<double> free(tasks.size(), 0);
+  const int chain = stages * chunks;
+  for (bool moved = true; moved && left > 0;) {
+    moved = false;
+    for (std::size_t s = 0; s < tasks.size(); ++s) {
+      while (next[s] < tasks[s].size()) {
+        const Task& task = tasks[s][next[s]];
+        const int at = static_cast<int>(s) + task.chunk * stages;
+        std::vector<std::tuple<bool, int, int>> needs;
+        if (task.kind == TaskKind::forward) {
+          if (at > 0) needs.push_back({true, task.micro_batch, at - 1});
+        } else {
+          needs.push_back({true, task.micro_batch, at});
+          if (task.kind == TaskKind::backward_weight) {
+            needs.push_back({false, task.micro_batch, at});
+          } else if (at + 1 < chain) {
+            needs.push_back({false, task.micro_batch, at + 1});
+          }
+        }
+        double start = free[s];
+        bool ready = true;
+        for (const auto& need : needs) {
+          const auto end = ends.find(need);
+          ready = ready && end != ends.end();
+          if (ready) start = std::max(start, end->second);
+        }
+        if (!ready) break;
+        free[s] = start + durations[static_cast<std::size_t>(task.kind)];
+        if (task.kind != TaskKind::backward_weight) {
+          ends[{task.kind == TaskKind::forward, task.micro_batch, at}] = free[s];
+        }
+        ++next[s];
+        --left;
+        moved = true;
+      }
+    }
+  }
+  if (left > 0) return std::nullopt;
+  return *std::max_element(free.begin(), free.end());
+}
+
+const ScheduleEntry& entry(ir::ScheduleKind kind) { return *find_schedule(kind); }
+
+std::vector<int> chunk_counts(const ScheduleEntry& schedule) {
+  return schedule.uses_chunks ? std::vector<int>{2, 3, 4} : std::vector<int>{1};
+}
+
+TEST(Schedules, EndForAnyNumberOfStagesAndMicroBatches) {
+  for (const ScheduleEntry* schedule : schedules()) {
+    for (const int chunks : chunk_counts(*schedule)) {
+      for (int stages = 1; stages <= 7; ++stages) {
+        for (int micro_batches = 1; micro_batches <= 3 * stages + 1; ++micro_batches) {
+          EXPECT_TRUE(play(*schedule, stages, micro_batches, chunks, {1, 2, 1, 1}))
+              << schedule->name << " " << stages << " stages, " << micro_batches
+              << " micro-batches, " << chunks << " chunks";
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedules, RunEachPassOnceAndBackwardInMicroBatchOrder) {
+  for (const ScheduleEntry* schedule : schedules()) {
+    for (const int chunks : chunk_counts(*schedule)) {
+      for (const int micro_batches : {1, 5, 8}) {
+        for (int stage = 0; stage < 4; ++stage) {
+          std::set<Task> seen;
+          std::map<std::pair<TaskKind, int>, int> last;
+          for (const Task& task : schedule->tasks({4, stage, micro_batches, chunks})) {
+            EXPECT_TRUE(seen.insert(task).second) << schedule->name;
+            const auto [place, added] = last.try_emplace({task.kind, task.chunk}, -1);
+            EXPECT_EQ(task.micro_batch, place->second + 1) << schedule->name;
+            place->second = task.micro_batch;
+          }
+          const bool splits = schedule->kind == ir::ScheduleKind::zero_bubble;
+          EXPECT_EQ(seen.size(),
+                    static_cast<std::size_t>(micro_batches * chunks * (splits ? 3 : 2)))
+              << schedule->name;
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedules, HoldNoMoreThanTheySay) {
+  for (const ScheduleEntry* schedule : schedules()) {
+    for (const int chunks : chunk_counts(*schedule)) {
+      for (int stages = 1; stages <= 6; ++stages) {
+        for (int micro_batches = 1; micro_batches <= 14; ++micro_batches) {
+          for (int stage = 0; stage < stages; ++stage) {
+            const ScheduleQuery query = {stages, stage, micro_batches, chunks};
+            int held = 0;
+            int peak = 0;
+            for (const Task& task : schedule->tasks(query)) {
+              if (task.kind == TaskKind::forward) peak = std::max(peak, ++held);
+              if (task.kind == TaskKind::backward || task.kind == TaskKind::backward_weight) --held;
+            }
+            EXPECT_EQ(schedule->in_flight(query), peak) << schedule->name << " stage " << stage;
+            EXPECT_EQ(held, 0) << schedule->name;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Interleaved, WarmUpIsThePapersWhereTheStagesDivideTheMicroBatches) {
+  const ScheduleEntry& schedule = entry(ir::ScheduleKind::interleaved_one_f_one_b);
+  for (const int chunks : {2, 3}) {
+    for (int stage = 0; stage < 4; ++stage) {
+      EXPECT_EQ(schedule.in_flight({4, stage, 8, chunks}),
+                std::min(8 * chunks, 2 * (4 - stage - 1) + (chunks - 1) * 4 + 1));
+    }
+  }
+}
+
+/// Bubble over ideal time, with a backward pass of twice the forward's time.
+double bubble(const ScheduleEntry& schedule, int stages, int micro_batches, int chunks) {
+  const double ideal = 3.0 * micro_batches * chunks;
+  return *play(schedule, stages, micro_batches, chunks, {1, 2, 1, 1}) / ideal - 1;
+}
+
+TEST(Bubble, OfGpipeAnd1F1BIsThePapers) {
+  for (const auto kind : {ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b}) {
+    for (const int stages : {2, 4, 8}) {
+      EXPECT_NEAR(bubble(entry(kind), stages, 16, 1), bubble_over_ideal(stages, 16), 1e-12);
+    }
+  }
+}
+
+TEST(Bubble, OfInterleavingIsDividedByTheChunks) {
+  for (const int stages : {2, 4, 8}) {
+    for (const int chunks : {2, 4}) {
+      EXPECT_NEAR(bubble(entry(ir::ScheduleKind::interleaved_one_f_one_b), stages, 16, chunks),
+                  bubble_over_ideal(stages, 16, chunks), 1e-12);
+    }
+  }
+}
+
+TEST(Bubble, OfZeroBubbleIsStagesTimesForwardPlusInputMinusWeights) {
+  // [Qi et al., Table 2: ZB-H1, (p - 1)(T_F + T_B - T_W)] for T_W <= T_F.
+  for (const int stages : {1, 2, 4, 8}) {
+    for (const Durations& times : {Durations{1, 0, 1, 1}, {2, 0, 2, 1}, {1, 0, 1.2, 0.8}}) {
+      const double forward = times[0];
+      const double input = times[2];
+      const double weights = times[3];
+      const double busy = 20 * (forward + input + weights);
+      EXPECT_NEAR(*play(entry(ir::ScheduleKind::zero_bubble), stages, 20, 1, times) - busy,
+                  (stages - 1) * (forward + input - weights), 1e-9)
+          << stages << " stages";
+    }
+  }
+}
+
+TEST(Bubble, OfZeroBubbleIsAThirdOf1F1BsForEqualHalves) {
+  const double split = *play(entry(ir::ScheduleKind::zero_bubble), 8, 32, 1, {1, 0, 1, 1}) - 96;
+  const double whole = *play(entry(ir::ScheduleKind::one_f_one_b), 8, 32, 1, {1, 2, 0, 0}) - 96;
+  EXPECT_NEAR(split, whole / 3, 1e-9);
+}
+
+}  // namespace
+}  // namespace orrery::models::schedule_law_test

@@ -1,0 +1,130 @@
+// GPUs, links and clusters of models/library: everything loads, has a source and is what the papers
+// describe.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "models/config/document.h"
+#include "models/spec/library.h"
+#include "models/spec/topology.h"
+
+namespace orrery::models::library_data_test {
+namespace {
+
+class LibraryData : public ::testing::Test {
+ protected:
+  void SetUp() override { library_ = load_library("models/library", problems_); }
+  void TearDown() override {
+    for (const config::Problem& problem : problems_.problems()) ADD_FAILURE() << to_string(problem);
+  }
+  Cluster cluster(const std::string& name) { return load_cluster(name, library_, {}, problems_); }
+  /// Sum of bf16 peaks in TFLOPS.
+  double peak(const std::string& name) {
+    const Cluster c = cluster(name);
+    double sum = 0;
+    for (const Device& device : c.devices)
+      sum += c.gpu(device.id).peak.at(ir::Dtype::bf16).value * 1e-12;
+    return sum;
+  }
+  std::map<std::string, int> count_types(const Cluster& c) {
+    std::map<std::string, int> count;
+    for (const Device& device : c.devices) ++count[c.gpu(device.id).name];
+    return count;
+  }
+
+  config::Diagnostics problems_;
+  Library library_;
+};
+
+TEST_F(LibraryData, GpusHavePositiveNumbersAndASource) {
+  EXPECT_GE(library_.gpus.size(), 20u);
+  for (const auto& [name, gpu] : library_.gpus) {
+    EXPECT_EQ(gpu.name, name);
+    EXPECT_FALSE(gpu.source.empty()) << name;
+    EXPECT_FALSE(gpu.vendor.empty()) << name;
+    EXPECT_FALSE(gpu.peak.empty()) << name;
+    EXPECT_GE(gpu.memory, 8_GiB) << name;
+    EXPECT_GE(gpu.memory_bandwidth, 300_GBps) << name;
+    EXPECT_TRUE(gpu.efficiency > 0 && gpu.efficiency <= 1) << name;
+    EXPECT_GT(gpu.launch.value, 0) << name;
+  }
+}
+
+TEST_F(LibraryData, LinksHavePositiveNumbersAndASource) {
+  EXPECT_GE(library_.links.size(), 25u);
+  for (const auto& [name, link] : library_.links) {
+    EXPECT_FALSE(link.source.empty()) << name;
+    EXPECT_GT(link.bandwidth.value, 0) << name;
+    EXPECT_GT(link.latency.value, 0) << name;
+    EXPECT_TRUE(link.efficiency > 0 && link.efficiency <= 1) << name;
+  }
+}
+
+TEST_F(LibraryData, EveryClusterLoadsUnderItsFileNameWithASource) {
+  EXPECT_GE(library_.clusters.size(), 40u);
+  for (const auto& [name, path] : library_.clusters) {
+    const Cluster c = cluster(name);
+    EXPECT_EQ(c.name, name);
+    EXPECT_GT(c.size(), 0) << name;
+    const config::Value file = config::load_value(path, problems_);
+    ASSERT_NE(file.find("source"), nullptr) << name;
+    EXPECT_FALSE(file.find("source")->text.empty()) << name;
+  }
+}
+
+TEST_F(LibraryData, ClustersHaveTheGpusOfTheirPapers) {
+  using Count = std::map<std::string, int>;
+  EXPECT_EQ(count_types(cluster("hexiscale_240")),
+            (Count{{"RTX3090-24GB", 64}, {"RTX4090-24GB", 160}, {"A800-80GB-NVLink", 16}}));
+  EXPECT_EQ(count_types(cluster("hexiscale_case_study")),
+            (Count{{"A800-80GB-NVLink", 3}, {"RTX4090-24GB", 3}, {"RTX3090-24GB", 2}}));
+  EXPECT_EQ(count_types(cluster("autohet")),
+            (Count{{"A100-80GB", 16}, {"H800-80GB", 8}, {"H20-96GB", 8}}));
+  EXPECT_EQ(count_types(cluster("hetu")), (Count{{"H800-80GB", 16}, {"H20-96GB", 32}}));
+  EXPECT_EQ(count_types(cluster("metis_t4_v100_16")), (Count{{"T4-16GB", 8}, {"V100-16GB", 8}}));
+  EXPECT_EQ(count_types(cluster("llama3_16384")), (Count{{"H100-80GB", 16384}}));
+}
+
+// HexiScale 5.1: 1.36 % more and 1.59 % less FLOPS than 16 A800.
+TEST_F(LibraryData, HexiScaleSettingsHaveTheirPublishedFlops) {
+  const double base = peak("hexiscale_homogeneous_ethernet");
+  EXPECT_NEAR(100 * (peak("hexiscale_setting1") / base - 1), 1.36, 0.005);
+  EXPECT_NEAR(100 * (peak("hexiscale_setting2") / base - 1), -1.59, 0.005);
+}
+
+// HexiScale 3.1 and Table 4: bandwidths inside machines, and between them.
+TEST_F(LibraryData, HexiScalePathsHaveTheirPublishedBandwidths) {
+  const auto bandwidth = [this](const std::string& name, int a, int b) {
+    return Topology(cluster(name)).path({a}, {b}).bandwidth.value / 1e9;
+  };
+  EXPECT_DOUBLE_EQ(bandwidth("hexiscale_case_study", 0, 2), 200);
+  EXPECT_DOUBLE_EQ(bandwidth("hexiscale_case_study", 3, 5), 32);
+  EXPECT_DOUBLE_EQ(bandwidth("hexiscale_case_study", 6, 7), 16);
+  EXPECT_DOUBLE_EQ(bandwidth("hexiscale_case_study", 2, 3), 1);
+  EXPECT_DOUBLE_EQ(bandwidth("hexiscale_240", 0, 7), 24);
+  EXPECT_DOUBLE_EQ(bandwidth("hexiscale_240", 64, 71), 32);
+  EXPECT_DOUBLE_EQ(bandwidth("hexiscale_240", 224, 231), 200);
+  EXPECT_DOUBLE_EQ(bandwidth("hexiscale_240", 231, 232), 0.7);
+}
+
+// HetHub 4.2: tokens/s per GPU x FLOPs per token of Llama-2 7B at 1024 tokens = peak x MFU.
+TEST_F(LibraryData, HetHubPeaksFollowFromRatesAndMfu) {
+  Job job;
+  job.sequence_length = 1024;
+  job.dtype = ir::Dtype::fp16;
+  const Workload w = load_workload("llama2_7b", job, library_, {}, problems_);
+  const auto rate = [&](const std::string& name, int device) {
+    const Cluster c = cluster(name);
+    const GpuType& gpu = c.gpu({device});
+    return gpu.peak.at(ir::Dtype::fp16).value * gpu.efficiency / (model_flops(w).value / 1024);
+  };
+  EXPECT_NEAR(rate("hethub_pair1", 0), 1478, 2);
+  EXPECT_NEAR(rate("hethub_pair1", 8), 673, 2);
+  EXPECT_NEAR(rate("hethub_pair2", 0), 1341, 2);
+  EXPECT_NEAR(rate("hethub_pair2", 8), 887, 2);
+}
+
+}  // namespace
+}  // namespace orrery::models::library_data_test

@@ -1,0 +1,97 @@
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include "models/ir/program.h"
+#include "sim/iteration/breakdown.h"
+
+namespace orrery::sim::breakdown_law_test {
+namespace {
+
+/// A rank with a compute stream, point-to-point ops and collectives at random instants.
+struct Timeline {
+  ir::Program program;
+  std::vector<ir::Span> spans;
+  std::int64_t end = 0;
+};
+
+Timeline random_timeline() {
+  Timeline out;
+  out.program.ranks.emplace_back();
+  const auto add = [&](ir::OpKind kind, ir::Stream stream, ir::Purpose purpose, std::int64_t start,
+                       std::int64_t end, std::int64_t inner) {
+    ir::Op op;
+    op.kind = kind;
+    op.stream = stream;
+    op.purpose = purpose;
+    op.rank = {0};
+    out.spans.push_back(
+        {{0}, {static_cast<std::int32_t>(out.program.ops.size())}, {start}, {end}, {inner}, {}});
+    out.program.ops.push_back(op);
+    out.end = std::max(out.end, end);
+  };
+  std::int64_t now = 0;
+  const int computes = *rc::gen::inRange(0, 8);
+  for (int i = 0; i < computes; ++i) {
+    now += *rc::gen::inRange(0, 6);
+    const std::int64_t length = *rc::gen::inRange(0, 10);
+    const std::int64_t inner = *rc::gen::inRange<std::int64_t>(0, length + 1);
+    const ir::OpKind kind =
+        *rc::gen::element(ir::OpKind::forward, ir::OpKind::backward, ir::OpKind::optimizer_step);
+    add(kind, ir::Stream::compute, ir::Purpose::tensor_parallel, now, now + length,
+        kind == ir::OpKind::optimizer_step ? 0 : inner);
+    now += length;
+  }
+  for (const ir::Stream stream : {ir::Stream::p2p, ir::Stream::collective}) {
+    const int count = *rc::gen::inRange(0, 8);
+    for (int i = 0; i < count; ++i) {
+      const std::int64_t start = *rc::gen::inRange(0, 60);
+      const ir::Purpose purpose =
+          *rc::gen::element(ir::Purpose::pipeline, ir::Purpose::data_parallel, ir::Purpose::zero);
+      add(ir::OpKind::collective, stream, purpose, start, start + *rc::gen::inRange(0, 20), 0);
+    }
+  }
+  out.end += *rc::gen::inRange(0, 5);
+  return out;
+}
+
+/// Paints every nanosecond with the part that it belongs to: the slow reference.
+std::array<std::int64_t, 6> painted(const Timeline& timeline) {
+  enum { compute, inner, pipeline, data, optimizer, bubble };
+  std::array<std::int64_t, 6> parts{};
+  for (std::int64_t t = 0; t < timeline.end; ++t) {
+    int part = bubble;
+    for (const ir::Span& span : timeline.spans) {
+      if (t < span.start.nanoseconds || t >= span.end.nanoseconds) continue;
+      const ir::Op& op = timeline.program.op(span.op);
+      if (op.stream == ir::Stream::compute) {
+        const bool late = t >= span.end.nanoseconds - span.inner.count;
+        part = op.kind == ir::OpKind::optimizer_step ? optimizer : (late ? inner : compute);
+        break;
+      }
+      if (op.purpose == ir::Purpose::pipeline) part = pipeline;
+      if (op.purpose != ir::Purpose::pipeline && part == bubble) part = data;
+    }
+    ++parts[static_cast<std::size_t>(part)];
+  }
+  return parts;
+}
+
+RC_GTEST_PROP(Breakdown, EqualsPaintingEveryNanosecond, ()) {
+  const Timeline timeline = random_timeline();
+  const RankBreakdown parts =
+      rank_breakdown(timeline.program, timeline.spans, Nanoseconds{timeline.end});
+  const std::array<std::int64_t, 6> expected = painted(timeline);
+  RC_ASSERT(parts.compute.count == expected[0]);
+  RC_ASSERT(parts.tensor_parallel.count == expected[1]);
+  RC_ASSERT(parts.pipeline.count == expected[2]);
+  RC_ASSERT(parts.data_parallel.count == expected[3]);
+  RC_ASSERT(parts.optimizer.count == expected[4]);
+  RC_ASSERT(parts.bubble.count == expected[5]);
+}
+
+}  // namespace
+}  // namespace orrery::sim::breakdown_law_test

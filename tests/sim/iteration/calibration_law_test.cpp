@@ -1,0 +1,198 @@
+// Measured links and collectives of a profile, in the simulator and in the closed forms.
+#include <gtest/gtest.h>
+
+#include "models/cost/collective.h"
+#include "models/lower/lower.h"
+#include "models/spec/topology.h"
+#include "tests/sim/iteration/support.h"
+
+namespace orrery::sim::calibration_law_test {
+namespace {
+
+using ir::CollectiveKind;
+
+ir::Provenance test_source() {
+  ir::Provenance from;
+  from.source = "test";
+  return from;
+}
+
+ir::LinkSegment segment(const std::string& link_class, double from, double latency,
+                        double bandwidth) {
+  return {link_class, Bytes{from}, Seconds{latency}, BytesPerSecond{bandwidth}, test_source()};
+}
+
+ir::CollectiveFactor measured(const std::string& collective, int ranks, double factor) {
+  return {collective, "nic", ranks, factor, test_source()};
+}
+
+/// Three segments: flat, then faster with a higher latency, then slower (out of cache).
+ir::Profile three_segments(const std::string& link_class = "nic") {
+  ir::Profile profile;
+  profile.links = {segment(link_class, 0, 20e-6, 2e9), segment(link_class, 4096, 30e-6, 11e9),
+                   segment(link_class, 1e7, 50e-6, 9e9)};
+  return profile;
+}
+
+Seconds segment_time(const ir::Profile& profile, Bytes bytes) {
+  const ir::LinkSegment* own = &profile.links.front();
+  for (const ir::LinkSegment& segment : profile.links) {
+    if (segment.from_bytes <= bytes) own = &segment;
+  }
+  return own->latency + bytes / own->bandwidth;
+}
+
+models::Cluster nodes(int count, int gpus, bool nic_per_gpu = true) {
+  ClusterShape shape;
+  shape.nodes = count;
+  shape.gpus = gpus;
+  shape.nic_per_gpu = nic_per_gpu;
+  return make_cluster(shape);
+}
+
+ir::Transfer message(int source, int destination, double bytes) {
+  ir::Transfer transfer;
+  transfer.source = {source};
+  transfer.destination = {destination};
+  transfer.bytes = Bytes{bytes};
+  return transfer;
+}
+
+TEST(CalibratedLink, ALoneMessageTakesItsSegment) {
+  const models::Cluster cluster = nodes(2, 1);
+  const ir::Profile profile = three_segments();
+  const models::Topology topology(cluster, profile);
+  const auto path = [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
+  for (const double bytes : {1.0, 100.0, 4095.0, 4096.0, 65536.0, 9999999.0, 1e7, 1e9}) {
+    const double expected = segment_time(profile, Bytes{bytes}).value;
+    EXPECT_DOUBLE_EQ(models::point_to_point_time({0}, {1}, Bytes{bytes}, path).value, expected);
+    const Outcome run =
+        simulate(cluster, make_workload(1), message_program({message(0, 1, bytes)}), {}, profile);
+    EXPECT_LT(relative_difference(run.iteration_time, expected), 1e-9)
+        << bytes << " B: " << run.iteration_time << " and " << expected << " s";
+  }
+}
+
+TEST(CalibratedLink, TwoMessagesOnOneLinkTakeTheSumOfTheirBytes) {
+  const models::Cluster cluster = nodes(2, 2, false);
+  ir::Profile profile;
+  profile.links = {segment("nic", 0, 40e-6, 8e9)};
+  const Outcome run =
+      simulate(cluster, make_workload(1), message_program({message(0, 2, 3e8), message(1, 3, 5e8)}),
+               {}, profile);
+  EXPECT_LT(relative_difference(run.iteration_time, 40e-6 + 8e8 / 8e9), 1e-9) << run.iteration_time;
+}
+
+TEST(CalibratedLink, OtherClassesKeepTheirTimes) {
+  const models::Cluster cluster = nodes(1, 2);
+  const ir::Program program = message_program({message(0, 1, 1e8)});
+  const Outcome plain = simulate(cluster, make_workload(1), program);
+  const Outcome calibrated = simulate(cluster, make_workload(1), program, {}, three_segments());
+  EXPECT_EQ(plain.iteration_time, calibrated.iteration_time);
+  EXPECT_EQ(plain.spans, calibrated.spans);
+}
+
+TEST(CalibratedLink, ASlowedLinkIsSlowerThanItsSegment) {
+  const models::Cluster cluster = nodes(2, 1);
+  IterationOptions options;
+  options.slow_links = {{"node0/nic0/up", 10}};
+  const Outcome run = simulate(cluster, make_workload(1), message_program({message(0, 1, 1e9)}),
+                               options, three_segments());
+  const models::Topology topology(cluster, three_segments());
+  const double wire = topology.path({0}, {1}).bandwidth.value;
+  EXPECT_LT(relative_difference(run.iteration_time, 50e-6 + 1e9 / (wire / 10)), 1e-9)
+      << run.iteration_time << " s over a tenth of " << wire << " B/s";
+}
+
+class CalibratedRing : public testing::TestWithParam<int> {};
+
+TEST_P(CalibratedRing, FlowsEqualTheClosedForm) {
+  const int n = GetParam();
+  const models::Cluster cluster = nodes(n, 1);
+  for (const double factor : {1.0, 1.7}) {
+    ir::Profile profile = three_segments();
+    if (factor != 1) {
+      for (const char* name :
+           {"all_reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all"}) {
+        profile.collectives.push_back(measured(name, n, factor));
+      }
+    }
+    const models::Topology topology(cluster, profile);
+    const auto path = [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
+    for (const CollectiveKind kind : {CollectiveKind::all_reduce, CollectiveKind::all_gather,
+                                      CollectiveKind::reduce_scatter, CollectiveKind::broadcast}) {
+      for (const double bytes : {2e4, 1e6, 1e9}) {
+        const ir::Program program = collective_program(kind, n, Bytes{bytes});
+        const Seconds expected = models::collective_time(
+            kind, models::CollectiveAlgorithm::ring, program.groups[0].devices, Bytes{bytes}, path);
+        const Outcome run = simulate(cluster, make_workload(1), program, {}, profile);
+        // A flow carries whole bytes: at most one of each edge is rounded.
+        EXPECT_NEAR(run.iteration_time, expected.value, 1e-9 * expected.value + 1 / 9e9)
+            << ir::name_of(kind) << " " << bytes << " B, factor " << factor;
+        if (kind == CollectiveKind::broadcast) continue;
+        IterationOptions options;
+        options.ring = RingMode::stepwise;
+        const Outcome steps = simulate(cluster, make_workload(1), program, options, profile);
+        EXPECT_NEAR(steps.iteration_time, expected.value, 1e-9 * expected.value + 2.0 * n / 9e9)
+            << "step by step, " << ir::name_of(kind) << " " << bytes << " B, factor " << factor;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Members, CalibratedRing, testing::Values(2, 3, 8));
+
+TEST(CollectiveFactor, OneChangesNothing) {
+  const models::Cluster cluster = nodes(4, 1);
+  const ir::Program program = collective_program(CollectiveKind::all_reduce, 4, 1_GiB);
+  ir::Profile one;
+  one.collectives = {measured("all_reduce", 4, 1)};
+  const Outcome plain = simulate(cluster, make_workload(1), program);
+  const Outcome with = simulate(cluster, make_workload(1), program, {}, one);
+  EXPECT_EQ(plain.iteration_time, with.iteration_time);
+  EXPECT_EQ(plain.spans, with.spans);
+  EXPECT_EQ(plain.links, with.links);
+}
+
+TEST(CollectiveFactor, MultipliesTheTimeOnLinksThatWereNotMeasured) {
+  const models::Cluster cluster = nodes(4, 1);
+  const ir::Program program = collective_program(CollectiveKind::all_reduce, 4, 1_GiB);
+  ir::Profile profile;
+  profile.collectives = {measured("all_reduce", 2, 1.2), measured("all_reduce", 6, 1.6),
+                         measured("all_gather", 4, 9)};
+  const Outcome plain = simulate(cluster, make_workload(1), program);
+  const Outcome with = simulate(cluster, make_workload(1), program, {}, profile);
+  EXPECT_LT(relative_difference(with.iteration_time, 1.4 * plain.iteration_time), 1e-9)
+      << "between 1.2 for two ranks and 1.6 for six";
+}
+
+TEST(MeasuredStorage, ReplacesTheDeclaredOne) {
+  ir::Program program = collective_program(CollectiveKind::broadcast, 1, Bytes{4e9});
+  program.ops[0].kind = ir::OpKind::save_state;
+  program.ops[0].location = ir::Location::nvme;
+  program.ops[0].match = ir::kNone;
+  models::Cluster cluster = nodes(1, 1);
+  cluster.nodes[0].nvme_write = BytesPerSecond{1e9};
+  ir::Profile profile;
+  profile.storage = {{"nvme", true, Seconds{0.25}, BytesPerSecond{2e9}, test_source()}};
+  EXPECT_DOUBLE_EQ(simulate(cluster, make_workload(1), program).iteration_time, 4);
+  EXPECT_DOUBLE_EQ(simulate(cluster, make_workload(1), program, {}, profile).iteration_time, 2.25);
+}
+
+TEST(Profile, OfOtherLinksChangesNoByte) {
+  const models::Cluster cluster = nodes(2, 4);
+  PlanShape shape;
+  shape.stages = 2;
+  shape.tensor_parallel = 4;
+  const ir::Program program =
+      models::lower(make_plan(shape, 8), cluster, make_workload(8), make_job(), {});
+  const Outcome plain = simulate(cluster, make_workload(8), program);
+  const Outcome with =
+      simulate(cluster, make_workload(8), program, {}, three_segments("another class"));
+  EXPECT_EQ(plain.spans, with.spans);
+  EXPECT_EQ(plain.iteration_time, with.iteration_time);
+  EXPECT_FALSE(models::Topology(cluster, three_segments("another class")).calibrated());
+}
+
+}  // namespace
+}  // namespace orrery::sim::calibration_law_test

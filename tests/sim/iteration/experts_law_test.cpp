@@ -1,0 +1,70 @@
+/// Do groups that hold experts together wait for each other in every pass?
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+#include <vector>
+
+#include "models/lower/lower.h"
+#include "tests/sim/iteration/support.h"
+
+namespace orrery::sim::experts_law_test {
+namespace {
+
+models::Workload expert_workload(int blocks) {
+  models::Workload workload = make_workload(blocks);
+  workload.shape.experts = 4;
+  workload.shape.top_k = 1;
+  for (models::Block& block : workload.blocks) block.expert_all_to_all = true;
+  return workload;
+}
+
+/// By rank: the ends of its passes, in order.
+std::map<int, std::vector<long long>> pass_ends(const Outcome& run, const ir::Program& program) {
+  std::map<int, std::vector<long long>> ends;
+  std::istringstream lines(run.spans);
+  int rank = 0;
+  int op = 0;
+  long long start = 0;
+  long long end = 0;
+  double inner = 0;
+  double bytes = 0;
+  while (lines >> rank >> op >> start >> end >> inner >> bytes) {
+    if (program.ops[static_cast<std::size_t>(op)].kind <= ir::OpKind::backward) {
+      ends[rank].push_back(end);
+    }
+  }
+  return ends;
+}
+
+TEST(Experts, ASlowGroupHoldsThoseThatShareItsExpertsInEveryPass) {
+  const models::Cluster cluster = make_cluster({});
+  const models::Workload workload = expert_workload(2);
+  PlanShape shape;
+  shape.groups = 4;
+  shape.tensor_parallel = 2;
+  ir::Plan plan = make_plan(shape, 2);
+  plan.pipelines[0].stages[0].segments[0].expert_parallel = 2;
+  IterationOptions options;
+  options.stragglers = {{DeviceId{0}, 2.0}};
+  for (const bool collapsed : {true, false}) {
+    models::LowerOptions lowering;
+    lowering.collapsed = collapsed;
+    const ir::Program program = models::lower(plan, cluster, workload, make_job(), lowering);
+    const auto ends = pass_ends(simulate(cluster, workload, program, options), program);
+    const int of_group = collapsed ? 1 : 2;
+    ASSERT_EQ(ends.size(), static_cast<std::size_t>(4 * of_group));
+    ASSERT_EQ(ends.at(0).size(), 2u * 4u);
+    // Ranks go group by group; the first two groups share experts, the others run on.
+    for (int rank = 0; rank < 2 * of_group; ++rank) EXPECT_EQ(ends.at(rank), ends.at(0));
+    for (int rank = 2 * of_group; rank < 4 * of_group; ++rank) {
+      EXPECT_EQ(ends.at(rank), ends.at(2 * of_group));
+      for (std::size_t i = 0; i < ends.at(rank).size(); ++i) {
+        EXPECT_LT(ends.at(rank)[i], ends.at(0)[i]);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace orrery::sim::experts_law_test

@@ -1,0 +1,258 @@
+#include "tests/sim/iteration/support.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <variant>
+
+#include "models/cost/pricer.h"
+#include "models/lower/lower.h"
+#include "models/spec/topology.h"
+#include "sim/flow/fork.h"
+
+namespace orrery::sim {
+
+models::Cluster make_cluster(const ClusterShape& shape) {
+  models::Cluster cluster;
+  cluster.name = "test";
+  models::GpuType gpu;
+  gpu.name = "gpu";
+  gpu.vendor = "vendor";
+  gpu.peak = {{ir::Dtype::bf16, FlopsPerSecond{1e14}}};
+  gpu.memory = 80_GiB;
+  gpu.memory_bandwidth = BytesPerSecond{1e30};
+  gpu.efficiency = 0.5;
+  gpu.memory_efficiency = 1;
+  gpu.price = DollarsPerSecond{2.0 / 3600};
+  cluster.gpu_types = {gpu};
+  cluster.links["nvlink"] = {"nvlink", shape.nvlink, shape.latency, 1, false, "test"};
+  cluster.links["slot"] = {"slot", shape.pcie, 2 * shape.latency, 1, shape.shared_pcie, "test"};
+  cluster.links["nic"] = {"nic", shape.nic, 2 * shape.latency, 1, false, "test"};
+  for (int n = 0; n < shape.nodes; ++n) {
+    models::Node node;
+    node.name = fmt::format("node{}", n);
+    node.gpu_types.assign(static_cast<std::size_t>(shape.gpus), 0);
+    std::vector<int> all;
+    for (int g = 0; g < shape.gpus; ++g) all.push_back(g);
+    if (shape.has_nvlink) node.domains = {{all, "nvlink"}};
+    node.pcie = {{all, "slot", ""}};
+    if (shape.nic_per_gpu) {
+      for (int g = 0; g < shape.gpus; ++g) node.nics.push_back({"nic", {g}});
+    } else {
+      node.nics = {{"nic", {}}};
+    }
+    cluster.nodes.push_back(node);
+  }
+  models::seal(cluster);
+  return cluster;
+}
+
+models::Workload make_workload(int blocks, Bytes activation) {
+  models::Workload workload;
+  workload.name = "test";
+  workload.shape.name = "test";
+  workload.shape.heads = workload.shape.kv_heads = 16;
+  workload.sequence_length = 1024;
+  models::Block block;
+  block.forward_flops = Flops{kBlockSeconds * 5e13};
+  block.parameters = {{"weight", 4096 * 1024, 1024, false}};
+  block.input_bytes = block.output_bytes = activation;
+  block.kept_split = 4 * activation;
+  block.tensor_collectives = 2;
+  workload.blocks.assign(static_cast<std::size_t>(blocks), block);
+  workload.hash = "workload";
+  return workload;
+}
+
+models::Job make_job() {
+  models::Job job;
+  job.global_batch = 1;
+  job.sequence_length = 1024;
+  return job;
+}
+
+ir::Plan make_plan(const PlanShape& shape, int blocks) {
+  ir::Plan plan;
+  plan.schedule = shape.schedule;
+  plan.communication.activation_transfer = shape.transfer;
+  plan.communication.gradient_overlap = shape.overlap;
+  int device = 0;
+  for (int p = 0; p < shape.pipelines; ++p) {
+    ir::Pipeline pipeline;
+    pipeline.micro_batches = shape.micro_batches;
+    pipeline.micro_batch_size = shape.groups * shape.samples;
+    int block = 0;
+    for (int s = 0; s < shape.stages; ++s) {
+      ir::Segment segment;
+      segment.first_block = {block};
+      block = shape.blocks.empty() ? blocks * (s + 1) / shape.stages
+                                   : block + shape.blocks[static_cast<std::size_t>(s)];
+      segment.last_block = {block - 1};
+      for (int g = 0; g < shape.groups; ++g) {
+        ir::Group group;
+        group.tensor_parallel = shape.tensor_parallel;
+        group.samples = shape.samples;
+        for (int t = 0; t < shape.tensor_parallel; ++t) group.devices.push_back({device++});
+        segment.groups.push_back(group);
+      }
+      pipeline.stages.push_back({{segment}});
+    }
+    plan.pipelines.push_back(pipeline);
+  }
+  return plan;
+}
+
+ir::Program collective_program(ir::CollectiveKind kind, int members, Bytes bytes) {
+  ir::Program program;
+  program.pipelines = {{0, 1, 1}};
+  program.groups.emplace_back();
+  ir::CollectiveShape shape;
+  shape.kind = kind;
+  shape.parts = {{0, bytes, {}}};
+  program.collective_shapes = {shape};
+  program.collectives = {{0, {0, static_cast<std::uint32_t>(members)}}};
+  program.stream_begin = {0};
+  for (int i = 0; i < members; ++i) {
+    program.groups.front().devices.push_back({i});
+    ir::Rank rank;
+    rank.device = {i};
+    rank.devices = {{i}};
+    rank.group = i;
+    program.ranks.push_back(rank);
+    ir::Op op;
+    op.kind = ir::OpKind::collective;
+    op.stream = ir::Stream::collective;
+    op.purpose = ir::Purpose::data_parallel;
+    op.rank = {i};
+    op.match = 0;
+    op.bytes = bytes;
+    program.ops.push_back(op);
+    program.members.push_back({i});
+    const auto before = static_cast<std::uint32_t>(i);
+    program.stream_begin.insert(program.stream_begin.end(), {before, before, before + 1});
+  }
+  program.dependency_begin.assign(program.ops.size() + 1, 0);
+  return program;
+}
+
+ir::Program message_program(const std::vector<ir::Transfer>& messages) {
+  ir::Program program;
+  program.pipelines = {{0, 1, 1}};
+  program.stream_begin = {0};
+  const auto count = static_cast<std::int32_t>(messages.size());
+  for (std::int32_t i = 0; i < 2 * count; ++i) {  // all senders, then all receivers
+    const bool sends = i < count;
+    const ir::Transfer& message = messages[static_cast<std::size_t>(i % count)];
+    ir::Rank rank;
+    rank.device = sends ? message.source : message.destination;
+    rank.devices = {rank.device};
+    rank.group = i;
+    program.ranks.push_back(rank);
+    ir::Op op;
+    op.kind = sends ? ir::OpKind::send : ir::OpKind::recv;
+    op.stream = ir::Stream::p2p;
+    op.rank = {i};
+    op.match = sends ? i + count : i - count;
+    op.transfers = i % count;
+    op.bytes = message.bytes;
+    program.ops.push_back(op);
+    if (sends) program.transfer_sets.push_back({message});
+    const auto before = static_cast<std::uint32_t>(i);
+    program.stream_begin.insert(program.stream_begin.end(), {before, before + 1, before + 1});
+  }
+  program.dependency_begin.assign(program.ops.size() + 1, 0);
+  return program;
+}
+
+namespace {
+
+std::string encode(const IterationResult& result) {
+  nlohmann::json out;
+  out["time"] = result.iteration_time.value;
+  out["duration"] = result.log.iterations.front().end.nanoseconds;
+  for (const ir::IterationMark& mark : result.log.iterations) {
+    out["marks"].push_back({mark.start.nanoseconds, mark.end.nanoseconds});
+  }
+  out["iterations"] = result.iterations;
+  out["settled"] = result.settled;
+  for (const Seconds time : result.pipeline_times) out["pipelines"].push_back(time.value);
+  for (const Bytes peak : result.peak_memory) out["peaks"].push_back(peak.value);
+  for (const RankBreakdown& rank : result.ranks) {
+    out["ranks"].push_back({rank.compute.count, rank.tensor_parallel.count, rank.pipeline.count,
+                            rank.data_parallel.count, rank.optimizer.count, rank.bubble.count});
+  }
+  out["work"] = {result.work.timers, result.work.flows, result.work.barriers};
+  for (const ir::LinkUse& use : result.log.links) {
+    out["links"].push_back({use.link, use.bytes.value});
+  }
+  for (const ir::MemorySample& sample : result.log.memory) {
+    for (const double value :
+         {static_cast<double>(sample.rank.value), static_cast<double>(sample.at.nanoseconds),
+          sample.allocated.value}) {
+      out["memory"].push_back(value);
+    }
+  }
+  std::string spans;
+  for (const ir::Span& span : result.log.spans) {
+    spans +=
+        fmt::format("{} {} {} {} {} {}\n", span.rank.value, span.op.value, span.start.nanoseconds,
+                    span.end.nanoseconds, span.inner.count, span.bytes.value);
+  }
+  out["spans"] = spans;
+  return out.dump();
+}
+
+Outcome decode(const std::string& text) {
+  const nlohmann::json in = nlohmann::json::parse(text);
+  Outcome out;
+  out.iteration_time = in["time"];
+  out.duration = in["duration"];
+  out.marks = in["marks"].get<std::vector<std::pair<std::int64_t, std::int64_t>>>();
+  out.iterations = in["iterations"];
+  out.settled = in["settled"];
+  if (in.contains("pipelines")) out.pipeline_times = in["pipelines"].get<std::vector<double>>();
+  out.peak_memory = in["peaks"].get<std::vector<double>>();
+  for (const auto& rank : in["ranks"]) {
+    out.ranks.push_back({{rank[0]}, {rank[1]}, {rank[2]}, {rank[3]}, {rank[4]}, {rank[5]}});
+  }
+  out.work = {in["work"][0], in["work"][1], in["work"][2]};
+  if (in.contains("links")) {
+    out.links = in["links"].get<std::vector<std::pair<std::string, double>>>();
+  }
+  if (in.contains("memory")) out.memory_samples = in["memory"].get<std::vector<double>>();
+  out.spans = in["spans"];
+  return out;
+}
+
+}  // namespace
+
+Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
+                 const ir::Program& program, const IterationOptions& options,
+                 const ir::Profile& profile) {
+  const ForkResult result = run_forked([&] {
+    const models::Topology topology(cluster, profile);
+    IterationSimulator simulator(cluster, topology);
+    return encode(
+        simulator.run(program, models::Pricer(cluster, workload, make_job(), profile), options));
+  });
+  if (const auto* failure = std::get_if<ChildFailure>(&result)) {
+    ADD_FAILURE() << failure->message;
+    return {};
+  }
+  return decode(std::get<std::string>(result));
+}
+
+Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
+                 const ir::Plan& plan, bool collapsed, const IterationOptions& options) {
+  const ir::Program program =
+      models::lower(plan, cluster, workload, make_job(), {.collapsed = collapsed});
+  return simulate(cluster, workload, program, options);
+}
+
+double relative_difference(double a, double b) {
+  return a == b ? 0 : std::abs(a - b) / std::max(std::abs(a), std::abs(b));
+}
+
+}  // namespace orrery::sim

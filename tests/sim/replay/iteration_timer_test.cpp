@@ -1,0 +1,286 @@
+#include "sim/replay/iteration_timer.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "models/spec/topology.h"
+#include "sim/flow/fork.h"
+#include "sim/iteration/evaluator.h"
+#include "sim/replay/device_renaming.h"
+#include "sim/replay/pipeline_order.h"
+#include "tests/sim/iteration/support.h"
+#include "tests/sim/replay/support.h"
+
+namespace orrery::sim::iteration_timer_test {
+namespace {
+
+/// The plan with each device moved.
+ir::Plan moved(ir::Plan plan, const std::map<int, int>& to) {
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    for (ir::Stage& stage : pipeline.stages) {
+      for (ir::Segment& segment : stage.segments) {
+        for (ir::Group& group : segment.groups) {
+          for (DeviceId& device : group.devices) {
+            const auto found = to.find(device.value);
+            if (found != to.end()) device = {found->second};
+          }
+        }
+      }
+    }
+  }
+  return plan;
+}
+
+std::vector<int> names(const models::Cluster& cluster, const std::vector<int>& devices,
+                       const std::vector<std::string>& degraded = {}, bool ignore_leaves = false) {
+  const models::Topology topology(cluster);
+  const DeviceRenaming renaming(cluster, topology, ignore_leaves);
+  std::vector<DeviceId> order;
+  for (const int device : devices) order.push_back({device});
+  const std::vector<DeviceId> to = renaming.names(order, degraded).to;
+  std::vector<int> result;
+  for (const int device : devices) result.push_back(to[static_cast<std::size_t>(device)].value);
+  return result;
+}
+
+using Ids = std::vector<int>;
+
+TEST(DeviceRenaming, EqualNodesAndPositionsTakeTheFirstNames) {
+  const models::Cluster cluster = replay_cluster(4, 2);
+  EXPECT_EQ(names(cluster, {7, 6, 2, 3}), (Ids{0, 1, 2, 3}));
+  EXPECT_EQ(names(cluster, {5, 2, 4}), (Ids{0, 2, 1}));
+}
+
+TEST(DeviceRenaming, DevicesThatShareANicOrASwitchStayTogether) {
+  models::Cluster cluster = replay_cluster(2, 4);
+  for (models::Node& node : cluster.nodes) {
+    node.pcie = {{{0, 2}, "slot", "slot"}, {{1, 3}, "slot", "slot"}};
+    node.nics = {{"nic", {0, 2}}, {"nic", {1, 3}}};
+  }
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {0, 1}), (Ids{0, 1}));
+  EXPECT_EQ(names(cluster, {3, 1}), (Ids{0, 2}));
+  EXPECT_EQ(names(cluster, {5, 6, 7}), (Ids{0, 1, 2}));
+  EXPECT_EQ(names(cluster, {5, 7, 6}), (Ids{0, 2, 1}));
+}
+
+TEST(DeviceRenaming, LeavesKindsOverridesAndDegradedLinksAreKeptApart) {
+  models::Cluster cluster = replay_cluster(6, 2);
+  for (int n = 3; n < 6; ++n) cluster.nodes[static_cast<std::size_t>(n)].leaf = 1;
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {8, 6}), (Ids{0, 2}));  // both on one leaf
+  EXPECT_EQ(names(cluster, {8, 2}), (Ids{0, 6}));  // on two
+  EXPECT_EQ(names(cluster, {8, 2}, {}, true), (Ids{0, 2}));
+  EXPECT_EQ(names(cluster, {2, 4}, {"node1/nic0/up"}), (Ids{2, 0}));
+  EXPECT_EQ(names(cluster, {2, 8}, {"leaf1/up"}), (Ids{0, 8}));
+
+  cluster.overrides = {{{0}, {1}, BytesPerSecond{1e9}, std::nullopt}};
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {2, 4}), (Ids{2, 4}));
+  EXPECT_EQ(names(cluster, {4, 0}), (Ids{4, 0}));
+
+  cluster = replay_cluster(3, 2);
+  cluster.gpu_types.push_back(cluster.gpu_types[0]);
+  cluster.nodes[0].gpu_types = {0, 1};
+  models::seal(cluster);
+  EXPECT_EQ(names(cluster, {4, 1}), (Ids{2, 1}));  // a mixed node keeps its positions
+}
+
+/// Runs `work` with a timer in a process of its own; returns what it says.
+std::string in_child(const models::Cluster& cluster,
+                     const std::function<std::string(const SimulatedIterationTimer&,
+                                                     const SimulatorEvaluator&)>& work) {
+  const models::Workload workload = make_workload(4);
+  const models::Job job = make_job();
+  const ir::Profile profile;
+  const ForkResult result = run_forked([&] {
+    const models::Topology topology(cluster);
+    const TransferPaths paths(cluster, topology);
+    IterationSimulator simulator(cluster, topology);
+    return work(SimulatedIterationTimer(simulator, paths, workload, job, profile),
+                SimulatorEvaluator(simulator, workload, job, profile));
+  });
+  if (const auto* failure = std::get_if<ChildFailure>(&result)) {
+    ADD_FAILURE() << failure->message;
+    return {};
+  }
+  return std::get<std::string>(result);
+}
+
+models::Cluster four_nodes() {
+  ClusterShape shape;
+  shape.nodes = 4;
+  shape.gpus = 2;
+  return make_cluster(shape);
+}
+
+ir::Plan two_stages() {
+  PlanShape shape;
+  shape.stages = 2;
+  shape.tensor_parallel = 2;
+  return make_plan(shape, 4);
+}
+
+TEST(SimulatedIterationTimer, RemembersPlansUpToARenamingOfEqualDevices) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
+    const ir::Plan plan = two_stages();
+    const ir::Plan other = moved(plan, {{0, 7}, {1, 6}, {2, 4}, {3, 5}});
+    const ir::Plan inside = moved(plan, {{2, 4}, {3, 5}});
+    const Seconds a = timer.time(plan, {}, {});
+    const Seconds b = timer.time(other, {}, {});
+    const models::Evaluation c = RememberingEvaluator(timer).evaluate(inside);
+    const bool right = a == b && a == c.iteration_time && a == judge.evaluate(plan).iteration_time;
+    // The verdict names a device of the plan that was asked for: the last stage is on 4 and 5.
+    const int device = timer.evaluate(other, {}, {}).memory.by_gpu_type.at(0).device.value;
+    return fmt::format("{} {} {} {}", timer.counts().asked, timer.counts().simulated, right,
+                       device >= 4);
+  });
+  EXPECT_EQ(said, "4 1 true true");
+}
+
+TEST(SimulatedIterationTimer, RemembersWhichStageIsDeadWhicheverPipelineItIsOf) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+    PlanShape shape;
+    shape.pipelines = 3;
+    shape.stages = 2;
+    ir::Plan plan = make_plan(shape, 4);
+    ir::Plan other = plan;
+    plan.pipelines[0].reroutes = {{1, 0, 1}, {1, 1, 2}, {1, 2, 1}, {1, 3, 2}};
+    other.pipelines[2].reroutes = {{1, 0, 0}, {1, 1, 1}, {1, 2, 0}, {1, 3, 1}};
+    const models::Evaluation a = timer.evaluate(plan, {}, {});
+    const models::Evaluation b = timer.evaluate(other, {}, {});
+    const bool moved = a.pipeline_times.at(0) == b.pipeline_times.at(2) &&
+                       a.pipeline_times.at(1) == b.pipeline_times.at(0) &&
+                       a.pipeline_times.at(2) == b.pipeline_times.at(1);
+    // A slow device belongs to its pipeline wherever that stands.
+    const Seconds slow = timer.time(plan, {{{2}, 0.5}}, {});
+    const Seconds same = timer.time(other, {{{0}, 0.5}}, {});
+    return fmt::format("{} {} {} {} {}", a.iteration_time == b.iteration_time, moved, slow == same,
+                       slow > a.iteration_time, timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "true true true true 2");
+}
+
+TEST(SimulatedIterationTimer, StaggeredPlansHaveTimesOfTheirOwn) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+    PlanShape shape;
+    shape.pipelines = 2;
+    shape.stages = 4;
+    shape.schedule = ir::ScheduleKind::zero_bubble;
+    ir::Plan plan = make_plan(shape, 4);
+    plan.pipelines[0].reroutes = {{3, 0, 1}, {3, 1, 1}, {3, 2, 1}, {3, 3, 1}};
+    const Seconds together = timer.time(plan, {}, {});
+    plan.optimizer = ir::OptimizerStart::staggered;
+    const Seconds staggered = timer.time(plan, {}, {});
+    return fmt::format("{} {} {}", staggered < together, timer.time(plan, {}, {}) == staggered,
+                       timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "true true 2");
+}
+
+TEST(SimulatedIterationTimer, WhatIsExpectedIsAnsweredAlike) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
+    const ir::Plan plan = two_stages();
+    timer.expect(plan, {{{3}, 0.5}}, {});
+    timer.expect(plan, {}, {});
+    timer.expect(moved(plan, {{2, 4}, {3, 5}}), {}, {});  // known to be the same
+    timer.expect(plan, {{{3}, 0.25}}, {});                // gives the first one up
+    const std::int64_t before = timer.counts().simulated;
+    const bool right = timer.time(plan, {}, {}) == judge.evaluate(plan).iteration_time;
+    timer.expect(plan, {}, {});
+    const bool slower = timer.time(plan, {{{3}, 0.5}}, {}) > timer.time(plan, {}, {});
+    return fmt::format("{} {} {} {}", before, right, slower, timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "0 true true 2");
+}
+
+TEST(PipelineOrder, ReroutesLeadToTheSamePipelinesInAnyOrder) {
+  const models::Cluster cluster = four_nodes();
+  const models::Topology topology(cluster);
+  const DeviceRenaming renaming(cluster, topology, false);
+  PlanShape shape;
+  shape.stages = 2;
+  shape.pipelines = 4;
+  ir::Plan plan = make_plan(shape, 4);
+  plan.pipelines[2].reroutes = {{1, 0, 0}, {1, 1, 3}};
+  const ir::Plan sorted = reordered(plan, order_of_pipelines(plan, {}, renaming));
+  EXPECT_EQ(sorted.pipelines.size(), 4U);
+  for (const ir::Pipeline& pipeline : sorted.pipelines) {
+    if (pipeline.reroutes.empty()) continue;
+    EXPECT_EQ(pipeline.stages, plan.pipelines[2].stages);
+    const auto& first =
+        sorted.pipelines[static_cast<std::size_t>(pipeline.reroutes[0].to_pipeline)];
+    const auto& second =
+        sorted.pipelines[static_cast<std::size_t>(pipeline.reroutes[1].to_pipeline)];
+    EXPECT_EQ(first.stages, plan.pipelines[0].stages);
+    EXPECT_EQ(second.stages, plan.pipelines[3].stages);
+  }
+  ir::Plan sharded = plan;
+  sharded.pipelines[0].stages[0].segments[0].zero = {1, 2};
+  EXPECT_EQ(order_of_pipelines(sharded, {}, renaming), (std::vector<std::size_t>{0, 1, 2, 3}));
+}
+
+TEST(SimulatedIterationTimer, SlowDevicesAndLinksMakeTimesOfTheirOwn) {
+  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+    const ir::Plan plan = two_stages();
+    const ir::Plan other = moved(plan, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+    const double healthy = timer.time(plan, {}, {}).value;
+    const double slow = timer.time(plan, {{{3}, 0.5}}, {}).value;
+    const double same = timer.time(other, {{{0}, 0.1}, {{7}, 0.5}}, {}).value;
+    const double link = timer.time(plan, {}, {{"node0/nic0/up", 0.01}}).value;
+    const double elsewhere = timer.time(other, {}, {{"node0/nic0/up", 0.01}}).value;
+    return fmt::format("{} {} {} {} {}", slow > 1.3 * healthy, slow == same, link > healthy,
+                       elsewhere == healthy, timer.counts().simulated);
+  });
+  EXPECT_EQ(said, "true true true true 3");
+}
+
+TEST(SimulatedIterationTimer, TransfersBesideTrainingTakeTheirShareOfTheNetwork) {
+  models::Cluster cluster = four_nodes();
+  cluster.storage = models::ObjectStorage{BytesPerSecond{1e12}, models::BandwidthScope::shared, {}};
+  const models::Topology topology(cluster);
+  std::vector<LinkId> nic;
+  topology.nic_link({0}, true, nic);
+  const models::Link& link = topology.links()[nic.front().index()];
+  const std::string said = in_child(cluster, [&](const auto& timer, const auto&) {
+    const ir::Plan plan = two_stages();
+    const auto upload = [&](int device, double share) -> std::vector<models::StateTransfer> {
+      return {{ir::Location::host_memory,
+               ir::Location::cloud,
+               {device},
+               {},
+               Bytes{share * link.bandwidth.value}}};
+    };
+    const Seconds alone = timer.time(plan, {}, {});
+    const Seconds quarter = timer.time_beside(plan, {}, {}, upload(0, 0.25));
+    const Seconds all = timer.time_beside(plan, {}, {}, upload(0, 0.9));
+    const ir::Plan other = moved(plan, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
+    const auto simulated = timer.counts().simulated;
+    return fmt::format("{} {} {} {} {}", alone < quarter,
+                       timer.time(plan, {}, {{link.name, 0.75}}) == quarter,
+                       timer.time(plan, {}, {{link.name, 0.5}}) == all,
+                       timer.time_beside(other, {}, {}, upload(4, 0.25)) == quarter, simulated);
+  });
+  EXPECT_EQ(said, "true true true true 3");
+}
+
+TEST(SimulatedIterationTimer, AnswersDoNotDependOnWhatWasAskedBefore) {
+  const auto ask = [](bool other_first) {
+    return in_child(four_nodes(), [=](const auto& timer, const auto&) {
+      const ir::Plan plan = two_stages();
+      const ir::Plan other = moved(plan, {{0, 5}, {1, 4}, {2, 1}, {3, 0}});
+      if (other_first) timer.time(other, {{{1}, 0.7}}, {});
+      return fmt::format("{:a}", timer.time(plan, {{{3}, 0.7}}, {}).value);
+    });
+  };
+  EXPECT_EQ(ask(false), ask(true));
+}
+
+}  // namespace
+}  // namespace orrery::sim::iteration_timer_test

@@ -1,0 +1,204 @@
+#include "tests/sim/replay/support.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+namespace orrery::sim {
+
+models::Cluster replay_cluster(int nodes, int gpus) {
+  models::Cluster cluster;
+  cluster.name = "test";
+  models::GpuType gpu;
+  gpu.name = "gpu";
+  gpu.vendor = "vendor";
+  gpu.peak = {{ir::Dtype::bf16, FlopsPerSecond{1e14}}};
+  gpu.memory = 80_GiB;
+  gpu.memory_bandwidth = BytesPerSecond{1e30};
+  gpu.price = DollarsPerSecond{3.6};
+  gpu.spot_price = DollarsPerSecond{1.2};
+  cluster.gpu_types = {gpu};
+  cluster.links["nvlink"] = {"nvlink", BytesPerSecond{200e9}, Seconds{2e-6}, 1, false, "test"};
+  cluster.links["slot"] = {"slot", BytesPerSecond{50e9}, Seconds{4e-6}, 1, false, "test"};
+  cluster.links["nic"] = {"nic", BytesPerSecond{25e9}, Seconds{4e-6}, 1, false, "test"};
+  for (int n = 0; n < nodes; ++n) {
+    models::Node node;
+    node.name = fmt::format("node{}", n);
+    node.gpu_types.assign(static_cast<std::size_t>(gpus), 0);
+    std::vector<int> all;
+    for (int g = 0; g < gpus; ++g) all.push_back(g);
+    node.domains = {{all, "nvlink"}};
+    node.pcie = {{all, "slot", ""}};
+    node.nics = {{"nic", {}}};
+    cluster.nodes.push_back(node);
+  }
+  models::seal(cluster);
+  return cluster;
+}
+
+models::PlanPointer plan_on(const std::vector<DeviceId>& devices) {
+  auto plan = std::make_shared<ir::Plan>();
+  for (const DeviceId device : devices) {
+    ir::Segment segment;
+    segment.first_block = {0};
+    segment.last_block = {0};
+    ir::Group group;
+    group.devices = {device};
+    segment.groups = {group};
+    ir::Pipeline pipeline;
+    pipeline.micro_batches = 2;
+    pipeline.stages = {{{segment}}};
+    plan->pipelines.push_back(pipeline);
+  }
+  return plan;
+}
+
+models::PlanPointer plan_on(const std::vector<int>& devices) {
+  std::vector<DeviceId> ids;
+  for (const int device : devices) ids.push_back({device});
+  return plan_on(ids);
+}
+
+models::Job replay_job() {
+  models::Job job;
+  job.global_batch = 8;
+  job.sequence_length = 100;
+  return job;
+}
+
+EventList::EventList(const models::Cluster& cluster, double horizon_seconds) {
+  trace.horizon = seconds(horizon_seconds);
+  for (const models::Node& node : cluster.nodes) {
+    trace.nodes.push_back({node.name, "gpu", static_cast<int>(node.gpu_types.size())});
+  }
+}
+
+ir::ClusterEvent& EventList::add(double second, ir::EventKind kind) {
+  ir::ClusterEvent event;
+  event.time = at_second(second);
+  event.kind = kind;
+  event.sequence = static_cast<std::int64_t>(trace.events.size());
+  trace.events.push_back(event);
+  return trace.events.back();
+}
+
+EventList& EventList::devices(double second, ir::EventKind kind, std::vector<int> ids,
+                              double factor) {
+  ir::ClusterEvent& event = add(second, kind);
+  event.scope.kind = ir::EventScope::Kind::devices;
+  for (const int id : ids) event.scope.devices.push_back({id});
+  event.factor = factor;
+  return *this;
+}
+
+EventList& EventList::node(double second, ir::EventKind kind, int node, double notice) {
+  ir::ClusterEvent& event = add(second, kind);
+  event.scope.kind = ir::EventScope::Kind::node;
+  event.scope.node = {node};
+  event.notice = seconds(notice);
+  return *this;
+}
+
+EventList& EventList::job(double second, ir::EventKind kind, double factor) {
+  ir::ClusterEvent& event = add(second, kind);
+  event.scope.kind = ir::EventScope::Kind::job;
+  event.factor = factor;
+  return *this;
+}
+
+EventList& EventList::link(double second, ir::EventKind kind, const std::string& name,
+                           double factor) {
+  ir::ClusterEvent& event = add(second, kind);
+  event.scope.kind = ir::EventScope::Kind::link;
+  event.scope.link = name;
+  event.factor = factor;
+  return *this;
+}
+
+std::variant<models::PlanPointer, models::Infeasible> TestPolicy::first_plan(
+    const std::vector<DeviceId>& live) const {
+  if (static_cast<int>(live.size()) < needs) return models::Infeasible{"devices", "too few"};
+  return plan_on(live);
+}
+
+std::vector<models::CheckpointLevel> TestPolicy::checkpoints(const ir::Plan& plan, Seconds) const {
+  std::vector<models::CheckpointLevel> out = levels;
+  for (models::CheckpointLevel& level : out) level.every = every ? every(plan) : level.every;
+  return out;
+}
+
+models::RecoveryDecision TestPolicy::on_events(const models::JobState& state, Events events) const {
+  asked.push_back(state);
+  if (answer) return answer(state, events);
+  if (state.training && state.plan != nullptr) {
+    const std::vector<DeviceId> devices = ir::devices_of(*state.plan);
+    if (std::includes(state.live.begin(), state.live.end(), devices.begin(), devices.end())) {
+      return proceed();
+    }
+  }
+  if (static_cast<int>(state.live.size()) < needs) return wait();
+  return resume(plan_on(state.live), state.iteration);
+}
+
+models::RecoveryDecision proceed() { return {}; }
+
+models::RecoveryDecision wait() {
+  models::RecoveryDecision decision;
+  decision.action = models::RecoveryDecision::Action::wait;
+  return decision;
+}
+
+models::RecoveryDecision resume(models::PlanPointer plan, std::int64_t iteration,
+                                std::vector<models::RecoveryPhase> phases) {
+  models::RecoveryDecision decision;
+  decision.action = models::RecoveryDecision::Action::resume;
+  decision.plan = std::move(plan);
+  decision.resume_iteration = iteration;
+  decision.phases = std::move(phases);
+  return decision;
+}
+
+models::RecoveryPhase phase(models::RecoveryPhase::Kind kind, double duration) {
+  return {kind, seconds(duration), "test"};
+}
+
+models::CheckpointLevel level(ir::Location location, std::int64_t every, double stall,
+                              double persist) {
+  models::CheckpointLevel result;
+  result.location = location;
+  result.every = every;
+  result.stall = seconds(stall);
+  result.persist = seconds(persist);
+  return result;
+}
+
+Seconds SlowedTimer::time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                          const models::DegradedLinks& degraded_links) const {
+  return FixedIterationTimer(Seconds{10}).time(plan, slow, degraded_links);
+}
+
+Seconds SlowedTimer::time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                                 const models::DegradedLinks& degraded_links,
+                                 const std::vector<models::StateTransfer>& per_second) const {
+  Seconds seconds = time(plan, slow, degraded_links);
+  for (const models::StateTransfer& transfer : per_second) {
+    seconds += Seconds{transfer.bytes.value / 1e9};
+  }
+  return seconds;
+}
+
+ReplayResult run(const models::Cluster& cluster, const traces::Trace& trace,
+                 const models::RecoveryPolicy& policy, ReplayOptions options) {
+  const models::Job job = replay_job();
+  const SlowedTimer iterations;
+  const FixedTransferTimer transfers(seconds(7));
+  options.record_spans = true;
+  return replay({cluster, job, trace, policy, iterations, transfers}, options);
+}
+
+double wall(const ReplayResult& result, Bucket bucket) {
+  return static_cast<double>(result.wall[static_cast<std::size_t>(bucket)].count) / 1e9;
+}
+
+}  // namespace orrery::sim

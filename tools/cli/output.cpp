@@ -1,0 +1,74 @@
+#include "tools/cli/output.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "models/base/file.h"
+
+namespace orrery::tools {
+namespace {
+
+std::string colored(std::string_view text, const char* code) {
+  if (!colors()) return std::string(text);
+  return fmt::format("\033[{}m{}\033[0m", code, text);
+}
+
+void write_in_place(const std::string& path, std::string_view bytes) {
+  std::FILE* file = std::fopen(path.c_str(), "wb");
+  bool written = file != nullptr;
+  if (written) written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
+  int error = errno;
+  if (file != nullptr && std::fclose(file) != 0 && written) {
+    written = false;
+    error = errno;
+  }
+  if (!written) {
+    throw std::runtime_error(fmt::format("cannot write {}: {}", path, std::strerror(error)));
+  }
+}
+
+[[noreturn]] void fail() {
+  throw OutputError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail();
+}
+
+void flush() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail();
+}
+
+bool colors() {
+  const char* off = std::getenv("NO_COLOR");
+  if (off != nullptr && *off != '\0') return false;
+  const char* term = std::getenv("TERM");
+  return isatty(STDOUT_FILENO) == 1 && term != nullptr && std::string_view(term) != "dumb";
+}
+
+std::string bold(std::string_view text) { return colored(text, "1"); }
+std::string good(std::string_view text) { return colored(text, "32"); }
+std::string bad(std::string_view text) { return colored(text, "31"); }
+
+std::string section(std::string_view title, std::string_view body) {
+  return fmt::format("{}\n{}", bold(title), body);
+}
+
+void write_file(const std::string& path, std::string_view bytes) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    return write_in_place(path, bytes);
+  }
+  if (const auto problem = write_file_atomically(path, bytes)) throw std::runtime_error(*problem);
+}
+
+}  // namespace orrery::tools

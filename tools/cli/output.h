@@ -1,0 +1,34 @@
+/// Standard output of the commands: whole strings, checked, with colors only for people.
+#pragma once
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+namespace orrery::tools {
+
+/// Standard output could not be written (full disk, closed pipe).
+struct OutputError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Writes to standard output; throws OutputError.
+void print(std::string_view text);
+/// Hands what was printed to the system; throws OutputError.
+void flush();
+
+/// True where standard output is a terminal and NO_COLOR is not set.
+bool colors();
+
+/// The text in a color, or as it is where there are no colors.
+std::string bold(std::string_view text);
+std::string good(std::string_view text);
+std::string bad(std::string_view text);
+
+/// A bold title line and what stands below it.
+std::string section(std::string_view title, std::string_view body);
+
+/// Writes a file whole or not at all; what is no regular file (/dev/stdout) is written in place.
+/// Throws std::runtime_error with the path and the reason.
+void write_file(const std::string& path, std::string_view bytes);
+
+}  // namespace orrery::tools

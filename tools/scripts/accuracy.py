@@ -1,0 +1,230 @@
+#!/usr/bin/python3
+"""Writes docs/accuracy.md: how far predictions are off, from the results that lie on disk.
+
+    tools/scripts/accuracy.py [--results results] [--out docs/accuracy.md] [--check]
+
+Reads results/twin/*/errors.csv and results/validation/*/errors.csv (columns experiment, set, metric,
+rows, mean, median, max, bias, target, published_best; errors are relative; of a twin disturbed_share),
+twin.csv, parameters.csv and phases.csv beside them, and notes.md, which says in words what is
+measured, what is assumed and what is known to be wrong: of validations the one that the results were
+written with, of twins that of the tree. Computes nothing. An experiment without results is named as missing.
+--check: exit code 1 if the file on disk is not what would be written."""
+
+import argparse
+import csv
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# (title, folder below results, notes in the tree, command)
+EXPERIMENTS = [
+    ("Twin: our own executor on emulated nodes", "twin/netlab", "experiments/twin/netlab/notes.md",
+     "tools/orrery twin experiments/twin/netlab/manifest.yaml"),
+    ("Sailor's measurements", "validation/sailor", "experiments/validation/sailor/notes.md",
+     "tools/orrery run experiments/validation/sailor"),
+    ("vTrain's measurements", "validation/vtrain", "experiments/validation/vtrain/notes.md",
+     "tools/orrery run experiments/validation/vtrain"),
+    ("Megatron's measurements", "validation/megatron", "experiments/validation/megatron/notes.md",
+     "tools/orrery run experiments/validation/megatron"),
+]
+INTRODUCTION = """\
+# How far predictions are off
+
+Written by `tools/scripts/accuracy.py` from the results of the experiments below; do not edit it. Errors are
+predicted / measured - 1; *mean*, *median* and *max* are of its absolute value, *bias* is its mean
+with sign: negative where predictions are too short. A target that is missed stays in the table.
+*best published* is the smallest mean error that others have published for the same measurements.
+"""
+# What the sets and metrics of a twin are.
+TWIN = """\
+Sets: *predict*: runs on which nothing was fitted; *seen*: runs on which nothing was fitted either, but
+after a look at which the model was changed; *fit*: runs on which the parameters below were fitted,
+which show how well they fit and not how well they predict; *recovery*: training steps after a device
+was lost, and as *recovery total* the recovery itself from the failure to the end of the first step,
+whose phases stand in a table of their own (those of *recovery fit* gave the medians that all of them
+are predicted with). A program that ran more than once counts once.
+
+Metrics: *iteration*: time of a step; *iteration micro benchmarks only*: the same without the fitted
+parameters; *transfers*: time of all point-to-point messages and collectives, summed over ranks;
+*peak memory*: of the rank that held most; *X share of iteration*: what component X was predicted
+too long or too short, over the measured iteration, so that the shares of one run add up to its
+iteration error. *disturbed*: compute ops of these runs that took longer than their device allows,
+because something else had the core.
+"""
+DISTURBED = 0.05  # share of disturbed ops above which a run says more about the machine
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", default=str(ROOT / "results"), help="folder of all results")
+    parser.add_argument("--out", default=str(ROOT / "docs" / "accuracy.md"))
+    parser.add_argument("--check", action="store_true", help="write nothing; 1 if it differs")
+    return parser.parse_args()
+
+
+def read(path):
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def percent(text, sign=False):
+    if text in ("", None):
+        return ""
+    value = 100 * float(text)
+    return f"{value:+.1f} %" if sign else f"{value:.1f} %"
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def verdict(row):
+    if not row.get("target") or not row.get("mean"):
+        return ""
+    if row["set"] in ("fit", "seen"):
+        return "fitted on" if row["set"] == "fit" else "seen"
+    return "met" if float(row["mean"]) <= float(row["target"]) else "**missed**"
+
+
+def errors(folder):
+    rows = [row for row in read(folder / "errors.csv") if row["rows"] not in ("", "0")]
+    head = ["set", "metric", "rows", "mean", "median", "max", "bias", "target", "",
+            "best published"]
+    cells = [[row["set"], row["metric"].replace("_", " "), row["rows"], percent(row["mean"]),
+              percent(row["median"]), percent(row["max"]), percent(row["bias"], sign=True),
+              percent(row["target"]), verdict(row), percent(row["published_best"])]
+             for row in rows]
+    if any("disturbed_share" in row for row in rows):
+        # Nobody has published errors of our own runs.
+        head[-1] = "disturbed"
+        for row, line in zip(rows, cells):
+            line[-1] = percent(row["disturbed_share"])
+    return table(head, cells)
+
+
+def disturbed(rows):
+    """A warning where the machine was not quiet."""
+    over = [row for row in rows if float(row["disturbed_share"] or 0) > DISTURBED]
+    if not over:
+        return ""
+    worst = max(over, key=lambda row: float(row["disturbed_share"]))
+    return f"\n**More than {100 * DISTURBED:.0f} % of the ops were disturbed in {len(over)} of " \
+           f"{len(rows)} runs** (at most {percent(worst['disturbed_share'])}: `{worst['run']}`): " \
+           "they waited for a core that something else had, and the errors say more about the " \
+           "machine than about the model.\n"
+
+
+def in_short(fitted_on):
+    """Ids of rows: the first and the last where there are many. A rule stays as it is."""
+    ids = fitted_on.split()
+    if len(ids) > 4 and all("-" in each for each in ids):
+        return f"{ids[0]} to {ids[-1]}; all in parameters.csv"
+    return fitted_on
+
+
+def parameters(folder):
+    path = folder / "parameters.csv"
+    if not path.exists():
+        return ""
+    rows = read(path)
+    if not rows:
+        return "\nNo parameter was fitted.\n"
+    cells = []
+    for row in rows:
+        fitted_on = in_short(row.get("fitted_on") or row.get("rule") or "")
+        count = row.get("rows") or row.get("samples") or ""
+        cells.append([row["name"], f"{float(row['value']):.4g} {row['unit']}".strip(), count,
+                      fitted_on, percent(row.get("leave_one_out"))])
+    return "\nFitted parameters:\n\n" + table(
+        ["parameter", "value", "on", "rows or rule", "leave-one-out error"], cells)
+
+
+def phases(folder):
+    path = folder / "phases.csv"
+    rows = read(path) if path.exists() else []
+    if not rows:
+        return ""
+    def seconds(text):
+        return f"{float(text):.3f}" if text else ""
+    return "\nPhases of recoveries:\n\n" + table(
+        ["run", "set", "policy", "phase", "predicted s", "measured s", "error"],
+        [[row["run"], row["set"].replace("_", " "), row["policy"], row["phase"].replace("_", " "),
+          seconds(row["predicted_s"]), seconds(row["measured_s"]),
+          percent(row["error"], sign=True)] for row in rows])
+
+
+def twin(folder):
+    """Of a twin: what its sets are, what it ran on where that is not the emulated network, whether
+    that was quiet, and the runs that are in no error."""
+    path = folder / "twin.csv"
+    if not path.exists():
+        return ""
+    text = "\n" + TWIN
+    rows = read(path)
+    if any(row.get("network") == "loopback" for row in rows):
+        text += "\nThese runs talked over loopback, not over the emulated network.\n"
+    text += disturbed([row for row in rows if row["status"] == "ok"])
+    twice = [row for row in rows if row.get("same_program_as")]
+    if twice:
+        names = ", ".join(f"`{row['run']}` is the program of `{row['same_program_as']}`"
+                          for row in twice)
+        text += f"\nIn no error, since an equal program ran before: {names}.\n"
+    without = [row for row in rows if row["status"] != "ok"]
+    if without:
+        why = "; ".join(f"`{row['run']}` ({row['status']}: {' '.join(row['problem'].split())})"
+                        for row in without)
+        text += f"\n{len(without)} of {len(rows)} runs are in no error: {why}.\n"
+    return text
+
+
+def below(text, level):
+    """The text with its highest heading at `level`."""
+    heading = re.compile(r"^(#+) ", re.MULTILINE)
+    highest = min((len(found[1]) for found in heading.finditer(text)), default=level)
+    return heading.sub(lambda found: "#" * (len(found[1]) + level - highest) + " ", text)
+
+
+def notes(folder, of_tree):
+    # A twin's results hold a copy of what the tree said when they were made.
+    places = [folder / "notes.md", ROOT / of_tree]
+    for path in reversed(places) if (folder / "twin.csv").exists() else places:
+        if path.exists():
+            return "\n" + below(path.read_text(encoding="utf-8").strip(), 3) + "\n"
+    return ""
+
+
+def document(results):
+    text = INTRODUCTION
+    for title, place, of_tree, command in EXPERIMENTS:
+        folder = results / place
+        text += f"\n## {title}\n\n"
+        if not (folder / "errors.csv").exists():
+            text += f"No results here yet: `{command}`. Errors that the notes below name are of an " \
+                    "earlier run of it.\n"
+            text += notes(folder, of_tree)
+            continue
+        text += f"From `{command}`.\n\n"
+        text += errors(folder) + twin(folder) + parameters(folder) + phases(folder)
+        text += notes(folder, of_tree)
+    return text
+
+
+def main():
+    options = arguments()
+    text = document(Path(options.results))
+    out = Path(options.out)
+    if options.check:
+        same = out.exists() and out.read_text(encoding="utf-8") == text
+        print("up to date" if same else f"{out} is not what the results say: tools/scripts/accuracy.py")
+        sys.exit(0 if same else 1)
+    partial = out.with_suffix(".tmp")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(out)
+    print(out)
+
+
+if __name__ == "__main__":
+    main()

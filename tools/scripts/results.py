@@ -1,0 +1,335 @@
+#!/usr/bin/python3
+"""Writes docs/results.md and docs/gallery.md from the results of `tools/orrery run experiments/...`:
+every published value of the five papers beside ours, and the pictures.
+
+    tools/scripts/results.py [--results results] [--check]
+
+Reads results/<paper>/<figure>/figures/{comparison.csv,*.png}. A difference of more than 10 % must have
+a reason in published.csv (`why`). Where a figure leaves a table.md beside its pictures, that table
+replaces what stands between the two markers `<!-- results -->` of the experiment's README. With
+--check nothing is written: it fails where documents or pictures are not what would be written."""
+
+import argparse
+import csv
+import re
+import shutil
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PAPERS = [("autohet", "AutoHet"), ("hethub", "HetHub"), ("hexiscale", "HexiScale"),
+          ("hetu", "Hetu v2"), ("metis", "Metis")]
+LIMIT = 0.10  # of difference without a reason
+MARK = "<!-- results -->"
+# Kind of a row, by the first pattern that "quantity [unit]" has. Medians are taken over one kind of
+# one paper: seconds of a search on another machine say nothing on simulated speed.
+KINDS = [("claim", r"\[yes\]$|^(settings in which|cluster sizes whose)"),
+         ("clock", r"^(planning|profiling|search|graph specialization)"),
+         ("gap", r"\[points\]$"),
+         ("setting", r"^(bandwidth|cloud bandwidth|NVMe bandwidth|length|share of sequences|"
+                     r"GPUs by type)"),
+         ("shape", r"\[(stages|replicas|GPUs|samples|layers|micro-batches|strategies|count)\]$|"
+                   r"^layers on"),
+         ("volume", r"\[(GB|GiB|MB)\]$"),
+         ("speed", r"\[(%|x|times|times the baseline|ratio|s|ms|tokens/s per GPU)\]$")]
+
+
+def kind(row):
+    """speed, shape, clock, volume, claim, gap or setting; None where no pattern fits."""
+    text = f"{row['quantity']} [{row['unit']}]"
+    return next((name for name, pattern in KINDS if re.search(pattern, text)), None)
+
+
+def titles(folder):
+    """Title of an experiment, from its file."""
+    for name in ("manifest.yaml", "replay.yaml", "steps.yaml", "mixed_length.yaml"):
+        path = folder / name
+        if path.exists():
+            found = re.search(r"^title: *(.*)$", path.read_text(encoding="utf-8"), re.M)
+            return found.group(1).strip("\"'") if found else folder.name
+    return folder.name
+
+
+def place(folder):
+    """Sorts by the paper's numbers: figures, tables, what only the text has, our own sweeps."""
+    found = re.search(r"(Figure|Table)s? (\d+)", titles(folder))
+    if folder.name in ("sensitivity", "assumptions_fit"):
+        return (3, 0, folder.name)
+    if found:
+        return (("Figure", "Table").index(found.group(1)), int(found.group(2)), folder.name)
+    return (2, 0, folder.name)
+
+
+def figures(results, paper):
+    """(experiment folder, folder of its figures) of a paper, in the order of the paper."""
+    folders = [each for each in (ROOT / "experiments" / paper).glob("*") if each.is_dir()]
+    for folder in sorted(folders, key=place):
+        drawn = results / paper / folder.name / "figures"
+        if drawn.is_dir():
+            yield folder, drawn
+
+
+def rows_of(drawn):
+    path = drawn / "comparison.csv"
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def shown(text):
+    if not text:
+        return ""
+    try:
+        return f"{float(text):.4g}"
+    except ValueError:
+        return text
+
+
+def cell(text):
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def agrees(row):
+    """Whether a claim of the paper holds here; None where there is nothing to compare."""
+    if row["status"] != "published" or not row["value"] or not row["ours"]:
+        return None
+    return float(row["value"]) == float(row["ours"])
+
+
+def factor(row):
+    """Ours over the paper's."""
+    return 1 + float(row["difference"])
+
+
+def times(ratio):
+    """A factor, as a quotient where it is small."""
+    if 0 < ratio < 0.1:
+        return f"1/{1 / ratio:,.0f}"
+    return f"x {ratio:,.0f}" if ratio >= 10 else f"x {ratio:.2g}"
+
+
+def difference(row):
+    """What the difference between paper and us reads like, by the kind of the row."""
+    if row["status"] in ("bound", "contradiction", "input"):
+        return row["status"]
+    which = kind(row)
+    if which == "claim":
+        return {True: "agrees", False: "differs", None: ""}[agrees(row)]
+    if not row["difference"]:
+        return ""
+    if which == "gap":
+        return f"{float(row['ours']) - float(row['value']):+.1f} points"
+    if which == "clock":
+        return times(factor(row))
+    if which == "shape" and float(row["difference"]) == 0:
+        return "equal"
+    return f"{100 * float(row['difference']):+.1f} %"
+
+
+def row_line(row):
+    paper = {"withheld": "withheld"}.get(row["status"], shown(row["value"]))
+    ours = shown(row["ours"]) or ("not computed" if row["status"] == "not computed" else "no plan")
+    cells = [row["row"], row["quantity"], paper, ours, row["unit"], difference(row), kind(row) or "",
+             row["assumption"], row["why"], row["source"]]
+    return "| " + " | ".join(cell(each) for each in cells) + " |"
+
+
+def once(found):
+    """Rows of a paper's [(folder, rows)] without those that stand in another folder already: the same
+    number of the paper beside the same of ours; shapes and claims, which are small integers, must
+    also have the same name."""
+    seen, kept = {}, []
+    for folder, rows in found:
+        for row in rows:
+            key = (row["value"], row["ours"], row["unit"])
+            if kind(row) in ("shape", "claim"):
+                key += (row["row"], row["quantity"])
+            compared = row["difference"] or agrees(row) is not None
+            if not compared or seen.setdefault(key, folder) == folder:
+                kept.append(row)
+    return kept
+
+
+def summary(name, found):
+    """Line of a paper in the first table: a median for each kind of row."""
+    rows = once(found)
+    of = {which: [row for row in rows if kind(row) == which and row["difference"]]
+          for which, _ in KINDS}
+    claims = [agrees(row) for row in rows if kind(row) == "claim" and agrees(row) is not None]
+    cells = [name, str(sum(len(rows) for _, rows in found)),
+             str(sum(len(of[which]) for which in ("speed", "shape", "clock", "volume", "gap"))
+                 + len(claims))]
+
+    def median(which):
+        return statistics.median(abs(float(row["difference"])) for row in of[which])
+    for which in ("speed", "volume"):
+        within = sum(abs(float(row["difference"])) <= LIMIT for row in of[which])
+        cells.append(f"{100 * median(which):.1f} %; {within} of {len(of[which])} within 10 %"
+                     if of[which] else "")
+    equal = sum(float(row["difference"]) == 0 for row in of["shape"])
+    cells.insert(4, f"{100 * median('shape'):.1f} %; {equal} of {len(of['shape'])} equal"
+                 if of["shape"] else "")
+    cells.append(f"{sum(claims)} of {len(claims)} agree" if claims else "")
+    ratios = [max(factor(row), 1 / factor(row)) if factor(row) else float("inf")
+              for row in of["clock"]]
+    cells.append(f"{times(statistics.median(ratios))} over {len(ratios)}" if ratios else "")
+    worst = max(of["speed"], key=lambda row: abs(float(row["difference"])), default=None)
+    cells.append(f"{worst['row']}, {worst['quantity']}: {100 * float(worst['difference']):+.0f} %. "
+                 f"{worst['why']}" if worst else "")
+    return "| " + " | ".join(cell(each) for each in cells) + " |"
+
+
+def check_reasons(folder, rows):
+    """Problems of the rows of a folder: differences without a reason, rows without a kind."""
+    where = f"{folder.relative_to(ROOT)}/published.csv"
+    problems = [f"{where}: {row['row']}, {row['quantity']}: differs ({difference(row)}) and has no "
+                "`why`"
+                for row in rows if not row["why"] and (
+                    agrees(row) is False if kind(row) == "claim" else
+                    row["difference"] and abs(float(row["difference"])) > LIMIT)]
+    return problems + [f"{where}: {row['row']}, {row['quantity']}: no kind fits; see KINDS of "
+                       "tools/scripts/results.py" for row in rows if kind(row) is None]
+
+
+INTRODUCTION = """# Results beside the papers' own
+
+Written by `tools/scripts/results.py` from `tools/orrery run experiments/<paper>`; do not edit.
+Differences are ours over the paper's, less one. Withheld values are predicted only.
+An *input* was used to get our number; of a *bound* the paper says only that its value is
+greater; a *contradiction* is a value that no consistent model can give, with the reason
+beside it. What each number hangs on is in the
+`assumptions.yaml` of the paper and in the last columns.
+
+Rows are of one kind each, and unlike kinds have no common median. *Speed*: times, rates,
+utilizations and their ratios. *Shape*: stages, layers, degrees and batches of a plan; many are
+equal, and where they are not a plan may be as good. *Volume*: bytes. *Claim*: a sentence of the
+paper that holds here or does not, in one or in several settings. *Clock*: seconds and numbers of
+plans of a search, ours over theirs as a factor; other programs on other machines, no test of the
+simulator. A *gap* is the difference of two utilizations, given in points and in no median. A number
+that stands in several folders counts once.
+
+| paper | rows | compared | speed: median difference | shape: median difference | volume: median difference | claims | clock: median factor | worst of speed, and why |
+|---|---|---|---|---|---|---|---|---|
+"""
+
+
+def results_page(results, problems):
+    papers = []
+    for key, name in PAPERS:
+        found = [(folder, rows) for folder, drawn in figures(results, key)
+                 if (rows := rows_of(drawn))]
+        if found:
+            papers.append((name, found))
+        for folder, rows in found:
+            problems += check_reasons(folder, rows)
+    lines = [summary(name, found) for name, found in papers]
+    for name, found in papers:
+        lines += ["", f"## {name}"]
+        for folder, rows in found:
+            lines += ["", f"### {titles(folder)}", "",
+                      f"`tools/orrery run {folder.relative_to(ROOT)}`", "",
+                      "| row | quantity | paper | ours | unit | difference | kind | hangs on | why "
+                      "| source |",
+                      "|---|---|---|---|---|---|---|---|---|---|"]
+            lines += [row_line(row) for row in rows]
+    return INTRODUCTION + "\n".join(lines) + "\n"
+
+
+def shrink(source, target):
+    """A picture of at most 1,200 pixels' width."""
+    try:
+        from PIL import Image
+    except ImportError:
+        shutil.copyfile(source, target)
+        return
+    with Image.open(source) as image:
+        width = min(1200, image.width)
+        small = image.convert("RGB").resize((width, round(image.height * width / image.width)))
+        small.quantize(128).save(target, format="PNG", optimize=True)
+
+
+def put_picture(source, target, write, problems):
+    """Writes `target` from `source`, or compares it with what would be written."""
+    if write:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shrink(source, target)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        small = Path(folder) / target.name
+        shrink(source, small)
+        # Without PIL whole pictures were written.
+        same = (small.read_bytes(), source.read_bytes())
+        if not target.exists() or target.read_bytes() not in same:
+            problems.append(f"{target.relative_to(ROOT)} is not the picture of the results")
+
+
+def gallery_page(results, write, problems):
+    lines = ["# Gallery", "",
+             "Written by `tools/scripts/results.py`; every picture is drawn by the `plot.py` of its experiment.",
+             ""]
+    images = ROOT / "docs" / "images" / "gallery"
+    for key, name in PAPERS:
+        section = []
+        for folder, drawn in figures(results, key):
+            for picture in sorted(drawn.glob("*.png")):
+                target = images / f"{key}_{folder.name}_{picture.name}"
+                put_picture(picture, target, write, problems)
+                section += [f"### {titles(folder)}", "",
+                            f"`tools/orrery run {folder.relative_to(ROOT)}`", "",
+                            f"![{titles(folder)}](images/gallery/{target.name})", ""]
+        if section:
+            lines += [f"## {name}", ""] + section
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def spliced(readme, table):
+    """`readme` with `table` between its two markers; None where these are not there."""
+    parts = readme.split(MARK)
+    if len(parts) != 3:
+        return None
+    return f"{parts[0]}{MARK}\n{table.strip()}\n{MARK}{parts[2]}"
+
+
+def readmes(results, problems):
+    """{path: text} of the READMEs that hold a table of their results."""
+    pages = {}
+    for key, _ in PAPERS:
+        for folder, drawn in figures(results, key):
+            if not (drawn / "table.md").exists():
+                continue
+            path = folder / "README.md"
+            text = spliced(path.read_text(encoding="utf-8"),
+                           (drawn / "table.md").read_text(encoding="utf-8"))
+            if text is None:
+                problems.append(f"{path.relative_to(ROOT)}: has not two markers {MARK}")
+            else:
+                pages[path] = text
+    return pages
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
+    parser.add_argument("--results", type=Path, default=Path("results"),
+                        help="folder of the results (default: %(default)s)")
+    parser.add_argument("--check", action="store_true",
+                        help="write nothing; fail where documents are not what the results say")
+    arguments = parser.parse_args()
+    problems = []
+    pages = {ROOT / "docs" / "results.md": results_page(arguments.results, problems),
+             ROOT / "docs" / "gallery.md": gallery_page(arguments.results, not arguments.check,
+                                                        problems),
+             **readmes(arguments.results, problems)}
+    for path, text in pages.items():
+        if not arguments.check:
+            path.write_text(text, encoding="utf-8")
+        elif not path.exists() or path.read_text(encoding="utf-8") != text:
+            problems.append(f"{path.relative_to(ROOT)} is not what the results say")
+    if problems:
+        sys.exit("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main()
