@@ -24,9 +24,9 @@ namespace orrery::planners {
 /// A knob of a planner: a hyper-parameter of the paper, or a behavior of the public code that
 /// differs from it.
 struct OptionInfo {
-  const char* name;
-  const char* default_value;
-  const char* doc;  ///< Meaning, unit, valid values, source.
+  std::string name;
+  std::string default_value;
+  std::string doc;  ///< Meaning, unit, valid values, source.
 };
 
 /// Values of a planner's options by name; absent ones have their defaults.

@@ -3,10 +3,19 @@
 #pragma once
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "models/config/visitor.h"
 
 namespace orrery::config {
+
+/// A setting of a described struct, for lists and help texts.
+struct FieldText {
+  std::string key;
+  std::string type;           ///< In words, Markdown: "integer", "one of `a`, `b`".
+  std::string default_value;  ///< As a file would say it; "" of a required one.
+  std::string doc;
+};
 
 namespace detail {
 void read_value(const Value& value, Slot out, Diagnostics& problems);
@@ -15,6 +24,7 @@ void read_text(std::string_view text, const std::string& name, Slot out, Diagnos
 Value to_value(Slot value);
 std::string json_schema(Slot prototype, const std::string& title);
 std::string reference_page(Slot prototype, const std::string& title);
+std::vector<FieldText> field_texts(Slot prototype);
 }  // namespace detail
 
 /// Reads a YAML file as a tree. Problems (no such file, a directory, empty, larger than 64 MiB, not
@@ -58,6 +68,13 @@ Value to_value(T value) {
 template <class T>
 std::string dump(const T& value) {
   return to_yaml(to_value(value));
+}
+
+/// The settings of T in the order of its describe(); keys of a struct within it are "outer.inner".
+template <class T>
+std::vector<FieldText> field_texts() {
+  T prototype{};
+  return detail::field_texts(detail::slot(prototype));
 }
 
 /// JSON Schema (draft 2020-12) of the files that load_file<T>() accepts; ends in a newline.

@@ -125,9 +125,9 @@ void Reader::field(const char* key, const char* doc, bool required, Slot value) 
 
 void Reader::boolean(bool& value) {
   if (!plain("true or false")) return;
-  if (node_->text == "true") {
+  if (node_->text == "true" || node_->text == "yes") {
     value = true;
-  } else if (node_->text == "false") {
+  } else if (node_->text == "false" || node_->text == "no") {
     value = false;
   } else {
     expected("true or false");

@@ -68,7 +68,26 @@ void write_structure(const TypeNode& type, std::set<std::string>& written, std::
   for (const TypeNode::Field& field : type.fields) write_below(field.type, written, page);
 }
 
+void add_fields(const TypeNode& type, const std::string& above, std::vector<FieldText>& out) {
+  for (const TypeNode::Field& field : type.fields) {
+    const bool nested =
+        field.type.kind == TypeNode::Kind::structure && !field.type.shorthand && !field.required;
+    if (nested) {
+      add_fields(field.type, above + field.key + ".", out);
+    } else {
+      out.push_back({above + field.key, type_text(field.type),
+                     field.required ? "" : to_flow(field.fallback), field.doc});
+    }
+  }
+}
+
 }  // namespace
+
+std::vector<FieldText> detail::field_texts(Slot prototype) {
+  std::vector<FieldText> out;
+  add_fields(type_of(prototype), "", out);
+  return out;
+}
 
 std::string detail::reference_page(Slot prototype, const std::string& title) {
   const TypeNode type = type_of(prototype);
