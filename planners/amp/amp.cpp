@@ -68,8 +68,6 @@ struct Grid {
   std::vector<int> boundaries;  // In layers.
 };
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 class Search {
  public:
   Search(const PlannerInput& input, const Settings& settings)

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 namespace {
@@ -13,8 +14,6 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Relative size of differences that are rounding.
 constexpr double kRounding = 1e-12;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<double> prefix_sums(const std::vector<double>& time) {
   std::vector<double> sums(time.size() + 1, 0);

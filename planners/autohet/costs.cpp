@@ -9,12 +9,11 @@
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/partition_dp.h"
 
 namespace orrery::planners {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// Devices of each node, equal GPU types and members of a link domain next to each other.
 std::map<NodeId, std::vector<DeviceId>> devices_by_node(const PlannerInput& input) {
@@ -92,7 +91,7 @@ AutohetCosts::AutohetCosts(const PlannerInput& input, const AutohetSettings& set
     found[{power(units_[u].devices, unit_times), types, unit_times}].push_back(static_cast<int>(u));
   }
   for (const auto& [key, members] : found) {
-    Kind kind{static_cast<int>(members.size()), key.power, Bytes{kInfinity}, members.front()};
+    Kind kind{static_cast<int>(members.size()), key.power, Bytes{kNever}, members.front()};
     for (const int type : key.types) kind.capacity = std::min(kind.capacity, costs.capacity(type));
     for (const int u : members) {
       units_[static_cast<std::size_t>(u)].kind = static_cast<int>(kinds_.size());
@@ -128,7 +127,7 @@ double AutohetCosts::power(const std::vector<DeviceId>& devices, const Times& un
   if (settings_.power == AutohetSettings::Power::layer_time) {
     return layers_ / unit_times.first.back().value;
   }
-  double least = kInfinity;
+  double least = kNever;
   for (const DeviceId device : devices) {
     least = std::min(least, models::peak_flops(input_.cluster.gpu(device), input_.job.dtype).value);
   }
@@ -321,7 +320,7 @@ std::optional<std::vector<int>> AutohetCosts::best_split(const std::vector<int>&
   const auto cost = [&](int s, int first, int last) {
     const Stage& table = tables[static_cast<std::size_t>(s)];
     const int layers = last - first + 1;
-    if (table.most[static_cast<std::size_t>(first)] < layers) return kInfinity;
+    if (table.most[static_cast<std::size_t>(first)] < layers) return kNever;
     Seconds time = stage_time(table.kind, first, layers);
     if (s + 1 < stages) time = time + table.hops[static_cast<std::size_t>(last) + 1];
     return time.value;
@@ -335,7 +334,7 @@ std::optional<std::vector<int>> AutohetCosts::best_split(const std::vector<int>&
       const double most = split->cost;
       split = split_pipeline_time(layers_, stages, 1, [&](int s, int first, int last) {
         const double time = cost(s, first, last);
-        return time <= most ? time : kInfinity;
+        return time <= most ? time : kNever;
       });
     }
   }
@@ -365,7 +364,7 @@ Seconds AutohetCosts::pipeline(const AutohetPipeline& pipeline) const {
 /// Over the edges of one ring for each rank of the tensor-parallel groups.
 BytesPerSecond AutohetCosts::lowest_bandwidth(
     const std::vector<const AutohetUnit*>& holders) const {
-  BytesPerSecond lowest{kInfinity};
+  BytesPerSecond lowest{kNever};
   for (std::size_t rank = 0; rank < static_cast<std::size_t>(round_.tensor); ++rank) {
     std::vector<DeviceId> members;
     for (const AutohetUnit* unit : holders) members.push_back(unit->devices[rank]);
@@ -390,7 +389,7 @@ Seconds AutohetCosts::synchronization(const std::vector<AutohetPipeline>& pipeli
       first += layers;
     }
   }
-  BytesPerSecond lowest{kInfinity};
+  BytesPerSecond lowest{kNever};
   for (const int layer : starts) {
     std::vector<const AutohetUnit*> holders;
     for (const AutohetPipeline& pipeline : pipelines) {

@@ -10,8 +10,8 @@
 namespace orrery::planners::exhaustive {
 namespace {
 
-constexpr Bytes kSmall{1e6};
-constexpr Bytes kLarge{1e9};
+constexpr Bytes kGradientsSmall{1e6};
+constexpr Bytes kGradientsLarge{1e9};
 /// Combinations of stages up to which least() looks at all of them.
 constexpr std::size_t kMostCombinations = 256;
 
@@ -81,8 +81,9 @@ GradientCosts::Reduction GradientCosts::reduce(
                                      models::CollectiveAlgorithm::ring, ring, bytes, path)
           .value;
     };
-    const double slope = (time(kLarge) - time(kSmall)) / (kLarge - kSmall).value;
-    result.slices.push_back({time(kSmall) - slope * kSmall.value, slope / parts});
+    const double slope =
+        (time(kGradientsLarge) - time(kGradientsSmall)) / (kGradientsLarge - kGradientsSmall).value;
+    result.slices.push_back({time(kGradientsSmall) - slope * kGradientsSmall.value, slope / parts});
   }
   return result;
 }

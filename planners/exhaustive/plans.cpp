@@ -10,12 +10,6 @@
 #include "planners/kit/integers.h"
 
 namespace orrery::planners::exhaustive {
-namespace {
-
-constexpr double kNever = HUGE_VAL;
-
-}  // namespace
-
 ExhaustiveSearch::Choices ExhaustiveSearch::choices(int kind, const std::vector<int>& split,
                                                     const Replicas& replicas, int micro_batches) {
   const std::vector<int>& stages = chain(kind).stages;

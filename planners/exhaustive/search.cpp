@@ -9,7 +9,6 @@
 namespace orrery::planners::exhaustive {
 namespace {
 
-constexpr double kNever = HUGE_VAL;
 /// Stored times of pipelines (32 MiB of doubles); more are computed anew.
 constexpr std::size_t kMostStored = std::size_t{1} << 22;
 

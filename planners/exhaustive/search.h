@@ -17,6 +17,7 @@
 #include "planners/exhaustive/costs.h"
 #include "planners/exhaustive/space.h"
 #include "planners/kit/estimate.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/ranking.h"
 
 namespace orrery::planners::exhaustive {

@@ -7,6 +7,7 @@
 
 #include "models/cost/collective.h"
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -14,8 +15,6 @@ namespace {
 
 /// "fsdp_model_states memory is slightly larger": the public code adds this to every 1 / d.
 constexpr double kShardingBias = 0.003;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

@@ -73,8 +73,6 @@ std::vector<OptionInfo> options() {
   };
 }
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// 1F1B where the job allows it, else the first schedule that it allows.
 ir::ScheduleKind preferred(const std::vector<ir::ScheduleKind>& schedules) {
   const auto wanted = std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b);

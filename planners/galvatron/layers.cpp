@@ -7,12 +7,12 @@
 #include <limits>
 #include <vector>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 /// `a` takes the place of `b` on every layer; of equal ones the first.
 bool dominates(const LayerChoices& choices, std::size_t a, std::size_t b) {

@@ -4,14 +4,9 @@
 #include <cstddef>
 
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
-namespace {
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
-}  // namespace
-
 LayerChoices GalvatronProgram::choices(const GalvatronShape& shape, int stage) const {
   const std::vector<GalvatronStrategy>& strategies = shape.strategies;
   const double weight = rounds(shape);

@@ -3,13 +3,11 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
-#include <limits>
 #include <vector>
 
-namespace orrery::planners {
+#include "planners/kit/integers.h"
 
-/// Time of a stage that cannot be.
-inline constexpr double kHethubNever = std::numeric_limits<double>::infinity();
+namespace orrery::planners {
 
 /// Places for stages on one GPU type.
 struct HethubType {
@@ -20,7 +18,7 @@ struct HethubType {
   /// Seconds of the longest stage when the type has `layers` layers in all.
   double longest(int layers) const {
     if (layers == 0) return 0;
-    if (places == 0) return kHethubNever;
+    if (places == 0) return kNever;
     return time[static_cast<std::size_t>((layers - 1) / places + 1)];
   }
 };
@@ -29,8 +27,7 @@ struct HethubType {
 class HethubBalance {
  public:
   HethubBalance(const std::vector<HethubType>& types, int layers)
-      : width_(static_cast<std::size_t>(layers) + 1),
-        best_((types.size() + 1) * width_, kHethubNever) {
+      : width_(static_cast<std::size_t>(layers) + 1), best_((types.size() + 1) * width_, kNever) {
     best_[types.size() * width_] = 0;
     for (std::size_t k = types.size(); k-- > 0;) {
       for (int n = 0; n <= layers; ++n) {

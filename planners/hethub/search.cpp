@@ -25,9 +25,9 @@ namespace orrery::planners {
 namespace {
 
 /// Bounds add the same numbers in another order: a branch must be worse by more than rounding.
-constexpr double kRounding = 1e-9;
+constexpr double kHethubRounding = 1e-9;
 /// Offers kept, so that the report has runners-up.
-constexpr std::size_t kKept = 16;
+constexpr std::size_t kHethubKept = 16;
 
 /// The devices and networks that the planner believes in.
 class View {
@@ -65,9 +65,10 @@ class Search {
         settings_(settings),
         layers_(count_layers(input.workload)),
         costs_(input_),
-        ranking_(input, settings.evaluate_top == 0
-                            ? std::size_t{1} << 20
-                            : std::max(kKept, static_cast<std::size_t>(settings.evaluate_top))) {}
+        ranking_(input,
+                 settings.evaluate_top == 0
+                     ? std::size_t{1} << 20
+                     : std::max(kHethubKept, static_cast<std::size_t>(settings.evaluate_top))) {}
 
   PlannerResult run(const char* planner);
 
@@ -91,7 +92,7 @@ class Search {
                        const HethubDegrees& degrees) const;
   const HethubStages& stages(const HethubDegrees& degrees);
   bool wanted(const Tree& tree, double longest) const {
-    return ranking_.wants(Seconds{(1 - kRounding) * tree.degrees.micro_batches * longest});
+    return ranking_.wants(Seconds{(1 - kHethubRounding) * tree.degrees.micro_batches * longest});
   }
   bool stop();
   models::Infeasible none() const;
@@ -174,7 +175,7 @@ void Search::add_trees(int tensor, std::vector<Tree>& trees) {
       tree.types.push_back({static_cast<int>(places), table[k]});
     }
     tree.shortest = HethubBalance(tree.types, layers_).at(0, layers_);
-    if (tree.shortest < kHethubNever) trees.push_back(std::move(tree));
+    if (tree.shortest < kNever) trees.push_back(std::move(tree));
   }
 }
 
@@ -202,7 +203,7 @@ int Search::most_layers(const HethubDegrees& degrees, int gpu_type) {
       least_memory_[{degrees.tensor, degrees.micro_batch_size, static_cast<int>(degrees.recompute),
                      degrees.zero, degrees.zero > 0 ? degrees.replicas : 0}];
   for (int n = static_cast<int>(least.size()); n <= layers_; ++n) {
-    Bytes need{n == 0 ? 0 : kHethubNever};
+    Bytes need{n == 0 ? 0 : kNever};
     for (int first = 0; n > 0 && first + n <= layers_; ++first) {
       need = std::min(need, costs_.memory(hethub_shape(first, n, degrees)));
     }
@@ -220,11 +221,11 @@ void Search::explore(const Tree& tree) {
   for (std::size_t k = 0; k < fitting.types.size(); ++k) {
     if (fitting.types[k].places == 0) continue;
     const int most = most_layers(tree.degrees, static_cast<int>(k));
-    std::fill(fitting.types[k].time.begin() + most + 1, fitting.types[k].time.end(), kHethubNever);
+    std::fill(fitting.types[k].time.begin() + most + 1, fitting.types[k].time.end(), kNever);
   }
   const HethubBalance balance(fitting.types, layers_);
   fitting.shortest = balance.at(0, layers_);
-  if (fitting.shortest == kHethubNever) return balanced_leaf(tree);
+  if (fitting.shortest == kNever) return balanced_leaf(tree);
   descend(fitting, balance, 0, layers_, 0);
 }
 
@@ -237,13 +238,13 @@ void Search::descend(const Tree& tree, const HethubBalance& balance, std::size_t
     if (settings_.even && !even(tree, type, own)) continue;
     const double least =
         std::max({longest, tree.types[type].longest(own), balance.at(type + 1, left - own)});
-    if (least < kHethubNever) ways.emplace_back(least, own);
+    if (least < kNever) ways.emplace_back(least, own);
   }
   std::sort(ways.begin(), ways.end());
   for (const auto& [least, own] : ways) {
     if (stopped_ || !wanted(tree, least)) return;
     if (settings_.stage_bound > 0 &&
-        least > (1 + kRounding) * settings_.stage_bound * tree.shortest) {
+        least > (1 + kHethubRounding) * settings_.stage_bound * tree.shortest) {
       ++cut_;
       continue;
     }
@@ -310,7 +311,7 @@ void Search::leaf(const Tree& tree, double longest) {
   if (!book.fits(order, tree.degrees)) return refuse(order, book, tree, longest);
   const std::vector<PredictedStage> predicted = book.predict(order, tree.degrees);
   const int micro_batches = tree.degrees.micro_batches;
-  if (!ranking_.wants((1 - kRounding) * predict_at_least(predicted, micro_batches))) return;
+  if (!ranking_.wants((1 - kHethubRounding) * predict_at_least(predicted, micro_batches))) return;
   ranking_.offer(
       predict_iteration(predicted, micro_batches),
       [&book, order, degrees = tree.degrees] { return book.build(order, degrees); },

@@ -3,15 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <numeric>
+
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Bounds are sums of the same numbers in another order: differences below this are rounding.
-constexpr double kRounding = 1e-12;
+constexpr double kLayerRounding = 1e-12;
 
 double stage_time(const StageRate& stage, int layers) {
   return stage.fixed.value + layers * stage.per_layer.value;
@@ -24,7 +24,7 @@ double smallest_bound(std::span<const StageRate> stages, int layers) {
   for (const StageRate& stage : stages) bound = std::max(bound, stage_time(stage, 1));
   for (int left = layers - static_cast<int>(stages.size()); left > 0; --left) {
     std::size_t best = stages.size();
-    double best_time = kInfinity;
+    double best_time = kNever;
     for (std::size_t s = 0; s < stages.size(); ++s) {
       if (counts[s] >= stages[s].max_layers) continue;
       const double time = stage_time(stages[s], counts[s] + 1);
@@ -44,7 +44,7 @@ std::vector<int> caps_within(std::span<const StageRate> stages, double bound) {
   std::vector<int> caps;
   for (const StageRate& stage : stages) {
     const double fit =
-        (bound * (1 + kRounding) - stage.fixed.value) / stage.per_layer.value + kRounding;
+        (bound * (1 + kLayerRounding) - stage.fixed.value) / stage.per_layer.value + kLayerRounding;
     caps.push_back(fit >= stage.max_layers ? stage.max_layers
                                            : std::max(1, static_cast<int>(std::floor(fit))));
   }
@@ -66,7 +66,7 @@ std::vector<int> fill_fastest(std::span<const StageRate> stages, const std::vect
 
 /// The smallest bound above `bound` that lets a stage take one more layer.
 double next_bound(std::span<const StageRate> stages, const std::vector<int>& caps) {
-  double next = kInfinity;
+  double next = kNever;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     if (caps[s] < stages[s].max_layers) next = std::min(next, stage_time(stages[s], caps[s] + 1));
   }
@@ -106,9 +106,9 @@ std::optional<std::vector<int>> assign_layers_by_compute(std::span<const StageRa
       rate_time(stages, fill_fastest(stages, limits, fastest, layers), 1).value;
 
   std::vector<int> best;
-  double best_time = kInfinity;
+  double best_time = kNever;
   double bound = smallest_bound(stages, layers);
-  while (bound < kInfinity && lowest_sum + (micro_batches - 1) * bound < best_time) {
+  while (bound < kNever && lowest_sum + (micro_batches - 1) * bound < best_time) {
     const std::vector<int> caps = caps_within(stages, bound);
     std::vector<int> counts = fill_fastest(stages, caps, fastest, layers);
     const double time = rate_time(stages, counts, micro_batches).value;

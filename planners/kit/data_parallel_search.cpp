@@ -15,8 +15,6 @@
 namespace orrery::planners {
 namespace {
 
-constexpr const char* kMemory = "device memory";
-
 class Run {
  public:
   Run(const DataParallelSearch& search, const PlannerInput& input)
@@ -164,7 +162,7 @@ PlannerResult Run::largest() {
     const auto* no = std::get_if<models::Infeasible>(&result.outcome);
     if (no == nullptr || !result.report.complete) return result;
     if (!first) first = *no;
-    if (no->constraint == kMemory) memory = *no;
+    if (no->constraint == kDeviceMemory) memory = *no;
     report_.work = report_.plans_examined = result.report.plans_examined;
     report_.rejected_by_memory = result.report.rejected_by_memory;
     report_.constraints = result.report.constraints;

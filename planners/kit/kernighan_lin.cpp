@@ -8,14 +8,13 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 namespace {
 
 /// A pass ends after this many steps without a new best state.
 constexpr int kPatience = 6;
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/kernighan_lin.h"
 
 namespace orrery::planners {
@@ -15,8 +16,6 @@ namespace {
 
 constexpr int kGrowthSeeds = 8;
 constexpr int kFullStartParts = 8;  // PartitionOptions::starts holds up to this many parts.
-
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
 
 std::vector<int> random_order(int count, Rng& rng) {
   std::vector<int> order(at(count));

@@ -4,22 +4,20 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <numeric>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// best[s][j]: objective of the first j blocks on the first s stages; from[s][j]: where stage s - 1
 /// starts in that optimum.
 struct Table {
   Table(int blocks, int stages)
       : width(static_cast<std::size_t>(blocks) + 1),
-        best(width * (static_cast<std::size_t>(stages) + 1), kInfinity),
+        best(width * (static_cast<std::size_t>(stages) + 1), kNever),
         from(best.size(), -1) {
     best[0] = 0;
   }
@@ -41,7 +39,7 @@ std::optional<ChainSplit> solve(int blocks, int stages, const Cost& cost, const 
       double& best = table.best[table.at(s + 1, last + 1)];
       for (int first = (s == 0 ? 0 : s); first <= (s == 0 ? 0 : last); ++first) {
         const double before = table.best[table.at(s, first)];
-        if (before == kInfinity) continue;
+        if (before == kNever) continue;
         const double value = combine(before, cost(s, first, last));
         if (value < best) {
           best = value;
@@ -52,7 +50,7 @@ std::optional<ChainSplit> solve(int blocks, int stages, const Cost& cost, const 
   }
   ChainSplit split;
   split.cost = table.best[table.at(stages, blocks)];
-  if (split.cost == kInfinity) return std::nullopt;
+  if (split.cost == kNever) return std::nullopt;
   split.boundaries.resize(static_cast<std::size_t>(stages) + 1);
   split.boundaries.back() = blocks;
   for (int s = stages; s > 0; --s) {
@@ -67,7 +65,7 @@ class CostTable {
  public:
   CostTable(int blocks, int stages, const StageCost& cost)
       : blocks_(static_cast<std::size_t>(blocks)),
-        values_(blocks_ * blocks_ * static_cast<std::size_t>(stages), kInfinity) {
+        values_(blocks_ * blocks_ * static_cast<std::size_t>(stages), kNever) {
     for (int s = 0; s < stages; ++s) {
       for (int first = s; first <= (s == 0 ? 0 : blocks - (stages - s)); ++first) {
         for (int last = first; last < blocks - (stages - 1 - s); ++last) {
@@ -125,10 +123,10 @@ std::optional<ChainSplit> split_pipeline_time(int blocks, int stages, int micro_
   if (!bottleneck) return std::nullopt;
   const double repeats = micro_batches - 1;
   std::optional<ChainSplit> best;
-  double limit = kInfinity;  // Stage costs must stay strictly below.
+  double limit = kNever;  // Stage costs must stay strictly below.
   while (true) {
     auto split = solve(blocks, stages, table, [limit](double sum, double stage) {
-      return stage < limit ? sum + stage : kInfinity;
+      return stage < limit ? sum + stage : kNever;
     });
     if (!split) break;
     const double sum = split->cost;

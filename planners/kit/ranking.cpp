@@ -16,8 +16,6 @@ namespace {
 /// Runners-up in a report.
 constexpr std::size_t kRunnersUp = 5;
 
-constexpr const char* kMemory = "device memory";
-
 }  // namespace
 
 void forbid(SearchReport& report, const char* constraint, Seconds estimate,
@@ -37,7 +35,7 @@ void forbid(SearchReport& report, const char* constraint, Seconds estimate,
 void forbid_by_memory(SearchReport& report, Seconds estimate,
                       const std::function<std::string()>& witness) {
   ++report.rejected_by_memory;
-  forbid(report, kMemory, estimate, witness);
+  forbid(report, kDeviceMemory, estimate, witness);
 }
 
 bool Ranking::wants(Seconds estimate) const {
@@ -143,8 +141,8 @@ PlannerResult Ranking::finish(const char* planner, int evaluate_top, SearchRepor
     }
     const auto memory =
         std::find_if(report.constraints.begin(), report.constraints.end(),
-                     [](const ConstraintCost& cost) { return cost.constraint == kMemory; });
-    return {models::Infeasible{kMemory, memory->witness}, std::move(report)};
+                     [](const ConstraintCost& cost) { return cost.constraint == kDeviceMemory; });
+    return {models::Infeasible{kDeviceMemory, memory->witness}, std::move(report)};
   }
   // Plans that were not judged come after those that were, in the order of their estimates.
   std::stable_sort(fitting.begin(), fitting.end(), [](const Candidate& a, const Candidate& b) {

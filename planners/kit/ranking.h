@@ -13,6 +13,9 @@
 
 namespace orrery::planners {
 
+/// The constraint of plans that do not fit in memory.
+inline constexpr const char* kDeviceMemory = "device memory";
+
 /// Counts a plan that a constraint forbids; the best of them by the planner's estimate becomes the
 /// constraint's witness. `witness` is called only for that one.
 void forbid(SearchReport& report, const char* constraint, Seconds estimate,

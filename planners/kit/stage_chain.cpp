@@ -4,11 +4,11 @@
 #include <limits>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr int kNone = std::numeric_limits<int>::max();
 
 /// Cheapest first, and of those only steps that allow more load than all cheaper ones.

@@ -5,14 +5,13 @@
 #include <numeric>
 #include <utility>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 namespace {
 
 constexpr int kPieces = 7;  ///< Of a layer.
 constexpr int kMoves = 3;
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 int position_of_largest(const std::vector<double>& values) {
   return static_cast<int>(std::max_element(values.begin(), values.end()) - values.begin());
@@ -62,7 +61,7 @@ void LayerBalancer::fill_last_from_back() {
 /// The stage with most capacity left from the one before the piece to the one behind it.
 int LayerBalancer::between(int piece) const {
   int low = 0, high = stages_ - 1;
-  double below = -kInfinity, above = kInfinity;
+  double below = -kNever, above = kNever;
   for (int stage = 0; stage < stages_; ++stage) {
     if (count_[at(stage)] == 0) continue;
     if (piece > last_[at(stage)] && last_[at(stage)] > below) {
@@ -75,7 +74,7 @@ int LayerBalancer::between(int piece) const {
     }
   }
   int best = -1;
-  double most = -kInfinity;
+  double most = -kNever;
   for (int stage = low; stage <= high; ++stage) {
     if (left_[at(stage)] > most) {
       most = left_[at(stage)];
@@ -145,7 +144,7 @@ void LayerBalancer::move_layers() {
   for (int move = 1; move <= kMoves; ++move) {
     const int taker = position_of_largest(left_);
     int giver = -1;
-    double least = kInfinity;
+    double least = kNever;
     for (const int near : {taker - 1, taker + 1}) {
       if (near < 0 || near >= stages_ || !(left_[at(near)] < least)) continue;
       giver = near;

@@ -4,14 +4,13 @@
 #include <cmath>
 #include <numeric>
 
+#include "planners/kit/integers.h"
 #include "planners/metis/search.h"
 
 namespace orrery::planners {
 namespace {
 
-constexpr double kRounding = 1e-9;  ///< Relative; bounds and costs add up in different orders.
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+constexpr double kBoundRounding = 1e-9;  ///< Relative; bounds and costs add up in different orders.
 
 }  // namespace
 
@@ -82,7 +81,7 @@ double MetisSearch::slack(const Lattice& lattice, int batch) {
   const double known =
       (sync + tables_.batch_generator_ms) * static_cast<double>(batches_[at(batch)]) +
       (tables_.layers > 2 ? share * inner_share_ + first + last : 0);
-  return (*best_.rbegin() * (1 + kRounding) - known) * (1 + kRounding);
+  return (*best_.rbegin() * (1 + kBoundRounding) - known) * (1 + kBoundRounding);
 }
 
 /// Fills `room` and `suffix` for a number of micro-batches; false when no permutation can be among
@@ -182,17 +181,18 @@ bool MetisSearch::hopeless(const Path& path) {
     }
   }
   if (best_.size() < wanted_) return false;
-  const double best = *best_.rbegin() * (1 + kRounding);
+  const double best = *best_.rbegin() * (1 + kBoundRounding);
   const auto batches = static_cast<double>(batches_[at(path.batch)]);
   double known = hops + (sync + tables_.batch_generator_ms) * batches;
   const int inner = tables_.layers - 2;
   if (inner <= 0) return known > best;
   known += share * inner_share_ + first + last;
   if (known > best) return true;
-  if (!has_room(path, (best - known) * (1 + kRounding))) return true;
+  if (!has_room(path, (best - known) * (1 + kBoundRounding))) return true;
   // Not all layers find room in the fastest stages: the sum of stage times is larger.
   const double fuller = known - share * inner_share_ + least_sum();
-  return fuller > known && (fuller > best || !has_room(path, (best - fuller) * (1 + kRounding)));
+  return fuller > known &&
+         (fuller > best || !has_room(path, (best - fuller) * (1 + kBoundRounding)));
 }
 
 /// All inner layers find room where no stage adds more than `slack`.
@@ -243,7 +243,7 @@ std::pair<double, double> MetisSearch::room(int first, int size, int batch, int 
     fastest = std::min(fastest, bound.time);
     double layers = std::floor(std::min(enough, slack * bound.rate));
     const double each = bound.states_mb + in_flight * bound.kept_mb;
-    const double have = bound.have_mb * (1 + kRounding);
+    const double have = bound.have_mb * (1 + kBoundRounding);
     if (layers * each > have) layers = std::floor(have / each);
     most = std::max(most, layers);
   }

@@ -12,18 +12,17 @@
 #include <string>
 
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/metis/search.h"
 
 namespace orrery::planners {
 namespace {
 
-constexpr double kRounding = 1e-12;  ///< Relative; sums of stage times in different orders.
+constexpr double kSumRounding = 1e-12;  ///< Relative; sums of stage times in different orders.
 constexpr std::size_t kMostTables = 4096;
 
 using Count = boost::multiprecision::uint256_t;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 Count binomial(int n, int k) {
   Count result = 1;
@@ -274,7 +273,7 @@ void MetisSearch::explore(Path& path, int stage) {
   if (stage == stages) {
     Divisions divisions(*this, path);
     charge(settings_.bounds ? 1 : 0);
-    const double most = best_.size() < wanted_ ? kNever : *best_.rbegin() * (1 + kRounding);
+    const double most = best_.size() < wanted_ ? kNever : *best_.rbegin() * (1 + kSumRounding);
     const std::vector<int> cuts =
         settings_.bounds ? divisions.find(fixed_cost(path), most) : divisions.look_at_each();
     if (!cuts.empty()) offer(path, cuts);

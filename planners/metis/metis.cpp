@@ -118,7 +118,7 @@ models::Infeasible Metis::search(const PlannerInput& input, ir::ScheduleKind sch
     return {kBudget,
             fmt::format("no plan that fits among the first {} nodes of the search", report.work)};
   }
-  if (report.rejected_by_memory > 0) return {"device memory", ""};
+  if (report.rejected_by_memory > 0) return {kDeviceMemory, ""};
   return {tables.imported ? "device groups" : kNothingFits,
           fmt::format("no stages of powers of two of the {} devices share {} layers and a batch of "
                       "{} within memory, micro-batch size and nodes",

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/metis/search.h"
 
@@ -17,8 +18,6 @@ namespace {
 
 constexpr int kAttempts = 3;           ///< To divide layers. [public code]
 constexpr std::int64_t kDivision = 4;  ///< Units of work: about the time of four arrangements.
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 }  // namespace
 

@@ -5,12 +5,12 @@
 #include <string>
 #include <utility>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 namespace {
 
 constexpr double kGigabytePerSecond = 1e9;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 /// Slowest link between devices of a node; of a single device the link that it would use.
 double inside_bandwidth(const PlannerInput& input, NodeId id,

@@ -1,15 +1,13 @@
 /// Ranks of Metis's search (ATC 2024): devices in the order of a sequence of GPU types, and the
 /// slowest links between ranges of them.
 #pragma once
-#include <limits>
 #include <optional>
 #include <vector>
 
+#include "planners/kit/integers.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
-
-inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// Where ranks are for one sequence of GPU types. Ranks of a type follow one another node by node.
 class MetisPlacement {

@@ -18,8 +18,6 @@ constexpr std::int64_t kLeaders = 2;  ///< One part in so many of the budget goe
 /// Orders of GPU types that are searched: all of up to seven types.
 constexpr std::size_t kMostOrders = 5040;
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
-
 /// "2 to 5, 7".
 std::string ranges(const std::vector<int>& numbers) {
   std::vector<std::string> parts;

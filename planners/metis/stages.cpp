@@ -13,11 +13,8 @@
 namespace orrery::planners {
 namespace {
 
-constexpr double kMegabyte = 0x1p20;
 /// Metis's GB/s are 2^20 bytes per millisecond. [public code]
 constexpr double kBytesPerMillisecond = 1024.0 * 1024.0;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 bool all_equal(std::span<const int> values) {
   return std::all_of(values.begin(), values.end(), [&](int v) { return v == values.front(); });
@@ -99,7 +96,7 @@ MetisLayerBound MetisStages::make_layer_bound(const MetisStageChoice& choice, in
     return result;
   }
   for (const MetisStageChoice::Kind& kind : choice.kinds) {
-    MetisLayerBound own{0, 0, kNever, kNever, costs_.capacity(kind.type).value / kMegabyte};
+    MetisLayerBound own{0, 0, kNever, kNever, costs_.capacity(kind.type).value / kMetisMegabyte};
     for (int layer = 1; layer + 1 < tables_.layers; ++layer) {
       const Held& memory = held(choice, kind, layer, layer + 1);
       own.states_mb = std::min(own.states_mb, memory.states);
@@ -340,7 +337,7 @@ double MetisStages::parameters(int begin, int end) const {
 double MetisStages::group_memory(int first, int size) const {
   double sum = 0;
   for (int rank = first; rank < first + size; ++rank) {
-    sum += input_.cluster.gpu_types[at(placement_.type[at(rank)])].memory.value / kMegabyte;
+    sum += input_.cluster.gpu_types[at(placement_.type[at(rank)])].memory.value / kMetisMegabyte;
   }
   return sum;
 }
@@ -386,8 +383,8 @@ const MetisStages::Held& MetisStages::held(const MetisStageChoice& choice,
       models::segment_memory(segment(begin, end), group, choice.data, input_.workload, input_.job);
   const Bytes states = memory.parameters + memory.gradients + memory.optimizer_states;
   const Bytes fixed = states + memory.recomputed + memory.logits + memory.communication;
-  result = {fixed.value / kMegabyte, states.value / kMegabyte,
-            memory.activations_per_micro_batch.value / kMegabyte};
+  result = {fixed.value / kMetisMegabyte, states.value / kMetisMegabyte,
+            memory.activations_per_micro_batch.value / kMetisMegabyte};
   return result;
 }
 
@@ -398,7 +395,7 @@ std::pair<double, double> MetisStages::device_memory(const MetisStageChoice& cho
   for (const MetisStageChoice::Kind& kind : choice.kinds) {
     const Held& memory = held(choice, kind, begin, end);
     const double need = memory.fixed + in_flight * memory.per_in_flight;
-    const double have = costs_.capacity(kind.type).value / kMegabyte;
+    const double have = costs_.capacity(kind.type).value / kMetisMegabyte;
     const double use = have > 0 ? need / have : kNever;
     if (use > ratio) {
       ratio = use;

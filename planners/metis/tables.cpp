@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -17,10 +16,6 @@
 
 namespace orrery::planners {
 namespace {
-
-constexpr double kMegabyte = 0x1p20;
-
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
 int steps_of(int limit) { return std::bit_width(static_cast<unsigned>(std::max(limit, 1))); }
 
@@ -81,7 +76,7 @@ void set_demand(MetisTables& tables, const PlannerInput& input) {
   for (const double ms : entry->layer_ms) tables.demand.push_back(ms / entry->total_ms);
   for (MetisEntry& each : tables.entries) {
     if (!each.known) continue;
-    each.fastest_layer = each.per_share = std::numeric_limits<double>::infinity();
+    each.fastest_layer = each.per_share = kNever;
     for (std::size_t layer = 1; layer + 1 < tables.demand.size(); ++layer) {
       each.fastest_layer = std::min(each.fastest_layer, each.layer_ms[layer]);
       each.per_share = std::min(each.per_share, each.layer_ms[layer] / tables.demand[layer]);
@@ -187,7 +182,7 @@ class PricedTables {
       entry.layer_mb.push_back((held.parameters + held.gradients + held.optimizer_states +
                                 held.activations_per_micro_batch)
                                    .value /
-                               kMegabyte);
+                               kMetisMegabyte);
     }
     finish(entry);
     return entry;

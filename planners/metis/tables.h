@@ -12,6 +12,9 @@
 
 namespace orrery::planners {
 
+/// Bytes.
+inline constexpr double kMetisMegabyte = 0x1p20;
+
 /// What was measured for one (GPU type, degree, micro-batch size).
 struct MetisEntry {
   bool known = false;

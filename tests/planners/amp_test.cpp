@@ -23,8 +23,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 AmpChain random_chain(Rng& rng) {
   AmpChain chain;
   const auto items = static_cast<int>(rng.integer(1, 8));

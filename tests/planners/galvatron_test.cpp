@@ -27,8 +27,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// Calls with every sequence of `length` numbers from 0 to `values` - 1.
 void for_each_sequence(int length, int values,
                        const std::function<void(const std::vector<int>&)>& f) {
