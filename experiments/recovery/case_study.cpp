@@ -63,17 +63,18 @@ models::JobState RecoveryCase::state_after(const models::PlanPointer& plan,
   state.live = live;
   std::vector<bool> has_live(cluster_.nodes.size(), false);
   for (const DeviceId device : live) has_live[cluster_.device(device).node.index()] = true;
-  models::StateCopy gpus{1, ir::Location::peer, plan, {}, {}};
-  models::StateCopy disks{1, ir::Location::nvme, plan, {}, {}};
+  models::StateReplica gpus{1, ir::Location::peer, plan, {}, {}};
+  models::StateReplica disks{1, ir::Location::nvme, plan, {}, {}};
   const std::vector<DeviceId> devices = ir::devices_of(*plan);
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const auto share = static_cast<std::uint32_t>(i);
-    if (!std::binary_search(live.begin(), live.end(), devices[i])) gpus.gone.push_back(share);
-    if (!has_live[cluster_.device(devices[i]).node.index()]) disks.gone.push_back(share);
+    if (!std::binary_search(live.begin(), live.end(), devices[i]))
+      gpus.lost_shards.push_back(share);
+    if (!has_live[cluster_.device(devices[i]).node.index()]) disks.lost_shards.push_back(share);
   }
-  state.copies.push_back(std::move(gpus));
-  if (nvme) state.copies.push_back(std::move(disks));
-  state.copies.push_back({1, ir::Location::cloud, plan, {}, {}});
+  state.replicas.push_back(std::move(gpus));
+  if (nvme) state.replicas.push_back(std::move(disks));
+  state.replicas.push_back({1, ir::Location::cloud, plan, {}, {}});
   return state;
 }
 

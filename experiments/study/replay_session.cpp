@@ -82,10 +82,10 @@ class TimedPolicy final : public models::RecoveryPolicy {
     const Watch watch(*this);
     return policy_.on_events(state, events);
   }
-  models::PlanPointer foresee(const models::JobState& state,
-                              std::span<const ir::ClusterEvent> events) const override {
+  models::PlanPointer plan_to_prefetch(const models::JobState& state,
+                                       std::span<const ir::ClusterEvent> events) const override {
     const Watch watch(*this);
-    return policy_.foresee(state, events);
+    return policy_.plan_to_prefetch(state, events);
   }
 
  private:

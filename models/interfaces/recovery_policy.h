@@ -1,5 +1,6 @@
-/// Recovery policies: what to do when devices vanish, appear or run slowly. A policy is asked at an
-/// event and answers with a value; replay (sim/replay) carries it out and books the time.
+/// Recovery policies: what to do when devices vanish, appear or run slowly. A policy is asked at
+/// each event and answers with a value; replay (sim/replay) carries it out and accounts for the
+/// time.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -22,17 +23,17 @@ namespace orrery::models {
 
 using PlanPointer = std::shared_ptr<const ir::Plan>;
 
-/// One copy of the whole model state (parameters, master copy, moments) after an iteration, cut
-/// into shares as a plan cuts it: device i of devices_of(*layout) has, or had, the i-th share.
-struct StateCopy {
+/// One replica of the whole model state (parameters, master weights, moments) after an iteration,
+/// sharded as a plan shards it: device i of devices_of(*layout) wrote the i-th shard.
+struct StateReplica {
   std::int64_t iteration = 0;
   ir::Location location = ir::Location::peer;  ///< peer: GPU memory.
   PlanPointer layout;
-  /// By position in devices_of(*layout): the device that keeps the share (of host memory and NVMe:
-  /// on whose node it lies). Empty: each device keeps its own. Means nothing in the cloud.
-  std::vector<DeviceId> holders;
-  /// Positions whose share is gone here, ascending.
-  std::vector<std::uint32_t> gone;
+  /// By position in devices_of(*layout): the device that keeps the shard (for host memory and NVMe:
+  /// the shard is on that device's node). Empty: each device keeps its own. Ignored for the cloud.
+  std::vector<DeviceId> stored_on;
+  /// Positions whose shard this replica has lost, ascending.
+  std::vector<std::uint32_t> lost_shards;
 };
 
 /// A device that runs at `factor` of its speed.
@@ -49,11 +50,10 @@ struct LeavingDevice {
   auto operator<=>(const LeavingDevice&) const = default;
 };
 
-/// A switch that the policy has asked for and that training still runs on to.
+/// A switch that the policy has asked for; training continues until it begins.
 struct PendingSwitch {
   PlanPointer plan;
-  Instant asked;  ///< When the first of the switches was asked for, each of which took the place of
-                  ///< the one before it.
+  Instant asked;  ///< If it replaced other pending switches: when the first of them was asked for.
   Instant at;     ///< It begins at the end of the iteration that is in flight then.
 };
 
@@ -66,9 +66,9 @@ struct JobState {
   std::vector<DeviceId> live;          ///< Ascending; leaving and slow ones too.
   std::vector<LeavingDevice> leaving;  ///< Ascending; live ones only.
   std::vector<SlowDevice> slow;        ///< Ascending; live ones only.
-  /// What exists, newest iteration first, then in the order of Location. The copy in GPU memory is
-  /// that of the last finished iteration, or of what the running recovery had completed.
-  std::vector<StateCopy> copies;
+  /// Newest iteration first, then in the order of Location. The replica in GPU memory is that of
+  /// the last finished iteration, or of what the running recovery had completed.
+  std::vector<StateReplica> replicas;
   Seconds iteration_time;                ///< Of `plan` before the events; 0 unless it trains.
   std::optional<PendingSwitch> pending;  ///< Not if these events have broken it.
   bool announced = false;  ///< Devices were lost, all of them to a notice that had run out.
@@ -82,7 +82,7 @@ struct RecoveryPhase {
     decide,
     move_state,  ///< The decision's transfers, then `duration` (splitting, concatenating, loading).
     reinitialize,
-    warm_up,  ///< Booked with reinitialize.
+    warm_up,  ///< Accounted as reinitialize.
   };
   Kind kind = Kind::detect;
   Nanoseconds duration;
@@ -97,15 +97,15 @@ struct RecoveryDecision {
   };
   Action action = Action::proceed;
   /// ir::working_devices(*plan) live. Others of the plan, whose stages leave all of their
-  /// micro-batches to other pipelines, need not: their shares of the state count as gone.
+  /// micro-batches to other pipelines, need not: their shards of the state count as lost.
   PlanPointer plan;
   /// Training goes on from the state after this iteration; what came later is rolled back.
   std::int64_t resume_iteration = 0;
-  /// The old plan runs on for so long, and to the end of the iteration then in flight, before the
-  /// phases start: preparation beside training, planned changes. The resume iteration is then the
-  /// last one finished, whatever `resume_iteration` says. Needs that the old plan's devices live
-  /// for so long; else the next event interrupts it. Negative: stop now, the iteration in flight is
-  /// lost.
+  /// The old plan keeps training for this long, and to the end of the iteration then in flight,
+  /// before the phases start: for preparation during training and planned changes. Training then
+  /// resumes from the last finished iteration, whatever `resume_iteration` says. An event that
+  /// kills one of the old plan's devices meanwhile cancels the switch. Negative: stop now; the
+  /// iteration in flight is lost.
   Nanoseconds run_on{-1};
   std::vector<RecoveryPhase> phases;     ///< At most one move_state.
   std::vector<StateTransfer> transfers;  ///< None without a move_state phase.
@@ -113,17 +113,18 @@ struct RecoveryDecision {
 };
 
 /// What a policy writes while training runs. A checkpoint is taken `every` iterations after the
-/// level's last one (also if another plan wrote that) or after a rollback to before it:
-/// training stops for `stall`, the copy is usable `persist` after the stall began. A checkpoint
-/// that is due while the one before it is not yet persisted waits for it, as stall.
+/// level's last one (even if another plan wrote that one) or after a rollback to before it:
+/// training stops for `stall`; the checkpoint is usable `persist` after the stall began. A
+/// checkpoint that is due before the previous one is persisted stalls until it is.
 struct CheckpointLevel {
   ir::Location location = ir::Location::cloud;
   std::int64_t every = 1;
   Nanoseconds stall;
   Nanoseconds persist;
-  std::vector<DeviceId> holders;  ///< As StateCopy.
-  std::string source;             ///< Where the figures come from.
-  /// What moves beside training, after the stall, until the copy is usable.
+  std::vector<DeviceId> stored_on;  ///< As StateReplica.
+  std::string source;               ///< Where the figures come from.
+  /// Transfers that overlap with training, from the end of the stall until the checkpoint is
+  /// usable.
   std::vector<StateTransfer> background;
 };
 
@@ -142,10 +143,10 @@ class RecoveryPolicy {
   /// `events` happened at the same instant, in trace order, and are already in `state`.
   virtual RecoveryDecision on_events(const JobState& state,
                                      std::span<const ir::ClusterEvent> events) const = 0;
-  /// The plan that on_events() would probably resume with, should `events` come upon `state`: its
-  /// iteration is simulated meanwhile. For policies that remember the search that this takes; null:
-  /// none, or it is not worth asking. Changes no answer.
-  virtual PlanPointer foresee(const JobState&, std::span<const ir::ClusterEvent>) const {
+  /// The plan that on_events() would probably resume with, so that replay can simulate its
+  /// iteration ahead of time. For policies that remember the search that this takes; null: none, or
+  /// not worth prefetching. Changes no answer.
+  virtual PlanPointer plan_to_prefetch(const JobState&, std::span<const ir::ClusterEvent>) const {
     return nullptr;
   }
 };

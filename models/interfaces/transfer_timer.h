@@ -37,8 +37,8 @@ class TransferTimer {
   /// From the common start of all transfers to the end of the last. 0 of none.
   virtual Nanoseconds time(const std::vector<StateTransfer>& transfers,
                            const DegradedLinks& degraded_links = {}) const = 0;
-  /// This will probably be asked for: may be worked out beside what the caller does meanwhile.
-  virtual void expect(const std::vector<StateTransfer>&, const DegradedLinks&) const {}
+  /// These will probably be asked for soon: may be simulated in parallel with the caller.
+  virtual void prefetch(const std::vector<StateTransfer>&, const DegradedLinks&) const {}
 };
 
 }  // namespace orrery::models

@@ -85,7 +85,7 @@ void CopyStore::lose(Copy& copy, std::size_t position) {
 }
 
 bool CopyStore::touches(const Copy& copy, NodeId node) const {
-  const std::vector<DeviceId>& where = copy.holders ? *copy.holders : *copy.devices;
+  const std::vector<DeviceId>& where = copy.stored_on ? *copy.stored_on : *copy.devices;
   return std::any_of(where.begin(), where.end(),
                      [&](DeviceId d) { return cluster_.device(d).node == node; });
 }
@@ -108,7 +108,7 @@ void CopyStore::lose_node(NodeId node) {
     if (slot.first == ir::Location::cloud) continue;
     if (state.pending && touches(*state.pending, node)) state.pending.reset();
     for (Copy& copy : state.kept) {
-      const std::vector<DeviceId>& where = copy.holders ? *copy.holders : *copy.devices;
+      const std::vector<DeviceId>& where = copy.stored_on ? *copy.stored_on : *copy.devices;
       for (std::size_t i = 0; i < where.size(); ++i) {
         if (cluster_.device(where[i]).node == node) lose(copy, i);
       }
@@ -121,7 +121,7 @@ void CopyStore::lose_job() {
   for (auto& [slot, state] : slots_) state.pending.reset();
 }
 
-std::vector<models::StateCopy> CopyStore::list() const {
+std::vector<models::StateReplica> CopyStore::list() const {
   std::vector<const Copy*> found;
   if (gpu_) found.push_back(&*gpu_);
   for (const auto& [slot, state] : slots_) {
@@ -131,10 +131,10 @@ std::vector<models::StateCopy> CopyStore::list() const {
   std::stable_sort(found.begin(), found.end(), [](const Copy* a, const Copy* b) {
     return a->iteration != b->iteration ? a->iteration > b->iteration : a->location < b->location;
   });
-  std::vector<models::StateCopy> copies;
+  std::vector<models::StateReplica> copies;
   for (const Copy* copy : found) {
     copies.push_back({copy->iteration, copy->location, copy->layout,
-                      copy->holders ? *copy->holders : std::vector<DeviceId>{}, copy->gone});
+                      copy->stored_on ? *copy->stored_on : std::vector<DeviceId>{}, copy->gone});
   }
   return copies;
 }

@@ -63,16 +63,16 @@ class CopyStore {
   void lose_job();
 
   /// For JobState. Copies of which nothing is left are not in it.
-  std::vector<models::StateCopy> list() const;
+  std::vector<models::StateReplica> list() const;
 
  private:
   struct Copy {
     std::int64_t iteration = 0;
     ir::Location location = ir::Location::peer;
     models::PlanPointer layout;
-    DeviceList devices;  ///< Of the layout.
-    DeviceList sources;  ///< Those of them that work.
-    DeviceList holders;  ///< Null: each its own.
+    DeviceList devices;    ///< Of the layout.
+    DeviceList sources;    ///< Those of them that work.
+    DeviceList stored_on;  ///< Null: each its own.
     std::vector<std::uint32_t> gone;
     Instant end;  ///< Of persisting.
   };

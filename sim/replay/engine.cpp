@@ -63,7 +63,7 @@ ReplayResult ReplayEngine::run(const std::function<void(Instant)>& on_progress) 
   const auto coming = [&] { return Events(events).subspan(next); };
   while (next < events.size() && events[next].time == Instant{}) ++next;
   start(Events(events).first(next));
-  foresee(coming());
+  prefetch_after(coming());
   while (next < events.size() && events[next].time < horizon_) {
     ORRERY_CHECK(events[next].time >= now_, "event {} of the trace goes back in time",
                  events[next].sequence);
@@ -71,7 +71,7 @@ ReplayResult ReplayEngine::run(const std::function<void(Instant)>& on_progress) 
     const Events now = coming().first(batch_size(coming()));
     next += now.size();
     batch(now);
-    foresee(coming());
+    prefetch_after(coming());
     if (on_progress) on_progress(now_);
   }
   advance_to(horizon_);
@@ -251,7 +251,7 @@ models::JobState ReplayEngine::state() const {
   state.live = devices_.live();
   state.leaving = devices_.leaving();
   state.slow = devices_.slow();
-  state.copies = copies_.list();
+  state.replicas = copies_.list();
   state.iteration_time = run_ ? iteration_time_ : Seconds{};
   state.announced = announced_;
   state.first = first_;
@@ -329,7 +329,7 @@ void ReplayEngine::obey(models::RecoveryDecision decision, bool broken, const st
   proceed();
   planned_ = Planned{std::move(decision), now_, cause, asked};
   planned_->at = now_ + planned_->decision.run_on;
-  expect(*planned_->decision.plan, devices_);
+  prefetch(*planned_->decision.plan, devices_);
 }
 
 void ReplayEngine::proceed() {
@@ -380,7 +380,7 @@ void ReplayEngine::recover(models::RecoveryDecision decision, const std::string&
   copies_.roll_back(done_);
   plan_ = decision.plan;
   recovery_.emplace(std::move(decision), now_, input_.transfers, devices_, ledger_);
-  expect(*plan_, devices_);
+  prefetch(*plan_, devices_);
   add_point();
 }
 

@@ -37,9 +37,9 @@ class ReplayEngine {
   void advance_to(Instant until);
   void batch(Events events);
   void finish();
-  void foresee(Events coming) const;
+  void prefetch_after(Events coming) const;
   models::PlanPointer next_plan(Instant at) const;
-  void expect(const ir::Plan& plan, const DeviceStates& devices) const;
+  void prefetch(const ir::Plan& plan, const DeviceStates& devices) const;
 
   /// Applies the events; true if the plan cannot go on as it is.
   bool apply(Events events);

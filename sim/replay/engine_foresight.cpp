@@ -15,7 +15,7 @@ models::PlanPointer ReplayEngine::next_plan(Instant at) const {
 }
 
 /// How far training will have come and what it will have saved is left as it is now.
-void ReplayEngine::foresee(Events coming) const {
+void ReplayEngine::prefetch_after(Events coming) const {
   if (options_.measured_planning) return;
   DeviceStates devices = devices_;
   CopyStore copies = copies_;
@@ -44,21 +44,21 @@ void ReplayEngine::foresee(Events coming) const {
     state.live = devices.live();
     state.leaving = devices.leaving();
     state.slow = devices.slow();
-    state.copies = copies.list();
+    state.replicas = copies.list();
     state.pending.reset();
     if (planned_ && plan != planned_->decision.plan) {
       state.pending = {planned_->decision.plan, planned_->asked, planned_->at};
     }
-    const models::PlanPointer next = input_.policy.foresee(state, batch);
+    const models::PlanPointer next = input_.policy.plan_to_prefetch(state, batch);
     if (next == nullptr) continue;
-    expect(*next, devices);
+    prefetch(*next, devices);
     return;
   }
 }
 
-void ReplayEngine::expect(const ir::Plan& plan, const DeviceStates& devices) const {
-  input_.iterations.expect(plan, devices.slow(ir::working_devices(plan)),
-                           {devices.links().begin(), devices.links().end()});
+void ReplayEngine::prefetch(const ir::Plan& plan, const DeviceStates& devices) const {
+  input_.iterations.prefetch(plan, devices.slow(ir::working_devices(plan)),
+                             {devices.links().begin(), devices.links().end()});
 }
 
 }  // namespace orrery::sim

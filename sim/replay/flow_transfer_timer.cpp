@@ -115,8 +115,8 @@ FlowTransferTimer::Key FlowTransferTimer::name(const std::vector<models::StateTr
   return key;
 }
 
-void FlowTransferTimer::expect(const std::vector<models::StateTransfer>& transfers,
-                               const models::DegradedLinks& degraded_links) const {
+void FlowTransferTimer::prefetch(const std::vector<models::StateTransfer>& transfers,
+                                 const models::DegradedLinks& degraded_links) const {
   if (transfers.empty()) return;
   Memory& memory = *memory_;
   const Clock::time_point start_of_naming = Clock::now();

@@ -40,8 +40,8 @@ class FlowTransferTimer final : public models::TransferTimer {
   Nanoseconds time(const std::vector<models::StateTransfer>& transfers,
                    const models::DegradedLinks& degraded_links = {}) const override;
   /// Starts the simulation, if it is a new one; that of the set expected before is given up.
-  void expect(const std::vector<models::StateTransfer>& transfers,
-              const models::DegradedLinks& degraded_links) const override;
+  void prefetch(const std::vector<models::StateTransfer>& transfers,
+                const models::DegradedLinks& degraded_links) const override;
   RememberCounts counts() const;
 
  private:

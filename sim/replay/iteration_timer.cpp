@@ -167,7 +167,7 @@ SimulatedIterationTimer::Named SimulatedIterationTimer::name(
   return named;
 }
 
-void SimulatedIterationTimer::expect(
+void SimulatedIterationTimer::prefetch(
     const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
     const std::vector<std::pair<std::string, double>>& degraded_links) const {
   Memory& memory = *memory_;

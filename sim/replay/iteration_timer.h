@@ -61,8 +61,8 @@ class SimulatedIterationTimer final : public IterationTimer {
                       const std::vector<models::StateTransfer>& per_second) const override;
   /// Starts the simulation, if it is a new one. Two may be under way: the plan that comes and the
   /// one after it; that of the one expected longest ago is given up for a third.
-  void expect(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-              const std::vector<std::pair<std::string, double>>& degraded_links) const override;
+  void prefetch(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                const std::vector<std::pair<std::string, double>>& degraded_links) const override;
   models::Evaluation evaluate(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
                               const models::DegradedLinks& degraded_links,
                               const std::vector<models::StateTransfer>& per_second = {}) const;

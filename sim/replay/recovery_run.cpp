@@ -35,7 +35,7 @@ RecoveryRun::RecoveryRun(models::RecoveryDecision decision, Instant now,
       now_(now) {
   if (decision_.phases.empty()) return;
   if (decision_.phases.front().kind != Kind::move_state) {
-    transfers_.expect(decision_.transfers, links());
+    transfers_.prefetch(decision_.transfers, links());
   }
   end_ = now + duration_of(decision_.phases.front());
 }

@@ -77,8 +77,8 @@ class IterationTimer {
                               const std::vector<models::StateTransfer>& per_second) const = 0;
   /// This will probably be asked for, after what was expected before it: may be worked out beside
   /// what the caller does meanwhile.
-  virtual void expect(const ir::Plan&, const std::vector<models::SlowDevice>&,
-                      const std::vector<std::pair<std::string, double>>&) const {}
+  virtual void prefetch(const ir::Plan&, const std::vector<models::SlowDevice>&,
+                        const std::vector<std::pair<std::string, double>>&) const {}
 };
 
 struct ReplayOptions {

@@ -47,12 +47,12 @@ void TrainingRun::set_levels(std::vector<models::CheckpointLevel> levels, CopyLo
     ORRERY_CHECK(level.every >= 1 && level.stall.count >= 0 && level.persist.count >= 0,
                  "a level of checkpoints every {} iterations, stall {} ns, persist {} ns",
                  level.every, level.stall.count, level.persist.count);
-    ORRERY_CHECK(level.holders.empty() || level.holders.size() == devices_.all->size(),
-                 "{} holders for {} shares", level.holders.size(), devices_.all->size());
+    ORRERY_CHECK(level.stored_on.empty() || level.stored_on.size() == devices_.all->size(),
+                 "{} holders for {} shares", level.stored_on.size(), devices_.all->size());
     const CopyStore::Slot slot{level.location, numbers[level.location]++};
     DeviceList holders;
-    if (!level.holders.empty()) {
-      holders = std::make_shared<std::vector<DeviceId>>(std::move(level.holders));
+    if (!level.stored_on.empty()) {
+      holders = std::make_shared<std::vector<DeviceId>>(std::move(level.stored_on));
     }
     if (cycle_length_ > 0) {
       const std::int64_t step = level.every / std::gcd(level.every, cycle_length_);

@@ -83,7 +83,7 @@ class SamePlan final : public models::RecoveryPolicy {
     decision.action = whole ? (state.training ? Action::proceed : Action::resume) : Action::wait;
     if (decision.action != Action::resume) return decision;
     decision.plan = plan_;
-    for (const models::StateCopy& copy : state.copies) {
+    for (const models::StateReplica& copy : state.replicas) {
       if (copy.location != ir::Location::cloud) continue;
       decision.resume_iteration = copy.iteration;
       break;

@@ -212,18 +212,18 @@ class PolicyServer::Impl {
     state.iteration = lost.last_step;
     state.plan = plan_;
     state.live = lost.live;
-    models::StateCopy memory{lost.last_step, ir::Location::peer, plan_, {}, {}};
+    models::StateReplica memory{lost.last_step, ir::Location::peer, plan_, {}, {}};
     const std::vector<DeviceId> devices = ir::devices_of(*plan_);
     for (std::size_t i = 0; i < devices.size(); ++i) {
       if (!std::binary_search(lost.live.begin(), lost.live.end(), devices[i])) {
-        memory.gone.push_back(static_cast<std::uint32_t>(i));
+        memory.lost_shards.push_back(static_cast<std::uint32_t>(i));
       }
     }
-    state.copies.push_back(memory);
+    state.replicas.push_back(memory);
     // Survivors copy what they have to host memory when a generation ends.
     memory.location = ir::Location::host_memory;
-    state.copies.push_back(memory);
-    add_checkpoints(lost, state.copies);
+    state.replicas.push_back(memory);
+    add_checkpoints(lost, state.replicas);
     state.iteration_time = timers_.iterations().time(*plan_, {}, {});
     return state;
   }
@@ -232,7 +232,7 @@ class PolicyServer::Impl {
   /// reads them, and so is whether the agent of a node without ranks is there to serve its folder:
   /// here it is.
   void add_checkpoints(const executor::LostDevices& lost,
-                       std::vector<models::StateCopy>& copies) const {
+                       std::vector<models::StateReplica>& copies) const {
     const std::int64_t every = question_.checkpoint_every;
     if (every <= 0 || lost.live.empty()) return;
     std::int64_t step = lost.last_step - lost.last_step % every;
@@ -241,10 +241,10 @@ class PolicyServer::Impl {
                                       [&](const auto& one) { return one.first < step; });
       const models::PlanPointer& written = after->second;
       if (question_.local) {
-        models::StateCopy copy{step, ir::Location::nvme, written, {}, {}};
+        models::StateReplica copy{step, ir::Location::nvme, written, {}, {}};
         for (const DeviceId device : ir::devices_of(*written)) {
           const bool lives = std::binary_search(lost.live.begin(), lost.live.end(), device);
-          copy.holders.push_back(lives ? device : lost.live.front());
+          copy.stored_on.push_back(lives ? device : lost.live.front());
         }
         copies.push_back(std::move(copy));
       }

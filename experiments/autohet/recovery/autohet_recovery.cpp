@@ -252,7 +252,7 @@ class Runner {
     }
     if (variant.replica_dedup && to.pipelines.size() > 1) {
       models::JobState read = state;
-      read.copies = {{1, ir::Location::peer, std::make_shared<const ir::Plan>(readers), {}, {}}};
+      read.replicas = {{1, ir::Location::peer, std::make_shared<const ir::Plan>(readers), {}, {}}};
       add(planners::plan_restore(at_.input(), read, to, {1, kGpus, bytes_}).transfers, out);
     }
     return out;

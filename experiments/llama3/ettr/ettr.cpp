@@ -72,7 +72,7 @@ class EttrPolicy final : public models::RecoveryPolicy {
     decision.resume_iteration = state.iteration;
     Nanoseconds stall = to_nanoseconds(point_.restart);
     if (point_.recovery == EttrRecovery::checkpoint) {
-      decision.resume_iteration = state.copies.empty() ? 0 : state.copies.front().iteration;
+      decision.resume_iteration = state.replicas.empty() ? 0 : state.replicas.front().iteration;
     } else if (point_.recovery == EttrRecovery::queued) {
       stall = recovered_[static_cast<std::size_t>(events.back().sequence)] - state.now;
     }

@@ -97,7 +97,7 @@ class NodePolicy final : public models::RecoveryPolicy {
   }
 
   static std::int64_t checkpointed(const models::JobState& state) {
-    for (const models::StateCopy& copy : state.copies) {
+    for (const models::StateReplica& copy : state.replicas) {
       if (copy.location == ir::Location::cloud) return copy.iteration;
     }
     return 0;

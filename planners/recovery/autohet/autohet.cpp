@@ -168,11 +168,11 @@ std::string in_words(const std::vector<LayerRead>& reads) {
 void AutohetRecovery::load(const models::JobState& state, std::int64_t iteration,
                            const ir::Plan& plan, models::RecoveryDecision& decision) const {
   bool layer_wise = find_bitmap_problem(plan).empty();
-  for (const models::StateCopy& copy : state.copies) {
+  for (const models::StateReplica& copy : state.replicas) {
     layer_wise &= copy.iteration != iteration || find_bitmap_problem(*copy.layout).empty();
   }
   if (layer_wise) {
-    const LayerBitmap bitmap(input(), state.copies, iteration, order());
+    const LayerBitmap bitmap(input(), state.replicas, iteration, order());
     const std::vector<LayerRead> reads = bitmap.reads(plan, bytes_);
     decision.reason += fmt::format("; parts of layers: {}", in_words(reads));
     // A layer that only files of several degrees together hold is read by slices.
@@ -217,13 +217,13 @@ std::optional<models::RecoveryDecision> AutohetRecovery::switch_to(const models:
   decision.run_on = to_nanoseconds(settings().phases.decide.duration);
   add_phase(decision, Kind::reinitialize, settings().phases.reinitialize);
   decision.reason = "planned beside training, state saved at the end of an iteration";
-  models::StateCopy saved;
+  models::StateReplica saved;
   saved.iteration = state.iteration;
   saved.location = ir::Location::host_memory;
   saved.layout = state.plan;
   const std::vector<StateSource> sources = {StateSource::own_host, StateSource::peer_host};
   models::JobState then = state;
-  then.copies = {saved};
+  then.replicas = {saved};
   decision.transfers =
       plan_restore(input(), then, *decision.plan, {state.iteration, sources, bytes_}).transfers;
   const Seconds snapshot =

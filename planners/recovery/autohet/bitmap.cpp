@@ -66,25 +66,25 @@ const char* name_of(TensorChange change) {
   return "";
 }
 
-LayerBitmap::LayerBitmap(const PolicyInput& input, const std::vector<models::StateCopy>& copies,
+LayerBitmap::LayerBitmap(const PolicyInput& input, const std::vector<models::StateReplica>& copies,
                          std::int64_t iteration, std::vector<StateSource> order)
     : cluster_(input.cluster),
       workload_(input.workload),
       order_(std::move(order)),
       rows_(input.workload.blocks.size()) {
-  for (const models::StateCopy& copy : copies) {
+  for (const models::StateReplica& copy : copies) {
     if (copy.iteration != iteration || copy.location == ir::Location::peer) continue;
     const std::vector<DeviceId> devices = ir::devices_of(*copy.layout);
     each_part(*copy.layout, [&](DeviceId device, BlockId block, int rank, int degree) {
       const auto position = static_cast<std::size_t>(
           std::lower_bound(devices.begin(), devices.end(), device) - devices.begin());
-      if (std::binary_search(copy.gone.begin(), copy.gone.end(),
+      if (std::binary_search(copy.lost_shards.begin(), copy.lost_shards.end(),
                              static_cast<std::uint32_t>(position))) {
         return;
       }
       Files& files = rows_[block.index()][degree];
       files.resize(static_cast<std::size_t>(degree));
-      Place place{copy.location, copy.holders.empty() ? device : copy.holders[position]};
+      Place place{copy.location, copy.stored_on.empty() ? device : copy.stored_on[position]};
       if (copy.location == ir::Location::cloud) place.holder = {};
       std::vector<Place>& places = files[static_cast<std::size_t>(rank)];
       const auto at = std::lower_bound(places.begin(), places.end(), place);

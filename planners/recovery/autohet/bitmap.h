@@ -54,7 +54,7 @@ class LayerBitmap {
   /// The copies of one iteration in host memory, NVMe and cloud that `order` allows.
   /// Keeps what `input`
   /// refers to.
-  LayerBitmap(const PolicyInput& input, const std::vector<models::StateCopy>& copies,
+  LayerBitmap(const PolicyInput& input, const std::vector<models::StateReplica>& copies,
               std::int64_t iteration, std::vector<StateSource> order);
 
   /// Bit i of a file: device i holds it (in host memory or on NVMe of its node).

@@ -141,14 +141,14 @@ class Bamboo final : public ElasticPolicy {
   /// only checkpoints are left.
   models::JobState known(const models::JobState& state) const override {
     models::JobState result = state;
-    result.copies.clear();
-    for (const models::StateCopy& copy : state.copies) {
+    result.replicas.clear();
+    for (const models::StateReplica& copy : state.replicas) {
       const bool shadowed = copy.location == ir::Location::peer && copy.layout != nullptr &&
                             copy.layout->redundancy == ir::Redundancy::next_stage;
       if (shadowed && !take_over(*copy.layout, alive_in(copy, state), cut_of(*copy.layout)).plan)
         continue;
-      result.copies.push_back(copy);
-      if (shadowed) result.copies.push_back(shadow_copy(copy, cut_of(*copy.layout)));
+      result.replicas.push_back(copy);
+      if (shadowed) result.replicas.push_back(shadow_copy(copy, cut_of(*copy.layout)));
     }
     return result;
   }
@@ -234,12 +234,13 @@ class Bamboo final : public ElasticPolicy {
   }
 
   /// Live devices whose share of the copy is not gone.
-  static std::vector<DeviceId> alive_in(const models::StateCopy& copy,
+  static std::vector<DeviceId> alive_in(const models::StateReplica& copy,
                                         const models::JobState& state) {
     const std::vector<DeviceId> devices = ir::devices_of(*copy.layout);
     std::vector<DeviceId> result;
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      if (std::binary_search(copy.gone.begin(), copy.gone.end(), static_cast<std::uint32_t>(i))) {
+      if (std::binary_search(copy.lost_shards.begin(), copy.lost_shards.end(),
+                             static_cast<std::uint32_t>(i))) {
         continue;
       }
       if (std::binary_search(state.live.begin(), state.live.end(), devices[i])) {

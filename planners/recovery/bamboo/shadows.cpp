@@ -127,7 +127,7 @@ ShadowOutcome take_over(const ir::Plan& plan, const std::vector<DeviceId>& live,
   return outcome;
 }
 
-models::StateCopy shadow_copy(const models::StateCopy& copy, const BlockCut& cut) {
+models::StateReplica shadow_copy(const models::StateReplica& copy, const BlockCut& cut) {
   const std::vector<DeviceId> devices = ir::devices_of(*copy.layout);
   std::map<DeviceId, DeviceId> shadow_of;
   for (const ir::Pipeline& pipeline : copy.layout->pipelines) {
@@ -144,18 +144,18 @@ models::StateCopy shadow_copy(const models::StateCopy& copy, const BlockCut& cut
       }
     }
   }
-  models::StateCopy result = copy;
-  result.holders.clear();
-  result.gone.clear();
+  models::StateReplica result = copy;
+  result.stored_on.clear();
+  result.lost_shards.clear();
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const auto found = shadow_of.find(devices[i]);
-    result.holders.push_back(found == shadow_of.end() ? devices[i] : found->second);
+    result.stored_on.push_back(found == shadow_of.end() ? devices[i] : found->second);
     // A shadow whose own share is gone has lost its memory.
-    const auto holder = std::lower_bound(devices.begin(), devices.end(), result.holders.back());
+    const auto holder = std::lower_bound(devices.begin(), devices.end(), result.stored_on.back());
     const auto position = static_cast<std::uint32_t>(holder - devices.begin());
     if (found == shadow_of.end() ||
-        std::binary_search(copy.gone.begin(), copy.gone.end(), position)) {
-      result.gone.push_back(static_cast<std::uint32_t>(i));
+        std::binary_search(copy.lost_shards.begin(), copy.lost_shards.end(), position)) {
+      result.lost_shards.push_back(static_cast<std::uint32_t>(i));
     }
   }
   return result;

@@ -44,7 +44,7 @@ ShadowOutcome take_over(const ir::Plan& plan, const std::vector<DeviceId>& live,
 
 /// The copies that shadows keep of `copy` (in GPU memory, of a plan with redundancy) as a copy of
 /// its own: holders are the shadows' devices, shares without a shadow are gone.
-models::StateCopy shadow_copy(const models::StateCopy& copy, const BlockCut& cut);
+models::StateReplica shadow_copy(const models::StateReplica& copy, const BlockCut& cut);
 
 /// When Bamboo reconfigures at the end of a step. [simulator.py, simulate_should_reconfigure]
 struct BambooCounts {

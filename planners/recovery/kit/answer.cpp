@@ -82,7 +82,7 @@ bool works_on(const ir::Plan& plan, const std::vector<DeviceId>& live) {
 
 models::JobState with_gaps(const models::JobState& state) {
   models::JobState result = state;
-  for (models::StateCopy& copy : result.copies) {
+  for (models::StateReplica& copy : result.replicas) {
     if (copy.layout == nullptr) continue;
     if (copy.location != ir::Location::peer) {
       copy.layout = without_shadows(copy.layout);
@@ -90,16 +90,16 @@ models::JobState with_gaps(const models::JobState& state) {
     }
     const std::vector<DeviceId> devices = ir::devices_of(*copy.layout);
     const std::vector<DeviceId> working = ir::working_devices(*copy.layout);
-    std::vector<std::uint32_t> gone = copy.gone;
+    std::vector<std::uint32_t> gone = copy.lost_shards;
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      const DeviceId holder = copy.holders.empty() ? devices[i] : copy.holders[i];
+      const DeviceId holder = copy.stored_on.empty() ? devices[i] : copy.stored_on[i];
       const bool lives = std::binary_search(state.live.begin(), state.live.end(), holder);
       if (lives && std::binary_search(working.begin(), working.end(), devices[i])) continue;
       gone.push_back(static_cast<std::uint32_t>(i));
     }
     std::sort(gone.begin(), gone.end());
     gone.erase(std::unique(gone.begin(), gone.end()), gone.end());
-    copy.gone = std::move(gone);
+    copy.lost_shards = std::move(gone);
     copy.layout = without_shadows(copy.layout);
   }
   return result;

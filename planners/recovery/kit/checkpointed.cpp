@@ -34,14 +34,14 @@ std::optional<Options> parse_planner_options(const std::string& text) {
 /// The decision's state lies in GPU memory when it starts: what is written first, then read.
 models::JobState with_saved(const models::JobState& state, ir::Location location) {
   models::JobState result = state;
-  std::erase_if(result.copies, [&](const models::StateCopy& copy) {
+  std::erase_if(result.replicas, [&](const models::StateReplica& copy) {
     return copy.iteration == state.iteration && copy.location == location;
   });
-  models::StateCopy saved;
+  models::StateReplica saved;
   saved.iteration = state.iteration;
   saved.location = location;
   saved.layout = state.plan;
-  result.copies.insert(result.copies.begin(), std::move(saved));
+  result.replicas.insert(result.replicas.begin(), std::move(saved));
   return result;
 }
 

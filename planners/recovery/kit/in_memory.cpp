@@ -137,7 +137,7 @@ std::vector<models::CheckpointLevel> in_memory_levels(const PolicyInput& input,
     for (std::size_t r = 0; r < levels.size(); ++r) {
       const auto to = static_cast<std::size_t>(replicas[own][r]);
       const DeviceId holder = on_node[to][place % on_node[to].size()];
-      levels[r].holders.push_back(holder);
+      levels[r].stored_on.push_back(holder);
       levels[r].background.push_back(
           {ir::Location::peer, ir::Location::host_memory, devices[i], holder, shares[i]});
       if (to == own) continue;

@@ -232,7 +232,7 @@ std::optional<NewestRestore> plan_newest_restore(const PolicyInput& input,
                                                  const std::vector<StateSource>& order,
                                                  const models::SwitchBytes& bytes) {
   std::optional<std::int64_t> last;
-  for (const models::StateCopy& copy : state.copies) {
+  for (const models::StateReplica& copy : state.replicas) {
     if (last == copy.iteration) continue;
     last = copy.iteration;
     Restore restore = plan_restore(input, state, to, {copy.iteration, order, bytes});

@@ -109,7 +109,7 @@ RestoreView::RestoreView(const models::Cluster& cluster, const models::JobState&
     int& first = live_of_node_[cluster.device(device).node.index()];
     if (first < 0) first = device.value;
   }
-  for (const models::StateCopy& copy : state.copies) {
+  for (const models::StateReplica& copy : state.replicas) {
     if (copy.iteration != iteration || copy.layout == nullptr) continue;
     ViewedCopy viewed;
     viewed.location = copy.location;
@@ -123,11 +123,11 @@ RestoreView::RestoreView(const models::Cluster& cluster, const models::JobState&
     std::size_t gone = 0;
     std::size_t reached = 0;
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      if (gone < copy.gone.size() && copy.gone[gone] == i) {
+      if (gone < copy.lost_shards.size() && copy.lost_shards[gone] == i) {
         ++gone;
         continue;
       }
-      const DeviceId holder = copy.holders.empty() ? devices[i] : copy.holders[i];
+      const DeviceId holder = copy.stored_on.empty() ? devices[i] : copy.stored_on[i];
       int& reader = viewed.reader[devices[i].index()];
       reader = copy.location == ir::Location::cloud ? devices[i].value
                                                     : reader_of(copy.location, holder);

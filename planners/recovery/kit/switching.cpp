@@ -200,8 +200,8 @@ models::RecoveryDecision SwitchingPolicy::on_events(
   return std::get<models::RecoveryDecision>(std::move(decided));
 }
 
-models::PlanPointer SwitchingPolicy::foresee(const models::JobState& state,
-                                             std::span<const ir::ClusterEvent> events) const {
+models::PlanPointer SwitchingPolicy::plan_to_prefetch(
+    const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
   const auto decided = decide(state, events);
   if (const auto* restart = std::get_if<Restart>(&decided)) return restart->plan;
   const auto& decision = std::get<models::RecoveryDecision>(decided);

@@ -56,8 +56,8 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   models::RecoveryDecision on_events(const models::JobState& state,
                                      std::span<const ir::ClusterEvent> events) const final;
   /// Its planner remembers its plans.
-  models::PlanPointer foresee(const models::JobState& state,
-                              std::span<const ir::ClusterEvent> events) const final;
+  models::PlanPointer plan_to_prefetch(const models::JobState& state,
+                                       std::span<const ir::ClusterEvent> events) const final;
 
  protected:
   /// Restart on `plan`, which uses live devices only. `phases`: detection and planning so far.

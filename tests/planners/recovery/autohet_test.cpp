@@ -167,10 +167,10 @@ TEST_F(AutohetRecoveryTest, SlicesOfTheFilesAreTheRestore) {
                                          world.plan({{{range(24, 25), 21}, {range(16, 17), 11}}})};
   for (const std::vector<DeviceId>& lost : {std::vector<DeviceId>{}, range(0, 7), range(16, 19)}) {
     models::JobState at = state(before, range(0, 31));
-    at.copies = {copy_of(before, ir::Location::nvme, 100, lost),
-                 copy_of(before, ir::Location::cloud, 100)};
+    at.replicas = {copy_of(before, ir::Location::nvme, 100, lost),
+                   copy_of(before, ir::Location::cloud, 100)};
     for (const ir::Plan& to : targets) {
-      const LayerBitmap bitmap(world.input(), at.copies, 100, kDisks);
+      const LayerBitmap bitmap(world.input(), at.replicas, 100, kDisks);
       const std::vector<LayerRead> reads = bitmap.reads(to, bytes());
       const auto mine = volumes(reads);
       const Restore restore = plan_restore(world.input(), at, to, {100, kDisks, bytes()});
@@ -203,7 +203,8 @@ TEST_F(AutohetRecoveryTest, LosingTwoGroupsLoadsFromLocalDisksOnly) {
   input.plan = *before;
   const auto policy = make_policy("autohet", input, {{"memory", "skip"}});
   models::JobState at = state(before, join(range(0, 3), range(16, 19)));
-  at.copies = {copy_of(before, ir::Location::nvme, 100), copy_of(before, ir::Location::cloud, 100)};
+  at.replicas = {copy_of(before, ir::Location::nvme, 100),
+                 copy_of(before, ir::Location::cloud, 100)};
   const std::vector<ir::ClusterEvent> events = {
       event(ir::EventKind::leave, join(range(4, 7), range(20, 23)))};
   const models::RecoveryDecision decision = policy->on_events(at, events);
@@ -226,8 +227,8 @@ TEST_F(AutohetRecoveryTest, LosingANodeLoadsItsLayersFromTheCloud) {
   const auto before = shared(four_groups());
   const auto policy = make_policy("autohet", world.input(), {{"memory", "skip"}});
   models::JobState at = state(before, range(16, 23));
-  at.copies = {copy_of(before, ir::Location::nvme, 100, range(0, 7)),
-               copy_of(before, ir::Location::cloud, 100)};
+  at.replicas = {copy_of(before, ir::Location::nvme, 100, range(0, 7)),
+                 copy_of(before, ir::Location::cloud, 100)};
   const std::vector<ir::ClusterEvent> events = {event(ir::EventKind::fail, range(0, 7))};
   const models::RecoveryDecision decision = policy->on_events(at, events);
   ASSERT_EQ(broken(decision, at, world), "") << decision.reason;
@@ -248,9 +249,9 @@ TEST_F(AutohetRecoveryTest, LosingANodeLoadsItsLayersFromTheCloud) {
 TEST_F(AutohetRecoveryTest, WhatAPeerHasDoesNotComeFromTheCloud) {
   const auto before = shared(four_groups());
   models::JobState at = state(before, join(range(16, 23), range(24, 31)));
-  at.copies = {copy_of(before, ir::Location::nvme, 100, range(0, 7)),
-               copy_of(before, ir::Location::cloud, 100)};
-  const LayerBitmap bitmap(world.input(), at.copies, 100, kDisks);
+  at.replicas = {copy_of(before, ir::Location::nvme, 100, range(0, 7)),
+                 copy_of(before, ir::Location::cloud, 100)};
+  const LayerBitmap bitmap(world.input(), at.replicas, 100, kDisks);
   const ir::Plan to = world.plan({{{range(24, 25), 32}}});
   for (const LayerRead& read : bitmap.reads(to, bytes())) {
     EXPECT_EQ(read.files.front().source,
@@ -264,7 +265,7 @@ TEST_F(AutohetRecoveryTest, WholeFilesOfTwiceTheWidthAreTwiceAsMuch) {
   const auto after = shared(world.plan({{{range(0, 3), 32}}}));
   models::JobState at = state(after, range(0, 7));
   at.training = false;
-  at.copies = {copy_of(before, ir::Location::nvme, 100)};
+  at.replicas = {copy_of(before, ir::Location::nvme, 100)};
   const std::vector<ir::ClusterEvent> events = {event(ir::EventKind::fail, {})};
   const auto read = [&](const char* reads) {
     const auto policy = make_policy("autohet", world.input(), {{"reads", reads}});
@@ -291,7 +292,7 @@ TEST_F(AutohetRecoveryTest, AFailedJobKeepsItsPlan) {
   const auto before = shared(four_groups());
   const auto policy = make_policy("autohet", world.input());
   models::JobState at = state(before, range(0, 31));
-  at.copies = {copy_of(before, ir::Location::host_memory, 100)};
+  at.replicas = {copy_of(before, ir::Location::host_memory, 100)};
   ir::ClusterEvent crash = event(ir::EventKind::fail, {});
   crash.scope.kind = ir::EventScope::Kind::job;
   crash.detection = to_nanoseconds(Seconds{60});
@@ -331,7 +332,7 @@ TEST_F(AutohetRecoveryTest, WithoutDevicesItWaits) {
 TEST_F(AutohetRecoveryTest, NewDevicesAreUsedIfThatPays) {
   const auto before = shared(four_groups(2));
   models::JobState at = state(before, join(range(0, 7), range(16, 23)));
-  at.copies = {copy_of(before, ir::Location::peer, 107)};
+  at.replicas = {copy_of(before, ir::Location::peer, 107)};
   const std::vector<ir::ClusterEvent> events = {
       event(ir::EventKind::join, join(range(4, 7), range(20, 23)))};
   const auto decide = [&](const char* horizon) {
@@ -355,7 +356,7 @@ TEST_F(AutohetRecoveryTest, ANoticeIsHeededIfTheSwitchFitsBeforeTheDevicesGo) {
   const auto before = shared(four_groups());
   const std::vector<DeviceId> going = join(range(4, 7), range(20, 23));
   models::JobState at = state(before, range(0, 31));
-  at.copies = {copy_of(before, ir::Location::peer, 107)};
+  at.replicas = {copy_of(before, ir::Location::peer, 107)};
   const auto decide = [&](double seconds) {
     for (const DeviceId device : going) {
       at.leaving.push_back({device, at.now + to_nanoseconds(Seconds{seconds})});
@@ -382,7 +383,7 @@ TEST_F(AutohetRecoveryTest, ANoticeIsHeededIfTheSwitchFitsBeforeTheDevicesGo) {
 TEST_F(AutohetRecoveryTest, DevicesThatKeepComingCannotPutASwitchOffForEver) {
   const auto before = shared(four_groups(2));
   models::JobState at = state(before, join(range(0, 7), range(16, 23)));
-  at.copies = {copy_of(before, ir::Location::peer, 107)};
+  at.replicas = {copy_of(before, ir::Location::peer, 107)};
   const auto policy = make_policy("autohet", world.input(), {{"horizon", "36000"}});
   const std::vector<ir::ClusterEvent> events = {event(ir::EventKind::join, range(20, 23))};
   const models::RecoveryDecision first = policy->on_events(at, events);
@@ -445,7 +446,8 @@ TEST_F(AutohetRecoveryTest, ScenarioAFollowsTheClosedForm) {
   const auto before = shared(four_groups());
   const ir::Plan after = four_groups(2);
   models::JobState at = state(before, join(range(0, 3), range(16, 19)));
-  at.copies = {copy_of(before, ir::Location::nvme, 100), copy_of(before, ir::Location::cloud, 100)};
+  at.replicas = {copy_of(before, ir::Location::nvme, 100),
+                 copy_of(before, ir::Location::cloud, 100)};
   const PolicyInput input = world.input();
   const Restore local = plan_restore(input, at, after, {100, kDisks, bytes()});
   const Restore cloud = plan_restore(input, at, after, {100, {StateSource::cloud}, bytes()});

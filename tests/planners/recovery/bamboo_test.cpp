@@ -97,17 +97,18 @@ TEST(BambooShadows, CopiesLieWithTheStageBeforeAndAreEnoughForATakeOver) {
   const auto world = nodes_of_one(8);
   const PolicyInput input = policy_input(*world);
   const auto plan = std::make_shared<const ir::Plan>(redundant(*world, 1, 4));
-  models::StateCopy copy;
+  models::StateReplica copy;
   copy.iteration = 10;
   copy.layout = plan;
-  copy.gone = {2};
-  const models::StateCopy shadows = shadow_copy(copy, common_cut(*plan));
-  EXPECT_EQ(shadows.holders, (std::vector<DeviceId>{{3}, {0}, {1}, {2}}));
-  EXPECT_EQ(shadows.gone, (std::vector<std::uint32_t>{3}));  // Node 2 kept the copy of stage 3.
+  copy.lost_shards = {2};
+  const models::StateReplica shadows = shadow_copy(copy, common_cut(*plan));
+  EXPECT_EQ(shadows.stored_on, (std::vector<DeviceId>{{3}, {0}, {1}, {2}}));
+  EXPECT_EQ(shadows.lost_shards,
+            (std::vector<std::uint32_t>{3}));  // Node 2 kept the copy of stage 3.
   models::JobState state;
   state.iteration = 10;
   state.live = without(*world, {2});
-  state.copies = {copy, shadows};
+  state.replicas = {copy, shadows};
   const ShadowOutcome outcome = take_over(*plan, state.live, common_cut(*plan));
   ASSERT_TRUE(outcome.plan);
   Resumption resumption;
@@ -116,7 +117,7 @@ TEST(BambooShadows, CopiesLieWithTheStageBeforeAndAreEnoughForATakeOver) {
   const models::RecoveryDecision decision = resume(input, state, resumption);
   EXPECT_EQ(decision.resume_iteration, 10);
   EXPECT_TRUE(decision.transfers.empty()) << "the shadow has all that it needs";
-  state.copies = {copy};
+  state.replicas = {copy};
   EXPECT_EQ(resume(input, state, resumption).resume_iteration, 0) << "one pipeline, no shadow";
 }
 

@@ -224,8 +224,8 @@ TEST(InMemory, TakesTheLeastIntervalWhoseIdleTimeCarriesTheTraffic) {
       EXPECT_EQ(level.location, ir::Location::host_memory);
     }
     // The second replica of nodes 0 and 1 lies on each other.
-    EXPECT_EQ(levels[1].holders[0], DeviceId{2});
-    EXPECT_EQ(levels[1].holders[3], DeviceId{1});
+    EXPECT_EQ(levels[1].stored_on[0], DeviceId{2});
+    EXPECT_EQ(levels[1].stored_on[3], DeviceId{1});
   }
 }
 

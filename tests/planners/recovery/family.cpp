@@ -79,23 +79,23 @@ std::string state_faults(const PolicyInput& input, const models::JobState& told,
   const std::int64_t iteration = from_gpus ? told.iteration : decision.resume_iteration;
   if (iteration == 0) return {};
   const bool exists =
-      std::any_of(told.copies.begin(), told.copies.end(),
-                  [&](const models::StateCopy& copy) { return copy.iteration == iteration; });
+      std::any_of(told.replicas.begin(), told.replicas.end(),
+                  [&](const models::StateReplica& copy) { return copy.iteration == iteration; });
   if (!exists) return fmt::format("no copy of iteration {}\n", iteration);
   const models::SwitchBytes weights{input.job.state_bytes.weight, 0, 0};
   std::map<DeviceId, double> has;
-  const auto count = [&](const models::StateCopy& copy) {
+  const auto count = [&](const models::StateReplica& copy) {
     ir::Plan layout = *copy.layout;
     layout.redundancy = ir::Redundancy::none;
     const auto devices = ir::devices_of(layout);
     const auto shares = state_shares(input, layout, weights);
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      const bool gone =
-          std::binary_search(copy.gone.begin(), copy.gone.end(), static_cast<std::uint32_t>(i));
-      if (!gone) has[copy.holders.empty() ? devices[i] : copy.holders[i]] += shares[i].value;
+      const bool gone = std::binary_search(copy.lost_shards.begin(), copy.lost_shards.end(),
+                                           static_cast<std::uint32_t>(i));
+      if (!gone) has[copy.stored_on.empty() ? devices[i] : copy.stored_on[i]] += shares[i].value;
     }
   };
-  for (const models::StateCopy& copy : told.copies) {
+  for (const models::StateReplica& copy : told.replicas) {
     if (copy.iteration != iteration || copy.location != ir::Location::peer) continue;
     count(copy);
     if (copy.layout->redundancy == ir::Redundancy::next_stage) {
@@ -228,7 +228,7 @@ std::string level_faults(const World& world, const ir::Plan& plan,
   for (const models::CheckpointLevel& level : levels) {
     if (level.every < 1) out += "every 0 iterations\n";
     if (level.stall.count < 0 || level.persist < level.stall) out += "times out of order\n";
-    if (!level.holders.empty() && level.holders.size() != devices) out += "holders\n";
+    if (!level.stored_on.empty() && level.stored_on.size() != devices) out += "holders\n";
     if (level.location == ir::Location::none || level.location == ir::Location::peer) {
       out += "no storage\n";
     }
@@ -269,23 +269,24 @@ JobLife::JobLife(const World& world, const PolicyInput& input, const models::Rec
 }
 
 void JobLife::sort_copies() {
-  std::stable_sort(state_.copies.begin(), state_.copies.end(), [](const auto& a, const auto& b) {
-    return a.iteration != b.iteration ? a.iteration > b.iteration : a.location < b.location;
-  });
+  std::stable_sort(
+      state_.replicas.begin(), state_.replicas.end(), [](const auto& a, const auto& b) {
+        return a.iteration != b.iteration ? a.iteration > b.iteration : a.location < b.location;
+      });
 }
 
 void JobLife::set_gpu_copy(std::int64_t iteration) {
-  std::erase_if(state_.copies,
+  std::erase_if(state_.replicas,
                 [](const auto& copy) { return copy.location == ir::Location::peer; });
-  models::StateCopy copy;
+  models::StateReplica copy;
   copy.iteration = iteration;
   copy.layout = state_.plan;
   const auto devices = ir::devices_of(*state_.plan);
   const auto working = ir::working_devices(*state_.plan);
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    if (!contains(working, devices[i])) copy.gone.push_back(static_cast<std::uint32_t>(i));
+    if (!contains(working, devices[i])) copy.lost_shards.push_back(static_cast<std::uint32_t>(i));
   }
-  state_.copies.push_back(std::move(copy));
+  state_.replicas.push_back(std::move(copy));
   sort_copies();
 }
 
@@ -310,13 +311,13 @@ void JobLife::train(std::int64_t iterations) {
     for (std::int64_t back : {1, 0}) {
       const std::int64_t at = (state_.iteration / every - back) * every;
       if (at <= before) continue;
-      models::StateCopy copy;
+      models::StateReplica copy;
       copy.iteration = at;
       copy.location = level.location;
       copy.layout = state_.plan;
-      copy.holders = level.holders;
-      if (level.location != ir::Location::cloud) copy.gone = idle;
-      state_.copies.push_back(std::move(copy));
+      copy.stored_on = level.stored_on;
+      if (level.location != ir::Location::cloud) copy.lost_shards = idle;
+      state_.replicas.push_back(std::move(copy));
     }
   }
   set_gpu_copy(state_.iteration);
@@ -326,28 +327,28 @@ void JobLife::lose_device(DeviceId device, bool node) {
   std::erase(state_.live, device);
   std::erase_if(state_.leaving, [&](const auto& l) { return l.device == device; });
   std::erase_if(state_.slow, [&](const auto& s) { return s.device == device; });
-  for (models::StateCopy& copy : state_.copies) {
+  for (models::StateReplica& copy : state_.replicas) {
     const bool memory = copy.location == ir::Location::peer;
     const bool local =
         copy.location == ir::Location::host_memory || copy.location == ir::Location::nvme;
     if (!memory && !(local && node)) continue;
     const auto devices = ir::devices_of(*copy.layout);
-    std::set<std::uint32_t> gone(copy.gone.begin(), copy.gone.end());
+    std::set<std::uint32_t> gone(copy.lost_shards.begin(), copy.lost_shards.end());
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      const DeviceId holder = copy.holders.empty() ? devices[i] : copy.holders[i];
+      const DeviceId holder = copy.stored_on.empty() ? devices[i] : copy.stored_on[i];
       const bool hit =
           memory ? holder == device
                  : world_.cluster.device(holder).node == world_.cluster.device(device).node;
       if (hit) gone.insert(static_cast<std::uint32_t>(i));
     }
-    copy.gone.assign(gone.begin(), gone.end());
+    copy.lost_shards.assign(gone.begin(), gone.end());
   }
 }
 
 void JobLife::hit(const ir::ClusterEvent& event) {
   const bool node = event.scope.kind == ir::EventScope::Kind::node;
   if (is_loss(event.kind) && event.scope.kind == ir::EventScope::Kind::job) {
-    std::erase_if(state_.copies,
+    std::erase_if(state_.replicas,
                   [](const auto& copy) { return copy.location == ir::Location::peer; });
     return;
   }
@@ -434,7 +435,7 @@ void JobLife::carry_out(bool interrupted) {
   if (decision_.action == Action::wait) return;
   if (decision_.run_on.count < 0 || interrupted) {
     state_.iteration = decision_.resume_iteration;
-    std::erase_if(state_.copies,
+    std::erase_if(state_.replicas,
                   [&](const auto& copy) { return copy.iteration > state_.iteration; });
   }
   state_.plan = decision_.plan;

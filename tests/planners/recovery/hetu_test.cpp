@@ -35,7 +35,7 @@ models::JobState state(const SwitchingWorld& world, const models::PlanPointer& p
     if (std::find(lost.begin(), lost.end(), DeviceId{d}) == lost.end()) out.live.push_back({d});
   }
   out.iteration_time = world.evaluator.evaluate(*plan).iteration_time;
-  out.copies = {copy_of(plan, ir::Location::peer, 41, lost)};
+  out.replicas = {copy_of(plan, ir::Location::peer, 41, lost)};
   return out;
 }
 
@@ -136,7 +136,7 @@ TEST_F(HetuRecoveryTest, WithoutAnOwnerTheCheckpointIsLoaded) {
   const auto before = shared(published("c1"));
   const std::vector<DeviceId> lost = {{15}, {31}};
   models::JobState at = state(world, before, lost);
-  at.copies.push_back(copy_of(before, ir::Location::nvme, 30));
+  at.replicas.push_back(copy_of(before, ir::Location::nvme, 30));
   const models::RecoveryDecision decision = decide(at, event(ir::EventKind::fail, lost));
   ASSERT_EQ(decision.action, Action::resume);
   EXPECT_EQ(decision.resume_iteration, 30);
@@ -183,7 +183,7 @@ TEST(HetuRecovery, AJobThatNeedsZeroCannotHaveIt) {
 TEST_F(HetuRecoveryTest, AFailedJobLosesAllGpuMemory) {
   const auto before = shared(published("c1"));
   models::JobState at = state(world, before, {});
-  at.copies = {copy_of(before, ir::Location::nvme, 40)};
+  at.replicas = {copy_of(before, ir::Location::nvme, 40)};
   ir::ClusterEvent crash = event(ir::EventKind::fail, {});
   crash.scope.kind = ir::EventScope::Kind::job;
   const models::RecoveryDecision decision = decide(at, crash);

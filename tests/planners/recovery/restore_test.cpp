@@ -22,7 +22,7 @@ namespace {
 
 using models::Features;
 using models::JobState;
-using models::StateCopy;
+using models::StateReplica;
 
 constexpr models::SwitchBytes kBytes{2, 4, 8};
 
@@ -181,7 +181,7 @@ RestoreCase random_case(std::uint64_t seed, const Features& features) {
   }
   for (const int device : live) out.state.live.push_back({device});
   for (const models::RandomPlan& layout : layouts) {
-    StateCopy copy;
+    StateReplica copy;
     copy.iteration = rng.bernoulli(0.8) ? 7 : 5;
     copy.location = static_cast<ir::Location>(rng.integer(1, 4));
     if (rng.bernoulli(0.5)) shuffle(names, rng);
@@ -189,14 +189,14 @@ RestoreCase random_case(std::uint64_t seed, const Features& features) {
     const auto devices = ir::devices_of(*copy.layout);
     if (rng.bernoulli(0.4)) {
       for (std::size_t i = 0; i < devices.size(); ++i) {
-        copy.holders.push_back({static_cast<int>(rng.integer(0, out.cluster.size() - 1))});
+        copy.stored_on.push_back({static_cast<int>(rng.integer(0, out.cluster.size() - 1))});
       }
     }
     for (std::uint32_t i = 0; i < devices.size(); ++i) {
-      if (rng.bernoulli(0.15)) copy.gone.push_back(i);
+      if (rng.bernoulli(0.15)) copy.lost_shards.push_back(i);
     }
-    if (rng.bernoulli(0.3)) copy.gone.clear();
-    out.state.copies.push_back(std::move(copy));
+    if (rng.bernoulli(0.3)) copy.lost_shards.clear();
+    out.state.replicas.push_back(std::move(copy));
   }
   std::vector<int> order = {0, 1, 2, 3, 4, 5, 6};
   if (rng.bernoulli(0.5)) shuffle(order, rng);
@@ -211,15 +211,17 @@ RestoreCase random_case(std::uint64_t seed, const Features& features) {
 class Slow {
  public:
   explicit Slow(const RestoreCase& c) : c_(c) {
-    for (const StateCopy& copy : c.state.copies) {
+    for (const StateReplica& copy : c.state.replicas) {
       if (copy.iteration != 7) continue;
       const auto held = memories(*copy.layout, c.workload, c.cluster);
       const auto devices = ir::devices_of(*copy.layout);
       for (std::uint32_t i = 0; i < devices.size(); ++i) {
-        if (std::find(copy.gone.begin(), copy.gone.end(), i) != copy.gone.end()) continue;
+        if (std::find(copy.lost_shards.begin(), copy.lost_shards.end(), i) !=
+            copy.lost_shards.end())
+          continue;
         const auto found = held.find(devices[i].value);
         if (found == held.end()) continue;
-        const DeviceId holder = copy.holders.empty() ? devices[i] : copy.holders[i];
+        const DeviceId holder = copy.stored_on.empty() ? devices[i] : copy.stored_on[i];
         const int place = copy.location == ir::Location::peer    ? holder.value
                           : copy.location == ir::Location::cloud ? 0
                                                                  : node_of(holder.value);
@@ -352,14 +354,14 @@ void expect_restored(const RestoreCase& c, std::uint64_t seed) {
                              }));
   const auto newest = newest_restorable(input, c.state, c.to, c.order, kBytes);
   EXPECT_EQ(newest == 7,
-            missing == 0 && std::any_of(c.state.copies.begin(), c.state.copies.end(),
+            missing == 0 && std::any_of(c.state.replicas.begin(), c.state.replicas.end(),
                                         [](const auto& x) { return x.iteration == 7; }));
 }
 
 void expect_restores(const Features& features, std::uint64_t seeds) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     RestoreCase c = random_case(seed, features);
-    std::stable_sort(c.state.copies.begin(), c.state.copies.end(),
+    std::stable_sort(c.state.replicas.begin(), c.state.replicas.end(),
                      [](const auto& a, const auto& b) { return a.iteration > b.iteration; });
     expect_restored(c, seed);
     if (testing::Test::HasFailure()) return;
@@ -390,9 +392,9 @@ TEST(Restore, FromGpusAloneItIsThePlanSwitch) {
     const PolicyInput input{cluster, topology, from.workload, job, profile, evaluator, 0, {}, 1};
     JobState state;
     state.live = all_devices(cluster);
-    StateCopy copy;
+    StateReplica copy;
     copy.layout = std::make_shared<const ir::Plan>(from.plan);
-    state.copies = {copy};
+    state.replicas = {copy};
     const Restore restore = plan_restore(
         input, state, to.plan, {0, {StateSource::own_gpu, StateSource::peer_gpu}, kBytes});
     const models::SwitchPlan change =
@@ -463,10 +465,10 @@ TEST(Restore, TheNodeWithTheFasterWayGivesFromAnyStore) {
   const auto giver = [&](ir::Location location, StateSource source) {
     JobState state;
     state.live = all_devices(cluster);
-    StateCopy copy;
+    StateReplica copy;
     copy.layout = std::make_shared<const ir::Plan>(on({0, 3}));
     copy.location = location;
-    state.copies = {copy};
+    state.replicas = {copy};
     // Unlike the layout under any renaming: two devices were two replicas.
     const Restore restore = plan_restore(input, state, on({6}), {0, {source}, kBytes});
     EXPECT_TRUE(restore.complete()) << restore.witness;
@@ -495,15 +497,15 @@ TEST(Restore, ASpareOfSixteenThousandDevicesReadsFromPeersAndACloudFromAll) {
   for (const DeviceId device : all_devices(world->cluster)) {
     if (device.value < 800 || device.value >= 808) state.live.push_back(device);
   }
-  StateCopy gpu;
+  StateReplica gpu;
   gpu.iteration = 7;
   gpu.layout = std::make_shared<const ir::Plan>(before);
-  for (std::uint32_t i = 800; i < 808; ++i) gpu.gone.push_back(i);
-  StateCopy cloud;
+  for (std::uint32_t i = 800; i < 808; ++i) gpu.lost_shards.push_back(i);
+  StateReplica cloud;
   cloud.iteration = 7;
   cloud.location = ir::Location::cloud;
   cloud.layout = gpu.layout;
-  state.copies = {gpu, cloud};
+  state.replicas = {gpu, cloud};
   const models::SwitchBytes bytes = models::all_state_bytes(world->job);
   const auto restored = [&](std::vector<StateSource> order) {
     Restore restore = plan_restore(input, state, after, {7, std::move(order), bytes});

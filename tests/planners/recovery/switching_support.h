@@ -134,16 +134,17 @@ inline ir::ClusterEvent event(ir::EventKind kind, std::vector<DeviceId> devices)
 }
 
 /// A copy of the plan's state; what lies on `lost` devices is gone.
-inline models::StateCopy copy_of(const models::PlanPointer& plan, ir::Location location,
-                                 std::int64_t iteration, const std::vector<DeviceId>& lost = {}) {
-  models::StateCopy copy;
+inline models::StateReplica copy_of(const models::PlanPointer& plan, ir::Location location,
+                                    std::int64_t iteration,
+                                    const std::vector<DeviceId>& lost = {}) {
+  models::StateReplica copy;
   copy.iteration = iteration;
   copy.location = location;
   copy.layout = plan;
   const std::vector<DeviceId> devices = ir::devices_of(*plan);
   for (std::size_t i = 0; i < devices.size(); ++i) {
     if (std::find(lost.begin(), lost.end(), devices[i]) != lost.end()) {
-      copy.gone.push_back(static_cast<std::uint32_t>(i));
+      copy.lost_shards.push_back(static_cast<std::uint32_t>(i));
     }
   }
   return copy;

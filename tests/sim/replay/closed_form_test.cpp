@@ -37,7 +37,7 @@ double simulated(const Setting& setting, std::uint64_t seed, int failures) {
   TestPolicy policy;
   policy.levels = {level(ir::Location::cloud, setting.every, setting.stall, setting.stall)};
   policy.answer = [&](const models::JobState& state, auto) {
-    const std::int64_t from = state.copies.empty() ? 0 : state.copies.front().iteration;
+    const std::int64_t from = state.replicas.empty() ? 0 : state.replicas.front().iteration;
     policy.asked.clear();
     return resume(state.plan, from,
                   {phase(models::RecoveryPhase::Kind::reinitialize, setting.restart)});

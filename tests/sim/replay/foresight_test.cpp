@@ -17,7 +17,8 @@ using ir::EventKind;
 /// Says beforehand what it will answer.
 class Foreseeing final : public TestPolicy {
  public:
-  models::PlanPointer foresee(const models::JobState& state, Events events) const override {
+  models::PlanPointer plan_to_prefetch(const models::JobState& state,
+                                       Events events) const override {
     foreseen.push_back(state);
     const TestPolicy beside = *this;  // what it is asked here is not asked
     return beside.on_events(state, events).plan;
@@ -38,8 +39,8 @@ class Notes final : public IterationTimer {
                       const std::vector<models::StateTransfer>&) const override {
     return time(plan, slow, links);
   }
-  void expect(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-              const std::vector<std::pair<std::string, double>>& links) const override {
+  void prefetch(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
+                const std::vector<std::pair<std::string, double>>& links) const override {
     text += fmt::format("expect {} ", ir::devices_of(plan).size());
     for (const models::SlowDevice& device : slow) text += fmt::format("slow {} ", device.factor);
     for (const auto& [link, factor] : links) text += fmt::format("{} {} ", link, factor);
@@ -86,8 +87,8 @@ TEST(Foresight, LooksPastEventsThatChangeNoPlanAndKnowsTheirHealth) {
   EXPECT_EQ(then.live.size(), 3U);
   EXPECT_TRUE(then.training);
   EXPECT_FALSE(then.announced);
-  ASSERT_EQ(then.copies.size(), 1U);
-  EXPECT_EQ(then.copies.front().gone, std::vector<std::uint32_t>{3});
+  ASSERT_EQ(then.replicas.size(), 1U);
+  EXPECT_EQ(then.replicas.front().lost_shards, std::vector<std::uint32_t>{3});
 }
 
 TEST(Foresight, ASwitchThatTrainingRunsOnToIsExpectedAtOnceAndLookedBeyond) {

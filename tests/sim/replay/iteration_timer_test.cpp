@@ -187,13 +187,13 @@ TEST(SimulatedIterationTimer, StaggeredPlansHaveTimesOfTheirOwn) {
 TEST(SimulatedIterationTimer, WhatIsExpectedIsAnsweredAlike) {
   const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
     const ir::Plan plan = two_stages();
-    timer.expect(plan, {{{3}, 0.5}}, {});
-    timer.expect(plan, {}, {});
-    timer.expect(moved(plan, {{2, 4}, {3, 5}}), {}, {});  // known to be the same
-    timer.expect(plan, {{{3}, 0.25}}, {});                // gives the first one up
+    timer.prefetch(plan, {{{3}, 0.5}}, {});
+    timer.prefetch(plan, {}, {});
+    timer.prefetch(moved(plan, {{2, 4}, {3, 5}}), {}, {});  // known to be the same
+    timer.prefetch(plan, {{{3}, 0.25}}, {});                // gives the first one up
     const std::int64_t before = timer.counts().simulated;
     const bool right = timer.time(plan, {}, {}) == judge.evaluate(plan).iteration_time;
-    timer.expect(plan, {}, {});
+    timer.prefetch(plan, {}, {});
     const bool slower = timer.time(plan, {{{3}, 0.5}}, {}) > timer.time(plan, {}, {});
     return fmt::format("{} {} {} {}", before, right, slower, timer.counts().simulated);
   });

@@ -265,7 +265,7 @@ RC_GTEST_PROP(ReplayLaw, JumpsGiveWhatWalkingGives, ()) {
   RC_ASSERT(result.wall[static_cast<std::size_t>(Bucket::checkpoint)].count == walk.checkpoint);
   std::string copies;
   for (std::size_t i = 0; i < policy.levels.size(); ++i) {
-    for (const models::StateCopy& copy : policy.asked.at(0).copies) {
+    for (const models::StateReplica& copy : policy.asked.at(0).replicas) {
       if (copy.location == locations[i]) copies += fmt::format("{}@{} ", i, copy.iteration);
     }
   }
@@ -299,7 +299,7 @@ RC_GTEST_PROP(ReplayLaw, PlansThatChangeDoNotPutOffACheckpoint, ()) {
   const std::int64_t most = *std::max_element(every.begin(), every.end());
   for (const models::JobState& state : policy.asked) {
     std::int64_t newest = 0;
-    for (const models::StateCopy& copy : state.copies) {
+    for (const models::StateReplica& copy : state.replicas) {
       if (copy.location == Location::cloud) newest = std::max(newest, copy.iteration);
     }
     RC_ASSERT(state.iteration - newest <= most);

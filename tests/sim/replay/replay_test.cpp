@@ -30,11 +30,11 @@ std::vector<double> buckets(double productive, double degraded, double rolled_ba
           decide,     move_state, reinitialize, idle};
 }
 
-std::string text(const std::vector<models::StateCopy>& copies) {
+std::string text(const std::vector<models::StateReplica>& copies) {
   std::string out;
-  for (const models::StateCopy& copy : copies) {
+  for (const models::StateReplica& copy : copies) {
     out += fmt::format("{}@{}", static_cast<int>(copy.location), copy.iteration);
-    for (const std::uint32_t gone : copy.gone) out += fmt::format("-{}", gone);
+    for (const std::uint32_t gone : copy.lost_shards) out += fmt::format("-{}", gone);
     out += ' ';
   }
   return out;
@@ -139,7 +139,7 @@ TEST(Replay, AFailureLosesTheIterationInFlightAndBooksEachPhase) {
   EXPECT_EQ(result.log[0].cause, "fail");
   EXPECT_EQ(policy.asked.at(0).iteration, 10);
   EXPECT_TRUE(policy.asked.at(0).training);
-  EXPECT_EQ(text(policy.asked.at(0).copies), "1@10-3 ");
+  EXPECT_EQ(text(policy.asked.at(0).replicas), "1@10-3 ");
 }
 
 TEST(Replay, AnEventAtTheEndOfAnIterationFindsItFinished) {
@@ -211,12 +211,12 @@ TEST(Replay, RollingBackRebooksIterationsAndKeepsCheckpointStalls) {
   TestPolicy policy;
   policy.levels = {level(Location::cloud, 10, 5, 20)};
   policy.answer = [](const models::JobState& state, auto) {
-    return resume(state.plan, state.copies.at(0).iteration);
+    return resume(state.plan, state.replicas.at(0).iteration);
   };
   const ReplayResult result = run(cluster, events.trace, policy);
   // 10 iterations and a stall take 105 s: at 255 s 24 iterations are done, 5 s are in flight, and
   // the newest checkpoint is of iteration 20.
-  EXPECT_EQ(text(policy.asked.at(0).copies), "4@20 4@10 ");
+  EXPECT_EQ(text(policy.asked.at(0).replicas), "4@20 4@10 ");
   EXPECT_EQ(policy.asked.at(0).iteration, 24);
   EXPECT_EQ(result.log.at(0).rolled_back, 4);
   // 745 s are left: 7 cycles of 105 s and 10 s.
@@ -263,7 +263,7 @@ TEST(Replay, ACopyThatIsBeingPersistedIsLostWithItsSource) {
     TestPolicy policy;
     policy.levels = {level(Location::cloud, 1, 1, 3)};  // stalls start at 10, 21, 32 s
     run(cluster, events.trace, policy);
-    EXPECT_EQ(text(policy.asked.at(0).copies), fails < 35 ? "1@3-1 4@2 4@1 " : "1@3-1 4@3 4@2 ");
+    EXPECT_EQ(text(policy.asked.at(0).replicas), fails < 35 ? "1@3-1 4@2 4@1 " : "1@3-1 4@3 4@2 ");
   }
 }
 
@@ -274,14 +274,14 @@ TEST(Replay, HostMemoryDiesWithItsNodeAndNotWithItsDevice) {
   TestPolicy policy;
   policy.levels = {level(Location::host_memory, 1, 0, 0), level(Location::nvme, 2, 0, 0)};
   // Shares lie on the neighboring node.
-  policy.levels[1].holders = {{2}, {3}, {0}, {1}};
+  policy.levels[1].stored_on = {{2}, {3}, {0}, {1}};
   policy.answer = [&](const models::JobState& state, auto) {
     policy.levels.clear();
     return resume(plan_on(state.live), state.iteration);
   };
   run(cluster, events.trace, policy);
-  EXPECT_EQ(text(policy.asked.at(0).copies), "1@2-0 2@2 3@2 2@1 ");
-  EXPECT_EQ(text(policy.asked.at(1).copies), "1@4-0 2@2-0-1 3@2-2-3 2@1-0-1 ");
+  EXPECT_EQ(text(policy.asked.at(0).replicas), "1@2-0 2@2 3@2 2@1 ");
+  EXPECT_EQ(text(policy.asked.at(1).replicas), "1@4-0 2@2-0-1 3@2-2-3 2@1-0-1 ");
 }
 
 TEST(Replay, DevicesComeBackEmpty) {
@@ -292,7 +292,7 @@ TEST(Replay, DevicesComeBackEmpty) {
   policy.needs = 2;
   policy.levels = {level(Location::host_memory, 1, 0, 0)};
   run(cluster, events.trace, policy);
-  EXPECT_EQ(text(policy.asked.at(1).copies), "1@2-1 2@2-1 2@1-1 ");
+  EXPECT_EQ(text(policy.asked.at(1).replicas), "1@2-1 2@2-1 2@1-1 ");
   EXPECT_FALSE(policy.asked.at(1).training);
 }
 
@@ -304,8 +304,8 @@ TEST(Replay, CopiesOfIterationsThatWereRolledBackAreForgotten) {
   policy.levels = {level(Location::cloud, 2, 0, 0)};
   policy.answer = [](const models::JobState& state, auto) { return resume(state.plan, 3); };
   run(cluster, events.trace, policy);
-  EXPECT_EQ(text(policy.asked.at(0).copies), "4@4 4@2 ");
-  EXPECT_EQ(text(policy.asked.at(1).copies), "4@2 ");
+  EXPECT_EQ(text(policy.asked.at(0).replicas), "4@4 4@2 ");
+  EXPECT_EQ(text(policy.asked.at(1).replicas), "4@2 ");
 }
 
 TEST(Replay, AnEventInAnyPhaseInterruptsTheRecovery) {
@@ -333,7 +333,7 @@ TEST(Replay, AnEventInAnyPhaseInterruptsTheRecovery) {
         << "event at " << c.second;
     ASSERT_EQ(policy.asked.size(), 2U);
     EXPECT_FALSE(policy.asked[1].training);
-    EXPECT_EQ(text(policy.asked[1].copies), c.copies) << "event at " << c.second;
+    EXPECT_EQ(text(policy.asked[1].replicas), c.copies) << "event at " << c.second;
     EXPECT_EQ(policy.asked[1].iteration_time.value, 0);  // It does not train.
     ASSERT_EQ(result.log.size(), 1U);
     EXPECT_EQ(result.log[0].stall, seconds(c.second - 100 + 22));
@@ -471,7 +471,7 @@ TEST(Replay, ALossIsToldBeforeTheReturnAtTheSameInstant) {
   const ReplayResult result = run(cluster, events.trace, policy);
   ASSERT_EQ(policy.asked.size(), 2U);
   EXPECT_EQ(policy.asked[0].live.size(), 1U);
-  EXPECT_EQ(text(policy.asked[1].copies), "1@4-1 ");
+  EXPECT_EQ(text(policy.asked[1].replicas), "1@4-1 ");
   EXPECT_EQ(result.points.back().in_plan, 2);
   EXPECT_EQ(result.interruptions, 1);
 }
@@ -502,7 +502,7 @@ TEST(Replay, DevicesOfStagesThatAreSkippedMayBeDead) {
   const ReplayResult result = run(cluster, events.trace, policy);
   EXPECT_EQ(result.iterations, 10);
   EXPECT_EQ(result.points.back().in_plan, 2);
-  EXPECT_EQ(text(policy.asked.at(1).copies), "1@7-2 ");
+  EXPECT_EQ(text(policy.asked.at(1).replicas), "1@7-2 ");
 }
 
 TEST(Replay, MeasuredPlanningTakesTheTimeOfThePolicy) {

@@ -53,7 +53,7 @@ Answers times(const models::Cluster& cluster, const Sets& sets,
       return i < degraded.size() ? degraded[i] : models::DegradedLinks{};
     };
     for (std::size_t i = 0; i < sets.size(); ++i) {
-      if (i + 1 < sets.size()) timer.expect(sets[i + 1], links(i + 1));
+      if (i + 1 < sets.size()) timer.prefetch(sets[i + 1], links(i + 1));
       text += fmt::format("{} ", timer.time(sets[i], links(i)).count);
     }
     return text + fmt::format("{}", timer.counts().simulated);
