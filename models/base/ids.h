@@ -15,7 +15,35 @@ struct Id {
   constexpr bool valid() const { return value >= 0; }
   /// For indexing vectors; the caller guarantees valid().
   constexpr std::size_t index() const { return static_cast<std::size_t>(value); }
+  constexpr Id& operator++() {
+    ++value;
+    return *this;
+  }
 };
+
+/// The ids from `first` up to, but not including, `past`: for (const BlockId block : range).
+template <class Id>
+struct IdRange {
+  struct Iterator {
+    Id id;
+    constexpr Id operator*() const { return id; }
+    constexpr Iterator& operator++() {
+      ++id;
+      return *this;
+    }
+    constexpr bool operator==(const Iterator&) const = default;
+  };
+  Id first;
+  Id past;
+  constexpr Iterator begin() const { return {first}; }
+  constexpr Iterator end() const { return {past}; }
+};
+
+/// The ids from `first` to `last`, both included; none when `last` is below `first`.
+template <class Tag>
+constexpr IdRange<Id<Tag>> ids_from_to(Id<Tag> first, Id<Tag> last) {
+  return {first, last < first ? first : Id<Tag>{last.value + 1}};
+}
 
 /// A device keeps its id when others fail: ids number the devices of the cluster *file*.
 using DeviceId = Id<struct DeviceTag>;

@@ -2,10 +2,12 @@
 
 #include <cmath>
 #include <set>
+#include <span>
 #include <vector>
 
 #include "models/base/check.h"
 #include "models/base/hash.h"
+#include "models/base/id_vector.h"
 #include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "models/base/time.h"
@@ -34,6 +36,41 @@ TEST(Time, RoundsToTheNearestNanosecondAndAddsExactly) {
 TEST(Id, IsInvalidUntilSet) {
   EXPECT_FALSE(DeviceId{}.valid());
   EXPECT_TRUE(DeviceId{0}.valid());
+}
+
+TEST(Id, RangesIncludeBothEnds) {
+  std::vector<int> seen;
+  for (const BlockId block : ids_from_to(BlockId{3}, BlockId{5})) seen.push_back(block.value);
+  EXPECT_EQ(seen, (std::vector{3, 4, 5}));
+  for (const BlockId block : ids_from_to(BlockId{3}, BlockId{2})) FAIL() << block.value;
+}
+
+template <class Vector, class Index>
+concept IndexedBy = requires(Vector v, Index i) {
+  v[i];
+};
+
+TEST(IdVector, IsIndexedByItsOwnIdsOnly) {
+  using Flops = IdVector<DeviceId, double>;
+  static_assert(IndexedBy<Flops, DeviceId> && !IndexedBy<Flops, RankId>);
+  static_assert(!IndexedBy<Flops, std::size_t>);
+  IdVector<DeviceId, bool> seen(3, false);
+  seen[DeviceId{1}] = true;
+  std::vector<int> unseen;
+  for (const DeviceId device : seen.ids()) {
+    if (!seen[device]) unseen.push_back(device.value);
+  }
+  EXPECT_EQ(unseen, (std::vector{0, 2}));
+  EXPECT_FALSE(seen.contains(DeviceId{3}));
+  EXPECT_FALSE(seen.contains(DeviceId{}));
+}
+
+TEST(IdVector, GivesIdsToWhatIsAddedAndIsARange) {
+  IdVector<OpId, int> values = {7, 8};
+  EXPECT_EQ(values.push_back(9), OpId{2});
+  const std::span<const int> all = values;
+  EXPECT_EQ(all.back(), 9);
+  EXPECT_EQ(values, (IdVector<OpId, int>{7, 8, 9}));
 }
 
 TEST(Rng, IsEqualOnEveryMachine) {
