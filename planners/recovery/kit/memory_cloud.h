@@ -22,7 +22,7 @@ struct MemoryCloudOptions {
 };
 
 /// Option cloud_interval of policies whose checkpoints are Gemini's.
-inline constexpr OptionInfo kGeminiCloudInterval = {
+inline const OptionInfo kGeminiCloudInterval = {
     "cloud_interval", "10800",
     "Between checkpoints to the cloud: never, young, daly, availability, tuned, or seconds; 3 h, "
     "as for BLOOM [Gemini, 7.1, unverified]. Without object storage there are none."};

@@ -15,18 +15,12 @@
 #include "models/lower/placement.h"
 #include "models/reshard/link_ranks.h"
 #include "models/sharding/batched_send_receive.h"
+#include "planners/recovery/kit/state_layouts.h"
 
 namespace orrery::planners {
 namespace {
 
-constexpr int kShardsOptimizer = 1;   // First ZeRO stage that divides optimizer states,
-constexpr int kShardsParameters = 3;  // and parameters [Rajbhandari et al. 2020].
-
 using models::StatePart;
-
-bool is_sharded(const ir::Zero& zero, StatePart part) {
-  return zero.stage >= (part == StatePart::optimizer ? kShardsOptimizer : kShardsParameters);
-}
 
 /// A plan and who holds what under it.
 struct PlacedPlan {
@@ -145,7 +139,7 @@ class SliceServer {
   std::vector<StatePart> parts(BlockId block) const {
     const auto alike = [&](const PlacedPlan& plan) {
       const ir::Zero& zero = plan.copies.zero(block);
-      return is_sharded(zero, StatePart::weights) == is_sharded(zero, StatePart::optimizer);
+      return divides(zero, StatePart::weights) == divides(zero, StatePart::optimizer);
     };
     const bool one = alike(to_) && std::all_of(layouts_.begin(), layouts_.end(),
                                                [&](const auto& plan) { return alike(*plan); });
@@ -184,7 +178,7 @@ class SliceServer {
 
   models::Layout holdings(const PlacedPlan& plan, BlockId block, std::size_t parameter,
                           StatePart part) const {
-    return plan.copies.holdings(block, parameter, is_sharded(plan.copies.zero(block), part));
+    return plan.copies.holdings(block, parameter, divides(plan.copies.zero(block), part));
   }
 
   CutTensor make_cut(BlockId block, std::size_t parameter, StatePart part) {

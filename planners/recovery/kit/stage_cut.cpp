@@ -9,7 +9,7 @@
 namespace orrery::planners {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kUnreachable = std::numeric_limits<double>::infinity();
 
 /// Least sums under a bound on the slowest stage, and the cuts that have them.
 class CutTable {
@@ -17,7 +17,7 @@ class CutTable {
   CutTable(int layers, int stages, const StageSeconds& seconds)
       : layers_(layers),
         stages_(stages),
-        times_(index(stages, 0, 0), kNever),
+        times_(index(stages, 0, 0), kUnreachable),
         before_(cell(stages + 1, 0)),
         after_(before_.size()) {
     for (int s = 0; s < stages; ++s) {
@@ -43,8 +43,8 @@ class CutTable {
   void fill(double cap, bool strict) {
     cap_ = cap;
     strict_ = strict;
-    std::fill(before_.begin(), before_.end(), kNever);
-    std::fill(after_.begin(), after_.end(), kNever);
+    std::fill(before_.begin(), before_.end(), kUnreachable);
+    std::fill(after_.begin(), after_.end(), kUnreachable);
     before_[cell(0, 0)] = 0;
     after_[cell(stages_, layers_)] = 0;
     for (int s = 0; s < stages_; ++s) {
@@ -72,7 +72,7 @@ class CutTable {
     for (int first = stage; first + stages_ - stage <= layers_; ++first) {
       for (int n = 1; first + n + stages_ - stage - 1 <= layers_; ++n) {
         const double t = time(stage, first, n);
-        if (t < kNever) visit(first, n, t);
+        if (t < kUnreachable) visit(first, n, t);
       }
     }
   }
@@ -136,7 +136,7 @@ std::size_t least_cap(CutTable& table, int layers, int stages) {
   while (low < high) {
     const std::size_t middle = low + (high - low) / 2;
     table.fill(values[middle], false);
-    if (table.before(stages, layers) < kNever) {
+    if (table.before(stages, layers) < kUnreachable) {
       high = middle;
     } else {
       low = middle + 1;
@@ -196,10 +196,10 @@ std::optional<StageCut> best_cut(int layers, int stages, int micro_batches, CutC
   CutTable table(layers, stages, seconds);
   const std::size_t first = least_cap(table, layers, stages);
   if (first == table.values().size()) return std::nullopt;
-  table.fill(kNever, false);
+  table.fill(kUnreachable, false);
   const double least = table.before(stages, layers);
   const double per_cap = criterion == CutCriterion::oobleck ? 2 * stages + 2 : micro_batches - 1;
-  StageCut best{{}, kNever};
+  StageCut best{{}, kUnreachable};
   for (std::size_t c = first; c < table.values().size(); ++c) {
     const double cap = table.values()[c];
     if (least + per_cap * cap >= best.value) break;

@@ -13,9 +13,6 @@
 namespace orrery::planners {
 namespace {
 
-constexpr int kShardsOptimizer = 1;   // First ZeRO stage that divides optimizer states,
-constexpr int kShardsParameters = 3;  // and parameters [Rajbhandari et al. 2020].
-
 /// Length of the split, expert, tied, sharded: parameters of a block that agree lie alike.
 using Key = std::tuple<std::int64_t, bool, bool, bool>;
 
@@ -49,6 +46,10 @@ void add_slices(const models::Layout& layout, Bytes all, StateSizes& sizes) {
 }
 
 }  // namespace
+
+bool divides(const ir::Zero& zero, models::StatePart part) {
+  return zero.stage >= (part == models::StatePart::optimizer ? 1 : 3);
+}
 
 std::shared_ptr<StateMemory> new_state_memory() { return std::make_shared<StateMemory>(); }
 
@@ -91,7 +92,8 @@ void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
       if (tied && first > 0) continue;  // Counted with the embedding.
       for (const bool optimizer : {false, true}) {
         const bool sharded =
-            copies.zero(block).stage >= (optimizer ? kShardsOptimizer : kShardsParameters);
+            divides(copies.zero(block),
+                    optimizer ? models::StatePart::optimizer : models::StatePart::weights);
         const Key key = {parameters[p].split_length, parameters[p].expert, tied, sharded};
         groups.try_emplace(key, p, 0.0).first->second.second +=
             static_cast<double>(parameters[p].elements) *

@@ -14,6 +14,9 @@
 
 namespace orrery::planners {
 
+/// True when the ZeRO stage divides that part of the state. [Rajbhandari et al. 2020]
+bool divides(const ir::Zero& zero, models::StatePart part);
+
 /// States that lie alike, of several parameters and blocks together: `bytes` of one full copy.
 using LayoutVisitor = std::function<void(const models::Layout& layout, Bytes bytes)>;
 
