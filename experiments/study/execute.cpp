@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <variant>
 
+#include "experiments/study/clock.h"
 #include "experiments/study/files.h"
 #include "experiments/study/limits.h"
 #include "experiments/study/profile_scaling.h"
@@ -27,13 +27,8 @@ namespace orrery::experiments {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kLinksShown = 10;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 /// The path of a file that a spec names; a problem if it is not there.
 std::optional<std::string> find_file(const config::Located<std::string>& name, const char* kind,
@@ -73,7 +68,10 @@ models::HexiscaleOptions closed_form_options(const RunSpec& spec) {
   return options;
 }
 
-/// A closed form as a judge. There is no breakdown: the forms add communication to compute.
+}  // namespace
+
+/// A closed form as a judge, without a breakdown: the forms add communication to compute.
+/// (Not in the anonymous namespace: Session::State has a member of this type.)
 class ClosedForm final : public models::Evaluator {
  public:
   ClosedForm(const LoadedRun& run, const models::Topology& topology)
@@ -115,6 +113,8 @@ class ClosedForm final : public models::Evaluator {
   const LoadedRun& run_;
   models::HexiscaleModel model_;
 };
+
+namespace {
 
 /// Links by their share of the iteration that they are busy, busiest first, in words.
 std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time) {

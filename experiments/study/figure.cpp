@@ -17,7 +17,6 @@ namespace orrery::experiments {
 namespace {
 
 constexpr const char* kPython = "/usr/bin/python3";
-constexpr int kCannotStart = 127;
 
 struct Output {
   int status = 0;  ///< As of wait().

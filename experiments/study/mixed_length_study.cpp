@@ -3,16 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "experiments/study/clock.h"
 #include "experiments/study/figure.h"
 #include "experiments/study/files.h"
 #include "experiments/study/result.h"
+#include "experiments/study/summary.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
 
@@ -20,18 +20,9 @@ namespace orrery::experiments {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kShortSequence = 8192;  // Figure 16 of Hetu v2 counts sequences under 8K.
 constexpr const char* kSteps = "steps.csv";
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-/// Ten significant digits, as in other summaries.
-double rounded(double value) { return std::strtod(fmt::format("{:.10g}", value).c_str(), nullptr); }
 
 struct Run {
   std::size_t of_case = 0;

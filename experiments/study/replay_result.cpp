@@ -2,22 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
 
 #include "experiments/study/files.h"
 #include "experiments/study/result.h"
 #include "experiments/study/runner.h"
+#include "experiments/study/summary.h"
 #include "models/ir/names.h"
 
 namespace orrery::experiments {
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// Ten significant digits, as in other summaries.
-double rounded(double value) { return std::strtod(fmt::format("{:.10g}", value).c_str(), nullptr); }
 
 std::vector<sim::Bucket> buckets() {
   std::vector<sim::Bucket> all;
@@ -63,11 +57,6 @@ Json result_json(const sim::ReplayResult& result) {
   for (const sim::InterruptionRecord& record : result.log) lost += record.rolled_back;
   json["lost_iterations"] = lost;
   return json;
-}
-
-std::string cell(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 template <class E>

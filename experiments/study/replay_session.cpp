@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <memory>
 #include <span>
@@ -12,6 +11,7 @@
 #include <utility>
 #include <variant>
 
+#include "experiments/study/clock.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/limits.h"
 #include "models/base/check.h"
@@ -25,7 +25,6 @@ namespace orrery::experiments {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr double kSecondsPerDay = 86400;
 
@@ -46,10 +45,6 @@ class NoEvaluator final : public models::Evaluator {
   models::Evaluation evaluate(const ir::Plan&) const override { throw Asked(); }
   std::string name() const override { return "none"; }
 };
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 double simulating(const sim::SimulatedTimers& timers) {
   return timers.iterations().counts().simulating.value +

@@ -4,10 +4,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <map>
-#include <nlohmann/json.hpp>
 
+#include "experiments/study/summary.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
@@ -18,11 +17,6 @@ namespace orrery::experiments {
 /// Written at build time: version and hash of the sources (cmake/source_hash.cmake).
 extern const char* const kProgramVersion;
 namespace {
-
-using Json = nlohmann::ordered_json;
-
-/// Ten significant digits: what the models are good for, and equal across compilers.
-double rounded(double value) { return std::strtod(fmt::format("{:.10g}", value).c_str(), nullptr); }
 
 Json plan_json(const ir::Plan& plan) {
   std::vector<std::string> stages;
@@ -84,11 +78,6 @@ Json search_json(const planners::SearchReport& search) {
                {"search_complete", search.complete}};
   if (search.estimate) json["planner_estimate_s"] = rounded(search.estimate->value);
   return json;
-}
-
-std::string cell(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 /// Columns that show an axis.

@@ -9,19 +9,20 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 #include <system_error>
 
 #include "experiments/study/checks.h"
+#include "experiments/study/clock.h"
+#include "experiments/study/figure.h"
 #include "experiments/study/files.h"
 #include "experiments/study/replay_file.h"
 #include "experiments/study/result.h"
 #include "experiments/study/runner.h"
+#include "experiments/study/summary.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
 
@@ -32,7 +33,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSelf = "orrery";
 constexpr const char* kOut = "{out}";
-constexpr int kCannotStart = 127;
 
 fs::path self() { return fs::read_symlink("/proc/self/exe"); }
 
@@ -109,8 +109,6 @@ void run_command(const std::vector<std::string>& words, const std::string& folde
   }
 }
 
-using Json = nlohmann::ordered_json;
-
 std::string success_json(const std::string& hash) {
   const Json json = {{"schema", kSummarySchema}, {"run", hash}, {"status", "ok"}, {"reason", ""}};
   return json.dump(2) + "\n";
@@ -170,11 +168,10 @@ class StepRuns final : public RunSet {
       const std::string& word = step.command.value[i];
       words.push_back(is_below_data(word) ? data_path(word, file_.folder) : replace_out(word, out));
     }
-    const auto start = std::chrono::steady_clock::now();
+    const Clock::time_point start = Clock::now();
     run_command(words, file_.folder, out + "/" + step.output);
     write_text_file(folder + "/summary.json", success_json(hashes_[run]));
-    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    return {0, seconds.count()};
+    return {0, seconds_since(start)};
   }
 
  private:

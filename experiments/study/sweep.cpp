@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <deque>
 #include <filesystem>
 #include <list>
@@ -23,6 +22,7 @@
 #include <utility>
 #include <variant>
 
+#include "experiments/study/clock.h"
 #include "experiments/study/figure.h"
 #include "experiments/study/store.h"
 #include "experiments/study/worker.h"
@@ -32,7 +32,6 @@ namespace orrery::experiments {
 namespace {
 
 namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
 
 constexpr int kTickMilliseconds = 200;
 
@@ -59,10 +58,6 @@ class StopSignals {
   struct sigaction interrupt_ {};
   struct sigaction terminate_ {};
 };
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 int cores() {
   cpu_set_t set;

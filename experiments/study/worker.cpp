@@ -17,8 +17,6 @@
 namespace orrery::experiments {
 namespace {
 
-using Json = nlohmann::json;
-
 /// A worker ends with its parent, and Ctrl-C on the terminal is the parent's business.
 void become_worker(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -53,15 +51,15 @@ std::string run_worker(const std::string& folder, pid_t parent,
   } catch (const std::exception& error) {
     report.problem = error.what();
   }
-  const Json json = {{"write_error", report.write_error},
-                     {"problem", report.problem},
-                     {"planning_s", report.seconds.planning},
-                     {"evaluation_s", report.seconds.evaluation}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  const nlohmann::json json = {{"write_error", report.write_error},
+                               {"problem", report.problem},
+                               {"planning_s", report.seconds.planning},
+                               {"evaluation_s", report.seconds.evaluation}};
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 WorkerReport decode_report(const std::string& bytes) {
-  const Json json = Json::parse(bytes);
+  const nlohmann::json json = nlohmann::json::parse(bytes);
   return {json["write_error"].get<int>(),
           json["problem"].get<std::string>(),
           {json["planning_s"].get<double>(), json["evaluation_s"].get<double>()}};

@@ -32,7 +32,7 @@ using models::GraphOperator;
 using models::GraphProblem;
 using models::SpecializedGraph;
 
-constexpr int kRefused = 1;
+constexpr int kCannotAnnotate = 1;
 constexpr std::size_t kGroupsShown = 3;
 constexpr std::size_t kGroupCharacters = 24;
 constexpr std::size_t kPipelinesShown = 16;
@@ -47,7 +47,7 @@ struct TensorRecord {
 };
 
 /// Steps of one kind in one phase.
-struct StepRecord {
+struct AnnotatedStep {
   int phase = 0;
   std::string kind;
   std::string tier;
@@ -61,7 +61,7 @@ struct CommunicationRecord {
   std::string frequency;
   std::string from;
   std::string to;
-  std::vector<StepRecord> steps;
+  std::vector<AnnotatedStep> steps;
 };
 
 /// Devices of each stage: "0-3".
@@ -90,7 +90,7 @@ void describe(config::Visitor& v, TensorRecord& tensor) {
   v.required("annotation", tensor.annotation, "");
 }
 
-void describe(config::Visitor& v, StepRecord& step) {
+void describe(config::Visitor& v, AnnotatedStep& step) {
   v.required("phase", step.phase, "");
   v.required("kind", step.kind, "");
   v.required("tier", step.tier, "");
@@ -204,10 +204,10 @@ std::string group_text(CommunicationKind kind, const std::vector<int>& group) {
   return fmt::format("{} -> {}", group[0], group[1]);
 }
 
-std::vector<StepRecord> step_records(const std::vector<CommunicationStep>& steps) {
-  std::map<std::pair<int, CommunicationKind>, StepRecord> found;
+std::vector<AnnotatedStep> step_records(const std::vector<CommunicationStep>& steps) {
+  std::map<std::pair<int, CommunicationKind>, AnnotatedStep> found;
   for (const CommunicationStep& step : steps) {
-    StepRecord& record = found[{step.phase, step.kind}];
+    AnnotatedStep& record = found[{step.phase, step.kind}];
     record.phase = step.phase;
     record.kind = models::to_string(step.kind);
     record.tier = step.tier == models::Tier::top ? "top" : "bottom";
@@ -219,7 +219,7 @@ std::vector<StepRecord> step_records(const std::vector<CommunicationStep>& steps
     }
     for (const models::SliceMove& move : step.moves) record.elements += volume(move.box);
   }
-  std::vector<StepRecord> out;
+  std::vector<AnnotatedStep> out;
   for (auto& [key, record] : found) out.push_back(std::move(record));
   return out;
 }
@@ -238,7 +238,7 @@ std::vector<CommunicationRecord> communication_records(const Graph& graph,
                                step_records(one.steps)};
     std::string key =
         fmt::format("{} {} {} {}", record.operation, record.frequency, record.from, record.to);
-    for (const StepRecord& step : record.steps) {
+    for (const AnnotatedStep& step : record.steps) {
       key += fmt::format(" {} {} {}", step.kind, step.elements, fmt::join(step.groups, ";"));
     }
     folder.add(name.layer, std::move(key), std::move(record));
@@ -261,7 +261,7 @@ void add_pipelines(const SpecializedGraph& special, AnnotateDocument& document) 
 
 // ---- text ----
 
-std::string groups_cell(const StepRecord& step) {
+std::string groups_cell(const AnnotatedStep& step) {
   const std::size_t count = step.groups.size();
   std::vector<std::string> shown(
       step.groups.begin(),
@@ -292,7 +292,7 @@ std::string communication_table(const AnnotateDocument& document, const std::str
   Rows rows;
   for (const CommunicationRecord& one : document.communications) {
     if (one.frequency != frequency) continue;
-    for (const StepRecord& step : one.steps) {
+    for (const AnnotatedStep& step : one.steps) {
       if (step.kind == models::to_string(CommunicationKind::identity)) continue;
       add_row(rows, {one.layers, std::to_string(step.phase + 1), step.kind, groups_cell(step)},
               one.operation);
@@ -368,7 +368,7 @@ int execute(const AnnotateArgs& args) {
   models::LinkRanks ranks(run.cluster, topology);
   const auto refuse = [&](const GraphProblem& problem) {
     fmt::print(stderr, "orrery: {}: {}\n", args.plan, problem.reason);
-    return kRefused;
+    return kCannotAnnotate;
   };
   auto made = models::transformer_graph(shape, *run.plan);
   if (const auto* problem = std::get_if<GraphProblem>(&made)) return refuse(*problem);

@@ -23,6 +23,7 @@
 #include "tools/commands/calibrate_samples.h"
 #include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
+#include "tools/commands/interrupt.h"
 #include "tools/commands/judge.h"
 
 namespace orrery::tools {
@@ -30,17 +31,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
-
-std::atomic<bool> calibration_interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void on_interrupt(int signal_number) {
-  // The second one ends the process at once; ranks die with it.
-  if (calibration_interrupted.exchange(true)) {
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-  }
-}
 
 std::string today() {
   const std::time_t now = std::time(nullptr);
@@ -103,7 +93,7 @@ bool measure(const CalibrateArgs& args, const CalibrateJob& job, const std::stri
   CalibrateHooks hooks;
   hooks.on_progress = [&](const CalibrateProgress& at) { progress.show(at); };
   hooks.on_message = [&](const std::string& text) { progress.say(text); };
-  hooks.interrupted = &calibration_interrupted;
+  hooks.interrupted = &interrupted;
   try {
     take_cases(job, executor::list_cases(job.request), store, hooks);
     if (!args.quick && !args.only) store.set_sampling("");
@@ -130,7 +120,7 @@ std::vector<std::string> write_fits(const CalibrateArgs& args, const calibration
   if (args.no_figure || report.entries.empty()) return files;
   const experiments::FigureResult figure = experiments::draw_figure(
       {(fs::path(ORRERY_SOURCE_DIR) / "calibration").string(), "plot_fits.py", ""}, files.back(),
-      out.string(), &calibration_interrupted);
+      out.string(), &interrupted);
   files.insert(files.end(), figure.files.begin(), figure.files.end());
   problem = figure.problem;
   return files;
@@ -160,7 +150,7 @@ int execute(const CalibrateArgs& args) {
     print("\n" + samples + "\n");
     for (const std::string& file : files) print(file + "\n");
   }
-  if (calibration_interrupted) {
+  if (interrupted) {
     fmt::print(stderr, "orrery: interrupted; the profile is written, figures are not\n");
     return kInterrupted;
   }

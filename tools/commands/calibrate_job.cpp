@@ -19,17 +19,18 @@
 #include "models/ir/measurement_text.h"
 #include "models/spec/library.h"
 #include "models/spec/topology.h"
+#include "tools/commands/execute_job.h"
 #include "tools/commands/execute_netlab.h"
 #include "tools/commands/execute_settings.h"
 #include "tools/commands/gpu_shares.h"
 #include "tools/commands/inputs.h"
+#include "tools/commands/run_inputs.h"
 
 namespace orrery::tools {
 namespace {
 
 using config::Diagnostics;
 
-constexpr const char* kLoopback = "loopback";
 constexpr std::int64_t kCpuLength = 64;
 constexpr std::int64_t kCudaLength = 2048;
 constexpr int kMostRanks = 64;
@@ -37,18 +38,6 @@ constexpr std::int64_t kLargestGroup = 8;
 constexpr std::int64_t kGpuParameters = std::int64_t{256} << 20;
 
 bool is_cuda(const CalibrateArgs& args) { return args.backend == "cuda"; }
-
-ir::Dtype dtype_of(executor::Precision precision) {
-  switch (precision) {
-    case executor::Precision::fp64:
-      return ir::Dtype::fp64;
-    case executor::Precision::bf16:
-      return ir::Dtype::bf16;
-    case executor::Precision::fp32:
-      break;
-  }
-  return ir::Dtype::fp32;
-}
 
 /// Back end, library, precision, folders: read as `orrery execute` reads them.
 executor::RunSettings read_settings(const CalibrateArgs& args, Diagnostics& diagnostics) {

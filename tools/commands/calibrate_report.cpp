@@ -98,7 +98,7 @@ std::string quick_text() {
   return "Taken with --quick: a try, not a profile for use; it says so wherever it is used.\n";
 }
 
-std::string percent(double error) { return error < 0 ? "-" : grouped(100 * error, 1); }
+std::string error_percent(double error) { return error < 0 ? "-" : grouped(100 * error, 1); }
 
 /// What the held-out error of an entry is of.
 std::string held_out_of(const FitEntry& entry) {
@@ -155,8 +155,8 @@ std::string kinds_table(const FitReport& report) {
       if (!entry.repetitions) worst = std::max(worst, entry.held_out_max_error);
     }
     table.row({kind, std::to_string(entries), std::to_string(samples), std::to_string(disturbed),
-               percent(fit.value()), percent(held.value()), percent(worst),
-               percent(repetitions.value())});
+               error_percent(fit.value()), error_percent(held.value()), error_percent(worst),
+               error_percent(repetitions.value())});
   }
   const bool any = std::any_of(report.entries.begin(), report.entries.end(),
                                [](const FitEntry& entry) { return entry.repetitions; });
@@ -177,7 +177,7 @@ std::string worst_table(const FitReport& report) {
   table.column("of");
   for (const FitEntry* entry : entries) {
     table.row({entry->name, std::to_string(entry->samples), std::to_string(entry->disturbed),
-               percent(entry->fit_mean_error), percent(entry->held_out_mean_error),
+               error_percent(entry->fit_mean_error), error_percent(entry->held_out_mean_error),
                held_out_of(*entry)});
   }
   return table.empty() ? "" : table.text(2);

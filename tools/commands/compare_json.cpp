@@ -24,14 +24,14 @@ void describe(config::Visitor& v, PairRecord& pair) {
   v.required("error", pair.error, "predicted / measured - 1; null: nothing was measured");
 }
 
-struct MemoryRecord {
+struct ComparedMemory {
   int rank = 0;
   int device = 0;
   double predicted_bytes = 0;
   double measured_bytes = 0;
   double error = 0;
 };
-void describe(config::Visitor& v, MemoryRecord& memory) {
+void describe(config::Visitor& v, ComparedMemory& memory) {
   v.required("rank", memory.rank, "");
   v.required("device", memory.device, "");
   v.required("predicted_bytes", memory.predicted_bytes, "peak");
@@ -90,7 +90,7 @@ void describe(config::Visitor& v, CheckpointRecord& checkpoint) {
   v.required("problem", checkpoint.problem, "why nothing is predicted, or events are left out");
 }
 
-struct GenerationRecord {
+struct ComparedGeneration {
   std::int64_t generation = 0;
   std::string problem;
   std::int64_t steps = 0;
@@ -103,14 +103,14 @@ struct GenerationRecord {
   std::vector<std::string> notes;
   std::vector<PairRecord> times;
   CheckpointRecord checkpoint;
-  std::vector<MemoryRecord> memory;
+  std::vector<ComparedMemory> memory;
   std::vector<OpRecord> worst_ops;
   std::vector<PhaseRecord> phases;
   std::optional<PhaseRecord> recovery;
   std::string phases_problem;
   std::vector<std::string> prices;
 };
-void describe(config::Visitor& v, GenerationRecord& generation) {
+void describe(config::Visitor& v, ComparedGeneration& generation) {
   v.required("generation", generation.generation, "");
   v.required("problem", generation.problem, "why there is no comparison of steps");
   v.required("steps", generation.steps, "that count");
@@ -135,7 +135,7 @@ void describe(config::Visitor& v, GenerationRecord& generation) {
 struct CompareDocument {
   std::string run;
   std::vector<std::string> notes;
-  std::vector<GenerationRecord> generations;
+  std::vector<ComparedGeneration> generations;
 };
 void describe(config::Visitor& v, CompareDocument& document) {
   v.title("Predicted against measured");
@@ -156,8 +156,8 @@ std::vector<std::pair<std::string, PredictedMeasured>> times_of(
   return out;
 }
 
-GenerationRecord record_of(const GenerationComparison& generation) {
-  GenerationRecord record;
+ComparedGeneration record_of(const GenerationComparison& generation) {
+  ComparedGeneration record;
   record.generation = generation.generation;
   record.problem = generation.problem;
   record.compute_ops = generation.compute_ops;

@@ -12,11 +12,10 @@
 #include "models/ir/wire.h"
 #include "models/spec/link_calibration.h"
 #include "tools/commands/execute_program.h"
+#include "tools/commands/run_inputs.h"
 
 namespace orrery::tools {
 namespace {
-
-constexpr const char* kLoopback = "loopback";
 
 using Entries = std::vector<const ir::BlockTime*>;
 

@@ -7,13 +7,12 @@
 
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
+#include "tools/commands/tables.h"
 
 namespace orrery::tools {
 namespace {
 
 using calibration::PredictedMeasured;
-
-constexpr std::size_t kPricesShown = 12;
 
 std::string milliseconds(double seconds) { return grouped(1e3 * seconds, 2); }
 std::string mib(double bytes) { return grouped(bytes / 0x1p20, 2); }

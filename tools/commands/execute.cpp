@@ -30,6 +30,7 @@
 #include "tools/commands/execute_settings.h"
 #include "tools/commands/execute_threads.h"
 #include "tools/commands/inputs.h"
+#include "tools/commands/interrupt.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/run_inputs.h"
 #include "tools/commands/tables.h"
@@ -40,23 +41,12 @@ namespace {
 using config::Diagnostics;
 using executor::LaunchReport;
 
-std::atomic<bool> interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
 /// Exit code when nodes lack what the flags name.
-constexpr int kRefused = 2;
+constexpr int kNodesRefused = 2;
 /// Seconds between words about a policy that is being prepared.
 constexpr int kWordEvery = 5;
 /// Seconds that an agent looks for its launcher, unless --wait says otherwise.
 constexpr std::int64_t kAgentWait = 60;
-
-void on_interrupt(int signal_number) {
-  // The second one ends the process at once; local ranks die with it.
-  if (interrupted.exchange(true)) {
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-  }
-}
 
 /// The first one is the plan to begin with, then those to switch to.
 std::vector<experiments::LoadedRun> load_runs(const ExecuteArgs& args, const ExecutedJob& executed,
@@ -115,7 +105,7 @@ std::vector<ir::Program> lower_all(const std::vector<experiments::LoadedRun>& ru
 }
 
 /// Everything that can be wrong is reported here.
-struct Prepared {
+struct PreparedExecution {
   executor::LaunchOptions options;
   std::vector<experiments::LoadedRun> runs;
   std::uint64_t seed = 0;
@@ -124,9 +114,9 @@ struct Prepared {
   std::vector<std::string> notes;  ///< What the user may not expect, a line each.
 };
 
-Prepared prepare(const ExecuteArgs& args) {
+PreparedExecution prepare(const ExecuteArgs& args) {
   Diagnostics diagnostics;
-  Prepared out;
+  PreparedExecution out;
   executor::LaunchOptions& o = out.options;
   out.seed = static_cast<std::uint64_t>(whole_number(args.seed, "--seed", 0, 0, diagnostics));
   o.settings = settings_of(args, out.seed, diagnostics);
@@ -222,7 +212,7 @@ int status_of(const LaunchReport& report) {
       return kInterrupted;
     case LaunchReport::Result::refused:
       fmt::print(stderr, "orrery: nothing was started: {}\n", report.problem);
-      return kRefused;
+      return kNodesRefused;
     case LaunchReport::Result::failed:
       break;
   }
@@ -232,7 +222,8 @@ int status_of(const LaunchReport& report) {
 
 /// The policy, ready to answer. Says now and then that it is being prepared: some simulate many
 /// plans first.
-std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args, const Prepared& prepared) {
+std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args,
+                                                const PreparedExecution& prepared) {
   const executor::RunSettings& settings = prepared.options.settings;
   std::vector<PlanSwitch> switches;
   for (std::size_t i = 0; i < prepared.options.switches.size(); ++i) {
@@ -296,7 +287,7 @@ LaunchReport launch_in(const ExecuteLab* lab, executor::LaunchOptions options) {
 int execute(const ExecuteArgs& given) {
   ExecuteArgs args = given;
   const std::string taken = take_run_inputs(args);
-  Prepared prepared = prepare(args);
+  PreparedExecution prepared = prepare(args);
   if (!taken.empty()) prepared.notes.insert(prepared.notes.begin(), taken);
   executor::LaunchOptions& options = prepared.options;
   signal(SIGINT, on_interrupt);

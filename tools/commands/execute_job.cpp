@@ -19,18 +19,6 @@ namespace {
 
 using executor::Precision;
 
-ir::Dtype dtype_of(Precision precision) {
-  switch (precision) {
-    case Precision::fp64:
-      return ir::Dtype::fp64;
-    case Precision::bf16:
-      return ir::Dtype::bf16;
-    case Precision::fp32:
-      break;
-  }
-  return ir::Dtype::fp32;
-}
-
 /// The first GPU type of the cluster that has neither this dtype nor a substitute; "": all have.
 /// A cluster that cannot be loaded is reported by who needs it.
 std::string lacking(const Text& cluster, ir::Dtype dtype) {
@@ -66,6 +54,18 @@ std::string made_for_default(const JobArgs& job, const std::vector<std::string>&
 }
 
 }  // namespace
+
+ir::Dtype dtype_of(Precision precision) {
+  switch (precision) {
+    case Precision::fp64:
+      return ir::Dtype::fp64;
+    case Precision::bf16:
+      return ir::Dtype::bf16;
+    case Precision::fp32:
+      break;
+  }
+  return ir::Dtype::fp32;
+}
 
 models::StateBytes held_bytes(Precision precision, ir::Optimizer optimizer) {
   const bool mixed = precision == Precision::bf16;

@@ -13,6 +13,8 @@
 
 namespace orrery::tools {
 
+ir::Dtype dtype_of(executor::Precision precision);
+
 /// What the executor holds of each parameter. Where gradients and optimizer states have the
 /// precision of the weights, these are their own master copy. [executor/model/shard.h]
 models::StateBytes held_bytes(executor::Precision precision, ir::Optimizer optimizer);

@@ -16,7 +16,7 @@ constexpr std::size_t kLinksShown = 24;
 
 double mib(std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p20; }
 
-struct StepRecord {
+struct ExecutedStep {
   std::int64_t generation = 0;
   std::int64_t step = 0;
   double loss = 0;
@@ -24,7 +24,7 @@ struct StepRecord {
   double step_seconds = 0;
   double tokens_per_second = 0;
 };
-void describe(config::Visitor& v, StepRecord& step) {
+void describe(config::Visitor& v, ExecutedStep& step) {
   v.required("generation", step.generation, "");
   v.required("step", step.step, "");
   v.required("loss", step.loss, "mean over tokens, nats");
@@ -63,13 +63,13 @@ void describe(config::Visitor& v, EventRecord& event) {
   v.required("detail", event.detail, "");
 }
 
-struct GenerationRecord {
+struct ExecutedGeneration {
   std::int64_t generation = 0;
   std::string what;
   std::vector<RankRecord> ranks;
   std::vector<EventRecord> events;
 };
-void describe(config::Visitor& v, GenerationRecord& generation) {
+void describe(config::Visitor& v, ExecutedGeneration& generation) {
   v.required("generation", generation.generation, "");
   v.required("what", generation.what, "");
   v.required("ranks", generation.ranks, "");
@@ -79,8 +79,8 @@ void describe(config::Visitor& v, GenerationRecord& generation) {
 struct ExecuteDocument {
   std::string result;
   std::string problem;
-  std::vector<StepRecord> steps;
-  std::vector<GenerationRecord> generations;
+  std::vector<ExecutedStep> steps;
+  std::vector<ExecutedGeneration> generations;
 };
 void describe(config::Visitor& v, ExecuteDocument& document) {
   v.title("A run");
@@ -199,7 +199,7 @@ std::string launch_json(const executor::LaunchReport& report) {
                               line.seconds, line.tokens_per_second});
   }
   for (const executor::GenerationSummary& generation : report.generations) {
-    GenerationRecord record{generation.number, generation.what, {}, {}};
+    ExecutedGeneration record{generation.number, generation.what, {}, {}};
     for (std::size_t r = 0; r < generation.ranks.size(); ++r) {
       const executor::RankSummary& rank = generation.ranks[r];
       record.ranks.push_back({static_cast<std::int64_t>(r), rank.device, rank.peak_bytes,

@@ -32,7 +32,7 @@ constexpr Kind kKinds[] = {{"metis-profile", 1, "metis-profile FOLDER"},
                            {"nccl-topo", 1, "nccl-topo FILE --gpu NAME --link pcie=CLASS ..."},
                            {"slurm-topology", 2, "slurm-topology TOPOLOGY.CONF NODE.yaml"}};
 
-const Kind* kind_of(const ImportArgs& args, config::Diagnostics& diagnostics) {
+const Kind* asked_kind(const ImportArgs& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> known;
   for (const Kind& kind : kKinds) {
     known.emplace_back(kind.name);
@@ -119,8 +119,8 @@ void check_known(const char* flag, const std::string& name, const std::vector<st
                   std::string_view(flag).substr(2)));
 }
 
-void check_names(const ImportArgs& args, const calibration::GpuNames& gpus,
-                 config::Diagnostics& diagnostics) {
+void check_gpu_names(const ImportArgs& args, const calibration::GpuNames& gpus,
+                     config::Diagnostics& diagnostics) {
   if (args.gpus.empty() && args.links.empty() && !args.cluster) return;
   const KnownNames known = known_names(args, diagnostics);
   for (const auto& [type, name] : gpus) {
@@ -189,10 +189,10 @@ std::vector<std::string> inputs_of(const ImportArgs& args) {
 
 int execute(const ImportArgs& args) {
   config::Diagnostics diagnostics;
-  const Kind* kind = kind_of(args, diagnostics);
+  const Kind* kind = asked_kind(args, diagnostics);
   const calibration::GpuNames names = gpu_names(args, diagnostics);
   const calibration::BandwidthUnit unit = bandwidth_unit(args, diagnostics);
-  check_names(args, names, diagnostics);
+  check_gpu_names(args, names, diagnostics);
   if (kind == nullptr) diagnostics.raise();
   const std::vector<OutputFile> outputs = {{"--output", args.output}};
   check_outputs(outputs, inputs_of(args), diagnostics);

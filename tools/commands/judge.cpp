@@ -26,35 +26,35 @@ using Flag = std::atomic<bool>;
 static_assert(Flag::is_always_lock_free);
 
 /// In memory that children share: a signal that only the parent gets ends their searches too.
-Flag* interrupted = nullptr;
+Flag* shared_interrupt = nullptr;
 volatile sig_atomic_t interrupts = 0;  // of this process
 
-void on_interrupt(int) {
+void interrupt_searches(int) {
   if (interrupts != 0) _exit(kInterrupted);
   interrupts = 1;
-  interrupted->store(true);
+  shared_interrupt->store(true);
 }
 
 void share_flag() {
-  if (interrupted != nullptr) return;
+  if (shared_interrupt != nullptr) return;
   void* memory =
       mmap(nullptr, sizeof(Flag), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
-  interrupted = new (memory) Flag(false);
+  shared_interrupt = new (memory) Flag(false);
 }
 
 /// Returns the former action.
 struct sigaction handle_interrupt() {
   struct sigaction action {};
   struct sigaction before {};
-  action.sa_handler = on_interrupt;
+  action.sa_handler = interrupt_searches;
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, &before);
   return before;
 }
 
-/// While it lives, the first Ctrl-C sets `interrupted` instead of ending the process.
+/// While it lives, the first Ctrl-C sets `shared_interrupt` instead of ending the process.
 class InterruptGuard {
  public:
   explicit InterruptGuard(bool active) : active_(active) {
@@ -86,7 +86,7 @@ std::string carry_out(const Task& task, pid_t parent) {
     } else {
       signal(SIGINT, SIG_DFL);
     }
-    const experiments::RunOutcome outcome = session.execute(task.exports.any(), interrupted);
+    const experiments::RunOutcome outcome = session.execute(task.exports.any(), shared_interrupt);
     if (outcome.plan && outcome.evaluation) write_exports(task.exports, task.run, outcome);
     return kReport +
            config::dump(make_report(task.name, task.run.spec.planner.has_value(), outcome));
@@ -116,7 +116,7 @@ Report receive(const std::string& name, sim::ForkedRun child) {
 
 }  // namespace
 
-bool was_interrupted() { return interrupted != nullptr && *interrupted; }
+bool was_interrupted() { return shared_interrupt != nullptr && *shared_interrupt; }
 
 std::vector<Report> judge(const std::vector<Task>& tasks) {
   const bool searches = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) {

@@ -27,7 +27,7 @@ using experiments::ReplayStudy;
 constexpr const char* kDefaultDays = "54";  ///< Of a generated trace: the Llama 3 snapshot.
 constexpr std::int64_t kMostSeeds = 100'000;
 
-std::string file_of(const std::string& given, Diagnostics& diagnostics) {
+std::string study_file(const std::string& given, Diagnostics& diagnostics) {
   std::error_code error;
   if (!fs::exists(given, error)) {
     diagnostics.add({}, fmt::format("no such file or folder '{}'", given),
@@ -176,7 +176,8 @@ void refuse_case_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
 
 ReplayStudy study_of_file(const ReplayArgs& args, Diagnostics& diagnostics) {
   refuse_case_flags(args, diagnostics);
-  ReplayStudy study = experiments::load_replay_study(file_of(args.file, diagnostics), diagnostics);
+  ReplayStudy study =
+      experiments::load_replay_study(study_file(args.file, diagnostics), diagnostics);
   if (args.policies || !args.options.empty()) {
     study.policies = policies_of(args, diagnostics);
     for (experiments::ReplayCase& one : study.cases) one.policies.clear();

@@ -83,7 +83,7 @@ std::string shown(const std::string& file, const std::vector<std::string>& files
 }
 
 /// Experiments of one name would write over each other's results.
-void check_names(const std::vector<std::string>& files) {
+void check_distinct_names(const std::vector<std::string>& files) {
   config::Diagnostics diagnostics;
   std::map<std::string, std::string> known;
   for (const std::string& file : files) {
@@ -153,7 +153,7 @@ int run_folder(const RunArgs& args, const std::vector<std::string>& files) {
                     "name one of them");
     diagnostics.raise();
   }
-  check_names(files);
+  check_distinct_names(files);
   Table table;
   table.column("experiment").column("result").number("time");
   int worst = 0;

@@ -15,6 +15,9 @@
 
 namespace orrery::tools {
 
+/// The network of ranks on one machine, and the class of its links.
+inline constexpr const char* kLoopback = "loopback";
+
 /// inputs/run.yaml (`schema: orrery/run_inputs/1`). File names are relative to that folder.
 struct RunInputs {
   std::string cluster;  ///< Copies of the files, byte by byte, so that hashes stay.
@@ -26,8 +29,8 @@ struct RunInputs {
   std::string library;
   std::string precision;
   std::string transport;
-  std::string network = "loopback";  ///< Between nodes: loopback, hosts or netlab.
-  std::string ranks = "processes";   ///< Or threads, of one process.
+  std::string network = kLoopback;  ///< Between nodes: loopback, hosts or netlab.
+  std::string ranks = "processes";  ///< Or threads, of one process.
   std::int64_t steps = 0;
   std::int64_t seed = 0;
   /// Where ranks wrote checkpoints to, in that order: nvme (a folder of each node), cloud (one that

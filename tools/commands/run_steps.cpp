@@ -20,7 +20,7 @@ namespace {
 using experiments::StepsFile;
 using experiments::StepsResult;
 
-struct StepRecord {
+struct StepRunRecord {
   std::string step;
   std::string status;
   std::string reason;
@@ -33,10 +33,10 @@ struct StepsDocument {
   std::vector<std::string> figures;
   std::vector<std::string> problems;
   std::vector<std::string> skipped;
-  std::vector<StepRecord> steps;
+  std::vector<StepRunRecord> steps;
 };
 
-void describe(config::Visitor& v, StepRecord& record) {
+void describe(config::Visitor& v, StepRunRecord& record) {
   v.title("Step");
   v.required("step", record.step, "");
   v.required("status", record.status, "");
@@ -55,12 +55,12 @@ void describe(config::Visitor& v, StepsDocument& document) {
 }
 
 /// Of all steps, as runs.csv has them.
-std::vector<StepRecord> records_of(const StepsFile& file, const StepsResult& result) {
+std::vector<StepRunRecord> records_of(const StepsFile& file, const StepsResult& result) {
   std::map<std::string, std::map<std::string, std::string>> rows;
   if (!result.runs_csv.empty()) {
     for (auto& row : experiments::read_csv_rows(result.runs_csv)) rows[row["step"]] = row;
   }
-  std::vector<StepRecord> records;
+  std::vector<StepRunRecord> records;
   for (const experiments::Step& step : file.steps) {
     auto& row = rows[step.name];
     records.push_back({step.name, row["status"].empty() ? "missing" : row["status"], row["reason"],
@@ -75,7 +75,7 @@ std::string text_of(const StepsFile& file, const StepsResult& result, bool dry_r
   if (!result.skipped.empty()) return text;
   Table table;
   table.column("step").column("status").column("output");
-  for (const StepRecord& record : records_of(file, result)) {
+  for (const StepRunRecord& record : records_of(file, result)) {
     table.row({record.step, record.status, record.output});
   }
   text += table.text(0, colors()) + "\n";

@@ -29,8 +29,6 @@ void describe(config::Visitor& v, SimulateDocument& document) {
   v.required("plans", document.plans, "");
 }
 
-constexpr std::size_t kPricesShown = 12;
-
 std::string report_text(const Report& report, const experiments::LoadedRun& run, bool full) {
   std::string text =
       fmt::format("\n{}\n{}", section(report.name, plan_text(*report.plan, run, full)),

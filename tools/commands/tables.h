@@ -49,6 +49,9 @@ std::string dollars(const EvaluationRecord& evaluation);
 /// Sentence with the constraint and a witness.
 std::string infeasible_text(const InfeasibleRecord& infeasible);
 
+/// Prices that a report lists before it says how many more there are.
+inline constexpr std::size_t kPricesShown = 12;
+
 /// At most `most` lines, indented by two, and how many were left out.
 std::string lines_text(const std::vector<std::string>& lines, std::size_t most);
 

@@ -16,6 +16,7 @@
 #include "tools/commands/commands.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
+#include "tools/commands/tables.h"
 #include "traces/names.h"
 #include "traces/statistics.h"
 
@@ -86,7 +87,6 @@ class CurveFile {
 
 // ---- text ----
 
-std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 std::string or_none(double value, int digits) { return value > 0 ? grouped(value, digits) : "-"; }
 
 std::string counts_text(const traces::TraceStatistics& statistics) {

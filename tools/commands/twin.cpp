@@ -22,6 +22,7 @@
 #include "tools/commands/execute_netlab.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
+#include "tools/commands/interrupt.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/netlab_cluster.h"
 #include "tools/commands/twin_report.h"
@@ -38,19 +39,8 @@ constexpr const char* kLoopbackNote =
     "Network: loopback. The ranks talked over loopback of one machine: the emulated links that the "
     "text below speaks of were not there.\n\n";
 
-std::atomic<bool> twin_interrupted = false;
-static_assert(std::atomic<bool>::is_always_lock_free);
-
-void on_interrupt(int signal_number) {
-  // The second one ends the process at once; what it started ends with it.
-  if (twin_interrupted.exchange(true)) {
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
-  }
-}
-
 /// What was asked for, checked.
-struct Prepared {
+struct PreparedTwin {
   TwinManifest manifest;
   JobArgs job;
   TwinPlace place;
@@ -117,16 +107,16 @@ void check_flags(const TwinArgs& args, const TwinManifest& manifest, const TwinP
   }
 }
 
-Prepared prepare(const TwinArgs& args) {
+PreparedTwin prepare(const TwinArgs& args) {
   Diagnostics diagnostics;
-  Prepared out;
+  PreparedTwin out;
   out.manifest = load_twin_manifest(args.manifest, diagnostics);
   diagnostics.raise();
   TwinPlace& place = out.place;
   place.results = args.results.value_or(fmt::format("results/twin/{}", out.manifest.name));
   place.loopback = args.loopback;
   place.quick = args.quick;
-  place.interrupted = &twin_interrupted;
+  place.interrupted = &interrupted;
   place.steps = whole_number(args.steps, "--steps", 2, out.manifest.steps, diagnostics);
   out.job.cluster = out.manifest.cluster.value;
   out.job.model = out.manifest.model.value;
@@ -156,7 +146,7 @@ std::string state_text(const TwinRun& run) {
   return fs::exists(run.plan, error) ? "to run" : "to plan and run";
 }
 
-std::string dry_run_text(const Prepared& prepared) {
+std::string dry_run_text(const PreparedTwin& prepared) {
   Table table;
   table.column("run").column("set").column("plan").column("loses").column("");
   for (const TwinRun& run : prepared.runs) {
@@ -172,7 +162,7 @@ std::string dry_run_text(const Prepared& prepared) {
 }
 
 /// The emulated network, or none: then it is said why, and ranks talk over loopback.
-std::unique_ptr<ExecuteLab> set_up_lab(Prepared& prepared) {
+std::unique_ptr<ExecuteLab> set_up_lab(PreparedTwin& prepared) {
   if (prepared.place.loopback) return nullptr;
   try {
     return std::make_unique<ExecuteLab>(
@@ -188,12 +178,12 @@ std::unique_ptr<ExecuteLab> set_up_lab(Prepared& prepared) {
 }
 
 /// Executes what is not there yet; failures by name.
-std::map<std::string, std::string> execute_all(Prepared& prepared) {
+std::map<std::string, std::string> execute_all(PreparedTwin& prepared) {
   std::map<std::string, std::string> failed;
   std::size_t number = 0;
   for (TwinRun& run : prepared.runs) {
     ++number;
-    if (!run.skipped.empty() || run.finished || twin_interrupted) continue;
+    if (!run.skipped.empty() || run.finished || interrupted) continue;
     fmt::print(stderr, "[{}/{}] {}: ", number, prepared.runs.size(), run.name);
     const auto start = std::chrono::steady_clock::now();
     const std::string problem = execute_run(prepared.manifest, prepared.place, run);
@@ -205,7 +195,8 @@ std::map<std::string, std::string> execute_all(Prepared& prepared) {
 }
 
 /// The comparison of a run with a profile, which lies in a file.
-RunComparison compared(const Prepared& prepared, const TwinRun& run, const std::string& profile) {
+RunComparison compared(const PreparedTwin& prepared, const TwinRun& run,
+                       const std::string& profile) {
   Diagnostics diagnostics;
   CompareRequest request{run.folder, "", profile, {}};
   request.options.warm_up = static_cast<int>(prepared.manifest.warm_up);
@@ -215,7 +206,7 @@ RunComparison compared(const Prepared& prepared, const TwinRun& run, const std::
 }
 
 /// Parameters from the runs for fitting, by the rules of experiments/twin/netlab/README.md.
-TwinParameters fit(const Prepared& prepared, const std::string& profile) {
+TwinParameters fit(const PreparedTwin& prepared, const std::string& profile) {
   std::vector<RunComparison> kept;
   std::vector<std::vector<calibration::MeasuredPhase>> phases;
   std::vector<Seconds> moves;
@@ -247,8 +238,8 @@ TwinParameters fit(const Prepared& prepared, const std::string& profile) {
   return out;
 }
 
-TwinResult result_of(const Prepared& prepared, const TwinRun& run, const std::string& raw_profile,
-                     const std::string& profile) {
+TwinResult result_of(const PreparedTwin& prepared, const TwinRun& run,
+                     const std::string& raw_profile, const std::string& profile) {
   TwinResult out;
   out.run = run;
   out.problem = run.skipped;
@@ -270,7 +261,7 @@ TwinResult result_of(const Prepared& prepared, const TwinRun& run, const std::st
   return out;
 }
 
-void write_results(const Prepared& prepared, const TwinSummary& summary, bool figures) {
+void write_results(const PreparedTwin& prepared, const TwinSummary& summary, bool figures) {
   const fs::path folder = prepared.place.results;
   const auto write = [&](const char* name, const std::string& text) {
     write_file((folder / name).string(), text);
@@ -300,7 +291,7 @@ void write_results(const Prepared& prepared, const TwinSummary& summary, bool fi
 }
 
 /// Profiles, predictions, results.
-void predict_all(const Prepared& prepared, const TwinArgs& args, ir::Profile measured,
+void predict_all(const PreparedTwin& prepared, const TwinArgs& args, ir::Profile measured,
                  const std::map<std::string, std::string>& failed) {
   const fs::path folder = prepared.place.results;
   const std::string raw_profile = (folder / "profile_micro_benchmarks.yaml").string();
@@ -314,7 +305,7 @@ void predict_all(const Prepared& prepared, const TwinArgs& args, ir::Profile mea
   final.phases = summary.parameters.phases;
   write_file(profile, models::dump_profile(final));
   for (const TwinRun& run : prepared.runs) {
-    if (twin_interrupted) return;
+    if (interrupted) return;
     TwinResult result = result_of(prepared, run, raw_profile, profile);
     const auto why = failed.find(run.name);
     if (why != failed.end()) result.problem = why->second;
@@ -329,7 +320,7 @@ void predict_all(const Prepared& prepared, const TwinArgs& args, ir::Profile mea
 }  // namespace
 
 int execute(const TwinArgs& args) {
-  Prepared prepared = prepare(args);
+  PreparedTwin prepared = prepare(args);
   if (args.dry_run) {
     TwinPlace& place = prepared.place;
     place.loopback = place.loopback || !executor::netlab_unavailable().empty();
@@ -343,8 +334,8 @@ int execute(const TwinArgs& args) {
   signal(SIGINT, on_interrupt);
   signal(SIGTERM, on_interrupt);
   make_plans(prepared.manifest, prepared.job, prepared.place, prepared.runs);
-  if (was_interrupted()) twin_interrupted = true;
-  if (twin_interrupted) return kInterrupted;
+  if (was_interrupted()) interrupted = true;
+  if (interrupted) return kInterrupted;
   ir::Profile profile;
   std::map<std::string, std::string> failed;
   {
@@ -354,12 +345,12 @@ int execute(const TwinArgs& args) {
       fmt::print(stderr, "calibrating\n");
       profile = calibrate_machine(prepared.manifest, prepared.job, prepared.place);
     } catch (const std::runtime_error&) {
-      if (!twin_interrupted) throw;
+      if (!interrupted) throw;
     }
-    if (!twin_interrupted) failed = execute_all(prepared);
+    if (!interrupted) failed = execute_all(prepared);
   }
-  if (!twin_interrupted) predict_all(prepared, args, std::move(profile), failed);
-  if (twin_interrupted) {
+  if (!interrupted) predict_all(prepared, args, std::move(profile), failed);
+  if (interrupted) {
     fmt::print(stderr, "orrery: interrupted; finished runs are kept in {}\n",
                prepared.place.results);
     return kInterrupted;

@@ -27,6 +27,7 @@
 #include "tools/commands/execute_program.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
+#include "tools/commands/run_inputs.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -38,7 +39,6 @@ constexpr const char* kKeyFile = "twin.key";
 /// What a stored reason was written by: one of another form is asked for anew.
 constexpr const char* kReasons = "reasons 2";
 /// Link class of what `orrery calibrate` measures without a network.
-constexpr const char* kLoopback = "loopback";
 
 std::string contents(const std::string& path) {
   std::string bytes;

@@ -38,7 +38,7 @@ const std::vector<std::string>& kinds() {
 }
 
 /// The kind that the line `schema: orrery/KIND/VERSION` names; "" after a problem.
-std::string kind_of(const std::string& path, Diagnostics& diagnostics) {
+std::string file_kind(const std::string& path, Diagnostics& diagnostics) {
   const config::Value tree = config::load_value(path, diagnostics);
   if (!diagnostics.empty()) return "";
   const config::Value* schema = tree.find("schema");
@@ -125,7 +125,7 @@ std::string check_study(const std::string& path, const models::Library& library,
 /// Kind and content in words, if there are no problems.
 std::string check_file(const std::string& path, const ValidateArgs& args,
                        const models::Library& library, Diagnostics& diagnostics) {
-  const std::string kind = kind_of(path, diagnostics);
+  const std::string kind = file_kind(path, diagnostics);
   if (kind.empty()) return "";
   std::string about;
   if (kind == "cluster") about = check_cluster(path, library, diagnostics);
