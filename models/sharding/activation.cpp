@@ -24,7 +24,7 @@ struct ActivationGroup {
   bool splits_tokens = false;
   std::vector<TokenPart> parts;  ///< One, of all tokens, unless it splits them.
 };
-using Groups = std::vector<ActivationGroup>;
+using ActivationGroups = std::vector<ActivationGroup>;
 
 /// Consecutive elements, and the devices among which a transfer divides them.
 struct Cell {
@@ -44,11 +44,11 @@ void check_states(const Annotation& annotation) {
   }
 }
 
-Groups groups_of(const Annotation& annotation, const Shape& shape) {
+ActivationGroups groups_of(const Annotation& annotation, const Shape& shape) {
   check_states(annotation);
   const std::vector<BoxPiece> all = pieces(annotation, shape);
   auto piece = all.begin();
-  Groups groups;
+  ActivationGroups groups;
   for (const Subgroup& subgroup : annotation.subgroups) {
     ActivationGroup& group = groups.emplace_back();
     group.samples = piece->box[kSampleAxis];
@@ -72,27 +72,27 @@ Groups groups_of(const Annotation& annotation, const Shape& shape) {
 }
 
 /// Whether a subgroup has copies of each part of split tokens.
-bool copies_parts(const Groups& groups) {
+bool copies_parts(const ActivationGroups& groups) {
   return std::any_of(groups.begin(), groups.end(), [](const ActivationGroup& group) {
     return group.parts.size() > 1 && group.parts.front().devices.size() > 1;
   });
 }
 
 /// Into which cells a subgroup falls that splits its tokens; one that does not is a cell.
-enum class Cut { none, by_sample, by_part };
+enum class CellCut { none, by_sample, by_part };
 
 /// `by_part`: every subgroup falls into the parts of each of its samples.
-Cells cut(const Groups& groups, std::int64_t tokens, bool by_part, Cut if_split) {
+Cells cut(const ActivationGroups& groups, std::int64_t tokens, bool by_part, CellCut if_split) {
   Cells cells;
   for (const ActivationGroup& group : groups) {
-    const Cut as = by_part ? Cut::by_part : group.splits_tokens ? if_split : Cut::none;
+    const CellCut as = by_part ? CellCut::by_part : group.splits_tokens ? if_split : CellCut::none;
     const auto [first, last] = group.samples;
-    if (as == Cut::none) cells.push_back({{first * tokens, last * tokens}, group.devices});
-    for (std::int64_t sample = first; sample < last && as != Cut::none; ++sample) {
+    if (as == CellCut::none) cells.push_back({{first * tokens, last * tokens}, group.devices});
+    for (std::int64_t sample = first; sample < last && as != CellCut::none; ++sample) {
       const std::int64_t begin = sample * tokens;
-      if (as == Cut::by_sample) cells.push_back({{begin, begin + tokens}, group.devices});
+      if (as == CellCut::by_sample) cells.push_back({{begin, begin + tokens}, group.devices});
       for (const TokenPart& part : group.parts) {
-        if (as != Cut::by_part) break;
+        if (as != CellCut::by_part) break;
         cells.push_back({{begin + part.tokens.begin, begin + part.tokens.end}, part.devices});
       }
     }
@@ -149,23 +149,23 @@ std::vector<Step> transfer_activations(const Annotation& senders, const Annotati
   const Layout from = flatten(senders, shape);
   const Layout to = flatten(receivers, shape);
   if (resolved(from, to).empty()) return {};
-  const Groups sending = groups_of(senders, shape);
-  const Groups receiving = groups_of(receivers, shape);
+  const ActivationGroups sending = groups_of(senders, shape);
+  const ActivationGroups receiving = groups_of(receivers, shape);
   const bool by_part = copies_parts(sending) || copies_parts(receiving);
-  const auto cells = [&](const Groups& groups, Cut if_split) {
+  const auto cells = [&](const ActivationGroups& groups, CellCut if_split) {
     return cut(groups, tokens, by_part, if_split);
   };
   std::vector<Layout> stations{from};
   if (transfer == ActivationTransfer::leader_broadcast) {
-    stations.push_back(leader_layout(from.length, cells(sending, Cut::none)));
-    stations.push_back(leader_layout(to.length, cells(receiving, Cut::none)));
+    stations.push_back(leader_layout(from.length, cells(sending, CellCut::none)));
+    stations.push_back(leader_layout(to.length, cells(receiving, CellCut::none)));
   } else {
     // Copies of all tokens are divided sample by sample where the other side splits its tokens, so
     // that equal degrees meet in pairs.
-    const Cells from_parts = cells(sending, Cut::by_part);
-    const Cells to_parts = cells(receiving, Cut::by_part);
-    stations.push_back(share_layout(from.length, from_parts, cells(receiving, Cut::by_sample)));
-    stations.push_back(share_layout(to.length, to_parts, cells(sending, Cut::by_sample)));
+    const Cells from_parts = cells(sending, CellCut::by_part);
+    const Cells to_parts = cells(receiving, CellCut::by_part);
+    stations.push_back(share_layout(from.length, from_parts, cells(receiving, CellCut::by_sample)));
+    stations.push_back(share_layout(to.length, to_parts, cells(sending, CellCut::by_sample)));
   }
   stations.push_back(to);
   std::vector<Step> steps;

@@ -15,30 +15,30 @@ namespace {
 /// From this many candidates on, repeated choices among them go through a heap.
 constexpr std::size_t kHeapFrom = 16;
 
-/// Owners that are equally near to a receiver, over links of one load class, in the order of the
-/// owners.
-struct Candidates {
-  std::size_t link_class = 0;  ///< Index into SendScan::Impl::loads.
-  std::vector<int> owners;
-  std::size_t receivers = 0;  ///< That share this list.
-};
-
-struct Table {
-  /// By required device: index into `lists`, or one of the two below.
-  static constexpr int kOwn = -1;
-  static constexpr int kNone = -2;
-  std::vector<int> choice;
-  std::vector<int> required;
-  std::vector<Candidates> lists;
-};
-
-/// (load, position in the list), smallest first.
-using Entry = std::pair<double, std::uint32_t>;
-using Heap = std::priority_queue<Entry, std::vector<Entry>, std::greater<>>;
-
 }  // namespace
 
 struct SendScan::Impl {
+  /// Owners that are equally near to a receiver, over links of one load class, in the order of the
+  /// owners.
+  struct Candidates {
+    std::size_t link_class = 0;  ///< Index into loads.
+    std::vector<int> owners;
+    std::size_t receivers = 0;  ///< That share this list.
+  };
+
+  struct Table {
+    /// By required device: index into `lists`, or one of the two below.
+    static constexpr int kOwn = -1;
+    static constexpr int kNone = -2;
+    std::vector<int> choice;
+    std::vector<int> required;
+    std::vector<Candidates> lists;
+  };
+
+  /// (load, position in the list), smallest first.
+  using Entry = std::pair<double, std::uint32_t>;
+  using Heap = std::priority_queue<Entry, std::vector<Entry>, std::greater<>>;
+
   explicit Impl(BatchedOptions given) : options(std::move(given)) {}
 
   std::size_t class_index(int rank) {
@@ -111,7 +111,7 @@ SendScan::SendScan(BatchedOptions options) : impl_(std::make_unique<Impl>(std::m
 SendScan::~SendScan() = default;
 
 std::size_t SendScan::add(const std::vector<int>& owners, const std::vector<int>& required) {
-  Table table;
+  Impl::Table table;
   table.required = required;
   std::vector<int> sorted = owners;
   std::sort(sorted.begin(), sorted.end());
@@ -121,14 +121,14 @@ std::size_t SendScan::add(const std::vector<int>& owners, const std::vector<int>
   for (const int receiver : required) {
     ORRERY_CHECK(receiver >= 0, "receiver {}", receiver);
     if (owners.empty()) {
-      table.choice.push_back(Table::kNone);
+      table.choice.push_back(Impl::Table::kNone);
       continue;
     }
     if (std::binary_search(sorted.begin(), sorted.end(), receiver)) {
-      table.choice.push_back(Table::kOwn);
+      table.choice.push_back(Impl::Table::kOwn);
       continue;
     }
-    Candidates list = impl_->nearest(owners, receiver);
+    Impl::Candidates list = impl_->nearest(owners, receiver);
     const auto [at, fresh] =
         known.try_emplace({list.link_class, list.owners}, static_cast<int>(table.lists.size()));
     if (fresh) table.lists.push_back(std::move(list));
@@ -141,17 +141,17 @@ std::size_t SendScan::add(const std::vector<int>& owners, const std::vector<int>
 
 const std::vector<int>& SendScan::choose(std::size_t index, double size) {
   ORRERY_CHECK(index < impl_->tables.size(), "table {} of {}", index, impl_->tables.size());
-  const Table& table = impl_->tables[index];
+  const Impl::Table& table = impl_->tables[index];
   std::vector<int>& senders = impl_->senders;
   senders.clear();
   impl_->heaps.assign(table.lists.size(), {});
   for (std::size_t i = 0; i < table.choice.size(); ++i) {
     const int choice = table.choice[i];
-    if (choice == Table::kOwn) senders.push_back(table.required[i]);
-    if (choice == Table::kNone) senders.push_back(kNobody);
+    if (choice == Impl::Table::kOwn) senders.push_back(table.required[i]);
+    if (choice == Impl::Table::kNone) senders.push_back(kNobody);
     if (choice < 0) continue;
     const auto at = static_cast<std::size_t>(choice);
-    const Candidates& list = table.lists[at];
+    const Impl::Candidates& list = table.lists[at];
     const bool heap =
         impl_->options.balance && list.owners.size() >= kHeapFrom && list.receivers > 1;
     const int sender = heap ? impl_->pick(list, impl_->heaps[at]) : impl_->pick(list);

@@ -14,17 +14,17 @@
 namespace orrery::models {
 namespace {
 
-using Groups = std::vector<std::vector<int>>;
+using DeviceGroups = std::vector<std::vector<int>>;
 template <class T>
 using Result = std::variant<T, DeductionProblem>;
 
-Groups groups_of(const Annotation& annotation) {
-  Groups groups;
+DeviceGroups groups_of(const Annotation& annotation) {
+  DeviceGroups groups;
   for (const Subgroup& subgroup : annotation.subgroups) groups.push_back(subgroup.devices);
   return groups;
 }
 
-std::string text(const Groups& groups) {
+std::string text(const DeviceGroups& groups) {
   std::vector<std::string> parts;
   for (const auto& group : groups) parts.push_back(fmt::format("{{{}}}", fmt::join(group, ",")));
   return fmt::format("{}", fmt::join(parts, " "));
@@ -46,17 +46,17 @@ std::vector<int> devices_in(const Subgroup& subgroup, std::size_t entry, std::in
 }
 
 /// A subgroup cut into the groups [first, end) along one entry.
-struct Cut {
+struct GroupCut {
   Axis axis = kDuplicate;
   std::vector<Subgroup> subgroups;
   std::vector<std::int64_t> shards;  ///< Of the entry, for each part.
 };
 
-std::optional<Cut> cut_along(const Subgroup& subgroup, std::size_t entry, const Groups& groups,
-                             std::size_t first) {
+std::optional<GroupCut> cut_along(const Subgroup& subgroup, std::size_t entry,
+                                  const DeviceGroups& groups, std::size_t first) {
   const std::int64_t shards = subgroup.states[entry].shards;
   const auto per_shard = static_cast<std::int64_t>(subgroup.devices.size()) / shards;
-  Cut cut{subgroup.states[entry].axis, {}, {}};
+  GroupCut cut{subgroup.states[entry].axis, {}, {}};
   std::int64_t begin = 0;
   for (std::size_t g = first; begin < shards; ++g) {
     if (g == groups.size()) return std::nullopt;
@@ -76,10 +76,10 @@ std::optional<Cut> cut_along(const Subgroup& subgroup, std::size_t entry, const 
   return cut;
 }
 
-std::optional<Cut> cut_into(const Subgroup& subgroup, const Groups& groups, std::size_t first,
-                            std::optional<Axis> axis) {
+std::optional<GroupCut> cut_into(const Subgroup& subgroup, const DeviceGroups& groups,
+                                 std::size_t first, std::optional<Axis> axis) {
   if (first < groups.size() && subgroup.devices == groups[first]) {
-    return Cut{axis.value_or(kDuplicate), {subgroup}, {1}};
+    return GroupCut{axis.value_or(kDuplicate), {subgroup}, {1}};
   }
   for (std::size_t entry = 0; entry < subgroup.states.size(); ++entry) {
     if (axis && subgroup.states[entry].axis != *axis) continue;
@@ -205,7 +205,7 @@ Result<std::vector<Annotation>> unify(const std::vector<TensorType>& inputs) {
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     if (inputs[i].annotation.hetero_size() > inputs[largest].annotation.hetero_size()) largest = i;
   }
-  const Groups groups = groups_of(inputs[largest].annotation);
+  const DeviceGroups groups = groups_of(inputs[largest].annotation);
   std::vector<Annotation> unified;
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     auto converted = with_groups(inputs[i].annotation, groups);
@@ -249,11 +249,12 @@ std::size_t inputs_of(const OperatorType& type) {
   return kInputs.at(type.index());
 }
 
-std::optional<Annotation> with_groups(const Annotation& annotation, const Groups& device_groups) {
+std::optional<Annotation> with_groups(const Annotation& annotation,
+                                      const DeviceGroups& device_groups) {
   const bool one = annotation.hetero_size() == 1;
   Annotation result;
   result.hetero_axis = annotation.hetero_axis;
-  std::vector<Cut> cuts;
+  std::vector<GroupCut> cuts;
   std::int64_t common = 1;  // All shares become multiples of 1 / common.
   std::size_t next = 0;
   for (const Subgroup& subgroup : annotation.subgroups) {

@@ -10,9 +10,9 @@ namespace orrery::models {
 namespace {
 
 /// Pipelines under construction: devices with their stage, which counts from any number.
-class Builder {
+class PipelineBuilder {
  public:
-  explicit Builder(const SpecializedGraph& graph) {
+  explicit PipelineBuilder(const SpecializedGraph& graph) {
     for (const auto& [device, operators] : graph.devices) {
       pipeline_of_[device] = static_cast<int>(pipelines_.size());
       pipelines_.push_back({{device, 0}});
@@ -67,7 +67,7 @@ bool together(const Annotation& annotation, int a, int b) {
 
 std::variant<std::vector<DevicePipeline>, NoPipelines> build_pipelines(
     const SpecializedGraph& graph) {
-  Builder builder(graph);
+  PipelineBuilder builder(graph);
   for (const ResolvedCommunication& communication : graph.communications) {
     if (communication.frequency != Frequency::micro_batch) continue;
     // Collectives first: a device that one step moves to may act in another one of this CommOp.

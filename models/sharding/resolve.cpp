@@ -15,7 +15,7 @@
 namespace orrery::models {
 namespace {
 
-struct Holder {
+struct SummandHolder {
   int partial;
   int owner;
 };
@@ -23,8 +23,8 @@ struct Holder {
 /// A slice that no boundary of either layout cuts.
 struct Segment {
   Slice slice;
-  std::vector<Holder> from;  // By summand, then in the order of the source's pieces.
-  std::vector<int> to;       // In the order of the destination's pieces.
+  std::vector<SummandHolder> from;  // By summand, then in the order of the source's pieces.
+  std::vector<int> to;              // In the order of the destination's pieces.
 };
 
 bool contains(const std::vector<int>& owners, int owner) {
@@ -33,7 +33,7 @@ bool contains(const std::vector<int>& owners, int owner) {
 
 std::vector<int> holders(const Segment& segment) {
   std::vector<int> owners;
-  for (const Holder& holder : segment.from) owners.push_back(holder.owner);
+  for (const SummandHolder& holder : segment.from) owners.push_back(holder.owner);
   return owners;
 }
 
@@ -66,8 +66,9 @@ std::vector<Segment> cut_into_segments(const Layout& from, const Layout& to) {
     for_each_in(piece, [&](Segment& s) { s.to.push_back(piece.owner); });
   }
   for (Segment& segment : segments) {
-    std::stable_sort(segment.from.begin(), segment.from.end(),
-                     [](const Holder& a, const Holder& b) { return a.partial < b.partial; });
+    std::stable_sort(
+        segment.from.begin(), segment.from.end(),
+        [](const SummandHolder& a, const SummandHolder& b) { return a.partial < b.partial; });
   }
   return segments;
 }
@@ -141,10 +142,10 @@ class Resolver {
 };
 
 /// One owner per summand: the first that needs the result, else the first.
-std::vector<Holder> representatives(const Segment& segment, const std::set<int>& needing) {
-  std::vector<Holder> chosen;
+std::vector<SummandHolder> representatives(const Segment& segment, const std::set<int>& needing) {
+  std::vector<SummandHolder> chosen;
   bool chosen_needs = false;
-  for (const Holder& holder : segment.from) {
+  for (const SummandHolder& holder : segment.from) {
     const bool needs = needing.count(holder.owner) > 0;
     if (chosen.empty() || chosen.back().partial != holder.partial) {
       chosen.push_back(holder);
@@ -159,14 +160,14 @@ std::vector<Holder> representatives(const Segment& segment, const std::set<int>&
 
 std::optional<Unresolvable> Resolver::add_partial(const Segment& segment) {
   const std::set<int> needing(segment.to.begin(), segment.to.end());
-  const std::vector<Holder> members = representatives(segment, needing);
+  const std::vector<SummandHolder> members = representatives(segment, needing);
   if (members.size() == 1) {  // A sum of one summand is its value.
     add_full(segment);
     return std::nullopt;
   }
   std::vector<int> group;
-  std::vector<Holder> reduced;
-  for (const Holder& member : members) {
+  std::vector<SummandHolder> reduced;
+  for (const SummandHolder& member : members) {
     group.push_back(member.owner);
     if (needing.count(member.owner) > 0) reduced.push_back(member);
   }
@@ -182,18 +183,18 @@ std::optional<Unresolvable> Resolver::add_partial(const Segment& segment) {
     reduced = members;
   }
   std::vector<int> done;
-  for (const Holder& member : reduced) done.push_back(member.owner);
+  for (const SummandHolder& member : reduced) done.push_back(member.owner);
   if (needing.size() <= done.size() &&
       std::all_of(segment.to.begin(), segment.to.end(), [&](int o) { return contains(done, o); })) {
     return std::nullopt;
   }
   std::map<int, std::vector<int>> same_summand;
-  for (const Holder& holder : segment.from) {
+  for (const SummandHolder& holder : segment.from) {
     if (needing.count(holder.owner) > 0 && !contains(done, holder.owner)) {
       same_summand[holder.partial].push_back(holder.owner);
     }
   }
-  for (const Holder& member : reduced) {
+  for (const SummandHolder& member : reduced) {
     const std::vector<int>& receivers = same_summand[member.partial];
     broadcast(member.owner, receivers, segment.slice);
     done.insert(done.end(), receivers.begin(), receivers.end());

@@ -43,9 +43,9 @@ struct Linear {
   bool bias = true;  ///< If the model has biases.
 };
 
-class Builder {
+class GraphBuilder {
  public:
-  explicit Builder(const ir::ModelShape& model) : model_(model) {}
+  explicit GraphBuilder(const ir::ModelShape& model) : model_(model) {}
 
   Graph take() { return std::move(graph_); }
 
@@ -320,7 +320,7 @@ std::variant<Graph, GraphProblem> transformer_graph(const ir::ModelShape& model,
     return refused(fmt::format("{} blocks for {} layers", blocks, model.layers));
   }
   const std::size_t first = blocks == model.layers ? 0 : 1;
-  Builder builder(model);
+  GraphBuilder builder(model);
   int x = builder.embedding(groups.front());
   const BlockGroups* at = &groups.front();
   for (int layer = 0; layer < model.layers; ++layer) {

@@ -6,7 +6,7 @@
 #include <map>
 #include <set>
 
-#include "models/sharding/box_interpreter.h"
+#include "tests/models/sharding/box_interpreter.h"
 #include "models/sharding/communicate.h"
 #include "tests/models/sharding/random_annotations.h"
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "models/sharding/box_interpreter.h"
+#include "tests/models/sharding/box_interpreter.h"
 
 namespace orrery::models::testing::communicate_test {
 namespace {

@@ -15,7 +15,7 @@
 #include "models/sharding/communicate.h"
 #include "models/sharding/flatten.h"
 #include "models/sharding/gradient.h"
-#include "models/sharding/interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 #include "models/sharding/resolve.h"
 #include "tests/models/sharding/random_annotations.h"
 

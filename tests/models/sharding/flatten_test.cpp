@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "models/sharding/box_interpreter.h"
-#include "models/sharding/interpreter.h"
+#include "tests/models/sharding/box_interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 #include "tests/models/sharding/random_annotations.h"
 
 namespace orrery::models::testing::flatten_test {

@@ -1,4 +1,4 @@
-#include "models/sharding/interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <vector>
 
-#include "models/sharding/box_interpreter.h"
+#include "tests/models/sharding/box_interpreter.h"
 #include "models/sharding/deduce.h"
 
 namespace orrery::models::testing {

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "models/sharding/interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 #include "models/sharding/layout.h"
 #include "models/sharding/resolve.h"
 

@@ -7,7 +7,7 @@
 #include <set>
 #include <string>
 
-#include "models/sharding/box_interpreter.h"
+#include "tests/models/sharding/box_interpreter.h"
 #include "models/sharding/communicate.h"
 #include "models/sharding/specialize.h"
 #include "models/sharding/transformer.h"

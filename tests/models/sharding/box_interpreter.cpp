@@ -1,4 +1,4 @@
-#include "models/sharding/box_interpreter.h"
+#include "tests/models/sharding/box_interpreter.h"
 
 #include <fmt/format.h>
 
