@@ -238,7 +238,7 @@ std::map<std::string, Machine> read_machines(const config::Value& root, const Gp
   return machines;
 }
 
-std::string quoted(const std::string& text) {
+std::string yaml_text(const std::string& text) {
   std::string result = "\"";
   for (const char c : text) {
     if (c == '"' || c == '\\') result += '\\';
@@ -326,14 +326,14 @@ std::string import_metis_cluster(const std::string& host_file, const std::string
     nodes += fmt::format(
         "  - name: {}\n    gpus: {{type: {}, count: {}}}\n    domains: [{{link: {}}}]\n"
         "    pcie: [{{link: {}}}]\n    nics: [{{link: {}}}]\n",
-        quoted(fmt::format("{}-{}", hosts[i].address, i)), quoted(machine.type), hosts[i].gpus,
-        inside, inside, between);
+        yaml_text(fmt::format("{}-{}", hosts[i].address, i)), yaml_text(machine.type),
+        hosts[i].gpus, inside, inside, between);
   }
   for (const auto& [type, memory] : used) {
     gpus += fmt::format(
         "  {}: {{base: {}, memory: {} GiB, source: \"memory: Metis's cluster file; the rest: the "
         "library's {}\"}}\n",
-        quoted(type), bases[type], memory, bases[type]);
+        yaml_text(type), bases[type], memory, bases[type]);
   }
   for (const auto& [name, gbps] : link_gbps) {
     links += fmt::format(
@@ -343,9 +343,9 @@ std::string import_metis_cluster(const std::string& host_file, const std::string
   }
   return fmt::format(
       "schema: orrery/cluster/1\nname: metis\nsource: {}\nnodes:\n{}gpus:\n{}links:\n{}",
-      quoted(fmt::format("imported from {} and {} of Metis",
-                         fs::path(host_file).filename().string(),
-                         fs::path(cluster_file).filename().string())),
+      yaml_text(fmt::format("imported from {} and {} of Metis",
+                            fs::path(host_file).filename().string(),
+                            fs::path(cluster_file).filename().string())),
       nodes, gpus, links);
 }
 

@@ -26,8 +26,6 @@ using ir::ClusterEvent;
 using ir::EventKind;
 using ir::EventScope;
 
-constexpr double kDay = 86400;
-
 /// Something that will happen, unless what happens before makes it void.
 struct Plan {
   enum class What {

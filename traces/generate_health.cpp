@@ -4,11 +4,10 @@
 #include <numbers>
 
 #include "traces/generate_random.h"
+#include "traces/trace.h"
 
 namespace orrery::traces {
 namespace {
-
-constexpr double kDay = 86400;
 
 ir::ClusterEvent link_event(Instant at, ir::EventKind kind, const std::string& link) {
   ir::ClusterEvent event;

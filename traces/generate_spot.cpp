@@ -4,11 +4,11 @@
 #include <cmath>
 
 #include "traces/generate_random.h"
+#include "traces/trace.h"
 
 namespace orrery::traces {
 namespace {
 
-constexpr double kHour = 3600;
 constexpr std::int64_t kHoursPerDay = 24;
 
 /// Rate of bursts that gives each of `nodes` the rate 1: nodes / E[min(burst, nodes)], where a

@@ -13,9 +13,6 @@
 namespace orrery::traces {
 namespace {
 
-constexpr std::int64_t kMillisecond = 1'000'000;
-constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / kMillisecond;
-
 Trace read_add_remove(const std::string& path, const std::string& format,
                       const ImportOptions& options, config::Diagnostics& diagnostics) {
   std::vector<Change> changes;
@@ -34,7 +31,7 @@ Trace read_add_remove(const std::string& path, const std::string& format,
         continue;
       }
       config::TextError error;
-      const auto ms = config::parse_integer(cells[0].text, 0, kLatest, error);
+      const auto ms = config::parse_integer(cells[0].text, 0, kLatestMillisecond, error);
       const bool comes = cells[1].text == "add";
       if (!ms) problems.add(lines.number(), cells[0].column, error.what, error.hint);
       if (!comes && cells[1].text != "remove") {

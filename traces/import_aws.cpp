@@ -13,8 +13,6 @@
 namespace orrery::traces {
 namespace {
 
-constexpr std::int64_t kMostInstances = 1'000'000;
-
 Trace read_aws(const std::string& path, const ImportOptions& options,
                config::Diagnostics& diagnostics) {
   std::vector<Count> counts;

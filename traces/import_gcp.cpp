@@ -15,9 +15,6 @@
 namespace orrery::traces {
 namespace {
 
-constexpr std::int64_t kMostInstances = 1'000'000;
-constexpr std::int64_t kSecond = 1'000'000'000;
-
 /// Numbers of "2021-12-11" or "11:11:30".
 std::optional<std::array<int, 3>> three(const std::string& text, char separator) {
   std::array<int, 3> out{};

@@ -15,11 +15,9 @@ namespace orrery::traces {
 namespace {
 
 using nlohmann::json;
-constexpr std::int64_t kMillisecond = 1'000'000;
-constexpr std::int64_t kLatest = std::numeric_limits<std::int64_t>::max() / kMillisecond / 2;
 
 bool is_time(const json& value) {
-  return value.is_number_integer() && value >= json(0) && value <= json(kLatest);
+  return value.is_number_integer() && value >= json(0) && value <= json(kLatestMillisecond / 2);
 }
 
 /// Why the line is not of the format, or "".

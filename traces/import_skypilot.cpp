@@ -16,7 +16,6 @@ namespace orrery::traces {
 namespace {
 
 using nlohmann::json;
-constexpr double kMostInstances = 1e6;
 
 /// Line and column of a byte (from 1).
 std::pair<std::int64_t, int> place_of(const std::string& text, std::size_t byte) {

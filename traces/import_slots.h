@@ -1,5 +1,6 @@
 /// Builds traces from comings and goings. Private to the importers.
 #pragma once
+#include <limits>
 #include <map>
 #include <set>
 #include <string>
@@ -9,6 +10,12 @@
 #include "traces/import.h"
 
 namespace orrery::traces {
+
+/// Most instances that a count may name.
+inline constexpr std::int64_t kMostInstances = 1'000'000;
+/// The latest millisecond of a trace.
+inline constexpr std::int64_t kLatestMillisecond =
+    std::numeric_limits<std::int64_t>::max() / kMillisecond;
 
 /// Instances with names, in any order of the lines.
 struct Change {

@@ -12,7 +12,6 @@
 namespace orrery::traces {
 namespace {
 
-constexpr std::int64_t kSecond = 1'000'000'000;
 constexpr std::size_t kMostNames = 1'000'000;
 constexpr std::size_t kNumberDigits = 9;
 

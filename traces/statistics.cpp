@@ -17,16 +17,17 @@
 namespace orrery::traces {
 namespace {
 
-constexpr double kHour = 3600;
 constexpr double kProbabilities[] = {0, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 1};
 
 double hours(Nanoseconds time) { return to_seconds(time).value / kHour; }
 double ratio(double a, std::int64_t b) { return b > 0 ? a / static_cast<double>(b) : 0; }
 
-/// Nodes of one type: who is there, for how long.
-class Group {
+}  // namespace
+
+/// Counts the nodes of one GPU type (or of all) that are there, and for how long.
+class AvailabilityCounter {
  public:
-  explicit Group(std::string gpu_type) { out_.gpu_type = std::move(gpu_type); }
+  explicit AvailabilityCounter(std::string gpu_type) { out_.gpu_type = std::move(gpu_type); }
 
   void add_node(int gpus) {
     ++out_.nodes;
@@ -114,8 +115,6 @@ class Group {
   Times device_time_;
 };
 
-}  // namespace
-
 class StatisticsCollector::Parts {
  public:
   Parts(const Trace& header, const std::vector<NodeId>& absent, OnAvailability on_change)
@@ -163,7 +162,7 @@ class StatisticsCollector::Parts {
                        return a.kind == b.kind && a.events > b.events;
                      });
     out_.all = all_.finish();
-    for (Group& group : groups_) out_.types.push_back(group.finish());
+    for (AvailabilityCounter& group : groups_) out_.types.push_back(group.finish());
     out_.mtbf_hours = ratio(out_.horizon_hours, out_.unexpected);
     out_.mttf_1024_gpus_hours = ratio(out_.all.gpu_hours / 1024, out_.unexpected);
     if (out_.all.node_hours > 0) {
@@ -176,7 +175,7 @@ class StatisticsCollector::Parts {
  private:
   void advance(Instant to) {
     now_ = to;
-    for (Group& group : groups_) group.advance(to);
+    for (AvailabilityCounter& group : groups_) group.advance(to);
     all_.advance(to);
   }
   void move(NodeId node, int nodes, int devices) {
@@ -240,8 +239,8 @@ class StatisticsCollector::Parts {
   const TraceLayout layout_;
   Presence presence_;
   TraceStatistics out_;
-  Group all_;
-  std::vector<Group> groups_;
+  AvailabilityCounter all_;
+  std::vector<AvailabilityCounter> groups_;
   std::vector<std::size_t> type_of_;  ///< By node.
   std::map<std::pair<ir::EventKind, std::string>, std::int64_t> counts_;
   std::vector<bool> noticed_;       ///< By device.

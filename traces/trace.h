@@ -27,6 +27,11 @@
 
 namespace orrery::traces {
 
+inline constexpr std::int64_t kSecond = 1'000'000'000;  ///< In nanoseconds.
+inline constexpr std::int64_t kMillisecond = 1'000'000;
+inline constexpr double kHour = 3600;  ///< In seconds.
+inline constexpr double kDay = 24 * kHour;
+
 /// A node of the trace's own numbering. Device ids count node by node, as in a cluster file.
 struct TraceNode {
   std::string name;

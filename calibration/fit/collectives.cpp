@@ -14,9 +14,7 @@ namespace {
 using ir::Measurement;
 using ir::MeasurementKind;
 
-constexpr std::size_t kSizes = 4;
-
-double bytes_of(const Measurement& one) { return one.bytes.value; }
+constexpr std::size_t kEnoughCollectives = 4;
 
 std::string class_text(const std::string& link_class) {
   return link_class.empty() ? "links without a class" : link_class;
@@ -51,7 +49,7 @@ void fit_collectives(const ir::MeasurementSet& measured, const FitOptions& optio
   for (auto& [name, set] : sets) {
     FitEntry entry = make_entry(name, "collective", "tensor", "B", "time", "s");
     if (set.samples.empty()) {
-      report_entry(std::move(entry), set, kSizes, options, report);
+      report_entry(std::move(entry), set, kEnoughCollectives, options, report);
       continue;
     }
     const Measurement& what = set.samples.front().what;
@@ -83,7 +81,7 @@ void fit_collectives(const ir::MeasurementSet& measured, const FitOptions& optio
     entry.parameters.push_back({"factor on the closed form", factor, ""});
     report.profile.collectives.push_back({ir::name_of(what.collective), what.link_class, what.ranks,
                                           factor, provenance(measured, entry)});
-    report_entry(std::move(entry), set, kSizes, options, report);
+    report_entry(std::move(entry), set, kEnoughCollectives, options, report);
   }
 }
 

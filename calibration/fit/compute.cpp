@@ -19,7 +19,6 @@ using ir::MeasurementKind;
 /// Knots of an efficiency curve at most; each has at least kProductsPerKnot products.
 constexpr std::size_t kMaxKnots = 6;
 constexpr std::size_t kProductsPerKnot = 3;
-constexpr std::size_t kSizes = 3;
 
 double flops_of(const Measurement& one) { return one.flops.value; }
 
@@ -129,7 +128,7 @@ void fit_products(const ir::MeasurementSet& measured, const FitOptions& options,
       }
       add_curve(curve, set.samples.front().what, measured, options, entry, report);
     }
-    report_entry(std::move(entry), set, kSizes, options, report);
+    report_entry(std::move(entry), set, kEnoughSizes, options, report);
   }
 }
 
@@ -165,7 +164,7 @@ void check_copies(const ir::MeasurementSet& measured, const FitOptions& options,
         entry.parameters.push_back({"bandwidth, read and written", 1 / line[1], "B/s"});
       }
     }
-    report_entry(std::move(entry), set, kSizes, options, report);
+    report_entry(std::move(entry), set, kEnoughSizes, options, report);
   }
 }
 

@@ -14,8 +14,6 @@ namespace {
 using ir::Measurement;
 using ir::MeasurementKind;
 
-constexpr std::size_t kSizes = 3;
-
 /// fixed + slope x axis.
 struct Line {
   double fixed = 0;
@@ -60,7 +58,7 @@ void fit_optimizer(const ir::MeasurementSet& measured, const FitOptions& options
       report.profile.optimizers.push_back({what.device_type, what.dtype, Seconds{line.fixed},
                                            Seconds{line.slope}, provenance(measured, entry)});
     }
-    report_entry(std::move(entry), set, kSizes, options, report);
+    report_entry(std::move(entry), set, kEnoughSizes, options, report);
   }
 }
 
@@ -77,7 +75,7 @@ void fit_storage(const ir::MeasurementSet& measured, const FitOptions& options, 
   for (auto& [name, set] : sets) {
     FitEntry entry = make_entry(name, "storage", "checkpoint", "B", "time", "s");
     if (set.samples.empty()) {
-      report_entry(std::move(entry), set, kSizes, options, report);
+      report_entry(std::move(entry), set, kEnoughSizes, options, report);
       continue;
     }
     const Measurement& what = set.samples.front().what;
@@ -95,7 +93,7 @@ void fit_storage(const ir::MeasurementSet& measured, const FitOptions& options, 
           {ir::name_of(what.location), what.kind == MeasurementKind::checkpoint_write,
            Seconds{line.fixed}, BytesPerSecond{1 / line.slope}, provenance(measured, entry)});
     }
-    report_entry(std::move(entry), set, kSizes, options, report);
+    report_entry(std::move(entry), set, kEnoughSizes, options, report);
   }
 }
 

@@ -17,9 +17,7 @@ using ir::MeasurementKind;
 /// Both directions at once may take this much longer before it is worth a warning.
 constexpr double kHalfDuplex = 1.15;
 /// Two segments of three sizes each.
-constexpr std::size_t kSizes = 6;
-
-double bytes_of(const Measurement& one) { return one.bytes.value; }
+constexpr std::size_t kEnoughMessages = 6;
 
 std::vector<TimeSegment> segments_of(const std::vector<const Sample*>& samples) {
   std::vector<SizedTime> times;
@@ -46,7 +44,7 @@ void fit_one_way(const ir::MeasurementSet& measured, const FitOptions& options, 
   for (auto& [name, set] : sets) {
     FitEntry entry = entry_of(name, "link");
     if (set.samples.empty()) {
-      report_entry(std::move(entry), set, kSizes, options, report);
+      report_entry(std::move(entry), set, kEnoughMessages, options, report);
       continue;
     }
     hold_out(set, name, bytes_of, kMinSizesPerSegment, options);
@@ -72,7 +70,7 @@ void fit_one_way(const ir::MeasurementSet& measured, const FitOptions& options, 
     if (link_class.empty()) {
       report.warnings.push_back(name + ": no link class was given: no profile entry");
     }
-    report_entry(std::move(entry), set, kSizes, options, report);
+    report_entry(std::move(entry), set, kEnoughMessages, options, report);
   }
 }
 
@@ -125,7 +123,7 @@ void check_both_ways(const ir::MeasurementSet& measured, const FitOptions& optio
           "the whole bandwidth",
           name, factor));
     }
-    report_entry(std::move(entry), set, kSizes, options, report);
+    report_entry(std::move(entry), set, kEnoughMessages, options, report);
   }
 }
 

@@ -16,8 +16,6 @@ namespace {
 using ir::Measurement;
 using ir::MeasurementKind;
 
-constexpr std::size_t kSizes = 3;
-
 }  // namespace
 
 MemoryCount count_kept(const models::Workload& workload, const models::Job& job) {
@@ -59,7 +57,7 @@ void fit_memory(const ir::MeasurementSet& measured, const FitOptions& options, F
   for (auto& [name, set] : sets) {
     FitEntry entry = make_entry(name, "memory", "counted", "B", "kept", "B");
     if (set.samples.empty()) {
-      report_entry(std::move(entry), set, kSizes, options, report);
+      report_entry(std::move(entry), set, kEnoughSizes, options, report);
       continue;
     }
     const std::string device = set.samples.front().what.device_type;
@@ -94,7 +92,7 @@ void fit_memory(const ir::MeasurementSet& measured, const FitOptions& options, F
     ir::Provenance from = provenance(measured, entry);
     if (context.value > 0) from.source += "; context assumed";
     report.profile.memory.push_back({device, context, std::max(ratio, 1.0), from});
-    report_entry(std::move(entry), set, kSizes, options, report);
+    report_entry(std::move(entry), set, kEnoughSizes, options, report);
   }
 }
 

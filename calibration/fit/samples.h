@@ -34,6 +34,10 @@ struct SampleSet {
 
 /// What stands on the x axis and decides what is held out: a size, a number of layers.
 using Axis = std::function<double(const ir::Measurement&)>;
+inline double bytes_of(const ir::Measurement& one) { return one.bytes.value; }
+
+/// Sizes below which an entry warns that more would say more.
+inline constexpr std::size_t kEnoughSizes = 3;
 
 /// Measurements by entry. `name_of`: the entry that a measurement belongs to, "" for none of this
 /// fit's. Names are sorted; repetitions of equal ir::measurement_key are one sample.

@@ -11,7 +11,6 @@
 #include "sim/flow/compat.h"
 
 namespace orrery::sim {
-namespace {
 
 namespace s4u = compat::s4u;
 namespace kernel = simgrid::kernel;
@@ -37,6 +36,8 @@ class FlatZone final : public kernel::routing::NetZoneImpl {
  private:
   Resolver resolve_;
 };
+
+namespace {
 
 /// SimGrid keeps its engine in a global; it is created once and lives as long as the process.
 /// SimGrid installs handlers of its own; signals belong to the program that uses us.

@@ -70,14 +70,6 @@ constexpr Seconds kPrecision{2e-9};
 /// which ranks already or still are while it runs.
 constexpr int kLoggedChain = 3;
 
-Seconds earliest(const RankEnds& ends) {
-  return ends.empty() ? Seconds{} : *std::min_element(ends.begin(), ends.end());
-}
-
-Seconds latest(const RankEnds& ends) {
-  return ends.empty() ? Seconds{} : *std::max_element(ends.begin(), ends.end());
-}
-
 RankBreakdown mean_over(int iterations, RankBreakdown parts) {
   for (Nanoseconds* part : {&parts.compute, &parts.tensor_parallel, &parts.pipeline,
                             &parts.data_parallel, &parts.optimizer, &parts.bubble}) {

@@ -6,11 +6,16 @@
 #include "models/base/check.h"
 
 namespace orrery::sim {
-namespace {
+
+Seconds earliest(const RankEnds& ends) {
+  return ends.empty() ? Seconds{} : *std::min_element(ends.begin(), ends.end());
+}
 
 Seconds latest(const RankEnds& ends) {
   return ends.empty() ? Seconds{} : *std::max_element(ends.begin(), ends.end());
 }
+
+namespace {
 
 bool all_advanced_alike(const RankEnds& before, const RankEnds& after, Seconds precision) {
   if (after.empty()) return true;

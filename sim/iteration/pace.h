@@ -10,6 +10,9 @@ namespace orrery::sim {
 
 /// By rank: when it ends an iteration.
 using RankEnds = std::vector<Seconds>;
+/// The first and the last of them; 0 without ranks.
+Seconds earliest(const RankEnds& ends);
+Seconds latest(const RankEnds& ends);
 
 struct Pace {
   Seconds period;       ///< Time from one iteration to the next.

@@ -18,17 +18,11 @@
 namespace orrery::sim {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-Seconds since(Clock::time_point start) {
-  return Seconds{std::chrono::duration<double>(Clock::now() - start).count()};
-}
-
 /// Devices of the transfers, node by node; nodes by what their own devices send and take, so that
 /// sets of transfers that are equal but for which node does what come in the same order. Whom a
 /// peer sends to is not looked at.
-std::vector<DeviceId> order_of(const std::vector<models::StateTransfer>& transfers,
-                               const models::Cluster& cluster) {
+std::vector<DeviceId> devices_by_node(const std::vector<models::StateTransfer>& transfers,
+                                      const models::Cluster& cluster) {
   using End = std::tuple<ir::Location, ir::Location, bool, int, double>;
   std::vector<std::pair<std::vector<End>, int>> nodes(cluster.nodes.size());
   std::vector<bool> named(static_cast<std::size_t>(cluster.size()), false);
@@ -100,7 +94,7 @@ FlowTransferTimer::Key FlowTransferTimer::name(const std::vector<models::StateTr
   std::vector<std::string> degraded;
   for (const auto& [link, factor] : degraded_links) degraded.push_back(link);
   const DeviceRenaming::Names names =
-      memory_->renaming.names(order_of(transfers, cluster_), degraded);
+      memory_->renaming.names(devices_by_node(transfers, cluster_), degraded);
   Key key{transfers, {}};
   for (const auto& entry : degraded_links) {
     if (std::count(names.links.begin(), names.links.end(), entry.first) > 0) {
@@ -119,17 +113,17 @@ void FlowTransferTimer::prefetch(const std::vector<models::StateTransfer>& trans
                                  const models::DegradedLinks& degraded_links) const {
   if (transfers.empty()) return;
   Memory& memory = *memory_;
-  const Clock::time_point start_of_naming = Clock::now();
+  const std::chrono::steady_clock::time_point start_of_naming = std::chrono::steady_clock::now();
   Key key = name(transfers, degraded_links);
   const bool is_new =
       !memory.known.contains(key) && !(memory.expected && memory.expected->key == key);
-  memory.counts.naming += since(start_of_naming);
+  memory.counts.naming += wall_time_since(start_of_naming);
   if (!is_new) return;
-  const Clock::time_point begin = Clock::now();
+  const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   memory.expected.reset();
   Running running = start(key);
   memory.expected.reset(new Memory::Expected{std::move(key), std::move(running)});
-  memory.counts.simulating += since(begin);
+  memory.counts.simulating += wall_time_since(begin);
 }
 
 Nanoseconds FlowTransferTimer::time(const std::vector<models::StateTransfer>& transfers,
@@ -137,18 +131,18 @@ Nanoseconds FlowTransferTimer::time(const std::vector<models::StateTransfer>& tr
   if (transfers.empty()) return {};
   Memory& memory = *memory_;
   ++memory.counts.asked;
-  const Clock::time_point start_of_naming = Clock::now();
+  const std::chrono::steady_clock::time_point start_of_naming = std::chrono::steady_clock::now();
   Key key = name(transfers, degraded_links);
   const auto found = memory.known.find(key);
-  memory.counts.naming += since(start_of_naming);
+  memory.counts.naming += wall_time_since(start_of_naming);
   if (found != memory.known.end()) return found->second;
-  const Clock::time_point begin = Clock::now();
+  const std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
   const bool expected = memory.expected && memory.expected->key == key;
   const Nanoseconds time =
       to_nanoseconds(join(expected ? std::move(memory.expected->running) : start(key)));
   if (expected) memory.expected.reset();
   ++memory.counts.simulated;
-  memory.counts.simulating += since(begin);
+  memory.counts.simulating += wall_time_since(begin);
   memory.known.emplace(std::move(key), time);
   return time;
 }

@@ -12,15 +12,14 @@
 #include "sim/replay/pipeline_order.h"
 
 namespace orrery::sim {
-namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Seconds since(Clock::time_point start) {
+Seconds wall_time_since(Clock::time_point start) {
   return Seconds{std::chrono::duration<double>(Clock::now() - start).count()};
 }
 
-constexpr std::size_t kMostExpected = 2;  ///< Simulations under way.
+static constexpr std::size_t kMostExpected = 2;  ///< Simulations under way.
 
 struct PlanKey {
   ir::Plan plan;
@@ -29,8 +28,6 @@ struct PlanKey {
   std::vector<models::StateTransfer> beside;  ///< Bytes of each second.
   auto operator<=>(const PlanKey&) const = default;
 };
-
-}  // namespace
 
 /// A question under the names that all equal ones get.
 struct SimulatedIterationTimer::Named {
@@ -175,13 +172,13 @@ void SimulatedIterationTimer::prefetch(
   Named named = name(plan, slow, degraded_links, {});
   const bool is_new =
       !memory.known.contains(named.key) && memory.find_expected(named.key) == memory.expected.end();
-  memory.counts.naming += since(start);
+  memory.counts.naming += wall_time_since(start);
   if (!is_new) return;
   const Clock::time_point begin = Clock::now();
   if (memory.expected.size() == kMostExpected) memory.expected.pop_front();
   SimulatorEvaluator::Running running = memory.start(named.key);
   memory.expected.push_back({std::move(named.key), std::move(running)});
-  memory.counts.simulating += since(begin);
+  memory.counts.simulating += wall_time_since(begin);
 }
 
 models::Evaluation SimulatedIterationTimer::evaluate(
@@ -193,7 +190,7 @@ models::Evaluation SimulatedIterationTimer::evaluate(
   const Clock::time_point start = Clock::now();
   Named named = name(plan, slow, degraded_links, per_second);
   auto found = memory.known.find(named.key);
-  memory.counts.naming += since(start);
+  memory.counts.naming += wall_time_since(start);
   if (found == memory.known.end()) {
     const Clock::time_point begin = Clock::now();
     const auto expected = memory.find_expected(named.key);
@@ -203,7 +200,7 @@ models::Evaluation SimulatedIterationTimer::evaluate(
     if (is_running) memory.expected.erase(expected);
     found = memory.known.emplace(std::move(named.key), std::move(evaluation)).first;
     ++memory.counts.simulated;
-    memory.counts.simulating += since(begin);
+    memory.counts.simulating += wall_time_since(begin);
   }
   models::Evaluation evaluation = found->second;
   for (std::size_t i = 0; i < found->second.pipeline_times.size(); ++i) {

@@ -2,6 +2,7 @@
 /// interchangeable devices, or by which of equal pipelines lost a stage, with the same health, are
 /// lowered and simulated once.
 #pragma once
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -35,6 +36,8 @@ struct RememberCounts {
   Seconds simulating;          ///< Lowering included.
   Seconds naming;              ///< Renaming and looking up.
 };
+
+Seconds wall_time_since(std::chrono::steady_clock::time_point start);
 
 /// What is simulated is the plan under the names that all equal ones get, not the one that was
 /// asked for first: the answer does not depend on what was asked before. Which nodes, leaves and
