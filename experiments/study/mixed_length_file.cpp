@@ -35,12 +35,7 @@ void describe(config::Visitor& v, MixedLengthSystem& system) {
   v.required("planner", system.planner, "step planner");
   planners::describe(v, system.set);
   if (!v.reading() || !v.good()) return;
-  if (const auto* entry = planners::find_step_planner(system.planner.value)) {
-    if (!system.set.searched() || entry->search != nullptr) return;
-    return v.problem("strategies",
-                     fmt::format("{} cannot search its strategies", system.planner.value),
-                     "give them, as in [{longest: 32768, pipelines: [{count: 4}]}]");
-  }
+  if (planners::find_step_planner(system.planner.value) != nullptr) return;
   v.problem("planner", "unknown step planner '" + system.planner.value + "'",
             config::suggest(system.planner.value, planners::step_planner_names(), "step planners"));
 }

@@ -316,7 +316,7 @@ PlannerResult Search::run() {
   if (settings_.use_all == UseAll::no ||
       (settings_.use_all == UseAll::automatic && ranking_.empty() && report_.complete)) {
     if (settings_.use_all == UseAll::automatic) {
-      report_.notes.push_back("no grid over all devices fits: some may stay idle");
+      report_.notes.emplace_back("no grid over all devices fits: some may stay idle");
     }
     sweep(false);
   }

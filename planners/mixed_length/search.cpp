@@ -40,7 +40,7 @@ struct Set {
 
 class StrategySetSearch {
  public:
-  StrategySetSearch(const StrategySearchInput& input, const SearchRule& rule)
+  StrategySetSearch(const StrategySearchInput& input, const StrategyRule& rule)
       : in_(input),
         rule_(rule),
         options_(input.input.set.search),
@@ -72,7 +72,7 @@ class StrategySetSearch {
     for (const Set& set : best) {
       std::vector<PreparedStrategy> prepared;
       for (const Entry* entry : entries_of(set)) prepared.push_back(*entry->strategy);
-      const auto planner = rule_.make(std::move(prepared));
+      const auto planner = rule_.with(std::move(prepared), in_.input.context);
       const Seconds time =
           judged_time(*planner, in_.input.pricer.job().state_bytes, in_.steps, in_.judge);
       if (!found.set.strategies.empty() && time >= (1 - kSameTime) * found.simulated) continue;
@@ -244,7 +244,7 @@ class StrategySetSearch {
   Seconds switch_time(const Entry& from, const Entry& to, bool inside) {
     const auto [place, added] = switches_.try_emplace({from.strategy, to.strategy, inside});
     if (added) {
-      if (!moves_) moves_ = rule_.make({});
+      if (!moves_) moves_ = rule_.with({}, 0);
       const models::StateBytes& bytes = in_.input.pricer.job().state_bytes;
       place->second = in_.judge.switch_time(
           from.strategy->plan(), to.strategy->plan(),
@@ -321,7 +321,7 @@ class StrategySetSearch {
   }
 
   const StrategySearchInput& in_;
-  const SearchRule& rule_;
+  const StrategyRule& rule_;
   const StrategySearch& options_;
   std::vector<std::int64_t> borders_;
   std::vector<std::vector<PipelineKind>> candidates_;
@@ -365,7 +365,7 @@ Seconds judged_time(const StepPlanner& planner, const models::StateBytes& bytes,
   return steps.empty() ? sum : sum / static_cast<double>(steps.size());
 }
 
-StrategySearchResult search_strategies(const StrategySearchInput& input, const SearchRule& rule) {
+StrategySearchResult search_strategies(const StrategySearchInput& input, const StrategyRule& rule) {
   return StrategySetSearch(input, rule).run();
 }
 

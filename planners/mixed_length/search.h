@@ -18,21 +18,7 @@
 
 namespace orrery::planners {
 
-/// What a step planner does with its strategies, for the search.
-struct SearchRule {
-  /// All intervals one after another inside a step, longest first, update under the shortest one;
-  /// false: the whole step under the strategy of its longest sequence.
-  bool by_interval = false;
-  bool homogeneous = false;  ///< One kind of pipeline in a strategy.
-  /// Sequences are packed into windows of the context's length, under one strategy for all steps.
-  bool packed = false;
-  std::unique_ptr<StepPlanner> (*make)(std::vector<PreparedStrategy> strategies);
-  /// Pipelines of the strategies that are tried; null: candidate_pipelines().
-  std::vector<std::vector<PipelineKind>> (*candidates)(int devices, int layers,
-                                                       const StrategySearch& search) = nullptr;
-};
-
-StrategySearchResult search_strategies(const StrategySearchInput& input, const SearchRule& rule);
+StrategySearchResult search_strategies(const StrategySearchInput& input, const StrategyRule& rule);
 
 /// All multisets of at most `max_kinds` kinds of pipelines that leave fewer devices idle than their
 /// last kind needs. Degrees of tensor parallelism are powers of two; numbers of stages too, or

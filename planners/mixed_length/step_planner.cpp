@@ -8,6 +8,7 @@
 #include "models/base/check.h"
 #include "models/config/diagnostics.h"
 #include "planners/catalog.h"
+#include "planners/mixed_length/search.h"
 
 namespace orrery::planners {
 
@@ -44,26 +45,36 @@ std::string unknown_planner_hint(const std::string& name) {
       name);
 }
 
-std::variant<std::vector<PreparedStrategy>, models::Infeasible> prepare_all(
-    const MixedLengthInput& input) {
-  std::vector<PreparedStrategy> out;
+int StepPlanner::strategy_for(std::int64_t length) const {
+  const auto found = std::find_if(strategies_.begin(), strategies_.end(),
+                                  [&](const auto& one) { return length <= one.longest(); });
+  ORRERY_CHECK(found != strategies_.end(), "no strategy serves {} tokens", length);
+  return static_cast<int>(found - strategies_.begin());
+}
+
+StepPlannerResult StepPlannerEntry::make(const MixedLengthInput& input) const {
+  if (rule.packed && input.set.strategies.size() != 1) {
+    return models::Infeasible{"one strategy", "packing runs every step under one strategy"};
+  }
+  std::vector<PreparedStrategy> strategies;
   for (const LengthStrategy& strategy : input.set.strategies) {
     auto made = PreparedStrategy::make(input, strategy);
     if (auto* no = std::get_if<models::Infeasible>(&made)) return std::move(*no);
-    out.push_back(std::move(std::get<PreparedStrategy>(made)));
+    strategies.push_back(std::move(std::get<PreparedStrategy>(made)));
   }
-  if (out.empty() || out.back().longest() < input.context) {
+  if (strategies.empty() || strategies.back().longest() < input.context) {
     return models::Infeasible{"context", "no strategy serves sequences of the context's length"};
   }
-  return out;
+  for (int p = 0; rule.packed && p < strategies.front().pipelines(); ++p) {
+    if (strategies.front().limit(p) < input.context) {
+      return models::Infeasible{"device memory", "a pipeline does not hold one window"};
+    }
+  }
+  return rule.with(std::move(strategies), input.context);
 }
 
-int strategy_for(const std::vector<PreparedStrategy>& strategies, std::int64_t length) {
-  for (std::size_t i = 0; i < strategies.size(); ++i) {
-    if (length <= strategies[i].longest()) return static_cast<int>(i);
-  }
-  ORRERY_CHECK(false, "no strategy serves {} tokens", length);
-  return 0;
+StrategySearchResult StepPlannerEntry::search(const StrategySearchInput& input) const {
+  return search_strategies(input, rule);
 }
 
 models::SwitchBytes accumulated_bytes(const models::StateBytes& bytes) {

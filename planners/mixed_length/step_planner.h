@@ -1,12 +1,13 @@
-/// Planners for jobs whose steps mix sequences of many lengths: strategies go in, and for each step
-/// comes out which strategies run one after another and which sequence goes to which pipeline. A
-/// small interface beside Planner: a decision is made for each step, and plans are switched inside
-/// a step or between steps. One .cpp a planner, listed in step_planner.cpp.
+/// Planners for jobs whose steps mix sequences of many lengths: given strategies, they decide for
+/// each step which strategies run one after another and which pipeline takes which sequence. The
+/// strategy can change inside a step or between steps. One .cpp per planner, all listed in
+/// step_planner.cpp.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -32,18 +33,33 @@ using StepDecision = std::vector<StepPhase>;
 
 class StepPlanner {
  public:
+  /// `strategies` ascend by the longest sequence that they serve; the last one serves `context`.
+  StepPlanner(std::vector<PreparedStrategy> strategies, std::int64_t context)
+      : strategies_(std::move(strategies)), context_(context) {}
   virtual ~StepPlanner() = default;
-  virtual const std::vector<PreparedStrategy>& strategies() const = 0;
+  const std::vector<PreparedStrategy>& strategies() const { return strategies_; }
   /// `lengths` are the sequences of the step, none longer than the context.
   virtual StepDecision plan(std::span<const std::int64_t> lengths) const = 0;
   /// Bytes per parameter that move when the strategy changes inside a step, and from one step to
-  /// the next. Gradients that were reduced lie where ZeRO's optimizer states lie: they stand as
-  /// `master`.
-  virtual models::SwitchBytes moved_inside_step(const models::StateBytes& bytes) const = 0;
-  virtual models::SwitchBytes moved_between_steps(const models::StateBytes& bytes) const = 0;
+  /// the next. Reduced gradients lie where ZeRO keeps the optimizer states, and count as `master`.
+  virtual models::SwitchBytes moved_inside_step(const models::StateBytes&) const {
+    return {0, 0, 0};
+  }
+  virtual models::SwitchBytes moved_between_steps(const models::StateBytes&) const {
+    return {0, 0, 0};
+  }
+
+ protected:
+  /// Index of the first strategy that serves `length`. Aborts if there is none.
+  int strategy_for(std::int64_t length) const;
+  std::int64_t context() const { return context_; }
+
+ private:
+  std::vector<PreparedStrategy> strategies_;
+  std::int64_t context_;
 };
 
-/// What the simulator says, for searches: planners cannot look into it.
+/// Answers of the simulator for searches: planners cannot look into it.
 class StepJudge {
  public:
   virtual ~StepJudge() = default;
@@ -74,15 +90,41 @@ using StrategySearchResult = std::variant<FoundStrategies, models::Infeasible>;
 
 using StepPlannerResult = std::variant<std::unique_ptr<StepPlanner>, models::Infeasible>;
 
+/// How a step planner uses its strategies.
+struct StrategyRule {
+  std::unique_ptr<StepPlanner> (*with)(std::vector<PreparedStrategy> strategies,
+                                       std::int64_t context);
+  /// All intervals one after another inside a step, longest first, update under the shortest one;
+  /// false: the whole step under the strategy of its longest sequence.
+  bool by_interval = false;
+  bool homogeneous = false;  ///< One kind of pipeline in a strategy.
+  /// Sequences are packed into windows of the context's length, under one strategy for all steps.
+  bool packed = false;
+  /// Pipelines of the strategies that a search tries; null: candidate_pipelines().
+  std::vector<std::vector<PipelineKind>> (*candidates)(int devices, int layers,
+                                                       const StrategySearch& search) = nullptr;
+};
+
+/// StrategyRule::with for the class P.
+template <class P>
+std::unique_ptr<StepPlanner> step_planner_with(std::vector<PreparedStrategy> strategies,
+                                               std::int64_t context) {
+  return std::make_unique<P>(std::move(strategies), context);
+}
+
 struct StepPlannerEntry {
   const char* name;
   const char* source;   ///< Paper and section.
   const char* decides;  ///< One line.
   const char* ignores;  ///< One line: what it assumes or leaves out.
-  /// Keeps references to the pricer and the topology of the input.
-  StepPlannerResult (*make)(const MixedLengthInput& input);
-  /// Finds the strategies that make() takes; nullptr: they have to be given.
-  StrategySearchResult (*search)(const StrategySearchInput& input);
+  StrategyRule rule;
+
+  /// The planner for the strategies of the input's set. Keeps references to the pricer and the
+  /// topology of the input. Infeasible where a strategy does not fit the cluster or none serves the
+  /// context.
+  StepPlannerResult make(const MixedLengthInput& input) const;
+  /// Finds strategies that make() takes.
+  StrategySearchResult search(const StrategySearchInput& input) const;
 };
 
 std::span<const StepPlannerEntry* const> step_planners();
@@ -94,16 +136,8 @@ std::vector<std::string> step_planner_names();
 /// the most similar planner.
 std::string unknown_planner_hint(const std::string& name);
 
-/// All strategies of the input's set, in their order.
-std::variant<std::vector<PreparedStrategy>, models::Infeasible> prepare_all(
-    const MixedLengthInput& input);
-
-/// Index of the first strategy that serves `length`; the strategies ascend. Aborts if there is
-/// none.
-int strategy_for(const std::vector<PreparedStrategy>& strategies, std::int64_t length);
-
-/// What moves when the strategy changes while gradients accumulate: weights, and the gradients so
-/// far. These are reduced and lie where ZeRO's optimizer states lie: they stand as `master`.
+/// Bytes that move when the strategy changes while gradients accumulate: weights (`weight`) and the
+/// gradients so far (`master`: once reduced they lie where ZeRO keeps the optimizer states).
 models::SwitchBytes accumulated_bytes(const models::StateBytes& bytes);
 
 /// The decision as a value that says what runs: a plan for each phase, with the lengths in it.

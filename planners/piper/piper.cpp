@@ -353,7 +353,7 @@ PlannerResult Piper::plan(const PlannerInput& input) const {
   again.rejected_by_memory = report.rejected_by_memory;
   again.work = report.work;
   again.constraints = report.constraints;
-  again.notes.push_back(
+  again.notes.emplace_back(
       "no plan within the paper's bounds (activations, data degrees) fits as a plan: searched "
       "again "
       "with what a plan holds");

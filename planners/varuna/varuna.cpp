@@ -303,7 +303,7 @@ PlannerResult VarunaSearch::run() {
                              shape.micro_batch_size);
         });
   }
-  report_.notes.push_back(
+  report_.notes.emplace_back(
       "all GPUs count as one mean GPU with the memory of the smallest; the plan runs 1F1B or what "
       "the job allows, Varuna simulates its own opportunistic schedule");
   models::Infeasible none{

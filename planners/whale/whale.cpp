@@ -198,7 +198,7 @@ PlannerResult Search::run() {
   if (settings_.use_all == WhaleDevices::no ||
       (settings_.use_all == WhaleDevices::automatic && ranking_.empty() && report_.complete)) {
     if (settings_.use_all == WhaleDevices::automatic) {
-      report_.notes.push_back("no annotation over all devices fits: some may stay idle");
+      report_.notes.emplace_back("no annotation over all devices fits: some may stay idle");
     }
     sweep(false);
   }

@@ -95,8 +95,8 @@ std::vector<StepPlannerRecord> step_planners_known(const std::vector<std::string
     if (!names.empty() && std::find(names.begin(), names.end(), entry->name) == names.end()) {
       continue;
     }
-    records.push_back({entry->name, entry->source, entry->decides, entry->ignores,
-                       entry->search != nullptr ? "given, or searched" : "given"});
+    records.push_back(
+        {entry->name, entry->source, entry->decides, entry->ignores, "given, or searched"});
   }
   return records;
 }
