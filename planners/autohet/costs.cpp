@@ -195,7 +195,8 @@ int AutohetCosts::unit_layers(int kind, int replicas) const {
 std::vector<int> AutohetCosts::stage_kinds(const UnitCounts& group) const {
   std::vector<int> result;
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
-    const int kind = settings_.mapping ? static_cast<int>(i) : device_order_[i];
+    const int kind =
+        settings_.mapping == AutohetSettings::Mapping::on ? static_cast<int>(i) : device_order_[i];
     result.insert(result.end(), static_cast<std::size_t>(group[static_cast<std::size_t>(kind)]),
                   kind);
   }

@@ -253,7 +253,8 @@ void Search::offer(const std::vector<UnitCounts>& given, const GroupingProblem& 
   if ((total + replicas - 1) / replicas > std::numeric_limits<int>::max()) return;
   std::vector<AutohetPipeline> pipelines;
   Seconds longest;
-  for (std::vector<int>& units : map_groups(costs.units(), groups, settings_.mapping)) {
+  for (std::vector<int>& units :
+       map_groups(costs.units(), groups, settings_.mapping == AutohetSettings::Mapping::on)) {
     AutohetPipeline pipeline;
     const auto number = static_cast<std::int64_t>(pipelines.size());
     pipeline.micro_batches =

@@ -1,8 +1,9 @@
-/// Options of the AutoHet planner as values, and what one round of its search holds fixed.
+/// Settings of the AutoHet planner, and what one round of its search holds fixed.
 #pragma once
 #include <cstdint>
 #include <vector>
 
+#include "models/config/visitor.h"
 #include "models/ir/plan.h"
 #include "planners/planner.h"
 
@@ -10,28 +11,31 @@ namespace orrery::planners {
 
 struct AutohetSettings {
   enum class Grouping { optimum, every_count, off };
+  enum class Mapping { on, off };
+  enum class LoadBalance { bottleneck, pipeline, off };
   enum class GroupMemory { stages, sum };
   enum class Power { layer_time, peak };
-  enum class LoadBalance { bottleneck, pipeline, off };
   enum class LayerTime { powers_of_two, sum };
   enum class TensorLinks { node, nvlink };
   enum class RecomputeChoice { automatic, least, most };
 
   Grouping grouping = Grouping::optimum;
-  bool mapping = true;
+  Mapping mapping = Mapping::on;
   LoadBalance load_balance = LoadBalance::bottleneck;
   GroupMemory group_memory = GroupMemory::stages;
   Power power = Power::layer_time;
   LayerTime layer_time = LayerTime::powers_of_two;
   TensorLinks tensor_links = TensorLinks::node;
   RecomputeChoice recompute = RecomputeChoice::automatic;
+  std::int64_t micro_batches = 0;
+  int micro_batch_size = 1;
   ir::ActivationTransfer transfer = ir::ActivationTransfer::sliced;
-  std::int64_t micro_batches = 0;  ///< K of Eq. 2; 0: of the whole global batch.
-  int micro_batch_size = 1;        ///< 0: every divisor of the batch that the job allows.
   int ties = 32;
-  std::int64_t search_limit = 0;
+  std::int64_t search_limit = 20'000'000;
   int evaluate_top = 1;
 };
+
+void describe(config::Visitor& v, AutohetSettings& s);
 
 /// What is the same in all plans of one round.
 struct AutohetRound {

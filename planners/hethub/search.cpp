@@ -235,7 +235,7 @@ void Search::descend(const Tree& tree, const HethubBalance& balance, std::size_t
   if (type == tree.types.size()) return leaf(tree, longest);
   std::vector<std::pair<double, int>> ways;
   for (int own = 0; own <= left; ++own) {
-    if (settings_.even && !even(tree, type, own)) continue;
+    if (settings_.layers == HethubLayers::even && !even(tree, type, own)) continue;
     const double least =
         std::max({longest, tree.types[type].longest(own), balance.at(type + 1, left - own)});
     if (least < kNever) ways.emplace_back(least, own);

@@ -1,8 +1,9 @@
 /// Hyper-parameters of the HexiScale search, and the points on which the authors' public code
 /// (Relaxed-System-Lab/FlashFlex, experimental/) does something else than the paper. Defaults are
-/// the paper's; names, values and sources stand in the planner's options (hexiscale.cpp).
+/// the paper's.
 #pragma once
-#include <cstdint>
+#include "models/config/visitor.h"
+#include "models/ir/names.h"
 
 namespace orrery::planners {
 
@@ -20,15 +21,15 @@ enum class MemoryRule { timeline, equation_11 };
 enum class RecomputeRule { strongest, weakest };
 
 struct HexiscaleSettings {
-  int rounds = 0;
-  int micro_batch_size = 0;
-  double max_imbalance = 0;    ///< Of the pipelines (phase 1).
-  double group_imbalance = 0;  ///< Of the GPU groups inside a pipeline (phase 2).
-  double smoothing = 0;
-  int tau = 0;
-  int group_counts = 0;  ///< Values of k_i tried for each pipeline in each round.
-  int evaluate_top = 0;
-  int tensor_parallel = 0;  ///< Of all stages; 0: each stage has its own.
+  int rounds = 50;
+  int micro_batch_size = 1;
+  double max_imbalance = 1.15;
+  double group_imbalance = 2;
+  double smoothing = 0.3;
+  int tau = 2;
+  int group_counts = 3;
+  int evaluate_top = 4;
+  int tensor_parallel = 0;
   PartitionRule partition = PartitionRule::graph;
   NumPipelines num_pipelines = NumPipelines::enumerate;
   CutRule cut = CutRule::moving_average;
@@ -42,5 +43,9 @@ struct HexiscaleSettings {
   MemoryRule memory = MemoryRule::timeline;
   RecomputeRule recompute = RecomputeRule::strongest;
 };
+
+void describe(config::Visitor& v, HexiscaleSettings& s);
+ir::EnumNames<MemoryRule> enum_names(MemoryRule);
+ir::EnumNames<RecomputeRule> enum_names(RecomputeRule);
 
 }  // namespace orrery::planners

@@ -12,13 +12,14 @@
 
 #include "planners/catalog.h"
 #include "planners/hexiscale/costs.h"
+#include "planners/hexiscale/search.h"
 #include "planners/hexiscale/settings.h"
 #include "planners/hexiscale_milp/program.h"
 #include "planners/hexiscale_milp/space.h"
 #include "planners/kit/milp.h"
-#include "planners/kit/options.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
+#include "planners/kit/settings.h"
 
 namespace orrery::planners {
 
@@ -28,7 +29,7 @@ extern const PlannerEntry kHexiscaleMilp;
 namespace {
 
 /// Devices beyond which not even the classes of devices are formed.
-constexpr std::size_t kMostDevices = 1024;
+constexpr std::size_t kMostMilpDevices = 1024;
 
 /// What a root costs beside a node, by measurement.
 constexpr double kRootNodes = 10;
@@ -36,45 +37,61 @@ constexpr double kRootNodes = 10;
 /// Solutions must be better than the best by more than this share.
 constexpr double kBetter = 1e-9;
 
+enum class IdleDevices { allowed, forbidden };
+enum class MilpStart { chain, hexiscale };
+
+ir::EnumNames<IdleDevices> enum_names(IdleDevices) {
+  return {{IdleDevices::allowed, "allowed"}, {IdleDevices::forbidden, "forbidden"}};
+}
+ir::EnumNames<MilpStart> enum_names(MilpStart) {
+  return {{MilpStart::chain, "chain"}, {MilpStart::hexiscale, "hexiscale"}};
+}
+
 struct MilpSettings {
-  HexiscaleSettings costs;
-  std::int64_t nodes = 0;
-  std::int64_t variables = 0;
-  double effort = 0;
+  HexiscaleSettings costs;  ///< Of the cost model, and of the two-phase algorithm at the start.
+  std::int64_t nodes = 2000;
+  double effort = 1500;
+  std::int64_t variables = 2500;
   int pipelines = 0;
-  bool use_all = false;
-  bool from_heuristic = false;  ///< Begins with the plan of the two-phase algorithm.
-  Options heuristic;            ///< Its options, as far as both have them.
+  IdleDevices idle_devices = IdleDevices::allowed;
+  MilpStart start = MilpStart::chain;
+
+  bool use_all() const { return idle_devices == IdleDevices::forbidden; }
+  bool from_heuristic() const { return start == MilpStart::hexiscale; }
 };
 
-std::vector<OptionInfo> options() {
-  return {
-      {"micro_batch_size", "1", "Samples per micro-batch, 1 or more. [3.1: 1]"},
-      {"nodes", "2000",
-       "Nodes of all search trees together, 1 or more; a smaller work budget wins. The paper's "
-       "program ran for hours [Appendix D]."},
-      {"effort", "1500",
-       "Most nodes times (variables / 100) squared over all programs, a root counted as ten nodes, "
-       "1 or more. The default ends within about 20 s."},
-      {"variables", "2500",
-       "Most variables of a program, 1 or more; numbers of pipelines that need more are not "
-       "searched."},
-      {"pipelines", "0", "D_dp: 0 tries all numbers, others only that one."},
-      {"idle_devices", "allowed",
-       "allowed: a plan may leave devices out, as Eq. 1 does not ask for all; forbidden: every "
-       "device works, as in the two-phase algorithm [4.2: a partition of all GPUs]."},
-      {"start", "chain",
-       "Plan that the search begins with, which bounds what it looks for: chain, one pipeline "
-       "through all machines, or hexiscale, what the two-phase algorithm finds (planner "
-       "hexiscale). With hexiscale the result is never slower than that plan, and the gap says how "
-       "far from the optimum it may be."},
-      {"memory", "timeline",
-       "Memory: timeline, the activations of 1F1B as the simulator counts them, or equation_11 "
-       "[Appendix A]. Finished plans must fit by the timeline in both cases."},
-      {"recompute", "strongest",
-       "Of what the job allows, for all stages: strongest (full, as in the paper: Appendix A) or "
-       "weakest."},
-  };
+void describe(config::Visitor& v, MilpSettings& s) {
+  v.optional("micro_batch_size", s.costs.micro_batch_size,
+             "Samples per micro-batch, 1 or more. [3.1: 1]");
+  v.optional("nodes", s.nodes,
+             "Nodes of all search trees together, 1 or more; a smaller work budget wins. The "
+             "paper's program ran for hours [Appendix D].");
+  v.optional("effort", s.effort,
+             "Most nodes times (variables / 100) squared over all programs, a root counted as ten "
+             "nodes, 1 or more. The default ends within about 20 s.");
+  v.optional("variables", s.variables,
+             "Most variables of a program, 1 or more; numbers of pipelines that need more are not "
+             "searched.");
+  v.optional("pipelines", s.pipelines, "D_dp: 0 tries all numbers, others only that one.");
+  v.optional("idle_devices", s.idle_devices,
+             "allowed: a plan may leave devices out, as Eq. 1 does not ask for all; forbidden: "
+             "every device works, as in the two-phase algorithm [4.2: a partition of all GPUs].");
+  v.optional("start", s.start,
+             "Plan that the search begins with, which bounds what it looks for: chain, one "
+             "pipeline through all machines, or hexiscale, what the two-phase algorithm finds "
+             "(planner hexiscale). With hexiscale the result is never slower than that plan, and "
+             "the gap says how far from the optimum it may be.");
+  v.optional("memory", s.costs.memory,
+             "Memory: timeline, the activations of 1F1B as the simulator counts them, or "
+             "equation_11 [Appendix A]. Finished plans must fit by the timeline in both cases.");
+  v.optional("recompute", s.costs.recompute,
+             "Of what the job allows, for all stages: strongest (full, as in the paper: Appendix "
+             "A) or weakest.");
+  v.between("micro_batch_size", s.costs.micro_batch_size, 1, 1'000'000);
+  v.between("nodes", s.nodes, std::int64_t{1}, std::int64_t{1'000'000'000});
+  v.between("effort", s.effort, 1.0, 1e15);
+  v.between("variables", s.variables, std::int64_t{1}, std::int64_t{1'000'000});
+  v.between("pipelines", s.pipelines, 0, 1'000'000);
 }
 
 /// The search on one input.
@@ -175,16 +192,15 @@ void MilpSearch::offer(const PlanChoice& choice) {
 
 /// The plan of the two-phase algorithm.
 void MilpSearch::begin_with_heuristic() {
-  auto made = kHexiscale.make(settings_.heuristic);
-  const auto* planner = std::get_if<std::unique_ptr<Planner>>(&made);
-  if (planner == nullptr) return;
+  HexiscaleSettings settings = settings_.costs;
+  settings.evaluate_top = 1;
   PlannerInput input = input_;
   input.work_budget = 0;  // The budget counts nodes of the program.
-  PlannerResult result = (*planner)->plan(input);
+  PlannerResult result = HexiscaleSearch(input, settings, kHexiscale).run();
   auto* plan = std::get_if<ir::Plan>(&result.outcome);
   if (plan == nullptr) return;
   if (settings_.pipelines > 0 && std::ssize(plan->pipelines) != settings_.pipelines) return;
-  if (settings_.use_all && ir::devices_of(*plan) != input_.devices) return;
+  if (settings_.use_all() && ir::devices_of(*plan) != input_.devices) return;
   ++report_.plans_examined;
   const Seconds estimate = costs_.estimate(*plan).iteration;
   std::string what = in_words(*plan, input_.workload);
@@ -193,13 +209,13 @@ void MilpSearch::begin_with_heuristic() {
 
 /// A plan to begin with, which bounds the objective.
 void MilpSearch::start() {
-  if (settings_.from_heuristic) begin_with_heuristic();
+  if (settings_.from_heuristic()) begin_with_heuristic();
   started_ = !ranking_.empty();
   if (started_ || settings_.pipelines > 1) return;
   for (const int degree : costs_.tensor_degrees()) {
     const PlanChoice choice = space_.chain(degree);
     if (choice.empty()) continue;
-    if (settings_.use_all && ir::devices_of(space_.plan(choice)) != input_.devices) continue;
+    if (settings_.use_all() && ir::devices_of(space_.plan(choice)) != input_.devices) continue;
     offer(choice);
   }
   started_ = !ranking_.empty();
@@ -207,7 +223,7 @@ void MilpSearch::start() {
 
 void MilpSearch::attempt(Case& one, std::int64_t nodes) {
   const Seconds limit = ranking_.empty() ? Seconds{kUnbounded} : ranking_.best();
-  const HexiscaleMilpProgram program(space_, one.pipelines, limit, settings_.use_all);
+  const HexiscaleMilpProgram program(space_, one.pipelines, limit, settings_.use_all());
   MilpLimits limits;
   limits.nodes = nodes;
   limits.canceled = input_.canceled;
@@ -293,7 +309,7 @@ void MilpSearch::explain(const std::vector<Case>& all) {
   if (ranking_.empty()) return;
   if (started_ && !report_.complete) {
     report_.notes.push_back(
-        settings_.from_heuristic
+        settings_.from_heuristic()
             ? "the plan is the one that the search began with, of the two-phase algorithm: the "
               "solver found no better one"
             : "the plan is the one that the search began with, one pipeline through all machines: "
@@ -336,7 +352,7 @@ PlannerResult MilpSearch::run() {
   std::vector<Case> all = cases();
   const bool any =
       std::any_of(all.begin(), all.end(), [](const Case& one) { return !one.too_large; });
-  if (any || settings_.from_heuristic) start();
+  if (any || settings_.from_heuristic()) start();
   if (any) search(all);
   explain(all);
   if (input_.job.lengths) {
@@ -347,6 +363,7 @@ PlannerResult MilpSearch::run() {
 
 class HexiscaleMilp final : public Planner {
  public:
+  using Settings = MilpSettings;
   explicit HexiscaleMilp(MilpSettings settings) : settings_(std::move(settings)) {}
 
   PlannerResult plan(const PlannerInput& input) const override {
@@ -367,11 +384,11 @@ class HexiscaleMilp final : public Planner {
                                              workload.name)},
               report};
     }
-    if (input.devices.empty() || input.devices.size() > kMostDevices) {
+    if (input.devices.empty() || input.devices.size() > kMostMilpDevices) {
       return {models::Infeasible{"number of devices",
                                  fmt::format("the program is formed for 1 to {} devices, not for "
                                              "{}",
-                                             kMostDevices, input.devices.size())},
+                                             kMostMilpDevices, input.devices.size())},
               report};
     }
     return MilpSearch(input, settings_).run();
@@ -381,41 +398,13 @@ class HexiscaleMilp final : public Planner {
   MilpSettings settings_;
 };
 
-std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Options& given) {
-  OptionReader reader(options(), given);
-  MilpSettings s;
-  s.costs.micro_batch_size = static_cast<int>(reader.integer("micro_batch_size", 1, 1'000'000));
-  s.nodes = reader.integer("nodes", 1, 1'000'000'000);
-  s.variables = reader.integer("variables", 1, 1'000'000);
-  s.effort = reader.number("effort", 1, 1e15);
-  s.pipelines = static_cast<int>(reader.integer("pipelines", 0, 1'000'000));
-  s.use_all = reader.choice<bool>("idle_devices", {{"allowed", false}, {"forbidden", true}});
-  s.costs.memory = reader.choice<MemoryRule>(
-      "memory", {{"timeline", MemoryRule::timeline}, {"equation_11", MemoryRule::equation_11}});
-  s.costs.recompute = reader.choice<RecomputeRule>(
-      "recompute", {{"strongest", RecomputeRule::strongest}, {"weakest", RecomputeRule::weakest}});
-  s.from_heuristic = reader.choice<bool>("start", {{"chain", false}, {"hexiscale", true}});
-  if (reader.problem()) return *reader.problem();
-  s.heuristic = {{"evaluate_top", "1"},
-                 {"micro_batch_size", std::to_string(s.costs.micro_batch_size)}};
-  for (const auto& [name, value] : given) {
-    if (name == "memory" || name == "recompute") s.heuristic.emplace_back(name, value);
-  }
-  return std::make_unique<HexiscaleMilp>(std::move(s));
-}
-
 }  // namespace
 
-const PlannerEntry kHexiscaleMilp = {
-    "hexiscale_milp",
-    "HexiScale, Appendix D (cost model: Appendix A)",
+const PlannerEntry kHexiscaleMilp = planner_entry<HexiscaleMilp>(
+    "hexiscale_milp", "HexiScale, Appendix D (cost model: Appendix A)",
     "HexiScale's space exactly: pipelines, stages, tensor-parallel groups, layers and batch of "
-    "each "
-    "pipeline, by mixed-integer programs with a bound on the optimum",
+    "each pipeline, by mixed-integer programs with a bound on the optimum",
     "experts (layers count as dense), contention between flows, work of embedding and head; large "
-    "clusters",
-    options,
-    make,
-};
+    "clusters");
 
 }  // namespace orrery::planners

@@ -162,7 +162,7 @@ bool MetisSearch::descend(const Lattice& lattice, Cell& cell, int state, double 
 /// No plan further along the path can be among the best. Stage times are at least those of the best
 /// choices that are left, and the slowest stage at least what lets all layers find a place.
 bool MetisSearch::hopeless(const Path& path) {
-  if (!settings_.bounds || settings_.as_published) return false;
+  if (!settings_.bounds || settings_.as_published()) return false;
   const int stages = static_cast<int>(path.sizes->size());
   double share = kNever, first = kNever, last = kNever, hops = 0, sync = 0;
   for (int s = 0; s < stages; ++s) {

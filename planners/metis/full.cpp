@@ -39,19 +39,6 @@ std::string in_digits(Count number) {
   return digits;
 }
 
-/// The part of Metis's cost (Eq. 1) that depends on the division of layers. Milliseconds.
-struct Terms {
-  double sum = 0;      ///< Of stage times.
-  double slowest = 0;  ///< Stage.
-  double reduce = 0;   ///< Longest all-reduce of gradients.
-  double update = 0;   ///< Longest optimizer step.
-  double total(double more) const { return sum + more * slowest + reduce + update; }
-  bool no_worse_than(const Terms& other) const {
-    return sum <= other.sum && slowest <= other.slowest && reduce <= other.reduce &&
-           update <= other.update;
-  }
-};
-
 }  // namespace
 
 /// A choice of degrees for each stage, with what its divisions need.
@@ -79,6 +66,18 @@ class MetisSearch::Divisions {
   std::vector<int> find(double constant, double most);
 
  private:
+  /// The part of Metis's cost (Eq. 1) that depends on the division of layers. Milliseconds.
+  struct Terms {
+    double sum = 0;      ///< Of stage times.
+    double slowest = 0;  ///< Stage.
+    double reduce = 0;   ///< Longest all-reduce of gradients.
+    double update = 0;   ///< Longest optimizer step.
+    double total(double more) const { return sum + more * slowest + reduce + update; }
+    bool no_worse_than(const Terms& other) const {
+      return sum <= other.sum && slowest <= other.slowest && reduce <= other.reduce &&
+             update <= other.update;
+    }
+  };
   struct Label {
     Terms terms;
     int end = 0;

@@ -15,10 +15,11 @@
 #include <utility>
 
 #include "models/cost/memory.h"
+#include "models/ir/names.h"
 #include "planners/catalog.h"
-#include "planners/kit/options.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
+#include "planners/kit/settings.h"
 #include "planners/metis/search.h"
 
 namespace orrery::planners {
@@ -35,57 +36,95 @@ constexpr int kMostKept = 4096;
 constexpr const char* kNothingFits = "device groups and memory";
 constexpr const char* kBudget = "work budget";
 
-std::vector<OptionInfo> options() {
-  return {
-      {"mode", "fixed",
-       "fixed: as the paper says. as_published: as the public code does, with the defects that "
-       "change plans (see docs)."},
-      {"variance", "0.5",
-       "Device groups have at least this share of the average size (rounded down). [5.4: 0.5]"},
-      {"max_permute_len", "10",
-       "Groups that are permuted; more are merged in pairs of the smallest first. [5.4: 10]"},
-      {"mem_coef", "5", "Factor on the measured memory of layers. [public code: 5.0]"},
-      {"memory", "auto",
-       "layers: memory of one replica's layers times mem_coef against that of the whole group "
-       "[public code]. device: each device for itself, as all planners count [4.2.2]. auto: layers "
-       "with an imported profile, else device."},
-      {"recompute", "auto",
-       "weakest or strongest that the job allows; auto: the weakest (the paper has none), and the "
-       "strongest if nothing fits."},
-      {"type_order", "0",
-       "Which permutation of the GPU types (in the order of the cluster file) is searched first; "
-       "the public code takes them from a Python set, whose order changes from run to run."},
-      {"type_orders", "all",
-       "all permutations of the GPU types; or first: type_order alone, as where an experiment "
-       "fixes "
-       "the order of the stages [5.3]. as_published: all."},
-      {"stages", "0",
-       "Stages of the pipeline, 0: search; others where an experiment fixes them [5.3: 2]. "
-       "as_published: 0."},
-      {"layer_balance", "capacity",
-       "capacity: layers in proportion to the speed of stages. uniform: as if all devices were "
-       "average ones. [5.3, Figure 6: baseline]"},
-      {"data_balance", "capacity",
-       "capacity: samples in proportion to the speed of replicas. uniform: equal samples. [5.3]"},
-      {"bounds", "yes",
-       "no: evaluate also what lower bounds exclude; the result is the same. as_published: no."},
-      {"search", "algorithm",
-       "algorithm: one path of degrees, and layers divided in proportion to speed [4.2.2]. full: "
-       "every degree of every stage and every division of layers [Table 4: Metis-alpha; with "
-       "variance=0 and max_permute_len=64: Oracle]; with bounds=no each plan is looked at. "
-       "as_published: algorithm."},
-      {"default_budget", "28000000",
-       "Nodes that the search visits without a work budget (about 2 us each): arrangements of "
-       "device "
-       "groups, and a half for each state of the bounds on many arrangements at once. 0: no end."},
-      {"evaluate_top", "1",
-       "Plans that the evaluator judges, best first by Metis's estimate; 0: all that are kept "
-       "(4,096)."},
-  };
+}  // namespace
+
+ir::EnumNames<MetisMode> enum_names(MetisMode) {
+  return {{MetisMode::fixed, "fixed"}, {MetisMode::as_published, "as_published"}};
 }
+ir::EnumNames<MetisMemory> enum_names(MetisMemory) {
+  return {{MetisMemory::automatic, "auto"},
+          {MetisMemory::layers, "layers"},
+          {MetisMemory::device, "device"}};
+}
+ir::EnumNames<MetisRecompute> enum_names(MetisRecompute) {
+  return {{MetisRecompute::automatic, "auto"},
+          {MetisRecompute::weakest, "weakest"},
+          {MetisRecompute::strongest, "strongest"}};
+}
+ir::EnumNames<MetisTypeOrders> enum_names(MetisTypeOrders) {
+  return {{MetisTypeOrders::all, "all"}, {MetisTypeOrders::first, "first"}};
+}
+ir::EnumNames<MetisBalance> enum_names(MetisBalance) {
+  return {{MetisBalance::capacity, "capacity"}, {MetisBalance::uniform, "uniform"}};
+}
+ir::EnumNames<MetisSpace> enum_names(MetisSpace) {
+  return {{MetisSpace::algorithm, "algorithm"}, {MetisSpace::full, "full"}};
+}
+
+void describe(config::Visitor& v, MetisSettings& s) {
+  v.optional("mode", s.mode,
+             "fixed: as the paper says. as_published: as the public code does, with the defects "
+             "that change plans (see docs).");
+  v.optional("variance", s.variance,
+             "Device groups have at least this share of the average size (rounded down). "
+             "[5.4: 0.5]");
+  v.optional("max_permute_len", s.max_permute_length,
+             "Groups that are permuted; more are merged in pairs of the smallest first. "
+             "[5.4: 10]");
+  v.optional("mem_coef", s.memory_coefficient,
+             "Factor on the measured memory of layers. [public code: 5.0]");
+  v.optional("memory", s.memory,
+             "layers: memory of one replica's layers times mem_coef against that of the whole "
+             "group [public code]. device: each device for itself, as all planners count [4.2.2]. "
+             "auto: layers with an imported profile, else device.");
+  v.optional("recompute", s.recompute,
+             "weakest or strongest that the job allows; auto: the weakest (the paper has none), "
+             "and the strongest if nothing fits.");
+  v.optional("type_order", s.type_order,
+             "Which permutation of the GPU types (in the order of the cluster file) is searched "
+             "first; the public code takes them from a Python set, whose order changes from run "
+             "to run.");
+  v.optional("type_orders", s.type_orders,
+             "all permutations of the GPU types; or first: type_order alone, as where an "
+             "experiment fixes the order of the stages [5.3]. as_published: all.");
+  v.optional("stages", s.stages,
+             "Stages of the pipeline, 0: search; others where an experiment fixes them [5.3: 2]. "
+             "as_published: 0.");
+  v.optional("layer_balance", s.layer_balance,
+             "capacity: layers in proportion to the speed of stages. uniform: as if all devices "
+             "were average ones. [5.3, Figure 6: baseline]");
+  v.optional("data_balance", s.data_balance,
+             "capacity: samples in proportion to the speed of replicas. uniform: equal samples. "
+             "[5.3]");
+  v.optional("bounds", s.bounds,
+             "no: evaluate also what lower bounds exclude; the result is the same. "
+             "as_published: no.");
+  v.optional("search", s.space,
+             "algorithm: one path of degrees, and layers divided in proportion to speed [4.2.2]. "
+             "full: every degree of every stage and every division of layers [Table 4: "
+             "Metis-alpha; with variance=0 and max_permute_len=64: Oracle]; with bounds=no each "
+             "plan is looked at. as_published: algorithm.");
+  v.optional("default_budget", s.default_budget,
+             "Nodes that the search visits without a work budget (about 2 us each): arrangements "
+             "of device groups, and a half for each state of the bounds on many arrangements at "
+             "once. 0: no end.");
+  v.optional("evaluate_top", s.evaluate_top,
+             "Plans that the evaluator judges, best first by Metis's estimate; 0: all that are "
+             "kept (4,096).");
+  v.between("variance", s.variance, 0.0, 1024.0);
+  v.between("max_permute_len", s.max_permute_length, 1, 64);
+  v.between("mem_coef", s.memory_coefficient, 0.0, 1e6);
+  v.between("type_order", s.type_order, 0, 5039);
+  v.between("stages", s.stages, 0, 4096);
+  v.between("default_budget", s.default_budget, std::int64_t{0}, std::int64_t{1} << 60);
+  v.between("evaluate_top", s.evaluate_top, 0, kMostKept);
+}
+
+namespace {
 
 class Metis final : public Planner {
  public:
+  using Settings = MetisSettings;
   explicit Metis(MetisSettings settings) : settings_(settings) {}
   PlannerResult plan(const PlannerInput& input) const override;
 
@@ -162,45 +201,13 @@ PlannerResult Metis::plan(const PlannerInput& input) const {
   return ranking.finish(kMetis.name, settings_.evaluate_top, std::move(report), std::move(none));
 }
 
-std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Options& given) {
-  OptionReader reader(options(), given);
-  MetisSettings s;
-  s.as_published = reader.choice<bool>("mode", {{"fixed", false}, {"as_published", true}});
-  s.variance = reader.number("variance", 0, 1024);
-  s.max_permute_length = static_cast<int>(reader.integer("max_permute_len", 1, 64));
-  s.memory_coefficient = reader.number("mem_coef", 0, 1e6);
-  s.memory = reader.choice<MetisMemory>("memory", {{"auto", MetisMemory::automatic},
-                                                   {"layers", MetisMemory::layers},
-                                                   {"device", MetisMemory::device}});
-  s.recompute =
-      reader.choice<MetisRecompute>("recompute", {{"auto", MetisRecompute::automatic},
-                                                  {"weakest", MetisRecompute::weakest},
-                                                  {"strongest", MetisRecompute::strongest}});
-  s.type_order = static_cast<int>(reader.integer("type_order", 0, 5039));
-  s.one_order = reader.choice<bool>("type_orders", {{"all", false}, {"first", true}});
-  s.stages = static_cast<int>(reader.integer("stages", 0, 4096));
-  s.balance_layers = reader.choice<bool>("layer_balance", {{"capacity", true}, {"uniform", false}});
-  s.balance_data = reader.choice<bool>("data_balance", {{"capacity", true}, {"uniform", false}});
-  s.bounds = reader.choice<bool>("bounds", {{"yes", true}, {"no", false}});
-  s.full = reader.choice<bool>("search", {{"algorithm", false}, {"full", true}});
-  s.default_budget = reader.integer("default_budget", 0, std::int64_t{1} << 60);
-  s.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, kMostKept));
-  if (reader.problem()) return *reader.problem();
-  return std::make_unique<Metis>(s);
-}
-
 }  // namespace
 
-const PlannerEntry kMetis = {
-    "metis",
-    "Um et al. 2024 (Metis, ATC), section 4",
+const PlannerEntry kMetis = planner_entry<Metis>(
+    "metis", "Um et al. 2024 (Metis, ATC), section 4",
     "orders of GPU types x device groups of powers of two x micro-batches; one path of (DP, TP) "
-    "per "
-    "stage, layers and samples balanced by speed",
+    "per stage, layers and samples balanced by speed",
     "contention, overlap, ZeRO, several pipelines; times and memory of layers add up; activations "
-    "count elements, a cut counts the slowest link of both stages",
-    options,
-    make,
-};
+    "count elements, a cut counts the slowest link of both stages");
 
 }  // namespace orrery::planners

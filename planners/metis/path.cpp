@@ -79,7 +79,7 @@ MetisSearch::Next MetisSearch::advance(Path& path, const std::vector<double>& me
 /// 1 / time of the whole model on the stage. Without layer balancing every replica counts as an
 /// average one of the cluster. [Metis, Figure 6: the baseline]
 double MetisSearch::speed(const MetisStageChoice& choice) const {
-  if (settings_.balance_layers) return 1.0 / choice.total_ms;
+  if (settings_.layer_balance == MetisBalance::capacity) return 1.0 / choice.total_ms;
   double sum = 0;
   int count = 0;
   for (const int type : placement_->type) {
@@ -148,7 +148,7 @@ bool MetisSearch::divide_layers(const Path& path, std::vector<double>& memory,
 double MetisSearch::hop(const Path& path, int stage, int end) {
   const MetisStageChoice& from = choice(path, stage);
   double samples = from.nominal;
-  if (settings_.as_published && end == tables_.layers - 1) {
+  if (settings_.as_published() && end == tables_.layers - 1) {
     // The public code takes what the last layer produces for what it receives.
     samples *= static_cast<double>(input_.workload.shape.vocabulary) / from.tensor /
                static_cast<double>(input_.workload.shape.hidden);
@@ -185,7 +185,7 @@ double MetisSearch::cost(const Path& path, const std::vector<int>& cuts) {
 /// The plan can be written down and keeps to the job. In fixed mode only empty stages are left.
 bool MetisSearch::expressible(const Path& path, const std::vector<int>& cuts) {
   for (int s = 0; s < static_cast<int>(path.sizes->size()); ++s) {
-    if (!settings_.as_published) {
+    if (!settings_.as_published()) {
       if (cuts[at(s)] == cuts[at(s + 1)]) return false;
       continue;
     }

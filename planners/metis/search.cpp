@@ -48,7 +48,7 @@ MetisSearch::MetisSearch(const PlannerInput& input, const MetisSettings& setting
       ranking_(ranking),
       report_(report),
       batches_(divisors(input.job.global_batch)),
-      balancer_(tables.demand, !settings.as_published) {
+      balancer_(tables.demand, !settings.as_published()) {
   std::reverse(batches_.begin(), batches_.end());
   for (std::size_t l = 1; l + 1 < tables.demand.size(); ++l) inner_share_ += tables.demand[l];
   bytes_before_.assign(1, 0.0);
@@ -71,8 +71,9 @@ std::vector<MetisSearch::Sequence> MetisSearch::sequences() const {
     orders.push_back(order);
   } while (orders.size() < kMostOrders && std::next_permutation(order.begin(), order.end()));
   const std::vector<int> base = orders[at(settings_.type_order) % orders.size()];
-  const bool fixed = !settings_.as_published;
-  if (fixed && settings_.one_order) orders.resize(1);  // The identity, seen from `base`.
+  const bool fixed = !settings_.as_published();
+  if (fixed && settings_.type_orders == MetisTypeOrders::first)
+    orders.resize(1);  // The identity, seen from `base`.
   const int most = std::min(static_cast<int>(input_.devices.size()), tables_.layers);
   std::vector<Sequence> all;
   for (const std::vector<int>& each : orders) {
@@ -91,7 +92,7 @@ void MetisSearch::open(const std::vector<int>& types) {
   full_times_.clear();
   full_reach_.clear();
   stages_.reset();
-  placement_ = std::make_unique<MetisPlacement>(input_, settings_.as_published, types);
+  placement_ = std::make_unique<MetisPlacement>(input_, settings_.as_published(), types);
   stages_ =
       std::make_unique<MetisStages>(input_, settings_, tables_, *placement_, batches_, recompute_);
 }
@@ -105,13 +106,13 @@ bool MetisSearch::stop() {
 
 void MetisSearch::run() {
   std::vector<Sequence> all = sequences();
-  if (settings_.as_published) {
+  if (settings_.as_published()) {
     search_as_published(all);
   } else {
-    if (settings_.full) count_full(all);
+    if (settings_.full()) count_full(all);
     // Plans of the algorithm make the bounds of the full search sharp.
-    if (settings_.bounds || !settings_.full) search_leaders(all);
-    if (settings_.full) start_exploring(all);
+    if (settings_.bounds || !settings_.full()) search_leaders(all);
+    if (settings_.full()) start_exploring(all);
     search_all(all);
     note_unsearched(all);
     if (!settings_.bounds) {

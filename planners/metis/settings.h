@@ -1,30 +1,41 @@
-/// Hyper-parameters of Metis's search, and whether the defects of its public code
-/// (SamsungLabs/Metis) are repeated; names, values and sources stand in the planner's options
-/// (metis.cpp).
+/// Settings of Metis's search: its hyper-parameters, and whether the defects of its public code
+/// (SamsungLabs/Metis) are repeated.
 #pragma once
 #include <cstdint>
 
+#include "models/config/visitor.h"
+
 namespace orrery::planners {
 
+enum class MetisMode { fixed, as_published };
 enum class MetisMemory { automatic, layers, device };
 enum class MetisRecompute { automatic, weakest, strongest };
+enum class MetisTypeOrders { all, first };
+enum class MetisBalance { capacity, uniform };
+enum class MetisSpace { algorithm, full };
 
 struct MetisSettings {
-  bool as_published = false;
+  MetisMode mode = MetisMode::fixed;
   double variance = 0.5;
-  int max_permute_length = 0;
-  double memory_coefficient = 0;
+  int max_permute_length = 10;
+  double memory_coefficient = 5;
   MetisMemory memory = MetisMemory::automatic;
   MetisRecompute recompute = MetisRecompute::automatic;
-  int type_order = 0;      ///< Which permutation of the GPU types comes first.
-  bool one_order = false;  ///< Only that permutation.
-  int stages = 0;          ///< Only this number of stages; 0: all.
-  bool balance_layers = true;
-  bool balance_data = true;
+  int type_order = 0;
+  MetisTypeOrders type_orders = MetisTypeOrders::all;
+  int stages = 0;
+  MetisBalance layer_balance = MetisBalance::capacity;
+  MetisBalance data_balance = MetisBalance::capacity;
   bool bounds = true;
-  bool full = false;  ///< All degrees and divisions of layers.
-  std::int64_t default_budget = 0;
+  MetisSpace space = MetisSpace::algorithm;
+  std::int64_t default_budget = 28'000'000;
   int evaluate_top = 1;
+
+  bool as_published() const { return mode == MetisMode::as_published; }
+  /// All degrees and divisions of layers.
+  bool full() const { return space == MetisSpace::full; }
 };
+
+void describe(config::Visitor& v, MetisSettings& s);
 
 }  // namespace orrery::planners

@@ -155,7 +155,7 @@ MetisStageChoice MetisStages::make(int first, int size, int batch, int step) con
       each >= 1 && each <= tables_.max_samples() && result.tensor <= tables_.max_tensor();
   if (!result.valid) return result;
   const int micro_batch = static_cast<int>(samples);
-  if (settings_.as_published) {
+  if (settings_.as_published()) {
     make_published(result, first, size, micro_batch);
   } else {
     make_fixed(result, first, size, micro_batch);
@@ -171,7 +171,7 @@ std::vector<int> MetisStages::divide(const std::vector<int>& types, int data, in
   for (std::size_t d = 0; d < at(data); ++d) {
     const MetisEntry* entry = tables_.find(types[d * replica], tensor, 1);
     if (entry == nullptr) return {};
-    times.push_back(settings_.balance_data ? entry->total_ms : 1.0);
+    times.push_back(settings_.data_balance == MetisBalance::capacity ? entry->total_ms : 1.0);
   }
   return divide_samples(times, micro_batch);
 }
@@ -317,7 +317,7 @@ double MetisStages::time(const MetisStageChoice& choice, int begin, int end) con
 
 double MetisStages::parameters(int begin, int end) const {
   const std::vector<double>& bytes = tables_.parameter_bytes;
-  if (!settings_.as_published) {
+  if (!settings_.as_published()) {
     return std::accumulate(bytes.begin() + begin, bytes.begin() + end, 0.0);
   }
   // All inner layers count as the first of them.
@@ -411,7 +411,7 @@ double MetisStages::hop_per_sample(int first, int size, int next_size) {
   double& known = hops_[at(first * sizes_ * sizes_ + sizes)];
   if (known >= 0) return known;
   double bandwidth = 0;
-  if (settings_.as_published) {
+  if (settings_.as_published()) {
     std::vector<int> ranks(at(size + next_size));
     std::iota(ranks.begin(), ranks.end(), first);
     bandwidth = placement_.published_bandwidth(ranks).value_or(0);
