@@ -43,6 +43,13 @@ std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job) {
   return kinds;
 }
 
+std::optional<ir::ScheduleKind> preferred_schedule(const models::Job& job) {
+  const std::vector<ir::ScheduleKind> kinds = plain_schedules(job);
+  if (kinds.empty()) return std::nullopt;
+  const auto wanted = std::find(kinds.begin(), kinds.end(), ir::ScheduleKind::one_f_one_b);
+  return wanted == kinds.end() ? kinds.front() : *wanted;
+}
+
 ir::Recompute strongest_recompute(const models::Job& job) {
   const auto& allowed = job.allowed.recompute;
   return allowed.empty() ? ir::Recompute::none : *std::max_element(allowed.begin(), allowed.end());
@@ -68,6 +75,49 @@ ir::Segment segment_of_layers(const models::Workload& workload, int first, int l
   return segment;
 }
 
+std::vector<ir::Group> tensor_groups(std::span<const DeviceId> devices, int tensor, int samples,
+                                     ir::SequenceParallelism sequence) {
+  std::vector<ir::Group> groups;
+  for (std::size_t i = 0; i < devices.size(); i += static_cast<std::size_t>(tensor)) {
+    const auto members = devices.subspan(i, static_cast<std::size_t>(tensor));
+    ir::Group& group = groups.emplace_back();
+    group.devices.assign(members.begin(), members.end());
+    group.tensor_parallel = tensor;
+    group.samples = samples;
+    group.sequence = sequence;
+  }
+  return groups;
+}
+
+ir::Stage stage_of_layers(const models::Workload& workload, int first, int layers,
+                          std::vector<ir::Group> groups, ir::Recompute recompute, int zero_stage) {
+  ir::Segment segment = segment_of_layers(workload, first, layers);
+  segment.groups = std::move(groups);
+  segment.recompute = recompute;
+  segment.zero.stage = zero_stage;
+  return {{std::move(segment)}};
+}
+
+bool one_vendor_per_group(std::span<const DeviceId> devices, int tensor,
+                          const models::Cluster& cluster) {
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const std::size_t leader = i - i % static_cast<std::size_t>(tensor);
+    if (cluster.gpu(devices[i]).vendor != cluster.gpu(devices[leader]).vendor) return false;
+  }
+  return true;
+}
+
+std::vector<std::string> count_repeats(const std::vector<std::string>& texts) {
+  std::vector<std::string> result;
+  for (std::size_t i = 0; i < texts.size();) {
+    std::size_t end = i;
+    while (end < texts.size() && texts[end] == texts[i]) ++end;
+    result.push_back(end - i > 1 ? fmt::format("{} times {}", end - i, texts[i]) : texts[i]);
+    i = end;
+  }
+  return result;
+}
+
 void sign(ir::Plan& plan, const char* planner, const PlannerInput& input, Seconds estimate,
           const ir::MemoryVerdict& memory) {
   Bytes peak;
@@ -80,6 +130,10 @@ void sign(ir::Plan& plan, const char* planner, const PlannerInput& input, Second
 
 bool canceled(const PlannerInput& input) {
   return input.canceled != nullptr && input.canceled->load();
+}
+
+bool must_end(const PlannerInput& input, std::int64_t work) {
+  return canceled(input) || (input.work_budget > 0 && work >= input.work_budget);
 }
 
 namespace {

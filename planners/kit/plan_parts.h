@@ -1,6 +1,9 @@
 /// Parts of plans that planners have in common: what the model and the job allow, how layers become
 /// segments, and what a finished plan carries.
 #pragma once
+#include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +25,9 @@ std::vector<int> tensor_degrees(const models::Workload& workload, const models::
 /// the job.
 std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job);
 
+/// 1F1B if the job allows it, else the first of plain_schedules(); nothing if there is none.
+std::optional<ir::ScheduleKind> preferred_schedule(const models::Job& job);
+
 /// Full if the job allows it, else selective, else none.
 ir::Recompute strongest_recompute(const models::Job& job);
 /// The other way round.
@@ -34,12 +40,30 @@ int smallest_zero_stage(const models::Job& job);
 /// Embedding and head belong to the ranges that touch the ends.
 ir::Segment segment_of_layers(const models::Workload& workload, int first, int layers);
 
+/// Tensor-parallel groups of `tensor` consecutive devices, with `samples` of each micro-batch.
+std::vector<ir::Group> tensor_groups(
+    std::span<const DeviceId> devices, int tensor, int samples,
+    ir::SequenceParallelism sequence = ir::SequenceParallelism::none);
+
+/// A stage of one segment: the range of layers (as segment_of_layers) on the groups.
+ir::Stage stage_of_layers(const models::Workload& workload, int first, int layers,
+                          std::vector<ir::Group> groups, ir::Recompute recompute, int zero_stage);
+
+/// Groups of `tensor` consecutive devices never mix vendors.
+bool one_vendor_per_group(std::span<const DeviceId> devices, int tensor,
+                          const models::Cluster& cluster);
+
+/// Equal neighbors told once: "a", "3 times b".
+std::vector<std::string> count_repeats(const std::vector<std::string>& texts);
+
 /// Writes planner, hashes and prediction.
 void sign(ir::Plan& plan, const char* planner, const PlannerInput& input, Seconds estimate,
           const ir::MemoryVerdict& memory);
 
 /// True when someone outside asked the search to end.
 bool canceled(const PlannerInput& input);
+/// True when a search that has done `work` (in its own unit) must end: canceled, or out of budget.
+bool must_end(const PlannerInput& input, std::int64_t work);
 
 /// The shape of a plan in words: "12 x (TP 4+2, 30+30 layers, 8 micro-batches of 1), ...", equal
 /// pipelines together, at most three kinds spelled out; of more than six stages a summary.
