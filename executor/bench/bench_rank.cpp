@@ -29,7 +29,7 @@ namespace {
 using std::chrono::milliseconds;
 
 /// How long one question to the store waits before the process looks around again.
-constexpr milliseconds kSlice{500};
+constexpr milliseconds kStoreWait{500};
 
 std::vector<std::string> split(const std::string& text, char at) {
   std::vector<std::string> out{""};
@@ -93,7 +93,7 @@ class BenchRank {
   /// None after an order to stop.
   std::optional<std::string> wait_for(const std::string& key) {
     while (!watcher_.stopped()) {
-      if (auto value = store_.get(key, kSlice)) return value;
+      if (auto value = store_.get(key, kStoreWait)) return value;
     }
     return std::nullopt;
   }

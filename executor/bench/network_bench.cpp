@@ -29,7 +29,7 @@ struct ClockAnswer {
 };
 
 /// When a member began and ended, on its own clock.
-struct Times {
+struct MemberTimes {
   std::int64_t start_ns = 0;
   std::int64_t end_ns = 0;
 };
@@ -37,11 +37,6 @@ struct Times {
 std::uint64_t this_machine() {
   static const std::uint64_t kHash = std::hash<std::string>()(boot_id());
   return kHash;
-}
-
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span(&value, 1));
 }
 
 /// One rank's side of a case.
@@ -91,7 +86,7 @@ class Member {
       const RequestPointer coming = post_receive(op);
       say(op, kReady, 1);
       if (starts_on_word()) hear(op, kStart);
-      Times times = run(op, coming);
+      MemberTimes times = run(op, coming);
       transport_.send(lead_rank(), tag(op, kTimes), bytes_of(times))->wait();
       ++op;
     }
@@ -159,7 +154,7 @@ class Member {
   Seconds repeat(std::uint64_t op) {
     const std::size_t others = group_.ranks.size() - 1;
     std::vector<std::uint64_t> words(others);
-    std::vector<Times> times(others);
+    std::vector<MemberTimes> times(others);
     std::vector<RequestPointer> ready;
     std::vector<RequestPointer> told;
     for (std::size_t m = 0; m < others; ++m) {
@@ -171,7 +166,7 @@ class Member {
     for (const RequestPointer& one : ready) one->wait();
     const RequestPointer coming = post_receive(op);
     if (starts_on_word()) tell(op, kStart, 1);
-    const Times own = run(op, coming);
+    const MemberTimes own = run(op, coming);
     std::int64_t start = own.start_ns;
     std::int64_t end = own.end_ns;
     for (std::size_t m = 0; m < others; ++m) {
@@ -191,9 +186,9 @@ class Member {
     return transport_.receive(group_.ranks[leads ? 1 : 0], tag(op, leads ? kBack : kData), in_);
   }
 
-  Times run(std::uint64_t op, const RequestPointer& coming) {
+  MemberTimes run(std::uint64_t op, const RequestPointer& coming) {
     const bool leads = group_.position == 0;
-    Times times{now_ns(), 0};
+    MemberTimes times{now_ns(), 0};
     if (message()) {
       RequestPointer going;
       if (leads || case_.key.both_ways) {

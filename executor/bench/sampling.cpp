@@ -19,6 +19,7 @@ constexpr int kMostRuns = 1 << 20;
 constexpr int kMostWarmUps = 10;
 /// Samples that only ever get disturbed end after so many times `enough`.
 constexpr double kPatience = 4;
+
 class SystemClock final : public BenchClock {
  public:
   Seconds wall() override { return read(CLOCK_MONOTONIC); }
@@ -44,12 +45,12 @@ double median_of(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
-struct Times {
+struct WorkTimes {
   Seconds wall;
   Seconds cpu;
 };
 
-Times time_once(const TimedWork& work, int runs, BenchClock& clock) {
+WorkTimes time_once(const TimedWork& work, int runs, BenchClock& clock) {
   if (work.prepare) work.prepare();
   if (work.synchronize) work.synchronize();
   const Seconds cpu = clock.thread_cpu();
@@ -151,7 +152,7 @@ void take_samples(const ir::Measurement& key, const TimedWork& work, const Sampl
   const double count = static_cast<double>(runs) * work.parts;
   while (!sampler.done()) {
     check();
-    const Times times = time_once(work, runs, clock);
+    const WorkTimes times = time_once(work, runs, clock);
     ir::Measurement sample = key;
     sample.repetition = sampler.next_repetition();
     sample.wall = times.wall / count;

@@ -20,7 +20,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kSlice{100};
+constexpr milliseconds kAgentWait{100};
 /// Between looks at processes and new samples.
 constexpr milliseconds kLook{20};
 /// For processes to end after the stop was ordered.
@@ -122,7 +122,7 @@ class BenchSession::Impl {
     const bool started = remote_ == nullptr || remote_->all_started();
     const auto deadline = Clock::now() + (started ? o_.started_wait : o_.agents_wait);
     for (const std::string& node : processes_.nodes()) {
-      while (!client_.get("node/" + node, kSlice)) {
+      while (!client_.get("node/" + node, kAgentWait)) {
         look();
         if (Clock::now() > deadline) {
           throw std::runtime_error(fmt::format("no agent came from {}", node));
@@ -138,7 +138,7 @@ class BenchSession::Impl {
     for (const DeviceId device : o_.devices) processes_.start(device.value, 0);
     const auto deadline = Clock::now() + o_.settings.connect;
     for (const DeviceId device : o_.devices) {
-      while (!client_.get(fmt::format("bench/joined/{}", device.value), kSlice)) {
+      while (!client_.get(fmt::format("bench/joined/{}", device.value), kAgentWait)) {
         look();
         if (Clock::now() > deadline) {
           throw std::runtime_error(fmt::format("device {} did not join", device.value));

@@ -21,14 +21,16 @@ constexpr std::size_t kHalfBytes = std::size_t{2} << 20;
 /// [cuBLAS 13, cublasSetWorkspace]
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
 
+}  // namespace
+
 /// A transfer on its way. Destroyed with its device current.
-struct Lane {
+struct StagingLane {
   cudaStream_t stream{};
   cudaEvent_t before{};
   std::array<cudaEvent_t, 2> done{};
   std::array<std::byte*, 2> pinned{};
 
-  Lane() {
+  StagingLane() {
     check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
     check_cuda(cudaEventCreateWithFlags(&before, cudaEventDisableTiming), "cudaEventCreate");
     for (std::size_t half = 0; half < 2; ++half) {
@@ -38,7 +40,7 @@ struct Lane {
       pinned[half] = static_cast<std::byte*>(memory);
     }
   }
-  ~Lane() {
+  ~StagingLane() {
     cudaStreamSynchronize(stream);
     for (std::size_t half = 0; half < 2; ++half) {
       cudaEventDestroy(done[half]);
@@ -47,11 +49,9 @@ struct Lane {
     cudaEventDestroy(before);
     cudaStreamDestroy(stream);
   }
-  Lane(const Lane&) = delete;
-  Lane& operator=(const Lane&) = delete;
+  StagingLane(const StagingLane&) = delete;
+  StagingLane& operator=(const StagingLane&) = delete;
 };
-
-}  // namespace
 
 struct CudaQueue {
   int device = 0;
@@ -73,7 +73,7 @@ struct CudaQueue {
   std::size_t peak = kWorkspaceBytes;
 
   std::mutex lane_mutex;
-  std::vector<std::unique_ptr<Lane>> lanes;  ///< Idle ones.
+  std::vector<std::unique_ptr<StagingLane>> lanes;  ///< Idle ones.
 
   CudaQueue(int device_number, std::shared_ptr<GreenContext> green, bool with_tf32)
       : device(device_number), part(std::move(green)), tf32(with_tf32) {
@@ -144,7 +144,7 @@ class Borrowed {
     queue.make_current();
     const std::lock_guard lock(queue.lane_mutex);
     if (queue.lanes.empty()) {
-      lane_ = std::make_unique<Lane>();
+      lane_ = std::make_unique<StagingLane>();
     } else {
       lane_ = std::move(queue.lanes.back());
       queue.lanes.pop_back();
@@ -158,7 +158,7 @@ class Borrowed {
   Borrowed(const Borrowed&) = delete;
   Borrowed& operator=(const Borrowed&) = delete;
 
-  Lane& operator*() { return *lane_; }
+  StagingLane& operator*() { return *lane_; }
 
   /// `last_use` belongs to the turn.
   void wait_for(const std::uint64_t& last_use) {
@@ -170,7 +170,7 @@ class Borrowed {
 
  private:
   CudaQueue& queue_;
-  std::unique_ptr<Lane> lane_;
+  std::unique_ptr<StagingLane> lane_;
 };
 
 std::size_t pieces_of(std::size_t bytes) { return (bytes + kHalfBytes - 1) / kHalfBytes; }

@@ -29,10 +29,10 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPoll{10};
+constexpr milliseconds kOrderWait{10};
 constexpr milliseconds kBeat{200};
 /// For ranks to end by themselves after the end was ordered.
-constexpr milliseconds kGrace{5'000};
+constexpr milliseconds kEndGrace{5'000};
 
 std::vector<char*> pointers(std::vector<std::string>& texts) {
   std::vector<char*> out;
@@ -80,11 +80,11 @@ class Agent {
         client_.set("beat/node/" + options_.node, std::to_string(++beats));
         next_beat = Clock::now() + kBeat;
       }
-      const auto order = client_.get(fmt::format("spawn/{}/{}", options_.node, n), kPoll);
+      const auto order = client_.get(fmt::format("spawn/{}/{}", options_.node, n), kOrderWait);
       if (order) {
         ++n;
         if (*order == "end") {
-          end = Clock::now() + kGrace;
+          end = Clock::now() + kEndGrace;
         } else {
           obey(*order);
         }
@@ -103,8 +103,8 @@ class Agent {
 
  private:
   void introduce() {
-    const auto nodes = client_.get("nodes", kGrace);
-    const auto settings = client_.get("settings", kGrace);
+    const auto nodes = client_.get("nodes", kEndGrace);
+    const auto settings = client_.get("settings", kEndGrace);
     if (!nodes || !settings) throw AgentRefused("the launcher names no nodes");
     bool known = false;
     std::string names;

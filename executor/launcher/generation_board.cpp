@@ -11,7 +11,7 @@ namespace orrery::executor {
 namespace {
 
 /// How long one question to the store waits before the member looks around again.
-constexpr std::chrono::milliseconds kSlice{500};
+constexpr std::chrono::milliseconds kMemberWait{500};
 
 }  // namespace
 
@@ -22,7 +22,7 @@ std::string GenerationBoard::key(const std::string& rest) const {
 std::string GenerationBoard::get(const std::string& rest) const {
   const auto deadline = std::chrono::steady_clock::now() + context_.settings.connect;
   do {
-    if (auto value = context_.store.get(key(rest), kSlice)) return std::move(*value);
+    if (auto value = context_.store.get(key(rest), kMemberWait)) return std::move(*value);
     if (canceled()) {
       throw TransportError(TransportError::Kind::peer_lost, -1, "ended by the launcher");
     }

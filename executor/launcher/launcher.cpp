@@ -32,11 +32,11 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 using Kind = MemberStatus::Kind;
 
-constexpr milliseconds kPoll{5};
+constexpr milliseconds kReportPoll{5};
 /// Between looks at heartbeats.
-constexpr milliseconds kLook{100};
+constexpr milliseconds kHeartbeatLook{100};
 /// For processes to end after the stop was ordered.
-constexpr milliseconds kEnd{8'000};
+constexpr milliseconds kStopGrace{8'000};
 
 /// How a generation ended.
 struct Ending {
@@ -76,7 +76,7 @@ class Launch {
 
   ~Launch() {
     try {
-      processes_.end(kEnd);
+      processes_.end(kStopGrace);
     } catch (const TransportError&) {
       // The store has failed: agents notice that and end their ranks.
     }
@@ -213,11 +213,11 @@ class Launch {
       limit = Clock::now() + o_.settings.deadline + o_.settings.connect;
       processes_.order(fmt::format("cancel {}", generation_));
     };
-    for (Clock::time_point next_look = Clock::now();; std::this_thread::sleep_for(kPoll)) {
+    for (Clock::time_point next_look = Clock::now();; std::this_thread::sleep_for(kReportPoll)) {
       collect(record);
       if (interrupted() && !ending.stopped) {
         ending.stopped = true;
-        limit = Clock::now() + kEnd;
+        limit = Clock::now() + kStopGrace;
         processes_.order("stop");
       }
       for (const auto& [device, how] : processes_.take_exits()) {
@@ -230,7 +230,7 @@ class Launch {
           ending.why.push_back(fmt::format("device {}: silent", device));
           processes_.kill(device);
         }
-        next_look = Clock::now() + kLook;
+        next_look = Clock::now() + kHeartbeatLook;
       }
       bool all = true;
       for (std::size_t m = 0; m < record.members().size(); ++m) {

@@ -15,7 +15,7 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 /// Between words about who is waited for.
-constexpr milliseconds kWord{10'000};
+constexpr milliseconds kWaitingWord{10'000};
 
 }  // namespace
 
@@ -50,7 +50,7 @@ std::optional<NodeAgents::Problem> NodeAgents::await() {
   const bool started = remote_ == nullptr || remote_->all_started();
   const milliseconds wait = started ? o_.started_wait : o_.agents_wait;
   const auto deadline = Clock::now() + wait;
-  auto next_word = Clock::now() + kWord;
+  auto next_word = Clock::now() + kWaitingWord;
   std::string lacking;
   for (const std::string& node : nodes_) {
     while (!client_.get("node/" + node, milliseconds(100))) {
@@ -62,7 +62,7 @@ std::optional<NodeAgents::Problem> NodeAgents::await() {
       }
       if (Clock::now() < next_word) continue;
       say_(fmt::format("waiting for the agent of {}", node));
-      next_word = Clock::now() + kWord;
+      next_word = Clock::now() + kWaitingWord;
     }
     if (!o_.hosts.empty()) say_(fmt::format("{} is here", node));
     const auto problems = client_.get("refuse/" + node, milliseconds(0));

@@ -10,9 +10,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kPoll{5};
+constexpr milliseconds kExitPoll{5};
 /// For an agent to say goodbye before its heartbeat is looked at.
-constexpr milliseconds kLook{100};
+constexpr milliseconds kGoodbyeWait{100};
 
 }  // namespace
 
@@ -100,7 +100,7 @@ bool ProcessTable::answers(int node, milliseconds limit) {
   const auto deadline = Clock::now() + limit;
   while (client_.get(key, milliseconds(0)) == before) {
     if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kExitPoll);
   }
   return true;
 }
@@ -117,14 +117,14 @@ void ProcessTable::end(milliseconds limit) {
       }
       killed = true;
     }
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kExitPoll);
   }
   for (std::size_t n = 0; n < nodes_.size(); ++n) order_node(static_cast<int>(n), "end");
   // The store must live until the agents have heard that: those that are there, and still live.
   const auto until = Clock::now() + limit;
   for (std::size_t n = 0; n < nodes_.size(); ++n) {
     if (!client_.get("node/" + nodes_[n], milliseconds(0))) continue;  // It never came.
-    while (Clock::now() < until && !client_.get("bye/" + nodes_[n], kLook)) {
+    while (Clock::now() < until && !client_.get("bye/" + nodes_[n], kGoodbyeWait)) {
       if (is_silent(node_pulses_[n], "beat/node/" + nodes_[n], client_.list("beat/node/"))) break;
     }
   }

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 
 /// How long one question to the store waits before the process looks around again.
-constexpr milliseconds kSlice{500};
+constexpr milliseconds kStoreWait{500};
 
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
@@ -29,7 +29,7 @@ std::string variable(const char* name) {
 /// The value, or none after an order to stop.
 std::optional<std::string> wait_for(RankContext& context, const std::string& key) {
   while (!context.watcher.stopped()) {
-    if (auto value = context.store.get(key, kSlice)) return value;
+    if (auto value = context.store.get(key, kStoreWait)) return value;
   }
   return std::nullopt;
 }
@@ -42,7 +42,7 @@ void set_gpu_variables(const RankEnvironment& environment, const RunSettings& se
   if (!here.nccl && settings.backend != "cuda") return;
   set_missing(rank_variables(here));  // The driver reads its own when devices are counted.
   if (!here.nccl) return;
-  const auto neighbors = store.get(neighbors_key(environment.node), kSlice);
+  const auto neighbors = store.get(neighbors_key(environment.node), kStoreWait);
   if (!neighbors) throw std::runtime_error("the launcher does not say who shares this machine");
   const Neighbors all = neighbors_from(*neighbors);
   here.run = settings.run;

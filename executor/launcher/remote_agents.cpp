@@ -21,7 +21,7 @@ namespace orrery::executor {
 namespace {
 
 /// For ssh to end after its agent did.
-constexpr std::chrono::milliseconds kGrace{3'000};
+constexpr std::chrono::milliseconds kSshGrace{3'000};
 /// No questions to the terminal; a host that does not answer is given up after ten seconds, one
 /// that has gone after forty-five. [ssh_config(5)]
 constexpr const char* kSshOptions[] = {"BatchMode=yes", "ConnectTimeout=10",
@@ -124,7 +124,7 @@ std::vector<std::pair<std::string, std::string>> RemoteAgents::take_ended() {
 }
 
 RemoteAgents::~RemoteAgents() {
-  const auto deadline = std::chrono::steady_clock::now() + kGrace;
+  const auto deadline = std::chrono::steady_clock::now() + kSshGrace;
   for (const auto& [host, pid] : children_) {
     int status = 0;
     while (::waitpid(pid, &status, WNOHANG) == 0) {

@@ -24,9 +24,9 @@ using std::chrono::milliseconds;
 using Kind = MemberStatus::Kind;
 
 /// Between looks at an interrupt and at what hangs; reports are taken as they come.
-constexpr milliseconds kLook{100};
+constexpr milliseconds kInterruptLook{100};
 /// Until it is said for which ranks the end of the run waits.
-constexpr milliseconds kWord{8'000};
+constexpr milliseconds kStuckWord{8'000};
 constexpr const char* kNode = "local";
 
 class ThreadLaunch {
@@ -42,7 +42,7 @@ class ThreadLaunch {
   ~ThreadLaunch() {
     board_->stop("the run has ended");
     const auto limit = Clock::now() + patience();
-    while (!gave_up_ && !left().empty() && Clock::now() < limit) board_->take(kLook);
+    while (!gave_up_ && !left().empty() && Clock::now() < limit) board_->take(kInterruptLook);
     for (const int rank : left()) threads_[static_cast<std::size_t>(rank)].detach();
     for (std::thread& thread : threads_) {
       if (thread.joinable()) thread.join();
@@ -125,7 +125,7 @@ class ThreadLaunch {
     bool said = false;
     for (Clock::time_point moved = Clock::now();;) {
       const bool all = board_->running().empty();
-      collect(all ? milliseconds(0) : kLook);
+      collect(all ? milliseconds(0) : kInterruptLook);
       if (all) return;
       if (interrupted()) end("the run is interrupted");
       if (failed()) end("another rank has failed");
@@ -138,7 +138,7 @@ class ThreadLaunch {
         end("no op has begun for too long");
       }
       if (!ending) continue;
-      if (!said && now - *ending > kWord) {
+      if (!said && now - *ending > kStuckWord) {
         say(fmt::format("waiting for {} to end an op", names(board_->running())));
         said = true;
       }

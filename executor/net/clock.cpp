@@ -11,11 +11,6 @@ namespace {
 
 constexpr std::uint64_t kClockOp = 0xffffff;
 
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span<T>(&value, 1));
-}
-
 }  // namespace
 
 std::int64_t now_ns() {

@@ -53,11 +53,6 @@ Answer answer_to(const std::string& token, const Nonce& nonce, const char* role)
   return answer;
 }
 
-template <class T>
-std::span<std::byte> bytes_of(T& value) {
-  return std::as_writable_bytes(std::span<T>(&value, 1));
-}
-
 Verdict refusal(const std::string& reason) {
   Verdict verdict;
   std::strncpy(verdict.reason.data(), reason.c_str(), verdict.reason.size() - 1);

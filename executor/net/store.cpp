@@ -43,7 +43,7 @@ struct MessageHeader {
 /// Values are endpoints, plans and states in words; larger ones are a broken client.
 constexpr std::uint64_t kMostText = std::uint64_t{256} << 20;
 
-std::span<std::byte> bytes_of(std::string& text) {
+std::span<std::byte> text_bytes(std::string& text) {
   return std::as_writable_bytes(std::span<char>(text.data(), text.size()));
 }
 
@@ -55,19 +55,19 @@ void write_message(const Socket& socket, const Message& message, SteadyTime dead
   bytes.reserve(bytes.size() + message.key.size() + message.value.size());
   bytes += message.key;
   bytes += message.value;
-  write_all(socket, bytes_of(bytes), deadline, -1);
+  write_all(socket, text_bytes(bytes), deadline, -1);
 }
 
 Message read_message(const Socket& socket, SteadyTime deadline) {
   MessageHeader header;
-  read_all(socket, std::as_writable_bytes(std::span(&header, 1)), deadline, -1);
+  read_all(socket, bytes_of(header), deadline, -1);
   if (header.key_bytes > kMostText || header.value_bytes > kMostText) {
     throw TransportError(Kind::corrupt, -1, "a message to the store that makes no sense");
   }
   Message message{header.code, header.number, std::string(header.key_bytes, '\0'),
                   std::string(header.value_bytes, '\0')};
-  read_all(socket, bytes_of(message.key), deadline, -1);
-  read_all(socket, bytes_of(message.value), deadline, -1);
+  read_all(socket, text_bytes(message.key), deadline, -1);
+  read_all(socket, text_bytes(message.value), deadline, -1);
   return message;
 }
 

@@ -14,6 +14,7 @@
 #include <span>
 #include <stdexcept>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 namespace orrery::executor {
@@ -26,6 +27,13 @@ struct Tag {
 /// `op` is below 2^24, `part` below 2^20, `step` counts modulo 2^20.
 constexpr Tag make_tag(std::uint64_t step, std::uint64_t op, std::uint64_t part) {
   return {(step & 0xfffff) << 44 | (op & 0xffffff) << 20 | (part & 0xfffff)};
+}
+
+/// The memory of a plain value, to be sent or received.
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  return std::as_writable_bytes(std::span(&value, 1));
 }
 
 /// Why a run cannot go on. Thrown by waits; the worker ends its generation with it.
