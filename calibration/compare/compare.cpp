@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "models/ir/names.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::calibration {
 namespace {
@@ -163,18 +164,13 @@ bool counts(const ir::Program& program, OpId id) {
   return op.kind != OpKind::collective || is_first_member(program, op, id);
 }
 
-bool is_pass(OpKind kind) {
-  return kind == OpKind::forward || kind == OpKind::backward || kind == OpKind::backward_input ||
-         kind == OpKind::backward_weight;
-}
-
 std::string describe_group(const ir::Program& program, const Op& op) {
   std::string blocks;
   if (op.segment != ir::kNone) {
     const auto& segment = program.segments[static_cast<std::size_t>(op.segment)];
     blocks = fmt::format(" of blocks {}-{}", segment.first_block.value, segment.last_block.value);
   }
-  if (op.kind == OpKind::send || op.kind == OpKind::recv) {
+  if (ir::is_transfer(op.kind)) {
     const bool known = op.match != ir::kNone;
     const int peer = known ? program.op({op.match}).rank.value : -1;
     return fmt::format("{}{} {} rank {}", ir::name_of(op.purpose), blocks,
@@ -227,7 +223,7 @@ void compare_transfers(const ir::Program& program, const std::vector<JoinedOp>& 
   double wrong = 0;
   for (const JoinedOp& joined : ops) {
     const Op& op = program.op(joined.op);
-    const bool pass = is_pass(op.kind);
+    const bool pass = ir::is_pass(op.kind);
     if (op.kind == OpKind::optimizer_step || !counts(program, joined.op)) continue;
     const PredictedMeasured& time = pass ? joined.inner : joined.own;
     out.transfers.predicted += time.predicted;

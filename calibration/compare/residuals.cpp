@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "models/ir/op_traits.h"
+
 namespace orrery::calibration {
 namespace {
 
@@ -42,21 +44,10 @@ PassFactors fit_factors(const std::vector<JoinedRun>& runs) {
     for (const JoinedOp& joined : run.ops) {
       if (!(joined.own.predicted > 0) || !(joined.own.measured > 0)) continue;
       const double ratio = joined.own.measured / joined.own.predicted;
-      switch (run.program->op(joined.op).kind) {
-        case ir::OpKind::forward:
-          forward.push_back(ratio);
-          break;
-        case ir::OpKind::backward:
-        case ir::OpKind::backward_input:
-        case ir::OpKind::backward_weight:
-          backward.push_back(ratio);
-          break;
-        case ir::OpKind::optimizer_step:
-          optimizer.push_back(ratio);
-          break;
-        default:
-          break;
-      }
+      const ir::OpKind kind = run.program->op(joined.op).kind;
+      if (kind == ir::OpKind::forward) forward.push_back(ratio);
+      if (ir::is_backward(kind)) backward.push_back(ratio);
+      if (kind == ir::OpKind::optimizer_step) optimizer.push_back(ratio);
     }
   }
   PassFactors out;

@@ -7,6 +7,7 @@
 
 #include "calibration/compare/checkpoints.h"
 #include "models/base/check.h"
+#include "models/ir/op_traits.h"
 #include "models/ir/timeline.h"
 
 namespace orrery::calibration {
@@ -187,11 +188,7 @@ std::vector<RankParts> step_parts(const ir::Program& program, const std::vector<
         if (program.ops[i].stream != ir::Stream::compute) continue;
         const Nanoseconds own = span.end - span.start - span.inner;
         if (program.ops[i].kind == OpKind::forward) out[r].forward += own;
-        if (program.ops[i].kind == OpKind::backward ||
-            program.ops[i].kind == OpKind::backward_input ||
-            program.ops[i].kind == OpKind::backward_weight) {
-          out[r].backward += own;
-        }
+        if (ir::is_backward(program.ops[i].kind)) out[r].backward += own;
       }
     }
     out[r].all = ir::rank_breakdown(program, spans, step.end - step.start);

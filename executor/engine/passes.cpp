@@ -1,6 +1,7 @@
 #include "executor/engine/passes.h"
 
 #include "models/base/check.h"
+#include "models/ir/names.h"
 
 namespace orrery::executor {
 

@@ -7,24 +7,19 @@
 
 #include "executor/engine/worker.h"
 #include "models/base/check.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::executor {
 namespace {
 
 const std::vector<ir::Region> kNoRegions;
 
-bool is_transfer(const ir::Op& op) {
-  return op.kind == ir::OpKind::send || op.kind == ir::OpKind::recv;
-}
-
-bool is_pass(const ir::Op& op) { return op.kind <= ir::OpKind::backward_weight; }
-
 /// Passes of a rank over blocks with ZeRO-3, in order.
 std::vector<std::tuple<ir::OpKind, std::int32_t, std::int32_t>> sharded_passes(
     const ir::Program& program, RankId rank) {
   std::vector<std::tuple<ir::OpKind, std::int32_t, std::int32_t>> out;
   for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
-    if (!is_pass(op)) continue;
+    if (!ir::is_pass(op.kind)) continue;
     const ir::SegmentInfo& info = program.segments[static_cast<std::size_t>(op.segment)];
     if (info.zero.stage < 3) continue;
     out.emplace_back(op.kind, info.first_block.value, info.last_block.value);
@@ -64,7 +59,7 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
     }
   }
   for (const ir::Op& at : ops()) {
-    if (!is_pass(at) || at.match == ir::kNone) continue;
+    if (!ir::is_pass(at.kind) || at.match == ir::kNone) continue;
     RingGroup group;
     for (const OpId member :
          program.members_of(program.op_groups[static_cast<std::size_t>(at.match)])) {
@@ -110,7 +105,7 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
 void RankView::find_gathers() {
   std::set<std::int32_t> sharded;
   for (const ir::Op& at : ops()) {
-    if (!is_pass(at) || segment(at).zero.stage < 3) continue;
+    if (!ir::is_pass(at.kind) || segment(at).zero.stage < 3) continue;
     const ir::SegmentInfo& info = segment(at);
     for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
       sharded.insert(b);
@@ -184,7 +179,7 @@ std::uint64_t RankView::tag_number(std::size_t local) const {
   const ir::Op& at = op(local);
   std::int32_t number = global(local).value;
   if (at.match == ir::kNone) return static_cast<std::uint64_t>(number);
-  if (is_transfer(at)) return static_cast<std::uint64_t>(std::min(number, at.match));
+  if (ir::is_transfer(at.kind)) return static_cast<std::uint64_t>(std::min(number, at.match));
   const ir::Rendezvous rendezvous =
       at.kind == ir::OpKind::collective
           ? program_.collectives[static_cast<std::size_t>(at.match)].members
@@ -236,7 +231,7 @@ std::vector<ActivationKey> RankView::touches(const ir::Op& op) const {
   std::vector<ActivationKey> out;
   const std::int32_t pipeline =
       op.segment == ir::kNone ? program_.ranks[op.rank.index()].pipeline : segment(op).pipeline;
-  if (is_pass(op)) {
+  if (ir::is_pass(op.kind)) {
     if (op.kind == ir::OpKind::backward_weight) return out;
     const ir::SegmentInfo& info = segment(op);
     const auto last_block = static_cast<std::int32_t>(program_.header.blocks.size()) - 1;
@@ -270,7 +265,7 @@ std::vector<ActivationKey> RankView::touches(const ir::Op& op) const {
 std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
   std::map<BlockId, ModelShard::HeldBlock> blocks;
   for (const ir::Op& at : ops()) {
-    if (!is_pass(at) || at.kind == ir::OpKind::backward_weight) continue;
+    if (!ir::is_pass(at.kind) || at.kind == ir::OpKind::backward_weight) continue;
     const ir::SegmentInfo& info = segment(at);
     for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
       blocks[{b}] = {{b}, info.tensor_parallel, op_group(at).position};
@@ -298,8 +293,8 @@ std::vector<std::string> find_unrunnable(const ir::Program& program) {
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const ir::Op& op = program.ops[i];
     state = state || op.kind == ir::OpKind::load_state || op.kind == ir::OpKind::save_state;
-    redundant = redundant ||
-                (is_pass(op) && program.segments[static_cast<std::size_t>(op.segment)].redundant);
+    redundant = redundant || (ir::is_pass(op.kind) &&
+                              program.segments[static_cast<std::size_t>(op.segment)].redundant);
     for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
       crossing = crossing || program.op(before).rank != op.rank;
     }

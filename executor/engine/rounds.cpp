@@ -1,5 +1,7 @@
 #include "executor/engine/rounds.h"
 
+#include "models/ir/op_traits.h"
+
 namespace orrery::executor {
 
 void GradientRounds::begin() {
@@ -19,8 +21,7 @@ void GradientRounds::ended(const ir::Op& op) {
 }
 
 void GradientRounds::before(const ir::Op& op) {
-  const bool adds = op.kind == ir::OpKind::backward || op.kind == ir::OpKind::backward_weight;
-  if (!adds) return;
+  if (!ir::traits(op.kind).adds_gradients) return;
   const ir::SegmentInfo& info = view_.segment(op);
   std::set<Key> begun;
   {

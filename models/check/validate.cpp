@@ -90,8 +90,9 @@ class Validator {
   }
 
   void check_schedule() {
+    const ScheduleEntry* schedule = find_schedule(plan_.schedule);
     const bool decoupled =
-        plan_.schedule == ir::ScheduleKind::zero_bubble &&
+        schedule != nullptr && schedule->splits_backward() &&
         std::any_of(plan_.pipelines.begin(), plan_.pipelines.end(),
                     [](const ir::Pipeline& pipeline) { return !pipeline.reroutes.empty(); });
     if (!contains(job_.allowed.schedules, plan_.schedule) && !decoupled) {
@@ -99,7 +100,6 @@ class Validator {
            fmt::format("schedule {} is not allowed by the job", ir::name_of(plan_.schedule)),
            "allowed: " + list_names(job_.allowed.schedules));
     }
-    const ScheduleEntry* schedule = find_schedule(plan_.schedule);
     if (schedule == nullptr) {
       return fail("schedule",
                   fmt::format("schedule {} is not available", ir::name_of(plan_.schedule)));

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "models/base/check.h"
-#include "models/cost/closed_form.h"
 #include "models/cost/device_share.h"
+#include "models/schedule/closed_form.h"
 #include "models/schedule/rounds.h"
 
 namespace orrery::models {

@@ -130,13 +130,13 @@ Bytes peak_kept(const ScheduleEntry& schedule, const ScheduleQuery& query,
                 const std::vector<ChunkKept>& kept) {
   Bytes held;
   Bytes peak;
-  for (const Task& task : schedule.tasks(query)) {
-    const ChunkKept& own = kept[static_cast<std::size_t>(task.chunk)];
-    if (task.kind == TaskKind::forward) held += own.activations;
-    if (task.kind == TaskKind::backward_input) held += own.recomputed;
+  for (const StagePass& pass : schedule.passes(query)) {
+    const ChunkKept& own = kept[static_cast<std::size_t>(pass.chunk)];
+    if (pass.kind == ir::OpKind::forward) held += own.activations;
+    if (pass.kind == ir::OpKind::backward_input) held += own.recomputed;
     peak = std::max(peak, held);
-    if (task.kind == TaskKind::backward) held -= own.activations;
-    if (task.kind == TaskKind::backward_weight) held -= own.activations + own.recomputed;
+    if (pass.kind == ir::OpKind::backward) held -= own.activations;
+    if (pass.kind == ir::OpKind::backward_weight) held -= own.activations + own.recomputed;
   }
   return peak;
 }
@@ -145,20 +145,20 @@ Bytes peak_kept(const ScheduleEntry& schedule, const ScheduleQuery& query,
 /// hold all of them besides its own.
 Bytes kept_by_stage(const ir::Plan& plan, std::size_t pipeline, int stage,
                     const std::vector<ChunkKept>& kept) {
-  const ScheduleEntry& schedule = *find_schedule(plan.schedule);
+  const ScheduleEntry& schedule = schedule_entry(plan.schedule);
   const ir::Pipeline& chain = plan.pipelines[pipeline];
   const Rerouted rerouted = count_rerouted(plan, pipeline, stage);
   const ScheduleQuery query = {static_cast<int>(chain.stages.size()), stage,
                                chain.micro_batches - rerouted.skipped + rerouted.received,
                                plan.virtual_stages};
-  const bool splits = plan.schedule == ir::ScheduleKind::zero_bubble;
+  const bool splits = schedule.splits_backward();
   Bytes held;
   if (schedule.uses_chunks) {
     held = peak_kept(schedule, query, kept);
   } else {
     // The closed form of the replay; plans have very many stages.
     held = schedule.in_flight(query) * kept.front().activations;
-    if (splits) held += std::min(query.micro_batches, stage + 1) * kept.front().recomputed;
+    if (splits) held += schedule.weights_postponed(query) * kept.front().recomputed;
   }
   Bytes all;
   for (const ChunkKept& own : kept) all += own.activations + (splits ? own.recomputed : Bytes{});
@@ -211,7 +211,7 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
                  DeviceId device, const std::vector<int>& replicas, const Workload& workload,
                  const Job& job) {
   const auto& stages = plan.pipelines[pipeline].stages;
-  const bool splits = plan.schedule == ir::ScheduleKind::zero_bubble;
+  const bool splits = schedule_entry(plan.schedule).splits_backward();
   std::vector<ChunkKept> kept(static_cast<std::size_t>(plan.virtual_stages));
   Bytes held;
   Bytes transient;
@@ -291,9 +291,7 @@ ir::Segment redundant_segment(const ir::Stage& stage, const ir::Segment& next) {
 
 int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, int micro_batches,
                             int virtual_stages) {
-  const ScheduleEntry* entry = find_schedule(schedule);
-  ORRERY_CHECK(entry != nullptr, "schedule {}", static_cast<int>(schedule));
-  return entry->in_flight({stages, stage, micro_batches, virtual_stages});
+  return schedule_entry(schedule).in_flight({stages, stage, micro_batches, virtual_stages});
 }
 
 Bytes context_memory(const ir::Profile& profile, const std::string& gpu) {

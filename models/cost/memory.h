@@ -49,16 +49,7 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
 /// where the stage's own passes leave it. The last stage's next one is the first.
 ir::Segment redundant_segment(const ir::Stage& stage, const ir::Segment& next);
 
-/// Micro-batches (of one chunk each) whose activations a stage holds at its peak, the one in its
-/// backward pass included:
-/// - GPipe: all m [Huang et al. 2019];
-/// - 1F1B: min(m, stages - stage) [Narayanan et al. 2021, 2.2];
-/// - interleaved, m a multiple of the stages: min(m v, 2 (stages - stage - 1) + (v - 1) stages +
-/// 1),
-///   its warm-up and one more [Narayanan et al. 2021, 2.2]; on the first stage 1 + (p - 1)/(p v)
-///   times what plain 1F1B holds, as [Korthikanti et al. 2022, 4.2.3] say;
-/// - zero bubble: min(m, stages), until the weights' gradients are there: on all stages what 1F1B
-///   holds on the first [ZB-H1, Qi et al. 2024, 3].
+/// ScheduleEntry::in_flight of an available schedule.
 int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, int micro_batches,
                             int virtual_stages);
 

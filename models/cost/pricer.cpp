@@ -14,6 +14,7 @@
 #include "models/cost/device_share.h"
 #include "models/cost/scale_profile.h"
 #include "models/ir/names.h"
+#include "models/ir/op_traits.h"
 #include "models/spec/link_calibration.h"
 
 namespace orrery::models {
@@ -26,18 +27,6 @@ using ir::Pass;
 void mix(std::size_t& hash, std::int64_t value) {
   hash ^= std::hash<std::int64_t>{}(value) + 0x9e3779b97f4a7c15ULL + (hash << 6) + (hash >> 2);
 }
-
-struct QueryHash {
-  std::size_t operator()(const BlockQuery& query) const {
-    std::size_t hash = 0;
-    for (const int value : {query.gpu_type, query.block.value, static_cast<int>(query.pass),
-                            query.tensor_parallel, query.sequence_degree, query.samples,
-                            static_cast<int>(query.recompute), query.expert_parallel}) {
-      mix(hash, value);
-    }
-    return hash;
-  }
-};
 
 /// Linear in log(work) between the points, constant outside.
 double efficiency_at(const ir::EfficiencyCurve& curve, Flops work) {
@@ -59,25 +48,6 @@ Flops expert_flops(const Workload& workload, const Block& block) {
   const Flops flops{2 * matrices * static_cast<double>(workload.sequence_length) * shape.hidden *
                     shape.ffn * shape.top_k * shape.capacity_factor};
   return std::min(flops, block.forward_flops);
-}
-
-Pass pass_of(ir::OpKind kind) {
-  switch (kind) {
-    case ir::OpKind::forward:
-      return Pass::forward;
-    case ir::OpKind::backward:
-      return Pass::backward;
-    case ir::OpKind::backward_input:
-      return Pass::backward_input;
-    case ir::OpKind::backward_weight:
-      return Pass::backward_weight;
-    default:
-      return Pass::optimizer;
-  }
-}
-
-bool is_compute(ir::OpKind kind) {
-  return kind == ir::OpKind::optimizer_step || pass_of(kind) != Pass::optimizer;
 }
 
 /// Groups that compute a block: its replicas in the plan. A group may have several segments with
@@ -114,6 +84,18 @@ std::map<BlockId, const ir::SegmentInfo*> updated_blocks(const ir::Program& prog
 }  // namespace
 
 struct Pricer::State {
+  struct QueryHash {
+    std::size_t operator()(const BlockQuery& query) const {
+      std::size_t hash = 0;
+      for (const int value : {query.gpu_type, query.block.value, static_cast<int>(query.pass),
+                              query.tensor_parallel, query.sequence_degree, query.samples,
+                              static_cast<int>(query.recompute), query.expert_parallel}) {
+        mix(hash, value);
+      }
+      return hash;
+    }
+  };
+
   Cluster cluster;
   Workload workload;
   Job job;
@@ -275,7 +257,7 @@ Seconds Pricer::State::cached(const BlockQuery& query) const {
 Seconds Pricer::State::pass(int gpu_type, const ir::SegmentInfo& segment, const ir::Op& op) const {
   BlockQuery query{.gpu_type = gpu_type,
                    .block = {},
-                   .pass = pass_of(op.kind),
+                   .pass = *ir::traits(op.kind).priced_as,
                    .tensor_parallel = segment.tensor_parallel,
                    .sequence_degree = segment.sequence_degree,
                    .samples = op.samples,
@@ -367,7 +349,7 @@ Seconds Pricer::optimizer(int gpu_type, double parameters) const {
 }
 
 Seconds Pricer::compute(const ir::Program& program, const ir::Op& op) const {
-  if (!is_compute(op.kind)) return {};
+  if (!ir::is_compute(op.kind)) return {};
   const ir::Rank& rank = program.ranks[op.rank.index()];
   std::set<int> types = {state_->cluster.device(rank.device).gpu_type};
   for (const DeviceId device : rank.devices) types.insert(state_->cluster.device(device).gpu_type);

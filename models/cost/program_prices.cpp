@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/cost/pricer.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::models {
 namespace {
@@ -29,19 +30,6 @@ struct KeyHash {
   }
 };
 
-bool is_compute(ir::OpKind kind) {
-  switch (kind) {
-    case ir::OpKind::forward:
-    case ir::OpKind::backward:
-    case ir::OpKind::backward_input:
-    case ir::OpKind::backward_weight:
-    case ir::OpKind::optimizer_step:
-      return true;
-    default:
-      return false;
-  }
-}
-
 }  // namespace
 
 ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
@@ -60,7 +48,7 @@ ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
   std::map<std::array<std::int32_t, 3>, std::int64_t> groups;
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const ir::Op& op = program.ops[i];
-    if (!is_compute(op.kind)) {  // prices_[0] is zero
+    if (!ir::is_compute(op.kind)) {  // prices_[0] is zero
       const OpId id{static_cast<std::int32_t>(i)};
       if (const auto storage = pricer.storage(op)) storage_.emplace(id, *storage);
       continue;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "models/base/check.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::ir {
 namespace {
@@ -76,16 +77,11 @@ RankBreakdown rank_breakdown(const Program& program, std::span<const Span> spans
       continue;
     }
     busy.push_back(interval);
-    switch (op.kind) {
-      case OpKind::forward:
-      case OpKind::backward:
-      case OpKind::backward_input:
-      case OpKind::backward_weight:
-        parts.compute += span.end - span.start - span.inner;
-        parts.tensor_parallel += span.inner;
-        break;
-      default:
-        parts.optimizer += span.end - span.start;
+    if (is_pass(op.kind)) {
+      parts.compute += span.end - span.start - span.inner;
+      parts.tensor_parallel += span.inner;
+    } else {
+      parts.optimizer += span.end - span.start;
     }
   }
   const Cover computing = unite(std::move(busy));

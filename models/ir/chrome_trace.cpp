@@ -34,7 +34,7 @@ std::size_t utf8_length(std::string_view text) {
 }
 
 /// A JSON string, quotes included. What is not UTF-8 becomes U+FFFD.
-std::string quoted(std::string_view text) {
+std::string json_string(std::string_view text) {
   std::string out = "\"";
   while (!text.empty()) {
     const std::size_t length = utf8_length(text);
@@ -53,9 +53,10 @@ std::string quoted(std::string_view text) {
   return out + '"';
 }
 
-class Writer {
+class ChromeWriter {
  public:
-  Writer(const Program& program, const RunLog& log, const TimelineNames& names, std::ostream& out)
+  ChromeWriter(const Program& program, const RunLog& log, const TimelineNames& names,
+               std::ostream& out)
       : log_(log), timeline_(program, log, names), threads_(program.ranks.size()), out_(out) {}
 
   void run() {
@@ -66,7 +67,7 @@ class Writer {
       for (const RankId rank : node.ranks) {
         const std::string name = timeline_.rank_name(rank);
         add(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", pid(rank),
-            quoted(node.name.empty() ? name : node.name + " / " + name));
+            json_string(node.name.empty() ? name : node.name + " / " + name));
         add(R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})",
             pid(rank), ++place);
       }
@@ -82,7 +83,7 @@ class Writer {
     }
     for (const LogEvent& event : log_.events) {
       add(R"({{"ph":"i","s":"g","name":{},"pid":0,"tid":0,"ts":{},"args":{{"detail":{}}}}})",
-          quoted(event.kind), time(event.at), quoted(event.detail));
+          json_string(event.kind), time(event.at), json_string(event.detail));
     }
     text_ += "\n]}\n";
     flush();
@@ -113,12 +114,12 @@ class Writer {
   void add_lane(const Lane& lane) {
     const int tid = threads_[lane.rank.index()]++;
     add(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
-        pid(lane.rank), tid, quoted(Timeline::lane_name(lane)));
+        pid(lane.rank), tid, json_string(Timeline::lane_name(lane)));
     for (const std::uint32_t i : lane.spans) {
       const Span& span = log_.spans[i];
       add(R"({{"ph":"X","name":{},"cat":"{}","pid":{},"tid":{},"ts":{},"dur":{},)"
           R"("args":{{"op":{},"bytes":{},"inner_collectives_us":{}}}}})",
-          quoted(timeline_.span_name(span)), timeline_.category(span), pid(lane.rank), tid,
+          json_string(timeline_.span_name(span)), timeline_.category(span), pid(lane.rank), tid,
           time(span.start), microseconds(span.end - span.start), span.op.value,
           std::llround(span.bytes.value), microseconds(span.inner));
       if (const std::uint64_t flow = timeline_.flow(i))
@@ -146,7 +147,7 @@ class Writer {
 
 void write_chrome(const Program& program, const RunLog& log, const TimelineNames& names,
                   std::ostream& out) {
-  Writer(program, log, names, out).run();
+  ChromeWriter(program, log, names, out).run();
 }
 
 }  // namespace orrery::ir

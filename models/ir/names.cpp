@@ -1,5 +1,7 @@
 #include "models/ir/names.h"
 
+#include "models/ir/op_traits.h"
+
 namespace orrery::ir {
 
 EnumNames<Dtype> enum_names(Dtype) {
@@ -86,17 +88,11 @@ EnumNames<EventScope::Kind> enum_names(EventScope::Kind) {
 }
 
 EnumNames<OpKind> enum_names(OpKind) {
-  using enum OpKind;
-  return {{forward, "forward"},
-          {backward, "backward"},
-          {backward_input, "backward_input"},
-          {backward_weight, "backward_weight"},
-          {send, "send"},
-          {recv, "recv"},
-          {collective, "collective"},
-          {optimizer_step, "optimizer_step"},
-          {load_state, "load_state"},
-          {save_state, "save_state"}};
+  EnumNames<OpKind> names;
+  for (std::size_t i = 0; i < kOpTraits.size(); ++i) {
+    names.emplace_back(static_cast<OpKind>(i), kOpTraits[i].name);
+  }
+  return names;
 }
 
 EnumNames<Stream> enum_names(Stream) {

@@ -44,12 +44,12 @@ EnumNames<TensorKind> enum_names(TensorKind);
 EnumNames<BufferKind> enum_names(BufferKind);
 EnumNames<BufferEffect::Action> enum_names(BufferEffect::Action);
 
-/// The name of a value; "?" for a number that is no value of E. Enums of program.h that have a
-/// name_of() of their own there use that.
+/// The name of a value; "?" for a number that is no value of E.
 template <class E>
 requires std::is_enum_v<E>
 const char* name_of(E value) {
-  for (const auto& [candidate, name] : enum_names(value)) {
+  static const EnumNames<E> kNames = enum_names(value);
+  for (const auto& [candidate, name] : kNames) {
     if (candidate == value) return name;
   }
   return "?";

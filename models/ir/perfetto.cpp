@@ -41,9 +41,10 @@ class Interned {
   std::unordered_map<std::string, std::uint64_t> numbers_;
 };
 
-class Writer {
+class PerfettoWriter {
  public:
-  Writer(const Program& program, const RunLog& log, const TimelineNames& names, std::ostream& out)
+  PerfettoWriter(const Program& program, const RunLog& log, const TimelineNames& names,
+                 std::ostream& out)
       : log_(log), timeline_(program, log, names), ranks_(program.ranks.size()), out_(out) {}
 
   void run() {
@@ -206,7 +207,7 @@ class Writer {
 
 void write_perfetto(const Program& program, const RunLog& log, const TimelineNames& names,
                     std::ostream& out) {
-  Writer(program, log, names, out).run();
+  PerfettoWriter(program, log, names, out).run();
 }
 
 }  // namespace orrery::ir

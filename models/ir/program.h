@@ -297,10 +297,4 @@ struct Program {
 /// are mutual, collectives whose members agree, dependencies without a cycle, buffers freed once.
 std::string find_defect(const Program& program);
 
-const char* name_of(OpKind kind);
-const char* name_of(Stream stream);
-const char* name_of(CollectiveKind kind);
-const char* name_of(Purpose purpose);
-const char* name_of(BufferKind kind);
-
 }  // namespace orrery::ir

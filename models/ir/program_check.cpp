@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/ir/names.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::ir {
 namespace {
@@ -209,9 +210,6 @@ class Checker {
     return true;
   }
 
-  static bool computes(OpKind kind) { return kind <= OpKind::backward_weight; }
-  static bool moves(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv; }
-
   bool check_ops() {
     for (std::size_t i = 0; i < p_.ops.size(); ++i) {
       const Op& o = op(i);
@@ -223,10 +221,11 @@ class Checker {
       if (!amount(o.bytes) || o.samples < 0 || o.micro_batch.value < kNone) {
         return fail("{} has a wrong size, share or micro-batch", describe(i));
       }
-      if (!computes(o.kind) && !moves(o.kind) && o.kind != OpKind::collective && o.match != kNone) {
+      if (!is_pass(o.kind) && !is_transfer(o.kind) && o.kind != OpKind::collective &&
+          o.match != kNone) {
         return fail("{} has a match", describe(i));
       }
-      if (!computes(o.kind)) continue;
+      if (!is_pass(o.kind)) continue;
       if (o.segment == kNone) return fail("{} has no segment", describe(i));
       const auto pipeline = rank_of(o).pipeline;
       const auto count = p_.pipelines[static_cast<std::size_t>(pipeline)].micro_batches;
@@ -258,7 +257,7 @@ class Checker {
   bool check_transfers() {
     for (std::size_t i = 0; i < p_.ops.size(); ++i) {
       const Op& o = op(i);
-      if (!moves(o.kind)) continue;
+      if (!is_transfer(o.kind)) continue;
       if (!within(o.match, p_.ops)) return fail("{} has no match", describe(i));
       const auto at = static_cast<std::size_t>(o.match);
       const Op& other = op(at);
@@ -380,12 +379,12 @@ class Checker {
   bool check_teams() {
     std::size_t referring = 0;
     for (std::size_t i = 0; i < p_.ops.size(); ++i) {
-      if (!computes(op(i).kind) || op(i).match == kNone) continue;
+      if (!is_pass(op(i).kind) || op(i).match == kNone) continue;
       ++referring;
       if (!within(op(i).match, p_.op_groups)) return fail("{} has no op_group", describe(i));
     }
     for (std::size_t t = 0; t < p_.op_groups.size(); ++t) {
-      if (!check_rendezvous("op_group", t, p_.op_groups[t], computes)) return false;
+      if (!check_rendezvous("op_group", t, p_.op_groups[t], is_pass)) return false;
       const auto members = p_.members_of(p_.op_groups[t]);
       const Op& first = p_.op(members.front());
       for (const OpId id : members) {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/ir/names.h"
+#include "models/ir/op_traits.h"
 #include "models/ir/program_check.h"
 
 namespace orrery::ir {
@@ -158,14 +160,13 @@ class OrderChecker {
  private:
   const Op& op(std::size_t i) const { return p_.ops[i]; }
   std::string describe(std::size_t i) const { return describe_op(p_, i); }
-  static bool moves(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv; }
 
   /// Ops that start together are one node: a send and its recv, members of a collective or an op
   /// group.
   std::vector<std::uint32_t> make_nodes() const {
     std::vector<std::uint32_t> node(p_.ops.size());
     for (std::size_t i = 0; i < node.size(); ++i) {
-      const bool second = moves(op(i).kind) && static_cast<std::size_t>(op(i).match) < i;
+      const bool second = is_transfer(op(i).kind) && static_cast<std::size_t>(op(i).match) < i;
       node[i] = static_cast<std::uint32_t>(second ? static_cast<std::size_t>(op(i).match) : i);
     }
     const auto join = [&](const Rendezvous& rendezvous) {

@@ -8,6 +8,7 @@
 
 #include "models/base/check.h"
 #include "models/ir/names.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::ir {
 namespace {
@@ -23,8 +24,6 @@ std::string spaced(std::string name, char space) {
   std::replace(name.begin(), name.end(), '_', space);
   return name;
 }
-
-bool moves(OpKind kind) { return kind == OpKind::send || kind == OpKind::recv; }
 
 }  // namespace
 
@@ -149,13 +148,10 @@ std::string Timeline::span_name(const Span& span) const {
   };
   switch (op.kind) {
     case OpKind::forward:
-      return compute("F");
     case OpKind::backward:
-      return compute("B");
     case OpKind::backward_input:
-      return compute("Bi");
     case OpKind::backward_weight:
-      return compute("Bw");
+      return compute(traits(op.kind).label);
     case OpKind::send:
       return fmt::format("send{}{} to {}", moved(), batch, peer());
     case OpKind::recv:
@@ -183,7 +179,8 @@ const char* Timeline::category(const Span& span) const {
 std::uint64_t Timeline::flow(std::uint32_t span) const {
   const OpId id = log_.spans[span].op;
   const Op& op = program_.op(id);
-  if (!moves(op.kind) || occurrence_[span] >= occurrences_[static_cast<std::size_t>(op.match)]) {
+  if (!is_transfer(op.kind) ||
+      occurrence_[span] >= occurrences_[static_cast<std::size_t>(op.match)]) {
     return 0;
   }
   const std::int32_t send = op.kind == OpKind::send ? id.value : op.match;

@@ -10,12 +10,14 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "models/ir/names.h"
+#include "models/ir/wire_frames.h"
 
 namespace orrery::ir {
 
@@ -186,19 +188,108 @@ class ColumnReader {
   std::string problem_;
 };
 
-/// Cuts `rows` into runs of limited size and calls write(run) for each. `weight` tells about how
-/// many numbers a row brings in.
-template <class Row, class Weight, class Write>
-void for_each_run(const std::vector<Row>& rows, Weight weight, Write write) {
-  constexpr std::size_t kChunkRows = 1 << 16;
-  for (std::size_t begin = 0; begin < rows.size();) {
-    std::size_t end = begin;
-    for (std::size_t size = 0; end < rows.size() && size < kChunkRows; ++end) {
-      size += weight(rows[end]);
-    }
-    write(std::span<const Row>(rows).subspan(begin, end - begin));
-    begin = end;
+/// Counts the rows of a message: as many as its first column has entries.
+class ColumnCounter {
+ public:
+  std::size_t rows() const { return static_cast<std::size_t>(std::max(rows_, 0)); }
+
+  template <class Row, class Field, class Get>
+  void integers(std::span<Row>, Field* field, Get) {
+    found(field->size());
   }
+  template <class Row, class Field, class Get>
+  void flags(std::span<Row>, Field*, Get) {}
+  template <class Row, class Message, class Get>
+  void doubles(std::span<Row>, Message* message, Get) {
+    found(message->index_size());
+  }
+  template <class Row, class Field, class Get>
+  void strings(std::span<Row>, Field* field, Get) {
+    found(field->size());
+  }
+  template <class Row, class Field, class Get, class Columns>
+  void lists(std::span<Row>, Field* lengths, int, Get, Columns) {
+    found(lengths->size());
+  }
+
+ private:
+  void found(int rows) {
+    if (rows_ < 0) rows_ = rows;
+  }
+  int rows_ = -1;
+};
+
+/// How many numbers a row brings into its chunk, roughly; rows without lists count as one.
+template <class Row>
+std::size_t weight(const Row&) {
+  return 1;
+}
+inline std::size_t weight(const Rank& rank) { return 1 + rank.devices.size(); }
+inline std::size_t weight(const CommunicationGroup& group) { return 1 + group.devices.size(); }
+inline std::size_t weight(const InnerCollective& inner) {
+  return 1 + inner.groups.size() + inner.bytes_per_peer.size();
+}
+template <class T>
+std::size_t weight(const std::vector<T>& list) {
+  std::size_t total = 1;
+  for (const T& element : list) total += weight(element);
+  return total;
+}
+inline std::size_t weight(const CollectiveShape& shape) {
+  std::size_t total = 1;
+  for (const CollectiveShape::Part& part : shape.parts) total += 1 + weight(part.member_regions);
+  return total;
+}
+
+/// A table of a file: its number in the chunk's oneof, where the value has its rows, and where the
+/// chunk has its columns.
+template <class Number, class Rows, class Message>
+struct Table {
+  Number number;
+  Rows rows;
+  Message message;
+};
+
+/// Appends the chunk's table to that of `value`. Returns the problem, if any.
+template <class Chunk, class Tables, class Value>
+std::string read_table(Chunk& chunk, const Tables& tables, Value& value) {
+  std::string problem = "it holds no table that this version knows";
+  const auto read = [&](const auto& table) {
+    if (chunk.table_case() != table.number) return;
+    auto& rows = value.*table.rows;
+    auto& message = *(chunk.*table.message)();
+    const std::size_t before = rows.size();
+    ColumnCounter counter;
+    columns(counter, std::span(rows), message);
+    rows.resize(before + counter.rows());
+    ColumnReader reader;
+    columns(reader, std::span(rows).subspan(before), message);
+    problem = reader.problem();
+  };
+  std::apply([&](const auto&... table) { (read(table), ...); }, tables);
+  return problem;
+}
+
+/// Writes all tables of `value`, long ones in several chunks of limited size.
+template <class Chunk, class Value, class Tables>
+void write_tables(const Value& value, const Tables& tables, FrameWriter& out) {
+  constexpr std::size_t kChunkRows = 1 << 16;
+  Chunk chunk;
+  const auto write = [&](const auto& table) {
+    const auto all = std::span(value.*table.rows);
+    for (std::size_t begin = 0; begin < all.size();) {
+      std::size_t end = begin;
+      for (std::size_t size = 0; end < all.size() && size < kChunkRows; ++end) {
+        size += weight(all[end]);
+      }
+      chunk.Clear();
+      ColumnWriter writer;
+      columns(writer, all.subspan(begin, end - begin), *(chunk.*table.message)());
+      out.add(chunk);
+      begin = end;
+    }
+  };
+  std::apply([&](const auto&... table) { (write(table), ...); }, tables);
 }
 
 }  // namespace orrery::ir

@@ -1,15 +1,9 @@
-#include <algorithm>
-
 #include "models/base/hash.h"
 #include "models/ir/program.pb.h"
 #include "models/ir/wire.h"
 #include "models/ir/wire_columns.h"
-#include "models/ir/wire_frames.h"
 
 namespace orrery::ir {
-namespace {
-
-constexpr FileKind kKind = {"program", kProgramSchema};
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::PipelineRows& m) {
@@ -17,7 +11,6 @@ void columns(V& v, std::span<Row> rows, wire::PipelineRows& m) {
   v.integers(rows, m.mutable_micro_batches(), &PipelineInfo::micro_batches);
   v.integers(rows, m.mutable_micro_batch_size(), &PipelineInfo::micro_batch_size);
 }
-int row_count(const wire::PipelineRows& m) { return m.first_sample_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::RankRows& m) {
@@ -30,7 +23,6 @@ void columns(V& v, std::span<Row> rows, wire::RankRows& m) {
   v.integers(rows, m.mutable_position(), &Rank::position);
   v.integers(rows, m.mutable_tensor_parallel(), &Rank::tensor_parallel);
 }
-int row_count(const wire::RankRows& m) { return m.device_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::SegmentRows& m) {
@@ -53,14 +45,12 @@ void columns(V& v, std::span<Row> rows, wire::SegmentRows& m) {
       rows, m.mutable_zero_shard_group(), [](auto& row) -> auto& { return row.zero.shard_group; });
   v.flags(rows, m.mutable_redundant(), &SegmentInfo::redundant);
 }
-int row_count(const wire::SegmentRows& m) { return m.pipeline_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::GroupRows& m) {
   v.lists(rows, m.mutable_device_count(), m.devices_size(), &CommunicationGroup::devices,
           [&](auto devices) { v.integers(devices, m.mutable_devices(), std::identity()); });
 }
-int row_count(const wire::GroupRows& m) { return m.device_count_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::RegionRows& m) {
@@ -90,7 +80,6 @@ void columns(V& v, std::span<Row> rows, wire::CollectiveShapeRows& m) {
                 });
       });
 }
-int row_count(const wire::CollectiveShapeRows& m) { return m.kind_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::CollectiveRows& m) {
@@ -100,14 +89,12 @@ void columns(V& v, std::span<Row> rows, wire::CollectiveRows& m) {
   v.integers(
       rows, m.mutable_member_count(), [](auto& row) -> auto& { return row.members.member_count; });
 }
-int row_count(const wire::CollectiveRows& m) { return m.shape_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::RendezvousRows& m) {
   v.integers(rows, m.mutable_first_member(), &Rendezvous::first_member);
   v.integers(rows, m.mutable_member_count(), &Rendezvous::member_count);
 }
-int row_count(const wire::RendezvousRows& m) { return m.first_member_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::TransferSetRows& m) {
@@ -117,7 +104,6 @@ void columns(V& v, std::span<Row> rows, wire::TransferSetRows& m) {
     v.doubles(transfers, m.mutable_bytes(), &Transfer::bytes);
   });
 }
-int row_count(const wire::TransferSetRows& m) { return m.count_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::InnerSetRows& m) {
@@ -133,7 +119,6 @@ void columns(V& v, std::span<Row> rows, wire::InnerSetRows& m) {
             [&](auto bytes) { v.doubles(bytes, m.mutable_bytes_per_peer(), std::identity()); });
   });
 }
-int row_count(const wire::InnerSetRows& m) { return m.set_count_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::BufferSetRows& m) {
@@ -145,14 +130,12 @@ void columns(V& v, std::span<Row> rows, wire::BufferSetRows& m) {
     v.doubles(effects, m.mutable_bytes(), &BufferEffect::bytes);
   });
 }
-int row_count(const wire::BufferSetRows& m) { return m.count_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::RegionSetRows& m) {
   v.lists(rows, m.mutable_count(), m.regions().tensor_size(), std::identity(),
           [&](auto regions) { columns(v, regions, *m.mutable_regions()); });
 }
-int row_count(const wire::RegionSetRows& m) { return m.count_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::OpRows& m) {
@@ -171,35 +154,15 @@ void columns(V& v, std::span<Row> rows, wire::OpRows& m) {
   v.integers(rows, m.mutable_transfers(), &Op::transfers);
   v.doubles(rows, m.mutable_bytes(), &Op::bytes);
 }
-int row_count(const wire::OpRows& m) { return m.kind_size(); }
 
 template <class V, class Row>
 void columns(V& v, std::span<Row> rows, wire::IdRows& m) {
   v.integers(rows, m.mutable_id(), std::identity());
 }
-int row_count(const wire::IdRows& m) { return m.id_size(); }
 
-/// How many numbers a row brings into its chunk, roughly; rows without lists count as one.
-template <class Row>
-std::size_t weight(const Row&) {
-  return 1;
-}
-std::size_t weight(const Rank& rank) { return 1 + rank.devices.size(); }
-std::size_t weight(const CommunicationGroup& group) { return 1 + group.devices.size(); }
-std::size_t weight(const InnerCollective& inner) {
-  return 1 + inner.groups.size() + inner.bytes_per_peer.size();
-}
-template <class T>
-std::size_t weight(const std::vector<T>& list) {
-  std::size_t total = 1;
-  for (const T& element : list) total += weight(element);
-  return total;
-}
-std::size_t weight(const CollectiveShape& shape) {
-  std::size_t total = 1;
-  for (const CollectiveShape::Part& part : shape.parts) total += 1 + weight(part.member_regions);
-  return total;
-}
+namespace {
+
+constexpr FileKind kProgramFile = {"program", kProgramSchema};
 
 void write_header(const ProgramHeader& header, wire::ProgramHeader& out) {
   const ModelShape& model = header.model;
@@ -283,102 +246,50 @@ bool read_header(const wire::ProgramHeader& in, ProgramHeader& header) {
   return good;
 }
 
-/// Appends the rows of `message` to `rows`. Returns the problem, if any.
-template <class Row, class Message>
-std::string take(std::vector<Row>& rows, Message* message) {
-  const std::size_t before = rows.size();
-  rows.resize(before + static_cast<std::size_t>(row_count(*message)));
-  ColumnReader reader;
-  columns(reader, std::span<Row>(rows).subspan(before), *message);
-  return reader.problem();
-}
+using wire::ProgramChunk;
+
+constexpr auto kProgramTables = std::tuple(
+    Table{ProgramChunk::kPipelines, &Program::pipelines, &ProgramChunk::mutable_pipelines},
+    Table{ProgramChunk::kRanks, &Program::ranks, &ProgramChunk::mutable_ranks},
+    Table{ProgramChunk::kSegments, &Program::segments, &ProgramChunk::mutable_segments},
+    Table{ProgramChunk::kGroups, &Program::groups, &ProgramChunk::mutable_groups},
+    Table{ProgramChunk::kCollectiveShapes, &Program::collective_shapes,
+          &ProgramChunk::mutable_collective_shapes},
+    Table{ProgramChunk::kCollectives, &Program::collectives, &ProgramChunk::mutable_collectives},
+    Table{ProgramChunk::kOpGroups, &Program::op_groups, &ProgramChunk::mutable_op_groups},
+    Table{ProgramChunk::kMembers, &Program::members, &ProgramChunk::mutable_members},
+    Table{ProgramChunk::kTransferSets, &Program::transfer_sets,
+          &ProgramChunk::mutable_transfer_sets},
+    Table{ProgramChunk::kInnerSets, &Program::inner_sets, &ProgramChunk::mutable_inner_sets},
+    Table{ProgramChunk::kBufferSets, &Program::buffer_sets, &ProgramChunk::mutable_buffer_sets},
+    Table{ProgramChunk::kRegionSets, &Program::region_sets, &ProgramChunk::mutable_region_sets},
+    Table{ProgramChunk::kResident, &Program::resident, &ProgramChunk::mutable_resident},
+    Table{ProgramChunk::kOps, &Program::ops, &ProgramChunk::mutable_ops},
+    Table{ProgramChunk::kStreamBegin, &Program::stream_begin, &ProgramChunk::mutable_stream_begin},
+    Table{ProgramChunk::kDependencyBegin, &Program::dependency_begin,
+          &ProgramChunk::mutable_dependency_begin},
+    Table{ProgramChunk::kDependencies, &Program::dependencies,
+          &ProgramChunk::mutable_dependencies});
 
 /// Returns the problem, if any.
-std::string read_chunk(wire::ProgramChunk& chunk, Program& program) {
-  switch (chunk.table_case()) {
-    case wire::ProgramChunk::kHeader:
-      return read_header(chunk.header(), program.header) ? "" : "a header value is out of range";
-    case wire::ProgramChunk::kPipelines:
-      return take(program.pipelines, chunk.mutable_pipelines());
-    case wire::ProgramChunk::kRanks:
-      return take(program.ranks, chunk.mutable_ranks());
-    case wire::ProgramChunk::kSegments:
-      return take(program.segments, chunk.mutable_segments());
-    case wire::ProgramChunk::kGroups:
-      return take(program.groups, chunk.mutable_groups());
-    case wire::ProgramChunk::kCollectiveShapes:
-      return take(program.collective_shapes, chunk.mutable_collective_shapes());
-    case wire::ProgramChunk::kCollectives:
-      return take(program.collectives, chunk.mutable_collectives());
-    case wire::ProgramChunk::kTeams:
-      return take(program.op_groups, chunk.mutable_op_groups());
-    case wire::ProgramChunk::kMembers:
-      return take(program.members, chunk.mutable_members());
-    case wire::ProgramChunk::kTransferSets:
-      return take(program.transfer_sets, chunk.mutable_transfer_sets());
-    case wire::ProgramChunk::kInnerSets:
-      return take(program.inner_sets, chunk.mutable_inner_sets());
-    case wire::ProgramChunk::kBufferSets:
-      return take(program.buffer_sets, chunk.mutable_buffer_sets());
-    case wire::ProgramChunk::kRegionSets:
-      return take(program.region_sets, chunk.mutable_region_sets());
-    case wire::ProgramChunk::kResident:
-      return take(program.resident, chunk.mutable_resident());
-    case wire::ProgramChunk::kOps:
-      return take(program.ops, chunk.mutable_ops());
-    case wire::ProgramChunk::kStreamBegin:
-      return take(program.stream_begin, chunk.mutable_stream_begin());
-    case wire::ProgramChunk::kDependencyBegin:
-      return take(program.dependency_begin, chunk.mutable_dependency_begin());
-    case wire::ProgramChunk::kDependencies:
-      return take(program.dependencies, chunk.mutable_dependencies());
-    case wire::ProgramChunk::TABLE_NOT_SET:
-      break;
-  }
-  return "it holds no table that this version knows";
+std::string read_program_chunk(ProgramChunk& chunk, Program& program) {
+  if (!chunk.has_header()) return read_table(chunk, kProgramTables, program);
+  return read_header(chunk.header(), program.header) ? "" : "a header value is out of range";
 }
 
 }  // namespace
 
 std::string serialize(const Program& program) {
-  FrameWriter out(kKind);
-  wire::ProgramChunk first;
+  FrameWriter out(kProgramFile);
+  ProgramChunk first;
   write_header(program.header, *first.mutable_header());
   out.add(first);
-  using Chunk = wire::ProgramChunk;
-  Chunk chunk;
-  const auto put = [&](const auto& rows, auto table) {
-    for_each_run(
-        rows, [](const auto& row) { return weight(row); },
-        [&](auto run) {
-          chunk.Clear();
-          ColumnWriter writer;
-          columns(writer, run, *(chunk.*table)());
-          out.add(chunk);
-        });
-  };
-  put(program.pipelines, &Chunk::mutable_pipelines);
-  put(program.ranks, &Chunk::mutable_ranks);
-  put(program.segments, &Chunk::mutable_segments);
-  put(program.groups, &Chunk::mutable_groups);
-  put(program.collective_shapes, &Chunk::mutable_collective_shapes);
-  put(program.collectives, &Chunk::mutable_collectives);
-  put(program.op_groups, &Chunk::mutable_op_groups);
-  put(program.members, &Chunk::mutable_members);
-  put(program.transfer_sets, &Chunk::mutable_transfer_sets);
-  put(program.inner_sets, &Chunk::mutable_inner_sets);
-  put(program.buffer_sets, &Chunk::mutable_buffer_sets);
-  put(program.region_sets, &Chunk::mutable_region_sets);
-  put(program.resident, &Chunk::mutable_resident);
-  put(program.ops, &Chunk::mutable_ops);
-  put(program.stream_begin, &Chunk::mutable_stream_begin);
-  put(program.dependency_begin, &Chunk::mutable_dependency_begin);
-  put(program.dependencies, &Chunk::mutable_dependencies);
+  write_tables<ProgramChunk>(program, kProgramTables, out);
   return out.finish();
 }
 
 std::variant<Program, std::string> parse_program(std::string_view bytes) {
-  return parse_chunks<Program, wire::ProgramChunk>(bytes, kKind, read_chunk);
+  return parse_chunks<Program, ProgramChunk>(bytes, kProgramFile, read_program_chunk);
 }
 
 std::string program_hash(const Program& program) { return content_hash(serialize(program)); }

@@ -8,6 +8,7 @@
 #include "models/base/check.h"
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
+#include "models/ir/op_traits.h"
 #include "models/lower/inner.h"
 #include "models/lower/passes.h"
 #include "models/schedule/rounds.h"
@@ -55,7 +56,7 @@ struct Part {
   bool joint = false;  ///< Has inner collectives that several ranks run together.
 };
 
-/// All that repeats from micro-batch to micro-batch in one group of one element, by TaskKind.
+/// All that repeats from micro-batch to micro-batch in one group of one element, by ir::OpKind.
 struct PassTemplates {
   std::array<std::vector<Part>, 4> usual;
   std::vector<Part> last;  ///< Of a pass that completes the gradients of a round.
@@ -63,26 +64,6 @@ struct PassTemplates {
 
 /// A redundant forward pass of the groups of one stage.
 using ShadowPass = std::vector<Part>;
-
-ir::OpKind op_kind(TaskKind kind) {
-  switch (kind) {
-    case TaskKind::forward:
-      return ir::OpKind::forward;
-    case TaskKind::backward:
-      return ir::OpKind::backward;
-    case TaskKind::backward_input:
-      return ir::OpKind::backward_input;
-    case TaskKind::backward_weight:
-      return ir::OpKind::backward_weight;
-  }
-  ORRERY_CHECK(false, "task kind {}", static_cast<int>(kind));
-  return ir::OpKind::forward;
-}
-
-/// The pass makes gradients of weights.
-bool makes_gradients(TaskKind kind) {
-  return kind == TaskKind::backward || kind == TaskKind::backward_weight;
-}
 
 /// The compute ops of one pipeline, wherever they run.
 class PipelineCompute {
@@ -96,12 +77,12 @@ class PipelineCompute {
         elements_(elements_of(context.placement, pipeline)),
         builder_(builder),
         ops_(elements_, pipeline_.micro_batches) {
-    kinds_.push_back(TaskKind::forward);
-    if (context_.plan.schedule == ir::ScheduleKind::zero_bubble) {
-      kinds_.push_back(TaskKind::backward_input);
-      kinds_.push_back(TaskKind::backward_weight);
+    kinds_.push_back(ir::OpKind::forward);
+    if (schedule_entry(context_.plan.schedule).splits_backward()) {
+      kinds_.push_back(ir::OpKind::backward_input);
+      kinds_.push_back(ir::OpKind::backward_weight);
     } else {
-      kinds_.push_back(TaskKind::backward);
+      kinds_.push_back(ir::OpKind::backward);
     }
     for (std::size_t e = 0; e < elements_.size(); ++e) {
       std::vector<PassTemplates>& of_groups = templates_.emplace_back();
@@ -113,7 +94,7 @@ class PipelineCompute {
       ShadowPass& pass = shadow_passes_.emplace_back();
       for (std::size_t g = 0; g < shadow.infos.size(); ++g) {
         pass.push_back(make_part(shadow, g, shadow.segment->first_block, shadow.segment->last_block,
-                                 TaskKind::forward, false));
+                                 ir::OpKind::forward, false));
       }
     }
     for (int m = 0; m < pipeline_.micro_batches; ++m) {
@@ -127,23 +108,23 @@ class PipelineCompute {
     std::optional<int> follows;  ///< Whose first successor of the stage for the chunk it is.
   };
 
-  /// Adds the pass of `task` through the elements of the stage that `on` pipeline holds, if this
+  /// Adds the pass of `pass` through the elements of the stage that `on` pipeline holds, if this
   /// pipeline's micro-batch passes there.
-  void add(const Task& task, int stage, int on, const Rounds& rounds) {
-    if (!passes(task.micro_batch, stage, on)) return;
-    const std::vector<int>& way = ways_[static_cast<std::size_t>(task.micro_batch)];
+  void add(const StagePass& pass, int stage, int on, const Rounds& rounds) {
+    if (!passes(pass.micro_batch, stage, on)) return;
+    const std::vector<int>& way = ways_[static_cast<std::size_t>(pass.micro_batch)];
     const auto count = static_cast<int>(way.size());
     for (int i = 0; i < count; ++i) {
-      const int at = task.kind == TaskKind::forward ? i : count - 1 - i;
+      const int at = pass.kind == ir::OpKind::forward ? i : count - 1 - i;
       const int e = way[static_cast<std::size_t>(at)];
       const Element& element = *elements_[static_cast<std::size_t>(e)];
-      if (element.stage != stage || element.segment->virtual_stage != task.chunk) continue;
+      if (element.stage != stage || element.segment->virtual_stage != pass.chunk) continue;
       for (std::size_t g = 0; g < element.ranks.size(); ++g) {
-        add_pass(e, static_cast<int>(g), task.micro_batch, task.kind, rounds);
+        add_pass(e, static_cast<int>(g), pass.micro_batch, pass.kind, rounds);
       }
     }
-    if (task.kind == TaskKind::forward && !shadow_passes_.empty()) {
-      add_shadow_pass(static_cast<std::size_t>(stage), task.micro_batch);
+    if (pass.kind == ir::OpKind::forward && !shadow_passes_.empty()) {
+      add_shadow_pass(static_cast<std::size_t>(stage), pass.micro_batch);
     }
   }
 
@@ -207,8 +188,8 @@ class PipelineCompute {
     return runs;
   }
 
-  Part make_part(const Element& element, std::size_t g, BlockId first, BlockId last, TaskKind kind,
-                 bool frees) {
+  Part make_part(const Element& element, std::size_t g, BlockId first, BlockId last,
+                 ir::OpKind kind, bool frees) {
     const ir::Segment& segment = *element.segment;
     const ir::Group& group = segment.groups[g];
     Part part;
@@ -223,9 +204,9 @@ class PipelineCompute {
       builder_.program.segments.push_back(info);
     }
     // The weights' gradients need what the input's half has brought together, and nothing more.
-    if (kind != TaskKind::backward_weight) {
+    if (kind != ir::OpKind::backward_weight) {
       const InnerQuery query = {&segment, static_cast<int>(g), first, last,
-                                kind != TaskKind::forward};
+                                kind != ir::OpKind::forward};
       part.inner = joint_set(query);
       if (part.inner != ir::kNone) {
         part.groups = segment.expert_parallel;
@@ -257,7 +238,7 @@ class PipelineCompute {
   }
 
   std::int32_t buffers(const ir::Segment& segment, const ir::Group& group, std::int32_t info,
-                       TaskKind kind, bool frees) {
+                       ir::OpKind kind, bool frees) {
     using Action = ir::BufferEffect::Action;
     // What an op allocates and frees does not depend on the number of replicas.
     const SegmentMemory memory = segment_memory(segment, group, 1, context_.workload, context_.job);
@@ -265,19 +246,19 @@ class PipelineCompute {
     const auto add = [&](ir::BufferKind buffer, Action action, bool per_micro_batch, Bytes bytes) {
       if (bytes > 0_B) effects.push_back({buffer, action, per_micro_batch, info, bytes});
     };
-    if (kind == TaskKind::forward) {
+    if (kind == ir::OpKind::forward) {
       add(ir::BufferKind::activations, Action::allocate, true, memory.activations_per_micro_batch);
-    } else if (kind == TaskKind::backward) {
+    } else if (kind == ir::OpKind::backward) {
       add(ir::BufferKind::recomputed, Action::transient, false, memory.recomputed);
-    } else if (kind == TaskKind::backward_input) {
+    } else if (kind == ir::OpKind::backward_input) {
       add(ir::BufferKind::recomputed, Action::allocate, true, memory.recomputed_kept);
     }
-    if (kind != TaskKind::backward_weight) {
+    if (kind != ir::OpKind::backward_weight) {
       add(ir::BufferKind::logits, Action::transient, false, memory.logits);
     }
-    if (frees && makes_gradients(kind)) {
+    if (frees && ir::traits(kind).adds_gradients) {
       add(ir::BufferKind::activations, Action::free, true, memory.activations_per_micro_batch);
-      if (kind == TaskKind::backward_weight) {
+      if (kind == ir::OpKind::backward_weight) {
         add(ir::BufferKind::recomputed, Action::free, true, memory.recomputed_kept);
       }
     }
@@ -302,11 +283,11 @@ class PipelineCompute {
   PassTemplates make_templates(const Element& element, std::size_t g) {
     const ir::Segment& segment = *element.segment;
     PassTemplates out;
-    TaskKind completes = TaskKind::backward;
-    for (const TaskKind kind : kinds_) {
+    ir::OpKind completes = ir::OpKind::backward;
+    for (const ir::OpKind kind : kinds_) {
       out.usual[static_cast<std::size_t>(kind)] = {
           make_part(element, g, segment.first_block, segment.last_block, kind, true)};
-      if (makes_gradients(kind)) completes = kind;
+      if (ir::traits(kind).adds_gradients) completes = kind;
     }
     out.last = out.usual[static_cast<std::size_t>(completes)];
     if (context_.plan.communication.gradient_overlap) {
@@ -322,7 +303,7 @@ class PipelineCompute {
     return out;
   }
 
-  void add_pass(int e, int g, int micro_batch, TaskKind kind, const Rounds& rounds) {
+  void add_pass(int e, int g, int micro_batch, ir::OpKind kind, const Rounds& rounds) {
     const Element& element = *elements_[static_cast<std::size_t>(e)];
     const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(g)];
     const PassTemplates& templates =
@@ -339,9 +320,9 @@ class PipelineCompute {
         op.rank = ranks[r];
         added[r] = builder_.add(op);
         // Transfers hang on the pass that makes what is sent: not on the weights' gradients.
-        if (kind != TaskKind::backward_weight) {
+        if (kind != ir::OpKind::backward_weight) {
           ComputeOps::Pass& pass =
-              ops_.at(kind != TaskKind::forward, e, micro_batch, g, static_cast<int>(r));
+              ops_.at(kind != ir::OpKind::forward, e, micro_batch, g, static_cast<int>(r));
           if (i == 0) pass.first = added[r];
           pass.last = added[r];
         }
@@ -367,7 +348,7 @@ class PipelineCompute {
     const Element& shadow = shadows()[stage];
     for (std::size_t g = 0; g < shadow.ranks.size(); ++g) {
       const Part& part = shadow_passes_[stage][g];
-      ir::Op op = pass_op(part, TaskKind::forward, micro_batch);
+      ir::Op op = pass_op(part, ir::OpKind::forward, micro_batch);
       op.samples = shadow.segment->groups[g].samples;
       std::vector<PendingOp> op_group;
       for (const RankId rank : shadow.ranks[g]) {
@@ -378,9 +359,9 @@ class PipelineCompute {
     }
   }
 
-  static ir::Op pass_op(const Part& part, TaskKind kind, int micro_batch) {
+  static ir::Op pass_op(const Part& part, ir::OpKind kind, int micro_batch) {
     ir::Op op;
-    op.kind = op_kind(kind);
+    op.kind = kind;
     op.stream = ir::Stream::compute;
     op.purpose = ir::Purpose::tensor_parallel;
     op.micro_batch = {micro_batch};
@@ -397,7 +378,7 @@ class PipelineCompute {
   std::vector<const Element*> elements_;  ///< Chain and detours.
   ProgramBuilder& builder_;
   ComputeOps ops_;
-  std::vector<TaskKind> kinds_;                        ///< That the schedule uses.
+  std::vector<ir::OpKind> kinds_;                      ///< That the schedule uses.
   std::vector<std::vector<PassTemplates>> templates_;  ///< By element, group.
   std::vector<ShadowPass> shadow_passes_;              ///< By stage; none without redundancy.
   std::vector<std::vector<int>> ways_;                 ///< By micro-batch: elements passed.
@@ -429,33 +410,33 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
   }
   const auto stages =
       static_cast<int>(plan.pipelines[static_cast<std::size_t>(pipeline)].stages.size());
-  const std::vector<Task> tasks =
-      schedule.tasks({stages, stage, micro_batches, plan.virtual_stages});
-  // The last pass of each chunk and round that makes gradients, as (task, guest).
+  const std::vector<StagePass> passes =
+      schedule.passes({stages, stage, micro_batches, plan.virtual_stages});
+  // The last pass of each chunk and round that makes gradients, as (pass, guest).
   std::map<std::pair<int, int>, std::pair<std::size_t, int>> last;
   const auto passes_here = [&](std::size_t t, int p) {
-    return makes_gradients(tasks[t].kind) &&
-           pipelines[static_cast<std::size_t>(p)].passes(tasks[t].micro_batch, stage, pipeline);
+    return ir::traits(passes[t].kind).adds_gradients &&
+           pipelines[static_cast<std::size_t>(p)].passes(passes[t].micro_batch, stage, pipeline);
   };
-  for (std::size_t t = 0; t < tasks.size(); ++t) {
+  for (std::size_t t = 0; t < passes.size(); ++t) {
     for (const int p : guests) {
       if (!passes_here(t, p)) continue;
-      const int round = pipelines[static_cast<std::size_t>(p)].round_of(tasks[t].micro_batch);
-      last[{tasks[t].chunk, round}] = {t, p};
+      const int round = pipelines[static_cast<std::size_t>(p)].round_of(passes[t].micro_batch);
+      last[{passes[t].chunk, round}] = {t, p};
     }
   }
   std::map<int, std::optional<int>> ended;  // By chunk: a round that its last pass ended.
-  for (std::size_t t = 0; t < tasks.size(); ++t) {
+  for (std::size_t t = 0; t < passes.size(); ++t) {
     for (const int p : guests) {
       PipelineCompute::Rounds rounds;
       if (passes_here(t, p)) {
-        rounds.follows = std::exchange(ended[tasks[t].chunk], std::nullopt);
-        const int round = pipelines[static_cast<std::size_t>(p)].round_of(tasks[t].micro_batch);
-        if (last.at({tasks[t].chunk, round}) == std::pair(t, p)) {
-          rounds.ends = ended[tasks[t].chunk] = round;
+        rounds.follows = std::exchange(ended[passes[t].chunk], std::nullopt);
+        const int round = pipelines[static_cast<std::size_t>(p)].round_of(passes[t].micro_batch);
+        if (last.at({passes[t].chunk, round}) == std::pair(t, p)) {
+          rounds.ends = ended[passes[t].chunk] = round;
         }
       }
-      pipelines[static_cast<std::size_t>(p)].add(tasks[t], stage, pipeline, rounds);
+      pipelines[static_cast<std::size_t>(p)].add(passes[t], stage, pipeline, rounds);
     }
   }
 }
@@ -465,15 +446,14 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
 std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathers& gathers,
                                     ProgramBuilder& builder) {
   const ir::Plan& plan = context.plan;
-  const ScheduleEntry* schedule = find_schedule(plan.schedule);
-  ORRERY_CHECK(schedule != nullptr, "no schedule {}", static_cast<int>(plan.schedule));
+  const ScheduleEntry& schedule = schedule_entry(plan.schedule);
   std::vector<PipelineCompute> pipelines;
   const auto count = static_cast<int>(plan.pipelines.size());
   for (int p = 0; p < count; ++p) pipelines.emplace_back(context, p, gathers, builder);
   for (int p = 0; p < count; ++p) {
     const auto stages = static_cast<int>(plan.pipelines[static_cast<std::size_t>(p)].stages.size());
     for (int stage = 0; stage < stages; ++stage) {
-      add_stage(plan, *schedule, p, stage, pipelines);
+      add_stage(plan, schedule, p, stage, pipelines);
     }
   }
   std::vector<ComputeOps> ops;

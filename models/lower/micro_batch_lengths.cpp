@@ -4,12 +4,11 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/ir/op_traits.h"
 #include "models/spec/workload.h"
 
 namespace orrery::models {
 namespace {
-
-bool is_pass(ir::OpKind kind) { return kind <= ir::OpKind::backward_weight; }
 
 /// Buffers that grow with the tokens of the micro-batch.
 bool grows(ir::BufferKind kind) {
@@ -64,11 +63,11 @@ class Scaler {
   std::int64_t length_of(const ir::Op& op) const {
     const std::int64_t reference = program_.header.sequence_length;
     const bool after_sync = op.purpose == ir::Purpose::zero || op.purpose == ir::Purpose::state;
-    if (after_sync && !is_pass(op.kind)) {
+    if (after_sync && !ir::is_pass(op.kind)) {
       return end_ == StepEnd::update ? reference : 0;
     }
     const bool of_micro_batch =
-        op.micro_batch.valid() && (is_pass(op.kind) || op.purpose == ir::Purpose::pipeline);
+        op.micro_batch.valid() && (ir::is_pass(op.kind) || op.purpose == ir::Purpose::pipeline);
     if (!of_micro_batch) return reference;
     const auto pipeline = static_cast<std::size_t>(program_.ranks[op.rank.index()].pipeline);
     return lengths_[pipeline][op.micro_batch.index()];
@@ -200,7 +199,7 @@ ProgramPrices LengthPricer::prices(const ir::Program& program, const MicroBatchL
         by_op[i] = at(program.header.sequence_length).compute(program, op);
       continue;
     }
-    if (!is_pass(op.kind)) continue;
+    if (!ir::is_pass(op.kind)) continue;
     const auto pipeline = static_cast<std::size_t>(program.ranks[op.rank.index()].pipeline);
     const std::int64_t length = lengths[pipeline][op.micro_batch.index()];
     if (length > 0) by_op[i] = price(program, op, length);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/base/check.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::models {
 namespace {
@@ -17,10 +18,6 @@ std::int32_t intern(Index& index, Table& table, Value value) {
 
 std::size_t slot_of(const ir::Op& op) {
   return op.rank.index() * ir::kStreams + static_cast<std::size_t>(op.stream);
-}
-
-bool is_transfer(const ir::Op& op) {
-  return op.kind == ir::OpKind::send || op.kind == ir::OpKind::recv;
 }
 
 }  // namespace
@@ -103,7 +100,7 @@ ir::Program ProgramBuilder::finish() {
   ops_ = {};
 
   for (ir::Op& op : program.ops) {
-    if (is_transfer(op)) {
+    if (ir::is_transfer(op.kind)) {
       op.match = static_cast<std::int32_t>(place[static_cast<std::size_t>(op.match)]);
     }
   }

@@ -3,39 +3,42 @@
 /// [Narayanan et al., PipeDream-Flush, ICML 2021; SC 2021, 2.2]
 #include <algorithm>
 
+#include "models/schedule/closed_form.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models {
 namespace {
 
-std::vector<Task> tasks(const ScheduleQuery& query) {
-  std::vector<Task> order;
+std::vector<StagePass> one_f_one_b_passes(const ScheduleQuery& query) {
+  std::vector<StagePass> order;
   order.reserve(2 * static_cast<std::size_t>(query.micro_batches));
   const int warm_up = std::min(query.stages - query.stage - 1, query.micro_batches);
   int forward = 0;
   int backward = 0;
-  while (forward < warm_up) order.push_back({TaskKind::forward, forward++, 0});
+  while (forward < warm_up) order.push_back({ir::OpKind::forward, forward++, 0});
   while (forward < query.micro_batches) {
-    order.push_back({TaskKind::forward, forward++, 0});
-    order.push_back({TaskKind::backward, backward++, 0});
+    order.push_back({ir::OpKind::forward, forward++, 0});
+    order.push_back({ir::OpKind::backward, backward++, 0});
   }
-  while (backward < query.micro_batches) order.push_back({TaskKind::backward, backward++, 0});
+  while (backward < query.micro_batches) order.push_back({ir::OpKind::backward, backward++, 0});
   return order;
 }
 
-int in_flight(const ScheduleQuery& query) {
+int one_f_one_b_in_flight(const ScheduleQuery& query) {
   return std::min(query.micro_batches, query.stages - query.stage);
 }
 
 }  // namespace
 
 extern const ScheduleEntry kOneFOneB;
-const ScheduleEntry kOneFOneB = {ir::ScheduleKind::one_f_one_b,
-                                 "1f1b",
-                                 "Narayanan et al., SC 2021",
-                                 "one forward, one backward; bounded activations",
-                                 false,
-                                 tasks,
-                                 in_flight};
+const ScheduleEntry kOneFOneB = {
+    .kind = ir::ScheduleKind::one_f_one_b,
+    .source = "Narayanan et al., SC 2021",
+    .summary = "one forward, one backward; bounded activations",
+    .passes = one_f_one_b_passes,
+    .in_flight = one_f_one_b_in_flight,
+    .pipeline_time = [](std::span<const StageTime> stages, int micro_batches,
+                        int) { return pipeline_time(both_passes(stages), micro_batches); },
+};
 
 }  // namespace orrery::models

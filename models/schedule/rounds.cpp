@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "models/schedule/schedule.h"
+
 namespace orrery::models {
 namespace {
 
@@ -10,7 +12,8 @@ int divide_up(int a, int b) { return (a + b - 1) / b; }
 
 /// Micro-batches that belong together.
 int group_of(const ir::Plan& plan, const ir::Pipeline& pipeline) {
-  return plan.schedule == ir::ScheduleKind::interleaved_one_f_one_b
+  const ScheduleEntry* schedule = find_schedule(plan.schedule);
+  return schedule != nullptr && schedule->uses_chunks
              ? std::max(1, static_cast<int>(pipeline.stages.size()))
              : 1;
 }

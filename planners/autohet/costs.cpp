@@ -5,10 +5,10 @@
 #include <numeric>
 #include <set>
 
-#include "models/cost/closed_form.h"
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
+#include "models/schedule/closed_form.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/partition_dp.h"
 

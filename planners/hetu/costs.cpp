@@ -10,7 +10,7 @@
 #include <set>
 #include <span>
 
-#include "models/cost/closed_form.h"
+#include "models/schedule/closed_form.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {

@@ -4,9 +4,9 @@
 #include <set>
 #include <vector>
 
-#include "models/cost/closed_form.h"
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
+#include "models/schedule/closed_form.h"
 #include "models/schedule/rounds.h"
 
 namespace orrery::planners {
@@ -96,9 +96,7 @@ Seconds PlanEstimator::hop(const ir::Plan& plan, const ir::Stage& from, const ir
 }
 
 Seconds PlanEstimator::pipeline(const ir::Plan& plan, const ir::Pipeline& chain) const {
-  std::vector<Seconds> forward;
-  std::vector<Seconds> backward;
-  std::vector<Seconds> both;
+  std::vector<models::StageTime> stages;
   for (std::size_t s = 0; s < chain.stages.size(); ++s) {
     Passes slowest;
     const std::vector<ir::Segment>& segments = chain.stages[s].segments;
@@ -118,25 +116,12 @@ Seconds PlanEstimator::pipeline(const ir::Plan& plan, const ir::Pipeline& chain)
     }
     const Seconds cut =
         s + 1 < chain.stages.size() ? hop(plan, chain.stages[s], chain.stages[s + 1]) : Seconds{};
-    forward.push_back(slowest.forward + cut);
-    backward.push_back(slowest.backward + cut);
-    both.push_back(forward.back() + backward.back());
+    // Gradients of weights take as long as the forward pass: the same matrix products.
+    const Seconds forward = slowest.forward + cut;
+    stages.push_back({forward, slowest.backward + cut, forward});
   }
-  switch (plan.schedule) {
-    case ir::ScheduleKind::gpipe:
-      return models::gpipe_time(forward, backward, chain.micro_batches);
-    case ir::ScheduleKind::interleaved_one_f_one_b:
-      return models::interleaved_time(both, chain.micro_batches, plan.virtual_stages);
-    case ir::ScheduleKind::zero_bubble: {
-      // Gradients of weights take as long as the forward pass: the same matrix products.
-      std::vector<Seconds> input;
-      for (std::size_t s = 0; s < both.size(); ++s) input.push_back(backward[s] - forward[s]);
-      return models::zero_bubble_time(forward, input, forward, chain.micro_batches);
-    }
-    case ir::ScheduleKind::one_f_one_b:
-      break;
-  }
-  return models::pipeline_time(both, chain.micro_batches);
+  return models::schedule_entry(plan.schedule)
+      .pipeline_time(stages, chain.micro_batches, plan.virtual_stages);
 }
 
 /// Among groups of different degrees the gradient is cut into as many slices as the largest has

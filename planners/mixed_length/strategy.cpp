@@ -9,6 +9,7 @@
 #include "models/config/document.h"
 #include "models/cost/collective.h"
 #include "models/cost/memory.h"
+#include "models/ir/op_traits.h"
 #include "models/lower/lower.h"
 #include "planners/kit/plan_parts.h"
 
@@ -281,7 +282,7 @@ const std::vector<PreparedStrategy::Passes>& PreparedStrategy::cost(int pipeline
   std::map<std::pair<int, int>, std::map<int, Passes>> by_group;  // (pipeline, stage), group
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const ir::Op& op = program.ops[i];
-    if (op.kind > ir::OpKind::backward_weight) continue;
+    if (!ir::is_pass(op.kind)) continue;
     const ir::Rank& rank = program.ranks[op.rank.index()];
     Passes& passes = by_group[{rank.pipeline, rank.stage}][rank.group];
     (op.kind == ir::OpKind::forward ? passes.forward : passes.backward) +=

@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "models/base/check.h"
+#include "models/ir/op_traits.h"
 #include "sim/iteration/iteration_chain.h"
 #include "sim/iteration/memory_timeline.h"
 #include "sim/iteration/pace.h"
@@ -76,11 +77,6 @@ RankBreakdown mean_over(int iterations, RankBreakdown parts) {
     part->count /= iterations;
   }
   return parts;
-}
-
-bool is_backward(ir::OpKind kind) {
-  return kind == ir::OpKind::backward || kind == ir::OpKind::backward_input ||
-         kind == ir::OpKind::backward_weight;
 }
 
 }  // namespace
@@ -285,7 +281,7 @@ void IterationSimulator::Impl::collect_rank(const ir::Program& program, const Ra
       result.pipeline_times[static_cast<std::size_t>(program.ranks[rank.index()].pipeline)];
   ProgramTasks& tasks = ran.chain.iteration(ran.last());
   for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
-    if (!is_backward(op.kind)) continue;
+    if (!ir::is_backward(op.kind)) continue;
     const OpId id{static_cast<std::int32_t>(&op - program.ops.data())};
     latest_pass =
         std::max(latest_pass, engine.end_time(tasks.last(id)) - ran.begin(ran.last(), rank));

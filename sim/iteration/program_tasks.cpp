@@ -4,22 +4,10 @@
 #include <cmath>
 
 #include "models/base/check.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::sim {
 namespace {
-
-bool computes(ir::OpKind kind) {
-  switch (kind) {
-    case ir::OpKind::forward:
-    case ir::OpKind::backward:
-    case ir::OpKind::backward_input:
-    case ir::OpKind::backward_weight:
-    case ir::OpKind::optimizer_step:
-      return true;
-    default:
-      return false;
-  }
-}
 
 InnerMode effective_mode(const ir::Program& program, InnerMode mode) {
   if (mode != InnerMode::automatic) return mode;
@@ -105,17 +93,15 @@ ProgramTasks::Ends ProgramTasks::ends(OpId op) const {
 void ProgramTasks::add_op(OpId id) {
   if (tasks_[id.index()] != kUnset) return;  // added with its op group, match or collective
   const ir::Op& op = program_.op(id);
-  switch (op.kind) {
-    case ir::OpKind::send:
-    case ir::OpKind::recv:
-      return add_transfer(id);
-    case ir::OpKind::collective:
-      return add_collective(at(program_.collectives, op.match));
-    case ir::OpKind::load_state:
-    case ir::OpKind::save_state:
-      return add_state(id);
-    default:
+  switch (ir::traits(op.kind).timing) {
+    case ir::OpTiming::compute:
       return add_compute(id);
+    case ir::OpTiming::transfer:
+      return add_transfer(id);
+    case ir::OpTiming::collective:
+      return add_collective(at(program_.collectives, op.match));
+    case ir::OpTiming::storage:
+      return add_state(id);
   }
 }
 
@@ -137,7 +123,7 @@ double ProgramTasks::factor(const ir::Op& op, std::uint32_t position) const {
 
 Seconds ProgramTasks::compute(OpId id) const {
   const ir::Op& op = program_.op(id);
-  if (!computes(op.kind)) return {};
+  if (!ir::is_compute(op.kind)) return {};
   const std::size_t slot = op.rank.index() * ir::kStreams;  // compute is the first stream
   const auto position = static_cast<std::uint32_t>(id.index()) - program_.stream_begin[slot];
   return factor(op, position) * prices_.compute(id);
@@ -154,7 +140,7 @@ Seconds ProgramTasks::computed(OpId id) {
 
 Bytes ProgramTasks::payload(OpId id) {
   const ir::Op& op = program_.op(id);
-  if (!computes(op.kind)) return op.bytes;
+  if (!ir::is_compute(op.kind)) return op.bytes;
   if (op.inner == ir::kNone) return {};
   return inner_.payload(op.inner, op.rank);
 }

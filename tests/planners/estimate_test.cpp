@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "models/cost/closed_form.h"
 #include "models/cost/collective.h"
+#include "models/schedule/closed_form.h"
 #include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "models/cost/closed_form.h"
+#include "models/schedule/closed_form.h"
 #include "planners/kit/estimate.h"
 #include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"

@@ -10,6 +10,7 @@
 #include "executor/cuda/backend.h"
 #include "executor/netlab/namespaces.h"
 #include "models/ir/measurement_text.h"
+#include "models/ir/names.h"
 #include "tools/commands/execute_netlab.h"
 
 namespace orrery::tools {

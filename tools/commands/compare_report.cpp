@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/ir/names.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/tables.h"

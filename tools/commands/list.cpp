@@ -130,7 +130,7 @@ models::Library library() {
 std::vector<ScheduleRecord> schedules_known() {
   std::vector<ScheduleRecord> records;
   for (const models::ScheduleEntry* entry : models::schedules()) {
-    records.push_back({entry->name, entry->summary, entry->source});
+    records.push_back({entry->name(), entry->summary, entry->source});
   }
   return records;
 }

@@ -9,7 +9,7 @@ namespace orrery::planners {
 
 /// What a cut into stages with times t[0] .. t[S - 1] for a micro-batch is judged by.
 enum class CutCriterion {
-  /// sum t + (m - 1) max t. [models/cost/closed_form.h, pipeline_time]
+  /// sum t + (m - 1) max t. [models/schedule/closed_form.h, pipeline_time]
   pipeline_time,
   /// T1 + T2 + T3 with 4 S micro-batches and the slowest stage k, of equal ones the last:
   /// sum t + (2 S + k + 1) t[k] + sum of t[k] .. t[S - 1]. [Oobleck, SOSP 2023, section 4.1.2;

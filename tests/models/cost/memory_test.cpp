@@ -20,9 +20,10 @@ TEST(InFlight, IsWhatTheScheduleHolds) {
         for (int stage = 0; stage < stages; ++stage) {
           int held = 0;
           int peak = 0;
-          for (const Task& task : schedule->tasks({stages, stage, micro_batches, 1})) {
-            if (task.kind == TaskKind::forward) peak = std::max(peak, ++held);
-            if (task.kind == TaskKind::backward || task.kind == TaskKind::backward_weight) --held;
+          for (const StagePass& pass : schedule->passes({stages, stage, micro_batches, 1})) {
+            if (pass.kind == ir::OpKind::forward) peak = std::max(peak, ++held);
+            if (pass.kind == ir::OpKind::backward || pass.kind == ir::OpKind::backward_weight)
+              --held;
           }
           EXPECT_EQ(micro_batches_in_flight(schedule->kind, stages, stage, micro_batches, 1), peak)
               << schedule->name << ", stage " << stage << " of " << stages << ", " << micro_batches

@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "models/base/rng.h"
+#include "models/ir/names.h"
 #include "models/sharding/layout.h"
 
 namespace orrery::models {

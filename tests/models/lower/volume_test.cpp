@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/ir/names.h"
 #include "models/lower/lower.h"
 #include "models/schedule/rounds.h"
 #include "tests/models/lower/number_model.h"

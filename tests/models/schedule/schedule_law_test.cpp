@@ -10,45 +10,44 @@
 #include <tuple>
 #include <vector>
 
-#include "models/cost/closed_form.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models::schedule_law_test {
 namespace {
 
-/// Seconds of a pass through one chunk, by TaskKind.
+/// Seconds of a pass through one chunk, by ir::OpKind.
 using Durations = std::array<double, 4>;
 
-/// End of the last pass when each stage runs its tasks in order as soon as what they need is there;
-/// nothing if they wait for each other for ever.
+/// End of the last pass when each stage runs its passes in order as soon as what they need is
+/// there; nothing if they wait for each other for ever.
 std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_batches, int chunks,
                            const Durations& durations) {
-  std::vector<std::vector<Task>> tasks;
+  std::vector<std::vector<StagePass>> passes;
   std::size_t left = 0;
   for (int s = 0; s < stages; ++s) {
-    tasks.push_back(schedule.tasks({stages, s, micro_batches, chunks}));
-    left += tasks.back().size();
+    passes.push_back(schedule.passes({stages, s, micro_batches, chunks}));
+    left += passes.back().size();
   }
   // (forward?, micro-batch, stage of the chain of all chunks) -> end.
   std::map<std::tuple<bool, int, int>, double> ends;
-  std::vector<std::size_t> next(tasks.size(), 0);
-  std::vector<double> free(tasks.size(), 0);
+  std::vector<std::size_t> next(passes.size(), 0);
+  std::vector<double> free(passes.size(), 0);
   const int chain = stages * chunks;
   for (bool moved = true; moved && left > 0;) {
     moved = false;
-    for (std::size_t s = 0; s < tasks.size(); ++s) {
-      while (next[s] < tasks[s].size()) {
-        const Task& task = tasks[s][next[s]];
-        const int at = static_cast<int>(s) + task.chunk * stages;
+    for (std::size_t s = 0; s < passes.size(); ++s) {
+      while (next[s] < passes[s].size()) {
+        const StagePass& pass = passes[s][next[s]];
+        const int at = static_cast<int>(s) + pass.chunk * stages;
         std::vector<std::tuple<bool, int, int>> needs;
-        if (task.kind == TaskKind::forward) {
-          if (at > 0) needs.push_back({true, task.micro_batch, at - 1});
+        if (pass.kind == ir::OpKind::forward) {
+          if (at > 0) needs.push_back({true, pass.micro_batch, at - 1});
         } else {
-          needs.push_back({true, task.micro_batch, at});
-          if (task.kind == TaskKind::backward_weight) {
-            needs.push_back({false, task.micro_batch, at});
+          needs.push_back({true, pass.micro_batch, at});
+          if (pass.kind == ir::OpKind::backward_weight) {
+            needs.push_back({false, pass.micro_batch, at});
           } else if (at + 1 < chain) {
-            needs.push_back({false, task.micro_batch, at + 1});
+            needs.push_back({false, pass.micro_batch, at + 1});
           }
         }
         double start = free[s];
@@ -59,9 +58,9 @@ std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_
           if (ready) start = std::max(start, end->second);
         }
         if (!ready) break;
-        free[s] = start + durations[static_cast<std::size_t>(task.kind)];
-        if (task.kind != TaskKind::backward_weight) {
-          ends[{task.kind == TaskKind::forward, task.micro_batch, at}] = free[s];
+        free[s] = start + durations[static_cast<std::size_t>(pass.kind)];
+        if (pass.kind != ir::OpKind::backward_weight) {
+          ends[{pass.kind == ir::OpKind::forward, pass.micro_batch, at}] = free[s];
         }
         ++next[s];
         --left;
@@ -73,8 +72,6 @@ std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_
   return *std::max_element(free.begin(), free.end());
 }
 
-const ScheduleEntry& entry(ir::ScheduleKind kind) { return *find_schedule(kind); }
-
 std::vector<int> chunk_counts(const ScheduleEntry& schedule) {
   return schedule.uses_chunks ? std::vector<int>{2, 3, 4} : std::vector<int>{1};
 }
@@ -85,7 +82,7 @@ TEST(Schedules, EndForAnyNumberOfStagesAndMicroBatches) {
       for (int stages = 1; stages <= 7; ++stages) {
         for (int micro_batches = 1; micro_batches <= 3 * stages + 1; ++micro_batches) {
           EXPECT_TRUE(play(*schedule, stages, micro_batches, chunks, {1, 2, 1, 1}))
-              << schedule->name << " " << stages << " stages, " << micro_batches
+              << schedule->name() << " " << stages << " stages, " << micro_batches
               << " micro-batches, " << chunks << " chunks";
         }
       }
@@ -98,18 +95,18 @@ TEST(Schedules, RunEachPassOnceAndBackwardInMicroBatchOrder) {
     for (const int chunks : chunk_counts(*schedule)) {
       for (const int micro_batches : {1, 5, 8}) {
         for (int stage = 0; stage < 4; ++stage) {
-          std::set<Task> seen;
-          std::map<std::pair<TaskKind, int>, int> last;
-          for (const Task& task : schedule->tasks({4, stage, micro_batches, chunks})) {
-            EXPECT_TRUE(seen.insert(task).second) << schedule->name;
-            const auto [place, added] = last.try_emplace({task.kind, task.chunk}, -1);
-            EXPECT_EQ(task.micro_batch, place->second + 1) << schedule->name;
-            place->second = task.micro_batch;
+          std::set<StagePass> seen;
+          std::map<std::pair<ir::OpKind, int>, int> last;
+          for (const StagePass& pass : schedule->passes({4, stage, micro_batches, chunks})) {
+            EXPECT_TRUE(seen.insert(pass).second) << schedule->name();
+            const auto [place, added] = last.try_emplace({pass.kind, pass.chunk}, -1);
+            EXPECT_EQ(pass.micro_batch, place->second + 1) << schedule->name();
+            place->second = pass.micro_batch;
           }
-          const bool splits = schedule->kind == ir::ScheduleKind::zero_bubble;
+          const bool splits = schedule->splits_backward();
           EXPECT_EQ(seen.size(),
                     static_cast<std::size_t>(micro_batches * chunks * (splits ? 3 : 2)))
-              << schedule->name;
+              << schedule->name();
         }
       }
     }
@@ -125,12 +122,21 @@ TEST(Schedules, HoldNoMoreThanTheySay) {
             const ScheduleQuery query = {stages, stage, micro_batches, chunks};
             int held = 0;
             int peak = 0;
-            for (const Task& task : schedule->tasks(query)) {
-              if (task.kind == TaskKind::forward) peak = std::max(peak, ++held);
-              if (task.kind == TaskKind::backward || task.kind == TaskKind::backward_weight) --held;
+            int waiting = 0;
+            int postponed = 0;
+            for (const StagePass& pass : schedule->passes(query)) {
+              if (pass.kind == ir::OpKind::forward) peak = std::max(peak, ++held);
+              if (pass.kind == ir::OpKind::backward_input)
+                postponed = std::max(postponed, ++waiting);
+              if (pass.kind == ir::OpKind::backward_weight) --waiting;
+              if (pass.kind == ir::OpKind::backward || pass.kind == ir::OpKind::backward_weight)
+                --held;
             }
-            EXPECT_EQ(schedule->in_flight(query), peak) << schedule->name << " stage " << stage;
-            EXPECT_EQ(held, 0) << schedule->name;
+            if (schedule->splits_backward()) {
+              EXPECT_EQ(schedule->weights_postponed(query), postponed) << schedule->name();
+            }
+            EXPECT_EQ(schedule->in_flight(query), peak) << schedule->name() << " stage " << stage;
+            EXPECT_EQ(held, 0) << schedule->name();
           }
         }
       }
@@ -139,7 +145,7 @@ TEST(Schedules, HoldNoMoreThanTheySay) {
 }
 
 TEST(Interleaved, WarmUpIsThePapersWhereTheStagesDivideTheMicroBatches) {
-  const ScheduleEntry& schedule = entry(ir::ScheduleKind::interleaved_one_f_one_b);
+  const ScheduleEntry& schedule = schedule_entry(ir::ScheduleKind::interleaved_one_f_one_b);
   for (const int chunks : {2, 3}) {
     for (int stage = 0; stage < 4; ++stage) {
       EXPECT_EQ(schedule.in_flight({4, stage, 8, chunks}),
@@ -154,10 +160,16 @@ double bubble(const ScheduleEntry& schedule, int stages, int micro_batches, int 
   return *play(schedule, stages, micro_batches, chunks, {1, 2, 1, 1}) / ideal - 1;
 }
 
+/// (p - 1) / (m v), v chunks per stage. [Narayanan et al. 2021, 2.2.1 and 2.2.2]
+double bubble_over_ideal(int stages, int micro_batches, int chunks = 1) {
+  return static_cast<double>(stages - 1) / (micro_batches * chunks);
+}
+
 TEST(Bubble, OfGpipeAnd1F1BIsThePapers) {
   for (const auto kind : {ir::ScheduleKind::gpipe, ir::ScheduleKind::one_f_one_b}) {
     for (const int stages : {2, 4, 8}) {
-      EXPECT_NEAR(bubble(entry(kind), stages, 16, 1), bubble_over_ideal(stages, 16), 1e-12);
+      EXPECT_NEAR(bubble(schedule_entry(kind), stages, 16, 1), bubble_over_ideal(stages, 16),
+                  1e-12);
     }
   }
 }
@@ -165,8 +177,9 @@ TEST(Bubble, OfGpipeAnd1F1BIsThePapers) {
 TEST(Bubble, OfInterleavingIsDividedByTheChunks) {
   for (const int stages : {2, 4, 8}) {
     for (const int chunks : {2, 4}) {
-      EXPECT_NEAR(bubble(entry(ir::ScheduleKind::interleaved_one_f_one_b), stages, 16, chunks),
-                  bubble_over_ideal(stages, 16, chunks), 1e-12);
+      EXPECT_NEAR(
+          bubble(schedule_entry(ir::ScheduleKind::interleaved_one_f_one_b), stages, 16, chunks),
+          bubble_over_ideal(stages, 16, chunks), 1e-12);
     }
   }
 }
@@ -179,7 +192,7 @@ TEST(Bubble, OfZeroBubbleIsStagesTimesForwardPlusInputMinusWeights) {
       const double input = times[2];
       const double weights = times[3];
       const double busy = 20 * (forward + input + weights);
-      EXPECT_NEAR(*play(entry(ir::ScheduleKind::zero_bubble), stages, 20, 1, times) - busy,
+      EXPECT_NEAR(*play(schedule_entry(ir::ScheduleKind::zero_bubble), stages, 20, 1, times) - busy,
                   (stages - 1) * (forward + input - weights), 1e-9)
           << stages << " stages";
     }
@@ -187,8 +200,10 @@ TEST(Bubble, OfZeroBubbleIsStagesTimesForwardPlusInputMinusWeights) {
 }
 
 TEST(Bubble, OfZeroBubbleIsAThirdOf1F1BsForEqualHalves) {
-  const double split = *play(entry(ir::ScheduleKind::zero_bubble), 8, 32, 1, {1, 0, 1, 1}) - 96;
-  const double whole = *play(entry(ir::ScheduleKind::one_f_one_b), 8, 32, 1, {1, 2, 0, 0}) - 96;
+  const double split =
+      *play(schedule_entry(ir::ScheduleKind::zero_bubble), 8, 32, 1, {1, 0, 1, 1}) - 96;
+  const double whole =
+      *play(schedule_entry(ir::ScheduleKind::one_f_one_b), 8, 32, 1, {1, 2, 0, 0}) - 96;
   EXPECT_NEAR(split, whole / 3, 1e-9);
 }
 

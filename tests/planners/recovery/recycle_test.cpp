@@ -123,8 +123,8 @@ TEST(RecycleBound, WorkOfSurvivorsIsAsLongAsTheWholeFaultFreeIteration) {
   }
 }
 
-using Place = std::pair<int, int>;                         ///< Pipeline, stage.
-using Pass = std::tuple<models::TaskKind, int, int, int>;  ///< Kind, pipeline, micro-batch, stage.
+using Place = std::pair<int, int>;                   ///< Pipeline, stage.
+using Pass = std::tuple<ir::OpKind, int, int, int>;  ///< Kind, pipeline, micro-batch, stage.
 using PassOrder = std::map<Place, std::vector<Pass>>;
 
 /// The passes of each live stage under the plan's schedule; the rerouted ones for a micro-batch
@@ -136,14 +136,15 @@ PassOrder passes_of(const ir::Plan& plan, const std::vector<DeviceId>& live) {
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
     for (int s = 0; s < stages; ++s) {
       if (std::count(dead.begin(), dead.end(), std::pair(p, s)) > 0) continue;
-      for (const models::Task& task :
+      for (const models::StagePass& pass :
            models::find_schedule(plan.schedule)
-               ->tasks({stages, s, plan.pipelines[static_cast<std::size_t>(p)].micro_batches, 1})) {
-        order[{p, s}].emplace_back(task.kind, p, task.micro_batch, s);
+               ->passes(
+                   {stages, s, plan.pipelines[static_cast<std::size_t>(p)].micro_batches, 1})) {
+        order[{p, s}].emplace_back(pass.kind, p, pass.micro_batch, s);
         for (int q = 0; q < static_cast<int>(plan.pipelines.size()); ++q) {
           for (const ir::Reroute& r : plan.pipelines[static_cast<std::size_t>(q)].reroutes) {
-            if (r.stage != s || r.to_pipeline != p || r.micro_batch != task.micro_batch) continue;
-            order[{p, s}].emplace_back(task.kind, q, task.micro_batch, s);
+            if (r.stage != s || r.to_pipeline != p || r.micro_batch != pass.micro_batch) continue;
+            order[{p, s}].emplace_back(pass.kind, q, pass.micro_batch, s);
           }
         }
       }
@@ -155,14 +156,14 @@ PassOrder passes_of(const ir::Plan& plan, const std::vector<DeviceId>& live) {
 /// What must have ended before a pass, of another stage or on the same one.
 std::optional<Pass> before(const Pass& pass, int stages) {
   const auto& [kind, p, m, s] = pass;
-  if (kind == models::TaskKind::forward) {
+  if (kind == ir::OpKind::forward) {
     return s > 0 ? std::optional(Pass{kind, p, m, s - 1}) : std::nullopt;
   }
-  if (kind == models::TaskKind::backward_weight) {
-    return Pass{models::TaskKind::backward_input, p, m, s};
+  if (kind == ir::OpKind::backward_weight) {
+    return Pass{ir::OpKind::backward_input, p, m, s};
   }
   if (s + 1 < stages) return Pass{kind, p, m, s + 1};
-  return Pass{models::TaskKind::forward, p, m, s};
+  return Pass{ir::OpKind::forward, p, m, s};
 }
 
 /// One iteration, passes of one slot each (a whole backward pass of two): `clock` says when each
@@ -177,7 +178,7 @@ void run_iteration(const PassOrder& order, bool split, int stages, std::map<Plac
         const Pass& pass = passes[next[place]];
         const std::optional<Pass> needs = before(pass, stages);
         if (needs && !ends.contains(*needs)) break;
-        const bool whole = !split && std::get<0>(pass) != models::TaskKind::forward;
+        const bool whole = !split && std::get<0>(pass) != ir::OpKind::forward;
         clock[place] = std::max(clock[place], needs ? ends[*needs] : 0) + (whole ? 2 : 1);
         ends[pass] = clock[place];
         moved = true;

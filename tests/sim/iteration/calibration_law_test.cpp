@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "models/cost/collective.h"
+#include "models/ir/names.h"
 #include "models/lower/lower.h"
 #include "models/spec/topology.h"
 #include "tests/sim/iteration/support.h"

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "models/cost/collective.h"
+#include "models/ir/names.h"
 #include "models/spec/topology.h"
 #include "tests/sim/iteration/support.h"
 

@@ -1,4 +1,4 @@
-#include "models/cost/closed_form.h"
+#include "models/schedule/closed_form.h"
 
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -59,39 +59,34 @@ TEST(PipelineTime, OneStageIsSequential) {
   EXPECT_EQ(pipeline_time({}, 7), Seconds{});
 }
 
-TEST(PipelineTime, CutsArePaidOnce) {
-  EXPECT_EQ(pipeline_time_with_cuts(times({2, 3}), times({10}), 4), Seconds{5 + 9 + 10});
-}
-
-TEST(Gpipe, AddsForwardAndBackwardShops) {
-  EXPECT_EQ(gpipe_time(times({1, 2}), times({4, 3}), 3), Seconds{3 + 4 + 7 + 8});
-}
-
 TEST(Iteration, IsTheSlowestPipelineAndTheSynchronization) {
   EXPECT_EQ(iteration_time(times({3, 9, 4}), Seconds{2}), Seconds{11});
 }
 
-TEST(Bubble, AgreesWithPipelineTimeOfEqualStages) {
-  const double ideal = 8;
-  const double total = pipeline_time(times({1, 1, 1, 1}), 8).value;
-  EXPECT_DOUBLE_EQ(bubble_over_ideal(4, 8), (total - ideal) / ideal);
-  EXPECT_DOUBLE_EQ(bubble_share(4, 8), (total - ideal) / total);
-  EXPECT_DOUBLE_EQ(bubble_over_ideal(4, 8, 2), 3.0 / 16);
+TEST(GpipeTime, AddsForwardAndBackwardShops) {
+  const std::vector<StageTime> stages = {{Seconds{1}, Seconds{4}, {}},
+                                         {Seconds{2}, Seconds{3}, {}}};
+  EXPECT_EQ(schedule_entry(ir::ScheduleKind::gpipe).pipeline_time(stages, 3, 1),
+            Seconds{3 + 4 + 7 + 8});
 }
 
-TEST(Interleaved, EqualStagesPayTheFillOncePerChunk) {
-  const std::vector<Seconds> stages(4, Seconds{6});
-  EXPECT_EQ(interleaved_time(stages, 8, 1), pipeline_time(stages, 8));
-  EXPECT_EQ(interleaved_time(stages, 8, 2), Seconds{8 * 6 + 3 * 3});
-  EXPECT_EQ(interleaved_time({}, 8, 2), Seconds{});
+TEST(InterleavedTime, EqualStagesPayTheFillOncePerChunk) {
+  const auto time = schedule_entry(ir::ScheduleKind::interleaved_one_f_one_b).pipeline_time;
+  const std::vector<StageTime> stages(4, {Seconds{2}, Seconds{4}, {}});
+  EXPECT_EQ(time(stages, 8, 1), pipeline_time(both_passes(stages), 8));
+  EXPECT_EQ(time(stages, 8, 2), Seconds{8 * 6 + 3 * 3});
 }
 
-TEST(ZeroBubble, EqualStagesPayThePapersBubble) {
-  const std::vector<Seconds> forward(4, Seconds{1});
-  const std::vector<Seconds> input(4, Seconds{1.5});
-  const std::vector<Seconds> weights(4, Seconds{0.5});
-  EXPECT_EQ(zero_bubble_time(forward, input, weights, 8), Seconds{8 * 3 + 3 * (1 + 1.5 - 0.5)});
-  EXPECT_EQ(zero_bubble_time({}, {}, {}, 8), Seconds{});
+TEST(ZeroBubbleTime, EqualStagesPayThePapersBubble) {
+  const std::vector<StageTime> stages(4, {Seconds{1}, Seconds{2}, Seconds{0.5}});
+  EXPECT_EQ(schedule_entry(ir::ScheduleKind::zero_bubble).pipeline_time(stages, 8, 1),
+            Seconds{8 * 3 + 3 * (1 + 1.5 - 0.5)});
+}
+
+TEST(PipelineTime, NoStagesTakeNoTime) {
+  for (const ScheduleEntry* schedule : schedules()) {
+    EXPECT_EQ(schedule->pipeline_time({}, 8, 2), Seconds{}) << schedule->name();
+  }
 }
 
 }  // namespace

@@ -1,0 +1,60 @@
+/// What is known about each kind of op, in one table: whoever treats kinds differently asks it, so
+/// that a new kind is a row here.
+#pragma once
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+
+#include "models/ir/profile.h"
+#include "models/ir/program.h"
+
+namespace orrery::ir {
+
+/// How an op gets its duration.
+enum class OpTiming : std::uint8_t {
+  compute,     ///< A price of models/cost, besides its inner collectives.
+  transfer,    ///< Flows that a send and its recv drive together.
+  collective,  ///< Flows that all members drive together.
+  storage,     ///< A measured time, or the bandwidth of its location; flows from a peer.
+};
+
+/// Of the passes. On the compute stream breakdowns count passes as compute (and what they wait for
+/// inner collectives as tensor_parallel), all other ops as optimizer.
+enum class Direction : std::uint8_t { none, forward, backward };
+
+struct OpTraits {
+  const char* name;   ///< In files, tables and logs.
+  const char* label;  ///< In timelines, of a pass.
+  OpTiming timing = OpTiming::compute;
+  Direction direction = Direction::none;
+  std::optional<Pass> priced_as = std::nullopt;  ///< The profile's pass; of compute ops.
+  bool adds_gradients = false;                   ///< Computes gradients of weights.
+};
+
+/// By OpKind.
+inline constexpr std::array<OpTraits, 10> kOpTraits = {{
+    {"forward", "F", OpTiming::compute, Direction::forward, Pass::forward},
+    {"backward", "B", OpTiming::compute, Direction::backward, Pass::backward, true},
+    {"backward_input", "Bi", OpTiming::compute, Direction::backward, Pass::backward_input},
+    {"backward_weight", "Bw", OpTiming::compute, Direction::backward, Pass::backward_weight, true},
+    {"send", "", OpTiming::transfer},
+    {"recv", "", OpTiming::transfer},
+    {"collective", "", OpTiming::collective},
+    {"optimizer_step", "", OpTiming::compute, Direction::none, Pass::optimizer},
+    {"load_state", "", OpTiming::storage},
+    {"save_state", "", OpTiming::storage},
+}};
+static_assert(kOpTraits.size() == static_cast<std::size_t>(OpKind::save_state) + 1);
+
+constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[static_cast<std::size_t>(kind)]; }
+
+/// A forward or backward pass, half of one, or the optimizer step.
+constexpr bool is_compute(OpKind kind) { return traits(kind).timing == OpTiming::compute; }
+/// A forward or backward pass, or half of one.
+constexpr bool is_pass(OpKind kind) { return traits(kind).direction != Direction::none; }
+constexpr bool is_backward(OpKind kind) { return traits(kind).direction == Direction::backward; }
+/// One side of a point-to-point transfer.
+constexpr bool is_transfer(OpKind kind) { return traits(kind).timing == OpTiming::transfer; }
+
+}  // namespace orrery::ir
