@@ -26,7 +26,7 @@ TEST(InFlight, IsWhatTheScheduleHolds) {
               --held;
           }
           EXPECT_EQ(micro_batches_in_flight(schedule->kind, stages, stage, micro_batches, 1), peak)
-              << schedule->name << ", stage " << stage << " of " << stages << ", " << micro_batches
+              << schedule->name() << ", stage " << stage << " of " << stages << ", " << micro_batches
               << " micro-batches";
         }
       }
