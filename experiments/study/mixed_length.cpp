@@ -11,8 +11,8 @@
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/lower/lower.h"
-#include "models/reshard/switch_plan.h"
-#include "models/reshard/switch_program.h"
+#include "models/reshard/reshard_plan.h"
+#include "models/reshard/reshard_program.h"
 
 namespace orrery::experiments {
 namespace {
@@ -94,14 +94,14 @@ Seconds SimulatedSteps::phase_time(const ir::Plan& plan, std::int64_t reference,
 }
 
 Seconds SimulatedSteps::switch_time(const ir::Plan& from, const ir::Plan& to,
-                                    const models::SwitchBytes& bytes) const {
+                                    const models::ReshardBytes& bytes) const {
   const models::Workload& workload = pricer_.workload(context_);
-  models::SwitchOptions options;
+  models::ReshardOptions options;
   options.bytes = bytes;
-  const models::SwitchPlan moves =
-      models::plan_switch(from, to, simulator_.cluster(), topology_, workload, options);
+  const models::ReshardPlan moves =
+      models::plan_reshard(from, to, simulator_.cluster(), topology_, workload, options);
   if (moves.messages.empty()) return {};
-  const ir::Program program = models::switch_program(moves, workload, pricer_.job());
+  const ir::Program program = models::reshard_program(moves, workload, pricer_.job());
   const models::ProgramPrices prices(std::vector<Seconds>(program.ops.size()));
   return simulator_.run(program, prices, bare_options()).iteration_time;
 }

@@ -42,7 +42,7 @@ class SimulatedSteps final : public planners::StepJudge {
   Seconds phase_time(const ir::Plan& plan, std::int64_t reference,
                      const models::MicroBatchLengths& lengths, models::StepEnd end) const;
   Seconds switch_time(const ir::Plan& from, const ir::Plan& to,
-                      const models::SwitchBytes& bytes) const override;
+                      const models::ReshardBytes& bytes) const override;
 
  private:
   const models::LengthPricer& pricer_;

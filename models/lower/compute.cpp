@@ -16,9 +16,9 @@
 
 namespace orrery::models {
 
-ComputeOps::ComputeOps(const std::vector<const Element*>& elements, int micro_batches) {
+ComputeOps::ComputeOps(const std::vector<const PlacedSegment*>& elements, int micro_batches) {
   std::size_t total = 0;
-  for (const Element* element : elements) {
+  for (const PlacedSegment* element : elements) {
     element_begin_.push_back(total);
     std::vector<int>& begins = group_begin_.emplace_back();
     int members = 0;
@@ -90,7 +90,7 @@ class PipelineCompute {
         of_groups.push_back(make_templates(*elements_[e], g));
       }
     }
-    for (const Element& shadow : shadows()) {
+    for (const PlacedSegment& shadow : shadows()) {
       ShadowPass& pass = shadow_passes_.emplace_back();
       for (std::size_t g = 0; g < shadow.infos.size(); ++g) {
         pass.push_back(make_part(shadow, g, shadow.segment->first_block, shadow.segment->last_block,
@@ -98,7 +98,7 @@ class PipelineCompute {
       }
     }
     for (int m = 0; m < pipeline_.micro_batches; ++m) {
-      ways_.push_back(context.placement.way(context.plan, pipeline, m));
+      routes_.push_back(context.placement.route(context.plan, pipeline, m));
     }
   }
 
@@ -112,12 +112,12 @@ class PipelineCompute {
   /// pipeline's micro-batch passes there.
   void add(const StagePass& pass, int stage, int on, const Rounds& rounds) {
     if (!passes(pass.micro_batch, stage, on)) return;
-    const std::vector<int>& way = ways_[static_cast<std::size_t>(pass.micro_batch)];
-    const auto count = static_cast<int>(way.size());
+    const std::vector<int>& route = routes_[static_cast<std::size_t>(pass.micro_batch)];
+    const auto count = static_cast<int>(route.size());
     for (int i = 0; i < count; ++i) {
       const int at = pass.kind == ir::OpKind::forward ? i : count - 1 - i;
-      const int e = way[static_cast<std::size_t>(at)];
-      const Element& element = *elements_[static_cast<std::size_t>(e)];
+      const int e = route[static_cast<std::size_t>(at)];
+      const PlacedSegment& element = *elements_[static_cast<std::size_t>(e)];
       if (element.stage != stage || element.segment->virtual_stage != pass.chunk) continue;
       for (std::size_t g = 0; g < element.ranks.size(); ++g) {
         add_pass(e, static_cast<int>(g), pass.micro_batch, pass.kind, rounds);
@@ -131,8 +131,8 @@ class PipelineCompute {
   /// The micro-batch exists and passes the stage on that pipeline's ranks.
   bool passes(int micro_batch, int stage, int on) const {
     if (micro_batch >= pipeline_.micro_batches) return false;
-    for (const int e : ways_[static_cast<std::size_t>(micro_batch)]) {
-      const Element& element = *elements_[static_cast<std::size_t>(e)];
+    for (const int e : routes_[static_cast<std::size_t>(micro_batch)]) {
+      const PlacedSegment& element = *elements_[static_cast<std::size_t>(e)];
       if (element.stage != stage || element.ranks.front().empty()) continue;
       const RankId rank = element.ranks.front().front();
       return context_.placement.ranks[rank.index()].pipeline == on;
@@ -150,8 +150,8 @@ class PipelineCompute {
   ComputeOps take() { return std::move(ops_); }
 
  private:
-  static std::vector<const Element*> elements_of(const Placement& placement, int pipeline) {
-    std::vector<const Element*> all;
+  static std::vector<const PlacedSegment*> elements_of(const Placement& placement, int pipeline) {
+    std::vector<const PlacedSegment*> all;
     const std::size_t shadows = placement.shadows[static_cast<std::size_t>(pipeline)].size();
     for (int e = 0; e < placement.count(pipeline) - static_cast<int>(shadows); ++e) {
       all.push_back(&placement.element(pipeline, e));
@@ -159,7 +159,7 @@ class PipelineCompute {
     return all;
   }
 
-  const std::vector<Element>& shadows() const {
+  const std::vector<PlacedSegment>& shadows() const {
     return context_.placement.shadows[static_cast<std::size_t>(index_)];
   }
 
@@ -176,9 +176,9 @@ class PipelineCompute {
                                  segment.expert_parallel) *
                context_.job.state_bytes.gradient;
       const bool bottom = b == segment.first_block.value;
-      const bool full =
-          limit > 0 ? bytes >= limit
-                    : !bottom && context_.copies.holders({b - 1}) != context_.copies.holders({b});
+      const bool full = limit > 0
+                            ? bytes >= limit
+                            : !bottom && context_.replicas.of({b - 1}) != context_.replicas.of({b});
       if (full || bottom) {
         runs.push_back({{b}, {last}});
         last = b - 1;
@@ -188,7 +188,7 @@ class PipelineCompute {
     return runs;
   }
 
-  Part make_part(const Element& element, std::size_t g, BlockId first, BlockId last,
+  Part make_part(const PlacedSegment& element, std::size_t g, BlockId first, BlockId last,
                  ir::OpKind kind, bool frees) {
     const ir::Segment& segment = *element.segment;
     const ir::Group& group = segment.groups[g];
@@ -280,7 +280,7 @@ class PipelineCompute {
     return builder_.buffer_set(std::move(effects));
   }
 
-  PassTemplates make_templates(const Element& element, std::size_t g) {
+  PassTemplates make_templates(const PlacedSegment& element, std::size_t g) {
     const ir::Segment& segment = *element.segment;
     PassTemplates out;
     ir::OpKind completes = ir::OpKind::backward;
@@ -304,7 +304,7 @@ class PipelineCompute {
   }
 
   void add_pass(int e, int g, int micro_batch, ir::OpKind kind, const Rounds& rounds) {
-    const Element& element = *elements_[static_cast<std::size_t>(e)];
+    const PlacedSegment& element = *elements_[static_cast<std::size_t>(e)];
     const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(g)];
     const PassTemplates& templates =
         templates_[static_cast<std::size_t>(e)][static_cast<std::size_t>(g)];
@@ -337,7 +337,7 @@ class PipelineCompute {
       std::vector<PendingOp>& op_group = teams_[i];
       op_group.insert(op_group.end(), added.begin(), added.end());
       if ((g + 1) % parts[i].groups > 0) continue;  // The next group joins in.
-      builder_.op_group(op_group);
+      builder_.add_op_group(op_group);
       op_group.clear();
     }
   }
@@ -345,7 +345,7 @@ class PipelineCompute {
   /// The pass of a stage's own groups over the next stage's blocks. Its input is what the own pass
   /// has just left on the same devices, or for the first stage's blocks the tokens.
   void add_shadow_pass(std::size_t stage, int micro_batch) {
-    const Element& shadow = shadows()[stage];
+    const PlacedSegment& shadow = shadows()[stage];
     for (std::size_t g = 0; g < shadow.ranks.size(); ++g) {
       const Part& part = shadow_passes_[stage][g];
       ir::Op op = pass_op(part, ir::OpKind::forward, micro_batch);
@@ -355,7 +355,7 @@ class PipelineCompute {
         op.rank = rank;
         op_group.push_back(builder_.add(op));
       }
-      if (part.joint) builder_.op_group(op_group);
+      if (part.joint) builder_.add_op_group(op_group);
     }
   }
 
@@ -375,13 +375,13 @@ class PipelineCompute {
   const ZeroGathers& gathers_;
   int index_;
   const ir::Pipeline& pipeline_;
-  std::vector<const Element*> elements_;  ///< Chain and detours.
+  std::vector<const PlacedSegment*> elements_;  ///< Chain and detours.
   ProgramBuilder& builder_;
   ComputeOps ops_;
   std::vector<ir::OpKind> kinds_;                      ///< That the schedule uses.
   std::vector<std::vector<PassTemplates>> templates_;  ///< By element, group.
   std::vector<ShadowPass> shadow_passes_;              ///< By stage; none without redundancy.
-  std::vector<std::vector<int>> ways_;                 ///< By micro-batch: elements passed.
+  std::vector<std::vector<int>> routes_;               ///< By micro-batch: elements passed.
   /// Segment, set of groups, first and last block, backward -> inner set.
   std::map<std::tuple<const ir::Segment*, int, int, int, bool>, std::int32_t> joint_sets_;
   std::vector<std::vector<PendingOp>>

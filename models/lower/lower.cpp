@@ -9,7 +9,7 @@
 
 #include "models/base/check.h"
 #include "models/ir/names.h"
-#include "models/lower/copies.h"
+#include "models/lower/block_replicas.h"
 #include "models/lower/passes.h"
 #include "models/lower/placement.h"
 #include "models/lower/program_builder.h"
@@ -79,9 +79,10 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
   const std::vector<PlanDefect> unsupported = find_unsupported(plan);
   ORRERY_CHECK(unsupported.empty(), "{}: {}", unsupported.front().path, unsupported.front().what);
   const Placement placement = place(plan, cluster, options.collapsed);
-  const BlockCopies copies(workload, placement);
-  const LowerContext context = {
-      plan, workload, job, placement, copies, gradient_rounds(plan, job.gradient_synchronizations)};
+  const BlockReplicas replicas(workload, placement);
+  const LowerContext context = {plan,     workload,
+                                job,      placement,
+                                replicas, gradient_rounds(plan, job.gradient_synchronizations)};
   ProgramBuilder builder;
   builder.program.header = make_header(plan, workload, job, options);
   builder.program.ranks = placement.ranks;
@@ -92,7 +93,7 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
         {first_sample, pipeline.micro_batches, pipeline.micro_batch_size});
     first_sample += std::int64_t{pipeline.micro_batches} * pipeline.micro_batch_size;
   }
-  const ZeroGathers gathers(workload, copies, job.state_bytes.weight);
+  const ZeroGathers gathers(workload, replicas, job.state_bytes.weight);
   std::vector<ComputeOps> ops = add_compute(context, gathers, builder);
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
     add_transfers(context, p, ops[static_cast<std::size_t>(p)], builder);

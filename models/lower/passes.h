@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/lower/copies.h"
+#include "models/lower/block_replicas.h"
 #include "models/lower/placement.h"
 #include "models/lower/program_builder.h"
 #include "models/lower/zero_gathers.h"
@@ -16,7 +16,7 @@ struct LowerContext {
   const Workload& workload;
   const Job& job;
   const Placement& placement;
-  const BlockCopies& copies;
+  const BlockReplicas& replicas;
   int rounds = 1;  ///< Of gradient synchronization (schedule/rounds.h).
 };
 
@@ -24,7 +24,7 @@ struct LowerContext {
 class ComputeOps {
  public:
   /// `elements`: chain and detours, as Placement numbers them.
-  ComputeOps(const std::vector<const Element*>& elements, int micro_batches);
+  ComputeOps(const std::vector<const PlacedSegment*>& elements, int micro_batches);
   /// First and last op of a pass: a backward pass that overlaps with gradient synchronization is
   /// cut into several ops.
   struct Pass {

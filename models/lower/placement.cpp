@@ -47,8 +47,8 @@ void add_ranks(const ir::Stage& stage, int pipeline, int stage_index, bool colla
   }
 }
 
-Element make_element(const ir::Segment& segment, int pipeline, int stage, Placement& out) {
-  Element element = {pipeline, stage, &segment, {}, {}};
+PlacedSegment make_element(const ir::Segment& segment, int pipeline, int stage, Placement& out) {
+  PlacedSegment element = {pipeline, stage, &segment, {}, {}};
   std::int32_t first_sample = 0;
   for (std::size_t g = 0; g < segment.groups.size(); ++g) {
     const ir::Group& group = segment.groups[g];
@@ -92,7 +92,8 @@ void add_detours(const ir::Plan& plan, Placement& out) {
         if (out.elements[p][e].stage == reroute.stage) positions.push_back(static_cast<int>(e));
       }
       std::size_t next = 0;
-      for (const Element& other : out.elements[static_cast<std::size_t>(reroute.to_pipeline)]) {
+      for (const PlacedSegment& other :
+           out.elements[static_cast<std::size_t>(reroute.to_pipeline)]) {
         if (other.stage != reroute.stage) continue;
         Detour detour;
         detour.position = positions.at(next++);
@@ -189,7 +190,7 @@ Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed) {
       if (is_idle(plan, static_cast<int>(p), static_cast<int>(s))) continue;
       add_ranks(stages[s], static_cast<int>(p), static_cast<int>(s), collapsed, out);
     }
-    std::vector<Element>& elements = out.elements.emplace_back();
+    std::vector<PlacedSegment>& elements = out.elements.emplace_back();
     for (int chunk = 0; chunk < plan.virtual_stages; ++chunk) {
       for (std::size_t s = 0; s < stages.size(); ++s) {
         for (const ir::Segment& segment : stages[s].segments) {
@@ -210,7 +211,7 @@ int Placement::count(int pipeline) const {
   return static_cast<int>(elements[p].size() + detours[p].size() + shadows[p].size());
 }
 
-const Element& Placement::element(int pipeline, int number) const {
+const PlacedSegment& Placement::element(int pipeline, int number) const {
   const auto p = static_cast<std::size_t>(pipeline);
   const auto e = static_cast<std::size_t>(number);
   if (e < elements[p].size()) return elements[p][e];
@@ -219,7 +220,7 @@ const Element& Placement::element(int pipeline, int number) const {
   return shadows[p][beyond - detours[p].size()];
 }
 
-std::vector<int> Placement::way(const ir::Plan& plan, int pipeline, int micro_batch) const {
+std::vector<int> Placement::route(const ir::Plan& plan, int pipeline, int micro_batch) const {
   const auto p = static_cast<std::size_t>(pipeline);
   std::vector<int> numbers(elements[p].size());
   std::iota(numbers.begin(), numbers.end(), 0);

@@ -13,7 +13,7 @@ namespace orrery::models {
 
 /// One segment of one stage, in the order in which micro-batches pass: chunk by chunk, in a chunk
 /// stage by stage, in a stage segment by segment.
-struct Element {
+struct PlacedSegment {
   int pipeline = 0;
   int stage = 0;
   const ir::Segment* segment = nullptr;
@@ -25,24 +25,24 @@ struct Element {
 struct Detour {
   int position = 0;  ///< Of the element that it replaces, in the chain.
   int to_pipeline = 0;
-  Element element;  ///< On the other pipeline's ranks; its infos name the own pipeline.
+  PlacedSegment element;  ///< On the other pipeline's ranks; its infos name the own pipeline.
 };
 
 struct Placement {
   std::vector<ir::Rank> ranks;
   std::vector<ir::SegmentInfo> segments;
-  std::vector<std::vector<Element>> elements;  ///< By pipeline: its chain.
-  std::vector<std::vector<Detour>> detours;    ///< By pipeline.
+  std::vector<std::vector<PlacedSegment>> elements;  ///< By pipeline: its chain.
+  std::vector<std::vector<Detour>> detours;          ///< By pipeline.
   /// By pipeline, stage: the copy of the next stage that the stage keeps (Redundancy::next_stage);
   /// `stage` and ranks are those of the keeper. Empty without redundancy.
-  std::vector<std::vector<Element>> shadows;
+  std::vector<std::vector<PlacedSegment>> shadows;
   std::vector<std::unique_ptr<const ir::Segment>> shadow_segments;  ///< Of `shadows`.
 
   /// Elements of a pipeline are numbered through: the chain, the detours, the shadows.
   int count(int pipeline) const;
-  const Element& element(int pipeline, int number) const;
+  const PlacedSegment& element(int pipeline, int number) const;
   /// By position in the chain: the numbers of the elements that micro-batch `micro_batch` passes.
-  std::vector<int> way(const ir::Plan& plan, int pipeline, int micro_batch) const;
+  std::vector<int> route(const ir::Plan& plan, int pipeline, int micro_batch) const;
   std::vector<RankId> rank_of;  ///< By device id; invalid when unused.
 };
 

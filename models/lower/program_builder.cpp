@@ -44,14 +44,14 @@ ir::Rendezvous ProgramBuilder::rendezvous(const std::vector<PendingOp>& ops) {
   return result;
 }
 
-void ProgramBuilder::meet(std::int32_t shape, const std::vector<PendingOp>& ops) {
+void ProgramBuilder::add_collective(std::int32_t shape, const std::vector<PendingOp>& ops) {
   for (const PendingOp id : ops) {
     ops_[id].match = static_cast<std::int32_t>(program.collectives.size());
   }
   program.collectives.push_back({shape, rendezvous(ops)});
 }
 
-void ProgramBuilder::op_group(const std::vector<PendingOp>& ops) {
+void ProgramBuilder::add_op_group(const std::vector<PendingOp>& ops) {
   for (const PendingOp id : ops)
     ops_[id].match = static_cast<std::int32_t>(program.op_groups.size());
   program.op_groups.push_back(rendezvous(ops));

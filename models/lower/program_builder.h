@@ -1,4 +1,4 @@
-/// Building a Program: ops are drafted in any order of ranks, then sorted by rank and stream.
+/// Building a Program: ops are added in any order of ranks, then sorted by rank and stream.
 /// For models/lower and models/reshard.
 #pragma once
 #include <cstdint>
@@ -24,9 +24,9 @@ class ProgramBuilder {
   /// The send and the recv become one transfer.
   void match(PendingOp send, PendingOp recv);
   /// `ops` become the members of a new collective.
-  void meet(std::int32_t shape, const std::vector<PendingOp>& ops);
+  void add_collective(std::int32_t shape, const std::vector<PendingOp>& ops);
   /// `ops` run their inner collectives together.
-  void op_group(const std::vector<PendingOp>& ops);
+  void add_op_group(const std::vector<PendingOp>& ops);
 
   /// Tables without duplicates.
   std::int32_t group(std::vector<DeviceId> devices);

@@ -19,7 +19,8 @@ struct Message {
 
 class Feeder {
  public:
-  Feeder(const LowerContext& context, const Element& shadow) : context_(context), shadow_(shadow) {}
+  Feeder(const LowerContext& context, const PlacedSegment& shadow)
+      : context_(context), shadow_(shadow) {}
 
   /// Adds one parameter of blocks [first, last].
   void add(BlockId first, BlockId last, std::size_t parameter,
@@ -27,9 +28,9 @@ class Feeder {
     const Block& block = context_.workload.block(first);
     const Bytes whole{static_cast<double>(block.parameters[parameter].elements) *
                       (last.value - first.value + 1) * context_.job.state_bytes.gradient};
-    if (context_.copies.is_tied(first, parameter)) {
+    if (context_.replicas.is_tied(first, parameter)) {
       first = last = {0};
-      for (parameter = 0; !context_.copies.is_tied(first, parameter);) ++parameter;
+      for (parameter = 0; !context_.replicas.is_tied(first, parameter);) ++parameter;
     }
     for (const ParameterStep& one : steps) {
       ORRERY_CHECK(one.step.kind == StepKind::send_receive, "gradients travel by {}",
@@ -73,7 +74,7 @@ class Feeder {
 
  private:
   const LowerContext& context_;
-  const Element& shadow_;
+  const PlacedSegment& shadow_;
   std::map<std::pair<RankId, RankId>, Message> messages_;
 };
 
@@ -83,8 +84,8 @@ ShadowRecvs add_shadow_gradients(const LowerContext& context,
                                  const std::vector<std::pair<BlockId, BlockId>>& alike,
                                  const GradientWait& wait, ProgramBuilder& builder) {
   ShadowRecvs recvs;
-  for (const std::vector<Element>& shadows : context.placement.shadows) {
-    for (const Element& shadow : shadows) {
+  for (const std::vector<PlacedSegment>& shadows : context.placement.shadows) {
+    for (const PlacedSegment& shadow : shadows) {
       Feeder feeder(context, shadow);
       for (const auto& [first, last] : alike) {
         if (first < shadow.segment->first_block || shadow.segment->last_block < first) continue;
@@ -92,9 +93,10 @@ ShadowRecvs add_shadow_gradients(const LowerContext& context,
         std::map<std::tuple<std::int64_t, bool, bool>, std::vector<ParameterStep>> known;
         const std::vector<Parameter>& parameters = context.workload.block(first).parameters;
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-          const auto [steps, fresh] = known.try_emplace(
-              {parameters[i].split_length, parameters[i].expert, context.copies.is_tied(first, i)});
-          if (fresh) steps->second = context.copies.shadow_steps(first, i, shadow.pipeline);
+          const auto [steps, fresh] =
+              known.try_emplace({parameters[i].split_length, parameters[i].expert,
+                                 context.replicas.is_tied(first, i)});
+          if (fresh) steps->second = context.replicas.shadow_steps(first, i, shadow.pipeline);
           feeder.add(first, last, i, steps->second);
         }
       }
@@ -109,8 +111,8 @@ std::map<RankId, ir::BufferEffect> add_shadow_states(const LowerContext& context
                                                      ProgramBuilder& builder) {
   using Action = ir::BufferEffect::Action;
   std::map<RankId, ir::BufferEffect> received;
-  for (const std::vector<Element>& shadows : context.placement.shadows) {
-    for (const Element& shadow : shadows) {
+  for (const std::vector<PlacedSegment>& shadows : context.placement.shadows) {
+    for (const PlacedSegment& shadow : shadows) {
       const ir::Segment& segment = *shadow.segment;
       for (std::size_t g = 0; g < segment.groups.size(); ++g) {
         const ir::Group& group = segment.groups[g];

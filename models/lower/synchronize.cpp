@@ -48,7 +48,8 @@ class Synchronizer {
         last_p2p_(context.placement.ranks.size(), kNoOp) {
     for (std::size_t p = 0; p < ops.size(); ++p) {
       const auto rank_of = [&](const ComputeOps::GradientOp& entry) {
-        const Element& element = context.placement.element(static_cast<int>(p), entry.element);
+        const PlacedSegment& element =
+            context.placement.element(static_cast<int>(p), entry.element);
         return element
             .ranks[static_cast<std::size_t>(entry.group)][static_cast<std::size_t>(entry.member)];
       };
@@ -68,14 +69,14 @@ class Synchronizer {
     for (round_ = 0; round_ < context_.rounds; ++round_) {
       moved_.clear();
       for (const Run& run : runs) emit(run, SyncPhase::reduce);
-      if (context_.copies.tied() && ties_now()) emit_tied(SyncPhase::reduce);
+      if (context_.replicas.tied() && ties_now()) emit_tied(SyncPhase::reduce);
       hold_back();
     }
     round_ = context_.rounds - 1;
     feed_shadows(runs);
     add_optimizer_steps();
     for (const Run& run : runs) emit(run, SyncPhase::gather);
-    if (context_.copies.tied()) emit_tied(SyncPhase::gather);
+    if (context_.replicas.tied()) emit_tied(SyncPhase::gather);
   }
 
  private:
@@ -117,8 +118,8 @@ class Synchronizer {
   std::vector<Run> make_runs() const {
     std::vector<Run> runs;
     for (int b = 0; b < context_.workload.size(); ++b) {
-      const bool end = context_.copies.tied() && (b == 1 || b + 1 == context_.workload.size());
-      if (!runs.empty() && cuts_.count(b) == 0 && !end && context_.copies.alike({b - 1}, {b})) {
+      const bool end = context_.replicas.tied() && (b == 1 || b + 1 == context_.workload.size());
+      if (!runs.empty() && cuts_.count(b) == 0 && !end && context_.replicas.alike({b - 1}, {b})) {
         runs.back().last = b;
       } else {
         runs.push_back({b, b});
@@ -158,9 +159,10 @@ class Synchronizer {
 
   std::vector<RankId> holders_of(const Run& run) const {
     std::vector<RankId> all;
-    for (const BlockReplica& at : context_.copies.holders({run.first})) {
-      const Element& element = context_.placement.elements[static_cast<std::size_t>(at.pipeline)]
-                                                          [static_cast<std::size_t>(at.element)];
+    for (const BlockReplica& at : context_.replicas.of({run.first})) {
+      const PlacedSegment& element =
+          context_.placement.elements[static_cast<std::size_t>(at.pipeline)]
+                                     [static_cast<std::size_t>(at.element)];
       const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(at.group)];
       all.insert(all.end(), ranks.begin(), ranks.end());
     }
@@ -199,7 +201,7 @@ class Synchronizer {
 
   /// ZeRO-3 gathers parameters inside the passes instead.
   bool gathers_inside(int block, SyncPhase phase) const {
-    return phase == SyncPhase::gather && context_.copies.zero({block}).stage >= 3;
+    return phase == SyncPhase::gather && context_.replicas.zero({block}).stage >= 3;
   }
 
   void emit(const Run& run, SyncPhase phase) {
@@ -208,10 +210,10 @@ class Synchronizer {
     std::map<std::pair<std::int64_t, bool>, std::vector<ParameterStep>> known;
     const std::vector<Parameter>& parameters = context_.workload.block({run.first}).parameters;
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      if (context_.copies.is_tied({run.first}, i)) continue;
+      if (context_.replicas.is_tied({run.first}, i)) continue;
       const auto [steps, fresh] =
           known.try_emplace({parameters[i].split_length, parameters[i].expert});
-      if (fresh) steps->second = context_.copies.steps({run.first}, i, phase);
+      if (fresh) steps->second = context_.replicas.steps({run.first}, i, phase);
       collect(run, i, phase, steps->second, table);
     }
     emit(table, run.first, run.last, phase);
@@ -222,8 +224,8 @@ class Synchronizer {
     if (gathers_inside(0, phase)) return;
     StepTable table;
     for (std::size_t i = 0; i < context_.workload.blocks.front().parameters.size(); ++i) {
-      if (!context_.copies.is_tied({0}, i)) continue;
-      collect({0, 0}, i, phase, context_.copies.steps({0}, i, phase), table);
+      if (!context_.replicas.is_tied({0}, i)) continue;
+      collect({0, 0}, i, phase, context_.replicas.steps({0}, i, phase), table);
     }
     emit(table, 0, context_.workload.size() - 1, phase);
   }
@@ -315,7 +317,7 @@ class Synchronizer {
       note_move(rank, first_block, last_block, id, phase);
       members.push_back(id);
     }
-    builder_.meet(index, members);
+    builder_.add_collective(index, members);
   }
 
   /// A ring that crosses each node boundary once: device ids run node by node. A broadcast keeps
@@ -380,8 +382,8 @@ class Synchronizer {
 
   /// Ranks of the groups that hold the experts of a segment together, without the own group.
   void find_expert_peers() {
-    for (const std::vector<Element>& elements : context_.placement.elements) {
-      for (const Element& element : elements) {
+    for (const std::vector<PlacedSegment>& elements : context_.placement.elements) {
+      for (const PlacedSegment& element : elements) {
         const auto degree = static_cast<std::size_t>(element.segment->expert_parallel);
         for (std::size_t g = 0; degree > 1 && g < element.ranks.size(); ++g) {
           for (std::size_t other = g / degree * degree; other < (g / degree + 1) * degree;
@@ -415,8 +417,8 @@ class Synchronizer {
     optimizer_.resize(context_.placement.ranks.size(), kNoOp);
     std::vector<Bytes> states(context_.placement.ranks.size());
     builder_.program.resident.resize(context_.placement.ranks.size());
-    for (const std::vector<Element>& elements : context_.placement.elements) {
-      for (const Element& element : elements) add_states(element, states);
+    for (const std::vector<PlacedSegment>& elements : context_.placement.elements) {
+      for (const PlacedSegment& element : elements) add_states(element, states);
     }
     const auto received = add_shadow_states(context_, states, builder_);
     for (std::size_t r = 0; r < states.size(); ++r) {
@@ -441,7 +443,7 @@ class Synchronizer {
 
   /// Resident buffers of the element's ranks, and the bytes of model state that their optimizer
   /// steps update.
-  void add_states(const Element& element, std::vector<Bytes>& states) {
+  void add_states(const PlacedSegment& element, std::vector<Bytes>& states) {
     const ir::Segment& segment = *element.segment;
     for (std::size_t g = 0; g < segment.groups.size(); ++g) {
       const SegmentMemory memory = states_of(segment, segment.groups[g]);
@@ -449,7 +451,7 @@ class Synchronizer {
       for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
         updated +=
             sharded_parameters(context_.workload.block({b}), segment.groups[g].tensor_parallel,
-                               segment.expert_parallel, segment.zero, context_.copies.count({b}));
+                               segment.expert_parallel, segment.zero, context_.replicas.count({b}));
       }
       for (const RankId rank : element.ranks[g]) {
         states[rank.index()] += Bytes{updated * context_.job.state_bytes.total()};
@@ -471,13 +473,13 @@ class Synchronizer {
   /// Memory of the segment; blocks may have different numbers of copies, which matters to ZeRO.
   SegmentMemory states_of(const ir::Segment& segment, const ir::Group& group) const {
     const auto memory_of = [&](const ir::Segment& part) {
-      return segment_memory(part, group, context_.copies.count(part.first_block), context_.workload,
-                            context_.job);
+      return segment_memory(part, group, context_.replicas.count(part.first_block),
+                            context_.workload, context_.job);
     };
     SegmentMemory total = memory_of(segment);
     bool equal = true;
     for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-      equal = equal && context_.copies.count({b}) == context_.copies.count(segment.first_block);
+      equal = equal && context_.replicas.count({b}) == context_.replicas.count(segment.first_block);
     }
     if (segment.zero.stage == 0 || equal) return total;
     total.parameters = total.gradients = total.optimizer_states = {};

@@ -55,11 +55,11 @@ std::vector<ir::Region> regions_of(const std::vector<Slice>& slices, bool backwa
 class Boundary {
  public:
   /// Between two elements of the pipeline, `lower` being passed first in the forward direction.
-  Boundary(const LowerContext& context, const Element& lower, const Element& upper, bool backward,
-           ProgramBuilder& builder)
+  Boundary(const LowerContext& context, const PlacedSegment& lower, const PlacedSegment& upper,
+           bool backward, ProgramBuilder& builder)
       : context_(context), lower_(lower), upper_(upper), backward_(backward), builder_(builder) {
-    const Element& sender = backward ? upper_ : lower_;
-    const Element& receiver = backward ? lower_ : upper_;
+    const PlacedSegment& sender = backward ? upper_ : lower_;
+    const PlacedSegment& receiver = backward ? lower_ : upper_;
     const Annotation senders = activations(*sender.segment);
     const auto steps =
         transfer_activations(senders, activations(*receiver.segment),
@@ -166,15 +166,15 @@ class Boundary {
   }
 
   const LowerContext& context_;
-  const Element& lower_;
-  const Element& upper_;
+  const PlacedSegment& lower_;
+  const PlacedSegment& upper_;
   bool backward_;
   ProgramBuilder& builder_;
   std::vector<Pattern> patterns_;
 };
 
 /// Where a rank's compute op of an element stands: (group, member).
-std::map<RankId, std::pair<int, int>> positions(const Element& element) {
+std::map<RankId, std::pair<int, int>> positions(const PlacedSegment& element) {
   std::map<RankId, std::pair<int, int>> out;
   for (std::size_t g = 0; g < element.ranks.size(); ++g) {
     for (std::size_t m = 0; m < element.ranks[g].size(); ++m) {
@@ -189,8 +189,9 @@ std::map<RankId, std::pair<int, int>> positions(const Element& element) {
 class Crossing {
  public:
   /// `foreign`: a segment of the micro-batches' pipeline if they leave its ranks, else kNone.
-  Crossing(const Element& sender, const Element& receiver, int sender_index, int receiver_index,
-           bool backward, std::int32_t foreign, ComputeOps& ops, ProgramBuilder& builder)
+  Crossing(const PlacedSegment& sender, const PlacedSegment& receiver, int sender_index,
+           int receiver_index, bool backward, std::int32_t foreign, ComputeOps& ops,
+           ProgramBuilder& builder)
       : sender_at_(positions(sender)),
         receiver_at_(positions(receiver)),
         sender_index_(sender_index),
@@ -269,7 +270,7 @@ class Crossing {
       depend_on_source(id, rank, micro_batch);
       members.push_back(id);
     }
-    builder_.meet(pattern.shape, members);
+    builder_.add_collective(pattern.shape, members);
     for (std::size_t i = 0; i < members.size(); ++i) arrived_[pattern.members[i]] = {members[i]};
   }
 
@@ -294,12 +295,13 @@ void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
   const int micro_batches =
       context.plan.pipelines[static_cast<std::size_t>(pipeline)].micro_batches;
   for (int m = 0; m < micro_batches; ++m) {
-    const std::vector<int> way = placement.way(context.plan, pipeline, m);
-    for (std::size_t i = 0; i + 1 < way.size(); ++i) crossings[{way[i], way[i + 1]}].push_back(m);
+    const std::vector<int> route = placement.route(context.plan, pipeline, m);
+    for (std::size_t i = 0; i + 1 < route.size(); ++i)
+      crossings[{route[i], route[i + 1]}].push_back(m);
   }
   for (const auto& [ends, crossing_batches] : crossings) {
-    const Element& lower = placement.element(pipeline, ends.first);
-    const Element& upper = placement.element(pipeline, ends.second);
+    const PlacedSegment& lower = placement.element(pipeline, ends.first);
+    const PlacedSegment& upper = placement.element(pipeline, ends.second);
     const auto chain =
         static_cast<int>(placement.elements[static_cast<std::size_t>(pipeline)].size());
     const bool leaves = ends.first >= chain || ends.second >= chain;

@@ -5,28 +5,28 @@
 
 namespace orrery::models {
 
-ZeroGathers::ZeroGathers(const Workload& workload, const BlockCopies& copies,
+ZeroGathers::ZeroGathers(const Workload& workload, const BlockReplicas& replicas,
                          double bytes_per_weight)
     : class_of_(static_cast<std::size_t>(workload.size()), -1) {
   for (int b = 0; b < workload.size(); ++b) {
-    if (copies.zero({b}).stage < 3) continue;
+    if (replicas.zero({b}).stage < 3) continue;
     // The matrix that embedding and head share makes the ends special.
     const bool end = b < 2 || b + 1 == workload.size();
-    if (end || class_of_[static_cast<std::size_t>(b) - 1] < 0 || !copies.alike({b - 1}, {b})) {
-      classes_.push_back(make_class({b}, workload, copies, bytes_per_weight));
+    if (end || class_of_[static_cast<std::size_t>(b) - 1] < 0 || !replicas.alike({b - 1}, {b})) {
+      classes_.push_back(make_class({b}, workload, replicas, bytes_per_weight));
     }
     class_of_[static_cast<std::size_t>(b)] = static_cast<int>(classes_.size()) - 1;
   }
 }
 
 ZeroGathers::BlockClass ZeroGathers::make_class(BlockId block, const Workload& workload,
-                                                const BlockCopies& copies,
+                                                const BlockReplicas& replicas,
                                                 double bytes_per_weight) {
   std::map<std::vector<DeviceId>, Bytes> bytes;
   const std::vector<Parameter>& parameters = workload.block(block).parameters;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const Bytes whole{static_cast<double>(parameters[i].elements) * bytes_per_weight};
-    for (const ParameterStep& step : copies.steps(block, i, SyncPhase::gather)) {
+    for (const ParameterStep& step : replicas.steps(block, i, SyncPhase::gather)) {
       std::vector<DeviceId> devices;
       for (const int owner : step.step.group) devices.push_back({owner});
       std::sort(devices.begin(), devices.end());

@@ -7,7 +7,7 @@
 
 #include "models/base/units.h"
 #include "models/ir/plan.h"
-#include "models/lower/copies.h"
+#include "models/lower/block_replicas.h"
 #include "models/spec/workload.h"
 
 namespace orrery::models {
@@ -20,7 +20,7 @@ struct GatherRound {
 
 class ZeroGathers {
  public:
-  ZeroGathers(const Workload& workload, const BlockCopies& copies, double bytes_per_weight);
+  ZeroGathers(const Workload& workload, const BlockReplicas& replicas, double bytes_per_weight);
 
   /// Blocks of one class have equal gathers; -1: none.
   int class_of(BlockId block) const { return class_of_[block.index()]; }
@@ -42,8 +42,8 @@ class ZeroGathers {
     std::vector<Gather> gathers;
     std::map<DeviceId, std::vector<std::size_t>> of_device;  ///< Indices into gathers, ascending.
   };
-  static BlockClass make_class(BlockId block, const Workload& workload, const BlockCopies& copies,
-                               double bytes_per_weight);
+  static BlockClass make_class(BlockId block, const Workload& workload,
+                               const BlockReplicas& replicas, double bytes_per_weight);
 
   std::vector<int> class_of_;  ///< By block.
   std::vector<BlockClass> classes_;

@@ -25,14 +25,14 @@ void count_media(const Cluster& cluster, const Topology& topology, NodeId node,
   const std::vector<LinkDomain>& domains = cluster.node(node).domains;
   if (std::none_of(domains.begin(), domains.end(), is_shared)) return;
   const std::vector<DeviceId> devices = cluster.devices_of(node);
-  std::vector<LinkId> way;
+  std::vector<LinkId> route;
   for (const DeviceId device : devices) {
     std::set<LinkId> used;
     for (const DeviceId peer : devices) {
-      way.clear();
-      topology.route(device, peer, way);
-      // A port of its own has two links on the way to a peer; one alone is a medium.
-      if (way.size() == 1) used.insert(way.front());
+      route.clear();
+      topology.route(device, peer, route);
+      // A port of its own has two links on the route to a peer; one alone is a medium.
+      if (route.size() == 1) used.insert(route.front());
     }
     for (const LinkId link : used) ++users[link.index()];
   }
@@ -129,17 +129,17 @@ void LinkRanks::group_devices() {
                             cluster_.fabric.leaf_uplink.value > 0 ? node.leaf : 0,
                             limited[device.node.index()] ? device.node.value : -1};
     for (const bool up : {true, false}) {
-      way_.clear();
-      topology_.host_links(device.id, up, way_);
-      topology_.nic_link(device.id, up, way_);
+      links_.clear();
+      topology_.host_links(device.id, up, links_);
+      topology_.nic_link(device.id, up, links_);
       int speed = 0;
-      for (const LinkId link : way_) speed = std::max(speed, speed_[link.index()]);
+      for (const LinkId link : links_) speed = std::max(speed, speed_[link.index()]);
       key.push_back(speed);
     }
     // host_memory and nvme pass the sender's NIC only.
-    way_.clear();
-    topology_.nic_link(device.id, true, way_);
-    key.push_back(way_.empty() ? 0 : speed_[way_.front().index()]);
+    links_.clear();
+    topology_.nic_link(device.id, true, links_);
+    key.push_back(links_.empty() ? 0 : speed_[links_.front().index()]);
     port_.push_back(groups.try_emplace(std::move(key), groups.size()).first->second);
   }
   ports_ = groups.size();
@@ -147,21 +147,21 @@ void LinkRanks::group_devices() {
 }
 
 int LinkRanks::measure(DeviceId source, DeviceId destination) {
-  way_.clear();
+  links_.clear();
   int speed = 0;
   PathClass kind = PathClass::network;
   if (store_ == ir::Location::peer) {
-    topology_.route(source, destination, way_);
+    topology_.route(source, destination, links_);
     kind = topology_.path(source, destination).kind;
   } else {
     const NodeId node = cluster_.device(source).node;
     speed = store_speed_[node.index()];
     if (node != cluster_.device(destination).node) {
-      topology_.network_links(source, destination, way_);
+      topology_.network_links(source, destination, links_);
     }
-    topology_.host_links(destination, false, way_);
+    topology_.host_links(destination, false, links_);
   }
-  for (const LinkId link : way_) speed = std::max(speed, speed_[link.index()]);
+  for (const LinkId link : links_) speed = std::max(speed, speed_[link.index()]);
   return speed * static_cast<int>(kPathClasses) + static_cast<int>(kind);
 }
 

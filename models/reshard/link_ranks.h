@@ -57,7 +57,7 @@ class LinkRanks {
   std::vector<std::size_t> port_;  ///< By device: devices with equal links to other nodes.
   std::size_t ports_ = 0;
   std::vector<int> between_;  ///< Ranks between ports on two nodes, -1: not yet known; or empty.
-  std::vector<LinkId> way_;
+  std::vector<LinkId> links_;
 };
 
 /// Bandwidth by link of the topology that each of the link's GPUs has when all use it. Fabric links

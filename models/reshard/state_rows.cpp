@@ -27,11 +27,11 @@ void sort_unique(std::vector<int>& ids) {
 
 }  // namespace
 
-StateTables::StateTables(const Workload& workload, const BlockCopies& from, const BlockCopies& to,
-                         std::vector<bool> is_lost)
+StateTables::StateTables(const Workload& workload, const BlockReplicas& from,
+                         const BlockReplicas& to, std::vector<bool> is_lost)
     : workload_(workload), from_(from), to_(to), is_lost_(std::move(is_lost)) {}
 
-std::vector<StatePart> StateTables::parts(BlockId block, const SwitchBytes& bytes) const {
+std::vector<StatePart> StateTables::parts(BlockId block, const ReshardBytes& bytes) const {
   const auto alike = [&](const ir::Zero& zero) {
     return is_sharded(zero, StatePart::weights) == is_sharded(zero, StatePart::optimizer);
   };

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "models/lower/copies.h"
-#include "models/reshard/switch_plan.h"
+#include "models/lower/block_replicas.h"
+#include "models/reshard/reshard_plan.h"
 
 namespace orrery::models {
 
@@ -36,11 +36,11 @@ struct TensorRows {
 class StateTables {
  public:
   /// Keeps references. `is_lost` is by device id.
-  StateTables(const Workload& workload, const BlockCopies& from, const BlockCopies& to,
+  StateTables(const Workload& workload, const BlockReplicas& from, const BlockReplicas& to,
               std::vector<bool> is_lost);
 
   /// Which parts of the block's states move apart: all together, or weights and optimizer states.
-  std::vector<StatePart> parts(BlockId block, const SwitchBytes& bytes) const;
+  std::vector<StatePart> parts(BlockId block, const ReshardBytes& bytes) const;
   /// Blocks are asked for in ascending order: the tables of one live until the first that lies
   /// otherwise.
   const TensorRows& rows(BlockId block, std::size_t parameter, StatePart part);
@@ -54,8 +54,8 @@ class StateTables {
   std::size_t number(SliceHolders holders);
 
   const Workload& workload_;
-  const BlockCopies& from_;
-  const BlockCopies& to_;
+  const BlockReplicas& from_;
+  const BlockReplicas& to_;
   std::vector<bool> is_lost_;
   BlockId current_;
   std::map<Key, TensorRows> known_;  ///< Of blocks like the current one.

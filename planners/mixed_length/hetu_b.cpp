@@ -25,7 +25,7 @@ class HetuB final : public StepPlanner {
              models::StepEnd::update}};
   }
 
-  models::SwitchBytes moved_between_steps(const models::StateBytes& bytes) const override {
+  models::ReshardBytes moved_between_steps(const models::StateBytes& bytes) const override {
     return {.weight = bytes.weight, .master = bytes.master, .moments = bytes.moments};
   }
 };

@@ -30,10 +30,10 @@ class IntervalWise final : public StepPlanner {
     return decision;
   }
 
-  models::SwitchBytes moved_inside_step(const models::StateBytes& bytes) const override {
+  models::ReshardBytes moved_inside_step(const models::StateBytes& bytes) const override {
     return accumulated_bytes(bytes);
   }
-  models::SwitchBytes moved_between_steps(const models::StateBytes& bytes) const override {
+  models::ReshardBytes moved_between_steps(const models::StateBytes& bytes) const override {
     return {.weight = bytes.weight, .master = 0, .moments = 0};
   }
 };

@@ -77,7 +77,7 @@ StrategySearchResult StepPlannerEntry::search(const StrategySearchInput& input) 
   return search_strategies(input, rule);
 }
 
-models::SwitchBytes accumulated_bytes(const models::StateBytes& bytes) {
+models::ReshardBytes accumulated_bytes(const models::StateBytes& bytes) {
   return {.weight = bytes.weight, .master = bytes.gradient, .moments = 0};
 }
 

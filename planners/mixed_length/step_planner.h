@@ -14,7 +14,7 @@
 #include "models/interfaces/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/lower/micro_batch_lengths.h"
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "models/spec/step_plan.h"
 #include "planners/mixed_length/strategy.h"
 
@@ -42,10 +42,10 @@ class StepPlanner {
   virtual StepDecision plan(std::span<const std::int64_t> lengths) const = 0;
   /// Bytes per parameter that move when the strategy changes inside a step, and from one step to
   /// the next. Reduced gradients lie where ZeRO keeps the optimizer states, and count as `master`.
-  virtual models::SwitchBytes moved_inside_step(const models::StateBytes&) const {
+  virtual models::ReshardBytes moved_inside_step(const models::StateBytes&) const {
     return {0, 0, 0};
   }
-  virtual models::SwitchBytes moved_between_steps(const models::StateBytes&) const {
+  virtual models::ReshardBytes moved_between_steps(const models::StateBytes&) const {
     return {0, 0, 0};
   }
 
@@ -69,7 +69,7 @@ class StepJudge {
                              models::StepEnd end) const = 0;
   /// The transfers of a change of strategy; nothing where no bytes move.
   virtual Seconds switch_time(const ir::Plan& from, const ir::Plan& to,
-                              const models::SwitchBytes& bytes) const = 0;
+                              const models::ReshardBytes& bytes) const = 0;
 };
 
 struct StrategySearchInput {
@@ -138,7 +138,7 @@ std::string unknown_planner_hint(const std::string& name);
 
 /// Bytes that move when the strategy changes while gradients accumulate: weights (`weight`) and the
 /// gradients so far (`master`: once reduced they lie where ZeRO keeps the optimizer states).
-models::SwitchBytes accumulated_bytes(const models::StateBytes& bytes);
+models::ReshardBytes accumulated_bytes(const models::StateBytes& bytes);
 
 /// The decision as a value that says what runs: a plan for each phase, with the lengths in it.
 /// `planner` of the result is empty.

@@ -75,8 +75,8 @@ class HetuRecovery final : public SwitchingPolicy {
   void switch_plans(Restore restore, models::RecoveryDecision& decision) const;
 
   HetuRecoverySettings settings_;
-  models::SwitchBytes moved_;
-  models::SwitchBytes stored_;
+  models::ReshardBytes moved_;
+  models::ReshardBytes stored_;
 };
 
 const std::vector<StateSource>& gpus() {

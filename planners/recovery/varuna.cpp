@@ -54,7 +54,7 @@ class VarunaMorphing final : public CheckpointedPolicy {
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
                                                    Seconds iteration_time) const override {
     const bool nvme = location_problem(input().cluster, ir::Location::nvme).empty();
-    const models::SwitchBytes bytes = models::all_state_bytes(input().job);
+    const models::ReshardBytes bytes = models::all_state_bytes(input().job);
     const CheckpointCost local = checkpoint_cost(
         input(), plan, nvme ? ir::Location::nvme : ir::Location::host_memory, bytes, false);
     CheckpointCost cloud = checkpoint_cost(input(), plan, ir::Location::cloud, bytes, true);

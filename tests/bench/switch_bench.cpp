@@ -8,7 +8,7 @@
 #include <ctime>
 #include <string>
 
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "models/spec/library.h"
 
 namespace {
@@ -61,13 +61,13 @@ ir::Plan grid(int pipelines, int stages, int tensor_parallel, int blocks, int fi
 }
 
 void measure(const World& world, const char* what, const ir::Plan& from, const ir::Plan& to,
-             const SwitchOptions& options, double target, int runs) {
+             const ReshardOptions& options, double target, int runs) {
   const Topology topology(world.cluster);
   double least = 1e300;
-  SwitchPlan plan;
+  ReshardPlan plan;
   for (int i = 0; i < runs; ++i) {
     const std::clock_t start = std::clock();
-    plan = plan_switch(from, to, world.cluster, topology, world.workload, options);
+    plan = plan_reshard(from, to, world.cluster, topology, world.workload, options);
     least = std::min(least, static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC);
   }
   fmt::print("{} {} {} {:.5f} {} {} {} {} {:.0f}\n", world.cluster.size(),
@@ -79,7 +79,7 @@ void measure(const World& world, const char* what, const ir::Plan& from, const i
 
 int main(int argc, char** argv) {
   const int runs = argc > 1 ? std::max(1, std::atoi(argv[1])) : 3;
-  SwitchOptions options;
+  ReshardOptions options;
   {
     const World hetu = load("hetu", "hetu_32b");
     for (int d = 40; d < 48; ++d) options.lost.push_back({d});

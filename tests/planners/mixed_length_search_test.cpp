@@ -57,7 +57,7 @@ class PlainJudge final : public StepJudge {
     return longest_load(strategy, lengths) + Seconds{update * strategy.pipelines()};
   }
   Seconds switch_time(const ir::Plan& from, const ir::Plan& to,
-                      const models::SwitchBytes& bytes) const override {
+                      const models::ReshardBytes& bytes) const override {
     const auto a = static_cast<double>(from.pipelines.size());
     const auto b = static_cast<double>(to.pipelines.size());
     return Seconds{switch_cost_ * (bytes.weight + bytes.optimizer()) *

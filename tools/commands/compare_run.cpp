@@ -10,8 +10,8 @@
 #include "models/base/file.h"
 #include "models/cost/pricer.h"
 #include "models/ir/wire.h"
-#include "models/reshard/switch_plan.h"
-#include "models/reshard/switch_program.h"
+#include "models/reshard/reshard_plan.h"
+#include "models/reshard/reshard_program.h"
 #include "models/spec/topology.h"
 #include "sim/flow/fork.h"
 #include "sim/iteration/iteration.h"
@@ -151,13 +151,13 @@ double simulate_move(const experiments::LoadedRun& run, const ir::Plan& from, co
                      const std::vector<DeviceId>& lost) {
   return std::stod(delivered(
       sim::run_forked([&] {
-        models::SwitchOptions options;
+        models::ReshardOptions options;
         options.bytes = models::all_state_bytes(run.spec.job);
         options.lost = lost;
         const models::Topology topology(run.cluster, run.profile);
-        const models::SwitchPlan plan =
-            models::plan_switch(from, to, run.cluster, topology, run.workload, options);
-        const ir::Program program = models::switch_program(plan, run.workload, run.spec.job);
+        const models::ReshardPlan plan =
+            models::plan_reshard(from, to, run.cluster, topology, run.workload, options);
+        const ir::Program program = models::reshard_program(plan, run.workload, run.spec.job);
         if (program.ops.empty()) return std::string("0");
         sim::IterationOptions quiet;
         quiet.record_spans = quiet.record_memory = quiet.record_links = false;

@@ -13,8 +13,8 @@
 #include "models/config/document.h"
 #include "models/config/units.h"
 #include "models/cost/pricer.h"
-#include "models/reshard/switch_plan.h"
-#include "models/reshard/switch_program.h"
+#include "models/reshard/reshard_plan.h"
+#include "models/reshard/reshard_program.h"
 #include "models/spec/topology.h"
 #include "sim/iteration/iteration.h"
 #include "tools/cli/json.h"
@@ -187,10 +187,10 @@ std::vector<DeviceId> parse_devices(const Text& text, const char* flag, Diagnost
   return out;
 }
 
-void report(const std::vector<models::SwitchProblem>& problems, const SwitchArgs& args,
+void report(const std::vector<models::ReshardProblem>& problems, const SwitchArgs& args,
             Diagnostics& diagnostics) {
-  using Where = models::SwitchProblem::Where;
-  for (const models::SwitchProblem& problem : problems) {
+  using Where = models::ReshardProblem::Where;
+  for (const models::ReshardProblem& problem : problems) {
     config::Position at = at_flag("--lost");
     if (problem.where == Where::from) at = {args.from, 0, 0};
     if (problem.where == Where::to) at = {args.to, 0, 0};
@@ -207,7 +207,7 @@ VolumeRecord volumes(const models::ClassVolumes& bytes) {
 }
 
 /// Slices that are lost for the same devices, over consecutive blocks.
-std::vector<LostRecord> lost_records(const models::SwitchPlan& plan,
+std::vector<LostRecord> lost_records(const models::ReshardPlan& plan,
                                      const models::Workload& workload) {
   std::vector<LostRecord> out;
   const auto length = [&](const models::Parameter& parameter) {
@@ -240,9 +240,9 @@ std::vector<LostRecord> lost_records(const models::SwitchPlan& plan,
 }
 
 /// Time of all transfers in contention; copies inside devices take none.
-double simulate_switch(const models::SwitchPlan& plan, const experiments::LoadedRun& run,
+double simulate_switch(const models::ReshardPlan& plan, const experiments::LoadedRun& run,
                        const models::Topology& topology) {
-  const ir::Program program = models::switch_program(plan, run.workload, run.spec.job);
+  const ir::Program program = models::reshard_program(plan, run.workload, run.spec.job);
   if (program.ops.empty()) return 0;
   sim::IterationOptions options;
   options.record_spans = options.record_memory = options.record_links = false;
@@ -252,7 +252,7 @@ double simulate_switch(const models::SwitchPlan& plan, const experiments::Loaded
 }
 
 SwitchDocument make_document(const SwitchArgs& args, const experiments::LoadedRun& run,
-                             const models::SwitchPlan& plan) {
+                             const models::ReshardPlan& plan) {
   SwitchDocument document;
   document.cluster = run.cluster.name;
   document.model = run.workload.name;
@@ -355,7 +355,7 @@ std::string document_text(const SwitchDocument& document, const std::vector<Devi
 
 int execute(const SwitchArgs& args) {
   Diagnostics diagnostics;
-  models::SwitchOptions options;
+  models::ReshardOptions options;
   options.lost = parse_devices(args.lost, "--lost", diagnostics);
   options.variant = choice(args.variant, "--variant", options.variant, diagnostics);
   const MovedState state = choice(args.state, "--state", MovedState::weights, diagnostics);
@@ -370,8 +370,8 @@ int execute(const SwitchArgs& args) {
   diagnostics.raise();
 
   const models::Topology topology(run.cluster, run.profile);
-  const models::SwitchPlan plan =
-      models::plan_switch(from, to, run.cluster, topology, run.workload, options);
+  const models::ReshardPlan plan =
+      models::plan_reshard(from, to, run.cluster, topology, run.workload, options);
   SwitchDocument document = make_document(args, run, plan);
   document.state = name_of_choice(state);
   document.variant = name_of_choice(options.variant);

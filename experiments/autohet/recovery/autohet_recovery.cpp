@@ -193,7 +193,7 @@ struct Outcome {
 class Runner {
  public:
   Runner(const models::Cluster& cluster, const models::Workload& workload, const models::Job& job,
-         models::SwitchBytes bytes)
+         models::ReshardBytes bytes)
       : cluster_(cluster), workload_(workload), bytes_(bytes), at_(cluster, workload, job) {}
 
   /// Rows of AutoHet and Varuna.
@@ -285,7 +285,7 @@ class Runner {
 
   const models::Cluster& cluster_;
   const models::Workload& workload_;
-  models::SwitchBytes bytes_;
+  models::ReshardBytes bytes_;
   RecoveryCase at_;
 };
 
@@ -308,7 +308,7 @@ void run(const std::string& folder) {
         in_folder(folder, model.model.value), job, library, model.model.at, diagnostics);
     diagnostics.raise();
     // The nominal state: 14 bytes per parameter of the size that the paper names.
-    models::SwitchBytes bytes = models::all_state_bytes(job);
+    models::ReshardBytes bytes = models::all_state_bytes(job);
     const double scale = model.state.value / static_cast<double>(models::parameters(workload)) /
                          (bytes.weight + bytes.optimizer());
     bytes = {bytes.weight * scale, bytes.master * scale, bytes.moments * scale};

@@ -20,7 +20,7 @@
 #include "models/base/check.h"
 #include "models/check/validate.h"
 #include "models/config/document.h"
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "models/spec/library.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/recovery/catalog.h"

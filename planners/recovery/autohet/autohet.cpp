@@ -78,7 +78,7 @@ class AutohetRecovery final : public SwitchingPolicy {
             models::RecoveryDecision& decision) const;
 
   AutohetRecoverySettings settings_;
-  models::SwitchBytes bytes_;
+  models::ReshardBytes bytes_;
 };
 
 std::vector<models::CheckpointLevel> AutohetRecovery::checkpoints(const ir::Plan& plan,

@@ -33,7 +33,7 @@ struct BlockBytes {
   double whole = 0;  ///< On each rank.
 };
 
-BlockBytes bytes_of(const models::Block& block, const models::SwitchBytes& bytes) {
+BlockBytes bytes_of(const models::Block& block, const models::ReshardBytes& bytes) {
   BlockBytes result;
   const double each = bytes.weight + bytes.optimizer();
   for (const models::Parameter& parameter : block.parameters) {
@@ -135,7 +135,7 @@ std::optional<LayerFile> LayerBitmap::find(const std::vector<Place>& places,
 }
 
 LayerRead LayerBitmap::read(DeviceId reader, BlockId block, int rank, int degree,
-                            const models::SwitchBytes& bytes) const {
+                            const models::ReshardBytes& bytes) const {
   const BlockBytes size = bytes_of(workload_.block(block), bytes);
   LayerRead best{reader, block, TensorChange::same, {}};
   // Larger degrees first: of equally many files the smaller ones.
@@ -166,7 +166,7 @@ LayerRead LayerBitmap::read(DeviceId reader, BlockId block, int rank, int degree
 }
 
 std::vector<LayerRead> LayerBitmap::reads(const ir::Plan& to,
-                                          const models::SwitchBytes& bytes) const {
+                                          const models::ReshardBytes& bytes) const {
   std::vector<LayerRead> all;
   each_part(to, [&](DeviceId device, BlockId block, int rank, int degree) {
     all.push_back(read(device, block, rank, degree, bytes));

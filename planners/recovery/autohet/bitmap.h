@@ -63,7 +63,7 @@ class LayerBitmap {
   bool in_cloud(BlockId block, int degree, int rank) const;
 
   /// What each device of the plan reads of each of its layers, by device and layer.
-  std::vector<LayerRead> reads(const ir::Plan& to, const models::SwitchBytes& bytes) const;
+  std::vector<LayerRead> reads(const ir::Plan& to, const models::ReshardBytes& bytes) const;
 
  private:
   struct Place {
@@ -75,7 +75,7 @@ class LayerBitmap {
   std::optional<LayerFile> find(const std::vector<Place>& places, DeviceId reader) const;
   StateSource source_of(const Place& place, DeviceId reader) const;
   LayerRead read(DeviceId reader, BlockId block, int rank, int degree,
-                 const models::SwitchBytes& bytes) const;
+                 const models::ReshardBytes& bytes) const;
 
   const models::Cluster& cluster_;
   const models::Workload& workload_;

@@ -113,7 +113,7 @@ models::RecoveryDecision resume(const PolicyInput& input, const models::JobState
   decision.reason = resumption.reason;
   const models::JobState left = with_gaps(state);
   const models::PlanPointer to = without_shadows(resumption.plan);
-  const models::SwitchBytes bytes = state_bytes(input);
+  const models::ReshardBytes bytes = state_bytes(input);
   std::optional<NewestRestore> newest =
       plan_newest_restore(input, left, *to, resumption.order, bytes);
   if (newest) {
@@ -179,7 +179,7 @@ bool keeps_pending(const models::JobState& state, Seconds decide) {
          state.now - state.pending->asked >= to_nanoseconds(decide);
 }
 
-models::SwitchBytes state_bytes(const PolicyInput& input) {
+models::ReshardBytes state_bytes(const PolicyInput& input) {
   return models::all_state_bytes(input.job);
 }
 

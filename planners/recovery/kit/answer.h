@@ -74,7 +74,7 @@ bool was_recovering(const models::JobState& state, std::span<const ir::ClusterEv
 bool keeps_pending(const models::JobState& state, Seconds decide);
 
 /// Weights, master copy and moments of the job.
-models::SwitchBytes state_bytes(const PolicyInput& input);
+models::ReshardBytes state_bytes(const PolicyInput& input);
 
 /// Option `checkpoint_interval` of policies that keep a checkpoint in the cloud beside their own
 /// way to recover: "never", or as iterations_between(). Training stops for the snapshot to host

@@ -193,7 +193,7 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
   decision.plan = std::get<models::PlanPointer>(std::move(found));
   const bool same = decision.plan == state.plan;
   decision.reason = same ? "the same plan again" : "a plan for the devices that are left";
-  const models::SwitchBytes bytes = models::all_state_bytes(input_.job);
+  const models::ReshardBytes bytes = models::all_state_bytes(input_.job);
   auto newest = plan_newest_restore(input_, state, *decision.plan, rules_.order, bytes);
   if (newest) {
     decision.resume_iteration = newest->iteration;
@@ -218,7 +218,7 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
 /// a checkpoint only.
 models::RecoveryDecision CheckpointedPolicy::change(const models::JobState& state,
                                                     models::PlanPointer plan) const {
-  const models::SwitchBytes bytes = models::all_state_bytes(input_.job);
+  const models::ReshardBytes bytes = models::all_state_bytes(input_.job);
   models::RecoveryDecision decision;
   decision.action = models::RecoveryDecision::Action::resume;
   decision.plan = std::move(plan);

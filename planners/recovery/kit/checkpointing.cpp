@@ -144,7 +144,7 @@ std::string location_problem(const models::Cluster& cluster, ir::Location locati
 }
 
 CheckpointCost checkpoint_cost(const PolicyInput& input, const ir::Plan& plan,
-                               ir::Location location, const models::SwitchBytes& bytes,
+                               ir::Location location, const models::ReshardBytes& bytes,
                                bool deduplicated) {
   std::vector<double> shares(static_cast<std::size_t>(input.cluster.size()), 0);
   if (deduplicated) {

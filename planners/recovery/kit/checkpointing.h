@@ -5,7 +5,7 @@
 
 #include "models/base/units.h"
 #include "models/interfaces/recovery_policy.h"
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
@@ -21,7 +21,7 @@ struct CheckpointCost {
 /// `deduplicated`: replicas of a slice are written once, by the device with the lowest id. The
 /// cluster has the location (location_problem()).
 CheckpointCost checkpoint_cost(const PolicyInput& input, const ir::Plan& plan,
-                               ir::Location location, const models::SwitchBytes& bytes,
+                               ir::Location location, const models::ReshardBytes& bytes,
                                bool deduplicated);
 
 /// Why checkpoints cannot lie there (no object storage, a node without NVMe); empty: they can.

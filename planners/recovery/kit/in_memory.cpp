@@ -113,7 +113,7 @@ double replica_survival(int nodes, int replicas, int lost, ReplicaPlacement plac
 std::vector<models::CheckpointLevel> in_memory_levels(const PolicyInput& input,
                                                       const ir::Plan& plan, Seconds iteration_time,
                                                       const InMemoryOptions& options) {
-  const models::SwitchBytes bytes = models::all_state_bytes(input.job);
+  const models::ReshardBytes bytes = models::all_state_bytes(input.job);
   const std::vector<DeviceId> devices = ir::devices_of(plan);
   const std::vector<Bytes> shares = state_shares(input, plan, bytes);
   std::map<NodeId, int> number;  // Of the plan's nodes, by id.

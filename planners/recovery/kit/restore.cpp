@@ -179,7 +179,7 @@ const char* name_of(StateSource source) {
 }
 
 std::vector<Bytes> state_shares(const PolicyInput& input, const ir::Plan& plan,
-                                const models::SwitchBytes& bytes) {
+                                const models::ReshardBytes& bytes) {
   const StateMemory::Answer known = input.memory->sizes_of(input, plan, bytes);
   std::vector<double> by_device(static_cast<std::size_t>(input.cluster.size()), 0);
   for (std::size_t d = 0; d < known.to.size(); ++d) {
@@ -230,7 +230,7 @@ Restore plan_restore(const PolicyInput& input, const models::JobState& state, co
 std::optional<NewestRestore> plan_newest_restore(const PolicyInput& input,
                                                  const models::JobState& state, const ir::Plan& to,
                                                  const std::vector<StateSource>& order,
-                                                 const models::SwitchBytes& bytes) {
+                                                 const models::ReshardBytes& bytes) {
   std::optional<std::int64_t> last;
   for (const models::StateReplica& copy : state.replicas) {
     if (last == copy.iteration) continue;
@@ -244,7 +244,7 @@ std::optional<NewestRestore> plan_newest_restore(const PolicyInput& input,
 std::optional<std::int64_t> newest_restorable(const PolicyInput& input,
                                               const models::JobState& state, const ir::Plan& to,
                                               const std::vector<StateSource>& order,
-                                              const models::SwitchBytes& bytes) {
+                                              const models::ReshardBytes& bytes) {
   const auto newest = plan_newest_restore(input, state, to, order, bytes);
   return newest ? std::optional(newest->iteration) : std::nullopt;
 }

@@ -12,7 +12,7 @@
 #include "models/base/units.h"
 #include "models/interfaces/recovery_policy.h"
 #include "models/ir/plan.h"
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
@@ -32,7 +32,7 @@ const char* name_of(StateSource source);
 struct RestoreOptions {
   std::int64_t iteration = 0;      ///< Only copies of this iteration count.
   std::vector<StateSource> order;  ///< Best first; what is not listed is not used.
-  models::SwitchBytes bytes;       ///< Per parameter.
+  models::ReshardBytes bytes;      ///< Per parameter.
 };
 
 struct Restore {
@@ -56,7 +56,7 @@ Restore plan_restore(const PolicyInput& input, const models::JobState& state, co
 std::optional<std::int64_t> newest_restorable(const PolicyInput& input,
                                               const models::JobState& state, const ir::Plan& to,
                                               const std::vector<StateSource>& order,
-                                              const models::SwitchBytes& bytes);
+                                              const models::ReshardBytes& bytes);
 
 /// newest_restorable() with its restore, which has been planned to know.
 struct NewestRestore {
@@ -66,10 +66,10 @@ struct NewestRestore {
 std::optional<NewestRestore> plan_newest_restore(const PolicyInput& input,
                                                  const models::JobState& state, const ir::Plan& to,
                                                  const std::vector<StateSource>& order,
-                                                 const models::SwitchBytes& bytes);
+                                                 const models::ReshardBytes& bytes);
 
 /// Bytes of state that each device of the plan holds, in the order of devices_of(plan).
 std::vector<Bytes> state_shares(const PolicyInput& input, const ir::Plan& plan,
-                                const models::SwitchBytes& bytes);
+                                const models::ReshardBytes& bytes);
 
 }  // namespace orrery::planners

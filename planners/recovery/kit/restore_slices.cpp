@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "models/ir/names.h"
-#include "models/lower/copies.h"
+#include "models/lower/block_replicas.h"
 #include "models/lower/placement.h"
 #include "models/reshard/link_ranks.h"
 #include "models/sharding/batched_send_receive.h"
@@ -27,7 +27,7 @@ struct PlacedPlan {
   PlacedPlan(const ir::Plan& plan, const models::Cluster& cluster, const models::Workload& workload)
       : placement(models::place(plan, cluster, true)), copies(workload, placement) {}
   models::Placement placement;
-  models::BlockCopies copies;
+  models::BlockReplicas copies;
 };
 
 /// Who needs a slice and who can give it: readers by copy of the view, ascending.

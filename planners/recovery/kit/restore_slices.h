@@ -25,9 +25,9 @@ struct UnservedShare {
 
 /// Cuts the state that `receivers` (ascending, devices of `to`) need into the finest slices of all
 /// layouts and serves each from the first source in the order that has it. Rows stand as in
-/// models/reshard/switch_plan.h; peers are chosen by models/sharding/batched_send_receive.h and the
-/// bandwidth of models/reshard/link_ranks.h, that of their host memory or NVMe included, with loads
-/// that count over all rows, apart for GPUs, host memory and NVMe.
+/// models/reshard/reshard_plan.h; peers are chosen by models/sharding/batched_send_receive.h and
+/// the bandwidth of models/reshard/link_ranks.h, that of their host memory or NVMe included, with
+/// loads that count over all rows, apart for GPUs, host memory and NVMe.
 UnservedShare serve_slices(const RestoreView& view, const models::Topology& topology,
                            const models::Workload& workload, const ir::Plan& to,
                            const std::vector<int>& receivers, const RestoreOptions& options,

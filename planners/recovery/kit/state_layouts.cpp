@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "models/lower/copies.h"
+#include "models/lower/block_replicas.h"
 #include "models/lower/placement.h"
 #include "planners/recovery/kit/restore_view.h"
 
@@ -19,7 +19,7 @@ using Key = std::tuple<std::int64_t, bool, bool, bool>;
 /// Plans whose sizes are kept: those of a few layouts that copies still have, and of new ones.
 constexpr std::size_t kRemembered = 8;
 
-bool same(const models::SwitchBytes& a, const models::SwitchBytes& b) {
+bool same(const models::ReshardBytes& a, const models::ReshardBytes& b) {
   return a.weight == b.weight && a.master == b.master && a.moments == b.moments;
 }
 
@@ -54,7 +54,7 @@ bool divides(const ir::Zero& zero, models::StatePart part) {
 std::shared_ptr<StateMemory> new_state_memory() { return std::make_shared<StateMemory>(); }
 
 StateMemory::Answer StateMemory::sizes_of(const PolicyInput& input, const ir::Plan& plan,
-                                          const models::SwitchBytes& bytes) {
+                                          const models::ReshardBytes& bytes) {
   for (auto known = known_.begin(); known != known_.end(); ++known) {
     if (!same(known->per_parameter, bytes)) continue;
     auto to = same_shares(known->plan, plan, input.cluster.size());
@@ -73,10 +73,10 @@ StateMemory::Answer StateMemory::sizes_of(const PolicyInput& input, const ir::Pl
 }
 
 void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
-                     const models::Workload& workload, const models::SwitchBytes& bytes,
+                     const models::Workload& workload, const models::ReshardBytes& bytes,
                      const LayoutVisitor& visit) {
   const models::Placement placement = models::place(plan, cluster, true);
-  const models::BlockCopies copies(workload, placement);
+  const models::BlockReplicas copies(workload, placement);
   const auto is_end = [&](int b) { return b == 0 || b + 1 == workload.size(); };
   for (std::int32_t first = 0; first < workload.size();) {
     const BlockId block{first};
@@ -91,9 +91,8 @@ void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
       const bool tied = copies.is_tied(block, p);
       if (tied && first > 0) continue;  // Counted with the embedding.
       for (const bool optimizer : {false, true}) {
-        const bool sharded =
-            divides(copies.zero(block),
-                    optimizer ? models::StatePart::optimizer : models::StatePart::weights);
+        const bool sharded = divides(copies.zero(block), optimizer ? models::StatePart::optimizer
+                                                                   : models::StatePart::weights);
         const Key key = {parameters[p].split_length, parameters[p].expert, tied, sharded};
         groups.try_emplace(key, p, 0.0).first->second.second +=
             static_cast<double>(parameters[p].elements) *

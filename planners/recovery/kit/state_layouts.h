@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "models/ir/plan.h"
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "models/sharding/layout.h"
 #include "models/spec/cluster.h"
 #include "models/spec/workload.h"
@@ -22,7 +22,7 @@ using LayoutVisitor = std::function<void(const models::Layout& layout, Bytes byt
 
 /// Visits all state of the plan; tied matrices count once.
 void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
-                     const models::Workload& workload, const models::SwitchBytes& bytes,
+                     const models::Workload& workload, const models::ReshardBytes& bytes,
                      const LayoutVisitor& visit);
 
 /// How much state lies where, for all plans with the same shares (restore_view.h: same_shares()).
@@ -33,7 +33,7 @@ struct StateSizes {
     std::vector<int> holders;
   };
   ir::Plan plan;
-  models::SwitchBytes per_parameter;
+  models::ReshardBytes per_parameter;
   std::vector<double> of_device;  ///< By id.
   std::vector<Replicas> slices;
 };
@@ -46,7 +46,8 @@ class StateMemory {
     const StateSizes* sizes = nullptr;  ///< Until the next question.
     std::vector<int> to;                ///< Device of sizes->plan -> device of the plan.
   };
-  Answer sizes_of(const PolicyInput& input, const ir::Plan& plan, const models::SwitchBytes& bytes);
+  Answer sizes_of(const PolicyInput& input, const ir::Plan& plan,
+                  const models::ReshardBytes& bytes);
 
  private:
   std::deque<StateSizes> known_;  ///< Asked for last first.

@@ -128,7 +128,7 @@ class ParcaeModel {
   double copy(const ParcaeGrid& grid) const {
     const Chain* of = chain(grid.stages);
     if (of == nullptr) return 0;
-    const models::SwitchBytes bytes = state_bytes(chains_.policy());
+    const models::ReshardBytes bytes = state_bytes(chains_.policy());
     return largest_stage(*of, bytes.weight + bytes.optimizer()) / path_.bandwidth.value;
   }
   MigrationCosts costs() const {

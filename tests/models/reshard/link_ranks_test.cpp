@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "models/base/rng.h"
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "models/spec/library.h"
 #include "tests/models/reshard/slow_bandwidth.h"
 
@@ -217,7 +217,7 @@ Workload llama() {
   return workload;
 }
 
-double sent(const SwitchPlan& plan, int first, int last) {
+double sent(const ReshardPlan& plan, int first, int last) {
   double bytes = 0;
   for (const DeviceTraffic& device : plan.devices) {
     if (device.device.value >= first && device.device.value <= last) {
@@ -232,8 +232,8 @@ TEST(SwitchOverMixedNics, OnlyTheNodeWithTheFastNicsSends) {
   const Cluster cluster = cluster_of({kOneSlow, kFourFast, kFourFast});
   const Workload workload = llama();
   const int blocks = workload.size();
-  const SwitchPlan plan = plan_switch(replicas({0, 4}, blocks), replicas({0, 8}, blocks), cluster,
-                                      Topology(cluster), workload, {});
+  const ReshardPlan plan = plan_reshard(replicas({0, 4}, blocks), replicas({0, 8}, blocks), cluster,
+                                        Topology(cluster), workload, {});
   EXPECT_EQ(sent(plan, 0, 3), 0);
   EXPECT_GT(sent(plan, 4, 7), 0);
   EXPECT_DOUBLE_EQ(sent(plan, 4, 7), sum(plan.moved).value);
@@ -243,8 +243,8 @@ TEST(SwitchOverMixedNics, EqualNicsShareTheLoad) {
   const Cluster cluster = cluster_of({kFourFast, kFourFast, kFourFast});
   const Workload workload = llama();
   const int blocks = workload.size();
-  const SwitchPlan plan = plan_switch(replicas({0, 4}, blocks), replicas({0, 8}, blocks), cluster,
-                                      Topology(cluster), workload, {});
+  const ReshardPlan plan = plan_reshard(replicas({0, 4}, blocks), replicas({0, 8}, blocks), cluster,
+                                        Topology(cluster), workload, {});
   EXPECT_NEAR(sent(plan, 0, 3) / sum(plan.moved).value, 0.5, 0.02);
 }
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "models/lower/copies.h"
+#include "models/lower/block_replicas.h"
 #include "models/lower/placement.h"
 #include "tests/models/sharding/transformer_twins.h"
 
@@ -175,7 +175,7 @@ void expect_equal_partners(Account graph, Account lowered, const Groups& members
 int compare_parameters(const Twins& twins) {
   const auto accounts = accounts_of(twins);
   const Placement placement = place(twins.made.plan, twins.cluster, false);
-  const BlockCopies copies(twins.workload, placement);
+  const BlockReplicas copies(twins.workload, placement);
   int equal = 0;
   for (int block = 0; block < twins.workload.size(); ++block) {
     const Holders holders(twins.made.plan, block);

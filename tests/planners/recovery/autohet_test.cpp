@@ -40,7 +40,7 @@ class AutohetRecoveryTest : public ::testing::Test {
     out.iteration_time = world.evaluator.evaluate(*plan).iteration_time;
     return out;
   }
-  const models::SwitchBytes bytes() const { return models::all_state_bytes(world.job); }
+  const models::ReshardBytes bytes() const { return models::all_state_bytes(world.job); }
 
   SwitchingWorld world{"autohet", "llama_7b", 64, 2048};
 };

@@ -24,7 +24,7 @@ TEST(CheckpointCost, FollowsFromBytesAndBandwidths) {
   const auto world = recovery_world();
   const PolicyInput input = policy_input(*world);
   const ir::Plan plan = uniform_plan(*world, 2, 2, 2);  // Four nodes A, two replicas.
-  const models::SwitchBytes bytes = models::all_state_bytes(world->job);
+  const models::ReshardBytes bytes = models::all_state_bytes(world->job);
   const double per_parameter = bytes.weight + bytes.optimizer();
   const auto shares = state_shares(input, plan, bytes);
   double most_device = 0;
@@ -52,7 +52,7 @@ TEST(CheckpointCost, FollowsFromBytesAndBandwidths) {
 TEST(CheckpointCost, OfARenamedPlanIsThatOfAFreshLook) {
   const auto world = recovery_world();
   const PolicyInput known = policy_input(*world);
-  const models::SwitchBytes bytes = models::all_state_bytes(world->job);
+  const models::ReshardBytes bytes = models::all_state_bytes(world->job);
   const ir::Plan plan = uniform_plan(*world, 2, 2, 2);
   checkpoint_cost(known, plan, ir::Location::cloud, bytes, true);
   DeviceRenaming to;

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "models/base/check.h"
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/recovery/bamboo/shadows.h"
 #include "planners/recovery/kit/replan.h"
@@ -82,7 +82,7 @@ std::string state_faults(const PolicyInput& input, const models::JobState& told,
       std::any_of(told.replicas.begin(), told.replicas.end(),
                   [&](const models::StateReplica& copy) { return copy.iteration == iteration; });
   if (!exists) return fmt::format("no copy of iteration {}\n", iteration);
-  const models::SwitchBytes weights{input.job.state_bytes.weight, 0, 0};
+  const models::ReshardBytes weights{input.job.state_bytes.weight, 0, 0};
   std::map<DeviceId, double> has;
   const auto count = [&](const models::StateReplica& copy) {
     ir::Plan layout = *copy.layout;

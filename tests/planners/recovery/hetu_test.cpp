@@ -6,7 +6,7 @@
 #include <map>
 #include <string>
 
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "planners/recovery/kit/switching.h"
 #include "tests/planners/recovery/switching_support.h"
 
@@ -44,11 +44,11 @@ void expect_equal_volumes(const SwitchingWorld& world, const std::string& from,
                           const std::string& to, const std::vector<DeviceId>& lost) {
   const auto before = shared(published(from));
   const ir::Plan after = published(to);
-  for (const models::SwitchBytes& bytes :
+  for (const models::ReshardBytes& bytes :
        {models::weight_bytes(world.job), models::all_state_bytes(world.job)}) {
-    const models::SwitchPlan fused =
-        models::plan_switch(*before, after, world.cluster, world.topology, world.workload,
-                            {bytes, models::SwitchVariant::fused, lost});
+    const models::ReshardPlan fused =
+        models::plan_reshard(*before, after, world.cluster, world.topology, world.workload,
+                             {bytes, models::ReshardVariant::fused, lost});
     const Restore restore =
         plan_restore(world.input(), state(world, before, lost), after, {41, kGpus, bytes});
     EXPECT_TRUE(restore.complete()) << restore.witness;
@@ -57,7 +57,7 @@ void expect_equal_volumes(const SwitchingWorld& world, const std::string& from,
                 1e-9 * moved)
         << from << " " << to;
     std::map<std::pair<DeviceId, DeviceId>, double> messages;
-    for (const models::SwitchMessage& message : fused.messages) {
+    for (const models::ReshardMessage& message : fused.messages) {
       messages[{message.source, message.destination}] += message.bytes.value;
     }
     std::map<std::pair<DeviceId, DeviceId>, double> transfers;
@@ -110,9 +110,9 @@ TEST_F(HetuRecoveryTest, AllGpusThatAreLeftGoOnWithoutRestart) {
     EXPECT_EQ(transfer.from, ir::Location::peer);
     EXPECT_NE(transfer.source, (DeviceId{31}));
   }
-  const models::SwitchPlan fused =
-      models::plan_switch(*before, *decision.plan, world.cluster, world.topology, world.workload,
-                          {models::all_state_bytes(world.job), {}, range(31, 31)});
+  const models::ReshardPlan fused =
+      models::plan_reshard(*before, *decision.plan, world.cluster, world.topology, world.workload,
+                           {models::all_state_bytes(world.job), {}, range(31, 31)});
   double moved = 0;
   for (const models::StateTransfer& transfer : decision.transfers) moved += transfer.bytes.value;
   EXPECT_NEAR(moved, models::sum(fused.moved).value, 1e-9 * moved);

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "models/base/rng.h"
-#include "models/lower/copies.h"
-#include "models/reshard/switch_plan.h"
+#include "models/lower/block_replicas.h"
+#include "models/reshard/reshard_plan.h"
 #include "tests/models/lower/random_plan.h"
 #include "tests/models/reshard/slow_bandwidth.h"
 #include "tests/planners/recovery/family.h"
@@ -24,7 +24,7 @@ using models::Features;
 using models::JobState;
 using models::StateReplica;
 
-constexpr models::SwitchBytes kBytes{2, 4, 8};
+constexpr models::ReshardBytes kBytes{2, 4, 8};
 
 /// Nodes of three devices with NVLink between the first two. Every other node has a slow NIC.
 models::Cluster cluster_of(int devices) {
@@ -63,7 +63,7 @@ using Memory = std::set<Item>;
 std::map<int, Memory> memories(const ir::Plan& plan, const models::Workload& workload,
                                const models::Cluster& cluster) {
   const models::Placement placement = models::place(plan, cluster, true);
-  const models::BlockCopies copies(workload, placement);
+  const models::BlockReplicas copies(workload, placement);
   std::map<int, Memory> out;
   for (int b = 0; b < workload.size(); ++b) {
     for (int p = 0; p < 3; ++p) {
@@ -397,11 +397,11 @@ TEST(Restore, FromGpusAloneItIsThePlanSwitch) {
     state.replicas = {copy};
     const Restore restore = plan_restore(
         input, state, to.plan, {0, {StateSource::own_gpu, StateSource::peer_gpu}, kBytes});
-    const models::SwitchPlan change =
-        models::plan_switch(from.plan, to.plan, cluster, topology, from.workload, {kBytes, {}, {}});
+    const models::ReshardPlan change = models::plan_reshard(from.plan, to.plan, cluster, topology,
+                                                            from.workload, {kBytes, {}, {}});
     // The fast path may leave devices that keep everything out of the scan, never others.
     std::map<std::pair<int, int>, double> expected;
-    for (const models::SwitchMessage& m : change.messages) {
+    for (const models::ReshardMessage& m : change.messages) {
       expected[{m.source.value, m.destination.value}] = m.bytes.value;
     }
     std::map<std::pair<int, int>, double> got;
@@ -506,7 +506,7 @@ TEST(Restore, ASpareOfSixteenThousandDevicesReadsFromPeersAndACloudFromAll) {
   cloud.location = ir::Location::cloud;
   cloud.layout = gpu.layout;
   state.replicas = {gpu, cloud};
-  const models::SwitchBytes bytes = models::all_state_bytes(world->job);
+  const models::ReshardBytes bytes = models::all_state_bytes(world->job);
   const auto restored = [&](std::vector<StateSource> order) {
     Restore restore = plan_restore(input, state, after, {7, std::move(order), bytes});
     EXPECT_TRUE(restore.complete());

@@ -1,7 +1,7 @@
 /// A plan switch as a Program of state sends, for the simulator and the executor.
 #pragma once
 #include "models/ir/program.h"
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 #include "models/spec/job.h"
 #include "models/spec/workload.h"
 
@@ -11,6 +11,6 @@ namespace orrery::models {
 /// a recv (Purpose::state) for each message, with the regions that it carries. Messages of one call
 /// run side by side; those of the next call wait, on each device, for its own of the call before.
 /// Local copies are no ops. Without messages the program has no ranks. No defect (ir::find_defect).
-ir::Program switch_program(const SwitchPlan& plan, const Workload& workload, const Job& job);
+ir::Program reshard_program(const ReshardPlan& plan, const Workload& workload, const Job& job);
 
 }  // namespace orrery::models

@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "models/base/rng.h"
-#include "models/lower/copies.h"
-#include "models/reshard/switch_plan.h"
-#include "models/reshard/switch_program.h"
+#include "models/lower/block_replicas.h"
+#include "models/reshard/reshard_plan.h"
+#include "models/reshard/reshard_program.h"
 #include "tests/models/lower/number_model.h"
 #include "tests/models/lower/random_plan.h"
 #include "tests/models/reshard/slow_bandwidth.h"
 
-namespace orrery::models::switch_law_test {
+namespace orrery::models::reshard_law_test {
 namespace {
 
 /// Optimizer state or weight, block, parameter, element along the split.
@@ -177,7 +177,7 @@ std::map<int, Memory> whole_memories(const ir::Plan& plan, const Workload& workl
 std::map<int, Memory> sharded_memories(const ir::Plan& plan, const Workload& workload,
                                        const Cluster& cluster, bool optimizer) {
   const Placement placement = place(plan, cluster, true);
-  const BlockCopies copies(workload, placement);
+  const BlockReplicas copies(workload, placement);
   std::map<int, Memory> out;
   for (int b = 0; b < workload.size(); ++b) {
     for (int p = 0; p < 3; ++p) {
@@ -217,7 +217,7 @@ std::vector<Item> items(const StateRow& row) {
   return out;
 }
 
-constexpr SwitchBytes kBytes{2, 4, 8};
+constexpr ReshardBytes kBytes{2, 4, 8};
 
 double bytes_of(const Item& item, const Workload& workload) {
   const auto& [optimizer, block, p, element] = item;
@@ -229,7 +229,7 @@ double bytes_of(const Item& item, const Workload& workload) {
 }
 
 /// No device that has a row before the switch reaches the receiver faster than the sender.
-void expect_fastest_senders(const SwitchPlan& plan, const std::map<int, Memory>& before,
+void expect_fastest_senders(const ReshardPlan& plan, const std::map<int, Memory>& before,
                             const Cluster& cluster, const Topology& topology) {
   const SlowBandwidth slow(cluster, topology);
   for (const SliceSend& send : plan.sends) {
@@ -248,15 +248,15 @@ void expect_fastest_senders(const SwitchPlan& plan, const std::map<int, Memory>&
 }
 
 /// Carries the switch out and compares; returns the bytes that had to come from others.
-void expect_carried_out(const Case& c, SwitchVariant variant, std::uint64_t seed) {
+void expect_carried_out(const Case& c, ReshardVariant variant, std::uint64_t seed) {
   SCOPED_TRACE(testing::Message() << "seed " << seed << " variant " << static_cast<int>(variant));
   const Topology topology(c.cluster);
-  const SwitchPlan plan =
-      plan_switch(c.from, c.to, c.cluster, topology, c.workload, {kBytes, variant, c.lost});
+  const ReshardPlan plan =
+      plan_reshard(c.from, c.to, c.cluster, topology, c.workload, {kBytes, variant, c.lost});
   std::map<int, Memory> before = memories(c.from, c.workload, c.cluster);
   for (const DeviceId device : c.lost) before.erase(device.value);
   const std::map<int, Memory> wanted = memories(c.to, c.workload, c.cluster);
-  if (variant != SwitchVariant::no_heuristics) {
+  if (variant != ReshardVariant::no_heuristics) {
     expect_fastest_senders(plan, before, c.cluster, topology);
   }
   std::map<int, Memory> after;
@@ -291,7 +291,7 @@ void expect_carried_out(const Case& c, SwitchVariant variant, std::uint64_t seed
     ASSERT_TRUE(memory.empty() || wanted.contains(device)) << "device " << device;
   }
   EXPECT_NEAR(sum(plan.moved).value, moved, 1e-6);
-  for (const SwitchMessage& message : plan.messages) {
+  for (const ReshardMessage& message : plan.messages) {
     EXPECT_EQ(message.path, topology.path(message.source, message.destination).kind);
   }
 }
@@ -300,7 +300,7 @@ void expect_switches(const Features& features, std::uint64_t seeds) {
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     const Case c = random_case(seed, features);
     for (const auto variant :
-         {SwitchVariant::fused, SwitchVariant::unfused, SwitchVariant::no_heuristics}) {
+         {ReshardVariant::fused, ReshardVariant::unfused, ReshardVariant::no_heuristics}) {
       expect_carried_out(c, variant, seed);
       if (testing::Test::HasFailure()) return;
     }
@@ -361,17 +361,17 @@ TEST(SwitchLaw, OnePipelineSurvivesAllLossesButThoseOfNeighbors) {
       std::vector<DeviceId> lost = {{a}};
       if (b > a) lost.push_back({b});
       const bool neighbors = b == a + 1 || (a == 0 && b == kStages - 1);
-      const SwitchPlan planned =
-          plan_switch(plan, with_spares(plan, lost, kStages), cluster, Topology(cluster), workload,
-                      {kBytes, SwitchVariant::fused, lost});
+      const ReshardPlan planned =
+          plan_reshard(plan, with_spares(plan, lost, kStages), cluster, Topology(cluster), workload,
+                       {kBytes, ReshardVariant::fused, lost});
       EXPECT_EQ(planned.lost.empty(), !neighbors) << a << " and " << b;
     }
   }
   // Without copies the first loss is fatal.
   ir::Plan bare = plan;
   bare.redundancy = ir::Redundancy::none;
-  EXPECT_FALSE(plan_switch(bare, with_spares(bare, {{1}}, kStages), cluster, Topology(cluster),
-                           workload, {kBytes, SwitchVariant::fused, {{1}}})
+  EXPECT_FALSE(plan_reshard(bare, with_spares(bare, {{1}}, kStages), cluster, Topology(cluster),
+                            workload, {kBytes, ReshardVariant::fused, {{1}}})
                    .lost.empty());
 }
 
@@ -381,14 +381,14 @@ TEST(SwitchLaw, AReplacedDeviceGetsItsOwnStageAndTheCopyOfTheNext) {
   const Cluster cluster = mixed_cluster(2 * kStages);
   const ir::Plan plan = chains(1, kStages);
   const std::vector<DeviceId> lost = {{2}};
-  const SwitchPlan planned =
-      plan_switch(plan, with_spares(plan, lost, kStages), cluster, Topology(cluster), workload,
-                  {kBytes, SwitchVariant::fused, lost});
+  const ReshardPlan planned =
+      plan_reshard(plan, with_spares(plan, lost, kStages), cluster, Topology(cluster), workload,
+                   {kBytes, ReshardVariant::fused, lost});
   // Stage 2 from its copy on device 1, the copy of stage 3 from device 3.
   const double block =
       static_cast<double>(parameters(workload, {0}, {0})) * (kBytes.weight + kBytes.optimizer());
   ASSERT_EQ(planned.messages.size(), 2u);
-  for (const SwitchMessage& message : planned.messages) {
+  for (const ReshardMessage& message : planned.messages) {
     EXPECT_EQ(message.destination.value, kStages);
     EXPECT_TRUE(message.source.value == 1 || message.source.value == 3);
     EXPECT_NEAR(message.bytes.value, block, 1e-9 * block);
@@ -399,8 +399,8 @@ TEST(SwitchLaw, ToTheSamePlanNothingMoves) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const RandomPlan random = random_plan(seed, {});
     const Cluster cluster = mixed_cluster(random.devices);
-    const SwitchPlan plan = plan_switch(random.plan, random.plan, cluster, Topology(cluster),
-                                        random.workload, {kBytes, SwitchVariant::fused, {}});
+    const ReshardPlan plan = plan_reshard(random.plan, random.plan, cluster, Topology(cluster),
+                                          random.workload, {kBytes, ReshardVariant::fused, {}});
     EXPECT_TRUE(plan.sends.empty()) << "seed " << seed;
     EXPECT_TRUE(plan.lost.empty()) << "seed " << seed;
     EXPECT_FALSE(plan.copies.empty()) << "seed " << seed;
@@ -412,8 +412,8 @@ TEST(SwitchLaw, SendersAreThoseOfOneScanOverAllRows) {
   for (std::uint64_t seed = 0; seed < 100; ++seed) {
     const Case c = random_case(seed, {});
     const Topology topology(c.cluster);
-    const SwitchPlan plan = plan_switch(c.from, c.to, c.cluster, topology, c.workload,
-                                        {kBytes, SwitchVariant::fused, c.lost});
+    const ReshardPlan plan = plan_reshard(c.from, c.to, c.cluster, topology, c.workload,
+                                          {kBytes, ReshardVariant::fused, c.lost});
     std::map<int, Memory> before = memories(c.from, c.workload, c.cluster);
     for (const DeviceId device : c.lost) before.erase(device.value);
     const std::map<int, Memory> wanted = memories(c.to, c.workload, c.cluster);
@@ -462,12 +462,12 @@ TEST(SwitchLaw, TheProgramSendsEachMessageWithItsRegions) {
   using ir::TensorKind;
   for (std::uint64_t seed = 0; seed < 200; ++seed) {
     const Case c = random_case(seed, {});
-    for (const auto variant : {SwitchVariant::fused, SwitchVariant::unfused}) {
-      const SwitchPlan plan = plan_switch(c.from, c.to, c.cluster, Topology(c.cluster), c.workload,
-                                          {kBytes, variant, c.lost});
+    for (const auto variant : {ReshardVariant::fused, ReshardVariant::unfused}) {
+      const ReshardPlan plan = plan_reshard(c.from, c.to, c.cluster, Topology(c.cluster),
+                                            c.workload, {kBytes, variant, c.lost});
       Job job;
       job.global_batch = 1;
-      const ir::Program program = switch_program(plan, c.workload, job);
+      const ir::Program program = reshard_program(plan, c.workload, job);
       ASSERT_EQ(ir::find_defect(program), "") << "seed " << seed;
       ASSERT_EQ(program.ops.size(), 2 * plan.messages.size());
       std::multiset<std::tuple<int, int, double>> sent;
@@ -480,7 +480,7 @@ TEST(SwitchLaw, TheProgramSendsEachMessageWithItsRegions) {
         sent.insert({transfers[0].source.value, transfers[0].destination.value, op.bytes.value});
       }
       std::size_t elements = 0;
-      for (const SwitchMessage& message : plan.messages) {
+      for (const ReshardMessage& message : plan.messages) {
         planned.insert({message.source.value, message.destination.value, message.bytes.value});
         for (std::uint32_t i = 0; i < message.sends; ++i) {
           const StateRow& row = plan.rows[plan.sends[plan.by_message[message.first_send + i]].row];
@@ -502,4 +502,4 @@ TEST(SwitchLaw, TheProgramSendsEachMessageWithItsRegions) {
 }
 
 }  // namespace
-}  // namespace orrery::models::switch_law_test
+}  // namespace orrery::models::reshard_law_test

@@ -1,5 +1,5 @@
 // Does a switch move what one can count by hand?
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "models/check/validate.h"
 #include "models/spec/library.h"
 
-namespace orrery::models::switch_plan_test {
+namespace orrery::models::reshard_plan_test {
 namespace {
 
 constexpr double kHidden = 6656;
@@ -49,10 +49,10 @@ class HetuSwitch : public ::testing::Test {
     return out;
   }
 
-  SwitchPlan to(const ir::Plan& before, const ir::Plan& after, std::vector<DeviceId> lost,
-                SwitchVariant variant = SwitchVariant::fused) const {
-    return plan_switch(before, after, cluster, Topology(cluster), workload,
-                       {weight_bytes(job), variant, std::move(lost)});
+  ReshardPlan to(const ir::Plan& before, const ir::Plan& after, std::vector<DeviceId> lost,
+                 ReshardVariant variant = ReshardVariant::fused) const {
+    return plan_reshard(before, after, cluster, Topology(cluster), workload,
+                        {weight_bytes(job), variant, std::move(lost)});
   }
 
   Cluster cluster;
@@ -65,7 +65,7 @@ class HetuMixedSwitch : public HetuSwitch {
   HetuMixedSwitch() : HetuSwitch("hetu") {}
 };
 
-double received(const SwitchPlan& plan, int device) {
+double received(const ReshardPlan& plan, int device) {
   for (const DeviceTraffic& traffic : plan.devices) {
     if (traffic.device.value == device) return sum(traffic.received).value;
   }
@@ -78,7 +78,7 @@ double received(const SwitchPlan& plan, int device) {
 // 28 lacks a quarter, rank 29 two. Rank 30 had quarter 2 and gets 56-59 and the head whole: it
 // lacks three. Norm gains of these layers they have.
 TEST_F(HetuSwitch, C1ToC2MovesWhatTheNewSlicesNeed) {
-  const SwitchPlan plan = to(this->plan("c1"), this->plan("c2"), range(31, 31));
+  const ReshardPlan plan = to(this->plan("c1"), this->plan("c2"), range(31, 31));
   const double norms = 2 * kHidden;
   const double head = kVocabulary * kHidden;
   const std::map<int, double> expected = {{16, kSplit / 4 + norms},
@@ -104,9 +104,9 @@ TEST_F(HetuSwitch, C1ToC2MovesWhatTheNewSlicesNeed) {
 TEST_F(HetuSwitch, VariantsMoveEqualVolumes) {
   const ir::Plan before = plan("c1");
   const ir::Plan after = plan("c2");
-  const SwitchPlan fused = to(before, after, range(31, 31));
-  const SwitchPlan unfused = to(before, after, range(31, 31), SwitchVariant::unfused);
-  const SwitchPlan plain = to(before, after, range(31, 31), SwitchVariant::no_heuristics);
+  const ReshardPlan fused = to(before, after, range(31, 31));
+  const ReshardPlan unfused = to(before, after, range(31, 31), ReshardVariant::unfused);
+  const ReshardPlan plain = to(before, after, range(31, 31), ReshardVariant::no_heuristics);
   EXPECT_DOUBLE_EQ(sum(fused.moved).value, sum(unfused.moved).value);
   EXPECT_DOUBLE_EQ(sum(fused.moved).value, sum(plain.moved).value);
   for (const DeviceTraffic& device : fused.devices) {
@@ -117,7 +117,7 @@ TEST_F(HetuSwitch, VariantsMoveEqualVolumes) {
 }
 
 /// Most that one of the ranks sends over the network.
-double busiest(const SwitchPlan& plan, const std::vector<DeviceId>& ranks) {
+double busiest(const ReshardPlan& plan, const std::vector<DeviceId>& ranks) {
   double most = 0;
   for (const DeviceTraffic& traffic : plan.devices) {
     if (std::find(ranks.begin(), ranks.end(), traffic.device) == ranks.end()) continue;
@@ -130,8 +130,9 @@ double busiest(const SwitchPlan& plan, const std::vector<DeviceId>& ranks) {
 TEST_F(HetuSwitch, HeuristicsUseNvlinkInsteadOfTheNetwork) {
   const auto nvlink = static_cast<std::size_t>(PathClass::nvlink);
   const auto network = static_cast<std::size_t>(PathClass::network);
-  const SwitchPlan fused = to(plan("c1"), plan("c2"), range(31, 31));
-  const SwitchPlan plain = to(plan("c1"), plan("c2"), range(31, 31), SwitchVariant::no_heuristics);
+  const ReshardPlan fused = to(plan("c1"), plan("c2"), range(31, 31));
+  const ReshardPlan plain =
+      to(plan("c1"), plan("c2"), range(31, 31), ReshardVariant::no_heuristics);
   EXPECT_GT(fused.moved[nvlink].value, plain.moved[nvlink].value);
   EXPECT_LT(fused.moved[network].value, plain.moved[network].value);
 }
@@ -141,8 +142,8 @@ TEST_F(HetuSwitch, HeuristicsUseNvlinkInsteadOfTheNetwork) {
 TEST_F(HetuSwitch, FusingSpreadsWhatTwoPipelinesHold) {
   std::vector<DeviceId> ranks = range(8, 11);
   for (const DeviceId rank : range(24, 27)) ranks.push_back(rank);
-  const SwitchPlan fused = to(plan("c1"), plan("c2"), range(31, 31));
-  const SwitchPlan unfused = to(plan("c1"), plan("c2"), range(31, 31), SwitchVariant::unfused);
+  const ReshardPlan fused = to(plan("c1"), plan("c2"), range(31, 31));
+  const ReshardPlan unfused = to(plan("c1"), plan("c2"), range(31, 31), ReshardVariant::unfused);
   EXPECT_LT(busiest(fused, ranks), 0.6 * busiest(unfused, ranks));
 }
 
@@ -165,7 +166,7 @@ TEST_F(HetuSwitch, WithZeroTheShardsOfALostDeviceAreLost) {
   for (ir::Pipeline& pipeline : before.pipelines) {
     for (ir::Stage& stage : pipeline.stages) stage.segments[0].zero.stage = 1;
   }
-  const SwitchPlan switched = to(before, plan("c2"), range(31, 31));
+  const ReshardPlan switched = to(before, plan("c2"), range(31, 31));
   ASSERT_FALSE(switched.lost.empty());
   double bytes = 0;
   for (const LostState& lost : switched.lost) {
@@ -193,7 +194,7 @@ TEST_F(HetuSwitch, LosingBothCopiesOfALayerNamesIt) {
       }
     }
   }
-  const SwitchPlan switched = to(plan("c1"), after, lost);
+  const ReshardPlan switched = to(plan("c1"), after, lost);
   ASSERT_FALSE(switched.lost.empty());
   double bytes = 0;
   for (const LostState& state : switched.lost) {
@@ -213,12 +214,12 @@ TEST_F(HetuSwitch, ProblemsNameTheirPlace) {
   redundant.redundancy = ir::Redundancy::next_stage;
   redundant.pipelines[0].stages[0].segments[0].zero.stage = 1;
   const auto problems =
-      find_problems(redundant, plan("c2"), cluster, {{}, SwitchVariant::fused, {{30}, {99}}});
+      find_problems(redundant, plan("c2"), cluster, {{}, ReshardVariant::fused, {{30}, {99}}});
   ASSERT_EQ(problems.size(), 3u);
-  EXPECT_EQ(problems[0].where, SwitchProblem::Where::lost);
+  EXPECT_EQ(problems[0].where, ReshardProblem::Where::lost);
   EXPECT_EQ(problems[0].what, "device 30 is lost, but the new plan uses it");
   EXPECT_EQ(problems[1].what, "no device 99: the cluster has 0 to 31");
-  EXPECT_EQ(problems[2].where, SwitchProblem::Where::from);
+  EXPECT_EQ(problems[2].where, ReshardProblem::Where::from);
   EXPECT_EQ(problems[2].what.rfind("pipelines[0].stages[0].segments[0].zero: redundancy", 0), 0u)
       << problems[2].what;
 }
@@ -231,4 +232,4 @@ TEST_F(HetuMixedSwitch, AllPublishedPlansAreValid) {
 }
 
 }  // namespace
-}  // namespace orrery::models::switch_plan_test
+}  // namespace orrery::models::reshard_plan_test

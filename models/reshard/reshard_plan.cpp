@@ -1,4 +1,4 @@
-#include "models/reshard/switch_plan.h"
+#include "models/reshard/reshard_plan.h"
 
 #include <fmt/format.h>
 
@@ -15,7 +15,7 @@ namespace {
 
 std::size_t index_of(PathClass path) { return static_cast<std::size_t>(path); }
 
-double bytes_of(StatePart part, const SwitchBytes& bytes) {
+double bytes_of(StatePart part, const ReshardBytes& bytes) {
   switch (part) {
     case StatePart::weights:
       return bytes.weight;
@@ -33,13 +33,13 @@ std::vector<DeviceId> device_ids(const std::vector<int>& ids) {
   return out;
 }
 
-class SwitchPlanner {
+class ReshardPlanner {
  public:
-  SwitchPlanner(const ir::Plan& from, const ir::Plan& to, const Cluster& cluster,
-                const Topology& topology, const Workload& workload, const SwitchOptions& options)
+  ReshardPlanner(const ir::Plan& from, const ir::Plan& to, const Cluster& cluster,
+                 const Topology& topology, const Workload& workload, const ReshardOptions& options)
       : workload_(workload),
         options_(options),
-        fused_(options.variant == SwitchVariant::fused),
+        fused_(options.variant == ReshardVariant::fused),
         paths_(cluster, topology),
         from_place_(place(from, cluster, true)),
         to_place_(place(to, cluster, true)),
@@ -51,7 +51,7 @@ class SwitchPlanner {
     plan_.bytes = options.bytes;
   }
 
-  SwitchPlan plan() {
+  ReshardPlan plan() {
     for (std::int32_t b = 0; b < workload_.size(); ++b) {
       const BlockId block{b};
       for (std::size_t p = 0; p < workload_.block(block).parameters.size(); ++p) {
@@ -72,14 +72,14 @@ class SwitchPlanner {
   }
 
  private:
-  static std::vector<bool> lost_flags(const Cluster& cluster, const SwitchOptions& options) {
+  static std::vector<bool> lost_flags(const Cluster& cluster, const ReshardOptions& options) {
     std::vector<bool> lost(static_cast<std::size_t>(cluster.size()), false);
     for (const DeviceId device : options.lost) lost[device.index()] = true;
     return lost;
   }
 
   BatchedOptions batched_options() {
-    if (options_.variant == SwitchVariant::no_heuristics) return {{}, false};
+    if (options_.variant == ReshardVariant::no_heuristics) return {{}, false};
     return paths_.heuristics();
   }
 
@@ -165,7 +165,7 @@ class SwitchPlanner {
       plan_.messages.back().bytes += plan_.rows[send.row].bytes;
       ++plan_.messages.back().sends;
     }
-    for (const SwitchMessage& message : plan_.messages) {
+    for (const ReshardMessage& message : plan_.messages) {
       DeviceTraffic& source = traffic(message.source.value);
       DeviceTraffic& destination = traffic(message.destination.value);
       source.sent[index_of(message.path)] += message.bytes;
@@ -176,36 +176,36 @@ class SwitchPlanner {
   }
 
   const Workload& workload_;
-  const SwitchOptions& options_;
+  const ReshardOptions& options_;
   bool fused_;
   LinkRanks paths_;
   Placement from_place_;
   Placement to_place_;
-  BlockCopies from_;
-  BlockCopies to_;
+  BlockReplicas from_;
+  BlockReplicas to_;
   StateTables tables_;
   SendScan scan_;
   std::size_t scan_tables_ = 0;
   std::int32_t calls_ = 0;
   std::vector<std::int32_t> call_of_;   ///< By send.
   std::vector<DeviceTraffic> traffic_;  ///< By device id; no device: not concerned.
-  SwitchPlan plan_;
+  ReshardPlan plan_;
 };
 
 }  // namespace
 
-SwitchBytes weight_bytes(const Job& job) {
+ReshardBytes weight_bytes(const Job& job) {
   return {job.state_bytes.weight, job.state_bytes.master, 0};
 }
 
-SwitchBytes all_state_bytes(const Job& job) {
+ReshardBytes all_state_bytes(const Job& job) {
   return {job.state_bytes.weight, job.state_bytes.master, job.state_bytes.moments};
 }
 
-std::vector<std::pair<SwitchVariant, const char*>> enum_names(SwitchVariant) {
-  return {{SwitchVariant::fused, "fused"},
-          {SwitchVariant::unfused, "unfused"},
-          {SwitchVariant::no_heuristics, "no-heuristics"}};
+std::vector<std::pair<ReshardVariant, const char*>> enum_names(ReshardVariant) {
+  return {{ReshardVariant::fused, "fused"},
+          {ReshardVariant::unfused, "unfused"},
+          {ReshardVariant::no_heuristics, "no-heuristics"}};
 }
 
 const char* name_of(StatePart part) {
@@ -226,10 +226,10 @@ Bytes sum(const ClassVolumes& volumes) {
   return total;
 }
 
-std::vector<SwitchProblem> find_problems(const ir::Plan& from, const ir::Plan& to,
-                                         const Cluster& cluster, const SwitchOptions& options) {
-  using Where = SwitchProblem::Where;
-  std::vector<SwitchProblem> problems;
+std::vector<ReshardProblem> find_problems(const ir::Plan& from, const ir::Plan& to,
+                                          const Cluster& cluster, const ReshardOptions& options) {
+  using Where = ReshardProblem::Where;
+  std::vector<ReshardProblem> problems;
   const std::vector<DeviceId> used = ir::devices_of(to);
   for (const DeviceId device : options.lost) {
     if (!device.valid() || device.value >= cluster.size()) {
@@ -249,12 +249,12 @@ std::vector<SwitchProblem> find_problems(const ir::Plan& from, const ir::Plan& t
   return problems;
 }
 
-SwitchPlan plan_switch(const ir::Plan& from, const ir::Plan& to, const Cluster& cluster,
-                       const Topology& topology, const Workload& workload,
-                       const SwitchOptions& options) {
-  const std::vector<SwitchProblem> problems = find_problems(from, to, cluster, options);
+ReshardPlan plan_reshard(const ir::Plan& from, const ir::Plan& to, const Cluster& cluster,
+                         const Topology& topology, const Workload& workload,
+                         const ReshardOptions& options) {
+  const std::vector<ReshardProblem> problems = find_problems(from, to, cluster, options);
   ORRERY_CHECK(problems.empty(), "switch: {}", problems.front().what);
-  return SwitchPlanner(from, to, cluster, topology, workload, options).plan();
+  return ReshardPlanner(from, to, cluster, topology, workload, options).plan();
 }
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-#include "models/reshard/switch_program.h"
+#include "models/reshard/reshard_program.h"
 
 #include <algorithm>
 #include <map>
@@ -11,7 +11,7 @@
 namespace orrery::models {
 namespace {
 
-std::vector<ir::TensorKind> tensors(StatePart part, const SwitchBytes& bytes,
+std::vector<ir::TensorKind> tensors(StatePart part, const ReshardBytes& bytes,
                                     ir::Optimizer optimizer) {
   std::vector<ir::TensorKind> kinds;
   if (part != StatePart::optimizer && bytes.weight > 0) kinds.push_back(ir::TensorKind::parameter);
@@ -26,7 +26,7 @@ std::vector<ir::TensorKind> tensors(StatePart part, const SwitchBytes& bytes,
 
 class ProgramMaker {
  public:
-  ProgramMaker(const SwitchPlan& plan, const Workload& workload, const Job& job)
+  ProgramMaker(const ReshardPlan& plan, const Workload& workload, const Job& job)
       : plan_(plan), job_(job) {
     ir::ProgramHeader& header = builder_.program.header;
     header.model = workload.shape;
@@ -44,7 +44,7 @@ class ProgramMaker {
   }
 
   ir::Program make() {
-    for (const SwitchMessage& message : plan_.messages) add(message);
+    for (const ReshardMessage& message : plan_.messages) add(message);
     return builder_.finish();
   }
 
@@ -65,7 +65,7 @@ class ProgramMaker {
   }
 
   /// Slices that follow one another, and blocks that do with equal slices, share a region.
-  std::vector<ir::Region> regions(const SwitchMessage& message) const {
+  std::vector<ir::Region> regions(const ReshardMessage& message) const {
     std::vector<ir::Region> out;
     for (std::uint32_t i = 0; i < message.sends; ++i) {
       const SliceSend& send = plan_.sends[plan_.by_message[message.first_send + i]];
@@ -109,7 +109,7 @@ class ProgramMaker {
     return out;
   }
 
-  void add(const SwitchMessage& message) {
+  void add(const ReshardMessage& message) {
     ir::Op op;
     op.kind = ir::OpKind::send;
     op.stream = ir::Stream::p2p;
@@ -138,7 +138,7 @@ class ProgramMaker {
     return id;
   }
 
-  const SwitchPlan& plan_;
+  const ReshardPlan& plan_;
   const Job& job_;
   ProgramBuilder builder_;
   std::map<DeviceId, RankId> ranks_;
@@ -147,7 +147,7 @@ class ProgramMaker {
 
 }  // namespace
 
-ir::Program switch_program(const SwitchPlan& plan, const Workload& workload, const Job& job) {
+ir::Program reshard_program(const ReshardPlan& plan, const Workload& workload, const Job& job) {
   return ProgramMaker(plan, workload, job).make();
 }
 

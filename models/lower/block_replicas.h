@@ -32,19 +32,19 @@ struct ParameterStep {
   double share = 0;  ///< Of the parameter that its slices are.
 };
 
-class BlockCopies {
+class BlockReplicas {
  public:
   /// Keeps references.
-  BlockCopies(const Workload& workload, const Placement& placement);
+  BlockReplicas(const Workload& workload, const Placement& placement);
 
-  const std::vector<BlockReplica>& holders(BlockId block) const { return holders_[block.index()]; }
+  const std::vector<BlockReplica>& of(BlockId block) const { return replicas_[block.index()]; }
   /// Groups that keep a redundant copy (Redundancy::next_stage); they take no part in steps().
   const std::vector<BlockReplica>& shadows(BlockId block) const { return shadows_[block.index()]; }
   /// Sets of devices that see tokens of their own: each group, and in it each part of the sequence.
   /// They are the replicas that ZeRO counts.
   int count(BlockId block) const { return counts_[block.index()]; }
   const ir::Zero& zero(BlockId block) const;
-  /// Equal holders and shadows and equal lists of parameters: the blocks synchronize as one.
+  /// Equal replicas and shadows and equal lists of parameters: the blocks synchronize as one.
   bool alike(BlockId a, BlockId b) const;
 
   /// Embedding and head share one matrix [Shoeybi et al. 2019, section 3].
@@ -86,9 +86,9 @@ class BlockCopies {
 
   const Workload& workload_;
   const Placement& placement_;
-  std::vector<std::vector<BlockReplica>> holders_;  ///< By block.
-  std::vector<std::vector<BlockReplica>> shadows_;  ///< By block.
-  std::vector<int> counts_;                         ///< By block.
+  std::vector<std::vector<BlockReplica>> replicas_;  ///< By block.
+  std::vector<std::vector<BlockReplica>> shadows_;   ///< By block.
+  std::vector<int> counts_;                          ///< By block.
 };
 
 }  // namespace orrery::models

@@ -1,4 +1,4 @@
-#include "models/lower/copies.h"
+#include "models/lower/block_replicas.h"
 
 #include <algorithm>
 #include <iterator>
@@ -77,16 +77,16 @@ void shift(std::vector<Slice>& slices, std::int64_t by) {
 }  // namespace
 
 /// A part of a parameter, or some of its copies, synchronized apart from the rest.
-struct BlockCopies::Sheet {
+struct BlockReplicas::Sheet {
   std::int64_t begin = 0;  ///< Its first element in the parameter.
   Gradients gradients;
   std::int64_t end() const { return begin + volume(gradients.shape); }
 };
 
-BlockCopies::BlockCopies(const Workload& workload, const Placement& placement)
+BlockReplicas::BlockReplicas(const Workload& workload, const Placement& placement)
     : workload_(workload),
       placement_(placement),
-      holders_(static_cast<std::size_t>(workload.size())),
+      replicas_(static_cast<std::size_t>(workload.size())),
       shadows_(static_cast<std::size_t>(workload.size())),
       counts_(static_cast<std::size_t>(workload.size()), 0) {
   for (std::size_t p = 0; p < placement.elements.size(); ++p) {
@@ -95,7 +95,7 @@ BlockCopies::BlockCopies(const Workload& workload, const Placement& placement)
       for (auto b = segment.first_block.index(); b <= segment.last_block.index(); ++b) {
         for (std::size_t g = 0; g < segment.groups.size(); ++g) {
           if (placement.elements[p][e].ranks[g].empty()) continue;  // Idle.
-          holders_[b].push_back({static_cast<int>(p), static_cast<int>(e), static_cast<int>(g)});
+          replicas_[b].push_back({static_cast<int>(p), static_cast<int>(e), static_cast<int>(g)});
           counts_[b] += segment.groups[g].sequence_degree;
         }
       }
@@ -113,27 +113,27 @@ BlockCopies::BlockCopies(const Workload& workload, const Placement& placement)
   }
 }
 
-const ir::Segment& BlockCopies::segment_of(const BlockReplica& at) const {
+const ir::Segment& BlockReplicas::segment_of(const BlockReplica& at) const {
   return *placement_.element(at.pipeline, at.element).segment;
 }
 
-const ir::Group& BlockCopies::group_of(const BlockReplica& at) const {
+const ir::Group& BlockReplicas::group_of(const BlockReplica& at) const {
   return segment_of(at).groups[static_cast<std::size_t>(at.group)];
 }
 
-const ir::Zero& BlockCopies::zero(BlockId block) const {
-  ORRERY_CHECK(!holders(block).empty(), "nobody holds block {}", block.value);
-  return segment_of(holders(block).front()).zero;
+const ir::Zero& BlockReplicas::zero(BlockId block) const {
+  ORRERY_CHECK(!of(block).empty(), "nobody holds block {}", block.value);
+  return segment_of(of(block).front()).zero;
 }
 
-bool BlockCopies::alike(BlockId a, BlockId b) const {
-  return holders(a) == holders(b) && shadows(a) == shadows(b) &&
+bool BlockReplicas::alike(BlockId a, BlockId b) const {
+  return of(a) == of(b) && shadows(a) == shadows(b) &&
          same_parameters(workload_.block(a), workload_.block(b));
 }
 
-bool BlockCopies::tied() const { return workload_.shape.tied_embeddings && workload_.size() > 1; }
+bool BlockReplicas::tied() const { return workload_.shape.tied_embeddings && workload_.size() > 1; }
 
-bool BlockCopies::is_tied(BlockId block, std::size_t parameter) const {
+bool BlockReplicas::is_tied(BlockId block, std::size_t parameter) const {
   if (!tied() || (block.value != 0 && block.value + 1 != workload_.size())) return false;
   const auto& all = workload_.block(block).parameters;
   const auto largest = std::max_element(all.begin(), all.end(),
@@ -144,8 +144,8 @@ bool BlockCopies::is_tied(BlockId block, std::size_t parameter) const {
 /// Each token set is a copy, split along the dimension that tensor parallelism splits. Fewer slices
 /// than devices (key-value heads) lie on several devices each, which do different parts of the work
 /// that follows: their gradients are summands.
-Annotation BlockCopies::split_copies(std::int64_t length,
-                                     const std::vector<BlockReplica>& at) const {
+Annotation BlockReplicas::split_copies(std::int64_t length,
+                                       const std::vector<BlockReplica>& at) const {
   Annotation out{{}, kPartial, {}};
   for (const BlockReplica& one : at) {
     for (std::vector<int>& devices : token_sets(group_of(one))) {
@@ -163,7 +163,7 @@ Annotation BlockCopies::split_copies(std::int64_t length,
 
 /// Norms and biases: whole on every member. With Megatron's sequence parallelism each member saw
 /// other tokens, else they hold equal gradients.
-Annotation BlockCopies::whole_copies(const std::vector<BlockReplica>& at) const {
+Annotation BlockReplicas::whole_copies(const std::vector<BlockReplica>& at) const {
   Annotation out{{}, kPartial, {}};
   for (const BlockReplica& one : at) {
     const ir::Group& group = group_of(one);
@@ -179,7 +179,7 @@ Annotation BlockCopies::whole_copies(const std::vector<BlockReplica>& at) const 
 /// Dimensions: experts, and the dimension that tensor parallelism splits. `expert_parallel`
 /// consecutive groups of a stage hold one copy of the experts together, for each part of the
 /// sequence; a bias that is not split lies whole on every member.
-Annotation BlockCopies::expert_copies(bool is_split, const std::vector<BlockReplica>& at) const {
+Annotation BlockReplicas::expert_copies(bool is_split, const std::vector<BlockReplica>& at) const {
   Annotation out{{}, kPartial, {}};
   std::size_t first = 0;  // Copy that the first part of the sequence of the current groups is.
   for (const BlockReplica& one : at) {
@@ -197,8 +197,8 @@ Annotation BlockCopies::expert_copies(bool is_split, const std::vector<BlockRepl
 }
 
 /// Of the groups' devices. The elements are those of holdings().
-Gradients BlockCopies::gradients(const Parameter& parameter,
-                                 const std::vector<BlockReplica>& at) const {
+Gradients BlockReplicas::gradients(const Parameter& parameter,
+                                   const std::vector<BlockReplica>& at) const {
   const std::int64_t width = std::max<std::int64_t>(1, parameter.split_length);
   const bool is_split = parameter.split_length > 0;
   if (parameter.expert) {
@@ -210,10 +210,10 @@ Gradients BlockCopies::gradients(const Parameter& parameter,
 
 /// A device that holds the matrix for both ends has added up its gradients itself: between two
 /// cuts each device that holds the slice is one copy.
-std::vector<BlockCopies::Sheet> BlockCopies::tied_sheets(std::int64_t length) const {
+std::vector<BlockReplicas::Sheet> BlockReplicas::tied_sheets(std::int64_t length) const {
   std::vector<Piece> pieces;
   std::set<std::int64_t> cuts = {0, length};
-  for (const std::vector<BlockReplica>* end : {&holders_.front(), &holders_.back()}) {
+  for (const std::vector<BlockReplica>* end : {&replicas_.front(), &replicas_.back()}) {
     for (const Piece& piece : flatten(split_copies(length, *end), {length}).pieces) {
       cuts.insert({piece.slice.begin, piece.slice.end});
       pieces.push_back(piece);
@@ -235,13 +235,13 @@ std::vector<BlockCopies::Sheet> BlockCopies::tied_sheets(std::int64_t length) co
   return out;
 }
 
-std::vector<BlockCopies::Sheet> BlockCopies::sheets(BlockId block,
-                                                    std::size_t parameter_index) const {
+std::vector<BlockReplicas::Sheet> BlockReplicas::sheets(BlockId block,
+                                                        std::size_t parameter_index) const {
   const Parameter& parameter = workload_.block(block).parameters[parameter_index];
   if (is_tied(block, parameter_index)) {
     return tied_sheets(std::max<std::int64_t>(1, parameter.split_length));
   }
-  Gradients all = gradients(parameter, holders(block));
+  Gradients all = gradients(parameter, of(block));
   if (parameter.expert || parameter.split_length > 0) return {{0, std::move(all)}};
   std::vector<Sheet> out;
   for (Annotation& gains : by_position(all.annotation)) {
@@ -251,26 +251,27 @@ std::vector<BlockCopies::Sheet> BlockCopies::sheets(BlockId block,
 }
 
 /// Of each device of the groups, in the numbering of holdings().
-std::vector<Piece> BlockCopies::pieces(BlockId block, std::size_t parameter_index,
-                                       const std::vector<BlockReplica>& at) const {
+std::vector<Piece> BlockReplicas::pieces(BlockId block, std::size_t parameter_index,
+                                         const std::vector<BlockReplica>& at) const {
   if (at.empty()) return {};
   const Parameter& parameter = workload_.block(block).parameters[parameter_index];
   return parameter_layout(gradients(parameter, at)).pieces;
 }
 
-std::vector<ParameterStep> BlockCopies::shadow_steps(BlockId block, std::size_t parameter,
-                                                     int pipeline) const {
+std::vector<ParameterStep> BlockReplicas::shadow_steps(BlockId block, std::size_t parameter,
+                                                       int pipeline) const {
   const auto own = [&](const std::vector<BlockReplica>& all) {
     std::vector<BlockReplica> out;
     std::copy_if(all.begin(), all.end(), std::back_inserter(out),
                  [&](const BlockReplica& at) { return at.pipeline == pipeline; });
     return out;
   };
-  const Parameter& of = workload_.block(block).parameters[parameter];
-  const std::int64_t length = std::max<std::int64_t>(1, of.split_length) *
-                              (of.expert ? std::max<std::int64_t>(1, workload_.shape.experts) : 1);
+  const Parameter& tensor = workload_.block(block).parameters[parameter];
+  const std::int64_t length =
+      std::max<std::int64_t>(1, tensor.split_length) *
+      (tensor.expert ? std::max<std::int64_t>(1, workload_.shape.experts) : 1);
   const Layout to = {length, pieces(block, parameter, own(shadows(block)))};
-  Layout from = {length, pieces(block, parameter, own(holders(block)))};
+  Layout from = {length, pieces(block, parameter, own(of(block)))};
   const std::vector<Piece> other = other_end(block, parameter, to);
   from.pieces.insert(from.pieces.end(), other.begin(), other.end());
   auto steps = resolve(from, to, {{}, false});
@@ -286,11 +287,12 @@ std::vector<ParameterStep> BlockCopies::shadow_steps(BlockId block, std::size_t 
 }
 
 /// A device that keeps a copy of one end of the tied matrix may hold the other end itself.
-std::vector<Piece> BlockCopies::other_end(BlockId block, std::size_t parameter,
-                                          const Layout& keepers) const {
+std::vector<Piece> BlockReplicas::other_end(BlockId block, std::size_t parameter,
+                                            const Layout& keepers) const {
   std::vector<Piece> out;
   if (!is_tied(block, parameter)) return out;
-  const std::vector<BlockReplica>& holders = block.value == 0 ? holders_.back() : holders_.front();
+  const std::vector<BlockReplica>& holders =
+      block.value == 0 ? replicas_.back() : replicas_.front();
   const Annotation matrix = parameter_annotation(split_copies(keepers.length, holders));
   for (const Piece& piece : flatten(matrix, {keepers.length}).pieces) {
     const auto keeps = [&](const Piece& other) { return other.owner == piece.owner; };
@@ -299,7 +301,7 @@ std::vector<Piece> BlockCopies::other_end(BlockId block, std::size_t parameter,
   return out;
 }
 
-Layout BlockCopies::holdings(BlockId block, std::size_t parameter_index, bool sharded) const {
+Layout BlockReplicas::holdings(BlockId block, std::size_t parameter_index, bool sharded) const {
   const std::vector<Sheet> all = sheets(block, parameter_index);
   Layout out;
   out.length = all.back().end();
@@ -316,7 +318,7 @@ Layout BlockCopies::holdings(BlockId block, std::size_t parameter_index, bool sh
 }
 
 /// Of the tied matrix a device that holds one end has what its copy of the other needs.
-void BlockCopies::add_shadow_pieces(BlockId block, std::size_t parameter, Layout& layout) const {
+void BlockReplicas::add_shadow_pieces(BlockId block, std::size_t parameter, Layout& layout) const {
   std::vector<BlockReplica> keepers = shadows(block);
   if (is_tied(block, parameter)) {
     keepers = shadows_.front();
@@ -330,8 +332,8 @@ void BlockCopies::add_shadow_pieces(BlockId block, std::size_t parameter, Layout
   }
 }
 
-std::vector<ParameterStep> BlockCopies::steps(BlockId block, std::size_t parameter_index,
-                                              SyncPhase phase) const {
+std::vector<ParameterStep> BlockReplicas::steps(BlockId block, std::size_t parameter_index,
+                                                SyncPhase phase) const {
   const ir::Zero& sharding = zero(block);
   if (phase == SyncPhase::gather && sharding.stage == 0) return {};
   const std::vector<Sheet> all = sheets(block, parameter_index);

@@ -29,7 +29,7 @@
 namespace orrery::models {
 
 /// Bytes per parameter of the states that move. A state of 0 bytes does not.
-struct SwitchBytes {
+struct ReshardBytes {
   double weight = 2;
   double master = 4;
   double moments = 0;
@@ -38,20 +38,20 @@ struct SwitchBytes {
 
 /// Weights and their master copy: 6 bytes for bf16 with an fp32 copy, which the volumes of Hetu v2
 /// suggest. The moments begin anew.
-SwitchBytes weight_bytes(const Job& job);
+ReshardBytes weight_bytes(const Job& job);
 /// Weights, master copy and moments.
-SwitchBytes all_state_bytes(const Job& job);
+ReshardBytes all_state_bytes(const Job& job);
 
-enum class SwitchVariant {
+enum class ReshardVariant {
   fused,          ///< One scan for all tensors; one message for each pair of devices.
   unfused,        ///< A scan and messages of its own for each tensor.
   no_heuristics,  ///< Unfused, and always from the owner with the lowest id.
 };
-std::vector<std::pair<SwitchVariant, const char*>> enum_names(SwitchVariant);
+std::vector<std::pair<ReshardVariant, const char*>> enum_names(ReshardVariant);
 
-struct SwitchOptions {
-  SwitchBytes bytes;
-  SwitchVariant variant = SwitchVariant::fused;
+struct ReshardOptions {
+  ReshardBytes bytes;
+  ReshardVariant variant = ReshardVariant::fused;
   std::vector<DeviceId> lost;  ///< They own nothing any more.
 };
 
@@ -74,13 +74,13 @@ struct StateRow {
 };
 
 /// What one device sends to another in one call. Without fusing a pair has one for each tensor.
-struct SwitchMessage {
+struct ReshardMessage {
   std::int32_t call = 0;  ///< Calls follow one another; number of the tensor unless fused.
   DeviceId source;
   DeviceId destination;
   PathClass path = PathClass::network;
   Bytes bytes;
-  /// SwitchPlan::by_message[first_send .. first_send + sends).
+  /// ReshardPlan::by_message[first_send .. first_send + sends).
   std::uint32_t first_send = 0;
   std::uint32_t sends = 0;
 };
@@ -105,20 +105,20 @@ struct LostState {
   std::vector<DeviceId> needed_by;  ///< Ascending.
 };
 
-struct SwitchPlan {
+struct ReshardPlan {
   std::vector<StateRow> rows;    ///< In scan order; only those that some device needs.
   std::vector<SliceSend> sends;  ///< In scan order.
   std::vector<SliceCopy> copies;
   std::vector<LostState> lost;
-  std::vector<SwitchMessage> messages;    ///< By call, source, destination.
+  std::vector<ReshardMessage> messages;   ///< By call, source, destination.
   std::vector<std::uint32_t> by_message;  ///< Indices into `sends`, message by message.
   std::vector<DeviceTraffic> devices;     ///< All that need or send anything, by id.
   ClassVolumes moved;                     ///< Sum of what is sent.
-  SwitchBytes bytes;
+  ReshardBytes bytes;
 };
 
 /// What makes a switch meaningless, and whose fault it is.
-struct SwitchProblem {
+struct ReshardProblem {
   enum class Where { from, to, lost };
   Where where = Where::from;
   std::string what;
@@ -126,8 +126,8 @@ struct SwitchProblem {
 
 /// Lost devices that do not exist or that `to` uses; plans whose redundancy has no place
 /// (find_redundancy_defects). Empty: the switch can be planned.
-std::vector<SwitchProblem> find_problems(const ir::Plan& from, const ir::Plan& to,
-                                         const Cluster& cluster, const SwitchOptions& options);
+std::vector<ReshardProblem> find_problems(const ir::Plan& from, const ir::Plan& to,
+                                          const Cluster& cluster, const ReshardOptions& options);
 
 /// Both plans are valid for the workload on the cluster (check/validate.h; batches do not matter)
 /// and find_problems() has nothing to say. `topology` is the cluster's. Paths rank by their
@@ -138,8 +138,8 @@ std::vector<SwitchProblem> find_problems(const ir::Plan& from, const ir::Plan& t
 /// what ZeRO divides its shard; with Redundancy::next_stage also its slice of the next stage, which
 /// survives the loss of that stage under `from` and has to be filled under `to`. Gradients do not
 /// move: a switch happens between optimizer steps.
-SwitchPlan plan_switch(const ir::Plan& from, const ir::Plan& to, const Cluster& cluster,
-                       const Topology& topology, const Workload& workload,
-                       const SwitchOptions& options = {});
+ReshardPlan plan_reshard(const ir::Plan& from, const ir::Plan& to, const Cluster& cluster,
+                         const Topology& topology, const Workload& workload,
+                         const ReshardOptions& options = {});
 
 }  // namespace orrery::models
