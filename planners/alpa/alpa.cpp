@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "models/ir/names.h"
+#include "models/schedule/schedule.h"
 #include "planners/alpa/stages.h"
 #include "planners/catalog.h"
 #include "planners/kit/integers.h"
@@ -115,16 +116,12 @@ bool Search::proceed() {
 
 /// There is something to search: none_ says what is missing.
 bool Search::usable() {
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input_.job);
-  if (schedules.empty()) {
+  const auto schedule = models::preferred_schedule(input_.job.allowed.schedules);
+  if (!schedule) {
     none_ = {"schedule", "the job allows no schedule without virtual stages"};
     return false;
   }
-  schedule_ = schedules.front();
-  if (std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b) !=
-      schedules.end()) {
-    schedule_ = ir::ScheduleKind::one_f_one_b;
-  }
+  schedule_ = *schedule;
   if (input_.job.allowed.recompute.empty() || input_.job.allowed.zero_stages.empty()) {
     none_ = {"job", "the job allows no recompute setting or no ZeRO stage"};
     return false;

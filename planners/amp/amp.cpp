@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/amp/cost.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/options.h"
@@ -323,7 +324,8 @@ models::Infeasible Search::none() const {
 
 PlannerResult Search::run() {
   report_.work_unit = "plans";
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input_.job);
+  const std::vector<ir::ScheduleKind> schedules =
+      models::plain_schedules(input_.job.allowed.schedules);
   if (input_.devices.empty() || schedules.empty() || input_.job.allowed.recompute.empty()) {
     return {models::Infeasible{"job", fmt::format("{} devices, {} usable schedules and {} kinds of "
                                                   "recomputation are allowed",
@@ -331,8 +333,7 @@ PlannerResult Search::run() {
                                                   input_.job.allowed.recompute.size())},
             report_};
   }
-  const auto wanted = std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b);
-  schedule_ = wanted == schedules.end() ? schedules.front() : *wanted;
+  schedule_ = *models::preferred_schedule(schedules);
   if (nodes_.nodes() != nodes_.machines) {
     report_.notes.push_back(fmt::format("{} nodes are seen as {} of {} GPUs each", nodes_.machines,
                                         nodes_.nodes(), nodes_.per_node));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/schedule/schedule.h"
 #include "planners/autohet/costs.h"
 #include "planners/autohet/mapping.h"
 #include "planners/kit/grouping.h"
@@ -337,13 +338,11 @@ std::string Search::describe(const std::vector<AutohetPipeline>& pipelines,
 PlannerResult Search::run(const char* name) {
   report_.work_unit = "partial groupings";
   AutohetRound round;
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input_.job);
-  if (schedules.empty()) {
+  const auto schedule = models::preferred_schedule(input_.job.allowed.schedules);
+  if (!schedule) {
     return {models::Infeasible{"schedule", "the job allows none without virtual stages"}, report_};
   }
-  const bool usual = std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b) !=
-                     schedules.end();
-  round.schedule = usual ? ir::ScheduleKind::one_f_one_b : schedules.front();
+  round.schedule = *schedule;
   round.zero = smallest_zero_stage(input_.job);
   const std::vector<int> all_sizes = sizes();
   if (all_sizes.empty() || input_.devices.empty()) {

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/exhaustive/search.h"
 #include "planners/kit/options.h"
@@ -50,7 +51,8 @@ std::vector<OptionInfo> options() {
 
 /// Choices for the whole plan that no other allowed one beats in both estimate and memory.
 std::vector<CommonChoice> common_choices(const PlannerInput& input, const Space& space) {
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input.job);
+  const std::vector<ir::ScheduleKind> schedules =
+      models::plain_schedules(input.job.allowed.schedules);
   if (schedules.empty()) return {};
   CommonChoice common;
   common.schedule = schedules.front();
@@ -99,7 +101,7 @@ std::optional<models::Infeasible> impossible(const PlannerInput& input) {
   if (allowed.recompute.empty()) {
     return models::Infeasible{"recompute", "the job allows no recompute setting, not even none"};
   }
-  if (plain_schedules(input.job).empty()) {
+  if (models::plain_schedules(input.job.allowed.schedules).empty()) {
     return models::Infeasible{"schedule", "the job allows no schedule without virtual stages"};
   }
   if (devices > kMostDevices || input.job.global_batch > kMostSamples) {

@@ -16,6 +16,7 @@
 #include <map>
 #include <utility>
 
+#include "models/schedule/schedule.h"
 #include "planners/galvatron/costs.h"
 #include "planners/galvatron/shape.h"
 #include "planners/kit/integers.h"
@@ -73,13 +74,6 @@ std::vector<OptionInfo> options() {
   };
 }
 
-/// 1F1B where the job allows it, else the first schedule that it allows.
-ir::ScheduleKind preferred(const std::vector<ir::ScheduleKind>& schedules) {
-  const auto wanted = std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b);
-  return wanted != schedules.end() || schedules.empty() ? ir::ScheduleKind::one_f_one_b
-                                                        : schedules.front();
-}
-
 class Search {
  public:
   Search(const PlannerInput& input, const Settings& settings)
@@ -89,7 +83,8 @@ class Search {
         layers_(count_layers(input.workload)),
         nodes_(uniform_nodes(input)),
         costs_(input, nodes_.devices, settings.constants),
-        schedule_(preferred(plain_schedules(input.job))),
+        schedule_(models::preferred_schedule(input.job.allowed.schedules)
+                      .value_or(ir::ScheduleKind::one_f_one_b)),
         program_(costs_, static_cast<int>(nodes_.devices.size()), schedule_, settings.memory_steps,
                  published_),
         ranking_(input) {}
@@ -302,7 +297,8 @@ models::Infeasible Search::none() const {
 
 PlannerResult Search::run() {
   report_.work_unit = "pipeline shapes";
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input_.job);
+  const std::vector<ir::ScheduleKind> schedules =
+      models::plain_schedules(input_.job.allowed.schedules);
   const models::Allowed& allowed = input_.job.allowed;
   if (nodes_.devices.empty() || schedules.empty() || allowed.recompute.empty() ||
       allowed.zero_stages.empty()) {

@@ -15,6 +15,7 @@
 #include <memory>
 #include <tuple>
 
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/hetu/costs.h"
 #include "planners/kit/integers.h"
@@ -151,7 +152,7 @@ std::vector<HetuVariant> Search::variants() const {
     if (stage == 1 && settings_.zero != ZeroChoice::off) stages.push_back(1);
   }
   std::vector<HetuVariant> result;
-  for (const ir::ScheduleKind schedule : plain_schedules(input_.job)) {
+  for (const ir::ScheduleKind schedule : models::plain_schedules(input_.job.allowed.schedules)) {
     for (const ir::Recompute recompute : input_.job.allowed.recompute) {
       for (const int zero : stages) {
         for (const std::int64_t size :

@@ -5,6 +5,7 @@
 
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -52,12 +53,7 @@ HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSetting
     }
   }
   degrees_ = planners::tensor_degrees(input.workload, input.job, tensor_limit_);
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input.job);
-  if (!schedules.empty()) schedule_ = schedules.front();
-  if (std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b) !=
-      schedules.end()) {
-    schedule_ = ir::ScheduleKind::one_f_one_b;
-  }
+  schedule_ = models::preferred_schedule(input.job.allowed.schedules).value_or(schedule_);
 }
 
 models::Path HexiscaleCosts::path(DeviceId a, DeviceId b) const {

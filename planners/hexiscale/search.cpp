@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/partition_dp.h"
 #include "planners/kit/plan_parts.h"
@@ -57,7 +58,7 @@ std::optional<models::Infeasible> HexiscaleSearch::refuse() const {
                     input_.job.global_batch, input_.job.allowed.max_micro_batch_size,
                     settings_.micro_batch_size)};
   }
-  if (plain_schedules(input_.job).empty()) {
+  if (models::plain_schedules(input_.job.allowed.schedules).empty()) {
     return models::Infeasible{"schedule", "the job allows no schedule without virtual stages"};
   }
   if (costs_.most_pipelines() == 0) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/hexiscale/costs.h"
 #include "planners/hexiscale/search.h"
@@ -149,7 +150,7 @@ std::optional<models::Infeasible> MilpSearch::refuse() const {
         fmt::format("the job's batch of {} and its limit of {} do not allow micro-batches of {}",
                     input_.job.global_batch, input_.job.allowed.max_micro_batch_size, micro_batch)};
   }
-  if (plain_schedules(input_.job).empty()) {
+  if (models::plain_schedules(input_.job.allowed.schedules).empty()) {
     return models::Infeasible{"schedule", "the job allows no schedule without virtual stages"};
   }
   if (space_.kinds().empty()) {

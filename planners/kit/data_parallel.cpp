@@ -10,6 +10,7 @@
 
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
+#include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
@@ -300,7 +301,8 @@ Seconds DataParallel::estimate(const DataParallelSetting& s) const {
 ir::Plan DataParallel::build(const DataParallelSetting& s) const {
   const std::vector<DeviceId> all = devices(s.data_parallel, s.sequence_degree);
   ir::Plan plan;
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input_.job);
+  const std::vector<ir::ScheduleKind> schedules =
+      models::plain_schedules(input_.job.allowed.schedules);
   if (!schedules.empty()) plan.schedule = schedules.front();  // One stage: all are the same.
   for (int replica = 0; replica < s.data_parallel; ++replica) {
     ir::Pipeline pipeline;

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 
+#include "models/schedule/schedule.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
 
@@ -75,7 +76,7 @@ std::optional<models::Infeasible> Run::refuse() {
     return models::Infeasible{"recompute",
                               "the job allows none of the recompute that is asked for"};
   }
-  if (plain_schedules(input_.job).empty()) {
+  if (models::plain_schedules(input_.job.allowed.schedules).empty()) {
     return models::Infeasible{"schedule",
                               "the job allows no schedule that works without virtual stages"};
   }

@@ -6,8 +6,6 @@
 #include <algorithm>
 #include <map>
 
-#include "models/schedule/schedule.h"
-
 namespace orrery::planners {
 
 int count_layers(const models::Workload& workload) {
@@ -32,22 +30,6 @@ std::vector<int> tensor_degrees(const models::Workload& workload, const models::
     if (whole(degree)) degrees.push_back(degree);
   }
   return degrees;
-}
-
-std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job) {
-  std::vector<ir::ScheduleKind> kinds;
-  for (const ir::ScheduleKind kind : job.allowed.schedules) {
-    const models::ScheduleEntry* entry = models::find_schedule(kind);
-    if (entry != nullptr && !entry->uses_chunks) kinds.push_back(kind);
-  }
-  return kinds;
-}
-
-std::optional<ir::ScheduleKind> preferred_schedule(const models::Job& job) {
-  const std::vector<ir::ScheduleKind> kinds = plain_schedules(job);
-  if (kinds.empty()) return std::nullopt;
-  const auto wanted = std::find(kinds.begin(), kinds.end(), ir::ScheduleKind::one_f_one_b);
-  return wanted == kinds.end() ? kinds.front() : *wanted;
 }
 
 ir::Recompute strongest_recompute(const models::Job& job) {

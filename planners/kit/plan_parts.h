@@ -21,13 +21,6 @@ int count_layers(const models::Workload& workload);
 std::vector<int> tensor_degrees(const models::Workload& workload, const models::Job& job,
                                 int limit);
 
-/// Schedules that the job allows and that are available without virtual stages, in the order of
-/// the job.
-std::vector<ir::ScheduleKind> plain_schedules(const models::Job& job);
-
-/// 1F1B if the job allows it, else the first of plain_schedules(); nothing if there is none.
-std::optional<ir::ScheduleKind> preferred_schedule(const models::Job& job);
-
 /// Full if the job allows it, else selective, else none.
 ir::Recompute strongest_recompute(const models::Job& job);
 /// The other way round.

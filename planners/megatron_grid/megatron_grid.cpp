@@ -14,6 +14,7 @@
 
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/kit/estimate.h"
 #include "planners/kit/integers.h"
@@ -178,7 +179,7 @@ std::vector<Variant> Search::variants() const {
   }
   if (zero_stages.empty()) zero_stages = {smallest_zero_stage(input_.job)};
   std::vector<Variant> result;
-  for (const ir::ScheduleKind schedule : plain_schedules(input_.job)) {
+  for (const ir::ScheduleKind schedule : models::plain_schedules(input_.job.allowed.schedules)) {
     for (const ir::Recompute recompute : allowed.recompute) {
       for (const int zero : zero_stages) {
         for (const std::int64_t size : divisors(input_.job.global_batch)) {

@@ -16,6 +16,7 @@
 
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
@@ -167,20 +168,16 @@ models::Infeasible Metis::search(const PlannerInput& input, ir::ScheduleKind sch
 PlannerResult Metis::plan(const PlannerInput& input) const {
   SearchReport report;
   report.work_unit = "nodes";
-  std::vector<ir::ScheduleKind> schedules = plain_schedules(input.job);
-  if (schedules.empty()) {
+  const auto schedule = models::preferred_schedule(input.job.allowed.schedules);
+  if (!schedule) {
     return {models::Infeasible{"schedules", "the job allows none without virtual stages"}, report};
   }
-  const auto one_f_one_b =
-      std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b);
-  const ir::ScheduleKind schedule =
-      one_f_one_b != schedules.end() ? *one_f_one_b : schedules.front();
   const ir::Recompute weakest = weakest_recompute(input.job);
   const ir::Recompute strongest = strongest_recompute(input.job);
   Ranking ranking(input, wanted());
   const bool twice = settings_.recompute == MetisRecompute::automatic && weakest != strongest;
   models::Infeasible none = search(
-      input, schedule, settings_.recompute == MetisRecompute::strongest ? strongest : weakest,
+      input, *schedule, settings_.recompute == MetisRecompute::strongest ? strongest : weakest,
       twice, ranking, report);
   // A measured profile stays as it is: recomputation changes nothing but the last check of memory.
   const bool may_help = report.rejected_by_memory > 0 || none.constraint == kNothingFits ||
@@ -190,7 +187,7 @@ PlannerResult Metis::plan(const PlannerInput& input) const {
         report.complete ? "nothing fits without recomputation: searched once more with it"
                         : "nothing that fits without recomputation was found with half of the "
                           "budget: searched with it");
-    none = search(input, schedule, strongest, false, ranking, report);
+    none = search(input, *schedule, strongest, false, ranking, report);
   }
   if (ranking.empty()) {
     for (const ConstraintCost& cost : report.constraints) {

@@ -19,6 +19,7 @@
 #include <set>
 #include <utility>
 
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/options.h"
@@ -140,14 +141,12 @@ bool Search::proceed() {
 }
 
 bool Search::usable() {
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input_.job);
-  if (schedules.empty()) {
+  const auto schedule = models::preferred_schedule(input_.job.allowed.schedules);
+  if (!schedule) {
     none_ = {"schedule", "the job allows no schedule without virtual stages"};
     return false;
   }
-  const auto one_f_one_b =
-      std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b);
-  schedule_ = one_f_one_b != schedules.end() ? *one_f_one_b : schedules.front();
+  schedule_ = *schedule;
   if (input_.job.allowed.recompute.empty() || input_.job.allowed.zero_stages.empty()) {
     none_ = {"job", "the job allows no recompute setting or no ZeRO stage"};
     return false;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/options.h"
@@ -276,15 +277,12 @@ ir::Plan VarunaSearch::plan(const Shape& shape) const {
 }
 
 PlannerResult VarunaSearch::run() {
-  const std::vector<ir::ScheduleKind> schedules = plain_schedules(input_.job);
-  if (schedules.empty()) {
+  const auto schedule = models::preferred_schedule(input_.job.allowed.schedules);
+  if (!schedule) {
     return {models::Infeasible{"schedule", "the job allows no schedule without virtual stages"},
             report_};
   }
-  schedule_ = schedules.front();
-  if (std::count(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b) > 0) {
-    schedule_ = ir::ScheduleKind::one_f_one_b;
-  }
+  schedule_ = *schedule;
   const int most = std::min(costs_.layers(), static_cast<int>(input_.devices.size()));
   for (int depth = 1; depth <= most; ++depth) {
     if (settings_.depths == Depths::divisors_public && costs_.layers() % depth != 0) continue;

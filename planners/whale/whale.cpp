@@ -18,6 +18,7 @@
 #include <memory>
 
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/kit/estimate.h"
 #include "planners/kit/integers.h"
@@ -109,7 +110,7 @@ std::vector<Variant> Search::variants() const {
   }
   if (zero_stages.empty()) zero_stages = {smallest_zero_stage(input_.job)};
   std::vector<Variant> result;
-  for (const ir::ScheduleKind schedule : plain_schedules(input_.job)) {
+  for (const ir::ScheduleKind schedule : models::plain_schedules(input_.job.allowed.schedules)) {
     if (schedule == ir::ScheduleKind::zero_bubble) continue;
     for (const ir::Recompute recompute : input_.job.allowed.recompute) {
       for (const int zero : zero_stages) result.push_back({recompute, zero, schedule});

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/recovery/kit/stage_cut.h"
@@ -19,7 +20,7 @@ namespace {
 models::Job restricted(models::Job job, std::optional<ir::Recompute> recompute) {
   if (recompute) job.allowed.recompute = {*recompute};
   job.allowed.zero_stages = {0};
-  job.allowed.schedules = plain_schedules(job);
+  job.allowed.schedules = models::plain_schedules(job.allowed.schedules);
   return job;
 }
 
@@ -205,7 +206,7 @@ std::optional<models::Infeasible> ReplicaPlanner::job_problem(const models::Job&
   if (std::count(zero.begin(), zero.end(), 0) == 0) {
     return models::Infeasible{"ZeRO", "the job does not allow stage 0, but replicas must be whole"};
   }
-  if (plain_schedules(job).empty()) {
+  if (models::plain_schedules(job.allowed.schedules).empty()) {
     return models::Infeasible{"schedule", "the job allows no schedule without virtual stages"};
   }
   return std::nullopt;

@@ -7,6 +7,7 @@
 
 #include "models/check/validate.h"
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/uniform_nodes.h"
 
@@ -43,13 +44,6 @@ bool all_alike(const models::Workload& workload) {
   return true;
 }
 
-ir::ScheduleKind schedule_of(const models::Job& job) {
-  const std::vector<ir::ScheduleKind> kinds = plain_schedules(job);
-  const auto plain = ir::ScheduleKind::one_f_one_b;
-  if (kinds.empty() || std::count(kinds.begin(), kinds.end(), plain) > 0) return plain;
-  return kinds.front();
-}
-
 }  // namespace
 
 PipelineRate Chain::rate() const {
@@ -63,7 +57,8 @@ UnitChains::UnitChains(const PolicyInput& input, CutCriterion criterion)
       input_(planner_input(input)),
       criterion_(criterion),
       costs_(std::make_unique<StageCosts>(input_)),
-      schedule_(schedule_of(input.job)),
+      schedule_(models::preferred_schedule(input.job.allowed.schedules)
+                    .value_or(ir::ScheduleKind::one_f_one_b)),
       alike_(all_alike(input.workload)) {
   const UniformNodes nodes = uniform_nodes(input_);
   per_node_ = std::max(1, nodes.per_node);
