@@ -1,16 +1,20 @@
 #!/usr/bin/python3
-"""Writes docs/results.md and docs/gallery.md from the results of `tools/orrery run experiments/...`:
-every published value of the five papers beside ours, and the pictures.
+"""Compares our results with every published value of the five papers: writes docs/results.md, the
+full table experiments/<paper>/results.csv of each paper, and docs/gallery.md with the pictures.
 
     tools/scripts/results.py [--results results] [--check]
 
-Reads results/<paper>/<figure>/figures/{comparison.csv,*.png}. A difference of more than 10 % must have
-a reason in published.csv (`why`). Where a figure leaves a table.md beside its pictures, that table
-replaces what stands between the two markers `<!-- results -->` of the experiment's README. With
---check nothing is written: it fails where documents or pictures are not what would be written."""
+Reads results/<paper>/<figure>/figures/{comparison.csv,*.png}, which `tools/orrery run
+experiments/<paper>` writes, and experiments/<paper>/README.md, the summary in words. A difference of
+more than 10 % must have a reason in published.csv (`why`). Where a figure leaves a table.md beside its
+pictures, that table replaces the text between the two markers `<!-- results -->` of the experiment's
+README. With --check nothing is written: it fails where documents, tables or pictures are not what
+would be written."""
 
 import argparse
 import csv
+import io
+import math
 import re
 import shutil
 import statistics
@@ -21,7 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = [("autohet", "AutoHet"), ("hethub", "HetHub"), ("hexiscale", "HexiScale"),
           ("hetu", "Hetu v2"), ("metis", "Metis")]
-LIMIT = 0.10  # of difference without a reason
+LIMIT = 0.10  # of a difference that needs no reason
+WORST = 10  # rows of a paper that the page shows
 MARK = "<!-- results -->"
 # Kind of a row, by the first pattern that "quantity [unit]" has. Medians are taken over one kind of
 # one paper: seconds of a search on another machine say nothing on simulated speed.
@@ -52,8 +57,8 @@ def titles(folder):
     return folder.name
 
 
-def place(folder):
-    """Sorts by the paper's numbers: figures, tables, what only the text has, our own sweeps."""
+def paper_order(folder):
+    """Sort key of the order in the paper: figures, tables, what only the text has, our own sweeps."""
     found = re.search(r"(Figure|Table)s? (\d+)", titles(folder))
     if folder.name in ("sensitivity", "assumptions_fit"):
         return (3, 0, folder.name)
@@ -65,7 +70,7 @@ def place(folder):
 def figures(results, paper):
     """(experiment folder, folder of its figures) of a paper, in the order of the paper."""
     folders = [each for each in (ROOT / "experiments" / paper).glob("*") if each.is_dir()]
-    for folder in sorted(folders, key=place):
+    for folder in sorted(folders, key=paper_order):
         drawn = results / paper / folder.name / "figures"
         if drawn.is_dir():
             yield folder, drawn
@@ -129,11 +134,33 @@ def difference(row):
     return f"{100 * float(row['difference']):+.1f} %"
 
 
-def row_line(row):
-    paper = {"withheld": "withheld"}.get(row["status"], shown(row["value"]))
-    ours = shown(row["ours"]) or ("not computed" if row["status"] == "not computed" else "no plan")
-    cells = [row["row"], row["quantity"], paper, ours, row["unit"], difference(row), kind(row) or "",
-             row["assumption"], row["why"], row["source"]]
+def paper_value(row):
+    return "withheld" if row["status"] == "withheld" else row["value"]
+
+
+def our_value(row):
+    return row["ours"] or ("not computed" if row["status"] == "not computed" else "no plan")
+
+
+COLUMNS = ["experiment", "row", "quantity", "paper", "ours", "unit", "difference", "verdict", "kind",
+           "status", "depends on", "why", "source"]
+
+
+def csv_table(found):
+    """Every row of a paper's [(folder, rows)]; `difference` is ours over the paper's, less one."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for folder, rows in found:
+        for row in rows:
+            writer.writerow([folder.name, row["row"], row["quantity"], paper_value(row),
+                             our_value(row), row["unit"], row["difference"], difference(row),
+                             kind(row) or "", row["status"], row["assumption"], row["why"],
+                             row["source"]])
+    return text.getvalue()
+
+
+def line(cells):
     return "| " + " | ".join(cell(each) for each in cells) + " |"
 
 
@@ -153,33 +180,78 @@ def once(found):
     return kept
 
 
-def summary(name, found):
-    """Line of a paper in the first table: a median for each kind of row."""
-    rows = once(found)
+def compared(rows):
+    """{kind: rows with a difference}, and for claims the rows that agree or do not."""
     of = {which: [row for row in rows if kind(row) == which and row["difference"]]
           for which, _ in KINDS}
-    claims = [agrees(row) for row in rows if kind(row) == "claim" and agrees(row) is not None]
-    cells = [name, str(sum(len(rows) for _, rows in found)),
-             str(sum(len(of[which]) for which in ("speed", "shape", "clock", "volume", "gap"))
-                 + len(claims))]
+    of["claim"] = [row for row in rows if kind(row) == "claim" and agrees(row) is not None]
+    return of
 
+
+def medians(of):
+    """Cells of a summary: speed, shape, volume, claims, clock."""
     def median(which):
         return statistics.median(abs(float(row["difference"])) for row in of[which])
-    for which in ("speed", "volume"):
-        within = sum(abs(float(row["difference"])) <= LIMIT for row in of[which])
-        cells.append(f"{100 * median(which):.1f} %; {within} of {len(of[which])} within 10 %"
-                     if of[which] else "")
+
+    def within(which):
+        near = sum(abs(float(row["difference"])) <= LIMIT for row in of[which])
+        return f"{100 * median(which):.1f} %; {near} of {len(of[which])} within 10 %"
+
     equal = sum(float(row["difference"]) == 0 for row in of["shape"])
-    cells.insert(4, f"{100 * median('shape'):.1f} %; {equal} of {len(of['shape'])} equal"
-                 if of["shape"] else "")
-    cells.append(f"{sum(claims)} of {len(claims)} agree" if claims else "")
-    ratios = [max(factor(row), 1 / factor(row)) if factor(row) else float("inf")
+    ratios = [max(factor(row), 1 / factor(row)) if factor(row) else math.inf
               for row in of["clock"]]
-    cells.append(f"{times(statistics.median(ratios))} over {len(ratios)}" if ratios else "")
-    worst = max(of["speed"], key=lambda row: abs(float(row["difference"])), default=None)
-    cells.append(f"{worst['row']}, {worst['quantity']}: {100 * float(worst['difference']):+.0f} %. "
-                 f"{worst['why']}" if worst else "")
-    return "| " + " | ".join(cell(each) for each in cells) + " |"
+    return [within("speed") if of["speed"] else "",
+            f"{100 * median('shape'):.1f} %; {equal} of {len(of['shape'])} equal"
+            if of["shape"] else "",
+            within("volume") if of["volume"] else "",
+            f"{sum(map(agrees, of['claim']))} of {len(of['claim'])} agree" if of["claim"] else "",
+            f"{times(statistics.median(ratios))} over {len(ratios)}" if ratios else ""]
+
+
+def summary(name, found):
+    """Row of a paper in the first table, or of an experiment in the table of its paper."""
+    of = compared(once(found))
+    count = sum(len(of[which]) for which in ("speed", "shape", "clock", "volume", "gap", "claim"))
+    return [name, str(sum(len(rows) for _, rows in found)), str(count), *medians(of)]
+
+
+def reasons(rows):
+    """[(row, why)] of a folder; a why that only says "as above" is written out."""
+    named, above = [], ""
+    for row in rows:
+        why = row["why"]
+        found = re.match(r"as above\.?(.*)", why, re.I | re.S)
+        if found:
+            why = above.rstrip(".") + (found.group(1) or ".") if above else why
+        else:
+            above = why
+        named.append((row, why))
+    return named
+
+
+def distance(row):
+    """How far ours is from the paper's: the larger of the two over the smaller."""
+    return max(factor(row), 1 / factor(row)) if factor(row) > 0 else math.inf
+
+
+def worst(found):
+    """Rows of the largest differences of a paper: of speed and volume, then of shape."""
+    kept = {id(row) for row in once(found)}
+    rows = [(kind(row) == "shape", -distance(row), row, why) for _, rows in found
+            for row, why in reasons(rows)
+            if id(row) in kept and kind(row) in ("speed", "volume", "shape") and row["difference"]
+            and abs(float(row["difference"])) > LIMIT]
+    rows.sort(key=lambda each: each[:2])
+    return [[row["row"], row["quantity"], shown(row["value"]), shown(row["ours"]), row["unit"],
+             difference(row), why] for _, _, row, why in rows[:WORST]]
+
+
+def broken_claims(found):
+    """Rows of the sentences of a paper that do not hold here."""
+    kept = {id(row) for row in once(found)}
+    return [[row["row"], row["quantity"], shown(row["value"]), shown(row["ours"]), why]
+            for _, rows in found for row, why in reasons(rows)
+            if id(row) in kept and kind(row) == "claim" and agrees(row) is False]
 
 
 def check_reasons(folder, rows):
@@ -194,47 +266,78 @@ def check_reasons(folder, rows):
                        "tools/scripts/results.py" for row in rows if kind(row) is None]
 
 
-INTRODUCTION = """# Results beside the papers' own
+INTRODUCTION = """# Results compared with the papers
 
-Written by `tools/scripts/results.py` from `tools/orrery run experiments/<paper>`; do not edit.
-Differences are ours over the paper's, less one. Withheld values are predicted only.
-An *input* was used to get our number; of a *bound* the paper says only that its value is
-greater; a *contradiction* is a value that no consistent model can give, with the reason
-beside it. What each number hangs on is in the
-`assumptions.yaml` of the paper and in the last columns.
+Written by `tools/scripts/results.py` from `tools/orrery run experiments/<paper>` and the README of
+each paper's folder; do not edit. Every published value is a row of the paper's `results.csv`, with
+our value, what it depends on, why it differs, and where the paper has it. This page summarizes them.
 
-Rows are of one kind each, and unlike kinds have no common median. *Speed*: times, rates,
-utilizations and their ratios. *Shape*: stages, layers, degrees and batches of a plan; many are
-equal, and where they are not a plan may be as good. *Volume*: bytes. *Claim*: a sentence of the
-paper that holds here or does not, in one or in several settings. *Clock*: seconds and numbers of
-plans of a search, ours over theirs as a factor; other programs on other machines, no test of the
-simulator. A *gap* is the difference of two utilizations, given in points and in no median. A number
-that stands in several folders counts once.
+A difference is ours over the paper's, less one. Rows are of one kind each, and kinds are never mixed
+in a median:
 
-| paper | rows | compared | speed: median difference | shape: median difference | volume: median difference | claims | clock: median factor | worst of speed, and why |
-|---|---|---|---|---|---|---|---|---|
+- *speed*: times, rates, utilizations and their ratios.
+- *shape*: stages, layers, degrees and batches of a plan. Many are equal; where they are not, the
+  plan may be as good.
+- *volume*: bytes.
+- *claim*: a sentence of the paper that holds here or does not, in one setting or in several.
+- *clock*: seconds and numbers of plans of a search, ours over theirs as a factor. These are other
+  programs on other machines: no test of the simulator.
+- *gap*: the difference of two utilizations, in points; in no median.
+- *setting*: a bandwidth, a length or a share that describes the experiment.
+
+In `results.csv`, a *withheld* value is predicted only. An *input* was used to get our number. Of a
+*bound* the paper says only that its value is greater. A *contradiction* is a value that no
+consistent model can give, with the reason. A number that appears in several experiments counts once.
+
 """
+HEADINGS = ["rows", "compared", "speed: median difference", "shape: median difference",
+            "volume: median difference", "claims", "clock: median factor"]
 
 
-def results_page(results, problems):
+def table(head, rows):
+    """Lines of a table of rows of cells, without the columns that have none."""
+    full = [i for i in range(len(head)) if any(row[i] for row in rows)]
+    lines = [line([row[i] for i in full]) for row in [head, *rows]]
+    return [lines[0], "|" + "---|" * len(full), *lines[1:]]
+
+
+def in_words(paper):
+    """README.md of a paper's folder without its title; links lead there from docs/."""
+    text = (ROOT / "experiments" / paper / "README.md").read_text(encoding="utf-8")
+    text = text.split("\n", 1)[1].strip()
+    return re.sub(r"\]\((?!https?:|#)", f"](../experiments/{paper}/", text)
+
+
+def rows_of_papers(results):
+    """[(key, name, [(folder, rows)])] of the papers that have results."""
     papers = []
     for key, name in PAPERS:
         found = [(folder, rows) for folder, drawn in figures(results, key)
                  if (rows := rows_of(drawn))]
         if found:
-            papers.append((name, found))
-        for folder, rows in found:
-            problems += check_reasons(folder, rows)
-    lines = [summary(name, found) for name, found in papers]
-    for name, found in papers:
-        lines += ["", f"## {name}"]
-        for folder, rows in found:
-            lines += ["", f"### {titles(folder)}", "",
-                      f"`tools/orrery run {folder.relative_to(ROOT)}`", "",
-                      "| row | quantity | paper | ours | unit | difference | kind | hangs on | why "
-                      "| source |",
-                      "|---|---|---|---|---|---|---|---|---|---|"]
-            lines += [row_line(row) for row in rows]
+            papers.append((key, name, found))
+    return papers
+
+
+def results_page(papers):
+    lines = table(["paper", *HEADINGS],
+                  [summary(f"[{name}](#{name.lower().replace(' ', '-')})", found)
+                   for _, name, found in papers])
+    for key, name, found in papers:
+        lines += ["", f"## {name}", "", in_words(key), "",
+                  f"All {sum(len(rows) for _, rows in found)} rows: "
+                  f"[results.csv](../experiments/{key}/results.csv). "
+                  f"`tools/orrery run experiments/{key}` computes them.", ""]
+        lines += table(["experiment", *HEADINGS],
+                       [summary(f"[{titles(folder)}](../{folder.relative_to(ROOT)}/)",
+                                [(folder, rows)]) for folder, rows in found])
+        if far := worst(found):
+            lines += ["", f"The {len(far)} largest differences: of speed and volume first, then of "
+                      "shape.", ""]
+            lines += table(["row", "quantity", "paper", "ours", "unit", "difference", "why"], far)
+        if claims := broken_claims(found):
+            lines += ["", "Claims that do not hold here:", ""]
+            lines += table(["setting", "claim", "paper", "ours", "why"], claims)
     return INTRODUCTION + "\n".join(lines) + "\n"
 
 
@@ -318,7 +421,13 @@ def main():
                         help="write nothing; fail where documents are not what the results say")
     arguments = parser.parse_args()
     problems = []
-    pages = {ROOT / "docs" / "results.md": results_page(arguments.results, problems),
+    papers = rows_of_papers(arguments.results)
+    for _, _, found in papers:
+        for folder, rows in found:
+            problems += check_reasons(folder, rows)
+    pages = {ROOT / "docs" / "results.md": results_page(papers),
+             **{ROOT / "experiments" / key / "results.csv": csv_table(found)
+                for key, _, found in papers},
              ROOT / "docs" / "gallery.md": gallery_page(arguments.results, not arguments.check,
                                                         problems),
              **readmes(arguments.results, problems)}
