@@ -21,7 +21,7 @@ std::vector<std::tuple<ir::OpKind, std::int32_t, std::int32_t>> sharded_passes(
   for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
     if (!ir::is_pass(op.kind)) continue;
     const ir::SegmentInfo& info = program.segments[static_cast<std::size_t>(op.segment)];
-    if (info.zero.stage < 3) continue;
+    if (!info.zero.shards_parameters()) continue;
     out.emplace_back(op.kind, info.first_block.value, info.last_block.value);
   }
   return out;
@@ -105,7 +105,7 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
 void RankView::find_gathers() {
   std::set<std::int32_t> sharded;
   for (const ir::Op& at : ops()) {
-    if (!ir::is_pass(at.kind) || segment(at).zero.stage < 3) continue;
+    if (!ir::is_pass(at.kind) || !segment(at).zero.shards_parameters()) continue;
     const ir::SegmentInfo& info = segment(at);
     for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
       sharded.insert(b);

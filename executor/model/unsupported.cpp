@@ -58,7 +58,8 @@ void check_segments(const ir::Program& program, Problems& out) {
     }
     if (segment.expert_parallel > 1) found.emplace("expert parallelism");
     const int degree = segment.tensor_parallel;
-    if (segment.zero.stage > 2 && degree > 1) found.emplace("ZeRO-3 with tensor parallelism");
+    if (segment.zero.shards_parameters() && degree > 1)
+      found.emplace("ZeRO-3 with tensor parallelism");
     if (degree < 1 || s.heads < 1 || s.kv_heads < 1 || s.ffn < 1) continue;
     const bool kv = s.kv_heads % degree == 0 || degree % s.kv_heads == 0;
     if (s.heads % degree != 0 || s.ffn % degree != 0 || !kv) {

@@ -53,7 +53,7 @@ FlopsPerSecond peak_flops(const GpuType& gpu, Dtype dtype) {
 }
 
 int shard_count(const ir::Zero& zero, int replicas) {
-  if (zero.stage == 0) return 1;
+  if (!zero.shards_optimizer()) return 1;
   return std::max(1, zero.shard_group > 0 ? std::min(zero.shard_group, replicas) : replicas);
 }
 

@@ -58,7 +58,7 @@ bool uses_zero3(const ir::Plan& plan) {
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {
       for (const ir::Segment& segment : stage.segments) {
-        if (segment.zero.stage >= 3) return true;
+        if (segment.zero.shards_parameters()) return true;
       }
     }
   }

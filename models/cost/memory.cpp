@@ -5,11 +5,22 @@
 #include <map>
 
 #include "models/base/check.h"
+#include "models/base/id_vector.h"
 #include "models/cost/device_share.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models {
 namespace {
+
+/// The profile's, or what is assumed without it.
+ir::MemoryOverhead overhead_of(const ir::Profile& profile, const std::string& gpu) {
+  for (const ir::MemoryOverhead& overhead : profile.memory) {
+    if (overhead.gpu == gpu) return overhead;
+  }
+  ir::MemoryOverhead assumed;
+  assumed.context = kAssumedContext;
+  return assumed;
+}
 
 /// Kept from forward to backward of one block for all samples of the group, per device.
 struct Kept {
@@ -49,8 +60,8 @@ struct Counts {
 Counts count_parameters(const ir::Segment& segment, const ir::Group& group, int replicas,
                         const Workload& workload) {
   Counts counts;
-  for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-    const Block& block = workload.block(BlockId{b});
+  for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
+    const Block& block = workload.block(b);
     counts.whole += device_parameters(block, group.tensor_parallel, segment.expert_parallel);
     counts.sharded += sharded_parameters(block, group.tensor_parallel, segment.expert_parallel,
                                          segment.zero, replicas);
@@ -62,43 +73,20 @@ Counts count_parameters(const ir::Segment& segment, const ir::Group& group, int 
 }
 
 /// Groups of the plan that hold each block.
-std::vector<int> count_replicas(const ir::Plan& plan, const Workload& workload) {
-  std::vector<int> replicas(workload.blocks.size(), 0);
+IdVector<BlockId, int> count_replicas(const ir::Plan& plan, const Workload& workload) {
+  IdVector<BlockId, int> replicas(workload.blocks.size(), 0);
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {
       for (const ir::Segment& segment : stage.segments) {
         int copies = 0;  // each part of a sequence has tokens of its own
         for (const ir::Group& group : segment.groups) copies += group.sequence_degree;
-        for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-          replicas[static_cast<std::size_t>(b)] += copies;
+        for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
+          replicas[b] += copies;
         }
       }
     }
   }
   return replicas;
-}
-
-/// segment_memory where blocks of a segment may have different numbers of replicas.
-SegmentMemory memory_in_plan(const ir::Segment& segment, const ir::Group& group,
-                             const std::vector<int>& replicas, const Workload& workload,
-                             const Job& job) {
-  const auto first = segment.first_block.index();
-  SegmentMemory total = segment_memory(segment, group, replicas[first], workload, job);
-  const auto same = [&](int count) { return count == replicas[first]; };
-  const auto begin = replicas.begin() + static_cast<std::ptrdiff_t>(first);
-  const auto end = replicas.begin() + segment.last_block.value + 1;
-  if (segment.zero.stage == 0 || std::all_of(begin, end, same)) return total;
-  total.parameters = total.gradients = total.optimizer_states = {};
-  ir::Segment part = segment;
-  for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-    part.first_block = part.last_block = BlockId{b};
-    const SegmentMemory one =
-        segment_memory(part, group, replicas[part.first_block.index()], workload, job);
-    total.parameters += one.parameters;
-    total.gradients += one.gradients;
-    total.optimizer_states += one.optimizer_states;
-  }
-  return total;
 }
 
 /// Micro-batches that a stage computes for others and leaves to others.
@@ -193,12 +181,13 @@ struct RedundantMemory {
 };
 
 RedundantMemory redundant_memory(const ir::Stage& stage, std::size_t group, const ir::Stage& next,
-                                 const std::vector<int>& replicas, const Workload& workload,
+                                 const ReplicasOf& replicas_of, const Workload& workload,
                                  const Job& job) {
   RedundantMemory out;
   for (const ir::Segment& segment : next.segments) {
     const ir::Segment copy = redundant_segment(stage, segment);
-    const SegmentMemory memory = memory_in_plan(copy, copy.groups[group], replicas, workload, job);
+    const SegmentMemory memory =
+        segment_memory(copy, copy.groups[group], replicas_of, workload, job);
     out.states += memory.parameters + memory.optimizer_states;
     out.pass = std::max(out.pass, memory.activations_per_micro_batch + memory.logits);
     out.gradients += memory.gradients;
@@ -208,7 +197,7 @@ RedundantMemory redundant_memory(const ir::Stage& stage, std::size_t group, cons
 
 /// Peak of a device of group `group` (in the first segment) of a stage, without context.
 Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, std::size_t group,
-                 DeviceId device, const std::vector<int>& replicas, const Workload& workload,
+                 DeviceId device, const ReplicasOf& replicas_of, const Workload& workload,
                  const Job& job) {
   const auto& stages = plan.pipelines[pipeline].stages;
   const bool splits = schedule_entry(plan.schedule).splits_backward();
@@ -218,8 +207,8 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
   Bytes staging;
   for (const ir::Segment& segment : stages[stage].segments) {
     const SegmentMemory memory =
-        memory_in_plan(segment, group_with(segment, device, group), replicas, workload, job);
-    held += memory.parameters + memory.gradients + memory.optimizer_states;
+        segment_memory(segment, group_with(segment, device, group), replicas_of, workload, job);
+    held += memory.states();
     ChunkKept& chunk = kept[static_cast<std::size_t>(segment.virtual_stage)];
     chunk.activations += memory.activations_per_micro_batch;
     chunk.recomputed += memory.recomputed_kept;
@@ -230,7 +219,7 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
   Bytes at_step;
   if (plan.redundancy == ir::Redundancy::next_stage && stages.size() > 1) {
     const RedundantMemory extra = redundant_memory(
-        stages[stage], group, stages[(stage + 1) % stages.size()], replicas, workload, job);
+        stages[stage], group, stages[(stage + 1) % stages.size()], replicas_of, workload, job);
     held += extra.states;
     transient = std::max(transient, extra.pass);
     at_step = extra.gradients;
@@ -243,18 +232,17 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
 SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
                              const Workload& workload, const Job& job) {
   const Counts counts = count_parameters(segment, group, replicas, workload);
-  const auto held = [&](int from_stage) {
-    return segment.zero.stage >= from_stage ? counts.sharded : counts.whole;
-  };
+  const auto held = [&](bool sharded) { return sharded ? counts.sharded : counts.whole; };
   const StateBytes& bytes = job.state_bytes;
   SegmentMemory memory;
-  memory.parameters = Bytes{held(3) * bytes.weight};
-  memory.gradients = Bytes{held(2) * bytes.gradient};
-  memory.optimizer_states = Bytes{held(1) * (bytes.master + bytes.moments)};
+  memory.parameters = Bytes{held(segment.zero.shards_parameters()) * bytes.weight};
+  memory.gradients = Bytes{held(segment.zero.shards_gradients()) * bytes.gradient};
+  memory.optimizer_states =
+      Bytes{held(segment.zero.shards_optimizer()) * (bytes.master + bytes.moments)};
 
   Bytes gathered;
-  for (std::int32_t b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-    const Block& block = workload.block(BlockId{b});
+  for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
+    const Block& block = workload.block(b);
     const Kept kept = kept_by(block, group);
     Bytes lacking;
     if (is_recomputed(block.kind)) {
@@ -279,8 +267,30 @@ SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
     memory.communication +=
         kept_by(workload.block(BlockId{segment.last_block.value + 1}), group).input;
   }
-  if (segment.zero.stage >= 3) memory.communication += gathered;
+  if (segment.zero.shards_parameters()) memory.communication += gathered;
   return memory;
+}
+
+SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
+                             const ReplicasOf& replicas_of, const Workload& workload,
+                             const Job& job) {
+  const int first = replicas_of(segment.first_block);
+  SegmentMemory total = segment_memory(segment, group, first, workload, job);
+  if (!segment.zero.shards_optimizer()) return total;
+  bool same = true;
+  const auto blocks = ids_from_to(segment.first_block, segment.last_block);
+  for (const BlockId block : blocks) same = same && replicas_of(block) == first;
+  if (same) return total;
+  total.parameters = total.gradients = total.optimizer_states = {};
+  ir::Segment part = segment;
+  for (const BlockId block : blocks) {
+    part.first_block = part.last_block = block;
+    const SegmentMemory one = segment_memory(part, group, replicas_of(block), workload, job);
+    total.parameters += one.parameters;
+    total.gradients += one.gradients;
+    total.optimizer_states += one.optimizer_states;
+  }
+  return total;
 }
 
 ir::Segment redundant_segment(const ir::Stage& stage, const ir::Segment& next) {
@@ -295,16 +305,24 @@ int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, in
 }
 
 Bytes context_memory(const ir::Profile& profile, const std::string& gpu) {
-  for (const ir::MemoryOverhead& overhead : profile.memory) {
-    if (overhead.gpu == gpu) return overhead.context;
-  }
-  return kAssumedContext;
+  return overhead_of(profile, gpu).context;
+}
+
+Bytes device_memory(const ir::Profile& profile, const std::string& gpu, Bytes peak) {
+  const ir::MemoryOverhead overhead = overhead_of(profile, gpu);
+  return overhead.fragmentation * peak + overhead.context;
+}
+
+Bytes largest_peak(const ir::Profile& profile, const GpuType& gpu) {
+  const ir::MemoryOverhead overhead = overhead_of(profile, gpu.name);
+  return (gpu.memory - overhead.context) / overhead.fragmentation;
 }
 
 ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
                                const Workload& workload, const Job& job,
                                const ir::Profile& profile) {
-  const std::vector<int> replicas = count_replicas(plan, workload);
+  const IdVector<BlockId, int> replicas = count_replicas(plan, workload);
+  const ReplicasOf replicas_of = [&](BlockId block) { return replicas[block]; };
   std::map<int, ir::MemoryUse> worst;  // by GPU type
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
     const auto& stages = plan.pipelines[p].stages;
@@ -316,14 +334,10 @@ ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
         for (std::size_t d = 0; d < groups[g].devices.size(); ++d) {
           const DeviceId device = groups[g].devices[d];
           if (d == 0 || !alike) {
-            peak = stage_peak(plan, p, s, g, device, replicas, workload, job);
+            peak = stage_peak(plan, p, s, g, device, replicas_of, workload, job);
           }
           const GpuType& gpu = cluster.gpu(device);
-          double fragmentation = 1;
-          for (const ir::MemoryOverhead& overhead : profile.memory) {
-            if (overhead.gpu == gpu.name) fragmentation = overhead.fragmentation;
-          }
-          const Bytes need = fragmentation * peak + context_memory(profile, gpu.name);
+          const Bytes need = device_memory(profile, gpu.name, peak);
           const auto [place, added] = worst.try_emplace(cluster.device(device).gpu_type);
           if (!added && need <= place->second.need) continue;
           place->second = {gpu.name, device,    static_cast<int>(p), static_cast<int>(s),

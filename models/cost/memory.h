@@ -1,9 +1,11 @@
 /// Memory of a device: what stays for the whole iteration, and the activations in flight, per
 /// stage of a plan. The exact timeline comes from replaying a Program's buffer effects.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/base/units.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
@@ -31,6 +33,11 @@ struct SegmentMemory {
   /// Staging: the activations of one micro-batch that are received and sent, and with ZeRO-3 the
   /// gathered parameters of the largest block.
   Bytes communication;
+
+  Bytes states() const { return parameters + gradients + optimizer_states; }
+  /// All but what micro-batches in flight keep, of a stage with this segment alone and a backward
+  /// pass that is not split.
+  Bytes fixed() const { return states() + recomputed + logits + communication; }
 };
 
 /// `replicas` is the number of data-parallel copies of the segment's blocks (for ZeRO).
@@ -44,6 +51,14 @@ struct SegmentMemory {
 SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
                              const Workload& workload, const Job& job);
 
+/// Data-parallel copies of a block.
+using ReplicasOf = std::function<int(BlockId)>;
+
+/// As above where blocks of the segment may have different numbers of replicas.
+SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group,
+                             const ReplicasOf& replicas_of, const Workload& workload,
+                             const Job& job);
+
 /// What a stage keeps of a segment of the next one with Redundancy::next_stage: its blocks on the
 /// stage's own groups (of its first segment), so that redundant forward passes find their input
 /// where the stage's own passes leave it. The last stage's next one is the first.
@@ -55,6 +70,12 @@ int micro_batches_in_flight(ir::ScheduleKind schedule, int stages, int stage, in
 
 /// Context of the GPU type: the profile's, else kAssumedContext.
 Bytes context_memory(const ir::Profile& profile, const std::string& gpu);
+
+/// What a GPU needs whose buffers peak at `peak`: fragmentation x peak + context of the profile.
+Bytes device_memory(const ir::Profile& profile, const std::string& gpu, Bytes peak);
+
+/// The largest peak of buffers that fits into the GPU's memory.
+Bytes largest_peak(const ir::Profile& profile, const GpuType& gpu);
 
 /// Peak of each device type over the plan, in closed form: states + activations in flight + the
 /// largest transient of a segment + the largest staging, times the profile's fragmentation, plus

@@ -304,7 +304,7 @@ Seconds Pricer::State::update(int gpu_type, const ir::Program& program, const ir
     query.gpu_type = gpu_type;
     query.block = block;
     query.tensor_parallel = segment->tensor_parallel;
-    const int replicas = segment->zero.stage == 0 ? 1 : replicas_of(program, block);
+    const int replicas = segment->zero.shards_optimizer() ? replicas_of(program, block) : 1;
     if (const auto profiled = measured(query, Pass::optimizer)) {
       time += *profiled / shard_count(segment->zero, replicas);
     } else {

@@ -60,6 +60,9 @@ struct LengthRange {
 struct Zero {
   int stage = 0;        ///< 0: none; 1: optimizer states; 2: and gradients; 3: and parameters.
   int shard_group = 0;  ///< Replicas per shard group; 0: all replicas share one set of shards.
+  bool shards_optimizer() const { return stage >= 1; }
+  bool shards_gradients() const { return stage >= 2; }
+  bool shards_parameters() const { return stage >= 3; }
   auto operator<=>(const Zero&) const = default;
 };
 

@@ -44,7 +44,7 @@ void check_idle_stages(const ir::Plan& plan, std::vector<PlanDefect>& defects) {
     const ir::Pipeline& pipeline = plan.pipelines[p];
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
       const ir::Segment& segment = pipeline.stages[s].segments.front();
-      if (segment.zero.stage == 0) continue;
+      if (!segment.zero.shards_optimizer()) continue;
       if (!is_idle(plan, static_cast<int>(p), static_cast<int>(s))) continue;
       defects.push_back({fmt::format("pipelines[{}].stages[{}]", p, s),
                          "a stage that leaves all micro-batches to others cannot keep ZeRO shards",

@@ -155,7 +155,7 @@ std::vector<PlanDefect> find_redundancy_defects(const ir::Plan& plan) {
       }
       for (std::size_t i = 0; i < segments.size(); ++i) {
         const std::string segment = fmt::format("{}.segments[{}]", stage, i);
-        if (segments[i].zero.stage > 0) {
+        if (segments[i].zero.shards_optimizer()) {
           add(segment + ".zero", "copies whole states, which ZeRO divides", "set ZeRO stage 0");
         }
         if (segments[i].expert_parallel > 1) {

@@ -201,7 +201,7 @@ class Synchronizer {
 
   /// ZeRO-3 gathers parameters inside the passes instead.
   bool gathers_inside(int block, SyncPhase phase) const {
-    return phase == SyncPhase::gather && context_.replicas.zero({block}).stage >= 3;
+    return phase == SyncPhase::gather && context_.replicas.zero({block}).shards_parameters();
   }
 
   void emit(const Run& run, SyncPhase phase) {
@@ -446,7 +446,9 @@ class Synchronizer {
   void add_states(const PlacedSegment& element, std::vector<Bytes>& states) {
     const ir::Segment& segment = *element.segment;
     for (std::size_t g = 0; g < segment.groups.size(); ++g) {
-      const SegmentMemory memory = states_of(segment, segment.groups[g]);
+      const SegmentMemory memory = segment_memory(
+          segment, segment.groups[g], [&](BlockId b) { return context_.replicas.count(b); },
+          context_.workload, context_.job);
       double updated = 0;
       for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
         updated +=
@@ -468,30 +470,6 @@ class Synchronizer {
         add(ir::BufferKind::communication, memory.communication);
       }
     }
-  }
-
-  /// Memory of the segment; blocks may have different numbers of copies, which matters to ZeRO.
-  SegmentMemory states_of(const ir::Segment& segment, const ir::Group& group) const {
-    const auto memory_of = [&](const ir::Segment& part) {
-      return segment_memory(part, group, context_.replicas.count(part.first_block),
-                            context_.workload, context_.job);
-    };
-    SegmentMemory total = memory_of(segment);
-    bool equal = true;
-    for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-      equal = equal && context_.replicas.count({b}) == context_.replicas.count(segment.first_block);
-    }
-    if (segment.zero.stage == 0 || equal) return total;
-    total.parameters = total.gradients = total.optimizer_states = {};
-    ir::Segment part = segment;
-    for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
-      part.first_block = part.last_block = {b};
-      const SegmentMemory one = memory_of(part);
-      total.parameters += one.parameters;
-      total.gradients += one.gradients;
-      total.optimizer_states += one.optimizer_states;
-    }
-    return total;
   }
 
   const LowerContext& context_;

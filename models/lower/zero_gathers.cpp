@@ -9,7 +9,7 @@ ZeroGathers::ZeroGathers(const Workload& workload, const BlockReplicas& replicas
                          double bytes_per_weight)
     : class_of_(static_cast<std::size_t>(workload.size()), -1) {
   for (int b = 0; b < workload.size(); ++b) {
-    if (replicas.zero({b}).stage < 3) continue;
+    if (!replicas.zero({b}).shards_parameters()) continue;
     // The matrix that embedding and head share makes the ends special.
     const bool end = b < 2 || b + 1 == workload.size();
     if (end || class_of_[static_cast<std::size_t>(b) - 1] < 0 || !replicas.alike({b - 1}, {b})) {

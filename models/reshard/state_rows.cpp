@@ -6,11 +6,8 @@
 namespace orrery::models {
 namespace {
 
-constexpr int kShardsOptimizer = 1;   // First ZeRO stage that divides optimizer states,
-constexpr int kShardsParameters = 3;  // and parameters [Rajbhandari et al. 2020].
-
 bool is_sharded(const ir::Zero& zero, StatePart part) {
-  return zero.stage >= (part == StatePart::optimizer ? kShardsOptimizer : kShardsParameters);
+  return part == StatePart::optimizer ? zero.shards_optimizer() : zero.shards_parameters();
 }
 
 /// Calls visit(index) for each slice between two cuts that the piece covers.

@@ -103,7 +103,7 @@ struct Synchronization {
   }
   void refresh(int shards, Annotation to) const {
     graph.communicate(name + ".refresh", shards, std::move(to),
-                      zero.stage >= 3 ? Frequency::pass : Frequency::step);
+                      zero.shards_parameters() ? Frequency::pass : Frequency::step);
   }
   int leaf(const char* suffix, const SymbolicShape& of, Annotation annotation) const {
     return graph.leaf(fmt::format("{}.{}", name, suffix), of, std::move(annotation));
@@ -172,7 +172,7 @@ struct Synchronization {
 std::optional<GraphProblem> emit(const Parameter& parameter, Copies copies, Graph& graph) {
   const ir::Zero& zero = parameter.groups.front().zero;
   const Synchronization all{parameter.name, parameter.shape, zero, std::move(copies), graph};
-  if (zero.stage == 0 || all.copies.size() == 1) {
+  if (!zero.shards_optimizer() || all.copies.size() == 1) {
     all.sum();
     return std::nullopt;
   }

@@ -88,12 +88,7 @@ ExhaustiveCosts::ExhaustiveCosts(const PlannerInput& input, const Space& space,
   std::sort(recomputes_.begin(), recomputes_.end());
   recomputes_.erase(std::unique(recomputes_.begin(), recomputes_.end()), recomputes_.end());
   for (const models::GpuType& type : input.cluster.gpu_types) {
-    double fragmentation = 1;
-    for (const ir::MemoryOverhead& overhead : input.profile.memory) {
-      if (overhead.gpu == type.name) fragmentation = overhead.fragmentation;
-    }
-    capacity_.push_back((type.memory - models::context_memory(input.profile, type.name)) /
-                        fragmentation);
+    capacity_.push_back(models::largest_peak(input.profile, type));
   }
   make_rates();
 }
@@ -197,25 +192,10 @@ const ExhaustiveCosts::Held& ExhaustiveCosts::held(int kind, const StagePlace& p
   if (!added) return found->second;
   const ir::Segment whole = segment(place, recompute);
   const ir::Group one = group_of(kind, samples);
-  const auto price = [&](const ir::Segment& part, int copies) {
-    return models::segment_memory(part, one, copies, input_.workload, input_.job);
-  };
-  models::SegmentMemory total = price(whole, replicas.empty() ? 1 : *begin);
-  if (std::any_of(begin, end, [&](int copies) { return copies != *begin; })) {
-    // As check_memory: states block by block, the rest as above.
-    total.parameters = total.gradients = total.optimizer_states = {};
-    ir::Segment part = whole;
-    for (BlockId b = whole.first_block; b <= whole.last_block; ++b.value) {
-      part.first_block = part.last_block = b;
-      const models::SegmentMemory states = price(part, replicas[b.index()]);
-      total.parameters += states.parameters;
-      total.gradients += states.gradients;
-      total.optimizer_states += states.optimizer_states;
-    }
-  }
-  found->second = {total.parameters + total.gradients + total.optimizer_states + total.recomputed +
-                       total.logits + total.communication,
-                   total.activations_per_micro_batch};
+  const models::SegmentMemory total = models::segment_memory(
+      whole, one, [&](BlockId b) { return replicas.empty() ? 1 : replicas[b.index()]; },
+      input_.workload, input_.job);
+  found->second = {total.fixed(), total.activations_per_micro_batch};
   return found->second;
 }
 
@@ -316,7 +296,7 @@ double ExhaustiveCosts::optimizer(int stage, int first, int blocks, int pipeline
   const double elements = static_cast<double>(models::parameters(input_.workload, BlockId{first},
                                                                  BlockId{first + blocks - 1})) /
                           static_cast<double>(group(groups.front()).size()) /
-                          (zero.stage > 0 ? models::shard_count(zero, pipelines) : 1);
+                          models::shard_count(zero, pipelines);
   double slowest = 0;
   for (const int kind : groups) {
     slowest = std::max(slowest, pricer_.optimizer(gpu_type(group(kind).front()), elements).value);

@@ -19,13 +19,6 @@ models::HexiscaleOptions factors(const HexiscaleSettings& settings, const models
   return options;
 }
 
-double fragmentation(const ir::Profile& profile, const std::string& gpu) {
-  for (const ir::MemoryOverhead& overhead : profile.memory) {
-    if (overhead.gpu == gpu) return overhead.fragmentation;
-  }
-  return 1;
-}
-
 }  // namespace
 
 HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSettings& settings)
@@ -86,8 +79,7 @@ HexiscaleCosts::Part HexiscaleCosts::part(BlockId first, BlockId last, int tenso
   group.samples = settings_.micro_batch_size;
   const models::SegmentMemory memory =
       models::segment_memory(segment, group, pipelines, input_.workload, input_.job);
-  return {memory.parameters + memory.gradients + memory.optimizer_states,
-          memory.activations_per_micro_batch, memory.recomputed, memory.logits,
+  return {memory.states(), memory.activations_per_micro_batch, memory.recomputed, memory.logits,
           memory.communication};
 }
 
@@ -130,10 +122,9 @@ int HexiscaleCosts::max_layers(std::span<const DeviceId> group, const Place& pla
     };
     if (place.first) add(p.embedding);
     if (place.last) add(p.head);
-    const Bytes free = (gpu.memory - models::context_memory(input_.profile, gpu.name)) /
-                           fragmentation(input_.profile, gpu.name) -
-                       fixed.states - place.in_flight * fixed.activations - fixed.recomputed -
-                       fixed.logits - fixed.staging;
+    const Bytes free = models::largest_peak(input_.profile, gpu) - fixed.states -
+                       place.in_flight * fixed.activations - fixed.recomputed - fixed.logits -
+                       fixed.staging;
     const Bytes each = p.layer.states + place.in_flight * p.layer.activations;
     most = std::min(
         most,
@@ -146,9 +137,10 @@ int HexiscaleCosts::most_pipelines() const {
   const models::StateBytes& bytes = input_.job.state_bytes;
   const double elements = static_cast<double>(models::parameters(input_.workload));
   double shared = 0;  // Bytes per parameter that ZeRO keeps once.
-  if (zero_ >= 1) shared += bytes.master + bytes.moments;
-  if (zero_ >= 2) shared += bytes.gradient;
-  if (zero_ >= 3) shared += bytes.weight;
+  const ir::Zero zero{zero_};
+  if (zero.shards_optimizer()) shared += bytes.master + bytes.moments;
+  if (zero.shards_gradients()) shared += bytes.gradient;
+  if (zero.shards_parameters()) shared += bytes.weight;
   double room = -shared * elements;
   for (const DeviceId device : input_.devices) {
     const models::GpuType& gpu = input_.cluster.gpu(device);

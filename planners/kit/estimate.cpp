@@ -203,8 +203,7 @@ Seconds PlanEstimator::optimizer(const ir::Plan& plan) const {
         const double members = segment.groups.front().tensor_parallel;
         elements += static_cast<double>(
                         models::parameters(workload_, segment.first_block, segment.last_block)) /
-                    members /
-                    (segment.zero.stage > 0 ? models::shard_count(segment.zero, replicas) : 1);
+                    members / models::shard_count(segment.zero, replicas);
       }
       for (const ir::Group& group : stage.segments.front().groups) {
         const int type = cluster_.device(group.devices.front()).gpu_type;

@@ -31,12 +31,7 @@ StageCosts::StageCosts(const PlannerInput& input)
       pricer_(input.cluster, input.workload, input.job, input.profile),
       layers_(count_layers(input.workload)) {
   for (const models::GpuType& gpu : input.cluster.gpu_types) {
-    double fragmentation = 1;
-    for (const ir::MemoryOverhead& overhead : input.profile.memory) {
-      if (overhead.gpu == gpu.name) fragmentation = overhead.fragmentation;
-    }
-    capacity_.push_back((gpu.memory - models::context_memory(input.profile, gpu.name)) /
-                        fragmentation);
+    capacity_.push_back(models::largest_peak(input.profile, gpu));
   }
 }
 
@@ -171,9 +166,7 @@ Bytes StageCosts::memory(const StageShape& shape) const {
   if (added) {
     const models::SegmentMemory held = models::segment_memory(
         segment(shape), group_of(shape), shape.replicas, input_.workload, input_.job);
-    place->second = {held.parameters + held.gradients + held.optimizer_states + held.recomputed +
-                         held.logits + held.communication,
-                     held.activations_per_micro_batch};
+    place->second = {held.fixed(), held.activations_per_micro_batch};
   }
   return place->second.fixed + shape.in_flight * place->second.per_in_flight;
 }

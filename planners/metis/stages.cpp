@@ -381,9 +381,7 @@ const MetisStages::Held& MetisStages::held(const MetisStageChoice& choice,
   group.samples = kind.samples;
   const models::SegmentMemory memory =
       models::segment_memory(segment(begin, end), group, choice.data, input_.workload, input_.job);
-  const Bytes states = memory.parameters + memory.gradients + memory.optimizer_states;
-  const Bytes fixed = states + memory.recomputed + memory.logits + memory.communication;
-  result = {fixed.value / kMetisMegabyte, states.value / kMetisMegabyte,
+  result = {memory.fixed().value / kMetisMegabyte, memory.states().value / kMetisMegabyte,
             memory.activations_per_micro_batch.value / kMetisMegabyte};
   return result;
 }

@@ -179,9 +179,7 @@ class PricedTables {
       segment.recompute = recompute_;
       const models::SegmentMemory held =
           models::segment_memory(segment, group, 1, input_.workload, input_.job);
-      entry.layer_mb.push_back((held.parameters + held.gradients + held.optimizer_states +
-                                held.activations_per_micro_batch)
-                                   .value /
+      entry.layer_mb.push_back((held.states() + held.activations_per_micro_batch).value /
                                kMetisMegabyte);
     }
     finish(entry);

@@ -254,19 +254,11 @@ bool PreparedStrategy::fits(int pipeline, std::int64_t length) const {
         models::segment_memory(segment, segment.groups.front(), replicas, workload, pricer_->job());
     const int in_flight =
         models::micro_batches_in_flight(plan_.schedule, count, s, count, plan_.virtual_stages);
-    const Bytes need = memory.parameters + memory.gradients + memory.optimizer_states +
-                       in_flight * memory.activations_per_micro_batch + memory.communication +
-                       memory.logits + memory.recomputed;
+    const Bytes need = memory.states() + in_flight * memory.activations_per_micro_batch +
+                       memory.communication + memory.logits + memory.recomputed;
     for (const DeviceId device : segment.groups.front().devices) {
       const models::GpuType& gpu = cluster.gpu(device);
-      double fragmentation = 1;
-      for (const ir::MemoryOverhead& overhead : pricer_->profile().memory) {
-        if (overhead.gpu == gpu.name) fragmentation = overhead.fragmentation;
-      }
-      if (fragmentation * need + models::context_memory(pricer_->profile(), gpu.name) >
-          gpu.memory) {
-        return false;
-      }
+      if (models::device_memory(pricer_->profile(), gpu.name, need) > gpu.memory) return false;
     }
   }
   return true;

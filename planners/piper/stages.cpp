@@ -132,8 +132,7 @@ double PiperStages::communication(int first, int last, const PiperDegrees& degre
 Bytes PiperStages::unshared(int first, int layers, const PiperDegrees& degrees) const {
   if (!input_.workload.shape.tied_embeddings || layers != costs_.layers()) return {};
   const auto states = [&](int from, int count) {
-    const models::SegmentMemory held = memory(shape(from, count, degrees, keeping_, 1));
-    return held.parameters + held.gradients + held.optimizer_states;
+    return memory(shape(from, count, degrees, keeping_, 1)).states();
   };
   return states(first, layers - 1) + states(first + layers - 1, 1) - states(first, layers);
 }
@@ -165,7 +164,7 @@ std::vector<StageStep> PiperStages::steps(int first, int last, int choice) {
   Bytes transient = base.recomputed;
   Bytes widest;
   for (int l = from; l < from + layers; ++l) widest = std::max(widest, costs_.activation(l));
-  const Bytes fixed = base.parameters + base.gradients + base.optimizer_states + base.logits;
+  const Bytes fixed = base.states() + base.logits;
   const std::vector<int> cheap_first = order(from, from + layers - 1, degrees);
   Bytes least;
   for (std::size_t r = 0; r <= cheap_first.size(); ++r) {

@@ -49,13 +49,6 @@ IterationResult decode(const std::string& bytes) {
   return result;
 }
 
-double fragmentation(const ir::Profile& profile, const std::string& gpu) {
-  for (const ir::MemoryOverhead& entry : profile.memory) {
-    if (entry.gpu == gpu) return entry.fragmentation;
-  }
-  return 1.0;
-}
-
 }  // namespace
 
 ir::MemoryVerdict memory_verdict(const ir::Plan& plan, const ir::Program& program,
@@ -67,8 +60,7 @@ ir::MemoryVerdict memory_verdict(const ir::Plan& plan, const ir::Program& progra
     const ir::Rank& rank = program.ranks[r];
     for (const DeviceId device : rank.devices) {
       const std::string& gpu = cluster.gpu(device).name;
-      const Bytes need =
-          fragmentation(profile, gpu) * peaks[r] + models::context_memory(profile, gpu);
+      const Bytes need = models::device_memory(profile, gpu, peaks[r]);
       for (ir::MemoryUse& use : verdict.by_gpu_type) {
         if (use.gpu != gpu || need <= use.need) continue;
         use = {gpu, device, rank.pipeline, rank.stage, need, use.have};

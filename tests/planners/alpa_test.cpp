@@ -81,10 +81,9 @@ class Brute {
     if (size_ % data != 0 || size_ / data > world_.job.allowed.max_micro_batch_size) return kNever;
     const int samples = size_ / data;
     const models::SegmentMemory held = view_.memory(first, layers, tensor, samples, recompute_);
-    const double need = (held.parameters + held.gradients + held.optimizer_states +
-                         held.recomputed + held.logits + held.communication +
-                         std::min(stages_left, micro_batches_) * held.activations_per_micro_batch)
-                            .value;
+    const double need =
+        (held.fixed() + std::min(stages_left, micro_batches_) * held.activations_per_micro_batch)
+            .value;
     if (need > view_.capacity) return kNever;
     const double elements = view_.parameters(first, layers) / tensor;
     const double once =

@@ -513,9 +513,7 @@ TEST(Galvatron, AStageWhoseDegreeChangesNeedsTheSumOfItsSegmentsOnEachDevice) {
       const models::SegmentMemory memory = models::segment_memory(
           segment, segment.groups.front(), static_cast<int>(segment.groups.size()), world.workload,
           world.job);
-      held += (memory.parameters + memory.gradients + memory.optimizer_states +
-               memory.activations_per_micro_batch)
-                  .value;
+      held += (memory.states() + memory.activations_per_micro_batch).value;
       transient = std::max(transient, (memory.recomputed + memory.logits).value);
       staging = std::max(staging, memory.communication.value);
     }

@@ -310,9 +310,7 @@ class Dumb {
       group.samples = s.samples[at(d)];
       const models::SegmentMemory m =
           models::segment_memory(segment, group, s.data, world_.workload, world_.job);
-      const double need = (m.parameters + m.gradients + m.optimizer_states + m.recomputed +
-                           m.logits + m.communication + in_flight * m.activations_per_micro_batch)
-                              .value;
+      const double need = (m.fixed() + in_flight * m.activations_per_micro_batch).value;
       const double have = costs_.capacity(device(s.first + d * s.tensor).gpu_type).value;
       if (d == 0 || need / have > tightest.second / tightest.first) tightest = {have, need};
     }

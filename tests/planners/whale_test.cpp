@@ -254,9 +254,7 @@ class BruteForce {
         models::segment_memory(segment, group, replicas_, world_.workload, world_.job);
     const int in_flight =
         std::min(static_cast<int>(world_.job.global_batch) / batch_, stages_ - stage);
-    const Bytes need = held.parameters + held.gradients + held.optimizer_states + held.recomputed +
-                       held.logits + held.communication +
-                       in_flight * held.activations_per_micro_batch;
+    const Bytes need = held.fixed() + in_flight * held.activations_per_micro_batch;
     const auto& devices = groups_[static_cast<std::size_t>(stage * replicas_ + replica)];
     const Bytes have = world_.cluster.gpu(devices[0]).memory - models::kAssumedContext;
     return std::max(need / have, samples / 8.0);

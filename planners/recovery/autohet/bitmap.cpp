@@ -181,7 +181,7 @@ std::string find_bitmap_problem(const ir::Plan& plan) {
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {
       for (const ir::Segment& segment : stage.segments) {
-        if (segment.zero.stage > 0) return "ZeRO divides the optimizer states of a layer";
+        if (segment.zero.shards_optimizer()) return "ZeRO divides the optimizer states of a layer";
         if (segment.expert_parallel > 1) return "expert parallelism divides a layer";
       }
     }

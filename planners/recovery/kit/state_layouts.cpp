@@ -48,7 +48,7 @@ void add_slices(const models::Layout& layout, Bytes all, StateSizes& sizes) {
 }  // namespace
 
 bool divides(const ir::Zero& zero, models::StatePart part) {
-  return zero.stage >= (part == models::StatePart::optimizer ? 1 : 3);
+  return part == models::StatePart::optimizer ? zero.shards_optimizer() : zero.shards_parameters();
 }
 
 std::shared_ptr<StateMemory> new_state_memory() { return std::make_shared<StateMemory>(); }
