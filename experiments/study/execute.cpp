@@ -15,7 +15,6 @@
 #include "models/check/validate.h"
 #include "models/cost/hexiscale_model.h"
 #include "models/cost/memory.h"
-#include "models/cost/mfu.h"
 #include "models/cost/pricer.h"
 #include "models/ir/wire.h"
 #include "models/lower/lower.h"
@@ -84,22 +83,10 @@ class ClosedForm final : public models::Evaluator {
   models::HexiscaleEstimate estimate(const ir::Plan& plan) const { return model_.estimate(plan); }
   models::Evaluation evaluate(const ir::Plan& plan) const override {
     const models::HexiscaleEstimate estimate = model_.estimate(plan);
-    const Seconds time = estimate.iteration;
-    models::Evaluation evaluation;
-    evaluation.iteration_time = time;
+    models::Evaluation evaluation = models::evaluation_of(
+        plan, run_.cluster, run_.workload, estimate.iteration,
+        models::check_memory(plan, run_.cluster, run_.workload, run_.spec.job, run_.profile));
     evaluation.pipeline_times = estimate.pipelines;
-    evaluation.memory =
-        models::check_memory(plan, run_.cluster, run_.workload, run_.spec.job, run_.profile);
-    evaluation.tokens_per_second = models::tokens_per_second(plan, run_.workload, time);
-    const FlopsPerSecond peak = models::total_peak(plan, run_.cluster, run_.workload.dtype);
-    evaluation.mfu = models::utilization(models::step_model_flops(plan, run_.workload), time, peak);
-    evaluation.hfu =
-        models::utilization(models::step_hardware_flops(plan, run_.workload), time, peak);
-    if (const auto dollars =
-            models::dollars_per_million_tokens(plan, run_.cluster, run_.workload, time)) {
-      evaluation.dollars_per_million_tokens = *dollars;
-      evaluation.priced = true;
-    }
     return evaluation;
   }
   std::string name() const override {

@@ -10,6 +10,8 @@
 #include "models/base/units.h"
 #include "models/ir/plan.h"
 #include "models/ir/verdict.h"
+#include "models/spec/cluster.h"
+#include "models/spec/workload.h"
 
 namespace orrery::models {
 
@@ -41,6 +43,11 @@ struct Evaluation {
   bool priced = false;
   std::vector<Seconds> pipeline_times;  ///< End of each pipeline's last backward, from step start.
 };
+
+/// The iteration time with what follows from it for the plan: throughput, utilization, price
+/// (models/cost/mfu.h). Breakdown and pipeline times are left to the caller.
+Evaluation evaluation_of(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
+                         Seconds iteration_time, ir::MemoryVerdict memory);
 
 /// Judges a structurally valid plan (see check/validate.h).
 class Evaluator {

@@ -345,20 +345,10 @@ std::vector<std::pair<std::string, std::string>> IterationSimulator::effective_c
 models::Evaluation evaluation_from(const IterationResult& result, const ir::Plan& plan,
                                    const models::Cluster& cluster, const models::Workload& workload,
                                    ir::MemoryVerdict memory) {
-  models::Evaluation evaluation;
-  const Seconds time = result.iteration_time;
-  evaluation.iteration_time = time;
-  evaluation.memory = std::move(memory);
+  models::Evaluation evaluation =
+      models::evaluation_of(plan, cluster, workload, result.iteration_time, std::move(memory));
   evaluation.breakdown = result.breakdown;
   evaluation.pipeline_times = result.pipeline_times;
-  evaluation.tokens_per_second = models::tokens_per_second(plan, workload, time);
-  const FlopsPerSecond peak = models::total_peak(plan, cluster, workload.dtype);
-  evaluation.mfu = models::utilization(models::step_model_flops(plan, workload), time, peak);
-  evaluation.hfu = models::utilization(models::step_hardware_flops(plan, workload), time, peak);
-  if (const auto dollars = models::dollars_per_million_tokens(plan, cluster, workload, time)) {
-    evaluation.dollars_per_million_tokens = *dollars;
-    evaluation.priced = true;
-  }
   return evaluation;
 }
 

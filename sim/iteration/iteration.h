@@ -8,7 +8,6 @@
 
 #include "models/base/time.h"
 #include "models/base/units.h"
-#include "models/cost/mfu.h"
 #include "models/cost/pricer.h"
 #include "models/interfaces/evaluator.h"
 #include "models/ir/program.h"
@@ -88,8 +87,7 @@ class IterationSimulator {
   std::unique_ptr<Impl> impl_;
 };
 
-/// What planners are told: the result with utilization, throughput and price (models/cost/mfu.h) of
-/// the plan that the program was lowered from.
+/// What planners are told: models::evaluation_of the plan that the program was lowered from.
 models::Evaluation evaluation_from(const IterationResult& result, const ir::Plan& plan,
                                    const models::Cluster& cluster, const models::Workload& workload,
                                    ir::MemoryVerdict memory);

@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "models/check": MODELS_BELOW_CHECK,
     "models/lower": MODELS_BELOW_CHECK + ["models/check"],
     "models/reshard": MODELS_BELOW_CHECK + ["models/check", "models/lower"],
-    "models/interfaces": ["models/base", "models/ir", "models/spec"],
+    "models/interfaces": ["models/base", "models/ir", "models/spec", "models/cost"],
     "traces": ["models"],
     "planners": ["models"],
     "sim": ["models", "traces"],
@@ -48,7 +48,7 @@ CONFINED = {
 
 SUFFIXES = {".h", ".hpp", ".cuh", ".cpp", ".cc", ".cu"}
 HEADERS = {".h", ".hpp", ".cuh"}
-NOT_OURS = {"build", "results", "__pycache__"}
+NOT_OURS = {"build", "cmake", "results", "__pycache__"}
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 PRAGMA_ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once\b", re.MULTILINE)
