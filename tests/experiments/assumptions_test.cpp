@@ -25,36 +25,33 @@ constexpr const char* kBase =
     "assumptions:\n"
     "  - {what: batch, value: 8 samples, source: homogeneous rows}\n";
 
-std::vector<PlannedRun> expanded(const Manifest& manifest) {
-  config::Diagnostics diagnostics;
-  std::vector<PlannedRun> runs = expand(manifest, diagnostics);
-  diagnostics.raise();
-  return runs;
-}
-
 std::string manifest_with(const std::string& more, const std::string& job = "{}") {
   return "schema: orrery/manifest/1\nname: tests/pair\nbase: assumptions.yaml\nrun:\n"
          "  cluster: pair.yaml\n  model: gpt3_125m\n  plan: plan.yaml\n  job: " +
          job + "\n" + more;
 }
 
+/// An experiment with that manifest over the assumptions above.
+struct Based : Experiment {
+  explicit Based(const std::string& more, const std::string& job = "{}") {
+    write_text_file(folder / "assumptions.yaml", kBase);
+    write_text_file(folder / "manifest.yaml", manifest_with(more, job));
+  }
+};
+
 TEST(Base, LiesUnderTheRunOfTheManifest) {
-  Experiment experiment;
-  write_text_file(experiment.folder / "assumptions.yaml", kBase);
-  write_text_file(experiment.folder / "manifest.yaml", manifest_with("", "{global_batch: 4}"));
-  const Manifest manifest = experiment.load();
-  const auto runs = expanded(manifest);
+  const Based experiment("", "{global_batch: 4}");
+  const auto runs = experiment.expanded();
   ASSERT_EQ(runs.size(), 1u);
   EXPECT_EQ(runs[0].spec.job.global_batch, 4);
   EXPECT_EQ(runs[0].spec.job.sequence_length, 256);
   EXPECT_EQ(runs[0].spec.hardware.scale_network, 0.5);
-  EXPECT_EQ(manifest.assumptions, std::vector<std::string>{"batch: 8 samples (homogeneous rows)"});
+  EXPECT_EQ(experiment.load().assumptions,
+            std::vector<std::string>{"batch: 8 samples (homogeneous rows)"});
 }
 
 TEST(Base, BelongsToTheHashOfTheManifest) {
-  Experiment experiment;
-  write_text_file(experiment.folder / "assumptions.yaml", kBase);
-  write_text_file(experiment.folder / "manifest.yaml", manifest_with(""));
+  const Based experiment("");
   const std::string before = experiment.load().hash;
   write_text_file(experiment.folder / "assumptions.yaml",
                   replaced(kBase, "value: 8 samples", "value: eight samples"));
@@ -71,15 +68,12 @@ TEST(Base, ThatIsNotThereIsAProblemAtItsPlace) {
 }
 
 TEST(Cases, AreAnAxisOfTheirOwnThatExclusionsKnow) {
-  Experiment experiment;
-  write_text_file(experiment.folder / "assumptions.yaml", kBase);
-  write_text_file(
-      experiment.folder / "manifest.yaml",
-      manifest_with("cases:\n  - {name: small, job.global_batch: 4}\n"
-                    "  - {name: large, job.global_batch: 16, job.sequence_length: 512}\n"
-                    "sweep:\n  simulation.jitter: [0, 0.1]\n"
-                    "exclude:\n  - {case: small, simulation.jitter: 0.1}\n"));
-  const auto runs = expanded(experiment.load());
+  const Based experiment(
+      "cases:\n  - {name: small, job.global_batch: 4}\n"
+      "  - {name: large, job.global_batch: 16, job.sequence_length: 512}\n"
+      "sweep:\n  simulation.jitter: [0, 0.1]\n"
+      "exclude:\n  - {case: small, simulation.jitter: 0.1}\n");
+  const auto runs = experiment.expanded();
   ASSERT_EQ(runs.size(), 3u);
   EXPECT_EQ(runs[0].axes[0], (std::pair<std::string, std::string>("case", "small")));
   EXPECT_EQ(runs[0].spec.job.global_batch, 4);
@@ -92,22 +86,17 @@ TEST(Cases, AreAnAxisOfTheirOwnThatExclusionsKnow) {
 TEST(Cases, NeedNamesThatDiffer) {
   for (const char* cases : {"cases: [{job.global_batch: 4}]\n", "cases: [{name: a}, {name: a}]\n",
                             "cases: [{name: a}]\nsweep:\n  case: [1]\n"}) {
-    Experiment experiment;
-    write_text_file(experiment.folder / "assumptions.yaml", kBase);
-    write_text_file(experiment.folder / "manifest.yaml", manifest_with(cases));
+    const Based experiment(cases);
     config::Diagnostics diagnostics;
     load_manifest(experiment.folder / "manifest.yaml", diagnostics);
     EXPECT_EQ(diagnostics.problems().size(), 1u) << cases;
   }
 }
 
-TEST(Cases, StandInTheirColumnOfTheResults) {
-  Experiment experiment;
-  write_text_file(experiment.folder / "assumptions.yaml", kBase);
-  write_text_file(experiment.folder / "manifest.yaml",
-                  manifest_with("cases: [{name: near, hardware.scale_node: 1}, "
-                                "{name: far, hardware.scale_node: 0.01}]\n",
-                                "{global_batch: 4, sequence_length: 512}"));
+TEST(Cases, HaveAColumnInTheResults) {
+  const Based experiment(
+      "cases: [{name: near, hardware.scale_node: 1}, {name: far, hardware.scale_node: 0.01}]\n",
+      "{global_batch: 4, sequence_length: 512}");
   EXPECT_EQ(experiment.sweep(experiment.options()).done, 2);
   const auto rows = experiment.rows();
   ASSERT_EQ(rows.size(), 2u);
@@ -119,8 +108,8 @@ TEST(Cases, StandInTheirColumnOfTheResults) {
 
 TEST(Hardware, ChangesWhatItNamesAndNothingElse) {
   config::Diagnostics diagnostics;
-  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
-  const models::Cluster before = models::load_cluster("hexiscale_240", library, {}, diagnostics);
+  const models::Cluster before =
+      models::load_cluster("hexiscale_240", support::library(), {}, diagnostics);
   diagnostics.raise();
   models::Cluster after = before;
   HardwareChanges changes;
@@ -148,8 +137,7 @@ TEST(Hardware, ChangesWhatItNamesAndNothingElse) {
 
 TEST(Hardware, RefusesGpusThatTheClusterDoesNotHave) {
   config::Diagnostics diagnostics;
-  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
-  models::Cluster cluster = models::load_cluster("a100_8", library, {}, diagnostics);
+  models::Cluster cluster = models::load_cluster("a100_8", support::library(), {}, diagnostics);
   diagnostics.raise();
   HardwareChanges changes;
   changes.efficiency["A100"] = {0.5, {"m.yaml", 4, 2}};

@@ -11,7 +11,6 @@ namespace {
 /// Pipeline times by plan, as runs.csv has them, to four decimals.
 std::vector<std::string> printed(const std::string& plan) {
   config::Diagnostics diagnostics;
-  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
   const Manifest manifest =
       load_manifest("experiments/hexiscale/case_study/manifest.yaml", diagnostics);
   const std::vector<PlannedRun> runs = expand(manifest, diagnostics);
@@ -19,7 +18,7 @@ std::vector<std::string> printed(const std::string& plan) {
   std::vector<std::string> times;
   for (const PlannedRun& run : runs) {
     if (run.spec.cost != CostModel::hexiscale_public_code || run.spec.plan->value != plan) continue;
-    LoadedRun loaded = load_run(run.spec, manifest.folder, library, diagnostics);
+    LoadedRun loaded = load_run(run.spec, manifest.folder, support::library(), diagnostics);
     diagnostics.raise();
     const RunOutcome outcome = Session(std::move(loaded)).execute(false, nullptr);
     for (const Seconds time : outcome.evaluation->pipeline_times) {

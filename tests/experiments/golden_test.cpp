@@ -1,5 +1,5 @@
 /// Did anything change? Every tests/golden/<case>/manifest.yaml is swept and its rows compared with
-/// expected.csv beside it; ORRERY_UPDATE_GOLDEN=1 rewrites that file instead.
+/// expected.csv next to it; ORRERY_UPDATE_GOLDEN=1 rewrites that file instead.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -40,13 +40,12 @@ class Golden : public ::testing::TestWithParam<std::string> {};
 TEST_P(Golden, RowsAreAsExpected) {
   const std::string folder = "tests/golden/" + GetParam();
   config::Diagnostics diagnostics;
-  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
   const Manifest manifest = load_manifest(folder + "/manifest.yaml", diagnostics);
   diagnostics.raise();
   const support::TempFolder results;
   RunnerOptions options;
   options.results_root = results.path();
-  const SweepResult result = run_sweep(manifest, library, options, {});
+  const SweepResult result = run_sweep(manifest, support::library(), options, {});
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   const std::string rows = rows_without(read_text_file(result.runs_csv));
   const char* update = std::getenv("ORRERY_UPDATE_GOLDEN");

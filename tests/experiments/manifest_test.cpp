@@ -14,11 +14,13 @@ using support::Experiment;
 using support::replaced;
 
 std::vector<PlannedRun> expanded(const std::string& manifest) {
-  const Experiment experiment(manifest);
-  config::Diagnostics diagnostics;
-  std::vector<PlannedRun> runs = expand(experiment.load(), diagnostics);
-  diagnostics.raise();
-  return runs;
+  return Experiment(manifest).expanded();
+}
+
+/// With planners instead of the plan, and another axis instead of the jitter.
+std::string planners_manifest(const std::string& axis) {
+  return replaced(replaced(support::kManifest, "  plan: plan.yaml\n", ""),
+                  "  simulation.jitter: [0, 0.1]\n", "  " + axis + "\n");
 }
 
 std::string axes(const PlannedRun& run) {
@@ -49,9 +51,8 @@ TEST(Expand, HashesDifferBetweenRunsAndDoNotDependOnTheFolder) {
 }
 
 TEST(Expand, AnAxisMayReplaceAWholeMap) {
-  const auto runs = expanded(replaced(
-      replaced(support::kManifest, "  plan: plan.yaml\n", ""), "  simulation.jitter: [0, 0.1]\n",
-      "  planner: [{name: megatron_grid}, {name: hexiscale, options: {rounds: 3}}]\n"));
+  const auto runs = expanded(planners_manifest(
+      "planner: [{name: megatron_grid}, {name: hexiscale, options: {rounds: 3}}]"));
   ASSERT_EQ(runs.size(), 8u);
   EXPECT_EQ(runs[0].spec.planner->name.value, "megatron_grid");
   EXPECT_EQ(runs[2].spec.planner->options.at("rounds"), "3");
@@ -60,9 +61,7 @@ TEST(Expand, AnAxisMayReplaceAWholeMap) {
 }
 
 TEST(Expand, PlannersWithoutRandomNumbersRunOnce) {
-  const auto runs = expanded(replaced(replaced(support::kManifest, "  plan: plan.yaml\n", ""),
-                                      "  simulation.jitter: [0, 0.1]\n",
-                                      "  planner.name: [megatron_grid, hexiscale]\n") +
+  const auto runs = expanded(planners_manifest("planner.name: [megatron_grid, hexiscale]") +
                              "unseeded: [megatron_grid]\n");
   ASSERT_EQ(runs.size(), 6u);
   EXPECT_EQ(axes(runs[0]), "job.sequence_length=512 planner.name=megatron_grid seed=1");
@@ -85,9 +84,8 @@ TEST(Expand, AJobMayBeAFile) {
 }
 
 TEST(RunSpec, DumpReadsBackEqual) {
-  const auto runs = expanded(replaced(replaced(support::kManifest, "  plan: plan.yaml\n", ""),
-                                      "  simulation.jitter: [0, 0.1]\n",
-                                      "  planner: [{name: hexiscale, options: {rounds: 3}}]\n"));
+  const auto runs =
+      expanded(planners_manifest("planner: [{name: hexiscale, options: {rounds: 3}}]"));
   for (const PlannedRun& run : runs) {
     config::Diagnostics diagnostics;
     const std::string dump = config::dump(run.spec);
@@ -118,10 +116,8 @@ class BadManifest : public ::testing::TestWithParam<Mistake> {};
 TEST_P(BadManifest, IsNamedAtItsPlace) {
   const Mistake& mistake = GetParam();
   const Experiment experiment(replaced(support::kManifest, mistake.from, mistake.to));
-  RunnerOptions options = experiment.options();
-  options.dry_run = true;
   try {
-    experiment.sweep(options);
+    experiment.sweep(experiment.dry_run());
     FAIL() << "no problem was found";
   } catch (const config::ConfigError& error) {
     const std::string what = error.what();
@@ -194,13 +190,10 @@ TEST(BadPlan, OfAnotherClusterIsRefusedWithBothHashes) {
   write_text_file(experiment.folder / "plan.yaml",
                   std::string(support::kPlan) + "cluster_hash: 0123456789abcdef\n");
   config::Diagnostics diagnostics;
-  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
   const models::Cluster cluster =
-      models::load_cluster(experiment.folder / "pair.yaml", library, {}, diagnostics);
-  RunnerOptions options = experiment.options();
-  options.dry_run = true;
+      models::load_cluster(experiment.folder / "pair.yaml", support::library(), {}, diagnostics);
   try {
-    experiment.sweep(options);
+    experiment.sweep(experiment.dry_run());
     FAIL() << "no problem was found";
   } catch (const config::ConfigError& error) {
     const std::string what = error.what();
@@ -214,9 +207,7 @@ TEST(BadPlan, TruncatedIsRefused) {
   for (const std::size_t length : {30u, 60u, 100u, 150u}) {
     const Experiment experiment;
     write_text_file(experiment.folder / "plan.yaml", std::string(support::kPlan).substr(0, length));
-    RunnerOptions options = experiment.options();
-    options.dry_run = true;
-    EXPECT_THROW(experiment.sweep(options), config::ConfigError) << length;
+    EXPECT_THROW(experiment.sweep(experiment.dry_run()), config::ConfigError) << length;
   }
 }
 

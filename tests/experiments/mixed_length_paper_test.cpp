@@ -11,6 +11,7 @@
 #include "experiments/study/mixed_length_study.h"
 #include "models/config/document.h"
 #include "sim/flow/fork.h"
+#include "tests/experiments/library.h"
 
 namespace orrery::experiments::mixed_length_paper_test {
 namespace {
@@ -18,11 +19,10 @@ namespace {
 /// steps.csv of an experiment of the paper, each run in a process of its own.
 std::string published(const std::string& name, int steps, const std::vector<std::size_t>& cases) {
   config::Diagnostics diagnostics;
-  const std::string root = models::default_library_root();
-  const std::string folder = root + "/../../experiments/hetu/" + name;
+  const std::string folder = "experiments/hetu/" + name;
   const auto file = config::load_file<MixedLengthFile>(folder + "/mixed_length.yaml", diagnostics);
-  const models::Library library = models::load_library(root, diagnostics);
-  const LoadedMixedLength loaded = load_mixed_length(file, folder, steps, library, diagnostics);
+  const LoadedMixedLength loaded =
+      load_mixed_length(file, folder, steps, support::library(), diagnostics);
   diagnostics.raise();
   std::string all;
   for (const std::size_t c : cases) {

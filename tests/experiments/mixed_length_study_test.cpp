@@ -3,19 +3,14 @@
 #include "experiments/study/mixed_length_study.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "experiments/study/execute.h"
 #include "experiments/study/files.h"
 #include "models/config/document.h"
+#include "tests/experiments/support.h"
 
 namespace orrery::experiments::mixed_length_study_test {
 namespace {
-
-namespace fs = std::filesystem;
 
 const std::string kCases = R"(cases:
   - name: short
@@ -44,22 +39,18 @@ std::string file_text(const std::string& cases) {
 class MixedLengthStudy : public ::testing::Test {
  protected:
   MixedLengthStudy() {
-    folder_ = ::testing::TempDir() + "orrery_mixed_" + std::to_string(getpid());
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    std::ofstream(folder_ + "/job.yaml")
-        << "schema: orrery/job/1\nglobal_batch: 4\nsequence_length: 4096\nlengths: github_like\n";
-    library_ = models::load_library(models::default_library_root(), problems_);
+    write_text_file(
+        folder_ / "job.yaml",
+        "schema: orrery/job/1\nglobal_batch: 4\nsequence_length: 4096\nlengths: github_like\n");
   }
-  ~MixedLengthStudy() override { fs::remove_all(folder_); }
 
   LoadedMixedLength load(const std::string& text) {
     problems_ = {};
-    const std::string path = folder_ + "/mixed_length.yaml";
-    std::ofstream(path) << text;
+    const std::string path = folder_ / "mixed_length.yaml";
+    write_text_file(path, text);
     auto file = config::load_file<MixedLengthFile>(path, problems_);
     if (!problems_.empty()) return {};
-    return load_mixed_length(std::move(file), folder_, 0, library_, problems_);
+    return load_mixed_length(std::move(file), folder_.path(), 0, support::library(), problems_);
   }
   std::string problem(const std::string& text) {
     load(text);
@@ -67,14 +58,13 @@ class MixedLengthStudy : public ::testing::Test {
   }
   MixedLengthResult run(const LoadedMixedLength& loaded) const {
     RunnerOptions options;
-    options.results_root = folder_ + "/results";
+    options.results_root = folder_ / "results";
     options.workers = 2;
     options.quiet = true;
-    return run_mixed_length(loaded, folder_, options, {});
+    return run_mixed_length(loaded, folder_.path(), options, {});
   }
 
-  std::string folder_;
-  models::Library library_;
+  support::TempFolder folder_;
   config::Diagnostics problems_;
 };
 
@@ -95,10 +85,10 @@ TEST_F(MixedLengthStudy, GoesOnWhereItStoppedAndEndsWithTheSameBytes) {
   EXPECT_EQ(nothing.done, 0);
   // As after Ctrl-C: one run is missing.
   std::string missing;
-  for (const auto& entry : fs::directory_iterator(first.results_folder + "/runs")) {
-    if (fs::exists(entry.path() / "steps.csv")) missing = entry.path().string();
+  for (const auto& entry : support::fs::directory_iterator(first.results_folder + "/runs")) {
+    if (support::fs::exists(entry.path() / "steps.csv")) missing = entry.path().string();
   }
-  fs::remove_all(missing);
+  support::fs::remove_all(missing);
   const MixedLengthResult rest = run(loaded);
   EXPECT_EQ(rest.present, 3);
   EXPECT_EQ(rest.done, 1);
@@ -159,12 +149,12 @@ TEST_F(MixedLengthStudy, JobsWithLengthsAreRefusedWhereOneLengthIsSeen) {
   RunSpec spec;
   spec.cluster = {"hetu_32h20", {}};
   spec.model = {"hetu_32b", {}};
-  spec.job = models::load_job(folder_ + "/job.yaml", problems_);
+  spec.job = models::load_job(folder_ / "job.yaml", problems_);
   spec.job_at = {"job.yaml", 4, 10};
   const auto first = [&](const char* planner) -> std::string {
     spec.planner = PlannerChoice{{planner, {}}, {}, {}};
     config::Diagnostics problems;
-    load_run(spec, "", library_, problems);
+    load_run(spec, "", support::library(), problems);
     return problems.empty() ? "" : config::to_string(problems.problems().front());
   };
   EXPECT_EQ(first("hexiscale"), "");

@@ -10,6 +10,7 @@
 #include "models/lower/lower.h"
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/search.h"
+#include "tests/experiments/library.h"
 
 namespace orrery::experiments::mixed_length_test {
 namespace {
@@ -19,14 +20,13 @@ using planners::StrategySet;
 using Lengths = std::vector<std::int64_t>;
 
 constexpr auto kMegatron = ir::SequenceParallelism::megatron;
-/// One for the process: there is one engine in it.
+
+/// One for the process, which has one simulation engine.
 struct World {
   World() {
     config::Diagnostics diagnostics;
-    const std::string root = models::default_library_root();
-    const models::Library library = models::load_library(root, diagnostics);
-    cluster = models::load_cluster("hetu_32h20", library, {}, diagnostics);
-    shape = models::load_model("hetu_32b", library, {}, diagnostics);
+    cluster = models::load_cluster("hetu_32h20", support::library(), {}, diagnostics);
+    shape = models::load_model("hetu_32b", support::library(), {}, diagnostics);
     diagnostics.raise();
     shape.layers = 12;
     topology = std::make_unique<models::Topology>(cluster);
@@ -58,6 +58,13 @@ World& the_world() {
 
 StrategySet one(std::int64_t longest, std::vector<PipelineKind> kinds, int zero = 1) {
   return {{{longest, std::move(kinds)}}, {ir::Recompute::full}, {zero}};
+}
+
+/// TP 4 up to 4096 tokens, TP 8 above.
+StrategySet short_and_long() {
+  return {{{4096, {{4, 4, 2, kMegatron, 1}}}, {16384, {{2, 8, 2, kMegatron, 1}}}},
+          {ir::Recompute::full},
+          {1}};
 }
 
 TEST(MixedLengths, EqualLengthsSimulateLikeThePlanLoweredAtThatLength) {
@@ -149,9 +156,7 @@ TEST(MixedLengths, AccumulatingIsUpdatingWithoutTheUpdate) {
 
 TEST(MixedLengths, ASwitchIsCountedOnceForEachChange) {
   World& world = the_world();
-  const StrategySet set = {{{4096, {{4, 4, 2, kMegatron, 1}}}, {16384, {{2, 8, 2, kMegatron, 1}}}},
-                           {ir::Recompute::full},
-                           {1}};
+  const StrategySet set = short_and_long();
   const std::vector<Lengths> steps = {{512}, {1024}, {8192, 512}, {16384}, {512}, {512}};
   const auto switches = [&](const char* name) {
     const auto planner = world.make(name, set);
@@ -172,9 +177,7 @@ TEST(MixedLengths, ASwitchIsCountedOnceForEachChange) {
 
 TEST(MixedLengths, ASavedStepSimulatesAsItWasPlanned) {
   World& world = the_world();
-  const StrategySet set = {{{4096, {{4, 4, 2, kMegatron, 1}}}, {16384, {{2, 8, 2, kMegatron, 1}}}},
-                           {ir::Recompute::full},
-                           {1}};
+  const StrategySet set = short_and_long();
   const SimulatedSteps judge(*world.pricer, *world.topology, *world.simulator, 16384);
   for (const char* name : {"hotspa", "hetu_b"}) {
     const auto planner = world.make(name, set);
@@ -197,9 +200,7 @@ TEST(MixedLengths, ASavedStepSimulatesAsItWasPlanned) {
 
 TEST(MixedLengths, TheJudgeOfASearchIsTheSimulator) {
   World& world = the_world();
-  const StrategySet set = {{{4096, {{4, 4, 2, kMegatron, 1}}}, {16384, {{2, 8, 2, kMegatron, 1}}}},
-                           {ir::Recompute::full},
-                           {1}};
+  const StrategySet set = short_and_long();
   const SimulatedSteps judge(*world.pricer, *world.topology, *world.simulator, 16384);
   const std::vector<Lengths> steps = {{512, 512}, {8192, 512}, {1024}};
   for (const char* name : {"hotspa", "hetu_b"}) {

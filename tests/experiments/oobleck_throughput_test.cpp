@@ -41,7 +41,7 @@ std::multimap<CaseKey, Published> read_published() {
   return rows;
 }
 
-/// Of its last digit.
+/// Unit of the last digit.
 double unit_of(const std::string& value) {
   const std::size_t dot = value.find('.');
   return dot == std::string::npos ? 1 : std::pow(10, -static_cast<double>(value.size() - dot - 1));
@@ -106,7 +106,7 @@ TEST_F(OobleckFigures, ReplayDoesNotStopAtLossesOfOneInstant) {
   }
 }
 
-TEST_F(OobleckFigures, ReplayBooksAllTimeOnce) {
+TEST_F(OobleckFigures, ReplayAccountsForAllTimeOnce) {
   for (const OobleckRun& run : runs()) {
     const HonestResult& own = run.honest;
     EXPECT_NEAR(own.effective + own.checkpoint + own.restart + own.fallback + own.idle, 1, 1e-9);

@@ -49,29 +49,17 @@ inline constexpr const char* kStudy =
     "  nvme.interval: [60, 300]\n"
     "seeds: [1, 2]\n";
 
-struct ReplayExperiment {
+struct ReplayExperiment : ExperimentFolder {
   explicit ReplayExperiment(const std::string& study = kStudy) {
     write_text_file(folder / "replay.yaml", study);
     write_text_file(folder / "quad.yaml", kReplayCluster);
     write_text_file(folder / "restless.yaml", kGenerator);
-  }
-  static models::Library library() {
-    config::Diagnostics diagnostics;
-    models::Library library = models::load_library(models::default_library_root(), diagnostics);
-    diagnostics.raise();
-    return library;
   }
   ReplayStudy load() const {
     config::Diagnostics diagnostics;
     ReplayStudy study = load_replay_study(folder / "replay.yaml", diagnostics);
     diagnostics.raise();
     return study;
-  }
-  RunnerOptions options(int workers = 1) const {
-    RunnerOptions options;
-    options.results_root = folder / "results";
-    options.workers = workers;
-    return options;
   }
   ReplayStudyResult run(const RunnerOptions& options,
                         const std::function<void(const Progress&)>& on_progress = {}) const {
@@ -88,8 +76,6 @@ struct ReplayExperiment {
   }
   std::string results() const { return folder / "results/tests/replay"; }
   std::vector<CsvRow> rows() const { return read_csv_rows(results() + "/runs.csv"); }
-
-  TempFolder folder;
 };
 
 }  // namespace orrery::experiments::support

@@ -13,6 +13,7 @@
 
 #include "experiments/study/files.h"
 #include "experiments/study/runner.h"
+#include "tests/experiments/library.h"
 
 namespace orrery::experiments::support {
 
@@ -78,8 +79,31 @@ inline std::string replaced(std::string text, const std::string& from, const std
   return at == std::string::npos ? text : text.replace(at, from.size(), to);
 }
 
+/// A folder with inputs of an experiment, and where its results go.
+struct ExperimentFolder {
+  RunnerOptions options(int workers = 1) const {
+    RunnerOptions options;
+    options.results_root = folder / "results";
+    options.workers = workers;
+    return options;
+  }
+  RunnerOptions dry_run() const {
+    RunnerOptions dry = options();
+    dry.dry_run = true;
+    return dry;
+  }
+  RunnerOptions shard(int index, int count) const {
+    RunnerOptions part = options();
+    part.shard_index = index;
+    part.shard_count = count;
+    return part;
+  }
+
+  TempFolder folder;
+};
+
 /// A folder with manifest.yaml, pair.yaml and plan.yaml.
-struct Experiment {
+struct Experiment : ExperimentFolder {
   explicit Experiment(const std::string& manifest = kManifest) {
     write_text_file(folder / "manifest.yaml", manifest);
     write_text_file(folder / "pair.yaml", kCluster);
@@ -91,34 +115,20 @@ struct Experiment {
     diagnostics.raise();
     return manifest;
   }
-  RunnerOptions options(int workers = 1) const {
-    RunnerOptions options;
-    options.results_root = folder / "results";
-    options.workers = workers;
-    return options;
+  /// The runs of the manifest. Throws ConfigError.
+  std::vector<PlannedRun> expanded() const {
+    config::Diagnostics diagnostics;
+    std::vector<PlannedRun> runs = expand(load(), diagnostics);
+    diagnostics.raise();
+    return runs;
   }
   SweepResult sweep(const RunnerOptions& options,
                     const std::function<void(const Progress&)>& on_progress = {}) const {
-    config::Diagnostics diagnostics;
-    const models::Library library =
-        models::load_library(models::default_library_root(), diagnostics);
-    diagnostics.raise();
-    return run_sweep(load(), library, options, on_progress);
+    return run_sweep(load(), library(), options, on_progress);
   }
   std::string results() const { return folder / "results/tests/pair"; }
   std::string csv() const { return read_text_file(results() + "/runs.csv"); }
-  /// Rows of runs.csv by column.
-  std::vector<std::map<std::string, std::string>> rows() const {
-    std::vector<std::map<std::string, std::string>> rows;
-    const auto cells = parse_csv(csv());
-    for (std::size_t i = 1; i < cells.size(); ++i) {
-      rows.emplace_back();
-      for (std::size_t c = 0; c < cells[i].size(); ++c) rows.back()[cells[0][c]] = cells[i][c];
-    }
-    return rows;
-  }
-
-  TempFolder folder;
+  std::vector<CsvRow> rows() const { return read_csv_rows(results() + "/runs.csv"); }
 };
 
 /// Names of the entries of a folder, sorted; empty if there is no such folder.

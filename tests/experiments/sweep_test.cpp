@@ -19,6 +19,13 @@ namespace {
 using support::Experiment;
 using support::replaced;
 
+/// The manifest with a planner instead of the plan, and this axis instead of the jitter.
+std::string planned(const std::string& axis) {
+  return replaced(
+      replaced(support::kManifest, "  plan: plan.yaml\n", "  planner: {name: megatron_grid}\n"),
+      "  simulation.jitter: [0, 0.1]\n", axis);
+}
+
 /// Children of this process.
 std::vector<pid_t> children() {
   std::vector<pid_t> pids;
@@ -62,7 +69,7 @@ TEST(Sweep, FinishesAllRunsInTheOrderOfTheManifest) {
             (std::vector<std::string>{"index.sqlite", "runs", "runs.csv", "timings.csv"}));
 }
 
-TEST(Sweep, EverySettingIsWrittenBesideTheResult) {
+TEST(Sweep, EverySettingIsWrittenWithTheResult) {
   const Experiment experiment;
   experiment.sweep(experiment.options(2));
   for (const auto& row : experiment.rows()) {
@@ -114,12 +121,10 @@ TEST(Sweep, ChangedContentOfAFileMakesAnotherRun) {
   experiment.sweep(experiment.options(2));
   write_text_file(experiment.folder / "pair.yaml",
                   replaced(support::kCluster, "ethernet-1GBps", "ethernet-0.7GBps"));
-  RunnerOptions options = experiment.options();
-  options.dry_run = true;
-  EXPECT_EQ(experiment.sweep(options).present, 0);
+  EXPECT_EQ(experiment.sweep(experiment.dry_run()).present, 0);
   write_text_file(experiment.folder / "pair.yaml",
                   "# another comment\n" + std::string(support::kCluster));
-  EXPECT_EQ(experiment.sweep(options).present, 8);
+  EXPECT_EQ(experiment.sweep(experiment.dry_run()).present, 8);
 }
 
 /// A sweep whose nth worker got the signal. A worker may be done before the signal reaches it: then
@@ -230,9 +235,7 @@ std::vector<std::string> sweep_with_limit(const Experiment& experiment, RunnerOp
 
 TEST(FullDisk, OfTheParentKeepsEarlierResults) {
   const Experiment experiment;
-  RunnerOptions options = experiment.options();
-  options.shard_count = 2;
-  EXPECT_EQ(experiment.sweep(options).done, 4);
+  EXPECT_EQ(experiment.sweep(experiment.shard(1, 2)).done, 4);
   const auto before = support::contents(experiment.results());
   const auto problems = sweep_with_limit(experiment, experiment.options(), 700);
   ASSERT_FALSE(problems.empty());
@@ -243,12 +246,9 @@ TEST(FullDisk, OfTheParentKeepsEarlierResults) {
 
 TEST(FullDisk, OfAWorkerKeepsEarlierResultsAndEndsTheSweep) {
   const Experiment experiment;
-  RunnerOptions options = experiment.options();
-  options.shard_count = 2;
-  EXPECT_EQ(experiment.sweep(options).done, 4);
+  EXPECT_EQ(experiment.sweep(experiment.shard(1, 2)).done, 4);
   const std::string before = experiment.csv();
-  RunnerOptions with_timelines = experiment.options();
-  with_timelines.shard_index = with_timelines.shard_count = 2;
+  RunnerOptions with_timelines = experiment.shard(2, 2);
   with_timelines.timelines = true;
   const auto limit = static_cast<rlim_t>(before.size() + 1000);
   const auto problems = sweep_with_limit(experiment, with_timelines, limit);
@@ -266,10 +266,7 @@ TEST(Sweep, ShardsTogetherGiveTheWhole) {
   whole.sweep(whole.options(2));
   const Experiment parts;
   for (const int shard : {3, 1, 2}) {
-    RunnerOptions options = parts.options();
-    options.shard_index = shard;
-    options.shard_count = 3;
-    const SweepResult result = parts.sweep(options);
+    const SweepResult result = parts.sweep(parts.shard(shard, 3));
     EXPECT_EQ(result.total, shard == 3 ? 2 : 3);
     EXPECT_EQ(result.done, result.total);
   }
@@ -285,9 +282,7 @@ TEST(Sweep, ADryRunWritesNothingAndEstimatesFromEarlierRuns) {
   EXPECT_EQ(first.missing, 8);
   EXPECT_LT(first.estimate_seconds, 0);
   EXPECT_FALSE(support::fs::exists(experiment.folder / "results"));
-  RunnerOptions half = experiment.options(2);
-  half.shard_count = 2;
-  experiment.sweep(half);
+  experiment.sweep(experiment.shard(1, 2));
   const SweepResult second = experiment.sweep(options);
   EXPECT_EQ(second.missing, 4);
   EXPECT_GE(second.estimate_seconds, 0);
@@ -310,10 +305,7 @@ TEST(Sweep, TimelinesAreAddedToRunsThatLackThem) {
 }
 
 TEST(Sweep, APlannerThatFindsNothingIsARowWithAReason) {
-  const Experiment experiment(replaced(replaced(replaced(support::kManifest, "  plan: plan.yaml\n",
-                                                         "  planner: {name: megatron_grid}\n"),
-                                                "gpt3_125m", "gpt3_175b"),
-                                       "  simulation.jitter: [0, 0.1]\n", ""));
+  const Experiment experiment(replaced(planned(""), "gpt3_125m", "gpt3_175b"));
   const SweepResult result = experiment.sweep(experiment.options(2));
   EXPECT_EQ(result.done, 4);
   EXPECT_EQ(result.failed, 0);
@@ -326,9 +318,7 @@ TEST(Sweep, APlannerThatFindsNothingIsARowWithAReason) {
 }
 
 TEST(Sweep, PlannersReportTheirEstimateAndTheSimulatorsTime) {
-  const Experiment experiment(replaced(
-      replaced(support::kManifest, "  plan: plan.yaml\n", "  planner: {name: megatron_grid}\n"),
-      "  simulation.jitter: [0, 0.1]\n", ""));
+  const Experiment experiment(planned(""));
   const SweepResult result = experiment.sweep(experiment.options(2));
   EXPECT_EQ(result.done, 4);
   for (const auto& row : experiment.rows()) {
@@ -340,10 +330,8 @@ TEST(Sweep, PlannersReportTheirEstimateAndTheSimulatorsTime) {
 }
 
 TEST(Sweep, AnAxisOfWholePlannersFillsTheColumnsOfPlanners) {
-  const Experiment experiment(replaced(
-      replaced(support::kManifest, "  plan: plan.yaml\n", "  planner: {name: megatron_grid}\n"),
-      "  simulation.jitter: [0, 0.1]\n",
-      "  planner: [{name: megatron_grid, options: {evaluate_top: 1}}, {name: alpa}]\n"));
+  const Experiment experiment(
+      planned("  planner: [{name: megatron_grid, options: {evaluate_top: 1}}, {name: alpa}]\n"));
   const SweepResult result = experiment.sweep(experiment.options(2));
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   EXPECT_EQ(result.done, 8);
@@ -374,7 +362,7 @@ TEST(Sweep, TheIndexMirrorsRunsCsv) {
 }
 
 TEST(Figure, IsWhatThePlotScriptPrints) {
-  const Experiment experiment(std::string(support::kManifest));
+  const Experiment experiment;
   write_text_file(experiment.folder / "manifest.yaml",
                   std::string(support::kManifest) + "plot: plot.py\n");
   write_text_file(experiment.folder / "plot.py",

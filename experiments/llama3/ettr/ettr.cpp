@@ -45,7 +45,8 @@ PlanPointer one_device() {
 
 class EttrPolicy final : public models::RecoveryPolicy {
  public:
-  /// `recovered`: by number of the failure, until when recoveries that wait for one another take.
+  /// `recovered`: by number of the failure, when its recovery ends if recoveries wait for one
+  /// another.
   EttrPolicy(const EttrPoint& point, std::vector<Instant> recovered)
       : point_(point), recovered_(std::move(recovered)), plan_(one_device()) {}
 
@@ -136,7 +137,7 @@ std::vector<EttrPoint> ettr_points() {
   const char* ft_hsdp = "arXiv 2602.00277";
   const auto minutes = [](double count) { return Seconds{60 * count}; };
   const auto queued = EttrRecovery::queued;
-  const auto anew = EttrRecovery::anew;
+  const auto from_scratch = EttrRecovery::from_scratch;
   std::vector<EttrPoint> points = {
       {"16k, every 60 min", 16384, 6.5, minutes(5), minutes(60), {}, {}, 0.7, "about", reliability},
       {"16k, every 5 min", 16384, 6.5, minutes(5), minutes(5), {}, {}, 0.93, "about", reliability},
@@ -163,8 +164,17 @@ std::vector<EttrPoint> ettr_points() {
       {"100k, RSC-2", 100000, 2.34, minutes(2), minutes(2), {}, {}, 0.9, "at least", reliability},
       {"98k, stalls of 10 min", 98304, 6.5, minutes(10), {}, {}, queued, 0.44, "measured", ft_hsdp},
       {"98k, stalls of 3 min", 98304, 6.5, minutes(3), {}, {}, queued, 0.80, "measured", ft_hsdp},
-      {"98k, stalls of 10 min, anew", 98304, 6.5, minutes(10), {}, {}, anew, {}, "", ft_hsdp},
-      {"98k, stalls of 3 min, anew", 98304, 6.5, minutes(3), {}, {}, anew, {}, "", ft_hsdp},
+      {"98k, stalls of 10 min, anew",
+       98304,
+       6.5,
+       minutes(10),
+       {},
+       {},
+       from_scratch,
+       {},
+       "",
+       ft_hsdp},
+      {"98k, stalls of 3 min, anew", 98304, 6.5, minutes(3), {}, {}, from_scratch, {}, "", ft_hsdp},
   };
   for (EttrPoint& point : points) {
     if (point.recovery != EttrRecovery::checkpoint || point.interval.value > 0) continue;
@@ -179,7 +189,7 @@ double exact_ettr(const EttrPoint& point) {
   const double mean = mean_between_failures(point).value;
   const double restart = point.restart.value / mean;
   if (point.recovery == EttrRecovery::queued) return 1 - restart;
-  if (point.recovery == EttrRecovery::anew) return std::exp(-restart);
+  if (point.recovery == EttrRecovery::from_scratch) return std::exp(-restart);
   const double cycle = (point.interval + point.stall).value / mean;
   return point.interval.value / (mean * std::exp(restart) * std::expm1(cycle));
 }

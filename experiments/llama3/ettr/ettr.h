@@ -6,8 +6,8 @@
 ///   too: D / (M exp(R / M) (exp((D + w) / M) - 1)). [Daly, FGCS 2006, eq. 20]
 /// - additive, its first order: (1 - (R + D / 2) / M) / (1 + w / D). [Kokolis et al. 2025, arXiv
 ///   2410.21680] It is what the papers' points were computed by.
-/// - recoveries that lose no work and wait for one another, as customers of a queue: 1 - R / M.
-///   If a failure makes the recovery that it meets begin anew: exp(-R / M).
+/// - recoveries that lose no work and wait for one another like customers in a queue: 1 - R / M.
+///   If a failure during a recovery makes it start over: exp(-R / M).
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -19,9 +19,9 @@
 namespace orrery::experiments {
 
 enum class EttrRecovery {
-  checkpoint,  ///< Back to the last checkpoint; a failure in a restart begins it anew.
-  queued,      ///< Nothing is lost, recoveries follow one another.
-  anew,        ///< Nothing is lost, a failure in a recovery begins it anew.
+  checkpoint,    ///< Back to the last checkpoint; a failure during a restart starts it over.
+  queued,        ///< Nothing is lost; recoveries follow one another.
+  from_scratch,  ///< Nothing is lost; a failure during a recovery starts it over.
 };
 
 struct EttrPoint {
@@ -29,8 +29,8 @@ struct EttrPoint {
   int gpus = 0;  ///< Eight to a node.
   double failures_per_1000_node_days = 0;
   Seconds restart;
-  Seconds interval;  ///< Of training between checkpoints.
-  Seconds stall;     ///< Of a checkpoint.
+  Seconds interval;  ///< Training time between checkpoints.
+  Seconds stall;     ///< Time that a checkpoint takes.
   EttrRecovery recovery = EttrRecovery::checkpoint;
   std::optional<double> published;
   std::string published_is;  ///< "about", "at least", or "measured".
@@ -54,7 +54,7 @@ std::int64_t llama3_interruptions(std::uint64_t seed);
 
 struct MeanEstimate {
   double mean = 0;
-  double half_width = 0;  ///< Of the 99 % confidence interval, Student's t.
+  double half_width = 0;  ///< Half of the 99 % confidence interval, Student's t.
 };
 /// At least two values.
 MeanEstimate estimate(const std::vector<double>& values);

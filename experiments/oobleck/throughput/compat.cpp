@@ -57,7 +57,7 @@ class CompatRun {
 
   State state_ = State::stopped;
   std::vector<Node> nodes_;  ///< In order of arrival.
-  std::vector<int> meeting_;
+  std::vector<int> participants_;
   int rendezvous_ = 0;
   int pipelines_ = 0;
   int waiting_ = 0;
@@ -143,7 +143,7 @@ void CompatRun::ready(int id, std::int64_t now) {
   if (state_ == State::stopped) {
     start_rendezvous(now, true);
   } else if (state_ == State::rendezvous) {
-    meeting_.push_back(id);
+    participants_.push_back(id);
   } else {
     ++waiting_;
   }
@@ -195,9 +195,9 @@ void CompatRun::start_rendezvous(std::int64_t now, bool fatal) {
 }
 
 void CompatRun::schedule_rendezvous(std::int64_t now, bool fatal) {
-  meeting_.clear();
+  participants_.clear();
   for (const Node& node : nodes_) {
-    if (node.state != Node::State::booting) meeting_.push_back(node.id);
+    if (node.state != Node::State::booting) participants_.push_back(node.id);
   }
   std::int64_t takes = 0;
   if (is(OobleckSystem::bamboo)) {
@@ -212,8 +212,8 @@ void CompatRun::schedule_rendezvous(std::int64_t now, bool fatal) {
 }
 
 void CompatRun::end_rendezvous(std::int64_t now, bool fatal) {
-  const bool complete =
-      std::all_of(meeting_.begin(), meeting_.end(), [&](int id) { return find(id) != nullptr; });
+  const bool complete = std::all_of(participants_.begin(), participants_.end(),
+                                    [&](int id) { return find(id) != nullptr; });
   if (!complete) {
     schedule_rendezvous(now, fatal);
     return;
@@ -222,7 +222,7 @@ void CompatRun::end_rendezvous(std::int64_t now, bool fatal) {
   loss_.reset();
   loss_paid_ = false;
   ++rendezvous_;
-  meeting_.clear();
+  participants_.clear();
   if (pipelines_ == 0) {
     state_ = State::stopped;
     return;
@@ -237,11 +237,11 @@ void CompatRun::end_rendezvous(std::int64_t now, bool fatal) {
 }
 
 void CompatRun::place_nodes() {
-  const int count = static_cast<int>(meeting_.size());
+  const int count = static_cast<int>(participants_.size());
   pipelines_ = count / kLeastNodes;
   waiting_ = 0;
   for (int i = 0; i < count; ++i) {
-    Node& node = *find(meeting_[static_cast<std::size_t>(i)]);
+    Node& node = *find(participants_[static_cast<std::size_t>(i)]);
     if (i < pipelines_ * kLeastNodes) {
       node.state = Node::State::working;
       node.places = {{i / kLeastNodes, i % kLeastNodes}};
@@ -309,7 +309,7 @@ void CompatRun::take_checkpoint() {
   }
   breakdown_.fallback += static_cast<double>(kCheckpointEvery * step_ms_);
   steps_ = std::max<std::int64_t>(0, steps_ - kCheckpointEvery);
-  // Two entries a step. A shorter list grows: what follows no longer stands beside its own times.
+  // Two entries a step. A shorter list grows: what follows is no longer next to its own times.
   constexpr std::size_t kEntries = 2 * kCheckpointEvery;
   rates_.resize(std::max(rates_.size(), kEntries));
   std::fill(rates_.end() - kEntries, rates_.end(), 0.0);

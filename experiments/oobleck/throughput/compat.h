@@ -23,7 +23,7 @@
 ///    are more than 2.5 %, or another pipeline fits.
 /// 7. Breakdown: `effective` has each step that was started, also those that never end; `fallback`
 ///    one step a loss (Varuna: 2k - 1 steps for k steps that do not count, which are in
-///    `effective` as well, anew at each loss). Shares are of the sum of all parts.
+///    `effective` as well, again at each loss). Shares are of the sum of all parts.
 #pragma once
 #include <vector>
 

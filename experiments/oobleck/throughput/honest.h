@@ -1,4 +1,5 @@
-/// The same traces, tables and constants through sim/replay, which books each nanosecond once.
+/// The same traces, tables and constants through sim/replay, which accounts for each nanosecond
+/// once.
 ///
 /// What the policies do is what compat.h's simulators do, without their accidents: any loss stalls
 /// the job for the published time and takes the iteration in flight (Varuna: all since the last

@@ -1,6 +1,7 @@
-/// Inputs of Oobleck's Figures 9 and 10: throughput by number of nodes and traces of others (read
-/// from $ORRERY_DATA, nothing of them is kept here), and the constants of the three simulators of
-/// the paper's artifact (SymbioticLab/Oobleck, branch sosp23-artifact, tools/simulator; MIT).
+/// Inputs of Oobleck's Figures 9 and 10: throughput by number of nodes and other people's traces
+/// (read from $ORRERY_DATA; none of that data is kept here), and the constants of the three
+/// simulators of the paper's artifact (SymbioticLab/Oobleck, branch sosp23-artifact,
+/// tools/simulator; MIT).
 #pragma once
 #include <cstdint>
 #include <map>
@@ -38,7 +39,7 @@ inline constexpr Seconds kNodeReady{45};         ///< From `add` until a node ca
 inline constexpr int kCheckpointEvery = 10;      ///< Steps, Varuna.
 inline constexpr int kLeastNodes = 12;           ///< Fewer stop the job.
 inline constexpr Seconds kBambooRestart{30};     ///< After a loss that Bamboo does not survive.
-inline constexpr double kBambooSlowdown = 1.5;   ///< Of a node that computes two stages.
+inline constexpr double kBambooSlowdown = 1.5;   ///< Factor on a node that computes two stages.
 inline constexpr double kBambooUseful = 0.1971;  ///< Share of its work that is not redundant.
 
 /// A line `ms,add|remove,name`.
@@ -48,7 +49,7 @@ struct NodeChange {
   std::string name;
 };
 
-/// $ORRERY_DATA, else ../shared beside the repository's root `root`.
+/// $ORRERY_DATA, else ../shared next to the repository's root `root`.
 std::string data_folder(const std::string& root);
 /// Throughput by model name and system; throws std::runtime_error with file and line.
 std::map<std::pair<std::string, std::string>, NodeThroughput> read_throughput(
@@ -56,7 +57,7 @@ std::map<std::pair<std::string, std::string>, NodeThroughput> read_throughput(
 /// Lines in the file's order; throws std::runtime_error with file and line.
 std::vector<NodeChange> read_changes(const std::string& path);
 
-/// Of the table, for any number of nodes.
+/// Throughput by the table, for any number of nodes.
 double throughput_at(const NodeThroughput& table, int nodes);
 
 }  // namespace orrery::experiments

@@ -1,7 +1,7 @@
 // Oobleck's Figures 9 and 10: prints samples per second and shares of time of each model, trace and
 // system, counted as the artifact does (compat.h) and by replay (honest.h). CSV for plot.py.
 //
-//   oobleck_throughput [DATA]      DATA: default $ORRERY_DATA, else shared/ beside the repository
+//   oobleck_throughput [DATA]      DATA: default $ORRERY_DATA, else shared/ next to the repository
 #include <fmt/format.h>
 
 #include <cstdio>

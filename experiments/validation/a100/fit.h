@@ -24,12 +24,15 @@ struct FitSpace {
 };
 
 struct FitRules {
-  double huber = 0.1;            ///< Residual in log beyond which rows count linearly.
-  double prior_deviation = 0.5;  ///< Of the logarithm of each parameter from its start.
-  double row_deviation = 0.05;   ///< Of the logarithm of a row: weighs rows against the prior.
-  double difference = 0.03;      ///< Step in log for derivatives.
+  double huber = 0.1;  ///< Residual in log beyond which rows count linearly.
+  double prior_deviation =
+      0.5;  ///< Standard deviation of the logarithm of each parameter around its start.
+  double row_deviation =
+      0.05;  ///< Standard deviation of the logarithm of a row: weighs rows against the prior.
+  double difference = 0.03;  ///< Step in log for derivatives.
   int iterations = 8;
-  double tolerance = 1e-3;  ///< Of the loss: a step that gains less is the last one.
+  double tolerance =
+      1e-3;  ///< Change of the loss: a step that improves it by less is the last one.
 };
 
 /// For each point (one value by parameter) the prediction of each row.

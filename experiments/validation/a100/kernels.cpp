@@ -71,7 +71,7 @@ A100BlockTime layer_time(const A100Block& block, const A100Device& device) {
   const double scores = batch * block.sequence * block.sequence;
 
   A100BlockTime time;
-  // Softmax reads and writes fp16 (4), dropout besides writes a mask (5).
+  // Softmax reads and writes fp16 (4), dropout also writes a mask (5).
   time.attention_core = products[0] + products[1] + streaming_time({9 * scores}, device);
   // Two norms (4 each) and two bias-dropout-adds (7 each) of full width; bias-GeLU over 4 h (16)
   // and the transposition of the context (4).

@@ -1,6 +1,6 @@
 /// Time of the kernels of one GPT layer on one A100, from counts of their work: matrix products by
 /// shape (tile and wave quantization, roofline), all other kernels by the bytes that they move. It
-/// stands in for a measured profile of the GPU, which the published tables do not come with.
+/// replaces a measured profile of the GPU, which the published tables do not come with.
 ///
 /// Counts follow Megatron-LM's layer with fused bias-GeLU, bias-dropout-add and scaled masked
 /// softmax, dropout, and attention that is not fused [Shoeybi et al. 2019, 3; Narayanan et al.
@@ -29,7 +29,7 @@ inline constexpr int kA100Multiprocessors = 108;
 /// Multiplication Background User's Guide, 2.3, 3.1, 3.2]
 Seconds gemm_time(double m, double n, double k, double batch, const A100Device& device);
 
-/// Kernel that moves so many bytes.
+/// Kernel that moves this many bytes.
 Seconds streaming_time(Bytes moved, const A100Device& device);
 
 /// What the kernels of a block depend on.

@@ -19,7 +19,7 @@ struct A100Results {
 };
 
 struct A100Validation {
-  std::string name;    ///< Of the experiment and of its folder below validation/.
+  std::string name;    ///< The experiment and its folder below validation/.
   std::string source;  ///< Where the data comes from, for those who lack it.
   std::vector<A100Parameter> free;
   A100Parameters start;

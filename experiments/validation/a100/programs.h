@@ -1,7 +1,7 @@
 /// From a row to a program that the simulator can run on a cluster of A100 nodes: the plan that the
 /// row describes, its lowering, and two changes to the program.
 ///
-/// - Of the slices of an activation that tensor-parallel ranks send side by side, those behind one
+/// - Tensor-parallel ranks send slices of an activation in parallel; of these, those behind one
 ///   adapter stand for all: the others do the same at the same time on adapters of their own.
 /// - Replicas beyond those on two nodes of a stage may be left out (`folded`): they do the same at
 ///   the same time. Rings that became shorter carry as much on each edge as the long ones did.

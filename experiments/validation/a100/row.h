@@ -48,7 +48,7 @@ struct A100Row {
   bool sequence_parallel = false;
   int nics_per_node = 8;  ///< Of 200 Gb/s; nodes have eight GPUs.
   A100Software software;
-  std::optional<Seconds> measured;  ///< Of one iteration.
+  std::optional<Seconds> measured;  ///< Time of one iteration.
   bool fitted = false;              ///< Parameters are fitted on it.
   bool scored = true;               ///< False: its measurement does not count.
 
@@ -67,8 +67,8 @@ constexpr int padded_vocabulary(int vocabulary, int tp) {
 enum class A100Parameter {
   gemm_share,      ///< Of peak, that matrix products reach apart from tile and wave quantization.
   memory_share,    ///< Of memory bandwidth, that memory-bound kernels reach.
-  nvlink_share,    ///< Of the port's bandwidth, that collectives inside a node reach.
-  network_share,   ///< Of the adapter's bandwidth.
+  nvlink_share,    ///< Share of the port's bandwidth that collectives inside a node reach.
+  network_share,   ///< Share of the adapter's bandwidth.
   host_per_layer,  ///< Seconds that the host needs to launch the kernels of one pass of a layer.
   older_software,  ///< Compute time of the code of 2021 over that of later code.
 };

@@ -17,7 +17,7 @@ namespace orrery::experiments {
 
 /// One metric of one case.
 struct ValidationRow {
-  std::string id;      ///< Of the case, as the data calls it; unique with `metric`.
+  std::string id;      ///< Name of the case in the data; unique with `metric`.
   std::string set;     ///< Cases whose errors are counted together.
   std::string metric;  ///< Name with unit: iteration_s, peak_memory_bytes.
   double predicted = 0;
@@ -29,12 +29,12 @@ struct ValidationRow {
 /// Signed relative error; absent without a measurement.
 std::optional<double> relative_error(const ValidationRow& row);
 
-/// Of the rows of one set and metric that count.
+/// Errors of the rows of one set and metric that count.
 struct ErrorSummary {
   std::string set;
   std::string metric;
   int rows = 0;       ///< 0: nothing was measured, and the errors below are 0.
-  double mean = 0;    ///< Of absolute relative errors, as are median and max.
+  double mean = 0;    ///< Absolute relative error, as are median and max.
   double median = 0;  ///< Mean of the two in the middle where `rows` is even.
   double max = 0;
   double bias = 0;    ///< Mean signed error: below 0, predictions are low.
@@ -85,7 +85,7 @@ std::vector<double> leave_one_out(std::size_t rows,
                                   const std::function<double(const std::vector<std::size_t>& kept,
                                                              std::size_t left_out)>& predict);
 
-/// Whether so many parameters may be fitted on so many rows: at most a fifth.
+/// Whether that many parameters may be fitted on that many rows: at most a fifth.
 constexpr bool enough_rows(std::size_t parameters, std::size_t rows) {
   return 5 * parameters <= rows;
 }

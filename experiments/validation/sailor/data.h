@@ -27,7 +27,7 @@ struct SailorModel {
 
 struct SailorNode {
   int gpus = 0;
-  Bytes memory;  ///< Of one GPU.
+  Bytes memory;  ///< Memory of one GPU.
 };
 
 /// Time and memory by a measurement or by another simulator.
@@ -54,7 +54,7 @@ struct SailorPlan {
   std::string model;
   int micro_batch = 0;  ///< Sequences.
   int global_batch = 0;
-  int micro_batches = 0;  ///< Of each pipeline.
+  int micro_batches = 0;  ///< Number in each pipeline.
   int data_parallel = 0;
   std::vector<SailorStage> stages;
   bool score = true;  ///< False: the measured time is doubtful.

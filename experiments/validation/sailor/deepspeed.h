@@ -25,7 +25,7 @@ inline constexpr double kDeepSpeedBucketElements = 5e8;
 /// - one flat gradient buffer more for each rank (at most kDeepSpeedBucketElements of 4 bytes).
 ///   PyTorch's allocator does not join freed blocks to make room for one of its size, so it adds to
 ///   what the device holds.
-/// Without `blocking` transfers run beside passes, as lowered; the other changes stay.
+/// Without `blocking`, transfers overlap with passes, as lowered; the other changes stay.
 /// The result has no defect (ir::find_defect).
 ir::Program as_deepspeed(ir::Program program, bool blocking = true);
 

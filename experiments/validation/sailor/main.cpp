@@ -3,7 +3,7 @@
 //
 //   validation_sailor [--data FOLDER] [--out FOLDER]
 //
-// FOLDER of the data: default validation/sailor below $ORRERY_DATA, else below shared/ beside the
+// FOLDER of the data: default validation/sailor below $ORRERY_DATA, else below shared/ next to the
 // repository. Exit 0 also where the data is absent: there is nothing to compare with then.
 #include <fmt/format.h>
 
@@ -51,7 +51,7 @@ void run(const Arguments& arguments) {
       });
   const std::string name = "validation/sailor";
   std::vector<ErrorLine> lines = report.main;
-  for (const auto* more : {&report.groups, &report.beside}) {
+  for (const auto* more : {&report.groups, &report.overlapped}) {
     lines.insert(lines.end(), more->begin(), more->end());
   }
   write_result(arguments.out, "predictions.csv", predictions_csv(report.predictions));
@@ -64,7 +64,7 @@ void run(const Arguments& arguments) {
       "Errors in per cent; published: all plans of the set, those without values included.\n{}",
       error_table(report.main));
   fmt::print("\nThe same rows by others\n{}", error_table(report.others));
-  fmt::print("\nWere transfers to run beside passes\n{}", error_table(report.beside));
+  fmt::print("\nWere transfers to run beside passes\n{}", error_table(report.overlapped));
   fmt::print("\nBy shape\n{}", error_table(report.groups));
   fmt::print("\nFitted: {} = {:.3g} GB on {} rows, leave-one-out {:.1f} %\n", report.overhead.name,
              report.overhead.value / 1e9, report.overhead.fitted_on.size(),

@@ -44,7 +44,7 @@ std::string residual_table(const SailorReport& report) {
         plan.score ? "" : " (not scored)", measured, predicted, 100 * (predicted / measured - 1),
         1000 * (measured - predicted) / plan.micro_batches,
         row.unsliced ? fmt::format("{:.2f}", 1000 * row.unsliced->value) : std::string(),
-        row.prediction.iteration_beside.value);
+        row.prediction.iteration_overlapped.value);
   }
   return text;
 }
@@ -139,8 +139,8 @@ std::string sailor_notes(const SailorReport& report) {
       fmt::join(report.overhead.fitted_on, ", "), percent(report.overhead.leave_one_out));
   text += fmt::format("\n## Known misses\n\nBy plan:\n\n{}\nBy shape:\n\n{}",
                       residual_table(report), markdown_table(report.groups));
-  text +=
-      fmt::format("\nWere transfers to run beside passes:\n\n{}", markdown_table(report.beside));
+  text += fmt::format("\nWere transfers to run beside passes:\n\n{}",
+                      markdown_table(report.overlapped));
   text += fmt::format("\nMemory:\n\n{}", memory_table(report));
   text += fmt::format(
       "\nThe head that is added for GPT-Neo, judged where the profile has one (time by the recipe "

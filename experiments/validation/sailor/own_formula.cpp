@@ -45,7 +45,7 @@ Seconds passes(const SailorPlan& plan, const SailorData& data, const SailorStage
   return time;
 }
 
-/// Of the slowest replica: `size` between stages of these numbers.
+/// Time of the slowest replica to send `size` between the stages of these numbers.
 Seconds crossing(const SailorPlan& plan, const SailorData& data, std::size_t from, std::size_t to,
                  Bytes size) {
   Seconds slowest;

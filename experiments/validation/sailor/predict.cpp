@@ -47,7 +47,7 @@ models::GpuType gpu_type(const std::string& name, const SailorData& data,
   throw std::runtime_error(fmt::format("no GPU type of the library stands for '{}'", name));
 }
 
-/// The measurement between equal GPU types with so many pairs.
+/// The measurement between equal GPU types with this number of pairs.
 const SailorBandwidth& bandwidth_row(const SailorData& data, bool inter_node,
                                      const std::string& gpu, int pairs) {
   for (const SailorBandwidth& row : data.tables.bandwidths) {
@@ -137,7 +137,7 @@ std::optional<Seconds> head_product(const SailorData& data, const ir::Profile& p
 /// The numbers of a prediction, in a fixed order, for the pipe to the parent.
 std::vector<double*> numbers_of(SailorPrediction& prediction) {
   models::Breakdown& parts = prediction.breakdown;
-  return {&prediction.iteration.value, &prediction.iteration_beside.value,
+  return {&prediction.iteration.value, &prediction.iteration_overlapped.value,
           &prediction.held.value,      &prediction.slowest_compute.value,
           &parts.compute.value,        &parts.tensor_parallel.value,
           &parts.pipeline.value,       &parts.data_parallel.value,
@@ -145,7 +145,7 @@ std::vector<double*> numbers_of(SailorPrediction& prediction) {
 }
 
 /// Both programs have the same ops and thus the same prices.
-std::string simulate(const ir::Program& program, const ir::Program& beside,
+std::string simulate(const ir::Program& program, const ir::Program& overlapped,
                      const models::Cluster& cluster, const models::ProgramPrices& prices,
                      const ir::Profile& profile) {
   const models::Topology topology(cluster, profile);
@@ -155,7 +155,7 @@ std::string simulate(const ir::Program& program, const ir::Program& beside,
   const sim::IterationResult result = simulator.run(program, prices, options);
   SailorPrediction prediction;
   prediction.iteration = result.iteration_time;
-  prediction.iteration_beside = simulator.run(beside, prices, options).iteration_time;
+  prediction.iteration_overlapped = simulator.run(overlapped, prices, options).iteration_time;
   prediction.breakdown = result.breakdown;
   for (const Bytes peak : result.peak_memory) prediction.held = std::max(prediction.held, peak);
   for (const auto& rank : result.ranks) {
@@ -302,11 +302,11 @@ SailorPrediction predict_sailor(const SailorPlan& plan, const SailorData& data,
   }
   const ir::Program lowered = models::lower(own, cluster, workload, job, {});
   const ir::Program program = as_deepspeed(lowered);
-  const ir::Program beside = as_deepspeed(lowered, false);
+  const ir::Program overlapped = as_deepspeed(lowered, false);
   const models::Pricer pricer(cluster, workload, job, profile);
   const models::ProgramPrices prices(program, pricer);
   const sim::ForkResult delivered =
-      sim::run_forked([&] { return simulate(program, beside, cluster, prices, profile); });
+      sim::run_forked([&] { return simulate(program, overlapped, cluster, prices, profile); });
   if (const auto* failure = std::get_if<sim::ChildFailure>(&delivered)) {
     throw std::runtime_error(fmt::format("{}: {}", plan.id, failure->message));
   }

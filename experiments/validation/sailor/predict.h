@@ -31,7 +31,7 @@ models::Cluster sailor_cluster(const SailorPlan& plan, const SailorData& data,
 
 /// fp32 at the padded vocabulary; activations that blocks keep are those of layer_memory.csv. The
 /// head's logits have a gradient of their size while its backward pass runs. A head that was not
-/// profiled keeps its logits twice besides, as OPT-350's does.
+/// profiled also keeps its logits twice, as OPT-350's does.
 models::Workload sailor_workload(const SailorPlan& plan, const SailorData& data);
 
 /// fp32 weights, gradients and two moments; no master copy.
@@ -56,14 +56,14 @@ std::vector<HeadCheck> check_heads(const SailorData& data, const std::string& fo
 
 struct SailorPrediction {
   Seconds iteration;
-  /// Of the device that holds most: parameters, gradients, moments, activations, flat gradients.
-  /// Without context, NCCL and what the allocator keeps.
+  /// Memory of the device that holds most: parameters, gradients, moments, activations, flat
+  /// gradients. Without context, NCCL and what the allocator keeps.
   Bytes held;
   models::Breakdown breakdown;  ///< Mean over ranks, as the simulator counts.
   Seconds slowest_compute;      ///< Passes of the busiest rank.
-  /// Were transfers to run beside passes (as_deepspeed without `blocking`): tells how much of an
+  /// If transfers overlapped with passes (as_deepspeed without `blocking`): tells how much of an
   /// error the order of DeepSpeed is. Not the prediction.
-  Seconds iteration_beside;
+  Seconds iteration_overlapped;
   /// Profile entries and rooflines that priced it (Pricer::used_entries).
   std::vector<std::string> used;
 };

@@ -224,12 +224,12 @@ std::vector<ErrorLine> other_lines(const std::vector<SailorRow>& rows) {
   return lines;
 }
 
-/// Our own rows with the times of transfers that run beside passes.
-std::vector<ErrorLine> beside_lines(const std::vector<SailorRow>& rows,
-                                    std::vector<ValidationRow> predictions) {
+/// Our own rows, if transfers overlapped with passes.
+std::vector<ErrorLine> overlapped_lines(const std::vector<SailorRow>& rows,
+                                        std::vector<ValidationRow> predictions) {
   std::map<std::string, double> times;
   for (const SailorRow& row : rows) {
-    times[row.plan->id] = row.prediction.iteration_beside.value;
+    times[row.plan->id] = row.prediction.iteration_overlapped.value;
   }
   std::vector<std::string> sets;
   for (ValidationRow& row : predictions) {
@@ -280,7 +280,7 @@ SailorReport make_sailor_report(const SailorData& data, const std::string& folde
   report.main = main_lines(report.predictions, without_head);
   report.groups = group_lines(report.rows, report.predictions);
   report.others = other_lines(report.rows);
-  report.beside = beside_lines(report.rows, report.predictions);
+  report.overlapped = overlapped_lines(report.rows, report.predictions);
   report.heads = check_heads(data, folder);
   return report;
 }
@@ -302,7 +302,7 @@ std::string sailor_components_csv(const SailorReport& report) {
         "{},{},{},{},{},{},{},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.9g},{:.0f},{},{}"
         "\n",
         plan.id, set_of(plan), plan.stages.size(), plan.data_parallel, plan.tensor_parallel(),
-        plan.micro_batch, plan.micro_batches, p.iteration.value, p.iteration_beside.value,
+        plan.micro_batch, plan.micro_batches, p.iteration.value, p.iteration_overlapped.value,
         p.slowest_compute.value, p.breakdown.compute.value, p.breakdown.pipeline.value,
         p.breakdown.data_parallel.value, p.breakdown.optimizer.value, p.breakdown.bubble.value,
         p.held.value, cell(row.without_head), cell(plan.measured.iteration));

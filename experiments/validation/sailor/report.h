@@ -31,7 +31,7 @@ struct SailorReport {
   std::vector<ErrorLine> main;             ///< By set.
   std::vector<ErrorLine> groups;           ///< By set and shape (pp, dp, tp, micro-batch).
   std::vector<ErrorLine> others;           ///< Other simulators and the earlier run, same rows.
-  std::vector<ErrorLine> beside;           ///< Were transfers to run beside passes.
+  std::vector<ErrorLine> overlapped;       ///< If transfers overlapped with passes.
   std::vector<HeadCheck> heads;
 };
 

@@ -12,6 +12,7 @@
 #include "experiments/validation/sailor/own_formula.h"
 #include "experiments/validation/sailor/predict.h"
 #include "models/spec/workload.h"
+#include "tests/experiments/library.h"
 
 namespace orrery::experiments::sailor_paper_test {
 namespace {
@@ -85,14 +86,11 @@ TEST_F(PublicSailorData, OurWorkloadHasItsParametersAndActivations) {
 }
 
 TEST_F(PublicSailorData, EveryPlanIsPredicted) {
-  config::Diagnostics diagnostics;
-  const models::Library library = models::load_library(models::default_library_root(), diagnostics);
-  diagnostics.raise();
   const ir::Profile profile = sailor_profile(data_, folder_, true);
   for (const SailorPlan& plan : data_.plans) {
-    const SailorPrediction prediction = predict_sailor(plan, data_, profile, library);
+    const SailorPrediction prediction = predict_sailor(plan, data_, profile, support::library());
     EXPECT_GT(prediction.iteration.value, prediction.slowest_compute.value) << plan.id;
-    EXPECT_LE(prediction.iteration_beside.value, prediction.iteration.value * (1 + 1e-9))
+    EXPECT_LE(prediction.iteration_overlapped.value, prediction.iteration.value * (1 + 1e-9))
         << plan.id;
     EXPECT_LT(prediction.held, data_.nodes.at(plan.stages[0].replicas[0].gpu).memory) << plan.id;
   }

@@ -13,11 +13,13 @@
 #include "experiments/validation/sailor/report.h"
 #include "models/lower/lower.h"
 #include "tests/calibration/sailor_fixture.h"
+#include "tests/experiments/library.h"
 
 namespace orrery::experiments::sailor_test {
 namespace {
 
-using support::SailorFolder;
+using orrery::support::SailorFolder;
+using support::library;
 
 constexpr double kForward = 1, kBackward = 2, kTransfer = 0.5;
 
@@ -43,22 +45,13 @@ SailorData read(const SailorFolder& folder, const std::string& plans) {
   return data;
 }
 
-const models::Library& library() {
-  static const models::Library loaded = [] {
-    config::Diagnostics diagnostics;
-    models::Library result = models::load_library(models::default_library_root(), diagnostics);
-    diagnostics.raise();
-    return result;
-  }();
-  return loaded;
-}
-
 SailorPrediction predict(const SailorFolder& folder, const SailorData& data) {
   const ir::Profile profile = sailor_profile(data, folder.path(), true);
   return predict_sailor(data.plans.front(), data, profile, library());
 }
 
-/// Of the optimizer, the embedding's backward pass and latencies, which are not counted by hand.
+/// Time of the optimizer, the embedding's backward pass and latencies, which are not counted by
+/// hand.
 constexpr double kSmall = 0.01;
 
 TEST(DeepSpeed, OnePassOfTwoStagesIsForwardsTransfersBackwards) {
@@ -74,7 +67,7 @@ TEST(DeepSpeed, SendsBlockTheirStage) {
   const SailorData data = read(folder, plan_json("p", 2, 1, true));
   const SailorPrediction prediction = predict(folder, data);
   EXPECT_NEAR(prediction.iteration.value, 3 * (kForward + kBackward) + 4 * kTransfer, kSmall);
-  EXPECT_LT(prediction.iteration_beside.value, prediction.iteration.value - kTransfer / 2);
+  EXPECT_LT(prediction.iteration_overlapped.value, prediction.iteration.value - kTransfer / 2);
 }
 
 TEST(DeepSpeed, EachFurtherMicroBatchTakesItsPassesAndTwoTransfers) {

@@ -37,6 +37,38 @@ def orrery(*args, **kwargs):
     return subprocess.run([BINARY, *args], stderr=subprocess.PIPE, text=True, timeout=300, **kwargs)
 
 
+def start(*args, **kwargs):
+    """The binary under way; a context manager."""
+    return subprocess.Popen([BINARY, *args], cwd=ROOT, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, **kwargs)
+
+
+def wait_for(condition, every=0.02):
+    """Until it holds, or a minute has passed."""
+    deadline = time.monotonic() + 60
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(every)
+
+
+def agent_of(process):
+    """The (words, environment) of the next agent that a launcher asks for."""
+    for line in process.stderr:
+        if "ORRERY_TOKEN=" in line:
+            words = shlex.split(line.split(": ", 2)[2])
+            return words[1:], {**os.environ, "ORRERY_TOKEN": words[0].removeprefix("ORRERY_TOKEN=")}
+    raise AssertionError(f"the launcher ended: {process.wait()}")
+
+
+def rows_of(path):
+    """Of a CSV file."""
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def losses_of(folder):
+    return [row["loss"] for row in rows_of(folder / "losses.csv")]
+
+
 class Case(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -48,13 +80,25 @@ class Case(unittest.TestCase):
         self.assertEqual(done.returncode, 0, f"{args}: {done.stderr}{done.stdout}")
         return done.stdout
 
-    def refuse(self, *args, says, status=2):
-        """The command fails with `status` and says each text of `says`, not a word on stdout."""
-        done = orrery(*args)
+    def document(self, *args, **kwargs):
+        """What the command prints with --json."""
+        return json.loads(self.succeed(*args, "--json", **kwargs))
+
+    def refuse(self, *args, says, status=2, **kwargs):
+        """The command fails with `status` and says each text of `says` on stderr."""
+        done = orrery(*args, **kwargs)
         self.assertEqual(done.returncode, status, f"{args}: {done.stderr}{done.stdout}")
         for text in [says] if isinstance(says, str) else says:
             self.assertIn(text, done.stderr)
         return done
+
+    def interrupted(self, process, says=""):
+        """Ctrl-C: the process ends with 130 and says `says`. Returns (stdout, stderr)."""
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, err + out)
+        self.assertIn(says, err)
+        return out, err
 
     def write(self, name, text):
         path = self.folder / name
@@ -131,7 +175,7 @@ class Trace(Case):
         path = str(self.folder / "t.csv")
         self.succeed("trace", "generate", "llama3", "--cluster", "llama3_16384", "--conditioned",
                      "-o", path)
-        stats = json.loads(self.succeed("trace", "stats", path, "--json"))
+        stats = self.document("trace", "stats", path)
         self.assertEqual(stats["failures"], 419)
         self.assertEqual(stats["announced"], 47)
         counts = {(row["kind"], row["cause"]): row["events"] for row in stats["counts"]}
@@ -187,7 +231,7 @@ class Trace(Case):
         path = str(self.folder / "two.csv")
         self.succeed("trace", "import", "bamboo", bamboo, bamboo, "--gpu-type", "A", "--gpu-type",
                      "B", "--days", "1", "-o", path)
-        stats = json.loads(self.succeed("trace", "stats", path, "--json"))
+        stats = self.document("trace", "stats", path)
         self.assertEqual([row["gpu_type"] for row in stats["types"]], ["A", "B"])
         self.assertEqual(stats["horizon_hours"], 24)
         self.assertAlmostEqual(stats["types"][0]["mean_nodes"], 2 / 3, 3)
@@ -198,8 +242,7 @@ class Trace(Case):
         curve, figure = self.folder / "curve.csv", self.folder / "figure.png"
         self.succeed("trace", "stats", "tests/traces/small.csv", "--csv", str(curve), "--figure",
                      str(figure))
-        with curve.open(newline="") as file:
-            rows = list(csv.DictReader(file))
+        rows = rows_of(curve)
         self.assertEqual(rows[0], {"time": "0", "gpu_type": "A100-80GB", "nodes": "2",
                                    "available": "16"})
         self.assertEqual(rows[-1]["time"], "36000")
@@ -227,18 +270,15 @@ H20 = ["--cluster", "hetu_32h20", "--model", "hetu_32b", "--sequence-length", "4
 class Switch(Case):
     C1_C2 = [f"{HETU}/c1.yaml", f"{HETU}/c2.yaml", *H20]
 
-    def document(self, *args):
-        return json.loads(self.succeed("switch", *args, "--json"))
-
     def test_the_busiest_nic_decides_the_simulated_time(self):
-        found = self.document(*self.C1_C2, "--lost", "31")
+        found = self.document("switch", *self.C1_C2, "--lost", "31")
         # A NIC reaches 90 % of 400 Gb/s; nobody receives as much as the busiest one sends.
         busiest = max(device["sent_bytes"]["network"] for device in found["devices"])
         self.assertAlmostEqual(found["simulated_seconds"], busiest / 45e9, places=4)
         self.assertEqual(found["lost"], [])
 
     def test_variants_move_the_same_and_heuristics_are_faster(self):
-        found = {name: self.document(*self.C1_C2, "--lost", "31", "--variant", name)
+        found = {name: self.document("switch", *self.C1_C2, "--lost", "31", "--variant", name)
                  for name in ("fused", "unfused", "no-heuristics")}
         totals = {sum(each["moved_bytes"].values()) for each in found.values()}
         self.assertEqual(len(totals), 1)
@@ -247,12 +287,12 @@ class Switch(Case):
                         found["no-heuristics"]["simulated_seconds"])
 
     def test_all_states_are_fourteen_bytes_instead_of_six(self):
-        some, whole = (sum(self.document(*self.C1_C2, "--state", state)["moved_bytes"].values())
+        some, whole = (sum(self.document("switch", *self.C1_C2, "--state", state)["moved_bytes"].values())
                        for state in ("weights", "all"))
         self.assertAlmostEqual(whole / some, 14 / 6)
 
     def test_to_the_same_plan_nothing_moves_and_nothing_takes_time(self):
-        found = self.document(f"{HETU}/c1.yaml", f"{HETU}/c1.yaml", *H20)
+        found = self.document("switch", f"{HETU}/c1.yaml", f"{HETU}/c1.yaml", *H20)
         self.assertEqual((found["messages"], found["simulated_seconds"]), (0, 0))
         self.assertGreater(found["kept_bytes"], 0)
 
@@ -513,7 +553,7 @@ class Output(Case):
                      ["run", "experiments/hexiscale/case_study", "--dry-run"],
                      *(["list", what] for what in lists)):
             with self.subTest(args):
-                self.assertTrue(json.loads(self.succeed(*args, "--json")))
+                self.assertTrue(self.document(*args))
 
     def test_equal_commands_print_equal_bytes(self):
         args = ["plan", "-p", "all", *JOB, "-o", "rounds=5", "--json", "--jitter", "0.1",
@@ -536,9 +576,9 @@ class Output(Case):
 class Plan(Case):
     def test_a_plan_reads_back_and_simulates_to_the_same_time(self):
         plan = str(self.folder / "plan.yaml")
-        made = json.loads(self.succeed("plan", "-p", "hexiscale", *JOB, "--output", plan, "--json"))
+        made = self.document("plan", "-p", "hexiscale", *JOB, "--output", plan)
         self.succeed("validate", plan, *WHERE)
-        again = json.loads(self.succeed("simulate", plan, *WHERE, "--json"))
+        again = self.document("simulate", plan, *WHERE)
         time_made = made["planners"][0]["evaluation"]["iteration_seconds"]
         time_again = again["plans"][0]["evaluation"]["iteration_seconds"]
         self.assertAlmostEqual(time_made, time_again, delta=1e-9 * time_made)
@@ -549,8 +589,8 @@ class Plan(Case):
         for part in ("Why this plan", "Bottleneck: stage", "next best plans of this planner",
                      "Constraint: device memory forbade", "other planners"):
             self.assertIn(part, text)
-        made = json.loads(self.succeed("plan", "-p", "megatron_grid", "-c", "a100_8", "-m",
-                                       "llama2_7b", "-b", "32", "--json"))["planners"][0]
+        made = self.document("plan", "-p", "megatron_grid", "-c", "a100_8", "-m",
+                                       "llama2_7b", "-b", "32")["planners"][0]
         best = made["evaluation"]["iteration_seconds"]
         rivals = made["search"]["runners_up"]
         self.assertGreater(len(rivals), 0)
@@ -570,16 +610,15 @@ class Plan(Case):
         self.assertIn("megatron_grid: no plan (", done.stdout)
         self.assertIn("needs", done.stdout)
 
+    def start_endless_search(self, *args):
+        process = start("plan", "-p", "hexiscale", "-c", "hexiscale_240", "-m", "llama_30b", "-b",
+                        "512", "-s", "4096", "-o", "rounds=1000000", *args, start_new_session=True)
+        wait_for(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text)
+        time.sleep(1.5)
+        return process
+
     def test_interrupt_ends_the_search_with_the_best_plan_so_far(self):
-        command = [BINARY, "plan", "-p", "hexiscale", "-c", "hexiscale_240", "-m", "llama_30b",
-                   "-b", "512", "-s", "4096", "-o", "rounds=1000000", "--json"]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True, start_new_session=True) as process:
-            children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-            deadline = time.monotonic() + 60
-            while not children.read_text() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            time.sleep(1.5)
+        with self.start_endless_search("--json") as process:
             os.killpg(process.pid, signal.SIGINT)
             out, err = process.communicate(timeout=120)
         self.assertEqual(process.returncode, 130, err + out)
@@ -588,23 +627,9 @@ class Plan(Case):
         self.assertFalse(shown["search"]["complete"])
         self.assertIsNotNone(shown["plan"])
 
-    def start_endless_search(self):
-        process = subprocess.Popen(
-            [BINARY, "plan", "-p", "hexiscale", "-c", "hexiscale_240", "-m", "llama_30b", "-b",
-             "512", "-s", "4096", "-o", "rounds=1000000"], cwd=ROOT, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True)
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-        deadline = time.monotonic() + 60
-        while not children.read_text() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        time.sleep(1.5)
-        return process
-
     def test_an_interrupt_of_the_parent_alone_ends_the_search(self):
         with self.start_endless_search() as process:
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, err)
+            self.interrupted(process)
 
     def test_a_search_ends_with_its_parent(self):
         with self.start_endless_search() as process:
@@ -621,8 +646,8 @@ class Plan(Case):
         self.assertLess(len(re.findall(rows, short)), len(re.findall(rows, full)))
 
     def test_several_planners_are_ranked_by_simulated_time(self):
-        shown = json.loads(self.succeed("plan", "-p", "megatron_grid,hexiscale", "-c", "a100_8", "-m",
-                                        "gpt3_1.3b", "-b", "16", "-s", "1024", "--json"))
+        shown = self.document("plan", "-p", "megatron_grid,hexiscale", "-c", "a100_8", "-m",
+                                        "gpt3_1.3b", "-b", "16", "-s", "1024")
         times = {p["name"]: p["evaluation"]["iteration_seconds"] for p in shown["planners"]}
         self.assertEqual(len(times), 2)
         self.assertEqual(shown["best"], min(times, key=times.get))
@@ -671,8 +696,7 @@ cases:
         plan = str(self.folder / "step.yaml")
         made = self.succeed("mixed-length", self.file, "--plan", plan, "--of", "short/HotSPa/1")
         self.succeed("validate", plan)
-        again = json.loads(self.succeed("simulate", plan, "-c", "hetu_32h20", "-m", "hetu_32b",
-                                        "--json"))
+        again = self.document("simulate", plan, "-c", "hetu_32h20", "-m", "hetu_32b")
         planned = float(made.splitlines()[0].rsplit(", ", 1)[1].split()[0])
         self.assertAlmostEqual(again["step_seconds"], planned, delta=6e-4)
         self.assertEqual(again["phases"], 2)
@@ -698,7 +722,7 @@ cases:
 
 class Simulate(Case):
     def seconds(self, *args):
-        shown = json.loads(self.succeed("simulate", *args, *WHERE, "--json"))
+        shown = self.document("simulate", *args, *WHERE)
         return shown["plans"][0]["evaluation"]["iteration_seconds"]
 
     def test_a_straggler_and_a_slow_link_cost_time(self):
@@ -712,7 +736,7 @@ class Simulate(Case):
         self.assertNotEqual(one, self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "2"))
 
     def test_expanded_programs_have_a_rank_for_each_gpu(self):
-        shown = json.loads(self.succeed("simulate", HEXISCALE, *WHERE, "--expanded", "--json"))
+        shown = self.document("simulate", HEXISCALE, *WHERE, "--expanded")
         self.assertEqual(shown["plans"][0]["ranks"], 8)
 
     def test_several_plans_are_compared(self):
@@ -726,7 +750,7 @@ class Simulate(Case):
             "tie_word_embeddings": False}))
         self.succeed("validate", config)
         where = ["--cluster", "hexiscale_case_study", "--model", config, "--sequence-length", "4096"]
-        shown = json.loads(self.succeed("simulate", HEXISCALE, *where, "--json"))
+        shown = self.document("simulate", HEXISCALE, *where)
         self.assertEqual(shown["plans"][0]["evaluation"]["iteration_seconds"],
                          self.seconds(HEXISCALE))
 
@@ -738,7 +762,7 @@ class Annotate(Case):
           "--sequence-length", "4096"]
 
     def test_the_operators_of_figure_17_come_from_the_plan(self):
-        document = json.loads(self.succeed("annotate", *self.C2, "--json"))
+        document = self.document("annotate", *self.C2)
         found = {}
         for one in document["communications"]:
             kinds = [step["kind"] for step in one["steps"] if step["kind"] != "identity"]
@@ -770,14 +794,14 @@ class Annotate(Case):
 
 class Diff(Case):
     def test_a_plan_does_not_differ_from_itself(self):
-        shown = json.loads(self.succeed("diff", HEXISCALE, HEXISCALE, *WHERE, "--json"))
+        shown = self.document("diff", HEXISCALE, HEXISCALE, *WHERE)
         self.assertEqual(shown["differences"], [])
         self.assertIn("The plans are the same.", self.succeed("diff", HEXISCALE, HEXISCALE, *WHERE))
 
     def test_each_changed_property_is_named(self):
         text = (ROOT / HEXISCALE).read_text()
         changed = self.write("plan.yaml", text.replace("recompute: full", "recompute: none"))
-        shown = json.loads(self.succeed("diff", HEXISCALE, changed, *WHERE, "--json"))
+        shown = self.document("diff", HEXISCALE, changed, *WHERE)
         self.assertEqual({d["what"] for d in shown["differences"]}, {"recompute"})
         self.assertEqual(len(shown["differences"]), 7)
 
@@ -786,21 +810,19 @@ class Run(Case):
     MANIFEST = "experiments/hexiscale/case_study"
 
     def run_it(self, *args):
-        return orrery("run", self.MANIFEST, "--results", str(self.folder), "--no-figure", *args)
+        return self.succeed("run", self.MANIFEST, "--results", str(self.folder), "--no-figure", *args)
 
     def test_a_second_call_finds_all_runs_present(self):
         first = self.run_it()
-        self.assertEqual(first.returncode, 0, first.stderr)
-        rows = list(csv.DictReader(open(self.folder / "hexiscale/case_study/runs.csv", encoding="utf-8")))
-        self.assertIn(f"{len(rows)} runs done", first.stdout)
-        second = self.run_it()
-        self.assertIn(f"all runs present ({len(rows)})", second.stdout)
+        rows = rows_of(self.folder / "hexiscale/case_study/runs.csv")
+        self.assertIn(f"{len(rows)} runs done", first)
+        self.assertIn(f"all runs present ({len(rows)})", self.run_it())
 
     def test_shards_add_up(self):
-        total = json.loads(self.run_it("--dry-run", "--json").stdout)["total"]
-        done = [json.loads(self.run_it("--shard", f"{i}/2", "--json").stdout)["done"] for i in (1, 2)]
+        total = json.loads(self.run_it("--dry-run", "--json"))["total"]
+        done = [json.loads(self.run_it("--shard", f"{i}/2", "--json"))["done"] for i in (1, 2)]
         self.assertEqual(sum(done), total)
-        self.assertIn("all runs present", self.run_it().stdout)
+        self.assertIn("all runs present", self.run_it())
 
     def test_a_damaged_result_is_made_again(self):
         self.run_it()
@@ -808,19 +830,19 @@ class Run(Case):
         good = {path: path.read_text() for path in runs.glob("*/summary.json")}
         for text in ("", "[]", '{"schema"', '{"schema": "orrery/summary/1", "run": "x"}'):
             next(iter(good)).write_text(text)
-            done = self.run_it()
-            self.assertIn(f"1 run done, {len(good) - 1} were present", done.stdout, done.stderr)
+            self.assertIn(f"1 run done, {len(good) - 1} were present", self.run_it())
             self.assertEqual(good, {path: path.read_text() for path in runs.glob("*/summary.json")})
 
     def test_a_shard_without_runs_says_so(self):
-        self.assertIn("no run belongs to this shard", self.run_it("--shard", "99/99").stdout)
+        self.assertIn("no run belongs to this shard", self.run_it("--shard", "99/99"))
 
     def test_a_dry_run_writes_nothing(self):
-        self.assertIn("dry run: ", self.run_it("--dry-run").stdout)
+        self.assertIn("dry run: ", self.run_it("--dry-run"))
         self.assertEqual(list(self.folder.iterdir()), [])
 
     def test_quiet_shows_no_progress(self):
-        self.assertEqual(self.run_it("--quiet").stderr, "")
+        done = orrery("run", self.MANIFEST, "--results", str(self.folder), "--no-figure", "--quiet")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_interrupt_keeps_results_and_says_how_to_go_on(self):
         self.write("manifest.yaml", "\n".join([
@@ -828,18 +850,10 @@ class Run(Case):
             "  model: llama2_70b", "  planner: {name: hexiscale}",
             "  job: {global_batch: 256, sequence_length: 4096}",
             "seeds: [" + ", ".join(str(i) for i in range(200)) + "]", ""]))
-        with subprocess.Popen([BINARY, "run", str(self.folder), "--results", str(self.folder)],
-                              cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                              text=True) as process:
-            work = self.folder / "test/interrupt"
-            deadline = time.monotonic() + 60
-            while not work.exists() and time.monotonic() < deadline:
-                time.sleep(0.05)
+        with start("run", str(self.folder), "--results", str(self.folder)) as process:
+            wait_for((self.folder / "test/interrupt").exists)
             time.sleep(0.5)
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, err + out)
-        self.assertIn("the same command goes on from there", err)
+            self.interrupted(process, says="the same command goes on from there")
 
 
 class Replay(Case):
@@ -870,12 +884,16 @@ class Replay(Case):
         self.write("restless.yaml", self.GENERATOR)
 
     def replay(self, *args):
-        return orrery("replay", *args, cwd=self.folder)
+        return self.succeed("replay", *args, cwd=self.folder)
 
-    def document(self, *args):
-        done = self.replay(*args, "--json", "--quiet")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return json.loads(done.stdout)
+    def replayed(self, *args):
+        return self.document("replay", *args, "--quiet", cwd=self.folder)
+
+    def refuse_replay(self, *args, says):
+        return self.refuse("replay", *args, says=says, cwd=self.folder)
+
+    def flags_but_the_trace(self):
+        return [word for word in self.FLAGS if word not in ("--generate", "restless.yaml")]
 
     def test_run_and_replay_take_the_same_study(self):
         first = self.succeed("run", str(self.folder), "--results", str(self.folder / "r"))
@@ -886,8 +904,8 @@ class Replay(Case):
         self.assertIn("4 were present", again)
 
     def test_flags_and_file_give_the_same_tokens(self):
-        by_file = self.document(".", "--days", "0.02", "--seeds", "1,2")
-        by_flags = self.document(*self.FLAGS, "--policy", "checkpoint_restart,torchft", "--seeds",
+        by_file = self.replayed(".", "--days", "0.02", "--seeds", "1,2")
+        by_flags = self.replayed(*self.FLAGS, "--policy", "checkpoint_restart,torchft", "--seeds",
                                  "1,2")
         tokens = [{each["policy"]: each["tokens"] for each in found["ranking"]}
                   for found in (by_file, by_flags)]
@@ -895,7 +913,7 @@ class Replay(Case):
         self.assertEqual(tokens[0], tokens[1])
 
     def test_the_ranking_is_by_tokens_and_shares_add_up(self):
-        found = self.document(*self.FLAGS, "--policy", "all", "--seeds", "2")
+        found = self.replayed(*self.FLAGS, "--policy", "all", "--seeds", "2")
         rates = [each["tokens_per_second"]["mean"] for each in found["ranking"]]
         self.assertEqual(rates, sorted(rates, reverse=True))
         for each in found["ranking"]:
@@ -907,59 +925,53 @@ class Replay(Case):
     def test_an_option_changes_a_policy(self):
         shares = []
         for restart in ("10", "200"):
-            found = self.document(*self.FLAGS, "--policy", "checkpoint_restart", "--option",
+            found = self.replayed(*self.FLAGS, "--policy", "checkpoint_restart", "--option",
                                   f"checkpoint_restart.reinitialize={restart}")
             shares.append(found["ranking"][0]["wall_share"]["reinitialize"])
         self.assertLess(shares[0], shares[1])
 
     def test_work_and_time_are_printed_apart(self):
-        self.assertRegex(self.replay(".", "--results", "r").stdout,
+        self.assertRegex(self.replay(".", "--results", "r"),
                          r"replay .*, planning .* \(\d+ search(es)?\), new iterations .* "
                          r"\(\d+ simulated of \d+ asked for\)")
 
     def test_shards_add_up(self):
-        done = [self.document(".", "--shard", f"{i}/2")["done"] for i in (1, 2)]
+        done = [self.replayed(".", "--shard", f"{i}/2")["done"] for i in (1, 2)]
         self.assertEqual(sum(done), 4)
-        self.assertEqual(self.document(".")["present"], 4)
+        self.assertEqual(self.replayed(".")["present"], 4)
 
     def test_a_dry_run_writes_nothing(self):
         before = sorted(self.folder.iterdir())
-        self.assertIn("dry run: 4 runs to do", self.replay(".", "--dry-run").stdout)
+        self.assertIn("dry run: 4 runs to do", self.replay(".", "--dry-run"))
         self.assertEqual(sorted(self.folder.iterdir()), before)
 
     def test_bad_flags_are_named_all_at_once(self):
-        done = orrery("replay", "--policy", "oobleckk", "--seeds", "x", "--days", "-1",
-                      "--planning-time", "fast", "--option", "parcae")
-        self.assertEqual(done.returncode, 2)
-        for text in ("--cluster: missing", "--model: missing", "unknown policy 'oobleckk' (did you "
-                     "mean 'oobleck'?)", "neither --trace nor --generate", "--seeds: ", "--days: ",
-                     "--planning-time: ", "'parcae' is not POLICY.NAME=VALUE"):
-            self.assertIn(text, done.stderr)
+        self.refuse("replay", "--policy", "oobleckk", "--seeds", "x", "--days", "-1",
+                    "--planning-time", "fast", "--option", "parcae",
+                    says=["--cluster: missing", "--model: missing",
+                          "unknown policy 'oobleckk' (did you mean 'oobleck'?)",
+                          "neither --trace nor --generate", "--seeds: ", "--days: ",
+                          "--planning-time: ", "'parcae' is not POLICY.NAME=VALUE"])
 
     def test_options_of_all_go_to_those_that_have_them(self):
         shown = self.replay(*self.FLAGS, "--dry-run", "--option", "all.location=nvme", "--option",
-                            "checkpoint_restart.location=cloud").stdout
+                            "checkpoint_restart.location=cloud")
         self.assertRegex(shown, r"checkpoint_restart +location=cloud")
         self.assertRegex(shown, r"checkfreq +location=nvme")
         self.assertRegex(shown, r"option location=nvme of all: .*torchft.* have no such option")
-        done = self.replay(*self.FLAGS, "--option", "all.locationn=nvme")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("--option: no policy has an option 'locationn'", done.stderr)
+        self.refuse_replay(*self.FLAGS, "--option", "all.locationn=nvme",
+                           says="--option: no policy has an option 'locationn'")
 
     def test_a_trace_file_is_played_again_only_if_asked(self):
         self.write("short.csv", "# schema: orrery/trace/1\n# horizon: 10 min\n# nodes: a{0..1} "
                                 "A100-80GB x2\ntime,kind,scope\n10,leave,node:a1\n"
                                 "60,join,node:a1\n")
-        flags = [word for word in self.FLAGS if word not in ("--generate", "restless.yaml")]
-        flags += ["--trace", "short.csv", "--policy", "torchft", "--seeds", "2"]
-        done = self.replay(*flags)
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("--repeat", done.stderr)
-        done = self.replay(*flags, "--repeat")
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("2 seeds of the policies' searches (one trace)", done.stdout)
-        done = self.replay(*self.FLAGS, "--repeat")
-        self.assertIn("--repeat: is for files", done.stderr)
+        flags = [*self.flags_but_the_trace(), "--trace", "short.csv", "--policy", "torchft",
+                 "--seeds", "2"]
+        self.refuse_replay(*flags, says="--repeat")
+        self.assertIn("2 seeds of the policies' searches (one trace)",
+                      self.replay(*flags, "--repeat"))
+        self.refuse_replay(*self.FLAGS, "--repeat", says="--repeat: is for files")
 
     def test_cases_without_their_data_are_said_to_be_skipped(self):
         environment = {**os.environ, "ORRERY_DATA": str(self.folder / "nowhere")}
@@ -969,31 +981,25 @@ class Replay(Case):
             self.assertEqual(done.stderr, "")
 
     def test_bad_input_is_named_with_its_place(self):
-        done = self.replay(*self.FLAGS, "--policy", "torchft", "--option", "torchft.quorumm=1")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("--option: policy 'torchft' has no option 'quorumm'", done.stderr)
+        self.refuse_replay(*self.FLAGS, "--policy", "torchft", "--option", "torchft.quorumm=1",
+                           says="--option: policy 'torchft' has no option 'quorumm'")
         self.write("replay.yaml", self.STUDY.replace("torchft", "torchfd"))
-        done = self.replay(".")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("replay.yaml:11:32: unknown policy 'torchfd'", done.stderr)
-        done = self.replay(".", "--cluster", "a100_8")
-        self.assertIn("--cluster: the file . says it", done.stderr)
+        self.refuse_replay(".", says="replay.yaml:11:32: unknown policy 'torchfd'")
+        self.refuse_replay(".", "--cluster", "a100_8", says="--cluster: the file . says it")
         self.refuse("run", str(self.folder), "--timelines", says="has no timelines")
 
     def test_each_problem_is_named_once_and_truly(self):
         for days, says in (("1e9", "--days: '1e9' is not above 0 and at most 36525"),
                            ("1 h", "--days: '1 h' is not a number of days"),
                            ("nan", "--days: 'nan' is not a number of days")):
-            done = self.replay(*self.FLAGS[:-1], days)
-            self.assertEqual((done.returncode, done.stderr.count("\n")), (2, 1), done.stderr)
-            self.assertIn(says, done.stderr)
-        done = self.replay(*self.FLAGS, "--policy", "torchft", "--option", "torchft.nope=1")
+            done = self.refuse_replay(*self.FLAGS[:-1], days, says=says)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+        done = self.refuse_replay(*self.FLAGS, "--policy", "torchft", "--option",
+                                  "torchft.nope=1", says="nope")
         self.assertEqual(done.stderr.count("nope"), 1, done.stderr)
-        done = self.replay(*self.FLAGS, "--format", "bamboo")
-        self.assertIn("--format: is for files", done.stderr)
-        flags = [word for word in self.FLAGS if word not in ("--generate", "restless.yaml")]
-        done = self.replay(*flags, "--trace", str(self.folder))
-        self.assertIn("is a folder, not a trace file", done.stderr)
+        self.refuse_replay(*self.FLAGS, "--format", "bamboo", says="--format: is for files")
+        self.refuse_replay(*self.flags_but_the_trace(), "--trace", str(self.folder),
+                           says="is a folder, not a trace file")
 
     def test_what_a_killed_call_left_is_removed_even_if_its_number_lives(self):
         left = self.folder / "r/test/replay/.work/0123456789abcdef.1"
@@ -1003,18 +1009,14 @@ class Replay(Case):
         self.assertFalse(left.parent.exists())
 
     def test_results_that_cannot_be_written_are_not_named(self):
-        done = self.replay(*self.FLAGS, "--policy", "torchft", "--results", "/proc/none")
-        self.assertEqual(done.returncode, 1, done.stdout)
-        self.assertIn("cannot make folder /proc/none", done.stderr)
+        done = self.refuse("replay", *self.FLAGS, "--policy", "torchft", "--results", "/proc/none",
+                           status=1, says="cannot make folder /proc/none", cwd=self.folder)
         self.assertNotIn("runs.csv", done.stdout)
 
     def test_a_bad_trace_is_named_with_its_line(self):
         self.write("bad.csv", "# schema: orrery/trace/1\n# nodes: a{0..1} A100-80GB x2\n"
                               "time,kind,scope\n10,fail,node:b7\n")
-        flags = [word for word in self.FLAGS if word not in ("--generate", "restless.yaml")]
-        done = self.replay(*flags, "--trace", "bad.csv")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("bad.csv:4:", done.stderr)
+        self.refuse_replay(*self.flags_but_the_trace(), "--trace", "bad.csv", says="bad.csv:4:")
 
     def test_a_study_validates_and_has_a_schema(self):
         self.assertIn("4 runs", self.succeed("validate", str(self.folder / "replay.yaml")))
@@ -1033,7 +1035,7 @@ class Replay(Case):
 
     def test_studies_of_the_repository_validate(self):
         files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("experiments/**/replay.yaml"))]
-        self.assertEqual(len(files) >= 4, True)
+        self.assertGreaterEqual(len(files), 4)
         self.assertEqual(self.succeed("validate", *files).count(" ok "), len(files))
 
 
@@ -1130,16 +1132,18 @@ class RunFolder(Case):
         (self.folder / "experiment").mkdir(exist_ok=True)
         return self.write("experiment/steps.yaml", text)
 
-    def run_it(self, path, *args):
-        return orrery("run", str(path), "--results", str(self.folder / "results"), *args)
+    def run_it(self, path, *args, status=0, says=()):
+        """Returns stdout; with a status, it must fail with that and say `says` on stderr."""
+        words = ["run", str(path), "--results", str(self.folder / "results"), *args]
+        if status == 0:
+            return self.succeed(*words)
+        return self.refuse(*words, status=status, says=says)
 
     def rows(self):
-        with open(self.folder / "results/test/steps/runs.csv", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
+        return rows_of(self.folder / "results/test/steps/runs.csv")
 
     def test_steps_keep_what_commands_print(self):
-        done = self.run_it(self.experiment(self.STEPS))
-        self.assertEqual(done.returncode, 0, done.stderr)
+        self.run_it(self.experiment(self.STEPS))
         rows = self.rows()
         self.assertEqual([row["step"] for row in rows], ["gpus", "links"])
         output = (self.folder / "results/test/steps" / rows[0]["output"]).read_text()
@@ -1149,34 +1153,31 @@ class RunFolder(Case):
         path = self.experiment(self.STEPS)
         self.run_it(path)
         before = [row["run"] for row in self.rows()]
-        self.assertIn("dry run: 0 steps to do", self.run_it(path, "--dry-run").stdout)
+        self.assertIn("dry run: 0 steps to do", self.run_it(path, "--dry-run"))
         self.experiment(self.STEPS.replace("links, --json", "links"))
-        self.assertEqual(self.run_it(path).returncode, 0)
+        self.run_it(path)
         self.assertNotEqual(before, [row["run"] for row in self.rows()])
 
     def test_a_step_that_fails_is_named_and_the_other_stays(self):
-        done = self.run_it(self.experiment(self.STEPS.replace("list, links", "list, linx")))
-        self.assertEqual(done.returncode, 1)
-        self.assertIn("links", done.stderr)
+        self.run_it(self.experiment(self.STEPS.replace("list, links", "list, linx")), status=1,
+                    says="links")
         self.assertEqual([row["status"] for row in self.rows()], ["ok", "failed"])
 
     def test_programs_that_are_not_built_are_problems_of_the_file(self):
-        done = self.run_it(self.experiment(self.STEPS.replace("[orrery, list, gpus", "[experiments/nothing, list, gpus")))
-        self.assertEqual(done.returncode, 2)
+        done = self.run_it(self.experiment(self.STEPS.replace("[orrery", "[experiments/nothing", 1)),
+                           status=2)
         self.assertRegex(done.stderr, r"steps.yaml:5:\d+: .*is not built")
 
     def test_data_that_is_not_there_skips_the_experiment(self):
-        done = self.run_it(self.experiment(self.STEPS + "needs: [$ORRERY_DATA/no-such-data]\n"))
-        self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertIn("is skipped", done.stdout)
+        text = self.run_it(self.experiment(self.STEPS + "needs: [$ORRERY_DATA/no-such-data]\n"))
+        self.assertIn("is skipped", text)
 
     def test_a_folder_runs_all_below_it_and_goes_on_after_a_failure(self):
         for name in ("a", "b"):
             (self.folder / "all" / name).mkdir(parents=True)
         (self.folder / "all/a/steps.yaml").write_text(self.STEPS.replace("list, links", "list, linx"))
         (self.folder / "all/b/manifest.yaml").write_text(self.MANIFEST)
-        done = self.run_it(self.folder / "all")
-        self.assertEqual(done.returncode, 1, done.stderr)
+        done = self.run_it(self.folder / "all", status=1)
         self.assertRegex(done.stdout, r"all/a +failed")
         self.assertRegex(done.stdout, r"all/b +done")
         self.assertTrue((self.folder / "results/test/one/runs.csv").exists())
@@ -1185,23 +1186,19 @@ class RunFolder(Case):
         for name in ("a", "b"):
             (self.folder / "all" / name).mkdir(parents=True)
             (self.folder / "all" / name / "steps.yaml").write_text(self.STEPS)
-        done = self.run_it(self.folder / "all")
-        self.assertEqual(done.returncode, 2, done.stdout)
-        self.assertRegex(done.stderr, r"b/steps.yaml:2:\d+: the name 'test/steps' is also that of .*a/steps.yaml")
+        done = self.run_it(self.folder / "all", status=2)
+        self.assertRegex(done.stderr, r"b/steps.yaml:2:\d+: the name 'test/steps' is also that of "
+                                      r".*a/steps.yaml")
 
     def test_commands_stay_below_the_build_folder(self):
         for word in ("/bin/ls", "../../bin/ls", "''"):
-            done = self.run_it(self.experiment(self.STEPS.replace("[orrery, list, gpus", f"[{word}, list, gpus")))
-            self.assertEqual(done.returncode, 2, word)
-            self.assertIn("no program below the build folder", done.stderr)
-        done = self.run_it(self.experiment(self.STEPS.replace("gpus.json", "summary.json")))
-        self.assertEqual(done.returncode, 2)
+            self.run_it(self.experiment(self.STEPS.replace("[orrery", f"[{word}", 1)), status=2,
+                        says="no program below the build folder")
+        self.run_it(self.experiment(self.STEPS.replace("gpus.json", "summary.json")), status=2)
 
     def test_a_folder_without_experiments_is_refused(self):
         (self.folder / "empty").mkdir()
-        done = self.run_it(self.folder / "empty")
-        self.assertEqual(done.returncode, 2)
-        self.assertIn("no experiment", done.stderr)
+        self.run_it(self.folder / "empty", status=2, says="no experiment")
 
 
 class Library(Case):
@@ -1257,9 +1254,7 @@ class Execute(Case):
              "--sequence-length", "16"]
 
     def execute(self, *args, plan=PLAN, **kwargs):
-        text = self.succeed("execute", plan, *self.WHERE, "--precision", "fp64", "--json", *args,
-                            **kwargs)
-        return json.loads(text)
+        return self.document("execute", plan, *self.WHERE, "--precision", "fp64", *args, **kwargs)
 
     @staticmethod
     def losses(document):
@@ -1278,7 +1273,7 @@ class Execute(Case):
         for word in ("step     3  loss ", "tokens/s", "peak MiB", "clock offset us",
                      "Bytes between ranks"):
             self.assertIn(word, text)
-        rows = list(csv.DictReader((self.folder / "losses.csv").read_text().splitlines()))
+        rows = rows_of(self.folder / "losses.csv")
         self.assertEqual([row["step"] for row in rows], ["1", "2", "3"])
         for name in ("run.log", "program.pb", "timeline.perfetto-trace"):
             self.assertGreater((self.folder / "generation-0" / name).stat().st_size, 1000)
@@ -1306,39 +1301,27 @@ class Execute(Case):
         self.expect_equal(both, expected)
 
     def test_hosts_are_agents_that_know_the_token(self):
-        with subprocess.Popen(
-                [BINARY, "execute", self.PLAN, *self.WHERE, "--steps", "2", "--json", "--hosts",
-                 "127.0.0.1:2,localhost:2", "--listen", "127.0.0.1:0"],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as launcher:
+        with start("execute", self.PLAN, *self.WHERE, "--steps", "2", "--json", "--hosts",
+                 "127.0.0.1:2,localhost:2", "--listen", "127.0.0.1:0") as launcher:
             agents = []
             for _ in range(2):
-                line = launcher.stderr.readline()
-                words = shlex.split(line.split(": ", 2)[2])
-                name, token = words[0].split("=")
-                self.assertEqual(name, "ORRERY_TOKEN")
+                words, environment = agent_of(launcher)
                 if not agents:
-                    stranger = subprocess.run(words[1:], env={**os.environ, name: "guess"},
+                    stranger = subprocess.run(words, env={**environment, "ORRERY_TOKEN": "guess"},
                                               capture_output=True, text=True, timeout=60)
                     self.assertEqual(stranger.returncode, 1)
                     self.assertIn("wrong token", stranger.stderr)
-                agents.append(subprocess.Popen(words[1:], env={**os.environ, name: token}))
+                agents.append(subprocess.Popen(words, env=environment))
             out, err = launcher.communicate(timeout=120)
             self.assertEqual(launcher.returncode, 0, err)
             self.assertEqual([agent.wait(timeout=30) for agent in agents], [0, 0])
             self.assertEqual(len(json.loads(out)["steps"]), 2)
 
     def test_interrupt_keeps_the_log(self):
-        with subprocess.Popen(
-                [BINARY, "execute", self.PLAN, *self.WHERE, "--steps", "1000000", "--out",
-                 str(self.folder)],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as launcher:
-            for line in launcher.stdout:
-                if "step     2" in line:
-                    break
-            launcher.send_signal(signal.SIGINT)
-            _, err = launcher.communicate(timeout=60)
-            self.assertEqual(launcher.returncode, 130, err)
-            self.assertIn("interrupted", err)
+        with start("execute", self.PLAN, *self.WHERE, "--steps", "1000000", "--out",
+                 str(self.folder)) as launcher:
+            next(line for line in launcher.stdout if "step     2" in line)
+            self.interrupted(launcher, says="interrupted")
         self.assertTrue((self.folder / "generation-0" / "run.log").exists())
 
     def test_every_bad_flag_is_named(self):
@@ -1389,14 +1372,11 @@ class Execute(Case):
                         f"127.0.0.1:{taken.getsockname()[1]}", "--out", str(self.folder / "out"),
                         says="--listen: cannot listen")
         # Agents refuse after the run's inputs are written.
-        with subprocess.Popen(
-                [BINARY, "execute", self.PLAN, *self.WHERE, "--hosts", "127.0.0.1:4", "--data",
-                 "/nope", "--listen", "127.0.0.1:0", "--out", str(self.folder / "a/b/out")],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as launcher:
-            words = shlex.split(launcher.stderr.readline().split(": ", 2)[2])
-            name, token = words[0].split("=")
-            agent = subprocess.run(words[1:], env={**os.environ, name: token}, text=True,
-                                   capture_output=True, timeout=60)
+        with start("execute", self.PLAN, *self.WHERE, "--hosts", "127.0.0.1:4", "--data",
+                 "/nope", "--listen", "127.0.0.1:0", "--out", str(self.folder / "a/b/out")) as launcher:
+            words, environment = agent_of(launcher)
+            agent = subprocess.run(words, env=environment, text=True, capture_output=True,
+                                   timeout=60)
             _, err = launcher.communicate(timeout=60)
             self.assertEqual(launcher.returncode, 2, err)
             self.assertIn("nothing was started: 127.0.0.1: /nope", err)
@@ -1489,9 +1469,7 @@ class Execute(Case):
         self.assertEqual(again.returncode, 0, again.stderr)
         self.assertIn(f"cluster, model, job of the run that {self.folder}/inputs/run.yaml",
                       again.stderr)
-        losses = [[row["loss"] for row in csv.DictReader(file.read_text().splitlines())]
-                  for file in (self.folder / "losses.csv", self.folder / "again/losses.csv")]
-        self.assertEqual(*losses)
+        self.assertEqual(losses_of(self.folder), losses_of(self.folder / "again"))
         for name in "cluster.yaml", "model.yaml", "job.yaml", "plan.yaml":
             self.assertEqual((self.folder / "inputs" / name).read_bytes(),
                              (self.folder / "again/inputs" / name).read_bytes(), name)
@@ -1520,9 +1498,8 @@ class Execute(Case):
         plan = str(self.folder / "plan.yaml")
         self.succeed("plan", "--planner", "metis", *where, "--global-batch", "16", "--output",
                      plan)
-        run = subprocess.run([BINARY, "execute", plan, *where, "--steps", "2", "--netlab", "--json",
-                              "--out", str(self.folder)], cwd=ROOT, capture_output=True, text=True,
-                             timeout=300)
+        run = orrery("execute", plan, *where, "--steps", "2", "--netlab", "--json", "--out",
+                     str(self.folder))
         if run.returncode == 1 and re.search("namespace|/dev/net/tun", run.stderr):
             self.skipTest(run.stderr)
         self.assertEqual(run.returncode, 0, run.stderr)
@@ -1538,8 +1515,9 @@ class Execute(Case):
     def test_what_the_executor_cannot_run_is_said(self):
         plan = self.write("plan.yaml", (ROOT / self.PLAN).read_text().replace(
             "groups:", "zero: {stage: 3}, groups:"))
-        self.refuse("execute", plan, *self.WHERE, says=["the executor cannot run ZeRO-3 with tensor parallelism",
-                                                "the executor cannot run ZeRO-3 among ranks whose"])
+        self.refuse("execute", plan, *self.WHERE,
+                    says=["the executor cannot run ZeRO-3 with tensor parallelism",
+                          "the executor cannot run ZeRO-3 among ranks whose"])
 
 
 class Threads(Case):
@@ -1549,9 +1527,8 @@ class Threads(Case):
 
     def test_losses_are_those_of_processes_to_the_bit(self):
         for precision in "fp32", "fp64":
-            run = [*self.RUN, "--precision", precision, "--steps", "4", "--json"]
-            threads, processes = (json.loads(self.succeed(*run, *flags))
-                                  for flags in (self.FLAG, []))
+            run = [*self.RUN, "--precision", precision, "--steps", "4"]
+            threads, processes = (self.document(*run, *flags) for flags in (self.FLAG, []))
             self.assertEqual(Execute.losses(threads), Execute.losses(processes))
             self.assertEqual(len(Execute.losses(threads)), 4)
             for mine, theirs in zip(threads["generations"][0]["ranks"],
@@ -1567,27 +1544,18 @@ class Threads(Case):
         self.succeed(*self.RUN, "--steps", "4", "--quiet", "--out", str(processes))
         names = lambda folder: sorted(str(f.relative_to(folder)) for f in folder.rglob("*"))
         self.assertEqual(names(threads), names(processes))
-        rows = [list(csv.DictReader((folder / "losses.csv").read_text().splitlines()))
-                for folder in (threads, processes)]
-        self.assertEqual([row["loss"] for row in rows[0]], [row["loss"] for row in rows[1]])
+        self.assertEqual(losses_of(threads), losses_of(processes))
         self.assertIn("ranks: threads\n", (threads / "inputs/run.yaml").read_text())
-        compared = [json.loads(self.succeed("compare", str(folder), "--json"))
+        compared = [self.document("compare", str(folder))
                     for folder in (threads, processes)]
         predicted = [[(time["name"], time["predicted"])
                       for time in document["generations"][0]["times"]] for document in compared]
         self.assertEqual(predicted[0], predicted[1])
 
     def test_interrupt_keeps_the_log(self):
-        with subprocess.Popen(
-                [BINARY, *self.RUN, *self.FLAG, "--steps", "1000000", "--out", str(self.folder)],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
-            for line in run.stdout:
-                if "step     2" in line:
-                    break
-            run.send_signal(signal.SIGINT)
-            _, err = run.communicate(timeout=100)
-            self.assertEqual(run.returncode, 130, err)
-            self.assertIn("interrupted after", err)
+        with start(*self.RUN, *self.FLAG, "--steps", "1000000", "--out", str(self.folder)) as run:
+            next(line for line in run.stdout if "step     2" in line)
+            self.interrupted(run, says="interrupted after")
         self.succeed("compare", str(self.folder), "--warm-up", "0")
 
     def test_what_needs_processes_is_refused(self):
@@ -1704,20 +1672,11 @@ class Calibrate(Case):
         self.assertEqual(document["samples"], len(keys))
 
     def test_goes_on_after_an_interruption_without_doubles(self):
-        with subprocess.Popen(
-                [BINARY, "calibrate", "--quick", "--sequence-length", "8", "--no-figure",
-                 "--out", str(self.folder), "--only", "gemm,point_to_point"],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        with start("calibrate", "--quick", "--sequence-length", "8", "--no-figure",
+                 "--out", str(self.folder), "--only", "gemm,point_to_point") as process:
             path = self.folder / "samples.csv"
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:
-                if path.exists() and len(path.read_text().splitlines()) > 20:
-                    break
-                time.sleep(0.01)
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
-            self.assertEqual(process.returncode, 130, err)
-            self.assertIn("samples are kept", err)
+            wait_for(lambda: path.exists() and len(path.read_text().splitlines()) > 20, every=0.01)
+            out, _ = self.interrupted(process, says="samples are kept")
             self.assertEqual(out, "")
         part = self.samples()[1]
         self.assertFalse((self.folder / "profile.yaml").exists())
@@ -1743,20 +1702,13 @@ gpus:
 links:
   wire: {bandwidth: 1 Gbps, latency: 50 us, source: a choice}
 """)
-        with subprocess.Popen(
-                [BINARY, "calibrate", "--quick", "--no-figure", "--out", str(self.folder),
+        with start("calibrate", "--quick", "--no-figure", "--out", str(self.folder),
                  "--cluster", cluster, "--only", "op_overhead,point_to_point",
-                 "--hosts", "127.0.0.1:1,localhost:1", "--listen", "127.0.0.1:0"],
-                cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as driver:
+                 "--hosts", "127.0.0.1:1,localhost:1", "--listen", "127.0.0.1:0") as driver:
             agents = []
-            while len(agents) < 2:
-                line = driver.stderr.readline()
-                self.assertNotEqual(line, "", "the driver ended")
-                if "ORRERY_TOKEN=" not in line:
-                    continue
-                words = shlex.split(line.split(": ", 2)[2])
-                name, token = words[0].split("=")
-                agents.append(subprocess.Popen(words[1:], env={**os.environ, name: token}))
+            for _ in range(2):
+                words, environment = agent_of(driver)
+                agents.append(subprocess.Popen(words, env=environment))
             _, err = driver.communicate(timeout=120)
             self.assertEqual(driver.returncode, 0, err)
             self.assertEqual([agent.wait(timeout=30) for agent in agents], [0, 0])
@@ -1810,7 +1762,7 @@ links:
         # Also when the samples are fitted later.
         profile.unlink()
         flags = ["calibrate", "--sequence-length", "8", "--no-figure", "--out", str(self.folder)]
-        self.assertEqual(json.loads(self.succeed(*flags, "--fit-only", "--json"))["sampling"],
+        self.assertEqual(self.document(*flags, "--fit-only")["sampling"],
                          "quick")
         self.assertIn("calibrate --quick: not for use", profile.read_text())
         # A part in full does not make the rest of it full.
@@ -1823,17 +1775,10 @@ links:
     def test_interrupted_while_it_draws_it_stops_and_says_what_is_there(self):
         self.calibrate("--only", "op_overhead,memory_bandwidth")
         (self.folder / "fits.csv").unlink()
-        with subprocess.Popen(
-                [BINARY, "calibrate", "--sequence-length", "8", "--out", str(self.folder),
-                 "--fit-only"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                text=True) as process:
-            deadline = time.monotonic() + 60
-            while not (self.folder / "fits.csv").exists() and time.monotonic() < deadline:
-                time.sleep(0.005)
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=60)
-        self.assertEqual(process.returncode, 130, err)
-        self.assertIn("interrupted; the profile is written, figures are not", err)
+        with start("calibrate", "--sequence-length", "8", "--out", str(self.folder),
+                 "--fit-only") as process:
+            wait_for((self.folder / "fits.csv").exists, every=0.005)
+            self.interrupted(process, says="interrupted; the profile is written, figures are not")
         self.assertEqual([path.name for path in self.folder.glob("*.tmp")], [])
         self.assertTrue((self.folder / "profile.yaml").exists())
 

@@ -7,19 +7,12 @@
 #include <fstream>
 
 #include "experiments/validation/a100/table.h"
+#include "tests/experiments/library.h"
 
 namespace orrery::experiments::experiment_test {
 namespace {
 
-const models::Library& library() {
-  static const models::Library loaded = [] {
-    config::Diagnostics diagnostics;
-    models::Library read = models::load_library(models::default_library_root(), diagnostics);
-    diagnostics.raise();
-    return read;
-  }();
-  return loaded;
-}
+using support::library;
 
 /// Small runs of different shape.
 std::vector<A100Row> shapes() {

@@ -13,19 +13,12 @@
 #include "models/lower/lower.h"
 #include "sim/flow/fork.h"
 #include "sim/iteration/iteration.h"
+#include "tests/experiments/library.h"
 
 namespace orrery::experiments::programs_test {
 namespace {
 
-const models::Library& library() {
-  static const models::Library loaded = [] {
-    config::Diagnostics diagnostics;
-    models::Library read = models::load_library(models::default_library_root(), diagnostics);
-    diagnostics.raise();
-    return read;
-  }();
-  return loaded;
-}
+using support::library;
 
 A100Row small(int tp, int pp, int dp) {
   A100Row row;
