@@ -14,22 +14,19 @@
 
 #include "executor/bench/bench_rank.h"
 #include "executor/launcher/rank_process.h"
+#include "experiments/study/runner.h"
 #include "models/config/diagnostics.h"
-#include "tools/cli/args.h"
+#include "tools/cli/command_line.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
+#include "tools/commands/catalog.h"
 
 namespace {
 
 constexpr int kFailed = 1;
 constexpr int kBadInput = 2;
 
-using orrery::tools::Command;
+using orrery::tools::Invocation;
 using orrery::tools::Reply;
-
-int dispatch(const Command& command) {
-  return std::visit([](const auto& args) { return orrery::tools::execute(args); }, command);
-}
 
 int run(int argc, char** argv) {
   // What `orrery execute` and `orrery calibrate` start for each device; not for users.
@@ -39,12 +36,15 @@ int run(int argc, char** argv) {
   if (argc == 2 && std::string(argv[1]) == orrery::executor::kBenchRankCommand) {
     return orrery::executor::run_bench_rank_process();
   }
-  const auto parsed = orrery::tools::parse_command_line(argc, argv);
+  const auto parsed =
+      orrery::tools::parse_command_line(orrery::tools::commands(), orrery::tools::command_groups(),
+                                        orrery::experiments::program_version(), argc, argv);
   if (const Reply* reply = std::get_if<Reply>(&parsed)) {
     std::fputs(reply->text.c_str(), reply->status == 0 ? stdout : stderr);
     return reply->status;
   }
-  return dispatch(std::get<Command>(parsed));
+  const auto& invocation = std::get<Invocation>(parsed);
+  return invocation.command->run(invocation.given);
 }
 
 /// fmt::print would throw where standard error is closed.

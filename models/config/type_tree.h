@@ -1,5 +1,5 @@
 /// The description of a config type as a tree: what the JSON Schema and the reference page are
-/// written from. Private to models/config.
+/// written from, and the flags of the command line (tools/cli/flags.h).
 #pragma once
 #include <cstdint>
 #include <string>

@@ -26,6 +26,13 @@
 
 namespace orrery::config {
 
+/// How a key is given on the command line, other than as `--its-name VALUE` (tools/cli/flags.h).
+struct FlagForm {
+  char letter = 0;          ///< `-c VALUE` too.
+  bool positional = false;  ///< An argument without a name.
+  bool commas = false;      ///< A list is one value, `a,b,c`; other lists repeat the flag.
+};
+
 /// What a describe() function talks to. Only the reading visitor changes fields.
 class Visitor {
  public:
@@ -33,14 +40,18 @@ class Visitor {
 
   /// A key that must be there.
   template <class T>
-  void required(const char* key, T& value, const char* doc) {
+  void required(const char* key, T& value, const char* doc, FlagForm form = {}) {
+    flag(form);
     field(key, doc, true, detail::slot(value));
   }
   /// A key that may be absent: the field then keeps its member initializer.
   template <class T>
-  void optional(const char* key, T& value, const char* doc) {
+  void optional(const char* key, T& value, const char* doc, FlagForm form = {}) {
+    flag(form);
     field(key, doc, false, detail::slot(value));
   }
+  /// Heading of the fields that follow, for help texts.
+  virtual void section(const char* /*title*/) {}
   /// First line of a file's describe(): the required key `schema` must read "<kind>/<version>",
   /// as in schema("orrery/cluster", 1). After a wrong kind or version no other problem of the map
   /// is reported.
@@ -85,6 +96,7 @@ class Visitor {
   }
 
   /// The events below are called by the template layer in slots.h, not by describe() functions.
+  virtual void flag(FlagForm) {}  ///< Of the field that follows.
   virtual void field(const char* key, const char* doc, bool required, Slot value) = 0;
   virtual void boolean(bool& value) = 0;
   virtual void integer(std::int64_t& value, std::int64_t low, std::int64_t high) = 0;

@@ -15,14 +15,27 @@
 #include "models/reshard/link_ranks.h"
 #include "models/sharding/pipelines.h"
 #include "models/sharding/transformer.h"
+#include "tools/cli/command.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
 namespace {
+
+/// A plan as an annotated graph.
+struct AnnotateSettings {
+  JobSettings job;
+  std::string plan;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, AnnotateSettings& settings) {
+  v.required("plan", settings.plan, "plan file", {.positional = true});
+  describe_json(v, settings.json);
+  describe(v, settings.job, BatchDefault::of_the_plan);
+}
 
 using models::CommunicationKind;
 using models::CommunicationStep;
@@ -359,7 +372,9 @@ std::string document_text(const AnnotateDocument& document, const experiments::L
 
 }  // namespace
 
-int execute(const AnnotateArgs& args) {
+namespace {
+
+int run(const AnnotateSettings& args) {
   const std::vector<experiments::LoadedRun> runs = load_plans({args.plan}, args.job, {});
   const experiments::LoadedRun& run = runs.front();
   const ir::ModelShape& shape = run.workload.shape;
@@ -390,5 +405,13 @@ int execute(const AnnotateArgs& args) {
   print(args.json ? to_json(document) : document_text(document, run));
   return 0;
 }
+
+}  // namespace
+
+const Command kAnnotate = command<AnnotateSettings, run>(
+    "annotate", "Show a plan's sharding annotations and what its communication resolves to",
+    "annotate experiments/hetu/plans/c2.yaml --cluster hetu_32h20 --model hetu_32b "
+    "--sequence-length 4096",
+    "Exit code 1: the plan has no annotated graph; the reason is printed.");
 
 }  // namespace orrery::tools

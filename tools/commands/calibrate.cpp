@@ -15,13 +15,14 @@
 #include "executor/netlab/namespaces.h"
 #include "experiments/study/figure.h"
 #include "models/spec/library.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/cli/progress.h"
 #include "tools/commands/calibrate_job.h"
 #include "tools/commands/calibrate_report.h"
 #include "tools/commands/calibrate_runner.h"
 #include "tools/commands/calibrate_samples.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/interrupt.h"
 #include "tools/commands/judge.h"
@@ -87,7 +88,7 @@ void check_lab() {
 }
 
 /// False: interrupted.
-bool measure(const CalibrateArgs& args, const CalibrateJob& job, const std::string& samples) {
+bool measure(const CalibrateSettings& args, const CalibrateJob& job, const std::string& samples) {
   SampleStore store(samples, job.about);
   Progress progress(args.quiet || args.json);
   CalibrateHooks hooks;
@@ -106,8 +107,8 @@ bool measure(const CalibrateArgs& args, const CalibrateJob& job, const std::stri
 }
 
 /// Profile, tables and figures of the fits; returns the names of the files.
-std::vector<std::string> write_fits(const CalibrateArgs& args, const calibration::FitReport& report,
-                                    std::string& problem) {
+std::vector<std::string> write_fits(const CalibrateSettings& args,
+                                    const calibration::FitReport& report, std::string& problem) {
   const fs::path out = args.out;
   std::vector<std::string> files;
   const auto write = [&](const char* name, const std::string& text) {
@@ -128,7 +129,58 @@ std::vector<std::string> write_fits(const CalibrateArgs& args, const calibration
 
 }  // namespace
 
-int execute(const CalibrateArgs& args) {
+void describe(config::Visitor& v, CalibrateSettings& settings) {
+  v.optional("out", settings.out,
+             "folder for samples.csv, profile.yaml, fits and figures; a second run goes on where "
+             "the first one ended; default: results/calibration",
+             {.letter = 'o'});
+  v.optional("quick", settings.quick, "few sizes, few repetitions: to see that it works");
+  v.optional("only", settings.only,
+             "comma-separated kinds: block, gemm, memory_bandwidth, optimizer, memory, "
+             "op_overhead, checkpoint_write, checkpoint_read, point_to_point, collective");
+  v.optional("fit_only", settings.fit_only, "measure nothing, fit the samples that are there");
+  v.optional("no_figure", settings.no_figure, "do not draw the fits");
+  v.optional("quiet", settings.quiet, "no progress", {.letter = 'q'});
+  describe_json(v, settings.json);
+  v.section("What is measured");
+  v.optional("backend", settings.backend, "cpu (default) or cuda");
+  v.optional("library", settings.library, "of the cpu back end: eigen or openblas");
+  v.optional("precision", settings.precision, "default: fp32, with cuda bf16");
+  v.optional(
+      "model", settings.model,
+      "whose blocks are timed; default: experiments/executor/tiny_llama.yaml, with cuda llama_7b");
+  v.optional("sequence_length", settings.sequence_length,
+             "tokens per sample; default: 64, cuda 2048");
+  v.optional(
+      "cluster", settings.cluster,
+      "whose GPU types, links and devices, with --netlab or --hosts; without them only as many "
+      "processes on this machine as it has devices; default: processes on this machine");
+  v.optional(
+      "gpu_type", settings.gpu_type,
+      "measure one device, not slowed down, under this name, not each GPU type of the cluster");
+  v.optional("shares", settings.shares,
+             "cuda: percent of the multiprocessors, for example 50,25: green contexts, as types of "
+             "their own");
+  v.optional("ranks", settings.ranks,
+             "processes without a cluster; default: 2 for cpu, none for cuda");
+  v.optional("checkpoints", settings.checkpoints, "folder for checkpoints; default: below --out");
+  v.optional("cloud", settings.cloud,
+             "folder for checkpoints that all nodes see; default: not measured");
+  v.section("Machines");
+  v.optional("hosts", settings.hosts,
+             "a:4,b:8: device 0-3 on a, 4-11 on b; default: all on this machine");
+  v.optional("ssh", settings.ssh, "start the agents of the hosts by ssh, instead of printing how");
+  v.optional("netlab", settings.netlab,
+             "emulate the cluster's nodes and network on this machine, for this run");
+  v.optional("listen", settings.listen,
+             "ADDRESS:PORT of the store; default: loopback, with --hosts all addresses, any port");
+  v.optional("advertise", settings.advertise,
+             "this machine's address for hosts; default: its name");
+}
+
+namespace {
+
+int run(const CalibrateSettings& args) {
   const CalibrateJob job = make_calibrate_job(args, today());
   const std::string samples = (fs::path(args.out) / "samples.csv").string();
   signal(SIGINT, on_interrupt);
@@ -157,5 +209,12 @@ int execute(const CalibrateArgs& args) {
   if (!problem.empty()) fmt::print(stderr, "orrery: no {}\n", problem);
   return 0;
 }
+
+}  // namespace
+
+const Command kCalibrate =
+    command<CalibrateSettings, run>("calibrate", "Measure a machine and fit a profile of it",
+                                    "calibrate --quick --only gemm,op_overhead --no-figure",
+                                    "Exit code 130: interrupted; samples are kept.");
 
 }  // namespace orrery::tools

@@ -19,6 +19,8 @@
 #include "models/ir/measurement_text.h"
 #include "models/spec/library.h"
 #include "models/spec/topology.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/text.h"
 #include "tools/commands/execute_job.h"
 #include "tools/commands/execute_netlab.h"
 #include "tools/commands/execute_settings.h"
@@ -37,11 +39,11 @@ constexpr int kMostRanks = 64;
 constexpr std::int64_t kLargestGroup = 8;
 constexpr std::int64_t kGpuParameters = std::int64_t{256} << 20;
 
-bool is_cuda(const CalibrateArgs& args) { return args.backend == "cuda"; }
+bool is_cuda(const CalibrateSettings& args) { return args.backend == "cuda"; }
 
 /// Back end, library, precision, folders: read as `orrery execute` reads them.
-executor::RunSettings read_settings(const CalibrateArgs& args, Diagnostics& diagnostics) {
-  ExecuteArgs execute;
+executor::RunSettings read_settings(const CalibrateSettings& args, Diagnostics& diagnostics) {
+  ExecuteSettings execute;
   execute.backend = args.backend;
   execute.library = args.library;
   execute.precision = args.precision;
@@ -54,7 +56,7 @@ executor::RunSettings read_settings(const CalibrateArgs& args, Diagnostics& diag
   return settings;
 }
 
-void read_where(const CalibrateArgs& args, executor::LaunchOptions& where,
+void read_where(const CalibrateSettings& args, executor::LaunchOptions& where,
                 Diagnostics& diagnostics) {
   where.hosts = hosts_of(args.hosts, diagnostics);
   where.ssh = args.ssh;
@@ -64,7 +66,7 @@ void read_where(const CalibrateArgs& args, executor::LaunchOptions& where,
   if (args.netlab && args.hosts) diagnostics.add(at_flag("--netlab"), "its nodes are the hosts");
 }
 
-models::Workload read_workload(const CalibrateArgs& args, ir::Dtype dtype,
+models::Workload read_workload(const CalibrateSettings& args, ir::Dtype dtype,
                                const models::Library& library, models::Job& job,
                                Diagnostics& diagnostics) {
   const std::string model = args.model.value_or(
@@ -117,13 +119,13 @@ std::set<ir::MeasurementKind> read_kinds(const Text& text, Diagnostics& diagnost
 }
 
 /// The GPU's name and multiprocessors; empty where the hosts have it.
-executor::CudaDeviceInfo cuda_device(const CalibrateArgs& args) {
+executor::CudaDeviceInfo cuda_device(const CalibrateSettings& args) {
   if (!is_cuda(args)) return {};
   const executor::CudaStatus status = executor::cuda_status();
   return status.devices.empty() ? executor::CudaDeviceInfo{} : status.devices.front();
 }
 
-std::vector<std::pair<std::string, int>> read_shares(const CalibrateArgs& args,
+std::vector<std::pair<std::string, int>> read_shares(const CalibrateSettings& args,
                                                      const std::string& type,
                                                      const executor::CudaDeviceInfo& gpu,
                                                      Diagnostics& diagnostics) {
@@ -170,11 +172,11 @@ std::vector<executor::BenchDevice> types_of(const models::Cluster& cluster,
 /// Ranks are the cluster's devices where they are emulated as such, where they run on its nodes,
 /// and as GPUs of this machine where it is one node. Else they are processes on this machine's
 /// cores, and what is measured says nothing about the cluster's types and links.
-bool is_there(const CalibrateArgs& args, const models::Cluster& cluster) {
+bool is_there(const CalibrateSettings& args, const models::Cluster& cluster) {
   return args.netlab || args.hosts || (is_cuda(args) && cluster.nodes.size() == 1);
 }
 
-void use_cluster(const CalibrateArgs& args, const models::Cluster& cluster, CalibrateJob& job,
+void use_cluster(const CalibrateSettings& args, const models::Cluster& cluster, CalibrateJob& job,
                  Diagnostics& diagnostics) {
   std::map<std::int32_t, double> slowdowns;
   if (args.netlab) {
@@ -207,7 +209,7 @@ void use_loopback(const std::string& type, std::int64_t ranks, CalibrateJob& job
   }
 }
 
-void use_this_machine(const CalibrateArgs& args, const std::string& type, CalibrateJob& job,
+void use_this_machine(const CalibrateSettings& args, const std::string& type, CalibrateJob& job,
                       Diagnostics& diagnostics) {
   for (const auto& [given, flag] :
        {std::pair{args.netlab, "--netlab"}, std::pair{args.hosts.has_value(), "--hosts"}}) {
@@ -232,7 +234,7 @@ std::string cpu_model() {
   return "unknown CPU";
 }
 
-std::string machine_text(const CalibrateArgs& args, const executor::CudaDeviceInfo& gpu) {
+std::string machine_text(const CalibrateSettings& args, const executor::CudaDeviceInfo& gpu) {
   utsname system{};
   ::uname(&system);
   std::string text =
@@ -247,7 +249,7 @@ std::string machine_text(const CalibrateArgs& args, const executor::CudaDeviceIn
 }
 
 /// With hosts the libraries are theirs: the back end is only named.
-std::string libraries_text(const CalibrateArgs& args, const executor::RunSettings& settings) {
+std::string libraries_text(const CalibrateSettings& args, const executor::RunSettings& settings) {
   const std::string version = fmt::format("orrery {}", experiments::program_version());
   if (args.hosts) {
     return fmt::format("{} {} of the hosts; {}", settings.backend, settings.library, version);
@@ -255,7 +257,7 @@ std::string libraries_text(const CalibrateArgs& args, const executor::RunSetting
   return fmt::format("{}; {}", executor::make_backend(settings, 0)->name(), version);
 }
 
-void check_out(const CalibrateArgs& args, Diagnostics& diagnostics) {
+void check_out(const CalibrateSettings& args, Diagnostics& diagnostics) {
   std::error_code error;
   // Without a folder there are no samples to fit: that is said when they are read.
   if (args.fit_only && !std::filesystem::exists(args.out, error)) return;
@@ -340,7 +342,7 @@ std::vector<executor::BenchGroup> bench_groups(const models::Cluster& cluster) {
   return out;
 }
 
-CalibrateJob make_calibrate_job(const CalibrateArgs& args, const std::string& date) {
+CalibrateJob make_calibrate_job(const CalibrateSettings& args, const std::string& date) {
   Diagnostics diagnostics;
   CalibrateJob job;
   job.settings = read_settings(args, diagnostics);

@@ -14,9 +14,38 @@
 #include "executor/netlab/spec.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/cluster.h"
-#include "tools/cli/args.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
+
+/// Measures a machine and fits a profile.
+struct CalibrateSettings {
+  std::string out = "results/calibration";
+  Text backend;
+  Text library;
+  Text precision;
+  Text model;
+  Text sequence_length;
+  Text cluster;
+  Text gpu_type;
+  Text shares;  ///< Percent of a GPU's multiprocessors: 50,25
+  Text ranks;
+  Text only;  ///< Kinds of measurements.
+  Text checkpoints;
+  Text cloud;
+  Text hosts;  ///< a:4,b:8
+  bool ssh = false;
+  bool netlab = false;
+  Text listen;
+  Text advertise;
+  bool quick = false;
+  bool fit_only = false;
+  bool no_figure = false;
+  bool quiet = false;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, CalibrateSettings& settings);
 
 struct CalibrateJob {
   executor::BenchRequest request;
@@ -38,7 +67,7 @@ struct CalibrateJob {
 /// nor on hosts only the number of devices counts: links are of class "loopback", the one device
 /// is of type "cpu" (or the GPU's name, or --gpu-type). GPUs of this machine are the cluster's
 /// where it is one node.
-CalibrateJob make_calibrate_job(const CalibrateArgs& args, const std::string& date);
+CalibrateJob make_calibrate_job(const CalibrateSettings& args, const std::string& date);
 
 /// Link class of the narrowest link between two devices: of equally narrow ones the first that has
 /// a class; "" where none has.

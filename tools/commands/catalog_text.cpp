@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "tools/cli/table.h"
+#include "tools/cli/text.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {

@@ -10,6 +10,15 @@
 
 namespace orrery::tools {
 
+struct ListSettings {
+  std::string what;
+  std::vector<std::string> names;  ///< Of planners, step planners or policies.
+  bool markdown = false;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, ListSettings& settings);
+
 struct OptionRecord {
   std::string name;
   std::string default_value;

@@ -4,8 +4,9 @@
 #include <filesystem>
 
 #include "experiments/study/figure.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/compare_report.h"
 #include "tools/commands/compare_run.h"
 #include "tools/commands/exports.h"
@@ -14,11 +15,38 @@
 namespace orrery::tools {
 namespace {
 
+/// A run that was executed against its simulation.
+struct CompareSettings {
+  std::string run;
+  Text profile;
+  Text cluster;
+  Text warm_up;
+  Text worst;
+  Text out;
+  bool no_figure = false;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, CompareSettings& settings) {
+  v.required("run", settings.run,
+             "folder that `orrery execute --out` wrote, one of its generations, or a run.log",
+             {.positional = true});
+  v.optional("profile", settings.profile, "profile to predict with; default: the run's own");
+  v.optional("cluster", settings.cluster, "cluster to predict for; default: the run's own");
+  v.optional("warm_up", settings.warm_up, "first steps that do not count; default: 2");
+  v.optional("worst", settings.worst, "ops to list; default: 10");
+  v.optional("out", settings.out, "folder for comparison.json, timelines as CSV and figures",
+             {.letter = 'o'});
+  v.optional("no_figure", settings.no_figure, "do not draw the figure");
+  describe_json(v, settings.json);
+}
+
 namespace fs = std::filesystem;
 
 /// Writes comparison.json and, for each generation, timeline-<g>.csv and its figure; returns the
 /// lines to print.
-std::string write_results(const CompareArgs& args, const RunComparison& comparison, int warm_up) {
+std::string write_results(const CompareSettings& args, const RunComparison& comparison,
+                          int warm_up) {
   const fs::path out = *args.out;
   std::error_code error;
   fs::create_directories(out, error);
@@ -44,7 +72,9 @@ std::string write_results(const CompareArgs& args, const RunComparison& comparis
 
 }  // namespace
 
-int execute(const CompareArgs& args) {
+namespace {
+
+int run(const CompareSettings& args) {
   config::Diagnostics diagnostics;
   if (args.out) check_out_folder("--out", *args.out, diagnostics);
   CompareRequest request{args.run, args.cluster.value_or(""), args.profile.value_or(""), {}};
@@ -68,5 +98,13 @@ int execute(const CompareArgs& args) {
   }
   return 0;
 }
+
+}  // namespace
+
+const Command kCompare = command<CompareSettings, run>(
+    "compare", "Compare an executed run with its simulation, op by op",
+    "compare results/first --profile results/calibrated/profile.yaml",
+    "Predicted: one simulated iteration of the program that ran. Measured: mean of the middle half "
+    "of its steps.");
 
 }  // namespace orrery::tools

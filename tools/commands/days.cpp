@@ -4,6 +4,7 @@
 
 #include "models/base/units.h"
 #include "models/config/units.h"
+#include "tools/cli/flags.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {

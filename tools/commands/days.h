@@ -4,7 +4,7 @@
 
 #include "models/base/time.h"
 #include "models/config/diagnostics.h"
-#include "tools/cli/args.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 

@@ -5,15 +5,31 @@
 #include <utility>
 
 #include "models/ir/names.h"
+#include "tools/cli/command.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
 namespace {
+
+struct DiffSettings {
+  JobSettings job;
+  JudgeSettings judge;
+  std::string first;
+  std::string second;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, DiffSettings& settings) {
+  v.required("first", settings.first, "plan file", {.positional = true});
+  v.required("second", settings.second, "plan file", {.positional = true});
+  describe_json(v, settings.json);
+  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.judge);
+}
 
 /// One thing that differs; "-" where a plan has no such thing.
 struct Difference {
@@ -227,7 +243,9 @@ std::string memory_side_by_side(const EvaluationRecord& a, const EvaluationRecor
 
 }  // namespace
 
-int execute(const DiffArgs& args) {
+namespace {
+
+int run(const DiffSettings& args) {
   std::vector<Task> tasks;
   for (experiments::LoadedRun& run : load_plans({args.first, args.second}, args.job, args.judge)) {
     const std::string name = run.spec.plan->value;
@@ -247,5 +265,13 @@ int execute(const DiffArgs& args) {
   print(differences_text(found) + "\n" + costs_text(a, b) + "\n" + memory_side_by_side(a, b));
   return 0;
 }
+
+}  // namespace
+
+const Command kDiff =
+    command<DiffSettings, run>("diff", "Compare two plans: what differs and what it costs",
+                               "diff experiments/hexiscale/case_study/plans/megatron.yaml "
+                               "experiments/hexiscale/case_study/plans/hexiscale.yaml --cluster "
+                               "hexiscale_case_study --model llama2_13b --sequence-length 4096");
 
 }  // namespace orrery::tools

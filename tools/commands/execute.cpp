@@ -19,8 +19,9 @@
 #include "executor/netlab/namespaces.h"
 #include "models/config/document.h"
 #include "planners/recovery/catalog.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/execute_checks.h"
 #include "tools/commands/execute_job.h"
 #include "tools/commands/execute_netlab.h"
@@ -38,6 +39,23 @@
 namespace orrery::tools {
 namespace {
 
+/// Starts ranks on this machine for a launcher on another one.
+struct ExecuteAgentSettings {
+  std::string store;
+  std::string node;
+  Text address;
+  Text wait;               ///< Seconds.
+  Text network_namespace;  ///< To enter first.
+};
+
+void describe(config::Visitor& v, ExecuteAgentSettings& settings) {
+  v.required("store", settings.store, "HOST:PORT that the launcher printed");
+  v.required("node", settings.node, "this machine's name in the launcher's --hosts");
+  v.optional("address", settings.address, "that its ranks listen on; default: the node's name");
+  v.optional("wait", settings.wait, "seconds to look for the launcher; default: 60");
+  v.optional("namespace", settings.network_namespace, "network namespace to enter first");
+}
+
 using config::Diagnostics;
 using executor::LaunchReport;
 
@@ -49,8 +67,9 @@ constexpr int kWordEvery = 5;
 constexpr std::int64_t kAgentWait = 60;
 
 /// The first one is the plan to begin with, then those to switch to.
-std::vector<experiments::LoadedRun> load_runs(const ExecuteArgs& args, const ExecutedJob& executed,
-                                              const JudgeArgs& judged,
+std::vector<experiments::LoadedRun> load_runs(const ExecuteSettings& args,
+                                              const ExecutedJob& executed,
+                                              const JudgeSettings& judged,
                                               const std::vector<std::string>& switches) {
   std::vector<std::string> files = switches;
   const auto complete = [&executed](models::Job& job) { executed.complete(job); };
@@ -60,7 +79,7 @@ std::vector<experiments::LoadedRun> load_runs(const ExecuteArgs& args, const Exe
   }
   Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
-  JobArgs job = executed.args;
+  JobSettings job = executed.args;
   if (!job.job && !job.global_batch) job.global_batch = kDefaultBatch;
   if (!job.job && !job.sequence_length) job.sequence_length = kDefaultLength;
   experiments::RunSpec spec = make_spec(job, judged, {}, diagnostics);
@@ -114,7 +133,7 @@ struct PreparedExecution {
   std::vector<std::string> notes;  ///< What the user may not expect, a line each.
 };
 
-PreparedExecution prepare(const ExecuteArgs& args) {
+PreparedExecution prepare(const ExecuteSettings& args) {
   Diagnostics diagnostics;
   PreparedExecution out;
   executor::LaunchOptions& o = out.options;
@@ -159,7 +178,7 @@ PreparedExecution prepare(const ExecuteArgs& args) {
     steps.push_back(parts->second);
   }
   diagnostics.raise();
-  JudgeArgs judged;
+  JudgeSettings judged;
   judged.seed = args.seed;
   judged.expanded = true;
   std::vector<std::string> all = files;
@@ -222,7 +241,7 @@ int status_of(const LaunchReport& report) {
 
 /// The policy, ready to answer. Says now and then that it is being prepared: some simulate many
 /// plans first.
-std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteArgs& args,
+std::unique_ptr<PlanningProcess> prepare_policy(const ExecuteSettings& args,
                                                 const PreparedExecution& prepared) {
   const executor::RunSettings& settings = prepared.options.settings;
   std::vector<PlanSwitch> switches;
@@ -284,8 +303,66 @@ LaunchReport launch_in(const ExecuteLab* lab, executor::LaunchOptions options) {
 
 }  // namespace
 
-int execute(const ExecuteArgs& given) {
-  ExecuteArgs args = given;
+void describe(config::Visitor& v, ExecuteSettings& settings) {
+  v.optional("plan", settings.plan,
+             "plan file, which brings its cluster, model and job where it lies among a run's "
+             "inputs; or let --planner make one",
+             {.positional = true});
+  v.optional("planner", settings.planner, "make the plan with this planner", {.letter = 'p'});
+  v.optional("steps", settings.steps, "optimizer steps; default: 20");
+  v.optional("backend", settings.backend, "where passes are computed: cpu (default) or cuda");
+  v.optional("library", settings.library, "of the cpu back end: eigen or openblas");
+  v.optional("transport", settings.transport, "how ranks talk: tcp (default) or nccl");
+  v.optional("precision", settings.precision,
+             "fp32 (default), fp64 or, with cuda, bf16; the job's dtype follows it");
+  v.optional("data", settings.data, "train on the bytes of this file; default: synthetic tokens");
+  v.optional("learning_rate", settings.learning_rate, "of Adam or SGD; default: 0.001");
+  v.optional("seed", settings.seed, "of initial weights, data and injected faults; default: 0");
+  v.optional("out", settings.out, "new folder for run logs, timelines and losses.csv",
+             {.letter = 'o'});
+  v.optional("log_steps", settings.log_steps, "log every op of so many steps; default: 100");
+  v.optional("slowdown", settings.slowdowns,
+             "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated");
+  v.optional("ranks", settings.ranks,
+             "processes (default), or threads of this one: one plan, no checkpoints, no recovery");
+  v.optional("shares", settings.shares,
+             "cuda: percent of one card's multiprocessors for each device, for example 0=50,1=25, "
+             "or one number for all; ranks are threads then");
+  v.optional("quiet", settings.quiet, "no line for each step", {.letter = 'q'});
+  v.optional("json", settings.json, "print one JSON document instead of tables");
+  v.section("Machines");
+  v.optional("hosts", settings.hosts,
+             "a:4,b:8: device 0-3 on a, 4-11 on b; default: all on this machine");
+  v.optional("ssh", settings.ssh, "start the agents of the hosts by ssh, instead of printing how");
+  v.optional("netlab", settings.netlab,
+             "emulate the cluster's nodes and network on this machine, for this run");
+  v.optional("listen", settings.listen,
+             "ADDRESS:PORT of the store; default: loopback, with --hosts all addresses, any port");
+  v.optional("advertise", settings.advertise,
+             "this machine's address for hosts; default: its name");
+  v.section("Checkpoints and failures");
+  v.optional("checkpoint_every", settings.checkpoint_every,
+             "steps between checkpoints; default: never");
+  v.optional("checkpoints", settings.checkpoints, "folder for checkpoints on each node");
+  v.optional("cloud", settings.cloud, "folder for checkpoints that all nodes see");
+  v.optional("prune_checkpoints", settings.prune_checkpoints,
+             "remove checkpoints of earlier runs from both folders first");
+  v.optional("elastic", settings.elastic,
+             "recovery policy that says how to go on without lost devices (orrery list policies)");
+  v.optional("silence", settings.silence,
+             "seconds (1 to 3600) after which a rank that says nothing is lost; default: 10");
+  v.optional(
+      "kill", settings.kills,
+      "RANK@STEP: that rank (of the plan that --switch-to has brought by then) kills itself at an "
+      "op of that step, or with :before_update or :after_update there; may be repeated");
+  v.optional("switch_to", settings.switches,
+             "PLAN@STEP: goes over to another plan after that step; may be repeated");
+}
+
+namespace {
+
+int run(const ExecuteSettings& given) {
+  ExecuteSettings args = given;
   const std::string taken = take_run_inputs(args);
   PreparedExecution prepared = prepare(args);
   if (!taken.empty()) prepared.notes.insert(prepared.notes.begin(), taken);
@@ -354,7 +431,17 @@ int execute(const ExecuteArgs& given) {
   return status_of(report);
 }
 
-int execute(const ExecuteAgentArgs& args) {
+}  // namespace
+
+const Command kExecute = command<ExecuteSettings, run>(
+    "execute", "Run a plan for real: one process for each device",
+    "execute experiments/executor/two_replicas.yaml --cluster a100_8 --model "
+    "experiments/executor/tiny_llama.yaml --sequence-length 32 --steps 5",
+    "Exit code 1: the run failed. 130: interrupted; logs are kept.");
+
+namespace {
+
+int run(const ExecuteAgentSettings& args) {
   const char* token = std::getenv("ORRERY_TOKEN");
   Diagnostics diagnostics;
   if (token == nullptr || *token == '\0') {
@@ -394,5 +481,11 @@ int execute(const ExecuteAgentArgs& args) {
   }
   return interrupted ? kInterrupted : 0;
 }
+
+}  // namespace
+
+const Command kExecuteAgent = command<ExecuteAgentSettings, run>(
+    "execute-agent", "Start ranks on this machine for a launcher on another one",
+    "execute-agent --store head:4321 --node b", "The run's token is read from ORRERY_TOKEN.");
 
 }  // namespace orrery::tools

@@ -13,6 +13,7 @@
 #include "executor/launcher/places.h"
 #include "executor/net/socket.h"
 #include "executor/net/transport.h"
+#include "tools/cli/flags.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {

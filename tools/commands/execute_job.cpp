@@ -11,6 +11,8 @@
 #include "models/cost/device_share.h"
 #include "models/ir/names.h"
 #include "models/spec/library.h"
+#include "tools/cli/flags.h"
+#include "tools/commands/execute_settings.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_inputs.h"
 
@@ -35,7 +37,7 @@ std::string lacking(const Text& cluster, ir::Dtype dtype) {
 
 /// The first plan that was made for this very job with the default dtype; "": none says so. What
 /// cannot be loaded is reported by who needs it.
-std::string made_for_default(const JobArgs& job, const std::vector<std::string>& plans) {
+std::string made_for_default(const JobSettings& job, const std::vector<std::string>& plans) {
   config::Diagnostics ignored;
   const models::Library library = open_library(ignored);
   if (!ignored.empty() || !job.model) return {};
@@ -79,7 +81,8 @@ models::StateBytes held_bytes(Precision precision, ir::Optimizer optimizer) {
   return bytes;
 }
 
-void check_dtype(const ExecuteArgs& args, Precision precision, config::Diagnostics& diagnostics) {
+void check_dtype(const ExecuteSettings& args, Precision precision,
+                 config::Diagnostics& diagnostics) {
   if (!args.job.dtype) return;
   const std::string own = executor::name_of(precision);
   if (*args.job.dtype == own) return;
@@ -92,7 +95,7 @@ void check_dtype(const ExecuteArgs& args, Precision precision, config::Diagnosti
                   "leave it out: it follows --precision");
 }
 
-std::string take_run_inputs(ExecuteArgs& args) {
+std::string take_run_inputs(ExecuteSettings& args) {
   namespace fs = std::filesystem;
   const fs::path folder = fs::path(args.plan).parent_path();
   const std::string file = (folder / "run.yaml").string();
@@ -122,7 +125,7 @@ void ExecutedJob::complete(models::Job& job) const {
   if (held) job.state_bytes = held_bytes(precision, job.optimizer);
 }
 
-ExecutedJob executed_job(const ExecuteArgs& args, Precision precision,
+ExecutedJob executed_job(const ExecuteSettings& args, Precision precision,
                          const std::vector<std::string>& plans) {
   ExecutedJob out{args.job, true, precision, {}};
   const std::string own = executor::name_of(precision);

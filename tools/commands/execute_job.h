@@ -9,7 +9,8 @@
 #include "executor/launcher/settings.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/job.h"
-#include "tools/cli/args.h"
+#include "tools/commands/execute_settings.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 
@@ -20,17 +21,17 @@ ir::Dtype dtype_of(executor::Precision precision);
 models::StateBytes held_bytes(executor::Precision precision, ir::Optimizer optimizer);
 
 /// A --dtype that is not --precision is a problem.
-void check_dtype(const ExecuteArgs& args, executor::Precision precision,
+void check_dtype(const ExecuteSettings& args, executor::Precision precision,
                  config::Diagnostics& diagnostics);
 
 /// Sets the cluster, model, job and profile that no flag gives from the run.yaml beside the plan,
 /// where `orrery execute --out` has written one: the job if neither --job nor --sequence-length is
 /// given, the profile with the cluster. Returns a line that says so; empty: nothing was taken.
 /// Throws ConfigError with what is wrong with such a file.
-std::string take_run_inputs(ExecuteArgs& args);
+std::string take_run_inputs(ExecuteSettings& args);
 
 struct ExecutedJob {
-  JobArgs args;      ///< With the dtype of `precision`, unless the job file gives one.
+  JobSettings args;  ///< With the dtype of `precision`, unless the job file gives one.
   bool held = true;  ///< The job file has no state_bytes: they are held_bytes().
   executor::Precision precision = executor::Precision::fp32;
   std::string note;  ///< Where the job's dtype is not that of the ranks, and why; empty: it is.
@@ -42,7 +43,7 @@ struct ExecutedJob {
 /// Call it without problems so far. A GPU type of the cluster file that does not compute in
 /// `precision`, or a plan of `plans` (files) that says it was made for the default dtype, leaves
 /// the dtype as it is: the ranks can run, and are predicted with that.
-ExecutedJob executed_job(const ExecuteArgs& args, executor::Precision precision,
+ExecutedJob executed_job(const ExecuteSettings& args, executor::Precision precision,
                          const std::vector<std::string>& plans);
 
 }  // namespace orrery::tools

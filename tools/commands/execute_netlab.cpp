@@ -10,6 +10,7 @@
 
 #include "executor/netlab/lab.h"
 #include "executor/netlab/namespaces.h"
+#include "tools/cli/flags.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/netlab_cluster.h"
 

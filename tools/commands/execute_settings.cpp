@@ -10,6 +10,8 @@
 #include "executor/cuda/nccl_transport.h"
 #include "executor/launcher/rank_process.h"
 #include "models/base/rng.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/text.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {
@@ -81,7 +83,7 @@ std::vector<executor::HostSlots> hosts_of(const Text& text, Diagnostics& diagnos
   return hosts;
 }
 
-executor::RunSettings settings_of(const ExecuteArgs& args, std::uint64_t seed,
+executor::RunSettings settings_of(const ExecuteSettings& args, std::uint64_t seed,
                                   Diagnostics& diagnostics) {
   executor::RunSettings s;
   require_one_of(args.backend, "--backend", {"cpu", "cuda"}, "back ends", diagnostics);
@@ -146,7 +148,7 @@ executor::RunSettings settings_of(const ExecuteArgs& args, std::uint64_t seed,
   return s;
 }
 
-std::vector<KillRequest> kills_of(const ExecuteArgs& args, Diagnostics& diagnostics) {
+std::vector<KillRequest> kills_of(const ExecuteSettings& args, Diagnostics& diagnostics) {
   using executor::FaultPoint;
   const char* shape = "RANK@STEP, RANK@STEP:before_update or RANK@STEP:after_update";
   std::vector<KillRequest> out;
@@ -192,7 +194,7 @@ std::vector<executor::FaultInjection> faults_of(const std::vector<KillRequest>& 
   return faults;
 }
 
-std::map<std::int32_t, double> slowdowns_of(const ExecuteArgs& args, Diagnostics& diagnostics) {
+std::map<std::int32_t, double> slowdowns_of(const ExecuteSettings& args, Diagnostics& diagnostics) {
   std::map<std::int32_t, double> out;
   for (const std::string& text : args.slowdowns) {
     const std::size_t equals = text.find('=');

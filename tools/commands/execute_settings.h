@@ -10,9 +10,47 @@
 
 #include "executor/launcher/launcher.h"
 #include "models/config/diagnostics.h"
-#include "tools/cli/args.h"
+#include "tools/commands/execute_settings.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
+
+/// Runs a plan for real.
+struct ExecuteSettings {
+  std::string plan;  ///< Or `planner`.
+  Text planner;
+  JobSettings job;
+  Text steps;
+  Text backend;
+  Text library;
+  Text transport;
+  Text precision;
+  Text data;
+  Text learning_rate;
+  Text seed;
+  Text out;
+  Text log_steps;
+  std::vector<std::string> slowdowns;  ///< DEVICE=FACTOR
+  Text ranks;                          ///< processes or threads
+  Text shares;                         ///< 0=50,1=25, or one number for all
+  Text hosts;                          ///< a:4,b:8
+  bool ssh = false;
+  bool netlab = false;
+  Text listen;
+  Text advertise;
+  Text checkpoint_every;
+  Text checkpoints;
+  Text cloud;
+  bool prune_checkpoints = false;
+  Text elastic;
+  Text silence;
+  std::vector<std::string> kills;     ///< RANK@STEP
+  std::vector<std::string> switches;  ///< PLAN@STEP
+  bool quiet = false;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, ExecuteSettings& settings);
 
 /// "left@right": the right part as a whole number of at least 1. `shape` names both in messages.
 std::optional<std::pair<std::string, std::int64_t>> at_step(const std::string& text,
@@ -22,7 +60,7 @@ std::optional<std::pair<std::string, std::int64_t>> at_step(const std::string& t
 std::vector<executor::HostSlots> hosts_of(const Text& text, config::Diagnostics& diagnostics);
 
 /// Without faults and slowdowns. `seed` is that of the data.
-executor::RunSettings settings_of(const ExecuteArgs& args, std::uint64_t seed,
+executor::RunSettings settings_of(const ExecuteSettings& args, std::uint64_t seed,
                                   config::Diagnostics& diagnostics);
 
 /// Of --kill.
@@ -31,7 +69,7 @@ struct KillRequest {
   std::int64_t step = 0;
   executor::FaultPoint point = executor::FaultPoint::op;
 };
-std::vector<KillRequest> kills_of(const ExecuteArgs& args, config::Diagnostics& diagnostics);
+std::vector<KillRequest> kills_of(const ExecuteSettings& args, config::Diagnostics& diagnostics);
 /// On the devices of the ranks of the program that runs in that step: programs[0], and after step
 /// switches[i] (ascending) programs[i + 1]. Ops are drawn from `seed`.
 std::vector<executor::FaultInjection> faults_of(const std::vector<KillRequest>& kills,
@@ -41,7 +79,7 @@ std::vector<executor::FaultInjection> faults_of(const std::vector<KillRequest>& 
                                                 config::Diagnostics& diagnostics);
 
 /// By device.
-std::map<std::int32_t, double> slowdowns_of(const ExecuteArgs& args,
+std::map<std::int32_t, double> slowdowns_of(const ExecuteSettings& args,
                                             config::Diagnostics& diagnostics);
 
 /// "address:port" to `options`.

@@ -8,6 +8,9 @@
 
 #include "executor/cuda/backend.h"
 #include "models/config/document.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/text.h"
+#include "tools/commands/execute_settings.h"
 #include "tools/commands/gpu_shares.h"
 #include "tools/commands/inputs.h"
 
@@ -20,7 +23,7 @@ constexpr const char* kFlag = "--shares";
 constexpr const char* kExample = "for example --shares 0=50,1=25,2=25, or one number for all";
 
 /// What a run on threads has not, and why.
-void refuse_flags(const ExecuteArgs& args, Diagnostics& diagnostics) {
+void refuse_flags(const ExecuteSettings& args, Diagnostics& diagnostics) {
   const auto refuse = [&](bool given, const char* flag, const char* why) {
     if (!given) return;
     diagnostics.add(at_flag(flag), fmt::format("ranks are threads: {}", why),
@@ -88,7 +91,7 @@ std::string misnamed(const models::Cluster& cluster, DeviceId device, std::int64
 
 }  // namespace
 
-ThreadPlacement thread_placement(const ExecuteArgs& args, Diagnostics& diagnostics) {
+ThreadPlacement thread_placement(const ExecuteSettings& args, Diagnostics& diagnostics) {
   ThreadPlacement out;
   const bool known = !args.ranks || *args.ranks == "threads" || *args.ranks == "processes";
   if (!known) {

@@ -12,7 +12,8 @@
 #include "models/config/diagnostics.h"
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"
-#include "tools/cli/args.h"
+#include "tools/commands/execute_settings.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 
@@ -26,7 +27,7 @@ struct ThreadPlacement {
 
 /// Problems: flags that need ranks to be processes, shares that are none or add up to more than
 /// the card.
-ThreadPlacement thread_placement(const ExecuteArgs& args, config::Diagnostics& diagnostics);
+ThreadPlacement thread_placement(const ExecuteSettings& args, config::Diagnostics& diagnostics);
 
 /// Each device of the program gets its share. Problems: devices without one, devices that the
 /// cluster does not have, and more than the card has together.

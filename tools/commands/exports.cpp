@@ -13,6 +13,7 @@
 #include "models/ir/chrome_trace.h"
 #include "models/ir/perfetto.h"
 #include "models/ir/wire.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/commands/inputs.h"
 
@@ -60,7 +61,7 @@ bool same_file(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-std::vector<std::string> input_files(const JobArgs& job) {
+std::vector<std::string> input_files(const JobSettings& job) {
   std::vector<std::string> files;
   for (const Text& file : {job.cluster, job.model, job.job, job.profile}) {
     if (file) files.push_back(*file);

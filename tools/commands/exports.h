@@ -5,7 +5,7 @@
 
 #include "experiments/study/execute.h"
 #include "models/config/diagnostics.h"
-#include "tools/cli/args.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 
@@ -38,7 +38,7 @@ struct OutputFile {
 };
 
 /// Files of a job's flags, for check_outputs().
-std::vector<std::string> input_files(const JobArgs& job);
+std::vector<std::string> input_files(const JobSettings& job);
 
 /// Reports empty paths, two flags for one file, and files that would overwrite an input.
 void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs,

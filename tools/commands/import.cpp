@@ -10,13 +10,49 @@
 #include "calibration/metis_import.h"
 #include "calibration/sailor_import.h"
 #include "models/spec/library.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 namespace {
+
+/// Files of other systems as ours.
+struct ImportSettings {
+  std::string what;                ///< metis-profile, nvidia-topo, ...; orrery import --help.
+  std::vector<std::string> files;  ///< Or a folder.
+  std::vector<std::string> gpus;   ///< TYPE=NAME
+  std::vector<std::string> links;  ///< KIND=CLASS, or CLASS
+  Text cluster;                    ///< Whose names count beside the library's.
+  Text bandwidth_unit;
+  Text output;
+};
+
+void describe(config::Visitor& v, ImportSettings& settings) {
+  v.required("what", settings.what,
+             "metis-profile, metis-cluster, sailor-profile, nccl-tests, nvidia-topo, nccl-topo or "
+             "slurm-topology",
+             {.positional = true});
+  v.required(
+      "file", settings.files,
+      "metis-profile, sailor-profile: the folder; metis-cluster: host file and cluster file; "
+      "nccl-tests: outputs of tests; nvidia-topo: output of nvidia-smi topo -m; nccl-topo: file of "
+      "NCCL_TOPO_DUMP_FILE; slurm-topology: topology.conf and a cluster file with one node",
+      {.positional = true});
+  v.optional("gpu", settings.gpus,
+             "TYPE=NAME: our name of a GPU type; NAME for profiles that do not say their type; may "
+             "be repeated");
+  v.optional("link", settings.links,
+             "nccl-tests: link class that the ring crosses; nvidia-topo, nccl-topo: nvlink=CLASS, "
+             "pcie=CLASS and nic=CLASS; may be repeated");
+  v.optional("cluster", settings.cluster,
+             "cluster whose GPU types and link classes --gpu and --link may name, too");
+  v.optional("bandwidth_unit", settings.bandwidth_unit,
+             "of the cluster file: GB/s (default) or B/s");
+  v.optional("output", settings.output, "write to this YAML file", {.letter = 'o'});
+}
 
 constexpr std::size_t kAny = 0;  ///< As many files as there are.
 struct Kind {
@@ -32,7 +68,7 @@ constexpr Kind kKinds[] = {{"metis-profile", 1, "metis-profile FOLDER"},
                            {"nccl-topo", 1, "nccl-topo FILE --gpu NAME --link pcie=CLASS ..."},
                            {"slurm-topology", 2, "slurm-topology TOPOLOGY.CONF NODE.yaml"}};
 
-const Kind* asked_kind(const ImportArgs& args, config::Diagnostics& diagnostics) {
+const Kind* asked_kind(const ImportSettings& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> known;
   for (const Kind& kind : kKinds) {
     known.emplace_back(kind.name);
@@ -49,7 +85,7 @@ const Kind* asked_kind(const ImportArgs& args, config::Diagnostics& diagnostics)
 }
 
 /// "TYPE=NAME", or "NAME" for files that do not say their type.
-calibration::GpuNames gpu_names(const ImportArgs& args, config::Diagnostics& diagnostics) {
+calibration::GpuNames gpu_names(const ImportSettings& args, config::Diagnostics& diagnostics) {
   calibration::GpuNames names;
   for (const std::string& text : args.gpus) {
     const std::size_t equals = text.find('=');
@@ -65,7 +101,7 @@ calibration::GpuNames gpu_names(const ImportArgs& args, config::Diagnostics& dia
   return names;
 }
 
-calibration::BandwidthUnit bandwidth_unit(const ImportArgs& args,
+calibration::BandwidthUnit bandwidth_unit(const ImportSettings& args,
                                           config::Diagnostics& diagnostics) {
   const std::string text = args.bandwidth_unit.value_or("GB/s");
   if (text == "B/s") return calibration::BandwidthUnit::bytes;
@@ -77,7 +113,7 @@ calibration::BandwidthUnit bandwidth_unit(const ImportArgs& args,
 }
 
 /// The class of --link KIND=CLASS; with KIND "" that of --link CLASS.
-std::string link_class(const ImportArgs& args, const std::string& kind) {
+std::string link_class(const ImportSettings& args, const std::string& kind) {
   std::string found;
   for (const std::string& text : args.links) {
     const std::size_t equals = text.find('=');
@@ -93,7 +129,7 @@ struct KnownNames {
   std::vector<std::string> links;
 };
 
-KnownNames known_names(const ImportArgs& args, config::Diagnostics& diagnostics) {
+KnownNames known_names(const ImportSettings& args, config::Diagnostics& diagnostics) {
   const models::Library library = open_library(diagnostics);
   KnownNames known;
   for (const auto& [name, gpu] : library.gpus) known.gpus.push_back(name);
@@ -119,7 +155,7 @@ void check_known(const char* flag, const std::string& name, const std::vector<st
                   std::string_view(flag).substr(2)));
 }
 
-void check_gpu_names(const ImportArgs& args, const calibration::GpuNames& gpus,
+void check_gpu_names(const ImportSettings& args, const calibration::GpuNames& gpus,
                      config::Diagnostics& diagnostics) {
   if (args.gpus.empty() && args.links.empty() && !args.cluster) return;
   const KnownNames known = known_names(args, diagnostics);
@@ -134,7 +170,7 @@ void check_gpu_names(const ImportArgs& args, const calibration::GpuNames& gpus,
 }
 
 /// Every --link must name what the import asks for.
-void check_links(const ImportArgs& args, const std::vector<std::string>& kinds,
+void check_links(const ImportSettings& args, const std::vector<std::string>& kinds,
                  config::Diagnostics& diagnostics) {
   for (const std::string& text : args.links) {
     const std::size_t equals = text.find('=');
@@ -145,7 +181,7 @@ void check_links(const ImportArgs& args, const std::vector<std::string>& kinds,
   }
 }
 
-std::string import_nccl_tests(const ImportArgs& args, config::Diagnostics& diagnostics) {
+std::string import_nccl_tests(const ImportSettings& args, config::Diagnostics& diagnostics) {
   check_links(args, {""}, diagnostics);
   const std::string link = link_class(args, "");
   if (link.empty()) {
@@ -154,7 +190,7 @@ std::string import_nccl_tests(const ImportArgs& args, config::Diagnostics& diagn
   return models::dump_profile(calibration::import_nccl_tests(args.files, link, diagnostics));
 }
 
-std::string import_node(const ImportArgs& args, const calibration::GpuNames& gpus,
+std::string import_node(const ImportSettings& args, const calibration::GpuNames& gpus,
                         config::Diagnostics& diagnostics) {
   check_links(args, {"nvlink", "pcie", "nic"}, diagnostics);
   const auto gpu = gpus.find("");
@@ -176,7 +212,7 @@ std::string import_node(const ImportArgs& args, const calibration::GpuNames& gpu
 }
 
 /// What would be overwritten: the files themselves, or those in a folder.
-std::vector<std::string> inputs_of(const ImportArgs& args) {
+std::vector<std::string> inputs_of(const ImportSettings& args) {
   std::vector<std::string> files = args.files;
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(args.files.front(), error)) {
@@ -187,7 +223,9 @@ std::vector<std::string> inputs_of(const ImportArgs& args) {
 
 }  // namespace
 
-int execute(const ImportArgs& args) {
+namespace {
+
+int run(const ImportSettings& args) {
   config::Diagnostics diagnostics;
   const Kind* kind = asked_kind(args, diagnostics);
   const calibration::GpuNames names = gpu_names(args, diagnostics);
@@ -223,5 +261,12 @@ int execute(const ImportArgs& args) {
   }
   return 0;
 }
+
+}  // namespace
+
+const Command kImport = command<ImportSettings, run>(
+    "import", "Read files of other systems: profiles, measurements, topologies",
+    "import metis-cluster tests/calibration/metis/hostfile "
+    "tests/calibration/metis/clusterfile.json");
 
 }  // namespace orrery::tools

@@ -10,6 +10,8 @@
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "models/spec/topology.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/text.h"
 
 namespace orrery::tools {
 namespace {
@@ -51,7 +53,7 @@ Value everything() {
 }
 
 /// The tree that the flags change: the job file, or an empty job.
-Value base_job(const JobArgs& args, const Text& plan, Diagnostics& diagnostics) {
+Value base_job(const JobSettings& args, const Text& plan, Diagnostics& diagnostics) {
   if (args.job) return config::load_value(*args.job, diagnostics);
   Value job = Value::map({});
   job.append("schema", Value::scalar("orrery/job/1"));
@@ -67,14 +69,14 @@ std::int64_t batch_of(const std::string& plan) {
 }
 
 void require(const Value& job, const char* key, const char* flag, const char* example,
-             const JobArgs& args, Diagnostics& diagnostics) {
+             const JobSettings& args, Diagnostics& diagnostics) {
   if (args.job || job.find(key) != nullptr) return;
   diagnostics.add(
       at_flag(flag), "missing",
       fmt::format("give it, or a job file with --job; for example {} {}", flag, example));
 }
 
-sim::IterationOptions make_iteration(const JudgeArgs& args, Diagnostics& diagnostics) {
+sim::IterationOptions make_iteration(const JudgeSettings& args, Diagnostics& diagnostics) {
   Value tree = Value::map({});
   if (args.jitter) tree.append("jitter", scalar(*args.jitter, "--jitter"));
   if (args.inner) tree.append("inner", scalar(*args.inner, "--inner"));
@@ -106,22 +108,58 @@ sim::IterationOptions make_iteration(const JudgeArgs& args, Diagnostics& diagnos
 
 }  // namespace
 
-config::Position at_flag(const char* flag) { return {flag, 0, 0}; }
+void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch) {
+  v.section("Job");
+  v.optional("cluster", settings.cluster, "cluster of the library, or a YAML file",
+             {.letter = 'c'});
+  v.optional("model", settings.model,
+             "model of the library, a YAML file, or a Hugging Face config.json", {.letter = 'm'});
+  v.optional("job", settings.job, "job file; the flags below override what it says",
+             {.letter = 'j'});
+  v.optional("global_batch", settings.global_batch,
+             batch == BatchDefault::of_the_plan ? "samples per optimizer step; default: the plan's"
+                                                : "samples per optimizer step; default: 1024",
+             {.letter = 'b'});
+  v.optional(
+      "sequence_length", settings.sequence_length,
+      batch == BatchDefault::of_the_plan ? "tokens per sample" : "tokens per sample; default: 4096",
+      {.letter = 's'});
+  v.optional("dtype", settings.dtype, "number format of weights and activations; default: bf16");
+  v.optional("recompute", settings.recompute, "allowed: none, selective, full; comma-separated");
+  v.optional("zero_stages", settings.zero_stages, "allowed ZeRO stages, 0 to 3; comma-separated");
+  v.optional("schedules", settings.schedules, "allowed pipeline schedules; comma-separated");
+  v.optional("max_tensor_parallel", settings.max_tensor_parallel,
+             "largest tensor-parallel degree; default: bounded by the node");
+  v.optional("max_micro_batch_size", settings.max_micro_batch_size, "samples; default: 8");
+  v.optional("sequence_parallel", settings.sequence_parallel, "allow sequence parallelism");
+  v.optional("profile", settings.profile, "measured times (profile YAML) instead of the roofline");
+  v.optional("scale_profile", settings.scale_profile,
+             "FROM=TO: the profile's times of GPU type FROM stand, scaled, for TO");
+}
+
+void describe(config::Visitor& v, JudgeSettings& settings) {
+  v.section("Judging");
+  v.optional("cost", settings.cost,
+             "simulator (default), hexiscale_public_code or hexiscale_paper");
+  v.optional("seed", settings.seed, "of planner and jitter; default: 0");
+  v.optional("jitter", settings.jitter, "relative standard deviation of compute times");
+  v.optional("straggler", settings.stragglers,
+             "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated");
+  v.optional("slow_link", settings.slow_links,
+             "LINK=FACTOR: its bandwidth is divided by FACTOR; may be repeated");
+  v.optional("inner", settings.inner,
+             "collectives inside passes: automatic, closed_form, aggregated, per_block");
+  v.optional("ring", settings.ring, "ring collectives: aggregated or stepwise");
+  v.optional("expanded", settings.expanded,
+             "one rank for each GPU instead of one for each tensor-parallel group");
+}
+
+void describe_json(config::Visitor& v, bool& json) {
+  v.optional("json", json, "print one JSON document instead of tables");
+}
 
 models::Library open_library(Diagnostics& diagnostics) {
   return models::load_library(models::default_library_root(), diagnostics);
-}
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> items;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find(separator, begin), text.size());
-    const std::size_t first = text.find_first_not_of(' ', begin);
-    const std::size_t last = text.find_last_not_of(' ', end == 0 ? 0 : end - 1);
-    if (first < end) items.push_back(text.substr(first, last + 1 - first));
-    begin = end + 1;
-  }
-  return items;
 }
 
 std::int64_t whole_number(const Text& text, const char* flag, std::int64_t low,
@@ -138,7 +176,7 @@ std::int64_t whole_number(const Text& text, const char* flag, std::int64_t low,
   return value.value_or(fallback);
 }
 
-models::Job make_job(const JobArgs& args, const Text& plan, Diagnostics& diagnostics) {
+models::Job make_job(const JobSettings& args, const Text& plan, Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   Value tree = base_job(args, plan, diagnostics);
   if (diagnostics.problems().size() != before) return {};
@@ -170,7 +208,7 @@ models::Job make_job(const JobArgs& args, const Text& plan, Diagnostics& diagnos
   return job;
 }
 
-experiments::RunSpec make_spec(const JobArgs& job, const JudgeArgs& judge, const Text& plan,
+experiments::RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
                                Diagnostics& diagnostics) {
   experiments::RunSpec spec;
   if (!job.cluster || job.cluster->empty()) {
@@ -248,7 +286,7 @@ experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Libr
 }
 
 std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& plans,
-                                               const JobArgs& job, const JudgeArgs& judge,
+                                               const JobSettings& job, const JudgeSettings& judge,
                                                const std::function<void(models::Job&)>& complete) {
   Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);

@@ -14,9 +14,10 @@
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
+#include "tools/cli/command.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
+#include "tools/commands/catalog_text.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/list_planners.h"
 #include "tools/commands/list_policies.h"
@@ -323,7 +324,21 @@ constexpr Listing kListings[] = {
 
 }  // namespace
 
-int execute(const ListArgs& args) {
+void describe(config::Visitor& v, ListSettings& settings) {
+  v.required(
+      "what", settings.what,
+      "planners, step-planners, policies, schedules, gpus, links, models, clusters or experiments",
+      {.positional = true});
+  v.optional("name", settings.names,
+             "planners, step planners or policies to show in detail; default: all, in short",
+             {.positional = true});
+  v.optional("markdown", settings.markdown, "print as docs/planners.md, docs/recovery.md");
+  describe_json(v, settings.json);
+}
+
+namespace {
+
+int run(const ListSettings& args) {
   std::vector<std::string> names = {"planners", "step-planners", "policies"};
   if (args.what == "planners") {
     print(list_planners(args));
@@ -351,5 +366,10 @@ int execute(const ListArgs& args) {
   diagnostics.raise();
   return 2;
 }
+
+}  // namespace
+
+const Command kList = command<ListSettings, run>(
+    "list", "Show what the library and this build know", "list planners hexiscale");
 
 }  // namespace orrery::tools

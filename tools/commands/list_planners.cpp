@@ -131,7 +131,7 @@ std::string markdown(const std::vector<StepPlannerRecord>& records) {
 
 }  // namespace
 
-std::string list_planners(const ListArgs& args) {
+std::string list_planners(const ListSettings& args) {
   config::Diagnostics diagnostics;
   for (const std::string& name : args.names) {
     if (planners::find_planner(name) != nullptr) continue;
@@ -149,7 +149,7 @@ std::string list_planners(const ListArgs& args) {
                             : markdown(records);
 }
 
-std::string list_step_planners(const ListArgs& args) {
+std::string list_step_planners(const ListSettings& args) {
   config::Diagnostics diagnostics;
   for (const std::string& name : args.names) {
     if (planners::find_step_planner(name) != nullptr) continue;
@@ -166,7 +166,7 @@ std::string list_step_planners(const ListArgs& args) {
   return args.markdown ? markdown(records) : text_of(records);
 }
 
-void refuse_planner_flags(const ListArgs& args) {
+void refuse_planner_flags(const ListSettings& args) {
   config::Diagnostics diagnostics;
   if (args.markdown) {
     diagnostics.add({"list", 0, 0}, "--markdown is for planners, step planners and policies only",

@@ -3,19 +3,20 @@
 #pragma once
 #include <string>
 
-#include "tools/cli/args.h"
+#include "tools/commands/catalog_text.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 
 /// The planners that `args` names, or all of them; options only of those that are named. Throws
 /// ConfigError for unknown names.
-std::string list_planners(const ListArgs& args);
+std::string list_planners(const ListSettings& args);
 
 /// The same for planners of steps with sequences of mixed lengths, which have no options; with
 /// --markdown their part of docs/planners.md.
-std::string list_step_planners(const ListArgs& args);
+std::string list_step_planners(const ListSettings& args);
 
 /// Throws ConfigError if flags are given that only the lists of planners and policies know.
-void refuse_planner_flags(const ListArgs& args);
+void refuse_planner_flags(const ListSettings& args);
 
 }  // namespace orrery::tools

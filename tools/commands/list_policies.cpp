@@ -84,7 +84,7 @@ std::string markdown(const std::vector<PolicyRecord>& records) {
 
 }  // namespace
 
-std::string list_policies(const ListArgs& args) {
+std::string list_policies(const ListSettings& args) {
   config::Diagnostics diagnostics;
   for (const std::string& name : args.names) {
     if (planners::find_policy(name) != nullptr) continue;

@@ -3,12 +3,13 @@
 #pragma once
 #include <string>
 
-#include "tools/cli/args.h"
+#include "tools/commands/catalog_text.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 
 /// The policies that `args` names, or all of them; options only of those that are named. Throws
 /// ConfigError for unknown names.
-std::string list_policies(const ListArgs& args);
+std::string list_policies(const ListSettings& args);
 
 }  // namespace orrery::tools

@@ -10,14 +10,15 @@
 
 #include "experiments/study/mixed_length_study.h"
 #include "models/config/document.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/run_folder.h"
-#include "tools/commands/sweep_flags.h"
+#include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
 namespace {
@@ -147,9 +148,19 @@ int save_plan(const LoadedMixedLength& loaded, const StepPlace& place, const std
 
 }  // namespace
 
-int execute(const MixedLengthArgs& args) {
+void describe(config::Visitor& v, MixedLengthSettings& settings) {
+  v.required("file", settings.file, "mixed_length.yaml, or a folder that holds one",
+             {.positional = true});
+  describe(v, settings.sweep);
+  v.optional("steps", settings.steps, "steps of each case; default: what the file says");
+  v.optional("plan", settings.plan,
+             "run nothing: write the plan of one step to this file, for orrery simulate");
+  v.optional("of", settings.of, "CASE/SYSTEM/STEP: which step --plan writes");
+}
+
+int run_mixed_length_study(const MixedLengthSettings& args) {
   config::Diagnostics diagnostics;
-  const experiments::RunnerOptions options = runner_options(args, diagnostics);
+  const experiments::RunnerOptions options = args.sweep.options();
   const std::int64_t steps = whole_number(args.steps, "--steps", 1, 0, diagnostics);
   if (steps > experiments::kMostSteps) {
     diagnostics.add(at_flag("--steps"), fmt::format("at most {}", experiments::kMostSteps));
@@ -191,5 +202,9 @@ int execute(const MixedLengthArgs& args) {
   for (const std::string& drawn : result.figures) print(drawn + "\n");
   return closing_status(result);
 }
+
+const Command kMixedLength = command<MixedLengthSettings, run_mixed_length_study>(
+    "mixed-length", "Simulate steps with sequences of mixed lengths, system by system",
+    "mixed-length experiments/hetu/mixed_length --steps 2 --no-figure");
 
 }  // namespace orrery::tools

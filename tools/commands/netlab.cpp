@@ -10,15 +10,30 @@
 #include <vector>
 
 #include "executor/netlab/lab.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/netlab_cluster.h"
 
 namespace orrery::tools {
 namespace {
+
+/// Emulated nodes on this machine.
+struct NetlabSettings {
+  std::string action;   ///< up, down, status; switch: the process that carries frames.
+  std::string cluster;  ///< Of switch: the path of the lab's state.
+  bool json = false;
+};
+
+void describe(config::Visitor& v, NetlabSettings& settings) {
+  v.required("action", settings.action, "up, down or status", {.positional = true});
+  v.required("cluster", settings.cluster, "cluster of the library, or a YAML file",
+             {.positional = true});
+  describe_json(v, settings.json);
+}
 
 using executor::NetlabSpec;
 using executor::NetlabStatus;
@@ -231,7 +246,9 @@ int take_down(const NetlabSpec& spec, const executor::NetlabOptions& options, bo
 
 }  // namespace
 
-int execute(const NetlabArgs& args) {
+namespace {
+
+int run(const NetlabSettings& args) {
   if (args.action == "switch") return executor::serve_netlab_switch(args.cluster);
   const std::vector<std::string> actions{"up", "down", "status"};
   if (std::find(actions.begin(), actions.end(), args.action) == actions.end()) {
@@ -250,5 +267,13 @@ int execute(const NetlabArgs& args) {
   print(args.json ? to_json(record) : lab_text(spec, record));
   return 0;
 }
+
+}  // namespace
+
+const Command kNetlab = command<NetlabSettings, run>(
+    "netlab", "Emulate the nodes of a cluster and their network on this machine",
+    "netlab status experiments/executor/netlab_4.yaml",
+    "up sets the nodes up as network namespaces that a switch joins, with the rates and latencies "
+    "of the cluster; down removes them; status says what runs and what was dropped.");
 
 }  // namespace orrery::tools

@@ -7,9 +7,11 @@
 #include <utility>
 
 #include "planners/catalog.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
+#include "tools/cli/text.h"
 #include "tools/commands/explain.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
@@ -17,6 +19,37 @@
 
 namespace orrery::tools {
 namespace {
+
+struct PlanSettings {
+  JobSettings job;
+  JudgeSettings judge;
+  std::string planners;              ///< Comma-separated names, or "all".
+  std::vector<std::string> options;  ///< name=value
+  Text work_budget;
+  Text output;
+  Text timeline;
+  bool full = false;  ///< Print equal pipelines too.
+  bool explain = false;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, PlanSettings& settings) {
+  v.required("planner", settings.planners, "name, comma-separated names, or all", {.letter = 'p'});
+  v.optional("option", settings.options,
+             "NAME=VALUE: knob of the planner (orrery list planners NAME); may be repeated",
+             {.letter = 'o'});
+  v.optional("work_budget", settings.work_budget, "most plans to examine; default: no limit");
+  v.optional("output", settings.output, "write the best plan to this YAML file");
+  v.optional("explain", settings.explain,
+             "say why the plan won: bottleneck, next best plans, what each constraint cost");
+  v.optional("full", settings.full, "print every pipeline, equal ones too");
+  v.optional("timeline", settings.timeline,
+             "write the best plan's timeline: FILE.perfetto-trace or FILE.json (Chrome)",
+             {.letter = 't'});
+  describe_json(v, settings.json);
+  describe(v, settings.job, BatchDefault::fixed);
+  describe(v, settings.judge);
+}
 
 /// What `--json` prints.
 struct PlanDocument {
@@ -34,7 +67,7 @@ void describe(config::Visitor& v, PlanDocument& document) {
   v.required("planners", document.planners, "");
 }
 
-std::vector<std::string> planner_list(const PlanArgs& args, config::Diagnostics& diagnostics) {
+std::vector<std::string> planner_list(const PlanSettings& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> names = split(args.planners, ',');
   if (std::find(names.begin(), names.end(), "all") != names.end()) {
     names = planners::planner_names();
@@ -61,7 +94,7 @@ bool knows_option(const std::string& planner, const std::string& option) {
 /// Options for one planner of several: those that it knows, and those that none of them knows, so
 /// that they are reported.
 experiments::PlannerChoice choose(const std::string& name, const std::vector<std::string>& all,
-                                  const PlanArgs& args, config::Diagnostics& diagnostics) {
+                                  const PlanSettings& args, config::Diagnostics& diagnostics) {
   experiments::PlannerChoice choice;
   choice.name = {name, at_flag("--planner")};
   for (const std::string& text : args.options) {
@@ -83,7 +116,7 @@ experiments::PlannerChoice choose(const std::string& name, const std::vector<std
   return choice;
 }
 
-std::vector<OutputFile> outputs_of(const PlanArgs& args) {
+std::vector<OutputFile> outputs_of(const PlanSettings& args) {
   return {{"--output", args.output}, {"--timeline", args.timeline}};
 }
 
@@ -98,14 +131,14 @@ void check_once(const std::vector<std::string>& options, config::Diagnostics& di
 }
 
 /// Without a job file a plan is made for kDefaultBatch samples of kDefaultLength tokens.
-JobArgs with_defaults(JobArgs job) {
+JobSettings with_defaults(JobSettings job) {
   if (job.job) return job;
   if (!job.global_batch) job.global_batch = kDefaultBatch;
   if (!job.sequence_length) job.sequence_length = kDefaultLength;
   return job;
 }
 
-std::vector<Task> make_tasks(const PlanArgs& args) {
+std::vector<Task> make_tasks(const PlanSettings& args) {
   config::Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
   const std::vector<std::string> names = planner_list(args, diagnostics);
@@ -212,7 +245,7 @@ std::string refusals_text(const std::vector<Report>& reports) {
 }
 
 void print_reports(const std::vector<Task>& tasks, const std::vector<Report>& reports,
-                   const Report* best, const PlanArgs& args) {
+                   const Report* best, const PlanSettings& args) {
   print(job_line(tasks.front().run) + "\n" + ranking(reports, tasks.front().run.spec.cost) +
         notes_text(reports) + refusals_text(reports));
   if (best == nullptr) return;
@@ -223,7 +256,7 @@ void print_reports(const std::vector<Task>& tasks, const std::vector<Report>& re
 }
 
 /// Writes plan and timeline; for the timeline the plan is simulated once more.
-void write_outputs(const PlanArgs& args, const Task& task, const Report& best) {
+void write_outputs(const PlanSettings& args, const Task& task, const Report& best) {
   std::string text;
   if (args.output) {
     write_file(*args.output, models::dump_plan(*best.plan));
@@ -243,7 +276,9 @@ void write_outputs(const PlanArgs& args, const Task& task, const Report& best) {
 
 }  // namespace
 
-int execute(const PlanArgs& args) {
+namespace {
+
+int run(const PlanSettings& args) {
   const std::vector<Task> tasks = make_tasks(args);
   probe_outputs(outputs_of(args));
   const std::vector<Report> reports = judge(tasks);
@@ -263,5 +298,12 @@ int execute(const PlanArgs& args) {
   }
   return best == nullptr ? 1 : 0;
 }
+
+}  // namespace
+
+const Command kPlan =
+    command<PlanSettings, run>("plan", "Make a plan with one planner or several, and simulate it",
+                               "plan --planner hexiscale --cluster hexiscale_case_study --model "
+                               "llama2_13b --global-batch 24 --sequence-length 4096");
 
 }  // namespace orrery::tools

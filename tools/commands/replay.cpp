@@ -9,14 +9,14 @@
 #include <system_error>
 
 #include "experiments/study/files.h"
+#include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/replay_tables.h"
-#include "tools/commands/sweep_flags.h"
+#include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
 namespace {
@@ -69,9 +69,50 @@ int closing_status(const ReplayStudyResult& result, bool any_standing) {
 
 }  // namespace
 
-int execute(const ReplayArgs& args) {
+void describe(config::Visitor& v, ReplaySettings& settings) {
+  v.optional("file", settings.file,
+             "replay.yaml, or a folder that holds one; without it the flags say what to replay",
+             {.positional = true});
+  v.section("Trace and policies");
+  v.optional("trace", settings.trace, "trace file of `orrery trace`, or of another format");
+  v.optional("format", settings.format, "of a trace file of others (orrery trace import --help)");
+  v.optional("generate", settings.generate,
+             "draw the traces: llama3, spot, or a YAML file with settings (orrery trace generate)");
+  v.optional("set", settings.settings,
+             "NAME=VALUE: setting of the generator or of the format; may be repeated");
+  v.optional("days", settings.days,
+             "how long is replayed; default: the whole trace, 54 if generated");
+  v.optional("repeat", settings.repeat, "play a trace file again where --days is longer than it");
+  v.optional("policy", settings.policies,
+             "name, comma-separated names, or all (default); orrery list policies",
+             {.letter = 'p'});
+  v.optional("option", settings.options,
+             "POLICY.NAME=VALUE: option of a policy, or of all that have it (all.NAME=VALUE); may "
+             "be repeated",
+             {.letter = 'o'});
+  v.optional("seeds", settings.seeds,
+             "how many traces are drawn, or their seeds (1,2,5); default: 1. Searches draw from "
+             "them, too");
+  v.optional("plan", settings.plan, "plan file to begin with; default: the policy's own plan");
+  v.optional(
+      "expected_mtbf", settings.expected_mtbf,
+      "mean time between interruptions that policies count on, as in \"3 h\" (checkpoint "
+      "intervals, liveput); default: the generator's rate, or the mean of the trace file itself");
+  v.optional("planning_time", settings.planning_time,
+             "fixed (default: what policies say) or measured (not reproducible)");
+  v.optional("prices", settings.prices, "on_demand (default) or spot, where the trace names none");
+  v.optional("background_transfers", settings.background,
+             "what checkpoints copy beside training slows the iterations of that time: up to twice "
+             "as many simulations");
+  v.section("");
+  describe(v, settings.sweep);
+  describe_json(v, settings.json);
+  describe(v, settings.job, BatchDefault::fixed);
+}
+
+int run_replay(const ReplaySettings& args) {
   config::Diagnostics diagnostics;
-  const experiments::RunnerOptions options = runner_options(args, diagnostics);
+  const experiments::RunnerOptions options = args.sweep.options();
   const models::Library library = open_library(diagnostics);
   const ReplayStudy study = study_of(args, diagnostics);
   if (!diagnostics.empty()) experiments::check_replay_study(study, library, diagnostics);
@@ -83,13 +124,20 @@ int execute(const ReplayArgs& args) {
       experiments::rank_policies(experiments::read_csv_rows(result.runs_csv), axes);
   if (args.json) {
     print(replay_document(study, result, ranking));
-  } else if (args.dry_run) {
+  } else if (args.sweep.dry_run) {
     print(dry_run_text(study, result));
   } else {
     print(replay_text(study, result, ranking));
   }
-  if (args.dry_run) return 0;
+  if (args.sweep.dry_run) return 0;
   return closing_status(result, !ranking.standings.empty());
 }
+
+const Command kReplay = command<ReplaySettings, run_replay>(
+    "replay", "Replay failures and preemptions under recovery policies, and rank them",
+    "replay --cluster a100_8 --model gpt3_1.3b --global-batch 64 --sequence-length 1024 --generate "
+    "llama3 --days 2 --policy all --seeds 2",
+    "Exit code 1: a run failed, or no policy can run. Policies that cannot run here are named with "
+    "the reason.");
 
 }  // namespace orrery::tools

@@ -11,6 +11,8 @@
 
 #include "models/base/hash.h"
 #include "models/config/document.h"
+#include "tools/cli/flags.h"
+#include "tools/cli/text.h"
 #include "tools/commands/days.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
@@ -38,7 +40,7 @@ std::string study_file(const std::string& given, Diagnostics& diagnostics) {
 }
 
 /// "a,b": policies by name, with the options that name them. Each stands at its flag.
-std::vector<config::Located<ReplayPolicy>> policies_of(const ReplayArgs& args,
+std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& args,
                                                        Diagnostics& diagnostics) {
   std::vector<config::Located<ReplayPolicy>> policies;
   for (const std::string& name : split(args.policies.value_or("all"), ',')) {
@@ -104,7 +106,7 @@ std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnos
   return seeds;
 }
 
-Value settings_of(const ReplayArgs& args, Value base, Diagnostics& diagnostics) {
+Value settings_of(const ReplaySettings& args, Value base, Diagnostics& diagnostics) {
   for (const std::string& text : args.settings) {
     const std::size_t equals = text.find('=');
     if (equals == std::string::npos || equals == 0) {
@@ -118,7 +120,7 @@ Value settings_of(const ReplayArgs& args, Value base, Diagnostics& diagnostics) 
   return base;
 }
 
-experiments::ReplayTrace trace_of(const ReplayArgs& args, Diagnostics& diagnostics) {
+experiments::ReplayTrace trace_of(const ReplaySettings& args, Diagnostics& diagnostics) {
   experiments::ReplayTrace trace;
   if (args.trace.has_value() == args.generate.has_value()) {
     diagnostics.add(at_flag(args.trace ? "--generate" : "--trace"),
@@ -148,7 +150,7 @@ void set(const Text& text, const char* flag, E& value, Diagnostics& diagnostics)
 }
 
 /// Flags that a study file replaces.
-void refuse_case_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
+void refuse_case_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   const auto refuse = [&](bool given, const char* flag) {
     if (given) diagnostics.add(at_flag(flag), fmt::format("the file {} says it", args.file));
   };
@@ -174,7 +176,7 @@ void refuse_case_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
   refuse(args.plan.has_value(), "--plan");
 }
 
-ReplayStudy study_of_file(const ReplayArgs& args, Diagnostics& diagnostics) {
+ReplayStudy study_of_file(const ReplaySettings& args, Diagnostics& diagnostics) {
   refuse_case_flags(args, diagnostics);
   ReplayStudy study =
       experiments::load_replay_study(study_file(args.file, diagnostics), diagnostics);
@@ -194,7 +196,7 @@ std::string short_name(const std::string& name) {
   return file ? path.stem().string() : name;
 }
 
-ReplayStudy study_of_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
+ReplayStudy study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   ReplayStudy study;
   study.folder = "";
   experiments::ReplayCase one;
@@ -209,7 +211,7 @@ ReplayStudy study_of_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
   one.cluster = {args.job.cluster.value_or(""), at_flag("--cluster")};
   one.model = {args.job.model.value_or(""), at_flag("--model")};
   one.name = short_name(one.cluster.value) + "/" + short_name(one.model.value);
-  JobArgs job = args.job;
+  JobSettings job = args.job;
   if (!job.job && !job.global_batch) job.global_batch = kDefaultBatch;
   if (!job.job && !job.sequence_length) job.sequence_length = kDefaultLength;
   one.job = make_job(job, std::nullopt, diagnostics);
@@ -228,7 +230,7 @@ ReplayStudy study_of_flags(const ReplayArgs& args, Diagnostics& diagnostics) {
 
 }  // namespace
 
-ReplayStudy study_of(const ReplayArgs& args, Diagnostics& diagnostics) {
+ReplayStudy study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
   const bool file = !args.file.empty();
   ReplayStudy study = file ? study_of_file(args, diagnostics) : study_of_flags(args, diagnostics);
   for (const auto& policy : study.policies) {

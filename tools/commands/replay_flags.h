@@ -4,11 +4,37 @@
 
 #include "experiments/study/replay_file.h"
 #include "models/config/diagnostics.h"
-#include "tools/cli/args.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
 
+/// Recovery policies on a trace: a study file, or flags that say the same.
+struct ReplaySettings {
+  std::string file;  ///< replay.yaml or its folder; empty: the flags say what is replayed.
+  JobSettings job;
+  Text trace;
+  Text format;
+  Text generate;                      ///< Generator, or a file with its settings.
+  std::vector<std::string> settings;  ///< NAME=VALUE of generator or format.
+  Text days;
+  bool repeat = false;               ///< The trace file starts again where it ends.
+  Text policies;                     ///< Comma-separated, or "all".
+  std::vector<std::string> options;  ///< POLICY.NAME=VALUE
+  Text seeds;                        ///< A count, or a list: 1,2,5
+  Text expected_mtbf;
+  Text planning_time;
+  Text prices;
+  bool background = false;
+  Text plan;
+  SweepSettings sweep;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, ReplaySettings& settings);
+int run_replay(const ReplaySettings& settings);
+
 /// The study of the file, with the flags --policy and --seeds over it; or that of the flags.
-experiments::ReplayStudy study_of(const ReplayArgs& args, config::Diagnostics& diagnostics);
+experiments::ReplayStudy study_of(const ReplaySettings& args, config::Diagnostics& diagnostics);
 
 }  // namespace orrery::tools

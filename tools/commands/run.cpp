@@ -11,14 +11,17 @@
 
 #include "experiments/study/files.h"
 #include "experiments/study/runner.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
+#include "tools/commands/replay_flags.h"
 #include "tools/commands/run_folder.h"
-#include "tools/commands/sweep_flags.h"
+#include "tools/commands/sweep_settings.h"
 #include "tools/commands/tables.h"
+#include "tools/commands/twin_manifest.h"
 
 namespace orrery::tools {
 namespace {
@@ -225,15 +228,10 @@ SweepResult sweep(const experiments::Manifest& manifest, const models::Library& 
 }
 
 /// A replay study is run by the same command.
-ReplayArgs replay_args(const RunArgs& args) {
-  ReplayArgs replay;
+ReplaySettings replay_args(const RunSettings& args) {
+  ReplaySettings replay;
   replay.file = args.manifest;
-  replay.results = args.results;
-  replay.workers = args.workers;
-  replay.shard = args.shard;
-  replay.no_figure = args.no_figure;
-  replay.dry_run = args.dry_run;
-  replay.quiet = args.quiet;
+  replay.sweep = args.sweep;
   replay.json = args.json;
   return replay;
 }
@@ -246,30 +244,25 @@ void refuse(bool given, const char* flag, const char* what) {
   diagnostics.raise();
 }
 
-int run_other(const RunArgs& args, ExperimentKind kind) {
+int run_other(const RunSettings& args, ExperimentKind kind) {
   refuse(args.timelines, "--timelines", "this experiment has no timelines");
-  if (kind == ExperimentKind::replay) return execute(replay_args(args));
+  if (kind == ExperimentKind::replay) return run_replay(replay_args(args));
   if (kind == ExperimentKind::steps) return run_steps_file(args);
   if (kind == ExperimentKind::twin) {
-    refuse(args.shard.has_value(), "--shard", "a twin's runs are not divided");
-    TwinArgs twin;
+    refuse(args.sweep.shard.has_value(), "--shard", "a twin's runs are not divided");
+    TwinSettings twin;
     twin.manifest = args.manifest;
-    if (args.results != RunArgs().results) twin.results = args.results;
-    twin.dry_run = args.dry_run;
-    twin.no_figure = args.no_figure;
+    if (args.sweep.results != SweepSettings().results) twin.results = args.sweep.results;
+    twin.dry_run = args.sweep.dry_run;
+    twin.no_figure = args.sweep.no_figure;
     twin.json = args.json;
-    return execute(twin);
+    return run_twin(twin);
   }
   refuse(args.json, "--json", "a study of mixed lengths prints no JSON");
-  MixedLengthArgs mixed;
+  MixedLengthSettings mixed;
   mixed.file = args.manifest;
-  mixed.results = args.results;
-  mixed.workers = args.workers;
-  mixed.shard = args.shard;
-  mixed.no_figure = args.no_figure;
-  mixed.dry_run = args.dry_run;
-  mixed.quiet = args.quiet;
-  return execute(mixed);
+  mixed.sweep = args.sweep;
+  return run_mixed_length_study(mixed);
 }
 
 void print_document(const experiments::Manifest& manifest, const SweepResult& result,
@@ -292,11 +285,11 @@ void print_document(const experiments::Manifest& manifest, const SweepResult& re
   print(to_json(document));
 }
 
-void print_tables(const RunArgs& args, const experiments::Manifest& manifest,
+void print_tables(const RunSettings& args, const experiments::Manifest& manifest,
                   const SweepResult& result, const std::map<std::string, Row>& rows) {
   if (!manifest.title.empty()) print(bold(manifest.title) + "\n\n");
   print(runs_table(result, rows) + "\n");
-  if (args.dry_run) {
+  if (args.sweep.dry_run) {
     print(fmt::format("dry run: {}\nresults would go to {}\n", estimate_text(result),
                       result.results_folder));
   } else {
@@ -306,17 +299,28 @@ void print_tables(const RunArgs& args, const experiments::Manifest& manifest,
 
 }  // namespace
 
-int execute(const RunArgs& given) {
+void describe(config::Visitor& v, RunSettings& settings) {
+  v.required("manifest", settings.manifest,
+             "manifest.yaml, replay.yaml or steps.yaml, or a folder: all experiments below it",
+             {.positional = true});
+  describe(v, settings.sweep);
+  v.optional("timelines", settings.timelines, "write a Perfetto timeline for each run");
+  describe_json(v, settings.json);
+}
+
+namespace {
+
+int run(const RunSettings& given) {
   config::Diagnostics diagnostics;
   const std::vector<std::string> files = experiments_of(given.manifest, diagnostics);
   diagnostics.raise();
   if (files.size() > 1) return run_folder(given, files);
-  RunArgs args = given;
+  RunSettings args = given;
   args.manifest = files.front();
   if (const ExperimentKind kind = kind_of(args.manifest); kind != ExperimentKind::manifest) {
     return run_other(args, kind);
   }
-  experiments::RunnerOptions options = runner_options(args, diagnostics);
+  experiments::RunnerOptions options = args.sweep.options();
   options.timelines = args.timelines;
   const models::Library library = open_library(diagnostics);
   const experiments::Manifest manifest = experiments::load_manifest(args.manifest, diagnostics);
@@ -338,5 +342,11 @@ int execute(const RunArgs& given) {
   }
   return result.problems.empty() ? 0 : 1;
 }
+
+}  // namespace
+
+const Command kRun = command<RunSettings, run>(
+    "run", "Run an experiment: all runs of a manifest, and the figure that they end in",
+    "run experiments/hexiscale/case_study --no-figure");
 
 }  // namespace orrery::tools

@@ -17,9 +17,10 @@
 #include <system_error>
 
 #include "models/config/document.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/tables.h"
@@ -29,22 +30,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::vector<std::string> command_for(const RunArgs& args, const std::string& file) {
+std::vector<std::string> command_for(const RunSettings& args, const std::string& file) {
   std::vector<std::string> words = {fs::read_symlink("/proc/self/exe").string(), "run", file,
-                                    "--results", args.results};
-  const auto pass = [&](const char* flag, const Text& value) {
-    if (!value) return;
-    words.emplace_back(flag);
-    words.push_back(*value);
-  };
+                                    "--results", args.sweep.results};
   const ExperimentKind kind = kind_of(file);
   const bool divides = kind != ExperimentKind::twin;
-  if (divides) pass("--workers", args.workers);
-  if (divides) pass("--shard", args.shard);
-  if (args.no_figure) words.emplace_back("--no-figure");
-  if (args.dry_run) words.emplace_back("--dry-run");
+  if (divides && args.sweep.workers) {
+    words.insert(words.end(), {"--workers", std::to_string(*args.sweep.workers)});
+  }
+  if (divides && args.sweep.shard) {
+    const Shard& shard = *args.sweep.shard;
+    words.insert(words.end(), {"--shard", fmt::format("{}/{}", shard.index, shard.count)});
+  }
+  if (args.sweep.no_figure) words.emplace_back("--no-figure");
+  if (args.sweep.dry_run) words.emplace_back("--dry-run");
   if (args.timelines && kind == ExperimentKind::manifest) words.emplace_back("--timelines");
-  if (args.quiet) words.emplace_back("--quiet");
+  if (args.sweep.quiet) words.emplace_back("--quiet");
   return words;
 }
 
@@ -145,7 +146,7 @@ std::vector<std::string> experiments_of(const std::string& path, config::Diagnos
   return {files.begin(), files.end()};
 }
 
-int run_folder(const RunArgs& args, const std::vector<std::string>& files) {
+int run_folder(const RunSettings& args, const std::vector<std::string>& files) {
   if (args.json) {
     config::Diagnostics diagnostics;
     diagnostics.add(at_flag("--json"),

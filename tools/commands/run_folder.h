@@ -4,9 +4,31 @@
 #include <vector>
 
 #include "models/config/diagnostics.h"
-#include "tools/cli/args.h"
+#include "tools/commands/inputs.h"
+#include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
+
+struct RunSettings {
+  std::string manifest;
+  SweepSettings sweep;
+  bool timelines = false;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, RunSettings& settings);
+
+/// Steps with sequences of mixed lengths.
+struct MixedLengthSettings {
+  std::string file;
+  Text steps;
+  Text plan;  ///< File for the plan of one step.
+  Text of;    ///< CASE/SYSTEM/STEP
+  SweepSettings sweep;
+};
+
+void describe(config::Visitor& v, MixedLengthSettings& settings);
+int run_mixed_length_study(const MixedLengthSettings& settings);
 
 enum class ExperimentKind { manifest, replay, steps, mixed_length, twin };
 
@@ -26,9 +48,9 @@ std::vector<std::string> experiments_of(const std::string& path, config::Diagnos
 
 /// Runs the files one after the other, each in a process of its own, and says at the end how each
 /// went. Goes on after one that failed; the status is that of the worst.
-int run_folder(const RunArgs& args, const std::vector<std::string>& files);
+int run_folder(const RunSettings& args, const std::vector<std::string>& files);
 
 /// `orrery run` of a steps file.
-int run_steps_file(const RunArgs& args);
+int run_steps_file(const RunSettings& args);
 
 }  // namespace orrery::tools

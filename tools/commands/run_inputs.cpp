@@ -10,6 +10,7 @@
 #include "models/base/file.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
+#include "tools/cli/flags.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {

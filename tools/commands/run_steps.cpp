@@ -5,13 +5,13 @@
 
 #include "experiments/study/files.h"
 #include "experiments/study/steps.h"
+#include "tools/cli/command.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/run_folder.h"
-#include "tools/commands/sweep_flags.h"
+#include "tools/commands/sweep_settings.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -91,9 +91,9 @@ std::string text_of(const StepsFile& file, const StepsResult& result, bool dry_r
 
 }  // namespace
 
-int run_steps_file(const RunArgs& args) {
+int run_steps_file(const RunSettings& args) {
   config::Diagnostics diagnostics;
-  const experiments::RunnerOptions options = runner_options(args, diagnostics);
+  const experiments::RunnerOptions options = args.sweep.options();
   const StepsFile file = experiments::load_steps(args.manifest, diagnostics);
   diagnostics.raise();
   const StepsResult result = [&] {
@@ -104,7 +104,7 @@ int run_steps_file(const RunArgs& args) {
     print(to_json(StepsDocument{file.name, result.results_folder, result.figures, result.problems,
                                 result.skipped, records_of(file, result)}));
   } else {
-    print(text_of(file, result, args.dry_run));
+    print(text_of(file, result, args.sweep.dry_run));
   }
   for (const std::string& problem : result.problems) fmt::print(stderr, "orrery: {}\n", problem);
   if (result.interrupted) {

@@ -12,13 +12,26 @@
 #include "models/config/diagnostics.h"
 #include "models/config/document.h"
 #include "models/spec/schemas.h"
+#include "tools/cli/command.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/twin_manifest.h"
 #include "traces/generate_settings.h"
 
 namespace orrery::tools {
 namespace {
+
+struct SchemaSettings {
+  std::string kind;
+  bool reference = false;
+};
+
+void describe(config::Visitor& v, SchemaSettings& settings) {
+  v.required("kind", settings.kind,
+             "cluster, model, job, lengths, plan, step_plan, profile, manifest, mixed_length, "
+             "replay, trace_generator, gpus or links",
+             {.positional = true});
+  v.optional("reference", settings.reference, "print the reference page (Markdown) instead");
+}
 
 /// A kind of file that models/spec does not know.
 struct OwnKind {
@@ -53,7 +66,9 @@ const std::map<std::string, OwnKind>& own_kinds() {
 
 }  // namespace
 
-int execute(const SchemaArgs& args) {
+namespace {
+
+int run(const SchemaSettings& args) {
   const auto own = own_kinds().find(args.kind);
   if (own != own_kinds().end()) {
     print(args.reference ? own->second.reference() : own->second.schema());
@@ -71,5 +86,10 @@ int execute(const SchemaArgs& args) {
   print(args.reference ? models::reference_page_of(args.kind) : models::json_schema_of(args.kind));
   return 0;
 }
+
+}  // namespace
+
+const Command kSchema = command<SchemaSettings, run>(
+    "schema", "JSON Schema of a kind of file, for editors", "schema cluster");
 
 }  // namespace orrery::tools

@@ -4,9 +4,10 @@
 #include <utility>
 
 #include "models/spec/step_plan.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
 #include "tools/commands/simulate_step.h"
@@ -73,7 +74,21 @@ std::string exports_text(const Exports& exports) {
 
 }  // namespace
 
-int execute(const SimulateArgs& args) {
+void describe(config::Visitor& v, SimulateSettings& settings) {
+  v.required("plan", settings.plans, "plan files, or one step plan", {.positional = true});
+  v.optional("timeline", settings.timeline,
+             "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)", {.letter = 't'});
+  v.optional("log", settings.log, "write the run log (protobuf)");
+  v.optional("program", settings.program, "write the lowered program (protobuf)");
+  v.optional("full", settings.full, "print every pipeline, equal ones too");
+  describe_json(v, settings.json);
+  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.judge);
+}
+
+namespace {
+
+int run(const SimulateSettings& args) {
   if (!args.plans.empty() && models::is_step_plan(args.plans.front())) {
     return simulate_step_plan(args);
   }
@@ -112,5 +127,12 @@ int execute(const SimulateArgs& args) {
   print(exports_text(exports));
   return 0;
 }
+
+}  // namespace
+
+const Command kSimulate = command<SimulateSettings, run>(
+    "simulate", "Simulate one iteration of plans",
+    "simulate experiments/hexiscale/case_study/plans/hexiscale.yaml --cluster hexiscale_case_study "
+    "--model llama2_13b --sequence-length 4096");
 
 }  // namespace orrery::tools

@@ -11,6 +11,7 @@
 #include "models/config/document.h"
 #include "models/lower/lower.h"
 #include "models/spec/step_plan.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
@@ -34,7 +35,7 @@ void refuse(const Text& value, const char* flag, config::Diagnostics& diagnostic
   if (value) diagnostics.add(at_flag(flag), "has no meaning for a step plan");
 }
 
-void refuse_flags(const SimulateArgs& args, config::Diagnostics& diagnostics) {
+void refuse_flags(const SimulateSettings& args, config::Diagnostics& diagnostics) {
   if (args.plans.size() > 1) {
     diagnostics.add(at_flag("plans"), "a step plan is simulated alone", "name one file");
   }
@@ -114,14 +115,14 @@ void describe(config::Visitor& v, StepDocument& document) {
 
 }  // namespace
 
-int simulate_step_plan(const SimulateArgs& args) {
+int simulate_step_plan(const SimulateSettings& args) {
   config::Diagnostics diagnostics;
   refuse_flags(args, diagnostics);
   const models::Library library = open_library(diagnostics);
   const std::string& path = args.plans.front();
   const models::PlannedStep step = models::load_step_plan(path, diagnostics);
   diagnostics.raise();
-  JobArgs job = args.job;
+  JobSettings job = args.job;
   std::int64_t sequences = 0;
   ir::LengthRange range;
   for (const models::PlannedStep::Phase& phase : step.phases) {

@@ -17,13 +17,41 @@
 #include "models/reshard/reshard_program.h"
 #include "models/spec/topology.h"
 #include "sim/iteration/iteration.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
+#include "tools/cli/text.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
+namespace {
+
+/// A change from one plan to another.
+struct SwitchSettings {
+  JobSettings job;
+  std::string from;
+  std::string to;
+  Text lost;     ///< Devices: 24-31,40
+  Text state;    ///< weights or all
+  Text variant;  ///< fused, unfused or no-heuristics
+  bool json = false;
+};
+
+void describe(config::Visitor& v, SwitchSettings& settings) {
+  v.required("from", settings.from, "plan file: how the state lies now", {.positional = true});
+  v.required("to", settings.to, "plan file: how it must lie", {.positional = true});
+  v.optional("lost", settings.lost, "devices that are gone with what they held: 31 or 24-31,40");
+  v.optional("state", settings.state,
+             "what moves: weights (with the master copy; default) or all (and the moments)");
+  v.optional("variant", settings.variant,
+             "fused (default), unfused (tensor by tensor), no-heuristics (from the lowest id)");
+  describe_json(v, settings.json);
+  describe(v, settings.job, BatchDefault::of_the_plan);
+}
+
+}  // namespace
 
 /// Which states move.
 enum class MovedState { weights, all };
@@ -187,7 +215,7 @@ std::vector<DeviceId> parse_devices(const Text& text, const char* flag, Diagnost
   return out;
 }
 
-void report(const std::vector<models::ReshardProblem>& problems, const SwitchArgs& args,
+void report(const std::vector<models::ReshardProblem>& problems, const SwitchSettings& args,
             Diagnostics& diagnostics) {
   using Where = models::ReshardProblem::Where;
   for (const models::ReshardProblem& problem : problems) {
@@ -251,7 +279,7 @@ double simulate_switch(const models::ReshardPlan& plan, const experiments::Loade
   return simulator.run(program, pricer, options).iteration_time.value;
 }
 
-SwitchDocument make_document(const SwitchArgs& args, const experiments::LoadedRun& run,
+SwitchDocument make_document(const SwitchSettings& args, const experiments::LoadedRun& run,
                              const models::ReshardPlan& plan) {
   SwitchDocument document;
   document.cluster = run.cluster.name;
@@ -353,7 +381,9 @@ std::string document_text(const SwitchDocument& document, const std::vector<Devi
 
 }  // namespace
 
-int execute(const SwitchArgs& args) {
+namespace {
+
+int run(const SwitchSettings& args) {
   Diagnostics diagnostics;
   models::ReshardOptions options;
   options.lost = parse_devices(args.lost, "--lost", diagnostics);
@@ -380,5 +410,13 @@ int execute(const SwitchArgs& args) {
   print(args.json ? to_json(document) : document_text(document, options.lost, run));
   return document.lost.empty() ? 0 : kStateIsLost;
 }
+
+}  // namespace
+
+const Command kSwitch = command<SwitchSettings, run>(
+    "switch", "Go from one plan to another: what moves, how long it takes, what is lost",
+    "switch experiments/hetu/plans/c1.yaml experiments/hetu/plans/c2.yaml --cluster hetu_32h20 "
+    "--model hetu_32b --sequence-length 4096 --lost 31",
+    "Exit code 1: some state lives on lost devices only.");
 
 }  // namespace orrery::tools

@@ -7,8 +7,9 @@
 
 #include "models/config/document.h"
 #include "models/spec/library.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/days.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
@@ -21,13 +22,76 @@
 namespace orrery::tools {
 namespace {
 
+/// Traces of others as ours.
+struct TraceImportSettings {
+  std::string format;
+  std::vector<std::string> files;
+  std::vector<std::string> gpu_types;  ///< One for each file, or none.
+  Text gpus_per_node;
+  Text order;
+  Text seed;
+  Text days;
+  Text output;
+};
+
+void describe(config::Visitor& v, TraceImportSettings& settings) {
+  v.required("format", settings.format, "bamboo, oobleck, parcae, aws, gcp or skypilot",
+             {.positional = true});
+  v.required("file", settings.files, "one, or several that make one trace: one per GPU type",
+             {.positional = true});
+  v.optional("gpu_type", settings.gpu_types, "of each file, in their order");
+  v.optional("gpus_per_node", settings.gpus_per_node, "default: 1");
+  v.optional("order", settings.order,
+             "which node leaves where a format only says how many are there: last_in_first_out "
+             "(default) or random");
+  v.optional("seed", settings.seed, "of --order random; default: 0");
+  v.optional("days", settings.days, "repeat the trace until then; default: as long as it is");
+  v.optional("output", settings.output, "write to this file; default: standard output",
+             {.letter = 'o'});
+}
+
+/// Draws a trace of failures and spot nodes.
+struct TraceGenerateSettings {
+  std::string generator;  ///< Name in the library, or a file.
+  Text cluster;
+  Text gpus;
+  Text gpus_per_node;
+  Text gpu_type;
+  Text days;
+  Text seed;
+  bool conditioned = false;
+  std::vector<std::string> settings;  ///< KEY.PATH=VALUE
+  Text output;
+};
+
+void describe(config::Visitor& v, TraceGenerateSettings& settings) {
+  v.required(
+      "generator", settings.generator,
+      "generator of the library (llama3: failures; spot, bamboo_p3: spot nodes), or a YAML file",
+      {.positional = true});
+  v.optional("cluster", settings.cluster, "cluster of the library, or a YAML file",
+             {.letter = 'c'});
+  v.optional("gpus", settings.gpus, "instead of a cluster: so many GPUs in equal nodes");
+  v.optional("gpus_per_node", settings.gpus_per_node, "default: 8");
+  v.optional("gpu_type", settings.gpu_type, "of the equal nodes; default: not said");
+  v.optional("days", settings.days, "length of the trace; default: 54");
+  v.optional("seed", settings.seed, "default: 0");
+  v.optional("conditioned", settings.conditioned,
+             "exactly the expected number of failures of each cause, at uniform times");
+  v.optional("set", settings.settings,
+             "KEY.PATH=VALUE: replaces a value of the generator; may be repeated");
+  v.optional("output", settings.output, "write to this file; default: standard output",
+             {.letter = 'o'});
+}
+
 using config::Diagnostics;
 
 constexpr std::int64_t kMostGpus = 10'000'000;
 constexpr std::int64_t kMostGpusPerNode = 1024;  ///< As of `# nodes:` in a trace.
 
 /// Those of --cluster, or equal ones.
-traces::GeneratorNodes generator_nodes(const TraceGenerateArgs& args, Diagnostics& diagnostics) {
+traces::GeneratorNodes generator_nodes(const TraceGenerateSettings& args,
+                                       Diagnostics& diagnostics) {
   if (args.cluster) {
     for (const auto& [flag, text] : {std::pair{"--gpus", &args.gpus},
                                      {"--gpus-per-node", &args.gpus_per_node},
@@ -83,7 +147,9 @@ const traces::TraceFormat* check_format(const std::string& name, Diagnostics& di
 
 }  // namespace
 
-int execute(const TraceGenerateArgs& args) {
+namespace {
+
+int run(const TraceGenerateSettings& args) {
   Diagnostics diagnostics;
   std::vector<std::string> changes = args.settings;
   if (args.conditioned) changes.emplace_back("failures.conditioned=true");
@@ -110,7 +176,16 @@ int execute(const TraceGenerateArgs& args) {
   return 0;
 }
 
-int execute(const TraceImportArgs& args) {
+}  // namespace
+
+const Command kTraceGenerate =
+    command<TraceGenerateSettings, run>("trace generate", "Draw a trace of failures and spot nodes",
+                                        "trace generate llama3 --cluster llama3_16384 --days 54 "
+                                        "--seed 1 --set failures.slow.per_1000_gpu_days=0");
+
+namespace {
+
+int run(const TraceImportSettings& args) {
   Diagnostics diagnostics;
   check_format(args.format, diagnostics);
   traces::ImportOptions options;
@@ -172,5 +247,11 @@ int execute(const TraceImportArgs& args) {
   write_trace_to(args.output, read.size() == 1 ? read.front() : traces::combine(read));
   return 0;
 }
+
+}  // namespace
+
+const Command kTraceImport = command<TraceImportSettings, run>(
+    "trace import", "Read traces of Bamboo, Oobleck, Parcae, AWS, GCP, SkyPilot",
+    "trace import bamboo tests/traces/bamboo.csv --gpu-type V100-16GB");
 
 }  // namespace orrery::tools

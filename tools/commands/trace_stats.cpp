@@ -10,10 +10,11 @@
 
 #include "experiments/study/figure.h"
 #include "models/base/file.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/tables.h"
@@ -22,6 +23,21 @@
 
 namespace orrery::tools {
 namespace {
+
+struct TraceStatsSettings {
+  std::string file;
+  Text csv;
+  Text figure;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, TraceStatsSettings& settings) {
+  v.required("trace", settings.file, "trace file of ours (orrery trace import reads others)",
+             {.positional = true});
+  v.optional("csv", settings.csv, "write the GPUs that are there over time, by type");
+  v.optional("figure", settings.figure, "draw them: FILE.pdf or FILE.png");
+  v.optional("json", settings.json, "print one JSON document instead of tables");
+}
 
 namespace fs = std::filesystem;
 using config::Diagnostics;
@@ -160,7 +176,7 @@ std::string statistics_text(const traces::TraceStatistics& s) {
 
 // ---- figure ----
 
-void check_figure(const TraceStatsArgs& args, Diagnostics& diagnostics) {
+void check_figure(const TraceStatsSettings& args, Diagnostics& diagnostics) {
   if (!args.figure) return;
   const fs::path path = *args.figure;
   if (path.extension() != ".pdf" && path.extension() != ".png") {
@@ -184,7 +200,9 @@ std::string draw(const std::string& curve, const std::string& figure, const fs::
 
 }  // namespace
 
-int execute(const TraceStatsArgs& args) {
+namespace {
+
+int run(const TraceStatsSettings& args) {
   Diagnostics diagnostics;
   check_figure(args, diagnostics);
   const bool to_stdout = args.csv && !file_of(args.csv);
@@ -229,5 +247,11 @@ int execute(const TraceStatsArgs& args) {
   fmt::print(stderr, "orrery: {}\n", problem);
   return kFigureFailed;
 }
+
+}  // namespace
+
+const Command kTraceStats = command<TraceStatsSettings, run>(
+    "trace stats", "Counts, times between failures, availability, and its figure",
+    "trace stats tests/traces/small.csv");
 
 }  // namespace orrery::tools

@@ -15,9 +15,11 @@
 #include "experiments/study/figure.h"
 #include "models/base/file.h"
 #include "models/ir/names.h"
+#include "tools/cli/command.h"
+#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/commands.h"
+#include "tools/cli/text.h"
 #include "tools/commands/compare_report.h"
 #include "tools/commands/execute_netlab.h"
 #include "tools/commands/exports.h"
@@ -42,14 +44,14 @@ constexpr const char* kLoopbackNote =
 /// What was asked for, checked.
 struct PreparedTwin {
   TwinManifest manifest;
-  JobArgs job;
+  JobSettings job;
   TwinPlace place;
   executor::NetlabSpec lab;
   std::vector<TwinRun> runs;
 };
 
 /// Plan files can be loaded, and kills are of ranks that they have: before anything runs.
-void check_plans(const TwinManifest& manifest, JobArgs job, Diagnostics& diagnostics) {
+void check_plans(const TwinManifest& manifest, JobSettings job, Diagnostics& diagnostics) {
   std::map<std::string, std::vector<const TwinPlan*>> by_job;
   for (const TwinPlan& plan : manifest.plans) {
     if (plan.plan) by_job[plan.job ? plan.job->value : manifest.job.value].push_back(&plan);
@@ -75,7 +77,7 @@ void check_plans(const TwinManifest& manifest, JobArgs job, Diagnostics& diagnos
 }
 
 /// What flags ask for must fit the manifest.
-void check_flags(const TwinArgs& args, const TwinManifest& manifest, const TwinPlace& place,
+void check_flags(const TwinSettings& args, const TwinManifest& manifest, const TwinPlace& place,
                  Diagnostics& diagnostics) {
   if (!args.dry_run) check_out_folder("--results", place.results, diagnostics);
   if (args.steps && place.steps <= manifest.warm_up) {
@@ -107,7 +109,7 @@ void check_flags(const TwinArgs& args, const TwinManifest& manifest, const TwinP
   }
 }
 
-PreparedTwin prepare(const TwinArgs& args) {
+PreparedTwin prepare(const TwinSettings& args) {
   Diagnostics diagnostics;
   PreparedTwin out;
   out.manifest = load_twin_manifest(args.manifest, diagnostics);
@@ -291,7 +293,7 @@ void write_results(const PreparedTwin& prepared, const TwinSummary& summary, boo
 }
 
 /// Profiles, predictions, results.
-void predict_all(const PreparedTwin& prepared, const TwinArgs& args, ir::Profile measured,
+void predict_all(const PreparedTwin& prepared, const TwinSettings& args, ir::Profile measured,
                  const std::map<std::string, std::string>& failed) {
   const fs::path folder = prepared.place.results;
   const std::string raw_profile = (folder / "profile_micro_benchmarks.yaml").string();
@@ -319,7 +321,7 @@ void predict_all(const PreparedTwin& prepared, const TwinArgs& args, ir::Profile
 
 }  // namespace
 
-int execute(const TwinArgs& args) {
+int execute(const TwinSettings& args) {
   PreparedTwin prepared = prepare(args);
   if (args.dry_run) {
     TwinPlace& place = prepared.place;
@@ -359,5 +361,11 @@ int execute(const TwinArgs& args) {
   fmt::print(stderr, "orrery: {} of {} runs failed\n", failed.size(), prepared.runs.size());
   return 1;
 }
+
+const Command kTwin = command<TwinSettings, run_twin>(
+    "twin", "Plan, execute, calibrate, predict and compare in one go",
+    "twin experiments/twin/netlab/manifest.yaml",
+    "Runs that are finished in the results folder are kept: a second "
+    "start goes on. Exit code 130: interrupted.");
 
 }  // namespace orrery::tools

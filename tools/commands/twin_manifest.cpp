@@ -13,8 +13,8 @@
 #include "models/ir/names.h"
 #include "models/spec/library.h"
 #include "planners/recovery/catalog.h"
-#include "tools/cli/args.h"
 #include "tools/commands/execute_settings.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 namespace {
@@ -101,7 +101,7 @@ void check_recovery(const TwinRecovery& recovery, const std::set<std::string>& p
 }  // namespace
 
 std::optional<TwinKill> kill_of(const TwinRecovery& recovery, config::Diagnostics& diagnostics) {
-  ExecuteArgs flags;
+  ExecuteSettings flags;
   flags.kills = {recovery.kill.value};
   config::Diagnostics of_kill;
   const std::vector<KillRequest> kills = kills_of(flags, of_kill);

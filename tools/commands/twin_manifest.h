@@ -8,9 +8,25 @@
 
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
-#include "tools/cli/args.h"
+#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
+
+/// Plan, execute, calibrate, predict and compare, as a manifest says.
+struct TwinSettings {
+  std::string manifest;
+  Text results;
+  Text steps;
+  Text only;
+  bool loopback = false;
+  bool quick = false;
+  bool dry_run = false;
+  bool no_figure = false;
+  bool json = false;
+};
+
+void describe(config::Visitor& v, TwinSettings& settings);
+int run_twin(const TwinSettings& settings);
 
 /// A plan to execute: a file, or what a planner makes.
 struct TwinPlan {

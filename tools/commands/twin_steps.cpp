@@ -24,6 +24,7 @@
 #include "models/spec/library.h"
 #include "models/spec/link_calibration.h"
 #include "tools/cli/output.h"
+#include "tools/cli/text.h"
 #include "tools/commands/execute_program.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/judge.h"
@@ -155,10 +156,10 @@ std::string one_line(const std::string& text) {
 
 /// A planner's plan, or why there is none.
 std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& plan,
-                                  const JobArgs& job, std::string& why) {
+                                  const JobSettings& job, std::string& why) {
   config::Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
-  JudgeArgs judged;
+  JudgeSettings judged;
   judged.seed = std::to_string(manifest.seed);
   experiments::RunSpec spec = make_spec(job, judged, {}, diagnostics);
   diagnostics.raise();
@@ -198,8 +199,8 @@ void check_plan(const TwinManifest& manifest, const experiments::LoadedRun& load
 }
 
 /// make_plans(), or without `make` look_at_plans().
-void go_through_plans(const TwinManifest& manifest, JobArgs job, const TwinPlace& place, bool make,
-                      std::vector<TwinRun>& runs) {
+void go_through_plans(const TwinManifest& manifest, JobSettings job, const TwinPlace& place,
+                      bool make, std::vector<TwinRun>& runs) {
   std::map<std::string, const TwinPlan*> plans;
   for (const TwinPlan& plan : manifest.plans) plans[plan.name.value] = &plan;
   std::map<std::string, std::string> known;  // plan hash and job -> run
@@ -287,13 +288,13 @@ std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& 
   return out;
 }
 
-void make_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
+void make_plans(const TwinManifest& manifest, const JobSettings& job, const TwinPlace& place,
                 std::vector<TwinRun>& runs) {
   make_folder(fs::path(place.results) / "plans");
   go_through_plans(manifest, job, place, true, runs);
 }
 
-void look_at_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
+void look_at_plans(const TwinManifest& manifest, const JobSettings& job, const TwinPlace& place,
                    std::vector<TwinRun>& runs) {
   go_through_plans(manifest, job, place, false, runs);
 }
@@ -361,7 +362,7 @@ ir::Profile over_loopback(ir::Profile profile, const models::Cluster& cluster) {
   return profile;
 }
 
-ir::Profile calibrate_machine(const TwinManifest& manifest, const JobArgs& job,
+ir::Profile calibrate_machine(const TwinManifest& manifest, const JobSettings& job,
                               const TwinPlace& place) {
   config::Diagnostics diagnostics;
   if (manifest.profile) {

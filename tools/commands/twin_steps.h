@@ -51,12 +51,12 @@ std::vector<TwinRun> twin_runs(const TwinManifest& manifest, const std::string& 
 /// Has the planners make their plans below results/plans, unless they lie there. A planner without
 /// a plan, a plan that the executor cannot run and one that equals an earlier one are skipped, with
 /// the reason. `job` says cluster and model; the job is each run's own.
-void make_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
+void make_plans(const TwinManifest& manifest, const JobSettings& job, const TwinPlace& place,
                 std::vector<TwinRun>& runs);
 
 /// As make_plans(), by what lies in the results: nothing is planned and nothing written. Runs whose
 /// plans are still to be made are not skipped.
-void look_at_plans(const TwinManifest& manifest, const JobArgs& job, const TwinPlace& place,
+void look_at_plans(const TwinManifest& manifest, const JobSettings& job, const TwinPlace& place,
                    std::vector<TwinRun>& runs);
 
 /// The times that were measured over loopback, under the name of each link class of the cluster
@@ -74,7 +74,7 @@ std::string execute_run(const TwinManifest& manifest, const TwinPlace& place, Tw
 /// The machine's profile from micro-benchmarks: of one core that is not slowed down ("cpu"), and of
 /// the cluster's links, or over loopback; results/calibration/profile.yaml. Keeps what is there.
 /// Throws std::runtime_error with the reason.
-ir::Profile calibrate_machine(const TwinManifest& manifest, const JobArgs& job,
+ir::Profile calibrate_machine(const TwinManifest& manifest, const JobSettings& job,
                               const TwinPlace& place);
 
 }  // namespace orrery::tools

@@ -16,15 +16,26 @@
 #include "models/ir/model_shape.h"
 #include "models/spec/lengths.h"
 #include "models/spec/step_plan.h"
+#include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/commands.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/twin_manifest.h"
 #include "traces/generate_settings.h"
 
 namespace orrery::tools {
 namespace {
+
+struct ValidateSettings {
+  JobSettings job;
+  std::vector<std::string> files;
+};
+
+void describe(config::Visitor& v, ValidateSettings& settings) {
+  v.required("file", settings.files, "clusters, models, jobs, plans, profiles, manifests, studies",
+             {.positional = true});
+  describe(v, settings.job, BatchDefault::of_the_plan);
+}
 
 namespace fs = std::filesystem;
 using config::Diagnostics;
@@ -95,7 +106,7 @@ std::string check_model(const std::string& path, const models::Library& library,
                      static_cast<double>(models::parameters(workload)) / 1e9);
 }
 
-std::string check_plan(const std::string& path, const ValidateArgs& args,
+std::string check_plan(const std::string& path, const ValidateSettings& args,
                        const models::Library& library, Diagnostics& diagnostics) {
   if (!args.job.cluster && !args.job.model) {
     const ir::Plan plan = models::load_plan(path, diagnostics);
@@ -123,7 +134,7 @@ std::string check_study(const std::string& path, const models::Library& library,
 }
 
 /// Kind and content in words, if there are no problems.
-std::string check_file(const std::string& path, const ValidateArgs& args,
+std::string check_file(const std::string& path, const ValidateSettings& args,
                        const models::Library& library, Diagnostics& diagnostics) {
   const std::string kind = file_kind(path, diagnostics);
   if (kind.empty()) return "";
@@ -157,7 +168,9 @@ std::string check_file(const std::string& path, const ValidateArgs& args,
 
 }  // namespace
 
-int execute(const ValidateArgs& args) {
+namespace {
+
+int run(const ValidateSettings& args) {
   Diagnostics of_library;
   const models::Library library = open_library(of_library);
   of_library.raise();
@@ -175,5 +188,11 @@ int execute(const ValidateArgs& args) {
   all.raise();
   return 0;
 }
+
+}  // namespace
+
+const Command kValidate = command<ValidateSettings, run>(
+    "validate", "Check files: every problem with its place",
+    "validate models/library/clusters/hexiscale_240.yaml models/library/gpus.yaml");
 
 }  // namespace orrery::tools

@@ -30,7 +30,7 @@ ir::Program program_on(const std::vector<int>& devices) {
 
 /// Problems of the flags and of the program's devices, on a cluster of four, one a line.
 std::string problems_of(const std::string& shares, const std::vector<int>& devices) {
-  ExecuteArgs args;
+  ExecuteSettings args;
   args.backend = "cuda";
   args.shares = shares;
   config::Diagnostics diagnostics;
@@ -66,7 +66,7 @@ TEST(GpuShares, OfHundredPercentTogetherFitTheCard) {
 }
 
 TEST(GpuShares, ANumberAloneIsTheShareOfEveryDeviceOfThePlan) {
-  ExecuteArgs args;
+  ExecuteSettings args;
   args.backend = "cuda";
   args.shares = "30";
   config::Diagnostics diagnostics;
