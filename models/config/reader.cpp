@@ -28,6 +28,7 @@ class Reader final : public Visitor {
   void quantity(double& value, UnitTable units) override;
   void enumeration(std::size_t& index, const std::vector<std::string>& names) override;
   void any(Value& value) override { value = *node_; }
+  void scalar(std::string text, const Shorthand& shorthand) override;
   void locate(Position& at) override { at = node_->at; }
   void maybe(MaybeSlot& value) override;
   void list(ListSlot& value) override;
@@ -125,9 +126,9 @@ void Reader::field(const char* key, const char* doc, bool required, Slot value) 
 
 void Reader::boolean(bool& value) {
   if (!plain("true or false")) return;
-  if (node_->text == "true" || node_->text == "yes") {
+  if (node_->text == "true" || node_->text == "yes" || node_->text == "on") {
     value = true;
-  } else if (node_->text == "false" || node_->text == "no") {
+  } else if (node_->text == "false" || node_->text == "no" || node_->text == "off") {
     value = false;
   } else {
     expected("true or false");
@@ -157,6 +158,12 @@ void Reader::number(double& value) {
 void Reader::string(std::string& value) {
   if (!node_->is_scalar()) return expected("a string");
   value = node_->text;
+}
+
+void Reader::scalar(std::string, const Shorthand& shorthand) {
+  std::string error;
+  if (!node_->is_scalar()) return expected("a string");
+  if (!shorthand.read(node_->text, error)) fail(error);
 }
 
 void Reader::quantity(double& value, UnitTable units) {

@@ -25,6 +25,10 @@ concept HasShorthand = requires(const std::string& text, T& out, std::string& er
   { from_scalar(text, out, error) } -> std::same_as<bool>;
 };
 template <class T>
+concept OneScalar = HasShorthand<T> && requires(const T& value) {
+  { to_scalar(value) } -> std::same_as<std::string>;
+};
+template <class T>
 concept NamedEnum = std::is_enum_v<T> && requires(T value) {
   enum_names(value);
 };
@@ -94,13 +98,18 @@ void visit_enum(Visitor& v, T& value) {
   value = table[index].first;
 }
 
+template <HasShorthand T>
+Shorthand shorthand_of(T& value) {
+  return {&value, [](void* o, const std::string& text, std::string& error) {
+            return from_scalar(text, *static_cast<T*>(o), error);
+          }};
+}
+
 template <class T>
 void visit_struct(Visitor& v, T& value) {
   const Slot body{&value, [](Visitor& w, void* o) { describe(w, *static_cast<T*>(o)); }};
   if constexpr (HasShorthand<T>) {
-    const Shorthand shorthand{&value, [](void* o, const std::string& text, std::string& error) {
-                                return from_scalar(text, *static_cast<T*>(o), error);
-                              }};
+    const Shorthand shorthand = shorthand_of(value);
     v.structure(typeid(T), body, &shorthand);
   } else {
     v.structure(typeid(T), body, nullptr);
@@ -152,6 +161,8 @@ template <class T>
 void visit(Visitor& v, T& value) {
   if constexpr (NamedEnum<T>) {
     visit_enum(v, value);
+  } else if constexpr (OneScalar<T>) {
+    v.scalar(to_scalar(value), shorthand_of(value));
   } else if constexpr (Described<T>) {
     visit_struct(v, value);
   } else {

@@ -13,7 +13,9 @@
 /// std::optional, std::vector, std::map<std::string, T>, Located, Value, and described structs.
 /// A struct that can also be written as one string (`gpu: A100-80GB`) has beside it
 ///     bool from_scalar(const std::string& text, T& out, std::string& error);
-/// describe() does not run for such a string: from_scalar() checks what it reads itself.
+/// describe() does not run for such a string: from_scalar() checks what it reads itself. A type that
+/// is always one string (`interval: young`) has from_scalar() and, in place of describe(),
+///     std::string to_scalar(const T& value);
 #pragma once
 #include <cstdint>
 #include <string>
@@ -106,6 +108,8 @@ class Visitor {
   /// `index` points into `names`.
   virtual void enumeration(std::size_t& index, const std::vector<std::string>& names) = 0;
   virtual void any(Value& value) = 0;
+  /// `text` stands for the value; `shorthand` reads another one.
+  virtual void scalar(std::string text, const Shorthand& /*shorthand*/) { string(text); }
   /// Where the value that follows stands.
   virtual void locate(Position& at) = 0;
   virtual void maybe(MaybeSlot& value) = 0;

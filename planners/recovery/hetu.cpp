@@ -8,10 +8,13 @@
 // nor detection, nor what happens without an owner, nor how joins are answered: they are options.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
+#include <utility>
 
+#include "models/reshard/reshard_plan.h"
+#include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/checkpointing.h"
-#include "planners/recovery/kit/restore.h"
 #include "planners/recovery/kit/switching.h"
 
 namespace orrery::planners {
@@ -20,46 +23,62 @@ extern const RecoveryEntry kHetuRecovery;
 
 namespace {
 
-using Action = models::RecoveryDecision::Action;
-using Kind = models::RecoveryPhase::Kind;
+enum class MovedBytes { all, weights_and_master };
+
+std::vector<std::pair<MovedBytes, const char*>> enum_names(MovedBytes) {
+  return {{MovedBytes::all, "all"}, {MovedBytes::weights_and_master, "weights_and_master"}};
+}
 
 struct HetuRecoverySettings {
-  SwitchingSettings switching;
-  std::string interval;
-  bool moments = true;
+  SwitchingSettings switching = {
+      .phases = {.reinitialize = {{10},
+                                  "Seconds of graph specialization, operators and communication "
+                                  "groups: \"within 10 seconds\" [Hetu v2, 8]."},
+                 .restart = kRestart}};
+  int pipelines = 2;
+  MovedBytes bytes = MovedBytes::all;
+  CheckpointInterval interval = {CheckpointInterval::Rule::daly};
 };
 
-std::vector<OptionInfo> options() {
-  PhaseDefaults phases;
-  phases.reinitialize = {
-      "10",
-      "Seconds of graph specialization, operators and communication groups: \"within 10 seconds\" "
-      "[Hetu v2, 8]."};
-  phases.restart = kRestart;
-  std::vector<OptionInfo> all = switching_options(phases);
-  const std::vector<OptionInfo> more = {
-      {"pipelines", "2",
-       "Pipelines that the planner makes, so that each slice has as many owners; other numbers "
-       "where there is no such plan; 0: what it likes best. [A.3: 2]"},
-      {"bytes", "all",
-       "What moves. all: weights, master copy, moments; weights_and_master: 6 bytes per parameter, "
-       "which the volumes of Table 2 suggest."},
-      {"interval", "daly",
-       "Between checkpoints for losses that leave a slice without owner: young, daly, "
-       "availability, tuned, or seconds."},
-  };
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+void describe(config::Visitor& v, HetuRecoverySettings& s) {
+  describe_switching(v, s.switching);
+  v.optional("pipelines", s.pipelines,
+             "Pipelines that the planner makes, so that each slice has as many owners; other "
+             "numbers where there is no such plan; 0: what it likes best. [A.3: 2]");
+  v.between("pipelines", s.pipelines, 0, 1'000'000);
+  v.optional("bytes", s.bytes,
+             "What moves. all: weights, master copy, moments; weights_and_master: 6 bytes per "
+             "parameter, which the volumes of Table 2 suggest.");
+  v.optional("interval", s.interval,
+             "Between checkpoints for losses that leave a slice without owner: young, daly, "
+             "availability, tuned, or seconds.");
+}
+
+/// The planner with the wanted number of pipelines, then with any.
+std::vector<std::pair<std::string, Options>> hetu_planners(int pipelines) {
+  std::vector<std::pair<std::string, Options>> planners;
+  if (pipelines > 0) {
+    planners.push_back({"hetu", {{"zero", "off"}, {"pipelines", std::to_string(pipelines)}}});
+  }
+  planners.push_back({"hetu", {{"zero", "off"}}});
+  return planners;
 }
 
 class HetuRecovery final : public SwitchingPolicy {
  public:
-  HetuRecovery(const PolicyInput& input, HetuRecoverySettings settings,
-               const std::vector<std::pair<std::string, Options>>& planners)
-      : SwitchingPolicy(input, settings.switching, planners),
-        settings_(std::move(settings)),
-        moved_(settings_.moments ? models::all_state_bytes(input.job)
-                                 : models::weight_bytes(input.job)),
+  using Settings = HetuRecoverySettings;
+  static MadePolicy make(const PolicyInput& input, const Settings& s) {
+    const auto& zero = input.job.allowed.zero_stages;
+    if (std::count(zero.begin(), zero.end(), 0) == 0) {
+      return models::Infeasible{"ZeRO off", "the job allows ZeRO stages from 1 up only [A.3]"};
+    }
+    return std::make_unique<HetuRecovery>(input, s);
+  }
+  HetuRecovery(const PolicyInput& input, const Settings& s)
+      : SwitchingPolicy(input, s.switching, hetu_planners(s.pipelines)),
+        interval_(s.interval),
+        moved_(s.bytes == MovedBytes::all ? models::all_state_bytes(input.job)
+                                          : models::weight_bytes(input.job)),
         stored_(models::all_state_bytes(input.job)) {}
 
   std::string name() const override { return kHetuRecovery.name; }
@@ -74,7 +93,7 @@ class HetuRecovery final : public SwitchingPolicy {
   void restart(const models::JobState& state, models::RecoveryDecision& decision) const;
   void switch_plans(Restore restore, models::RecoveryDecision& decision) const;
 
-  HetuRecoverySettings settings_;
+  CheckpointInterval interval_;
   models::ReshardBytes moved_;
   models::ReshardBytes stored_;
 };
@@ -95,26 +114,26 @@ const std::vector<StateSource>& checkpoint_order() {
 std::vector<models::CheckpointLevel> HetuRecovery::checkpoints(const ir::Plan& plan,
                                                                Seconds iteration_time) const {
   ir::Location location = ir::Location::cloud;
-  if (!location_problem(input().cluster, location).empty()) location = ir::Location::nvme;
-  if (!location_problem(input().cluster, location).empty()) return {};
-  CheckpointCost cost =
-      checkpoint_cost(input(), plan, location, stored_, location == ir::Location::cloud);
-  const Seconds persist = cost.snapshot + cost.persist;
+  if (location_problem(input().cluster, location)) location = ir::Location::nvme;
+  if (location_problem(input().cluster, location)) return {};
+  CheckpointCost cost = checkpoint_cost(input(), plan, location);
+  const CheckpointTimes times{cost.snapshot, cost.snapshot + cost.persist,
+                              settings().phases.restart->duration};
   models::CheckpointLevel level;
   level.location = location;
-  level.every = iterations_between(settings_.interval, cost.snapshot, persist,
-                                   settings().phases.restart.duration, iteration_time,
-                                   expected_interruptions(input()));
-  level.stall = to_nanoseconds(cost.snapshot);
-  level.persist = to_nanoseconds(persist);
+  level.every =
+      iterations_between(interval_, times, iteration_time, expected_interruptions(input()));
+  level.stall = to_nanoseconds(times.stall);
+  level.persist = to_nanoseconds(times.persist);
   level.source = "PCIe, then storage beside training; assumed, the paper has no checkpoints";
   level.background = std::move(cost.uploads);
   return {level};
 }
 
 void HetuRecovery::switch_plans(Restore restore, models::RecoveryDecision& decision) const {
-  add_phase(decision, Kind::reinitialize, settings().phases.reinitialize);
-  decision.phases.push_back({Kind::move_state, {}, "fused batched send-receive [Hetu v2, 6.2]"});
+  add_phase(decision, PhaseKind::reinitialize, settings().phases.reinitialize);
+  decision.phases.push_back(
+      {PhaseKind::move_state, {}, "fused batched send-receive [Hetu v2, 6.2]"});
   const Bytes moved = restore.from[static_cast<std::size_t>(StateSource::peer_gpu)];
   decision.reason = fmt::format("restart-free switch, {:.1f} GB move", moved.value / 1e9);
   decision.transfers = std::move(restore.transfers);
@@ -122,32 +141,28 @@ void HetuRecovery::switch_plans(Restore restore, models::RecoveryDecision& decis
 
 void HetuRecovery::restart(const models::JobState& state,
                            models::RecoveryDecision& decision) const {
-  add_phase(decision, Kind::reinitialize, settings().phases.restart);
-  const auto iteration =
-      newest_restorable(input(), state, *decision.plan, checkpoint_order(), stored_);
-  decision.resume_iteration = iteration.value_or(0);
-  if (!iteration) {
+  add_phase(decision, PhaseKind::reinitialize, *settings().phases.restart);
+  auto newest = newest_restore(input(), state, *decision.plan, checkpoint_order(), stored_);
+  if (!newest) {
     decision.reason += "no checkpoint: from the start";
     return;
   }
-  Restore restore =
-      plan_restore(input(), state, *decision.plan, {*iteration, checkpoint_order(), stored_});
-  decision.transfers = std::move(restore.transfers);
-  decision.phases.push_back({Kind::move_state, {}, "loading the checkpoint"});
-  decision.reason += fmt::format("from the checkpoint of iteration {}", *iteration);
+  decision.resume_iteration = newest->iteration;
+  decision.transfers = std::move(newest->restore.transfers);
+  decision.phases.push_back({PhaseKind::move_state, {}, "loading the checkpoint"});
+  decision.reason += fmt::format("from the checkpoint of iteration {}", newest->iteration);
 }
 
 models::RecoveryDecision HetuRecovery::recover(const models::JobState& state,
                                                models::PlanPointer plan,
                                                std::vector<models::RecoveryPhase> phases) const {
   models::RecoveryDecision decision;
-  decision.action = Action::resume;
+  decision.action = models::RecoveryDecision::Action::resume;
   decision.plan = std::move(plan);
   decision.phases = std::move(phases);
-  const auto iteration = newest_restorable(input(), state, *decision.plan, gpus(), stored_);
-  if (iteration) {
-    decision.resume_iteration = *iteration;
-    switch_plans(plan_restore(input(), state, *decision.plan, {*iteration, gpus(), moved_}),
+  if (const auto newest = newest_restore(input(), state, *decision.plan, gpus(), stored_)) {
+    decision.resume_iteration = newest->iteration;
+    switch_plans(plan_restore(input(), state, *decision.plan, {newest->iteration, gpus(), moved_}),
                  decision);
     return decision;
   }
@@ -165,7 +180,7 @@ std::optional<models::RecoveryDecision> HetuRecovery::switch_to(const models::Jo
   Restore restore = plan_restore(input(), state, *plan, {state.iteration, gpus(), moved_});
   if (!restore.complete()) return std::nullopt;
   models::RecoveryDecision decision;
-  decision.action = Action::resume;
+  decision.action = models::RecoveryDecision::Action::resume;
   decision.plan = std::move(plan);
   decision.resume_iteration = state.iteration;
   decision.run_on = to_nanoseconds(settings().phases.decide.duration);
@@ -173,44 +188,21 @@ std::optional<models::RecoveryDecision> HetuRecovery::switch_to(const models::Jo
   return decision;
 }
 
-std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
-make(const PolicyInput& input, const Options& given) {
-  OptionReader reader(options(), given);
-  HetuRecoverySettings s;
-  s.switching = read_switching(reader, options());
-  s.moments = reader.choice<bool>("bytes", {{"all", true}, {"weights_and_master", false}});
-  const std::int64_t pipelines = reader.integer("pipelines", 0, 1'000'000);
-  if (auto bad = read_intervals(reader, {{"interval", &s.interval}})) return std::move(*bad);
-  bool without_zero = false;
-  for (const int stage : input.job.allowed.zero_stages) without_zero |= stage == 0;
-  if (!without_zero) {
-    return models::Infeasible{"ZeRO off", "the job allows ZeRO stages from 1 up only [A.3]"};
-  }
-  std::vector<std::pair<std::string, Options>> planners;
-  if (pipelines > 0) {
-    planners.push_back({"hetu", {{"zero", "off"}, {"pipelines", std::to_string(pipelines)}}});
-  }
-  planners.push_back({"hetu", {{"zero", "off"}}});
-  return std::make_unique<HetuRecovery>(input, std::move(s), planners);
-}
-
 }  // namespace
 
-const RecoveryEntry kHetuRecovery = {
-    "hetu",
-    "Hetu v2, sections 6 and 7.2, A.3",
-    "restart-free switch to a plan in which every GPU works: graph specialization, then fused "
-    "batched send-receive between GPU memories",
-    "ZeRO off, two pipelines at least; else a checkpoint",
-    "the iteration in flight; from the last checkpoint where a slice has no owner left",
-    "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
-    "it",
-    "planning time, detection, checkpoints for a slice without owner and what happens when devices "
-    "come are not published and are options; a plan that is searched for during training costs "
-    "training nothing; asynchronous persists and uploads do not slow iterations unless "
-    "background transfers are simulated",
-    options,
-    make,
-};
+constinit const RecoveryEntry kHetuRecovery = recovery_entry<HetuRecovery>({
+    .name = "hetu",
+    .source = "Hetu v2, sections 6 and 7.2, A.3",
+    .recovers = "restart-free switch to a plan in which every GPU works: graph specialization, "
+                "then fused batched send-receive between GPU memories",
+    .needs = "ZeRO off, two pipelines at least; else a checkpoint",
+    .loses = "the iteration in flight; from the last checkpoint where a slice has no owner left",
+    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
+            "without it",
+    .deviations = "planning time, detection, checkpoints for a slice without owner and what "
+                  "happens when devices come are not published and are options; a plan that is "
+                  "searched for during training costs training nothing; asynchronous persists and "
+                  "uploads do not slow iterations unless background transfers are simulated",
+});
 
 }  // namespace orrery::planners

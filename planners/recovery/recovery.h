@@ -1,10 +1,11 @@
-/// What recovery policies are made of: their input, their options, their catalog entry. One .cpp a
-/// policy, listed in catalog.h; what they share is in kit/.
+/// What recovery policies are made of: their input and their entry of the catalog. A policy is one
+/// .cpp or one folder, listed in catalog.cpp; what several policies share is in kit/.
 #pragma once
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "models/spec/job.h"
 #include "models/spec/topology.h"
 #include "models/spec/workload.h"
+#include "planners/kit/settings.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
@@ -51,6 +53,10 @@ struct PolicyInput {
   std::shared_ptr<StateMemory> memory = new_state_memory();
 };
 
+/// A policy, a bad option, or why this job on this cluster cannot have the policy.
+using MadePolicy = std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption,
+                                models::Infeasible>;
+
 /// An entry of the catalog.
 struct RecoveryEntry {
   const char* name;
@@ -59,13 +65,29 @@ struct RecoveryEntry {
   const char* needs;     ///< One line: the plan that it needs ("ZeRO off, two pipelines at least").
   const char* loses;     ///< One line: what work is lost.
   const char* slow;      ///< One line: what it does about slow devices.
-  /// One line: where the simulated policy is not as in the source, or leaves something out, and
+  /// One line: where the simulated policy differs from its source or leaves something out, and
   /// whom that favors where it is known.
   const char* deviations;
-  std::vector<OptionInfo> (*options)();
-  /// A bad option, or why this job on this cluster cannot have this policy.
-  std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption,
-               models::Infeasible> (*make)(const PolicyInput& input, const Options& options);
+  std::vector<OptionInfo> (*options)() = nullptr;
+  MadePolicy (*make)(const PolicyInput& input, const Options& options) = nullptr;
 };
+
+/// Completes the entry of a policy P whose settings are the described struct P::Settings. P is made
+/// by P::make(input, settings), which returns a MadePolicy, where it has one, else by its
+/// constructor from the same arguments.
+template <class P>
+constexpr RecoveryEntry recovery_entry(RecoveryEntry entry) {
+  entry.options = options_of<typename P::Settings>;
+  entry.make = [](const PolicyInput& input, const Options& given) -> MadePolicy {
+    typename P::Settings settings;
+    if (auto problem = read_settings(given, settings)) return *std::move(problem);
+    if constexpr (requires { P::make(input, std::move(settings)); }) {
+      return P::make(input, std::move(settings));
+    } else {
+      return std::make_unique<P>(input, std::move(settings));
+    }
+  };
+  return entry;
+}
 
 }  // namespace orrery::planners

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "experiments/llama3/ettr/ettr.h"
-#include "planners/recovery/kit/in_memory.h"
+#include "planners/recovery/kit/checkpointing.h"
 
 namespace {
 

@@ -13,12 +13,12 @@
 
 #include "models/cost/memory.h"
 #include "models/lower/placement.h"
-#include "planners/kit/options.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/recovery/bamboo/shadows.h"
+#include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/elastic.h"
 #include "planners/recovery/kit/unit_chains.h"
-#include "planners/recovery/parcae/places.h"
+#include "planners/recovery/kit/unit_grid.h"
 
 namespace orrery::planners {
 
@@ -26,34 +26,43 @@ extern const RecoveryEntry kBambooRecovery;
 
 namespace {
 
-std::vector<OptionInfo> options() {
-  PhaseDefaults phases;
-  phases.detect = {"0",
-                   "Seconds until a lost device is noticed where the trace does not say; 0: the "
-                   "shadow takes over without a stall, as in Bamboo's own simulator and in "
-                   "Oobleck's of Bamboo [simulator.py]."};
-  phases.detect_exception = {"0", "As detect, for failed processes [simulator.py]."};
-  phases.reinitialize = {
-      "20",
-      "Seconds of forming the pipelines anew: local rendezvous for BERT and GPT-2 [simulator.py]."};
-  phases.restart = PhaseDefault{
-      "30", "Seconds of a restart after a fatal loss: global rendezvous [simulator.py]."};
-  std::vector<OptionInfo> all = phase_options(phases);
-  const std::vector<OptionInfo> more = {
-      {"stages", "0",
-       "Stages of a pipeline; 0: depth_factor times the fewest on which the model fits, or so many "
-       "more that the copies of the next stage fit, and any stage beside that of its shadow, if "
-       "some depth allows it."},
-      {"depth_factor", "1.5",
-       "Stages over the fewest that are needed: room for the copies. [Bamboo; unverified]"},
-      {"micro_batch_size", "0",
-       "Samples of a micro-batch; 0: the size with the fastest first plan."},
-      {"failover", "0", "Seconds until the shadow goes on; as detect. [Bamboo, simulator.py]"},
-      {"checkpoint_interval", "young",
-       "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or never."},
-  };
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+struct BambooSettings {
+  Phases phases = {
+      .detect = {{0},
+                 "Seconds until a lost device is noticed where the trace does not say; 0: the "
+                 "shadow takes over without a stall, as in Bamboo's own simulator and in Oobleck's "
+                 "of Bamboo [simulator.py]."},
+      .detect_exception = {{0}, "As detect, for failed processes [simulator.py]."},
+      .reinitialize = {{20},
+                       "Seconds of forming the pipelines anew: local rendezvous for BERT and GPT-2 "
+                       "[simulator.py]."},
+      .restart = Stall{
+          {30}, "Seconds of a restart after a fatal loss: global rendezvous [simulator.py]."}};
+  int stages = 0;
+  double depth_factor = 1.5;
+  int micro_batch_size = 0;
+  Stall failover = {{0}, "Seconds until the shadow goes on; as detect. [Bamboo, simulator.py]"};
+  OptionalInterval checkpoint_interval;
+};
+
+void describe(config::Visitor& v, BambooSettings& s) {
+  describe_phases(v, s.phases);
+  v.optional("stages", s.stages,
+             "Stages of a pipeline; 0: depth_factor times the fewest on which the model fits, or "
+             "so many more that the copies of the next stage fit, and any stage beside that of its "
+             "shadow, if some depth allows it.");
+  v.between("stages", s.stages, 0, 100'000);
+  if (v.reading() && s.stages == 1) {
+    v.problem("stages", "a pipeline of one stage has no neighbor for copies");
+  }
+  v.optional("depth_factor", s.depth_factor,
+             "Stages over the fewest that are needed: room for the copies. [Bamboo; unverified]");
+  v.between("depth_factor", s.depth_factor, 1.0, 100.0);
+  v.optional("micro_batch_size", s.micro_batch_size,
+             "Samples of a micro-batch; 0: the size with the fastest first plan.");
+  v.between("micro_batch_size", s.micro_batch_size, 0, 1'000'000);
+  describe_stall(v, "failover", s.failover);
+  describe_checkpoint_interval(v, s.checkpoint_interval);
 }
 
 /// As many full pipelines as there are units for.
@@ -86,10 +95,12 @@ std::variant<models::PlanPointer, models::Infeasible> bamboo_plan(const UnitChai
 
 class Bamboo final : public ElasticPolicy {
  public:
-  Bamboo(const PolicyInput& input, ElasticStalls stalls, std::string interval, Stall failover,
-         std::shared_ptr<const UnitChains> chains, ChainShape shape)
-      : ElasticPolicy(input, std::move(stalls), std::move(interval)),
-        failover_(std::move(failover)),
+  using Settings = BambooSettings;
+  static MadePolicy make(PolicyInput input, const Settings& s);
+  Bamboo(const PolicyInput& input, const Settings& s, std::shared_ptr<const UnitChains> chains,
+         ChainShape shape)
+      : ElasticPolicy(input, s.phases, s.checkpoint_interval),
+        failover_(s.failover),
         chains_(std::move(chains)),
         shape_(shape) {}
 
@@ -120,7 +131,7 @@ class Bamboo final : public ElasticPolicy {
       if (fits) why = "Bamboo's rules ask for it";
       if (!fits) outcome.plan.reset();
     }
-    auto made = formed_anew(*state.plan, live);
+    auto made = formed_from_scratch(*state.plan, live);
     if (auto* plan = std::get_if<models::PlanPointer>(&made)) {
       return ElasticChange{std::move(*plan), "pipelines formed anew: " + why};
     }
@@ -131,7 +142,7 @@ class Bamboo final : public ElasticPolicy {
   std::optional<ElasticChange> grow(const models::JobState& state,
                                     const std::vector<DeviceId>& live) const override {
     if (!should_reconfigure(counts(*state.plan, live))) return std::nullopt;
-    auto made = formed_anew(*state.plan, live);
+    auto made = formed_from_scratch(*state.plan, live);
     auto* plan = std::get_if<models::PlanPointer>(&made);
     if (plan == nullptr || **plan == *state.plan) return std::nullopt;
     return ElasticChange{std::move(*plan), "pipelines formed anew with the nodes that waited"};
@@ -154,12 +165,12 @@ class Bamboo final : public ElasticPolicy {
   }
 
   Stall stall_of(const models::JobState& state, const ir::Plan& to, bool planned) const override {
-    if (planned || state.plan == nullptr) return stalls().gain;
-    return overloaded(to) > overloaded(*state.plan) ? failover_ : stalls().gain;
+    if (planned || state.plan == nullptr) return phases().reinitialize;
+    return overloaded(to) > overloaded(*state.plan) ? failover_ : phases().reinitialize;
   }
 
   /// Bamboo waits until a node is gone.
-  bool heeds_notices() const override { return false; }
+  bool honors_preemption_notice() const override { return false; }
 
  private:
   /// Where stages began before any was merged: as in the user's plan, or as in the own chain.
@@ -179,17 +190,17 @@ class Bamboo final : public ElasticPolicy {
   }
   /// As fresh(), but units that keep their stage stay where they are, so that least state moves;
   /// unless neighbors would then share a node.
-  std::variant<models::PlanPointer, models::Infeasible> formed_anew(
+  std::variant<models::PlanPointer, models::Infeasible> formed_from_scratch(
       const ir::Plan& running, const std::vector<DeviceId>& live) const {
     const std::vector<Unit> units =
         spread_units(uniform_cells(input().cluster, live, chains_->per_node()), shape_.width);
     const auto batch = static_cast<int>(input().job.global_batch / shape_.micro_batch_size);
-    const ParcaeGrid grid{std::min(static_cast<int>(units.size()) / shape_.stages, batch),
-                          shape_.stages};
-    const ParcaePlaces places = places_in(running, units);
-    if (grid.pipelines == 0 || places.grid.stages != grid.stages) return fresh(live);
+    const UnitGrid grid{std::min(static_cast<int>(units.size()) / shape_.stages, batch),
+                        shape_.stages};
+    const GridUnits survivors = survivors_in(running, units);
+    if (grid.pipelines == 0 || survivors.grid.stages != grid.stages) return fresh(live);
     std::vector<Unit> placed;
-    for (const std::vector<Unit>& row : place_units(grid, places, units)) {
+    for (const std::vector<Unit>& row : rearrange(grid, survivors, units)) {
       for (std::size_t s = 0; s < row.size(); ++s) {
         if (s > 0 && node_of(row[s]) == node_of(row[s - 1])) return fresh(live);
         placed.push_back(row[s]);
@@ -199,14 +210,14 @@ class Bamboo final : public ElasticPolicy {
   }
   NodeId node_of(const Unit& unit) const { return input().cluster.device(unit.front()).node; }
 
-  /// Where the units of `live` stand, merged stages under the first of them.
-  ParcaePlaces places_in(const ir::Plan& running, const std::vector<Unit>& live) const {
+  /// The units of `live` in the plan; a merged stage counts as the first of its parts.
+  GridUnits survivors_in(const ir::Plan& running, const std::vector<Unit>& live) const {
     const BlockCut cut = cut_of(running);
     const std::set<Unit> known(live.begin(), live.end());
-    ParcaePlaces places;
-    places.grid = {static_cast<int>(running.pipelines.size()), static_cast<int>(cut.size())};
+    GridUnits survivors;
+    survivors.grid = {static_cast<int>(running.pipelines.size()), static_cast<int>(cut.size())};
     for (const ir::Pipeline& pipeline : running.pipelines) {
-      auto& row = places.units.emplace_back(cut.size());
+      auto& row = survivors.units.emplace_back(cut.size());
       for (const ir::Stage& stage : pipeline.stages) {
         const auto at = std::find(cut.begin(), cut.end(), stage.segments.front().first_block.value);
         const Unit unit = ir::devices_of(stage);
@@ -215,7 +226,7 @@ class Bamboo final : public ElasticPolicy {
         }
       }
     }
-    return places;
+    return survivors;
   }
 
   int overloaded(const ir::Plan& plan) const { return count_overloaded(plan, cut_of(plan)); }
@@ -264,13 +275,6 @@ class Bamboo final : public ElasticPolicy {
   Stall failover_;
   std::shared_ptr<const UnitChains> chains_;
   ChainShape shape_;
-};
-
-struct BambooSettings {
-  int stages = 0;
-  double depth_factor = 1.5;
-  int micro_batch_size = 0;
-  Stall failover;
 };
 
 /// Fewest stages that fit without copies; 0: none.
@@ -369,30 +373,8 @@ std::variant<ChainShape, models::Infeasible> bamboo_shape(const UnitChains& chai
   return *best;
 }
 
-std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
-make(const PolicyInput& given_input, const Options& given) {
-  OptionReader reader(options(), given);
-  BambooSettings settings;
-  settings.stages = static_cast<int>(reader.integer("stages", 0, 100'000));
-  settings.depth_factor = reader.number("depth_factor", 1, 100);
-  settings.micro_batch_size = static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
-  ElasticStalls stalls;
-  stalls.phases = read_phases(reader, options());
-  stalls.gain = stalls.phases.reinitialize;
-  settings.failover = stall_option(reader, options(), "failover");
-  const std::string interval = reader.text("checkpoint_interval");
-  if (reader.problem()) return *reader.problem();
-  if (settings.stages == 1) {
-    return PlannerEntry::BadOption{"stages", "a pipeline of one stage has no neighbor for copies"};
-  }
-  if (const std::string problem = checkpoint_interval_problem(interval); !problem.empty()) {
-    return PlannerEntry::BadOption{"checkpoint_interval", problem};
-  }
-  const auto& zero = given_input.job.allowed.zero_stages;
-  if (std::count(zero.begin(), zero.end(), 0) == 0) {
-    return models::Infeasible{"ZeRO", "the job does not allow stage 0, but stages must be whole"};
-  }
-  PolicyInput input = given_input;
+MadePolicy Bamboo::make(PolicyInput input, const Settings& s) {
+  if (auto problem = zero_off_problem(input.job, "stages")) return *problem;
   if (input.plan) {
     if (const std::string problem = redundancy_problem(*input.plan); !problem.empty()) {
       return models::Infeasible{"plan", problem};
@@ -407,32 +389,29 @@ make(const PolicyInput& given_input, const Options& given) {
     }
   }
   auto chains = std::make_shared<const UnitChains>(input, CutCriterion::pipeline_time);
-  auto shape = bamboo_shape(*chains, settings);
+  auto shape = bamboo_shape(*chains, s);
   if (auto* none = std::get_if<models::Infeasible>(&shape)) return std::move(*none);
-  return std::make_unique<Bamboo>(input, std::move(stalls), interval, settings.failover,
-                                  std::move(chains), std::get<ChainShape>(shape));
+  return std::make_unique<Bamboo>(input, s, std::move(chains), std::get<ChainShape>(shape));
 }
 
 }  // namespace
 
-const RecoveryEntry kBambooRecovery = {
-    "bamboo",
-    "Bamboo (Thorpe et al., NSDI 2023) and uclasystem/bamboo, simulator.py",
-    "the stage before a lost one holds its copy and computes for both; new pipelines are formed "
-    "when too many do, or when enough nodes wait",
-    "redundancy next_stage, two stages at least, ZeRO off; room for the copies: about 1.5 times "
-    "the stages",
-    "the iteration in flight; what came after the last checkpoint when a stage is lost with the "
-    "one "
-    "before it",
-    "trains on at the pace of the slowest device",
-    "the iteration in flight is lost, where Bamboo's shadow repeats the lost backward passes; "
-    "pipelines are formed anew at once, not at the end of the step; the second stage, not the last "
-    "one, takes over a lost first stage; with too few nodes for one pipeline the shadow goes on, "
-    "where Bamboo's simulator stops; asynchronous persists and uploads do not slow iterations "
-    "unless background transfers are simulated",
-    options,
-    make,
-};
+constinit const RecoveryEntry kBambooRecovery = recovery_entry<Bamboo>({
+    .name = "bamboo",
+    .source = "Bamboo (Thorpe et al., NSDI 2023) and uclasystem/bamboo, simulator.py",
+    .recovers = "the stage before a lost one holds its copy and computes for both; new pipelines "
+                "are formed when too many do, or when enough nodes wait",
+    .needs = "redundancy next_stage, two stages at least, ZeRO off; room for the copies: about 1.5 "
+             "times the stages",
+    .loses = "the iteration in flight; what came after the last checkpoint when a stage is lost "
+             "with the one before it",
+    .slow = "trains on at the pace of the slowest device",
+    .deviations =
+        "the iteration in flight is lost, where Bamboo's shadow repeats the lost backward passes; "
+        "pipelines are formed anew at once, not at the end of the step; the second stage, not the "
+        "last one, takes over a lost first stage; with too few nodes for one pipeline the shadow "
+        "goes on, where Bamboo's simulator stops; asynchronous persists and uploads do not slow "
+        "iterations unless background transfers are simulated",
+});
 
 }  // namespace orrery::planners

@@ -1,21 +1,19 @@
 #include "planners/recovery/kit/answer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cmath>
 #include <memory>
 #include <utility>
 
-#include "planners/recovery/kit/checkpointing.h"
+#include "models/reshard/reshard_plan.h"
+#include "planners/recovery/kit/transfer_estimate.h"
 
 namespace orrery::planners {
 
 namespace {
 
-using Kind = models::RecoveryPhase::Kind;
-
-constexpr const char* kNever = "never";
-
-/// Without copies that shadows keep: shares are those of the stages alone.
+/// Without the copies that shadows keep: shards are those of the stages alone.
 models::PlanPointer without_shadows(const models::PlanPointer& plan) {
   if (plan->redundancy == ir::Redundancy::none) return plan;
   ir::Plan result = *plan;
@@ -25,8 +23,8 @@ models::PlanPointer without_shadows(const models::PlanPointer& plan) {
 
 }  // namespace
 
-Happening happening(std::span<const ir::ClusterEvent> events) {
-  Happening what;
+EventSummary summarize(std::span<const ir::ClusterEvent> events) {
+  EventSummary what;
   for (const ir::ClusterEvent& event : events) {
     switch (event.kind) {
       case ir::EventKind::fail:
@@ -43,8 +41,6 @@ Happening happening(std::span<const ir::ClusterEvent> events) {
         what.capacity = true;
         break;
       case ir::EventKind::notice:
-        what.notice = true;
-        break;
       case ir::EventKind::slow:
       case ir::EventKind::restore:
       case ir::EventKind::degrade:
@@ -52,17 +48,6 @@ Happening happening(std::span<const ir::ClusterEvent> events) {
     }
   }
   return what;
-}
-
-std::vector<DeviceId> staying(const models::JobState& state) {
-  std::vector<DeviceId> result;
-  for (const DeviceId device : state.live) {
-    const bool leaves =
-        std::any_of(state.leaving.begin(), state.leaving.end(),
-                    [&](const models::LeavingDevice& l) { return l.device == device; });
-    if (!leaves) result.push_back(device);
-  }
-  return result;
 }
 
 std::optional<Instant> deadline_of(const models::JobState& state) {
@@ -75,12 +60,7 @@ std::optional<Instant> deadline_of(const models::JobState& state) {
   return first;
 }
 
-bool works_on(const ir::Plan& plan, const std::vector<DeviceId>& live) {
-  const std::vector<DeviceId> devices = ir::working_devices(plan);
-  return std::includes(live.begin(), live.end(), devices.begin(), devices.end());
-}
-
-models::JobState with_gaps(const models::JobState& state) {
+models::JobState with_losses(const models::JobState& state) {
   models::JobState result = state;
   for (models::StateReplica& copy : result.replicas) {
     if (copy.layout == nullptr) continue;
@@ -111,11 +91,10 @@ models::RecoveryDecision resume(const PolicyInput& input, const models::JobState
   decision.action = models::RecoveryDecision::Action::resume;
   decision.plan = resumption.plan;
   decision.reason = resumption.reason;
-  const models::JobState left = with_gaps(state);
+  const models::JobState left = with_losses(state);
   const models::PlanPointer to = without_shadows(resumption.plan);
-  const models::ReshardBytes bytes = state_bytes(input);
   std::optional<NewestRestore> newest =
-      plan_newest_restore(input, left, *to, resumption.order, bytes);
+      newest_restore(input, left, *to, resumption.order, models::all_state_bytes(input.job));
   if (newest) {
     decision.resume_iteration = newest->iteration;
     decision.transfers = std::move(newest->restore.transfers);
@@ -123,16 +102,16 @@ models::RecoveryDecision resume(const PolicyInput& input, const models::JobState
     decision.reason += "; nothing that it reads holds the whole state";
   }
   const bool current = newest && newest->iteration == state.iteration;
-  if (resumption.planned && state.training && current && works_on(*state.plan, state.live)) {
+  if (resumption.planned && state.training && current && runs_on(*state.plan, state.live)) {
     decision.run_on = to_nanoseconds(resumption.decide.duration);
   } else {
-    add_phase(decision, Kind::detect, resumption.detect);
-    add_phase(decision, Kind::decide, resumption.decide);
+    add_phase(decision, PhaseKind::detect, resumption.detect);
+    add_phase(decision, PhaseKind::decide, resumption.decide);
   }
   if (!decision.transfers.empty()) {
-    decision.phases.push_back({Kind::move_state, Nanoseconds{}, "simulated transfers"});
+    decision.phases.push_back({PhaseKind::move_state, Nanoseconds{}, "simulated transfers"});
   }
-  add_phase(decision, Kind::reinitialize, resumption.reinitialize);
+  add_phase(decision, PhaseKind::reinitialize, resumption.reinitialize);
   return decision;
 }
 
@@ -149,7 +128,27 @@ models::RecoveryDecision wait(std::string reason) {
   return decision;
 }
 
-Stall detection(const Happening& what, const models::JobState& state, const Phases& own) {
+models::RecoveryDecision wait(const models::Infeasible& why) {
+  return wait(why.constraint + ": " + why.witness);
+}
+
+models::RecoveryDecision before_deadline(const PolicyInput& input, const models::JobState& state,
+                                         Instant deadline, models::RecoveryDecision change) {
+  const Seconds needed = stall_estimate(input, change) + state.iteration_time;
+  const Nanoseconds left = deadline - state.now;
+  if (to_nanoseconds(needed) + change.run_on > left) {
+    return proceed(fmt::format("a planned change takes {:.0f} s, the notice leaves {:.0f} s",
+                               (needed + to_seconds(change.run_on)).value, to_seconds(left).value));
+  }
+  change.run_on = left - to_nanoseconds(needed);
+  return change;
+}
+
+bool growth_is_profitable(Seconds before, Seconds after, Seconds stall, Seconds horizon) {
+  return (horizon - stall) / after > horizon / before;
+}
+
+Stall detection(const EventSummary& what, const models::JobState& state, const Phases& own) {
   if (!what.failure) return {};
   if (what.detection) return {to_seconds(*what.detection), "trace"};
   if (what.lost && !state.announced) {
@@ -161,7 +160,7 @@ Stall detection(const Happening& what, const models::JobState& state, const Phas
 
 bool was_recovering(const models::JobState& state, std::span<const ir::ClusterEvent> events,
                     const models::Cluster& cluster) {
-  if (state.training || state.plan == nullptr || !works_on(*state.plan, state.live)) return false;
+  if (state.training || state.plan == nullptr || !runs_on(*state.plan, state.live)) return false;
   const std::vector<DeviceId> devices = ir::working_devices(*state.plan);
   return std::none_of(events.begin(), events.end(), [&](const ir::ClusterEvent& event) {
     if (event.kind != ir::EventKind::join && event.kind != ir::EventKind::repair) return false;
@@ -175,41 +174,8 @@ bool was_recovering(const models::JobState& state, std::span<const ir::ClusterEv
 }
 
 bool keeps_pending(const models::JobState& state, Seconds decide) {
-  return state.pending && works_on(*state.pending->plan, staying(state)) &&
+  return state.pending && runs_on(*state.pending->plan, usable(state)) &&
          state.now - state.pending->asked >= to_nanoseconds(decide);
-}
-
-models::ReshardBytes state_bytes(const PolicyInput& input) {
-  return models::all_state_bytes(input.job);
-}
-
-std::vector<models::CheckpointLevel> cloud_checkpoint(const PolicyInput& input,
-                                                      const std::string& interval,
-                                                      const ir::Plan& plan, Seconds restart,
-                                                      Seconds iteration_time) {
-  if (interval == kNever || !location_problem(input.cluster, ir::Location::cloud).empty() ||
-      iteration_time.value <= 0) {
-    return {};
-  }
-  ir::Plan plain = plan;
-  plain.redundancy = ir::Redundancy::none;  // Copies that shadows keep are not written.
-  CheckpointCost cost =
-      checkpoint_cost(input, plain, ir::Location::cloud, state_bytes(input), true);
-  models::CheckpointLevel level;
-  level.location = ir::Location::cloud;
-  level.stall = to_nanoseconds(cost.snapshot);
-  level.persist = to_nanoseconds(cost.snapshot + cost.persist);
-  level.every = iterations_between(interval, cost.snapshot, cost.snapshot + cost.persist, restart,
-                                   iteration_time, expected_interruptions(input));
-  level.source = "option checkpoint_interval = " + interval;
-  level.background = std::move(cost.uploads);
-  return {level};
-}
-
-std::string checkpoint_interval_problem(const std::string& interval) {
-  if (interval == kNever) return "";
-  const std::string problem = interval_problem(interval);
-  return problem.empty() ? "" : problem + ", or never";
 }
 
 }  // namespace orrery::planners

@@ -1,35 +1,18 @@
 #include "planners/recovery/kit/checkpointed.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <memory>
 #include <set>
 #include <utility>
 
+#include "models/reshard/reshard_plan.h"
 #include "planners/catalog.h"
-#include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/kit/transfer_estimate.h"
 
 namespace orrery::planners {
 namespace {
-
-using Kind = models::RecoveryPhase::Kind;
-
-/// "name=value,name=value" as options of the planner.
-std::optional<Options> parse_planner_options(const std::string& text) {
-  Options out;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find(',', at), text.size());
-    const std::string one = text.substr(at, end - at);
-    const std::size_t equals = one.find('=');
-    if (equals == std::string::npos || equals == 0) return std::nullopt;
-    out.emplace_back(one.substr(0, equals), one.substr(equals + 1));
-    at = end + 1;
-  }
-  return out;
-}
 
 /// The decision's state lies in GPU memory when it starts: what is written first, then read.
 models::JobState with_saved(const models::JobState& state, ir::Location location) {
@@ -54,56 +37,71 @@ std::size_t nodes_of(const std::vector<DeviceId>& devices, const models::Cluster
 
 }  // namespace
 
-std::vector<OptionInfo> checkpointed_options(const PhaseDefaults& phases, const char* planner) {
-  std::vector<OptionInfo> all = phase_options(phases);
-  const std::vector<OptionInfo> more = {
-      {"planner", planner, "Planner of the catalog that makes plans for what is left."},
-      {"planner_options", "", "Its options: name=value,name=value; empty: its defaults."},
-      {"grow", "pays",
-       "never: devices that come wait for the next restart; pays: they are taken in when the "
-       "faster plan wins the stall back before the next interruption to be expected; always: "
-       "whenever the plan is faster."},
-      {"slowest", "0",
-       "Devices slower than this share of their speed are left out when a plan is chosen; 0: "
-       "none."},
-  };
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+std::vector<std::pair<Growth, const char*>> enum_names(Growth) {
+  return {{Growth::never, "never"}, {Growth::profitable, "pays"}, {Growth::always, "always"}};
 }
 
-std::variant<CheckpointedRules, PlannerEntry::BadOption> read_checkpointed(
-    OptionReader& reader, const std::vector<OptionInfo>& infos) {
-  CheckpointedRules rules;
-  rules.planner = reader.text("planner");
-  const PlannerEntry* planner = find_planner(rules.planner);
-  if (planner == nullptr) {
-    return PlannerEntry::BadOption{"planner", fmt::format("'{}' is none of {}", rules.planner,
-                                                          fmt::join(planner_names(), ", "))};
+bool from_scalar(const std::string& text, PlannerOptions& out, std::string& error) {
+  out.values.clear();
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find(',', at), text.size());
+    const std::string one = text.substr(at, end - at);
+    const std::size_t equals = one.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      error = fmt::format("expected name=value,name=value, not '{}'", text);
+      return false;
+    }
+    out.values.emplace_back(one.substr(0, equals), one.substr(equals + 1));
+    at = end + 1;
   }
-  const auto options = parse_planner_options(reader.text("planner_options"));
-  if (!options) {
-    return PlannerEntry::BadOption{
-        "planner_options",
-        fmt::format("expected name=value,name=value, not '{}'", reader.text("planner_options"))};
+  return true;
+}
+
+std::string to_scalar(const PlannerOptions& options) {
+  std::string text;
+  for (const auto& [name, value] : options.values) {
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", name, value);
   }
-  rules.planner_options = *options;
-  const auto made = planner->make(rules.planner_options);
+  return text;
+}
+
+void describe_checkpointed(config::Visitor& v, CheckpointedSettings& settings) {
+  describe_phases(v, settings.phases);
+  describe_planner(v, settings.planner,
+                   "Planner of the catalog that makes plans for what is left.");
+  v.optional("planner_options", settings.planner_options,
+             "Its options: name=value,name=value; empty: its defaults.");
+  v.optional("grow", settings.grow,
+             "never: devices that come wait for the next restart; pays: they are taken in when the "
+             "faster plan wins the stall back before the next interruption to be expected; always: "
+             "whenever the plan is faster.");
+  v.optional("slowest", settings.slowest,
+             "Devices slower than this share of their speed are left out when a plan is chosen; 0: "
+             "none.");
+  v.between("slowest", settings.slowest, 0.0, 1.0);
+  if (!v.reading() || !v.good()) return;
+  const auto made = find_planner(settings.planner)->make(settings.planner_options.values);
   if (const auto* bad = std::get_if<PlannerEntry::BadOption>(&made)) {
-    return PlannerEntry::BadOption{"planner_options", fmt::format("{}: {}", bad->name, bad->what)};
+    v.problem("planner_options", fmt::format("{}: {}", bad->name, bad->what));
   }
-  rules.phases = read_phases(reader, infos);
-  rules.restart_processes = rules.phases.reinitialize;
-  rules.growth = reader.choice<Growth>(
-      "grow", {{"never", Growth::never}, {"pays", Growth::pays}, {"always", Growth::always}});
-  rules.slowest = reader.number("slowest", 0, 1);
-  if (reader.problem()) return *reader.problem();
+}
+
+CheckpointedRules restart_from(ir::Location location, bool drops_nodes) {
+  CheckpointedRules rules;
+  rules.order = location == ir::Location::cloud
+                    ? std::vector{StateSource::cloud}
+                    : std::vector{StateSource::own_nvme, StateSource::peer_nvme};
+  rules.drops_nodes = drops_nodes;
+  rules.save_first = location;
   return rules;
 }
 
-CheckpointedPolicy::CheckpointedPolicy(const PolicyInput& input, CheckpointedRules rules)
+CheckpointedPolicy::CheckpointedPolicy(const PolicyInput& input, CheckpointedSettings settings,
+                                       CheckpointedRules rules)
     : input_(input),
+      settings_(std::move(settings)),
       rules_(std::move(rules)),
-      replanner_(input_, rules_.planner, rules_.planner_options) {}
+      replanner_(input_, settings_.planner, settings_.planner_options.values) {}
 
 CheckpointedPolicy::Found CheckpointedPolicy::first_plan(const std::vector<DeviceId>& live) const {
   return best(nullptr, live);
@@ -114,7 +112,7 @@ Seconds CheckpointedPolicy::time_of(const ir::Plan& plan) const {
 }
 
 Stall CheckpointedPolicy::reinitialize(const ir::Plan*, const ir::Plan&) const {
-  return rules_.phases.reinitialize;
+  return settings_.phases.reinitialize;
 }
 
 /// The running plan, or the same with spares in its gaps; null: neither runs.
@@ -137,11 +135,7 @@ CheckpointedPolicy::Found CheckpointedPolicy::best(const models::PlanPointer& ru
   std::size_t largest = room.size();
   if (input_.plan) largest = std::min(largest, ir::devices_of(*input_.plan).size());
   if (same != nullptr && ir::devices_of(*same).size() >= largest) return same;
-  if (input_.plan) {
-    if (auto home = with_spares(*input_.plan, input_.cluster, usable)) {
-      return std::make_shared<const ir::Plan>(std::move(*home));
-    }
-  }
+  if (auto home = home_plan(input_, usable)) return home;
   if (fit.empty() && !usable.empty()) {
     if (same != nullptr) return same;
     return models::Infeasible{
@@ -161,10 +155,10 @@ CheckpointedPolicy::Found CheckpointedPolicy::best(const models::PlanPointer& ru
 
 models::RecoveryDecision CheckpointedPolicy::on_events(
     const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
-  const Happening what = happening(events);
+  const EventSummary what = summarize(events);
   const bool runs =
       state.training && state.plan != nullptr && !what.job && runs_on(*state.plan, state.live);
-  const std::vector<DeviceId> good = usable(state, rules_.slowest);
+  const std::vector<DeviceId> good = usable(state, settings_.slowest);
   if (!runs && !what.failure && was_recovering(state, events, input_.cluster) &&
       runs_on(*state.plan, good)) {
     const Found found = best(state.plan, good);
@@ -178,15 +172,15 @@ models::RecoveryDecision CheckpointedPolicy::on_events(
 }
 
 models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& state,
-                                                     const Happening& what) const {
+                                                     const EventSummary& what) const {
   // What is slow or about to leave is used only if there is no other way.
-  const std::vector<DeviceId> good = usable(state, rules_.slowest);
+  const std::vector<DeviceId> good = usable(state, settings_.slowest);
   Found found = best(state.plan, good);
   if (std::holds_alternative<models::Infeasible>(found) && good != state.live) {
     found = best(state.plan, state.live);
   }
   if (const auto* why = std::get_if<models::Infeasible>(&found)) {
-    return wait(fmt::format("{}: {}", why->constraint, why->witness));
+    return wait(*why);
   }
   models::RecoveryDecision decision;
   decision.action = models::RecoveryDecision::Action::resume;
@@ -194,7 +188,7 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
   const bool same = decision.plan == state.plan;
   decision.reason = same ? "the same plan again" : "a plan for the devices that are left";
   const models::ReshardBytes bytes = models::all_state_bytes(input_.job);
-  auto newest = plan_newest_restore(input_, state, *decision.plan, rules_.order, bytes);
+  auto newest = newest_restore(input_, state, *decision.plan, rules_.order, bytes);
   if (newest) {
     decision.resume_iteration = newest->iteration;
     decision.transfers = std::move(newest->restore.transfers);
@@ -202,15 +196,15 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
     decision.reason += "; none of the checkpoints that it reads is complete";
   }
   if (what.failure) {
-    add_phase(decision, Kind::detect, detection(what, state, rules_.phases));
+    add_phase(decision, PhaseKind::detect, detection(what, state, settings_.phases));
   }
-  if (!same) add_phase(decision, Kind::decide, rules_.phases.decide);
+  if (!same) add_phase(decision, PhaseKind::decide, settings_.phases.decide);
   if (!decision.transfers.empty()) {
-    decision.phases.push_back({Kind::move_state, Nanoseconds{0}, "simulated transfers"});
+    decision.phases.push_back({PhaseKind::move_state, Nanoseconds{0}, "simulated transfers"});
   }
-  add_phase(
-      decision, Kind::reinitialize,
-      what.job && same ? rules_.restart_processes : reinitialize(state.plan.get(), *decision.plan));
+  const bool in_place = what.job && same && rules_.restart_processes;
+  add_phase(decision, PhaseKind::reinitialize,
+            in_place ? *rules_.restart_processes : reinitialize(state.plan.get(), *decision.plan));
   return decision;
 }
 
@@ -223,12 +217,11 @@ models::RecoveryDecision CheckpointedPolicy::change(const models::JobState& stat
   decision.action = models::RecoveryDecision::Action::resume;
   decision.plan = std::move(plan);
   decision.resume_iteration = state.iteration;
-  decision.run_on = to_nanoseconds(rules_.phases.decide.duration);
+  decision.run_on = to_nanoseconds(settings_.phases.decide.duration);
   Seconds save;
   models::JobState from = state;
   if (rules_.save_first) {
-    const CheckpointCost cost = checkpoint_cost(input_, *state.plan, *rules_.save_first, bytes,
-                                                *rules_.save_first == ir::Location::cloud);
+    const CheckpointCost cost = checkpoint_cost(input_, *state.plan, *rules_.save_first);
     save = cost.snapshot + cost.persist;
     from = with_saved(state, *rules_.save_first);
   }
@@ -237,29 +230,20 @@ models::RecoveryDecision CheckpointedPolicy::change(const models::JobState& stat
   if (!restore.complete() && state.iteration > 0) {
     decision.action = models::RecoveryDecision::Action::proceed;
     decision.plan = nullptr;
-    decision.phases.clear();
     decision.reason = "the state cannot be moved: " + restore.witness;
     return decision;
   }
   if (restore.complete()) decision.transfers = restore.transfers;
   if (!decision.transfers.empty() || save.value > 0) {
-    decision.phases.push_back({Kind::move_state, to_nanoseconds(save),
+    decision.phases.push_back({PhaseKind::move_state, to_nanoseconds(save),
                                save.value > 0 ? "checkpoint written in closed form, then simulated "
                                                 "transfers"
                                               : "simulated transfers"});
   }
-  add_phase(decision, Kind::reinitialize, reinitialize(state.plan.get(), *decision.plan));
+  add_phase(decision, PhaseKind::reinitialize, reinitialize(state.plan.get(), *decision.plan));
   return decision;
 }
 
-Seconds CheckpointedPolicy::stall_of(const models::RecoveryDecision& decision) const {
-  Seconds sum = transfer_estimate(input_, decision.transfers);
-  for (const models::RecoveryPhase& phase : decision.phases) sum += to_seconds(phase.duration);
-  return sum;
-}
-
-/// Before the deadline, as late as it fits. A change that does not fit is none: the devices work
-/// until they go, and what was checkpointed last counts.
 models::RecoveryDecision CheckpointedPolicy::leave(const models::JobState& state,
                                                    const std::vector<DeviceId>& good) const {
   const std::optional<Instant> deadline = deadline_of(state);
@@ -271,28 +255,21 @@ models::RecoveryDecision CheckpointedPolicy::leave(const models::JobState& state
       change(state, std::get<models::PlanPointer>(std::move(found)));
   if (decision.action == models::RecoveryDecision::Action::proceed) return decision;
   if (!deadline) {  // Slow devices only.
-    if (time_of(*decision.plan) >= time_of(*state.plan) * (1 / rules_.slowest)) {
+    if (time_of(*decision.plan) >= time_of(*state.plan) * (1 / settings_.slowest)) {
       return proceed("no plan without the slow devices is faster");
     }
     decision.reason = "without the slow devices";
     return decision;
   }
-  const Seconds needed = stall_of(decision) + state.iteration_time;
-  const Nanoseconds left = *deadline - state.now;
-  if (to_nanoseconds(needed) + decision.run_on > left) {
-    return proceed(fmt::format("a planned change takes {:.0f} s, the notice leaves {:.0f} s",
-                               (needed + to_seconds(decision.run_on)).value,
-                               to_seconds(left).value));
-  }
-  decision.run_on = left - to_nanoseconds(needed);
   decision.reason = "checkpoint and change of plan before the devices leave";
-  return decision;
+  return before_deadline(input_, state, *deadline, std::move(decision));
 }
 
 models::RecoveryDecision CheckpointedPolicy::grow(const models::JobState& state,
                                                   const std::vector<DeviceId>& good) const {
-  if (rules_.growth == Growth::never) return proceed("new devices wait for the next restart");
-  if (keeps_pending(state, rules_.phases.decide.duration)) return proceed("a switch is on its way");
+  if (settings_.grow == Growth::never) return proceed("new devices wait for the next restart");
+  if (keeps_pending(state, settings_.phases.decide.duration))
+    return proceed("a switch is on its way");
   Found found = best(state.plan, good);
   const auto* plan = std::get_if<models::PlanPointer>(&found);
   if (plan == nullptr || *plan == state.plan) return proceed("no faster plan with the new devices");
@@ -301,16 +278,39 @@ models::RecoveryDecision CheckpointedPolicy::grow(const models::JobState& state,
   if (after >= before) return proceed("no faster plan with the new devices");
   models::RecoveryDecision decision = change(state, *plan);
   if (decision.action == models::RecoveryDecision::Action::proceed) return decision;
-  const double expected = 1 / expected_interruptions(input_);
-  const double stall = stall_of(decision).value;
-  if (rules_.growth == Growth::pays &&
-      (expected - stall) / after.value <= expected / before.value) {
+  const Seconds expected{1 / expected_interruptions(input_)};
+  const Seconds stall = stall_estimate(input_, decision);
+  if (settings_.grow == Growth::profitable &&
+      !growth_is_profitable(before, after, stall, expected)) {
     return proceed(
-        fmt::format("a stall of {:.0f} s for {:.1f} % more speed does not pay in {:.0f} s", stall,
-                    100 * (before / after - 1), expected));
+        fmt::format("a stall of {:.0f} s for {:.1f} % more speed does not pay in {:.0f} s",
+                    stall.value, 100 * (before / after - 1), expected.value));
   }
   decision.reason = "a faster plan with the new devices";
   return decision;
+}
+
+std::vector<models::CheckpointLevel> MemoryCloudPolicy::checkpoints(const ir::Plan& plan,
+                                                                    Seconds iteration_time) const {
+  std::vector<models::CheckpointLevel> levels;
+  if (memory_.replicas > 0) levels = in_memory_checkpoints(input(), plan, iteration_time, memory_);
+  const auto cloud =
+      cloud_checkpoint(input(), cloud_, plan, phases().reinitialize.duration, iteration_time);
+  levels.insert(levels.end(), cloud.begin(), cloud.end());
+  return levels;
+}
+
+void describe_replicas(config::Visitor& v, const char* name, InMemorySettings& memory, int least,
+                       const char* doc) {
+  v.optional(name, memory.replicas, doc);
+  v.between(name, memory.replicas, least, 1'000);
+}
+
+void describe_gemini_cloud_interval(config::Visitor& v, OptionalInterval& interval) {
+  v.optional("cloud_interval", interval,
+             "Between checkpoints to the cloud: never, young, daly, availability, tuned, or "
+             "seconds; 3 h, as for BLOOM [Gemini, 7.1, unverified]. Without object storage there "
+             "are none.");
 }
 
 }  // namespace orrery::planners

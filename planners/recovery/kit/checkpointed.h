@@ -1,50 +1,58 @@
 /// The frame of policies that go back to a checkpoint: keep the plan if it still runs, put spares
-/// in its gaps, else plan anew for what is left; grow back when that pays; leave before a
-/// preemption when everything fits before the deadline. Where checkpoints lie and what phases take
-/// is the policies' own.
+/// in its gaps, else make a new plan for what is left; grow again when that is profitable; leave
+/// before a preemption when everything fits before the deadline. A policy says where checkpoints
+/// are and how long phases take.
 #pragma once
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "models/interfaces/recovery_policy.h"
-#include "planners/kit/options.h"
 #include "planners/recovery/kit/answer.h"
-#include "planners/recovery/kit/replan.h"
-#include "planners/recovery/kit/restore.h"
+#include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
 
-/// When a policy takes devices in that come while it trains.
+/// When a policy starts to use devices that come while it trains.
 enum class Growth {
-  never,   ///< Only at the next restart.
-  pays,    ///< If until the next interruption to be expected the faster plan wins back the stall.
-  always,  ///< Whenever the new plan is faster.
+  never,       ///< Only at the next restart.
+  profitable,  ///< If growth_is_profitable() until the next interruption to be expected.
+  always,      ///< Whenever the new plan is faster.
 };
+std::vector<std::pair<Growth, const char*>> enum_names(Growth);
 
+/// A planner's settings as one setting: name=value,name=value.
+struct PlannerOptions {
+  Options values;
+};
+bool from_scalar(const std::string& text, PlannerOptions& out, std::string& error);
+std::string to_scalar(const PlannerOptions& options);
+
+/// Settings that all these policies have.
+struct CheckpointedSettings {
+  Phases phases = {};
+  std::string planner = "megatron_grid";
+  PlannerOptions planner_options = {};
+  Growth grow = Growth::profitable;
+  double slowest = 0;  ///< Devices slower than that are left out of plans.
+};
+void describe_checkpointed(config::Visitor& v, CheckpointedSettings& settings);
+
+/// What such a policy does in its own way.
 struct CheckpointedRules {
-  std::string planner;  ///< Of the catalog.
-  Options planner_options;
   std::vector<StateSource> order;  ///< Where state may come from, best first.
-  Phases phases;
-  Stall restart_processes;   ///< When the job failed and the plan stays.
-  bool drops_nodes = false;  ///< A new plan does not use nodes that lack a device.
-  double slowest = 0;        ///< Devices slower than that are left out of plans.
-  Growth growth = Growth::pays;
+  bool drops_nodes = false;        ///< A new plan does not use nodes that lack a device.
   /// Where a planned change first writes a checkpoint; none: what the GPUs hold serves it.
-  std::optional<ir::Location> save_first;
+  std::optional<ir::Location> save_first = {};
+  /// When the job failed and the plan stays; none: as any restart.
+  std::optional<Stall> restart_processes = {};
 };
-
-/// Options that all these policies have.
-std::vector<OptionInfo> checkpointed_options(const PhaseDefaults& phases = {},
-                                             const char* planner = "megatron_grid");
-/// `infos` are the policy's options, for the sources of phases. The rest of the rules (order,
-/// save_first, drops_nodes) is the policy's.
-std::variant<CheckpointedRules, PlannerEntry::BadOption> read_checkpointed(
-    OptionReader& reader, const std::vector<OptionInfo>& infos);
+/// Of policies with checkpoints in one place, cloud or NVMe.
+CheckpointedRules restart_from(ir::Location location, bool drops_nodes);
 
 class CheckpointedPolicy : public models::RecoveryPolicy {
  public:
@@ -55,7 +63,8 @@ class CheckpointedPolicy : public models::RecoveryPolicy {
 
  protected:
   /// Copies `input` (not what it refers to).
-  CheckpointedPolicy(const PolicyInput& input, CheckpointedRules rules);
+  CheckpointedPolicy(const PolicyInput& input, CheckpointedSettings settings,
+                     CheckpointedRules rules);
 
   /// The devices of `usable` (ascending) to plan on; the rest are spares.
   virtual std::vector<DeviceId> planned_on(const std::vector<DeviceId>& usable) const {
@@ -64,25 +73,52 @@ class CheckpointedPolicy : public models::RecoveryPolicy {
   /// Re-initialization of `next` after a loss or a planned change; `running` may be null.
   virtual Stall reinitialize(const ir::Plan* running, const ir::Plan& next) const;
   const PolicyInput& input() const { return input_; }
-  const CheckpointedRules& rules() const { return rules_; }
+  const Phases& phases() const { return settings_.phases; }
 
  private:
   using Found = std::variant<models::PlanPointer, models::Infeasible>;
   Found best(const models::PlanPointer& running, const std::vector<DeviceId>& usable) const;
   models::PlanPointer kept(const models::PlanPointer& running,
                            const std::vector<DeviceId>& usable) const;
-  models::RecoveryDecision recover(const models::JobState& state, const Happening& what) const;
+  models::RecoveryDecision recover(const models::JobState& state, const EventSummary& what) const;
   models::RecoveryDecision leave(const models::JobState& state,
                                  const std::vector<DeviceId>& usable) const;
   models::RecoveryDecision grow(const models::JobState& state,
                                 const std::vector<DeviceId>& usable) const;
   models::RecoveryDecision change(const models::JobState& state, models::PlanPointer plan) const;
-  Seconds stall_of(const models::RecoveryDecision& decision) const;
   Seconds time_of(const ir::Plan& plan) const;
 
   PolicyInput input_;
+  CheckpointedSettings settings_;
   CheckpointedRules rules_;
   Replanner replanner_;  ///< Refers to input_.
 };
+
+/// Of policies that keep replicas of the checkpoint in host memory and another one in the cloud.
+class MemoryCloudPolicy : public CheckpointedPolicy {
+ public:
+  /// One level for each replica in host memory, then the cloud's.
+  std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
+                                                   Seconds iteration_time) const final;
+
+ protected:
+  MemoryCloudPolicy(const PolicyInput& input, CheckpointedSettings settings,
+                    CheckpointedRules rules, InMemorySettings memory, OptionalInterval cloud)
+      : CheckpointedPolicy(input, std::move(settings), std::move(rules)),
+        memory_(memory),
+        cloud_(cloud) {}
+
+ private:
+  InMemorySettings memory_;
+  OptionalInterval cloud_;
+};
+
+/// Setting `replicas`, or whatever its name, of such policies; at least `least`.
+void describe_replicas(config::Visitor& v, const char* name, InMemorySettings& memory, int least,
+                       const char* doc);
+/// Gemini's interval between checkpoints to the cloud: setting `cloud_interval`.
+inline const OptionalInterval kGeminiCloudInterval = {
+    CheckpointInterval{CheckpointInterval::Rule::seconds, {10'800}}};
+void describe_gemini_cloud_interval(config::Visitor& v, OptionalInterval& interval);
 
 }  // namespace orrery::planners

@@ -3,15 +3,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
+#include <array>
 #include <cmath>
 #include <limits>
-#include <optional>
+#include <map>
 
 #include "models/base/check.h"
+#include "models/config/units.h"
+#include "models/reshard/reshard_plan.h"
 #include "planners/recovery/kit/node_classes.h"
 #include "planners/recovery/kit/restore.h"
 #include "planners/recovery/kit/state_layouts.h"
+#include "planners/recovery/kit/transfer_estimate.h"
 
 namespace orrery::planners {
 namespace {
@@ -29,12 +32,7 @@ void add_first_holders(const StateMemory::Answer& known, std::vector<double>& by
   }
 }
 
-double bandwidth_of(const models::Cluster& cluster, const std::string& link) {
-  const models::LinkClass& of = cluster.links.at(link);
-  return of.bandwidth.value * of.efficiency;
-}
-
-/// All devices of a node to host memory, beside each other: slots, shared uplinks, host memory.
+/// All devices of a node to host memory at once: slots, shared uplinks, host memory.
 double snapshot_of(const models::Cluster& cluster, const models::Node& node, int first,
                    const std::vector<double>& bytes) {
   const auto bytes_of = [&](int position) {
@@ -49,11 +47,11 @@ double snapshot_of(const models::Cluster& cluster, const models::Node& node, int
     for (const int member : group.members) {
       const double own = bytes_of(member);
       together += own;
-      slowest = std::max(slowest, own / bandwidth_of(cluster, group.link));
+      slowest = std::max(slowest, own / link_bandwidth(cluster, group.link));
     }
-    if (slot.shared) slowest = std::max(slowest, together / bandwidth_of(cluster, group.link));
+    if (slot.shared) slowest = std::max(slowest, together / link_bandwidth(cluster, group.link));
     if (!group.uplink.empty()) {
-      slowest = std::max(slowest, together / bandwidth_of(cluster, group.uplink));
+      slowest = std::max(slowest, together / link_bandwidth(cluster, group.uplink));
     }
   }
   if (node.host_memory_bandwidth.value > 0) {
@@ -62,13 +60,7 @@ double snapshot_of(const models::Cluster& cluster, const models::Node& node, int
   return slowest;
 }
 
-double nic_bandwidth(const models::Cluster& cluster, const models::Node& node) {
-  double sum = 0;
-  for (const models::Nic& nic : node.nics) sum += bandwidth_of(cluster, nic.link);
-  return sum;
-}
-
-/// Host memory to where the checkpoint lies.
+/// Host memory to where the checkpoint is persisted.
 double persist_of(const models::Cluster& cluster, const std::vector<double>& of_node, double total,
                   ir::Location location) {
   double slowest = 0;
@@ -94,13 +86,15 @@ double persist_of(const models::Cluster& cluster, const std::vector<double>& of_
   return slowest;
 }
 
-std::optional<double> seconds_of(const std::string& text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool good =
-      error == std::errc{} && end == text.data() + text.size() && std::isfinite(value) && value > 0;
-  return good ? std::optional(value) : std::nullopt;
-}
+using IntervalRule = CheckpointInterval::Rule;
+
+constexpr std::array kIntervalRules = {
+    std::pair{IntervalRule::young, "young"},
+    std::pair{IntervalRule::daly, "daly"},
+    std::pair{IntervalRule::availability, "availability"},
+    std::pair{IntervalRule::tuned, "tuned"},
+};
+constexpr const char* kNever = "never";
 
 constexpr double kMostIterations = 1e15;
 
@@ -128,26 +122,102 @@ double tuned_iterations(Seconds stall, Seconds restart, Seconds iteration_time, 
   return best;
 }
 
+/// Ways to choose nodes, by the number of chosen nodes.
+using Ways = std::vector<double>;
+
+Ways product(const Ways& a, const Ways& b) {
+  Ways out(a.size() + b.size() - 1, 0);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    for (std::size_t j = 0; j < b.size(); ++j) out[i + j] += a[i] * b[j];
+  }
+  return out;
+}
+
+Ways binomial_row(int n) {
+  Ways row = {1};
+  for (int i = 0; i < n; ++i) row = product(row, {1, 1});
+  return row;
+}
+
+/// Subsets of a ring of n nodes without `run` neighbors in a row, n >= run.
+Ways ring_ways(int n, int run) {
+  // Cut the ring behind a node that stays: such a node exists. It is the first that stays, after
+  // `head` lost ones; the rest is a line whose last lost nodes join those.
+  Ways out(static_cast<std::size_t>(n) + 1, 0);
+  for (int head = 0; head < run; ++head) {
+    // By (length of the last run of lost nodes): ways, after the staying node.
+    std::vector<Ways> ways(static_cast<std::size_t>(run), Ways(out.size(), 0));
+    if (head + 1 > n) continue;
+    ways[0][static_cast<std::size_t>(head)] = 1;
+    for (int node = head + 1; node < n; ++node) {
+      std::vector<Ways> next(ways.size(), Ways(out.size(), 0));
+      for (std::size_t last = 0; last < ways.size(); ++last) {
+        for (std::size_t k = 0; k < out.size(); ++k) {
+          next[0][k] += ways[last][k];
+          if (last + 1 < ways.size() && k + 1 < out.size()) next[last + 1][k + 1] += ways[last][k];
+        }
+      }
+      ways = std::move(next);
+    }
+    for (int last = 0; last + head < run; ++last) {
+      for (std::size_t k = 0; k < out.size(); ++k)
+        out[k] += ways[static_cast<std::size_t>(last)][k];
+    }
+  }
+  return out;
+}
+
+/// First node and size of each group.
+std::vector<std::pair<int, int>> replica_groups(int nodes, int replicas,
+                                                ReplicaPlacement placement) {
+  if (placement == ReplicaPlacement::ring || nodes < 2 * replicas) return {{0, nodes}};
+  std::vector<std::pair<int, int>> groups;
+  const int count = nodes / replicas;
+  for (int g = 0; g < count; ++g) groups.emplace_back(g * replicas, replicas);
+  groups.back().second += nodes % replicas;
+  return groups;
+}
+
+/// What a node sends to others, and what it copies over its PCIe, for one checkpoint.
+struct NodeTraffic {
+  double sent = 0;
+  double received = 0;
+};
+
 }  // namespace
 
-std::string location_problem(const models::Cluster& cluster, ir::Location location) {
+std::optional<models::Infeasible> location_problem(const models::Cluster& cluster,
+                                                   ir::Location location) {
+  constexpr const char* kConstraint = "checkpoint location";
   if (location == ir::Location::cloud && !cluster.storage) {
-    return fmt::format("cluster {} has no object storage: key `storage` of its file", cluster.name);
+    return models::Infeasible{
+        kConstraint,
+        fmt::format("cluster {} has no object storage: key `storage` of its file", cluster.name)};
   }
   for (const models::Node& node : cluster.nodes) {
     if (location != ir::Location::nvme) break;
     if (node.nvme_write.value <= 0 || node.nvme_read.value <= 0) {
-      return fmt::format("node {} has no NVMe: key `nvme` in the cluster file", node.name);
+      return models::Infeasible{
+          kConstraint,
+          fmt::format("node {} has no NVMe: key `nvme` in the cluster file", node.name)};
     }
   }
-  return {};
+  return std::nullopt;
+}
+
+std::vector<std::pair<PersistTo, const char*>> enum_names(PersistTo) {
+  return {{PersistTo::cloud, "cloud"}, {PersistTo::nvme, "nvme"}};
+}
+
+ir::Location location_of(PersistTo to) {
+  return to == PersistTo::cloud ? ir::Location::cloud : ir::Location::nvme;
 }
 
 CheckpointCost checkpoint_cost(const PolicyInput& input, const ir::Plan& plan,
-                               ir::Location location, const models::ReshardBytes& bytes,
-                               bool deduplicated) {
+                               ir::Location location) {
+  const models::ReshardBytes bytes = models::all_state_bytes(input.job);
   std::vector<double> shares(static_cast<std::size_t>(input.cluster.size()), 0);
-  if (deduplicated) {
+  if (location == ir::Location::cloud) {
     add_first_holders(input.memory->sizes_of(input, plan, bytes), shares);
   } else {
     const std::vector<DeviceId> devices = ir::devices_of(plan);
@@ -207,39 +277,194 @@ double expected_ettr(double interruptions_per_second, Seconds restart, Seconds i
          (1 + cost.value / interval.value);
 }
 
-std::string interval_problem(const std::string& interval) {
-  for (const char* rule : {"young", "daly", "availability", "tuned"}) {
-    if (interval == rule) return {};
+bool from_scalar(const std::string& text, CheckpointInterval& out, std::string& error) {
+  for (const auto& [rule, name] : kIntervalRules) {
+    if (text != name) continue;
+    out = {rule, {}};
+    return true;
   }
-  if (seconds_of(interval)) return {};
-  return fmt::format(
-      "'{}' is none of young, daly, availability, tuned, and no positive number of seconds",
-      interval);
+  config::TextError unused;
+  const auto seconds = config::parse_number(text, unused);
+  if (seconds && *seconds > 0) {
+    out = {IntervalRule::seconds, {*seconds}};
+    return true;
+  }
+  error = fmt::format(
+      "'{}' is none of young, daly, availability, tuned, and no positive number of seconds", text);
+  return false;
 }
 
-std::int64_t iterations_between(const std::string& interval, Seconds stall, Seconds persist,
-                                Seconds restart, Seconds iteration_time,
-                                double interruptions_per_second) {
+std::string to_scalar(const CheckpointInterval& interval) {
+  for (const auto& [rule, name] : kIntervalRules) {
+    if (interval.rule == rule) return name;
+  }
+  return config::format_number(interval.seconds.value);
+}
+
+bool from_scalar(const std::string& text, OptionalInterval& out, std::string& error) {
+  if (text == kNever) {
+    out.interval.reset();
+    return true;
+  }
+  const bool good = from_scalar(text, out.interval.emplace(), error);
+  if (!good) error += ", or never";
+  return good;
+}
+
+std::string to_scalar(const OptionalInterval& interval) {
+  return interval.interval ? to_scalar(*interval.interval) : kNever;
+}
+
+std::int64_t iterations_between(const CheckpointInterval& interval, const CheckpointTimes& times,
+                                Seconds iteration_time, double interruptions_per_second) {
   ORRERY_CHECK(iteration_time.value > 0, "iterations of {} s", iteration_time.value);
   const double rate = interruptions_per_second;
+  const auto rounded = [&](Seconds wanted) { return std::round(wanted / iteration_time); };
   const double least =
-      std::max(1.0, std::ceil((persist - stall).value / iteration_time.value - 1e-9));
-  double wanted = 0;
-  if (const auto seconds = seconds_of(interval)) {
-    wanted = std::round(*seconds / iteration_time.value);
-  } else if (rate <= 0) {
-    wanted = kMostIterations;  // Nothing ever fails.
-  } else if (interval == "daly") {
-    wanted = std::round(daly_interval(stall, rate) / iteration_time);
-  } else if (interval == "availability") {
-    wanted = std::round(availability_interval(stall, rate, restart) / iteration_time);
-  } else if (interval == "tuned") {
-    wanted = tuned_iterations(stall, restart, iteration_time, rate, least);
-  } else {
-    ORRERY_CHECK(interval == "young", "interval {}", interval);
-    wanted = std::round(young_interval(stall, rate) / iteration_time);
+      std::max(1.0, std::ceil((times.persist - times.stall).value / iteration_time.value - 1e-9));
+  double wanted = kMostIterations;  // Nothing ever fails.
+  switch (interval.rule) {
+    case IntervalRule::seconds:
+      wanted = rounded(interval.seconds);
+      break;
+    case IntervalRule::young:
+      if (rate > 0) wanted = rounded(young_interval(times.stall, rate));
+      break;
+    case IntervalRule::daly:
+      if (rate > 0) wanted = rounded(daly_interval(times.stall, rate));
+      break;
+    case IntervalRule::availability:
+      if (rate > 0) wanted = rounded(availability_interval(times.stall, rate, times.restart));
+      break;
+    case IntervalRule::tuned:
+      if (rate > 0) {
+        wanted = tuned_iterations(times.stall, times.restart, iteration_time, rate, least);
+      }
+      break;
   }
   return static_cast<std::int64_t>(std::clamp(wanted, least, std::max(least, kMostIterations)));
+}
+
+std::vector<models::CheckpointLevel> cloud_checkpoint(const PolicyInput& input,
+                                                      const OptionalInterval& interval,
+                                                      const ir::Plan& plan, Seconds restart,
+                                                      Seconds iteration_time) {
+  if (!interval.interval || location_problem(input.cluster, ir::Location::cloud) ||
+      iteration_time.value <= 0) {
+    return {};
+  }
+  ir::Plan plain = plan;
+  plain.redundancy = ir::Redundancy::none;  // Replicas that shadows keep are not written.
+  CheckpointCost cost = checkpoint_cost(input, plain, ir::Location::cloud);
+  const CheckpointTimes times{cost.snapshot, cost.snapshot + cost.persist, restart};
+  models::CheckpointLevel level;
+  level.location = ir::Location::cloud;
+  level.stall = to_nanoseconds(times.stall);
+  level.persist = to_nanoseconds(times.persist);
+  level.every =
+      iterations_between(*interval.interval, times, iteration_time, expected_interruptions(input));
+  level.source = "option checkpoint_interval = " + to_scalar(interval);
+  level.background = std::move(cost.uploads);
+  return {level};
+}
+
+std::vector<std::pair<ReplicaPlacement, const char*>> enum_names(ReplicaPlacement) {
+  return {{ReplicaPlacement::mixed, "mixed"}, {ReplicaPlacement::ring, "ring"}};
+}
+
+std::vector<std::vector<int>> replica_nodes(int nodes, int replicas, ReplicaPlacement placement) {
+  ORRERY_CHECK(nodes >= 1 && replicas >= 1, "{} replicas on {} nodes", replicas, nodes);
+  std::vector<std::vector<int>> out(static_cast<std::size_t>(nodes));
+  for (const auto& [first, size] : replica_groups(nodes, replicas, placement)) {
+    for (int i = 0; i < size; ++i) {
+      for (int r = 0; r < std::min(replicas, size); ++r) {
+        out[static_cast<std::size_t>(first + i)].push_back(first + (i + r) % size);
+      }
+    }
+  }
+  return out;
+}
+
+double replica_survival(int nodes, int replicas, int lost, ReplicaPlacement placement) {
+  ORRERY_CHECK(nodes >= 1 && replicas >= 1, "{} replicas on {} nodes", replicas, nodes);
+  if (lost < 0 || lost > nodes) return 0;
+  Ways good = {1};
+  for (const auto& [first, size] : replica_groups(nodes, replicas, placement)) {
+    good = product(good, ring_ways(size, std::min(replicas, size)));
+  }
+  const auto k = static_cast<std::size_t>(lost);
+  return good[k] / binomial_row(nodes)[k];
+}
+
+std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& input,
+                                                           const ir::Plan& plan,
+                                                           Seconds iteration_time,
+                                                           const InMemorySettings& settings) {
+  const std::vector<DeviceId> devices = ir::devices_of(plan);
+  const std::vector<Bytes> shares = state_shares(input, plan, models::all_state_bytes(input.job));
+  std::map<NodeId, int> number;  // Of the plan's nodes, by id.
+  std::vector<std::vector<DeviceId>> on_node;
+  for (const DeviceId device : devices) {
+    const auto [at, fresh] =
+        number.try_emplace(input.cluster.device(device).node, static_cast<int>(on_node.size()));
+    if (fresh) on_node.emplace_back();
+    on_node[static_cast<std::size_t>(at->second)].push_back(device);
+  }
+  const auto nodes = static_cast<int>(on_node.size());
+  const auto replicas = replica_nodes(nodes, settings.replicas, settings.placement);
+  std::vector<NodeTraffic> traffic(on_node.size());
+  std::vector<models::CheckpointLevel> levels(replicas.front().size());
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const NodeId node = input.cluster.device(devices[i]).node;
+    const auto own = static_cast<std::size_t>(number.at(node));
+    const std::vector<DeviceId>& mates = on_node[own];
+    const auto place = static_cast<std::size_t>(
+        std::lower_bound(mates.begin(), mates.end(), devices[i]) - mates.begin());
+    for (std::size_t r = 0; r < levels.size(); ++r) {
+      const auto to = static_cast<std::size_t>(replicas[own][r]);
+      const DeviceId holder = on_node[to][place % on_node[to].size()];
+      levels[r].stored_on.push_back(holder);
+      levels[r].background.push_back(
+          {ir::Location::peer, ir::Location::host_memory, devices[i], holder, shares[i]});
+      if (to == own) continue;
+      traffic[own].sent += shares[i].value;
+      traffic[to].received += shares[i].value;
+    }
+  }
+  double network = 0;
+  for (const auto& [node, n] : number) {
+    const NodeTraffic& of = traffic[static_cast<std::size_t>(n)];
+    const double bandwidth = nic_bandwidth(input.cluster, input.cluster.node(node));
+    const double most = std::max(of.sent, of.received);
+    if (most > 0 && bandwidth > 0) network = std::max(network, most / bandwidth);
+  }
+  const CheckpointCost copy = checkpoint_cost(input, plan, ir::Location::host_memory);
+  const double pcie = copy.snapshot.value * static_cast<double>(levels.size());
+  const models::Breakdown breakdown = input.evaluator.evaluate(plan).breakdown;
+  const double busy = (breakdown.pipeline + breakdown.data_parallel).value;
+  const double idle = settings.idle_share * (iteration_time.value - busy);
+  // NICs and PCIe work beside each other; PCIe is idle while GPUs compute.
+  const double wanted = std::max(idle > 0 ? network / idle : 0.0, pcie / iteration_time.value);
+  std::int64_t every = std::max<std::int64_t>(1, std::llround(std::ceil(wanted - 1e-9)));
+  Nanoseconds stall{0};
+  Nanoseconds persist = to_nanoseconds(std::max(wanted, 1e-9) * iteration_time);
+  std::string why = fmt::format("{:.3g} s of traffic in {:.3g} s of idle network time an iteration",
+                                network, idle);
+  if (idle <= 0 && network > 0) {
+    stall = persist = to_nanoseconds(Seconds{std::max(network, pcie)});
+    every = iterations_between({}, {to_seconds(stall), to_seconds(persist), {}}, iteration_time,
+                               expected_interruptions(input));
+    why = "no idle network time: training stops for the traffic";
+    for (models::CheckpointLevel& level : levels) level.background.clear();
+  }
+  for (models::CheckpointLevel& level : levels) {
+    level.location = ir::Location::host_memory;
+    level.every = every;
+    level.stall = &level == &levels.front() ? stall : Nanoseconds{0};
+    level.persist = persist;
+    level.source = "Gemini 4 and 5: " + why;
+  }
+  return levels;
 }
 
 }  // namespace orrery::planners

@@ -1,5 +1,6 @@
 /// The frame of policies that change their own plan at a loss, at a notice and when devices come:
-/// which of these it is, and what to do when there is no plan. How plans change is theirs.
+/// it finds out which of these happened, and what to do when there is no plan. A policy says how
+/// plans change.
 #pragma once
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "models/interfaces/recovery_policy.h"
 #include "planners/recovery/kit/answer.h"
+#include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
@@ -19,10 +21,11 @@ struct ElasticChange {
   std::string reason;
 };
 
-struct ElasticStalls {
-  Phases phases;  ///< reinitialize: after a loss; restart: after a roll-back, or from nothing.
-  Stall gain;     ///< Re-initialization when devices come or leave as announced.
-};
+/// Setting `checkpoint_interval` of policies that need a checkpoint only when no replica is left.
+void describe_checkpoint_interval(config::Visitor& v, OptionalInterval& interval);
+
+/// Why a job that does not allow ZeRO to be off cannot have a policy whose `what` must be whole.
+std::optional<models::Infeasible> zero_off_problem(const models::Job& job, const char* what);
 
 class ElasticPolicy : public models::RecoveryPolicy {
  public:
@@ -35,14 +38,15 @@ class ElasticPolicy : public models::RecoveryPolicy {
                                      std::span<const ir::ClusterEvent> events) const final;
 
  protected:
-  /// Copies `input` (not what it refers to).
-  ElasticPolicy(const PolicyInput& input, ElasticStalls stalls, std::string checkpoint_interval);
+  /// Copies `input` (not what it refers to). `phases`: reinitialize after a loss and before a
+  /// planned change; restart, which must be there, after a rollback.
+  ElasticPolicy(const PolicyInput& input, Phases phases, OptionalInterval checkpoint_interval);
 
   /// A plan on some of these devices (ascending) without regard to what ran before.
   virtual std::variant<models::PlanPointer, models::Infeasible> fresh(
       const std::vector<DeviceId>& live) const = 0;
-  /// `state.plan` does not work on `live` any more: what takes its place, or why nothing can. Then
-  /// the job goes on as it would begin on `live` (first_plan()).
+  /// `state.plan` does not work on `live` any more: what replaces it, or why nothing can. Then the
+  /// job continues as it would begin on `live` (first_plan()).
   virtual std::variant<ElasticChange, models::Infeasible> shrink(
       const models::JobState& state, const std::vector<DeviceId>& live) const = 0;
   /// Devices came, and `state.plan` works: a plan with them, if that is better.
@@ -50,25 +54,26 @@ class ElasticPolicy : public models::RecoveryPolicy {
                                             const std::vector<DeviceId>& live) const = 0;
   /// What of the state may be used; `state` itself unless the policy keeps more, or less.
   virtual models::JobState known(const models::JobState& state) const { return state; }
-  /// Re-initialization when training goes on with `to` without a roll-back. `planned`: nothing was
+  /// Re-initialization when training continues with `to` without a rollback. `planned`: nothing was
   /// lost.
-  virtual Stall stall_of(const models::JobState& state, const ir::Plan& to, bool planned) const;
+  virtual Stall stall_of(const models::JobState&, const ir::Plan& /*to*/, bool /*planned*/) const {
+    return phases_.reinitialize;
+  }
   /// False: devices that have been given notice are used until they are gone.
-  virtual bool heeds_notices() const { return true; }
+  virtual bool honors_preemption_notice() const { return true; }
 
   const PolicyInput& input() const { return input_; }
-  const ElasticStalls& stalls() const { return stalls_; }
+  const Phases& phases() const { return phases_; }
 
  private:
-  std::variant<models::PlanPointer, models::Infeasible> anew(
-      const std::vector<DeviceId>& live) const;
-  models::RecoveryDecision go_on(const models::JobState& state, ElasticChange change,
-                                 const Happening& what, bool planned) const;
-  models::RecoveryDecision after_loss(const models::JobState& state, const Happening& what) const;
+  models::RecoveryDecision resume_with(const models::JobState& state, ElasticChange change,
+                                       const EventSummary& what, bool planned) const;
+  models::RecoveryDecision after_loss(const models::JobState& state,
+                                      const EventSummary& what) const;
 
   PolicyInput input_;
-  ElasticStalls stalls_;
-  std::string checkpoint_interval_;
+  Phases phases_;
+  OptionalInterval checkpoint_interval_;
 };
 
 }  // namespace orrery::planners

@@ -2,52 +2,27 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace orrery::planners {
 
-std::vector<OptionInfo> phase_options(const PhaseDefaults& defaults) {
-  std::vector<OptionInfo> infos;
-  const auto add = [&](const char* name, const PhaseDefault& value) {
-    infos.push_back({name, value.seconds, value.doc});
-  };
-  add("detect", defaults.detect);
-  add("detect_exception", defaults.detect_exception);
-  add("decide", defaults.decide);
-  add("reinitialize", defaults.reinitialize);
-  if (defaults.restart) add("restart", *defaults.restart);
-  return infos;
-}
-
-Stall stall_option(OptionReader& reader, const std::vector<OptionInfo>& infos, const char* name) {
+void describe_stall(config::Visitor& v, const char* name, Stall& stall) {
   constexpr double kMost = 1e7;
-  const auto info = std::find_if(infos.begin(), infos.end(),
-                                 [&](const OptionInfo& i) { return std::string(name) == i.name; });
-  const std::string text = reader.text(name);
-  Stall stall;
-  const bool formula = info != infos.end() && std::string(info->default_value) == "-1";
-  stall.duration = {formula && text == "-1" ? -1.0 : reader.number(name, 0, kMost)};
-  if (info == infos.end()) return stall;
-  stall.source = text == info->default_value ? info->doc : fmt::format("option {}", name);
-  return stall;
+  const Seconds fallback = stall.duration;
+  v.optional(name, stall.duration.value, stall.source.c_str());
+  if (stall.duration == fallback) return;
+  v.between(name, stall.duration.value, 0.0, kMost);
+  stall.source = fmt::format("option {}", name);
 }
 
-Phases read_phases(OptionReader& reader, const std::vector<OptionInfo>& infos) {
-  Phases phases;
-  phases.detect = stall_option(reader, infos, "detect");
-  phases.detect_exception = stall_option(reader, infos, "detect_exception");
-  phases.decide = stall_option(reader, infos, "decide");
-  phases.reinitialize = stall_option(reader, infos, "reinitialize");
-  const bool restarts = std::any_of(infos.begin(), infos.end(), [](const OptionInfo& info) {
-    return std::string("restart") == info.name;
-  });
-  phases.restart = restarts ? stall_option(reader, infos, "restart") : phases.reinitialize;
-  return phases;
+void describe_phases(config::Visitor& v, Phases& phases) {
+  describe_stall(v, "detect", phases.detect);
+  describe_stall(v, "detect_exception", phases.detect_exception);
+  describe_stall(v, "decide", phases.decide);
+  describe_stall(v, "reinitialize", phases.reinitialize);
+  if (phases.restart) describe_stall(v, "restart", *phases.restart);
 }
 
-void add_phase(models::RecoveryDecision& decision, models::RecoveryPhase::Kind kind,
-               const Stall& stall) {
-  const bool planning = kind == models::RecoveryPhase::Kind::decide && !stall.source.empty();
+void add_phase(models::RecoveryDecision& decision, PhaseKind kind, const Stall& stall) {
+  const bool planning = kind == PhaseKind::decide && !stall.source.empty();
   if (stall.duration.value <= 0 && !planning) return;
   decision.phases.push_back({kind, to_nanoseconds(stall.duration), stall.source});
 }

@@ -1,5 +1,8 @@
 #include "planners/recovery/kit/replan.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +20,7 @@ std::vector<bool> flags(const std::vector<DeviceId>& devices, const models::Clus
 }
 
 /// Link domains and PCIe switches that a position belongs to are the same.
-bool same_place(const models::Node& node, int a, int b) {
+bool same_links(const models::Node& node, int a, int b) {
   const auto alike = [&](const auto& sets) {
     return std::all_of(sets.begin(), sets.end(), [&](const auto& set) {
       const auto has = [&](int position) {
@@ -31,7 +34,7 @@ bool same_place(const models::Node& node, int a, int b) {
          alike(node.domains) && alike(node.pcie);
 }
 
-/// Puts spares in the places of what is gone.
+/// Replaces what is gone by spares.
 class SpareFinder {
  public:
   SpareFinder(const ir::Plan& plan, const models::Cluster& cluster,
@@ -79,7 +82,7 @@ class SpareFinder {
     for (const DeviceId device : devices) {
       if (!works_[device.index()] || live_[device.index()]) continue;
       const auto found = std::find_if(spare.begin(), spare.end(), [&](DeviceId other) {
-        return same_place(cluster_.node(node), cluster_.device(device).position,
+        return same_links(cluster_.node(node), cluster_.device(device).position,
                           cluster_.device(other).position);
       });
       if (found == spare.end()) return false;
@@ -162,6 +165,19 @@ std::optional<ir::Plan> with_spares(const ir::Plan& plan, const models::Cluster&
     if (!finder.replace(node)) return std::nullopt;
   }
   return renamed(plan, finder.renaming());
+}
+
+models::PlanPointer home_plan(const PolicyInput& input, const std::vector<DeviceId>& live) {
+  if (!input.plan) return nullptr;
+  auto home = with_spares(*input.plan, input.cluster, live);
+  return home ? std::make_shared<const ir::Plan>(std::move(*home)) : nullptr;
+}
+
+void describe_planner(config::Visitor& v, std::string& planner, const char* doc) {
+  v.optional("planner", planner, doc);
+  if (!v.reading() || find_planner(planner) != nullptr) return;
+  v.problem("planner",
+            fmt::format("'{}' is none of {}", planner, fmt::join(planner_names(), ", ")));
 }
 
 struct Replanner::Memory {

@@ -1,5 +1,5 @@
-/// Plans for the devices that are left: asks a planner of the catalog, once for each kind of
-/// cluster that is left over, and puts the answer on the devices at hand.
+/// Plans for the devices that are left: spares in the gaps of a plan, or a planner of the catalog,
+/// which is asked once for all sets of devices that are equal up to their names.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "models/config/visitor.h"
 #include "models/interfaces/recovery_policy.h"
 #include "planners/planner.h"
 #include "planners/recovery/recovery.h"
@@ -19,16 +20,23 @@ std::vector<DeviceId> whole_nodes(const models::Cluster& cluster,
                                   const std::vector<DeviceId>& live);
 
 /// `live` without `leaving` and without devices slower than `slowest` (1: any that is slow).
-std::vector<DeviceId> usable(const models::JobState& state, double slowest);
+std::vector<DeviceId> usable(const models::JobState& state, double slowest = 0);
 
 /// True when every working device of the plan (ir::working_devices) is in `live` (ascending).
 bool runs_on(const ir::Plan& plan, const std::vector<DeviceId>& live);
 
-/// Replaces devices by others of the same type and the same place in an equal node: each node with
-/// a device that is not in `live` by an unused node of the same kind that is whole in `live`, in
-/// order of their ids; inside a node single devices by unused ones of it. None: no spare left.
+/// Replaces devices by others of the same type at the same position of an equal node: each node
+/// with a device that is not in `live` by an unused node of the same kind that is whole in `live`,
+/// in order of their ids; inside a node single devices by unused ones of it. None: no spare left.
 std::optional<ir::Plan> with_spares(const ir::Plan& plan, const models::Cluster& cluster,
                                     const std::vector<DeviceId>& live);
+
+/// The user's plan, with spares in the place of devices that are not in `live`; null: there is
+/// none, or not enough spares.
+models::PlanPointer home_plan(const PolicyInput& input, const std::vector<DeviceId>& live);
+
+/// Setting `planner`: a name of the catalog.
+void describe_planner(config::Visitor& v, std::string& planner, const char* doc);
 
 class Replanner {
  public:
@@ -36,8 +44,8 @@ class Replanner {
   Replanner(const PolicyInput& input, const std::string& planner, const Options& options = {});
 
   /// The planner's plan on these devices. Node sets that are equal up to a renaming of nodes of the
-  /// same kind in the same place of the fabric get the same plan under that renaming: the planner
-  /// is asked once.
+  /// same kind at the same position of the fabric get the same plan under that renaming: the
+  /// planner is asked once.
   std::variant<models::PlanPointer, models::Infeasible> plan_for(
       const std::vector<DeviceId>& devices) const;
   /// How often the planner was really asked.

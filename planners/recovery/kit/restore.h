@@ -28,6 +28,8 @@ enum class StateSource : std::uint8_t {
 };
 inline constexpr std::size_t kStateSources = 7;
 const char* name_of(StateSource source);
+/// Where the source's replicas are.
+ir::Location location_of(StateSource source);
 
 struct RestoreOptions {
   std::int64_t iteration = 0;      ///< Only copies of this iteration count.
@@ -52,21 +54,15 @@ struct Restore {
 Restore plan_restore(const PolicyInput& input, const models::JobState& state, const ir::Plan& to,
                      const RestoreOptions& options);
 
-/// The newest iteration whose state `to` can be given completely from `order`; none: not even one.
-std::optional<std::int64_t> newest_restorable(const PolicyInput& input,
-                                              const models::JobState& state, const ir::Plan& to,
-                                              const std::vector<StateSource>& order,
-                                              const models::ReshardBytes& bytes);
-
-/// newest_restorable() with its restore, which has been planned to know.
 struct NewestRestore {
   std::int64_t iteration = 0;
   Restore restore;
 };
-std::optional<NewestRestore> plan_newest_restore(const PolicyInput& input,
-                                                 const models::JobState& state, const ir::Plan& to,
-                                                 const std::vector<StateSource>& order,
-                                                 const models::ReshardBytes& bytes);
+/// The newest iteration whose state `to` can be given completely from `order`; none: not even one.
+std::optional<NewestRestore> newest_restore(const PolicyInput& input, const models::JobState& state,
+                                            const ir::Plan& to,
+                                            const std::vector<StateSource>& order,
+                                            const models::ReshardBytes& bytes);
 
 /// Bytes of state that each device of the plan holds, in the order of devices_of(plan).
 std::vector<Bytes> state_shares(const PolicyInput& input, const ir::Plan& plan,

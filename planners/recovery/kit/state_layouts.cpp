@@ -8,18 +8,17 @@
 
 #include "models/lower/block_replicas.h"
 #include "models/lower/placement.h"
-#include "planners/recovery/kit/restore_view.h"
 
 namespace orrery::planners {
 namespace {
 
 /// Length of the split, expert, tied, sharded: parameters of a block that agree lie alike.
-using Key = std::tuple<std::int64_t, bool, bool, bool>;
+using LayoutKey = std::tuple<std::int64_t, bool, bool, bool>;
 
 /// Plans whose sizes are kept: those of a few layouts that copies still have, and of new ones.
 constexpr std::size_t kRemembered = 8;
 
-bool same(const models::ReshardBytes& a, const models::ReshardBytes& b) {
+bool same_bytes(const models::ReshardBytes& a, const models::ReshardBytes& b) {
   return a.weight == b.weight && a.master == b.master && a.moments == b.moments;
 }
 
@@ -45,7 +44,82 @@ void add_slices(const models::Layout& layout, Bytes all, StateSizes& sizes) {
   }
 }
 
+/// Maps devices of equal groups onto each other; false when two plans differ in what decides the
+/// shares of their devices.
+class ShareMatch {
+ public:
+  explicit ShareMatch(int devices)
+      : forward_(static_cast<std::size_t>(devices), -1),
+        taken_(static_cast<std::size_t>(devices), false) {}
+
+  bool match(const ir::Plan& a, const ir::Plan& b) {
+    if (a.redundancy != b.redundancy || a.virtual_stages != b.virtual_stages ||
+        a.pipelines.size() != b.pipelines.size()) {
+      return false;
+    }
+    for (std::size_t p = 0; p < a.pipelines.size(); ++p) {
+      if (!match(a.pipelines[p], b.pipelines[p])) return false;
+    }
+    return true;
+  }
+  std::vector<int> take() { return std::move(forward_); }
+
+ private:
+  bool match(const ir::Pipeline& a, const ir::Pipeline& b) {
+    if (a.stages.size() != b.stages.size() || a.reroutes != b.reroutes) return false;
+    // Whether a stage is idle, and so holds nothing, depends on the number of micro-batches.
+    if (!a.reroutes.empty() && a.micro_batches != b.micro_batches) return false;
+    for (std::size_t s = 0; s < a.stages.size(); ++s) {
+      const auto& left = a.stages[s].segments;
+      const auto& right = b.stages[s].segments;
+      if (left.size() != right.size()) return false;
+      for (std::size_t i = 0; i < left.size(); ++i) {
+        if (!match(left[i], right[i])) return false;
+      }
+    }
+    return true;
+  }
+
+  bool match(const ir::Segment& a, const ir::Segment& b) {
+    if (a.first_block != b.first_block || a.last_block != b.last_block ||
+        a.virtual_stage != b.virtual_stage || a.zero != b.zero ||
+        a.expert_parallel != b.expert_parallel || a.groups.size() != b.groups.size()) {
+      return false;
+    }
+    for (std::size_t g = 0; g < a.groups.size(); ++g) {
+      if (!match(a.groups[g], b.groups[g])) return false;
+    }
+    return true;
+  }
+
+  bool match(const ir::Group& a, const ir::Group& b) {
+    if (a.tensor_parallel != b.tensor_parallel || a.sequence != b.sequence ||
+        a.sequence_degree != b.sequence_degree || a.devices.size() != b.devices.size()) {
+      return false;
+    }
+    for (std::size_t i = 0; i < a.devices.size(); ++i) {
+      int& known = forward_[a.devices[i].index()];
+      const int device = b.devices[i].value;
+      if (known == device) continue;
+      if (known >= 0 || taken_[b.devices[i].index()]) return false;
+      known = device;
+      taken_[b.devices[i].index()] = true;
+    }
+    return true;
+  }
+
+  std::vector<int> forward_;
+  std::vector<bool> taken_;
+};
+
 }  // namespace
+
+std::optional<std::vector<int>> same_shares(const ir::Plan& layout, const ir::Plan& plan,
+                                            int devices) {
+  ShareMatch matching(devices);
+  if (!matching.match(layout, plan)) return std::nullopt;
+  return matching.take();
+}
 
 bool divides(const ir::Zero& zero, models::StatePart part) {
   return part == models::StatePart::optimizer ? zero.shards_optimizer() : zero.shards_parameters();
@@ -56,7 +130,7 @@ std::shared_ptr<StateMemory> new_state_memory() { return std::make_shared<StateM
 StateMemory::Answer StateMemory::sizes_of(const PolicyInput& input, const ir::Plan& plan,
                                           const models::ReshardBytes& bytes) {
   for (auto known = known_.begin(); known != known_.end(); ++known) {
-    if (!same(known->per_parameter, bytes)) continue;
+    if (!same_bytes(known->per_parameter, bytes)) continue;
     auto to = same_shares(known->plan, plan, input.cluster.size());
     if (!to) continue;
     std::rotate(known_.begin(), known, known + 1);
@@ -85,7 +159,7 @@ void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
            !(copies.tied() && (is_end(first) || is_end(end)))) {
       ++end;
     }
-    std::map<Key, std::pair<std::size_t, double>> groups;  // A parameter, and bytes of all.
+    std::map<LayoutKey, std::pair<std::size_t, double>> groups;  // A parameter, and bytes of all.
     const auto& parameters = workload.block(block).parameters;
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       const bool tied = copies.is_tied(block, p);
@@ -93,7 +167,7 @@ void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
       for (const bool optimizer : {false, true}) {
         const bool sharded = divides(copies.zero(block), optimizer ? models::StatePart::optimizer
                                                                    : models::StatePart::weights);
-        const Key key = {parameters[p].split_length, parameters[p].expert, tied, sharded};
+        const LayoutKey key = {parameters[p].split_length, parameters[p].expert, tied, sharded};
         groups.try_emplace(key, p, 0.0).first->second.second +=
             static_cast<double>(parameters[p].elements) *
             (optimizer ? bytes.optimizer() : bytes.weight);

@@ -3,6 +3,7 @@
 #pragma once
 #include <deque>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "models/ir/plan.h"
@@ -25,7 +26,12 @@ void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
                      const models::Workload& workload, const models::ReshardBytes& bytes,
                      const LayoutVisitor& visit);
 
-/// How much state lies where, for all plans with the same shares (restore_view.h: same_shares()).
+/// Device of `layout` -> device of `plan` when both cut the state alike, by device id of the
+/// layout (-1: not in it); none when they do not.
+std::optional<std::vector<int>> same_shares(const ir::Plan& layout, const ir::Plan& plan,
+                                            int devices);
+
+/// How much state is where, for all plans with the same shares (same_shares()).
 struct StateSizes {
   /// A slice of a tensor, or of tensors that lie alike, and who holds it whole, by device id.
   struct Replicas {

@@ -9,48 +9,18 @@
 #include "planners/recovery/kit/transfer_estimate.h"
 
 namespace orrery::planners {
-namespace {
 
-using Action = models::RecoveryDecision::Action;
-using Kind = models::RecoveryPhase::Kind;
-
-}  // namespace
-
-std::vector<OptionInfo> switching_options(const PhaseDefaults& phases) {
-  std::vector<OptionInfo> all = phase_options(phases);
-  all.push_back(
-      {"horizon", "0",
-       "Seconds until the next interruption: new devices are used if faster steps until then make "
-       "up for the switch; 0: the mean time between the interruptions that the user expects. [the "
-       "rule is ours]"});
-  all.push_back({"slowest", "0",
-                 "Devices slower than this share of their speed are left out of plans; 0: none. "
-                 "[ours]"});
-  return all;
-}
-
-SwitchingSettings read_switching(OptionReader& reader, const std::vector<OptionInfo>& infos) {
-  SwitchingSettings settings;
-  settings.phases = read_phases(reader, infos);
-  settings.horizon = Seconds{reader.number("horizon", 0, 1e9)};
-  settings.slowest = reader.number("slowest", 0, 1);
-  return settings;
-}
-
-std::optional<PlannerEntry::BadOption> read_intervals(
-    const OptionReader& reader,
-    const std::vector<std::pair<const char*, std::string*>>& intervals) {
-  if (reader.problem()) return reader.problem();
-  for (const auto& [name, value] : intervals) {
-    *value = reader.text(name);
-    const std::string problem = interval_problem(*value);
-    if (!problem.empty()) return PlannerEntry::BadOption{name, problem};
-  }
-  return std::nullopt;
-}
-
-bool switch_pays(Seconds before, Seconds after, Seconds stall, Seconds horizon) {
-  return stall < horizon && (horizon - stall) / after > horizon / before;
+void describe_switching(config::Visitor& v, SwitchingSettings& settings) {
+  describe_phases(v, settings.phases);
+  v.optional("horizon", settings.horizon.value,
+             "Seconds until the next interruption: new devices are used if faster steps until then "
+             "make up for the switch; 0: the mean time between the interruptions that the user "
+             "expects. [the rule is ours]");
+  v.between("horizon", settings.horizon.value, 0.0, 1e9);
+  v.optional(
+      "slowest", settings.slowest,
+      "Devices slower than this share of their speed are left out of plans; 0: none. [ours]");
+  v.between("slowest", settings.slowest, 0.0, 1.0);
 }
 
 SwitchingPolicy::SwitchingPolicy(const PolicyInput& input, SwitchingSettings settings,
@@ -74,22 +44,13 @@ std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::plan_for(
 
 std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::first_plan(
     const std::vector<DeviceId>& live) const {
-  if (input_.plan) {
-    auto home = with_spares(*input_.plan, input_.cluster, live);
-    if (home) return std::make_shared<const ir::Plan>(std::move(*home));
-  }
+  if (auto home = home_plan(input_, live)) return home;
   return plan_for(live);
-}
-
-Seconds SwitchingPolicy::stall_of(const models::RecoveryDecision& decision) const {
-  Seconds stall = transfer_estimate(input_, decision.transfers);
-  for (const models::RecoveryPhase& phase : decision.phases) stall += to_seconds(phase.duration);
-  return stall;
 }
 
 /// What a job knows: the time of its steps, and what its planner predicts. Without predictions of
 /// both plans the evaluator is asked.
-Seconds SwitchingPolicy::time_instead(const models::JobState& state, const ir::Plan& plan) const {
+Seconds SwitchingPolicy::predicted_time(const models::JobState& state, const ir::Plan& plan) const {
   const auto& before = state.plan->predicted;
   if (!before || !plan.predicted || !(before->iteration_time.value > 0)) {
     return input_.evaluator.evaluate(plan).iteration_time;
@@ -110,11 +71,11 @@ models::RecoveryDecision SwitchingPolicy::on_join(const models::JobState& state,
   }
   std::optional<models::RecoveryDecision> decision = switch_to(state, *plan);
   if (!decision) return proceed("the state for a new plan is not complete: the running one stays");
-  const Seconds stall = stall_of(*decision);
+  const Seconds stall = stall_estimate(input_, *decision);
   const Seconds horizon =
       settings_.horizon.value > 0 ? settings_.horizon : Seconds{1 / expected_interruptions(input_)};
-  const Seconds after = time_instead(state, **plan);
-  if (!switch_pays(state.iteration_time, after, stall, horizon)) {
+  const Seconds after = predicted_time(state, **plan);
+  if (!growth_is_profitable(state.iteration_time, after, stall, horizon)) {
     return proceed(fmt::format("{:.2f} s instead of {:.2f} s a step do not pay for {:.1f} s",
                                after.value, state.iteration_time.value, stall.value));
   }
@@ -144,34 +105,26 @@ models::RecoveryDecision SwitchingPolicy::leave(const models::JobState& state,
     decision->reason = "without the slow devices: " + decision->reason;
     return *decision;
   }
-  const Seconds needed = stall_of(*decision) + state.iteration_time;
-  const Nanoseconds left = *deadline - state.now;
-  if (to_nanoseconds(needed) + decision->run_on > left) {
-    return proceed(fmt::format("a planned change takes {:.0f} s, the notice leaves {:.0f} s",
-                               (needed + to_seconds(decision->run_on)).value,
-                               to_seconds(left).value));
-  }
-  decision->run_on = left - to_nanoseconds(needed);
   decision->reason = "before the devices leave: " + decision->reason;
-  return *decision;
+  return before_deadline(input_, state, *deadline, std::move(*decision));
 }
 
 std::variant<models::RecoveryDecision, SwitchingPolicy::Restart> SwitchingPolicy::decide(
     const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
   const std::vector<DeviceId> good = usable(state, settings_.slowest);
-  const Happening what = happening(events);
+  const EventSummary what = summarize(events);
   if (state.training && runs_on(*state.plan, state.live) && !what.job) {
     if (!runs_on(*state.plan, good)) return leave(state, good);
     return what.capacity ? on_join(state, good) : proceed("the running plan's devices all live");
   }
-  // Devices that come, notices and slow devices do not begin a recovery anew.
+  // Devices that come, notices and slow devices do not restart a recovery.
   if (!what.failure && was_recovering(state, events, input_.cluster)) {
     return proceed("the recovery goes on");
   }
   std::vector<models::RecoveryPhase> phases;
   const Stall detected = detection(what, state, settings_.phases);
   if (detected.duration.value > 0) {
-    phases.push_back({Kind::detect, to_nanoseconds(detected.duration), detected.source});
+    phases.push_back({PhaseKind::detect, to_nanoseconds(detected.duration), detected.source});
   }
   models::PlanPointer plan = state.plan;
   if (plan == nullptr || what.capacity || !runs_on(*plan, good)) {
@@ -186,7 +139,7 @@ std::variant<models::RecoveryDecision, SwitchingPolicy::Restart> SwitchingPolicy
     }
     plan = std::get<models::PlanPointer>(found);
     const Stall& decide = settings_.phases.decide;
-    phases.push_back({Kind::decide, to_nanoseconds(decide.duration), decide.source});
+    phases.push_back({PhaseKind::decide, to_nanoseconds(decide.duration), decide.source});
   }
   return Restart{std::move(plan), std::move(phases)};
 }
@@ -205,7 +158,7 @@ models::PlanPointer SwitchingPolicy::plan_to_prefetch(
   const auto decided = decide(state, events);
   if (const auto* restart = std::get_if<Restart>(&decided)) return restart->plan;
   const auto& decision = std::get<models::RecoveryDecision>(decided);
-  return decision.action == Action::resume ? decision.plan : nullptr;
+  return decision.action == models::RecoveryDecision::Action::resume ? decision.plan : nullptr;
 }
 
 }  // namespace orrery::planners

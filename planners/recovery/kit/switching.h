@@ -1,6 +1,6 @@
-/// What the policies that switch to a plan of their own planner have in common (autohet, hetu):
-/// when to keep the plan, when to ask the planner, whether more devices are worth a switch. How the
-/// state gets to the new plan is theirs. Private to planners/recovery.
+/// The frame of policies that switch to a plan of their own planner (autohet, hetu): when to keep
+/// the plan, when to ask the planner, whether more devices are worth a switch. A policy says how
+/// the state gets to the new plan.
 #pragma once
 #include <optional>
 #include <span>
@@ -12,32 +12,18 @@
 #include "models/base/time.h"
 #include "models/base/units.h"
 #include "models/interfaces/recovery_policy.h"
-#include "planners/kit/options.h"
 #include "planners/recovery/kit/answer.h"
-#include "planners/recovery/kit/phases.h"
 #include "planners/recovery/kit/replan.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
 
 struct SwitchingSettings {
-  Phases phases;
-  Seconds horizon;     ///< Until the next interruption; 0: 1 / expected_interruptions().
-  double slowest = 0;  ///< Devices slower than that are left out of plans.
+  Phases phases = {};
+  Seconds horizon = {};  ///< Until the next interruption; 0: 1 / expected_interruptions().
+  double slowest = 0;    ///< Devices slower than that are left out of plans.
 };
-/// The options of phases, and these: horizon, slowest.
-std::vector<OptionInfo> switching_options(const PhaseDefaults& phases);
-/// `infos`: the policy's options, for the sources of phases.
-SwitchingSettings read_switching(OptionReader& reader, const std::vector<OptionInfo>& infos);
-
-/// Options that are intervals (interval_problem()), by name, and where their values go. The first
-/// problem, of any option that was read, is the answer.
-std::optional<PlannerEntry::BadOption> read_intervals(
-    const OptionReader& reader, const std::vector<std::pair<const char*, std::string*>>& intervals);
-
-/// Whether a switch that stops training for `stall` makes more iterations within `horizon` than
-/// going on: (horizon - stall) / after > horizon / before. The rule is ours.
-bool switch_pays(Seconds before, Seconds after, Seconds stall, Seconds horizon);
+void describe_switching(config::Visitor& v, SwitchingSettings& settings);
 
 class SwitchingPolicy : public models::RecoveryPolicy {
  public:
@@ -46,11 +32,12 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   SwitchingPolicy(const PolicyInput& input, SwitchingSettings settings,
                   const std::vector<std::pair<std::string, Options>>& planners);
 
-  /// The user's plan, with spares in the place of devices that do not live; else the planner's.
+  /// home_plan(), else the planner's.
   std::variant<models::PlanPointer, models::Infeasible> first_plan(
       const std::vector<DeviceId>& live) const final;
   /// Something of the plan is lost: the same plan if all its devices stay, else first_plan(), and
-  /// recover(). More devices: first_plan() if it uses other ones and switch_to() pays. Devices of
+  /// recover(). More devices: first_plan() if it uses other ones and
+  /// growth_is_profitable(). Devices of
   /// the plan that have been given notice: switch_to() a plan without them as late as it fits
   /// before they go. Devices slower than `slowest`: a plan without them, if that is faster.
   models::RecoveryDecision on_events(const models::JobState& state,
@@ -85,8 +72,7 @@ class SwitchingPolicy : public models::RecoveryPolicy {
                                    const std::vector<DeviceId>& good) const;
   models::RecoveryDecision leave(const models::JobState& state,
                                  const std::vector<DeviceId>& good) const;
-  Seconds stall_of(const models::RecoveryDecision& decision) const;
-  Seconds time_instead(const models::JobState& state, const ir::Plan& plan) const;
+  Seconds predicted_time(const models::JobState& state, const ir::Plan& plan) const;
 
   PolicyInput input_;
   SwitchingSettings settings_;

@@ -10,11 +10,6 @@ namespace {
 /// What carries bytes: a kind and the number of the node or device.
 enum class Carrier { cloud, nvme, host, nic_out, nic_in, slot };
 
-double link_bandwidth(const models::Cluster& cluster, const std::string& name) {
-  const models::LinkClass& link = cluster.links.at(name);
-  return link.bandwidth.value * link.efficiency;
-}
-
 class Loads {
  public:
   explicit Loads(const models::Cluster& cluster) : cluster_(cluster) {}
@@ -63,9 +58,7 @@ class Loads {
     const models::Node& node = cluster_.node({number});
     if (carrier == Carrier::nvme) return node.nvme_read.value;
     if (carrier == Carrier::host) return node.host_memory_bandwidth.value;
-    double sum = 0;
-    for (const models::Nic& nic : node.nics) sum += link_bandwidth(cluster_, nic.link);
-    return sum;
+    return nic_bandwidth(cluster_, node);
   }
 
   double slot(DeviceId id) const {
@@ -85,11 +78,28 @@ class Loads {
 
 }  // namespace
 
+double link_bandwidth(const models::Cluster& cluster, const std::string& link) {
+  const models::LinkClass& of = cluster.links.at(link);
+  return of.bandwidth.value * of.efficiency;
+}
+
+double nic_bandwidth(const models::Cluster& cluster, const models::Node& node) {
+  double sum = 0;
+  for (const models::Nic& nic : node.nics) sum += link_bandwidth(cluster, nic.link);
+  return sum;
+}
+
 Seconds transfer_estimate(const PolicyInput& input,
                           const std::vector<models::StateTransfer>& transfers) {
   Loads loads(input.cluster);
   for (const models::StateTransfer& transfer : transfers) loads.add(transfer);
   return loads.longest();
+}
+
+Seconds stall_estimate(const PolicyInput& input, const models::RecoveryDecision& decision) {
+  Seconds sum = transfer_estimate(input, decision.transfers);
+  for (const models::RecoveryPhase& phase : decision.phases) sum += to_seconds(phase.duration);
+  return sum;
 }
 
 }  // namespace orrery::planners

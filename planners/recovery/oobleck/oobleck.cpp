@@ -12,7 +12,7 @@
 #include <memory>
 #include <utility>
 
-#include "planners/kit/options.h"
+#include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/elastic.h"
 #include "planners/recovery/kit/unit_chains.h"
 #include "planners/recovery/oobleck/reconfigure.h"
@@ -24,31 +24,37 @@ extern const RecoveryEntry kOobleckRecovery;
 
 namespace {
 
-std::vector<OptionInfo> options() {
-  PhaseDefaults phases;
-  phases.detect = {"0",
-                   "Seconds until a lost device is noticed where the trace does not say; 0: "
-                   "contained in the reconfiguration, as measured [Oobleck]."};
-  phases.detect_exception = {"0", "As detect, for failed processes [Oobleck]."};
-  phases.decide = {"0", "Seconds of planning; 0: templates are planned beforehand [Oobleck, 4]."};
-  phases.reinitialize = {
-      "-1",
-      "Seconds from a failure until training goes on, without the copies of layers; -1: by the "
-      "number of parameters, 2 up to 0.34 billion, 6 at 2.7, 10 from 6.7 billion on, linear in "
-      "between [constants of Oobleck's simulator, public code]."};
-  phases.restart = kRestart;
-  std::vector<OptionInfo> all = phase_options(phases);
-  const std::vector<OptionInfo> more = {
-      {"fault_threshold", "1",
-       "f: failures at once that never need a checkpoint; f + 1 pipelines at least. [Oobleck "
-       "4.1.1]"},
-      {"micro_batch_size", "0", "Samples of a micro-batch; 0: the size with the best first plan."},
-      {"checkpoint_interval", "young",
-       "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or never; they "
-       "are needed only when more than f replicas are lost at once."},
-  };
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+struct OobleckSettings {
+  Phases phases = {
+      .detect = {{0},
+                 "Seconds until a lost device is noticed where the trace does not say; 0: "
+                 "contained in the reconfiguration, as measured [Oobleck]."},
+      .detect_exception = {{0}, "As detect, for failed processes [Oobleck]."},
+      .decide = {{0}, "Seconds of planning; 0: templates are planned beforehand [Oobleck, 4]."},
+      .reinitialize = {{-1},
+                       "Seconds from a failure until training goes on, without the copies of "
+                       "layers; -1: by the "
+                       "number of parameters, 2 up to 0.34 billion, 6 at 2.7, 10 from 6.7 billion "
+                       "on, linear in "
+                       "between [constants of Oobleck's simulator, public code]."},
+      .restart = kRestart};
+  int fault_threshold = 1;
+  int micro_batch_size = 0;
+  OptionalInterval checkpoint_interval;
+};
+
+void describe(config::Visitor& v, OobleckSettings& s) {
+  describe_phases(v, s.phases);
+  v.optional("fault_threshold", s.fault_threshold,
+             "f: failures at once that never need a checkpoint; f + 1 pipelines at least. "
+             "[Oobleck 4.1.1]");
+  v.between("fault_threshold", s.fault_threshold, 0, 1000);
+  v.optional("micro_batch_size", s.micro_batch_size,
+             "Samples of a micro-batch; 0: the size with the best first plan.");
+  v.between("micro_batch_size", s.micro_batch_size, 0, 1'000'000);
+  v.optional("checkpoint_interval", s.checkpoint_interval,
+             "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or "
+             "never; they are needed only when more than f replicas are lost at once.");
 }
 
 /// Linear between the sizes that Oobleck's simulator has. Deviation: it has one number a model.
@@ -72,9 +78,11 @@ double reconfiguration_seconds(const models::Workload& workload) {
 
 class Oobleck final : public ElasticPolicy {
  public:
-  Oobleck(const PolicyInput& input, ElasticStalls stalls, std::string interval,
-          std::shared_ptr<const UnitChains> chains, OobleckTemplates templates)
-      : ElasticPolicy(input, std::move(stalls), std::move(interval)),
+  using Settings = OobleckSettings;
+  static MadePolicy make(const PolicyInput& input, Settings s);
+  Oobleck(const PolicyInput& input, const Settings& s, std::shared_ptr<const UnitChains> chains,
+          OobleckTemplates templates)
+      : ElasticPolicy(input, s.phases, s.checkpoint_interval),
         chains_(std::move(chains)),
         templates_(std::move(templates)) {}
 
@@ -200,30 +208,15 @@ std::optional<OobleckTemplates> best_templates(const UnitChains& chains, int nod
   return best;
 }
 
-std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
-make(const PolicyInput& input, const Options& given) {
-  OptionReader reader(options(), given);
-  const auto threshold = static_cast<int>(reader.integer("fault_threshold", 0, 1000));
-  const auto size = static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
-  ElasticStalls stalls;
-  stalls.phases = read_phases(reader, options());
-  const std::string interval = reader.text("checkpoint_interval");
-  if (reader.problem()) return *reader.problem();
-  if (const std::string problem = checkpoint_interval_problem(interval); !problem.empty()) {
-    return PlannerEntry::BadOption{"checkpoint_interval", problem};
-  }
-  const auto& zero = input.job.allowed.zero_stages;
-  if (std::count(zero.begin(), zero.end(), 0) == 0) {
-    return models::Infeasible{"ZeRO", "the job does not allow stage 0, but replicas must be whole"};
-  }
-  Seconds& stall = stalls.phases.reinitialize.duration;
+MadePolicy Oobleck::make(const PolicyInput& input, Settings s) {
+  if (auto problem = zero_off_problem(input.job, "replicas")) return *problem;
+  Seconds& stall = s.phases.reinitialize.duration;
   if (stall.value < 0) stall = {reconfiguration_seconds(input.workload)};
-  stalls.gain = stalls.phases.reinitialize;
   auto chains = std::make_shared<const UnitChains>(input, CutCriterion::oobleck);
   const int nodes = input.cluster.size() / chains->per_node();
   int fewest = 0;
   std::optional<OobleckTemplates> templates =
-      best_templates(*chains, nodes, threshold, size, fewest);
+      best_templates(*chains, nodes, s.fault_threshold, s.micro_batch_size, fewest);
   if (!templates) {
     if (fewest == 0) {
       return models::Infeasible{
@@ -234,31 +227,27 @@ make(const PolicyInput& input, const Options& given) {
         "fault_threshold",
         fmt::format("{} pipelines of at least {} nodes need more than the {} nodes or than the "
                     "micro-batches that there are",
-                    threshold + 1, fewest, nodes)};
+                    s.fault_threshold + 1, fewest, nodes)};
   }
-  return std::make_unique<Oobleck>(input, std::move(stalls), interval, std::move(chains),
-                                   std::move(*templates));
+  return std::make_unique<Oobleck>(input, s, std::move(chains), std::move(*templates));
 }
 
 }  // namespace
 
-const RecoveryEntry kOobleckRecovery = {
-    "oobleck",
-    "Oobleck (Jang et al., SOSP 2023, sections 4 and 5)",
-    "the hit pipeline goes on from a smaller template, borrows nodes or is merged; layers come "
-    "from "
-    "replicas, the batch is split anew",
-    "ZeRO off; f + 1 pipelines at least; whole nodes",
-    "the iteration in flight; what came after the last checkpoint once all replicas of a layer are "
-    "lost",
-    "trains on at the pace of the slowest device",
-    "all stages of a template have the same number of GPUs, a tensor-parallel group, where the "
-    "paper lets them differ inside a node and shards their states; reconfiguration takes a time "
-    "interpolated between model sizes, where Oobleck's simulator has one number a model; "
-    "asynchronous persists and uploads do not slow iterations unless background transfers are "
-    "simulated",
-    options,
-    make,
-};
+constinit const RecoveryEntry kOobleckRecovery = recovery_entry<Oobleck>({
+    .name = "oobleck",
+    .source = "Oobleck (Jang et al., SOSP 2023, sections 4 and 5)",
+    .recovers = "the hit pipeline goes on from a smaller template, borrows nodes or is merged; "
+                "layers come from replicas, the batch is split anew",
+    .needs = "ZeRO off; f + 1 pipelines at least; whole nodes",
+    .loses = "the iteration in flight; what came after the last checkpoint once all replicas of a "
+             "layer are lost",
+    .slow = "trains on at the pace of the slowest device",
+    .deviations = "all stages of a template have the same number of GPUs, a tensor-parallel group, "
+                  "where the paper lets them differ inside a node and shards their states; "
+                  "reconfiguration takes a time interpolated between model sizes, where Oobleck's "
+                  "simulator has one number a model; asynchronous persists and uploads do not slow "
+                  "iterations unless background transfers are simulated",
+});
 
 }  // namespace orrery::planners

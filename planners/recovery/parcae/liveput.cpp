@@ -24,7 +24,7 @@ std::vector<Count> binomials(int n, int most) {
 }
 
 /// Ways to lose j = 0 .. dead instances of all stages, at most `most` of each.
-std::vector<Count> ways(const ParcaeGrid& grid, int dead, int most) {
+std::vector<Count> ways(const UnitGrid& grid, int dead, int most) {
   const std::vector<Count> one = binomials(grid.pipelines, dead);
   std::vector<Count> all(static_cast<std::size_t>(dead) + 1, 0);
   all[0] = 1;
@@ -41,7 +41,7 @@ std::vector<Count> ways(const ParcaeGrid& grid, int dead, int most) {
 }
 
 /// Probability that no stage loses more than `most`.
-double at_most(const ParcaeGrid& grid, int instances, int dead, int most) {
+double at_most(const UnitGrid& grid, int instances, int dead, int most) {
   if (most < 0) return 0;
   const std::vector<Count> used = ways(grid, dead, most);
   const std::vector<Count> idle = binomials(instances - grid.instances(), dead);
@@ -55,21 +55,21 @@ class Migrations {
  public:
   explicit Migrations(const LiveputProblem& problem) : problem_(problem) {}
 
-  double operator()(const ParcaeGrid& from, const ParcaeGrid& to, int instances, int dead) {
+  double operator()(const UnitGrid& from, const UnitGrid& to, int instances, int dead) {
     const auto [entry, fresh] = known_.try_emplace(Key{from, to, instances, dead});
     if (fresh) entry->second = expected_migration(from, to, instances, dead, problem_.costs);
     return entry->second;
   }
 
  private:
-  using Key = std::tuple<ParcaeGrid, ParcaeGrid, int, int>;
+  using Key = std::tuple<UnitGrid, UnitGrid, int, int>;
   const LiveputProblem& problem_;
   std::map<Key, double> known_;
 };
 
 }  // namespace
 
-Survival survival(const ParcaeGrid& grid, int instances, int dead, int target) {
+Survival survival(const UnitGrid& grid, int instances, int dead, int target) {
   Survival result;
   result.untouched = at_most(grid, instances, dead, 0);
   const double enough = at_most(grid, instances, dead, grid.pipelines - target);
@@ -80,7 +80,7 @@ Survival survival(const ParcaeGrid& grid, int instances, int dead, int target) {
   return result;
 }
 
-double expected_migration(const ParcaeGrid& from, const ParcaeGrid& to, int instances, int dead,
+double expected_migration(const UnitGrid& from, const UnitGrid& to, int instances, int dead,
                           const MigrationCosts& costs) {
   if (to.pipelines == 0) return 0;
   if (from.pipelines == 0) return costs.restart;
@@ -96,14 +96,14 @@ double expected_migration(const ParcaeGrid& from, const ParcaeGrid& to, int inst
 
 LiveputPlan best_liveput(const LiveputProblem& problem) {
   const std::size_t intervals = problem.instances.size();
-  std::vector<ParcaeGrid> grids = problem.grids;
+  std::vector<UnitGrid> grids = problem.grids;
   grids.push_back({});  // Nothing runs.
-  const auto rate = [&](const ParcaeGrid& grid) {
+  const auto rate = [&](const UnitGrid& grid) {
     return grid.pipelines == 0 ? 0.0 : problem.samples_per_second(grid);
   };
   Migrations migrations(problem);
   std::vector<std::vector<std::size_t>> choice(intervals, std::vector<std::size_t>(grids.size()));
-  const auto gain = [&](const ParcaeGrid& grid, double migration) {
+  const auto gain = [&](const UnitGrid& grid, double migration) {
     return rate(grid) * std::max(0.0, problem.interval - migration);
   };
   std::vector<double> rest(grids.size(), 0);  // After interval i, having run the grid in it.

@@ -2,18 +2,11 @@
 /// instances vanish. Private to the policy. [Duan et al., NSDI 2024, sections 5 and 6]
 #pragma once
 #include <functional>
-#include <optional>
 #include <vector>
 
-namespace orrery::planners {
+#include "planners/recovery/kit/unit_grid.h"
 
-/// D pipelines of P stages, an instance each; the others are idle.
-struct ParcaeGrid {
-  int pipelines = 0;
-  int stages = 0;
-  int instances() const { return pipelines * stages; }
-  auto operator<=>(const ParcaeGrid&) const = default;
-};
+namespace orrery::planners {
 
 /// Probabilities that sum to 1, when `dead` of `instances` instances vanish, all sets of them
 /// equally likely, and the survivors of a grid are to form `target` pipelines of its depth.
@@ -25,37 +18,37 @@ struct Survival {
 };
 /// Exact, by counting the sets: the product over stages of sum C(D, i) x^i. The paper draws them
 /// (Monte Carlo). grid.instances() <= instances, dead <= instances, 0 <= target <= D.
-Survival survival(const ParcaeGrid& grid, int instances, int dead, int target);
+Survival survival(const UnitGrid& grid, int instances, int dead, int target);
 
 /// Seconds that training stands still for a change of configuration. [section 5.2]
 struct MigrationCosts {
-  std::function<double(const ParcaeGrid&)> intra;    ///< New groups, no state moves.
-  std::function<double(const ParcaeGrid&)> inter;    ///< Instances take the state of another stage.
-  std::function<double(const ParcaeGrid&)> rebuild;  ///< Another depth, or more instances.
-  double restart = 0;                                ///< State is lost: from the checkpoint.
+  std::function<double(const UnitGrid&)> intra;    ///< New groups, no state moves.
+  std::function<double(const UnitGrid&)> inter;    ///< Instances take the state of another stage.
+  std::function<double(const UnitGrid&)> rebuild;  ///< Another depth, or more instances.
+  double restart = 0;                              ///< State is lost: from the checkpoint.
 };
 
 /// Expected seconds from `from` to `to` when `dead` of `instances` instances vanish.
-double expected_migration(const ParcaeGrid& from, const ParcaeGrid& to, int instances, int dead,
+double expected_migration(const UnitGrid& from, const UnitGrid& to, int instances, int dead,
                           const MigrationCosts& costs);
 
 struct LiveputProblem {
-  std::vector<int> instances;     ///< Forecast by interval, the first from now on. Not increasing.
-  double interval = 60;           ///< s.
-  std::vector<ParcaeGrid> grids;  ///< To choose from; those too large for an interval are left out.
-  std::function<double(const ParcaeGrid&)> samples_per_second;
+  std::vector<int> instances;   ///< Forecast by interval, the first from now on. Not increasing.
+  double interval = 60;         ///< s.
+  std::vector<UnitGrid> grids;  ///< To choose from; those too large for an interval are left out.
+  std::function<double(const UnitGrid&)> samples_per_second;
   /// Seconds until the grid runs in the first interval: what has happened is known.
-  std::function<double(const ParcaeGrid&)> first;
+  std::function<double(const UnitGrid&)> first;
   MigrationCosts costs;
 };
 
 struct LiveputPlan {
-  std::vector<ParcaeGrid> grids;  ///< By interval. An empty grid: nothing fits, no samples.
+  std::vector<UnitGrid> grids;  ///< By interval. An empty grid: nothing fits, no samples.
   double samples = 0;
 };
 /// The sequence with the most expected samples: sum over intervals of samples per second x
-/// (interval - migration), not below 0. Exact dynamic program, O(intervals grids^2). Ties: the grid
-/// that stands first.
+/// (interval - migration), not below 0. Exact dynamic program, O(intervals grids^2). Ties: the
+/// first grid.
 LiveputPlan best_liveput(const LiveputProblem& problem);
 
 }  // namespace orrery::planners

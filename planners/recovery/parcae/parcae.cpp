@@ -6,18 +6,19 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
-#include "planners/kit/options.h"
+#include "models/reshard/reshard_plan.h"
 #include "planners/kit/plan_parts.h"
+#include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/kit/elastic.h"
 #include "planners/recovery/kit/unit_chains.h"
+#include "planners/recovery/kit/unit_grid.h"
 #include "planners/recovery/parcae/liveput.h"
-#include "planners/recovery/parcae/places.h"
 
 namespace orrery::planners {
 
@@ -25,48 +26,53 @@ extern const RecoveryEntry kParcaeRecovery;
 
 namespace {
 
-std::vector<OptionInfo> options() {
-  PhaseDefaults phases;
-  phases.reinitialize = {
-      "-1",
-      "Seconds of a migration or a new configuration, without the movement of state; -1: by the "
-      "options migration, group, rendezvous, rebuild_group [public code JF-D/Parcae]."};
-  phases.restart = kRestart;
-  std::vector<OptionInfo> all = phase_options(phases);
-  const std::vector<OptionInfo> more = {
-      {"look_ahead", "12", "Intervals that the optimization looks ahead. [Parcae; unverified]"},
-      {"interval", "60", "Seconds of an interval. [Parcae's traces]"},
-      {"group", "-1",
-       "Seconds to form a communication group in a migration; -1: by the number of parameters, "
-       "0.0393 at "
-       "1.5 billion, 0.1156 at 6.7, linear between and constant outside. [public code "
-       "JF-D/Parcae]"},
-      {"migration", "0.275", "Seconds of a migration beside its groups. [public code JF-D/Parcae]"},
-      {"rendezvous", "6.6",
-       "Seconds until instances that join, or a new depth, have found each other. [public code "
-       "JF-D/Parcae]"},
-      {"rebuild_group", "0.5", "Seconds to form a group after that. [public code JF-D/Parcae]"},
-      {"micro_batch_size", "0", "Samples of a micro-batch; 0: the size of the best configuration."},
-      {"checkpoint_interval", "young",
-       "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or never. "
-       "Deviation: they stand for ParcaePS, which keeps each step's state on on-demand machines."},
-  };
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
-}
-
 struct ParcaeSettings {
+  Phases phases = {
+      .reinitialize = {{-1},
+                       "Seconds of a migration or a new configuration, without the movement of "
+                       "state; -1: by the options migration, group, rendezvous, rebuild_group "
+                       "[public code JF-D/Parcae]."},
+      .restart = kRestart};
   int look_ahead = 12;
   double interval = 60;
-  double group = 0;
+  double group = -1;
   double migration = 0.275;
   double rendezvous = 6.6;
   double rebuild_group = 0.5;
-  double restart = 300;
-  double reinitialize = -1;  ///< Negative: by the formulas.
-  int width = 1;
-  int micro_batch_size = 1;
+  int micro_batch_size = 0;
+  OptionalInterval checkpoint_interval;
 };
+
+void describe(config::Visitor& v, ParcaeSettings& s) {
+  describe_phases(v, s.phases);
+  v.optional("look_ahead", s.look_ahead,
+             "Intervals that the optimization looks ahead. [Parcae; unverified]");
+  v.between("look_ahead", s.look_ahead, 1, 1000);
+  v.optional("interval", s.interval, "Seconds of an interval. [Parcae's traces]");
+  v.between("interval", s.interval, 1e-3, 1e6);
+  v.optional("group", s.group,
+             "Seconds to form a communication group in a migration; -1: by the number of "
+             "parameters, 0.0393 at 1.5 billion, 0.1156 at 6.7, linear between and constant "
+             "outside. [public code JF-D/Parcae]");
+  v.between("group", s.group, -1.0, 1e6);
+  v.optional("migration", s.migration,
+             "Seconds of a migration beside its groups. [public code JF-D/Parcae]");
+  v.between("migration", s.migration, 0.0, 1e6);
+  v.optional("rendezvous", s.rendezvous,
+             "Seconds until instances that join, or a new depth, have found each other. [public "
+             "code JF-D/Parcae]");
+  v.between("rendezvous", s.rendezvous, 0.0, 1e6);
+  v.optional("rebuild_group", s.rebuild_group,
+             "Seconds to form a group after that. [public code JF-D/Parcae]");
+  v.between("rebuild_group", s.rebuild_group, 0.0, 1e6);
+  v.optional("micro_batch_size", s.micro_batch_size,
+             "Samples of a micro-batch; 0: the size of the best configuration.");
+  v.between("micro_batch_size", s.micro_batch_size, 0, 1'000'000);
+  v.optional("checkpoint_interval", s.checkpoint_interval,
+             "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or "
+             "never. Deviation: they stand for ParcaePS, which keeps each step's state on "
+             "on-demand machines.");
+}
 
 /// Linear between the two models that Parcae's code has.
 double group_seconds(const models::Workload& workload) {
@@ -80,8 +86,9 @@ double group_seconds(const models::Workload& workload) {
 /// What configurations train and cost, in closed form.
 class ParcaeModel {
  public:
+  /// `settings`: a group's time and a size of micro-batches, no defaults that stand for formulas.
   ParcaeModel(const UnitChains& chains, ParcaeSettings settings)
-      : chains_(chains), settings_(settings) {
+      : chains_(chains), settings_(std::move(settings)) {
     const models::Cluster& cluster = chains.input().cluster;
     DeviceId other{0};
     for (const models::Device& device : cluster.devices) {
@@ -94,53 +101,57 @@ class ParcaeModel {
   }
 
   const Chain* chain(int stages) const {
-    return chains_.chain({stages, settings_.width, settings_.micro_batch_size,
-                          chains_.per_node() / settings_.width});
+    return chains_.chain(
+        {stages, width(), settings_.micro_batch_size, chains_.per_node() / width()});
   }
+  int width() const { return chains_.widths().back(); }
   int micro_batches() const {
     return static_cast<int>(chains_.input().job.global_batch / settings_.micro_batch_size);
   }
   const ParcaeSettings& settings() const { return settings_; }
 
   /// Slowest pipeline, then a ring all-reduce of the largest stage's gradients between nodes.
-  double samples_per_second(const ParcaeGrid& grid) const {
+  double samples_per_second(const UnitGrid& grid) const {
     const Chain* of = chain(grid.stages);
     if (of == nullptr) return 0;
     double seconds = of->rate().time((micro_batches() + grid.pipelines - 1) / grid.pipelines);
-    const double copies = grid.pipelines;
-    seconds += 2 * (copies - 1) / copies *
+    const double replicas = grid.pipelines;
+    seconds += 2 * (replicas - 1) / replicas *
                largest_stage(*of, chains_.input().job.state_bytes.gradient) / path_.bandwidth.value;
     return static_cast<double>(chains_.input().job.global_batch) / seconds;
   }
 
-  double groups(const ParcaeGrid& grid) const {
+  double groups(const UnitGrid& grid) const {
     return grid.pipelines + grid.stages + 1.0 + static_cast<double>(grid.instances());
   }
-  double intra(const ParcaeGrid& grid) const {
-    if (settings_.reinitialize >= 0) return settings_.reinitialize;
+  double intra(const UnitGrid& grid) const {
+    const double own = settings_.phases.reinitialize.duration.value;
+    if (own >= 0) return own;
     return settings_.migration + groups(grid) * settings_.group;
   }
-  double rebuild(const ParcaeGrid& grid) const {
-    if (settings_.reinitialize >= 0) return settings_.reinitialize;
+  double rebuild(const UnitGrid& grid) const {
+    const double own = settings_.phases.reinitialize.duration.value;
+    if (own >= 0) return own;
     return settings_.rendezvous + groups(grid) * settings_.rebuild_group;
   }
   /// State of a stage from one instance to another.
-  double copy(const ParcaeGrid& grid) const {
+  double copy(const UnitGrid& grid) const {
     const Chain* of = chain(grid.stages);
     if (of == nullptr) return 0;
-    const models::ReshardBytes bytes = state_bytes(chains_.policy());
+    const models::ReshardBytes bytes = models::all_state_bytes(chains_.input().job);
     return largest_stage(*of, bytes.weight + bytes.optimizer()) / path_.bandwidth.value;
   }
   MigrationCosts costs() const {
-    return {[this](const ParcaeGrid& g) { return intra(g); },
-            [this](const ParcaeGrid& g) { return intra(g) + copy(g); },
-            [this](const ParcaeGrid& g) { return rebuild(g) + copy(g); }, settings_.restart};
+    return {[this](const UnitGrid& g) { return intra(g); },
+            [this](const UnitGrid& g) { return intra(g) + copy(g); },
+            [this](const UnitGrid& g) { return rebuild(g) + copy(g); },
+            settings_.phases.restart->duration.value};
   }
 
   /// Grids worth a look with `least` to `most` instances: of each depth as many pipelines as fit.
   /// Fewer than `least` instances can carry never pay.
-  std::vector<ParcaeGrid> grids(int least, int most) const {
-    std::vector<ParcaeGrid> result;
+  std::vector<UnitGrid> grids(int least, int most) const {
+    std::vector<UnitGrid> result;
     for (int stages = 1; stages <= std::min(most, chains_.layers()); ++stages) {
       if (chain(stages) == nullptr) continue;
       const int to = std::min(most / stages, micro_batches());
@@ -162,7 +173,7 @@ class ParcaeModel {
       most = std::max(most, models::parameters(workload, segment.first_block, segment.last_block));
       first += layers;
     }
-    return static_cast<double>(most) * bytes / settings_.width;
+    return static_cast<double>(most) * bytes / width();
   }
 
   const UnitChains& chains_;
@@ -172,11 +183,12 @@ class ParcaeModel {
 
 class Parcae final : public ElasticPolicy {
  public:
-  Parcae(const PolicyInput& input, ElasticStalls stalls, std::string interval,
-         std::shared_ptr<const UnitChains> chains, ParcaeSettings settings)
-      : ElasticPolicy(input, std::move(stalls), std::move(interval)),
+  using Settings = ParcaeSettings;
+  static MadePolicy make(const PolicyInput& input, Settings s);
+  Parcae(const PolicyInput& input, const Settings& s, std::shared_ptr<const UnitChains> chains)
+      : ElasticPolicy(input, s.phases, s.checkpoint_interval),
         chains_(std::move(chains)),
-        model_(*chains_, settings) {}
+        model_(*chains_, s) {}
 
   std::string name() const override { return kParcaeRecovery.name; }
 
@@ -184,8 +196,8 @@ class Parcae final : public ElasticPolicy {
   std::variant<models::PlanPointer, models::Infeasible> fresh(
       const std::vector<DeviceId>& live) const override {
     const std::vector<Unit> units = units_of(live);
-    const ParcaeGrid grid =
-        choose(static_cast<int>(units.size()), [](const ParcaeGrid&) { return 0.0; });
+    const UnitGrid grid =
+        choose(static_cast<int>(units.size()), [](const UnitGrid&) { return 0.0; });
     return plan(grid, {}, units);
   }
 
@@ -200,14 +212,14 @@ class Parcae final : public ElasticPolicy {
     auto made = change(*state.plan, live);
     auto* better = std::get_if<ElasticChange>(&made);
     if (better == nullptr) return std::nullopt;
-    const ParcaePlaces before = places_of(*state.plan, units_of(live));
+    const GridUnits before = grid_units(*state.plan, units_of(live));
     if (before.grid.pipelines > 0 && before.grid == grid_of(*better->plan)) return std::nullopt;
     return std::move(*better);
   }
 
   Stall stall_of(const models::JobState& state, const ir::Plan& to, bool) const override {
-    const ParcaeGrid target = grid_of(to);
-    const ParcaeGrid before = state.plan == nullptr ? ParcaeGrid{} : grid_of(*state.plan);
+    const UnitGrid target = grid_of(to);
+    const UnitGrid before = state.plan == nullptr ? UnitGrid{} : grid_of(*state.plan);
     if (before.stages == target.stages && before.pipelines >= target.pipelines) {
       return {Seconds{model_.intra(target)}, "options migration, group: migration"};
     }
@@ -217,7 +229,7 @@ class Parcae final : public ElasticPolicy {
  private:
   std::vector<Unit> units_of(const std::vector<DeviceId>& live) const {
     std::vector<Unit> units;
-    const auto width = static_cast<std::ptrdiff_t>(model_.settings().width);
+    const auto width = static_cast<std::ptrdiff_t>(model_.width());
     for (const Unit& cell : uniform_cells(input().cluster, live, chains_->per_node())) {
       for (auto at = cell.begin(); at != cell.end(); at += width)
         units.emplace_back(at, at + width);
@@ -228,7 +240,7 @@ class Parcae final : public ElasticPolicy {
   /// Deviation: Parcae forecasts with ARIMA from the past. A policy knows the present alone: units
   /// vanish at the expected rate of interruptions, and none come back.
   std::vector<int> forecast(int units) const {
-    const int all = input().cluster.size() / model_.settings().width;
+    const int all = input().cluster.size() / model_.width();
     const double hazard = expected_interruptions(input()) / all;
     std::vector<int> result;
     for (int i = 0; i < model_.settings().look_ahead; ++i) {
@@ -239,13 +251,13 @@ class Parcae final : public ElasticPolicy {
   }
 
   /// The grid of the first interval; empty: nothing fits.
-  ParcaeGrid choose(int units, const std::function<double(const ParcaeGrid&)>& first) const {
+  UnitGrid choose(int units, const std::function<double(const UnitGrid&)>& first) const {
     LiveputProblem problem;
     problem.instances = forecast(units);
     problem.interval = model_.settings().interval;
     problem.grids = model_.grids(problem.instances.back(), units);
     problem.samples_per_second =
-        [this, known = std::map<ParcaeGrid, double>()](const ParcaeGrid& grid) mutable {
+        [this, known = std::map<UnitGrid, double>()](const UnitGrid& grid) mutable {
           const auto [entry, fresh] = known.try_emplace(grid);
           if (fresh) entry->second = model_.samples_per_second(grid);
           return entry->second;
@@ -258,11 +270,11 @@ class Parcae final : public ElasticPolicy {
   std::variant<ElasticChange, models::Infeasible> change(const ir::Plan& running,
                                                          const std::vector<DeviceId>& live) const {
     const std::vector<Unit> units = units_of(live);
-    const ParcaePlaces places = places_of(running, units);
-    const ParcaeGrid grid = choose(static_cast<int>(units.size()), [&](const ParcaeGrid& to) {
-      return first_migration(places, to);
+    const GridUnits survivors = grid_units(running, units);
+    const UnitGrid grid = choose(static_cast<int>(units.size()), [&](const UnitGrid& to) {
+      return first_migration(survivors, to);
     });
-    auto made = plan(grid, places, units);
+    auto made = plan(grid, survivors, units);
     if (auto* none = std::get_if<models::Infeasible>(&made)) return std::move(*none);
     return ElasticChange{
         std::get<models::PlanPointer>(std::move(made)),
@@ -270,19 +282,19 @@ class Parcae final : public ElasticPolicy {
   }
 
   /// What has happened is known: no expectation.
-  double first_migration(const ParcaePlaces& places, const ParcaeGrid& to) const {
+  double first_migration(const GridUnits& survivors, const UnitGrid& to) const {
     const MigrationCosts costs = model_.costs();
-    if (places.grid.stages != to.stages || to.pipelines > places.grid.pipelines) {
+    if (survivors.grid.stages != to.stages || to.pipelines > survivors.grid.pipelines) {
       return costs.rebuild(to);
     }
-    const int left = places.fewest();
+    const int left = survivors.fewest();
     if (left == 0) return costs.restart;
-    if (left >= places.grid.pipelines && to == places.grid) return 0;
+    if (left >= survivors.grid.pipelines && to == survivors.grid) return 0;
     return left >= to.pipelines ? costs.intra(to) : costs.inter(to);
   }
 
-  std::variant<models::PlanPointer, models::Infeasible> plan(const ParcaeGrid& grid,
-                                                             const ParcaePlaces& places,
+  std::variant<models::PlanPointer, models::Infeasible> plan(const UnitGrid& grid,
+                                                             const GridUnits& survivors,
                                                              const std::vector<Unit>& units) const {
     if (grid.pipelines == 0) {
       return models::Infeasible{
@@ -291,7 +303,7 @@ class Parcae final : public ElasticPolicy {
     }
     const Chain* chain = model_.chain(grid.stages);
     std::vector<UnitPipeline> pipelines;
-    for (std::vector<Unit>& row : place_units(grid, places, units)) {
+    for (std::vector<Unit>& row : rearrange(grid, survivors, units)) {
       pipelines.push_back({chain, std::move(row)});
     }
     std::optional<ir::Plan> made = plan_of(*chains_, pipelines, kParcaeRecovery.name);
@@ -306,15 +318,16 @@ class Parcae final : public ElasticPolicy {
 };
 
 /// The size of micro-batches with the best throughput on the whole cluster; 0: nothing fits.
-int best_micro_batch(const UnitChains& chains, ParcaeSettings settings, int wanted) {
-  const int units = chains.input().cluster.size() / settings.width;
+int best_micro_batch(const UnitChains& chains, ParcaeSettings settings) {
+  const int wanted = settings.micro_batch_size;
+  const int units = chains.input().cluster.size() / chains.widths().back();
   int best = 0;
   double most = 0;
   for (const int size : chains.micro_batch_sizes()) {
     if (wanted != 0 && size != wanted) continue;
     settings.micro_batch_size = size;
     const ParcaeModel model(chains, settings);
-    for (const ParcaeGrid& grid : model.grids(units, units)) {
+    for (const UnitGrid& grid : model.grids(units, units)) {
       const double rate = model.samples_per_second(grid);
       if (rate <= most) continue;
       most = rate;
@@ -324,59 +337,34 @@ int best_micro_batch(const UnitChains& chains, ParcaeSettings settings, int want
   return best;
 }
 
-std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
-make(const PolicyInput& input, const Options& given) {
-  OptionReader reader(options(), given);
-  ParcaeSettings settings;
-  settings.look_ahead = static_cast<int>(reader.integer("look_ahead", 1, 1000));
-  settings.interval = reader.number("interval", 1e-3, 1e6);
-  settings.group = reader.number("group", -1, 1e6);
-  settings.migration = reader.number("migration", 0, 1e6);
-  settings.rendezvous = reader.number("rendezvous", 0, 1e6);
-  settings.rebuild_group = reader.number("rebuild_group", 0, 1e6);
-  const auto size = static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
-  ElasticStalls stalls;
-  stalls.phases = read_phases(reader, options());
-  stalls.gain = stalls.phases.reinitialize;
-  settings.restart = stalls.phases.restart.duration.value;
-  settings.reinitialize = stalls.phases.reinitialize.duration.value;
-  const std::string interval = reader.text("checkpoint_interval");
-  if (reader.problem()) return *reader.problem();
-  if (const std::string problem = checkpoint_interval_problem(interval); !problem.empty()) {
-    return PlannerEntry::BadOption{"checkpoint_interval", problem};
-  }
-  const auto& zero = input.job.allowed.zero_stages;
-  if (std::count(zero.begin(), zero.end(), 0) == 0) {
-    return models::Infeasible{"ZeRO", "the job does not allow stage 0, but stages must be whole"};
-  }
-  if (settings.group < 0) settings.group = group_seconds(input.workload);
+MadePolicy Parcae::make(const PolicyInput& input, Settings s) {
+  if (auto problem = zero_off_problem(input.job, "stages")) return *problem;
+  if (s.group < 0) s.group = group_seconds(input.workload);
   auto chains = std::make_shared<const UnitChains>(input, CutCriterion::pipeline_time);
-  settings.width = chains->widths().back();
-  settings.micro_batch_size = best_micro_batch(*chains, settings, size);
-  if (settings.micro_batch_size == 0) {
+  s.micro_batch_size = best_micro_batch(*chains, s);
+  if (s.micro_batch_size == 0) {
     return models::Infeasible{"device memory or number of layers",
                               "no configuration of pipelines and stages holds the model"};
   }
-  return std::make_unique<Parcae>(input, std::move(stalls), interval, std::move(chains), settings);
+  return std::make_unique<Parcae>(input, s, std::move(chains));
 }
 
 }  // namespace
 
-const RecoveryEntry kParcaeRecovery = {
-    "parcae",
-    "Parcae (Duan et al., NSDI 2024) and JF-D/Parcae",
-    "pipelines and stages with the most expected samples in the next intervals; survivors change "
-    "places inside a stage, or take another stage's state",
-    "equal pipelines, ZeRO off; it lays them out itself",
-    "the iteration in flight; what came after the last checkpoint once all copies of a stage are "
-    "lost",
-    "trains on at the pace of the slowest device",
-    "no ARIMA forecast: devices vanish at the expected rate and none come back; the configuration "
-    "is chosen at events only, not once an interval; checkpoints to the cloud stand for ParcaePS, "
-    "which keeps each step's state on on-demand machines; asynchronous persists and uploads do not "
-    "slow iterations unless background transfers are simulated",
-    options,
-    make,
-};
+constinit const RecoveryEntry kParcaeRecovery = recovery_entry<Parcae>({
+    .name = "parcae",
+    .source = "Parcae (Duan et al., NSDI 2024) and JF-D/Parcae",
+    .recovers = "pipelines and stages with the most expected samples in the next intervals; "
+                "survivors change places inside a stage, or take another stage's state",
+    .needs = "equal pipelines, ZeRO off; it lays them out itself",
+    .loses = "the iteration in flight; what came after the last checkpoint once all copies of a "
+             "stage are lost",
+    .slow = "trains on at the pace of the slowest device",
+    .deviations =
+        "no ARIMA forecast: devices vanish at the expected rate and none come back; the "
+        "configuration is chosen at events only, not once an interval; checkpoints to the cloud "
+        "stand for ParcaePS, which keeps each step's state on on-demand machines; asynchronous "
+        "persists and uploads do not slow iterations unless background transfers are simulated",
+});
 
 }  // namespace orrery::planners

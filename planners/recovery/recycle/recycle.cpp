@@ -11,8 +11,9 @@
 #include <utility>
 
 #include "models/check/validate.h"
-#include "planners/kit/options.h"
+#include "models/ir/names.h"
 #include "planners/kit/plan_parts.h"
+#include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/elastic.h"
 #include "planners/recovery/kit/replica_planner.h"
 #include "planners/recovery/kit/unit_chains.h"
@@ -25,59 +26,67 @@ extern const RecoveryEntry kRecycleRecovery;
 namespace {
 
 enum class Decoupling { on, if_allowed, never };
+enum class MemoryRule { must_fit, ignore };
+
+std::vector<std::pair<Decoupling, const char*>> enum_names(Decoupling) {
+  return {
+      {Decoupling::on, "on"}, {Decoupling::if_allowed, "if_allowed"}, {Decoupling::never, "never"}};
+}
+std::vector<std::pair<MemoryRule, const char*>> enum_names(MemoryRule) {
+  return {{MemoryRule::must_fit, "must_fit"}, {MemoryRule::ignore, "ignore"}};
+}
 
 struct RecycleSettings {
-  std::string planner;
-  Decoupling decoupled = Decoupling::on;
+  Phases phases = {
+      .decide = {{0},
+                 "Seconds of planning; 0: schedules for all numbers of failures are planned "
+                 "beforehand [ReCycle; no figure obtained]."},
+      .reinitialize = {{0},
+                       "Seconds to change the schedule; 0: no process and no communicator changes "
+                       "[ReCycle; no figure obtained]."},
+      .restart = kRestart};
+  std::string planner = "megatron_grid";
+  Decoupling decoupled_backward = Decoupling::on;
   ir::OptimizerStart optimizer = ir::OptimizerStart::staggered;
-  bool fits = true;
+  MemoryRule memory = MemoryRule::must_fit;
+  OptionalInterval checkpoint_interval;
 };
 
-std::vector<OptionInfo> options() {
-  PhaseDefaults phases;
-  phases.decide = {"0",
-                   "Seconds of planning; 0: schedules for all numbers of failures are planned "
-                   "beforehand [ReCycle; no figure obtained]."};
-  phases.reinitialize = {
-      "0",
-      "Seconds to change the schedule; 0: no process and no communicator changes [ReCycle; no "
-      "figure obtained]."};
-  phases.restart = kRestart;
-  std::vector<OptionInfo> all = phase_options(phases);
-  const std::vector<OptionInfo> more = {
-      {"planner", "megatron_grid",
-       "Who makes the first plan, and a new one when a stage has no peer left: a name of the "
-       "catalog of planners."},
-      {"decoupled_backward", "on",
-       "on: plans with reroutes run zero_bubble, whose backward pass is split, where the "
-       "activations fit; undisturbed plans keep their schedule, so that the job need not allow it; "
-       "if_allowed: only if the job allows zero_bubble; never: the schedule of the plan. [ReCycle, "
-       "decoupled back-propagation]"},
-      {"optimizer", "staggered",
-       "staggered: a stage steps when its own gradients are synchronized and begins the next "
-       "iteration without waiting for other stages, in all plans, undisturbed ones and the user's "
-       "included, so that an iteration lasts as long as the pace of many; together: the next "
-       "iteration begins when all have stepped, as a norm over all gradients demands. [ReCycle, "
-       "staggered optimizer]"},
-      {"memory", "must_fit",
-       "must_fit: a rerouted plan whose activations do not fit is not used; ignore: it is. The "
-       "verdict takes all rerouted micro-batches as held at once, ReCycle's own schedule holds "
-       "fewer."},
-      {"checkpoint_interval", "young",
-       "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or never."},
-  };
-  all.insert(all.end(), more.begin(), more.end());
-  return all;
+void describe(config::Visitor& v, RecycleSettings& s) {
+  describe_phases(v, s.phases);
+  describe_planner(v, s.planner,
+                   "Who makes the first plan, and a new one when a stage has no peer left: a name "
+                   "of the catalog of planners.");
+  v.optional("decoupled_backward", s.decoupled_backward,
+             "on: plans with reroutes run zero_bubble, whose backward pass is split, where the "
+             "activations fit; undisturbed plans keep their schedule, so that the job need not "
+             "allow it; if_allowed: only if the job allows zero_bubble; never: the schedule of the "
+             "plan. [ReCycle, decoupled back-propagation]");
+  v.optional("optimizer", s.optimizer,
+             "staggered: a stage steps when its own gradients are synchronized and begins the next "
+             "iteration without waiting for other stages, in all plans, undisturbed ones and the "
+             "user's included, so that an iteration lasts as long as the pace of many; together: "
+             "the next iteration begins when all have stepped, as a norm over all gradients "
+             "demands. [ReCycle, staggered optimizer]");
+  v.optional("memory", s.memory,
+             "must_fit: a rerouted plan whose activations do not fit is not used; ignore: it is. "
+             "The verdict takes all rerouted micro-batches as held at once, ReCycle's own schedule "
+             "holds fewer.");
+  describe_checkpoint_interval(v, s.checkpoint_interval);
 }
 
 class Recycle final : public ElasticPolicy {
  public:
-  Recycle(const PolicyInput& input, ElasticStalls stalls, std::string interval,
-          RecycleSettings settings)
-      : ElasticPolicy(stepping(input, settings), std::move(stalls), std::move(interval)),
-        settings_(std::move(settings)),
-        planner_(input, settings_.planner),
-        roomy_(input, settings_.planner, strongest_recompute(input.job)) {}
+  using Settings = RecycleSettings;
+  static MadePolicy make(const PolicyInput& input, const Settings& s) {
+    if (auto problem = ReplicaPlanner::job_problem(input.job)) return *problem;
+    return std::make_unique<Recycle>(input, s);
+  }
+  Recycle(const PolicyInput& input, const Settings& s)
+      : ElasticPolicy(stepping(input, s), s.phases, s.checkpoint_interval),
+        settings_(s),
+        planner_(input, s.planner),
+        roomy_(input, s.planner, strongest_recompute(input.job)) {}
 
   std::string name() const override { return kRecycleRecovery.name; }
 
@@ -181,8 +190,8 @@ class Recycle final : public ElasticPolicy {
     const auto& allowed = input().job.allowed.schedules;
     const bool is_allowed =
         std::count(allowed.begin(), allowed.end(), ir::ScheduleKind::zero_bubble) > 0;
-    if (settings_.decoupled == Decoupling::never) return "option decoupled_backward";
-    if (settings_.decoupled == Decoupling::if_allowed && !is_allowed) {
+    if (settings_.decoupled_backward == Decoupling::never) return "option decoupled_backward";
+    if (settings_.decoupled_backward == Decoupling::if_allowed && !is_allowed) {
       return "the job allows no zero_bubble";
     }
     return plan.virtual_stages == 1 ? "" : "the plan has virtual stages";
@@ -199,7 +208,7 @@ class Recycle final : public ElasticPolicy {
   std::string problem_with(const ir::Plan& plan) const {
     const auto defects = models::validate(plan, input().cluster, input().workload, input().job);
     if (!defects.empty()) return defects.front().path + ": " + defects.front().what;
-    return settings_.fits ? problem_of(input(), plan) : "";
+    return settings_.memory == MemoryRule::must_fit ? problem_of(input(), plan) : "";
   }
 
   /// The schedule of a plan before it was rerouted.
@@ -222,53 +231,25 @@ class Recycle final : public ElasticPolicy {
   ReplicaPlanner roomy_;  ///< With the strongest recomputation only.
 };
 
-std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption, models::Infeasible>
-make(const PolicyInput& input, const Options& given) {
-  OptionReader reader(options(), given);
-  RecycleSettings settings;
-  settings.planner = reader.text("planner");
-  settings.decoupled =
-      reader.choice<Decoupling>("decoupled_backward", {{"on", Decoupling::on},
-                                                       {"if_allowed", Decoupling::if_allowed},
-                                                       {"never", Decoupling::never}});
-  settings.optimizer = reader.choice<ir::OptimizerStart>(
-      "optimizer",
-      {{"staggered", ir::OptimizerStart::staggered}, {"together", ir::OptimizerStart::together}});
-  settings.fits = reader.choice<bool>("memory", {{"must_fit", true}, {"ignore", false}});
-  ElasticStalls stalls;
-  stalls.phases = read_phases(reader, options());
-  stalls.gain = stalls.phases.reinitialize;
-  const std::string interval = reader.text("checkpoint_interval");
-  if (reader.problem()) return *reader.problem();
-  if (const std::string problem = checkpoint_interval_problem(interval); !problem.empty()) {
-    return PlannerEntry::BadOption{"checkpoint_interval", problem};
-  }
-  const std::string problem = ReplicaPlanner::planner_problem(settings.planner);
-  if (!problem.empty()) return PlannerEntry::BadOption{"planner", problem};
-  if (auto none = ReplicaPlanner::job_problem(input.job)) return *none;
-  return std::make_unique<Recycle>(input, std::move(stalls), interval, std::move(settings));
-}
-
 }  // namespace
 
-const RecoveryEntry kRecycleRecovery = {
-    "recycle",
-    "ReCycle (Gandhi et al., SOSP 2024)",
-    "micro-batches of a lost stage go to the same stage of other pipelines; devices that come back "
-    "get their state from a peer",
-    "ZeRO off; two equal pipelines at least",
-    "the iteration in flight; what came after the last checkpoint once all copies of a stage are "
-    "lost",
-    "trains on at the pace of the slowest device",
-    "the order of passes is that of ZB-H1 with rerouted ones behind own ones, where ReCycle solves "
-    "an integer program, so that staggering gains nothing where transfers or gradients to "
-    "synchronize make the first stage end last; a stage begins the next iteration when all its own "
-    "passes of this one have ended, they do not mix; undisturbed plans are staggered too, so that "
-    "goodput is not that of staggering; the iteration in flight is lost; spare devices are used "
-    "only once a stage has no peer left; asynchronous persists and uploads do not slow iterations "
-    "unless background transfers are simulated",
-    options,
-    make,
-};
+constinit const RecoveryEntry kRecycleRecovery = recovery_entry<Recycle>({
+    .name = "recycle",
+    .source = "ReCycle (Gandhi et al., SOSP 2024)",
+    .recovers = "micro-batches of a lost stage go to the same stage of other pipelines; devices "
+                "that come back get their state from a peer",
+    .needs = "ZeRO off; two equal pipelines at least",
+    .loses = "the iteration in flight; what came after the last checkpoint once all copies of a "
+             "stage are lost",
+    .slow = "trains on at the pace of the slowest device",
+    .deviations =
+        "the order of passes is that of ZB-H1 with rerouted ones behind own ones, where ReCycle "
+        "solves an integer program, so that staggering gains nothing where transfers or gradients "
+        "to synchronize make the first stage end last; a stage begins the next iteration when all "
+        "its own passes of this one have ended, they do not mix; undisturbed plans are staggered "
+        "too, so that goodput is not that of staggering; the iteration in flight is lost; spare "
+        "devices are used only once a stage has no peer left; asynchronous persists and uploads do "
+        "not slow iterations unless background transfers are simulated",
+});
 
 }  // namespace orrery::planners

@@ -6,17 +6,15 @@
 #include <cstddef>
 #include <set>
 
-#include "planners/recovery/kit/replica_planner.h"
-
 namespace orrery::planners {
 namespace {
 
-/// Spreads the micro-batches of one stage of a pipeline over peers. `load`: by pipeline, of that
-/// stage.
+/// Spreads the micro-batches of one stage of a pipeline over peers. `load`: micro-batches of that
+/// stage by pipeline.
 void spread(ir::Plan& plan, std::size_t own, int stage, const std::vector<std::size_t>& peers,
             std::vector<int>& load) {
   for (int m = 0; m < plan.pipelines[own].micro_batches; ++m) {
-    // The first of the least loaded behind the own pipeline.
+    // The first of the least loaded, counting from the pipeline itself.
     const std::size_t to =
         *std::min_element(peers.begin(), peers.end(), [&](std::size_t a, std::size_t b) {
           const std::size_t all = plan.pipelines.size();
@@ -26,6 +24,16 @@ void spread(ir::Plan& plan, std::size_t own, int stage, const std::vector<std::s
     ++load[to];
     plan.pipelines[own].reroutes.push_back({stage, m, static_cast<int>(to)});
   }
+}
+
+/// True when two stages hold the same blocks in the same way, so that each can compute for the
+/// other.
+bool interchangeable(const ir::Stage& a, const ir::Stage& b) {
+  return std::equal(a.segments.begin(), a.segments.end(), b.segments.begin(), b.segments.end(),
+                    [](const ir::Segment& x, const ir::Segment& y) {
+                      return x.first_block == y.first_block && x.last_block == y.last_block &&
+                             x.virtual_stage == y.virtual_stage;
+                    });
 }
 
 bool may_stand_in(const ir::Pipeline& own, const ir::Pipeline& peer, std::size_t stage) {
@@ -59,7 +67,7 @@ std::variant<ir::Plan, models::Infeasible> reroute(const ir::Plan& plan,
   for (ir::Pipeline& pipeline : result.pipelines) pipeline.reroutes.clear();
   std::vector<std::pair<int, int>> dead = dead_stages(plan, live);
   const std::set<std::pair<int, int>> all_dead(dead.begin(), dead.end());
-  // Stage by stage, so that all dead copies of a stage see the same loads.
+  // Stage by stage, so that all dead replicas of a stage see the same loads.
   std::stable_sort(dead.begin(), dead.end(),
                    [](const auto& a, const auto& b) { return a.second < b.second; });
   std::vector<int> load;
@@ -85,21 +93,6 @@ std::variant<ir::Plan, models::Infeasible> reroute(const ir::Plan& plan,
     spread(result, static_cast<std::size_t>(p), s, peers, load);
   }
   return result;
-}
-
-double recycle_bound(int pipelines, int micro_batches, double forward, double backward_input,
-                     double backward_weight, std::span<const int> failed, bool staggered) {
-  double bound = 0;
-  for (std::size_t s = 0; s < failed.size(); ++s) {
-    const double share = static_cast<double>(micro_batches) * pipelines / (pipelines - failed[s]);
-    const auto stages = static_cast<double>(s);
-    const double chained = share * (forward + backward_input);
-    const double weights = share * backward_weight;
-    bound = std::max(
-        bound, staggered ? chained + weights
-                         : stages * forward + chained + std::max(stages * backward_input, weights));
-  }
-  return bound;
 }
 
 }  // namespace orrery::planners

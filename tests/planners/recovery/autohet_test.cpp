@@ -347,9 +347,9 @@ TEST_F(AutohetRecoveryTest, NewDevicesAreUsedIfThatPays) {
   EXPECT_EQ(late.run_on, to_nanoseconds(Seconds{159.12}));
   EXPECT_EQ(late.resume_iteration, 107);
   EXPECT_EQ(from(late, ir::Location::cloud), 0);
-  EXPECT_TRUE(switch_pays(Seconds{2}, Seconds{1}, Seconds{49}, Seconds{100}));
-  EXPECT_FALSE(switch_pays(Seconds{2}, Seconds{1}, Seconds{51}, Seconds{100}));
-  EXPECT_FALSE(switch_pays(Seconds{2}, Seconds{1}, Seconds{101}, Seconds{100}));
+  EXPECT_TRUE(growth_is_profitable(Seconds{2}, Seconds{1}, Seconds{49}, Seconds{100}));
+  EXPECT_FALSE(growth_is_profitable(Seconds{2}, Seconds{1}, Seconds{51}, Seconds{100}));
+  EXPECT_FALSE(growth_is_profitable(Seconds{2}, Seconds{1}, Seconds{101}, Seconds{100}));
 }
 
 TEST_F(AutohetRecoveryTest, ANoticeIsHeededIfTheSwitchFitsBeforeTheDevicesGo) {

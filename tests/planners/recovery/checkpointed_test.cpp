@@ -173,8 +173,7 @@ TEST(Checkfreq, IntervalIsTheShortestWithinBudgetAndStorage) {
     const auto k = static_cast<double>(levels[0].every);
     EXPECT_TRUE(good(k)) << iteration;
     EXPECT_TRUE(k == 1 || !good(k - 1)) << iteration;
-    const auto cost = checkpoint_cost(f.input, *f.input.plan, ir::Location::nvme,
-                                      models::all_state_bytes(f.world->job), false);
+    const auto cost = checkpoint_cost(f.input, *f.input.plan, ir::Location::nvme);
     EXPECT_NEAR(stall, std::max(0.0, cost.snapshot.value - iteration), 1e-9);
   }
 }
@@ -275,10 +274,9 @@ TEST(VarunaMorphing, TrainingStopsForTheLocalWriteOnly) {
   ASSERT_EQ(levels.size(), 1u);
   EXPECT_EQ(levels[0].every, 10);
   EXPECT_EQ(levels[0].location, ir::Location::cloud);
-  const auto bytes = models::all_state_bytes(f.world->job);
   const auto& plan = *f.life->state().plan;
-  const auto local = checkpoint_cost(f.input, plan, ir::Location::nvme, bytes, false);
-  const auto cloud = checkpoint_cost(f.input, plan, ir::Location::cloud, bytes, true);
+  const auto local = checkpoint_cost(f.input, plan, ir::Location::nvme);
+  const auto cloud = checkpoint_cost(f.input, plan, ir::Location::cloud);
   const auto replicas = static_cast<double>(plan.pipelines.size());
   const Seconds stall = (local.snapshot + local.persist) / replicas;
   EXPECT_EQ(levels[0].stall, to_nanoseconds(stall));

@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
+#include <string>
 #include <vector>
 
-#include "planners/recovery/kit/in_memory.h"
+#include "planners/recovery/hot_spare/spares.h"
 #include "planners/recovery/kit/node_classes.h"
 #include "planners/recovery/kit/restore.h"
-#include "planners/recovery/kit/spares.h"
 #include "planners/recovery/kit/transfer_estimate.h"
 #include "tests/planners/recovery/family.h"
 
@@ -19,6 +19,13 @@ namespace orrery::planners::checkpointing_test {
 namespace {
 
 constexpr double kDay = 86'400;
+
+CheckpointInterval interval(const std::string& text) {
+  CheckpointInterval out;
+  std::string error;
+  EXPECT_TRUE(from_scalar(text, out, error)) << error;
+  return out;
+}
 
 TEST(CheckpointCost, FollowsFromBytesAndBandwidths) {
   const auto world = recovery_world();
@@ -35,14 +42,14 @@ TEST(CheckpointCost, FollowsFromBytesAndBandwidths) {
     most_node = std::max(most_node, (shares[i] + shares[i + 1]).value);
     all += (shares[i] + shares[i + 1]).value;
   }
-  const auto local = checkpoint_cost(input, plan, ir::Location::nvme, bytes, false);
+  const auto local = checkpoint_cost(input, plan, ir::Location::nvme);
   EXPECT_DOUBLE_EQ(local.bytes.value, all);
   EXPECT_DOUBLE_EQ(local.persist.value, most_node / 2e9);
   // The slots are links of 100 GB/s; host memory takes 100 GB/s for both.
   EXPECT_DOUBLE_EQ(local.snapshot.value, std::max(most_device / 100e9, most_node / 100e9));
-  const auto host = checkpoint_cost(input, plan, ir::Location::host_memory, bytes, false);
+  const auto host = checkpoint_cost(input, plan, ir::Location::host_memory);
   EXPECT_EQ(host.persist.value, 0);
-  const auto cloud = checkpoint_cost(input, plan, ir::Location::cloud, bytes, true);
+  const auto cloud = checkpoint_cost(input, plan, ir::Location::cloud);
   const double whole = static_cast<double>(models::parameters(world->workload)) * per_parameter;
   EXPECT_NEAR(cloud.bytes.value, whole, 1e-6 * whole);
   EXPECT_NEAR(cloud.persist.value, whole / 1.2e9 + 0.01, 1e-9 * whole);
@@ -54,16 +61,16 @@ TEST(CheckpointCost, OfARenamedPlanIsThatOfAFreshLook) {
   const PolicyInput known = policy_input(*world);
   const models::ReshardBytes bytes = models::all_state_bytes(world->job);
   const ir::Plan plan = uniform_plan(*world, 2, 2, 2);
-  checkpoint_cost(known, plan, ir::Location::cloud, bytes, true);
+  checkpoint_cost(known, plan, ir::Location::cloud);
   DeviceRenaming to;
   for (int d = 0; d < world->cluster.size(); ++d) to.push_back(d);
   std::swap(to[0], to[6]);
   std::swap(to[3], to[8]);
   const ir::Plan other = renamed(plan, to);
   const PolicyInput fresh = policy_input(*world);
-  for (const bool once : {false, true}) {
-    const CheckpointCost a = checkpoint_cost(known, other, ir::Location::cloud, bytes, once);
-    const CheckpointCost b = checkpoint_cost(fresh, other, ir::Location::cloud, bytes, once);
+  for (const ir::Location location : {ir::Location::nvme, ir::Location::cloud}) {
+    const CheckpointCost a = checkpoint_cost(known, other, location);
+    const CheckpointCost b = checkpoint_cost(fresh, other, location);
     EXPECT_DOUBLE_EQ(a.snapshot.value, b.snapshot.value);
     EXPECT_DOUBLE_EQ(a.persist.value, b.persist.value);
     EXPECT_DOUBLE_EQ(a.bytes.value, b.bytes.value);
@@ -88,8 +95,8 @@ TEST(CheckpointInterval, TunedIsTheBestOfAllNumbersOfIterations) {
     for (const double stall : {0.0, 0.5, 20.0, 300.0}) {
       for (const double iteration : {0.7, 5.0, 90.0}) {
         const Seconds restart{120};
-        const auto tuned = iterations_between("tuned", Seconds{stall}, Seconds{stall}, restart,
-                                              Seconds{iteration}, rate);
+        const auto tuned = iterations_between(
+            interval("tuned"), {Seconds{stall}, Seconds{stall}, restart}, Seconds{iteration}, rate);
         const auto ettr = [&](std::int64_t k) {
           return expected_ettr(rate, restart, Seconds{iteration * static_cast<double>(k)},
                                Seconds{stall});
@@ -104,17 +111,32 @@ TEST(CheckpointInterval, TunedIsTheBestOfAllNumbersOfIterations) {
 
 TEST(CheckpointInterval, OneIsPersistedBeforeTheNext) {
   // Persisting takes 50 s beyond a stall of 2 s, iterations 8 s.
-  const auto of = [](const char* rule) {
-    return iterations_between(rule, Seconds{2}, Seconds{52}, Seconds{60}, Seconds{8}, 0.1);
+  const auto of = [](const char* text) {
+    return iterations_between(interval(text), {Seconds{2}, Seconds{52}, Seconds{60}}, Seconds{8},
+                              0.1);
   };
   for (const char* rule : {"young", "daly", "availability", "tuned", "1"}) EXPECT_EQ(of(rule), 7);
   EXPECT_EQ(of("80"), 10);
-  EXPECT_EQ(iterations_between("1", Seconds{2}, Seconds{2}, Seconds{}, Seconds{8}, 0.1), 1);
-  EXPECT_EQ(interval_problem("young"), "");
-  EXPECT_EQ(interval_problem("2.5"), "");
-  for (const char* bad : {"", "often", "-1", "0", "5 s", "nan", "inf"}) {
-    EXPECT_NE(interval_problem(bad), "") << bad;
+  EXPECT_EQ(
+      iterations_between(interval("1"), {Seconds{2}, Seconds{2}, Seconds{}}, Seconds{8}, 0.1), 1);
+}
+
+TEST(CheckpointInterval, IsARuleOrPositiveSeconds) {
+  std::string error;
+  for (const char* good : {"young", "daly", "availability", "tuned", "2.5"}) {
+    EXPECT_EQ(to_scalar(interval(good)), good);
+    OptionalInterval optional;
+    EXPECT_TRUE(from_scalar(good, optional, error));
+    EXPECT_EQ(to_scalar(optional), good);
   }
+  for (const char* bad : {"", "often", "never", "-1", "0", "5 s", "nan", "inf"}) {
+    CheckpointInterval unused;
+    EXPECT_FALSE(from_scalar(bad, unused, error)) << bad;
+  }
+  OptionalInterval never;
+  EXPECT_TRUE(from_scalar("never", never, error));
+  EXPECT_FALSE(never.interval);
+  EXPECT_EQ(to_scalar(never), "never");
 }
 
 /// Kokolis et al. 2025: RSC-1's 6.5 failures per 1,000 node-days, 8 GPUs a node, u0 = 5 min.
@@ -215,7 +237,7 @@ TEST(InMemory, TakesTheLeastIntervalWhoseIdleTimeCarriesTheTraffic) {
                             1 / kDay,
                             {},
                             1};
-    const auto levels = in_memory_levels(input, plan, Seconds{1}, {});
+    const auto levels = in_memory_checkpoints(input, plan, Seconds{1}, {});
     ASSERT_EQ(levels.size(), 2u);
     const auto every = std::max<std::int64_t>(1, std::llround(std::ceil(traffic / idle)));
     for (const auto& level : levels) {

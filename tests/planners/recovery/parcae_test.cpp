@@ -11,14 +11,14 @@
 #include <vector>
 
 #include "planners/recovery/parcae/liveput.h"
-#include "planners/recovery/parcae/places.h"
+#include "planners/recovery/kit/unit_grid.h"
 #include "tests/planners/recovery/family.h"
 
 namespace orrery::planners::parcae_test {
 namespace {
 
 /// Instances are numbered stage by stage; the idle ones come last.
-Survival by_counting(const ParcaeGrid& grid, int instances, int dead, int target) {
+Survival by_counting(const UnitGrid& grid, int instances, int dead, int target) {
   Survival result;
   int sets = 0;
   for (std::uint32_t set = 0; set < (1U << instances); ++set) {
@@ -48,7 +48,7 @@ Survival by_counting(const ParcaeGrid& grid, int instances, int dead, int target
 }
 
 TEST(ParcaeSurvival, IsThatOfCountingAllSets) {
-  for (const ParcaeGrid& grid : {ParcaeGrid{1, 3}, {2, 2}, {3, 2}, {2, 4}, {4, 2}}) {
+  for (const UnitGrid& grid : {UnitGrid{1, 3}, {2, 2}, {3, 2}, {2, 4}, {4, 2}}) {
     for (int instances = grid.instances(); instances <= grid.instances() + 2; ++instances) {
       for (int dead = 0; dead <= std::min(instances, 5); ++dead) {
         for (int target = 1; target <= grid.pipelines; ++target) {
@@ -87,27 +87,27 @@ LiveputProblem random_problem(Rng& rng) {
   }
   const double depth = rng.uniform();
   const double slow = 5 + 30 * rng.uniform();
-  problem.samples_per_second = [depth](const ParcaeGrid& g) {
+  problem.samples_per_second = [depth](const UnitGrid& g) {
     return g.pipelines * std::pow(g.stages, depth);
   };
-  problem.first = [slow](const ParcaeGrid& g) { return slow * (g.stages % 2); };
-  problem.costs = {[slow](const ParcaeGrid&) { return 0.2 * slow; },
-                   [slow](const ParcaeGrid&) { return slow; },
-                   [slow](const ParcaeGrid&) { return 1.5 * slow; }, 2 * slow};
+  problem.first = [slow](const UnitGrid& g) { return slow * (g.stages % 2); };
+  problem.costs = {[slow](const UnitGrid&) { return 0.2 * slow; },
+                   [slow](const UnitGrid&) { return slow; },
+                   [slow](const UnitGrid&) { return 1.5 * slow; }, 2 * slow};
   return problem;
 }
 
 double best_by_enumeration(const LiveputProblem& problem) {
-  std::vector<ParcaeGrid> grids = problem.grids;
+  std::vector<UnitGrid> grids = problem.grids;
   grids.push_back({});
   double best = 0;
-  const std::function<void(std::size_t, const ParcaeGrid&, double)> extend =
-      [&](std::size_t i, const ParcaeGrid& before, double samples) {
+  const std::function<void(std::size_t, const UnitGrid&, double)> extend =
+      [&](std::size_t i, const UnitGrid& before, double samples) {
         if (i == problem.instances.size()) {
           best = std::max(best, samples);
           return;
         }
-        for (const ParcaeGrid& grid : grids) {
+        for (const UnitGrid& grid : grids) {
           if (grid.instances() > problem.instances[i]) continue;
           double migration = 0;
           if (i > 0) {
@@ -143,29 +143,29 @@ TEST(Liveput, ShortPipelinesWinWhenInstancesVanish) {
   // 2 x 3 has to change its depth.
   LiveputProblem problem;
   problem.grids = {{2, 3}, {3, 2}};
-  problem.samples_per_second = [](const ParcaeGrid&) { return 1.0; };
-  problem.first = [](const ParcaeGrid&) { return 0.0; };
-  problem.costs = {[](const ParcaeGrid&) { return 1.0; }, [](const ParcaeGrid&) { return 30.0; },
-                   [](const ParcaeGrid&) { return 40.0; }, 50};
+  problem.samples_per_second = [](const UnitGrid&) { return 1.0; };
+  problem.first = [](const UnitGrid&) { return 0.0; };
+  problem.costs = {[](const UnitGrid&) { return 1.0; }, [](const UnitGrid&) { return 30.0; },
+                   [](const UnitGrid&) { return 40.0; }, 50};
   problem.grids.push_back({2, 2});
   problem.instances = {6, 5};
-  EXPECT_EQ(best_liveput(problem).grids.front(), (ParcaeGrid{3, 2}));
+  EXPECT_EQ(best_liveput(problem).grids.front(), (UnitGrid{3, 2}));
 }
 
-TEST(ParcaePlaces, SurvivorsStayInTheirStageAndHolesAreFilledFromIt) {
+TEST(GridUnits, SurvivorsStayInTheirStageAndHolesAreFilledFromIt) {
   const auto world = std::make_unique<World>(
       with_storage(make_cluster({{"A", 100, 24, 1, 100, 10}}, 5)), small_model(8), 12, 512);
   const ir::Plan plan = uniform_plan(*world, 3, 2, 1);  // 0 1 | 2 3 | 4 5, idle: 6 to 9.
   std::vector<Unit> live;
   for (const int d : {1, 2, 4, 5, 8}) live.push_back({DeviceId{d}});
-  const ParcaePlaces places = places_of(plan, live);
-  EXPECT_EQ(places.grid, (ParcaeGrid{3, 2}));
+  const GridUnits places = grid_units(plan, live);
+  EXPECT_EQ(places.grid, (UnitGrid{3, 2}));
   EXPECT_EQ(places.fewest(), 2);
-  const auto two = place_units({2, 2}, places, live);
+  const auto two = rearrange({2, 2}, places, live);
   // Pipeline 2 is whole; 0 stays as the first of the damaged ones, with stage 0 of pipeline 1.
   EXPECT_EQ(two, (std::vector<std::vector<Unit>>{{{{2}}, {{1}}}, {{{4}}, {{5}}}}));
   std::set<Unit> used;
-  for (const auto& row : place_units({1, 4}, places, live)) used.insert(row.begin(), row.end());
+  for (const auto& row : rearrange({1, 4}, places, live)) used.insert(row.begin(), row.end());
   EXPECT_EQ(used.size(), 4U);
 }
 
@@ -190,7 +190,7 @@ class ParcaeLife : public testing::Test {
 
 TEST_F(ParcaeLife, ALossKeepsTheIterationAndAReturnIsUsedAtTheEndOfOne) {
   start(9, 2.9);
-  const ParcaeGrid before = grid_of(*life->state().plan);
+  const UnitGrid before = grid_of(*life->state().plan);
   ASSERT_GT(before.stages, 1) << "memory asks for pipelines";
   ASSERT_GT(before.pipelines, 1);
   ASSERT_EQ(life->fire(device_event(ir::EventKind::leave, 0)), "");

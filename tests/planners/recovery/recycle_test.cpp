@@ -1,16 +1,12 @@
-// Are micro-batches of lost stages spread evenly over peers, can the plans be lowered, and what
-// does the bound on ReCycle's iteration say?
+// Are micro-batches of lost stages spread evenly over peers, can the plans be lowered, and does the
+// policy use them?
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
-#include <optional>
-#include <tuple>
 
 #include "models/lower/lower.h"
-#include "models/schedule/schedule.h"
 #include "planners/recovery/recycle/reroutes.h"
 #include "tests/planners/recovery/family.h"
 
@@ -103,139 +99,6 @@ TEST(RecycleReroutes, CanBeLowered) {
     const ir::Program program =
         models::lower(rerouted, world->cluster, world->workload, world->job, {});
     EXPECT_EQ(program.ranks.size(), 10U) << "the lost stages have no rank";
-  }
-}
-
-// D = 3, P = 4, M = 6, F = 1, B = 2 [notes on ReCycle, C11]: 27 slots without a failure, and the
-// survivors of a failed stage have 27 slots of work each, so that only staggering can hide it.
-TEST(RecycleBound, WorkOfSurvivorsIsAsLongAsTheWholeFaultFreeIteration) {
-  const std::vector<int> none(4, 0);
-  EXPECT_DOUBLE_EQ(recycle_bound(3, 6, 1, 2, 0, none), 27);
-  const auto world = nodes_of_one(12, 18);
-  const ir::Plan plan = uniform_plan(*world, 3, 4, 1);
-  for (int s = 0; s < 4; ++s) {
-    const auto rerouted = std::get<ir::Plan>(reroute(plan, without(*world, {s})));
-    for (const auto& [p, load] : loads(rerouted, s)) EXPECT_EQ(3 * load, p == 0 ? 0 : 27);
-    std::vector<int> failed(4, 0);
-    failed[static_cast<std::size_t>(s)] = 1;
-    EXPECT_DOUBLE_EQ(recycle_bound(3, 6, 1, 1, 1, failed), s + 27.0);
-    EXPECT_DOUBLE_EQ(recycle_bound(3, 6, 1, 1, 1, failed, true), 27) << "staggered";
-  }
-}
-
-using Place = std::pair<int, int>;                   ///< Pipeline, stage.
-using Pass = std::tuple<ir::OpKind, int, int, int>;  ///< Kind, pipeline, micro-batch, stage.
-using PassOrder = std::map<Place, std::vector<Pass>>;
-
-/// The passes of each live stage under the plan's schedule; the rerouted ones for a micro-batch
-/// behind the own one.
-PassOrder passes_of(const ir::Plan& plan, const std::vector<DeviceId>& live) {
-  const auto stages = static_cast<int>(plan.pipelines.front().stages.size());
-  PassOrder order;
-  const auto dead = dead_stages(plan, live);
-  for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
-    for (int s = 0; s < stages; ++s) {
-      if (std::count(dead.begin(), dead.end(), std::pair(p, s)) > 0) continue;
-      for (const models::StagePass& pass :
-           models::find_schedule(plan.schedule)
-               ->passes(
-                   {stages, s, plan.pipelines[static_cast<std::size_t>(p)].micro_batches, 1})) {
-        order[{p, s}].emplace_back(pass.kind, p, pass.micro_batch, s);
-        for (int q = 0; q < static_cast<int>(plan.pipelines.size()); ++q) {
-          for (const ir::Reroute& r : plan.pipelines[static_cast<std::size_t>(q)].reroutes) {
-            if (r.stage != s || r.to_pipeline != p || r.micro_batch != pass.micro_batch) continue;
-            order[{p, s}].emplace_back(pass.kind, q, pass.micro_batch, s);
-          }
-        }
-      }
-    }
-  }
-  return order;
-}
-
-/// What must have ended before a pass, of another stage or on the same one.
-std::optional<Pass> before(const Pass& pass, int stages) {
-  const auto& [kind, p, m, s] = pass;
-  if (kind == ir::OpKind::forward) {
-    return s > 0 ? std::optional(Pass{kind, p, m, s - 1}) : std::nullopt;
-  }
-  if (kind == ir::OpKind::backward_weight) {
-    return Pass{ir::OpKind::backward_input, p, m, s};
-  }
-  if (s + 1 < stages) return Pass{kind, p, m, s + 1};
-  return Pass{ir::OpKind::forward, p, m, s};
-}
-
-/// One iteration, passes of one slot each (a whole backward pass of two): `clock` says when each
-/// place begins, then when it ends.
-void run_iteration(const PassOrder& order, bool split, int stages, std::map<Place, double>& clock) {
-  std::map<Pass, double> ends;
-  std::map<Place, std::size_t> next;
-  for (bool moved = true; moved;) {
-    moved = false;
-    for (const auto& [place, passes] : order) {
-      for (; next[place] < passes.size(); ++next[place]) {
-        const Pass& pass = passes[next[place]];
-        const std::optional<Pass> needs = before(pass, stages);
-        if (needs && !ends.contains(*needs)) break;
-        const bool whole = !split && std::get<0>(pass) != ir::OpKind::forward;
-        clock[place] = std::max(clock[place], needs ? ends[*needs] : 0) + (whole ? 2 : 1);
-        ends[pass] = clock[place];
-        moved = true;
-      }
-    }
-  }
-  for (const auto& [place, passes] : order) EXPECT_EQ(next[place], passes.size()) << "stuck";
-}
-
-struct Slots {
-  double together = 0;   ///< Until the last pass of an iteration has ended.
-  double staggered = 0;  ///< Between iterations in which each stage, all copies of it together,
-                         ///< begins when it has ended the one before.
-};
-
-Slots slots_of(const ir::Plan& plan, const std::vector<DeviceId>& live) {
-  const PassOrder order = passes_of(plan, live);
-  const bool split = plan.schedule == ir::ScheduleKind::zero_bubble;
-  const auto stages = static_cast<int>(plan.pipelines.front().stages.size());
-  std::map<Place, double> clock;
-  std::vector<double> ends = {0};
-  for (int iteration = 0; iteration < 12; ++iteration) {
-    run_iteration(order, split, stages, clock);
-    std::map<int, double> of_stage;
-    for (const auto& [place, end] : clock) {
-      of_stage[place.second] = std::max(of_stage[place.second], end);
-    }
-    for (auto& [place, end] : clock) end = of_stage[place.second];
-    ends.push_back(0);
-    for (const auto& [stage, end] : of_stage) ends.back() = std::max(ends.back(), end);
-  }
-  return {ends[1], ends[12] - ends[11]};
-}
-
-TEST(RecycleBound, HoldsForSplitAndWholeBackwardPassesAndSplittingIsFaster) {
-  for (const auto& [pipelines, batch] : {std::pair(3, 18), std::pair(4, 64)}) {
-    const auto world = nodes_of_one(4 * pipelines, batch);
-    const ir::Plan plan = uniform_plan(*world, pipelines, 4, 1);
-    for (int s = 0; s < 4; ++s) {
-      const auto live = without(*world, {s});
-      auto rerouted = std::get<ir::Plan>(reroute(plan, live));
-      std::vector<int> failed(4, 0);
-      failed[static_cast<std::size_t>(s)] = 1;
-      const int micro_batches = batch / pipelines;
-      const double bound = recycle_bound(pipelines, micro_batches, 1, 1, 1, failed);
-      const double paced = recycle_bound(pipelines, micro_batches, 1, 1, 1, failed, true);
-      const Slots whole = slots_of(rerouted, live);
-      rerouted.schedule = ir::ScheduleKind::zero_bubble;
-      const Slots split = slots_of(rerouted, live);
-      EXPECT_GE(split.together, bound) << "stage " << s;
-      EXPECT_LT(split.together, whole.together) << "stage " << s;
-      EXPECT_GE(split.staggered, paced) << "stage " << s;
-      EXPECT_LT(split.staggered, whole.staggered) << "stage " << s;
-      // Whichever stage it is: one slot on top of whole micro-batches.
-      EXPECT_EQ(split.staggered, 3 * std::ceil(paced / 3) + 1) << "stage " << s;
-      EXPECT_EQ(split.together, split.staggered + (s + 1) / 2) << "stage " << s;
-    }
   }
 }
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <memory>
 
-#include "planners/recovery/kit/replica_planner.h"
+#include "planners/recovery/torchft/replicas.h"
 #include "tests/planners/recovery/family.h"
 
 namespace orrery::planners::torchft_test {

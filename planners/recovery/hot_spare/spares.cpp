@@ -1,4 +1,4 @@
-#include "planners/recovery/kit/spares.h"
+#include "planners/recovery/hot_spare/spares.h"
 
 #include <boost/math/distributions/binomial.hpp>
 

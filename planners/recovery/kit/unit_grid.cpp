@@ -1,4 +1,4 @@
-#include "planners/recovery/parcae/places.h"
+#include "planners/recovery/kit/unit_grid.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace orrery::planners {
 
-ParcaeGrid grid_of(const ir::Plan& plan) {
+UnitGrid grid_of(const ir::Plan& plan) {
   if (plan.pipelines.empty()) return {};
   const std::size_t stages = plan.pipelines.front().stages.size();
   for (const ir::Pipeline& pipeline : plan.pipelines) {
@@ -16,7 +16,7 @@ ParcaeGrid grid_of(const ir::Plan& plan) {
   return {static_cast<int>(plan.pipelines.size()), static_cast<int>(stages)};
 }
 
-int ParcaePlaces::fewest() const {
+int GridUnits::fewest() const {
   int fewest = grid.pipelines;
   for (int s = 0; s < grid.stages; ++s) {
     const auto left = std::count_if(units.begin(), units.end(), [&](const auto& row) {
@@ -27,11 +27,11 @@ int ParcaePlaces::fewest() const {
   return fewest;
 }
 
-ParcaePlaces places_of(const ir::Plan& plan, const std::vector<Unit>& live) {
-  ParcaePlaces places;
+GridUnits grid_units(const ir::Plan& plan, const std::vector<Unit>& live) {
+  GridUnits survivors;
   const std::set<Unit> known(live.begin(), live.end());
   for (const ir::Pipeline& pipeline : plan.pipelines) {
-    auto& row = places.units.emplace_back();
+    auto& row = survivors.units.emplace_back();
     for (const ir::Stage& stage : pipeline.stages) {
       const std::vector<DeviceId> devices = ir::devices_of(stage);
       if (!live.empty() && devices.size() != live.front().size()) return {};
@@ -42,32 +42,32 @@ ParcaePlaces places_of(const ir::Plan& plan, const std::vector<Unit>& live) {
       }
     }
   }
-  places.grid = grid_of(plan);
-  return places;
+  survivors.grid = grid_of(plan);
+  return survivors;
 }
 
-std::vector<std::vector<Unit>> place_units(const ParcaeGrid& grid, const ParcaePlaces& places,
-                                           const std::vector<Unit>& live) {
+std::vector<std::vector<Unit>> rearrange(const UnitGrid& grid, const GridUnits& survivors,
+                                         const std::vector<Unit>& live) {
   const auto pipelines = static_cast<std::size_t>(grid.pipelines);
   const auto stages = static_cast<std::size_t>(grid.stages);
   std::vector<std::vector<std::optional<Unit>>> rows;
   std::set<Unit> left(live.begin(), live.end());
-  if (places.grid.stages == grid.stages) {
-    std::vector<std::size_t> order(places.units.size());
+  if (survivors.grid.stages == grid.stages) {
+    std::vector<std::size_t> order(survivors.units.size());
     std::iota(order.begin(), order.end(), 0);
     const auto lost = [&](std::size_t p) {
-      return std::count(places.units[p].begin(), places.units[p].end(), std::nullopt);
+      return std::count(survivors.units[p].begin(), survivors.units[p].end(), std::nullopt);
     };
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return lost(a) < lost(b); });
     const std::size_t kept = std::min(order.size(), pipelines);
     std::vector<std::size_t> stay(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(kept));
     std::sort(stay.begin(), stay.end());
-    for (const std::size_t p : stay) rows.push_back(places.units[p]);
+    for (const std::size_t p : stay) rows.push_back(survivors.units[p]);
     for (std::size_t s = 0; s < stages; ++s) {
       std::size_t next = kept;
       for (auto& row : rows) {
-        while (!row[s] && next < order.size()) row[s] = places.units[order[next++]][s];
+        while (!row[s] && next < order.size()) row[s] = survivors.units[order[next++]][s];
         if (row[s]) left.erase(*row[s]);
       }
     }
