@@ -46,7 +46,7 @@ struct ReplayCase {
   std::optional<Seconds> horizon;  ///< None: the trace's.
   /// Mean time between interruptions that policies count on; none: ExpectedInterruptions.
   std::optional<Seconds> expected_mtbf;
-  bool ignore_leaves = false;                           ///< sim::RememberOptions.
+  bool ignore_leaves = false;                           ///< sim::CacheOptions.
   std::vector<config::Located<ReplayPolicy>> policies;  ///< Empty: the study's.
 };
 

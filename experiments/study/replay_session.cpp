@@ -249,7 +249,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
         on_progress(static_cast<double>(reached.nanoseconds) /
                     static_cast<double>(std::max<std::int64_t>(horizon.count, 1)));
       });
-  const sim::RememberCounts counts = timers.iterations().counts();
+  const sim::CacheCounts counts = timers.iterations().counts();
   outcome.work.asked = counts.asked;
   outcome.work.simulated = counts.simulated;
   outcome.seconds.evaluation = simulating(timers);

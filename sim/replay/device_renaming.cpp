@@ -159,7 +159,7 @@ DeviceRenaming::Shape DeviceRenaming::make_shape(const models::Node& node, int f
   return shape;
 }
 
-/// Groups are numbered anew, level by level, in order of appearance.
+/// Groups are numbered again, level by level, in order of appearance.
 std::vector<int> DeviceRenaming::positions(const Shape& shape,
                                            const std::vector<int>& order) const {
   if (!shape.regular) return order;
@@ -180,10 +180,10 @@ std::vector<int> DeviceRenaming::positions(const Shape& shape,
 
 /// Degraded links that can matter to the nodes in use; those nodes, or all of their leaf, are
 /// fixed.
-std::vector<std::string> DeviceRenaming::fix_degraded(const std::vector<std::string>& degraded,
-                                                      const std::vector<int>& number,
-                                                      std::vector<bool>& fixed) const {
-  std::vector<std::string> kept;
+models::DegradedLinks DeviceRenaming::fix_degraded(const models::DegradedLinks& degraded,
+                                                   const std::vector<int>& number,
+                                                   std::vector<bool>& fixed) const {
+  models::DegradedLinks kept;
   if (!degraded.empty() && node_of_link_.empty()) {
     for (std::size_t n = 0; n < cluster_.nodes.size(); ++n) {
       const NodeId node{static_cast<int>(n)};
@@ -192,7 +192,7 @@ std::vector<std::string> DeviceRenaming::fix_degraded(const std::vector<std::str
       }
     }
   }
-  for (const std::string& link : degraded) {
+  for (const auto& [link, factor] : degraded) {
     std::vector<NodeId> nodes;
     const auto found = node_of_link_.find(link);
     if (found != node_of_link_.end()) nodes.push_back(found->second);
@@ -208,7 +208,7 @@ std::vector<std::string> DeviceRenaming::fix_degraded(const std::vector<std::str
                            return number[node.index()] >= 0;
                          });
     if (!matters) continue;
-    kept.push_back(link);
+    kept.emplace_back(link, factor);
     for (const NodeId node : nodes) fixed[node.index()] = true;
   }
   return kept;
@@ -264,7 +264,7 @@ std::vector<int> DeviceRenaming::match_leaves(const std::vector<UsedNode>& used,
 }
 
 DeviceRenaming::Names DeviceRenaming::names(std::span<const DeviceId> order,
-                                            const std::vector<std::string>& degraded) const {
+                                            const models::DegradedLinks& degraded) const {
   Names result{std::vector<DeviceId>(cluster_.devices.size()), {}};
   std::vector<bool> fixed(cluster_.nodes.size(), false), seen(cluster_.devices.size(), false);
   for (const NodeId node : overridden_) fixed[node.index()] = true;
@@ -284,7 +284,7 @@ DeviceRenaming::Names DeviceRenaming::names(std::span<const DeviceId> order,
     }
     used[static_cast<std::size_t>(at)].positions.push_back(device.position);
   }
-  result.links = fix_degraded(degraded, number, fixed);
+  result.degraded_links = fix_degraded(degraded, number, fixed);
   for (UsedNode& node : used) node.fixed = fixed[node.node.index()];
   const std::vector<int> match = match_leaves(used, leaves, fixed);
   std::map<std::pair<int, int>, std::size_t> next;  // Leaf and shape to the next node.
@@ -328,7 +328,7 @@ ir::Plan renamed(const ir::Plan& plan, const std::vector<DeviceId>& to) {
   return result;
 }
 
-std::vector<DeviceId> order_of(const ir::Plan& plan) {
+std::vector<DeviceId> devices_in_order(const ir::Plan& plan) {
   std::vector<DeviceId> order;
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {

@@ -1,11 +1,11 @@
-/// Which devices are as good as which: gives plans and transfers that differ only by a renaming of
-/// interchangeable devices the same names, so that they are simulated once. Private to sim/replay.
+/// Which devices are interchangeable: gives plans and transfers that differ only by a renaming of
+/// such devices the same names, so that they are simulated once. Private to sim/replay.
 ///
-/// Nodes are interchangeable when they are built alike and stand in the same region; leaves, when
+/// Nodes are interchangeable when they are built alike and are in the same region; leaves, when
 /// they hold enough such nodes; positions of a node, when all its GPUs are equal and its NVLink
 /// domains, PCIe switches and NICs are nested evenly. Nodes of pair overrides, and nodes whose
-/// links or leaf are degraded, keep their names. What a renaming keeps: which devices share a node,
-/// a leaf, a domain, a switch, a NIC.
+/// links or leaf are degraded, keep their names. A renaming preserves which devices share a node, a
+/// leaf, a domain, a switch, a NIC.
 #pragma once
 #include <map>
 #include <span>
@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/interfaces/transfer_timer.h"
 #include "models/ir/plan.h"
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
@@ -28,12 +29,12 @@ class DeviceRenaming {
                  bool ignore_leaves);
 
   struct Names {
-    std::vector<DeviceId> to;        ///< By device; invalid where `order` does not name it.
-    std::vector<std::string> links;  ///< Degraded links that can matter to these devices.
+    std::vector<DeviceId> to;              ///< By device; invalid where `order` does not name it.
+    models::DegradedLinks degraded_links;  ///< Those that can matter to these devices.
   };
   /// Depends on the first appearances in `order` only. Names stay as they are if the leaves cannot
   /// be matched.
-  Names names(std::span<const DeviceId> order, const std::vector<std::string>& degraded) const;
+  Names names(std::span<const DeviceId> order, const models::DegradedLinks& degraded) const;
   NodeId node_of(DeviceId device) const { return cluster_.device(device).node; }
   /// Nodes of one number are built alike.
   int kind_of(NodeId node) const { return shape_of_[node.index()]; }
@@ -54,9 +55,9 @@ class DeviceRenaming {
   };
   Shape make_shape(const models::Node& node, int first_device) const;
   static bool even(const models::Node& node);
-  std::vector<std::string> fix_degraded(const std::vector<std::string>& degraded,
-                                        const std::vector<int>& number,
-                                        std::vector<bool>& fixed) const;
+  models::DegradedLinks fix_degraded(const models::DegradedLinks& degraded,
+                                     const std::vector<int>& number,
+                                     std::vector<bool>& fixed) const;
   std::vector<int> match_leaves(const std::vector<UsedNode>& used, int leaves,
                                 const std::vector<bool>& fixed) const;
   std::vector<int> positions(const Shape& shape, const std::vector<int>& order) const;
@@ -78,6 +79,6 @@ class DeviceRenaming {
 /// planner, hashes.
 ir::Plan renamed(const ir::Plan& plan, const std::vector<DeviceId>& to);
 /// Devices in the order in which the plan names them.
-std::vector<DeviceId> order_of(const ir::Plan& plan);
+std::vector<DeviceId> devices_in_order(const ir::Plan& plan);
 
 }  // namespace orrery::sim

@@ -22,16 +22,16 @@ DeviceStates::DeviceStates(const models::Cluster& cluster, const std::vector<Nod
     first += live_of_.back();
   }
   for (const NodeId node : absent) {
-    for (int i = 0; i < live_of_[node.index()]; ++i) {
-      state_[static_cast<std::size_t>(first_[node.index()] + i)] = State::left;
+    for (int i = 0; i < live_of_[node]; ++i) {
+      state_[DeviceId{first_[node] + i}] = State::left;
     }
-    live_of_[node.index()] = 0;
+    live_of_[node] = 0;
   }
   for (const int count : live_of_) live_count_ += count;
   for (const models::Device& device : cluster.devices) {
     const models::GpuType& gpu = cluster.gpu_types[static_cast<std::size_t>(device.gpu_type)];
     const auto price = spot && gpu.spot_price ? gpu.spot_price : gpu.price;
-    if (price) price_[device.id.index()] = price->value;
+    if (price) price_[device.id] = price->value;
   }
 }
 
@@ -43,10 +43,9 @@ std::vector<DeviceId> DeviceStates::scope_of(const ir::ClusterEvent& event) cons
       std::sort(devices.begin(), devices.end());
       break;
     case EventScope::Kind::node: {
-      const std::size_t node = event.scope.node.index();
-      for (std::size_t i = 0; i < cluster_.nodes[node].gpu_types.size(); ++i) {
-        devices.push_back({first_[node] + static_cast<int>(i)});
-      }
+      const NodeId node = event.scope.node;
+      const int count = static_cast<int>(cluster_.node(node).gpu_types.size());
+      for (int i = 0; i < count; ++i) devices.push_back({first_[node] + i});
       break;
     }
     case EventScope::Kind::job:
@@ -60,14 +59,14 @@ std::vector<DeviceId> DeviceStates::scope_of(const ir::ClusterEvent& event) cons
 
 void DeviceStates::kill(DeviceId device, State state, Change& change) {
   const bool was_live = live(device);
-  if (was_live || state == State::left) state_[device.index()] = state;
+  if (was_live || state == State::left) state_[device] = state;
   if (!was_live) return;
   const bool announced = leaving_.erase(device) > 0;
   change.surprise |= state == State::failed || !announced;
   change.died.push_back(device);
   --live_count_;
   const NodeId node = cluster_.device(device).node;
-  if (--live_of_[node.index()] == 0) change.lost_nodes.push_back(node);
+  if (--live_of_[node] == 0) change.lost_nodes.push_back(node);
 }
 
 void DeviceStates::apply_health(const ir::ClusterEvent& event, Change& change) {
@@ -86,20 +85,25 @@ void DeviceStates::apply_health(const ir::ClusterEvent& event, Change& change) {
     job_factor_ = factor;
   } else {
     for (const DeviceId device : scope_of(event)) {
-      change.health |= factor_[device.index()] != factor;
-      factor_[device.index()] = factor;
+      change.health |= factor_[device] != factor;
+      factor_[device] = factor;
     }
   }
 }
 
-DeviceStates::Change DeviceStates::apply(const ir::ClusterEvent& event) {
+DeviceStates::Change DeviceStates::apply(Events events) {
   Change change;
+  for (const ir::ClusterEvent& event : events) apply(event, change);
+  return change;
+}
+
+void DeviceStates::apply(const ir::ClusterEvent& event, Change& change) {
   const bool of_devices =
       event.scope.kind == EventScope::Kind::devices || event.scope.kind == EventScope::Kind::node;
   switch (event.kind) {
     case EventKind::fail:
     case EventKind::leave:
-      change.job_failed = event.scope.kind == EventScope::Kind::job;
+      change.job_failed |= event.scope.kind == EventScope::Kind::job;
       if (!of_devices) break;
       for (const DeviceId device : scope_of(event)) {
         kill(device, event.kind == EventKind::fail ? State::failed : State::left, change);
@@ -109,14 +113,14 @@ DeviceStates::Change DeviceStates::apply(const ir::ClusterEvent& event) {
     case EventKind::join:
       if (!of_devices) break;
       for (const DeviceId device : scope_of(event)) {
-        State& state = state_[device.index()];
+        State& state = state_[device];
         if (event.kind == EventKind::join) leaving_.erase(device);
         if (state == State::live || (event.kind == EventKind::repair && state == State::left)) {
           continue;
         }
         state = State::live;
         ++live_count_;
-        ++live_of_[cluster_.device(device).node.index()];
+        ++live_of_[cluster_.device(device).node];
       }
       break;
     case EventKind::notice:
@@ -131,9 +135,8 @@ DeviceStates::Change DeviceStates::apply(const ir::ClusterEvent& event) {
       break;
   }
   if (event.price) {
-    for (const DeviceId device : scope_of(event)) price_[device.index()] = event.price->value;
+    for (const DeviceId device : scope_of(event)) price_[device] = event.price->value;
   }
-  return change;
 }
 
 std::vector<DeviceId> DeviceStates::live() const {
@@ -145,28 +148,31 @@ std::vector<DeviceId> DeviceStates::live() const {
   return devices;
 }
 
-std::vector<models::LeavingDevice> DeviceStates::leaving() const {
-  std::vector<models::LeavingDevice> list;
-  for (const auto& [device, at] : leaving_) list.push_back({device, at});
-  return list;
+void DeviceStates::describe_in(models::JobState& state) const {
+  state.live = live();
+  state.leaving.clear();
+  for (const auto& [device, at] : leaving_) state.leaving.push_back({device, at});
+  state.slow = slow(state.live);
+}
+
+IterationConditions DeviceStates::conditions(const std::vector<DeviceId>& devices) const {
+  return {slow(devices), degraded_links(), {}};
 }
 
 std::vector<models::SlowDevice> DeviceStates::slow(const std::vector<DeviceId>& devices) const {
   std::vector<models::SlowDevice> list;
   for (const DeviceId device : devices) {
-    const double factor = factor_[device.index()] * job_factor_;
+    const double factor = factor_[device] * job_factor_;
     if (factor != 1.0) list.push_back({device, factor});
   }
   return list;
 }
 
-std::vector<models::SlowDevice> DeviceStates::slow() const { return slow(live()); }
-
-DollarsPerSecond DeviceStates::rate(bool& priced) const {
+DollarsPerSecond DeviceStates::price(bool& priced) const {
   DollarsPerSecond sum;
   for (const models::Device& device : cluster_.devices) {
     if (!live(device.id)) continue;
-    const double price = price_[device.id.index()];
+    const double price = price_[device.id];
     priced &= price >= 0;
     if (price >= 0) sum.value += price;
   }

@@ -12,9 +12,8 @@ FixedIterationTimer::FixedIterationTimer(Seconds time) : time_(time) {}
 FixedIterationTimer::FixedIterationTimer(std::map<int, double> samples_per_second)
     : samples_per_second_(std::move(samples_per_second)) {}
 
-Seconds FixedIterationTimer::time(
-    const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-    const std::vector<std::pair<std::string, double>>& /*degraded_links*/) const {
+Seconds FixedIterationTimer::time(const ir::Plan& plan,
+                                  const IterationConditions& conditions) const {
   const std::vector<DeviceId> devices = ir::working_devices(plan);
   Seconds time = time_;
   if (!samples_per_second_.empty()) {
@@ -24,7 +23,7 @@ Seconds FixedIterationTimer::time(
     time = Seconds{static_cast<double>(ir::global_batch(plan)) / std::prev(above)->second};
   }
   double slowest = 1;
-  for (const models::SlowDevice& device : slow) {
+  for (const models::SlowDevice& device : conditions.slow) {
     if (!std::binary_search(devices.begin(), devices.end(), device.device)) continue;
     slowest = std::min(slowest, device.factor);
   }

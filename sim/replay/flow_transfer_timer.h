@@ -1,17 +1,14 @@
-/// Times of sets of state transfers, as flows that share the cluster's links and storage.
+/// Times of sets of state transfers: flows that share the cluster's links and storage.
 #pragma once
 #include <cstddef>
-#include <map>
 #include <memory>
-#include <utility>
 #include <vector>
 
 #include "models/interfaces/transfer_timer.h"
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
 #include "sim/flow/engine.h"
-#include "sim/flow/fork.h"
-#include "sim/replay/iteration_timer.h"
+#include "sim/replay/simulation_cache.h"
 #include "sim/replay/transfer_paths.h"
 
 namespace orrery::sim {
@@ -20,9 +17,9 @@ namespace orrery::sim {
 /// share links max-min. Sets that differ only by a renaming of interchangeable devices are
 /// simulated once, under the names that all of them get.
 ///
-/// Sets of more than kMostFlows transfers are simplified before:
-/// 1. Transfers between the same two nodes (and places) become one flow, on the links that all of
-///    them take. Shares of a common link then go to pairs of nodes, not to transfers.
+/// Sets of more than kMostFlows transfers are simplified first:
+/// 1. Transfers between the same two nodes and locations become one flow, on the links that all of
+///    them take. A common link is then shared by pairs of nodes rather than by transfers.
 /// 2. If that leaves too many, no flow is simulated.
 /// In both cases the time is at least that of the busiest link: all bytes that it carries over its
 /// bandwidth, plus the longest latency.
@@ -33,38 +30,20 @@ class FlowTransferTimer final : public models::TransferTimer {
 
   /// Keeps references. `engine` has the extension of `paths`.
   FlowTransferTimer(const models::Cluster& cluster, const models::Topology& topology,
-                    const TransferPaths& paths, FlowEngine& engine, RememberOptions remember = {});
+                    const TransferPaths& paths, FlowEngine& engine, CacheOptions cache = {});
   ~FlowTransferTimer() override;
 
   /// Throws std::runtime_error if the forked copy fails.
   Nanoseconds time(const std::vector<models::StateTransfer>& transfers,
                    const models::DegradedLinks& degraded_links = {}) const override;
-  /// Starts the simulation, if it is a new one; that of the set expected before is given up.
+  /// Starts the simulation, if it is a new one; the set that was prefetched before is given up.
   void prefetch(const std::vector<models::StateTransfer>& transfers,
                 const models::DegradedLinks& degraded_links) const override;
-  RememberCounts counts() const;
+  CacheCounts counts() const;
 
  private:
-  struct Flow;
-  struct Memory;
-  std::vector<Flow> flows_of(const std::vector<models::StateTransfer>& transfers) const;
-  /// Bandwidths of links that are not as they are built.
-  using Bandwidths = std::map<LinkId, BytesPerSecond>;
-  Bandwidths bandwidths(const models::DegradedLinks& degraded) const;
-  Seconds busiest_link(const std::vector<Flow>& flows, const Bandwidths& changed) const;
-  ForkedRun simulate(const std::vector<Flow>& flows, const Bandwidths& changed) const;
-  using Key = std::pair<std::vector<models::StateTransfer>, models::DegradedLinks>;
-  Key name(const std::vector<models::StateTransfer>& transfers,
-           const models::DegradedLinks& degraded_links) const;
-  struct Running;
-  Running start(const Key& key) const;
-  Seconds join(Running running) const;
-
-  const models::Cluster& cluster_;
-  const models::Topology& topology_;
-  const TransferPaths& paths_;
-  FlowEngine& engine_;
-  std::unique_ptr<Memory> memory_;
+  class Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace orrery::sim

@@ -43,9 +43,10 @@ void ReplayLedger::add_checkpoint(Nanoseconds duration) { open_.checkpoint += du
 
 void ReplayLedger::close_run(Instant end) {
   ORRERY_CHECK(is_open_, "no run of iterations is open");
-  const Nanoseconds booked = times(open_.counted, open_.duration) + open_.checkpoint;
-  ORRERY_CHECK(open_.start + booked == end, "a run from {} ns booked {} ns and ends at {} ns",
-               open_.start.nanoseconds, booked.count, end.nanoseconds);
+  const Nanoseconds accounted = times(open_.counted, open_.duration) + open_.checkpoint;
+  ORRERY_CHECK(open_.start + accounted == end,
+               "a run from {} ns accounts for {} ns and ends at {} ns", open_.start.nanoseconds,
+               accounted.count, end.nanoseconds);
   open_.end = end;
   is_open_ = false;
   const bool counts = open_.counted > 0;
@@ -53,8 +54,8 @@ void ReplayLedger::close_run(Instant end) {
   if (counts) counting_.push_back(entries_.size() - 1);
 }
 
-void ReplayLedger::book(Bucket bucket, Instant start, Instant end, std::int64_t devices,
-                        std::string what, std::int64_t iteration) {
+void ReplayLedger::add(Bucket bucket, Instant start, Instant end, std::int64_t devices,
+                       std::string what, std::int64_t iteration) {
   ORRERY_CHECK(!is_open_, "a run of iterations is open");
   Entry entry;
   entry.bucket = bucket;
@@ -66,11 +67,11 @@ void ReplayLedger::book(Bucket bucket, Instant start, Instant end, std::int64_t 
   append(std::move(entry));
 }
 
-void ReplayLedger::book_unfinished(Instant start, Instant end, std::int64_t devices,
-                                   std::int64_t iteration) {
+void ReplayLedger::add_unfinished(Instant start, Instant end, std::int64_t devices,
+                                  std::int64_t iteration) {
   const Instant split = start + std::min(end - start, reference_);
-  book(Bucket::productive, start, split, devices, "unfinished iteration", iteration);
-  book(Bucket::degraded, split, end, devices, "unfinished iteration", iteration);
+  add(Bucket::productive, start, split, devices, "unfinished iteration", iteration);
+  add(Bucket::degraded, split, end, devices, "unfinished iteration", iteration);
 }
 
 std::int64_t ReplayLedger::roll_back(std::int64_t iteration, const std::string& cause) {
@@ -129,7 +130,7 @@ void ReplayLedger::fill(ReplayResult& result, bool spans) const {
     ORRERY_CHECK(at == entry.end, "the parts of an entry reach to {} ns, the entry to {} ns",
                  at.nanoseconds, entry.end.nanoseconds);
   }
-  ORRERY_CHECK(at == Instant{} + result.horizon, "{} ns of {} are booked", at.nanoseconds,
+  ORRERY_CHECK(at == Instant{} + result.horizon, "{} ns of {} are accounted for", at.nanoseconds,
                result.horizon.count);
   Nanoseconds sum;
   for (const Nanoseconds part : result.wall) sum += part;

@@ -1,7 +1,8 @@
-/// The books of a replay: every nanosecond of wall time stands in exactly one entry, entries follow
-/// one another without a gap, and no bucket is what the others leave over. Private to sim/replay.
+/// Where each nanosecond of wall time went: entries follow one another without a gap, and every
+/// bucket is added up on its own rather than being what the others leave over. Private to
+/// sim/replay.
 ///
-/// Training is booked in runs: iterations of one duration with the checkpoints between them. A run
+/// Training is entered in runs: iterations of one duration with the checkpoints between them. A run
 /// knows how many of its iterations still count, so that rolling back costs as much as there are
 /// runs to cut, whatever the number of iterations.
 #pragma once
@@ -20,7 +21,8 @@ __extension__ using WideCount = __int128;
 
 class ReplayLedger {
  public:
-  /// Iterations are productive for so long, degraded beyond it; before anything is read.
+  /// Iterations are productive up to this duration and degraded beyond it. To be set before
+  /// anything is read.
   void set_reference(Nanoseconds reference) { reference_ = reference; }
 
   /// From `start` on each iteration takes `duration` and trains `samples`; `first` is the next one.
@@ -32,10 +34,10 @@ class ReplayLedger {
   void close_run(Instant end);
 
   /// One stretch in one bucket; `devices` are in the plan then.
-  void book(Bucket bucket, Instant start, Instant end, std::int64_t devices, std::string what,
-            std::int64_t iteration = 0);
+  void add(Bucket bucket, Instant start, Instant end, std::int64_t devices, std::string what,
+           std::int64_t iteration = 0);
   /// An iteration that the end of the replay cuts off: not lost, not counted.
-  void book_unfinished(Instant start, Instant end, std::int64_t devices, std::int64_t iteration);
+  void add_unfinished(Instant start, Instant end, std::int64_t devices, std::int64_t iteration);
   /// Iterations after `iteration` do not count any more; returns how many these were. No run open.
   std::int64_t roll_back(std::int64_t iteration, const std::string& cause);
 

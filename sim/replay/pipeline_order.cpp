@@ -33,7 +33,7 @@ class PipelineShapes {
                  const DeviceRenaming& renaming)
       : renaming_(renaming) {
     for (const models::SlowDevice& device : slow) factor_[device.device] = device.factor;
-    for (const DeviceId device : order_of(plan)) ++uses_[renaming.node_of(device)];
+    for (const DeviceId device : devices_in_order(plan)) ++uses_[renaming.node_of(device)];
     taken_.resize(plan.pipelines.size());
     for (const ir::Pipeline& pipeline : plan.pipelines) {
       for (const ir::Reroute& reroute : pipeline.reroutes) {

@@ -1,5 +1,5 @@
-/// In which of many equal pipelines a stage is dead has no meaning of its own: puts pipelines into
-/// an order that depends on what they are, so that such plans are simulated once. Private to
+/// It does not matter which of several equal pipelines has lost a stage: puts pipelines into an
+/// order that depends on what they are, so that such plans are simulated once. Private to
 /// sim/replay.
 #pragma once
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace orrery::sim {
 
-/// For each place in the new order the pipeline that comes there. Pipelines are compared by shape:
+/// The pipeline at each position of the new order. Pipelines are compared by shape:
 /// batches, blocks and strategies of their stages, kinds of their nodes and speeds of their
 /// devices, which devices share a node, and what is rerouted; equal ones stay in their order. All
 /// stay where nothing is rerouted (simultaneous flows are served in that order), and where sharding

@@ -35,18 +35,14 @@ RecoveryRun::RecoveryRun(models::RecoveryDecision decision, Instant now,
       now_(now) {
   if (decision_.phases.empty()) return;
   if (decision_.phases.front().kind != Kind::move_state) {
-    transfers_.prefetch(decision_.transfers, links());
+    transfers_.prefetch(decision_.transfers, states_.degraded_links());
   }
   end_ = now + duration_of(decision_.phases.front());
 }
 
-models::DegradedLinks RecoveryRun::links() const {
-  return {states_.links().begin(), states_.links().end()};
-}
-
 Nanoseconds RecoveryRun::duration_of(const models::RecoveryPhase& phase) const {
   if (phase.kind != Kind::move_state) return phase.duration;
-  return transfers_.time(decision_.transfers, links()) + phase.duration;
+  return transfers_.time(decision_.transfers, states_.degraded_links()) + phase.duration;
 }
 
 std::string RecoveryRun::label() const {
@@ -58,8 +54,7 @@ std::string RecoveryRun::label() const {
 bool RecoveryRun::advance(Instant until) {
   const std::vector<models::RecoveryPhase>& phases = decision_.phases;
   while (phase_ < phases.size() && end_ <= until) {
-    ledger_.book(bucket_of(phases[phase_].kind), start_, end_,
-                 static_cast<std::int64_t>(devices_.working->size()), label());
+    ledger_.add(bucket_of(phases[phase_].kind), start_, end_, devices_.working_count(), label());
     moved_ |= phases[phase_].kind == Kind::move_state;
     now_ = start_ = end_;
     if (++phase_ < phases.size()) end_ = start_ + duration_of(phases[phase_]);
@@ -74,13 +69,13 @@ bool RecoveryRun::advance(Instant until) {
 
 void RecoveryRun::stop() {
   if (phase_ == decision_.phases.size()) return;
-  ledger_.book(bucket_of(decision_.phases[phase_].kind), start_, now_,
-               static_cast<std::int64_t>(devices_.working->size()), label());
+  ledger_.add(bucket_of(decision_.phases[phase_].kind), start_, now_, devices_.working_count(),
+              label());
   phase_ = decision_.phases.size();
 }
 
 bool RecoveryRun::needs(DeviceId device) const {
-  if (std::binary_search(devices_.working->begin(), devices_.working->end(), device)) return true;
+  if (devices_.works(device)) return true;
   return !moved_ && std::any_of(decision_.transfers.begin(), decision_.transfers.end(),
                                 [&](const models::StateTransfer& t) {
                                   return t.source == device && t.from == ir::Location::peer;

@@ -1,13 +1,13 @@
-/// A recovery in progress: the phases of a decision, one after the other. Private to sim/replay.
+/// A recovery in progress: the phases of a decision, one after another. Private to sim/replay.
 #pragma once
 #include <cstddef>
 #include <string>
 #include <vector>
 
 #include "models/interfaces/recovery_policy.h"
-#include "sim/replay/copy_store.h"
 #include "sim/replay/device_states.h"
 #include "sim/replay/ledger.h"
+#include "sim/replay/replica_store.h"
 
 namespace orrery::sim {
 
@@ -21,7 +21,7 @@ class RecoveryRun {
 
   /// Runs to `until`; true when the last phase has ended, at now().
   bool advance(Instant until);
-  /// Stops here: what has passed of the phase stays booked, what it was doing is lost.
+  /// Stops here: the time that the phase took so far counts, what it was doing is lost.
   void stop();
 
   Instant now() const { return now_; }
@@ -34,7 +34,6 @@ class RecoveryRun {
 
  private:
   Nanoseconds duration_of(const models::RecoveryPhase& phase) const;
-  models::DegradedLinks links() const;
   std::string label() const;
 
   const models::TransferTimer& transfers_;
@@ -48,7 +47,7 @@ class RecoveryRun {
   bool moved_ = false;
 };
 
-/// Where a phase is booked.
+/// Where the time of a phase goes.
 Bucket bucket_of(models::RecoveryPhase::Kind kind);
 
 }  // namespace orrery::sim

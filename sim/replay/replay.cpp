@@ -1,8 +1,26 @@
 #include "sim/replay/replay.h"
 
-#include "sim/replay/engine.h"
+#include <time.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "models/base/check.h"
+#include "sim/replay/accounting.h"
+#include "sim/replay/checkpoint_schedule.h"
+#include "sim/replay/device_states.h"
+#include "sim/replay/event_batch.h"
+#include "sim/replay/prefetcher.h"
+#include "sim/replay/recovery_run.h"
+#include "sim/replay/replica_store.h"
+#include "sim/replay/training_run.h"
 
 namespace orrery::sim {
+
+using Action = models::RecoveryDecision::Action;
+using Phase = models::RecoveryPhase;
 
 const char* name_of(Bucket bucket) {
   switch (bucket) {
@@ -28,9 +46,433 @@ const char* name_of(Bucket bucket) {
   return "idle";
 }
 
+namespace {
+
+/// CPU time of this thread.
+Nanoseconds thread_time() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return {std::int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec};
+}
+
+bool all_live(const std::vector<DeviceId>& devices, const DeviceStates& states) {
+  return std::all_of(devices.begin(), devices.end(),
+                     [&](DeviceId device) { return states.live(device); });
+}
+
+/// The clock and the event loop. At any instant the job trains (run_), recovers (recovery_), or
+/// waits.
+class Replay {
+ public:
+  Replay(const ReplayInput& input, const ReplayOptions& options)
+      : input_(input),
+        options_(options),
+        horizon_{(options.horizon.count > 0 ? options.horizon : input.trace.horizon).count},
+        devices_(input.cluster, traces::absent_at_start(input.trace), options.spot_prices),
+        replicas_(input.cluster),
+        accounting_(input.cluster, devices_, horizon_),
+        prefetcher_(input, horizon_) {
+    ORRERY_CHECK(horizon_.nanoseconds > 0, "a horizon of {} ns", horizon_.nanoseconds);
+  }
+
+  ReplayResult run(const std::function<void(Instant)>& on_progress) {
+    const Events events = input_.trace.events;
+    std::size_t next = 0;
+    while (next < events.size() && events[next].time == Instant{}) ++next;
+    start(events.first(next));
+    look_ahead(events.subspan(next));
+    while (next < events.size() && events[next].time < horizon_) {
+      ORRERY_CHECK(events[next].time >= now_, "event {} of the trace goes back in time",
+                   events[next].sequence);
+      advance_to(events[next].time);
+      const Events batch = first_batch(events.subspan(next), input_.cluster);
+      next += batch.size();
+      handle(batch);
+      look_ahead(events.subspan(next));
+      if (on_progress) on_progress(now_);
+    }
+    advance_to(horizon_);
+    return finish();
+  }
+
+ private:
+  /// A switch that the policy has asked for; training continues until it begins.
+  struct Pending {
+    models::RecoveryDecision decision;
+    Instant at;
+    std::string cause;
+    Instant
+        asked;  ///< If it replaced other pending switches: when the first of them was asked for.
+  };
+
+  // ---- the clock ----
+
+  void start(Events initial) {
+    apply_events(initial);
+    accounting_.update_price();
+    auto first = input_.policy.first_plan(devices_.live());
+    if (const auto* none = std::get_if<models::Infeasible>(&first)) {
+      std::string& problem = accounting_.result().first_plan_problem;
+      problem = none->constraint;
+      if (!none->witness.empty()) problem += ": " + none->witness;
+      idle_reason_ = problem;
+      return add_point();
+    }
+    const auto& plan = std::get<models::PlanPointer>(first);
+    ORRERY_CHECK(plan != nullptr, "policy '{}' begins with no plan", input_.policy.name());
+    const PlanDevices devices(*plan);
+    ORRERY_CHECK(all_live(*devices.working, devices_), "policy '{}' begins with a dead device",
+                 input_.policy.name());
+    train(plan, devices);
+    // What is there at the start is no news; what will leave or runs slowly is.
+    std::vector<ir::ClusterEvent> news;
+    for (const ir::ClusterEvent& event : initial) {
+      if (event.kind == ir::EventKind::notice || event.kind == ir::EventKind::slow ||
+          event.kind == ir::EventKind::degrade) {
+        news.push_back(event);
+      }
+    }
+    if (!news.empty()) apply_decision(ask(news), false, cause_of(news));
+  }
+
+  void advance_to(Instant until) {
+    while (true) {
+      if (run_) {
+        const auto stop = pending_ ? std::optional(pending_->at) : std::nullopt;
+        const bool stopped = run_->advance(until, stop);
+        now_ = run_->now();
+        if (!stopped) return;
+        Pending pending = std::move(*pending_);
+        pending_.reset();
+        pending.decision.resume_iteration = run_->done();
+        recover(std::move(pending.decision), pending.cause);
+      } else if (recovery_) {
+        const bool finished = recovery_->advance(until);
+        now_ = recovery_->now();
+        if (recovery_->moved()) {
+          replicas_.set_gpu(done_, recovery_->plan(), recovery_->devices());
+        }
+        if (!finished) return;
+        end_recovery();
+      } else {
+        now_ = until;
+        return;
+      }
+    }
+  }
+
+  void end_recovery() {
+    account();
+    const models::PlanPointer plan = recovery_->plan();
+    const PlanDevices devices = recovery_->devices();
+    recovery_.reset();
+    train(plan, devices);
+    report_late_arrivals();
+  }
+
+  /// What came during the recovery and is not used: the policy was busy then and is asked now.
+  void report_late_arrivals() {
+    std::vector<ir::ClusterEvent> news;
+    for (ir::ClusterEvent& event : std::exchange(late_, {})) {
+      const bool node = event.scope.kind == ir::EventScope::Kind::node;
+      const std::vector<DeviceId> devices =
+          node ? input_.cluster.devices_of(event.scope.node) : event.scope.devices;
+      const bool unused = std::any_of(devices.begin(), devices.end(), [&](DeviceId device) {
+        return devices_.live(device) && !run_->devices().works(device);
+      });
+      if (unused) news.push_back(std::move(event));
+    }
+    if (news.empty()) return;
+    announced_ = false;
+    health_changed_ = false;
+    apply_decision(ask(news), false, cause_of(news));
+  }
+
+  void handle(Events batch) {
+    account();
+    const bool broken = apply_events(batch);
+    accounting_.update_price();
+    const bool busy = recovery_.has_value();
+    apply_decision(ask(batch), broken, cause_of(batch));
+    if (!busy || !recovery_) return;
+    for (const ir::ClusterEvent& event : batch) {
+      const bool comes = event.kind == ir::EventKind::join || event.kind == ir::EventKind::repair;
+      if (comes) late_.push_back(event);
+    }
+  }
+
+  ReplayResult finish() {
+    account();
+    add_point();
+    accounting_.fix_reference();
+    if (run_) {
+      run_->finish();
+    } else if (recovery_) {
+      recovery_->stop();
+    } else {
+      accounting_.ledger().add(Bucket::idle, idle_since_, now_, 0, idle_reason_);
+    }
+    accounting_.end_interruption(now_);
+    return accounting_.finish(input_.job, options_.record_spans);
+  }
+
+  // ---- events ----
+
+  /// True if the plan cannot go on as it is.
+  bool apply_events(Events events) {
+    replicas_.settle(now_);
+    if (run_) {
+      done_ = run_->done();
+      replicas_.set_gpu_iteration(done_);
+    }
+    const DeviceStates::Change change = devices_.apply(events);
+    replicas_.lose(change);
+    health_changed_ = change.health;
+    announced_ = change.announced();
+    accounting_.result().events += static_cast<std::int64_t>(events.size());
+    const bool broken = breaks(change);
+    if (pending_ && (broken || !feasible(pending_->decision))) pending_.reset();
+    return broken;
+  }
+
+  bool breaks(const DeviceStates::Change& change) const {
+    if (change.job_failed && (run_ || recovery_)) return true;
+    return std::any_of(change.died.begin(), change.died.end(), [&](DeviceId device) {
+      return recovery_ ? recovery_->needs(device) : run_ && run_->devices().works(device);
+    });
+  }
+
+  models::JobState state() const {
+    models::JobState state;
+    state.now = now_;
+    state.iteration = done_;
+    state.plan = plan_;
+    state.training = run_.has_value();
+    devices_.describe_in(state);
+    state.replicas = replicas_.list();
+    state.iteration_time = run_ ? iteration_time_ : Seconds{};
+    state.announced = announced_;
+    state.first = first_;
+    state.pending = pending_switch();
+    return state;
+  }
+
+  std::optional<models::PendingSwitch> pending_switch() const {
+    if (!pending_) return std::nullopt;
+    return models::PendingSwitch{pending_->decision.plan, pending_->asked, pending_->at};
+  }
+
+  models::RecoveryDecision ask(Events events) {
+    const models::JobState now = state();
+    const Nanoseconds before = options_.measured_planning ? thread_time() : Nanoseconds{};
+    models::RecoveryDecision decision = input_.policy.on_events(now, events);
+    ++accounting_.result().decisions;
+    if (options_.measured_planning) {
+      Nanoseconds spent = thread_time() - before;
+      for (Phase& phase : decision.phases) {
+        if (phase.kind != Phase::Kind::decide) continue;
+        phase.duration = std::exchange(spent, Nanoseconds{});
+        phase.source = "measured";
+      }
+    }
+    return decision;
+  }
+
+  void look_ahead(Events coming) const {
+    if (options_.measured_planning) return;
+    models::JobState now;
+    now.iteration = run_ ? run_->done() : done_;
+    now.iteration_time = iteration_time_;
+    now.first = first_;
+    now.pending = pending_switch();
+    const models::PlanPointer plan = recovery_ ? recovery_->plan() : run_ ? run_->plan() : nullptr;
+    prefetcher_.look_ahead(std::move(now), plan, devices_, replicas_, coming);
+  }
+
+  // ---- decisions ----
+
+  /// Whether everything that the decision needs lives.
+  bool feasible(const models::RecoveryDecision& decision) const {
+    const auto reachable = [&](ir::Location location, DeviceId device) {
+      if (location == ir::Location::cloud) return true;
+      if (!device.valid() || device.value >= input_.cluster.size()) return false;
+      return location == ir::Location::peer
+                 ? devices_.live(device)
+                 : devices_.node_live(input_.cluster.device(device).node);
+    };
+    return all_live(ir::working_devices(*decision.plan), devices_) &&
+           std::all_of(decision.transfers.begin(), decision.transfers.end(),
+                       [&](const models::StateTransfer& transfer) {
+                         return reachable(transfer.from, transfer.source) &&
+                                reachable(transfer.to, transfer.destination);
+                       });
+  }
+
+  void check(const models::RecoveryDecision& decision, bool broken) const {
+    const std::string name = input_.policy.name();
+    if (decision.action == Action::proceed) {
+      ORRERY_CHECK(!broken, "policy '{}' proceeds at {} ns with a plan that lost a device ({})",
+                   name, now_.nanoseconds, decision.reason);
+    }
+    if (decision.action != Action::resume) return;
+    ORRERY_CHECK(decision.plan != nullptr, "policy '{}' resumes without a plan", name);
+    ORRERY_CHECK(feasible(decision),
+                 "policy '{}' resumes at {} ns on, or with state from, a dead device ({})", name,
+                 now_.nanoseconds, decision.reason);
+    ORRERY_CHECK(decision.run_on.count >= 0 ||
+                     (decision.resume_iteration >= 0 && decision.resume_iteration <= done_),
+                 "policy '{}' resumes from iteration {}, the last finished one is {}", name,
+                 decision.resume_iteration, done_);
+    ORRERY_CHECK(decision.run_on.count < 0 || (run_ && !broken),
+                 "policy '{}' lets a plan run on that does not run ({})", name, decision.reason);
+    int moves = 0;
+    for (const Phase& phase : decision.phases) {
+      ORRERY_CHECK(phase.duration.count >= 0, "policy '{}' has a phase of {} ns", name,
+                   phase.duration.count);
+      moves += phase.kind == Phase::Kind::move_state ? 1 : 0;
+    }
+    ORRERY_CHECK(moves <= 1 && (moves == 1 || decision.transfers.empty()),
+                 "policy '{}' has {} phases that move state, and {} transfers", name, moves,
+                 decision.transfers.size());
+  }
+
+  void apply_decision(models::RecoveryDecision decision, bool broken, const std::string& cause) {
+    check(decision, broken);
+    if (decision.action == Action::proceed) return proceed();
+    const Instant asked = pending_ ? pending_->asked : now_;
+    pending_.reset();
+    if (decision.action == Action::wait) return stop(cause, decision.reason);
+    if (decision.run_on.count < 0) return recover(std::move(decision), cause);
+    proceed();
+    pending_ = Pending{std::move(decision), now_, cause, asked};
+    pending_->at = now_ + pending_->decision.run_on;
+    prefetcher_.prefetch(*pending_->decision.plan, devices_);
+  }
+
+  void proceed() {
+    if (!run_ || !health_changed_) return;
+    const models::PlanPointer& plan = run_->plan();
+    iteration_time_ = time_of(*plan, run_->devices());
+    if (to_nanoseconds(iteration_time_) == run_->iteration()) return;
+    accounting_.consider_reference(*plan, iteration_time_);
+    run_->retime(to_nanoseconds(iteration_time_), checkpoints(plan, run_->devices()));
+    add_point();
+  }
+
+  /// Ends training, recovering or waiting; the job waits from here on.
+  void stop(const std::string& cause, const std::string& reason) {
+    account();
+    if (run_) {
+      accounting_.interrupt(now_, cause, reason);
+      run_->stop(cause);
+      done_ = run_->done();
+      replicas_.set_gpu_iteration(done_);
+      run_.reset();
+    } else {
+      accounting_.add_reason(reason);
+      if (recovery_) {
+        recovery_->stop();
+        recovery_.reset();
+      } else {
+        accounting_.ledger().add(Bucket::idle, idle_since_, now_, 0, idle_reason_);
+      }
+    }
+    idle_since_ = now_;
+    idle_reason_ = reason;
+    add_point();
+  }
+
+  void recover(models::RecoveryDecision decision, const std::string& cause) {
+    stop(cause, decision.reason);
+    done_ = decision.resume_iteration;
+    accounting_.add_rolled_back(accounting_.ledger().roll_back(done_, cause));
+    replicas_.settle(now_);
+    replicas_.roll_back(done_);
+    plan_ = decision.plan;
+    recovery_.emplace(std::move(decision), now_, input_.transfers, devices_, accounting_.ledger());
+    prefetcher_.prefetch(*plan_, devices_);
+    add_point();
+  }
+
+  void train(models::PlanPointer plan, const PlanDevices& devices) {
+    plan_ = plan;
+    if (first_ == nullptr) first_ = plan;
+    iteration_time_ = time_of(*plan, devices);
+    if (!accounting_.has_reference()) {
+      const IterationConditions now = devices_.conditions(*devices.working);
+      const bool healthy = now.slow.empty() && now.degraded_links.empty();
+      accounting_.consider_reference(*plan,
+                                     healthy ? iteration_time_ : input_.iterations.time(*plan, {}));
+    }
+    accounting_.consider_reference(*plan, iteration_time_);
+    replicas_.settle(now_);
+    replicas_.set_gpu(done_, plan, devices);
+    accounting_.end_interruption(now_);
+    run_.emplace(TrainingRun::Start{plan, devices, now_, done_, to_nanoseconds(iteration_time_),
+                                    checkpoints(plan, devices)},
+                 accounting_.ledger(), replicas_);
+    add_point();
+  }
+
+  Seconds time_of(const ir::Plan& plan, const PlanDevices& devices) const {
+    return input_.iterations.time(plan, devices_.conditions(*devices.working));
+  }
+
+  CheckpointSchedule checkpoints(const models::PlanPointer& plan,
+                                 const PlanDevices& devices) const {
+    return schedule_checkpoints(input_.policy.checkpoints(*plan, iteration_time_), plan,
+                                iteration_time_, devices_.conditions(*devices.working),
+                                options_.background_transfers ? &input_.iterations : nullptr);
+  }
+
+  // ---- accounting ----
+
+  std::int64_t in_plan() const {
+    if (run_) return run_->devices().working_count();
+    return recovery_ ? recovery_->devices().working_count() : 0;
+  }
+  void account() { accounting_.advance(now_, in_plan()); }
+  void add_point() {
+    ReplayPoint point;
+    point.at = now_;
+    point.iterations = run_ ? run_->done() : done_;
+    point.in_plan = static_cast<int>(in_plan());
+    if (run_) {
+      const auto samples = static_cast<double>(ir::global_batch(*run_->plan()));
+      point.samples_per_second = samples / to_seconds(run_->iteration()).value;
+    }
+    accounting_.add_point(point);
+  }
+
+  const ReplayInput& input_;
+  const ReplayOptions& options_;
+  Instant horizon_;
+  Instant now_;
+  DeviceStates devices_;
+  ReplicaStore replicas_;
+  Accounting accounting_;
+  Prefetcher prefetcher_;
+
+  std::optional<TrainingRun> run_;
+  std::optional<RecoveryRun> recovery_;
+  std::optional<Pending> pending_;
+  std::vector<ir::ClusterEvent> late_;  ///< Joins and repairs during the recovery.
+  Instant idle_since_;
+  std::string idle_reason_;
+
+  models::PlanPointer plan_;   ///< As in JobState.
+  models::PlanPointer first_;  ///< As in JobState.
+  Seconds iteration_time_;     ///< Of plan_, while it trains.
+  std::int64_t done_ = 0;      ///< Last finished iteration, while nothing trains.
+  bool health_changed_ = false;
+  bool announced_ = false;  ///< As in JobState.
+};
+
+}  // namespace
+
 ReplayResult replay(const ReplayInput& input, const ReplayOptions& options,
                     const std::function<void(Instant)>& on_progress) {
-  return ReplayEngine(input, options).run(on_progress);
+  return Replay(input, options).run(on_progress);
 }
 
 }  // namespace orrery::sim

@@ -1,29 +1,32 @@
-/// Replay: strings iterations and recoveries along a trace and books every nanosecond once.
+/// Replay: strings iterations and recoveries along a trace and accounts for every nanosecond once.
 ///
-/// The job trains with the policy's plan; finished iterations are jumped over in one step until the
+/// The job trains with the policy's plan; finished iterations are skipped in one step until the
 /// next event. At events the policy returns a decision, whose phases and transfers follow one
-/// another; an event in the middle of them stops them where they are and asks again. What joins
-/// meanwhile and is not used at the end is told to the policy again then. Checkpoints
-/// are taken as the policy's levels say. What survives an event: GPU memory is lost with its
-/// device, host memory and NVMe with their node, all GPU memory when the job itself fails; the
-/// cloud never loses anything. A node is down when none of its devices lives.
+/// another; an event in the middle of them stops them where they are, and the policy is asked
+/// again. Devices that join during a recovery and are not used at its end are reported to the
+/// policy again then. Checkpoints are taken as the policy's levels say. What survives an event: GPU
+/// memory is lost with its device, host memory and NVMe with their node, all GPU memory when the
+/// job itself fails; the cloud never loses anything. A node is down when none of its devices lives.
 ///
 /// - What ends at the instant of an event has ended before it. Events at instant 0 make the initial
 ///   state, for which the policy is asked for its first plan (then told of notices and of what is
-///   slow); events at the horizon or after it do not happen.
-/// - Events at one instant are one batch; what brings a node back from which something died at that
-///   instant follows as a batch of its own.
+///   slow); events at or after the horizon do not happen.
+/// - Events at one instant are one batch; an event that brings back a node from which something
+/// died
+///   at that instant starts a batch of its own.
 /// - A checkpoint that is being persisted is lost when a working device of its plan dies, a node
-///   that keeps a share goes down, or the job fails. The two newest of each level are kept; those
+///   that stores a shard goes down, or the job fails. The two newest of each level are kept; those
 ///   after the iteration that training resumes from are dropped.
-/// - `proceed` while a recovery runs lets it go on, which needs that its plan's devices and the
-///   peers that it still reads from live; while the job waits it goes on waiting. It leaves a
-///   switch that training runs on to as it is, unless something that the switch needs has died.
+/// - `proceed` during a recovery lets it go on, which needs its plan's devices and the peers that
+/// it
+///   still reads from to live; while the job waits it goes on waiting. It leaves a pending switch
+///   as it is, unless something that the switch needs has died.
 /// - When a device or a link changes its speed under a plan that proceeds, what is left of the
 ///   iteration in flight takes the new time.
-/// - What is copied beside training slows it only with `background_transfers`; a recovery, the
-///   copies themselves and the times that policies are told know nothing of it.
-/// - An iteration that the horizon cuts off is booked, as productive and degraded, but not counted.
+/// - Background transfers slow training only with `background_transfers`; recoveries, the transfers
+///   themselves and the times that policies are told ignore them.
+/// - An iteration that the horizon cuts off is accounted as productive and degraded, but not
+/// counted.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -37,6 +40,7 @@
 #include "models/interfaces/transfer_timer.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
+#include "sim/replay/iteration_timer.h"
 #include "traces/trace.h"
 
 namespace orrery::sim {
@@ -57,38 +61,22 @@ inline constexpr std::size_t kBuckets = 9;
 const char* name_of(Bucket bucket);
 
 /// A device is absent, in the running plan, or a spare that is there and does nothing.
-/// GPU-hours of the plan's devices are booked in the bucket of the wall time; spares and devices
-/// while the job has no plan in `spare`.
+/// GPU-hours of the plan's devices are in the bucket of the wall time; those of spares, and of all
+/// devices while the job has no plan, in `spare`.
 struct DeviceHours {
   std::array<double, kBuckets> in_plan{};
   double spare = 0;
   double absent = 0;
 };
 
-/// Times of iterations; remembers plans that are equal up to a renaming of interchangeable devices.
-class IterationTimer {
- public:
-  virtual ~IterationTimer() = default;
-  virtual Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-                       const std::vector<std::pair<std::string, double>>& degraded_links) const = 0;
-  /// The same while these transfers, of so many bytes in each second, go on beside training.
-  virtual Seconds time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-                              const models::DegradedLinks& degraded_links,
-                              const std::vector<models::StateTransfer>& per_second) const = 0;
-  /// This will probably be asked for, after what was expected before it: may be worked out beside
-  /// what the caller does meanwhile.
-  virtual void prefetch(const ir::Plan&, const std::vector<models::SlowDevice>&,
-                        const std::vector<std::pair<std::string, double>>&) const {}
-};
-
 struct ReplayOptions {
   Nanoseconds horizon;  ///< 0: the trace's.
-  bool measured_planning =
-      false;                 ///< `decide` phases take what on_events() took: not reproducible.
+  /// `decide` phases take what on_events() took: not reproducible.
+  bool measured_planning = false;
   bool spot_prices = false;  ///< Bill spot prices where the trace names none.
   bool record_spans = false;
-  /// What checkpoints move beside training (CheckpointLevel::background) slows the iterations of
-  /// that time: its bytes are spread evenly over the whole iterations that the copy takes.
+  /// The background transfers of checkpoints (CheckpointLevel::background) slow iterations: their
+  /// bytes are spread evenly over the whole iterations that they take.
   bool background_transfers = false;
 };
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "sim/replay/flow_transfer_timer.h"
-#include "sim/replay/iteration_timer.h"
+#include "sim/replay/simulated_iteration_timer.h"
 #include "sim/replay/transfer_paths.h"
 
 namespace orrery::sim {
@@ -14,25 +14,25 @@ class SimulatedTimers {
   SimulatedTimers(const models::Cluster& cluster, const models::Topology& topology,
                   const models::Workload& workload, const models::Job& job,
                   const ir::Profile& profile, IterationOptions options = {},
-                  RememberOptions remember = {})
+                  CacheOptions cache = {})
       : paths_(cluster, topology),
         simulator_(cluster, topology, false, paths_.extension()),
-        iterations_(simulator_, paths_, workload, job, profile, std::move(options), remember),
-        transfers_(cluster, topology, paths_, simulator_.engine(), remember),
+        iterations_(simulator_, paths_, workload, job, profile, std::move(options), cache),
+        transfers_(cluster, topology, paths_, simulator_.engine(), cache),
         evaluator_(iterations_) {}
 
   IterationSimulator& simulator() { return simulator_; }
   const SimulatedIterationTimer& iterations() const { return iterations_; }
   const FlowTransferTimer& transfers() const { return transfers_; }
-  /// For PolicyInput: shares what `iterations` remembers.
-  const RememberingEvaluator& evaluator() const { return evaluator_; }
+  /// For PolicyInput: shares the cache of iterations().
+  const CachedEvaluator& evaluator() const { return evaluator_; }
 
  private:
   TransferPaths paths_;
   IterationSimulator simulator_;
   SimulatedIterationTimer iterations_;
   FlowTransferTimer transfers_;
-  RememberingEvaluator evaluator_;
+  CachedEvaluator evaluator_;
 };
 
 }  // namespace orrery::sim

@@ -1,5 +1,5 @@
-/// A plan in training: iterations and checkpoints from one instant to another, in as many steps as
-/// there are checkpoints at most; once checkpoints repeat in a cycle, whole cycles are one step.
+/// A plan in training: iterations and checkpoints from one instant to another, in at most as many
+/// steps as there are checkpoints; once checkpoints repeat in a cycle, whole cycles are one step.
 /// Private to sim/replay.
 #pragma once
 #include <cstdint>
@@ -8,18 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "sim/replay/copy_store.h"
+#include "sim/replay/checkpoint_schedule.h"
 #include "sim/replay/ledger.h"
+#include "sim/replay/replica_store.h"
 
 namespace orrery::sim {
-
-/// How iterations are slowed by the copies of checkpoints that are under way.
-struct CopyLoad {
-  /// By level: so many iterations after its checkpoint take place beside its copy; empty: none.
-  std::vector<std::int64_t> iterations;
-  /// Of an iteration beside copies of these levels (a bit each, at least one).
-  std::function<Nanoseconds(std::uint32_t levels)> time;
-};
 
 class TrainingRun {
  public:
@@ -29,26 +22,25 @@ class TrainingRun {
     Instant now;
     std::int64_t done = 0;  ///< Last finished iteration.
     Nanoseconds iteration;
-    std::vector<models::CheckpointLevel> levels;
-    CopyLoad load;
+    CheckpointSchedule checkpoints;
   };
   /// Keeps references.
-  TrainingRun(Start start, ReplayLedger& ledger, CopyStore& copies);
+  TrainingRun(Start start, ReplayLedger& ledger, ReplicaStore& replicas);
 
   /// Runs to `until`: what ends then has ended. With `stop`, ends at the first instant from it on
   /// at which no iteration and no checkpoint is under way, and says whether that was reached.
   bool advance(Instant until, std::optional<Instant> stop);
-  /// Iterations take so long from now on; of the one in flight, the part that is left scales.
-  void retime(Nanoseconds iteration, std::vector<models::CheckpointLevel> levels, CopyLoad load);
-  /// Training ends here. The iteration in flight is lost, the checkpoint in progress is booked but
-  /// worth nothing.
+  /// Iterations take this long from now on; what is left of the one in flight scales accordingly.
+  void retime(Nanoseconds iteration, CheckpointSchedule checkpoints);
+  /// Training ends here. The iteration in flight is lost; the checkpoint in progress is accounted
+  /// for but worth nothing.
   void stop(const std::string& cause);
   /// The replay ends here.
   void finish();
 
   Instant now() const { return now_; }
   std::int64_t done() const { return done_; }
-  /// Beside no copy.
+  /// Without background transfers.
   Nanoseconds iteration() const { return iteration_; }
   const models::PlanPointer& plan() const { return plan_; }
   const PlanDevices& devices() const { return devices_; }
@@ -56,12 +48,12 @@ class TrainingRun {
  private:
   struct Level {
     models::CheckpointLevel level;
-    CopyStore::Slot slot;
-    DeviceList holders;
-    std::int64_t counted_from;  ///< Due `every` iterations after it.
-    std::int64_t loaded_until;  ///< Iterations up to this one are beside its copy.
+    ReplicaStore::Slot slot;
+    DeviceList stored_on;
+    std::int64_t counted_from;      ///< Due `every` iterations after it.
+    std::int64_t background_until;  ///< Iterations up to this one overlap with its transfers.
   };
-  enum class Step { none, iteration, checkpoint };
+  enum class Activity { none, iteration, checkpoint };
   struct Cycle {
     std::int64_t done;
     Instant at;
@@ -69,19 +61,18 @@ class TrainingRun {
     std::vector<std::int64_t> since;    ///< By level: iterations since its last checkpoint.
   };
 
-  void set_levels(std::vector<models::CheckpointLevel> levels, CopyLoad load);
-  std::uint32_t loads() const;
+  void set_checkpoints(CheckpointSchedule checkpoints);
+  std::uint32_t background_levels() const;
   Nanoseconds next_duration();
   void open_run(Nanoseconds duration);
-  std::int64_t working() const { return static_cast<std::int64_t>(devices_.working->size()); }
   void begin(Instant until, std::optional<Instant> stop);
   bool begin_checkpoint();
   void jump_cycles(Instant limit);
   void jump_iterations(Instant until, std::optional<Instant> stop);
-  void end_step();
+  void end_activity();
 
   ReplayLedger& ledger_;
-  CopyStore& copies_;
+  ReplicaStore& replicas_;
   models::PlanPointer plan_;
   PlanDevices devices_;
   std::int64_t samples_;
@@ -92,15 +83,16 @@ class TrainingRun {
   Instant now_;
   std::int64_t done_;
   Nanoseconds iteration_;
-  CopyLoad load_;
-  std::map<std::uint32_t, Nanoseconds> loaded_;  ///< Answers of load_.time.
-  Nanoseconds run_duration_;                     ///< Of the iterations of the open run.
-  Step step_ = Step::none;
-  Instant step_start_, step_end_;
-  Instant stall_start_;  ///< Of a checkpoint: when it stops waiting for the one before.
-  Level checkpoint_;     ///< In progress.
-  std::size_t due_;      ///< Levels before it are done with at this iteration.
-  bool odd_ = false;     ///< The iteration in flight has a duration of its own.
+  std::vector<std::int64_t> background_iterations_;  ///< As in CheckpointSchedule, as the next.
+  std::function<Nanoseconds(std::uint32_t)> time_with_background_;
+  std::map<std::uint32_t, Nanoseconds> background_times_;  ///< Its answers.
+  Nanoseconds run_duration_;                               ///< Of the iterations of the open run.
+  Activity activity_ = Activity::none;
+  Instant start_, end_;   ///< Of the activity.
+  Instant stall_start_;   ///< Of a checkpoint: when it stops waiting for the one before.
+  Level checkpoint_;      ///< In progress.
+  std::size_t due_;       ///< Levels before it are done with at this iteration.
+  bool retimed_ = false;  ///< The iteration in flight has a duration of its own.
 };
 
 }  // namespace orrery::sim

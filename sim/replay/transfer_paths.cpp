@@ -85,9 +85,9 @@ void TransferPaths::path(const models::StateTransfer& transfer, std::vector<Link
                          Seconds& latency) const {
   latency = Seconds{};
   const Location from = transfer.from, to = transfer.to;
-  std::vector<LinkId> way;
+  std::vector<LinkId> route;
   if (from == Location::peer && to == Location::peer) {
-    topology_.route(transfer.source, transfer.destination, way);
+    topology_.route(transfer.source, transfer.destination, route);
   } else if (from == Location::cloud || to == Location::cloud) {
     if (from == to) return;
     const bool read = from == Location::cloud;
@@ -96,34 +96,35 @@ void TransferPaths::path(const models::StateTransfer& transfer, std::vector<Link
     const NodeId node = cluster_.device(device).node;
     const auto own = [&] {
       if (end == Location::peer) {
-        topology_.host_links(device, !read, way);
+        topology_.host_links(device, !read, route);
       } else {
-        add_storage(end, node, read, way);
+        add_storage(end, node, read, route);
       }
     };
     if (!read) own();
-    if (!read) topology_.nic_link(device, true, way);
-    add_storage(Location::cloud, node, !read, way);
-    if (read) topology_.nic_link(device, false, way);
+    if (!read) topology_.nic_link(device, true, route);
+    add_storage(Location::cloud, node, !read, route);
+    if (read) topology_.nic_link(device, false, route);
     if (read) own();
     latency = cluster_.storage->latency;
   } else {
     const NodeId source = cluster_.device(transfer.source).node;
     const NodeId destination = cluster_.device(transfer.destination).node;
     if (from == Location::peer) {
-      topology_.host_links(transfer.source, true, way);
+      topology_.host_links(transfer.source, true, route);
     } else {
-      add_storage(from, source, false, way);
+      add_storage(from, source, false, route);
     }
-    if (source != destination) topology_.network_links(transfer.source, transfer.destination, way);
+    if (source != destination)
+      topology_.network_links(transfer.source, transfer.destination, route);
     if (to == Location::peer) {
-      topology_.host_links(transfer.destination, false, way);
+      topology_.host_links(transfer.destination, false, route);
     } else {
-      add_storage(to, destination, true, way);
+      add_storage(to, destination, true, route);
     }
   }
   const std::size_t network = topology_.links().size();
-  for (const LinkId link : way) {
+  for (const LinkId link : route) {
     if (link.index() < network) {
       const models::Link& spec = topology_.links()[link.index()];
       latency += spec.latency;

@@ -1,10 +1,10 @@
-/// Storage as links beside the cluster's network, and the links that a transfer of model state
-/// takes.
+/// Storage as links in addition to the cluster's network, and the links that a transfer of model
+/// state takes.
 ///
 /// Each node has a link for its host memory (both directions share it), one for NVMe reads and one
 /// for NVMe writes; the object storage is one link, or one for each node, which reads and writes
-/// share. Between node and object storage lies the device's NIC alone, if it has one, not the
-/// fabric. A host memory without a bandwidth is never the bottleneck.
+/// share. The path between a node and the object storage has the device's NIC, if it has one, but
+/// not the fabric. A host memory without a bandwidth is never the bottleneck.
 #pragma once
 #include <memory>
 #include <vector>
@@ -24,10 +24,9 @@ class TransferPaths {
   /// For the one engine of the process (IterationSimulator, or make_platform).
   PlatformExtension extension() const;
 
-  /// Appends the links that the transfer occupies, each once, and sets its latency: that of all
-  /// links on the way, and of the object storage; between peers on a calibrated path what
-  /// point_to_point_flow says. Aborts when the cluster does not have the
-  /// storage.
+  /// Appends the links that the transfer occupies, each once, and sets its latency: the sum over
+  /// all links of the route and the object storage; between peers on a calibrated path what
+  /// point_to_point_flow says. Aborts when the cluster does not have the storage.
   void path(const models::StateTransfer& transfer, std::vector<LinkId>& links,
             Seconds& latency) const;
   BytesPerSecond bandwidth(LinkId link) const;

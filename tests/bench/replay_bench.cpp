@@ -128,7 +128,7 @@ int measure(const models::Cluster& cluster, const models::Workload& workload,
   const double start = bench::cpu_seconds();
   const models::Topology topology(cluster);
   const ir::Profile profile;
-  const sim::RememberOptions remember{!name.empty()};
+  const sim::CacheOptions remember{!name.empty()};
   sim::SimulatedTimers timers(cluster, topology, workload, job, profile, {}, remember);
   const double built = bench::cpu_seconds();
   std::int64_t searches = 0;

@@ -81,8 +81,8 @@ class TimedPolicy final : public models::RecoveryPolicy {
 
 inline void print_costs(const sim::ReplayResult& result, const sim::SimulatedTimers& timers,
                         double seconds, const char* unit, double target) {
-  const sim::RememberCounts iterations = timers.iterations().counts();
-  const sim::RememberCounts transfers = timers.transfers().counts();
+  const sim::CacheCounts iterations = timers.iterations().counts();
+  const sim::CacheCounts transfers = timers.transfers().counts();
   rusage usage;
   getrusage(RUSAGE_SELF, &usage);
   fmt::print("{} events, {} decisions, {} interruptions\n", result.events, result.decisions,

@@ -224,7 +224,7 @@ class PolicyServer::Impl {
     memory.location = ir::Location::host_memory;
     state.replicas.push_back(memory);
     add_checkpoints(lost, state.replicas);
-    state.iteration_time = timers_.iterations().time(*plan_, {}, {});
+    state.iteration_time = timers_.iterations().time(*plan_);
     return state;
   }
 

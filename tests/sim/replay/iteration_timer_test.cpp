@@ -1,5 +1,3 @@
-#include "sim/replay/iteration_timer.h"
-
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -14,6 +12,7 @@
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/device_renaming.h"
 #include "sim/replay/pipeline_order.h"
+#include "sim/replay/simulated_iteration_timer.h"
 #include "tests/sim/iteration/support.h"
 #include "tests/sim/replay/support.h"
 
@@ -38,7 +37,7 @@ ir::Plan moved(ir::Plan plan, const std::map<int, int>& to) {
 }
 
 std::vector<int> names(const models::Cluster& cluster, const std::vector<int>& devices,
-                       const std::vector<std::string>& degraded = {}, bool ignore_leaves = false) {
+                       const models::DegradedLinks& degraded = {}, bool ignore_leaves = false) {
   const models::Topology topology(cluster);
   const DeviceRenaming renaming(cluster, topology, ignore_leaves);
   std::vector<DeviceId> order;
@@ -77,8 +76,8 @@ TEST(DeviceRenaming, LeavesKindsOverridesAndDegradedLinksAreKeptApart) {
   EXPECT_EQ(names(cluster, {8, 6}), (Ids{0, 2}));  // both on one leaf
   EXPECT_EQ(names(cluster, {8, 2}), (Ids{0, 6}));  // on two
   EXPECT_EQ(names(cluster, {8, 2}, {}, true), (Ids{0, 2}));
-  EXPECT_EQ(names(cluster, {2, 4}, {"node1/nic0/up"}), (Ids{2, 0}));
-  EXPECT_EQ(names(cluster, {2, 8}, {"leaf1/up"}), (Ids{0, 8}));
+  EXPECT_EQ(names(cluster, {2, 4}, {{"node1/nic0/up", 0.5}}), (Ids{2, 0}));
+  EXPECT_EQ(names(cluster, {2, 8}, {{"leaf1/up", 0.5}}), (Ids{0, 8}));
 
   cluster.overrides = {{{0}, {1}, BytesPerSecond{1e9}, std::nullopt}};
   models::seal(cluster);
@@ -132,12 +131,12 @@ TEST(SimulatedIterationTimer, RemembersPlansUpToARenamingOfEqualDevices) {
     const ir::Plan plan = two_stages();
     const ir::Plan other = moved(plan, {{0, 7}, {1, 6}, {2, 4}, {3, 5}});
     const ir::Plan inside = moved(plan, {{2, 4}, {3, 5}});
-    const Seconds a = timer.time(plan, {}, {});
-    const Seconds b = timer.time(other, {}, {});
-    const models::Evaluation c = RememberingEvaluator(timer).evaluate(inside);
+    const Seconds a = timer.time(plan);
+    const Seconds b = timer.time(other);
+    const models::Evaluation c = CachedEvaluator(timer).evaluate(inside);
     const bool right = a == b && a == c.iteration_time && a == judge.evaluate(plan).iteration_time;
     // The verdict names a device of the plan that was asked for: the last stage is on 4 and 5.
-    const int device = timer.evaluate(other, {}, {}).memory.by_gpu_type.at(0).device.value;
+    const int device = timer.evaluate(other).memory.by_gpu_type.at(0).device.value;
     return fmt::format("{} {} {} {}", timer.counts().asked, timer.counts().simulated, right,
                        device >= 4);
   });
@@ -153,14 +152,14 @@ TEST(SimulatedIterationTimer, RemembersWhichStageIsDeadWhicheverPipelineItIsOf) 
     ir::Plan other = plan;
     plan.pipelines[0].reroutes = {{1, 0, 1}, {1, 1, 2}, {1, 2, 1}, {1, 3, 2}};
     other.pipelines[2].reroutes = {{1, 0, 0}, {1, 1, 1}, {1, 2, 0}, {1, 3, 1}};
-    const models::Evaluation a = timer.evaluate(plan, {}, {});
-    const models::Evaluation b = timer.evaluate(other, {}, {});
+    const models::Evaluation a = timer.evaluate(plan);
+    const models::Evaluation b = timer.evaluate(other);
     const bool moved = a.pipeline_times.at(0) == b.pipeline_times.at(2) &&
                        a.pipeline_times.at(1) == b.pipeline_times.at(0) &&
                        a.pipeline_times.at(2) == b.pipeline_times.at(1);
     // A slow device belongs to its pipeline wherever that stands.
-    const Seconds slow = timer.time(plan, {{{2}, 0.5}}, {});
-    const Seconds same = timer.time(other, {{{0}, 0.5}}, {});
+    const Seconds slow = timer.time(plan, {.slow = {{{2}, 0.5}}});
+    const Seconds same = timer.time(other, {.slow = {{{0}, 0.5}}});
     return fmt::format("{} {} {} {} {}", a.iteration_time == b.iteration_time, moved, slow == same,
                        slow > a.iteration_time, timer.counts().simulated);
   });
@@ -175,26 +174,26 @@ TEST(SimulatedIterationTimer, StaggeredPlansHaveTimesOfTheirOwn) {
     shape.schedule = ir::ScheduleKind::zero_bubble;
     ir::Plan plan = make_plan(shape, 4);
     plan.pipelines[0].reroutes = {{3, 0, 1}, {3, 1, 1}, {3, 2, 1}, {3, 3, 1}};
-    const Seconds together = timer.time(plan, {}, {});
+    const Seconds together = timer.time(plan);
     plan.optimizer = ir::OptimizerStart::staggered;
-    const Seconds staggered = timer.time(plan, {}, {});
-    return fmt::format("{} {} {}", staggered < together, timer.time(plan, {}, {}) == staggered,
+    const Seconds staggered = timer.time(plan);
+    return fmt::format("{} {} {}", staggered < together, timer.time(plan) == staggered,
                        timer.counts().simulated);
   });
   EXPECT_EQ(said, "true true 2");
 }
 
-TEST(SimulatedIterationTimer, WhatIsExpectedIsAnsweredAlike) {
+TEST(SimulatedIterationTimer, PrefetchingChangesNoAnswer) {
   const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
     const ir::Plan plan = two_stages();
-    timer.prefetch(plan, {{{3}, 0.5}}, {});
-    timer.prefetch(plan, {}, {});
-    timer.prefetch(moved(plan, {{2, 4}, {3, 5}}), {}, {});  // known to be the same
-    timer.prefetch(plan, {{{3}, 0.25}}, {});                // gives the first one up
+    timer.prefetch(plan, {.slow = {{{3}, 0.5}}});
+    timer.prefetch(plan);
+    timer.prefetch(moved(plan, {{2, 4}, {3, 5}}));  // known to be the same
+    timer.prefetch(plan, {.slow = {{{3}, 0.25}}});  // gives the first one up
     const std::int64_t before = timer.counts().simulated;
-    const bool right = timer.time(plan, {}, {}) == judge.evaluate(plan).iteration_time;
-    timer.prefetch(plan, {}, {});
-    const bool slower = timer.time(plan, {{{3}, 0.5}}, {}) > timer.time(plan, {}, {});
+    const bool right = timer.time(plan) == judge.evaluate(plan).iteration_time;
+    timer.prefetch(plan);
+    const bool slower = timer.time(plan, {.slow = {{{3}, 0.5}}}) > timer.time(plan);
     return fmt::format("{} {} {} {}", before, right, slower, timer.counts().simulated);
   });
   EXPECT_EQ(said, "0 true true 2");
@@ -230,18 +229,18 @@ TEST(SimulatedIterationTimer, SlowDevicesAndLinksMakeTimesOfTheirOwn) {
   const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
     const ir::Plan plan = two_stages();
     const ir::Plan other = moved(plan, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
-    const double healthy = timer.time(plan, {}, {}).value;
-    const double slow = timer.time(plan, {{{3}, 0.5}}, {}).value;
-    const double same = timer.time(other, {{{0}, 0.1}, {{7}, 0.5}}, {}).value;
-    const double link = timer.time(plan, {}, {{"node0/nic0/up", 0.01}}).value;
-    const double elsewhere = timer.time(other, {}, {{"node0/nic0/up", 0.01}}).value;
+    const double healthy = timer.time(plan).value;
+    const double slow = timer.time(plan, {.slow = {{{3}, 0.5}}}).value;
+    const double same = timer.time(other, {.slow = {{{0}, 0.1}, {{7}, 0.5}}}).value;
+    const double link = timer.time(plan, {.degraded_links = {{"node0/nic0/up", 0.01}}}).value;
+    const double elsewhere = timer.time(other, {.degraded_links = {{"node0/nic0/up", 0.01}}}).value;
     return fmt::format("{} {} {} {} {}", slow > 1.3 * healthy, slow == same, link > healthy,
                        elsewhere == healthy, timer.counts().simulated);
   });
   EXPECT_EQ(said, "true true true true 3");
 }
 
-TEST(SimulatedIterationTimer, TransfersBesideTrainingTakeTheirShareOfTheNetwork) {
+TEST(SimulatedIterationTimer, BackgroundTransfersTakeTheirShareOfTheNetwork) {
   models::Cluster cluster = four_nodes();
   cluster.storage = models::ObjectStorage{BytesPerSecond{1e12}, models::BandwidthScope::shared, {}};
   const models::Topology topology(cluster);
@@ -257,15 +256,15 @@ TEST(SimulatedIterationTimer, TransfersBesideTrainingTakeTheirShareOfTheNetwork)
                {},
                Bytes{share * link.bandwidth.value}}};
     };
-    const Seconds alone = timer.time(plan, {}, {});
-    const Seconds quarter = timer.time_beside(plan, {}, {}, upload(0, 0.25));
-    const Seconds all = timer.time_beside(plan, {}, {}, upload(0, 0.9));
+    const Seconds alone = timer.time(plan);
+    const Seconds quarter = timer.time(plan, {.background = upload(0, 0.25)});
+    const Seconds all = timer.time(plan, {.background = upload(0, 0.9)});
     const ir::Plan other = moved(plan, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
     const auto simulated = timer.counts().simulated;
     return fmt::format("{} {} {} {} {}", alone < quarter,
-                       timer.time(plan, {}, {{link.name, 0.75}}) == quarter,
-                       timer.time(plan, {}, {{link.name, 0.5}}) == all,
-                       timer.time_beside(other, {}, {}, upload(4, 0.25)) == quarter, simulated);
+                       timer.time(plan, {.degraded_links = {{link.name, 0.75}}}) == quarter,
+                       timer.time(plan, {.degraded_links = {{link.name, 0.5}}}) == all,
+                       timer.time(other, {.background = upload(4, 0.25)}) == quarter, simulated);
   });
   EXPECT_EQ(said, "true true true true 3");
 }
@@ -275,8 +274,8 @@ TEST(SimulatedIterationTimer, AnswersDoNotDependOnWhatWasAskedBefore) {
     return in_child(four_nodes(), [=](const auto& timer, const auto&) {
       const ir::Plan plan = two_stages();
       const ir::Plan other = moved(plan, {{0, 5}, {1, 4}, {2, 1}, {3, 0}});
-      if (other_first) timer.time(other, {{{1}, 0.7}}, {});
-      return fmt::format("{:a}", timer.time(plan, {{{3}, 0.7}}, {}).value);
+      if (other_first) timer.time(other, {.slow = {{{1}, 0.7}}});
+      return fmt::format("{:a}", timer.time(plan, {.slow = {{{3}, 0.7}}}).value);
     });
   };
   EXPECT_EQ(ask(false), ask(true));

@@ -173,16 +173,9 @@ models::CheckpointLevel level(ir::Location location, std::int64_t every, double 
   return result;
 }
 
-Seconds SlowedTimer::time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-                          const models::DegradedLinks& degraded_links) const {
-  return FixedIterationTimer(Seconds{10}).time(plan, slow, degraded_links);
-}
-
-Seconds SlowedTimer::time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-                                 const models::DegradedLinks& degraded_links,
-                                 const std::vector<models::StateTransfer>& per_second) const {
-  Seconds seconds = time(plan, slow, degraded_links);
-  for (const models::StateTransfer& transfer : per_second) {
+Seconds SlowedTimer::time(const ir::Plan& plan, const IterationConditions& conditions) const {
+  Seconds seconds = FixedIterationTimer(Seconds{10}).time(plan, conditions);
+  for (const models::StateTransfer& transfer : conditions.background) {
     seconds += Seconds{transfer.bytes.value / 1e9};
   }
   return seconds;

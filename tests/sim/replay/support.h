@@ -65,14 +65,10 @@ models::RecoveryPhase phase(models::RecoveryPhase::Kind kind, double seconds);
 models::CheckpointLevel level(ir::Location location, std::int64_t every, double stall,
                               double persist);
 
-/// A FixedIterationTimer of 10 s, and a second more for each GB that moves beside them in a second.
+/// A FixedIterationTimer of 10 s, and a second more for each GB/s of background transfers.
 class SlowedTimer final : public IterationTimer {
  public:
-  Seconds time(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-               const models::DegradedLinks& degraded_links) const override;
-  Seconds time_beside(const ir::Plan& plan, const std::vector<models::SlowDevice>& slow,
-                      const models::DegradedLinks& degraded_links,
-                      const std::vector<models::StateTransfer>& per_second) const override;
+  Seconds time(const ir::Plan& plan, const IterationConditions& conditions) const override;
 };
 
 /// Replay with a SlowedTimer and transfers of 7 s, spans recorded.
