@@ -1,4 +1,4 @@
-/// Traces for clusters: whose nodes a trace's nodes are, and traces made of traces.
+/// Traces for clusters: which node of the cluster each node of a trace is.
 #pragma once
 #include <string>
 #include <vector>
@@ -28,17 +28,5 @@ std::vector<TraceNode> nodes_of(const models::Cluster& cluster);
 /// events; it ends with the shortest of them. If names clash, those of trace i get "ti-" in front.
 /// `traces` is not empty. Events of the job are events of the whole.
 Trace combine(const std::vector<Trace>& traces);
-
-/// Most events of a trace that is kept in memory: about a gigabyte.
-inline constexpr std::int64_t kMostEvents = 5'000'000;
-
-/// How many events repeat() would make, at most.
-double repeated_events(const Trace& trace, Nanoseconds horizon);
-
-/// The trace over and over until `horizon`. One nanosecond before each repetition the state of the
-/// trace's start is brought about with cause "repeat" (who is there, health of devices, links and
-/// job; notices that are under way are withdrawn); what the trace says of that last nanosecond is
-/// left out. Prices stay until the next one. Aborts if the trace is shorter than a second.
-Trace repeat(const Trace& trace, Nanoseconds horizon);
 
 }  // namespace orrery::traces

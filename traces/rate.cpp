@@ -6,7 +6,7 @@
 #include <set>
 
 #include "models/base/check.h"
-#include "traces/generate_spot.h"
+#include "traces/generate/spot.h"
 #include "traces/layout.h"
 
 namespace orrery::traces {

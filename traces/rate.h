@@ -6,7 +6,7 @@
 /// leaves in time. What hits k nodes (or one device) hits the job with probability
 /// 1 - (1 - in_use)^k, where `in_use` is the share of the cluster's devices that the job uses.
 #pragma once
-#include "traces/generate.h"
+#include "traces/generate/generate.h"
 #include "traces/trace.h"
 
 namespace orrery::traces {

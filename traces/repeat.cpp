@@ -1,3 +1,5 @@
+#include "traces/repeat.h"
+
 #include <cmath>
 #include <map>
 #include <set>
@@ -5,7 +7,6 @@
 #include <utility>
 
 #include "models/base/check.h"
-#include "traces/bind.h"
 #include "traces/layout.h"
 #include "traces/presence.h"
 

@@ -32,6 +32,9 @@ inline constexpr std::int64_t kMillisecond = 1'000'000;
 inline constexpr double kHour = 3600;  ///< In seconds.
 inline constexpr double kDay = 24 * kHour;
 
+/// Most events of a trace that is kept in memory: about a gigabyte.
+inline constexpr std::int64_t kMostEvents = 5'000'000;
+
 /// A node of the trace's own numbering. Device ids count node by node, as in a cluster file.
 struct TraceNode {
   std::string name;

@@ -24,7 +24,7 @@ struct ReplayPolicy {
   const std::string& shown() const { return label.empty() ? name : label; }
 };
 
-/// A file, or a generator (traces/generate.h) with its settings.
+/// A file, or a generator (traces/generate/generate.h) with its settings.
 struct ReplayTrace {
   std::optional<config::Located<std::string>> file;  ///< $ORRERY_DATA at its start is replaced.
   std::optional<std::string> format;                 ///< Of the file; none: our own.

@@ -13,9 +13,10 @@
 #include "models/spec/library.h"
 #include "traces/bind.h"
 #include "traces/csv.h"
-#include "traces/generate.h"
-#include "traces/import.h"
+#include "traces/generate/generate.h"
+#include "traces/import/import.h"
 #include "traces/rate.h"
+#include "traces/repeat.h"
 
 namespace orrery::experiments {
 namespace {
@@ -30,7 +31,7 @@ struct AlsoFile {
   std::string gpu_type;
 };
 
-/// Settings of a foreign format (traces/import.h).
+/// Settings of a foreign format (traces/import/import.h).
 struct FormatSettings {
   traces::ImportOptions options;
   std::vector<AlsoFile> also;

@@ -15,7 +15,7 @@
 #include "sim/replay/replay.h"
 #include "sim/replay/simulated_timers.h"
 #include "tests/bench/timed_policy.h"
-#include "traces/generate.h"
+#include "traces/generate/generate.h"
 
 int main(int count, char** words) {
   using namespace orrery;

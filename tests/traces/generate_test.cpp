@@ -1,4 +1,4 @@
-#include "traces/generate.h"
+#include "traces/generate/generate.h"
 
 #include <gtest/gtest.h>
 
@@ -8,8 +8,8 @@
 
 #include "models/config/document.h"
 #include "tests/traces/support.h"
-#include "traces/generate_random.h"
-#include "traces/generate_spot.h"
+#include "traces/generate/random.h"
+#include "traces/generate/spot.h"
 #include "traces/presence.h"
 #include "traces/statistics.h"
 

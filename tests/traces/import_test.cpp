@@ -1,4 +1,4 @@
-#include "traces/import.h"
+#include "traces/import/import.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,6 +11,7 @@
 #include "traces/lines.h"
 #include "traces/names.h"
 #include "traces/presence.h"
+#include "traces/repeat.h"
 #include "traces/statistics.h"
 
 namespace orrery::traces::import_test {

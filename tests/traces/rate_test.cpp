@@ -7,7 +7,7 @@
 #include <string>
 
 #include "tests/traces/support.h"
-#include "traces/generate.h"
+#include "traces/generate/generate.h"
 
 namespace orrery::traces::rate_test {
 namespace {

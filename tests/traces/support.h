@@ -11,7 +11,7 @@
 
 #include "models/config/diagnostics.h"
 #include "traces/csv.h"
-#include "traces/generate.h"
+#include "traces/generate/generate.h"
 #include "traces/trace.h"
 
 namespace orrery::traces {

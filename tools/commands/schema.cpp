@@ -15,7 +15,7 @@
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
 #include "tools/commands/twin_manifest.h"
-#include "traces/generate_settings.h"
+#include "traces/generate/settings.h"
 
 namespace orrery::tools {
 namespace {

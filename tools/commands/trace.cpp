@@ -15,9 +15,10 @@
 #include "tools/commands/inputs.h"
 #include "traces/bind.h"
 #include "traces/csv.h"
-#include "traces/generate.h"
-#include "traces/import.h"
+#include "traces/generate/generate.h"
+#include "traces/import/import.h"
 #include "traces/names.h"
+#include "traces/repeat.h"
 
 namespace orrery::tools {
 namespace {

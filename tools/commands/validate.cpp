@@ -21,7 +21,7 @@
 #include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/twin_manifest.h"
-#include "traces/generate_settings.h"
+#include "traces/generate/settings.h"
 
 namespace orrery::tools {
 namespace {

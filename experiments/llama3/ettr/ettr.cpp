@@ -13,7 +13,7 @@
 #include "planners/recovery/kit/checkpointing.h"
 #include "sim/replay/fixed_timer.h"
 #include "sim/replay/replay.h"
-#include "traces/generate.h"
+#include "traces/generate/generate.h"
 #include "traces/statistics.h"
 
 namespace orrery::experiments {

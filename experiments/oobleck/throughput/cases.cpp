@@ -3,7 +3,7 @@
 #include <array>
 #include <stdexcept>
 
-#include "traces/import.h"
+#include "traces/import/import.h"
 
 namespace orrery::experiments {
 namespace {

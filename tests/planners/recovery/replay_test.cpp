@@ -11,7 +11,7 @@
 #include "models/spec/library.h"
 #include "sim/replay/fixed_timer.h"
 #include "tests/planners/recovery/family.h"
-#include "traces/generate.h"
+#include "traces/generate/generate.h"
 
 namespace orrery::planners::replay_test {
 namespace {

@@ -538,7 +538,7 @@ TEST(ReplayDeath, ProceedingWithoutADeviceOfThePlanAborts) {
 TEST(FixedTimers, FollowTablesAndLoads) {
   const FixedIterationTimer table({{2, 4.0}, {4, 6.0}});
   EXPECT_DOUBLE_EQ(table.time(*plan_on(std::vector<int>{0, 1, 2}), {}).value, 6 / 4.0);
-  EXPECT_DOUBLE_EQ(table.time(*plan_on(std::vector<int>{0, 1, 2, 3}), {{{3}, 0.5}}, {}).value,
+  EXPECT_DOUBLE_EQ(table.time(*plan_on(std::vector<int>{0, 1, 2, 3}), {.slow = {{{3}, 0.5}}}).value,
                    8 / 6.0 * 2);
   const FixedTransferTimer rate(BytesPerSecond{1e9});
   EXPECT_EQ(rate.time({}), Nanoseconds{});

@@ -1,9 +1,9 @@
-#include "traces/generate_spot.h"
+#include "traces/generate/spot.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "traces/generate_random.h"
+#include "traces/generate/random.h"
 #include "traces/trace.h"
 
 namespace orrery::traces {

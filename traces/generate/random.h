@@ -6,7 +6,7 @@
 
 #include "models/base/rng.h"
 #include "models/base/time.h"
-#include "traces/generate_settings.h"
+#include "traces/generate/settings.h"
 
 namespace orrery::traces {
 

@@ -1,19 +1,21 @@
-#include "traces/import_slots.h"
+#include "traces/import/slots.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
+#include <map>
+#include <set>
 #include <tuple>
+#include <utility>
 
-#include "traces/bind.h"
-#include "traces/lines.h"
+#include "models/base/rng.h"
+#include "models/config/units.h"
 
 namespace orrery::traces {
 namespace {
 
-/// Slots and the events of their coming and going.
+/// Slots, and the events of their arrivals and departures.
 class Slots {
  public:
   int take(Instant at) {
@@ -33,10 +35,8 @@ class Slots {
     free_.insert(slot);
   }
 
-  Trace trace(Instant end, const std::string& path, const std::string& format,
-              const ImportOptions& options) && {
+  Trace trace(Instant end, const ImportOptions& options) && {
     Trace out;
-    out.source = fmt::format("{} ({})", std::filesystem::path(path).filename().string(), format);
     out.seed = options.seed;
     out.horizon = options.horizon.count > 0 ? options.horizon : Nanoseconds{end.nanoseconds};
     for (int slot = 0; slot < size_; ++slot) {
@@ -90,10 +90,42 @@ void drop_moments(std::vector<Change>& changes) {
 
 }  // namespace
 
-Trace from_changes(std::vector<Change> changes, Instant end, const std::string& path,
-                   const std::string& format, const ImportOptions& options,
-                   config::Diagnostics& diagnostics) {
-  FileProblems problems(path, diagnostics, kMostImportProblems);
+void for_each_line(
+    const ImportInput& input, const char* nothing,
+    const std::function<void(const std::string& text, std::int64_t line, FileProblems&)>& read) {
+  LineReader lines(input.path, input.diagnostics, input.options.most_lines);
+  FileProblems problems(input.path, input.diagnostics, kMostImportProblems);
+  std::string text;
+  bool any = false;
+  while (!problems.too_many() && lines.next(text)) {
+    if (trimmed(text).empty()) continue;
+    any = true;
+    read(text, lines.number(), problems);
+  }
+  if (!any && !problems.any() && !lines.failed()) problems.add(1, 1, nothing);
+}
+
+std::optional<std::int64_t> ForeignRow::integer(std::size_t cell, std::int64_t most) const {
+  config::TextError error;
+  const auto number = config::parse_integer(cells[cell].text, 0, most, error);
+  if (!number) add_problem(cell, error.what, error.hint);
+  return number;
+}
+
+void for_each_row(const ImportInput& input, std::size_t columns, const char* description,
+                  const char* nothing, const std::function<void(const ForeignRow&)>& read) {
+  std::vector<Cell> cells;
+  for_each_line(
+      input, nothing, [&](const std::string& text, std::int64_t line, FileProblems& problems) {
+        if (!split_cells(text, line, cells, problems)) return;
+        if (cells.size() == columns) return read({cells, line, problems});
+        problems.add(line, 1, fmt::format("{} cells instead of {}", cells.size(), columns),
+                     description);
+      });
+}
+
+Trace from_changes(std::vector<Change> changes, Instant end, const ImportInput& input) {
+  FileProblems problems(input.path, input.diagnostics, kMostImportProblems);
   std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return std::tie(a.time, a.line) < std::tie(b.time, b.line);
   });
@@ -116,22 +148,21 @@ Trace from_changes(std::vector<Change> changes, Instant end, const std::string& 
       live.erase(at);
     }
   }
-  return std::move(slots).trace(end, path, format, options);
+  return std::move(slots).trace(end, input.options);
 }
 
-Trace from_counts(const std::vector<Count>& counts, Instant end, const std::string& path,
-                  const std::string& format, const ImportOptions& options,
-                  config::Diagnostics& diagnostics) {
+Trace from_counts(const std::vector<Count>& counts, Instant end, const ImportInput& input) {
   double changes = 0;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     changes += std::abs(counts[i].instances - (i > 0 ? counts[i - 1].instances : 0));
   }
   if (changes > static_cast<double>(kMostEvents)) {
-    diagnostics.add({path, 0, 0}, fmt::format("{:.3g} instances come or go, at most {} are read",
-                                              changes, kMostEvents));
+    input.diagnostics.add(
+        {input.path, 0, 0},
+        fmt::format("{:.3g} instances come or go, at most {} are read", changes, kMostEvents));
     return {};
   }
-  Rng rng(options.seed);
+  Rng rng(input.options.seed);
   Slots slots;
   std::vector<int> live;  // In the order in which they came.
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -141,12 +172,12 @@ Trace from_counts(const std::vector<Count>& counts, Instant end, const std::stri
     while (live.size() > wanted) {
       const auto last = static_cast<std::int64_t>(live.size()) - 1;
       const auto at =
-          live.begin() + (options.order == LeaveOrder::random ? rng.integer(0, last) : last);
+          live.begin() + (input.options.order == LeaveOrder::random ? rng.integer(0, last) : last);
       slots.give_back(counts[i].time, *at);
       live.erase(at);
     }
   }
-  return std::move(slots).trace(end, path, format, options);
+  return std::move(slots).trace(end, input.options);
 }
 
 }  // namespace orrery::traces

@@ -1,16 +1,16 @@
 /// Samples of Google Cloud (uclasystem/bamboo, traces/gcloud): `YYYY-MM-DD, HH:MM:SS, count`,
 /// written by several loggers at once, so that lines are not in order. Lines are sorted by time; of
-/// several samples of one second the last line holds. A change is dated at the sample that first
+/// several samples of one second the last line counts. A change happens at the first sample that
 /// shows it. Time 0 is the first sample.
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <optional>
 
 #include "models/config/units.h"
-#include "traces/import_slots.h"
-#include "traces/lines.h"
+#include "traces/import/slots.h"
 
 namespace orrery::traces {
 namespace {
@@ -53,38 +53,22 @@ struct Sample {
   int instances = 0;
 };
 
-Trace read_gcp(const std::string& path, const ImportOptions& options,
-               config::Diagnostics& diagnostics) {
+Trace read_gcp(const ImportInput& input) {
   std::vector<Sample> samples;
-  {
-    LineReader lines(path, diagnostics, options.most_lines);
-    FileProblems problems(path, diagnostics, kMostImportProblems);
-    std::string line;
-    std::vector<Cell> cells;
-    while (!problems.too_many() && lines.next(line)) {
-      if (trimmed(line).empty()) continue;
-      if (!split_cells(line, lines.number(), cells, problems)) continue;
-      if (cells.size() != 3) {
-        problems.add(lines.number(), 1, fmt::format("{} cells instead of 3", cells.size()),
-                     "date, time, count");
-        continue;
-      }
-      bool bad_date = false;
-      const auto second = seconds_of(cells[0].text, cells[1].text, bad_date);
-      config::TextError error;
-      const auto count = config::parse_integer(cells[2].text, 0, kMostInstances, error);
-      const Cell& bad = cells[bad_date ? 0 : 1];
-      if (!second) {
-        problems.add(lines.number(), bad.column,
-                     fmt::format("'{}' is no {}", bad.text, bad_date ? "date" : "time of day"),
-                     bad_date ? "for example 2021-12-11" : "for example 11:13:10");
-      }
-      if (!count) problems.add(lines.number(), cells[2].column, error.what, error.hint);
-      if (second && count) samples.push_back({*second, static_cast<int>(*count)});
-    }
-    if (samples.empty() && !problems.any() && !lines.failed())
-      problems.add(1, 1, "the file holds no samples");
-  }
+  for_each_row(
+      input, 3, "date, time, count", "the file holds no samples", [&](const ForeignRow& row) {
+        bool bad_date = false;
+        const auto second = seconds_of(row.cells[0].text, row.cells[1].text, bad_date);
+        if (!second) {
+          const std::size_t bad = bad_date ? 0 : 1;
+          row.add_problem(
+              bad,
+              fmt::format("'{}' is no {}", row.cells[bad].text, bad_date ? "date" : "time of day"),
+              bad_date ? "for example 2021-12-11" : "for example 11:13:10");
+        }
+        const auto count = row.integer(2, kMostInstances);
+        if (second && count) samples.push_back({*second, static_cast<int>(*count)});
+      });
   std::stable_sort(samples.begin(), samples.end(),
                    [](const Sample& a, const Sample& b) { return a.second < b.second; });
   std::vector<Count> counts;
@@ -92,13 +76,13 @@ Trace read_gcp(const std::string& path, const ImportOptions& options,
     counts.push_back({{(sample.second - samples.front().second) * kSecond}, sample.instances});
   }
   const Instant end = counts.empty() ? Instant{} : counts.back().time;
-  return from_counts(counts, end, path, "gcp", options, diagnostics);
+  return from_counts(counts, end, input);
 }
 
 }  // namespace
 
-extern const TraceFormat kGcpFormat;
-const TraceFormat kGcpFormat = {"gcp", "date, time, count: samples of several loggers, unsorted",
-                                read_gcp};
+extern const TraceFormat kGcp;
+const TraceFormat kGcp = {"gcp", "date, time, count: samples of several loggers, unsorted",
+                          read_gcp};
 
 }  // namespace orrery::traces

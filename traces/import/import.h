@@ -1,9 +1,10 @@
-/// Traces of others as ours. Each format is one .cpp; the catalog is in import.cpp.
+/// Reads the trace formats of others. Each format is one .cpp; the catalog is in import.cpp.
 ///
-/// What all have in common: foreign instances become slots. An instance that appears takes the
-/// lowest free slot, so that a trace of 177 VMs of which 32 live at once has 32 nodes, as the
-/// cluster that it stands for. What is there at time 0 is there at the start. Nothing says whether
-/// an instance was warned or failed: all goings are `leave` with cause "spot", all comings `join`.
+/// All formats turn instances into slots: an instance that appears takes the lowest free slot, so
+/// that a trace of 177 VMs of which 32 live at once has 32 nodes, like the cluster that it was
+/// recorded on. What is there at time 0 is there at the start. The formats do not say whether an
+/// instance was given notice or failed: each departure is a `leave` with cause "spot", each arrival
+/// a `join`.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -29,13 +30,20 @@ struct ImportOptions {
   LeaveOrder order = LeaveOrder::last_in_first_out;
   std::uint64_t seed = 0;
   Nanoseconds horizon{};        ///< 0: the last line (or what the format says).
-  std::int64_t most_lines = 0;  ///< That are read, to see what a file is; 0: all.
+  std::int64_t most_lines = 0;  ///< Only the first lines, to see what a file is; 0: all.
+};
+
+/// A file to import, and where its problems go.
+struct ImportInput {
+  const std::string& path;
+  const ImportOptions& options;
+  config::Diagnostics& diagnostics;
 };
 
 struct TraceFormat {
   const char* name;
   const char* what;  ///< In words, for lists.
-  Trace (*read)(const std::string& path, const ImportOptions&, config::Diagnostics&);
+  Trace (*read)(const ImportInput& input);
 };
 
 const std::vector<TraceFormat>& trace_formats();

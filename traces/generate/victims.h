@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "models/base/rng.h"
-#include "traces/generate_settings.h"
+#include "traces/generate/settings.h"
 #include "traces/layout.h"
 
 namespace orrery::traces {

@@ -1,20 +1,21 @@
-#include "traces/generate.h"
+#include "traces/generate/generate.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <numbers>
 #include <queue>
 #include <set>
 #include <tuple>
 
 #include "models/base/check.h"
 #include "models/config/document.h"
-#include "traces/generate_health.h"
-#include "traces/generate_random.h"
-#include "traces/generate_spot.h"
-#include "traces/generate_victims.h"
+#include "traces/bind.h"
+#include "traces/generate/random.h"
+#include "traces/generate/spot.h"
+#include "traces/generate/victims.h"
 #include "traces/layout.h"
 #include "traces/rate.h"
 #include "traces/statistics.h"
@@ -25,6 +26,60 @@ namespace {
 using ir::ClusterEvent;
 using ir::EventKind;
 using ir::EventScope;
+
+ClusterEvent link_event(Instant at, EventKind kind, const std::string& link) {
+  ClusterEvent event;
+  event.time = at;
+  event.kind = kind;
+  event.scope.kind = EventScope::Kind::link;
+  event.scope.link = link;
+  event.cause = "degraded link";
+  return event;
+}
+
+/// degrade and restore of each link, from streams forked off `root`. A link that is degraded does
+/// not degrade again.
+std::vector<ClusterEvent> draw_links(const DegradedLinks& links, Nanoseconds horizon,
+                                     const Rng& root) {
+  std::vector<ClusterEvent> events;
+  for (const std::string& link : links.links) {
+    const Rng stream = root.fork(stream_key("link " + link));
+    Rng durations = stream.fork(1);
+    Instant free;
+    for (const Instant at : draw_renewals(links.per_link_day / kDay, 1, horizon, stream)) {
+      if (at < free) continue;
+      events.push_back(link_event(at, EventKind::degrade, link));
+      events.back().factor = links.factor;
+      free = at + draw_duration(links.duration, durations);
+      if (free.nanoseconds > horizon.count) break;
+      events.push_back(link_event(free, EventKind::restore, link));
+    }
+  }
+  return events;
+}
+
+/// `slow` of the job at each step whose speed (at its middle, four decimals) differs from the last.
+std::vector<ClusterEvent> draw_daily(const DailyVariation& daily, Nanoseconds horizon) {
+  std::vector<ClusterEvent> events;
+  if (daily.depth == 0) return events;
+  const Nanoseconds step = to_nanoseconds(daily.step);
+  double last = 1;
+  for (Instant at; at.nanoseconds < horizon.count; at = at + step) {
+    const double hour = (to_seconds(Nanoseconds{at.nanoseconds}) + daily.step / 2).value / 3600;
+    const double phase = 2 * std::numbers::pi * (hour - daily.warmest_hour) / 24;
+    const double factor = std::round((1 - daily.depth * (1 + std::cos(phase)) / 2) * 1e4) / 1e4;
+    if (factor == last) continue;
+    last = factor;
+    ClusterEvent event;
+    event.time = at;
+    event.kind = EventKind::slow;
+    event.scope.kind = EventScope::Kind::job;
+    event.cause = "time of day";
+    event.factor = factor;
+    events.push_back(std::move(event));
+  }
+  return events;
+}
 
 /// Something that will happen, unless what happens before makes it void.
 struct Plan {
@@ -379,6 +434,21 @@ class Generator {
 };
 
 }  // namespace
+
+GeneratorNodes nodes_of_cluster(const models::Cluster& cluster) {
+  GeneratorNodes out{nodes_of(cluster), {}};
+  for (const models::Node& node : cluster.nodes) out.leaf.push_back(node.leaf);
+  return out;
+}
+
+GeneratorNodes equal_nodes(int count, int gpus, const std::string& gpu_type) {
+  GeneratorNodes out;
+  for (int i = 0; i < count; ++i) {
+    out.nodes.push_back({fmt::format("node{}", i), gpu_type, gpus});
+    out.leaf.push_back(0);
+  }
+  return out;
+}
 
 std::vector<std::string> find_problems(const TraceGenerator& generator,
                                        const GeneratorNodes& nodes) {

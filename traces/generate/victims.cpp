@@ -1,4 +1,4 @@
-#include "traces/generate_victims.h"
+#include "traces/generate/victims.h"
 
 #include <map>
 #include <utility>

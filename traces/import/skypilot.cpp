@@ -1,6 +1,6 @@
 /// SkyPilot's spot traces (skypilot-org/spot-traces): {"metadata": {"gap_seconds": 300}, "data":
-/// [16, ...]}: how many instances were available at each sample. Changes are dated at the sample
-/// that shows them; the trace ends one gap after the last sample.
+/// [16, ...]}: how many instances were available at each sample. A change happens at the
+/// sample that shows it; the trace ends one gap after the last sample.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "models/base/file.h"
-#include "traces/import_slots.h"
-#include "traces/lines.h"
+#include "traces/import/slots.h"
 
 namespace orrery::traces {
 namespace {
@@ -18,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 /// Line and column of a byte (from 1).
-std::pair<std::int64_t, int> place_of(const std::string& text, std::size_t byte) {
+std::pair<std::int64_t, int> position_of(const std::string& text, std::size_t byte) {
   const auto end =
       text.begin() + static_cast<std::ptrdiff_t>(std::min(text.size(), byte) - (byte > 0 ? 1 : 0));
   const auto line = 1 + std::count(text.begin(), end, '\n');
@@ -33,9 +32,10 @@ char first_character(const std::string& path) {
   return file >> c ? c : '\0';
 }
 
-Trace read_skypilot(const std::string& path, const ImportOptions& options,
-                    config::Diagnostics& diagnostics) {
-  if (options.most_lines > 0 && first_character(path) != '{') {
+Trace read_skypilot(const ImportInput& input) {
+  const std::string& path = input.path;
+  config::Diagnostics& diagnostics = input.diagnostics;
+  if (input.options.most_lines > 0 && first_character(path) != '{') {
     diagnostics.add({path, 1, 1}, "this is no JSON");
     return {};
   }
@@ -53,7 +53,7 @@ Trace read_skypilot(const std::string& path, const ImportOptions& options,
   try {
     document = json::parse(text);
   } catch (const json::parse_error& error) {
-    const auto [line, column] = place_of(text, error.byte);
+    const auto [line, column] = position_of(text, error.byte);
     problems.add(line, column, "this is no JSON");
     return {};
   }
@@ -83,13 +83,13 @@ Trace read_skypilot(const std::string& path, const ImportOptions& options,
     counts.push_back({to_instant(step * static_cast<double>(i)), count.get<int>()});
   }
   const Instant end = to_instant(step * static_cast<double>(document["data"].size()));
-  return from_counts(counts, end, path, "skypilot", options, diagnostics);
+  return from_counts(counts, end, input);
 }
 
 }  // namespace
 
-extern const TraceFormat kSkypilotFormat;
-const TraceFormat kSkypilotFormat = {"skypilot", "JSON with gap_seconds and a list of counts",
-                                     read_skypilot};
+extern const TraceFormat kSkypilot;
+const TraceFormat kSkypilot = {"skypilot", "JSON with gap_seconds and a list of counts",
+                               read_skypilot};
 
 }  // namespace orrery::traces

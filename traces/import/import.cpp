@@ -1,4 +1,4 @@
-#include "traces/import.h"
+#include "traces/import/import.h"
 
 #include <fmt/format.h>
 
@@ -11,12 +11,13 @@
 
 namespace orrery::traces {
 
-extern const TraceFormat kBambooFormat;
-extern const TraceFormat kOobleckFormat;
-extern const TraceFormat kAwsFormat;
-extern const TraceFormat kGcpFormat;
-extern const TraceFormat kParcaeFormat;
-extern const TraceFormat kSkypilotFormat;
+extern const TraceFormat kAws, kBamboo, kGcp, kOobleck, kParcae, kSkypilot;
+
+const std::vector<TraceFormat>& trace_formats() {
+  static const std::vector<TraceFormat> kFormats = {kBamboo, kOobleck, kParcae,
+                                                    kAws,    kGcp,     kSkypilot};
+  return kFormats;
+}
 
 namespace {
 
@@ -26,7 +27,7 @@ bool reads_first_lines(const TraceFormat& format, const std::string& path) {
   config::Diagnostics diagnostics;
   ImportOptions options;
   options.most_lines = kFirstLines;
-  format.read(path, options, diagnostics);
+  format.read({path, options, diagnostics});
   return diagnostics.empty();
 }
 
@@ -51,12 +52,6 @@ std::vector<std::pair<LeaveOrder, const char*>> enum_names(LeaveOrder) {
   return {{LeaveOrder::last_in_first_out, "last_in_first_out"}, {LeaveOrder::random, "random"}};
 }
 
-const std::vector<TraceFormat>& trace_formats() {
-  static const std::vector<TraceFormat> kFormats = {kBambooFormat, kOobleckFormat, kParcaeFormat,
-                                                    kAwsFormat,    kGcpFormat,     kSkypilotFormat};
-  return kFormats;
-}
-
 const TraceFormat* format_of(const std::string& path) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(path, error)) return nullptr;
@@ -74,7 +69,8 @@ Trace import_trace(const std::string& format, const std::string& path, const Imp
                                [&](const TraceFormat& one) { return one.name == format; });
   ORRERY_CHECK(at != formats.end(), "unknown trace format {}", format);
   config::Diagnostics found;
-  Trace trace = at->read(path, options, found);
+  Trace trace = at->read({path, options, found});
+  trace.source = fmt::format("{} ({})", std::filesystem::path(path).filename().string(), at->name);
   if (found.empty()) return trace;
   if (std::string hint = other_format(*at, path); !hint.empty()) {
     const config::Problem& first = found.problems().front();

@@ -1,4 +1,4 @@
-#include "traces/generate_random.h"
+#include "traces/generate/random.h"
 
 #include <algorithm>
 #include <boost/random/gamma_distribution.hpp>

@@ -1,13 +1,20 @@
+#include "traces/csv.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cstdint>
+#include <iterator>
 #include <optional>
-#include <tuple>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "models/base/check.h"
 #include "models/config/units.h"
-#include "traces/csv.h"
-#include "traces/csv_header.h"
 #include "traces/layout.h"
 #include "traces/lines.h"
 #include "traces/names.h"
@@ -19,6 +26,125 @@ namespace {
 using ir::ClusterEvent;
 using ir::EventKind;
 using ir::EventScope;
+
+// ---- reading ----
+
+constexpr const char* kSchema = "orrery/trace/1";
+constexpr std::int64_t kMostGpus = 1024;
+constexpr std::size_t kMostDevices = 1 << 24;
+
+/// The `# key: value` lines.
+class HeaderReader {
+ public:
+  HeaderReader(Trace& trace, FileProblems& problems) : trace_(trace), problems_(problems) {}
+
+  /// A line that starts with #.
+  void read(std::string_view line, std::int64_t number);
+  bool has_schema() const { return schema_; }
+  bool has_horizon() const { return horizon_; }
+
+ private:
+  void read_key(const std::string& key, const std::string& value, std::int64_t line, int column);
+  void read_nodes(std::string_view value, std::int64_t line, int column);
+
+  Trace& trace_;
+  FileProblems& problems_;
+  std::set<std::string> known_;
+  std::size_t devices_ = 0;
+  bool schema_ = false;
+  bool horizon_ = false;
+};
+
+void HeaderReader::read(std::string_view line, std::int64_t number) {
+  const std::size_t begin = std::min(line.find_first_not_of("# \t"), line.size());
+  const std::size_t colon = line.find(':', begin);
+  if (begin == line.size()) return;
+  if (colon == std::string_view::npos) {
+    problems_.add(number, 1, "a header line that is not `# key: value`");
+    return;
+  }
+  const std::string key(trimmed(line.substr(begin, colon - begin)));
+  const std::string_view rest = line.substr(colon + 1);
+  const std::string_view value = trimmed(rest);
+  const int column =
+      static_cast<int>(value.empty() ? colon + 1
+                                     : static_cast<std::size_t>(value.data() - line.data())) +
+      1;
+  if (!schema_ && key != "schema") {
+    problems_.add(number, 1, "the first line must be `# schema: orrery/trace/1`",
+                  "orrery trace import reads the formats of others");
+    schema_ = true;
+  }
+  read_key(key, std::string(value), number, column);
+}
+
+void HeaderReader::read_key(const std::string& key, const std::string& value, std::int64_t line,
+                            int column) {
+  config::TextError error;
+  if (key == "schema") {
+    schema_ = true;
+    if (value != kSchema) {
+      problems_.add(line, column, fmt::format("unknown schema '{}'", value),
+                    fmt::format("this version reads {}", kSchema));
+    }
+  } else if (key == "source") {
+    trace_.source = value;
+  } else if (key == "seed") {
+    const auto [end, failure] =
+        std::from_chars(value.data(), value.data() + value.size(), trace_.seed);
+    if (failure != std::errc() || end != value.data() + value.size()) {
+      problems_.add(line, column, fmt::format("'{}' is no seed", value), "a whole number");
+    }
+  } else if (key == "horizon") {
+    horizon_ = true;
+    if (const auto time = parse_time(value, error)) {
+      trace_.horizon = {*time};
+    } else {
+      problems_.add(line, column, error.what, error.hint);
+    }
+  } else if (key == "nodes") {
+    read_nodes(value, line, column);
+  } else {
+    trace_.header.emplace_back(key, value);
+  }
+}
+
+void HeaderReader::read_nodes(std::string_view value, std::int64_t line, int column) {
+  std::vector<std::string_view> words;
+  for (std::size_t at = 0; at < value.size();) {
+    const std::size_t end = std::min(value.find_first_of(" \t", at), value.size());
+    if (end > at) words.push_back(value.substr(at, end - at));
+    at = end + 1;
+  }
+  TraceNode node;
+  config::TextError error;
+  if (words.size() > 1 && words.back().size() > 1 && words.back()[0] == 'x' &&
+      words.back().find_first_not_of("0123456789", 1) == std::string_view::npos) {
+    const auto gpus = config::parse_integer(words.back().substr(1), 1, kMostGpus, error);
+    if (!gpus) return problems_.add(line, column, error.what, error.hint);
+    node.gpus = static_cast<int>(*gpus);
+    words.pop_back();
+  }
+  if (words.empty() || words.size() > 2) {
+    return problems_.add(line, column, "nodes are `NAMES TYPE xGPUS`",
+                         "for example node{0..15} A100-80GB x8");
+  }
+  if (words.size() == 2) node.gpu_type = words[1];
+  const auto names = split_names(words[0], error);
+  if (!names) return problems_.add(line, column, error.what, error.hint);
+  devices_ += names->size() * static_cast<std::size_t>(node.gpus);
+  if (devices_ > kMostDevices) {
+    return problems_.add(line, column, fmt::format("more than {} devices", kMostDevices));
+  }
+  for (const std::string& name : *names) {
+    if (!known_.insert(name).second) {
+      problems_.add(line, column, fmt::format("node '{}' twice", name));
+      continue;
+    }
+    node.name = name;
+    trace_.nodes.push_back(node);
+  }
+}
 
 /// Events of one instant are kept until they are in order.
 constexpr std::size_t kMostAtOnce = 1 << 18;
@@ -337,6 +463,62 @@ class TraceScanner {
   const std::function<void(const ClusterEvent&)>& on_event_;
 };
 
+// ---- writing ----
+
+/// A header value on one line.
+std::string one_line(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
+  return text;
+}
+
+std::string cell(const std::string& text) {
+  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : one_line(text)) {
+    if (c == '"') quoted += '"';
+    quoted += c;
+  }
+  return quoted + '"';
+}
+
+std::string node_line(const TraceNode& node, const std::string& names) {
+  std::string line = "# nodes: " + names;
+  if (!node.gpu_type.empty()) line += " " + node.gpu_type;
+  return line + fmt::format(" x{}\n", node.gpus);
+}
+
+/// Equal neighbors share a line.
+std::string node_lines(const std::vector<TraceNode>& nodes) {
+  std::string text;
+  for (std::size_t begin = 0; begin < nodes.size();) {
+    std::vector<std::string> names;
+    std::size_t end = begin;
+    for (; end < nodes.size() && nodes[end].gpu_type == nodes[begin].gpu_type &&
+           nodes[end].gpus == nodes[begin].gpus;
+         ++end) {
+      names.push_back(nodes[end].name);
+    }
+    for (const NameRun& run : join_names(names)) text += node_line(nodes[begin], run.text);
+    begin = end;
+  }
+  return text;
+}
+
+void append_event(std::string& text, const ClusterEvent& event, const TraceLayout& layout) {
+  const bool has_factor = event.kind == EventKind::slow || event.kind == EventKind::degrade;
+  std::string line =
+      fmt::format("{},{},{},{},{},{},{},{}", format_time(event.time.nanoseconds),
+                  kind_name(event.kind), cell(format_scope(event.scope, layout)), cell(event.cause),
+                  event.kind == EventKind::notice ? format_time(event.notice.count) : "",
+                  event.detection ? format_time(event.detection->count) : "",
+                  has_factor ? config::format_number(event.factor) : "",
+                  event.price ? config::to_text(*event.price) : "");
+  while (line.back() == ',') line.pop_back();
+  text += line;
+  text += '\n';
+}
+
 }  // namespace
 
 Trace scan_trace(const std::string& path, const std::function<void(const Trace&)>& on_header,
@@ -352,6 +534,23 @@ Trace read_trace(const std::string& path, config::Diagnostics& diagnostics) {
       diagnostics);
   trace.events = std::move(events);
   return trace;
+}
+
+std::string write_trace(const Trace& trace) {
+  for (const TraceNode& node : trace.nodes) {
+    ORRERY_CHECK(bad_node_name(node.name).empty(), "{}", bad_node_name(node.name));
+  }
+  const TraceLayout layout(trace.nodes);
+  std::string text =
+      fmt::format("# schema: orrery/trace/1\n# source: {}\n# seed: {}\n# horizon: {}\n",
+                  one_line(trace.source), trace.seed, format_time(trace.horizon.count));
+  for (const auto& [key, value] : trace.header) {
+    text += fmt::format("# {}: {}\n", key, one_line(value));
+  }
+  text += node_lines(trace.nodes);
+  text += "time,kind,scope,cause,notice,detection,factor,price\n";
+  for (const ir::ClusterEvent& event : trace.events) append_event(text, event, layout);
+  return text;
 }
 
 }  // namespace orrery::traces

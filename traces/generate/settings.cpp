@@ -1,10 +1,12 @@
-#include "traces/generate_settings.h"
+#include "traces/generate/settings.h"
 
 #include <fmt/format.h>
 
-#include <cmath>
+#include <algorithm>
+#include <filesystem>
 #include <set>
 
+#include "models/config/document.h"
 #include "models/config/visitor.h"
 
 namespace orrery::traces {
@@ -190,6 +192,47 @@ void describe(config::Visitor& v, TraceGenerator& generator) {
       v.problem("spot", fmt::format("GPU type '{}' twice", spot.gpu_type));
     }
   }
+}
+
+TraceGenerator load_generator(const std::string& name, const std::string& root,
+                              const std::vector<std::string>& changes, config::Position asked_at,
+                              config::Position changes_at, config::Diagnostics& diagnostics) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path folder = fs::path(root) / "traces";
+  fs::path path = name;
+  if (!fs::is_regular_file(path, error)) path = folder / (name + ".yaml");
+  if (!fs::is_regular_file(path, error)) {
+    std::vector<std::string> known;
+    for (const auto& entry : fs::directory_iterator(folder, error)) {
+      known.push_back(entry.path().stem().string());
+    }
+    std::sort(known.begin(), known.end());
+    diagnostics.add(std::move(asked_at), fmt::format("no trace generator '{}'", name),
+                    config::suggest(name, known, "generators"));
+    return {};
+  }
+  const std::size_t before = diagnostics.problems().size();
+  config::Value tree = config::load_value(path.string(), diagnostics);
+  for (const std::string& change : changes) {
+    const std::size_t equals = change.find('=');
+    if (equals == 0 || equals == std::string::npos) {
+      diagnostics.add(changes_at, fmt::format("'{}' is not KEY=VALUE", change),
+                      "for example failures.conditioned=true");
+      continue;
+    }
+    const std::string text = change.substr(equals + 1);
+    const bool nested = text.starts_with('[') || text.starts_with('{');
+    tree = config::merge(std::move(tree), change.substr(0, equals),
+                         nested ? config::load_value_text(text, changes_at.file, diagnostics)
+                                : config::Value::scalar(text, changes_at),
+                         diagnostics);
+  }
+  TraceGenerator generator;
+  if (diagnostics.problems().size() == before) {
+    config::describe_value(tree, generator, diagnostics);
+  }
+  return generator;
 }
 
 }  // namespace orrery::traces

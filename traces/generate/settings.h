@@ -1,4 +1,5 @@
-/// Settings of the trace generator, as YAML (`schema: orrery/trace_generator/1`).
+/// Settings of the trace generator: YAML files (`schema: orrery/trace_generator/1`) of the library
+/// or of the user.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "models/base/units.h"
+#include "models/config/diagnostics.h"
 
 namespace orrery::config {
 class Visitor;
@@ -140,5 +142,12 @@ void describe(config::Visitor& v, DailyVariation& daily);
 void describe(config::Visitor& v, FailureSettings& failures);
 void describe(config::Visitor& v, SpotType& spot);
 void describe(config::Visitor& v, TraceGenerator& generator);
+
+/// `name` is a generator of the library below `root` (traces/NAME.yaml) or a path to a YAML file.
+/// `changes` are "key.path=value" and replace values of the file; they are reported at
+/// `changes_at`.
+TraceGenerator load_generator(const std::string& name, const std::string& root,
+                              const std::vector<std::string>& changes, config::Position asked_at,
+                              config::Position changes_at, config::Diagnostics& diagnostics);
 
 }  // namespace orrery::traces

@@ -7,15 +7,12 @@
 /// there; where two processes meet on one node the later victim may change.)
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "models/base/time.h"
-#include "models/base/units.h"
-#include "models/config/diagnostics.h"
 #include "models/spec/cluster.h"
-#include "traces/generate_settings.h"
+#include "traces/generate/settings.h"
 #include "traces/trace.h"
 
 namespace orrery::traces {
@@ -28,13 +25,6 @@ struct GeneratorNodes {
 GeneratorNodes nodes_of_cluster(const models::Cluster& cluster);
 /// `count` equal nodes node0, node1, ... on one leaf.
 GeneratorNodes equal_nodes(int count, int gpus, const std::string& gpu_type);
-
-/// `name` is a generator of the library below `root` (traces/NAME.yaml) or a path to a YAML file.
-/// `changes` are "key.path=value" and replace values of the file; they are reported at
-/// `changes_at`.
-TraceGenerator load_generator(const std::string& name, const std::string& root,
-                              const std::vector<std::string>& changes, config::Position asked_at,
-                              config::Position changes_at, config::Diagnostics& diagnostics);
 
 /// What in the generator does not fit the nodes (a GPU type that is not there), in words.
 std::vector<std::string> find_problems(const TraceGenerator& generator,

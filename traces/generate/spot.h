@@ -8,7 +8,7 @@
 #include "models/base/rng.h"
 #include "models/base/time.h"
 #include "models/base/units.h"
-#include "traces/generate_settings.h"
+#include "traces/generate/settings.h"
 
 namespace orrery::traces {
 
