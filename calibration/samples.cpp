@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "calibration/read_text.h"
+#include "calibration/text.h"
 #include "models/ir/measurement_text.h"
 
 namespace orrery::calibration {
@@ -99,16 +99,6 @@ std::string one_line(std::string text) {
   std::replace_if(
       text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
   return text;
-}
-
-std::string quoted(const std::string& cell) {
-  if (cell.find_first_of(",\"") == std::string::npos) return cell;
-  std::string out = "\"";
-  for (const char c : cell) {
-    if (c == '"') out += '"';
-    out += c;
-  }
-  return out + '"';
 }
 
 struct Cell {
@@ -298,7 +288,7 @@ std::string sample_row(const ir::Measurement& sample) {
   std::string row;
   for (const std::string& cell : cells) {
     if (!row.empty()) row += ',';
-    row += quoted(one_line(cell));
+    row += csv_cell(one_line(cell));
   }
   return row + '\n';
 }
@@ -315,9 +305,7 @@ SampleFile parse_samples(std::string_view text, const std::string& name, Diagnos
 
 SampleFile read_samples(const std::string& path, Diagnostics& diagnostics) {
   std::string text;
-  if (!read_text(path, text, diagnostics)) {
-    return {};
-  }
+  if (!read_text(path, text, diagnostics)) return {};
   return parse_samples(text, path, diagnostics);
 }
 

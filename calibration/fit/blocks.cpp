@@ -19,7 +19,8 @@ using ir::Measurement;
 using ir::MeasurementKind;
 using ir::Pass;
 
-constexpr std::size_t kLayers = 3;
+constexpr EntryKind kBlock = {"block", "blocks", "", "time", "s"};
+constexpr EntryKind kOverhead = {"overhead", "", "", "", ""};
 
 double layers_of(const Measurement& one) { return one.layers; }
 
@@ -75,37 +76,33 @@ struct OpOverhead {
 };
 
 /// Median of what the engine adds to an op, by device type.
-std::map<std::string, OpOverhead> op_overheads(const ir::MeasurementSet& measured,
-                                               const FitOptions& options, FitReport& report) {
+std::map<std::string, OpOverhead> op_overheads(const FitContext& context) {
   const Axis axis = [](const Measurement&) { return 0.0; };
-  auto sets = group_samples(
-      measured,
+  std::map<std::string, OpOverhead> overheads;
+  fit_entries(
+      context, {"overhead", "", "", "time", "s", 1},
       [](const Measurement& one) {
         return one.kind == MeasurementKind::op_overhead ? one.device_type + " op overhead"
                                                         : std::string();
       },
-      axis);
-  std::map<std::string, OpOverhead> overheads;
-  for (auto& [name, set] : sets) {
-    FitEntry entry = make_entry(name, "overhead", "", "", "time", "s");
-    if (!set.samples.empty()) {
-      std::vector<double> values;
-      for (const Sample& sample : set.samples) values.push_back(sample.value);
-      const double middle = median(values);
-      const auto constant = [&](const Sample&) { return middle; };
-      judge(set, axis, constant, constant, entry);
-      entry.parameters.push_back({"each op", middle, "s"});
-      overheads[set.samples.front().what.device_type] = {middle, entry};
-    }
-    report_entry(std::move(entry), set, 1, options, report);
-  }
+      axis,
+      [&](FitEntry& entry, SampleSet& set) {
+        std::vector<double> values;
+        for (const Sample& sample : set.samples) values.push_back(sample.value);
+        const double middle = median(values);
+        const auto constant = [&](const Sample&) { return middle; };
+        judge(set, axis, constant, constant, entry);
+        entry.parameters.push_back({"each op", middle, "s"});
+        overheads[set.samples.front().what.device_type] = {middle, entry};
+        return true;
+      });
   return overheads;
 }
 
 /// The pass's entry in the report: all its blocks in one figure. Blocks that were timed alone say
 /// nothing about the overhead, and their fit is their median: they are in no error.
 FitEntry pass_entry(const std::string& device, Pass pass, const PassFit& fit) {
-  FitEntry entry = make_entry(fmt::format("{} {} overhead", device, ir::name_of(pass)), "overhead");
+  FitEntry entry = make_entry(fmt::format("{} {} overhead", device, ir::name_of(pass)), kOverhead);
   SampleSet together;
   for (const auto& [name, set] : fit.blocks) {
     together.used += set->used;
@@ -127,9 +124,8 @@ FitEntry pass_entry(const std::string& device, Pass pass, const PassFit& fit) {
 }
 
 void report_block(const std::string& name, const SampleSet& set, const PassFit& fit,
-                  const ir::MeasurementSet& measured, const FitOptions& options,
-                  FitReport& report) {
-  FitEntry entry = make_entry(name, "block", "blocks", "", "time", "s");
+                  const FitContext& context) {
+  FitEntry entry = make_entry(name, kBlock);
   const double time = fit.block_time.at(name);
   const double seen = fit.seen_time.at(name);
   const auto final_fit = [&](const Sample& sample) {
@@ -141,25 +137,24 @@ void report_block(const std::string& name, const SampleSet& set, const PassFit& 
   judge(set, layers_of, final_fit, training_fit, entry);
   entry.parameters = {{"each block", time, "s"}, {"overhead of the pass", fit.overhead, "s"}};
   const Measurement& what = set.samples.front().what;
-  report.profile.block_times.push_back({what.device_type, what.block, measured.model, what.pass,
-                                        what.tensor_parallel, what.micro_batch_size,
-                                        what.sequence_length, what.dtype, Seconds{time},
-                                        provenance(measured, entry)});
+  context.report.profile.block_times.push_back(
+      {what.device_type, what.block, context.measured.model, what.pass, what.tensor_parallel,
+       what.micro_batch_size, what.sequence_length, what.dtype, Seconds{time},
+       provenance(context.measured, entry)});
   if (time <= 0) {
-    report.warnings.push_back(name + ": no time beside the overhead of the pass");
+    context.report.warnings.push_back(name + ": no time beside the overhead of the pass");
   }
   // Embedding and head are timed alone: there is nothing else that they could be.
   const bool layer = what.block == ir::BlockKind::transformer || what.block == ir::BlockKind::moe;
-  report_entry(std::move(entry), set, layer ? kLayers : 1, options, report);
+  report_entry(std::move(entry), set, layer ? kBlock.enough : 1, context);
 }
 
 /// A backward pass with full recomputation against the backward and forward fits: what the cost
 /// model adds.
-void check_recomputation(const ir::MeasurementSet& measured, const FitOptions& options,
-                         const std::map<std::pair<std::string, Pass>, PassFit>& passes,
-                         FitReport& report) {
+void check_recomputation(const FitContext& context,
+                         const std::map<std::pair<std::string, Pass>, PassFit>& passes) {
   auto sets = group_samples(
-      measured,
+      context.measured,
       [](const Measurement& one) {
         const bool mine = one.kind == MeasurementKind::block && one.pass == Pass::backward &&
                           one.recompute == ir::Recompute::full;
@@ -181,22 +176,22 @@ void check_recomputation(const ir::MeasurementSet& measured, const FitOptions& o
     const auto backward = time_of(Pass::backward);
     const auto forward = time_of(Pass::forward);
     if (!backward || !forward) continue;
-    FitEntry entry = make_entry(name, "check", "blocks", "", "time", "s");
+    FitEntry entry = make_entry(name, {"check", "blocks", "", "time", "s"});
     for (Sample& sample : set.samples) sample.held_out = true;  // none is fitted
     const auto predicted = [&](const Sample& sample) {
       return backward->first + sample.what.layers * (backward->second + forward->second);
     };
     judge(set, layers_of, predicted, predicted, entry);
     entry.fit_mean_error = entry.fit_max_error = -1;
-    report_entry(std::move(entry), set, 1, options, report);
+    report_entry(std::move(entry), set, 1, context);
   }
 }
 
 /// PassOverhead of every pass that can be said: the intercept and what the engine adds. The halves
 /// of a backward pass that were not timed have half of its intercept each.
-void add_overheads(const ir::MeasurementSet& measured, const FitOptions& options,
+void add_overheads(const FitContext& context,
                    const std::map<std::pair<std::string, Pass>, PassFit>& passes,
-                   const std::map<std::string, OpOverhead>& ops, FitReport& report) {
+                   const std::map<std::string, OpOverhead>& ops) {
   std::set<std::string> devices;
   for (const auto& [key, fit] : passes) devices.insert(key.first);
   for (const auto& [device, time] : ops) devices.insert(device);
@@ -221,25 +216,27 @@ void add_overheads(const ir::MeasurementSet& measured, const FitOptions& options
       if (found == passes.end() && engine == ops.end()) continue;
       // Without an intercept that was fitted the engine's part is all there is.
       const bool only_engine = entry.held_out_mean_error < 0 && engine != ops.end();
-      ir::Provenance from = provenance(measured, only_engine ? engine->second.entry : entry);
+      ir::Provenance from =
+          provenance(context.measured, only_engine ? engine->second.entry : entry);
       if (share < 1) from.source += ", half of the backward pass";
-      report.profile.pass_overheads.push_back({device, pass, Seconds{intercept + op}, from});
+      context.report.profile.pass_overheads.push_back(
+          {device, pass, Seconds{intercept + op}, from});
       if (found == passes.end() || share < 1) continue;
       entry.parameters = {{"intercept", intercept, "s"}, {"engine", op, "s"}};
       SampleSet counts;
       counts.used = entry.samples;
       counts.disturbed = entry.disturbed;
       counts.samples.resize(1);
-      report_entry(std::move(entry), counts, 1, options, report);
+      report_entry(std::move(entry), counts, 1, context);
     }
   }
 }
 
 }  // namespace
 
-void fit_blocks(const ir::MeasurementSet& measured, const FitOptions& options, FitReport& report) {
+void fit_blocks(const FitContext& context) {
   auto sets = group_samples(
-      measured,
+      context.measured,
       [](const Measurement& one) {
         const bool mine =
             one.kind == MeasurementKind::block && one.recompute == ir::Recompute::none;
@@ -249,11 +246,10 @@ void fit_blocks(const ir::MeasurementSet& measured, const FitOptions& options, F
   std::map<std::pair<std::string, Pass>, PassFit> passes;
   for (auto& [name, set] : sets) {
     if (set.samples.empty()) {
-      FitEntry entry = make_entry(name, "block");
-      report_entry(std::move(entry), set, 1, options, report);
+      report_entry(make_entry(name, {"block", "", "", "", ""}), set, 1, context);
       continue;
     }
-    hold_out(set, name, layers_of, 2, options);
+    hold_out(set, name, layers_of, 2, context.options);
     const Measurement& what = set.samples.front().what;
     passes[{what.device_type, what.pass}].blocks.emplace_back(name, &set);
   }
@@ -261,12 +257,12 @@ void fit_blocks(const ir::MeasurementSet& measured, const FitOptions& options, F
     solve_pass(pass, false);
     solve_pass(pass, true);
     for (const auto& [name, set] : pass.blocks) {
-      report_block(name, *set, pass, measured, options, report);
+      report_block(name, *set, pass, context);
     }
   }
-  const std::map<std::string, OpOverhead> ops = op_overheads(measured, options, report);
-  add_overheads(measured, options, passes, ops, report);
-  check_recomputation(measured, options, passes, report);
+  const std::map<std::string, OpOverhead> ops = op_overheads(context);
+  add_overheads(context, passes, ops);
+  check_recomputation(context, passes);
 }
 
 }  // namespace orrery::calibration

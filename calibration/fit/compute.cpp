@@ -1,4 +1,4 @@
-// Matrix products and copies.
+// Matrix products, copies and optimizer steps.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -80,20 +80,22 @@ Curve curve_of(const std::vector<const Sample*>& samples) {
   return curve;
 }
 
-void add_curve(const Curve& curve, const Measurement& what, const ir::MeasurementSet& measured,
-               const FitOptions& options, FitEntry& entry, FitReport& report) {
-  const auto peak = options.peaks.find({what.device_type, what.dtype});
-  if (peak == options.peaks.end()) {
+void add_curve(const Curve& curve, const Measurement& what, const FitContext& context,
+               FitEntry& entry) {
+  const auto& peaks = context.options.peaks;
+  const auto peak = peaks.find({what.device_type, what.dtype});
+  FitReport& report = context.report;
+  if (peak == peaks.end()) {
     report.warnings.push_back(entry.name +
                               ": no peak of this device and dtype was given: no efficiency curve");
   }
-  ir::EfficiencyCurve made{what.device_type, what.dtype, {}, provenance(measured, entry)};
+  ir::EfficiencyCurve made{what.device_type, what.dtype, {}, provenance(context.measured, entry)};
   bool above = false;
   for (std::size_t k = 0; k < curve.knots.size(); ++k) {
     const double work = std::exp(curve.knots[k]);
     entry.parameters.push_back(
         {fmt::format("rate at {:.3g} FLOP", work), curve.rates[k], "FLOP/s"});
-    if (peak == options.peaks.end()) continue;
+    if (peak == peaks.end()) continue;
     const double efficiency = curve.rates[k] / peak->second.value;
     above = above || efficiency > 1;
     made.points.push_back({Flops{work}, efficiency});
@@ -105,74 +107,76 @@ void add_curve(const Curve& curve, const Measurement& what, const ir::Measuremen
   report.profile.efficiencies.push_back(std::move(made));
 }
 
-void fit_products(const ir::MeasurementSet& measured, const FitOptions& options,
-                  FitReport& report) {
-  auto sets = group_samples(
-      measured,
+void fit_products(const FitContext& context) {
+  fit_entries(
+      context, {"gemm", "work", "FLOP", "rate", "FLOP/s"},
       [](const Measurement& one) {
         if (one.kind != MeasurementKind::gemm || !(one.flops.value > 0)) return std::string();
         return fmt::format("{} matrix products {}", one.device_type, ir::name_of(one.dtype));
       },
-      flops_of);
-  for (auto& [name, set] : sets) {
-    FitEntry entry = make_entry(name, "gemm", "work", "FLOP", "rate", "FLOP/s");
-    if (!set.samples.empty()) {
-      hold_out(set, name, flops_of, kProductsPerKnot, options);
-      const Curve curve = curve_of(all(set));
-      const Curve seen = curve_of(training(set));
-      judge(
-          set, flops_of, [&](const Sample& sample) { return curve.seconds(sample); },
-          [&](const Sample& sample) { return seen.seconds(sample); }, entry);
-      for (FitPoint& point : entry.points) {  // rates instead of times
-        for (double* time : {&point.measured, &point.fitted, &point.curve}) *time = point.x / *time;
-      }
-      add_curve(curve, set.samples.front().what, measured, options, entry, report);
-    }
-    report_entry(std::move(entry), set, kEnoughSizes, options, report);
-  }
+      flops_of,
+      [&](FitEntry& entry, SampleSet& set) {
+        const Curve curve = fit_judged(
+            set, flops_of, kProductsPerKnot, curve_of,
+            [](const Curve& of, const Sample& sample) { return of.seconds(sample); }, context,
+            entry);
+        for (FitPoint& point : entry.points) {  // rates instead of times
+          for (double* time : {&point.measured, &point.fitted, &point.curve}) {
+            *time = point.x / *time;
+          }
+        }
+        add_curve(curve, set.samples.front().what, context, entry);
+        return true;
+      });
 }
 
-/// Profiles have no bandwidth of memory: the cluster file's holds, and this says how near it is.
-void check_copies(const ir::MeasurementSet& measured, const FitOptions& options,
-                  FitReport& report) {
-  const Axis axis = [](const Measurement& one) { return one.bytes.value; };
-  auto sets = group_samples(
-      measured,
+/// Profiles have no memory bandwidth: that of the cluster file holds, and this says how near it is.
+void check_copies(const FitContext& context) {
+  fit_entries(
+      context, {"check", "copy", "B", "time", "s"},
       [](const Measurement& one) {
         return one.kind == MeasurementKind::memory_bandwidth
                    ? fmt::format("{} memory bandwidth", one.device_type)
                    : std::string();
       },
-      axis);
-  for (auto& [name, set] : sets) {
-    FitEntry entry = make_entry(name, "check", "copy", "B", "time", "s");
-    if (!set.samples.empty()) {
-      hold_out(set, name, axis, 2, options);
-      const auto line_of = [&](const std::vector<const Sample*>& samples) {
-        Design design;
-        for (const Sample* sample : samples) design.add({1, 2 * axis(sample->what)}, sample->value);
-        return fit_relative(design);
-      };
-      const std::vector<double> line = line_of(all(set));
-      const std::vector<double> seen = line_of(training(set));
-      const auto with = [&](const std::vector<double>& found) {
-        return [&](const Sample& sample) { return found[0] + found[1] * 2 * axis(sample.what); };
-      };
-      judge(set, axis, with(line), with(seen), entry);
-      entry.parameters.push_back({"start", line[0], "s"});
-      if (line[1] > 0) {
-        entry.parameters.push_back({"bandwidth, read and written", 1 / line[1], "B/s"});
-      }
-    }
-    report_entry(std::move(entry), set, kEnoughSizes, options, report);
-  }
+      bytes_of,
+      [&](FitEntry& entry, SampleSet& set) {
+        const Axis moved = [](const Measurement& one) { return 2 * one.bytes.value; };
+        const Line line = fit_line(set, bytes_of, moved, context, entry);
+        entry.parameters.push_back({"start", line.fixed, "s"});
+        if (line.slope > 0) {
+          entry.parameters.push_back({"bandwidth, read and written", 1 / line.slope, "B/s"});
+        }
+        return true;
+      });
+}
+
+void fit_optimizer(const FitContext& context) {
+  const Axis parameters = [](const Measurement& one) { return one.parameters; };
+  fit_entries(
+      context, {"optimizer", "parameters", "", "time", "s"},
+      [](const Measurement& one) {
+        if (one.kind != MeasurementKind::optimizer) return std::string();
+        return fmt::format("{} optimizer {}", one.device_type, ir::name_of(one.dtype));
+      },
+      parameters,
+      [&](FitEntry& entry, SampleSet& set) {
+        const Line line = fit_line(set, parameters, parameters, context, entry);
+        entry.parameters = {{"fixed", line.fixed, "s"}, {"per parameter", line.slope, "s"}};
+        const Measurement& what = set.samples.front().what;
+        context.report.profile.optimizers.push_back({what.device_type, what.dtype,
+                                                     Seconds{line.fixed}, Seconds{line.slope},
+                                                     provenance(context.measured, entry)});
+        return true;
+      });
 }
 
 }  // namespace
 
-void fit_compute(const ir::MeasurementSet& measured, const FitOptions& options, FitReport& report) {
-  fit_products(measured, options, report);
-  check_copies(measured, options, report);
+void fit_compute(const FitContext& context) {
+  fit_products(context);
+  check_copies(context);
+  fit_optimizer(context);
 }
 
 }  // namespace orrery::calibration

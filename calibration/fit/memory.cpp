@@ -11,12 +11,8 @@
 #include "models/ir/names.h"
 
 namespace orrery::calibration {
-namespace {
-
 using ir::Measurement;
 using ir::MeasurementKind;
-
-}  // namespace
 
 MemoryCount count_kept(const models::Workload& workload, const models::Job& job) {
   return [workload, job](const Measurement& one) -> std::optional<Bytes> {
@@ -41,59 +37,45 @@ MemoryCount count_kept(const models::Workload& workload, const models::Job& job)
   };
 }
 
-void fit_memory(const ir::MeasurementSet& measured, const FitOptions& options, FitReport& report) {
-  const auto counted = [&](const Measurement& one) {
-    const std::optional<Bytes> count =
-        options.counted_memory ? options.counted_memory(one) : std::nullopt;
-    return count && count->value > 0 ? count->value : 0.0;
+void fit_memory(const FitContext& context) {
+  const Axis counted = [&](const Measurement& one) {
+    const MemoryCount& count = context.options.counted_memory;
+    const std::optional<Bytes> bytes = count ? count(one) : std::nullopt;
+    return bytes && bytes->value > 0 ? bytes->value : 0.0;
   };
-  auto sets = group_samples(
-      measured,
+  fit_entries(
+      context, {"memory", "counted", "B", "kept", "B"},
       [](const Measurement& one) {
         return one.kind == MeasurementKind::memory ? one.device_type + " kept bytes"
                                                    : std::string();
       },
-      counted);
-  for (auto& [name, set] : sets) {
-    FitEntry entry = make_entry(name, "memory", "counted", "B", "kept", "B");
-    if (set.samples.empty()) {
-      report_entry(std::move(entry), set, kEnoughSizes, options, report);
-      continue;
-    }
-    const std::string device = set.samples.front().what.device_type;
-    const auto known =
-        std::stable_partition(set.samples.begin(), set.samples.end(),
-                              [&](const Sample& sample) { return counted(sample.what) > 0; });
-    const auto unknown = set.samples.end() - known;
-    set.samples.erase(known, set.samples.end());
-    if (unknown > 0) {
-      report.warnings.push_back(fmt::format(
-          "{}: {} measurements have no counterpart in the model of memory", name, unknown));
-    }
-    if (set.samples.empty()) continue;
-    hold_out(set, name, counted, 1, options);
-    const auto ratio_of = [&](const std::vector<const Sample*>& samples) {
-      Design design;
-      for (const Sample* sample : samples) design.add({counted(sample->what)}, sample->value);
-      return fit_relative(design).front();
-    };
-    const double ratio = ratio_of(all(set));
-    const double seen = ratio_of(training(set));
-    judge(
-        set, counted, [&](const Sample& sample) { return ratio * counted(sample.what); },
-        [&](const Sample& sample) { return seen * counted(sample.what); }, entry);
-    entry.parameters.push_back({"kept over counted", ratio, ""});
-    if (ratio < 1) {
-      report.warnings.push_back(fmt::format(
-          "{}: the device keeps {:.3f} of what the model counts; the profile says 1", name, ratio));
-    }
-    // Only a GPU has a context, and none of these measurements sees it.
-    const Bytes context = measured.backend == "cpu" ? Bytes{} : models::kAssumedContext;
-    ir::Provenance from = provenance(measured, entry);
-    if (context.value > 0) from.source += "; context assumed";
-    report.profile.memory.push_back({device, context, std::max(ratio, 1.0), from});
-    report_entry(std::move(entry), set, kEnoughSizes, options, report);
-  }
+      counted,
+      [&](FitEntry& entry, SampleSet& set) {
+        FitReport& report = context.report;
+        const std::string device = set.samples.front().what.device_type;
+        const auto unknown = std::erase_if(
+            set.samples, [&](const Sample& sample) { return counted(sample.what) <= 0; });
+        if (unknown > 0) {
+          report.warnings.push_back(
+              fmt::format("{}: {} measurements have no counterpart in the model of memory",
+                          entry.name, unknown));
+        }
+        if (set.samples.empty()) return false;
+        const double ratio = fit_factor(set, counted, 1, counted, context, entry);
+        entry.parameters.push_back({"kept over counted", ratio, ""});
+        if (ratio < 1) {
+          report.warnings.push_back(fmt::format(
+              "{}: the device keeps {:.3f} of what the model counts; the profile says 1",
+              entry.name, ratio));
+        }
+        // Only a GPU has a context, and none of these measurements sees it.
+        const bool cpu = context.measured.backend == "cpu";
+        const Bytes gpu_context = cpu ? Bytes{} : models::kAssumedContext;
+        ir::Provenance from = provenance(context.measured, entry);
+        if (gpu_context.value > 0) from.source += "; context assumed";
+        report.profile.memory.push_back({device, gpu_context, std::max(ratio, 1.0), from});
+        return true;
+      });
 }
 
 }  // namespace orrery::calibration

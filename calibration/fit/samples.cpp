@@ -71,15 +71,14 @@ void judge_repetitions(const SampleSet& set, const Axis& axis,
 
 }  // namespace
 
-FitEntry make_entry(std::string name, std::string kind, std::string x_name, std::string x_unit,
-                    std::string y_name, std::string y_unit) {
+FitEntry make_entry(std::string name, const EntryKind& kind) {
   FitEntry entry;
   entry.name = std::move(name);
-  entry.kind = std::move(kind);
-  entry.x_name = std::move(x_name);
-  entry.x_unit = std::move(x_unit);
-  entry.y_name = std::move(y_name);
-  entry.y_unit = std::move(y_unit);
+  entry.kind = kind.kind;
+  entry.x_name = kind.x_name;
+  entry.x_unit = kind.x_unit;
+  entry.y_name = kind.y_name;
+  entry.y_unit = kind.y_unit;
   return entry;
 }
 
@@ -209,10 +208,10 @@ ir::Provenance provenance(const ir::MeasurementSet& measured, const FitEntry& en
   return from;
 }
 
-void report_entry(FitEntry entry, const SampleSet& set, std::size_t needed,
-                  const FitOptions& options, FitReport& report) {
+void report_entry(FitEntry entry, const SampleSet& set, std::size_t enough,
+                  const FitContext& context) {
   const auto warn = [&](const std::string& what) {
-    report.warnings.push_back(fmt::format("{}: {}", entry.name, what));
+    context.report.warnings.push_back(fmt::format("{}: {}", entry.name, what));
   };
   entry.samples = set.used;
   entry.disturbed = set.disturbed;
@@ -221,9 +220,9 @@ void report_entry(FitEntry entry, const SampleSet& set, std::size_t needed,
     warn(fmt::format("no usable sample ({} disturbed, {} without a positive result): no entry",
                      set.disturbed, set.unusable));
   } else {
-    if (set.samples.size() < needed) {
+    if (set.samples.size() < enough) {
       warn(fmt::format("only {} different measurement{}, {} would say more", set.samples.size(),
-                       set.samples.size() == 1 ? "" : "s", needed));
+                       set.samples.size() == 1 ? "" : "s", enough));
     }
     if (set.unusable > 0) warn(fmt::format("{} samples without a positive result", set.unusable));
     if (2 * set.disturbed > taken) {
@@ -232,13 +231,53 @@ void report_entry(FitEntry entry, const SampleSet& set, std::size_t needed,
   }
   const bool judged = entry.held_out_mean_error >= 0;
   const double error = judged ? entry.held_out_mean_error : entry.fit_mean_error;
-  if (error > options.warn_error && judged && entry.repetitions) {
+  if (error > context.options.warn_error && judged && entry.repetitions) {
     warn(fmt::format("repetitions are {:.0f} % off the median of the others on average",
                      100 * error));
-  } else if (error > options.warn_error) {
+  } else if (error > context.options.warn_error) {
     warn(fmt::format("mean {} error {:.0f} %", judged ? "held-out" : "fit", 100 * error));
   }
-  report.entries.push_back(std::move(entry));
+  context.report.entries.push_back(std::move(entry));
+}
+
+void fit_entries(const FitContext& context, const EntryKind& kind,
+                 const std::function<std::string(const ir::Measurement&)>& name_of,
+                 const Axis& axis, const std::function<bool(FitEntry&, SampleSet&)>& fit_entry) {
+  auto sets = group_samples(context.measured, name_of, axis);
+  for (auto& [name, set] : sets) {
+    FitEntry entry = make_entry(name, kind);
+    if (!set.samples.empty() && !fit_entry(entry, set)) continue;
+    report_entry(std::move(entry), set, kind.enough, context);
+  }
+}
+
+Line fit_line(SampleSet& set, const Axis& axis, const Axis& term, const FitContext& context,
+              FitEntry& entry) {
+  return fit_judged(
+      set, axis, 2,
+      [&](const std::vector<const Sample*>& samples) {
+        Design design;
+        for (const Sample* sample : samples) design.add({1, term(sample->what)}, sample->value);
+        const std::vector<double> found = fit_relative(design);
+        return Line{found[0], found[1]};
+      },
+      [&](const Line& line, const Sample& sample) {
+        return line.fixed + line.slope * term(sample.what);
+      },
+      context, entry);
+}
+
+double fit_factor(SampleSet& set, const Axis& axis, std::size_t needed, const Axis& base,
+                  const FitContext& context, FitEntry& entry) {
+  return fit_judged(
+      set, axis, needed,
+      [&](const std::vector<const Sample*>& samples) {
+        Design design;
+        for (const Sample* sample : samples) design.add({base(sample->what)}, sample->value);
+        return fit_relative(design).front();
+      },
+      [&](double factor, const Sample& sample) { return factor * base(sample.what); }, context,
+      entry);
 }
 
 }  // namespace orrery::calibration

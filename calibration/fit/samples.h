@@ -1,5 +1,5 @@
-/// What fits are made of: repetitions of one measurement reduced to their median, and the choice of
-/// what is kept from a fit. Private to calibration/fit.
+/// What all fits share: repetitions of one measurement reduced to their median, the choice of what
+/// is kept from a fit, and how an entry is fitted, judged and reported. Private to calibration/fit.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -12,8 +12,22 @@
 
 namespace orrery::calibration {
 
-FitEntry make_entry(std::string name, std::string kind, std::string x_name = {},
-                    std::string x_unit = {}, std::string y_name = {}, std::string y_unit = {});
+struct FitContext {
+  const ir::MeasurementSet& measured;
+  const FitOptions& options;
+  FitReport& report;
+};
+
+/// What the entries of one fit have in common.
+struct EntryKind {
+  const char* kind;  ///< As the next four in FitEntry.
+  const char* x_name;
+  const char* x_unit;
+  const char* y_name;
+  const char* y_unit;
+  std::size_t enough = 3;  ///< Different measurements below which an entry warns.
+};
+FitEntry make_entry(std::string name, const EntryKind& kind);
 
 /// One measurement, all of its repetitions that count.
 struct Sample {
@@ -32,12 +46,9 @@ struct SampleSet {
   std::int64_t unusable = 0;  ///< Without a positive result.
 };
 
-/// What stands on the x axis and decides what is held out: a size, a number of layers.
+/// The quantity of the x axis, which decides what is held out: a size, a number of layers.
 using Axis = std::function<double(const ir::Measurement&)>;
 inline double bytes_of(const ir::Measurement& one) { return one.bytes.value; }
-
-/// Sizes below which an entry warns that more would say more.
-inline constexpr std::size_t kEnoughSizes = 3;
 
 /// Measurements by entry. `name_of`: the entry that a measurement belongs to, "" for none of this
 /// fit's. Names are sorted; repetitions of equal ir::measurement_key are one sample.
@@ -65,11 +76,45 @@ void judge(const SampleSet& set, const Axis& axis,
 std::vector<const Sample*> training(const SampleSet& set);
 std::vector<const Sample*> all(const SampleSet& set);
 
-/// What stands with a number that was fitted to the entry.
+/// The origin of a number that was fitted to the entry.
 ir::Provenance provenance(const ir::MeasurementSet& measured, const FitEntry& entry);
 
-/// Appends the entry, and warnings about too few samples, disturbed ones and large errors.
-void report_entry(FitEntry entry, const SampleSet& set, std::size_t needed,
-                  const FitOptions& options, FitReport& report);
+/// Appends the entry, and warnings about fewer than `enough` samples, disturbed ones and large
+/// errors.
+void report_entry(FitEntry entry, const SampleSet& set, std::size_t enough,
+                  const FitContext& context);
+
+/// Reports an entry for each name. `fit_entry` gets those that have samples; where it returns false
+/// the entry is not reported.
+void fit_entries(const FitContext& context, const EntryKind& kind,
+                 const std::function<std::string(const ir::Measurement&)>& name_of,
+                 const Axis& axis, const std::function<bool(FitEntry&, SampleSet&)>& fit_entry);
+
+/// Holds samples out, fits a model to all samples and one without those held out, and judges both:
+/// the entry gets its errors and points. `fit(samples)` gives a model, `predict(model, sample)`
+/// what it says. Returns the model of all samples.
+template <class Fit, class Predict>
+auto fit_judged(SampleSet& set, const Axis& axis, std::size_t needed, const Fit& fit,
+                const Predict& predict, const FitContext& context, FitEntry& entry) {
+  hold_out(set, entry.name, axis, needed, context.options);
+  const auto model = fit(all(set));
+  const auto seen = fit(training(set));
+  judge(
+      set, axis, [&](const Sample& sample) { return predict(model, sample); },
+      [&](const Sample& sample) { return predict(seen, sample); }, entry);
+  return model;
+}
+
+/// value = fixed + slope x `term`.
+struct Line {
+  double fixed = 0;
+  double slope = 0;
+};
+Line fit_line(SampleSet& set, const Axis& axis, const Axis& term, const FitContext& context,
+              FitEntry& entry);
+
+/// value = factor x `base`.
+double fit_factor(SampleSet& set, const Axis& axis, std::size_t needed, const Axis& base,
+                  const FitContext& context, FitEntry& entry);
 
 }  // namespace orrery::calibration

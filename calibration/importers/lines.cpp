@@ -3,7 +3,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "calibration/read_text.h"
+#include "calibration/text.h"
 
 namespace orrery::calibration {
 namespace {
@@ -27,9 +27,7 @@ std::string without_escapes(const std::string& line) {
 std::vector<TextLine> read_lines(const std::string& path, config::Diagnostics& diagnostics) {
   std::vector<TextLine> lines;
   std::string bytes;
-  if (!read_text(path, bytes, diagnostics)) {
-    return lines;
-  }
+  if (!read_text(path, bytes, diagnostics)) return lines;
   std::istringstream stream(bytes);
   std::string raw;
   for (int number = 1; std::getline(stream, raw); ++number) {

@@ -14,10 +14,10 @@
 namespace orrery::calibration {
 namespace {
 
-struct Element {
+struct XmlElement {
   std::string name;
   std::map<std::string, std::string> attributes;
-  std::vector<std::unique_ptr<Element>> children;
+  std::vector<std::unique_ptr<XmlElement>> children;
   config::Position at;
   std::string attribute(const std::string& key) const {
     const auto found = attributes.find(key);
@@ -38,9 +38,9 @@ class XmlReader {
   }
 
   /// The outermost element; nothing after a problem.
-  std::unique_ptr<Element> read() {
-    std::unique_ptr<Element> root;
-    std::vector<Element*> open;
+  std::unique_ptr<XmlElement> read() {
+    std::unique_ptr<XmlElement> root;
+    std::vector<XmlElement*> open;
     while (ok_) {
       skip_to('<');
       if (end()) break;
@@ -49,10 +49,10 @@ class XmlReader {
         close(open);
         continue;
       }
-      auto element = std::make_unique<Element>();
+      auto element = std::make_unique<XmlElement>();
       const bool empty = read_tag(*element);
       if (!ok_) break;
-      Element* own = element.get();
+      XmlElement* own = element.get();
       if (!open.empty()) {
         open.back()->children.push_back(std::move(element));
       } else if (root == nullptr) {
@@ -113,7 +113,7 @@ class XmlReader {
     if (out.empty()) problem("a name is missing");
     return out;
   }
-  void close(std::vector<Element*>& open) {
+  void close(std::vector<XmlElement*>& open) {
     take();
     take();
     const std::string closed = name();
@@ -124,7 +124,7 @@ class XmlReader {
     open.pop_back();
   }
   /// Behind the tag; whether it has no content.
-  bool read_tag(Element& element) {
+  bool read_tag(XmlElement& element) {
     element.at = here();
     take();
     element.name = name();
@@ -172,22 +172,23 @@ class XmlReader {
   bool ok_ = true;
 };
 
-/// A GPU or NIC and where it hangs.
-struct Place {
-  const Element* element = nullptr;
-  const Element* cpu = nullptr;
-  std::vector<const Element*> bridges;  ///< <pci> around the device's own <pci>, outermost first.
-  std::string busid;                    ///< Of its own <pci>.
+/// A GPU or NIC and its position in the tree.
+struct PciDevice {
+  const XmlElement* element = nullptr;
+  const XmlElement* cpu = nullptr;
+  std::vector<const XmlElement*>
+      bridges;        ///< <pci> around the device's own <pci>, outermost first.
+  std::string busid;  ///< Of its own <pci>.
 };
 
-void find_places(const Element& element, Place where, std::vector<const Element*> pci,
-                 std::vector<Place>& gpus, std::vector<Place>& nics) {
+void find_devices(const XmlElement& element, PciDevice where, std::vector<const XmlElement*> pci,
+                  std::vector<PciDevice>& gpus, std::vector<PciDevice>& nics) {
   if (element.name == "cpu") where.cpu = &element;
   if (element.name == "pci") pci.push_back(&element);
   const bool net = std::any_of(element.children.begin(), element.children.end(),
                                [](const auto& child) { return child->name == "net"; });
   if (element.name == "gpu" || (element.name == "nic" && net)) {
-    Place found = where;
+    PciDevice found = where;
     found.element = &element;
     found.bridges = pci;
     if (!found.bridges.empty()) {
@@ -196,16 +197,16 @@ void find_places(const Element& element, Place where, std::vector<const Element*
     }
     (element.name == "gpu" ? gpus : nics).push_back(found);
   }
-  for (const auto& child : element.children) find_places(*child, where, pci, gpus, nics);
+  for (const auto& child : element.children) find_devices(*child, where, pci, gpus, nics);
 }
 
 /// 0: a common bridge; 1: the same CPU; 2: neither.
-int distance(const Place& a, const Place& b) {
+int distance(const PciDevice& a, const PciDevice& b) {
   if (!a.bridges.empty() && !b.bridges.empty() && a.bridges.front() == b.bridges.front()) return 0;
   return a.cpu == b.cpu ? 1 : 2;
 }
 
-std::optional<int> device_number(const Place& gpu) {
+std::optional<int> device_number(const PciDevice& gpu) {
   const std::string text = gpu.element->attribute("dev");
   int number = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -222,16 +223,16 @@ NodeTopology read_nccl_topo(const std::string& path, config::Diagnostics& diagno
   const std::size_t before = diagnostics.problems().size();
   const std::vector<TextLine> lines = read_lines(path, diagnostics);
   if (diagnostics.problems().size() != before) return topology;
-  const std::unique_ptr<Element> root = XmlReader(lines, path, diagnostics).read();
+  const std::unique_ptr<XmlElement> root = XmlReader(lines, path, diagnostics).read();
   if (root == nullptr) return topology;
-  std::vector<Place> gpus, nics;
-  find_places(*root, {}, {}, gpus, nics);
+  std::vector<PciDevice> gpus, nics;
+  find_devices(*root, {}, {}, gpus, nics);
   if (gpus.empty()) diagnostics.add(root->at, "no <gpu> in the file");
-  for (const Place& gpu : gpus) {
+  for (const PciDevice& gpu : gpus) {
     if (!device_number(gpu)) diagnostics.add(gpu.element->at, "<gpu> without a number `dev`");
   }
   if (diagnostics.problems().size() != before) return topology;
-  std::stable_sort(gpus.begin(), gpus.end(), [](const Place& a, const Place& b) {
+  std::stable_sort(gpus.begin(), gpus.end(), [](const PciDevice& a, const PciDevice& b) {
     return *device_number(a) < *device_number(b);
   });
   const std::size_t count = gpus.size();
@@ -243,7 +244,7 @@ NodeTopology read_nccl_topo(const std::string& path, config::Diagnostics& diagno
     for (std::size_t j = 0; j < count; ++j) {
       topology.same_switch[i][j] = i != j && distance(gpus[i], gpus[j]) == 0;
     }
-    for (const Place& nic : nics) topology.nic_distance[i].push_back(distance(gpus[i], nic));
+    for (const PciDevice& nic : nics) topology.nic_distance[i].push_back(distance(gpus[i], nic));
     bool bridge = false;
     for (const auto& child : gpus[i].element->children) {
       if (child->name != "nvlink") continue;

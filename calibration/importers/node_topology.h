@@ -1,5 +1,5 @@
-/// What stands how far from what inside one node, from `nvidia-smi topo -m` or NCCL's topology
-/// file, as a cluster file of one node.
+/// How the devices of one node are connected, from `nvidia-smi topo -m` or NCCL's topology file, as
+/// a cluster file of one node.
 #pragma once
 #include <string>
 #include <vector>

@@ -69,26 +69,26 @@ bool expand_name(const std::string& name, const std::string& prefix,
 }
 
 /// Problems of one sort that are named; of a file that is no topology each line has one.
-constexpr int kMostRepeats = 10;
+constexpr int kMostOfOneSort = 10;
 
 /// Names the first problems of each sort, and how many more there are.
-class Repeats {
+class LimitedProblems {
  public:
-  explicit Repeats(config::Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
+  explicit LimitedProblems(config::Diagnostics& diagnostics) : diagnostics_(diagnostics) {}
 
   void add(const char* sort, const config::Position& at, std::string what, std::string hint = "") {
     More& more = more_[sort];
-    if (++more.count <= kMostRepeats) {
+    if (++more.count <= kMostOfOneSort) {
       diagnostics_.add(at, std::move(what), std::move(hint));
-    } else if (more.count == kMostRepeats + 1) {
+    } else if (more.count == kMostOfOneSort + 1) {
       more.at = at;
     }
   }
   /// To be called at the end.
   void add_counts() {
     for (const auto& [sort, more] : more_) {
-      if (more.count <= kMostRepeats) continue;
-      diagnostics_.add(more.at, fmt::format("and {} more: {}", more.count - kMostRepeats, sort));
+      if (more.count <= kMostOfOneSort) continue;
+      diagnostics_.add(more.at, fmt::format("and {} more: {}", more.count - kMostOfOneSort, sort));
     }
   }
 
@@ -131,7 +131,7 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
   std::set<std::string> known_nodes, known_switches;
   std::vector<Switch> switches;
   int leaves = 0;
-  Repeats problems(diagnostics);
+  LimitedProblems problems(diagnostics);
   for (const TextLine& line : read_lines(path, diagnostics)) {
     Switch own;
     bool has_nodes = false;

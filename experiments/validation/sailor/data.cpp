@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "calibration/json_tree.h"
+#include "calibration/importers/json_tree.h"
 
 namespace orrery::experiments {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "calibration/sailor_import.h"
+#include "calibration/importers/sailor.h"
 #include "models/base/units.h"
 #include "models/config/diagnostics.h"
 

@@ -11,7 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "calibration/sailor_import.h"
+#include "calibration/importers/sailor.h"
 #include "experiments/validation/sailor/deepspeed.h"
 #include "models/check/validate.h"
 #include "models/cost/pricer.h"

@@ -1,4 +1,4 @@
-#include "calibration/sailor_import.h"
+#include "calibration/importers/sailor.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 #include "models/spec/link_calibration.h"
 #include "tests/calibration/sailor_fixture.h"
 
-namespace orrery::calibration::sailor_import_test {
+namespace orrery::calibration::sailor_test {
 namespace {
 
 using support::SailorFolder;
@@ -206,4 +206,4 @@ TEST(SailorImport, SaysWhichFilesAndColumnsAreMissing) {
 }
 
 }  // namespace
-}  // namespace orrery::calibration::sailor_import_test
+}  // namespace orrery::calibration::sailor_test

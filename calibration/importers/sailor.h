@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "calibration/metis_import.h"
+#include "calibration/importers/metis.h"
 #include "models/base/units.h"
 #include "models/config/diagnostics.h"
 #include "models/ir/profile.h"

@@ -1,5 +1,4 @@
-/// A file's text, with a problem at the file where it cannot be read. Private to calibration and
-/// its importers.
+/// Texts of files that are read and written. Private to calibration.
 #pragma once
 #include <string>
 
@@ -8,8 +7,8 @@
 
 namespace orrery::calibration {
 
-/// False, with the reason in `diagnostics` ("FILE: cannot read: No such file or directory": the
-/// place names the file, the reason does not once more), if the file cannot be read.
+/// Reads a whole file. If that fails: false, and a problem "FILE: cannot read: No such file or
+/// directory" (the reason without the path, which the position names).
 inline bool read_text(const std::string& path, std::string& text,
                       config::Diagnostics& diagnostics) {
   const auto problem = read_file(path, text);
@@ -19,6 +18,17 @@ inline bool read_text(const std::string& path, std::string& text,
   diagnostics.add({path, 0, 0},
                   names_it ? "cannot read: " + problem->substr(named.size()) : *problem);
   return false;
+}
+
+/// A cell of CSV; quoted where it must be.
+inline std::string csv_cell(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char letter : text) {
+    if (letter == '"') quoted += '"';
+    quoted += letter;
+  }
+  return quoted + '"';
 }
 
 }  // namespace orrery::calibration

@@ -1,4 +1,4 @@
-#include "calibration/metis_import.h"
+#include "calibration/importers/metis.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -12,7 +12,7 @@
 #include "models/spec/library.h"
 #include "models/spec/topology.h"
 
-namespace orrery::calibration::metis_import_test {
+namespace orrery::calibration::metis_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -261,4 +261,4 @@ TEST(MetisCluster, AGivenBaseFillsInWhatMetisDoesNotSay) {
 }
 
 }  // namespace
-}  // namespace orrery::calibration::metis_import_test
+}  // namespace orrery::calibration::metis_test

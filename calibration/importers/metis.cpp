@@ -1,4 +1,4 @@
-#include "calibration/metis_import.h"
+#include "calibration/importers/metis.h"
 
 #include <fmt/format.h>
 
@@ -11,8 +11,8 @@
 #include <tuple>
 #include <vector>
 
-#include "calibration/json_tree.h"
-#include "calibration/read_text.h"
+#include "calibration/importers/json_tree.h"
+#include "calibration/text.h"
 #include "models/base/units.h"
 
 namespace orrery::calibration {
@@ -134,9 +134,7 @@ struct Host {
 std::vector<Host> read_hosts(const std::string& path, config::Diagnostics& diagnostics) {
   std::vector<Host> hosts;
   std::string text;
-  if (!read_text(path, text, diagnostics)) {
-    return hosts;
-  }
+  if (!read_text(path, text, diagnostics)) return hosts;
   constexpr const char* kBlank = " \t\r";
   int line = 0;
   for (std::size_t begin = 0; begin < text.size();) {

@@ -1,4 +1,4 @@
-#include "calibration/json_tree.h"
+#include "calibration/importers/json_tree.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "calibration/read_text.h"
+#include "calibration/text.h"
 #include "models/config/document.h"
 
 namespace orrery::calibration {
@@ -34,9 +34,7 @@ std::string reason(const std::string& message) {
 
 bool load_json(const std::string& path, config::Value& root, config::Diagnostics& diagnostics) {
   std::string text;
-  if (!read_text(path, text, diagnostics)) {
-    return false;
-  }
+  if (!read_text(path, text, diagnostics)) return false;
   try {
     // Only checked: the tree below has positions.
     const auto parsed = nlohmann::json::parse(text);

@@ -1,4 +1,4 @@
-#include "calibration/sailor_import.h"
+#include "calibration/importers/sailor.h"
 
 #include <fmt/format.h>
 
@@ -12,8 +12,8 @@
 #include <tuple>
 #include <utility>
 
-#include "calibration/json_tree.h"
-#include "calibration/read_text.h"
+#include "calibration/importers/json_tree.h"
+#include "calibration/text.h"
 #include "models/base/check.h"
 
 namespace orrery::calibration {
@@ -27,9 +27,7 @@ class SailorTable {
  public:
   SailorTable(const std::string& folder, const char* name, config::Diagnostics& diagnostics)
       : path_((std::filesystem::path(folder) / name).string()), diagnostics_(diagnostics) {
-    if (!read_text(path_, text_, diagnostics_)) {
-      return;
-    }
+    if (!read_text(path_, text_, diagnostics_)) return;
     if (!next()) {
       diagnostics_.add({path_, 0, 0}, "is empty");
       return;
