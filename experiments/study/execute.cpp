@@ -122,11 +122,11 @@ std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time) {
 
 /// The busiest rank of each stage, by pipeline and stage.
 std::vector<StageLoad> stage_loads(const ir::Program& program,
-                                   const std::vector<sim::RankBreakdown>& ranks) {
+                                   const std::vector<ir::RankBreakdown>& ranks) {
   std::map<std::pair<int, int>, StageLoad> loads;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const ir::Rank& rank = program.ranks[r];
-    const sim::RankBreakdown& part = ranks[r];
+    const ir::RankBreakdown& part = ranks[r];
     const StageLoad load{rank.pipeline,
                          rank.stage,
                          to_seconds(part.compute),

@@ -71,12 +71,35 @@ constexpr Seconds kPrecision{2e-9};
 /// which ranks already or still are while it runs.
 constexpr int kLoggedChain = 3;
 
-RankBreakdown mean_over(int iterations, RankBreakdown parts) {
+ir::RankBreakdown mean_over(int iterations, ir::RankBreakdown parts) {
   for (Nanoseconds* part : {&parts.compute, &parts.tensor_parallel, &parts.pipeline,
                             &parts.data_parallel, &parts.optimizer, &parts.bubble}) {
     part->count /= iterations;
   }
   return parts;
+}
+
+/// Mean over ranks, each counted as often as it stands for devices.
+models::Breakdown mean_breakdown(const ir::Program& program,
+                                 const std::vector<ir::RankBreakdown>& ranks) {
+  models::Breakdown mean;
+  double devices = 0;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    const auto weight = static_cast<double>(program.ranks[r].devices.size());
+    devices += weight;
+    mean.compute += weight * to_seconds(ranks[r].compute);
+    mean.tensor_parallel += weight * to_seconds(ranks[r].tensor_parallel);
+    mean.pipeline += weight * to_seconds(ranks[r].pipeline);
+    mean.data_parallel += weight * to_seconds(ranks[r].data_parallel);
+    mean.optimizer += weight * to_seconds(ranks[r].optimizer);
+    mean.bubble += weight * to_seconds(ranks[r].bubble);
+  }
+  if (devices == 0) return mean;
+  for (Seconds* part : {&mean.compute, &mean.tensor_parallel, &mean.pipeline, &mean.data_parallel,
+                        &mean.optimizer, &mean.bubble}) {
+    *part *= 1 / devices;
+  }
+  return mean;
 }
 
 }  // namespace

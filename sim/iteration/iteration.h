@@ -10,18 +10,24 @@
 #include "models/base/units.h"
 #include "models/cost/pricer.h"
 #include "models/interfaces/evaluator.h"
+#include "models/ir/breakdown.h"
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"
 #include "models/ir/verdict.h"
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
 #include "sim/flow/engine.h"
-#include "sim/iteration/breakdown.h"
 #include "sim/iteration/options.h"
-#include "sim/iteration/work.h"
 #include "sim/platform/platform.h"
 
 namespace orrery::sim {
+
+/// Counted work of a simulation: equal on every machine, unlike time.
+struct SimulatedWork {
+  std::int64_t timers = 0;  ///< Delays: compute and closed forms.
+  std::int64_t flows = 0;
+  std::int64_t barriers = 0;
+};
 
 struct IterationResult {
   /// Spans, memory samples and link use as far as they are recorded; instants count from the start
@@ -37,7 +43,7 @@ struct IterationResult {
   bool settled = true;  ///< Pace::settled; if not, an event of the log says so.
   /// Of each rank from the end of its own ops of one iteration to that of the next, averaged over
   /// Pace::window iterations: the sum is its period, which once settled is the iteration time.
-  std::vector<RankBreakdown> ranks;
+  std::vector<ir::RankBreakdown> ranks;
   models::Breakdown breakdown;  ///< Mean of `ranks` over devices.
   /// By pipeline: end of its last backward op, counted from when the rank began the iteration.
   std::vector<Seconds> pipeline_times;

@@ -1,5 +1,5 @@
-/// A Program as tasks of the flow engine: one delay or flow for an op where that is enough, more
-/// for ops that meet, with barriers around them. Private to sim/iteration.
+/// A Program as tasks of the flow engine: one delay or flow for an op where that is enough; several
+/// with barriers around them for ops that several ranks take part in. Private to sim/iteration.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,8 +17,8 @@
 #include "models/spec/cluster.h"
 #include "sim/flow/engine.h"
 #include "sim/iteration/inner.h"
+#include "sim/iteration/iteration.h"
 #include "sim/iteration/options.h"
-#include "sim/iteration/work.h"
 
 namespace orrery::sim {
 

@@ -5,8 +5,8 @@
 #include <array>
 #include <vector>
 
+#include "models/ir/breakdown.h"
 #include "models/ir/program.h"
-#include "sim/iteration/breakdown.h"
 
 namespace orrery::sim::breakdown_law_test {
 namespace {
@@ -82,8 +82,8 @@ std::array<std::int64_t, 6> painted(const Timeline& timeline) {
 
 RC_GTEST_PROP(Breakdown, EqualsPaintingEveryNanosecond, ()) {
   const Timeline timeline = random_timeline();
-  const RankBreakdown parts =
-      rank_breakdown(timeline.program, timeline.spans, Nanoseconds{timeline.end});
+  const ir::RankBreakdown parts =
+      ir::rank_breakdown(timeline.program, timeline.spans, Nanoseconds{timeline.end});
   const std::array<std::int64_t, 6> expected = painted(timeline);
   RC_ASSERT(parts.compute.count == expected[0]);
   RC_ASSERT(parts.tensor_parallel.count == expected[1]);

@@ -147,7 +147,7 @@ TEST(InnerCollectives, TakeTheClosedFormOfTheirRing) {
   const double passes = 2.0 * kMicroBatches * kBlocks * 2 * ring;
   for (const bool collapsed : {true, false}) {
     const Outcome run = simulate(cluster, workload, plan, collapsed);
-    for (const RankBreakdown& rank : run.ranks) {
+    for (const ir::RankBreakdown& rank : run.ranks) {
       EXPECT_NEAR(static_cast<double>(rank.tensor_parallel.count), passes * 1e9, 20)
           << (collapsed ? "collapsed" : "expanded");
       EXPECT_NEAR(static_cast<double>(rank.compute.count),

@@ -28,7 +28,7 @@ ir::Plan grid() {
   return make_plan(shape, 4);
 }
 
-std::int64_t sum(const RankBreakdown& parts) {
+std::int64_t sum(const ir::RankBreakdown& parts) {
   return parts.compute.count + parts.tensor_parallel.count + parts.pipeline.count +
          parts.data_parallel.count + parts.optimizer.count + parts.bubble.count;
 }
@@ -42,7 +42,7 @@ TEST(NoisyBreakdown, BusyAndIdleAddUpToTheIterationOnEachRank) {
       const Outcome run = simulate(two_nodes(), workload, grid(), collapsed, options);
       ASSERT_EQ(run.ranks.size(), collapsed ? 4u : 8u);
       EXPECT_EQ(run.duration, std::llround(run.iteration_time * 1e9));
-      for (const RankBreakdown& rank : run.ranks) {
+      for (const ir::RankBreakdown& rank : run.ranks) {
         EXPECT_EQ(sum(rank), run.duration);
         EXPECT_GT(rank.bubble.count, 0);
         EXPECT_GT(rank.pipeline.count, 0);

@@ -32,7 +32,7 @@ TEST_P(Bubble, IsStagesMinusOneOverMicroBatchesPlusStagesMinusOne) {
     EXPECT_NEAR(run.iteration_time, slots * 3 * kBlockSeconds, 1e-6 * run.iteration_time)
         << stages << " stages, " << micro_batches << " micro-batches";
     ASSERT_EQ(run.ranks.size(), static_cast<std::size_t>(stages));
-    for (const RankBreakdown& rank : run.ranks) {
+    for (const ir::RankBreakdown& rank : run.ranks) {
       const double bubble =
           static_cast<double>(rank.bubble.count) / static_cast<double>(run.duration);
       EXPECT_NEAR(bubble, (stages - 1) / slots, 1e-5)

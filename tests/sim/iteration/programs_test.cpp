@@ -94,7 +94,7 @@ TEST(Programs, OfEveryKindOfPlanRunToTheirEndInEveryMode) {
         // Two stages, a quarter of a millisecond per block and sample on four devices.
         EXPECT_GT(run.iteration_time, 0.8 * 4 * 2 * 3 * kBlockSeconds / 4) << name;
         EXPECT_LT(run.iteration_time, 0.2) << name;
-        for (const RankBreakdown& rank : run.ranks) {
+        for (const ir::RankBreakdown& rank : run.ranks) {
           EXPECT_EQ(rank.total().count, run.duration) << name;
           EXPECT_GT(rank.compute.count, 0) << name;
         }

@@ -125,7 +125,7 @@ TEST(Staggered, NeverTakesLongerThanTogetherWhereNoLinkIsShared) {
     // A stage does not do its work in less time than it takes.
     const Outcome outcome = run(cluster, plan, blocks, OptimizerStart::staggered);
     EXPECT_TRUE(outcome.settled) << "round " << round;
-    for (const RankBreakdown& rank : outcome.ranks) {
+    for (const ir::RankBreakdown& rank : outcome.ranks) {
       EXPECT_LE(to_seconds(rank.compute).value, staggered * (1 + 1e-6)) << "round " << round;
     }
   }
@@ -143,7 +143,7 @@ TEST(Staggered, OfSharedLinksItIsNotMuchLonger) {
   }
 }
 
-std::int64_t sum(const RankBreakdown& parts) { return parts.total().count; }
+std::int64_t sum(const ir::RankBreakdown& parts) { return parts.total().count; }
 
 TEST(Staggered, LogsThreeIterationsThatFollowEachOtherAtThePaceAndOverlap) {
   const Outcome outcome =
@@ -194,7 +194,7 @@ TEST(Staggered, BusyAndIdleAddUpToThePaceOnEachRank) {
                                   OptimizerStart::staggered, options);
       ASSERT_TRUE(outcome.settled);
       ASSERT_EQ(outcome.ranks.size(), 11u);
-      for (const RankBreakdown& rank : outcome.ranks) {
+      for (const ir::RankBreakdown& rank : outcome.ranks) {
         EXPECT_NEAR(static_cast<double>(sum(rank)) / (outcome.iteration_time * 1e9), 1, 2e-6);
       }
     }

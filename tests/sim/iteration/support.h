@@ -63,7 +63,7 @@ struct Outcome {
   double iteration_time = 0;
   std::vector<double> pipeline_times;
   std::vector<double> peak_memory;
-  std::vector<RankBreakdown> ranks;
+  std::vector<ir::RankBreakdown> ranks;
   SimulatedWork work;
   std::int64_t duration = 0;  ///< Of the log's iteration, in nanoseconds.
   std::vector<std::pair<std::int64_t, std::int64_t>> marks;  ///< Of the log, in nanoseconds.
