@@ -33,6 +33,7 @@ struct FlagForm {
   char letter = 0;          ///< `-c VALUE` too.
   bool positional = false;  ///< An argument without a name.
   bool commas = false;      ///< A list is one value, `a,b,c`; other lists repeat the flag.
+  bool toggle = false;      ///< Given without a value, as every bool is.
 };
 
 /// What a describe() function talks to. Only the reading visitor changes fields.

@@ -4,9 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
 #include <string_view>
 #include <unordered_set>
 
+#include "models/config/units.h"
 #include "models/config/visitor.h"
 
 namespace orrery::sim {
@@ -20,6 +23,47 @@ std::vector<std::pair<InnerMode, const char*>> enum_names(InnerMode) {
 
 std::vector<std::pair<RingMode, const char*>> enum_names(RingMode) {
   return {{RingMode::aggregated, "aggregated"}, {RingMode::stepwise, "stepwise"}};
+}
+
+namespace {
+
+/// "NAME=FACTOR".
+bool split_factor(const std::string& text, const char* example, std::string& name, double& factor,
+                  std::string& error) {
+  const std::size_t equals = text.rfind('=');
+  config::TextError wrong;
+  const auto value = equals == std::string::npos || equals == 0
+                         ? std::nullopt
+                         : config::parse_number(text.substr(equals + 1), wrong);
+  if (!value || !(*value > 0)) {
+    error = fmt::format("'{}' is not {} with a positive factor", text, example);
+    return false;
+  }
+  name = text.substr(0, equals);
+  factor = *value;
+  return true;
+}
+
+}  // namespace
+
+bool from_scalar(const std::string& text, Straggler& out, std::string& error) {
+  std::string device;
+  if (!split_factor(text, "DEVICE=FACTOR, for example 3=1.5,", device, out.slowdown, error)) {
+    return false;
+  }
+  config::TextError wrong;
+  const auto id = config::parse_integer(device, 0, std::numeric_limits<std::int32_t>::max(), wrong);
+  if (!id) {
+    error = fmt::format("'{}' is no device", device);
+    return false;
+  }
+  out.device = {static_cast<std::int32_t>(*id)};
+  return true;
+}
+
+bool from_scalar(const std::string& text, SlowLink& out, std::string& error) {
+  return split_factor(text, "LINK=FACTOR, for example a800/nic0/up=2,", out.link, out.slowdown,
+                      error);
 }
 
 void describe(config::Visitor& v, Straggler& straggler) {

@@ -59,6 +59,10 @@ struct IterationOptions {
   bool record_links = true;
 };
 
+/// "3=1.5": a device and its factor.
+bool from_scalar(const std::string& text, Straggler& out, std::string& error);
+/// "a800/nic0/up=2": a link and its factor.
+bool from_scalar(const std::string& text, SlowLink& out, std::string& error);
 void describe(config::Visitor& v, Straggler& straggler);
 void describe(config::Visitor& v, SlowLink& link);
 void describe(config::Visitor& v, IterationOptions& options);

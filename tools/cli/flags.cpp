@@ -53,7 +53,10 @@ class Collector final : public config::Visitor {
 
  private:
   Flag::Kind kind_of(const TypeNode& type) const {
+    if (form_.toggle) return Flag::Kind::toggle;
     switch (type.kind) {
+      case TypeNode::Kind::any:
+        return form_.commas ? Flag::Kind::comma_list : Flag::Kind::value;
       case TypeNode::Kind::boolean:
         return Flag::Kind::toggle;
       case TypeNode::Kind::maybe:

@@ -80,8 +80,8 @@ std::vector<experiments::LoadedRun> load_runs(const ExecuteSettings& args,
   Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
   JobSettings job = executed.args;
-  if (!job.job && !job.global_batch) job.global_batch = kDefaultBatch;
-  if (!job.job && !job.sequence_length) job.sequence_length = kDefaultLength;
+  job.set_default("global_batch", kDefaultBatch);
+  job.set_default("sequence_length", kDefaultLength);
   experiments::RunSpec spec = make_spec(job, judged, {}, diagnostics);
   complete(spec.job);
   spec.collapsed = true;
@@ -179,7 +179,7 @@ PreparedExecution prepare(const ExecuteSettings& args) {
   }
   diagnostics.raise();
   JudgeSettings judged;
-  judged.seed = args.seed;
+  judged.seed = static_cast<std::int64_t>(out.seed);
   judged.expanded = true;
   std::vector<std::string> all = files;
   if (!args.planner) all.push_back(args.plan);

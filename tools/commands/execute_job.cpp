@@ -83,15 +83,16 @@ models::StateBytes held_bytes(Precision precision, ir::Optimizer optimizer) {
 
 void check_dtype(const ExecuteSettings& args, Precision precision,
                  config::Diagnostics& diagnostics) {
-  if (!args.job.dtype) return;
+  const auto given = args.job.changes.find("dtype");
+  if (given == args.job.changes.end()) return;
+  const std::string& dtype = given->second.text;
   const std::string own = executor::name_of(precision);
-  if (*args.job.dtype == own) return;
+  if (dtype == own) return;
   const auto names = enum_names(ir::Dtype{});
-  const bool known = std::any_of(names.begin(), names.end(),
-                                 [&](const auto& one) { return *args.job.dtype == one.second; });
+  const bool known =
+      std::any_of(names.begin(), names.end(), [&](const auto& one) { return dtype == one.second; });
   if (!known) return;  // Reported where the job is read.
-  diagnostics.add(at_flag("--dtype"),
-                  fmt::format("{}, where the ranks compute in {}", *args.job.dtype, own),
+  diagnostics.add(at_flag("--dtype"), fmt::format("{}, where the ranks compute in {}", dtype, own),
                   "leave it out: it follows --precision");
 }
 
@@ -116,7 +117,7 @@ std::string take_run_inputs(ExecuteSettings& args) {
   if (!args.job.cluster) take(args.job.profile, inputs.profile, "profile");
   take(args.job.cluster, inputs.cluster, "cluster");
   take(args.job.model, inputs.model, "model");
-  if (!args.job.sequence_length) take(args.job.job, inputs.job, "job");
+  if (!args.job.gives("sequence_length")) take(args.job.job, inputs.job, "job");
   if (taken.empty()) return {};
   return fmt::format("{} of the run that {} describes", fmt::join(taken, ", "), file);
 }
@@ -139,7 +140,7 @@ ExecutedJob executed_job(const ExecuteSettings& args, Precision precision,
       out.held = tree.find("state_bytes") == nullptr;
     }
   }
-  if (args.job.dtype) return out;
+  if (args.job.gives("dtype")) return out;
   if (given != nullptr) {
     if (given->text != own) {
       out.note =
@@ -156,7 +157,7 @@ ExecutedJob executed_job(const ExecuteSettings& args, Precision precision,
     out.note =
         fmt::format("{} was made for {}: {} (make plans with --dtype {})", plan, plain, stays, own);
   } else {
-    out.args.dtype = own;
+    out.args.changes["dtype"] = config::Value::scalar(own);
   }
   return out;
 }

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "calibration/importers/metis.h"
 #include "calibration/importers/nccl_tests.h"
 #include "calibration/importers/node_topology.h"
-#include "calibration/importers/slurm_topology.h"
-#include "calibration/importers/metis.h"
 #include "calibration/importers/sailor.h"
+#include "calibration/importers/slurm_topology.h"
 #include "models/spec/library.h"
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"

@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "experiments/study/limits.h"
+#include "models/base/check.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "models/spec/topology.h"
 #include "tools/cli/flags.h"
-#include "tools/cli/text.h"
 
 namespace orrery::tools {
 namespace {
@@ -22,12 +23,6 @@ using config::Value;
 /// A flag's text as a scalar of a file.
 Value scalar(const std::string& text, const char* flag) {
   return Value::scalar(text, at_flag(flag));
-}
-
-Value list_of(const std::string& text, const char* flag) {
-  std::vector<Value> items;
-  for (const std::string& item : split(text, ',')) items.push_back(scalar(item, flag));
-  return Value::list(std::move(items), at_flag(flag));
 }
 
 /// What a plan may use when nobody says: all that can be lowered.
@@ -76,37 +71,53 @@ void require(const Value& job, const char* key, const char* flag, const char* ex
       fmt::format("give it, or a job file with --job; for example {} {}", flag, example));
 }
 
-sim::IterationOptions make_iteration(const JudgeSettings& args, Diagnostics& diagnostics) {
-  Value tree = Value::map({});
-  if (args.jitter) tree.append("jitter", scalar(*args.jitter, "--jitter"));
-  if (args.inner) tree.append("inner", scalar(*args.inner, "--inner"));
-  if (args.ring) tree.append("ring", scalar(*args.ring, "--ring"));
-  const auto factors = [&](const std::vector<std::string>& texts, const char* flag,
-                           const char* list, const char* key, const char* shape,
-                           const char* example) {
-    std::vector<Value> items;
-    for (const std::string& text : texts) {
-      const std::size_t equals = text.rfind('=');
-      if (equals == std::string::npos || equals == 0) {
-        diagnostics.add(at_flag(flag), fmt::format("'{}' is not {}", text, shape),
-                        fmt::format("for example {} {}=1.5", flag, example));
-        continue;
-      }
-      Value item = Value::map({}, at_flag(flag));
-      item.append(key, scalar(text.substr(0, equals), flag));
-      item.append("slowdown", scalar(text.substr(equals + 1), flag));
-      items.push_back(std::move(item));
+/// A flag that gives one of the job's own settings; its help is the doc of that setting.
+struct JobFlag {
+  const char* key;
+  std::string path;
+  config::FlagForm form;
+  std::string doc;
+};
+
+const std::vector<JobFlag>& job_flag_table(BatchDefault batch) {
+  static const auto table = [](BatchDefault kind) {
+    const bool fixed = kind == BatchDefault::fixed;
+    std::vector<JobFlag> flags = {
+        {"global_batch",
+         "global_batch",
+         {.letter = 'b'},
+         fixed ? fmt::format("; default: {}", kDefaultBatch) : "; default: the plan's"},
+        {"sequence_length",
+         "sequence_length",
+         {.letter = 's'},
+         fixed ? fmt::format("; default: {}", kDefaultLength) : ""},
+        {"dtype", "dtype", {}, "; default: bf16"},
+        {"recompute", "allowed.recompute", {.commas = true}, ", comma-separated"},
+        {"zero_stages", "allowed.zero_stages", {.commas = true}, ", comma-separated"},
+        {"schedules", "allowed.schedules", {.commas = true}, ", comma-separated"},
+        {"max_tensor_parallel", "allowed.max_tensor_parallel", {}, ""},
+        {"max_micro_batch_size", "allowed.max_micro_batch_size", {}, "; default: 8"},
+        {"sequence_parallel", "allowed.sequence_parallel", {.toggle = true}, ""}};
+    const std::vector<config::FieldText> fields = config::field_texts<models::Job>();
+    for (JobFlag& flag : flags) {
+      const auto field = std::find_if(fields.begin(), fields.end(),
+                                      [&](const auto& f) { return f.key == flag.path; });
+      ORRERY_CHECK(field != fields.end(), "jobs have no setting {}", flag.path);
+      const bool allows = flag.path.starts_with("allowed.");
+      flag.doc = (allows ? "allowed: " : "") + field->doc + flag.doc;
     }
-    if (!items.empty()) tree.append(list, Value::list(std::move(items), at_flag(flag)));
+    return flags;
   };
-  factors(args.stragglers, "--straggler", "stragglers", "device", "DEVICE=FACTOR", "3");
-  factors(args.slow_links, "--slow-link", "slow_links", "link", "LINK=FACTOR", "a800/nic0/up");
-  sim::IterationOptions options;
-  config::describe_value(tree, options, diagnostics);
-  return options;
+  static const std::vector<JobFlag> of_plan = table(BatchDefault::of_the_plan);
+  static const std::vector<JobFlag> fixed = table(BatchDefault::fixed);
+  return batch == BatchDefault::fixed ? fixed : of_plan;
 }
 
 }  // namespace
+
+void JobSettings::set_default(const std::string& path, std::int64_t value) {
+  if (!job) changes.try_emplace(path, Value::scalar(std::to_string(value)));
+}
 
 void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch) {
   v.section("Job");
@@ -116,42 +127,50 @@ void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch) {
              "model of the library, a YAML file, or a Hugging Face config.json", {.letter = 'm'});
   v.optional("job", settings.job, "job file; the flags below override what it says",
              {.letter = 'j'});
-  v.optional("global_batch", settings.global_batch,
-             batch == BatchDefault::of_the_plan ? "samples per optimizer step; default: the plan's"
-                                                : "samples per optimizer step; default: 1024",
-             {.letter = 'b'});
-  v.optional(
-      "sequence_length", settings.sequence_length,
-      batch == BatchDefault::of_the_plan ? "tokens per sample" : "tokens per sample; default: 4096",
-      {.letter = 's'});
-  v.optional("dtype", settings.dtype, "number format of weights and activations; default: bf16");
-  v.optional("recompute", settings.recompute, "allowed: none, selective, full; comma-separated");
-  v.optional("zero_stages", settings.zero_stages, "allowed ZeRO stages, 0 to 3; comma-separated");
-  v.optional("schedules", settings.schedules, "allowed pipeline schedules; comma-separated");
-  v.optional("max_tensor_parallel", settings.max_tensor_parallel,
-             "largest tensor-parallel degree; default: bounded by the node");
-  v.optional("max_micro_batch_size", settings.max_micro_batch_size, "samples; default: 8");
-  v.optional("sequence_parallel", settings.sequence_parallel, "allow sequence parallelism");
+  for (const JobFlag& flag : job_flag_table(batch)) {
+    Value value;
+    v.optional(flag.key, value, flag.doc.c_str(), flag.form);
+    if (v.reading() && v.given(flag.key)) settings.changes[flag.path] = std::move(value);
+  }
   v.optional("profile", settings.profile, "measured times (profile YAML) instead of the roofline");
   v.optional("scale_profile", settings.scale_profile,
-             "FROM=TO: the profile's times of GPU type FROM stand, scaled, for TO");
+             "FROM=TO: times of GPU type TO are those of FROM in the profile, scaled");
+}
+
+std::vector<std::pair<std::string, std::string>> job_flags() {
+  std::vector<std::pair<std::string, std::string>> flags;
+  for (const JobFlag& flag : job_flag_table(BatchDefault::fixed)) {
+    std::string name = std::string("--") + flag.key;
+    std::replace(name.begin(), name.end(), '_', '-');
+    flags.emplace_back(std::move(name), flag.path);
+  }
+  return flags;
 }
 
 void describe(config::Visitor& v, JudgeSettings& settings) {
+  sim::IterationOptions& simulation = settings.simulation;
   v.section("Judging");
   v.optional("cost", settings.cost,
              "simulator (default), hexiscale_public_code or hexiscale_paper");
   v.optional("seed", settings.seed, "of planner and jitter; default: 0");
-  v.optional("jitter", settings.jitter, "relative standard deviation of compute times");
-  v.optional("straggler", settings.stragglers,
+  v.optional("jitter", simulation.jitter, "relative standard deviation of compute times");
+  v.optional("straggler", simulation.stragglers,
              "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated");
-  v.optional("slow_link", settings.slow_links,
+  v.optional("slow_link", simulation.slow_links,
              "LINK=FACTOR: its bandwidth is divided by FACTOR; may be repeated");
-  v.optional("inner", settings.inner,
+  v.optional("inner", simulation.inner,
              "collectives inside passes: automatic, closed_form, aggregated, per_block");
-  v.optional("ring", settings.ring, "ring collectives: aggregated or stepwise");
+  v.optional("ring", simulation.ring, "ring collectives: aggregated or stepwise");
   v.optional("expanded", settings.expanded,
              "one rank for each GPU instead of one for each tensor-parallel group");
+  v.not_negative("seed", settings.seed);
+  v.between("jitter", simulation.jitter, 0.0, 1.0);
+  if (!v.reading()) return;
+  simulation.seed = settings.seed;
+  for (const char* key :
+       {"cost", "seed", "jitter", "straggler", "slow_link", "inner", "ring", "expanded"}) {
+    if (v.given(key)) settings.given.emplace_back(key);
+  }
 }
 
 void describe_json(config::Visitor& v, bool& json) {
@@ -180,23 +199,10 @@ models::Job make_job(const JobSettings& args, const Text& plan, Diagnostics& dia
   const std::size_t before = diagnostics.problems().size();
   Value tree = base_job(args, plan, diagnostics);
   if (diagnostics.problems().size() != before) return {};
-  const auto set = [&](const Text& text, const char* path, const char* flag, bool list = false) {
-    if (!text) return;
-    tree = config::merge(std::move(tree), path, list ? list_of(*text, flag) : scalar(*text, flag),
-                         diagnostics);
-  };
-  set(args.global_batch, "global_batch", "--global-batch");
-  set(args.sequence_length, "sequence_length", "--sequence-length");
-  set(args.dtype, "dtype", "--dtype");
-  set(args.recompute, "allowed.recompute", "--recompute", true);
-  set(args.zero_stages, "allowed.zero_stages", "--zero-stages", true);
-  set(args.schedules, "allowed.schedules", "--schedules", true);
-  set(args.max_tensor_parallel, "allowed.max_tensor_parallel", "--max-tensor-parallel");
-  set(args.max_micro_batch_size, "allowed.max_micro_batch_size", "--max-micro-batch-size");
-  if (args.sequence_parallel) {
-    set("true", "allowed.sequence_parallel", "--sequence-parallel");
+  for (const auto& [path, value] : args.changes) {
+    tree = config::merge(std::move(tree), path, value, diagnostics);
   }
-  if (plan && !args.job && !args.global_batch) {
+  if (plan && !args.job && !args.gives("global_batch")) {
     tree.append("global_batch",
                 Value::scalar(std::to_string(batch_of(*plan)), at_flag("--global-batch")));
   }
@@ -231,14 +237,11 @@ experiments::RunSpec make_spec(const JobSettings& job, const JudgeSettings& judg
   if (job.profile) spec.profile = {*job.profile, at_flag("--profile")};
   if (job.scale_profile) spec.scale_profile = {*job.scale_profile, at_flag("--scale-profile")};
   if (plan) spec.plan = {*plan, config::Position{}};
-  if (judge.cost) {
-    config::describe_value(scalar(*judge.cost, "--cost"), spec.cost, diagnostics);
-  }
+  spec.cost = judge.cost;
   spec.collapsed = !judge.expanded;
-  const std::int64_t seed = whole_number(judge.seed, "--seed", 0, 0, diagnostics);
-  spec.seed = static_cast<std::uint64_t>(seed);
-  spec.simulation = make_iteration(judge, diagnostics);
-  spec.simulation.seed = seed;
+  spec.seed = static_cast<std::uint64_t>(judge.seed);
+  spec.simulation = judge.simulation;
+  spec.simulation.seed = judge.seed;
   return spec;
 }
 

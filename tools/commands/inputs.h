@@ -1,16 +1,19 @@
 /// From flags to run specifications: values of flags go through the config reader, so that they are
 /// checked and reported like those of files.
 #pragma once
+#include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "experiments/study/execute.h"
 #include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/library.h"
-#include "tools/commands/inputs.h"
+#include "sim/iteration/options.h"
 
 namespace orrery::tools {
 
@@ -20,38 +23,34 @@ using Text = std::optional<std::string>;  ///< Empty: the flag was not given.
 struct JobSettings {
   Text cluster;  ///< Name in the library, or a file.
   Text model;
-  Text job;  ///< Job file; the flags below override what it says.
-  Text global_batch;
-  Text sequence_length;
-  Text dtype;
-  Text recompute;  ///< Comma-separated, as all lists below.
-  Text zero_stages;
-  Text schedules;
-  Text max_tensor_parallel;
-  Text max_micro_batch_size;
-  bool sequence_parallel = false;
+  Text job;  ///< Job file; `changes` override what it says.
+  /// Values of the job's own settings (models::Job), by their path in a job file.
+  std::map<std::string, config::Value> changes;
   Text profile;
   Text scale_profile;  ///< FROM=TO
+
+  bool gives(const std::string& path) const { return changes.contains(path); }
+  /// Where neither a job file nor a flag says it.
+  void set_default(const std::string& path, std::int64_t value);
 };
 
 /// The job of `orrery plan` where neither a job file nor flags say more.
-inline constexpr const char* kDefaultBatch = "1024";
-inline constexpr const char* kDefaultLength = "4096";
+inline constexpr std::int64_t kDefaultBatch = 1024;
+inline constexpr std::int64_t kDefaultLength = 4096;
 
 /// What the help says of the batch that nobody gives.
 enum class BatchDefault { of_the_plan, fixed };
 void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch);
+/// The flags of JobSettings::changes with their paths: ("--zero-stages", "allowed.zero_stages").
+std::vector<std::pair<std::string, std::string>> job_flags();
 
 /// How plans are judged.
 struct JudgeSettings {
-  Text cost;
-  Text seed;
-  Text jitter;
-  std::vector<std::string> stragglers;  ///< device=factor
-  std::vector<std::string> slow_links;  ///< link=factor
-  Text inner;
-  Text ring;
+  experiments::CostModel cost = experiments::CostModel::simulator;
+  std::int64_t seed = 0;  ///< Of planner and jitter.
+  sim::IterationOptions simulation;
   bool expanded = false;
+  std::vector<std::string> given;  ///< Flags that the command line has.
 };
 
 void describe(config::Visitor& v, JudgeSettings& settings);

@@ -132,9 +132,8 @@ void check_once(const std::vector<std::string>& options, config::Diagnostics& di
 
 /// Without a job file a plan is made for kDefaultBatch samples of kDefaultLength tokens.
 JobSettings with_defaults(JobSettings job) {
-  if (job.job) return job;
-  if (!job.global_batch) job.global_batch = kDefaultBatch;
-  if (!job.sequence_length) job.sequence_length = kDefaultLength;
+  job.set_default("global_batch", kDefaultBatch);
+  job.set_default("sequence_length", kDefaultLength);
   return job;
 }
 

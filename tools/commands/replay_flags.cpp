@@ -157,15 +157,7 @@ void refuse_case_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   refuse(args.job.cluster.has_value(), "--cluster");
   refuse(args.job.model.has_value(), "--model");
   refuse(args.job.job.has_value(), "--job");
-  refuse(args.job.global_batch.has_value(), "--global-batch");
-  refuse(args.job.sequence_length.has_value(), "--sequence-length");
-  refuse(args.job.dtype.has_value(), "--dtype");
-  refuse(args.job.recompute.has_value(), "--recompute");
-  refuse(args.job.zero_stages.has_value(), "--zero-stages");
-  refuse(args.job.schedules.has_value(), "--schedules");
-  refuse(args.job.max_tensor_parallel.has_value(), "--max-tensor-parallel");
-  refuse(args.job.max_micro_batch_size.has_value(), "--max-micro-batch-size");
-  refuse(args.job.sequence_parallel, "--sequence-parallel");
+  for (const auto& [flag, path] : job_flags()) refuse(args.job.gives(path), flag.c_str());
   refuse(args.job.profile.has_value(), "--profile");
   refuse(args.job.scale_profile.has_value(), "--scale-profile");
   refuse(args.trace.has_value(), "--trace");
@@ -212,8 +204,8 @@ ReplayStudy study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics)
   one.model = {args.job.model.value_or(""), at_flag("--model")};
   one.name = short_name(one.cluster.value) + "/" + short_name(one.model.value);
   JobSettings job = args.job;
-  if (!job.job && !job.global_batch) job.global_batch = kDefaultBatch;
-  if (!job.job && !job.sequence_length) job.sequence_length = kDefaultLength;
+  job.set_default("global_batch", kDefaultBatch);
+  job.set_default("sequence_length", kDefaultLength);
   one.job = make_job(job, std::nullopt, diagnostics);
   one.job_text = config::to_value(one.job);
   if (args.job.profile) one.profile = {*args.job.profile, at_flag("--profile")};

@@ -42,14 +42,11 @@ void refuse_flags(const SimulateSettings& args, config::Diagnostics& diagnostics
   refuse(args.timeline, "--timeline", diagnostics);
   refuse(args.log, "--log", diagnostics);
   refuse(args.program, "--program", diagnostics);
-  refuse(args.judge.cost, "--cost", diagnostics);
-  refuse(args.judge.seed, "--seed", diagnostics);
-  refuse(args.judge.jitter, "--jitter", diagnostics);
-  refuse(args.judge.inner, "--inner", diagnostics);
-  refuse(args.judge.ring, "--ring", diagnostics);
-  if (!args.judge.stragglers.empty()) refuse("", "--straggler", diagnostics);
-  if (!args.judge.slow_links.empty()) refuse("", "--slow-link", diagnostics);
-  if (args.judge.expanded) refuse("", "--expanded", diagnostics);
+  for (const std::string& key : args.judge.given) {
+    std::string flag = "--" + key;
+    std::replace(flag.begin(), flag.end(), '_', '-');
+    refuse("", flag.c_str(), diagnostics);
+  }
 }
 
 void check_phases(const models::PlannedStep& step, const std::string& path,
@@ -130,8 +127,8 @@ int simulate_step_plan(const SimulateSettings& args) {
     range.longest = std::max(range.longest, phase.length_range.longest);
   }
   // The plan says both; a job file or flags give the numbers in which it trains.
-  if (!job.job && !job.global_batch) job.global_batch = std::to_string(sequences);
-  if (!job.job && !job.sequence_length) job.sequence_length = std::to_string(range.longest);
+  job.set_default("global_batch", sequences);
+  job.set_default("sequence_length", range.longest);
   const experiments::RunSpec spec = make_spec(job, {}, std::nullopt, diagnostics);
   check_names(spec, library, diagnostics);
   diagnostics.raise();

@@ -160,7 +160,7 @@ std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& 
   config::Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
   JudgeSettings judged;
-  judged.seed = std::to_string(manifest.seed);
+  judged.seed = static_cast<std::int64_t>(manifest.seed);
   experiments::RunSpec spec = make_spec(job, judged, {}, diagnostics);
   diagnostics.raise();
   spec.planner = experiments::PlannerChoice{*plan.planner, plan.options, {}};
