@@ -37,6 +37,7 @@
 #include "models/spec/workload.h"
 #include "tests/executor/net/meshes.h"
 #include "tests/models/lower/random_plan.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::executor {
 namespace {
@@ -91,7 +92,7 @@ ir::Program lowered(const models::Workload& workload, int stages, int micro_batc
   models::LowerOptions options;
   options.collapsed = false;
   options.seed = 1;
-  return models::lower(plan, models::plain_cluster(stages), workload, job, options);
+  return models::lower(plan, worlds::one_node(stages), workload, job, options);
 }
 
 class Alone final : public TensorGroup {

@@ -1,4 +1,4 @@
-/// Clusters, models and an evaluator for tests of planners, so that no simulator is needed.
+/// A planning problem with an evaluator for tests of planners, so that no simulator is needed.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,30 +7,18 @@
 #include "models/spec/topology.h"
 #include "planners/catalog.h"
 #include "planners/planner.h"
+#include "tests/worlds/clusters.h"
+#include "tests/worlds/models.h"
 
 namespace orrery::planners {
 
-/// `machines` nodes with `gpus` GPUs of a type each.
-struct Machines {
-  std::string type;
-  double tflops = 100;
-  double memory_gib = 24;
-  int gpus = 1;
-  double inside_gbps = 100;  ///< GB/s between any two GPUs of the node.
-  int machines = 1;
-};
-models::Cluster make_cluster(const std::vector<Machines>& machines, double between_gbps);
-
-/// The machines A, B and C of HexiScale's case study (3.1).
-models::Cluster case_study_cluster();
-/// The mix of HexiScale's Appendix B, scaled to about `gpus` GPUs; 240: the published one.
-models::Cluster mixed_cluster(int gpus);
-
-/// Llama shapes; `layers` replaces the number of layers where it is positive.
-ir::ModelShape llama2_13b(int layers = 0);
-ir::ModelShape llama_30b();
-/// A small model: 1,024 wide, 16 heads.
-ir::ModelShape small_model(int layers);
+using worlds::case_study_cluster;
+using worlds::llama2_13b;
+using worlds::llama_30b;
+using worlds::Machines;
+using worlds::make_cluster;
+using worlds::mixed_cluster;
+using worlds::small_model;
 
 /// All that a planner needs, owned. The evaluator is the closed form of planners/kit/estimate.h
 /// with the verdict of check_memory.

@@ -6,25 +6,20 @@
 
 #include "models/spec/library.h"
 #include "tests/traces/support.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::traces::bind_test {
 namespace {
 
 /// Nodes a (2 x A100), h (1 x H800), b (2 x A100).
 models::Cluster cluster() {
-  models::Cluster out;
-  out.name = "small";
-  out.gpu_types.resize(2);
-  out.gpu_types[0].name = "A100-80GB";
-  out.gpu_types[1].name = "H800-80GB";
-  out.nodes.resize(3);
-  out.nodes[0].name = std::string("a");
-  out.nodes[0].gpu_types = {0, 0};
-  out.nodes[1].name = std::string("h");
-  out.nodes[1].gpu_types = {1};
-  out.nodes[2].name = std::string("b");
-  out.nodes[2].gpu_types = {0, 0};
-  models::seal(out);
+  std::vector<models::GpuType> types(2);
+  types[0].name = "A100-80GB";
+  types[1].name = "H800-80GB";
+  models::Cluster out = worlds::bare_cluster({{0, 0}, {1}, {0, 0}}, types);
+  out.nodes[0].name = "a";
+  out.nodes[1].name = "h";
+  out.nodes[2].name = "b";
   return out;
 }
 

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "models/config/document.h"
+#include "tests/worlds/clusters.h"
 #include "tools/commands/compare_run.h"
 #include "tools/commands/twin_steps.h"
 
@@ -55,19 +56,10 @@ TEST(RunInputs, StragglersAreSlowerThanTheirTypeInTheLab) {
 }
 
 models::Cluster two_types() {
-  models::Cluster cluster;
-  for (const char* name : {"fast", "slow"}) {
-    models::GpuType type;
-    type.name = name;
-    cluster.gpu_types.push_back(type);
-  }
-  for (int d = 0; d < 2; ++d) {
-    models::Device device;
-    device.id = {d};
-    device.gpu_type = d;
-    cluster.devices.push_back(device);
-  }
-  return cluster;
+  std::vector<models::GpuType> types(2);
+  types[0].name = "fast";
+  types[1].name = "slow";
+  return worlds::bare_cluster({{0, 1}}, types);
 }
 
 ir::Profile cpu_profile() {

@@ -17,6 +17,7 @@
 #include "models/spec/job.h"
 #include "tests/executor/net/meshes.h"
 #include "tests/models/lower/random_plan.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::executor {
 namespace {
@@ -314,7 +315,7 @@ ir::Program lower_for_executor(const ir::Plan& plan, const models::Workload& wor
   models::LowerOptions options;
   options.collapsed = false;
   options.seed = seed;
-  return models::lower(plan, models::plain_cluster(kMostDevices), workload, job, options);
+  return models::lower(plan, worlds::one_node(kMostDevices), workload, job, options);
 }
 
 TrainingRun train(ir::Program program, const TrainingOptions& options) {

@@ -11,6 +11,7 @@
 #include "models/sharding/layout.h"
 #include "tests/executor/model/shard_runner.h"
 #include "tests/models/lower/random_plan.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::executor::lowering_test {
 namespace {
@@ -76,7 +77,7 @@ Lowered lower_one_group(const ir::ProgramHeader& header, int degree, Recompute r
   plan.pipelines = {pipeline};
   models::LowerOptions options;
   options.collapsed = false;
-  out.program = models::lower(plan, models::plain_cluster(degree), out.workload, job, options);
+  out.program = models::lower(plan, worlds::one_node(degree), out.workload, job, options);
   return out;
 }
 

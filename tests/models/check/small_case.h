@@ -1,24 +1,19 @@
 /// A valid plan on a small cluster, for tests that break it in one place.
 #pragma once
 #include "models/check/validate.h"
+#include "tests/worlds/clusters.h"
+#include "tests/worlds/models.h"
+#include "tests/worlds/plans.h"
 
 namespace orrery::models {
 
 /// Two nodes of four GPUs of vendor `x`, one of two of vendor `y`; devices 0 to 9.
 inline Cluster small_cluster() {
-  Cluster cluster;
+  std::vector<GpuType> types(2);
+  types[0].name = types[0].vendor = "x";
+  types[1].name = types[1].vendor = "y";
+  Cluster cluster = worlds::bare_cluster({{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 1}}, types);
   cluster.name = "small";
-  for (const char* vendor : {"x", "y"}) {
-    GpuType type;
-    type.name = vendor;
-    type.vendor = vendor;
-    cluster.gpu_types.push_back(type);
-  }
-  for (const std::vector<int>& types : {std::vector{0, 0, 0, 0}, {0, 0, 0, 0}, {1, 1}}) {
-    Node node;
-    node.gpu_types = types;
-    cluster.nodes.push_back(node);
-  }
   cluster.host_staging.push_back({"x", "y", 2_GBps, {}});
   seal(cluster);
   return cluster;
@@ -40,21 +35,8 @@ inline Workload small_workload(int layers = 4) {
   return workload;
 }
 
-inline ir::Segment segment(int first, int last, std::vector<ir::Group> groups) {
-  ir::Segment out;
-  out.first_block = {first};
-  out.last_block = {last};
-  out.groups = std::move(groups);
-  return out;
-}
-
-inline ir::Group group(const std::vector<int>& devices, int samples) {
-  ir::Group out;
-  for (const int device : devices) out.devices.push_back({device});
-  out.tensor_parallel = static_cast<int>(devices.size());
-  out.samples = samples;
-  return out;
-}
+using worlds::group;
+using worlds::segment;
 
 /// Two pipelines over all devices of `x`: 0-1 then 2 | 3 and 4-7 as one stage.
 inline ir::Plan small_plan() {
@@ -74,11 +56,6 @@ inline ir::Plan small_plan() {
   return plan;
 }
 
-inline Job small_job() {
-  Job job;
-  job.global_batch = 16;
-  job.sequence_length = 64;
-  return job;
-}
+inline Job small_job() { return worlds::make_job(16, 64); }
 
 }  // namespace orrery::models

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "models/cost/pricer.h"
-#include "tests/models/cost/fixtures.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::models::calibrated_pricer_test {
 namespace {
@@ -52,7 +52,7 @@ class CalibratedPricer : public ::testing::Test {
     return std::find(lines.begin(), lines.end(), line) != lines.end();
   }
 
-  Cluster cluster_ = fixtures::make_cluster({fixtures::round_gpu()}, {0}, {1});
+  Cluster cluster_ = worlds::bare_cluster({{0}}, {worlds::round_gpu()});
   Workload workload_;
   Job job_;
   ir::Profile profile_;

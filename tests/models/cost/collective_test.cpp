@@ -6,13 +6,15 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/models/cost/fixtures.h"
+#include "tests/models/cost/two_level.h"
+#include "tests/worlds/clusters.h"
+#include "tests/worlds/plans.h"
 
 namespace orrery::models::collective_test {
 namespace {
 
-using fixtures::devices;
 using ir::CollectiveKind;
+using worlds::devices;
 
 constexpr CollectiveKind kRingKinds[] = {CollectiveKind::all_reduce, CollectiveKind::all_gather,
                                          CollectiveKind::reduce_scatter, CollectiveKind::broadcast};
@@ -196,8 +198,8 @@ TEST(Tree, PaysLogarithmicLatency) {
 }
 
 TEST(Hierarchical, RunsOneRingPerSliceBetweenNodes) {
-  const Cluster cluster = fixtures::make_cluster({fixtures::round_gpu()}, {0, 0, 0}, {4, 4, 4});
-  const auto path = fixtures::two_level(cluster, {100_GBps, 1.0_us}, {10_GBps, 5.0_us});
+  const Cluster cluster = worlds::bare_cluster({{0, 0, 0, 0}, {0, 0, 0, 0}, {0, 0, 0, 0}});
+  const auto path = two_level(cluster, {100_GBps, 1.0_us}, {10_GBps, 5.0_us});
   const Seconds time = collective_time(CollectiveKind::all_reduce,
                                        CollectiveAlgorithm::hierarchical, first(12), 12_GB, path);
   const double inside = 3 * (3e9 / 100e9 + 1e-6);
@@ -206,11 +208,10 @@ TEST(Hierarchical, RunsOneRingPerSliceBetweenNodes) {
 }
 
 TEST(Hierarchical, IsTheRingOnOneNodeAndOnOneDevicePerNode) {
-  const Cluster together = fixtures::make_cluster({fixtures::round_gpu()}, {0}, {5});
-  const Cluster apart =
-      fixtures::make_cluster({fixtures::round_gpu()}, {0, 0, 0, 0, 0}, {1, 1, 1, 1, 1});
+  const Cluster together = worlds::one_node(5);
+  const Cluster apart = worlds::bare_cluster({{0}, {0}, {0}, {0}, {0}});
   for (const Cluster& cluster : {together, apart}) {
-    const auto path = fixtures::two_level(cluster, {100_GBps, 1.0_us}, {10_GBps, 5.0_us});
+    const auto path = two_level(cluster, {100_GBps, 1.0_us}, {10_GBps, 5.0_us});
     for (const CollectiveKind kind : kRingKinds) {
       EXPECT_DOUBLE_EQ(
           collective_time(kind, CollectiveAlgorithm::hierarchical, first(5), 1_GiB, path).value,
@@ -220,8 +221,8 @@ TEST(Hierarchical, IsTheRingOnOneNodeAndOnOneDevicePerNode) {
 }
 
 TEST(Hierarchical, BroadcastGoesOverFirstMembersThenInsideNodes) {
-  const Cluster cluster = fixtures::make_cluster({fixtures::round_gpu()}, {0, 0, 0}, {2, 4, 3});
-  const auto path = fixtures::two_level(cluster, {100_GBps, 1.0_us}, {10_GBps, 5.0_us});
+  const Cluster cluster = worlds::bare_cluster({{0, 0}, {0, 0, 0, 0}, {0, 0, 0}});
+  const auto path = two_level(cluster, {100_GBps, 1.0_us}, {10_GBps, 5.0_us});
   const Seconds time = collective_time(CollectiveKind::broadcast, CollectiveAlgorithm::hierarchical,
                                        first(9), 10_GB, path);
   EXPECT_NEAR(time.value, (1.0 + 2 * 5e-6) + (0.1 + 3 * 1e-6), 1e-9);

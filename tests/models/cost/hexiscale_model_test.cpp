@@ -2,12 +2,14 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/models/cost/fixtures.h"
+#include "tests/worlds/clusters.h"
+#include "tests/worlds/models.h"
+#include "tests/worlds/plans.h"
 
 namespace orrery::models::hexiscale_model_test {
 namespace {
 
-using fixtures::devices;
+using worlds::devices;
 
 /// Case study of HexiScale, section 3.1: machine A with three A800 (devices 0 to 2), B with three
 /// RTX 4090 (3 to 5), C with two RTX 3090 (6, 7), 1 GB/s between machines; Llama-2 13B, sequences
@@ -27,12 +29,12 @@ class CaseStudy : public ::testing::Test {
     return result;
   }
   static ir::Plan megatron() {
-    return plan({fixtures::pipeline({10, 10, 10, 10}, {{0}, {1}, {3}, {6}}, 12, kFull),
-                 fixtures::pipeline({10, 10, 10, 10}, {{2}, {4}, {5}, {7}}, 12, kFull)});
+    return plan({worlds::pipeline({10, 10, 10, 10}, {{0}, {1}, {3}, {6}}, 12, kFull),
+                 worlds::pipeline({10, 10, 10, 10}, {{2}, {4}, {5}, {7}}, 12, kFull)});
   }
   static ir::Plan hexiscale() {
-    return plan({fixtures::pipeline({30, 5, 5}, {{0, 1}, {3}, {6}}, 14, kFull),
-                 fixtures::pipeline({25, 5, 5, 5}, {{2}, {4}, {5}, {7}}, 10, kFull)});
+    return plan({worlds::pipeline({30, 5, 5}, {{0, 1}, {3}, {6}}, 14, kFull),
+                 worlds::pipeline({25, 5, 5, 5}, {{2}, {4}, {5}, {7}}, 10, kFull)});
   }
   HexiscaleModel model(const HexiscaleOptions& options) const {
     return {cluster_, workload_, path(), options};
@@ -48,9 +50,10 @@ class CaseStudy : public ::testing::Test {
 
   static constexpr ir::Recompute kFull = ir::Recompute::full;
   static constexpr double kInside[] = {200, 32, 16};
-  Cluster cluster_ = fixtures::make_cluster(
-      {gpu("A800", 312), gpu("RTX 4090", 165.2), gpu("RTX 3090", 80)}, {0, 1, 2}, {3, 3, 2});
-  Workload workload_ = build_workload(fixtures::llama2_13b(), 4096, ir::Dtype::bf16);
+  Cluster cluster_ =
+      worlds::bare_cluster({{0, 0, 0}, {1, 1, 1}, {2, 2}},
+                           {gpu("A800", 312), gpu("RTX 4090", 165.2), gpu("RTX 3090", 80)});
+  Workload workload_ = build_workload(worlds::llama2_13b(), 4096, ir::Dtype::bf16);
   Seconds latency_{1e-3};
 };
 

@@ -5,7 +5,8 @@
 #include <algorithm>
 
 #include "models/schedule/schedule.h"
-#include "tests/models/cost/fixtures.h"
+#include "tests/worlds/clusters.h"
+#include "tests/worlds/plans.h"
 
 namespace orrery::models::memory_test {
 namespace {
@@ -26,8 +27,8 @@ TEST(InFlight, IsWhatTheScheduleHolds) {
               --held;
           }
           EXPECT_EQ(micro_batches_in_flight(schedule->kind, stages, stage, micro_batches, 1), peak)
-              << schedule->name() << ", stage " << stage << " of " << stages << ", " << micro_batches
-              << " micro-batches";
+              << schedule->name() << ", stage " << stage << " of " << stages << ", "
+              << micro_batches << " micro-batches";
         }
       }
     }
@@ -78,7 +79,7 @@ class SegmentMemoryTest : public ::testing::Test {
   SegmentMemory memory(int first, int last, const ir::Group& group,
                        ir::Recompute recompute = ir::Recompute::none, int zero = 0,
                        int replicas = 1) const {
-    ir::Segment segment = fixtures::stage(first, last, group, recompute).segments[0];
+    ir::Segment segment = worlds::segment(first, last, {group}, recompute);
     segment.zero.stage = zero;
     return segment_memory(segment, group, replicas, workload_, job_);
   }
@@ -86,29 +87,29 @@ class SegmentMemoryTest : public ::testing::Test {
   ir::Plan plan(ScheduleKind schedule, int micro_batches) const {
     ir::Plan plan;
     plan.schedule = schedule;
-    plan.pipelines = {fixtures::pipeline({2, 2}, {{0}, {1}}, micro_batches)};
+    plan.pipelines = {worlds::pipeline({2, 2}, {{0}, {1}}, micro_batches)};
     return plan;
   }
   Cluster cluster(int count) const {
-    return fixtures::make_cluster({fixtures::round_gpu("a"), fixtures::round_gpu("b")}, {0, 1},
-                                  {1, count - 1});
+    return worlds::bare_cluster({{0}, std::vector<int>(static_cast<std::size_t>(count - 1), 1)},
+                                {worlds::round_gpu("a"), worlds::round_gpu("b")});
   }
   Workload workload_;
   Job job_;
 };
 
 TEST_F(SegmentMemoryTest, StatesAreParametersTimesTheirBytes) {
-  const SegmentMemory one = memory(1, 2, fixtures::group({0}));
+  const SegmentMemory one = memory(1, 2, worlds::group({0}));
   EXPECT_DOUBLE_EQ(one.parameters.value, 2 * 1010 * 2);
   EXPECT_DOUBLE_EQ(one.gradients.value, 2 * 1010 * 2);
   EXPECT_DOUBLE_EQ(one.optimizer_states.value, 2 * 1010 * 12);
-  const SegmentMemory pair = memory(1, 2, fixtures::group({0, 1}));
+  const SegmentMemory pair = memory(1, 2, worlds::group({0, 1}));
   EXPECT_DOUBLE_EQ(pair.parameters.value, 2 * 510 * 2);  // the norm is on both
 }
 
 TEST_F(SegmentMemoryTest, ZeroDividesMoreStatesWithEachStage) {
   const auto with = [&](int zero) {
-    return memory(1, 1, fixtures::group({0}), ir::Recompute::none, zero, 4);
+    return memory(1, 1, worlds::group({0}), ir::Recompute::none, zero, 4);
   };
   EXPECT_DOUBLE_EQ(with(1).optimizer_states.value, 1010 * 12 / 4.0);
   EXPECT_DOUBLE_EQ(with(1).gradients.value, 1010 * 2);
@@ -119,11 +120,11 @@ TEST_F(SegmentMemoryTest, ZeroDividesMoreStatesWithEachStage) {
 }
 
 TEST_F(SegmentMemoryTest, ActivationsFollowKorthikanti) {
-  ir::Group pair = fixtures::group({0, 1}, 3);
+  ir::Group pair = worlds::group({0, 1}, 3);
   EXPECT_DOUBLE_EQ(memory(1, 1, pair).activations_per_micro_batch.value, 3 * (800 / 2.0 + 300));
   pair.sequence = ir::SequenceParallelism::megatron;
   EXPECT_DOUBLE_EQ(memory(1, 1, pair).activations_per_micro_batch.value, 3 * (1100 / 2.0));
-  ir::Group ring = fixtures::group({0, 1}, 2);
+  ir::Group ring = worlds::group({0, 1}, 2);
   ring.tensor_parallel = 1;
   ring.sequence = ir::SequenceParallelism::ring;
   ring.sequence_degree = 2;
@@ -131,7 +132,7 @@ TEST_F(SegmentMemoryTest, ActivationsFollowKorthikanti) {
 }
 
 TEST_F(SegmentMemoryTest, RecomputeMovesActivationsFromKeptToTransient) {
-  const ir::Group one = fixtures::group({0});
+  const ir::Group one = worlds::group({0});
   const SegmentMemory selective = memory(1, 2, one, ir::Recompute::selective);
   EXPECT_DOUBLE_EQ(selective.activations_per_micro_batch.value, 2 * 900);
   EXPECT_DOUBLE_EQ(selective.recomputed.value, 200);
@@ -143,10 +144,10 @@ TEST_F(SegmentMemoryTest, RecomputeMovesActivationsFromKeptToTransient) {
 }
 
 TEST_F(SegmentMemoryTest, TiedMatrixIsHeldOnceWhereBothEndsMeet) {
-  const double apart = memory(0, 5, fixtures::group({0})).parameters.value;
+  const double apart = memory(0, 5, worlds::group({0})).parameters.value;
   workload_.shape.tied_embeddings = true;
-  EXPECT_DOUBLE_EQ(memory(0, 5, fixtures::group({0})).parameters.value, apart - 4000 * 2);
-  EXPECT_DOUBLE_EQ(memory(0, 2, fixtures::group({0})).parameters.value, (4000 + 2 * 1010) * 2);
+  EXPECT_DOUBLE_EQ(memory(0, 5, worlds::group({0})).parameters.value, apart - 4000 * 2);
+  EXPECT_DOUBLE_EQ(memory(0, 2, worlds::group({0})).parameters.value, (4000 + 2 * 1010) * 2);
 }
 
 TEST_F(SegmentMemoryTest, PeakIsStatesActivationsInFlightTransientsAndContext) {
@@ -190,9 +191,9 @@ TEST_F(SegmentMemoryTest, ProfileGivesContextAndFragmentation) {
 TEST_F(SegmentMemoryTest, ZeroCountsReplicasBlockByBlock) {
   // Blocks 0 to 2 have two replicas on one side, blocks 3 to 5 three.
   ir::Plan checked = plan(ScheduleKind::one_f_one_b, 1);
-  checked.pipelines.push_back(fixtures::pipeline({1, 3}, {{2}, {3}}, 1));
+  checked.pipelines.push_back(worlds::pipeline({1, 3}, {{2}, {3}}, 1));
   ir::Segment& wide = checked.pipelines[1].stages[1].segments[0];
-  wide.groups.push_back(fixtures::group({4}));
+  wide.groups.push_back(worlds::group({4}));
   for (ir::Pipeline& pipeline : checked.pipelines) {
     for (ir::Stage& stage : pipeline.stages) stage.segments[0].zero.stage = 1;
   }
@@ -225,7 +226,7 @@ TEST_F(SegmentMemoryTest, ARedundantPassHoldsOneMicroBatchOfTheNextStage) {
 
 TEST_F(SegmentMemoryTest, ReroutedMicroBatchesAreHeldBesidesTheOwn) {
   ir::Plan checked = plan(ScheduleKind::one_f_one_b, 8);
-  checked.pipelines.push_back(fixtures::pipeline({2, 2}, {{2}, {3}}, 8));
+  checked.pipelines.push_back(worlds::pipeline({2, 2}, {{2}, {3}}, 8));
   const auto bare = check_memory(checked, cluster(4), workload_, job_, {});
   checked.pipelines[1].reroutes = {{0, 3, 0}, {0, 4, 0}};
   const auto verdict = check_memory(checked, cluster(4), workload_, job_, {});

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/models/cost/fixtures.h"
+#include "tests/worlds/clusters.h"
+#include "tests/worlds/models.h"
+#include "tests/worlds/plans.h"
 
 namespace orrery::models::mfu_test {
 namespace {
@@ -13,7 +15,7 @@ struct Trillion {
   static constexpr double kLayers = 128, kHidden = 25600, kTokens = 2048, kVocabulary = 51200;
   static constexpr double kBatch = 3072;
   Workload workload =
-      build_workload(fixtures::gpt(128, 25600, 160, 51200, 2048), 2048, ir::Dtype::bf16);
+      build_workload(worlds::gpt(128, 25600, 160, 51200, 2048), 2048, ir::Dtype::bf16);
   static ir::Plan plan(ir::Recompute recompute) {
     ir::Plan plan;
     for (int replica = 0; replica < 6; ++replica) {
@@ -22,7 +24,7 @@ struct Trillion {
         groups.emplace_back();
         for (int i = 0; i < 8; ++i) groups.back().push_back((replica * 64 + s) * 8 + i);
       }
-      plan.pipelines.push_back(fixtures::pipeline(std::vector<int>(64, 2), groups, 512, recompute));
+      plan.pipelines.push_back(worlds::pipeline(std::vector<int>(64, 2), groups, 512, recompute));
     }
     return plan;
   }
@@ -51,8 +53,7 @@ TEST(Mfu, TrillionParameterRunReachesThePublishedHalfOfPeak) {
   const Trillion model;
   GpuType a100;
   a100.peak[ir::Dtype::bf16] = 312_TFLOPS;
-  const Cluster cluster =
-      fixtures::make_cluster({a100}, std::vector<int>(384, 0), std::vector<int>(384, 8));
+  const Cluster cluster = worlds::bare_cluster(std::vector(384, std::vector(8, 0)), {a100});
   const ir::Plan plan = Trillion::plan(ir::Recompute::full);
   const Flops hardware = step_hardware_flops(plan, model.workload);
   const Seconds time = hardware / FlopsPerSecond{502e15};
@@ -73,20 +74,20 @@ TEST(Mfu, SubstituteDtypeGivesThePeak) {
   GpuType v100;
   v100.peak[ir::Dtype::fp16] = 125_TFLOPS;
   v100.peak[ir::Dtype::fp32] = 15_TFLOPS;
-  const Cluster cluster = fixtures::make_cluster({v100}, {0}, {2});
+  const Cluster cluster = worlds::bare_cluster({{0, 0}}, {v100});
   ir::Plan plan;
-  plan.pipelines = {fixtures::pipeline({1}, {{0, 1}}, 1)};
+  plan.pipelines = {worlds::pipeline({1}, {{0, 1}}, 1)};
   EXPECT_EQ(total_peak(plan, cluster, ir::Dtype::bf16), 250_TFLOPS);
 }
 
 TEST(Price, IsThatOfAllDevicesForAMillionTokens) {
-  GpuType gpu = fixtures::round_gpu();
+  GpuType gpu = worlds::round_gpu();
   gpu.price = DollarsPerSecond{0.001};
-  Cluster cluster = fixtures::make_cluster({gpu}, {0}, {2});
+  Cluster cluster = worlds::bare_cluster({{0, 0}}, {gpu});
   Workload workload;
   workload.sequence_length = 1000;
   ir::Plan plan;
-  plan.pipelines = {fixtures::pipeline({1}, {{0, 1}}, 10)};  // 10 samples, 10,000 tokens
+  plan.pipelines = {worlds::pipeline({1}, {{0, 1}}, 10)};  // 10 samples, 10,000 tokens
   EXPECT_DOUBLE_EQ(tokens_per_second(plan, workload, Seconds{5}), 2000);
   const auto dollars = dollars_per_million_tokens(plan, cluster, workload, Seconds{5});
   ASSERT_TRUE(dollars.has_value());

@@ -3,7 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "models/cost/device_share.h"
-#include "tests/models/cost/fixtures.h"
+#include "tests/worlds/clusters.h"
+#include "tests/worlds/plans.h"
 
 namespace orrery::models::pricer_test {
 namespace {
@@ -50,7 +51,7 @@ class RoundNumbers : public Test {
     profile_.block_times.push_back(entry);
   }
 
-  Cluster cluster_ = fixtures::make_cluster({fixtures::round_gpu()}, {0}, {4});
+  Cluster cluster_ = worlds::bare_cluster({{0, 0, 0, 0}}, {worlds::round_gpu()});
   Workload workload_;
   Job job_;
   ir::Profile profile_;
@@ -208,7 +209,7 @@ class SmallProgram : public RoundNumbers {
       ir::Rank rank;
       rank.pipeline = p;
       rank.device = {2 * p};
-      rank.devices = fixtures::devices({2 * p, 2 * p + 1});
+      rank.devices = worlds::devices({2 * p, 2 * p + 1});
       program_.ranks.push_back(rank);
     }
     ir::SegmentInfo part = program_.segments[0];  // a bucket of the first one's backward pass
@@ -250,7 +251,7 @@ TEST_F(SmallProgram, OptimizerUpdatesEachBlockOfTheRankOnce) {
 }
 
 TEST_F(SmallProgram, SlowestDeviceOfARankDecides) {
-  GpuType slow = fixtures::round_gpu("slow");
+  GpuType slow = worlds::round_gpu("slow");
   slow.peak[ir::Dtype::bf16] = 50_TFLOPS;
   cluster_.gpu_types.push_back(slow);
   cluster_.devices[1].gpu_type = 1;
@@ -259,7 +260,7 @@ TEST_F(SmallProgram, SlowestDeviceOfARankDecides) {
 }
 
 TEST_F(SmallProgram, TableGivesEveryOpThePriceOfThePricer) {
-  cluster_.gpu_types.push_back(fixtures::round_gpu("other"));
+  cluster_.gpu_types.push_back(worlds::round_gpu("other"));
   cluster_.gpu_types[1].peak[ir::Dtype::bf16] = 10_TFLOPS;
   cluster_.devices[3].gpu_type = 1;
   const Pricer prices = pricer();

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "models/cost/pricer.h"
-#include "tests/models/cost/fixtures.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::models::scale_profile_test {
 namespace {
@@ -23,7 +23,7 @@ ir::Provenance measured() {
 /// `slow` has a quarter of the achieved compute and half of the achieved memory bandwidth.
 class ScaledProfile : public ::testing::Test {
  protected:
-  ScaledProfile() : slow_(fixtures::round_gpu("slow")) {
+  ScaledProfile() : slow_(worlds::round_gpu("slow")) {
     slow_.peak[ir::Dtype::bf16] = 50_TFLOPS;
     slow_.efficiency = 0.25;
     slow_.memory_efficiency = 0.25;
@@ -42,7 +42,7 @@ class ScaledProfile : public ::testing::Test {
         {"round", ir::Dtype::bf16, {{Flops{1}, 0.2}, {Flops{2}, 0.4}}, measured()}};
     profile_.memory = {{"round", Bytes{7}, 1.1, measured()}};
   }
-  GpuType fast_ = fixtures::round_gpu();
+  GpuType fast_ = worlds::round_gpu();
   GpuType slow_;
   ir::Profile profile_;
 };
@@ -97,7 +97,7 @@ TEST_F(ScaledProfile, ThePricerSaysThatANumberIsScaled) {
   Workload workload;
   workload.sequence_length = 128;
   workload.blocks.resize(1);
-  const Cluster cluster = fixtures::make_cluster({slow_}, {0}, {1});
+  const Cluster cluster = worlds::bare_cluster({{0}}, {slow_});
   const Pricer pricer(cluster, workload, {}, scale_profile(profile_, fast_, slow_));
   BlockQuery query;
   query.block = {0};

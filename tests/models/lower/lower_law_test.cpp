@@ -9,6 +9,7 @@
 #include "models/schedule/rounds.h"
 #include "tests/models/lower/number_machine.h"
 #include "tests/models/lower/random_plan.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::models::lower_law_test {
 namespace {
@@ -80,7 +81,7 @@ void expect_reference_for_random_plans(const Features& features, std::uint64_t s
   job.gradient_synchronizations = gradient_synchronizations;
   for (std::uint64_t seed = 0; seed < seeds; ++seed) {
     RandomPlan random = random_plan(seed, features);
-    const Cluster cluster = plain_cluster(random.devices);
+    const Cluster cluster = worlds::one_node(random.devices);
     if (gradient_synchronizations != 1 && features.reroutes) make_equal(random.plan);
     if (features.reroutes && refuses_rounds(random, cluster, job)) continue;
     if (several_rounds != nullptr && gradient_rounds(random.plan, gradient_synchronizations) > 1 &&
@@ -189,7 +190,7 @@ void expect_current_copies(const Features& features, std::uint64_t seeds) {
     LowerOptions options;
     options.collapsed = false;
     const ir::Program program =
-        lower(random.plan, plain_cluster(random.devices), random.workload, Job{}, options);
+        lower(random.plan, worlds::one_node(random.devices), random.workload, Job{}, options);
     const auto result =
         run_program(program, random.workload, kMachineWidth, kMachineInner, kRate, seed);
     ASSERT_EQ(result.problem, "") << "seed " << seed;
@@ -256,7 +257,7 @@ TEST(Redundancy, AnOldCopyAndAWrongRedundantPassAreNoticed) {
   LowerOptions options;
   options.collapsed = false;
   const ir::Program program =
-      lower(two_redundant_stages(), plain_cluster(3), workload, Job{}, options);
+      lower(two_redundant_stages(), worlds::one_node(3), workload, Job{}, options);
   const auto run = [&](const ir::Program& changed) {
     return run_program(changed, workload, kMachineWidth, kMachineInner, kRate, 1);
   };
@@ -296,7 +297,7 @@ TEST(Lowering, ALostSynchronizationIsNoticed) {
   const Workload workload = number_workload(2, kMachineWidth, kMachineInner, 2);
   LowerOptions options;
   options.collapsed = false;
-  ir::Program program = lower(plan, plain_cluster(2), workload, Job{}, options);
+  ir::Program program = lower(plan, worlds::one_node(2), workload, Job{}, options);
   ASSERT_FALSE(program.collective_shapes.empty());
   const auto reference = reference_step(workload, 4, kMachineWidth, kMachineInner, kRate);
   const auto wrong = [&](const ir::Program& changed) {
@@ -332,7 +333,7 @@ TEST(Lowering, TiedEmbeddingsAreSummedOverBothEnds) {
   workload.shape.tied_embeddings = true;
   LowerOptions options;
   options.collapsed = false;
-  const ir::Program program = lower(plan, plain_cluster(device), workload, Job{}, options);
+  const ir::Program program = lower(plan, worlds::one_node(device), workload, Job{}, options);
   expect_reference(run_program(program, workload, kMachineWidth, kMachineInner, kRate, 3),
                    reference_step(workload, 4, kMachineWidth, kMachineInner, kRate), 0);
 }

@@ -231,14 +231,6 @@ class PlanMaker {
 
 }  // namespace
 
-Cluster plain_cluster(int devices) {
-  Cluster cluster;
-  cluster.gpu_types.resize(1);
-  cluster.nodes.resize(1);
-  for (int i = 0; i < devices; ++i) cluster.devices.push_back({{i}, {0}, i, 0});
-  return cluster;
-}
-
 RandomPlan random_plan(std::uint64_t seed, const Features& features) {
   return PlanMaker(seed, features).make();
 }

@@ -12,9 +12,6 @@ namespace orrery::models {
 inline constexpr int kMachineWidth = 3;
 inline constexpr int kMachineInner = 12;
 
-/// Devices of one type on one node.
-Cluster plain_cluster(int devices);
-
 /// What random plans may use besides unequal pipelines, stages and groups.
 struct Features {
   bool sequence = false;  ///< Megatron's, Ulysses' and ring sequence parallelism; 12 tokens.

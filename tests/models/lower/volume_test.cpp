@@ -13,6 +13,7 @@
 #include "models/schedule/rounds.h"
 #include "tests/models/lower/number_model.h"
 #include "tests/models/lower/random_plan.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::models::volume_test {
 namespace {
@@ -114,7 +115,7 @@ ir::Program lowered(const ir::Plan& plan, const Workload& workload, bool collaps
   options.collapsed = collapsed;
   Job job;
   job.gradient_synchronizations = gradient_synchronizations;
-  return lower(plan, plain_cluster(64), workload, job, options);
+  return lower(plan, worlds::one_node(64), workload, job, options);
 }
 
 /// Bytes of one sample's activation between layers.

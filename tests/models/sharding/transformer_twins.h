@@ -17,6 +17,7 @@
 #include "models/spec/cluster.h"
 #include "models/spec/workload.h"
 #include "tests/models/sharding/random_transformer.h"
+#include "tests/worlds/clusters.h"
 
 namespace orrery::models::testing {
 
@@ -24,14 +25,6 @@ inline constexpr int kDevices = 96;
 inline constexpr std::int64_t kTokens = 64;
 /// Divisible by every number of copies that may share shards.
 inline constexpr int kUnit = 55440;
-
-inline Cluster cluster_of_one_node() {
-  Cluster cluster;
-  cluster.gpu_types.resize(1);
-  cluster.nodes.resize(1);
-  for (int i = 0; i < kDevices; ++i) cluster.devices.push_back({{i}, {0}, i, 0});
-  return cluster;
-}
 
 using Groups = std::set<std::vector<int>>;
 
@@ -88,7 +81,7 @@ inline std::optional<Twins> random_twins(Rng& rng, TransformerFeatures features)
   Workload workload = build_workload(made.model, kTokens, ir::Dtype::bf16);
   return Twins{std::move(made), std::get<Graph>(std::move(graph)),
                std::get<SpecializedGraph>(std::move(special)), std::move(workload),
-               cluster_of_one_node()};
+               worlds::one_node(kDevices)};
 }
 
 }  // namespace orrery::models::testing

@@ -14,94 +14,11 @@
 
 namespace orrery::sim {
 
-models::Cluster make_cluster(const ClusterShape& shape) {
-  models::Cluster cluster;
-  cluster.name = "test";
-  models::GpuType gpu;
-  gpu.name = "gpu";
-  gpu.vendor = "vendor";
-  gpu.peak = {{ir::Dtype::bf16, FlopsPerSecond{1e14}}};
-  gpu.memory = 80_GiB;
-  gpu.memory_bandwidth = BytesPerSecond{1e30};
-  gpu.efficiency = 0.5;
-  gpu.memory_efficiency = 1;
-  gpu.price = DollarsPerSecond{2.0 / 3600};
-  cluster.gpu_types = {gpu};
-  cluster.links["nvlink"] = {"nvlink", shape.nvlink, shape.latency, 1, false, "test"};
-  cluster.links["slot"] = {"slot", shape.pcie, 2 * shape.latency, 1, shape.shared_pcie, "test"};
-  cluster.links["nic"] = {"nic", shape.nic, 2 * shape.latency, 1, false, "test"};
-  for (int n = 0; n < shape.nodes; ++n) {
-    models::Node node;
-    node.name = fmt::format("node{}", n);
-    node.gpu_types.assign(static_cast<std::size_t>(shape.gpus), 0);
-    std::vector<int> all;
-    for (int g = 0; g < shape.gpus; ++g) all.push_back(g);
-    if (shape.has_nvlink) node.domains = {{all, "nvlink"}};
-    node.pcie = {{all, "slot", ""}};
-    if (shape.nic_per_gpu) {
-      for (int g = 0; g < shape.gpus; ++g) node.nics.push_back({"nic", {g}});
-    } else {
-      node.nics = {{"nic", {}}};
-    }
-    cluster.nodes.push_back(node);
-  }
-  models::seal(cluster);
-  return cluster;
-}
-
-models::Workload make_workload(int blocks, Bytes activation) {
-  models::Workload workload;
-  workload.name = "test";
-  workload.shape.name = "test";
-  workload.shape.heads = workload.shape.kv_heads = 16;
-  workload.sequence_length = 1024;
-  models::Block block;
-  block.forward_flops = Flops{kBlockSeconds * 5e13};
-  block.parameters = {{"weight", 4096 * 1024, 1024, false}};
-  block.input_bytes = block.output_bytes = activation;
-  block.kept_split = 4 * activation;
-  block.tensor_collectives = 2;
-  workload.blocks.assign(static_cast<std::size_t>(blocks), block);
-  workload.hash = "workload";
-  return workload;
-}
-
 models::Job make_job() {
   models::Job job;
   job.global_batch = 1;
   job.sequence_length = 1024;
   return job;
-}
-
-ir::Plan make_plan(const PlanShape& shape, int blocks) {
-  ir::Plan plan;
-  plan.schedule = shape.schedule;
-  plan.communication.activation_transfer = shape.transfer;
-  plan.communication.gradient_overlap = shape.overlap;
-  int device = 0;
-  for (int p = 0; p < shape.pipelines; ++p) {
-    ir::Pipeline pipeline;
-    pipeline.micro_batches = shape.micro_batches;
-    pipeline.micro_batch_size = shape.groups * shape.samples;
-    int block = 0;
-    for (int s = 0; s < shape.stages; ++s) {
-      ir::Segment segment;
-      segment.first_block = {block};
-      block = shape.blocks.empty() ? blocks * (s + 1) / shape.stages
-                                   : block + shape.blocks[static_cast<std::size_t>(s)];
-      segment.last_block = {block - 1};
-      for (int g = 0; g < shape.groups; ++g) {
-        ir::Group group;
-        group.tensor_parallel = shape.tensor_parallel;
-        group.samples = shape.samples;
-        for (int t = 0; t < shape.tensor_parallel; ++t) group.devices.push_back({device++});
-        segment.groups.push_back(group);
-      }
-      pipeline.stages.push_back({{segment}});
-    }
-    plan.pipelines.push_back(pipeline);
-  }
-  return plan;
 }
 
 ir::Program collective_program(ir::CollectiveKind kind, int members, Bytes bytes) {

@@ -1,38 +1,20 @@
 #include "tests/sim/replay/support.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <memory>
+
+#include "tests/worlds/clusters.h"
 
 namespace orrery::sim {
 
 models::Cluster replay_cluster(int nodes, int gpus) {
-  models::Cluster cluster;
-  cluster.name = "test";
-  models::GpuType gpu;
-  gpu.name = "gpu";
-  gpu.vendor = "vendor";
-  gpu.peak = {{ir::Dtype::bf16, FlopsPerSecond{1e14}}};
-  gpu.memory = 80_GiB;
-  gpu.memory_bandwidth = BytesPerSecond{1e30};
-  gpu.price = DollarsPerSecond{3.6};
-  gpu.spot_price = DollarsPerSecond{1.2};
-  cluster.gpu_types = {gpu};
-  cluster.links["nvlink"] = {"nvlink", BytesPerSecond{200e9}, Seconds{2e-6}, 1, false, "test"};
-  cluster.links["slot"] = {"slot", BytesPerSecond{50e9}, Seconds{4e-6}, 1, false, "test"};
-  cluster.links["nic"] = {"nic", BytesPerSecond{25e9}, Seconds{4e-6}, 1, false, "test"};
-  for (int n = 0; n < nodes; ++n) {
-    models::Node node;
-    node.name = fmt::format("node{}", n);
-    node.gpu_types.assign(static_cast<std::size_t>(gpus), 0);
-    std::vector<int> all;
-    for (int g = 0; g < gpus; ++g) all.push_back(g);
-    node.domains = {{all, "nvlink"}};
-    node.pcie = {{all, "slot", ""}};
-    node.nics = {{"nic", {}}};
-    cluster.nodes.push_back(node);
-  }
+  worlds::ClusterShape shape;
+  shape.nodes = nodes;
+  shape.gpus = gpus;
+  shape.nic_per_gpu = false;
+  models::Cluster cluster = worlds::make_cluster(shape);
+  cluster.gpu_types.front().price = DollarsPerSecond{3.6};
+  cluster.gpu_types.front().spot_price = DollarsPerSecond{1.2};
   models::seal(cluster);
   return cluster;
 }

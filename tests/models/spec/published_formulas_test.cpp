@@ -6,10 +6,13 @@
 #include <string>
 
 #include "models/spec/workload.h"
-#include "tests/models/spec/workload/shapes.h"
+#include "tests/worlds/models.h"
 
 namespace orrery::models::published_formulas_test {
 namespace {
+
+using worlds::gpt;
+using worlds::llama;
 
 using ir::Dtype;
 

@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <set>
 
-#include "tests/models/spec/workload/shapes.h"
+#include "tests/worlds/models.h"
 
 namespace orrery::models::workload_test {
 namespace {
+
+using worlds::gpt;
+using worlds::llama;
 
 using ir::Dtype;
 
