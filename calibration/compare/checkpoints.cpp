@@ -75,7 +75,7 @@ std::int64_t blocks_of(const ir::Program& program, RankId id) {
         segment.group != rank.group || segment.redundant) {
       continue;
     }
-    for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) blocks.insert(b);
+    for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) blocks.insert(b);
   }
   return static_cast<std::int64_t>(blocks.size());
 }
@@ -102,7 +102,7 @@ std::variant<double, std::string> predict(const ir::Program& program,
   double sum = 0;
   for (const LoggedCheckpoint& one : written) {
     auto priced = price_checkpoint(one.bytes, blocks_of(program, one.rank), places,
-                                   program.ranks[one.rank.index()].device, cluster, profile);
+                                   program.rank(one.rank).device, cluster, profile);
     if (auto* problem = std::get_if<std::string>(&priced)) return std::move(*problem);
     const CheckpointPrice& price = std::get<CheckpointPrice>(priced);
     add_once(price.sources, sources);

@@ -153,7 +153,7 @@ std::vector<double> peaks(const ir::Program& program, const ir::RunLog& log) {
 
 bool is_first_member(const ir::Program& program, const Op& op, OpId id) {
   if (op.match == ir::kNone) return true;
-  const auto& collective = program.collectives[static_cast<std::size_t>(op.match)];
+  const auto& collective = program.collective_of(op);
   return program.members_of(collective.members).front() == id;
 }
 
@@ -167,7 +167,7 @@ bool counts(const ir::Program& program, OpId id) {
 std::string describe_group(const ir::Program& program, const Op& op) {
   std::string blocks;
   if (op.segment != ir::kNone) {
-    const auto& segment = program.segments[static_cast<std::size_t>(op.segment)];
+    const auto& segment = program.segment_of(op);
     blocks = fmt::format(" of blocks {}-{}", segment.first_block.value, segment.last_block.value);
   }
   if (ir::is_transfer(op.kind)) {
@@ -177,8 +177,8 @@ std::string describe_group(const ir::Program& program, const Op& op) {
                        op.kind == OpKind::send ? "to" : "from", peer);
   }
   if (op.kind == OpKind::collective && op.match != ir::kNone) {
-    const auto& collective = program.collectives[static_cast<std::size_t>(op.match)];
-    const auto& shape = program.collective_shapes[static_cast<std::size_t>(collective.shape)];
+    const auto& collective = program.collective_of(op);
+    const auto& shape = program.shape_of(collective);
     return fmt::format("{} for {} of {} ranks", ir::name_of(shape.kind), ir::name_of(shape.purpose),
                        collective.members.member_count);
   }

@@ -63,9 +63,8 @@ Tensor Mover::part_of(const ir::Region& region, std::int32_t block) {
 
 std::vector<Tensor> Mover::tensors(const ir::Op& op, const std::vector<ir::Region>& regions) {
   std::vector<Tensor> out;
-  const std::int32_t pipeline = op.segment == ir::kNone
-                                    ? view_.program().ranks[op.rank.index()].pipeline
-                                    : view_.segment(op).pipeline;
+  const std::int32_t pipeline =
+      op.segment == ir::kNone ? view_.program().rank_of(op).pipeline : view_.segment(op).pipeline;
   for (const ir::Region& region : regions) {
     const bool gradient = region.tensor == ir::TensorKind::activation_gradient;
     if (gradient || region.tensor == ir::TensorKind::activation) {

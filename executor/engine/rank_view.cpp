@@ -20,7 +20,7 @@ std::vector<std::tuple<ir::OpKind, std::int32_t, std::int32_t>> sharded_passes(
   std::vector<std::tuple<ir::OpKind, std::int32_t, std::int32_t>> out;
   for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
     if (!ir::is_pass(op.kind)) continue;
-    const ir::SegmentInfo& info = program.segments[static_cast<std::size_t>(op.segment)];
+    const ir::SegmentInfo& info = program.segment_of(op);
     if (!info.zero.shards_parameters()) continue;
     out.emplace_back(op.kind, info.first_block.value, info.last_block.value);
   }
@@ -30,7 +30,7 @@ std::vector<std::tuple<ir::OpKind, std::int32_t, std::int32_t>> sharded_passes(
 /// Members of a gradients' reduce-scatter that do not run the same passes with ZeRO-3.
 bool gathers_miss(const ir::Program& program) {
   for (const ir::Collective& collective : program.collectives) {
-    const auto& shape = program.collective_shapes[static_cast<std::size_t>(collective.shape)];
+    const auto& shape = program.shape_of(collective);
     if (shape.kind != ir::CollectiveKind::reduce_scatter) continue;
     const auto members = program.members_of(collective.members);
     const auto first = sharded_passes(program, program.op(members.front()).rank);
@@ -167,9 +167,7 @@ std::vector<std::size_t> RankView::stream(ir::Stream stream) const {
   return out;
 }
 
-const ir::SegmentInfo& RankView::segment(const ir::Op& op) const {
-  return program_.segments[static_cast<std::size_t>(op.segment)];
-}
+const ir::SegmentInfo& RankView::segment(const ir::Op& op) const { return program_.segment_of(op); }
 
 const std::vector<ir::Region>& RankView::regions(std::int32_t set) const {
   return set == ir::kNone ? kNoRegions : program_.region_sets[static_cast<std::size_t>(set)];
@@ -191,8 +189,8 @@ std::uint64_t RankView::tag_number(std::size_t local) const {
 int RankView::peer(const ir::Op& op) const { return program_.op({op.match}).rank.value; }
 
 const ir::CollectiveShape& RankView::shape(const ir::Op& op) const {
-  const ir::Collective& collective = program_.collectives[static_cast<std::size_t>(op.match)];
-  return program_.collective_shapes[static_cast<std::size_t>(collective.shape)];
+  const ir::Collective& collective = program_.collective_of(op);
+  return program_.shape_of(collective);
 }
 
 RingGroup RankView::ring(const ir::CommunicationGroup& group) const {
@@ -230,7 +228,7 @@ RingGroup RankView::op_group(const ir::Op& op) const {
 std::vector<ActivationKey> RankView::touches(const ir::Op& op) const {
   std::vector<ActivationKey> out;
   const std::int32_t pipeline =
-      op.segment == ir::kNone ? program_.ranks[op.rank.index()].pipeline : segment(op).pipeline;
+      op.segment == ir::kNone ? program_.rank_of(op).pipeline : segment(op).pipeline;
   if (ir::is_pass(op.kind)) {
     if (op.kind == ir::OpKind::backward_weight) return out;
     const ir::SegmentInfo& info = segment(op);
@@ -293,8 +291,7 @@ std::vector<std::string> find_unrunnable(const ir::Program& program) {
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const ir::Op& op = program.ops[i];
     state = state || op.kind == ir::OpKind::load_state || op.kind == ir::OpKind::save_state;
-    redundant = redundant || (ir::is_pass(op.kind) &&
-                              program.segments[static_cast<std::size_t>(op.segment)].redundant);
+    redundant = redundant || (ir::is_pass(op.kind) && program.segment_of(op).redundant);
     for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
       crossing = crossing || program.op(before).rank != op.rank;
     }

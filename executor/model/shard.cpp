@@ -261,7 +261,7 @@ KeptPointer ModelShard::forward(BlockId first, BlockId last, const MicroBatch& b
                                 Tensor& output, std::vector<double>& losses) {
   const auto kept = std::make_shared<SegmentKept>(backend_, first, last);
   Tensor x = input;
-  for (BlockId block = first; block <= last; ++block.value) {
+  for (const BlockId block : ids_from_to(first, last)) {
     const BlockWork work = impl_->work(block, batch);
     BlockKept& own = kept->at(block);
     own.input = x;

@@ -34,7 +34,7 @@ bool is_layer(const Workload& workload, BlockId block) {
 
 int count_layers(const Workload& workload, const ir::Segment& segment) {
   int layers = 0;
-  for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+  for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
     if (is_layer(workload, b)) ++layers;
   }
   return layers;
@@ -193,8 +193,8 @@ HexiscaleEstimate HexiscaleModel::estimate(const ir::Plan& plan) const {
 
 /// Eq. 7 or the code's sum.
 Seconds HexiscaleModel::data_parallel(const ir::Plan& plan) const {
-  std::vector<Seconds> by_block(workload_.blocks.size());
-  for (BlockId b = workload_.first_layer(); b <= workload_.last_layer(); ++b.value) {
+  IdVector<BlockId, Seconds> by_block(workload_.blocks.size());
+  for (const BlockId b : ids_from_to(workload_.first_layer(), workload_.last_layer())) {
     const std::vector<Group> groups = holders_of(plan, b);
     if (groups.size() < 2) continue;
     std::size_t smallest = groups.front().size();
@@ -209,7 +209,7 @@ Seconds HexiscaleModel::data_parallel(const ir::Plan& plan) const {
       for (const Group group : groups) holders.push_back(group[set * group.size() / largest]);
       const Seconds time =
           data_parallel_layer(holders, options_.sum_data_parallel ? static_cast<int>(smallest) : 1);
-      Seconds& total = by_block[b.index()];
+      Seconds& total = by_block[b];
       total = options_.sum_data_parallel ? total + time : std::max(total, time);
     }
   }
@@ -221,8 +221,8 @@ Seconds HexiscaleModel::data_parallel(const ir::Plan& plan) const {
     for (const ir::Stage& stage : chain.stages) {
       Seconds sum;
       for (const ir::Segment& segment : stage.segments) {
-        for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
-          sum += by_block[b.index()];
+        for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
+          sum += by_block[b];
         }
       }
       worst_stage = std::max(worst_stage, sum);

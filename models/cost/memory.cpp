@@ -363,11 +363,9 @@ std::vector<Bytes> peak_memory(const ir::Program& program) {
     Bytes peak = held;
     const RankId rank{static_cast<std::int32_t>(r)};
     for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
-      if (op.buffers == ir::kNone) continue;
       Bytes transient;
       Bytes freed;
-      for (const ir::BufferEffect& effect :
-           program.buffer_sets[static_cast<std::size_t>(op.buffers)]) {
+      for (const ir::BufferEffect& effect : program.buffers_of(op)) {
         if (effect.action == Action::allocate) held += effect.bytes;
         if (effect.action == Action::transient) transient += effect.bytes;
         if (effect.action == Action::free) freed += effect.bytes;

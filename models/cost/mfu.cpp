@@ -15,7 +15,7 @@ Flops step_hardware_flops(const ir::Plan& plan, const Workload& workload) {
     for (const ir::Stage& stage : pipeline.stages) {
       for (const ir::Segment& segment : stage.segments) {
         if (segment.recompute == ir::Recompute::none) continue;
-        for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+        for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
           const Block& block = workload.block(b);
           if (!is_recomputed(block.kind)) continue;
           const bool full = segment.recompute == ir::Recompute::full;

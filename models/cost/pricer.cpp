@@ -65,7 +65,7 @@ int replicas_of(const ir::Program& program, BlockId block) {
 /// Segment of each block that an optimizer step updates: the op's own segment or all of its rank.
 std::map<BlockId, const ir::SegmentInfo*> updated_blocks(const ir::Program& program,
                                                          const ir::Op& op) {
-  const ir::Rank& rank = program.ranks[op.rank.index()];
+  const ir::Rank& rank = program.rank_of(op);
   std::map<BlockId, const ir::SegmentInfo*> blocks;
   for (std::size_t s = 0; s < program.segments.size(); ++s) {
     const ir::SegmentInfo& segment = program.segments[s];
@@ -74,7 +74,7 @@ std::map<BlockId, const ir::SegmentInfo*> updated_blocks(const ir::Program& prog
                             : segment.pipeline == rank.pipeline && segment.stage == rank.stage &&
                                   segment.group == rank.group;
     if (!chosen) continue;
-    for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+    for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
       blocks.emplace(b, &segment);
     }
   }
@@ -264,7 +264,7 @@ Seconds Pricer::State::pass(int gpu_type, const ir::SegmentInfo& segment, const 
                    .recompute = segment.recompute,
                    .expert_parallel = segment.expert_parallel};
   Seconds time;
-  for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+  for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
     query.block = b;
     time += cached(query);
   }
@@ -350,17 +350,14 @@ Seconds Pricer::optimizer(int gpu_type, double parameters) const {
 
 Seconds Pricer::compute(const ir::Program& program, const ir::Op& op) const {
   if (!ir::is_compute(op.kind)) return {};
-  const ir::Rank& rank = program.ranks[op.rank.index()];
+  const ir::Rank& rank = program.rank_of(op);
   std::set<int> types = {state_->cluster.device(rank.device).gpu_type};
   for (const DeviceId device : rank.devices) types.insert(state_->cluster.device(device).gpu_type);
   Seconds slowest;
   for (const int type : types) {
     const bool optimizer_step = op.kind == ir::OpKind::optimizer_step;
-    slowest = std::max(
-        slowest,
-        optimizer_step
-            ? state_->update(type, program, op)
-            : state_->pass(type, program.segments[static_cast<std::size_t>(op.segment)], op));
+    slowest = std::max(slowest, optimizer_step ? state_->update(type, program, op)
+                                               : state_->pass(type, program.segment_of(op), op));
   }
   return slowest;
 }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/ids.h"
 #include "models/base/units.h"
 #include "models/ir/profile.h"
@@ -88,7 +89,7 @@ class ProgramPrices {
   /// Prices that were computed elsewhere, one for each op.
   explicit ProgramPrices(std::vector<Seconds> by_op);
   /// As Pricer::compute.
-  Seconds compute(OpId op) const { return prices_[index_[op.index()]]; }
+  Seconds compute(OpId op) const { return prices_[index_[op]]; }
   /// As Pricer::storage; nothing for prices that were computed elsewhere.
   std::optional<Seconds> storage(OpId op) const {
     const auto found = storage_.find(op);
@@ -96,7 +97,7 @@ class ProgramPrices {
   }
 
  private:
-  std::vector<std::uint32_t> index_;  ///< By op, into prices_.
+  IdVector<OpId, std::uint32_t> index_;  ///< Into prices_.
   std::vector<Seconds> prices_;
   std::map<OpId, Seconds> storage_;  ///< Measured state ops.
 };

@@ -35,35 +35,32 @@ struct KeyHash {
 ProgramPrices::ProgramPrices(const ir::Program& program, const Pricer& pricer)
     : index_(program.ops.size(), 0), prices_(1) {
   std::unordered_map<Key, std::uint32_t, KeyHash> known;
-  std::vector<std::int64_t> device_of_rank;
+  IdVector<RankId, std::int64_t> device_of_rank;
   device_of_rank.reserve(program.ranks.size());
-  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-    const ir::Rank& rank = program.ranks[r];
+  for (const ir::Rank& rank : program.ranks) {
     const int type = pricer.cluster().device(rank.device).gpu_type;
     const bool uniform = std::all_of(
         rank.devices.begin(), rank.devices.end(),
         [&](DeviceId device) { return pricer.cluster().device(device).gpu_type == type; });
-    device_of_rank.push_back(uniform ? type : -1 - static_cast<std::int64_t>(r));
+    device_of_rank.push_back(uniform ? type : -1 - std::int64_t{device_of_rank.next_id().value});
   }
   std::map<std::array<std::int32_t, 3>, std::int64_t> groups;
-  for (std::size_t i = 0; i < program.ops.size(); ++i) {
-    const ir::Op& op = program.ops[i];
+  for (const OpId id : index_.ids()) {
+    const ir::Op& op = program.op(id);
     if (!ir::is_compute(op.kind)) {  // prices_[0] is zero
-      const OpId id{static_cast<std::int32_t>(i)};
       if (const auto storage = pricer.storage(op)) storage_.emplace(id, *storage);
       continue;
     }
     std::int64_t segment = op.segment;
     if (op.segment == ir::kNone) {
-      const ir::Rank& rank = program.ranks[op.rank.index()];
+      const ir::Rank& rank = program.rank_of(op);
       const std::array<std::int32_t, 3> group = {rank.pipeline, rank.stage, rank.group};
       segment = -1 - groups.emplace(group, groups.size()).first->second;
     }
-    const Key key{device_of_rank[op.rank.index()], segment, static_cast<std::int64_t>(op.kind),
-                  op.samples};
+    const Key key{device_of_rank[op.rank], segment, static_cast<std::int64_t>(op.kind), op.samples};
     const auto [place, added] = known.emplace(key, static_cast<std::uint32_t>(prices_.size()));
     if (added) prices_.push_back(pricer.compute(program, op));
-    index_[i] = place->second;
+    index_[id] = place->second;
   }
 }
 

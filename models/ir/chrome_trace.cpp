@@ -112,7 +112,7 @@ class ChromeWriter {
   }
 
   void add_lane(const Lane& lane) {
-    const int tid = threads_[lane.rank.index()]++;
+    const int tid = threads_[lane.rank]++;
     add(R"({{"ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}}}})",
         pid(lane.rank), tid, json_string(Timeline::lane_name(lane)));
     for (const std::uint32_t i : lane.spans) {
@@ -137,7 +137,7 @@ class ChromeWriter {
 
   const RunLog& log_;
   Timeline timeline_;
-  std::vector<int> threads_;  ///< By rank: lanes so far.
+  IdVector<RankId, int> threads_;  ///< Lanes so far.
   std::ostream& out_;
   std::string text_;
   bool first_ = true;

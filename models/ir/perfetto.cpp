@@ -110,7 +110,7 @@ class PerfettoWriter {
   }
 
   void add_rank(RankId rank, std::uint64_t parent, std::int32_t place) {
-    RankTracks& tracks = ranks_[rank.index()];
+    RankTracks& tracks = ranks_[rank];
     tracks.device = ++last_track_;
     TrackDescriptor& device = track(tracks.device, parent, timeline_.rank_name(rank));
     device.set_child_ordering(TrackDescriptor::EXPLICIT);
@@ -123,7 +123,7 @@ class PerfettoWriter {
   }
 
   void add_lane(const Lane& lane) {
-    RankTracks& tracks = ranks_[lane.rank.index()];
+    RankTracks& tracks = ranks_[lane.rank];
     const std::uint64_t uuid = ++last_track_;
     track(uuid, tracks.device, Timeline::lane_name(lane)).set_sibling_order_rank(++tracks.lanes);
     write();
@@ -155,7 +155,7 @@ class PerfettoWriter {
   }
 
   void add_sample(const MemorySample& sample) {
-    event(TrackEvent::COUNTER, ranks_[sample.rank.index()].memory, sample.at)
+    event(TrackEvent::COUNTER, ranks_[sample.rank].memory, sample.at)
         .set_counter_value(std::llround(sample.allocated.value));
     write();
   }
@@ -193,7 +193,7 @@ class PerfettoWriter {
 
   const RunLog& log_;
   Timeline timeline_;
-  std::vector<RankTracks> ranks_;
+  IdVector<RankId, RankTracks> ranks_;
   std::ostream& out_;
   perfetto::TracePacket packet_;
   std::string bytes_;

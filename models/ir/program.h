@@ -291,6 +291,37 @@ struct Program {
   std::span<const OpId> dependencies_of(OpId op) const;
   std::span<const OpId> members_of(Rendezvous rendezvous) const;
   const Op& op(OpId id) const { return ops[id.index()]; }
+  const Rank& rank(RankId id) const { return ranks[id.index()]; }
+  const Rank& rank_of(const Op& op) const { return ranks[op.rank.index()]; }
+  /// Of an op that has a segment.
+  const SegmentInfo& segment_of(const Op& op) const { return entry(segments, op.segment); }
+  /// Of a collective op.
+  const Collective& collective_of(const Op& op) const { return entry(collectives, op.match); }
+  const CollectiveShape& shape_of(const Collective& collective) const {
+    return entry(collective_shapes, collective.shape);
+  }
+  /// Empty where the op has none.
+  std::span<const InnerCollective> inner_of(const Op& op) const {
+    return set(inner_sets, op.inner);
+  }
+  std::span<const BufferEffect> buffers_of(const Op& op) const {
+    return set(buffer_sets, op.buffers);
+  }
+  std::span<const Region> regions_of(const Op& op) const { return set(region_sets, op.regions); }
+  std::span<const Transfer> transfers_of(const Op& op) const {
+    return set(transfer_sets, op.transfers);
+  }
+
+ private:
+  template <class T>
+  static const T& entry(const std::vector<T>& table, std::int32_t index) {
+    return table[static_cast<std::size_t>(index)];
+  }
+  template <class T>
+  static std::span<const T> set(const std::vector<std::vector<T>>& sets, std::int32_t index) {
+    if (index == kNone) return {};
+    return entry(sets, index);
+  }
 };
 
 /// Empty if the program is well formed; else the first violation in words: ranges, matches that

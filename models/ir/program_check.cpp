@@ -58,7 +58,7 @@ class Checker {
   static bool amount(Bytes bytes) { return std::isfinite(bytes.value) && bytes.value >= 0; }
 
   const Op& op(std::size_t i) const { return p_.ops[i]; }
-  const Rank& rank_of(const Op& op) const { return p_.ranks[op.rank.index()]; }
+  const Rank& rank_of(const Op& op) const { return p_.rank_of(op); }
   static bool stands_for(const Rank& rank, DeviceId device) {
     return std::find(rank.devices.begin(), rank.devices.end(), device) != rank.devices.end();
   }
@@ -229,7 +229,7 @@ class Checker {
       if (o.segment == kNone) return fail("{} has no segment", describe(i));
       const auto pipeline = rank_of(o).pipeline;
       const auto count = p_.pipelines[static_cast<std::size_t>(pipeline)].micro_batches;
-      const auto& segment = p_.segments[static_cast<std::size_t>(o.segment)];
+      const auto& segment = p_.segment_of(o);
       // A rerouted micro-batch belongs to the pipeline of its segment, not of its rank.
       const auto own = p_.pipelines[static_cast<std::size_t>(segment.pipeline)].micro_batches;
       if (!o.micro_batch.valid() || o.micro_batch.value >= std::max(count, own)) {
@@ -397,7 +397,7 @@ class Checker {
         }
         // Groups that hold experts together have segments of their own.
         const auto blocks = [&](const Op& member) {
-          const auto& segment = p_.segments[static_cast<std::size_t>(member.segment)];
+          const auto& segment = p_.segment_of(member);
           return std::tuple(segment.pipeline, segment.stage, segment.first_block,
                             segment.last_block, segment.redundant);
         };

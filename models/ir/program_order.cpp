@@ -64,8 +64,7 @@ class BufferChecker {
 
   bool add_changes(std::size_t i, std::vector<Change>& changes) {
     const Op& o = op(i);
-    if (o.buffers == kNone) return true;
-    for (const BufferEffect& effect : p_.buffer_sets[static_cast<std::size_t>(o.buffers)]) {
+    for (const BufferEffect& effect : p_.buffers_of(o)) {
       if (effect.action == BufferEffect::Action::transient) continue;
       if (effect.per_micro_batch && !o.micro_batch.valid()) {
         return fail("{} has no micro-batch, but its buffers are told apart by it", describe(i));

@@ -87,7 +87,7 @@ void Timeline::place_spans() {
   occurrences_.resize(program_.ops.size());
   for (std::uint32_t i = 0; i < order.size(); ++i) {
     order[i] = i;
-    occurrence_[i] = occurrences_[spans[i].op.index()]++;
+    occurrence_[i] = occurrences_[spans[i].op]++;
   }
   const auto key = [&](std::uint32_t i) {
     return std::tuple(spans[i].rank, stream(i), spans[i].start, spans[i].end, spans[i].op, i);
@@ -112,7 +112,7 @@ void Timeline::place_spans() {
 }
 
 std::string Timeline::rank_name(RankId id) const {
-  const Rank& rank = program_.ranks[id.index()];
+  const Rank& rank = program_.rank(id);
   std::string name = names_.device(rank.device);
   if (rank.devices.size() > 1) name += fmt::format(" x{}", rank.devices.size());
   return name + fmt::format(" (pipeline {}, stage {})", rank.pipeline, rank.stage);
@@ -129,7 +129,7 @@ std::string Timeline::span_name(const Span& span) const {
       op.micro_batch.valid() ? fmt::format(" mb{}", op.micro_batch.value) : "";
   const auto compute = [&](const char* letter) {
     if (op.segment < 0) return letter + batch;
-    const SegmentInfo& info = program_.segments[static_cast<std::size_t>(op.segment)];
+    const SegmentInfo& info = program_.segment_of(op);
     const char* what = info.redundant ? "redundant " : "";
     if (info.first_block == info.last_block) {
       return fmt::format("{}{}{} block {}", what, letter, batch, info.first_block.value);
@@ -138,14 +138,10 @@ std::string Timeline::span_name(const Span& span) const {
                        info.last_block.value);
   };
   const auto moved = [&]() -> std::string {
-    if (op.regions < 0) return "";
-    const auto& regions = program_.region_sets[static_cast<std::size_t>(op.regions)];
+    const auto regions = program_.regions_of(op);
     return regions.empty() ? "" : std::string(" ") + plural(regions.front().tensor);
   };
-  const auto peer = [&] {
-    return names_.device(
-        program_.ranks[program_.ops[static_cast<std::size_t>(op.match)].rank.index()].device);
-  };
+  const auto peer = [&] { return names_.device(program_.rank_of(program_.op({op.match})).device); };
   switch (op.kind) {
     case OpKind::forward:
     case OpKind::backward:
@@ -157,8 +153,8 @@ std::string Timeline::span_name(const Span& span) const {
     case OpKind::recv:
       return fmt::format("recv{}{} from {}", moved(), batch, peer());
     case OpKind::collective: {
-      const Collective& collective = program_.collectives[static_cast<std::size_t>(op.match)];
-      const auto kind = program_.collective_shapes[static_cast<std::size_t>(collective.shape)].kind;
+      const Collective& collective = program_.collective_of(op);
+      const auto kind = program_.shape_of(collective).kind;
       return spaced(name_of(kind), '-') + moved() + batch;
     }
     case OpKind::optimizer_step:
@@ -179,8 +175,7 @@ const char* Timeline::category(const Span& span) const {
 std::uint64_t Timeline::flow(std::uint32_t span) const {
   const OpId id = log_.spans[span].op;
   const Op& op = program_.op(id);
-  if (!is_transfer(op.kind) ||
-      occurrence_[span] >= occurrences_[static_cast<std::size_t>(op.match)]) {
+  if (!is_transfer(op.kind) || occurrence_[span] >= occurrences_[OpId{op.match}]) {
     return 0;
   }
   const std::int32_t send = op.kind == OpKind::send ? id.value : op.match;

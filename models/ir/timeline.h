@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/ids.h"
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"
@@ -73,8 +74,8 @@ class Timeline {
   std::vector<Node> nodes_;
   std::vector<Lane> lanes_;
   std::int64_t shift_ = 0;
-  std::vector<std::uint32_t> occurrence_;   ///< By span: how many spans of its op came before.
-  std::vector<std::uint32_t> occurrences_;  ///< By op.
+  std::vector<std::uint32_t> occurrence_;      ///< By span: how many spans of its op came before.
+  IdVector<OpId, std::uint32_t> occurrences_;  ///< How many spans the op has.
 };
 
 }  // namespace orrery::ir

@@ -69,7 +69,7 @@ class Scaler {
     const bool of_micro_batch =
         op.micro_batch.valid() && (ir::is_pass(op.kind) || op.purpose == ir::Purpose::pipeline);
     if (!of_micro_batch) return reference;
-    const auto pipeline = static_cast<std::size_t>(program_.ranks[op.rank.index()].pipeline);
+    const auto pipeline = static_cast<std::size_t>(program_.rank_of(op).pipeline);
     return lengths_[pipeline][op.micro_batch.index()];
   }
 
@@ -167,13 +167,13 @@ const Pricer& LengthPricer::at(std::int64_t length) const {
 
 Seconds LengthPricer::price(const ir::Program& program, const ir::Op& op,
                             std::int64_t length) const {
-  const ir::Rank& rank = program.ranks[op.rank.index()];
+  const ir::Rank& rank = program.rank_of(op);
   const int type = cluster_.device(rank.device).gpu_type;
   const bool uniform = std::all_of(rank.devices.begin(), rank.devices.end(), [&](DeviceId device) {
     return cluster_.device(device).gpu_type == type;
   });
   if (!uniform || op.segment == ir::kNone) return at(length).compute(program, op);
-  const ir::SegmentInfo& segment = program.segments[static_cast<std::size_t>(op.segment)];
+  const ir::SegmentInfo& segment = program.segment_of(op);
   const Key key{type,
                 segment.first_block.value,
                 segment.last_block.value,
@@ -200,7 +200,7 @@ ProgramPrices LengthPricer::prices(const ir::Program& program, const MicroBatchL
       continue;
     }
     if (!ir::is_pass(op.kind)) continue;
-    const auto pipeline = static_cast<std::size_t>(program.ranks[op.rank.index()].pipeline);
+    const auto pipeline = static_cast<std::size_t>(program.rank_of(op).pipeline);
     const std::int64_t length = lengths[pipeline][op.micro_batch.index()];
     if (length > 0) by_op[i] = price(program, op, length);
   }

@@ -75,9 +75,9 @@ std::vector<BytesPerSecond> shares_of_links(const Cluster& cluster, const Topolo
     count_media(cluster, topology, NodeId{static_cast<int>(n)}, users);
   }
   std::vector<BytesPerSecond> shares;
-  for (std::size_t i = 0; i < users.size(); ++i) {
-    const Link& link = topology.links()[i];
-    const double bandwidth = link.bandwidth.value / std::max(1, users[i]);
+  for (const LinkId id : topology.links().ids()) {
+    const Link& link = topology.links()[id];
+    const double bandwidth = link.bandwidth.value / std::max(1, users[id.index()]);
     shares.push_back({link.uncontended ? kUnlimited : bandwidth});
   }
   return shares;

@@ -27,6 +27,8 @@ const LinkClass& class_of(const Cluster& cluster, const std::string& name) {
 
 BytesPerSecond achieved(const LinkClass& link) { return link.bandwidth * link.efficiency; }
 
+DeviceId device_at(DeviceId first, int position) { return {first.value + position}; }
+
 std::vector<int> all_positions(const Node& node) {
   std::vector<int> positions(node.gpu_types.size());
   for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int>(i);
@@ -58,13 +60,15 @@ Seconds network_latency(const Cluster& cluster, NodeId a, NodeId b) {
 
 Topology::Topology(const Cluster& cluster)
     : ports_(cluster.devices.size()), of_node_(cluster.nodes.size()), nics_(cluster.nodes.size()) {
-  int first = 0;
-  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
-    const NodeId node{static_cast<int>(i)};
-    add_node(cluster, node, first);
-    first += static_cast<int>(cluster.nodes[i].gpu_types.size());
+  for (const Device& device : cluster.devices) ports_[device.id].node = device.node;
+  DeviceId first{0};
+  for (const NodeId node : nics_.ids()) {
+    add_domains(cluster, node, first);
+    add_pcie(cluster, node, first);
+    add_nics(cluster, node, first);
+    first = device_at(first, static_cast<int>(cluster.node(node).gpu_types.size()));
   }
-  ORRERY_CHECK(first == cluster.size(), "cluster '{}' is not sealed", cluster.name);
+  ORRERY_CHECK(first.value == cluster.size(), "cluster '{}' is not sealed", cluster.name);
   add_fabric(cluster);
   add_overrides(cluster);
   add_staging(cluster);
@@ -78,7 +82,7 @@ void Topology::calibrate(const ir::Profile& profile) {
   if (profile.links.empty() && profile.collectives.empty()) return;
   const auto all =
       std::make_shared<const std::map<std::string, LinkCalibration>>(link_calibrations(profile));
-  std::vector<const LinkCalibration*> of_link;
+  IdVector<LinkId, const LinkCalibration*> of_link;
   bool any = false;
   for (const Link& link : links_) {
     const auto found = all->find(link.link_class);
@@ -88,19 +92,19 @@ void Topology::calibrate(const ir::Profile& profile) {
   if (!any) return;
   calibrations_ = all;
   calibration_of_ = std::move(of_link);
-  for (std::size_t i = 0; i < links_.size(); ++i) {
-    declared_.push_back(links_[i].bandwidth);
-    const LinkCalibration* measured = calibration_of_[i];
+  for (const LinkId link : links_.ids()) {
+    declared_.push_back(links_[link].bandwidth);
+    const LinkCalibration* measured = calibration_of_[link];
     if (measured == nullptr || measured->segments.empty()) continue;
-    links_[i].bandwidth = measured->wire_bandwidth;
+    links_[link].bandwidth = measured->wire_bandwidth;
   }
 }
 
 LinkId Topology::add(std::string name, const std::string& link_class, BytesPerSecond bandwidth,
                      Seconds latency, NodeId node, bool uncontended) {
-  const LinkId id{static_cast<int>(links_.size())};
-  links_.push_back({std::move(name), link_class, bandwidth, latency, uncontended});
-  if (node.valid()) of_node_[node.index()].push_back(id);
+  const LinkId id =
+      links_.push_back({std::move(name), link_class, bandwidth, latency, uncontended});
+  if (node.valid()) of_node_[node].push_back(id);
   return id;
 }
 
@@ -111,16 +115,7 @@ Topology::Duplex Topology::add_duplex(const std::string& name, const LinkClass& 
   return {up, add(name + "/down", link_class.name, achieved(link_class), latency, node)};
 }
 
-void Topology::add_node(const Cluster& cluster, NodeId id, int first_device) {
-  for (std::size_t i = 0; i < cluster.node(id).gpu_types.size(); ++i) {
-    ports_[static_cast<std::size_t>(first_device) + i].node = id;
-  }
-  add_domains(cluster, id, first_device);
-  add_pcie(cluster, id, first_device);
-  add_nics(cluster, id, first_device);
-}
-
-void Topology::add_domains(const Cluster& cluster, NodeId id, int first_device) {
+void Topology::add_domains(const Cluster& cluster, NodeId id, DeviceId first) {
   const std::string prefix = node_name(cluster, id);
   const std::vector<LinkDomain>& domains = cluster.node(id).domains;
   for (std::size_t d = 0; d < domains.size(); ++d) {
@@ -138,19 +133,18 @@ void Topology::add_domains(const Cluster& cluster, NodeId id, int first_device) 
       const std::string name = fmt::format("{}/gpu{}/{}{}", prefix, member, link.name,
                                            d == 0 ? "" : fmt::format("/domain{}", d));
       const Duplex port = link.shared ? medium : add_duplex(name, link, id);
-      ports_[static_cast<std::size_t>(first_device + member)].domains.push_back(
-          {index, port, kind});
+      ports_[device_at(first, member)].domains.push_back({index, port, kind});
     }
   }
-  for (std::size_t i = 0; i < cluster.node(id).gpu_types.size(); ++i) {
-    std::vector<Domain>& own = ports_[static_cast<std::size_t>(first_device) + i].domains;
+  for (const int position : all_positions(cluster.node(id))) {
+    std::vector<Domain>& own = ports_[device_at(first, position)].domains;
     std::stable_sort(own.begin(), own.end(), [&](const Domain& a, const Domain& b) {
-      return links_[a.port.up.index()].bandwidth > links_[b.port.up.index()].bandwidth;
+      return links_[a.port.up].bandwidth > links_[b.port.up].bandwidth;
     });
   }
 }
 
-void Topology::add_pcie(const Cluster& cluster, NodeId id, int first_device) {
+void Topology::add_pcie(const Cluster& cluster, NodeId id, DeviceId first) {
   const std::string prefix = node_name(cluster, id);
   const std::vector<PcieSwitch>& switches = cluster.node(id).pcie;
   for (std::size_t s = 0; s < switches.size(); ++s) {
@@ -162,7 +156,7 @@ void Topology::add_pcie(const Cluster& cluster, NodeId id, int first_device) {
       uplink = add_duplex(name + "/uplink", class_of(cluster, switches[s].uplink), id);
     }
     for (const int member : switches[s].members) {
-      Port& port = ports_[static_cast<std::size_t>(first_device + member)];
+      Port& port = ports_[device_at(first, member)];
       port.slot =
           link.shared ? medium : add_duplex(fmt::format("{}/gpu{}/slot", prefix, member), link, id);
       port.pcie_switch = static_cast<int>(s);
@@ -171,10 +165,10 @@ void Topology::add_pcie(const Cluster& cluster, NodeId id, int first_device) {
   }
 }
 
-void Topology::add_nics(const Cluster& cluster, NodeId id, int first_device) {
+void Topology::add_nics(const Cluster& cluster, NodeId id, DeviceId first) {
   const Node& node = cluster.node(id);
   std::vector<std::vector<int>> usable(node.gpu_types.size());  // NICs, by position.
-  std::vector<Duplex>& own = nics_[id.index()];
+  std::vector<Duplex>& own = nics_[id];
   for (std::size_t n = 0; n < node.nics.size(); ++n) {
     const Nic& nic = node.nics[n];
     own.push_back(add_duplex(fmt::format("{}/nic{}", node_name(cluster, id), n),
@@ -184,12 +178,12 @@ void Topology::add_nics(const Cluster& cluster, NodeId id, int first_device) {
     }
   }
   // GPUs with the same choice are spread over it in order.
-  std::map<std::vector<int>, std::vector<std::size_t>> sharers;
-  for (std::size_t i = 0; i < usable.size(); ++i) sharers[usable[i]].push_back(i);
+  std::map<std::vector<int>, std::vector<int>> sharers;
+  for (std::size_t i = 0; i < usable.size(); ++i) sharers[usable[i]].push_back(static_cast<int>(i));
   for (const auto& [choice, positions] : sharers) {
     if (choice.empty()) continue;
     for (std::size_t i = 0; i < positions.size(); ++i) {
-      Port& port = ports_[static_cast<std::size_t>(first_device) + positions[i]];
+      Port& port = ports_[device_at(first, positions[i])];
       port.nic = choice[i * choice.size() / positions.size()];
       port.nic_port = own[static_cast<std::size_t>(port.nic)];
     }
@@ -198,7 +192,7 @@ void Topology::add_nics(const Cluster& cluster, NodeId id, int first_device) {
 
 BytesPerSecond Topology::nic_bandwidth(NodeId node) const {
   BytesPerSecond sum;
-  for (const Duplex& nic : nics_[node.index()]) sum += links_[nic.up.index()].bandwidth;
+  for (const Duplex& nic : nics_[node]) sum += links_[nic.up].bandwidth;
   return sum;
 }
 
@@ -206,16 +200,15 @@ void Topology::add_fabric(const Cluster& cluster) {
   std::set<int> numbers;
   for (const Node& node : cluster.nodes) numbers.insert(node.leaf);
   for (const Node& node : cluster.nodes) {
-    leaf_.push_back(static_cast<int>(std::distance(numbers.begin(), numbers.find(node.leaf))));
+    leaf_.push_back(
+        static_cast<std::size_t>(std::distance(numbers.begin(), numbers.find(node.leaf))));
   }
   const Fabric& fabric = cluster.fabric;
   const bool limited = fabric.leaf_uplink.value > 0;
   const Seconds latency = 0.5 * (fabric.leaf_latency + fabric.spine_latency);
   if (numbers.size() < 2 || (!limited && latency.value == 0)) return;
   std::vector<BytesPerSecond> below(numbers.size());
-  for (std::size_t i = 0; i < cluster.nodes.size(); ++i) {
-    below[static_cast<std::size_t>(leaf_[i])] += nic_bandwidth(NodeId{static_cast<int>(i)});
-  }
+  for (const NodeId node : leaf_.ids()) below[leaf_[node]] += nic_bandwidth(node);
   std::size_t leaf = 0;
   for (const int number : numbers) {
     const BytesPerSecond bandwidth = limited ? fabric.leaf_uplink : below[leaf++];
@@ -249,9 +242,10 @@ void Topology::add_overrides(const Cluster& cluster) {
 
 void Topology::add_staging(const Cluster& cluster) {
   std::map<std::string, int> vendors;
-  for (std::size_t i = 0; i < ports_.size(); ++i) {
-    const std::string& vendor = cluster.gpu(DeviceId{static_cast<int>(i)}).vendor;
-    ports_[i].vendor = vendors.try_emplace(vendor, static_cast<int>(vendors.size())).first->second;
+  for (const DeviceId device : ports_.ids()) {
+    const std::string& vendor = cluster.gpu(device).vendor;
+    ports_[device].vendor =
+        vendors.try_emplace(vendor, static_cast<int>(vendors.size())).first->second;
   }
   vendors_ = static_cast<int>(vendors.size());
   staging_of_.assign(static_cast<std::size_t>(vendors_ * vendors_), -1);
@@ -261,24 +255,25 @@ void Topology::add_staging(const Cluster& cluster) {
     const int index = static_cast<int>(staging_.size());
     staging_of_[static_cast<std::size_t>(a->second * vendors_ + b->second)] = index;
     staging_of_[static_cast<std::size_t>(b->second * vendors_ + a->second)] = index;
-    std::vector<Duplex>& own = staging_.emplace_back(ports_.size());
-    for (std::size_t i = 0; i < ports_.size(); ++i) {
-      if (ports_[i].vendor != a->second && ports_[i].vendor != b->second) continue;
-      const NodeId node = ports_[i].node;
+    IdVector<DeviceId, Duplex>& own = staging_.emplace_back(ports_.size());
+    for (const DeviceId device : ports_.ids()) {
+      const Port& port = ports_[device];
+      if (port.vendor != a->second && port.vendor != b->second) continue;
+      const NodeId node = port.node;
       const std::string name =
           fmt::format("{}/gpu{}/staging-{}-{}", node_name(cluster, node),
-                      cluster.devices[i].position, pair.vendor_a, pair.vendor_b);
+                      cluster.device(device).position, pair.vendor_a, pair.vendor_b);
       const Seconds half = 0.5 * pair.latency;
       const LinkId up = add(name + "/up", "", pair.bandwidth, half, node);
-      own[i] = {up, add(name + "/down", "", pair.bandwidth, half, node)};
+      own[device] = {up, add(name + "/down", "", pair.bandwidth, half, node)};
     }
   }
 }
 
 const Topology::Duplex* Topology::staging(DeviceId device, DeviceId peer) const {
-  const int pair = staging_of_[static_cast<std::size_t>(ports_[device.index()].vendor * vendors_ +
-                                                        ports_[peer.index()].vendor)];
-  return pair < 0 ? nullptr : &staging_[static_cast<std::size_t>(pair)][device.index()];
+  const int pair =
+      staging_of_[static_cast<std::size_t>(ports_[device].vendor * vendors_ + ports_[peer].vendor)];
+  return pair < 0 ? nullptr : &staging_[static_cast<std::size_t>(pair)][device];
 }
 
 const Topology::Duplex* Topology::override_of(NodeId a, NodeId b) const {
@@ -294,8 +289,8 @@ const Topology::Duplex* Topology::override_of(NodeId a, NodeId b) const {
 template <class F>
 void Topology::walk_network(const Port& from, const Port& to, F&& take) const {
   take(from.nic_port.up);
-  const std::size_t leaf = static_cast<std::size_t>(leaf_[from.node.index()]);
-  const std::size_t other = static_cast<std::size_t>(leaf_[to.node.index()]);
+  const std::size_t leaf = leaf_[from.node];
+  const std::size_t other = leaf_[to.node];
   const bool across = leaf != other && !leaf_uplinks_.empty();
   if (across) take(leaf_uplinks_[leaf].up);
   if (const Duplex* pair = override_of(from.node, to.node)) {
@@ -309,8 +304,8 @@ void Topology::walk_network(const Port& from, const Port& to, F&& take) const {
 template <class F>
 PathClass Topology::walk(DeviceId source, DeviceId destination, F&& take) const {
   if (source == destination) return PathClass::same_device;
-  const Port& from = ports_[source.index()];
-  const Port& to = ports_[destination.index()];
+  const Port& from = ports_[source];
+  const Port& to = ports_[destination];
   const auto maybe = [&](LinkId link) {
     if (link.valid()) take(link);
   };
@@ -354,7 +349,7 @@ void Topology::route(DeviceId source, DeviceId destination, std::vector<LinkId>&
 }
 
 void Topology::host_links(DeviceId device, bool up, std::vector<LinkId>& links) const {
-  const Port& port = ports_[device.index()];
+  const Port& port = ports_[device];
   const LinkId slot = up ? port.slot.up : port.slot.down;
   const LinkId uplink = up ? port.uplink.up : port.uplink.down;
   if (up && slot.valid()) links.push_back(slot);
@@ -363,14 +358,14 @@ void Topology::host_links(DeviceId device, bool up, std::vector<LinkId>& links) 
 }
 
 void Topology::nic_link(DeviceId device, bool up, std::vector<LinkId>& links) const {
-  const Port& port = ports_[device.index()];
+  const Port& port = ports_[device];
   if (port.nic >= 0) links.push_back(up ? port.nic_port.up : port.nic_port.down);
 }
 
 void Topology::network_links(DeviceId source, DeviceId destination,
                              std::vector<LinkId>& links) const {
-  const Port& from = ports_[source.index()];
-  const Port& to = ports_[destination.index()];
+  const Port& from = ports_[source];
+  const Port& to = ports_[destination];
   ORRERY_CHECK(from.nic >= 0 && to.nic >= 0, "devices {} and {} are not both behind a NIC",
                source.value, destination.value);
   walk_network(from, to, [&](LinkId link) { links.push_back(link); });
@@ -379,9 +374,9 @@ void Topology::network_links(DeviceId source, DeviceId destination,
 /// Between its ends, without links.
 Path Topology::blank_path(DeviceId source, DeviceId destination) const {
   Path path{{std::numeric_limits<double>::infinity()}, {}, PathClass::same_device};
-  path.source_node = ports_[source.index()].node;
-  path.source_nic = ports_[source.index()].nic;
-  path.destination_node = ports_[destination.index()].node;
+  path.source_node = ports_[source].node;
+  path.source_nic = ports_[source].nic;
+  path.destination_node = ports_[destination].node;
   return path;
 }
 
@@ -389,12 +384,12 @@ Path Topology::calibrated_path(DeviceId source, DeviceId destination) const {
   Path path = blank_path(source, destination);
   BytesPerSecond narrowest{std::numeric_limits<double>::infinity()};
   path.kind = walk(source, destination, [&](LinkId id) {
-    path.bandwidth = std::min(path.bandwidth, links_[id.index()].bandwidth);
-    path.latency += links_[id.index()].latency;
-    const BytesPerSecond declared = declared_[id.index()];
+    path.bandwidth = std::min(path.bandwidth, links_[id].bandwidth);
+    path.latency += links_[id].latency;
+    const BytesPerSecond declared = declared_[id];
     if (declared > narrowest || (declared == narrowest && path.calibration != nullptr)) return;
     narrowest = declared;
-    path.calibration = calibration_of_[id.index()];
+    path.calibration = calibration_of_[id];
   });
   if (path.calibration != nullptr && !path.calibration->segments.empty()) {
     path.latency = path.calibration->wire_latency;
@@ -406,18 +401,18 @@ Path Topology::path(DeviceId source, DeviceId destination) const {
   if (calibrated()) return calibrated_path(source, destination);
   Path path = blank_path(source, destination);
   path.kind = walk(source, destination, [&](LinkId id) {
-    const Link& link = links_[id.index()];
+    const Link& link = links_[id];
     path.bandwidth = std::min(path.bandwidth, link.bandwidth);
     path.latency += link.latency;
   });
   return path;
 }
 
-const std::vector<LinkId>& Topology::links_of(NodeId node) const { return of_node_[node.index()]; }
+const std::vector<LinkId>& Topology::links_of(NodeId node) const { return of_node_[node]; }
 
 bool Topology::share_nic(DeviceId a, DeviceId b) const {
-  const Port& first = ports_[a.index()];
-  const Port& second = ports_[b.index()];
+  const Port& first = ports_[a];
+  const Port& second = ports_[b];
   return first.node == second.node && first.nic >= 0 && first.nic == second.nic;
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/ids.h"
 #include "models/base/units.h"
 #include "models/ir/profile.h"
@@ -72,7 +73,7 @@ class Topology {
 
   /// Whether the profile says something about one of the links.
   bool calibrated() const { return !calibration_of_.empty(); }
-  const std::vector<Link>& links() const { return links_; }
+  const IdVector<LinkId, Link>& links() const { return links_; }
   /// Appends the links from `source` to `destination` in order; nothing if they are equal.
   void route(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const;
   Path path(DeviceId source, DeviceId destination) const;
@@ -82,8 +83,8 @@ class Topology {
   bool share_nic(DeviceId a, DeviceId b) const;
 
   /// Positions in Node::nics and Node::pcie of what the device uses; -1: none.
-  int nic_of(DeviceId device) const { return ports_[device.index()].nic; }
-  int pcie_switch_of(DeviceId device) const { return ports_[device.index()].pcie_switch; }
+  int nic_of(DeviceId device) const { return ports_[device].nic; }
+  int pcie_switch_of(DeviceId device) const { return ports_[device].pcie_switch; }
   /// Appends what lies between a device and its node's memory: slot and uplink of its switch.
   /// `up`: away from the device.
   void host_links(DeviceId device, bool up, std::vector<LinkId>& links) const;
@@ -117,10 +118,9 @@ class Topology {
              Seconds latency, NodeId node, bool uncontended = false);
   Duplex add_duplex(const std::string& name, const LinkClass& link_class, NodeId node,
                     Seconds extra_latency = {});
-  void add_node(const Cluster& cluster, NodeId id, int first_device);
-  void add_domains(const Cluster& cluster, NodeId id, int first_device);
-  void add_pcie(const Cluster& cluster, NodeId id, int first_device);
-  void add_nics(const Cluster& cluster, NodeId id, int first_device);
+  void add_domains(const Cluster& cluster, NodeId id, DeviceId first);
+  void add_pcie(const Cluster& cluster, NodeId id, DeviceId first);
+  void add_nics(const Cluster& cluster, NodeId id, DeviceId first);
   void add_fabric(const Cluster& cluster);
   void add_overrides(const Cluster& cluster);
   void add_staging(const Cluster& cluster);
@@ -135,21 +135,21 @@ class Topology {
   template <class F>
   PathClass walk(DeviceId source, DeviceId destination, F&& take) const;
 
-  std::vector<Link> links_;
-  std::vector<Port> ports_;
-  std::vector<std::vector<LinkId>> of_node_;
-  std::vector<std::vector<Duplex>> nics_;  ///< By node.
-  std::vector<int> leaf_;                  ///< By node, numbered from 0.
-  std::vector<Duplex> leaf_uplinks_;       ///< By leaf; empty without limit and latency.
+  IdVector<LinkId, Link> links_;
+  IdVector<DeviceId, Port> ports_;
+  IdVector<NodeId, std::vector<LinkId>> of_node_;
+  IdVector<NodeId, std::vector<Duplex>> nics_;
+  IdVector<NodeId, std::size_t> leaf_;  ///< Numbered from 0.
+  std::vector<Duplex> leaf_uplinks_;    ///< By leaf; empty without limit and latency.
   /// Sorted by node pair (lower id first); up leads from the lower to the higher.
   std::vector<std::pair<std::pair<int, int>, Duplex>> overrides_;
   int vendors_ = 0;
-  std::vector<int> staging_of_;               ///< By vendor pair: index into staging_, or -1.
-  std::vector<std::vector<Duplex>> staging_;  ///< By device.
+  std::vector<int> staging_of_;  ///< By vendor pair: index into staging_, or -1.
+  std::vector<IdVector<DeviceId, Duplex>> staging_;
   /// The next three stay empty where no link class of the cluster is in the profile.
   std::shared_ptr<const std::map<std::string, LinkCalibration>> calibrations_;
-  std::vector<const LinkCalibration*> calibration_of_;  ///< By link; null: not measured.
-  std::vector<BytesPerSecond> declared_;                ///< By link: the cluster file's.
+  IdVector<LinkId, const LinkCalibration*> calibration_of_;  ///< Null: not measured.
+  IdVector<LinkId, BytesPerSecond> declared_;                ///< The cluster file's.
 };
 
 }  // namespace orrery::models

@@ -242,7 +242,7 @@ std::int64_t parameters(const Workload& workload, BlockId first, BlockId last) {
   ORRERY_CHECK(first.valid() && last.value < workload.size(), "blocks {} to {} of {}", first.value,
                last.value, workload.size());
   std::int64_t sum = 0;
-  for (BlockId id = first; id <= last; ++id.value) sum += parameters(workload.block(id));
+  for (const BlockId id : ids_from_to(first, last)) sum += parameters(workload.block(id));
   const bool both_ends = first.value == 0 && last.value == workload.size() - 1;
   if (!both_ends || !workload.shape.tied_embeddings) return sum;
   for (const Parameter& parameter : workload.blocks.back().parameters)

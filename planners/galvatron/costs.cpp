@@ -53,7 +53,7 @@ GalvatronCosts::GalvatronCosts(const PlannerInput& input, const std::vector<Devi
       layer.recompute += weight * (again.backward - plain.backward).value;
     }
     const ir::Segment blocks = segment_of_layers(input.workload, shape.first, 1);
-    for (BlockId b = blocks.first_block; b <= blocks.last_block; ++b.value) {
+    for (const BlockId b : ids_from_to(blocks.first_block, blocks.last_block)) {
       const models::Block& block = input.workload.block(b);
       layer.reduced += block.tensor_collectives * block.output_bytes.value;
       layer.parameters += static_cast<double>(models::parameters(block));

@@ -88,7 +88,7 @@ const HexiscaleCosts::Parts& HexiscaleCosts::parts(int tensor, int pipelines) co
   if (!added) return place->second;
   const models::Workload& workload = input_.workload;
   Parts& result = place->second;
-  for (BlockId b = workload.first_layer(); b <= workload.last_layer(); ++b.value) {
+  for (const BlockId b : ids_from_to(workload.first_layer(), workload.last_layer())) {
     const Part one = part(b, b, tensor, pipelines);
     Part& layer = result.layer;
     layer = {std::max(layer.states, one.states), std::max(layer.activations, one.activations),

@@ -216,7 +216,8 @@ Seconds DataParallel::all_to_alls(const DataParallelSetting& s,
     };
     Seconds sum;
     std::map<double, Seconds> known;  // By bytes.
-    for (BlockId b = input_.workload.first_layer(); b <= input_.workload.last_layer(); ++b.value) {
+    for (const BlockId b :
+         ids_from_to(input_.workload.first_layer(), input_.workload.last_layer())) {
       const models::Block& block = input_.workload.block(b);
       if (block.kind != ir::BlockKind::transformer && block.kind != ir::BlockKind::moe) continue;
       const bool again = s.recompute == ir::Recompute::full && models::is_recomputed(block.kind);

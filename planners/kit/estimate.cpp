@@ -40,7 +40,7 @@ PlanEstimator::Passes PlanEstimator::compute(int gpu_type, const ir::Segment& se
   query.tensor_parallel = group.tensor_parallel;
   query.samples = group.samples;
   query.recompute = segment.recompute;
-  for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+  for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
     query.block = b;
     query.pass = ir::Pass::forward;
     place->second.forward += pricer_.block(query);
@@ -62,7 +62,7 @@ PlanEstimator::Passes PlanEstimator::group_passes(const ir::Segment& segment,
   if (group.tensor_parallel == 1) return slowest;
   Bytes last;
   Seconds time;
-  for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+  for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
     const Bytes bytes = output_of(workload_, b, group.samples);
     if (bytes != last) {
       time = models::collective_time(CollectiveKind::all_reduce, CollectiveAlgorithm::ring,

@@ -18,7 +18,7 @@ std::vector<int> tensor_degrees(const models::Workload& workload, const models::
   if (job_limit > 0) limit = std::min(limit, job_limit);
   const auto whole = [&](int degree) {
     if (workload.shape.heads % degree != 0 || workload.shape.kv_heads % degree != 0) return false;
-    for (BlockId b = workload.first_layer(); b <= workload.last_layer(); ++b.value) {
+    for (const BlockId b : ids_from_to(workload.first_layer(), workload.last_layer())) {
       for (const models::Parameter& parameter : workload.block(b).parameters) {
         if (parameter.split_length % degree != 0) return false;
       }

@@ -88,7 +88,7 @@ StageCosts::Passes StageCosts::tensor_parallel(std::span<const DeviceId> group,
   const ir::Segment blocks = segment(shape);
   Bytes last;
   Seconds time;
-  for (BlockId b = blocks.first_block; b <= blocks.last_block; ++b.value) {
+  for (const BlockId b : ids_from_to(blocks.first_block, blocks.last_block)) {
     const models::Block& block = input_.workload.block(b);
     const Bytes bytes =
         static_cast<double>(shape.samples) / shape.sequence_degree * block.output_bytes;

@@ -99,7 +99,7 @@ UniformView::UniformView(const PlannerInput& input, const StageCosts& costs, int
   }
   average_paths();
   const models::Workload& model = input.workload;
-  for (BlockId b = model.first_layer(); b <= model.last_layer(); ++b.value) {
+  for (const BlockId b : ids_from_to(model.first_layer(), model.last_layer())) {
     alike_ = alike_ && same_work(model.block(model.first_layer()), model.block(b));
   }
 }
@@ -162,7 +162,7 @@ Seconds UniformView::tensor_parallel(const StageShape& shape) const {
   Seconds time;
   if (shape.tensor_parallel == 1) return time;
   const ir::Segment blocks = segment_of_layers(input_.workload, shape.first, shape.layers);
-  for (BlockId b = blocks.first_block; b <= blocks.last_block; ++b.value) {
+  for (const BlockId b : ids_from_to(blocks.first_block, blocks.last_block)) {
     const models::Block& block = input_.workload.block(b);
     const bool again = shape.recompute == ir::Recompute::full && models::is_recomputed(block.kind);
     time += block.tensor_collectives * (again ? 3 : 2) *

@@ -275,7 +275,7 @@ const std::vector<PreparedStrategy::Passes>& PreparedStrategy::cost(int pipeline
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const ir::Op& op = program.ops[i];
     if (!ir::is_pass(op.kind)) continue;
-    const ir::Rank& rank = program.ranks[op.rank.index()];
+    const ir::Rank& rank = program.rank_of(op);
     Passes& passes = by_group[{rank.pipeline, rank.stage}][rank.group];
     (op.kind == ir::OpKind::forward ? passes.forward : passes.backward) +=
         prices.compute(OpId{static_cast<std::int32_t>(i)}) +

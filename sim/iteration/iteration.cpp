@@ -29,9 +29,9 @@ LinkFactors link_factors(const models::Topology& topology, const IterationOption
   for (const SlowLink& slow : options.slow_links) {
     by_name.try_emplace(slow.link, 1.0).first->second *= slow.slowdown;
   }
-  for (std::size_t i = 0; i < topology.links().size(); ++i) {
-    const auto slow = by_name.find(topology.links()[i].name);
-    if (slow != by_name.end()) factors[{static_cast<std::int32_t>(i)}] = slow->second;
+  for (const LinkId link : topology.links().ids()) {
+    const auto slow = by_name.find(topology.links()[link].name);
+    if (slow != by_name.end()) factors[link] = slow->second;
   }
   return factors;
 }
@@ -47,8 +47,7 @@ models::PathFunction path_function(const models::Topology& topology, const LinkF
     for (const LinkId link : links) {
       const auto slow = factors.find(link);
       if (slow == factors.end()) continue;
-      path.bandwidth =
-          std::min(path.bandwidth, topology.links()[link.index()].bandwidth / slow->second);
+      path.bandwidth = std::min(path.bandwidth, topology.links()[link].bandwidth / slow->second);
     }
     return path;
   };
@@ -149,7 +148,7 @@ class IterationSimulator::Impl {
 
 void IterationSimulator::Impl::scale_links(const LinkFactors& factors, bool slow) {
   for (const auto& [link, factor] : factors) {
-    const BytesPerSecond bandwidth = topology.links()[link.index()].bandwidth;
+    const BytesPerSecond bandwidth = topology.links()[link].bandwidth;
     engine.set_link_bandwidth(link, slow ? bandwidth / factor : bandwidth);
   }
 }
@@ -325,18 +324,13 @@ void IterationSimulator::Impl::collect_links(const std::vector<Bytes>& before,
     topology.route(source, destination, route);
     for (const LinkId link : route) carried[link.index()] += bytes;
   });
-  const auto reported = [&](std::size_t i) {
-    return !topology.links()[i].uncontended && carried[i].value > 0;
-  };
-  std::size_t count = 0;
-  for (std::size_t i = 0; i < carried.size(); ++i) count += reported(i) ? 1 : 0;
-  result.log.links.reserve(count);
-  for (std::size_t i = 0; i < carried.size(); ++i) {
-    if (!reported(i)) continue;
-    const models::Link& link = topology.links()[i];
-    const auto slow = factors.find({static_cast<std::int32_t>(i)});
+  for (const LinkId id : topology.links().ids()) {
+    const models::Link& link = topology.links()[id];
+    const Bytes bytes = carried[id.index()];
+    if (link.uncontended || bytes.value <= 0) continue;
+    const auto slow = factors.find(id);
     const double factor = slow == factors.end() ? 1.0 : slow->second;
-    result.log.links.push_back({link.name, link.bandwidth / factor, carried[i]});
+    result.log.links.push_back({link.name, link.bandwidth / factor, bytes});
   }
 }
 

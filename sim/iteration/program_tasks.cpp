@@ -99,7 +99,7 @@ void ProgramTasks::add_op(OpId id) {
     case ir::OpTiming::transfer:
       return add_transfer(id);
     case ir::OpTiming::collective:
-      return add_collective(at(program_.collectives, op.match));
+      return add_collective(program_.collective_of(op));
     case ir::OpTiming::storage:
       return add_state(id);
   }
@@ -113,7 +113,7 @@ double ProgramTasks::noise(DeviceId device, std::uint32_t position) const {
 
 double ProgramTasks::factor(const ir::Op& op, std::uint32_t position) const {
   double largest = 0;
-  for (const DeviceId device : program_.ranks[op.rank.index()].devices) {
+  for (const DeviceId device : program_.rank_of(op).devices) {
     double factor = slowdown_[device.index()];
     if (options_.jitter > 0) factor *= noise(device, position);
     largest = std::max(largest, factor);
@@ -266,8 +266,7 @@ void ProgramTasks::add_transfer(OpId id) {
 }
 
 Seconds ProgramTasks::storage_time(const ir::Op& op) const {
-  const models::Node& node =
-      cluster_.node(cluster_.device(program_.ranks[op.rank.index()].device).node);
+  const models::Node& node = cluster_.node(cluster_.device(program_.rank_of(op).device).node);
   const bool load = op.kind == ir::OpKind::load_state;
   BytesPerSecond bandwidth;
   Seconds latency;

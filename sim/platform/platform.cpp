@@ -17,10 +17,10 @@ class TopologyRoutes final : public RouteTable {
              Seconds& latency) const override {
     topology_.route({source_host}, {destination_host}, links);
     latency = Seconds{};
-    const std::vector<models::Link>& all = topology_.links();
-    for (const LinkId link : links) latency += all[link.index()].latency;
+    const auto& all = topology_.links();
+    for (const LinkId link : links) latency += all[link].latency;
     if (topology_.calibrated()) latency = topology_.path({source_host}, {destination_host}).latency;
-    std::erase_if(links, [&](LinkId link) { return all[link.index()].uncontended; });
+    std::erase_if(links, [&](LinkId link) { return all[link].uncontended; });
   }
 
  private:

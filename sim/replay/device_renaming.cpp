@@ -188,7 +188,7 @@ models::DegradedLinks DeviceRenaming::fix_degraded(const models::DegradedLinks& 
     for (std::size_t n = 0; n < cluster_.nodes.size(); ++n) {
       const NodeId node{static_cast<int>(n)};
       for (const LinkId link : topology_.links_of(node)) {
-        node_of_link_.emplace(topology_.links()[link.index()].name, node);
+        node_of_link_.emplace(topology_.links()[link].name, node);
       }
     }
   }

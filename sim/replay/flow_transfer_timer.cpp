@@ -148,9 +148,9 @@ class FlowTransferTimer::Impl {
   Bandwidths bandwidths(const models::DegradedLinks& degraded) const {
     Bandwidths changed;
     for (const auto& [name, factor] : degraded) {
-      for (std::size_t i = 0; i < topology_.links().size(); ++i) {
-        if (topology_.links()[i].name != name) continue;
-        changed[{static_cast<std::int32_t>(i)}] = topology_.links()[i].bandwidth * factor;
+      for (const LinkId id : topology_.links().ids()) {
+        const models::Link& link = topology_.links()[id];
+        if (link.name == name) changed[id] = link.bandwidth * factor;
       }
     }
     return changed;

@@ -126,7 +126,7 @@ class SimulatedIterationTimer::Impl {
       }
     }
     for (const auto& [id, rate] : rates) {
-      const models::Link& link = topology_.links()[id.index()];
+      const models::Link& link = topology_.links()[id];
       double bandwidth = link.bandwidth.value;
       for (const auto& [name, factor] : key.degraded_links) {
         bandwidth *= name == link.name ? factor : 1;

@@ -51,7 +51,7 @@ PlatformExtension TransferPaths::extension() const { return {links_, kHosts, tab
 
 BytesPerSecond TransferPaths::bandwidth(LinkId link) const {
   const std::size_t network = topology_.links().size();
-  return link.index() < network ? topology_.links()[link.index()].bandwidth
+  return link.index() < network ? topology_.links()[link].bandwidth
                                 : links_[link.index() - network].bandwidth;
 }
 
@@ -126,7 +126,7 @@ void TransferPaths::path(const models::StateTransfer& transfer, std::vector<Link
   const std::size_t network = topology_.links().size();
   for (const LinkId link : route) {
     if (link.index() < network) {
-      const models::Link& spec = topology_.links()[link.index()];
+      const models::Link& spec = topology_.links()[link];
       latency += spec.latency;
       if (spec.uncontended) continue;
     }

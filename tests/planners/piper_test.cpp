@@ -219,7 +219,7 @@ TEST(Piper, RecomputesFewerLayersTheMoreMemoryThereIs) {
     int again = 0;
     for (const ir::Segment& s : plan_of(result)->pipelines.front().stages.front().segments) {
       if (s.recompute != ir::Recompute::full) continue;
-      for (BlockId b = s.first_block; b <= s.last_block; ++b.value) {
+      for (const BlockId b : ids_from_to(s.first_block, s.last_block)) {
         again += b >= world.workload.first_layer() && b <= world.workload.last_layer() ? 1 : 0;
       }
     }

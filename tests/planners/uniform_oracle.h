@@ -59,7 +59,7 @@ struct UniformOracle {
     const ir::Segment range = segment_of_layers(world.workload, first, layers);
     double time = 0;
     for (const DeviceId device : devices) {
-      for (BlockId b = range.first_block; b <= range.last_block; ++b.value) {
+      for (const BlockId b : ids_from_to(range.first_block, range.last_block)) {
         models::BlockQuery query;
         query.gpu_type = world.cluster.device(device).gpu_type;
         query.block = b;
@@ -72,7 +72,7 @@ struct UniformOracle {
         }
       }
     }
-    for (BlockId b = range.first_block; b <= range.last_block; ++b.value) {
+    for (const BlockId b : ids_from_to(range.first_block, range.last_block)) {
       const models::Block& block = world.workload.block(b);
       const bool layer = models::is_recomputed(block.kind);
       const int passes = recompute == ir::Recompute::full && layer ? 3 : 2;
@@ -85,7 +85,7 @@ struct UniformOracle {
   double parameters(int first, int layers) const {
     const ir::Segment range = segment_of_layers(world.workload, first, layers);
     double count = 0;
-    for (BlockId b = range.first_block; b <= range.last_block; ++b.value) {
+    for (const BlockId b : ids_from_to(range.first_block, range.last_block)) {
       count += static_cast<double>(models::parameters(world.workload.block(b)));
     }
     return count;

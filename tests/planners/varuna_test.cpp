@@ -182,7 +182,7 @@ class BruteForce {
           shape.pipelines.front().stages[static_cast<std::size_t>(s)].segments.front();
       Seconds forward, backward, again;
       double elements = 0;
-      for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+      for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
         forward += mean(b, ir::Pass::forward, ir::Recompute::full, size);
         backward += mean(b, ir::Pass::backward, ir::Recompute::none, size);
         again += mean(b, ir::Pass::backward, ir::Recompute::full, size) -

@@ -276,7 +276,7 @@ std::string narrowest_class(const models::Cluster& cluster, DeviceId source, Dev
   double narrowest = std::numeric_limits<double>::infinity();
   std::string found;
   for (const LinkId id : route) {
-    const models::Link& link = topology.links()[id.index()];
+    const models::Link& link = topology.links()[id];
     if (link.bandwidth.value > narrowest) continue;
     if (link.bandwidth.value == narrowest && !found.empty()) continue;
     narrowest = link.bandwidth.value;

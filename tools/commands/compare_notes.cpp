@@ -47,8 +47,8 @@ std::set<Priced> passes_of(const models::Cluster& cluster, const ir::Program& pr
   std::set<Priced> out;
   for (const ir::Op& op : program.ops) {
     if (op.kind != ir::OpKind::forward || op.segment == ir::kNone) continue;
-    const ir::SegmentInfo& segment = program.segments[static_cast<std::size_t>(op.segment)];
-    const int type = cluster.device(program.ranks[op.rank.index()].device).gpu_type;
+    const ir::SegmentInfo& segment = program.segment_of(op);
+    const int type = cluster.device(program.rank_of(op).device).gpu_type;
     out.insert({type, segment.tensor_parallel, segment.sequence_degree, op.samples});
   }
   return out;

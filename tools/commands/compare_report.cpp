@@ -198,7 +198,7 @@ std::string timeline_csv(const GenerationComparison& generation, int warm_up) {
       const ir::Op& op = generation.program.op(span.op);
       const auto seconds = [&](Instant at) { return to_seconds(at - step.start).value; };
       text += fmt::format("{},{},{},{},{},{},{},{:.9f},{:.9f},{:.9f}\n", side, op.rank.value,
-                          generation.program.ranks[op.rank.index()].device.value, step.number,
+                          generation.program.rank_of(op).device.value, step.number,
                           ir::name_of(op.stream), ir::name_of(op.kind), ir::name_of(op.purpose),
                           seconds(span.start), seconds(span.end), to_seconds(span.inner).value);
     }

@@ -94,7 +94,7 @@ class Blocks {
 
   Seconds pass(const ir::SegmentInfo& segment, bool backward) const {
     Seconds time;
-    for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
+    for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
       if (b.value == 0 || b.value == row_.layers + 1) {
         const A100BlockTime& end = b.value == 0 ? embedding_ : head_;
         time += slowdown_ * (backward ? end.backward : end.forward);
@@ -164,8 +164,7 @@ std::vector<Seconds> op_times(const A100Row& row, const A100Parameters& paramete
       const bool backward = op.kind == ir::OpKind::backward;
       const auto [entry, fresh] = known.try_emplace({op.segment, backward});
       if (fresh) {
-        entry->second =
-            blocks.pass(program.segments[static_cast<std::size_t>(op.segment)], backward);
+        entry->second = blocks.pass(program.segment_of(op), backward);
       }
       times[i] = entry->second;
     }

@@ -32,7 +32,7 @@ PlannerInput planner_input(const PolicyInput& input) {
 
 bool all_alike(const models::Workload& workload) {
   const models::Block& first = workload.block(workload.first_layer());
-  for (BlockId b = workload.first_layer(); b <= workload.last_layer(); ++b.value) {
+  for (const BlockId b : ids_from_to(workload.first_layer(), workload.last_layer())) {
     const models::Block& block = workload.block(b);
     if (block.kind != first.kind || block.forward_flops != first.forward_flops ||
         models::parameters(block) != models::parameters(first) ||

@@ -167,7 +167,7 @@ ir::RunLog timed(const ir::Program& program, const std::function<std::int64_t(Op
       members.push_back(static_cast<std::size_t>(op.match));
     } else if (op.kind == ir::OpKind::collective) {
       members.clear();
-      const auto& collective = program.collectives[static_cast<std::size_t>(op.match)];
+      const auto& collective = program.collective_of(op);
       for (const OpId id : program.members_of(collective.members)) members.push_back(id.index());
     }
     return members;

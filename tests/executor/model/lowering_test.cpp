@@ -149,7 +149,7 @@ TEST(Lowering, AddsUpTheGradientsOfReplicatedKeyValueHeads) {
   const ir::Program program = lower_one_group(header, 4, Recompute::none, 2).program;
   std::map<std::pair<std::int32_t, std::int64_t>, std::set<std::int32_t>> groups;
   for (const ir::Collective& collective : program.collectives) {
-    const auto& shape = program.collective_shapes[static_cast<std::size_t>(collective.shape)];
+    const auto& shape = program.shape_of(collective);
     if (shape.purpose != ir::Purpose::data_parallel) continue;
     EXPECT_EQ(shape.kind, ir::CollectiveKind::all_reduce);
     for (const auto& region : program.region_sets[static_cast<std::size_t>(shape.regions)]) {

@@ -115,9 +115,7 @@ class Machine {
   }
 
  private:
-  const ir::SegmentInfo& segment(const ir::Op& op) const {
-    return program_.segments[static_cast<std::size_t>(op.segment)];
-  }
+  const ir::SegmentInfo& segment(const ir::Op& op) const { return program_.segment_of(op); }
   RankState& state(const ir::Op& op) { return states_[op.rank.index()]; }
 
   static bool has_row(const std::map<int, BlockNumbers>& tensors, int block, std::int64_t row) {
@@ -201,7 +199,7 @@ class Machine {
   /// Tells micro-batches of all pipelines apart: those of several may meet on one rank.
   int batch_key(const ir::Op& op) const {
     const int pipeline =
-        op.segment == ir::kNone ? program_.ranks[op.rank.index()].pipeline : segment(op).pipeline;
+        op.segment == ir::kNone ? program_.rank_of(op).pipeline : segment(op).pipeline;
     return pipeline * kMostMicroBatches + op.micro_batch.value;
   }
 
@@ -711,9 +709,8 @@ std::vector<std::vector<OpId>> join_experts(const ir::Program& program,
   std::vector<std::vector<OpId>> out;
   for (std::vector<OpId>& unit : units) {
     const ir::Op& op = program.op(unit.front());
-    if (op.segment != ir::kNone &&
-        program.segments[static_cast<std::size_t>(op.segment)].expert_parallel > 1) {
-      const auto& info = program.segments[static_cast<std::size_t>(op.segment)];
+    if (op.segment != ir::kNone && program.segment_of(op).expert_parallel > 1) {
+      const auto& info = program.segment_of(op);
       const std::vector<int> key = {info.pipeline,          info.stage,
                                     info.first_block.value, static_cast<int>(op.kind),
                                     op.micro_batch.value,   info.group / info.expert_parallel};
@@ -780,8 +777,8 @@ std::vector<std::map<int, std::set<int>>> gathers(const ir::Program& program) {
   for (const ir::Op& op : program.ops) {
     if (op.inner == ir::kNone || op.kind != ir::OpKind::forward) continue;
     if (!seen.insert({op.rank, op.segment}).second) continue;
-    const auto& info = program.segments[static_cast<std::size_t>(op.segment)];
-    const auto devices = gathered_from(program, op.inner, program.ranks[op.rank.index()].device);
+    const auto& info = program.segment_of(op);
+    const auto devices = gathered_from(program, op.inner, program.rank_of(op).device);
     for (int b = info.first_block.value; b <= info.last_block.value; ++b) {
       for (const DeviceId device : devices) out[op.rank.index()][b].insert(rank_of.at(device));
     }

@@ -32,7 +32,7 @@ using Traffic = std::map<Purpose, double>;
 /// Bytes that leave the devices of an op inside its pass.
 void add_inner(const ir::Program& program, const ir::Op& op, Traffic& traffic) {
   if (op.inner == ir::kNone) return;
-  const auto& own = program.ranks[op.rank.index()].devices;
+  const auto& own = program.rank_of(op).devices;
   for (const auto& inner : program.inner_sets[static_cast<std::size_t>(op.inner)]) {
     for (const std::int32_t g : inner.groups) {
       const auto& devices = program.groups[static_cast<std::size_t>(g)].devices;
@@ -61,7 +61,7 @@ Traffic traffic_of(const ir::Program& program) {
     if (op.kind == ir::OpKind::send) traffic[op.purpose] += op.bytes.value;
   }
   for (const ir::Collective& collective : program.collectives) {
-    const auto& shape = program.collective_shapes[static_cast<std::size_t>(collective.shape)];
+    const auto& shape = program.shape_of(collective);
     for (const auto& part : shape.parts) {
       const auto n = program.groups[static_cast<std::size_t>(part.group)].devices.size();
       traffic[shape.purpose] +=

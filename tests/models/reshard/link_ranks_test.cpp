@@ -80,8 +80,8 @@ TEST(LinkRanks, SharesOfLinksDivideNicsUplinksAndMedia) {
   const Topology topology(cluster);
   const std::vector<BytesPerSecond> shares = shares_of_links(cluster, topology);
   std::map<std::string, double> by_name;
-  for (std::size_t i = 0; i < shares.size(); ++i) {
-    by_name[topology.links()[i].name] = shares[i].value;
+  for (const LinkId link : topology.links().ids()) {
+    by_name[topology.links()[link].name] = shares[link.index()].value;
   }
   EXPECT_DOUBLE_EQ(by_name["node0/nic0/up"], 200 * kGbps);
   EXPECT_DOUBLE_EQ(by_name["node1/nic3/down"], 400 * kGbps);

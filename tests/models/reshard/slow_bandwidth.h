@@ -28,7 +28,7 @@ class SlowBandwidth {
         way.clear();
         topology.route(a.id, b.id, way);
         for (const LinkId link : way) {
-          const bool down = topology.links()[link.index()].name.ends_with("/down");
+          const bool down = topology.links()[link].name.ends_with("/down");
           const Device& user = down ? b : a;
           if (user.node == node_of_[link.index()]) users_[link.index()].insert(user.id.value);
         }
@@ -42,7 +42,7 @@ class SlowBandwidth {
     topology_.route({source}, {destination}, way);
     double narrowest = std::numeric_limits<double>::infinity();
     for (const LinkId id : way) {
-      const Link& link = topology_.links()[id.index()];
+      const Link& link = topology_.links()[id];
       if (link.uncontended) continue;
       const std::size_t users = std::max<std::size_t>(1, users_[id.index()].size());
       narrowest = std::min(narrowest, link.bandwidth.value / static_cast<double>(users));

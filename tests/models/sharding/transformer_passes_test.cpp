@@ -25,7 +25,7 @@ Exchanges exchanges_of(const ir::Program& program, ir::Purpose purpose) {
   Exchanges all;
   for (const ir::Op& op : program.ops) {
     if (op.kind != ir::OpKind::forward || op.inner == ir::kNone) continue;
-    const auto& own = program.ranks[op.rank.index()].devices;
+    const auto& own = program.rank_of(op).devices;
     for (const auto& inner : program.inner_sets[static_cast<std::size_t>(op.inner)]) {
       if (inner.purpose != purpose) continue;
       for (const std::int32_t g : inner.groups) {
@@ -192,7 +192,7 @@ Received received_by(const ir::Program& program, const std::map<int, int>& group
     }
   }
   for (const ir::Collective& collective : program.collectives) {
-    const auto& shape = program.collective_shapes[static_cast<std::size_t>(collective.shape)];
+    const auto& shape = program.shape_of(collective);
     if (shape.purpose != ir::Purpose::pipeline || !is_forward(program, shape.regions)) continue;
     EXPECT_EQ(shape.kind, ir::CollectiveKind::all_gather);
     for (const auto& part : shape.parts) {

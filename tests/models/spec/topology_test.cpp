@@ -42,7 +42,7 @@ class TopologyTest : public ::testing::Test {
     std::vector<LinkId> links;
     topology.route({a}, {b}, links);
     std::vector<std::string> out;
-    for (const LinkId link : links) out.push_back(topology.links()[link.index()].name);
+    for (const LinkId link : links) out.push_back(topology.links()[link].name);
     return out;
   }
   void expect(int a, int b, PathClass kind, double gigabytes, double latency_us) const {
@@ -137,7 +137,7 @@ TEST_F(TopologyTest, ANodeOwnsItsPortsSlotsUplinksNicsAndStaging) {
   // 2 ports, 4 slots, 2 uplinks, 2 NICs, 4 staging paths, both ways; no leaf, no pair override.
   EXPECT_EQ(topology.links_of({0}).size(), 2u * (2 + 4 + 2 + 2 + 4));
   for (const LinkId link : topology.links_of({0})) {
-    EXPECT_TRUE(topology.links()[link.index()].name.starts_with("a-0/"));
+    EXPECT_TRUE(topology.links()[link].name.starts_with("a-0/"));
   }
 }
 
@@ -184,7 +184,7 @@ fabric: {leaf_latency: 1 us, spine_latency: 2 us}
   std::vector<LinkId> links;
   topology.route({1}, {2}, links);
   ASSERT_EQ(links.size(), 4u);
-  EXPECT_TRUE(topology.links()[links[1].index()].uncontended);
+  EXPECT_TRUE(topology.links()[links[1]].uncontended);
   EXPECT_DOUBLE_EQ(topology.path({1}, {2}).bandwidth.value, 25e9);
   EXPECT_NEAR(topology.path({0}, {1}).latency.value, 6 * kUs, 1e-15);
   EXPECT_NEAR(topology.path({1}, {2}).latency.value, 9 * kUs, 1e-15);

@@ -246,7 +246,7 @@ TEST(SimulatedIterationTimer, BackgroundTransfersTakeTheirShareOfTheNetwork) {
   const models::Topology topology(cluster);
   std::vector<LinkId> nic;
   topology.nic_link({0}, true, nic);
-  const models::Link& link = topology.links()[nic.front().index()];
+  const models::Link& link = topology.links()[nic.front()];
   const std::string said = in_child(cluster, [&](const auto& timer, const auto&) {
     const ir::Plan plan = two_stages();
     const auto upload = [&](int device, double share) -> std::vector<models::StateTransfer> {
