@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plans that the papers quote beside the plans that their planners find here.
+"""Compares plans that the papers quote with the plans that their planners find here.
 
     experiments/agreement/agreement.py            writes docs/agreement.md
     experiments/agreement/agreement.py --check    compares it with the file; exit code 1: they differ
@@ -261,10 +261,10 @@ HEAD = """# Plans that the papers quote
 
 Written by `experiments/agreement/agreement.py` from `experiments/agreement/rows.yaml`; do not edit.
 
-Each row asks one planner for the case of a quoted plan and compares both plans under the planner's own cost model, the one that its estimates come from (for `hexiscale` Appendix A of its paper), and in the simulator. Layer times are the roofline's with the efficiencies that `models/library` declares; the papers' profiles are not public. Unless the row says otherwise, 16 bytes per parameter.
+In each row one planner plans the case of a quoted plan. Both plans are compared under the planner's own cost model, which its estimates come from (for `hexiscale`, Appendix A of its paper), and in the simulator. Layer times come from the roofline with the efficiencies that `models/library` declares; the papers' profiles are not public. States take 16 bytes per parameter unless the row says otherwise.
 
 - **found**: the planner returns what the paper prints: groups, and layers and micro-batches where it prints them. **tied**: another plan, estimates within 0.5 %. **beaten by x %**: the planner's plan takes x % less time by the same estimate. **at its degrees**: with the planner held to the tensor-parallel degree and the number of pipelines of the quoted plan; **in all**: free.
-- **infeasible here**: the quoted plan does not fit in memory; it is estimated and simulated all the same. **not expressible**: it does not divide the batch or the heads; the nearest legal setting or our plan is beside it.
+- **infeasible here**: the quoted plan does not fit in memory; it is estimated and simulated anyway. **not expressible**: it does not divide the batch or the heads; the nearest legal setting or our plan is shown instead.
 - Figures: seconds of an iteration of the quoted plan / of ours (at its degrees / in all), then the memory of the quoted plan.
 
 | paper, place | setting | quoted plan | planner | verdict | figures | why |

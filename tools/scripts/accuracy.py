@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Writes docs/accuracy.md: how far predictions are off, from the results that lie on disk.
+"""Writes docs/accuracy.md: how far predictions are off, from the results on disk.
 
     tools/scripts/accuracy.py [--results results] [--out docs/accuracy.md] [--check]
 
 Reads results/twin/*/errors.csv and results/validation/*/errors.csv (columns experiment, set, metric,
-rows, mean, median, max, bias, target, published_best; errors are relative; of a twin disturbed_share),
-twin.csv, parameters.csv and phases.csv beside them, and notes.md, which says in words what is
-measured, what is assumed and what is known to be wrong: of validations the one that the results were
-written with, of twins that of the tree. Computes nothing. An experiment without results is named as missing.
+rows, mean, median, max, bias, target, published_best; errors are relative; twins also have
+disturbed_share), twin.csv, parameters.csv and phases.csv next to them, and notes.md, which says in
+words what is measured, what is assumed and what is known to be wrong (for validations the copy that
+the results were written with, for twins that of the tree). Computes nothing. An experiment without results is named as missing.
 --check: exit code 1 if the file on disk is not what would be written."""
 
 import argparse
@@ -31,26 +31,35 @@ EXPERIMENTS = [
 INTRODUCTION = """\
 # How far predictions are off
 
-Written by `tools/scripts/accuracy.py` from the results of the experiments below; do not edit it. Errors are
-predicted / measured - 1; *mean*, *median* and *max* are of its absolute value, *bias* is its mean
-with sign: negative where predictions are too short. A target that is missed stays in the table.
-*best published* is the smallest mean error that others have published for the same measurements.
+Written by `tools/scripts/accuracy.py` from the results of the experiments below; do not edit. An
+error is predicted / measured - 1. *mean*, *median* and *max* are of its absolute value; *bias* is its
+signed mean, negative if predictions are too short. Targets that are missed stay in the table. *best
+published* is the smallest mean error that others have published for the same measurements.
 """
 # What the sets and metrics of a twin are.
 TWIN = """\
-Sets: *predict*: runs on which nothing was fitted; *seen*: runs on which nothing was fitted either, but
-after a look at which the model was changed; *fit*: runs on which the parameters below were fitted,
-which show how well they fit and not how well they predict; *recovery*: training steps after a device
-was lost, and as *recovery total* the recovery itself from the failure to the end of the first step,
-whose phases stand in a table of their own (those of *recovery fit* gave the medians that all of them
-are predicted with). A program that ran more than once counts once.
+Sets:
 
-Metrics: *iteration*: time of a step; *iteration micro benchmarks only*: the same without the fitted
-parameters; *transfers*: time of all point-to-point messages and collectives, summed over ranks;
-*peak memory*: of the rank that held most; *X share of iteration*: what component X was predicted
-too long or too short, over the measured iteration, so that the shares of one run add up to its
-iteration error. *disturbed*: compute ops of these runs that took longer than their device allows,
-because something else had the core.
+- *predict*: runs on which nothing was fitted.
+- *seen*: runs on which nothing was fitted either, but whose results led to a change of the model.
+- *fit*: runs on which the parameters below were fitted. They show how well the parameters fit, not
+  how well they predict.
+- *recovery*: training steps after a device was lost and, as *recovery total*, the recovery itself,
+  from the failure to the end of the first step. Its phases have a table of their own; those of
+  *recovery fit* gave the medians with which all phases are predicted.
+
+A program that ran more than once counts once.
+
+Metrics:
+
+- *iteration*: time of a step.
+- *iteration micro benchmarks only*: the same without the fitted parameters.
+- *transfers*: time of all point-to-point messages and collectives, summed over ranks.
+- *peak memory*: of the rank that held most.
+- *X share of iteration*: by how much component X was predicted too long or too short, relative to the
+  measured iteration, so that the shares of a run add up to its iteration error.
+- *disturbed*: share of the compute ops that took longer than their device allows, because something
+  else used the core.
 """
 DISTURBED = 0.05  # share of disturbed ops above which a run says more about the machine
 
@@ -113,8 +122,8 @@ def disturbed(rows):
     worst = max(over, key=lambda row: float(row["disturbed_share"]))
     return f"\n**More than {100 * DISTURBED:.0f} % of the ops were disturbed in {len(over)} of " \
            f"{len(rows)} runs** (at most {percent(worst['disturbed_share'])}: `{worst['run']}`): " \
-           "they waited for a core that something else had, and the errors say more about the " \
-           "machine than about the model.\n"
+           "they waited for a core that something else used, and the errors say more about " \
+           "the machine than about the model.\n"
 
 
 def in_short(fitted_on):
@@ -157,26 +166,26 @@ def phases(folder):
 
 
 def twin(folder):
-    """Of a twin: what its sets are, what it ran on where that is not the emulated network, whether
-    that was quiet, and the runs that are in no error."""
+    """Notes on a twin: its sets, the network if it was not the emulated one, whether the machine was
+    quiet, and the runs that are not in the errors."""
     path = folder / "twin.csv"
     if not path.exists():
         return ""
     text = "\n" + TWIN
     rows = read(path)
     if any(row.get("network") == "loopback" for row in rows):
-        text += "\nThese runs talked over loopback, not over the emulated network.\n"
+        text += "\nThese runs communicated over loopback, not over the emulated network.\n"
     text += disturbed([row for row in rows if row["status"] == "ok"])
     twice = [row for row in rows if row.get("same_program_as")]
     if twice:
         names = ", ".join(f"`{row['run']}` is the program of `{row['same_program_as']}`"
                           for row in twice)
-        text += f"\nIn no error, since an equal program ran before: {names}.\n"
+        text += f"\nNot in the errors, since an equal program ran before: {names}.\n"
     without = [row for row in rows if row["status"] != "ok"]
     if without:
         why = "; ".join(f"`{row['run']}` ({row['status']}: {' '.join(row['problem'].split())})"
                         for row in without)
-        text += f"\n{len(without)} of {len(rows)} runs are in no error: {why}.\n"
+        text += f"\n{len(without)} of {len(rows)} runs are not in the errors: {why}.\n"
     return text
 
 
@@ -202,8 +211,8 @@ def document(results):
         folder = results / place
         text += f"\n## {title}\n\n"
         if not (folder / "errors.csv").exists():
-            text += f"No results here yet: `{command}`. Errors that the notes below name are of an " \
-                    "earlier run of it.\n"
+            text += f"No results here yet: `{command}`. Errors that the notes below mention are of an " \
+                    "earlier run.\n"
             text += notes(folder, of_tree)
             continue
         text += f"From `{command}`.\n\n"

@@ -48,7 +48,7 @@ class Accuracy(unittest.TestCase):
         self.assertRegex(self.document(0), r"\| seen \| iteration .* \| 10.0 % \| seen \|")
 
     def test_a_program_that_ran_twice_is_named(self):
-        self.assertIn("In no error, since an equal program ran before: `c` is the program of `a`.",
+        self.assertIn("Not in the errors, since an equal program ran before: `c` is the program of `a`.",
                       self.document(0))
 
     def test_notes_of_a_twin_are_those_of_the_tree(self):
