@@ -13,8 +13,8 @@
 /// std::optional, std::vector, std::map<std::string, T>, Located, Value, and described structs.
 /// A struct that can also be written as one string (`gpu: A100-80GB`) has beside it
 ///     bool from_scalar(const std::string& text, T& out, std::string& error);
-/// describe() does not run for such a string: from_scalar() checks what it reads itself. A type that
-/// is always one string (`interval: young`) has from_scalar() and, in place of describe(),
+/// describe() does not run for such a string: from_scalar() checks what it reads itself. A type
+/// that is always one string (`interval: young`) has from_scalar() and, in place of describe(),
 ///     std::string to_scalar(const T& value);
 #pragma once
 #include <cstdint>
@@ -96,6 +96,12 @@ class Visitor {
   void between(const char* key, const T& value, const T& low, const T& high) {
     if (reading() && (value < low || high < value))
       problem(key, must_be("from " + detail::show(low) + " to " + detail::show(high), value));
+  }
+
+  /// A list that is given must have an item.
+  template <class List>
+  void not_empty(const char* key, const List& list, const char* what = "the list is empty") {
+    if (reading() && given(key) && list.empty()) problem(key, what);
   }
 
   /// The events below are called by the template layer in slots.h, not by describe() functions.

@@ -164,40 +164,56 @@ namespace {
 
 constexpr FileKind kProgramFile = {"program", kProgramSchema};
 
+/// Calls visit(field, value in the message, setter of the message) for each field of the header but
+/// `blocks`.
+template <class Header, class Visit>
+void visit_header(Header& header, wire::ProgramHeader& message, Visit visit) {
+  auto& model = header.model;
+  wire::ModelShape& shape = *message.mutable_model();
+#define ORRERY_FIELD(object, fields, name) \
+  visit((object).name, (fields).name(), [&](const auto& value) { (fields).set_##name(value); })
+  ORRERY_FIELD(header, message, schema);
+  ORRERY_FIELD(model, shape, name);
+  ORRERY_FIELD(model, shape, layers);
+  ORRERY_FIELD(model, shape, hidden);
+  ORRERY_FIELD(model, shape, heads);
+  ORRERY_FIELD(model, shape, kv_heads);
+  ORRERY_FIELD(model, shape, head_dim);
+  ORRERY_FIELD(model, shape, ffn);
+  ORRERY_FIELD(model, shape, vocabulary);
+  ORRERY_FIELD(model, shape, positions);
+  ORRERY_FIELD(model, shape, normalization);
+  ORRERY_FIELD(model, shape, activation);
+  ORRERY_FIELD(model, shape, causal);
+  ORRERY_FIELD(model, shape, biases);
+  ORRERY_FIELD(model, shape, tied_embeddings);
+  ORRERY_FIELD(model, shape, experts);
+  ORRERY_FIELD(model, shape, top_k);
+  ORRERY_FIELD(model, shape, capacity_factor);
+  ORRERY_FIELD(model, shape, expert_imbalance);
+  ORRERY_FIELD(header, message, sequence_length);
+  ORRERY_FIELD(header, message, global_batch);
+  ORRERY_FIELD(header, message, dtype);
+  ORRERY_FIELD(header, message, optimizer);
+  ORRERY_FIELD(header, message, seed);
+  ORRERY_FIELD(header, message, schedule);
+  ORRERY_FIELD(header, message, optimizer_start);
+  ORRERY_FIELD(header, message, collapsed);
+  ORRERY_FIELD(header, message, plan_hash);
+  ORRERY_FIELD(header, message, cluster_hash);
+  ORRERY_FIELD(header, message, workload_hash);
+#undef ORRERY_FIELD
+}
+
 void write_header(const ProgramHeader& header, wire::ProgramHeader& out) {
-  const ModelShape& model = header.model;
-  wire::ModelShape& shape = *out.mutable_model();
-  out.set_schema(header.schema);
-  shape.set_name(model.name);
-  shape.set_layers(model.layers);
-  shape.set_hidden(model.hidden);
-  shape.set_heads(model.heads);
-  shape.set_kv_heads(model.kv_heads);
-  shape.set_head_dim(model.head_dim);
-  shape.set_ffn(model.ffn);
-  shape.set_vocabulary(model.vocabulary);
-  shape.set_positions(model.positions);
-  shape.set_normalization(static_cast<std::uint32_t>(model.normalization));
-  shape.set_activation(static_cast<std::uint32_t>(model.activation));
-  shape.set_causal(model.causal);
-  shape.set_biases(model.biases);
-  shape.set_tied_embeddings(model.tied_embeddings);
-  shape.set_experts(model.experts);
-  shape.set_top_k(model.top_k);
-  shape.set_capacity_factor(model.capacity_factor);
-  shape.set_expert_imbalance(model.expert_imbalance);
+  visit_header(header, out, [](const auto& field, const auto&, auto set) {
+    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(field)>>) {
+      set(static_cast<std::uint32_t>(field));
+    } else {
+      set(field);
+    }
+  });
   for (const BlockKind block : header.blocks) out.add_blocks(static_cast<std::uint32_t>(block));
-  out.set_sequence_length(header.sequence_length);
-  out.set_global_batch(header.global_batch);
-  out.set_dtype(static_cast<std::uint32_t>(header.dtype));
-  out.set_optimizer(static_cast<std::uint32_t>(header.optimizer));
-  out.set_seed(header.seed);
-  out.set_schedule(static_cast<std::uint32_t>(header.schedule));
-  out.set_optimizer_start(static_cast<std::uint32_t>(header.optimizer_start));
-  out.set_collapsed(header.collapsed);
-  out.set_plan_hash(header.plan_hash);
-  out.set_cluster_hash(header.cluster_hash);
-  out.set_workload_hash(header.workload_hash);
 }
 
 template <class E>
@@ -207,41 +223,17 @@ bool read_enum(std::uint32_t number, E& value) {
 }
 
 /// False if a value is out of range.
-bool read_header(const wire::ProgramHeader& in, ProgramHeader& header) {
-  ModelShape& model = header.model;
-  const wire::ModelShape& shape = in.model();
-  header.schema = in.schema();
-  model.name = shape.name();
-  model.layers = shape.layers();
-  model.hidden = shape.hidden();
-  model.heads = shape.heads();
-  model.kv_heads = shape.kv_heads();
-  model.head_dim = shape.head_dim();
-  model.ffn = shape.ffn();
-  model.vocabulary = shape.vocabulary();
-  model.positions = shape.positions();
-  model.causal = shape.causal();
-  model.biases = shape.biases();
-  model.tied_embeddings = shape.tied_embeddings();
-  model.experts = shape.experts();
-  model.top_k = shape.top_k();
-  model.capacity_factor = shape.capacity_factor();
-  model.expert_imbalance = shape.expert_imbalance();
-  header.sequence_length = in.sequence_length();
-  header.global_batch = in.global_batch();
-  header.seed = in.seed();
-  header.collapsed = in.collapsed();
-  header.plan_hash = in.plan_hash();
-  header.cluster_hash = in.cluster_hash();
-  header.workload_hash = in.workload_hash();
-  header.blocks.resize(static_cast<std::size_t>(in.blocks_size()));
-  bool good = read_enum(shape.normalization(), model.normalization) &&
-              read_enum(shape.activation(), model.activation) &&
-              read_enum(in.dtype(), header.dtype) && read_enum(in.optimizer(), header.optimizer) &&
-              read_enum(in.schedule(), header.schedule) &&
-              read_enum(in.optimizer_start(), header.optimizer_start);
-  for (int i = 0; i < in.blocks_size(); ++i) {
-    good = read_enum(in.blocks(i), header.blocks[static_cast<std::size_t>(i)]) && good;
+bool read_header(wire::ProgramHeader& in, ProgramHeader& header) {
+  bool good = true;
+  visit_header(header, in, [&](auto& field, const auto& value, const auto&) {
+    if constexpr (std::is_enum_v<std::remove_cvref_t<decltype(field)>>) {
+      good = read_enum(value, field) && good;
+    } else {
+      field = value;
+    }
+  });
+  for (const std::uint32_t number : in.blocks()) {
+    good = read_enum(number, header.blocks.emplace_back()) && good;
   }
   return good;
 }
@@ -274,7 +266,8 @@ constexpr auto kProgramTables = std::tuple(
 /// Returns the problem, if any.
 std::string read_program_chunk(ProgramChunk& chunk, Program& program) {
   if (!chunk.has_header()) return read_table(chunk, kProgramTables, program);
-  return read_header(chunk.header(), program.header) ? "" : "a header value is out of range";
+  return read_header(*chunk.mutable_header(), program.header) ? ""
+                                                              : "a header value is out of range";
 }
 
 }  // namespace

@@ -233,7 +233,7 @@ void describe(config::Visitor& v, NodeEntry& node) {
   v.between("leaf", node.leaf, 0, 1 << 16);
   v.not_negative("nodes_per_leaf", node.nodes_per_leaf);
   if (!v.reading()) return;
-  if (v.given("gpus") && node.gpus.empty()) v.problem("gpus", "a node needs a GPU");
+  v.not_empty("gpus", node.gpus, "a node needs a GPU");
   if (v.given("name") && node.name.value.empty()) v.problem("name", "the name is empty");
 }
 
@@ -305,9 +305,7 @@ void describe(config::Visitor& v, ClusterFile& file) {
   v.optional("storage", file.storage, "object storage");
   v.optional("gpus", file.gpus, "GPU types that the library lacks or has otherwise");
   v.optional("links", file.links, "link classes that the library lacks or has otherwise");
-  if (v.reading() && v.given("nodes") && file.nodes.empty()) {
-    v.problem("nodes", "a cluster needs a node");
-  }
+  v.not_empty("nodes", file.nodes, "a cluster needs a node");
 }
 
 void describe(config::Visitor& v, GpuFile& file) {

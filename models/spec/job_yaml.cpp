@@ -75,10 +75,6 @@ void describe_synchronizations(config::Visitor& v, Job& job) {
   }
 }
 
-void not_empty(config::Visitor& v, const char* key, std::size_t size) {
-  if (v.reading() && v.given(key) && size == 0) v.problem(key, "nothing is allowed");
-}
-
 }  // namespace
 
 void describe(config::Visitor& v, LengthDistribution::Bucket& bucket) {
@@ -113,9 +109,9 @@ void describe(config::Visitor& v, Allowed& allowed) {
   v.optional("schedules", allowed.schedules, "pipeline schedules");
   v.not_negative("max_tensor_parallel", allowed.max_tensor_parallel);
   v.at_least("max_micro_batch_size", allowed.max_micro_batch_size, 1);
-  not_empty(v, "recompute", allowed.recompute.size());
-  not_empty(v, "zero_stages", allowed.zero_stages.size());
-  not_empty(v, "schedules", allowed.schedules.size());
+  v.not_empty("recompute", allowed.recompute, "nothing is allowed");
+  v.not_empty("zero_stages", allowed.zero_stages, "nothing is allowed");
+  v.not_empty("schedules", allowed.schedules, "nothing is allowed");
   for (const int stage : allowed.zero_stages) v.between("zero_stages", stage, 0, 3);
 }
 

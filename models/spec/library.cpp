@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <filesystem>
-#include <optional>
 
 #include "models/config/document.h"
 #include "models/spec/cluster_file.h"
@@ -24,31 +25,6 @@ std::map<std::string, std::string> yaml_files(const fs::path& folder) {
     }
   }
   return files;
-}
-
-/// The file that a cluster's name means: an entry of the library, or a path (with a slash or an
-/// extension), seen from the current directory or else from the file that names it.
-std::optional<std::string> find_cluster(const std::string& name, const Library& library,
-                                        const config::Position& asked_at,
-                                        config::Diagnostics& diagnostics) {
-  if (const auto known = library.clusters.find(name); known != library.clusters.end()) {
-    return known->second;
-  }
-  const fs::path path = name;
-  if (name.find('/') == std::string::npos && path.extension() != ".yaml" &&
-      path.extension() != ".yml") {
-    std::vector<std::string> names;
-    for (const auto& entry : library.clusters) names.push_back(entry.first);
-    diagnostics.add(asked_at, fmt::format("unknown cluster '{}'", name),
-                    config::suggest(name, names, "clusters"));
-    return std::nullopt;
-  }
-  std::error_code error;
-  if (fs::exists(path, error)) return name;
-  const fs::path beside = fs::path(asked_at.file).parent_path() / path;
-  if (path.is_relative() && fs::exists(beside, error)) return beside.string();
-  diagnostics.add(asked_at, fmt::format("no such cluster file '{}'", name));
-  return std::nullopt;
 }
 
 template <class T>
@@ -77,9 +53,35 @@ Library load_library(const std::string& root, config::Diagnostics& diagnostics) 
   return library;
 }
 
+std::optional<std::string> find_library_file(const std::string& name, const char* kind,
+                                             const std::map<std::string, std::string>& entries,
+                                             std::span<const char* const> extensions,
+                                             const config::Position& asked_at,
+                                             config::Diagnostics& diagnostics) {
+  if (const auto known = entries.find(name); known != entries.end()) return known->second;
+  const fs::path path = name;
+  const bool named_as_file =
+      name.find('/') != std::string::npos ||
+      std::find(extensions.begin(), extensions.end(), path.extension()) != extensions.end();
+  if (!named_as_file) {
+    std::vector<std::string> names;
+    for (const auto& entry : entries) names.push_back(entry.first);
+    diagnostics.add(asked_at, fmt::format("unknown {} '{}'", kind, name),
+                    config::suggest(name, names, fmt::format("{}s", kind)));
+    return std::nullopt;
+  }
+  std::error_code error;
+  if (fs::exists(path, error)) return name;
+  const fs::path next_to_it = fs::path(asked_at.file).parent_path() / path;
+  if (path.is_relative() && fs::exists(next_to_it, error)) return next_to_it.string();
+  diagnostics.add(asked_at, fmt::format("no such {} file '{}'", kind, name));
+  return std::nullopt;
+}
+
 Cluster load_cluster(const std::string& name, const Library& library, config::Position asked_at,
                      config::Diagnostics& diagnostics) {
-  const std::optional<std::string> path = find_cluster(name, library, asked_at, diagnostics);
+  const auto path = find_library_file(name, "cluster", library.clusters,
+                                      std::array{".yaml", ".yml"}, asked_at, diagnostics);
   if (!path) return {};
   const std::size_t before = diagnostics.problems().size();
   config::Value tree = config::load_value(*path, diagnostics);

@@ -3,6 +3,8 @@
 #pragma once
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,6 +30,15 @@ struct Library {
 /// $ORRERY_LIBRARY, else models/library of the source tree that this binary was built from.
 std::string default_library_root();
 Library load_library(const std::string& root, config::Diagnostics& diagnostics);
+
+/// The file that `name` means: one of `entries`, or a path (with a slash, or ending in one of
+/// `extensions`), seen from the current directory or else from the file that names it. `kind` is
+/// "model" or "cluster".
+std::optional<std::string> find_library_file(const std::string& name, const char* kind,
+                                             const std::map<std::string, std::string>& entries,
+                                             std::span<const char* const> extensions,
+                                             const config::Position& asked_at,
+                                             config::Diagnostics& diagnostics);
 
 /// `name` is a cluster of the library or a path to a YAML file. `asked_at` is where a user named
 /// it.

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -122,40 +123,14 @@ Block make_block(const BlockSpec& spec, double element) {
   return block;
 }
 
-bool is_json(const std::string& name) { return fs::path(name).extension() == ".json"; }
-
-/// The file that a model name means: an entry of the library, or a path (with a slash, or ending in
-/// .yaml, .yml or .json), seen from the current directory or else from the file that names it.
-std::optional<std::string> find_model(const std::string& name, const Library& library,
-                                      config::Position asked_at, config::Diagnostics& diagnostics) {
-  if (const auto known = library.models.find(name); known != library.models.end())
-    return known->second;
-  const std::string extension = fs::path(name).extension().string();
-  const bool path = name.find('/') != std::string::npos || extension == ".yaml" ||
-                    extension == ".yml" || extension == ".json";
-  if (!path) {
-    std::vector<std::string> names;
-    for (const auto& entry : library.models) names.push_back(entry.first);
-    diagnostics.add(std::move(asked_at), fmt::format("unknown model '{}'", name),
-                    config::suggest(name, names, "models"));
-    return std::nullopt;
-  }
-  std::error_code error;
-  if (fs::exists(name, error)) return name;
-  const fs::path beside = fs::path(asked_at.file).parent_path() / name;
-  if (fs::path(name).is_relative() && fs::exists(beside, error)) return beside.string();
-  diagnostics.add(std::move(asked_at), fmt::format("no such model file '{}'", name));
-  return std::nullopt;
-}
-
 std::optional<ModelFile> load_any(const std::string& name, const Library& library,
                                   config::Position asked_at, config::Diagnostics& diagnostics) {
-  const std::optional<std::string> path =
-      find_model(name, library, std::move(asked_at), diagnostics);
+  const auto path = find_library_file(name, "model", library.models,
+                                      std::array{".yaml", ".yml", ".json"}, asked_at, diagnostics);
   if (!path) return std::nullopt;
   const std::size_t before = diagnostics.problems().size();
   ModelFile file;
-  if (is_json(*path)) {
+  if (fs::path(*path).extension() == ".json") {
     file.shape = load_huggingface(*path, diagnostics);
   } else {
     file = load_model_file(*path, diagnostics);

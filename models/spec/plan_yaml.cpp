@@ -91,10 +91,6 @@ void describe_blocks(config::Visitor& v, Segment& segment) {
   segment.last_block = {range->second};
 }
 
-void not_empty(config::Visitor& v, const char* key, std::size_t size) {
-  if (v.reading() && v.given(key) && size == 0) v.problem(key, "the list is empty");
-}
-
 }  // namespace
 
 void describe(config::Visitor& v, LengthRange& range) {
@@ -141,13 +137,13 @@ void describe(config::Visitor& v, Segment& segment) {
   v.optional("expert_parallel", segment.expert_parallel, "degree");
   v.not_negative("virtual_stage", segment.virtual_stage);
   v.at_least("expert_parallel", segment.expert_parallel, 1);
-  not_empty(v, "groups", segment.groups.size());
+  v.not_empty("groups", segment.groups);
 }
 
 void describe(config::Visitor& v, Stage& stage) {
   v.title("Stage");
   v.required("segments", stage.segments, "all on the same devices");
-  not_empty(v, "segments", stage.segments.size());
+  v.not_empty("segments", stage.segments);
 }
 
 void describe(config::Visitor& v, Reroute& reroute) {
@@ -171,7 +167,7 @@ void describe(config::Visitor& v, Pipeline& pipeline) {
   v.optional("reroutes", pipeline.reroutes, "micro-batches computed elsewhere");
   v.at_least("micro_batches", pipeline.micro_batches, 1);
   v.at_least("micro_batch_size", pipeline.micro_batch_size, 1);
-  not_empty(v, "stages", pipeline.stages.size());
+  v.not_empty("stages", pipeline.stages);
 }
 
 void describe(config::Visitor& v, Communication& communication) {
@@ -208,7 +204,7 @@ void describe(config::Visitor& v, Plan& plan) {
   v.optional("predicted", plan.predicted, "by the planner");
   v.required("pipelines", plan.pipelines, "replicas of the model");
   v.at_least("virtual_stages", plan.virtual_stages, 1);
-  not_empty(v, "pipelines", plan.pipelines.size());
+  v.not_empty("pipelines", plan.pipelines);
 }
 
 }  // namespace orrery::ir

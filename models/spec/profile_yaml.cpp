@@ -102,7 +102,7 @@ void describe(config::Visitor& v, EfficiencyCurve& curve) {
   v.required("points", curve.points, "ascending in work");
   v.required("provenance", curve.provenance, kProvenance);
   if (!v.reading() || !v.good()) return;
-  if (curve.points.empty()) v.problem("points", "the list is empty");
+  v.not_empty("points", curve.points);
   for (std::size_t i = 1; i < curve.points.size(); ++i) {
     if (curve.points[i].work <= curve.points[i - 1].work) {
       v.problem("points", fmt::format("point {} does not ascend in work", i));
@@ -199,7 +199,7 @@ namespace {
 /// Lists of layers: one number for each, none negative.
 void check_layers(config::Visitor& v, const char* key, const std::vector<double>& values) {
   if (!v.reading() || !v.good()) return;
-  if (values.empty()) v.problem(key, "the list is empty");
+  v.not_empty(key, values);
   for (std::size_t layer = 0; layer < values.size(); ++layer) {
     if (values[layer] >= 0 && std::isfinite(values[layer])) continue;
     v.problem(key, fmt::format("layer {} has {}", layer, values[layer]), "must be zero or more");
@@ -241,7 +241,7 @@ void describe(config::Visitor& v, ModelLayers& model) {
   v.not_negative("batch_generator_ms", model.batch_generator_ms);
   check_layers(v, "parameter_bytes", model.parameter_bytes);
   if (!v.reading() || !v.good()) return;
-  if (model.profiles.empty()) v.problem("profiles", "the list is empty");
+  v.not_empty("profiles", model.profiles);
   for (std::size_t i = 0; i < model.profiles.size(); ++i) {
     const LayerProfile& each = model.profiles[i];
     if (each.layer_ms.size() == model.parameter_bytes.size() &&
