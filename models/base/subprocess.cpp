@@ -22,6 +22,7 @@ extern char** environ;  // NOLINT
 namespace orrery {
 namespace {
 
+/// Into `texts`, which must live as long.
 std::vector<char*> pointers_to(const std::vector<std::string>& texts) {
   std::vector<char*> out;
   for (const std::string& text : texts) out.push_back(const_cast<char*>(text.c_str()));
@@ -76,8 +77,8 @@ Subprocess::Subprocess(const SubprocessOptions& options) {
   ORRERY_CHECK(options.command.empty() == static_cast<bool>(options.body),
                "a child is either a program or a function");
   const std::vector<char*> argv = pointers_to(options.command);
-  const std::vector<char*> variables =
-      pointers_to(options.environment.value_or(std::vector<std::string>{}));
+  std::vector<char*> variables;
+  if (options.environment) variables = pointers_to(*options.environment);
   char* const* envp = options.environment ? variables.data() : environ;
   const pid_t parent = ::getpid();
   pid_ = ::fork();
