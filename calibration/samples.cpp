@@ -33,7 +33,7 @@ void visit_header(Set& set, Visit visit) {
 /// Columns that concern every kind.
 constexpr const char* kCommon = " kind repetition wall_seconds cpu_seconds disturbed ";
 
-/// Columns that concern a kind beside those, each between blanks.
+/// The other columns that concern a kind, each between blanks.
 const char* columns_of(ir::MeasurementKind kind) {
   using enum ir::MeasurementKind;
   switch (kind) {

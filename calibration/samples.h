@@ -27,7 +27,7 @@ struct SampleFile {
   bool torn = false;
 };
 /// Reads samples_csv() back, and files that write defaults (0, none) where a column does not
-/// concern a row's kind; `name` stands for the file in positions. Unknown, double and missing
+/// concern a row's kind; `name` is the file's name in positions. Unknown, double and missing
 /// header lines and columns, rows of another length and cells that cannot be read are problems at
 /// their line and column.
 SampleFile parse_samples(std::string_view text, const std::string& name,

@@ -15,7 +15,7 @@ namespace orrery::traces {
 ///   order;
 /// - else the cluster's next node.
 /// Nodes of the cluster that the trace does not have never change. Events of whole nodes fit nodes
-/// of any size (a VM of one GPU may stand for a node of eight); events of devices need that the
+/// of any size (a VM of one GPU may represent a node of eight); events of devices need that the
 /// node has them. Problems, at `asked_at`: more nodes than the cluster has (of the type), a type
 /// that it does not have, devices and links that it does not have. Then the result is incomplete.
 Trace bind(const Trace& trace, const models::Cluster& cluster, config::Position asked_at,

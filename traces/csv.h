@@ -9,9 +9,9 @@
 ///     0.5 h,notice,node:a1,spot,120 s
 ///     1920,leave,node:a1,spot
 ///
-/// `schema` comes first; `nodes` (names, GPU type, GPUs; the last two may be absent, may stand on
-/// several lines) is required; without `horizon` the trace ends with its last event. Columns may
-/// stand in any order. Times never go back: foreign formats are sorted when they are imported.
+/// `schema` comes first; `nodes` (names, GPU type, GPUs; the last two may be absent; several lines
+/// are allowed) is required; without `horizon` the trace ends with its last event. Columns may
+/// be in any order. Times never go back: foreign formats are sorted when they are imported.
 /// Events of one instant are taken in the order of their kinds. Prices need a unit ("2 $/h"),
 /// notice belongs to kind notice, detection to fail, leave, slow and degrade, factor (above 0, at
 /// most 1) to slow and degrade.
@@ -24,7 +24,7 @@
 
 namespace orrery::traces {
 
-/// At most so many problems of a file are named, then "and N more".
+/// Only the first problems of a file are named, then "and N more".
 inline constexpr int kMostTraceProblems = 50;
 
 /// Reads a file event by event, in memory that does not depend on its length. `on_header` gets the

@@ -22,7 +22,7 @@ class LineReader {
   /// The next line without its end. False at the end of the file and after a problem (a line of
   /// more than 4 MiB, an error of the disk).
   bool next(std::string& line);
-  std::int64_t number() const { return number_; }  ///< Of the last line, from 1.
+  std::int64_t number() const { return number_; }  ///< Number of the last line, from 1.
   bool failed() const { return failed_; }          ///< It has added a problem.
 
  private:
@@ -51,12 +51,12 @@ struct Cell {
 std::string_view trimmed(std::string_view text);
 
 class FileProblems;
-/// Cells of line `number`. False, and a problem, where a quote does not end or text stands behind
-/// it. Reuses `cells`.
+/// Cells of line `number`. False, and a problem, where a quote does not end or text follows it.
+/// Reuses `cells`.
 bool split_cells(std::string_view line, std::int64_t number, std::vector<Cell>& cells,
                  FileProblems& problems);
 
-/// Problems of a file of others that are named: a wrong format is wrong in every line.
+/// How many problems of a foreign file are named: a wrong format is wrong in every line.
 inline constexpr int kMostImportProblems = 10;
 
 /// Collects the problems of one file: the first `most`, and how many more there were.

@@ -74,7 +74,7 @@ std::optional<NodeId> find_node(const std::string& name, const TraceLayout& layo
                                 config::TextError& error) {
   if (const auto node = layout.find(name)) return node;
   error.what = fmt::format("unknown node '{}'", name);
-  // Of a large trace the first names are enough to say how they look.
+  // For a large trace the first names show the pattern.
   const std::vector<std::string>& names = layout.names();
   const std::string near = config::closest(name, names);
   if (!near.empty()) {

@@ -27,7 +27,7 @@ std::string bad_node_name(std::string_view name);
 /// Names in order, runs of numbers joined: {a0, a1, a2, b} is "a{0..2}", "b".
 struct NameRun {
   std::string text;
-  std::size_t first = 0;  ///< Of the names.
+  std::size_t first = 0;  ///< Index of its first name.
   std::size_t count = 0;
 };
 std::vector<NameRun> join_names(const std::vector<std::string>& names);

@@ -1,5 +1,6 @@
-/// Who is there: follows the events of a trace and says where they contradict one another (a node
-/// leaves that is not there, a notice without its leave). Readers and statistics share it.
+/// Which devices are present: follows the events of a trace and reports where they contradict one
+/// another (a node leaves that is not there, a notice without its leave). Shared by readers and
+/// statistics.
 #pragma once
 #include <cstdint>
 #include <map>

@@ -1,5 +1,5 @@
-/// How often a job on a cluster is interrupted, as a user would expect it who knows the statistics
-/// and nothing about when: of a generator before anything is drawn, and the mean of a given trace.
+/// How often a job on a cluster is interrupted, as expected by a user who knows the statistics but
+/// not the times: for a generator before anything is drawn, and the mean of a given trace.
 ///
 /// An interruption is an instant at which devices that the job uses fail or are taken away, or at
 /// which the job itself fails. Planned maintenance does not count: it is announced, and the job
@@ -16,8 +16,8 @@ inline constexpr const char* kPlannedMaintenance = "planned maintenance";
 
 /// Per second, in the long run: count / period x devices / gpus x rate for each cause, and the
 /// departures of spot nodes in their daily steady state. 0 < in_use <= 1. Two things that
-/// generate() draws are left out: failures that find nobody there, and what the start differs from
-/// the steady state. Test: TraceRate.ExpectedIsTheMeanOverSeeds.
+/// generate() draws are left out: failures that hit no device that is present, and the difference
+/// between the start and the steady state. Test: TraceRate.ExpectedIsTheMeanOverSeeds.
 double expected_interruptions_per_second(const TraceGenerator& generator,
                                          const GeneratorNodes& nodes, double in_use);
 

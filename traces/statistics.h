@@ -43,7 +43,7 @@ struct Quantile {
   double devices = 0;  ///< Share of them.
 };
 
-/// Of the nodes of one GPU type, or of all.
+/// Availability of the nodes of one GPU type, or of all.
 struct Availability {
   std::string gpu_type;  ///< "": not said by the trace.
   std::int64_t nodes = 0;
@@ -53,7 +53,7 @@ struct Availability {
   std::vector<Quantile> quantiles;
   double node_hours = 0;  ///< There.
   double gpu_hours = 0;
-  std::int64_t departures = 0;  ///< Of nodes altogether.
+  std::int64_t departures = 0;  ///< Of nodes, over the whole trace.
   std::int64_t arrivals = 0;
   std::int64_t bursts = 0;
   std::int64_t join_bursts = 0;
@@ -123,7 +123,8 @@ std::vector<std::string> gpu_types_of(const Trace& trace);
 
 TraceStatistics statistics_of(const Trace& trace, const OnAvailability& on_change = {});
 
-/// Of a file, read twice (once for who is absent at the start) in bounded memory; a pipe is kept in
+/// Statistics of a file, read twice (once to see which nodes are absent at the start) in bounded
+/// memory; a pipe is kept in
 /// memory. After problems the result is incomplete.
 TraceStatistics statistics_of_file(const std::string& path,
                                    const std::function<void(const Trace& header)>& on_header,

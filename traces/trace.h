@@ -54,8 +54,8 @@ struct Trace {
   std::vector<ir::ClusterEvent> events;
 };
 
-/// Nodes that are absent at the start, ascending. What counts is the first event that changes who
-/// is there: slow, restore and degrade may come before.
+/// Nodes that are absent at the start, ascending. What counts is the first event that changes
+/// which devices are present: slow, restore and degrade may come before.
 std::vector<NodeId> absent_at_start(const Trace& trace);
 
 /// The same event by event, in trace order, for traces that are not kept.

@@ -51,7 +51,7 @@ std::pair<BytesPerSecond, Seconds> declared(const models::Cluster& cluster, Devi
   return {};
 }
 
-/// Time to write `bytes` there in so many files, if anything says how long that takes.
+/// Time to write `bytes` there in `files` files, if anything says how long that takes.
 std::optional<Seconds> write_time(Bytes bytes, double files, ir::Location location, DeviceId device,
                                   const models::Cluster& cluster, const ir::Profile& profile,
                                   std::vector<std::string>& sources) {

@@ -1,8 +1,8 @@
-/// Checkpoints of a run: what the executor's log says of them, and how long they should have held
-/// training up.
+/// Checkpoints of a run: what the executor's log says about them, and how long they should have
+/// delayed training.
 ///
-/// A rank that writes a checkpoint after a step copies its state to memory, which holds it up, and
-/// writes the copy beside the next steps; it waits once more if the write before has not ended.
+/// A rank that writes a checkpoint after a step copies its state to memory, which delays it, and
+/// writes the copy during the next steps; it waits again if the previous write has not ended.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -44,14 +44,14 @@ LoggedCheckpoints logged_checkpoints(const ir::Program& program, const ir::RunLo
 
 /// What one rank's checkpoint costs alone.
 struct CheckpointPrice {
-  Seconds copy;   ///< Of the state, to host memory.
-  Seconds write;  ///< From there to all places, one after the other.
+  Seconds copy;   ///< Copying the state to host memory.
+  Seconds write;  ///< Writing it from there to all places, one after another.
   /// Where both come from, one line for each; what has no price and counts as 0 is named.
   std::vector<std::string> sources;
 };
 
-/// `bytes` are those of all `places` (nvme, cloud) together, an equal share each, in so many
-/// `files` in each place.
+/// `bytes` are those of all `places` (nvme, cloud) together, an equal share each, in `files` files
+/// at each place.
 ///   copy   latency + share / bandwidth of writing to host memory
 ///   write  sum over places of files x latency + share / bandwidth
 /// by the profile's StorageTime, else by what the cluster says about the location, as the simulator
@@ -68,12 +68,12 @@ std::variant<CheckpointPrice, std::string> price_checkpoint(Bytes bytes, std::in
 /// Checkpoints of a run, apart from its iterations: means over ranks and checkpoints.
 struct CheckpointComparison {
   std::int64_t checkpoints = 0;  ///< Iterations after which there is one.
-  std::int64_t parts = 0;        ///< Of ranks, all together.
-  Bytes bytes;                   ///< Of a part.
+  std::int64_t parts = 0;        ///< Parts that ranks wrote, in all checkpoints together.
+  Bytes bytes;                   ///< Size of a part.
   double measured = 0;           ///< Seconds that a part held its rank.
   double longest = 0;
   std::optional<double> predicted;   ///< None: `problem` says why.
-  std::vector<std::string> sources;  ///< Of the price.
+  std::vector<std::string> sources;  ///< Where the price comes from.
   std::string problem;               ///< Also of events that could not be read.
 };
 

@@ -157,7 +157,7 @@ bool is_first_member(const ir::Program& program, const Op& op, OpId id) {
   return program.members_of(collective.members).front() == id;
 }
 
-/// False for the op of a transfer or collective that another op stands for.
+/// False for an op of a transfer or collective that another op represents.
 bool counts(const ir::Program& program, OpId id) {
   const Op& op = program.op(id);
   if (op.kind == OpKind::send) return op.match == ir::kNone;

@@ -48,20 +48,20 @@ struct MemoryRow {
   PredictedMeasured bytes;
 };
 
-/// Ops of one rank that differ in the micro-batch only. A transfer stands with its receiver, a
-/// collective with its first member.
+/// Ops of one rank that differ in the micro-batch only. A transfer is listed with its receiver,
+/// a collective with its first member.
 struct OpRow {
   RankId rank;
   std::string what;  ///< "forward of blocks 0-2", "activations from rank 1".
   std::int64_t ops = 0;
   PredictedMeasured seconds;  ///< Sum over the ops.
-  double share = 0;           ///< Of the sum of |predicted - measured| over all rows.
+  double share = 0;           ///< Share of the sum of |predicted - measured| over all rows.
 };
 
 /// One op of the join: medians over the steps that count.
 struct JoinedOp {
   OpId op;
-  PredictedMeasured own;    ///< Without inner collectives. Of a transfer: all of it.
+  PredictedMeasured own;    ///< Without inner collectives; all of a transfer.
   PredictedMeasured inner;  ///< Inner collectives.
 };
 

@@ -1,5 +1,5 @@
 /// How long the phases of a recovery took, from the events that the executor's launcher writes
-/// (docs/howto/execute.md): the phases that replay books, by the names of models/interfaces.
+/// (docs/howto/execute.md): the phases that replay accounts for, by the names of models/interfaces.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace orrery::calibration {
 /// From one event to the next:
 ///   detect        t_fail -> t_detect, where the fault was injected
 ///   decide        t_detect -> t_plan
-///   reinitialize  t_plan -> t_comm: ranks told, processes started, all connections stand
+///   reinitialize  t_plan -> t_comm: ranks told, processes started, all connections established
 ///   move_state    t_comm -> t_load: all ranks have their state
 ///   first_step    t_load -> t_first_step
 struct MeasuredPhase {

@@ -113,7 +113,7 @@ void take_out_checkpoints(const ir::Program& program, const ir::RunLog& log,
   }
 }
 
-/// The part of a span in [start, end), counted from `start`; inner collectives stand at its end.
+/// The part of a span in [start, end), counted from `start`; inner collectives are at its end.
 Span clipped(Span span, Instant start, Instant end) {
   const Instant inner_start{span.end.nanoseconds - span.inner.count};
   const auto inside = [&](Instant at) {

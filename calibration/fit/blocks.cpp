@@ -1,4 +1,4 @@
-// Blocks: one pass over several of them takes an overhead and so many times the time of a block.
+// Blocks: a pass over n of them takes an overhead and n times the time of a block.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -28,15 +28,16 @@ namespace orrery::calibration {
 /// Bytes that the model of memory counts for a measurement of kind `memory`; nothing where it
 /// concerns another model, length or dtype.
 using MemoryCount = std::function<std::optional<Bytes>(const ir::Measurement&)>;
-/// By models::segment_memory, so many times the workload's first block of the kind: activations,
-/// and of the head its logits, which are there between its passes. Copies both.
+/// By models::segment_memory, for as many copies of the workload's first block of the kind as were
+/// measured: activations, and for the head its logits, which live between its passes. Copies both
+/// arguments.
 MemoryCount count_kept(const models::Workload& workload, const models::Job& job);
 
 struct FitOptions {
   std::string profile_name = "calibrated";
   /// Share of the distinct measurements of an entry that are kept from its fit, in [0, 1).
   double held_out_share = 0.25;
-  std::uint64_t seed = 1;  ///< Of the choice of what is held out.
+  std::uint64_t seed = 1;  ///< Seed of the choice of what is held out.
   /// Mean held-out (or, without one, fit) error above which an entry is reported as a warning.
   double warn_error = 0.15;
   /// Declared peak by device type and dtype: what efficiencies are shares of. Without one there is
@@ -53,8 +54,8 @@ struct FitParameter {
   std::string unit;
 };
 
-/// Median of the repetitions of one measurement, beside what the fit says; of an entry with
-/// `repetitions` a single one of them.
+/// Median of the repetitions of one measurement, and what the fit predicts; for an entry with
+/// `repetitions`, a single repetition.
 struct FitPoint {
   double x = 0;         ///< In FitEntry::x_unit.
   double measured = 0;  ///< In FitEntry::y_unit, as the next two.

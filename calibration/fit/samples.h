@@ -65,7 +65,7 @@ void hold_out(SampleSet& set, const std::string& name, const Axis& axis, std::si
 bool has_one_x(const SampleSet& set, const Axis& axis);
 
 /// Sets an entry's errors, `final_fit` on all samples and `training_fit` on those held out, and its
-/// points at `axis`. Of a set with one x of which nothing is held out, repetitions are
+/// points at `axis`. If a set has one x and nothing of it is held out, its repetitions are
 /// (FitEntry::repetitions): in five turns every fifth in order of size, so that each is judged once
 /// by the median of others; where `final_fit` is that median there is no error of the fit.
 void judge(const SampleSet& set, const Axis& axis,

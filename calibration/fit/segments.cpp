@@ -11,7 +11,7 @@
 namespace orrery::calibration {
 namespace {
 
-/// Of the time of the largest message, what a bandwidth that could not be seen may add to it.
+/// The share of the largest message's time that a bandwidth too large to be seen may add to it.
 constexpr double kInvisible = 1e-3;
 /// Relative residuals are squared up to here when numbers of segments are compared, linear beyond.
 constexpr double kLossLimit = 0.1;
@@ -90,7 +90,7 @@ class Search {
     return made;
   }
 
-  /// The best choice of so many pieces and its loss, if there is one that does not fall.
+  /// The best choice of `pieces` pieces and its loss, if there is one whose time never falls.
   std::optional<std::pair<std::vector<TimeSegment>, double>> with(int pieces);
 
   std::vector<SizedTime> times_;

@@ -1,4 +1,4 @@
-/// Text files word by word, with the place of each word. Private to calibration/importers.
+/// Text files word by word, with the position of each word. Private to calibration/importers.
 #pragma once
 #include <string>
 #include <vector>

@@ -1,5 +1,5 @@
 /// Files of Metis (Um et al., ATC 2024; public code SamsungLabs/Metis) as ours: the layer profiles
-/// that its planner reads, and the host file with the cluster file beside it. All problems of all
+/// that its planner reads, and the host file together with the cluster file. All problems of all
 /// files are collected with their positions; what comes back after a problem is incomplete and not
 /// to be used.
 #pragma once

@@ -110,7 +110,7 @@ ir::MeasurementSet read_nccl_tests(const std::string& path, const std::string& l
     }
     if (line.words.empty() || word(0)[0] == '#' || columns == 0 || time == 0) continue;
     if (line.words.size() != columns) {
-      // Lines of other programs may stand between the rows; those that begin as a row are cut off.
+      // Lines of other programs may come between the rows; one that begins like a row is cut off.
       const bool begins = line.words.size() > 1 && is_count(word(0)) && is_count(word(1));
       if (begins) {
         diagnostics.add(line.words[0].at, fmt::format("a row of {} columns, the header has {}",

@@ -9,7 +9,7 @@
 
 namespace orrery::calibration {
 
-/// The rows of one file, out of place: kind `collective`, the tensor's size, as many ranks as the
+/// The rows of one file (out of place): kind `collective`, the tensor's size, as many ranks as the
 /// file lists ("#  Rank  0 ..."), the test's name from the file ("Collective test starting:
 /// all_reduce_perf", since 2.13), else from its own name. Tests without a counterpart
 /// (reduce, gather, scatter, sendrecv, hypercube) are problems.

@@ -18,7 +18,7 @@ struct NodeTopology {
 
 /// The matrix that `nvidia-smi topo -m` prints; columns up to "CPU Affinity", GPU rows. Cells: X,
 /// NV#, PIX and PXB (below a common switch), PHB, NODE, SYS. Unknown cells, missing rows and rows
-/// of another length are problems at their place.
+/// of another length are problems at their position.
 NodeTopology read_nvidia_topo(const std::string& path, config::Diagnostics& diagnostics);
 
 /// The XML file that NCCL writes with NCCL_TOPO_DUMP_FILE. GPUs in the order of `dev`; GPUs with an

@@ -1,6 +1,6 @@
 /// The public profiles of Sailor (Strati et al., SOSP 2025; code eth-easl/sailor, MIT) as ours: the
-/// tables layer_times.csv, optimizer_times.csv, layer_memory.csv and network_bandwidth.csv with
-/// models.json beside them, in the layout and units of its README. All problems of all files are
+/// tables layer_times.csv, optimizer_times.csv, layer_memory.csv and network_bandwidth.csv and
+/// models.json, in the layout and units of its README. All problems of all files are
 /// collected with their positions; what comes back after a problem is incomplete and not to be
 /// used.
 #pragma once
@@ -24,7 +24,7 @@ struct SailorLayerTime {
   int first_layer = 0;  ///< Inclusive, as last_layer: 0 is the embedding, the last one the head.
   int last_layer = 0;
   Seconds forward;
-  Seconds backward;  ///< Of layer 0 an artifact of the measurement (about 2 us), not a time.
+  Seconds backward;  ///< For layer 0 an artifact of the measurement (about 2 us), not a time.
 };
 
 /// AdamW on the whole profiled model: embedding, two transformer layers, last layer.
@@ -74,7 +74,7 @@ SailorTables read_sailor_tables(const std::string& folder, config::Diagnostics& 
 /// `positive_from`.
 BytesPerSecond sailor_rate(const SailorBandwidth& fit, Bytes message);
 
-/// Names of the link classes of the profile: a node's way to other nodes; a GPU's share of its
+/// Names of the link classes of the profile: a node's path to other nodes; a GPU's share of its
 /// node's links when `pairs` pairs of GPUs send at once.
 std::string sailor_node_link(const std::string& gpu);
 std::string sailor_gpu_link(const std::string& gpu, int pairs);

@@ -24,7 +24,7 @@ bool all_digits(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// Largest list that one bracket may stand for.
+/// The largest list that one bracket may expand to.
 constexpr long kMostHosts = 1'000'000;
 
 /// "0-3" or "12" between brackets; numbers keep their leading zeros.

@@ -15,7 +15,7 @@ struct SlurmNode {
 /// Nodes by name as the file lists them, host lists ("tux[0-3,12,018-020]") expanded. Lines:
 /// SwitchName=, with Nodes= or Switches=, and LinkSpeed=, which Slurm does not use and neither do
 /// we. Names of keys in any case; "#" begins a comment. Unknown keys, switches that do not exist,
-/// nodes that hang on two switches and broken host lists are problems at their place.
+/// nodes on two switches and broken host lists are problems at their position.
 std::vector<SlurmNode> read_slurm_topology(const std::string& path,
                                            config::Diagnostics& diagnostics);
 

@@ -105,9 +105,9 @@ class FlowEngine {
   std::size_t tasks() const;
   TaskKind kind(TaskId task) const;
   TaskState state(TaskId task) const;
-  /// Of a task that has started or was canceled (then the time of the cancellation).
+  /// The task must have started or been canceled (then the time of the cancellation).
   Seconds start_time(TaskId task) const;
-  /// Of a task that is done, failed or canceled.
+  /// The task must be done, failed or canceled.
   Seconds end_time(TaskId task) const;
   /// Tasks that are waiting or running, in order: after run(), those whose predecessors failed.
   std::vector<TaskId> unfinished() const;

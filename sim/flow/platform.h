@@ -1,4 +1,4 @@
-/// What the flow engine knows of a cluster: links, hosts and routes, without nodes, GPUs or
+/// What the flow engine knows about a cluster: links, hosts and routes, without nodes, GPUs or
 /// SimGrid. sim/platform builds it from a Cluster; the engine turns it into one flat SimGrid zone.
 #pragma once
 #include <memory>

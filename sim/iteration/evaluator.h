@@ -17,7 +17,7 @@
 
 namespace orrery::sim {
 
-/// Lowers a plan (collapsed), simulates one iteration without recording and says how good it is.
+/// Lowers a plan (collapsed), simulates one iteration without recording and rates it.
 /// Each evaluation runs in a forked copy of the process, with the clock at its start, so that it
 /// does not depend on what was evaluated before. Throws std::runtime_error if the copy fails.
 class SimulatorEvaluator final : public models::Evaluator {
@@ -33,7 +33,7 @@ class SimulatorEvaluator final : public models::Evaluator {
                               const std::vector<SlowLink>& slow_links) const;
   std::string name() const override { return "simulator"; }
 
-  /// An evaluation in its forked copy, under way; ended with this value if it is not joined.
+  /// An evaluation that runs in a forked copy; killed with this object if it is not joined.
   class Running {
    public:
     /// Waits for it. Only once.
@@ -65,8 +65,8 @@ class SimulatorEvaluator final : public models::Evaluator {
 };
 
 /// The closed form's verdict (models::check_memory), raised where the replay of the program's
-/// buffers peaks higher. `peaks` are by rank, per device; fragmentation and context of the profile
-/// come on top.
+/// buffers peaks higher. `peaks` are by rank, per device; the profile's fragmentation and context
+/// are added.
 ir::MemoryVerdict memory_verdict(const ir::Plan& plan, const ir::Program& program,
                                  const std::vector<Bytes>& peaks, const models::Cluster& cluster,
                                  const models::Workload& workload, const models::Job& job,

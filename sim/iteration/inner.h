@@ -1,4 +1,4 @@
-/// Collectives inside Forward and Backward ops: their closed form, and the flows that the devices
+/// Collectives inside forward and backward ops: their closed form, and the flows that the devices
 /// of one op drive. Computed once for each entry of Program::inner_sets. Private to sim/iteration.
 #pragma once
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace orrery::sim {
 
-/// A flow of one repetition. `tail` is what it waits for beyond the latency of its own path.
+/// A flow of one repetition. `tail`: its latency in addition to that of its path.
 struct InnerFlow {
   DeviceId source;
   DeviceId destination;
@@ -33,11 +33,11 @@ class InnerTable {
   /// Keeps references.
   InnerTable(const ir::Program& program, const models::PathFunction& path);
 
-  /// Sum over the set's collectives of count x the ring's time on the slowest of the groups that
-  /// run side by side.
+  /// Sum over the set's collectives of count x the ring's time on the slowest of the concurrent
+  /// groups.
   Seconds closed_form(std::int32_t set);
-  /// Sum of the sizes of the set's tensors, each as often as the rank has part in one of the groups
-  /// that run side by side.
+  /// Sum of the sizes of the set's tensors, each counted once for every concurrent group that the
+  /// rank belongs to.
   Bytes payload(std::int32_t set, RankId rank);
   /// One phase for each collective of the set, only with flows that leave the devices of `ranks`.
   /// `ranks` are those of one op or op group; phases are kept by (set, first rank).

@@ -57,7 +57,7 @@ models::PathFunction path_function(const models::Topology& topology, const LinkF
 constexpr std::size_t kLargeProgram = 100'000;
 
 /// Iterations of a staggered program: simulated at first, and at most; tasks must stay below
-/// kMostChainedOps, save for the first so many.
+/// kMostChainedOps, except those of the first kFirstChain iterations.
 constexpr int kFirstChain = 2;
 constexpr int kLongestChain = 32;
 constexpr std::size_t kMostChainedOps = 16'000'000;
@@ -67,7 +67,7 @@ constexpr std::size_t kMostChainedOps = 16'000'000;
 constexpr Seconds kPrecision{2e-9};
 
 /// Iterations in the log of a staggered program: the middle one of three has both neighbors, in
-/// which ranks already or still are while it runs.
+/// which some ranks already or still are while it runs.
 constexpr int kLoggedChain = 3;
 
 ir::RankBreakdown mean_over(int iterations, ir::RankBreakdown parts) {
@@ -78,7 +78,7 @@ ir::RankBreakdown mean_over(int iterations, ir::RankBreakdown parts) {
   return parts;
 }
 
-/// Mean over ranks, each counted as often as it stands for devices.
+/// Mean over ranks, each weighted by the number of devices that it represents.
 models::Breakdown mean_breakdown(const ir::Program& program,
                                  const std::vector<ir::RankBreakdown>& ranks) {
   models::Breakdown mean;
@@ -115,7 +115,7 @@ class IterationSimulator::Impl {
 
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
                       const IterationOptions& options);
-  /// What a run of consecutive iterations came to: one, or those of a staggered program.
+  /// The outcome of a run of consecutive iterations: one, or several of a staggered program.
   struct Ran {
     IterationChain& chain;
     const std::vector<RankEnds>& ends;

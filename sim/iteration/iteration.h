@@ -1,5 +1,5 @@
-/// Runs an iteration of a Program on the flow engine and says when everything happened; of a
-/// staggered program so many consecutive ones that their pace is known.
+/// Runs an iteration of a Program on the flow engine and says when everything happened; for a
+/// staggered program, as many consecutive iterations as it takes to know their pace.
 #pragma once
 #include <memory>
 #include <string>
@@ -41,7 +41,7 @@ struct IterationResult {
   Seconds iteration_time;
   int iterations = 1;   ///< Simulated one after the other.
   bool settled = true;  ///< Pace::settled; if not, an event of the log says so.
-  /// Of each rank from the end of its own ops of one iteration to that of the next, averaged over
+  /// By rank: from the end of its own ops of one iteration to that of the next, averaged over
   /// Pace::window iterations: the sum is its period, which once settled is the iteration time.
   std::vector<ir::RankBreakdown> ranks;
   models::Breakdown breakdown;  ///< Mean of `ranks` over devices.
@@ -56,25 +56,27 @@ struct IterationResult {
 /// the last bits; in forks of one process they are equal.
 class IterationSimulator {
  public:
-  /// Keeps references. Link use is counted only if `count_links`. `extension` is for other users of
-  /// the one engine of this process; iterations do not touch it.
+  /// Keeps references. Link use is counted only if `count_links`. `extension` serves other users of
+  /// the one engine of this process; iterations do not use it.
   IterationSimulator(const models::Cluster& cluster, const models::Topology& topology,
                      bool count_links = true, const PlatformExtension& extension = {});
   ~IterationSimulator();
 
   /// Runs a well-formed program (ir::find_defect) to its end:
-  /// - An op starts when its dependencies and, on compute and collective streams, the op before it
-  ///   have ended. A send and its recv, and the members of a collective, start and end together.
+  /// - An op starts when its dependencies have ended and, on compute and collective streams, also
+  ///   the op before it. A send and its recv, and the members of a collective, start and end
+  ///   together.
   /// - A transfer is a flow for each pair of devices. A collective is the flows of
   ///   models::collective_flows for each of its parts, all at once; inside one collapsed rank on
   ///   NVLink it takes its closed form when inner collectives do.
   /// - A compute op takes its price (x jitter x slowdown), then its inner collectives (InnerMode).
-  ///   An op group meets after its compute; its ops end together. Flows leave the op group's own
-  ///   devices only: others drive theirs.
+  ///   The ops of an op group wait for each other after their compute and end together. An op group
+  ///   drives only the flows that leave its own devices.
   /// - State ops to storage run alone at its full bandwidth.
-  /// - A staggered program runs twice, in which each rank begins an iteration once it has ended all
-  ///   its own ops of the one before, if its pace has not settled then anew 4, 8, 16, 32 times;
-  ///   programs of millions of ops fewer times. Once more for a log that two runs cannot fill.
+  /// - A staggered program runs for two iterations, in which each rank begins an iteration once it
+  ///   has finished all its own ops of the one before. If its pace has not settled then, it runs
+  ///   again for 4, 8, 16, 32 iterations (fewer for programs of millions of ops), and once more if
+  ///   the log needs more than two iterations.
   /// Options must have no problems (find_problems). Deterministic in its arguments.
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
                       const IterationOptions& options);
@@ -83,7 +85,7 @@ class IterationSimulator {
 
   const models::Cluster& cluster() const;
   const models::Topology& topology() const;
-  /// The engine of this process. Its tasks must have been taken back (rewind) before run().
+  /// The engine of this process. Tasks of others must be removed (rewind) before run().
   FlowEngine& engine();
   /// SimGrid's version and options, for the effective configuration.
   std::vector<std::pair<std::string, std::string>> effective_config() const;

@@ -1,5 +1,5 @@
-/// Consecutive iterations of one Program as tasks of the flow engine, in which each rank begins an
-/// iteration when it has ended all its own ops of the one before. Private to sim/iteration.
+/// Consecutive iterations of one Program as tasks of the flow engine; each rank begins an iteration
+/// when it has finished all its own ops of the one before. Private to sim/iteration.
 #pragma once
 #include <cstddef>
 #include <memory>

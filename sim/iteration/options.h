@@ -47,7 +47,7 @@ struct SlowLink {
 struct IterationOptions {
   /// Standard deviation of compute times relative to their mean. Each op's time is multiplied by a
   /// log-normal factor of mean 1, drawn for (seed, device, position in the rank's compute stream);
-  /// a rank that stands for several devices takes the largest of their products with `slowdown`.
+  /// a rank that represents several devices takes the largest of their products with `slowdown`.
   double jitter = 0;
   std::int64_t seed = 0;
   std::vector<Straggler> stragglers;  ///< Several for one device multiply.

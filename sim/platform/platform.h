@@ -15,7 +15,7 @@ namespace orrery::sim {
 /// The result refers to `topology`, which must outlive every engine that is built from it.
 FlowPlatform make_platform(const models::Topology& topology, int devices);
 
-/// What a platform has beside the cluster's network: storage, for example.
+/// What a platform has in addition to the cluster's network: storage, for example.
 struct PlatformExtension {
   /// Their ids follow those of Topology::links().
   std::vector<LinkSpec> links;

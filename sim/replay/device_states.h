@@ -41,7 +41,7 @@ class DeviceStates {
   models::DegradedLinks degraded_links() const { return {links_.begin(), links_.end()}; }
   /// What iterations on these devices (ascending) run under.
   IterationConditions conditions(const std::vector<DeviceId>& devices) const;
-  /// Of all live devices. `priced` becomes false if one has no price.
+  /// The price of all live devices. `priced` becomes false if one has no price.
   DollarsPerSecond price(bool& priced) const;
 
  private:

@@ -45,7 +45,7 @@ class SimulatedIterationTimer final : public IterationTimer {
   models::Evaluation evaluate(const ir::Plan& plan,
                               const IterationConditions& conditions = {}) const;
   CacheCounts counts() const;
-  /// Of everything that was simulated: knows which entries of the profile it used.
+  /// Priced everything that was simulated, and knows which entries of the profile it used.
   const models::Pricer& pricer() const;
 
  private:

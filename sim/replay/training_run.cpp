@@ -84,7 +84,7 @@ std::uint32_t TrainingRun::background_levels() const {
   return levels;
 }
 
-/// Of the next iteration.
+/// The duration of the next iteration.
 Nanoseconds TrainingRun::next_duration() {
   const std::uint32_t levels = background_levels();
   if (levels == 0) return iteration_;
@@ -209,7 +209,7 @@ void TrainingRun::jump_cycles(Instant limit) {
   cycle_ = std::move(here);
 }
 
-/// As many whole iterations as fit before the next checkpoint, the end and the stop.
+/// Skips as many whole iterations as fit before the next checkpoint, the end and the stop.
 void TrainingRun::jump_iterations(Instant until, std::optional<Instant> stop) {
   std::int64_t count = std::max<std::int64_t>(0, (until - now_).count) / run_duration_.count;
   for (const Level& level : levels_) {

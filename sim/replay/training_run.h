@@ -27,8 +27,9 @@ class TrainingRun {
   /// Keeps references.
   TrainingRun(Start start, ReplayLedger& ledger, ReplicaStore& replicas);
 
-  /// Runs to `until`: what ends then has ended. With `stop`, ends at the first instant from it on
-  /// at which no iteration and no checkpoint is under way, and says whether that was reached.
+  /// Runs to `until`; what ends at that instant has ended. With `stop`, ends at the first instant
+  /// from `stop` on at which no iteration or checkpoint is in progress, and returns whether that
+  /// was reached.
   bool advance(Instant until, std::optional<Instant> stop);
   /// Iterations take this long from now on; what is left of the one in flight scales accordingly.
   void retime(Nanoseconds iteration, CheckpointSchedule checkpoints);

@@ -81,7 +81,7 @@ std::vector<ClusterEvent> draw_daily(const DailyVariation& daily, Nanoseconds ho
   return events;
 }
 
-/// Something that will happen, unless what happens before makes it void.
+/// Something that will happen, unless an earlier event cancels it.
 struct Plan {
   enum class What {
     fail,
@@ -96,7 +96,7 @@ struct Plan {
     restore,
   };
   Instant at;
-  std::int64_t order = 0;  ///< Of plans for one instant.
+  std::int64_t order = 0;  ///< Among plans for one instant.
   What what = What::fail;
   std::size_t cause = 0;  ///< Its index.
   NodeId node;
@@ -316,7 +316,7 @@ class Generator {
     return !victims_.away(node) && !under_maintenance_.contains(node);
   }
 
-  /// Of the whole node: what was broken in it is new or mended.
+  /// The whole node joins: what was broken in it is new or repaired.
   void come_back(const Plan& now, const char* cause) {
     victims_.set_out(now.node, false);
     emit_node(now, EventKind::join, cause);
@@ -346,7 +346,7 @@ class Generator {
     plan(std::move(next));
   }
 
-  /// Of what has not been replaced with its node meanwhile.
+  /// Repairs the devices that have not been replaced with their node meanwhile.
   void repair(const Plan& now) {
     std::vector<DeviceId> mended;
     for (const DeviceId device : now.devices) {

@@ -20,7 +20,7 @@ namespace orrery::traces {
 /// What the events happen to.
 struct GeneratorNodes {
   std::vector<TraceNode> nodes;
-  std::vector<int> leaf;  ///< By node: the switch that it hangs on.
+  std::vector<int> leaf;  ///< By node: its leaf switch.
 };
 GeneratorNodes nodes_of_cluster(const models::Cluster& cluster);
 /// `count` equal nodes node0, node1, ... on one leaf.

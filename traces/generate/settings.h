@@ -59,7 +59,7 @@ struct Maintenance {
 /// A share of nodes fails more often; the total stays, so that the rest fails less.
 struct LemonNodes {
   double share = 0;
-  double rate = 1;  ///< Of a lemon, relative to any other node.
+  double rate = 1;  ///< Failure rate of a lemon relative to any other node.
 };
 
 /// Devices that run slowly for a while.

@@ -17,7 +17,7 @@ double bursts(double mean, double nodes) {
   return nodes > 0 ? nodes / (mean * (1 - std::pow(1 - 1 / mean, nodes))) : 0;
 }
 
-/// Of the hazard, in an hour counted from midnight of the first day.
+/// The factor on the hazard in an hour counted from midnight of the first day.
 double factor_of(const SpotType& type, std::int64_t hour) {
   return type.by_hour.empty() ? 1 : type.by_hour[static_cast<std::size_t>(hour % kHoursPerDay)];
 }

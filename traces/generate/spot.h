@@ -1,4 +1,4 @@
-/// Comings and goings of spot nodes, and their prices. Private to traces/.
+/// Arrivals and departures of spot nodes, and their prices. Private to traces/.
 #pragma once
 #include <cstddef>
 #include <string>

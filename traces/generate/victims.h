@@ -1,4 +1,5 @@
-/// Who is there while a trace is generated, and who is hit next. Private to traces/.
+/// Which devices are present while a trace is generated, and which are hit next. Private to
+/// traces/.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -44,7 +45,7 @@ class Victims {
   const TraceLayout& layout_;
   std::vector<double> weight_;  ///< By node.
   std::vector<int> block_leaf_;
-  std::vector<int> rank_;  ///< Of the node among those of its leaf.
+  std::vector<int> rank_;  ///< By node: its number among those of its leaf.
   std::vector<bool> away_;
   std::vector<bool> out_;
   std::vector<std::int64_t> failure_;  ///< By device.

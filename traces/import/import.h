@@ -53,8 +53,8 @@ const std::vector<TraceFormat>& trace_formats();
 const TraceFormat* format_of(const std::string& path);
 
 /// Reads `path` in a format of trace_formats(). Problems come with line and column, ten and how
-/// many more; then the result is incomplete. Of a file whose very first lines are in another format
-/// only the first problem is named, and that format. Aborts on an unknown format.
+/// many more; then the result is incomplete. If the first lines of the file are in another format,
+/// only the first problem is named, with that format. Aborts on an unknown format.
 Trace import_trace(const std::string& format, const std::string& path, const ImportOptions& options,
                    config::Diagnostics& diagnostics);
 
