@@ -7,7 +7,8 @@
 #include <optional>
 #include <utility>
 
-#include "calibration/text.h"
+#include "calibration/read_text.h"
+#include "models/config/csv.h"
 #include "models/ir/measurement_text.h"
 
 namespace orrery::calibration {
@@ -93,12 +94,6 @@ void fill_others(std::vector<std::string>& cells) {
       }
     }
   }
-}
-
-std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
 }
 
 struct Cell {
@@ -272,7 +267,7 @@ class SampleReader {
 std::string samples_header(const ir::MeasurementSet& set) {
   std::string text = fmt::format("# schema: {}\n", kSchema);
   visit_header(set, [&](const char* key, const std::string& value) {
-    text += fmt::format("# {}: {}\n", key, one_line(value));
+    text += fmt::format("# {}: {}\n", key, config::one_line(value));
   });
   if (!set.sampling.empty()) text += fmt::format("# {}: {}\n", kSampling, set.sampling);
   std::string names;
@@ -288,7 +283,7 @@ std::string sample_row(const ir::Measurement& sample) {
   std::string row;
   for (const std::string& cell : cells) {
     if (!row.empty()) row += ',';
-    row += csv_cell(one_line(cell));
+    row += config::csv_cell(config::one_line(cell));
   }
   return row + '\n';
 }

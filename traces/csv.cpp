@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "models/base/check.h"
+#include "models/config/csv.h"
 #include "models/config/units.h"
 #include "traces/layout.h"
 #include "traces/lines.h"
@@ -465,22 +466,7 @@ class TraceScanner {
 
 // ---- writing ----
 
-/// A header value on one line.
-std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
-}
-
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : one_line(text)) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
+std::string cell(const std::string& text) { return config::one_line(config::csv_cell(text)); }
 
 std::string node_line(const TraceNode& node, const std::string& names) {
   std::string line = "# nodes: " + names;
@@ -543,9 +529,9 @@ std::string write_trace(const Trace& trace) {
   const TraceLayout layout(trace.nodes);
   std::string text =
       fmt::format("# schema: orrery/trace/1\n# source: {}\n# seed: {}\n# horizon: {}\n",
-                  one_line(trace.source), trace.seed, format_time(trace.horizon.count));
+                  config::one_line(trace.source), trace.seed, format_time(trace.horizon.count));
   for (const auto& [key, value] : trace.header) {
-    text += fmt::format("# {}: {}\n", key, one_line(value));
+    text += fmt::format("# {}: {}\n", key, config::one_line(value));
   }
   text += node_lines(trace.nodes);
   text += "time,kind,scope,cause,notice,detection,factor,price\n";

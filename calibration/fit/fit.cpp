@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "calibration/fit/parts.h"
-#include "calibration/text.h"
 #include "models/base/check.h"
+#include "models/config/csv.h"
 
 namespace orrery::calibration {
 FitReport fit(const ir::MeasurementSet& measured, const FitOptions& options) {
@@ -26,10 +26,10 @@ std::string points_csv(const FitReport& report) {
       "entry,kind,x_name,x,x_unit,y_name,measured,fitted,curve,y_unit,held_out,repetition\n";
   for (const FitEntry& entry : report.entries) {
     for (const FitPoint& point : entry.points) {
-      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}\n", csv_cell(entry.name), entry.kind,
-                          entry.x_name, point.x, entry.x_unit, entry.y_name, point.measured,
-                          point.fitted, point.curve, entry.y_unit, point.held_out ? 1 : 0,
-                          entry.repetitions ? 1 : 0);
+      text += fmt::format("{},{},{},{},{},{},{},{},{},{},{},{}\n", config::csv_cell(entry.name),
+                          entry.kind, entry.x_name, point.x, entry.x_unit, entry.y_name,
+                          point.measured, point.fitted, point.curve, entry.y_unit,
+                          point.held_out ? 1 : 0, entry.repetitions ? 1 : 0);
     }
   }
   return text;

@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "calibration/text.h"
+#include "calibration/read_text.h"
 #include "models/config/document.h"
 
 namespace orrery::calibration {

@@ -3,7 +3,7 @@
 #include <cctype>
 #include <sstream>
 
-#include "calibration/text.h"
+#include "calibration/read_text.h"
 
 namespace orrery::calibration {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "calibration/importers/json_tree.h"
-#include "calibration/text.h"
+#include "calibration/read_text.h"
 #include "models/base/units.h"
 
 namespace orrery::calibration {

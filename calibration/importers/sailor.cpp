@@ -13,7 +13,7 @@
 #include <utility>
 
 #include "calibration/importers/json_tree.h"
-#include "calibration/text.h"
+#include "calibration/read_text.h"
 #include "models/base/check.h"
 
 namespace orrery::calibration {

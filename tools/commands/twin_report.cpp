@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "experiments/validation/common/errors.h"
+#include "models/config/csv.h"
 #include "models/config/visitor.h"
 #include "models/ir/wire.h"
 #include "tools/cli/json.h"
@@ -40,14 +41,6 @@ const Comparison* final_of(const TwinResult& result) {
 }
 const Comparison* raw_of(const TwinResult& result) {
   return result.raw && result.raw->comparison ? &*result.raw->comparison : nullptr;
-}
-
-/// Text of a CSV cell: quoted if it must be.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + "\"";
 }
 
 std::string number(double value) {
@@ -352,7 +345,7 @@ std::string twin_csv(const TwinSummary& summary) {
                     comparison != nullptr         ? "ok"
                     : !result.run.skipped.empty() ? "skipped"
                                                   : "failed",
-                    cell(result.problem), result.same_as);
+                    config::csv_cell(result.problem), result.same_as);
     if (comparison == nullptr) {
       text += std::string(39, ',') + "\n";
       continue;

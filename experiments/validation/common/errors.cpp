@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/config/csv.h"
 
 namespace orrery::experiments {
 namespace {
@@ -16,17 +17,6 @@ std::string csv_number(double value) { return fmt::format("{:.9g}", value); }
 
 std::string csv_number(const std::optional<double>& value) {
   return value ? csv_number(*value) : std::string();
-}
-
-/// Quoted where RFC 4180 asks for it.
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + "\"";
 }
 
 const char* use_of(const ValidationRow& row) {
@@ -134,9 +124,9 @@ std::string errors_csv(const std::string& experiment, const std::vector<ErrorLin
         e.rows == 0 ? std::string(",,,")
                     : fmt::format("{},{},{},{}", csv_number(e.mean), csv_number(e.median),
                                   csv_number(e.max), csv_number(e.bias));
-    text += fmt::format("{},{},{},{},{},{},{}\n", csv_cell(experiment), csv_cell(e.set),
-                        csv_cell(e.metric), e.rows, errors, csv_number(line.target),
-                        csv_number(line.published_best));
+    text += fmt::format("{},{},{},{},{},{},{}\n", config::csv_cell(experiment),
+                        config::csv_cell(e.set), config::csv_cell(e.metric), e.rows, errors,
+                        csv_number(line.target), csv_number(line.published_best));
   }
   return text;
 }
@@ -159,7 +149,8 @@ std::string predictions_csv(const std::vector<ValidationRow>& rows) {
   }
   text += '\n';
   for (const std::string& id : distinct(rows, &ValidationRow::id)) {
-    text += fmt::format("{},{},{}", csv_cell(id), csv_cell(first.at(id)->set), scored.at(id));
+    text += fmt::format("{},{},{}", config::csv_cell(id), config::csv_cell(first.at(id)->set),
+                        scored.at(id));
     for (const std::string& metric : metrics) {
       const auto cell = cells.find({id, metric});
       if (cell == cells.end()) {
@@ -179,10 +170,10 @@ std::string parameters_csv(const std::string& experiment,
                            const std::vector<FittedParameter>& parameters) {
   std::string text = "experiment,name,unit,value,rows,fitted_on,leave_one_out\n";
   for (const FittedParameter& parameter : parameters) {
-    text += fmt::format("{},{},{},{},{},{},{}\n", csv_cell(experiment), csv_cell(parameter.name),
-                        csv_cell(parameter.unit), csv_number(parameter.value),
-                        parameter.fitted_on.size(), fmt::join(parameter.fitted_on, " "),
-                        csv_number(parameter.leave_one_out));
+    text += fmt::format("{},{},{},{},{},{},{}\n", config::csv_cell(experiment),
+                        config::csv_cell(parameter.name), config::csv_cell(parameter.unit),
+                        csv_number(parameter.value), parameter.fitted_on.size(),
+                        fmt::join(parameter.fitted_on, " "), csv_number(parameter.leave_one_out));
   }
   return text;
 }

@@ -1,4 +1,4 @@
-/// Texts of files that are read and written. Private to calibration.
+/// Reads whole files. Private to calibration.
 #pragma once
 #include <string>
 
@@ -18,17 +18,6 @@ inline bool read_text(const std::string& path, std::string& text,
   diagnostics.add({path, 0, 0},
                   names_it ? "cannot read: " + problem->substr(named.size()) : *problem);
   return false;
-}
-
-/// A cell of CSV; quoted where it must be.
-inline std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char letter : text) {
-    if (letter == '"') quoted += '"';
-    quoted += letter;
-  }
-  return quoted + '"';
 }
 
 }  // namespace orrery::calibration
