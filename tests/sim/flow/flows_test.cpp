@@ -224,15 +224,12 @@ TEST(LinkBytes, AreTheSumOfFinishedFlowsAlongTheirRoutes) {
 }
 
 TEST(EffectiveConfig, NamesTheModelAndItsSwitches) {
-  const ForkResult result = run_forked([] {
+  const std::string text = in_child([] {
     const FlowEngine engine(cluster(2));
-    std::string text;
-    for (const auto& [name, value] : engine.effective_config()) text += name + "=" + value + "\n";
-    return text;
+    std::string lines;
+    for (const auto& [name, value] : engine.effective_config()) lines += name + "=" + value + "\n";
+    return lines;
   });
-  ASSERT_TRUE(std::holds_alternative<std::string>(result))
-      << std::get<ChildFailure>(result).message;
-  const std::string& text = std::get<std::string>(result);
   for (const char* line :
        {"network/model=CM02\n", "network/crosstraffic=0\n", "network/optim=Lazy\n",
         "network/TCP-gamma=1e+20\n", "contexts/factory=raw\n", "network/bandwidth-factor=1\n",

@@ -1,4 +1,4 @@
-/// Small platforms for the tests of sim/flow, and one process per engine.
+/// Small platforms for the tests of sim/flow.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "sim/flow/engine.h"
-#include "sim/flow/fork.h"
+#include "tests/sim/in_child.h"
 
 namespace orrery::sim {
 
@@ -55,18 +55,13 @@ inline FlowPlatform cluster(int hosts) {
 inline std::vector<double> simulate(const FlowPlatform& platform,
                                     const std::function<std::vector<double>(FlowEngine&)>& work,
                                     FlowOptions options = {}) {
-  const ForkResult result = run_forked([&] {
+  const std::string bytes = in_child([&] {
     FlowEngine engine(platform, options);
     const std::vector<double> numbers = work(engine);
-    std::string bytes(numbers.size() * sizeof(double), '\0');
-    std::memcpy(bytes.data(), numbers.data(), bytes.size());
-    return bytes;
+    std::string sent(numbers.size() * sizeof(double), '\0');
+    std::memcpy(sent.data(), numbers.data(), sent.size());
+    return sent;
   });
-  if (const auto* failure = std::get_if<ChildFailure>(&result)) {
-    ADD_FAILURE() << failure->message;
-    return {};
-  }
-  const std::string& bytes = std::get<std::string>(result);
   std::vector<double> numbers(bytes.size() / sizeof(double));
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
   return numbers;

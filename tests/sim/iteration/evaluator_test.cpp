@@ -4,12 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <variant>
 
 #include "models/cost/memory.h"
 #include "models/lower/lower.h"
 #include "models/spec/topology.h"
-#include "sim/flow/fork.h"
+#include "tests/sim/in_child.h"
 #include "tests/sim/iteration/support.h"
 
 namespace orrery::sim::evaluator_test {
@@ -27,21 +26,16 @@ ir::Plan plan_of(int pipelines, int stages, int tensor_parallel) {
 }
 
 /// Runs `work` on an evaluator in a child process.
-std::string in_child(const std::function<std::string(const SimulatorEvaluator&)>& work) {
+std::string evaluate(const std::function<std::string(const SimulatorEvaluator&)>& work) {
   const models::Cluster cluster = make_cluster({});
   const models::Workload workload = make_workload(4);
   const models::Job job = make_job();
   const ir::Profile profile;
-  const ForkResult result = run_forked([&] {
+  return in_child([&] {
     const models::Topology topology(cluster);
     IterationSimulator simulator(cluster, topology);
     return work(SimulatorEvaluator(simulator, workload, job, profile));
   });
-  if (const auto* failure = std::get_if<ChildFailure>(&result)) {
-    ADD_FAILURE() << failure->message;
-    return {};
-  }
-  return std::get<std::string>(result);
 }
 
 std::string text(const Evaluation& evaluation) {
@@ -52,9 +46,9 @@ std::string text(const Evaluation& evaluation) {
 }
 
 TEST(SimulatorEvaluator, DoesNotDependOnWhatWasEvaluatedBefore) {
-  const std::string alone = in_child(
+  const std::string alone = evaluate(
       [](const SimulatorEvaluator& judge) { return text(judge.evaluate(plan_of(2, 2, 2))); });
-  const std::string after = in_child([](const SimulatorEvaluator& judge) {
+  const std::string after = evaluate([](const SimulatorEvaluator& judge) {
     judge.evaluate(plan_of(1, 4, 1));
     judge.evaluate(plan_of(4, 1, 2));
     return text(judge.evaluate(plan_of(2, 2, 2)));
@@ -64,7 +58,7 @@ TEST(SimulatorEvaluator, DoesNotDependOnWhatWasEvaluatedBefore) {
 }
 
 TEST(SimulatorEvaluator, ReportsUtilizationThroughputAndPrice) {
-  const std::string wrong = in_child([](const SimulatorEvaluator& judge) -> std::string {
+  const std::string wrong = evaluate([](const SimulatorEvaluator& judge) -> std::string {
     const Evaluation e = judge.evaluate(plan_of(1, 1, 1));
     // One device: 8 samples x 4 blocks x 3 ms at half of the peak, and nothing else but the
     // optimizer and one kernel launch.

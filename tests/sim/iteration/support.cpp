@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <variant>
 
 #include "models/cost/pricer.h"
 #include "models/lower/lower.h"
 #include "models/spec/topology.h"
-#include "sim/flow/fork.h"
+#include "tests/sim/in_child.h"
 
 namespace orrery::sim {
 
@@ -148,17 +147,13 @@ Outcome decode(const std::string& text) {
 Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,
                  const ir::Program& program, const IterationOptions& options,
                  const ir::Profile& profile) {
-  const ForkResult result = run_forked([&] {
+  const std::string result = in_child([&] {
     const models::Topology topology(cluster, profile);
     IterationSimulator simulator(cluster, topology);
     return encode(
         simulator.run(program, models::Pricer(cluster, workload, make_job(), profile), options));
   });
-  if (const auto* failure = std::get_if<ChildFailure>(&result)) {
-    ADD_FAILURE() << failure->message;
-    return {};
-  }
-  return decode(std::get<std::string>(result));
+  return result.empty() ? Outcome{} : decode(result);
 }
 
 Outcome simulate(const models::Cluster& cluster, const models::Workload& workload,

@@ -4,15 +4,14 @@
 #include <map>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "models/spec/topology.h"
-#include "sim/flow/fork.h"
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/device_renaming.h"
 #include "sim/replay/pipeline_order.h"
 #include "sim/replay/simulated_iteration_timer.h"
+#include "tests/sim/in_child.h"
 #include "tests/sim/iteration/support.h"
 #include "tests/sim/replay/support.h"
 
@@ -92,24 +91,19 @@ TEST(DeviceRenaming, LeavesKindsOverridesAndDegradedLinksAreKeptApart) {
 }
 
 /// Runs `work` with a timer in a process of its own; returns what it says.
-std::string in_child(const models::Cluster& cluster,
-                     const std::function<std::string(const SimulatedIterationTimer&,
-                                                     const SimulatorEvaluator&)>& work) {
+std::string with_timer(const models::Cluster& cluster,
+                       const std::function<std::string(const SimulatedIterationTimer&,
+                                                       const SimulatorEvaluator&)>& work) {
   const models::Workload workload = make_workload(4);
   const models::Job job = make_job();
   const ir::Profile profile;
-  const ForkResult result = run_forked([&] {
+  return in_child([&] {
     const models::Topology topology(cluster);
     const TransferPaths paths(cluster, topology);
     IterationSimulator simulator(cluster, topology);
     return work(SimulatedIterationTimer(simulator, paths, workload, job, profile),
                 SimulatorEvaluator(simulator, workload, job, profile));
   });
-  if (const auto* failure = std::get_if<ChildFailure>(&result)) {
-    ADD_FAILURE() << failure->message;
-    return {};
-  }
-  return std::get<std::string>(result);
 }
 
 models::Cluster four_nodes() {
@@ -127,7 +121,7 @@ ir::Plan two_stages() {
 }
 
 TEST(SimulatedIterationTimer, RemembersPlansUpToARenamingOfEqualDevices) {
-  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
+  const std::string said = with_timer(four_nodes(), [](const auto& timer, const auto& judge) {
     const ir::Plan plan = two_stages();
     const ir::Plan other = moved(plan, {{0, 7}, {1, 6}, {2, 4}, {3, 5}});
     const ir::Plan inside = moved(plan, {{2, 4}, {3, 5}});
@@ -144,7 +138,7 @@ TEST(SimulatedIterationTimer, RemembersPlansUpToARenamingOfEqualDevices) {
 }
 
 TEST(SimulatedIterationTimer, RemembersWhichStageIsDeadWhicheverPipelineItIsOf) {
-  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+  const std::string said = with_timer(four_nodes(), [](const auto& timer, const auto&) {
     PlanShape shape;
     shape.pipelines = 3;
     shape.stages = 2;
@@ -167,7 +161,7 @@ TEST(SimulatedIterationTimer, RemembersWhichStageIsDeadWhicheverPipelineItIsOf) 
 }
 
 TEST(SimulatedIterationTimer, StaggeredPlansHaveTimesOfTheirOwn) {
-  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+  const std::string said = with_timer(four_nodes(), [](const auto& timer, const auto&) {
     PlanShape shape;
     shape.pipelines = 2;
     shape.stages = 4;
@@ -184,7 +178,7 @@ TEST(SimulatedIterationTimer, StaggeredPlansHaveTimesOfTheirOwn) {
 }
 
 TEST(SimulatedIterationTimer, PrefetchingChangesNoAnswer) {
-  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto& judge) {
+  const std::string said = with_timer(four_nodes(), [](const auto& timer, const auto& judge) {
     const ir::Plan plan = two_stages();
     timer.prefetch(plan, {.slow = {{{3}, 0.5}}});
     timer.prefetch(plan);
@@ -226,7 +220,7 @@ TEST(PipelineOrder, ReroutesLeadToTheSamePipelinesInAnyOrder) {
 }
 
 TEST(SimulatedIterationTimer, SlowDevicesAndLinksMakeTimesOfTheirOwn) {
-  const std::string said = in_child(four_nodes(), [](const auto& timer, const auto&) {
+  const std::string said = with_timer(four_nodes(), [](const auto& timer, const auto&) {
     const ir::Plan plan = two_stages();
     const ir::Plan other = moved(plan, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
     const double healthy = timer.time(plan).value;
@@ -247,7 +241,7 @@ TEST(SimulatedIterationTimer, BackgroundTransfersTakeTheirShareOfTheNetwork) {
   std::vector<LinkId> nic;
   topology.nic_link({0}, true, nic);
   const models::Link& link = topology.links()[nic.front()];
-  const std::string said = in_child(cluster, [&](const auto& timer, const auto&) {
+  const std::string said = with_timer(cluster, [&](const auto& timer, const auto&) {
     const ir::Plan plan = two_stages();
     const auto upload = [&](int device, double share) -> std::vector<models::StateTransfer> {
       return {{ir::Location::host_memory,
@@ -271,7 +265,7 @@ TEST(SimulatedIterationTimer, BackgroundTransfersTakeTheirShareOfTheNetwork) {
 
 TEST(SimulatedIterationTimer, AnswersDoNotDependOnWhatWasAskedBefore) {
   const auto ask = [](bool other_first) {
-    return in_child(four_nodes(), [=](const auto& timer, const auto&) {
+    return with_timer(four_nodes(), [=](const auto& timer, const auto&) {
       const ir::Plan plan = two_stages();
       const ir::Plan other = moved(plan, {{0, 5}, {1, 4}, {2, 1}, {3, 0}});
       if (other_first) timer.time(other, {.slow = {{{1}, 0.7}}});

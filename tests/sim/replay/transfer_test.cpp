@@ -3,14 +3,13 @@
 
 #include <functional>
 #include <string>
-#include <variant>
 #include <vector>
 
 #include "models/spec/topology.h"
 #include "sim/flow/engine.h"
-#include "sim/flow/fork.h"
 #include "sim/platform/platform.h"
 #include "sim/replay/flow_transfer_timer.h"
+#include "tests/sim/in_child.h"
 #include "tests/sim/replay/support.h"
 
 namespace orrery::sim::transfer_test {
@@ -39,32 +38,30 @@ struct Answers {
   std::int64_t simulated = 0;
 };
 
-/// Times of the sets, one after the other, in a process of its own. Each is expected while the one
-/// before it is asked for.
+/// Times of the sets, one after another, in a process of its own. Each is prefetched before the
+/// previous one is asked for.
 Answers times(const models::Cluster& cluster, const Sets& sets,
               const std::vector<models::DegradedLinks>& degraded = {}) {
-  const ForkResult result = run_forked([&] {
+  const std::string text = in_child([&] {
     const models::Topology topology(cluster);
     const TransferPaths paths(cluster, topology);
     FlowEngine engine(make_platform(topology, cluster.size(), paths.extension()));
     const FlowTransferTimer timer(cluster, topology, paths, engine);
-    std::string text;
+    std::string said;
     const auto links = [&](std::size_t i) {
       return i < degraded.size() ? degraded[i] : models::DegradedLinks{};
     };
     for (std::size_t i = 0; i < sets.size(); ++i) {
       if (i + 1 < sets.size()) timer.prefetch(sets[i + 1], links(i + 1));
-      text += fmt::format("{} ", timer.time(sets[i], links(i)).count);
+      said += fmt::format("{} ", timer.time(sets[i], links(i)).count);
     }
-    return text + fmt::format("{}", timer.counts().simulated);
+    return said + fmt::format("{}", timer.counts().simulated);
   });
   Answers answers;
-  if (const auto* failure = std::get_if<ChildFailure>(&result)) {
-    ADD_FAILURE() << failure->message;
+  if (text.empty()) {
     answers.seconds.assign(sets.size(), -1);
     return answers;
   }
-  const std::string& text = std::get<std::string>(result);
   std::size_t at = 0;
   for (std::size_t i = 0; i < sets.size(); ++i) {
     std::size_t used = 0;
