@@ -84,8 +84,7 @@ constinit const RecoveryEntry kCheckfreqRecovery = recovery_entry<Checkfreq>({
                 "with training",
     .needs = "any plan",
     .loses = "one to two checkpoint intervals",
-    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
-            "without it",
+    .slow = kLeavesOutSlowDevices,
     .deviations = "the interval follows from closed-form costs and the simulated iteration, not "
                   "from profiling at run time, and is not tuned again when costs change; the state "
                   "of the data loader is not modeled; asynchronous persists and uploads do not "

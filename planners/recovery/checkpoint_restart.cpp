@@ -91,8 +91,7 @@ constinit const RecoveryEntry kCheckpointRestartRecovery = recovery_entry<Checkp
                 "largest uniform grid on what is left",
     .needs = "any plan; replans with megatron_grid, or deepspeed as an option",
     .loses = "all iterations since the last persisted checkpoint",
-    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
-            "without it",
+    .slow = kLeavesOutSlowDevices,
     .deviations = "a save before a planned change takes a closed-form time; no person and no queue "
                   "is waited for beyond the phases; with save: asynchronous, persists do not slow "
                   "iterations unless background transfers are simulated",

@@ -63,8 +63,7 @@ constinit const RecoveryEntry kGeminiRecovery = recovery_entry<Gemini>({
     .needs = "any plan; host memory for the shares of `replicas` nodes",
     .loses = "one iteration where idle network time allows a checkpoint each, while a replica of "
              "each share survives; else back to the cloud's",
-    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
-            "without it",
+    .slow = kLeavesOutSlowDevices,
     .deviations =
         "a spare or a smaller plan takes the place of lost machines, where Gemini waits for new "
         "ones; idle network time is taken from the breakdown of a simulated iteration, not from "

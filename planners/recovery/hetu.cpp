@@ -197,8 +197,7 @@ constinit const RecoveryEntry kHetuRecovery = recovery_entry<HetuRecovery>({
                 "then fused batched send-receive between GPU memories",
     .needs = "ZeRO off, two pipelines at least; else a checkpoint",
     .loses = "the iteration in flight; from the last checkpoint where a slice has no owner left",
-    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
-            "without it",
+    .slow = kLeavesOutSlowDevices,
     .deviations = "planning time, detection, checkpoints for a slice without owner and what "
                   "happens when devices come are not published and are options; a plan that is "
                   "searched for during training costs training nothing; asynchronous persists and "

@@ -53,6 +53,9 @@ struct PolicyInput {
   std::shared_ptr<StateMemory> memory = new_state_memory();
 };
 
+/// A plan, or why there is none.
+using FoundPlan = std::variant<models::PlanPointer, models::Infeasible>;
+
 /// A policy, a bad option, or why this job on this cluster cannot have the policy.
 using MadePolicy = std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption,
                                 models::Infeasible>;
@@ -71,6 +74,12 @@ struct RecoveryEntry {
   std::vector<OptionInfo> (*options)() = nullptr;
   MadePolicy (*make)(const PolicyInput& input, const Options& options) = nullptr;
 };
+
+/// RecoveryEntry::slow of policies without and with the setting `slowest`.
+inline constexpr const char* kKeepsSlowDevices = "trains on at the pace of the slowest device";
+inline constexpr const char* kLeavesOutSlowDevices =
+    "trains on at the pace of the slowest device; with option slowest, changes to a plan without "
+    "it";
 
 /// Completes the entry of a policy P whose settings are the described struct P::Settings. P is made
 /// by P::make(input, settings), which returns a MadePolicy, where it has one, else by its

@@ -70,8 +70,7 @@ constinit const RecoveryEntry kUnicronRecovery = recovery_entry<Unicron>({
                 "for what is left; state from the nearest holder",
     .needs = "any plan; data-parallel replicas make GPU memory enough",
     .loses = "the iteration in flight, while each share has a holder",
-    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
-            "without it",
+    .slow = kLeavesOutSlowDevices,
     .deviations = "the ladder has no retry rung: a failed process is started again at once; "
                   "partial gradients of the iteration in flight are not reused, it is lost; GPU "
                   "memory is lost when the job itself fails; one job has the cluster, so that the "

@@ -94,8 +94,7 @@ constinit const RecoveryEntry kVarunaRecovery = recovery_entry<VarunaMorphing>({
         "morphs: restarts with the best pipeline depth and number of replicas for what is left",
     .needs = "no tensor parallelism (planner varuna); object storage",
     .loses = "all iterations since the last checkpoint in the cloud",
-    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
-            "without it",
+    .slow = kLeavesOutSlowDevices,
     .deviations =
         "the time of a checkpoint is a closed form of the links; the restart time is one number, "
         "measured for GPT-2 by Oobleck's authors, whatever model and cluster; asynchronous "

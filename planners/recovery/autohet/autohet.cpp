@@ -248,8 +248,7 @@ constinit const RecoveryEntry kAutohetRecovery = recovery_entry<AutohetRecovery>
         "nodes over RDMA, then from the cloud; split and concatenated where the TP degree changes",
     .needs = "any; host memory, NVMe or object storage for the checkpoints",
     .loses = "iterations since the newest checkpoint that is complete",
-    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
-            "without it",
+    .slow = kLeavesOutSlowDevices,
     .deviations = "reads the slices that a device needs, not whole files (option reads: files has "
                   "the paper's); intervals, the cost of a checkpoint and of a restart and what "
                   "happens when devices come are not published and are options; a save before a "

@@ -193,12 +193,7 @@ std::vector<models::StateTransfer> whole_file_transfers(const std::vector<LayerR
   std::map<std::tuple<ir::Location, DeviceId, DeviceId>, double> bytes;
   for (const LayerRead& read : reads) {
     for (const LayerFile& file : read.files) {
-      const bool host =
-          file.source == StateSource::own_host || file.source == StateSource::peer_host;
-      const ir::Location from = file.source == StateSource::cloud ? ir::Location::cloud
-                                : host                            ? ir::Location::host_memory
-                                                                  : ir::Location::nvme;
-      bytes[{from, file.holder, read.reader}] += file.size.value;
+      bytes[{location_of(file.source), file.holder, read.reader}] += file.size.value;
     }
   }
   std::vector<models::StateTransfer> transfers;

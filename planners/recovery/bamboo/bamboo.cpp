@@ -66,9 +66,8 @@ void describe(config::Visitor& v, BambooSettings& s) {
 }
 
 /// As many full pipelines as there are units for.
-std::variant<models::PlanPointer, models::Infeasible> bamboo_plan(const UnitChains& chains,
-                                                                  const ChainShape& shape,
-                                                                  const std::vector<Unit>& units) {
+FoundPlan bamboo_plan(const UnitChains& chains, const ChainShape& shape,
+                      const std::vector<Unit>& units) {
   const Chain* chain = chains.chain(shape);
   if (chain == nullptr) {
     return models::Infeasible{"device memory", fmt::format("{} stages do not fit", shape.stages)};
@@ -107,8 +106,7 @@ class Bamboo final : public ElasticPolicy {
   std::string name() const override { return kBambooRecovery.name; }
 
  protected:
-  std::variant<models::PlanPointer, models::Infeasible> fresh(
-      const std::vector<DeviceId>& live) const override {
+  FoundPlan fresh(const std::vector<DeviceId>& live) const override {
     const std::vector<Unit> units =
         spread_units(uniform_cells(input().cluster, live, chains_->per_node()), shape_.width);
     return bamboo_plan(*chains_, shape_, units);
@@ -118,8 +116,8 @@ class Bamboo final : public ElasticPolicy {
   /// and the step goes on. Where Bamboo's rules ask for new pipelines, they are formed at once and
   /// not at the end of the step. Where too few nodes are left for one pipeline, the shadow goes on;
   /// the simulator stops.
-  std::variant<ElasticChange, models::Infeasible> shrink(
-      const models::JobState& state, const std::vector<DeviceId>& live) const override {
+  FoundChange shrink(const models::JobState& state,
+                     const std::vector<DeviceId>& live) const override {
     ShadowOutcome outcome;
     std::string why = "a recovery was interrupted";
     if (state.training) {
@@ -190,8 +188,7 @@ class Bamboo final : public ElasticPolicy {
   }
   /// As fresh(), but units that keep their stage stay where they are, so that least state moves;
   /// unless neighbors would then share a node.
-  std::variant<models::PlanPointer, models::Infeasible> formed_from_scratch(
-      const ir::Plan& running, const std::vector<DeviceId>& live) const {
+  FoundPlan formed_from_scratch(const ir::Plan& running, const std::vector<DeviceId>& live) const {
     const std::vector<Unit> units =
         spread_units(uniform_cells(input().cluster, live, chains_->per_node()), shape_.width);
     const auto batch = static_cast<int>(input().job.global_batch / shape_.micro_batch_size);
@@ -405,7 +402,7 @@ constinit const RecoveryEntry kBambooRecovery = recovery_entry<Bamboo>({
              "times the stages",
     .loses = "the iteration in flight; what came after the last checkpoint when a stage is lost "
              "with the one before it",
-    .slow = "trains on at the pace of the slowest device",
+    .slow = kKeepsSlowDevices,
     .deviations =
         "the iteration in flight is lost, where Bamboo's shadow repeats the lost backward passes; "
         "pipelines are formed anew at once, not at the end of the step; the second stage, not the "

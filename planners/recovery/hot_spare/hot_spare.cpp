@@ -13,8 +13,8 @@
 
 #include "models/config/units.h"
 #include "planners/recovery/catalog.h"
-#include "planners/recovery/kit/checkpointed.h"
 #include "planners/recovery/hot_spare/spares.h"
+#include "planners/recovery/kit/checkpointed.h"
 
 namespace orrery::planners {
 
@@ -170,8 +170,7 @@ constinit const RecoveryEntry kHotSpareRecovery = recovery_entry<HotSpare>({
     .needs = "any plan on fewer nodes than there are",
     .loses =
         "iterations since the last checkpoint in host memory, mostly one; the spares' work always",
-    .slow = "trains on at the pace of the slowest device; with option slowest, changes to a plan "
-            "without it",
+    .slow = kLeavesOutSlowDevices,
     .deviations = "a mixture of ByteRobust and NVRx without over-eviction of a suspect's parallel "
                   "group, without a search for silent faults and without restarts inside a "
                   "process; a spare is warm at once; copies to peers and uploads to the cloud do "

@@ -103,7 +103,7 @@ CheckpointedPolicy::CheckpointedPolicy(const PolicyInput& input, CheckpointedSet
       rules_(std::move(rules)),
       replanner_(input_, settings_.planner, settings_.planner_options.values) {}
 
-CheckpointedPolicy::Found CheckpointedPolicy::first_plan(const std::vector<DeviceId>& live) const {
+FoundPlan CheckpointedPolicy::first_plan(const std::vector<DeviceId>& live) const {
   return best(nullptr, live);
 }
 
@@ -126,8 +126,8 @@ models::PlanPointer CheckpointedPolicy::kept(const models::PlanPointer& running,
 
 /// Keeps the running plan's shape where that is as large as it can be, so that a planner is asked
 /// only for a new number of devices.
-CheckpointedPolicy::Found CheckpointedPolicy::best(const models::PlanPointer& running,
-                                                   const std::vector<DeviceId>& usable) const {
+FoundPlan CheckpointedPolicy::best(const models::PlanPointer& running,
+                                   const std::vector<DeviceId>& usable) const {
   const std::vector<DeviceId> fit =
       rules_.drops_nodes ? whole_nodes(input_.cluster, usable) : usable;
   const std::vector<DeviceId> room = planned_on(fit);
@@ -143,7 +143,7 @@ CheckpointedPolicy::Found CheckpointedPolicy::best(const models::PlanPointer& ru
         fmt::format("the policy drops nodes that lack a device, as all {} nodes that are left do",
                     nodes_of(usable, input_.cluster))};
   }
-  Found found = replanner_.plan_for(room);
+  FoundPlan found = replanner_.plan_for(room);
   if (std::holds_alternative<models::Infeasible>(found) && room != fit) {
     found = replanner_.plan_for(fit);  // Rather without spares than not at all.
   }
@@ -161,7 +161,7 @@ models::RecoveryDecision CheckpointedPolicy::on_events(
   const std::vector<DeviceId> good = usable(state, settings_.slowest);
   if (!runs && !what.failure && was_recovering(state, events, input_.cluster) &&
       runs_on(*state.plan, good)) {
-    const Found found = best(state.plan, good);
+    const FoundPlan found = best(state.plan, good);
     const auto* plan = std::get_if<models::PlanPointer>(&found);
     if (plan != nullptr && *plan == state.plan) return proceed("the recovery goes on");
   }
@@ -175,7 +175,7 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
                                                      const EventSummary& what) const {
   // What is slow or about to leave is used only if there is no other way.
   const std::vector<DeviceId> good = usable(state, settings_.slowest);
-  Found found = best(state.plan, good);
+  FoundPlan found = best(state.plan, good);
   if (std::holds_alternative<models::Infeasible>(found) && good != state.live) {
     found = best(state.plan, state.live);
   }
@@ -247,7 +247,7 @@ models::RecoveryDecision CheckpointedPolicy::change(const models::JobState& stat
 models::RecoveryDecision CheckpointedPolicy::leave(const models::JobState& state,
                                                    const std::vector<DeviceId>& good) const {
   const std::optional<Instant> deadline = deadline_of(state);
-  Found found = best(state.plan, good);
+  FoundPlan found = best(state.plan, good);
   if (const auto* why = std::get_if<models::Infeasible>(&found)) {
     return proceed(fmt::format("no plan without the devices that leave: {}", why->constraint));
   }
@@ -270,7 +270,7 @@ models::RecoveryDecision CheckpointedPolicy::grow(const models::JobState& state,
   if (settings_.grow == Growth::never) return proceed("new devices wait for the next restart");
   if (keeps_pending(state, settings_.phases.decide.duration))
     return proceed("a switch is on its way");
-  Found found = best(state.plan, good);
+  FoundPlan found = best(state.plan, good);
   const auto* plan = std::get_if<models::PlanPointer>(&found);
   if (plan == nullptr || *plan == state.plan) return proceed("no faster plan with the new devices");
   const Seconds before = time_of(*state.plan);

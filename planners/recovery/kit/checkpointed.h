@@ -56,8 +56,7 @@ CheckpointedRules restart_from(ir::Location location, bool drops_nodes);
 
 class CheckpointedPolicy : public models::RecoveryPolicy {
  public:
-  std::variant<models::PlanPointer, models::Infeasible> first_plan(
-      const std::vector<DeviceId>& live) const final;
+  FoundPlan first_plan(const std::vector<DeviceId>& live) const final;
   models::RecoveryDecision on_events(const models::JobState& state,
                                      std::span<const ir::ClusterEvent> events) const final;
 
@@ -76,8 +75,7 @@ class CheckpointedPolicy : public models::RecoveryPolicy {
   const Phases& phases() const { return settings_.phases; }
 
  private:
-  using Found = std::variant<models::PlanPointer, models::Infeasible>;
-  Found best(const models::PlanPointer& running, const std::vector<DeviceId>& usable) const;
+  FoundPlan best(const models::PlanPointer& running, const std::vector<DeviceId>& usable) const;
   models::PlanPointer kept(const models::PlanPointer& running,
                            const std::vector<DeviceId>& usable) const;
   models::RecoveryDecision recover(const models::JobState& state, const EventSummary& what) const;

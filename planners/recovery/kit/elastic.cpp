@@ -28,8 +28,7 @@ ElasticPolicy::ElasticPolicy(const PolicyInput& input, Phases phases,
   ORRERY_CHECK(phases_.restart.has_value(), "a policy with checkpoints needs a restart");
 }
 
-std::variant<models::PlanPointer, models::Infeasible> ElasticPolicy::first_plan(
-    const std::vector<DeviceId>& live) const {
+FoundPlan ElasticPolicy::first_plan(const std::vector<DeviceId>& live) const {
   if (auto home = home_plan(input_, live)) return home;
   return fresh(live);
 }

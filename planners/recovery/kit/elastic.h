@@ -21,6 +21,8 @@ struct ElasticChange {
   std::string reason;
 };
 
+using FoundChange = std::variant<ElasticChange, models::Infeasible>;
+
 /// Setting `checkpoint_interval` of policies that need a checkpoint only when no replica is left.
 void describe_checkpoint_interval(config::Visitor& v, OptionalInterval& interval);
 
@@ -30,8 +32,7 @@ std::optional<models::Infeasible> zero_off_problem(const models::Job& job, const
 class ElasticPolicy : public models::RecoveryPolicy {
  public:
   /// The user's plan, with spares in the place of devices that do not live; else fresh().
-  std::variant<models::PlanPointer, models::Infeasible> first_plan(
-      const std::vector<DeviceId>& live) const final;
+  FoundPlan first_plan(const std::vector<DeviceId>& live) const final;
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
                                                    Seconds iteration_time) const override;
   models::RecoveryDecision on_events(const models::JobState& state,
@@ -43,12 +44,11 @@ class ElasticPolicy : public models::RecoveryPolicy {
   ElasticPolicy(const PolicyInput& input, Phases phases, OptionalInterval checkpoint_interval);
 
   /// A plan on some of these devices (ascending) without regard to what ran before.
-  virtual std::variant<models::PlanPointer, models::Infeasible> fresh(
-      const std::vector<DeviceId>& live) const = 0;
+  virtual FoundPlan fresh(const std::vector<DeviceId>& live) const = 0;
   /// `state.plan` does not work on `live` any more: what replaces it, or why nothing can. Then the
   /// job continues as it would begin on `live` (first_plan()).
-  virtual std::variant<ElasticChange, models::Infeasible> shrink(
-      const models::JobState& state, const std::vector<DeviceId>& live) const = 0;
+  virtual FoundChange shrink(const models::JobState& state,
+                             const std::vector<DeviceId>& live) const = 0;
   /// Devices came, and `state.plan` works: a plan with them, if that is better.
   virtual std::optional<ElasticChange> grow(const models::JobState& state,
                                             const std::vector<DeviceId>& live) const = 0;

@@ -183,7 +183,7 @@ void describe_planner(config::Visitor& v, std::string& planner, const char* doc)
 struct Replanner::Memory {
   Memory(const models::Cluster& cluster, std::unique_ptr<Planner> asked)
       : planner(std::move(asked)), classes(cluster) {}
-  using Answer = std::variant<models::PlanPointer, models::Infeasible>;
+  using Answer = FoundPlan;
   std::unique_ptr<Planner> planner;
   NodeClasses classes;
   std::map<std::vector<DeviceId>, Answer> canonical;  ///< By canonical set.
@@ -202,8 +202,7 @@ Replanner::Replanner(const PolicyInput& input, const std::string& planner, const
       std::make_shared<Memory>(input.cluster, std::get<std::unique_ptr<Planner>>(std::move(made)));
 }
 
-std::variant<models::PlanPointer, models::Infeasible> Replanner::plan_for(
-    const std::vector<DeviceId>& devices) const {
+FoundPlan Replanner::plan_for(const std::vector<DeviceId>& devices) const {
   if (devices.empty()) return models::Infeasible{"live devices", "none is left"};
   const auto known = memory_->given.find(devices);
   if (known != memory_->given.end()) return known->second;

@@ -46,8 +46,7 @@ class Replanner {
   /// The planner's plan on these devices. Node sets that are equal up to a renaming of nodes of the
   /// same kind at the same position of the fabric get the same plan under that renaming: the
   /// planner is asked once.
-  std::variant<models::PlanPointer, models::Infeasible> plan_for(
-      const std::vector<DeviceId>& devices) const;
+  FoundPlan plan_for(const std::vector<DeviceId>& devices) const;
   /// How often the planner was really asked.
   std::int64_t searches() const;
 

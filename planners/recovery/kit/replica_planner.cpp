@@ -43,8 +43,7 @@ ReplicaPlanner::ReplicaPlanner(const PolicyInput& input, const std::string& plan
                                std::optional<ir::Recompute> recompute)
     : asked_(std::make_shared<const Asked>(input, planner, recompute)) {}
 
-std::variant<models::PlanPointer, models::Infeasible> ReplicaPlanner::plan_for(
-    const std::vector<DeviceId>& devices) const {
+FoundPlan ReplicaPlanner::plan_for(const std::vector<DeviceId>& devices) const {
   if (devices.empty()) return models::Infeasible{"number of devices", "none lives"};
   return asked_->replanner.plan_for(devices);
 }

@@ -20,8 +20,7 @@ class ReplicaPlanner {
   ReplicaPlanner(const PolicyInput& input, const std::string& planner,
                  std::optional<ir::Recompute> recompute = std::nullopt);
 
-  std::variant<models::PlanPointer, models::Infeasible> plan_for(
-      const std::vector<DeviceId>& devices) const;
+  FoundPlan plan_for(const std::vector<DeviceId>& devices) const;
 
   /// Why there are no such plans for the job; none: there may be.
   static std::optional<models::Infeasible> job_problem(const models::Job& job);

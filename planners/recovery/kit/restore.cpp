@@ -19,8 +19,33 @@
 namespace orrery::planners {
 namespace {
 
-/// A copy without what is gone.
-struct ViewedCopy {
+/// Which devices can read through a device from a source.
+enum class Reach { device, other_device, node, other_node, all };
+
+struct SourceTraits {
+  const char* name;
+  ir::Location location;
+  Reach reach;
+};
+
+/// By StateSource.
+constexpr std::array<SourceTraits, kStateSources> kSources = {{
+    {"own GPU", ir::Location::peer, Reach::device},
+    {"own host memory", ir::Location::host_memory, Reach::node},
+    {"own NVMe", ir::Location::nvme, Reach::node},
+    {"peer GPU", ir::Location::peer, Reach::other_device},
+    {"peer host memory", ir::Location::host_memory, Reach::other_node},
+    {"peer NVMe", ir::Location::nvme, Reach::other_node},
+    {"cloud", ir::Location::cloud, Reach::all},
+}};
+
+Reach reach_of(StateSource source) { return kSources[static_cast<std::size_t>(source)].reach; }
+bool is_peer(StateSource source) {
+  return reach_of(source) == Reach::other_device || reach_of(source) == Reach::other_node;
+}
+
+/// A replica of the state without what it has lost.
+struct ReadableReplica {
   ir::Location location = ir::Location::peer;
   std::size_t layout = 0;  ///< Index into RestoreView::layouts().
   /// By device id of the layout: the live device through which its share is read, -1 when it is
@@ -32,23 +57,23 @@ struct ViewedCopy {
 class RestoreView {
  public:
   /// Keeps references. A GPU's memory is reached while the device lives, host memory and NVMe
-  /// while any device of the node does: through the holder itself, else the first live device.
+  /// while any device of the node does: through the device that stores it, else the first live one.
   RestoreView(const models::Cluster& cluster, const models::JobState& state,
               std::int64_t iteration);
 
   const models::Cluster& cluster() const { return cluster_; }
-  const std::vector<ViewedCopy>& copies() const { return copies_; }
+  const std::vector<ReadableReplica>& replicas() const { return copies_; }
   const std::vector<const ir::Plan*>& layouts() const { return layouts_; }
-  /// What `receiver` may read from a reader of a copy in `location` by `source`.
+  /// What `receiver` may read from a reader of a replica in `location` by `source`.
   bool reaches(StateSource source, int reader, int receiver) const;
 
  private:
-  int reader_of(ir::Location location, DeviceId holder) const;
+  int reader_of(ir::Location location, DeviceId stored_on) const;
 
   const models::Cluster& cluster_;
   std::vector<bool> live_;         ///< By device.
   std::vector<int> live_of_node_;  ///< By node: its first live device, -1.
-  std::vector<ViewedCopy> copies_;
+  std::vector<ReadableReplica> copies_;
   std::vector<const ir::Plan*> layouts_;
 };
 
@@ -62,28 +87,28 @@ RestoreView::RestoreView(const models::Cluster& cluster, const models::JobState&
     int& first = live_of_node_[cluster.device(device).node.index()];
     if (first < 0) first = device.value;
   }
-  for (const models::StateReplica& copy : state.replicas) {
-    if (copy.iteration != iteration || copy.layout == nullptr) continue;
-    ViewedCopy viewed;
-    viewed.location = copy.location;
+  for (const models::StateReplica& replica : state.replicas) {
+    if (replica.iteration != iteration || replica.layout == nullptr) continue;
+    ReadableReplica viewed;
+    viewed.location = replica.location;
     const auto known = std::find_if(layouts_.begin(), layouts_.end(), [&](const ir::Plan* layout) {
-      return layout == copy.layout.get() || *layout == *copy.layout;
+      return layout == replica.layout.get() || *layout == *replica.layout;
     });
     viewed.layout = static_cast<std::size_t>(known - layouts_.begin());
-    if (known == layouts_.end()) layouts_.push_back(copy.layout.get());
+    if (known == layouts_.end()) layouts_.push_back(replica.layout.get());
     viewed.reader.assign(static_cast<std::size_t>(cluster.size()), -1);
-    const std::vector<DeviceId> devices = ir::devices_of(*copy.layout);
+    const std::vector<DeviceId> devices = ir::devices_of(*replica.layout);
     std::size_t gone = 0;
     std::size_t reached = 0;
     for (std::size_t i = 0; i < devices.size(); ++i) {
-      if (gone < copy.lost_shards.size() && copy.lost_shards[gone] == i) {
+      if (gone < replica.lost_shards.size() && replica.lost_shards[gone] == i) {
         ++gone;
         continue;
       }
-      const DeviceId holder = copy.stored_on.empty() ? devices[i] : copy.stored_on[i];
+      const DeviceId stored_on = replica.stored_on.empty() ? devices[i] : replica.stored_on[i];
       int& reader = viewed.reader[devices[i].index()];
-      reader = copy.location == ir::Location::cloud ? devices[i].value
-                                                    : reader_of(copy.location, holder);
+      reader = replica.location == ir::Location::cloud ? devices[i].value
+                                                    : reader_of(replica.location, stored_on);
       if (reader >= 0) ++reached;
     }
     viewed.whole = reached == devices.size();
@@ -91,28 +116,26 @@ RestoreView::RestoreView(const models::Cluster& cluster, const models::JobState&
   }
 }
 
-int RestoreView::reader_of(ir::Location location, DeviceId holder) const {
-  if (live_[holder.index()]) return holder.value;
+int RestoreView::reader_of(ir::Location location, DeviceId stored_on) const {
+  if (live_[stored_on.index()]) return stored_on.value;
   if (location == ir::Location::peer) return -1;
-  return live_of_node_[cluster_.device(holder).node.index()];
+  return live_of_node_[cluster_.device(stored_on).node.index()];
 }
 
 bool RestoreView::reaches(StateSource source, int reader, int receiver) const {
   const auto same_node = [&] {
     return cluster_.device({reader}).node == cluster_.device({receiver}).node;
   };
-  switch (source) {
-    case StateSource::own_gpu:
+  switch (reach_of(source)) {
+    case Reach::device:
       return reader == receiver;
-    case StateSource::own_host:
-    case StateSource::own_nvme:
-      return same_node();
-    case StateSource::peer_gpu:
+    case Reach::other_device:
       return reader != receiver;
-    case StateSource::peer_host:
-    case StateSource::peer_nvme:
+    case Reach::node:
+      return same_node();
+    case Reach::other_node:
       return !same_node();
-    case StateSource::cloud:
+    case Reach::all:
       break;
   }
   return true;
@@ -131,12 +154,12 @@ using models::StatePart;
 /// A plan and who holds what under it.
 struct PlacedPlan {
   PlacedPlan(const ir::Plan& plan, const models::Cluster& cluster, const models::Workload& workload)
-      : placement(models::place(plan, cluster, true)), copies(workload, placement) {}
+      : placement(models::place(plan, cluster, true)), replicas(workload, placement) {}
   models::Placement placement;
-  models::BlockReplicas copies;
+  models::BlockReplicas replicas;
 };
 
-/// Who needs a slice and who can give it: readers by copy of the view, ascending.
+/// Who needs a slice and who can give it: readers by replica of the view, ascending.
 struct SliceParties {
   std::vector<int> receivers;
   std::vector<std::vector<int>> readers;
@@ -206,7 +229,7 @@ class SliceServer {
       const BlockId block{b};
       if (!wanted_[block.index()]) continue;
       for (std::size_t p = 0; p < workload_.block(block).parameters.size(); ++p) {
-        if (b > 0 && to_.copies.is_tied(block, p)) continue;  // Served with the embedding.
+        if (b > 0 && to_.replicas.is_tied(block, p)) continue;  // Served with the embedding.
         for (const StatePart part : parts(block)) add_tensor(block, p, part);
       }
     }
@@ -229,7 +252,7 @@ class SliceServer {
     }
   }
 
-  /// Blocks of which a receiver needs anything, redundant copies of the next stage included.
+  /// Blocks of which a receiver needs anything, redundant replicas of the next stage included.
   void mark_blocks(const ir::Plan& to) {
     for (const ir::Pipeline& pipeline : to.pipelines) {
       for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
@@ -243,12 +266,12 @@ class SliceServer {
         mark_blocks(pipeline.stages[(s + 1) % pipeline.stages.size()]);
       }
     }
-    if (to_.copies.tied() && wanted_.back()) wanted_.front() = true;
+    if (to_.replicas.tied() && wanted_.back()) wanted_.front() = true;
   }
 
   std::vector<StatePart> parts(BlockId block) const {
     const auto alike = [&](const PlacedPlan& plan) {
-      const ir::Zero& zero = plan.copies.zero(block);
+      const ir::Zero& zero = plan.replicas.zero(block);
       return divides(zero, StatePart::weights) == divides(zero, StatePart::optimizer);
     };
     const bool one = alike(to_) && std::all_of(layouts_.begin(), layouts_.end(),
@@ -273,14 +296,14 @@ class SliceServer {
   }
 
   const CutTensor& cut(BlockId block, std::size_t parameter, StatePart part) {
-    const bool like_current = current_.valid() && to_.copies.alike(block, current_) &&
+    const bool like_current = current_.valid() && to_.replicas.alike(block, current_) &&
                               std::all_of(layouts_.begin(), layouts_.end(), [&](const auto& plan) {
-                                return plan->copies.alike(block, current_);
+                                return plan->replicas.alike(block, current_);
                               });
     if (!like_current) known_.clear();
     current_ = block;
     const models::Parameter& of = workload_.block(block).parameters[parameter];
-    const Key key = {of.split_length, of.expert, to_.copies.is_tied(block, parameter), part};
+    const Key key = {of.split_length, of.expert, to_.replicas.is_tied(block, parameter), part};
     const auto [at, fresh] = known_.try_emplace(key);
     if (fresh) at->second = make_cut(block, parameter, part);
     return at->second;
@@ -288,7 +311,7 @@ class SliceServer {
 
   models::Layout holdings(const PlacedPlan& plan, BlockId block, std::size_t parameter,
                           StatePart part) const {
-    return plan.copies.holdings(block, parameter, divides(plan.copies.zero(block), part));
+    return plan.replicas.holdings(block, parameter, divides(plan.replicas.zero(block), part));
   }
 
   CutTensor make_cut(BlockId block, std::size_t parameter, StatePart part) {
@@ -329,15 +352,15 @@ class SliceServer {
                                         cuts.begin());
       for (; cuts[i] < slice.end; ++i) visit(parties[i]);
     };
-    const std::size_t copies = view_.copies().size();
-    for (SliceParties& at : parties) at.readers.resize(copies);
+    const std::size_t replicas = view_.replicas().size();
+    for (SliceParties& at : parties) at.readers.resize(replicas);
     for (const models::Piece& piece : need.pieces) {
       each(piece.slice, [&](SliceParties& at) { at.receivers.push_back(piece.owner); });
     }
-    for (std::size_t c = 0; c < copies; ++c) {
-      const ViewedCopy& copy = view_.copies()[c];
-      for (const models::Piece& piece : have[copy.layout].pieces) {
-        const int reader = copy.reader[static_cast<std::size_t>(piece.owner)];
+    for (std::size_t c = 0; c < replicas; ++c) {
+      const ReadableReplica& replica = view_.replicas()[c];
+      for (const models::Piece& piece : have[replica.layout].pieces) {
+        const int reader = replica.reader[static_cast<std::size_t>(piece.owner)];
         if (reader < 0) continue;
         each(piece.slice, [&](SliceParties& at) {
           if (!at.receivers.empty()) at.readers[c].push_back(reader);
@@ -360,11 +383,6 @@ class SliceServer {
     return at->second;
   }
 
-  static bool is_peer(StateSource source) {
-    return source == StateSource::peer_gpu || source == StateSource::peer_host ||
-           source == StateSource::peer_nvme;
-  }
-
   /// Of peers that give from one kind of store. Loads of GPUs, host memories and NVMe count apart.
   models::SendScan& scan_of(StateSource source) {
     std::unique_ptr<PeerStore>& store = stores_[static_cast<std::size_t>(source)];
@@ -381,7 +399,7 @@ class SliceServer {
       if (open.empty()) break;
       std::vector<int> owners;
       for (std::size_t c = 0; c < parties.readers.size(); ++c) {
-        if (view_.copies()[c].location != location_of(source)) continue;
+        if (view_.replicas()[c].location != location_of(source)) continue;
         owners.insert(owners.end(), parties.readers[c].begin(), parties.readers[c].end());
       }
       if (owners.empty()) continue;
@@ -495,12 +513,12 @@ class WholeShares {
           (*at)[static_cast<std::size_t>((*forward)[d])] = static_cast<int>(d);
       }
     }
-    for (const ViewedCopy& copy : view.copies()) matches_.push_back(inverse[copy.layout]);
-    for (const ViewedCopy& copy : view.copies()) {
-      Readers& all = readers_[copy.location];
+    for (const ReadableReplica& replica : view.replicas()) matches_.push_back(inverse[replica.layout]);
+    for (const ReadableReplica& replica : view.replicas()) {
+      Readers& all = readers_[replica.location];
       all.device.resize(static_cast<std::size_t>(devices), false);
       all.node.resize(view.cluster().nodes.size(), false);
-      for (const int reader : copy.reader) {
+      for (const int reader : replica.reader) {
         if (reader < 0) continue;
         all.add(reader, view.cluster().device({reader}).node);
       }
@@ -521,7 +539,7 @@ class WholeShares {
   }
 
  private:
-  /// Through whom copies of one location are read.
+  /// Through whom replicas of one location are read.
   struct Readers {
     std::vector<bool> device;
     std::vector<bool> node;
@@ -536,15 +554,12 @@ class WholeShares {
   };
 
   /// Peers are chosen slice by slice.
-  bool gives_whole(std::size_t copy, StateSource source, int receiver) const {
-    const ViewedCopy& of = view_.copies()[copy];
+  bool gives_whole(std::size_t replica, StateSource source, int receiver) const {
+    const ReadableReplica& of = view_.replicas()[replica];
     if (of.location != location_of(source)) return false;
     if (source == StateSource::cloud && of.whole) return true;
-    if (source == StateSource::peer_gpu || source == StateSource::peer_host ||
-        source == StateSource::peer_nvme || !matches_[copy]) {
-      return false;
-    }
-    const int position = (*matches_[copy])[static_cast<std::size_t>(receiver)];
+    if (is_peer(source) || !matches_[replica]) return false;
+    const int position = (*matches_[replica])[static_cast<std::size_t>(receiver)];
     const int reader = of.reader[static_cast<std::size_t>(position)];
     return reader >= 0 && view_.reaches(source, reader, receiver);
   }
@@ -555,18 +570,16 @@ class WholeShares {
     const Readers& all = found->second;
     const bool own = all.device[static_cast<std::size_t>(receiver)];
     const bool own_node = all.node[view_.cluster().device({receiver}).node.index()];
-    switch (source) {
-      case StateSource::own_gpu:
+    switch (reach_of(source)) {
+      case Reach::device:
         return own;
-      case StateSource::own_host:
-      case StateSource::own_nvme:
-        return own_node;
-      case StateSource::peer_gpu:
+      case Reach::other_device:
         return all.devices > (own ? 1U : 0U);
-      case StateSource::peer_host:
-      case StateSource::peer_nvme:
+      case Reach::node:
+        return own_node;
+      case Reach::other_node:
         return all.nodes > (own_node ? 1U : 0U);
-      case StateSource::cloud:
+      case Reach::all:
         break;
     }
     return all.devices > 0;
@@ -574,7 +587,7 @@ class WholeShares {
 
   const RestoreView& view_;
   const RestoreOptions& options_;
-  /// By copy: device of the plan -> device of the copy's layout with the same share.
+  /// By replica: device of the plan -> device of the replica's layout with the same share.
   std::vector<std::optional<std::vector<int>>> matches_;
   std::map<ir::Location, Readers> readers_;
 };
@@ -624,41 +637,9 @@ class TransferSums {
 
 }  // namespace
 
+const char* name_of(StateSource source) { return kSources[static_cast<std::size_t>(source)].name; }
 ir::Location location_of(StateSource source) {
-  switch (source) {
-    case StateSource::own_gpu:
-    case StateSource::peer_gpu:
-      return ir::Location::peer;
-    case StateSource::own_host:
-    case StateSource::peer_host:
-      return ir::Location::host_memory;
-    case StateSource::own_nvme:
-    case StateSource::peer_nvme:
-      return ir::Location::nvme;
-    case StateSource::cloud:
-      break;
-  }
-  return ir::Location::cloud;
-}
-
-const char* name_of(StateSource source) {
-  switch (source) {
-    case StateSource::own_gpu:
-      return "own GPU";
-    case StateSource::own_host:
-      return "own host memory";
-    case StateSource::own_nvme:
-      return "own NVMe";
-    case StateSource::peer_gpu:
-      return "peer GPU";
-    case StateSource::peer_host:
-      return "peer host memory";
-    case StateSource::peer_nvme:
-      return "peer NVMe";
-    case StateSource::cloud:
-      break;
-  }
-  return "cloud";
+  return kSources[static_cast<std::size_t>(source)].location;
 }
 
 std::vector<Bytes> state_shares(const PolicyInput& input, const ir::Plan& plan,
@@ -716,11 +697,11 @@ std::optional<NewestRestore> newest_restore(const PolicyInput& input, const mode
                                             const std::vector<StateSource>& order,
                                             const models::ReshardBytes& bytes) {
   std::optional<std::int64_t> last;
-  for (const models::StateReplica& copy : state.replicas) {
-    if (last == copy.iteration) continue;
-    last = copy.iteration;
-    Restore restore = plan_restore(input, state, to, {copy.iteration, order, bytes});
-    if (restore.complete()) return NewestRestore{copy.iteration, std::move(restore)};
+  for (const models::StateReplica& replica : state.replicas) {
+    if (last == replica.iteration) continue;
+    last = replica.iteration;
+    Restore restore = plan_restore(input, state, to, {replica.iteration, order, bytes});
+    if (restore.complete()) return NewestRestore{replica.iteration, std::move(restore)};
   }
   return std::nullopt;
 }

@@ -30,8 +30,7 @@ SwitchingPolicy::SwitchingPolicy(const PolicyInput& input, SwitchingSettings set
   for (const auto& [name, options] : planners) replanners_.emplace_back(input_, name, options);
 }
 
-std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::plan_for(
-    const std::vector<DeviceId>& devices) const {
+FoundPlan SwitchingPolicy::plan_for(const std::vector<DeviceId>& devices) const {
   if (devices.empty()) return models::Infeasible{"live devices", "none is left"};
   auto first = replanners_.front().plan_for(devices);
   for (std::size_t i = 1; i < replanners_.size(); ++i) {
@@ -42,8 +41,7 @@ std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::plan_for(
   return first;
 }
 
-std::variant<models::PlanPointer, models::Infeasible> SwitchingPolicy::first_plan(
-    const std::vector<DeviceId>& live) const {
+FoundPlan SwitchingPolicy::first_plan(const std::vector<DeviceId>& live) const {
   if (auto home = home_plan(input_, live)) return home;
   return plan_for(live);
 }

@@ -33,8 +33,7 @@ class SwitchingPolicy : public models::RecoveryPolicy {
                   const std::vector<std::pair<std::string, Options>>& planners);
 
   /// home_plan(), else the planner's.
-  std::variant<models::PlanPointer, models::Infeasible> first_plan(
-      const std::vector<DeviceId>& live) const final;
+  FoundPlan first_plan(const std::vector<DeviceId>& live) const final;
   /// Something of the plan is lost: the same plan if all its devices stay, else first_plan(), and
   /// recover(). More devices: first_plan() if it uses other ones and
   /// growth_is_profitable(). Devices of
@@ -66,8 +65,7 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   };
   std::variant<models::RecoveryDecision, Restart> decide(
       const models::JobState& state, std::span<const ir::ClusterEvent> events) const;
-  std::variant<models::PlanPointer, models::Infeasible> plan_for(
-      const std::vector<DeviceId>& devices) const;
+  FoundPlan plan_for(const std::vector<DeviceId>& devices) const;
   models::RecoveryDecision on_join(const models::JobState& state,
                                    const std::vector<DeviceId>& good) const;
   models::RecoveryDecision leave(const models::JobState& state,

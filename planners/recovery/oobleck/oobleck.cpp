@@ -89,16 +89,15 @@ class Oobleck final : public ElasticPolicy {
   std::string name() const override { return kOobleckRecovery.name; }
 
  protected:
-  std::variant<models::PlanPointer, models::Infeasible> fresh(
-      const std::vector<DeviceId>& live) const override {
+  FoundPlan fresh(const std::vector<DeviceId>& live) const override {
     const std::vector<Unit> nodes = cells(live);
     const std::vector<int> sizes = sizes_for(static_cast<int>(nodes.size()));
     if (sizes.empty()) return too_few(nodes.size());
     return plan(assign_nodes(sizes, {}, nodes));
   }
 
-  std::variant<ElasticChange, models::Infeasible> shrink(
-      const models::JobState& state, const std::vector<DeviceId>& live) const override {
+  FoundChange shrink(const models::JobState& state,
+                     const std::vector<DeviceId>& live) const override {
     const std::vector<Unit> nodes = cells(live);
     const std::vector<NodeList> before = pipelines_of(*state.plan, nodes);
     if (state.training) {
@@ -147,8 +146,7 @@ class Oobleck final : public ElasticPolicy {
                                            nodes, templates_.fewest())};
   }
 
-  std::variant<ElasticChange, models::Infeasible> finish(std::vector<NodeList> pipelines,
-                                                         std::string what) const {
+  FoundChange finish(std::vector<NodeList> pipelines, std::string what) const {
     std::map<std::size_t, int, std::greater<>> counts;  // Pipelines by number of nodes.
     for (const NodeList& pipeline : pipelines) ++counts[pipeline.size()];
     std::vector<std::string> sizes;
@@ -159,8 +157,7 @@ class Oobleck final : public ElasticPolicy {
                          fmt::format("{}: pipelines of {} nodes", what, fmt::join(sizes, " + "))};
   }
 
-  std::variant<models::PlanPointer, models::Infeasible> plan(
-      std::vector<NodeList> pipelines) const {
+  FoundPlan plan(std::vector<NodeList> pipelines) const {
     std::vector<UnitPipeline> laid_out;
     for (const NodeList& nodes : pipelines) {
       UnitPipeline pipeline{templates_.at(static_cast<int>(nodes.size())), {}};
@@ -242,7 +239,7 @@ constinit const RecoveryEntry kOobleckRecovery = recovery_entry<Oobleck>({
     .needs = "ZeRO off; f + 1 pipelines at least; whole nodes",
     .loses = "the iteration in flight; what came after the last checkpoint once all replicas of a "
              "layer are lost",
-    .slow = "trains on at the pace of the slowest device",
+    .slow = kKeepsSlowDevices,
     .deviations = "all stages of a template have the same number of GPUs, a tensor-parallel group, "
                   "where the paper lets them differ inside a node and shards their states; "
                   "reconfiguration takes a time interpolated between model sizes, where Oobleck's "

@@ -193,8 +193,7 @@ class Parcae final : public ElasticPolicy {
   std::string name() const override { return kParcaeRecovery.name; }
 
  protected:
-  std::variant<models::PlanPointer, models::Infeasible> fresh(
-      const std::vector<DeviceId>& live) const override {
+  FoundPlan fresh(const std::vector<DeviceId>& live) const override {
     const std::vector<Unit> units = units_of(live);
     const UnitGrid grid =
         choose(static_cast<int>(units.size()), [](const UnitGrid&) { return 0.0; });
@@ -202,8 +201,8 @@ class Parcae final : public ElasticPolicy {
   }
 
   /// Deviation: Parcae optimizes once an interval; a policy is asked at events only.
-  std::variant<ElasticChange, models::Infeasible> shrink(
-      const models::JobState& state, const std::vector<DeviceId>& live) const override {
+  FoundChange shrink(const models::JobState& state,
+                     const std::vector<DeviceId>& live) const override {
     return change(*state.plan, live);
   }
 
@@ -267,8 +266,7 @@ class Parcae final : public ElasticPolicy {
     return best_liveput(problem).grids.front();
   }
 
-  std::variant<ElasticChange, models::Infeasible> change(const ir::Plan& running,
-                                                         const std::vector<DeviceId>& live) const {
+  FoundChange change(const ir::Plan& running, const std::vector<DeviceId>& live) const {
     const std::vector<Unit> units = units_of(live);
     const GridUnits survivors = grid_units(running, units);
     const UnitGrid grid = choose(static_cast<int>(units.size()), [&](const UnitGrid& to) {
@@ -293,9 +291,8 @@ class Parcae final : public ElasticPolicy {
     return left >= to.pipelines ? costs.intra(to) : costs.inter(to);
   }
 
-  std::variant<models::PlanPointer, models::Infeasible> plan(const UnitGrid& grid,
-                                                             const GridUnits& survivors,
-                                                             const std::vector<Unit>& units) const {
+  FoundPlan plan(const UnitGrid& grid, const GridUnits& survivors,
+                 const std::vector<Unit>& units) const {
     if (grid.pipelines == 0) {
       return models::Infeasible{
           "number of instances",
@@ -359,7 +356,7 @@ constinit const RecoveryEntry kParcaeRecovery = recovery_entry<Parcae>({
     .needs = "equal pipelines, ZeRO off; it lays them out itself",
     .loses = "the iteration in flight; what came after the last checkpoint once all copies of a "
              "stage are lost",
-    .slow = "trains on at the pace of the slowest device",
+    .slow = kKeepsSlowDevices,
     .deviations =
         "no ARIMA forecast: devices vanish at the expected rate and none come back; the "
         "configuration is chosen at events only, not once an interval; checkpoints to the cloud "

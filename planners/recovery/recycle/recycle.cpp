@@ -93,8 +93,7 @@ class Recycle final : public ElasticPolicy {
  protected:
   /// A plan in which the peers of a lost first stage, which hold most activations, have room for
   /// its micro-batches; with the strongest recomputation if need be.
-  std::variant<models::PlanPointer, models::Infeasible> fresh(
-      const std::vector<DeviceId>& live) const override {
+  FoundPlan fresh(const std::vector<DeviceId>& live) const override {
     auto plan = stepping(planner_.plan_for(live));
     const auto* tight = std::get_if<models::PlanPointer>(&plan);
     if (tight == nullptr || leaves_room(**tight)) return plan;
@@ -103,8 +102,8 @@ class Recycle final : public ElasticPolicy {
     return found != nullptr && leaves_room(**found) ? other : plan;
   }
 
-  std::variant<ElasticChange, models::Infeasible> shrink(
-      const models::JobState& state, const std::vector<DeviceId>& live) const override {
+  FoundChange shrink(const models::JobState& state,
+                     const std::vector<DeviceId>& live) const override {
     return around(*state.plan, live, undisturbed(*state.plan));
   }
 
@@ -143,8 +142,7 @@ class Recycle final : public ElasticPolicy {
     return input;
   }
 
-  std::variant<models::PlanPointer, models::Infeasible> stepping(
-      std::variant<models::PlanPointer, models::Infeasible> made) const {
+  FoundPlan stepping(FoundPlan made) const {
     const auto* found = std::get_if<models::PlanPointer>(&made);
     if (found == nullptr || (*found)->optimizer == settings_.optimizer) return made;
     ir::Plan plan = **found;
@@ -154,9 +152,8 @@ class Recycle final : public ElasticPolicy {
   }
 
   /// The plan around what is dead, or whole again.
-  std::variant<ElasticChange, models::Infeasible> around(const ir::Plan& plan,
-                                                         const std::vector<DeviceId>& live,
-                                                         ir::ScheduleKind undisturbed) const {
+  FoundChange around(const ir::Plan& plan, const std::vector<DeviceId>& live,
+                     ir::ScheduleKind undisturbed) const {
     auto made = reroute(plan, live);
     if (auto* none = std::get_if<models::Infeasible>(&made)) return std::move(*none);
     ir::Plan rerouted = std::get<ir::Plan>(std::move(made));
@@ -241,7 +238,7 @@ constinit const RecoveryEntry kRecycleRecovery = recovery_entry<Recycle>({
     .needs = "ZeRO off; two equal pipelines at least",
     .loses = "the iteration in flight; what came after the last checkpoint once all copies of a "
              "stage are lost",
-    .slow = "trains on at the pace of the slowest device",
+    .slow = kKeepsSlowDevices,
     .deviations =
         "the order of passes is that of ZB-H1 with rerouted ones behind own ones, where ReCycle "
         "solves an integer program, so that staggering gains nothing where transfers or gradients "

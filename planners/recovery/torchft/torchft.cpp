@@ -61,16 +61,15 @@ class Torchft final : public ElasticPolicy {
   std::string name() const override { return kTorchftRecovery.name; }
 
  protected:
-  std::variant<models::PlanPointer, models::Infeasible> fresh(
-      const std::vector<DeviceId>& live) const override {
+  FoundPlan fresh(const std::vector<DeviceId>& live) const override {
     return planner_.plan_for(live);
   }
 
   /// Deviation: torchft commits a step with fewer samples. A plan takes the job's whole batch, so
   /// that the other replicas share the lost one's micro-batches: the same samples per second but
   /// for fixed costs of a step. The step in flight is lost, torchft would commit it.
-  std::variant<ElasticChange, models::Infeasible> shrink(
-      const models::JobState& state, const std::vector<DeviceId>& live) const override {
+  FoundChange shrink(const models::JobState& state,
+                     const std::vector<DeviceId>& live) const override {
     auto left = surviving_pipelines(*state.plan, input().cluster, live);
     if (auto* plan = std::get_if<ir::Plan>(&left)) {
       const std::string problem = problem_of(input(), *plan);
@@ -111,7 +110,7 @@ constinit const RecoveryEntry kTorchftRecovery = recovery_entry<Torchft>({
                 "peer's weights",
     .needs = "ZeRO off between replicas; two pipelines at least, with micro-batches of one size",
     .loses = "the iteration in flight; what came after the last checkpoint once no replica is left",
-    .slow = "trains on at the pace of the slowest device",
+    .slow = kKeepsSlowDevices,
     .deviations = "a plan takes the whole batch, so that the others share out a lost replica's "
                   "micro-batches, where torchft commits a step with fewer samples; the iteration "
                   "in flight is lost, where torchft commits it; all replicas stop while one that "
