@@ -15,18 +15,6 @@ namespace {
 
 std::size_t index_of(PathClass path) { return static_cast<std::size_t>(path); }
 
-double bytes_of(StatePart part, const ReshardBytes& bytes) {
-  switch (part) {
-    case StatePart::weights:
-      return bytes.weight;
-    case StatePart::optimizer:
-      return bytes.optimizer();
-    case StatePart::all:
-      break;
-  }
-  return bytes.weight + bytes.optimizer();
-}
-
 std::vector<DeviceId> device_ids(const std::vector<int>& ids) {
   std::vector<DeviceId> out;
   for (const int id : ids) out.push_back({id});
@@ -45,7 +33,8 @@ class ReshardPlanner {
         to_place_(place(to, cluster, true)),
         from_(workload, from_place_),
         to_(workload, to_place_),
-        tables_(workload, from_, to_, lost_flags(cluster, options)),
+        tables_(workload, {{&from_, readers(cluster, false)}, {&from_, readers(cluster, true)}},
+                to_, std::vector<bool>(static_cast<std::size_t>(cluster.size()), true)),
         scan_(batched_options()),
         traffic_(static_cast<std::size_t>(cluster.size())) {
     plan_.bytes = options.bytes;
@@ -72,10 +61,16 @@ class ReshardPlanner {
   }
 
  private:
-  static std::vector<bool> lost_flags(const Cluster& cluster, const ReshardOptions& options) {
-    std::vector<bool> lost(static_cast<std::size_t>(cluster.size()), false);
-    for (const DeviceId device : options.lost) lost[device.index()] = true;
-    return lost;
+  enum Source : std::size_t { kAlive, kLost };  ///< Sources of tables_.
+
+  /// By device: itself if it is lost, or if it is not; else -1.
+  std::vector<int> readers(const Cluster& cluster, bool lost) const {
+    std::vector<int> alive(static_cast<std::size_t>(cluster.size()));
+    std::iota(alive.begin(), alive.end(), 0);
+    std::vector<int> out(alive.size(), -1);
+    for (const DeviceId device : options_.lost)
+      std::swap(alive[device.index()], out[device.index()]);
+    return lost ? out : alive;
   }
 
   BatchedOptions batched_options() {
@@ -93,7 +88,7 @@ class ReshardPlanner {
   std::size_t scan_table(std::size_t holders) {
     for (std::size_t i = scan_tables_; i < tables_.holders().size(); ++i) {
       const SliceHolders& table = tables_.holders()[i];
-      const std::size_t number = scan_.add(table.owners, table.required);
+      const std::size_t number = scan_.add(table.readers[kAlive], table.required);
       ORRERY_CHECK(number == i, "table {} became {}", i, number);
     }
     scan_tables_ = tables_.holders().size();
@@ -132,8 +127,8 @@ class ReshardPlanner {
         call_of_.push_back(fused_ ? 0 : calls_);
       }
     }
-    if (holders.owners.empty()) {
-      plan_.lost.push_back({row, device_ids(holders.lost), device_ids(holders.required)});
+    if (holders.readers[kAlive].empty()) {
+      plan_.lost.push_back({row, device_ids(holders.readers[kLost]), device_ids(holders.required)});
     }
   }
 

@@ -1,6 +1,6 @@
-/// The table of a plan switch: finest slices of every tensor with those that have them before and
-/// those that need them after. Equal tables of equal blocks and parameters stand once. Private to
-/// models/reshard.
+/// Finest slices of every tensor with those that can give them and those that need them. Equal
+/// tables of equal blocks and parameters are made once. For switches between plans and for restores
+/// from several replicas of the state (planners/recovery).
 #pragma once
 #include <cstdint>
 #include <map>
@@ -13,13 +13,21 @@
 
 namespace orrery::models {
 
-/// Who has a slice before and who needs it after, by ascending id.
+/// A layout of the state that slices can be taken from.
+struct SliceSource {
+  const BlockReplicas* layout = nullptr;
+  std::vector<int> reader;  ///< By owner: the device through which its slices are read; -1: none.
+};
+
+/// Who can give a slice and who needs it, by ascending id.
 struct SliceHolders {
-  std::vector<int> owners;  ///< Alive.
-  std::vector<int> lost;    ///< Owners that are lost.
+  std::vector<std::vector<int>> readers;  ///< By SliceSource.
   std::vector<int> required;
   auto operator<=>(const SliceHolders&) const = default;
 };
+
+/// Bytes per parameter that belong to the part.
+double bytes_of(StatePart part, const ReshardBytes& bytes);
 
 /// A slice and its holders, as an index into StateTables::holders().
 struct HeldSlice {
@@ -35,9 +43,10 @@ struct TensorRows {
 
 class StateTables {
  public:
-  /// Keeps references. `is_lost` is by device id.
-  StateTables(const Workload& workload, const BlockReplicas& from, const BlockReplicas& to,
-              std::vector<bool> is_lost);
+  /// Keeps references, those of the sources included. `needs`: by device id, whether its state
+  /// counts as needed.
+  StateTables(const Workload& workload, std::vector<SliceSource> sources, const BlockReplicas& to,
+              std::vector<bool> needs);
 
   /// Which parts of the block's states move apart: all together, or weights and optimizer states.
   std::vector<StatePart> parts(BlockId block, const ReshardBytes& bytes) const;
@@ -47,16 +56,16 @@ class StateTables {
   const std::vector<SliceHolders>& holders() const { return holders_; }
 
  private:
-  /// Length of the split, expert, tied, sharded before, sharded after: what decides the rows of a
-  /// parameter among blocks that lie alike.
-  using Key = std::tuple<std::int64_t, bool, bool, bool, bool>;
-  TensorRows make_rows(const Layout& before, const Layout& after);
+  /// Length of the split, expert, tied, part: what decides the rows of a parameter among blocks
+  /// that lie alike.
+  using Key = std::tuple<std::int64_t, bool, bool, StatePart>;
+  TensorRows make_rows(BlockId block, std::size_t parameter, StatePart part);
   std::size_t number(SliceHolders holders);
 
   const Workload& workload_;
-  const BlockReplicas& from_;
+  std::vector<SliceSource> sources_;
   const BlockReplicas& to_;
-  std::vector<bool> is_lost_;
+  std::vector<bool> needs_;
   BlockId current_;
   std::map<Key, TensorRows> known_;  ///< Of blocks like the current one.
   std::vector<SliceHolders> holders_;

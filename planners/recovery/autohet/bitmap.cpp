@@ -103,14 +103,6 @@ std::vector<bool> LayerBitmap::holders(BlockId block, int degree, int rank) cons
   return bits;
 }
 
-bool LayerBitmap::in_cloud(BlockId block, int degree, int rank) const {
-  const auto found = rows_[block.index()].find(degree);
-  if (found == rows_[block.index()].end()) return false;
-  const std::vector<Place>& places = found->second[static_cast<std::size_t>(rank)];
-  return std::any_of(places.begin(), places.end(),
-                     [](const Place& place) { return place.location == ir::Location::cloud; });
-}
-
 StateSource LayerBitmap::source_of(const Place& place, DeviceId reader) const {
   if (place.location == ir::Location::cloud) return StateSource::cloud;
   const bool own = cluster_.device(place.holder).node == cluster_.device(reader).node;

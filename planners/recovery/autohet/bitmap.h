@@ -60,7 +60,6 @@ class LayerBitmap {
   /// Bit i of a file: device i holds it (in host memory or on NVMe of its node).
   /// The row of a layer, by [degree][rank]; empty: no such file anywhere but in the cloud.
   std::vector<bool> holders(BlockId block, int degree, int rank) const;
-  bool in_cloud(BlockId block, int degree, int rank) const;
 
   /// What each device of the plan reads of each of its layers, by device and layer.
   std::vector<LayerRead> reads(const ir::Plan& to, const models::ReshardBytes& bytes) const;

@@ -188,7 +188,6 @@ struct Replanner::Memory {
   NodeClasses classes;
   std::map<std::vector<DeviceId>, Answer> canonical;  ///< By canonical set.
   std::map<std::vector<DeviceId>, Answer> given;      ///< By the set that was asked for.
-  std::int64_t searches = 0;
 };
 
 Replanner::Replanner(const PolicyInput& input, const std::string& planner, const Options& options)
@@ -209,7 +208,6 @@ FoundPlan Replanner::plan_for(const std::vector<DeviceId>& devices) const {
   NodeClasses::Canonical form = memory_->classes.canonical(devices);
   auto found = memory_->canonical.find(form.devices);
   if (found == memory_->canonical.end()) {
-    ++memory_->searches;
     if (input_.searches != nullptr) ++*input_.searches;
     const PlannerInput asked{
         input_.cluster,   input_.topology, input_.workload, input_.job, input_.profile,
@@ -231,7 +229,5 @@ FoundPlan Replanner::plan_for(const std::vector<DeviceId>& devices) const {
   memory_->given.emplace(devices, answer);
   return answer;
 }
-
-std::int64_t Replanner::searches() const { return memory_->searches; }
 
 }  // namespace orrery::planners

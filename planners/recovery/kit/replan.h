@@ -47,8 +47,6 @@ class Replanner {
   /// same kind at the same position of the fabric get the same plan under that renaming: the
   /// planner is asked once.
   FoundPlan plan_for(const std::vector<DeviceId>& devices) const;
-  /// How often the planner was really asked.
-  std::int64_t searches() const;
 
  private:
   struct Memory;

@@ -13,6 +13,7 @@
 #include "models/lower/block_replicas.h"
 #include "models/lower/placement.h"
 #include "models/reshard/link_ranks.h"
+#include "models/reshard/state_rows.h"
 #include "models/sharding/batched_send_receive.h"
 #include "planners/recovery/kit/state_layouts.h"
 
@@ -108,7 +109,7 @@ RestoreView::RestoreView(const models::Cluster& cluster, const models::JobState&
       const DeviceId stored_on = replica.stored_on.empty() ? devices[i] : replica.stored_on[i];
       int& reader = viewed.reader[devices[i].index()];
       reader = replica.location == ir::Location::cloud ? devices[i].value
-                                                    : reader_of(replica.location, stored_on);
+                                                       : reader_of(replica.location, stored_on);
       if (reader >= 0) ++reached;
     }
     viewed.whole = reached == devices.size();
@@ -149,21 +150,12 @@ struct UnservedShare {
   std::string witness;  ///< The first slice that nobody has.
 };
 
-using models::StatePart;
-
 /// A plan and who holds what under it.
 struct PlacedPlan {
   PlacedPlan(const ir::Plan& plan, const models::Cluster& cluster, const models::Workload& workload)
       : placement(models::place(plan, cluster, true)), replicas(workload, placement) {}
   models::Placement placement;
   models::BlockReplicas replicas;
-};
-
-/// Who needs a slice and who can give it: readers by replica of the view, ascending.
-struct SliceParties {
-  std::vector<int> receivers;
-  std::vector<std::vector<int>> readers;
-  auto operator<=>(const SliceParties&) const = default;
 };
 
 /// Peers of one source that serve some receivers of a slice.
@@ -173,7 +165,7 @@ struct PeerScan {
   std::vector<int> receivers;
 };
 
-/// How a slice with the same parties is always served.
+/// How slices with the same holders are always served.
 struct SliceTable {
   struct Fixed {
     StateSource source;
@@ -182,7 +174,7 @@ struct SliceTable {
   std::vector<Fixed> fixed;
   std::vector<PeerScan> scans;
   std::vector<int> unserved;
-  Bytes bytes;  ///< Of all rows with these parties.
+  Bytes bytes;  ///< Of all rows with these holders.
 };
 
 /// Chooses among peers with a slice in GPUs, host memories or NVMe.
@@ -191,12 +183,6 @@ struct PeerStore {
       : ranks(cluster, topology, store), scan(ranks.heuristics()) {}
   models::LinkRanks ranks;
   models::SendScan scan;
-};
-
-/// Slices of a tensor that somebody needs, upwards.
-struct CutTensor {
-  std::int64_t length = 0;
-  std::vector<std::pair<models::Slice, std::size_t>> slices;  ///< And their SliceTable.
 };
 
 /// Cuts the state that `receivers` (ascending, devices of `to`) need into the finest slices of all
@@ -215,12 +201,9 @@ class SliceServer {
         options_(options),
         served_(std::move(served)),
         to_(to, view.cluster(), workload),
-        receives_(static_cast<std::size_t>(view.cluster().size()), false),
-        wanted_(static_cast<std::size_t>(workload.size()), false) {
-    for (const int receiver : receivers) receives_[static_cast<std::size_t>(receiver)] = true;
-    for (const ir::Plan* layout : view.layouts()) {
-      layouts_.push_back(std::make_unique<PlacedPlan>(*layout, view.cluster(), workload));
-    }
+        receives_(flags(receivers)),
+        wanted_(static_cast<std::size_t>(workload.size()), false),
+        slices_(workload, sources(), to_.replicas, receives_) {
     mark_blocks(to);
   }
 
@@ -230,7 +213,9 @@ class SliceServer {
       if (!wanted_[block.index()]) continue;
       for (std::size_t p = 0; p < workload_.block(block).parameters.size(); ++p) {
         if (b > 0 && to_.replicas.is_tied(block, p)) continue;  // Served with the embedding.
-        for (const StatePart part : parts(block)) add_tensor(block, p, part);
+        for (const models::StatePart part : slices_.parts(block, options_.bytes)) {
+          add_tensor(block, p, part);
+        }
       }
     }
     for (const SliceTable& table : tables_) {
@@ -242,7 +227,23 @@ class SliceServer {
   }
 
  private:
-  using Key = std::tuple<std::int64_t, bool, bool, StatePart>;
+  std::vector<bool> flags(const std::vector<int>& devices) const {
+    std::vector<bool> out(static_cast<std::size_t>(view_.cluster().size()), false);
+    for (const int device : devices) out[static_cast<std::size_t>(device)] = true;
+    return out;
+  }
+
+  /// One for each replica of the view.
+  std::vector<models::SliceSource> sources() {
+    for (const ir::Plan* layout : view_.layouts()) {
+      layouts_.push_back(std::make_unique<PlacedPlan>(*layout, view_.cluster(), workload_));
+    }
+    std::vector<models::SliceSource> out;
+    for (const ReadableReplica& replica : view_.replicas()) {
+      out.push_back({&layouts_[replica.layout]->replicas, replica.reader});
+    }
+    return out;
+  }
 
   void mark_blocks(const ir::Stage& stage) {
     for (const ir::Segment& segment : stage.segments) {
@@ -269,120 +270,6 @@ class SliceServer {
     if (to_.replicas.tied() && wanted_.back()) wanted_.front() = true;
   }
 
-  std::vector<StatePart> parts(BlockId block) const {
-    const auto alike = [&](const PlacedPlan& plan) {
-      const ir::Zero& zero = plan.replicas.zero(block);
-      return divides(zero, StatePart::weights) == divides(zero, StatePart::optimizer);
-    };
-    const bool one = alike(to_) && std::all_of(layouts_.begin(), layouts_.end(),
-                                               [&](const auto& plan) { return alike(*plan); });
-    if (one) return {StatePart::all};
-    std::vector<StatePart> out;
-    if (options_.bytes.weight > 0) out.push_back(StatePart::weights);
-    if (options_.bytes.optimizer() > 0) out.push_back(StatePart::optimizer);
-    return out;
-  }
-
-  double bytes_of(StatePart part) const {
-    switch (part) {
-      case StatePart::weights:
-        return options_.bytes.weight;
-      case StatePart::optimizer:
-        return options_.bytes.optimizer();
-      case StatePart::all:
-        break;
-    }
-    return options_.bytes.weight + options_.bytes.optimizer();
-  }
-
-  const CutTensor& cut(BlockId block, std::size_t parameter, StatePart part) {
-    const bool like_current = current_.valid() && to_.replicas.alike(block, current_) &&
-                              std::all_of(layouts_.begin(), layouts_.end(), [&](const auto& plan) {
-                                return plan->replicas.alike(block, current_);
-                              });
-    if (!like_current) known_.clear();
-    current_ = block;
-    const models::Parameter& of = workload_.block(block).parameters[parameter];
-    const Key key = {of.split_length, of.expert, to_.replicas.is_tied(block, parameter), part};
-    const auto [at, fresh] = known_.try_emplace(key);
-    if (fresh) at->second = make_cut(block, parameter, part);
-    return at->second;
-  }
-
-  models::Layout holdings(const PlacedPlan& plan, BlockId block, std::size_t parameter,
-                          StatePart part) const {
-    return plan.replicas.holdings(block, parameter, divides(plan.replicas.zero(block), part));
-  }
-
-  CutTensor make_cut(BlockId block, std::size_t parameter, StatePart part) {
-    models::Layout need = holdings(to_, block, parameter, part);
-    std::erase_if(need.pieces, [&](const models::Piece& piece) {
-      return !receives_[static_cast<std::size_t>(piece.owner)];
-    });
-    CutTensor tensor;
-    tensor.length = need.length;
-    if (need.pieces.empty()) return tensor;
-    std::vector<models::Layout> have;
-    for (const auto& layout : layouts_) have.push_back(holdings(*layout, block, parameter, part));
-    std::vector<std::int64_t> cuts = {0, need.length};
-    const auto add_cuts = [&](const models::Layout& layout) {
-      for (const models::Piece& piece : layout.pieces) {
-        cuts.push_back(piece.slice.begin);
-        cuts.push_back(piece.slice.end);
-      }
-    };
-    add_cuts(need);
-    for (const models::Layout& layout : have) add_cuts(layout);
-    std::sort(cuts.begin(), cuts.end());
-    cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-    std::vector<SliceParties> parties(cuts.size() - 1);
-    fill(need, have, cuts, parties);
-    for (std::size_t i = 0; i < parties.size(); ++i) {
-      if (parties[i].receivers.empty()) continue;
-      tensor.slices.emplace_back(models::Slice{cuts[i], cuts[i + 1]},
-                                 number(std::move(parties[i])));
-    }
-    return tensor;
-  }
-
-  void fill(const models::Layout& need, const std::vector<models::Layout>& have,
-            const std::vector<std::int64_t>& cuts, std::vector<SliceParties>& parties) const {
-    const auto each = [&](const models::Slice& slice, auto visit) {
-      auto i = static_cast<std::size_t>(std::lower_bound(cuts.begin(), cuts.end(), slice.begin) -
-                                        cuts.begin());
-      for (; cuts[i] < slice.end; ++i) visit(parties[i]);
-    };
-    const std::size_t replicas = view_.replicas().size();
-    for (SliceParties& at : parties) at.readers.resize(replicas);
-    for (const models::Piece& piece : need.pieces) {
-      each(piece.slice, [&](SliceParties& at) { at.receivers.push_back(piece.owner); });
-    }
-    for (std::size_t c = 0; c < replicas; ++c) {
-      const ReadableReplica& replica = view_.replicas()[c];
-      for (const models::Piece& piece : have[replica.layout].pieces) {
-        const int reader = replica.reader[static_cast<std::size_t>(piece.owner)];
-        if (reader < 0) continue;
-        each(piece.slice, [&](SliceParties& at) {
-          if (!at.receivers.empty()) at.readers[c].push_back(reader);
-        });
-      }
-    }
-    for (SliceParties& at : parties) {
-      const auto tidy = [](std::vector<int>& ids) {
-        std::sort(ids.begin(), ids.end());
-        ids.erase(std::unique(ids.begin(), ids.end()), ids.end());
-      };
-      tidy(at.receivers);
-      for (std::vector<int>& ids : at.readers) tidy(ids);
-    }
-  }
-
-  std::size_t number(SliceParties parties) {
-    const auto [at, fresh] = numbers_.try_emplace(std::move(parties), tables_.size());
-    if (fresh) tables_.push_back(make_table(at->first));
-    return at->second;
-  }
-
   /// Of peers that give from one kind of store. Loads of GPUs, host memories and NVMe count apart.
   models::SendScan& scan_of(StateSource source) {
     std::unique_ptr<PeerStore>& store = stores_[static_cast<std::size_t>(source)];
@@ -392,15 +279,22 @@ class SliceServer {
     return store->scan;
   }
 
-  SliceTable make_table(const SliceParties& parties) {
+  SliceTable& table_of(const models::HeldSlice& slice) {
+    while (tables_.size() < slices_.holders().size()) {
+      tables_.push_back(make_table(slices_.holders()[tables_.size()]));
+    }
+    return tables_[slice.holders];
+  }
+
+  SliceTable make_table(const models::SliceHolders& holders) {
     SliceTable table;
-    std::vector<int> open = parties.receivers;
+    std::vector<int> open = holders.required;
     for (const StateSource source : options_.order) {
       if (open.empty()) break;
       std::vector<int> owners;
-      for (std::size_t c = 0; c < parties.readers.size(); ++c) {
-        if (view_.replicas()[c].location != location_of(source)) continue;
-        owners.insert(owners.end(), parties.readers[c].begin(), parties.readers[c].end());
+      for (std::size_t r = 0; r < holders.readers.size(); ++r) {
+        if (view_.replicas()[r].location != location_of(source)) continue;
+        owners.insert(owners.end(), holders.readers[r].begin(), holders.readers[r].end());
       }
       if (owners.empty()) continue;
       std::sort(owners.begin(), owners.end());
@@ -451,15 +345,16 @@ class SliceServer {
     return left;
   }
 
-  void add_tensor(BlockId block, std::size_t parameter, StatePart part) {
-    const CutTensor& tensor = cut(block, parameter, part);
+  void add_tensor(BlockId block, std::size_t parameter, models::StatePart part) {
+    const models::TensorRows& tensor = slices_.rows(block, parameter, part);
     const double elements =
         static_cast<double>(workload_.block(block).parameters[parameter].elements);
-    for (const auto& [slice, number] : tensor.slices) {
+    for (const models::HeldSlice& held : tensor.slices) {
+      const models::Slice& slice = held.slice;
       const double share =
           elements * static_cast<double>(slice.size()) / static_cast<double>(tensor.length);
-      const Bytes bytes{share * bytes_of(part)};
-      SliceTable& table = tables_[number];
+      const Bytes bytes{share * models::bytes_of(part, options_.bytes)};
+      SliceTable& table = table_of(held);
       table.bytes += bytes;
       for (const PeerScan& scan : table.scans) {
         const std::vector<int>& senders = scan_of(scan.source).choose(scan.table, bytes.value);
@@ -488,10 +383,8 @@ class SliceServer {
   std::vector<std::unique_ptr<PlacedPlan>> layouts_;
   std::vector<bool> receives_;  ///< By device.
   std::vector<bool> wanted_;    ///< By block.
-  BlockId current_;
-  std::map<Key, CutTensor> known_;  ///< Of blocks like the current one.
-  std::map<SliceParties, std::size_t> numbers_;
-  std::vector<SliceTable> tables_;
+  models::StateTables slices_;
+  std::vector<SliceTable> tables_;  ///< By index into slices_.holders().
   std::array<std::unique_ptr<PeerStore>, kStateSources> stores_;
   UnservedShare unserved_;
 };
@@ -513,7 +406,8 @@ class WholeShares {
           (*at)[static_cast<std::size_t>((*forward)[d])] = static_cast<int>(d);
       }
     }
-    for (const ReadableReplica& replica : view.replicas()) matches_.push_back(inverse[replica.layout]);
+    for (const ReadableReplica& replica : view.replicas())
+      matches_.push_back(inverse[replica.layout]);
     for (const ReadableReplica& replica : view.replicas()) {
       Readers& all = readers_[replica.location];
       all.device.resize(static_cast<std::size_t>(devices), false);

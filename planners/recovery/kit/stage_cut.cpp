@@ -176,20 +176,6 @@ void improve(CutTable& table, double cap, int stages, int micro_batches, CutCrit
 
 }  // namespace
 
-double cut_value(CutCriterion criterion, const std::vector<double>& stages, int micro_batches) {
-  double sum = 0;
-  std::size_t slowest = 0;
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    sum += stages[s];
-    if (stages[s] >= stages[slowest]) slowest = s;
-  }
-  if (stages.empty()) return 0;
-  if (criterion == CutCriterion::pipeline_time) return sum + (micro_batches - 1) * stages[slowest];
-  double after = 0;
-  for (std::size_t s = slowest; s < stages.size(); ++s) after += stages[s];
-  return sum + static_cast<double>(2 * stages.size() + slowest + 1) * stages[slowest] + after;
-}
-
 std::optional<StageCut> best_cut(int layers, int stages, int micro_batches, CutCriterion criterion,
                                  const StageSeconds& seconds) {
   if (stages < 1 || layers < stages) return std::nullopt;

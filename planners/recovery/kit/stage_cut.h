@@ -17,9 +17,6 @@ enum class CutCriterion {
   oobleck,
 };
 
-/// The criterion's value. `micro_batches` matters to pipeline_time only.
-double cut_value(CutCriterion criterion, const std::vector<double>& stages, int micro_batches);
-
 struct StageCut {
   std::vector<int> layers;  ///< By stage, at least one each.
   double value = 0;

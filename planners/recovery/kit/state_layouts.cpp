@@ -112,6 +112,44 @@ class ShareMatch {
   std::vector<bool> taken_;
 };
 
+/// Calls visit(layout, bytes) for all state of the plan, states that lie alike (of several
+/// parameters and blocks) together: `bytes` of one full replica. Tied matrices count once.
+template <class Visit>
+void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
+                     const models::Workload& workload, const models::ReshardBytes& bytes,
+                     Visit&& visit) {
+  const models::Placement placement = models::place(plan, cluster, true);
+  const models::BlockReplicas replicas(workload, placement);
+  const auto is_end = [&](int b) { return b == 0 || b + 1 == workload.size(); };
+  for (std::int32_t first = 0; first < workload.size();) {
+    const BlockId block{first};
+    std::int32_t end = first + 1;  // Of the run of blocks that lie alike.
+    while (end < workload.size() && replicas.alike(block, {end}) &&
+           !(replicas.tied() && (is_end(first) || is_end(end)))) {
+      ++end;
+    }
+    std::map<LayoutKey, std::pair<std::size_t, double>> groups;  // A parameter, and bytes of all.
+    const auto& parameters = workload.block(block).parameters;
+    for (std::size_t p = 0; p < parameters.size(); ++p) {
+      const bool tied = replicas.is_tied(block, p);
+      if (tied && first > 0) continue;  // Counted with the embedding.
+      for (const bool optimizer : {false, true}) {
+        const ir::Zero& zero = replicas.zero(block);
+        const bool sharded = optimizer ? zero.shards_optimizer() : zero.shards_parameters();
+        const LayoutKey key = {parameters[p].split_length, parameters[p].expert, tied, sharded};
+        groups.try_emplace(key, p, 0.0).first->second.second +=
+            static_cast<double>(parameters[p].elements) *
+            (optimizer ? bytes.optimizer() : bytes.weight);
+      }
+    }
+    for (const auto& [key, group] : groups) {
+      visit(replicas.holdings(block, group.first, std::get<3>(key)),
+            Bytes{group.second * (end - first)});
+    }
+    first = end;
+  }
+}
+
 }  // namespace
 
 std::optional<std::vector<int>> same_shares(const ir::Plan& layout, const ir::Plan& plan,
@@ -119,10 +157,6 @@ std::optional<std::vector<int>> same_shares(const ir::Plan& layout, const ir::Pl
   ShareMatch matching(devices);
   if (!matching.match(layout, plan)) return std::nullopt;
   return matching.take();
-}
-
-bool divides(const ir::Zero& zero, models::StatePart part) {
-  return part == models::StatePart::optimizer ? zero.shards_optimizer() : zero.shards_parameters();
 }
 
 std::shared_ptr<StateMemory> new_state_memory() { return std::make_shared<StateMemory>(); }
@@ -144,41 +178,6 @@ StateMemory::Answer StateMemory::sizes_of(const PolicyInput& input, const ir::Pl
   Answer answer{&sizes, {}};
   for (int device = 0; device < input.cluster.size(); ++device) answer.to.push_back(device);
   return answer;
-}
-
-void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
-                     const models::Workload& workload, const models::ReshardBytes& bytes,
-                     const LayoutVisitor& visit) {
-  const models::Placement placement = models::place(plan, cluster, true);
-  const models::BlockReplicas copies(workload, placement);
-  const auto is_end = [&](int b) { return b == 0 || b + 1 == workload.size(); };
-  for (std::int32_t first = 0; first < workload.size();) {
-    const BlockId block{first};
-    std::int32_t end = first + 1;  // Of the run of blocks that lie alike.
-    while (end < workload.size() && copies.alike(block, {end}) &&
-           !(copies.tied() && (is_end(first) || is_end(end)))) {
-      ++end;
-    }
-    std::map<LayoutKey, std::pair<std::size_t, double>> groups;  // A parameter, and bytes of all.
-    const auto& parameters = workload.block(block).parameters;
-    for (std::size_t p = 0; p < parameters.size(); ++p) {
-      const bool tied = copies.is_tied(block, p);
-      if (tied && first > 0) continue;  // Counted with the embedding.
-      for (const bool optimizer : {false, true}) {
-        const bool sharded = divides(copies.zero(block), optimizer ? models::StatePart::optimizer
-                                                                   : models::StatePart::weights);
-        const LayoutKey key = {parameters[p].split_length, parameters[p].expert, tied, sharded};
-        groups.try_emplace(key, p, 0.0).first->second.second +=
-            static_cast<double>(parameters[p].elements) *
-            (optimizer ? bytes.optimizer() : bytes.weight);
-      }
-    }
-    for (const auto& [key, group] : groups) {
-      visit(copies.holdings(block, group.first, std::get<3>(key)),
-            Bytes{group.second * (end - first)});
-    }
-    first = end;
-  }
 }
 
 }  // namespace orrery::planners

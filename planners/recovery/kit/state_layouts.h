@@ -2,7 +2,6 @@
 /// much that is by device, remembered for plans that cut the state alike. Private to the kit.
 #pragma once
 #include <deque>
-#include <functional>
 #include <optional>
 #include <vector>
 
@@ -14,17 +13,6 @@
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
-
-/// True when the ZeRO stage divides that part of the state. [Rajbhandari et al. 2020]
-bool divides(const ir::Zero& zero, models::StatePart part);
-
-/// States that lie alike, of several parameters and blocks together: `bytes` of one full copy.
-using LayoutVisitor = std::function<void(const models::Layout& layout, Bytes bytes)>;
-
-/// Visits all state of the plan; tied matrices count once.
-void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
-                     const models::Workload& workload, const models::ReshardBytes& bytes,
-                     const LayoutVisitor& visit);
 
 /// Device of `layout` -> device of `plan` when both cut the state alike, by device id of the
 /// layout (-1: not in it); none when they do not.

@@ -45,9 +45,6 @@ class OobleckTemplates {
   int most() const { return fewest_ + static_cast<int>(chains_of_.size()) - 1; }
   /// Null when there is no template of that size.
   const Chain* at(int nodes) const;
-  /// Of those that exist, ascending.
-  const std::vector<TemplateRate>& rates() const { return rates_; }
-  int micro_batches() const { return micro_batches_; }
 
   /// The best numbers of nodes by pipeline, descending, for `nodes` nodes; as many pipelines as the
   /// threshold asks for, or as there are nodes for. Empty: not even one.
@@ -62,7 +59,7 @@ class OobleckTemplates {
   int micro_batches_;
   int fewest_ = 0;
   std::vector<const Chain*> chains_of_;  ///< From n0 nodes on; null where there is none.
-  std::vector<TemplateRate> rates_;
+  std::vector<TemplateRate> rates_;      ///< Of those that exist, ascending.
 };
 
 }  // namespace orrery::planners

@@ -300,6 +300,13 @@ TEST(CheckpointedOptions, BadValuesNameTheOption) {
   EXPECT_EQ(problem("checkpoint_restart", "detect", "-1"), "detect");
   EXPECT_EQ(problem("gemini", "replicas", "0"), "replicas");
   EXPECT_EQ(problem("unicron", "grow", "maybe"), "grow");
+  EXPECT_EQ(problem("autohet", "memory", "maybe"), "memory");
+  EXPECT_EQ(problem("autohet", "local_interval", "often"), "local_interval");
+  EXPECT_EQ(problem("hetu", "interval", "never"), "interval");
+  EXPECT_EQ(problem("torchft", "checkpoint_interval", "never"), "");
+  EXPECT_EQ(problem("bamboo", "stages", "1"), "stages");
+  EXPECT_EQ(problem("recycle", "planner", "none"), "planner");
+  EXPECT_EQ(problem("oobleck", "reinitialize", "-2"), "reinitialize");
 }
 
 TEST(CheckpointedOptions, WithoutObjectStorageCloudPoliciesAreInfeasible) {

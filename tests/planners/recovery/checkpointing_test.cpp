@@ -117,8 +117,8 @@ TEST(CheckpointInterval, OneIsPersistedBeforeTheNext) {
   };
   for (const char* rule : {"young", "daly", "availability", "tuned", "1"}) EXPECT_EQ(of(rule), 7);
   EXPECT_EQ(of("80"), 10);
-  EXPECT_EQ(
-      iterations_between(interval("1"), {Seconds{2}, Seconds{2}, Seconds{}}, Seconds{8}, 0.1), 1);
+  EXPECT_EQ(iterations_between(interval("1"), {Seconds{2}, Seconds{2}, Seconds{}}, Seconds{8}, 0.1),
+            1);
 }
 
 TEST(CheckpointInterval, IsARuleOrPositiveSeconds) {

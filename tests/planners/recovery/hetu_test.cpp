@@ -84,13 +84,9 @@ TEST(HetuRecovery, VolumesEqualTheFusedSwitch) {
 
 class HetuRecoveryTest : public ::testing::Test {
  protected:
-  models::RecoveryDecision decide(const models::JobState& at, ir::ClusterEvent event,
+  models::RecoveryDecision decide(const models::JobState& at, const ir::ClusterEvent& event,
                                   const Options& options = {}) const {
-    const auto policy = make_policy("hetu", world.input(), options);
-    const std::vector<ir::ClusterEvent> events = {std::move(event)};
-    const models::RecoveryDecision decision = policy->on_events(at, events);
-    EXPECT_EQ(broken(decision, at, world), "") << decision.reason;
-    return decision;
+    return world.decide("hetu", at, event, options);
   }
   SwitchingWorld world{"hetu_32h20", "hetu_32b", 64, 4096};
 };
@@ -163,11 +159,9 @@ TEST(HetuRecovery, ZeroNeedsTheCheckpoint) {
   for (ir::Pipeline& pipeline : sharded.pipelines) {
     for (ir::Stage& stage : pipeline.stages) stage.segments.front().zero.stage = 1;
   }
-  const auto policy = make_policy("hetu", world.input());
   const models::JobState at = state(world, shared(sharded), range(31, 31));
-  const std::vector<ir::ClusterEvent> events = {event(ir::EventKind::fail, range(31, 31))};
-  const models::RecoveryDecision decision = policy->on_events(at, events);
-  EXPECT_EQ(broken(decision, at, world), "");
+  const models::RecoveryDecision decision =
+      world.decide("hetu", at, event(ir::EventKind::fail, range(31, 31)));
   EXPECT_EQ(decision.resume_iteration, 0);
   EXPECT_NE(decision.reason.find("without owner"), std::string::npos);
 }

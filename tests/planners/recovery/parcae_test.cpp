@@ -10,8 +10,8 @@
 #include <set>
 #include <vector>
 
-#include "planners/recovery/parcae/liveput.h"
 #include "planners/recovery/kit/unit_grid.h"
+#include "planners/recovery/parcae/liveput.h"
 #include "tests/planners/recovery/family.h"
 
 namespace orrery::planners::parcae_test {

@@ -13,6 +13,21 @@
 namespace orrery::planners::stage_cut_test {
 namespace {
 
+/// The criterion's value for stages with these times, as its definition says.
+double cut_value(CutCriterion criterion, const std::vector<double>& stages, int micro_batches) {
+  double sum = 0;
+  std::size_t slowest = 0;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    sum += stages[s];
+    if (stages[s] >= stages[slowest]) slowest = s;
+  }
+  if (stages.empty()) return 0;
+  if (criterion == CutCriterion::pipeline_time) return sum + (micro_batches - 1) * stages[slowest];
+  double after = 0;
+  for (std::size_t s = slowest; s < stages.size(); ++s) after += stages[s];
+  return sum + static_cast<double>(2 * stages.size() + slowest + 1) * stages[slowest] + after;
+}
+
 /// Random seconds of stages, some of them impossible; small integers make ties frequent.
 struct Stages {
   Stages(Rng& rng, int layers, int stages) : layers(layers), stages(stages) {

@@ -1,8 +1,11 @@
 /// A cluster of the library, a model, plans written as lists of devices, and a judge that likes
 /// devices: for tests of policies that switch plans.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <variant>
@@ -72,6 +75,11 @@ struct SwitchingWorld {
     ORRERY_CHECK(defects.empty(), "{}: {}", defects.front().path, defects.front().what);
     return out;
   }
+
+  /// What the policy of the catalog answers to the event; it keeps the contract of
+  /// RecoveryDecision.
+  models::RecoveryDecision decide(const char* policy, const models::JobState& state,
+                                  const ir::ClusterEvent& event, const Options& options = {}) const;
 
   PolicyInput input() const {
     return {cluster, topology, workload, job, profile, evaluator, 0, std::nullopt, 0};
@@ -191,6 +199,15 @@ inline std::string broken(const models::RecoveryDecision& decision, const models
     if ((transfer.from == ir::Location::cloud) == transfer.source.valid()) return "a wrong source";
   }
   return "";
+}
+
+inline models::RecoveryDecision SwitchingWorld::decide(const char* policy,
+                                                       const models::JobState& state,
+                                                       const ir::ClusterEvent& event,
+                                                       const Options& options) const {
+  auto decision = make_policy(policy, input(), options)->on_events(state, std::span(&event, 1));
+  EXPECT_EQ(broken(decision, state, *this), "") << decision.reason;
+  return decision;
 }
 
 }  // namespace orrery::planners
