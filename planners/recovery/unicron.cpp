@@ -1,5 +1,5 @@
-// Unicron: a ladder of answers by severity. A failed process is started again in place; a lost node
-// makes the job go on with what is left at once. State comes from the nearest replica: GPU of a
+// Unicron: a ladder of answers by severity. A failed process is restarted in place; after the loss
+// of a node the job continues with what is left at once. State comes from the nearest replica: GPU of a
 // data-parallel peer, host memory, disk, cloud. Detection is in-band: node, process, exception.
 // [Unicron, He et al. 2023, arXiv 2401.00134, sections 4 to 6]
 // Deviation: partial gradients of the iteration in flight are not reused: training resumes from

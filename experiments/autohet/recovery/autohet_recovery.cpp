@@ -5,7 +5,7 @@
 //     autohet_recovery FOLDER > runs.csv
 //
 // FOLDER holds recovery.yaml and what it names. `bound_s` is the busiest resource's bytes over its
-// bandwidth, a closed form beside the simulation.
+// bandwidth, a closed form to compare the simulation with.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -239,14 +239,14 @@ class Runner {
     ORRERY_CHECK(restore.complete(), "{}", restore.witness);
     for (const models::StateTransfer& transfer : restore.transfers) {
       out.read[transfer.from] += transfer.bytes.value;
-      if (place(transfer) == Place::peer) out.over_network += transfer.bytes.value;
+      if (origin_of(transfer) == Origin::peer) out.over_network += transfer.bytes.value;
     }
     if (variant.overlap) {
       add(restore.transfers, out);
     } else {
-      std::map<Place, std::vector<models::StateTransfer>> parts;
+      std::map<Origin, std::vector<models::StateTransfer>> parts;
       for (const models::StateTransfer& transfer : restore.transfers) {
-        parts[place(transfer)].push_back(transfer);
+        parts[origin_of(transfer)].push_back(transfer);
       }
       for (const auto& [source, part] : parts) add(part, out);
     }
@@ -258,19 +258,19 @@ class Runner {
     return out;
   }
 
-  enum class Place { own, peer, cloud };
-  Place place(const models::StateTransfer& transfer) const {
-    if (transfer.from == ir::Location::cloud) return Place::cloud;
+  enum class Origin { own, peer, cloud };
+  Origin origin_of(const models::StateTransfer& transfer) const {
+    if (transfer.from == ir::Location::cloud) return Origin::cloud;
     const bool own =
         cluster_.device(transfer.source).node == cluster_.device(transfer.destination).node;
-    return own ? Place::own : Place::peer;
+    return own ? Origin::own : Origin::peer;
   }
   void add(const std::vector<models::StateTransfer>& transfers, Outcome& out) const {
     const RecoveryCase::Move move = at_.move(transfers);
     out.time += move.time;
     out.bound += move.bound;
   }
-  /// Of the state as it lies on the devices: a tied matrix on both ends counts twice.
+  /// Share of the state on the devices: a tied matrix at both ends counts twice.
   double first_stage_share(const ir::Plan& plan) const {
     const int end = plan.pipelines.front().stages.front().segments.front().last_block.value;
     double first = 0;

@@ -66,60 +66,61 @@ const char* name_of(TensorChange change) {
   return "";
 }
 
-LayerBitmap::LayerBitmap(const PolicyInput& input, const std::vector<models::StateReplica>& copies,
+LayerBitmap::LayerBitmap(const PolicyInput& input, const std::vector<models::StateReplica>& states,
                          std::int64_t iteration, std::vector<StateSource> order)
     : cluster_(input.cluster),
       workload_(input.workload),
       order_(std::move(order)),
       rows_(input.workload.blocks.size()) {
-  for (const models::StateReplica& copy : copies) {
-    if (copy.iteration != iteration || copy.location == ir::Location::peer) continue;
-    const std::vector<DeviceId> devices = ir::devices_of(*copy.layout);
-    each_part(*copy.layout, [&](DeviceId device, BlockId block, int rank, int degree) {
+  for (const models::StateReplica& state : states) {
+    if (state.iteration != iteration || state.location == ir::Location::peer) continue;
+    const std::vector<DeviceId> devices = ir::devices_of(*state.layout);
+    each_part(*state.layout, [&](DeviceId device, BlockId block, int rank, int degree) {
       const auto position = static_cast<std::size_t>(
           std::lower_bound(devices.begin(), devices.end(), device) - devices.begin());
-      if (std::binary_search(copy.lost_shards.begin(), copy.lost_shards.end(),
+      if (std::binary_search(state.lost_shards.begin(), state.lost_shards.end(),
                              static_cast<std::uint32_t>(position))) {
         return;
       }
       Files& files = rows_[block.index()][degree];
       files.resize(static_cast<std::size_t>(degree));
-      Place place{copy.location, copy.stored_on.empty() ? device : copy.stored_on[position]};
-      if (copy.location == ir::Location::cloud) place.holder = {};
-      std::vector<Place>& places = files[static_cast<std::size_t>(rank)];
-      const auto at = std::lower_bound(places.begin(), places.end(), place);
-      if (at == places.end() || *at != place) places.insert(at, place);
+      FileReplica replica{state.location,
+                          state.stored_on.empty() ? device : state.stored_on[position]};
+      if (state.location == ir::Location::cloud) replica.stored_on = {};
+      std::vector<FileReplica>& replicas = files[static_cast<std::size_t>(rank)];
+      const auto at = std::lower_bound(replicas.begin(), replicas.end(), replica);
+      if (at == replicas.end() || *at != replica) replicas.insert(at, replica);
     });
   }
 }
 
-std::vector<bool> LayerBitmap::holders(BlockId block, int degree, int rank) const {
+std::vector<bool> LayerBitmap::row(BlockId block, int degree, int rank) const {
   std::vector<bool> bits(static_cast<std::size_t>(cluster_.size()));
   const auto found = rows_[block.index()].find(degree);
   if (found == rows_[block.index()].end()) return bits;
-  for (const Place& place : found->second[static_cast<std::size_t>(rank)]) {
-    if (place.holder.valid()) bits[place.holder.index()] = true;
+  for (const FileReplica& replica : found->second[static_cast<std::size_t>(rank)]) {
+    if (replica.stored_on.valid()) bits[replica.stored_on.index()] = true;
   }
   return bits;
 }
 
-StateSource LayerBitmap::source_of(const Place& place, DeviceId reader) const {
-  if (place.location == ir::Location::cloud) return StateSource::cloud;
-  const bool own = cluster_.device(place.holder).node == cluster_.device(reader).node;
-  if (place.location == ir::Location::nvme) {
+StateSource LayerBitmap::source_of(const FileReplica& replica, DeviceId reader) const {
+  if (replica.location == ir::Location::cloud) return StateSource::cloud;
+  const bool own = cluster_.device(replica.stored_on).node == cluster_.device(reader).node;
+  if (replica.location == ir::Location::nvme) {
     return own ? StateSource::own_nvme : StateSource::peer_nvme;
   }
   return own ? StateSource::own_host : StateSource::peer_host;
 }
 
-std::optional<LayerFile> LayerBitmap::find(const std::vector<Place>& places,
+std::optional<LayerFile> LayerBitmap::find(const std::vector<FileReplica>& replicas,
                                            DeviceId reader) const {
   for (const StateSource source : order_) {
-    for (const Place& place : places) {
-      if (source_of(place, reader) != source) continue;
+    for (const FileReplica& replica : replicas) {
+      if (source_of(replica, reader) != source) continue;
       LayerFile file;
       file.source = source;
-      file.holder = place.holder;
+      file.stored_on = replica.stored_on;
       return file;
     }
   }
@@ -131,8 +132,8 @@ LayerRead LayerBitmap::read(DeviceId reader, BlockId block, int rank, int degree
   const BlockBytes size = bytes_of(workload_.block(block), bytes);
   LayerRead best{reader, block, TensorChange::same, {}};
   // Larger degrees first: of equally many files the smaller ones.
-  const std::map<int, Files>& row = rows_[block.index()];
-  for (auto degrees = row.rbegin(); degrees != row.rend(); ++degrees) {
+  const std::map<int, Files>& files_of = rows_[block.index()];
+  for (auto degrees = files_of.rbegin(); degrees != files_of.rend(); ++degrees) {
     const int from = degrees->first;
     const int first = rank * from / degree;
     const int last = ((rank + 1) * from + degree - 1) / degree - 1;
@@ -185,7 +186,7 @@ std::vector<models::StateTransfer> whole_file_transfers(const std::vector<LayerR
   std::map<std::tuple<ir::Location, DeviceId, DeviceId>, double> bytes;
   for (const LayerRead& read : reads) {
     for (const LayerFile& file : read.files) {
-      bytes[{location_of(file.source), file.holder, read.reader}] += file.size.value;
+      bytes[{location_of(file.source), file.stored_on, read.reader}] += file.size.value;
     }
   }
   std::vector<models::StateTransfer> transfers;

@@ -36,10 +36,9 @@ struct LayerFile {
   int rank = 0;
   int degree = 1;
   StateSource source = StateSource::cloud;
-  DeviceId holder;  ///< On whose node it lies; invalid in the cloud.
+  DeviceId stored_on;  ///< On whose node it lies; invalid in the cloud.
   Bytes size;
-  Bytes
-      used;  ///< Of it, by the reader; what is replicated over ranks counts in the first file only.
+  Bytes used;  ///< By the reader; what is replicated over ranks counts in the first file only.
 };
 
 struct LayerRead {
@@ -51,28 +50,27 @@ struct LayerRead {
 
 class LayerBitmap {
  public:
-  /// The copies of one iteration in host memory, NVMe and cloud that `order` allows.
-  /// Keeps what `input`
-  /// refers to.
-  LayerBitmap(const PolicyInput& input, const std::vector<models::StateReplica>& copies,
+  /// The replicas of the state after one iteration in host memory, NVMe and cloud that `order`
+  /// allows. Keeps what `input` refers to.
+  LayerBitmap(const PolicyInput& input, const std::vector<models::StateReplica>& states,
               std::int64_t iteration, std::vector<StateSource> order);
 
   /// Bit i of a file: device i holds it (in host memory or on NVMe of its node).
   /// The row of a layer, by [degree][rank]; empty: no such file anywhere but in the cloud.
-  std::vector<bool> holders(BlockId block, int degree, int rank) const;
+  std::vector<bool> row(BlockId block, int degree, int rank) const;
 
   /// What each device of the plan reads of each of its layers, by device and layer.
   std::vector<LayerRead> reads(const ir::Plan& to, const models::ReshardBytes& bytes) const;
 
  private:
-  struct Place {
+  struct FileReplica {
     ir::Location location = ir::Location::cloud;
-    DeviceId holder;
-    auto operator<=>(const Place&) const = default;
+    DeviceId stored_on;
+    auto operator<=>(const FileReplica&) const = default;
   };
-  using Files = std::vector<std::vector<Place>>;  ///< By rank: where it lies.
-  std::optional<LayerFile> find(const std::vector<Place>& places, DeviceId reader) const;
-  StateSource source_of(const Place& place, DeviceId reader) const;
+  using Files = std::vector<std::vector<FileReplica>>;  ///< By rank: where it lies.
+  std::optional<LayerFile> find(const std::vector<FileReplica>& replicas, DeviceId reader) const;
+  StateSource source_of(const FileReplica& replica, DeviceId reader) const;
   LayerRead read(DeviceId reader, BlockId block, int rank, int degree,
                  const models::ReshardBytes& bytes) const;
 

@@ -16,7 +16,7 @@ namespace orrery::planners {
 
 /// First blocks of the stages before any was merged, ascending.
 using BlockCut = std::vector<int>;
-/// Of all pipelines together: finer than each of them where different stages are merged.
+/// The cut of all pipelines together: finer than each of them where different stages are merged.
 BlockCut common_cut(const ir::Plan& plan);
 
 /// Why the plan cannot be run with redundancy: pipelines that are cut differently, stages of

@@ -51,7 +51,7 @@ struct CheckpointedRules {
   /// When the job failed and the plan stays; none: as any restart.
   std::optional<Stall> restart_processes = {};
 };
-/// Of policies with checkpoints in one place, cloud or NVMe.
+/// Rules of policies whose checkpoints are all in one location, cloud or NVMe.
 CheckpointedRules restart_from(ir::Location location, bool drops_nodes);
 
 class CheckpointedPolicy : public models::RecoveryPolicy {
@@ -92,7 +92,7 @@ class CheckpointedPolicy : public models::RecoveryPolicy {
   Replanner replanner_;  ///< Refers to input_.
 };
 
-/// Of policies that keep replicas of the checkpoint in host memory and another one in the cloud.
+/// Policies that keep replicas of the checkpoint in host memory and another one in the cloud.
 class MemoryCloudPolicy : public CheckpointedPolicy {
  public:
   /// One level for each replica in host memory, then the cloud's.

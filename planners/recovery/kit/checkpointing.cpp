@@ -402,7 +402,7 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
                                                            const InMemorySettings& settings) {
   const std::vector<DeviceId> devices = ir::devices_of(plan);
   const std::vector<Bytes> shares = state_shares(input, plan, models::all_state_bytes(input.job));
-  std::map<NodeId, int> number;  // Of the plan's nodes, by id.
+  std::map<NodeId, int> number;  // The plan's nodes, numbered by id.
   std::vector<std::vector<DeviceId>> on_node;
   for (const DeviceId device : devices) {
     const auto [at, fresh] =
@@ -418,11 +418,11 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
     const NodeId node = input.cluster.device(devices[i]).node;
     const auto own = static_cast<std::size_t>(number.at(node));
     const std::vector<DeviceId>& mates = on_node[own];
-    const auto place = static_cast<std::size_t>(
+    const auto rank = static_cast<std::size_t>(
         std::lower_bound(mates.begin(), mates.end(), devices[i]) - mates.begin());
     for (std::size_t r = 0; r < levels.size(); ++r) {
       const auto to = static_cast<std::size_t>(replicas[own][r]);
-      const DeviceId holder = on_node[to][place % on_node[to].size()];
+      const DeviceId holder = on_node[to][rank % on_node[to].size()];
       levels[r].stored_on.push_back(holder);
       levels[r].background.push_back(
           {ir::Location::peer, ir::Location::host_memory, devices[i], holder, shares[i]});
@@ -443,7 +443,7 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
   const models::Breakdown breakdown = input.evaluator.evaluate(plan).breakdown;
   const double busy = (breakdown.pipeline + breakdown.data_parallel).value;
   const double idle = settings.idle_share * (iteration_time.value - busy);
-  // NICs and PCIe work beside each other; PCIe is idle while GPUs compute.
+  // NICs and PCIe work at the same time; PCIe is idle while GPUs compute.
   const double wanted = std::max(idle > 0 ? network / idle : 0.0, pcie / iteration_time.value);
   std::int64_t every = std::max<std::int64_t>(1, std::llround(std::ceil(wanted - 1e-9)));
   Nanoseconds stall{0};

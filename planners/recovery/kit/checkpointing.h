@@ -21,8 +21,9 @@ struct CheckpointCost {
   std::vector<models::StateTransfer> uploads;  ///< From host memory; to the cloud only.
 };
 
-/// Of the whole state. In the cloud each slice is written once, by the replica with the lowest id;
-/// elsewhere each device writes its own shard. The cluster has the location (location_problem()).
+/// The cost of writing the whole state. In the cloud each slice is written once, by the replica
+/// with the lowest id; elsewhere each device writes its own shard. The cluster has the location
+/// (location_problem()).
 CheckpointCost checkpoint_cost(const PolicyInput& input, const ir::Plan& plan,
                                ir::Location location);
 

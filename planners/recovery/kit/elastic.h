@@ -31,7 +31,7 @@ std::optional<models::Infeasible> zero_off_problem(const models::Job& job, const
 
 class ElasticPolicy : public models::RecoveryPolicy {
  public:
-  /// The user's plan, with spares in the place of devices that do not live; else fresh().
+  /// home_plan(), else fresh().
   FoundPlan first_plan(const std::vector<DeviceId>& live) const final;
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
                                                    Seconds iteration_time) const override;

@@ -49,7 +49,7 @@ std::vector<std::vector<int>> nic_users(const models::Node& node) {
   return result;
 }
 
-/// Who shares domains, PCIe switches and NICs, with two positions in each other's place.
+/// Who shares domains, PCIe switches and NICs, with two positions exchanged.
 std::array<MemberSets, 3> swapped(const models::Node& node, int a, int b) {
   std::array<MemberSets, 3> all;
   const auto add = [&](MemberSets& sets, std::vector<int> members, std::string link,
@@ -66,8 +66,8 @@ std::array<MemberSets, 3> swapped(const models::Node& node, int a, int b) {
   return all;
 }
 
-/// By position: the lowest one that it may change places with, all others staying.
-std::vector<int> equal_places(const models::Node& node) {
+/// By position: the lowest one that it can be exchanged with, all others staying.
+std::vector<int> equal_positions(const models::Node& node) {
   const auto as_it_is = swapped(node, 0, 0);
   std::vector<int> lowest;
   for (int i = 0; i < static_cast<int>(node.gpu_types.size()); ++i) {
@@ -82,8 +82,8 @@ std::vector<int> equal_places(const models::Node& node) {
   return lowest;
 }
 
-/// A node of a set: which of its devices belong to it, by position, those that may change places
-/// as the first of their kind; sorted with the fullest first.
+/// A node of a set: which of its devices belong to the set, by position, those that can be
+/// exchanged as the first of their kind; sorted with the fullest first.
 struct PresentNode {
   std::vector<int> positions;
   std::vector<int> given;  ///< Before they changed places.
@@ -94,21 +94,21 @@ struct PresentNode {
   }
 };
 
-/// The devices at `given` (ascending), each moved to the first place equal to its own that is free.
+/// The devices at `given` (ascending), each moved to the first free position equal to its own.
 PresentNode present_node(const std::vector<int>& lowest, const std::vector<int>& given, int node) {
   std::vector<std::pair<int, int>> moved;
-  std::vector<int> next(lowest.size(), 0);  // By class: where to look for the next place.
+  std::vector<int> next(lowest.size(), 0);  // By class: where to look for the next position.
   for (const int position : given) {
     const int of = lowest[static_cast<std::size_t>(position)];
-    int& place = next[static_cast<std::size_t>(of)];
-    while (lowest[static_cast<std::size_t>(place)] != of) ++place;
-    moved.emplace_back(place++, position);
+    int& to = next[static_cast<std::size_t>(of)];
+    while (lowest[static_cast<std::size_t>(to)] != of) ++to;
+    moved.emplace_back(to++, position);
   }
   std::sort(moved.begin(), moved.end());
   PresentNode result;
   result.node = node;
-  for (const auto& [place, position] : moved) {
-    result.positions.push_back(place);
+  for (const auto& [to, position] : moved) {
+    result.positions.push_back(to);
     result.given.push_back(position);
   }
   return result;
@@ -177,7 +177,7 @@ NodeClasses::NodeClasses(const models::Cluster& cluster) : cluster_(cluster) {
     const auto kind = static_cast<int>(known - examples.begin());
     if (known == examples.end()) {
       examples.push_back(node);
-      places_.push_back(equal_places(cluster.nodes[n]));
+      equal_positions_.push_back(equal_positions(cluster.nodes[n]));
     }
     nodes_of_leaf[cluster.nodes[n].leaf][kind].push_back(node);
   }
@@ -208,7 +208,8 @@ NodeClasses::Canonical NodeClasses::canonical(const std::vector<DeviceId>& devic
       for (const int node : nodes) {
         const std::vector<int>& there = positions[static_cast<std::size_t>(node)];
         if (there.empty()) continue;
-        group.push_back(present_node(places_[static_cast<std::size_t>(kind)], there, node));
+        group.push_back(
+            present_node(equal_positions_[static_cast<std::size_t>(kind)], there, node));
         present.devices += there.size();
       }
       std::sort(group.begin(), group.end());
@@ -218,8 +219,8 @@ NodeClasses::Canonical NodeClasses::canonical(const std::vector<DeviceId>& devic
   Canonical out;
   out.back.assign(static_cast<std::size_t>(cluster_.size()), -1);
   for (std::vector<PresentLeaf>& present : by_kind) {
-    std::vector<int> places;  // Leaves of this kind, ascending.
-    for (const PresentLeaf& leaf : present) places.push_back(leaf.leaf);
+    std::vector<int> targets;  // Leaves of this kind, ascending.
+    for (const PresentLeaf& leaf : present) targets.push_back(leaf.leaf);
     std::sort(present.begin(), present.end(), [](const PresentLeaf& a, const PresentLeaf& b) {
       if (a.devices != b.devices) return a.devices > b.devices;
       const auto left = a.look();
@@ -227,16 +228,16 @@ NodeClasses::Canonical NodeClasses::canonical(const std::vector<DeviceId>& devic
       return left != right ? left < right : a.leaf < b.leaf;
     });
     for (std::size_t l = 0; l < present.size(); ++l) {
-      const Leaf& place = leaves_[static_cast<std::size_t>(places[l])];
-      for (std::size_t g = 0; g < place.groups.size(); ++g) {
+      const Leaf& target = leaves_[static_cast<std::size_t>(targets[l])];
+      for (std::size_t g = 0; g < target.groups.size(); ++g) {
         const std::vector<PresentNode>& group = present[l].groups[g];
         for (std::size_t n = 0; n < group.size(); ++n) {
-          const int to = first[static_cast<std::size_t>(place.groups[g].second[n])];
+          const int to = first[static_cast<std::size_t>(target.groups[g].second[n])];
           const int from = first[static_cast<std::size_t>(group[n].node)];
           for (std::size_t i = 0; i < group[n].positions.size(); ++i) {
-            const int place = to + group[n].positions[i];
-            out.devices.push_back({place});
-            out.back[static_cast<std::size_t>(place)] = from + group[n].given[i];
+            const int device = to + group[n].positions[i];
+            out.devices.push_back({device});
+            out.back[static_cast<std::size_t>(device)] = from + group[n].given[i];
           }
         }
       }

@@ -10,7 +10,7 @@
 
 namespace orrery::planners {
 
-/// Equal but for their names and where they stand: GPUs, links, storage, region.
+/// Equal but for their names and their leaves: GPUs, links, storage, region.
 bool same_kind(const models::Node& a, const models::Node& b);
 
 /// By node: its first device. The others follow it (Cluster::devices).
@@ -19,7 +19,7 @@ std::vector<int> first_devices(const models::Cluster& cluster);
 /// Device -> device, by id; -1 outside of what it is for.
 using DeviceRenaming = std::vector<int>;
 
-/// The plan with other devices in the same places.
+/// The plan with its devices renamed.
 ir::Plan renamed(const ir::Plan& plan, const DeviceRenaming& to);
 
 class NodeClasses {
@@ -27,7 +27,7 @@ class NodeClasses {
   explicit NodeClasses(const models::Cluster& cluster);
 
   struct Canonical {
-    std::vector<DeviceId> devices;  ///< Ascending: the set that stands for all equal ones.
+    std::vector<DeviceId> devices;  ///< Ascending: the representative of all equal sets.
     DeviceRenaming back;            ///< From those devices to the given ones.
   };
   /// Nodes are interchangeable when they are of one kind on one leaf and no pair override names
@@ -45,7 +45,8 @@ class NodeClasses {
   const models::Cluster& cluster_;
   std::vector<Leaf> leaves_;
   int leaf_kinds_ = 0;
-  std::vector<std::vector<int>> places_;  ///< By kind of node, position: first equal position.
+  std::vector<std::vector<int>>
+      equal_positions_;  ///< By kind of node, position: first equal position.
 };
 
 }  // namespace orrery::planners

@@ -98,13 +98,13 @@ class SpareFinder {
     for (std::size_t n = 0; n < cluster_.nodes.size(); ++n) {
       const NodeId other{static_cast<std::int32_t>(n)};
       if (other == node || !same_kind(cluster_.node(node), cluster_.nodes[n])) continue;
-      const std::vector<DeviceId> places = devices_of(other);
-      const bool free = std::all_of(places.begin(), places.end(), [&](DeviceId place) {
-        return live_[place.index()] && !used_[place.index()];
+      const std::vector<DeviceId> spares = devices_of(other);
+      const bool free = std::all_of(spares.begin(), spares.end(), [&](DeviceId spare) {
+        return live_[spare.index()] && !used_[spare.index()];
       });
       if (!free) continue;
       for (std::size_t i = 0; i < devices.size(); ++i) {
-        if (used_[devices[i].index()]) take(devices[i], places[i]);
+        if (used_[devices[i].index()]) take(devices[i], spares[i]);
       }
       return true;
     }

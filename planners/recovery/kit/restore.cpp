@@ -186,7 +186,7 @@ struct PeerStore {
 };
 
 /// Cuts the state that `receivers` (ascending, devices of `to`) need into the finest slices of all
-/// layouts and serves each from the first source in the order that has it. Rows stand as in
+/// layouts and serves each from the first source in the order that has it. Rows are those of
 /// models/reshard/reshard_plan.h; peers are chosen by models/sharding/batched_send_receive.h and
 /// the bandwidth of models/reshard/link_ranks.h, that of their host memory or NVMe included, with
 /// loads that count over all rows, apart for GPUs, host memory and NVMe.
@@ -270,7 +270,7 @@ class SliceServer {
     if (to_.replicas.tied() && wanted_.back()) wanted_.front() = true;
   }
 
-  /// Of peers that give from one kind of store. Loads of GPUs, host memories and NVMe count apart.
+  /// Peers of one kind of store. Loads of GPUs, host memories and NVMe count apart.
   models::SendScan& scan_of(StateSource source) {
     std::unique_ptr<PeerStore>& store = stores_[static_cast<std::size_t>(source)];
     if (!store) {

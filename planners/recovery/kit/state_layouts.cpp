@@ -123,7 +123,7 @@ void for_each_layout(const ir::Plan& plan, const models::Cluster& cluster,
   const auto is_end = [&](int b) { return b == 0 || b + 1 == workload.size(); };
   for (std::int32_t first = 0; first < workload.size();) {
     const BlockId block{first};
-    std::int32_t end = first + 1;  // Of the run of blocks that lie alike.
+    std::int32_t end = first + 1;  // End of the run of blocks that lie alike.
     while (end < workload.size() && replicas.alike(block, {end}) &&
            !(replicas.tied() && (is_end(first) || is_end(end)))) {
       ++end;

@@ -49,7 +49,7 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   /// Restart on `plan`, which uses live devices only. `phases`: detection and planning so far.
   virtual models::RecoveryDecision recover(const models::JobState& state, models::PlanPointer plan,
                                            std::vector<models::RecoveryPhase> phases) const = 0;
-  /// Change to `plan` at the end of an iteration, planned beside training (run_on), nothing is
+  /// Change to `plan` at the end of an iteration, planned during training (run_on), nothing is
   /// lost; none: not possible without loss.
   virtual std::optional<models::RecoveryDecision> switch_to(const models::JobState& state,
                                                             models::PlanPointer plan) const = 0;

@@ -24,7 +24,7 @@ struct ChainShape {
   int stages = 1;
   int width = 1;             ///< Devices of a unit: the tensor-parallel degree.
   int micro_batch_size = 1;  ///< In samples.
-  /// Neighboring stages share nodes in runs of so many; 1: each hop leaves the node.
+  /// Number of neighboring stages that share a node; 1: each hop leaves the node.
   int units_per_node = 1;
   ir::Recompute at_least = ir::Recompute::none;  ///< Weaker recomputation is not tried.
   auto operator<=>(const ChainShape&) const = default;

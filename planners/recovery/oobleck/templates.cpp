@@ -20,7 +20,7 @@ int done_in(const PipelineRate& rate, double seconds, int most) {
   return low;
 }
 
-/// Most micro-batches in `seconds` by pipelines that number at least so many, over so many nodes.
+/// Most micro-batches in a given time, by at least a given number of pipelines over given nodes.
 class Knapsack {
  public:
   Knapsack(const std::vector<TemplateRate>& templates, int nodes, int pipelines, int micro_batches)
@@ -82,7 +82,7 @@ class Knapsack {
   int nodes_;
   int pipelines_;
   int micro_batches_;
-  std::vector<std::int64_t> best_;  // By pipelines (the last: so many or more), nodes.
+  std::vector<std::int64_t> best_;  // By pipelines (the last: that many or more), nodes.
   std::vector<int> last_;           // 2 x template, + 1 if it did not count.
 };
 

@@ -103,7 +103,7 @@ LiveputPlan best_liveput(const LiveputProblem& problem) {
   };
   Migrations migrations(problem);
   std::vector<std::vector<std::size_t>> choice(intervals, std::vector<std::size_t>(grids.size()));
-  const auto gain = [&](const UnitGrid& grid, double migration) {
+  const auto trained = [&](const UnitGrid& grid, double migration) {
     return rate(grid) * std::max(0.0, problem.interval - migration);
   };
   std::vector<double> rest(grids.size(), 0);  // After interval i, having run the grid in it.
@@ -117,9 +117,9 @@ LiveputPlan best_liveput(const LiveputProblem& problem) {
       for (std::size_t h = 0; h < grids.size(); ++h) {
         if (grids[h].instances() > next) continue;
         // No migration could only be better.
-        if (gain(grids[h], 0) + rest[h] <= best) continue;
+        if (trained(grids[h], 0) + rest[h] <= best) continue;
         const double samples =
-            gain(grids[h], migrations(grids[g], grids[h], now, now - next)) + rest[h];
+            trained(grids[h], migrations(grids[g], grids[h], now, now - next)) + rest[h];
         if (samples <= best) continue;
         best = samples;
         choice[i][g] = h;
@@ -135,7 +135,7 @@ LiveputPlan best_liveput(const LiveputProblem& problem) {
   for (std::size_t g = 0; g < grids.size(); ++g) {
     if (grids[g].instances() > problem.instances.front()) continue;
     const double migration = grids[g].pipelines == 0 ? 0 : problem.first(grids[g]);
-    const double samples = gain(grids[g], migration) + rest[g];
+    const double samples = trained(grids[g], migration) + rest[g];
     if (samples <= plan.samples) continue;
     plan.samples = samples;
     at = g;

@@ -20,7 +20,7 @@ struct Survival {
 /// (Monte Carlo). grid.instances() <= instances, dead <= instances, 0 <= target <= D.
 Survival survival(const UnitGrid& grid, int instances, int dead, int target);
 
-/// Seconds that training stands still for a change of configuration. [section 5.2]
+/// Seconds that training stops for a change of configuration. [section 5.2]
 struct MigrationCosts {
   std::function<double(const UnitGrid&)> intra;    ///< New groups, no state moves.
   std::function<double(const UnitGrid&)> inter;    ///< Instances take the state of another stage.

@@ -147,7 +147,7 @@ class Recycle final : public ElasticPolicy {
     if (found == nullptr || (*found)->optimizer == settings_.optimizer) return made;
     ir::Plan plan = **found;
     plan.optimizer = settings_.optimizer;
-    plan.predicted.reset();  // Of the planner, which knows nothing of it.
+    plan.predicted.reset();  // The planner's, which ignores it.
     return std::make_shared<const ir::Plan>(std::move(plan));
   }
 

@@ -86,16 +86,16 @@ TEST_F(AutohetRecoveryTest, TheBitmapHasABitForEachReplica) {
   const LayerBitmap bitmap(world.input(), {copy_of(plan, ir::Location::nvme, 100, {{2}})}, 100,
                            kDisks);
   std::set<int> bits;
-  const std::vector<bool> row = bitmap.holders({1}, 2, 0);
+  const std::vector<bool> row = bitmap.row({1}, 2, 0);
   for (std::size_t d = 0; d < row.size(); ++d) {
     if (row[d]) bits.insert(static_cast<int>(d));
   }
   EXPECT_EQ(bits, (std::set<int>{0, 4, 6}));  // Device 2's copy is gone.
-  EXPECT_TRUE(bitmap.holders({1}, 2, 1)[3]);
-  EXPECT_FALSE(bitmap.holders({1}, 2, 1)[2]);
-  EXPECT_TRUE(bitmap.holders({30}, 2, 0)[16]);
-  EXPECT_FALSE(bitmap.holders({30}, 2, 0)[0]);
-  const std::vector<bool> none = bitmap.holders({1}, 4, 3);
+  EXPECT_TRUE(bitmap.row({1}, 2, 1)[3]);
+  EXPECT_FALSE(bitmap.row({1}, 2, 1)[2]);
+  EXPECT_TRUE(bitmap.row({30}, 2, 0)[16]);
+  EXPECT_FALSE(bitmap.row({30}, 2, 0)[0]);
+  const std::vector<bool> none = bitmap.row({1}, 4, 3);
   EXPECT_EQ(std::count(none.begin(), none.end(), true), 0);
 }
 
@@ -129,7 +129,7 @@ TEST_F(AutohetRecoveryTest, EachTensorScenarioReadsTheRightFiles) {
       EXPECT_EQ(read.files.size(), scenario.files);
       EXPECT_TRUE(covers(read, rank, degree)) << read.reader.value << " " << read.block.value;
       for (const LayerFile& file : read.files) {
-        EXPECT_TRUE(bitmap.holders(read.block, file.degree, file.rank)[file.holder.index()]);
+        EXPECT_TRUE(bitmap.row(read.block, file.degree, file.rank)[file.stored_on.index()]);
         EXPECT_LE(file.used.value, file.size.value);
       }
       ++seen;
@@ -404,7 +404,7 @@ TEST_F(AutohetRecoveryTest, OneSnapshotServesAllLevels) {
 
 // V-C as arithmetic (label paper): with f of the state on the A100 stage, scenario A is
 // (S / cloud) / (f S / NVMe): 4.375 for f = 2/3, 1.2 and 3.5 GB/s, cloud shared, NVMe per node. The
-// paper prints 4.38; f is inferred from it. Disks of both nodes read beside each other.
+// paper prints 4.38; f is inferred from it. Disks of both nodes are read at the same time.
 TEST_F(AutohetRecoveryTest, ScenarioAFollowsTheClosedForm) {
   EXPECT_NEAR(3.5 / (1.2 * 2 / 3), 4.38, 0.01);
   const auto before = shared(four_groups());

@@ -1,5 +1,5 @@
 // Does the shadow of a lost stage take over with what it has, which losses are fatal, and when does
-// Bamboo form its pipelines anew?
+// Bamboo form new pipelines?
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 /// A tiny cluster with storage, a small job and an evaluator for tests of recovery policies, and
-/// the life of a job on it: events fire, the policy answers, what survives is told anew for the
-/// next answer. No simulator, no clock.
+/// the life of a job on it: events fire, the policy answers, what survives is the input of
+/// the next answer. No simulator, no clock.
 #pragma once
 #include <cstdint>
 #include <memory>

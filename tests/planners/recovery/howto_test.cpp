@@ -1,5 +1,6 @@
-// Does the example of docs/howto/recovery-policy.md compile, stand in the catalog and recover? Its
-// contract is PolicyLaw's (policy_law_test.cpp), which is linked beside this.
+// Does the example of docs/howto/recovery-policy.md compile, appear in the catalog and recover?
+// That it keeps the contract is tested by policy_law_test.cpp, which is linked into the same
+// program.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -158,14 +158,14 @@ TEST(GridUnits, SurvivorsStayInTheirStageAndHolesAreFilledFromIt) {
   const ir::Plan plan = uniform_plan(*world, 3, 2, 1);  // 0 1 | 2 3 | 4 5, idle: 6 to 9.
   std::vector<Unit> live;
   for (const int d : {1, 2, 4, 5, 8}) live.push_back({DeviceId{d}});
-  const GridUnits places = grid_units(plan, live);
-  EXPECT_EQ(places.grid, (UnitGrid{3, 2}));
-  EXPECT_EQ(places.fewest(), 2);
-  const auto two = rearrange({2, 2}, places, live);
+  const GridUnits survivors = grid_units(plan, live);
+  EXPECT_EQ(survivors.grid, (UnitGrid{3, 2}));
+  EXPECT_EQ(survivors.fewest(), 2);
+  const auto two = rearrange({2, 2}, survivors, live);
   // Pipeline 2 is whole; 0 stays as the first of the damaged ones, with stage 0 of pipeline 1.
   EXPECT_EQ(two, (std::vector<std::vector<Unit>>{{{{2}}, {{1}}}, {{{4}}, {{5}}}}));
   std::set<Unit> used;
-  for (const auto& row : rearrange({1, 4}, places, live)) used.insert(row.begin(), row.end());
+  for (const auto& row : rearrange({1, 4}, survivors, live)) used.insert(row.begin(), row.end());
   EXPECT_EQ(used.size(), 4U);
 }
 

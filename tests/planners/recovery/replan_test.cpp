@@ -106,7 +106,7 @@ TEST(Replan, PositionsThatNoLinkTellsApartAreInterchangeable) {
   cluster.nodes[0].pcie = {{{0, 1}, link, ""}, {{2, 3}, link, ""}};
   EXPECT_EQ(without(0), without(1));
   EXPECT_EQ(without(2), without(3));
-  EXPECT_NE(without(0), without(2)) << "switches as wholes do not change places";
+  EXPECT_NE(without(0), without(2)) << "switches as wholes are not exchanged";
 }
 
 TEST(Replan, EqualLeavesAreInterchangeableAsWholes) {

@@ -1,6 +1,6 @@
 // Does a whole replay of generated failures and of spot machines run through under every policy,
-// with all wall and device time booked, and the same again? Replay aborts where a decision breaks
-// the contract of RecoveryDecision.
+// with all wall and device time accounted for, and the same again? Replay aborts where a decision
+// breaks the contract of RecoveryDecision.
 #include "sim/replay/replay.h"
 
 #include <gtest/gtest.h>
@@ -80,7 +80,7 @@ class ReplayedPolicy : public testing::TestWithParam<const RecoveryEntry*> {
   PolicyInput input_ = policy_input(*world_);
 };
 
-void expect_booked(const sim::ReplayResult& result, std::int64_t devices) {
+void expect_accounted(const sim::ReplayResult& result, std::int64_t devices) {
   const std::int64_t sum =
       std::accumulate(result.wall.begin(), result.wall.end(), std::int64_t{0},
                       [](std::int64_t all, Nanoseconds one) { return all + one.count; });
@@ -106,7 +106,7 @@ void expect_same(const sim::ReplayResult& a, const sim::ReplayResult& b) {
   }
 }
 
-TEST_P(ReplayedPolicy, BooksAllTimeUnderFailuresAndSpotMachinesAndDoesTheSameAgain) {
+TEST_P(ReplayedPolicy, AccountsForAllTimeUnderFailuresAndSpotMachinesAndDoesTheSameAgain) {
   const auto policy = make_policy(GetParam()->name, input_);
   ASSERT_NE(policy, nullptr);
   for (const traces::TraceGenerator& made : {failures(), spot(120), spot(1800)}) {
@@ -115,7 +115,7 @@ TEST_P(ReplayedPolicy, BooksAllTimeUnderFailuresAndSpotMachinesAndDoesTheSameAga
     for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
       SCOPED_TRACE(made.name + ", seed " + std::to_string(seed));
       const sim::ReplayResult result = replay(*policy, made, seed);
-      expect_booked(result, world_->cluster.size());
+      expect_accounted(result, world_->cluster.size());
       iterations += result.iterations;
       if (!result.log.empty()) last = result.log.back().reason;
       if (seed > 1) continue;

@@ -127,7 +127,7 @@ models::RandomPlan plan_like(std::uint64_t seed, const models::Workload& workloa
   return plan;
 }
 
-/// The same devices in the same places, but other shares: another ZeRO stage, or (where groups have
+/// The same plan on the same devices, but other shards: another ZeRO stage, or (where groups have
 /// a sequence degree) tensor and sequence parallelism exchanged, or no stage without work.
 models::RandomPlan nearly(models::RandomPlan plan, Rng& rng) {
   const int stage = static_cast<int>(rng.integer(0, 3));
