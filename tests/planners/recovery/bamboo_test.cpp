@@ -13,21 +13,6 @@
 namespace orrery::planners::bamboo_test {
 namespace {
 
-/// Nodes of one GPU.
-std::unique_ptr<World> nodes_of_one(int nodes, double memory_gib = 24) {
-  ir::ModelShape shape = small_model(8);
-  shape.vocabulary = 8000;
-  return std::make_unique<World>(
-      with_storage(make_cluster({{"A", 100, memory_gib, 1, 100, nodes}}, 5)), shape, 16, 512);
-}
-
-/// `live` without some devices.
-std::vector<DeviceId> without(const World& world, const std::vector<int>& lost) {
-  std::vector<DeviceId> live = all_devices(world.cluster);
-  for (const int device : lost) std::erase(live, DeviceId{device});
-  return live;
-}
-
 ir::Plan redundant(const World& world, int replicas, int stages) {
   ir::Plan plan = uniform_plan(world, replicas, stages, 1);
   plan.redundancy = ir::Redundancy::next_stage;
@@ -35,9 +20,9 @@ ir::Plan redundant(const World& world, int replicas, int stages) {
 }
 
 TEST(BambooShadows, TheStageBeforeComputesForBoth) {
-  const auto world = nodes_of_one(8);
+  const auto world = equal_nodes({8, 16});
   const ir::Plan plan = redundant(*world, 2, 4);
-  const std::vector<DeviceId> live = without(*world, {2});
+  const std::vector<DeviceId> live = all_but(*world, {2});
   const ShadowOutcome outcome = take_over(plan, live, common_cut(plan));
   ASSERT_TRUE(outcome.plan) << outcome.fatal;
   EXPECT_EQ(plan_faults(*world, *outcome.plan, live), "");
@@ -52,9 +37,9 @@ TEST(BambooShadows, TheStageBeforeComputesForBoth) {
 }
 
 TEST(BambooShadows, TheFirstStageGoesToTheSecondWithACopyFromTheLast) {
-  const auto world = nodes_of_one(8);
+  const auto world = equal_nodes({8, 16});
   const ir::Plan plan = redundant(*world, 2, 4);
-  const std::vector<DeviceId> live = without(*world, {0});
+  const std::vector<DeviceId> live = all_but(*world, {0});
   const ShadowOutcome outcome = take_over(plan, live, common_cut(plan));
   ASSERT_TRUE(outcome.plan) << outcome.fatal;
   EXPECT_EQ(plan_faults(*world, *outcome.plan, live), "");
@@ -62,14 +47,14 @@ TEST(BambooShadows, TheFirstStageGoesToTheSecondWithACopyFromTheLast) {
 }
 
 TEST(BambooShadows, TwoNeighborsAreFatalAndTwoOthersAreNot) {
-  const auto world = nodes_of_one(8);
+  const auto world = equal_nodes({8, 16});
   const ir::Plan plan = redundant(*world, 2, 4);
   for (int a = 0; a < 8; ++a) {
     for (int b = a + 1; b < 8; ++b) {
       const bool one_pipeline = a / 4 == b / 4;
       const int apart = (b - a + 4) % 4;
       const bool neighbors = one_pipeline && (apart == 1 || apart == 3);
-      const std::vector<DeviceId> live = without(*world, {a, b});
+      const std::vector<DeviceId> live = all_but(*world, {a, b});
       const ShadowOutcome outcome = take_over(plan, live, common_cut(plan));
       EXPECT_EQ(outcome.plan.has_value(), !neighbors) << a << " and " << b;
       if (outcome.plan) {
@@ -81,20 +66,20 @@ TEST(BambooShadows, TwoNeighborsAreFatalAndTwoOthersAreNot) {
 }
 
 TEST(BambooShadows, WhoHasTakenOverIsNoShadowAnyMore) {
-  const auto world = nodes_of_one(8);
+  const auto world = equal_nodes({8, 16});
   const ir::Plan plan = redundant(*world, 2, 4);
-  const ShadowOutcome first = take_over(plan, without(*world, {2}), common_cut(plan));
+  const ShadowOutcome first = take_over(plan, all_but(*world, {2}), common_cut(plan));
   ASSERT_TRUE(first.plan);
   // Node 1 runs stages 1 and 2: its own loss is fatal, and that of stage 3, whose copy node 2 kept.
-  EXPECT_FALSE(take_over(*first.plan, without(*world, {1, 2}), common_cut(plan)).plan);
-  EXPECT_FALSE(take_over(*first.plan, without(*world, {2, 3}), common_cut(plan)).plan);
+  EXPECT_FALSE(take_over(*first.plan, all_but(*world, {1, 2}), common_cut(plan)).plan);
+  EXPECT_FALSE(take_over(*first.plan, all_but(*world, {2, 3}), common_cut(plan)).plan);
   // Stage 0 is shadowed by stage 3, the other pipeline is whole.
-  EXPECT_TRUE(take_over(*first.plan, without(*world, {0, 2}), common_cut(plan)).plan);
-  EXPECT_TRUE(take_over(*first.plan, without(*world, {2, 6}), common_cut(plan)).plan);
+  EXPECT_TRUE(take_over(*first.plan, all_but(*world, {0, 2}), common_cut(plan)).plan);
+  EXPECT_TRUE(take_over(*first.plan, all_but(*world, {2, 6}), common_cut(plan)).plan);
 }
 
 TEST(BambooShadows, CopiesLieWithTheStageBeforeAndAreEnoughForATakeOver) {
-  const auto world = nodes_of_one(8);
+  const auto world = equal_nodes({8, 16});
   const PolicyInput input = policy_input(*world);
   const auto plan = std::make_shared<const ir::Plan>(redundant(*world, 1, 4));
   models::StateReplica copy;
@@ -107,7 +92,7 @@ TEST(BambooShadows, CopiesLieWithTheStageBeforeAndAreEnoughForATakeOver) {
             (std::vector<std::uint32_t>{3}));  // Node 2 kept the copy of stage 3.
   models::JobState state;
   state.iteration = 10;
-  state.live = without(*world, {2});
+  state.live = all_but(*world, {2});
   state.replicas = {copy, shadows};
   const ShadowOutcome outcome = take_over(*plan, state.live, common_cut(*plan));
   ASSERT_TRUE(outcome.plan);
@@ -132,27 +117,18 @@ TEST(BambooRules, AreThoseOfTheSimulator) {
   EXPECT_TRUE(should_reconfigure({8, 8, 2, 0})) << "4 / 62 > 5 %";
 }
 
-class BambooLife : public testing::Test {
+class BambooLife : public PolicyLife {
  protected:
-  void start(int nodes, const Options& options) {
-    world = nodes_of_one(nodes);
-    input = std::make_unique<PolicyInput>(policy_input(*world));
-    policy = make_policy("bamboo", *input, options);
-    ASSERT_NE(policy, nullptr);
-    life = std::make_unique<JobLife>(*world, *input, *policy);
-    life->train(100);
+  void start(int nodes) {
+    PolicyLife::start("bamboo", equal_nodes({nodes, 16}), {{"stages", "4"}});
   }
   int device(std::size_t pipeline, std::size_t stage) const {
     return ir::devices_of(life->state().plan->pipelines[pipeline].stages[stage]).front().value;
   }
-  std::unique_ptr<World> world;
-  std::unique_ptr<PolicyInput> input;
-  std::unique_ptr<models::RecoveryPolicy> policy;
-  std::unique_ptr<JobLife> life;
 };
 
 TEST_F(BambooLife, ALossWithoutReconfigurationStallsNobodyAndKeepsTheIteration) {
-  start(48, {{"stages", "4"}});
+  start(48);
   ASSERT_EQ(life->state().plan->redundancy, ir::Redundancy::next_stage);
   ASSERT_EQ(life->state().plan->pipelines.size(), 12U);
   const int lost = device(0, 2);
@@ -171,7 +147,7 @@ TEST_F(BambooLife, ALossWithoutReconfigurationStallsNobodyAndKeepsTheIteration) 
 }
 
 TEST_F(BambooLife, NeighborsLostTogetherGoBackToTheCheckpointThoughOtherPipelinesHaveTheLayers) {
-  start(48, {{"stages", "4"}});
+  start(48);
   life->train(25);
   ir::ClusterEvent event = device_event(ir::EventKind::leave, device(1, 1));
   event.scope.devices.push_back({device(1, 2)});
@@ -184,7 +160,7 @@ TEST_F(BambooLife, NeighborsLostTogetherGoBackToTheCheckpointThoughOtherPipeline
 }
 
 TEST_F(BambooLife, JoinsWaitUntilTheyMakeAPipeline) {
-  start(15, {{"stages", "4"}});
+  start(15);
   ASSERT_EQ(life->state().plan->pipelines.size(), 3U);
   // Nodes 12 to 14 wait. One leaves and comes back: nothing happens.
   ASSERT_EQ(life->fire(device_event(ir::EventKind::leave, 14)), "");
@@ -199,7 +175,7 @@ TEST_F(BambooLife, JoinsWaitUntilTheyMakeAPipeline) {
 }
 
 TEST(BambooFirstPlan, TakesHalfMoreStagesThanTheModelNeeds) {
-  const auto world = nodes_of_one(12, 2.9);
+  const auto world = equal_nodes({12, 16, 1, 2.9});
   const PolicyInput input = policy_input(*world);
   const auto policy = make_policy("bamboo", input);
   ASSERT_NE(policy, nullptr);

@@ -18,18 +18,15 @@ struct Case {
 class ElasticLaw : public testing::TestWithParam<Case> {
  protected:
   /// Nodes of one GPU; with little memory several of them are needed for the model.
-  static std::unique_ptr<World> world(int nodes, double memory_gib) {
-    ir::ModelShape shape = small_model(8);
-    shape.vocabulary = 8000;
-    auto result = std::make_unique<World>(
-        with_storage(make_cluster({{"A", 100, memory_gib, 1, 100, nodes}}, 5)), shape, 48, 512);
+  static std::unique_ptr<World> world() {
+    auto result = equal_nodes({44, 48, 1, 2.9});
     result->job.allowed.schedules.push_back(ir::ScheduleKind::zero_bubble);
     return result;
   }
 };
 
 TEST_P(ElasticLaw, DecisionsKeepTheContractOnManyNodes) {
-  const auto w = world(44, 2.9);
+  const auto w = world();
   const PolicyInput input = policy_input(*w);
   const auto policy = make_policy(GetParam().policy, input, GetParam().options);
   ASSERT_NE(policy, nullptr);
@@ -50,7 +47,7 @@ TEST_P(ElasticLaw, DecisionsKeepTheContractOnManyNodes) {
 }
 
 TEST_P(ElasticLaw, SingleLossesNeverRollBack) {
-  const auto w = world(44, 2.9);
+  const auto w = world();
   const PolicyInput input = policy_input(*w);
   const auto policy = make_policy(GetParam().policy, input, GetParam().options);
   ASSERT_NE(policy, nullptr);

@@ -159,6 +159,14 @@ std::unique_ptr<World> recovery_world(bool half) {
   return std::make_unique<World>(with_storage(make_cluster(machines, 5)), shape, 8, 512);
 }
 
+std::unique_ptr<World> equal_nodes(const EqualNodes& equal) {
+  ir::ModelShape shape = small_model(equal.layers);
+  shape.vocabulary = 8000;
+  models::Cluster cluster =
+      make_cluster({{"A", 100, equal.memory_gib, equal.gpus, 100, equal.nodes}}, 5);
+  return std::make_unique<World>(with_storage(std::move(cluster)), shape, equal.batch, 512);
+}
+
 PolicyInput policy_input(const World& world) {
   constexpr double kDay = 86'400;
   return {world.cluster,           world.topology, world.workload, world.job, world.profile,
@@ -182,6 +190,12 @@ std::vector<DeviceId> all_devices(const models::Cluster& cluster) {
   std::vector<DeviceId> out;
   for (const models::Device& device : cluster.devices) out.push_back(device.id);
   return out;
+}
+
+std::vector<DeviceId> all_but(const World& world, const std::vector<int>& lost) {
+  std::vector<DeviceId> live = all_devices(world.cluster);
+  for (const int device : lost) std::erase(live, DeviceId{device});
+  return live;
 }
 
 ir::Plan uniform_plan(const World& world, int replicas, int stages, int tensor) {

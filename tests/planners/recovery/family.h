@@ -2,11 +2,14 @@
 /// the life of a job on it: events fire, the policy answers, what survives is the input of
 /// the next answer. No simulator, no clock.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/base/rng.h"
@@ -24,6 +27,16 @@ models::Cluster with_storage(models::Cluster cluster);
 /// Four nodes A and two nodes B with two GPUs each, 4 layers, a batch of 8. `half`: two nodes A.
 std::unique_ptr<World> recovery_world(bool half = false);
 
+/// Equal nodes with storage.
+struct EqualNodes {
+  int nodes = 1;
+  std::int64_t batch = 8;
+  int gpus = 1;  ///< Of a node.
+  double memory_gib = 24;
+  int layers = 8;
+};
+std::unique_ptr<World> equal_nodes(const EqualNodes& shape);
+
 /// The world as a policy sees it; one interruption a day.
 PolicyInput policy_input(const World& world);
 
@@ -34,6 +47,9 @@ std::unique_ptr<models::RecoveryPolicy> make_policy(const std::string& name,
 
 /// All devices of the cluster.
 std::vector<DeviceId> all_devices(const models::Cluster& cluster);
+
+/// All devices of the cluster but these.
+std::vector<DeviceId> all_but(const World& world, const std::vector<int>& lost);
 
 /// A plan of equal pipelines on devices in id order: data-parallel `replicas` (a pipeline each),
 /// `stages`, tensor-parallel degree; the batch divides.
@@ -70,6 +86,27 @@ class JobLife {
   models::JobState state_;
   models::RecoveryDecision decision_;
   bool recovering_ = false;  ///< A recovery was interrupted.
+};
+
+/// A fixture: a policy's job on a world, after 100 iterations.
+class PolicyLife : public testing::Test {
+ protected:
+  void start(const std::string& name, std::unique_ptr<World> on, const Options& options = {},
+             const std::optional<ir::Plan>& plan = {}) {
+    world = std::move(on);
+    input = std::make_unique<PolicyInput>(policy_input(*world));
+    input->plan = plan;
+    input->searches = &searches;
+    policy = make_policy(name, *input, options);
+    ASSERT_NE(policy, nullptr);
+    life = std::make_unique<JobLife>(*world, *input, *policy);
+    life->train(100);
+  }
+  std::unique_ptr<World> world;
+  std::unique_ptr<PolicyInput> input;
+  std::unique_ptr<models::RecoveryPolicy> policy;
+  std::unique_ptr<JobLife> life;
+  std::int64_t searches = 0;
 };
 
 /// Events in random order that make sense for the state: losses of devices and nodes, preemptions

@@ -17,12 +17,7 @@ namespace orrery::planners::oobleck_test {
 namespace {
 
 /// Nodes of one GPU, the model fits on two of them.
-std::unique_ptr<World> nodes_of_one(int nodes) {
-  ir::ModelShape shape = small_model(12);
-  shape.vocabulary = 8000;
-  return std::make_unique<World>(with_storage(make_cluster({{"A", 100, 2.9, 1, 100, nodes}}, 5)),
-                                 shape, 24, 512);
-}
+std::unique_ptr<World> nodes_of_one(int nodes) { return equal_nodes({nodes, 24, 1, 2.9, 12}); }
 
 std::optional<double> best_by_enumeration(const std::vector<TemplateRate>& templates, int nodes,
                                           int pipelines, int micro_batches) {
@@ -197,20 +192,9 @@ TEST(OobleckAssignment, KeepsPipelinesWhoseSizeStays) {
   EXPECT_EQ(after[2], before[1]);
 }
 
-class OobleckLife : public testing::Test {
+class OobleckLife : public PolicyLife {
  protected:
-  void start(int nodes, const Options& options = {}) {
-    world = nodes_of_one(nodes);
-    input = std::make_unique<PolicyInput>(policy_input(*world));
-    policy = make_policy("oobleck", *input, options);
-    ASSERT_NE(policy, nullptr);
-    life = std::make_unique<JobLife>(*world, *input, *policy);
-    life->train(100);
-  }
-  std::unique_ptr<World> world;
-  std::unique_ptr<PolicyInput> input;
-  std::unique_ptr<models::RecoveryPolicy> policy;
-  std::unique_ptr<JobLife> life;
+  void start(int nodes) { PolicyLife::start("oobleck", nodes_of_one(nodes)); }
 };
 
 TEST_F(OobleckLife, ALossCostsTheIterationInFlightOnlyAndLayersComeFromReplicas) {

@@ -169,27 +169,10 @@ TEST(GridUnits, SurvivorsStayInTheirStageAndHolesAreFilledFromIt) {
   EXPECT_EQ(used.size(), 4U);
 }
 
-class ParcaeLife : public testing::Test {
- protected:
-  void start(int nodes, double memory_gib) {
-    ir::ModelShape shape = small_model(8);
-    shape.vocabulary = 8000;
-    world = std::make_unique<World>(
-        with_storage(make_cluster({{"A", 100, memory_gib, 1, 100, nodes}}, 5)), shape, 240, 512);
-    input = std::make_unique<PolicyInput>(policy_input(*world));
-    policy = make_policy("parcae", *input);
-    ASSERT_NE(policy, nullptr);
-    life = std::make_unique<JobLife>(*world, *input, *policy);
-    life->train(100);
-  }
-  std::unique_ptr<World> world;
-  std::unique_ptr<PolicyInput> input;
-  std::unique_ptr<models::RecoveryPolicy> policy;
-  std::unique_ptr<JobLife> life;
-};
+class ParcaeLife : public PolicyLife {};
 
 TEST_F(ParcaeLife, ALossKeepsTheIterationAndAReturnIsUsedAtTheEndOfOne) {
-  start(9, 2.9);
+  start("parcae", equal_nodes({9, 240, 1, 2.9}));
   const UnitGrid before = grid_of(*life->state().plan);
   ASSERT_GT(before.stages, 1) << "memory asks for pipelines";
   ASSERT_GT(before.pipelines, 1);

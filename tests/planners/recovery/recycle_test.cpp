@@ -13,19 +13,6 @@
 namespace orrery::planners::recycle_test {
 namespace {
 
-std::unique_ptr<World> nodes_of_one(int nodes, std::int64_t batch) {
-  ir::ModelShape shape = small_model(8);
-  shape.vocabulary = 8000;
-  return std::make_unique<World>(with_storage(make_cluster({{"A", 100, 24, 1, 100, nodes}}, 5)),
-                                 shape, batch, 512);
-}
-
-std::vector<DeviceId> without(const World& world, const std::vector<int>& lost) {
-  std::vector<DeviceId> live = all_devices(world.cluster);
-  for (const int device : lost) std::erase(live, DeviceId{device});
-  return live;
-}
-
 /// Micro-batches that each pipeline computes at a stage.
 std::map<int, int> loads(const ir::Plan& plan, int stage) {
   std::map<int, int> result;
@@ -42,7 +29,7 @@ std::map<int, int> loads(const ir::Plan& plan, int stage) {
 }
 
 TEST(RecycleReroutes, SpreadEvenlyOverLivePeersWhateverIsLost) {
-  const auto world = nodes_of_one(16, 28);  // 4 pipelines of 4 stages, 7 micro-batches each.
+  const auto world = equal_nodes({16, 28});  // 4 pipelines of 4 stages, 7 micro-batches each.
   const ir::Plan plan = uniform_plan(*world, 4, 4, 1);
   Rng rng(5);
   int rerouted_plans = 0;
@@ -51,7 +38,7 @@ TEST(RecycleReroutes, SpreadEvenlyOverLivePeersWhateverIsLost) {
     for (int d = 0; d < 16; ++d) {
       if (rng.bernoulli(0.25)) lost.push_back(d);
     }
-    const std::vector<DeviceId> live = without(*world, lost);
+    const std::vector<DeviceId> live = all_but(*world, lost);
     std::map<int, int> dead_of_stage;
     for (const int d : lost) ++dead_of_stage[d % 4];
     const bool possible = std::all_of(dead_of_stage.begin(), dead_of_stage.end(),
@@ -81,18 +68,18 @@ TEST(RecycleReroutes, SpreadEvenlyOverLivePeersWhateverIsLost) {
 }
 
 TEST(RecycleReroutes, RepairedStagesComputeAgain) {
-  const auto world = nodes_of_one(8, 16);
+  const auto world = equal_nodes({8, 16});
   const ir::Plan plan = uniform_plan(*world, 2, 4, 1);
-  const auto hit = std::get<ir::Plan>(reroute(plan, without(*world, {1, 6})));
+  const auto hit = std::get<ir::Plan>(reroute(plan, all_but(*world, {1, 6})));
   const auto whole = std::get<ir::Plan>(reroute(hit, all_devices(world->cluster)));
   EXPECT_EQ(whole, plan);
 }
 
 TEST(RecycleReroutes, CanBeLowered) {
-  auto world = nodes_of_one(12, 18);
+  auto world = equal_nodes({12, 18});
   world->job.allowed.schedules.push_back(ir::ScheduleKind::zero_bubble);
   const ir::Plan plan = uniform_plan(*world, 3, 4, 1);
-  ir::Plan rerouted = std::get<ir::Plan>(reroute(plan, without(*world, {2, 5})));
+  ir::Plan rerouted = std::get<ir::Plan>(reroute(plan, all_but(*world, {2, 5})));
   for (const auto schedule : {ir::ScheduleKind::one_f_one_b, ir::ScheduleKind::zero_bubble}) {
     rerouted.schedule = schedule;
     EXPECT_TRUE(models::find_unsupported(rerouted).empty());
@@ -102,22 +89,14 @@ TEST(RecycleReroutes, CanBeLowered) {
   }
 }
 
-class RecycleLife : public testing::Test {
+class RecycleLife : public PolicyLife {
  protected:
   /// Three pipelines of four stages, given by the user.
   void start() {
-    world = nodes_of_one(12, 18);
-    input = std::make_unique<PolicyInput>(policy_input(*world));
-    input->plan = uniform_plan(*world, 3, 4, 1);
-    policy = make_policy("recycle", *input);
-    ASSERT_NE(policy, nullptr);
-    life = std::make_unique<JobLife>(*world, *input, *policy);
-    life->train(100);
+    auto nodes = equal_nodes({12, 18});
+    const ir::Plan plan = uniform_plan(*nodes, 3, 4, 1);
+    PolicyLife::start("recycle", std::move(nodes), {}, plan);
   }
-  std::unique_ptr<World> world;
-  std::unique_ptr<PolicyInput> input;
-  std::unique_ptr<models::RecoveryPolicy> policy;
-  std::unique_ptr<JobLife> life;
 };
 
 TEST_F(RecycleLife, NothingMovesAtALossAndTheBackwardPassIsDecoupled) {

@@ -10,13 +10,6 @@
 namespace orrery::planners::torchft_test {
 namespace {
 
-std::unique_ptr<World> nodes_of_two(int nodes, std::int64_t batch) {
-  ir::ModelShape shape = small_model(8);
-  shape.vocabulary = 8000;
-  return std::make_unique<World>(with_storage(make_cluster({{"A", 100, 24, 2, 100, nodes}}, 5)),
-                                 shape, batch, 512);
-}
-
 std::vector<int> micro_batches(const ir::Plan& plan) {
   std::vector<int> result;
   for (const ir::Pipeline& pipeline : plan.pipelines) result.push_back(pipeline.micro_batches);
@@ -24,7 +17,7 @@ std::vector<int> micro_batches(const ir::Plan& plan) {
 }
 
 TEST(SurvivingPipelines, ShareTheBatchEvenlyThoughTheyHadUnequalShares) {
-  const auto world = nodes_of_two(6, 8);
+  const auto world = equal_nodes({6, 8, 2});
   ir::Plan plan = uniform_plan(*world, 4, 2, 1);
   for (int p = 0; p < 4; ++p) plan.pipelines[static_cast<std::size_t>(p)].micro_batches = 2;
   std::vector<DeviceId> live = all_devices(world->cluster);
@@ -41,7 +34,7 @@ TEST(SurvivingPipelines, ShareTheBatchEvenlyThoughTheyHadUnequalShares) {
 }
 
 TEST(AddedPipelines, TakeUnusedDevicesGroupByGroupInsideANode) {
-  const auto world = nodes_of_two(4, 8);
+  const auto world = equal_nodes({4, 8, 2});
   ir::Plan plan = uniform_plan(*world, 2, 2, 2);
   const ir::Plan whole = plan;
   plan.pipelines.pop_back();
@@ -139,23 +132,13 @@ TEST(UnequalReplicas, LeaveAndRejoinRestoresThePlan) {
   }
 }
 
-class TorchftLife : public testing::Test {
+class TorchftLife : public PolicyLife {
  protected:
-  void start(int nodes = 6) {
-    world = nodes_of_two(nodes, 12);
-    input = std::make_unique<PolicyInput>(policy_input(*world));
-    input->searches = &searches;
-    input->plan = uniform_plan(*world, 3, 2, 2);
-    policy = make_policy("torchft", *input);
-    ASSERT_NE(policy, nullptr);
-    life = std::make_unique<JobLife>(*world, *input, *policy);
-    life->train(100);
+  void start(int count = 6) {
+    auto nodes = equal_nodes({count, 12, 2});
+    const ir::Plan plan = uniform_plan(*nodes, 3, 2, 2);
+    PolicyLife::start("torchft", std::move(nodes), {}, plan);
   }
-  std::unique_ptr<World> world;
-  std::unique_ptr<PolicyInput> input;
-  std::unique_ptr<models::RecoveryPolicy> policy;
-  std::unique_ptr<JobLife> life;
-  std::int64_t searches = 0;
 };
 
 TEST_F(TorchftLife, TheOthersGoOnWithTheWholeBatch) {
