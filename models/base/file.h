@@ -7,7 +7,7 @@
 
 namespace orrery {
 
-/// Writes `bytes` to a temporary file beside `path`, flushes it to the disk and renames it to
+/// Writes `bytes` to a temporary file next to `path`, flushes it to the disk and renames it to
 /// `path`. Empty when it worked; else the problem in words ("cannot write runs.csv: No space left
 /// on device"), with `path` as it was before and no temporary file left.
 std::optional<std::string> write_file_atomically(const std::string& path, std::string_view bytes);

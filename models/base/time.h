@@ -1,5 +1,5 @@
-/// Points in time and exact durations, in whole nanoseconds: what logs and replay book, so that
-/// sums are exact and equal runs give equal bytes.
+/// Points in time and exact durations, in whole nanoseconds: logs and replay account in them, so
+/// that sums are exact and equal runs give equal bytes.
 #pragma once
 #include <cmath>
 #include <compare>

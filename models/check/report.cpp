@@ -35,14 +35,14 @@ void report(const std::vector<PlanDefect>& defects, const std::string& plan_file
   config::Diagnostics unread;
   const config::Value root = config::load_value(plan_file, unread);
   for (const PlanDefect& defect : defects) {
-    const config::Value* place = &root;
+    const config::Value* node = &root;
     std::string_view rest = defect.path;
     while (!rest.empty()) {
-      const config::Value* next = child(*place, take(rest));
+      const config::Value* next = child(*node, take(rest));
       if (next == nullptr) break;
-      place = next;
+      node = next;
     }
-    config::Position at = place->at;
+    config::Position at = node->at;
     if (at.file.empty()) at.file = plan_file;
     const std::string where = defect.path.empty() ? "" : defect.path + ": ";
     diagnostics.add(at, where + defect.what, defect.hint);

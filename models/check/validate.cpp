@@ -120,8 +120,8 @@ class Validator {
                                   batch, job_.global_batch));
   }
 
-  /// Rounds of gradient synchronization beside reroutes: pipelines must be in the same round when
-  /// their micro-batches meet, and every stage that computes at all must have a share in each.
+  /// Rounds of gradient synchronization together with reroutes: pipelines must be in the same round
+  /// when their micro-batches meet, and every stage that computes at all must have a share in each.
   void check_rounds() {
     const int rounds = gradient_rounds(plan_, job_.gradient_synchronizations);
     if (rounds == 1) return;

@@ -43,8 +43,8 @@ struct PlanDefect {
 std::vector<PlanDefect> validate(const ir::Plan& plan, const Cluster& cluster,
                                  const Workload& workload, const Job& job);
 
-/// Adds defects as problems at their places in `plan_file`, the YAML that the plan was read from; a
-/// place that cannot be found is given by its path.
+/// Adds defects as problems at their positions in `plan_file`, the YAML that the plan was read
+/// from; a position that cannot be found is given by its path.
 void report(const std::vector<PlanDefect>& defects, const std::string& plan_file,
             config::Diagnostics& diagnostics);
 

@@ -84,7 +84,7 @@ void Diagnostics::raise() const {
     return std::tuple(rank.at(a.at.file), a.at.line, a.at.column) <
            std::tuple(rank.at(b.at.file), b.at.line, b.at.column);
   });
-  // What an alias of YAML repeats is read, and found wrong, at one place several times.
+  // An alias of YAML repeats a part of the file, whose problems are found once for each alias.
   std::set<std::string> said;
   std::erase_if(sorted, [&](const Problem& problem) {
     return problem.at.line > 0 && !said.insert(to_string(problem)).second;

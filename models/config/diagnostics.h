@@ -8,7 +8,7 @@
 
 namespace orrery::config {
 
-/// A place in a file. Lines and columns count from 1, columns in bytes; 0 means unknown.
+/// A position in a file. Lines and columns count from 1, columns in bytes; 0 means unknown.
 struct Position {
   std::string file;
   int line = 0;

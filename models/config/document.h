@@ -31,7 +31,7 @@ std::vector<FieldText> field_texts(Slot prototype);
 /// UTF-8, ill-formed, duplicate keys, nested or expanded beyond measure) are added to `problems`,
 /// and what could be read comes back.
 Value load_value(const std::string& path, Diagnostics& problems);
-/// The same for text; `name` stands for the file in positions.
+/// The same for text; positions give `name` as the file.
 Value load_value_text(std::string_view text, const std::string& name, Diagnostics& problems);
 
 /// Reads a described struct from a file. All problems are added to `problems`; if there are any,
@@ -42,7 +42,7 @@ T load_file(const std::string& path, Diagnostics& problems) {
   detail::read_file(path, detail::slot(out), problems);
   return out;
 }
-/// The same for text; `name` stands for the file in positions.
+/// The same for text; positions give `name` as the file.
 template <class T>
 T load_text(std::string_view text, const std::string& name, Diagnostics& problems) {
   T out{};

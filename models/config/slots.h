@@ -13,7 +13,7 @@ namespace orrery::config {
 
 class Visitor;
 
-/// A value with the place where it stood, for problems that are found later ("no such GPU").
+/// A value with its position in the file, for problems that are found later ("no such GPU").
 template <class T>
 struct Located {
   T value{};

@@ -166,7 +166,7 @@ void visit(Visitor& v, T& value) {
   } else if constexpr (Described<T>) {
     visit_struct(v, value);
   } else {
-    visit_plain(v, value);  // no match: T needs describe() or enum_names() declared beside it
+    visit_plain(v, value);  // no match: T needs describe() or enum_names() declared next to it
   }
 }
 

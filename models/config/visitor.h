@@ -9,9 +9,9 @@
 /// effective-config dump, the JSON Schema and the reference page are visitors (see document.h).
 ///
 /// Field types: bool, integers up to 64 bits signed, double, std::string, Id<>, Quantity<> with a
-/// unit table, enums with `std::vector<std::pair<E, const char*>> enum_names(E)` beside them,
+/// unit table, enums with `std::vector<std::pair<E, const char*>> enum_names(E)` next to them,
 /// std::optional, std::vector, std::map<std::string, T>, Located, Value, and described structs.
-/// A struct that can also be written as one string (`gpu: A100-80GB`) has beside it
+/// A struct that can also be written as one string (`gpu: A100-80GB`) has next to it
 ///     bool from_scalar(const std::string& text, T& out, std::string& error);
 /// describe() does not run for such a string: from_scalar() checks what it reads itself. A type
 /// that is always one string (`interval: young`) has from_scalar() and, in place of describe(),
@@ -63,7 +63,7 @@ class Visitor {
   virtual void title(const char*) {}
   virtual void doc(const char*) {}
 
-  /// True while a file is read: the place for semantic checks.
+  /// True while a file is read: the time for semantic checks.
   virtual bool reading() const { return false; }
   /// True while values are dumped: a key that is then left out reads back as its default.
   virtual bool dumping() const { return false; }
@@ -71,7 +71,7 @@ class Visitor {
   virtual bool given(const char* /*key*/) const { return false; }
   /// True if nothing is wrong so far in this map and below (only while reading).
   virtual bool good() const { return false; }
-  /// Where the value of `key` stands; the map itself when the key is "" or absent.
+  /// The position of the value of `key`; that of the map when the key is "" or absent.
   virtual Position at(const char* /*key*/) const { return {}; }
   /// Reports a semantic problem at at(key). Nothing is reported for a key that already has a
   /// problem, nor for key "" when anything in the map has one: follow-up errors mislead.
@@ -115,9 +115,9 @@ class Visitor {
   /// `index` points into `names`.
   virtual void enumeration(std::size_t& index, const std::vector<std::string>& names) = 0;
   virtual void any(Value& value) = 0;
-  /// `text` stands for the value; `shorthand` reads another one.
+  /// `text` is the value in short; `shorthand` reads another one.
   virtual void scalar(std::string text, const Shorthand& /*shorthand*/) { string(text); }
-  /// Where the value that follows stands.
+  /// Position of the value that follows.
   virtual void locate(Position& at) = 0;
   virtual void maybe(MaybeSlot& value) = 0;
   virtual void list(ListSlot& value) = 0;

@@ -267,7 +267,7 @@ bool is_blank(std::string_view text) {
   return text.find_first_not_of(" \t\r\n") == std::string_view::npos;
 }
 
-/// What a directory holds in place of a missing file, as a hint.
+/// The files that a directory has instead of a missing one, as a hint.
 std::string similar_file(const std::filesystem::path& path) {
   std::error_code ignored;
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";

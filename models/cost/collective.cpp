@@ -86,7 +86,7 @@ std::vector<RingEdge> ring_edges(Group group, Bytes message, const PathFunction&
   return edges;
 }
 
-/// Of one ring in group order.
+/// Time of one ring in group order.
 Seconds single_ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   const Bytes step = bytes / static_cast<double>(group.size());
   const Bottleneck ring = along(group, path, true, step);
@@ -246,7 +246,7 @@ std::vector<FlowEdge> all_to_all_flows(Group group, Bytes bytes, const PathFunct
   return flows;
 }
 
-/// Of one ring, or of a chain, in group order.
+/// Adds the flows of one ring, or of a chain, in group order.
 void add_ring_flows(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path,
                     std::vector<FlowEdge>& flows) {
   const bool chain = kind == CollectiveKind::broadcast;

@@ -24,12 +24,12 @@ FlopsPerSecond peak_flops(const GpuType& gpu, ir::Dtype dtype);
 /// `expert_parallel`, the rest on every device.
 double device_parameters(const Block& block, int tensor_parallel, int expert_parallel);
 
-/// Copies of the model states among which ZeRO divides them: `replicas` of a block in the plan, or
-/// fewer if the segment has shard groups.
+/// Replicas among which ZeRO divides the model states: `replicas` of a block in the plan, or fewer
+/// if the segment has shard groups.
 int shard_count(const ir::Zero& zero, int replicas);
 
-/// As device_parameters, each parameter divided among the shards that hold its states. Of experts
-/// there are expert_parallel times fewer copies.
+/// As device_parameters, each parameter divided among the shards that hold its states. Experts
+/// have expert_parallel times fewer replicas.
 double sharded_parameters(const Block& block, int tensor_parallel, int expert_parallel,
                           const ir::Zero& zero, int replicas);
 

@@ -40,8 +40,8 @@ int count_layers(const Workload& workload, const ir::Segment& segment) {
   return layers;
 }
 
-/// Groups that hold a block, pipeline by pipeline.
-std::vector<Group> holders_of(const ir::Plan& plan, BlockId block) {
+/// Groups with a replica of the block, pipeline by pipeline.
+std::vector<Group> replica_groups(const ir::Plan& plan, BlockId block) {
   std::vector<Group> groups;
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {
@@ -104,11 +104,11 @@ Seconds HexiscaleModel::tensor_parallel_layer(Group group, int samples, bool rec
          worst_sum(group, [&](DeviceId from, DeviceId to) { return wire(from, to, part); });
 }
 
-Seconds HexiscaleModel::data_parallel_layer(Group holders, int parts) const {
+Seconds HexiscaleModel::data_parallel_layer(Group replicas, int parts) const {
   const double hidden = workload_.shape.hidden;
-  const double shares = static_cast<double>(parts) * static_cast<double>(holders.size());
+  const double shares = static_cast<double>(parts) * static_cast<double>(replicas.size());
   const Bytes part = 12 * hidden * hidden / shares * ir::size_of(workload_.dtype);
-  return 2 * worst_sum(holders, [&](DeviceId from, DeviceId to) { return wire(from, to, part); });
+  return 2 * worst_sum(replicas, [&](DeviceId from, DeviceId to) { return wire(from, to, part); });
 }
 
 Seconds HexiscaleModel::hop(Group from, Group to, int samples) const {
@@ -195,7 +195,7 @@ HexiscaleEstimate HexiscaleModel::estimate(const ir::Plan& plan) const {
 Seconds HexiscaleModel::data_parallel(const ir::Plan& plan) const {
   IdVector<BlockId, Seconds> by_block(workload_.blocks.size());
   for (const BlockId b : ids_from_to(workload_.first_layer(), workload_.last_layer())) {
-    const std::vector<Group> groups = holders_of(plan, b);
+    const std::vector<Group> groups = replica_groups(plan, b);
     if (groups.size() < 2) continue;
     std::size_t smallest = groups.front().size();
     std::size_t largest = smallest;
@@ -203,12 +203,12 @@ Seconds HexiscaleModel::data_parallel(const ir::Plan& plan) const {
       smallest = std::min(smallest, group.size());
       largest = std::max(largest, group.size());
     }
-    // Members of a smaller group stand for several of the largest.
+    // A member of a smaller group takes part for several of the largest.
     for (std::size_t set = 0; set < largest / smallest; ++set) {
-      std::vector<DeviceId> holders;
-      for (const Group group : groups) holders.push_back(group[set * group.size() / largest]);
-      const Seconds time =
-          data_parallel_layer(holders, options_.sum_data_parallel ? static_cast<int>(smallest) : 1);
+      std::vector<DeviceId> replicas;
+      for (const Group group : groups) replicas.push_back(group[set * group.size() / largest]);
+      const Seconds time = data_parallel_layer(
+          replicas, options_.sum_data_parallel ? static_cast<int>(smallest) : 1);
       Seconds& total = by_block[b];
       total = options_.sum_data_parallel ? total + time : std::max(total, time);
     }

@@ -61,10 +61,10 @@ class HexiscaleModel {
   /// Eq. 3, one layer, one micro-batch: 12 (8 without recompute) x max over members of the sum over
   /// the others of alpha + B S H bytes / (tp x bandwidth).
   Seconds tensor_parallel_layer(std::span<const DeviceId> group, int samples, bool recompute) const;
-  /// Eq. 4, one layer among holders of the same part of it: 2 x max over holders of the sum over
-  /// the others of alpha + 12 H^2 bytes / (parts x holders x bandwidth). The paper's form has no
+  /// Eq. 4, one layer among replicas of the same part of it: 2 x max over replicas of the sum over
+  /// the others of alpha + 12 H^2 bytes / (parts x replicas x bandwidth). The paper's form has no
   /// `parts`, the code divides by the smallest tensor-parallel degree.
-  Seconds data_parallel_layer(std::span<const DeviceId> holders, int parts) const;
+  Seconds data_parallel_layer(std::span<const DeviceId> replicas, int parts) const;
   /// Eq. 5: 2 x min over pairs of (alpha + B S H bytes / bandwidth + broadcast in `to`).
   Seconds hop(std::span<const DeviceId> from, std::span<const DeviceId> to, int samples) const;
   /// Eq. 6: 96 (72 without recompute) x B S H^2 (1 + S/6H) / (peak of the first member x tp).

@@ -78,10 +78,10 @@ IdVector<BlockId, int> count_replicas(const ir::Plan& plan, const Workload& work
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {
       for (const ir::Segment& segment : stage.segments) {
-        int copies = 0;  // each part of a sequence has tokens of its own
-        for (const ir::Group& group : segment.groups) copies += group.sequence_degree;
+        int count = 0;  // each part of a sequence has tokens of its own
+        for (const ir::Group& group : segment.groups) count += group.sequence_degree;
         for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
-          replicas[b] += copies;
+          replicas[b] += count;
         }
       }
     }
@@ -130,7 +130,7 @@ Bytes peak_kept(const ScheduleEntry& schedule, const ScheduleQuery& query,
 }
 
 /// What a stage keeps at its peak between passes. A stage that computes rerouted micro-batches may
-/// hold all of them besides its own.
+/// hold all of them in addition to its own.
 Bytes kept_by_stage(const ir::Plan& plan, std::size_t pipeline, int stage,
                     const std::vector<ChunkKept>& kept) {
   const ScheduleEntry& schedule = schedule_entry(plan.schedule);
@@ -153,7 +153,7 @@ Bytes kept_by_stage(const ir::Plan& plan, std::size_t pipeline, int stage,
   return std::min(held + rerouted.received * all, query.micro_batches * all);
 }
 
-/// The group of the segment that holds the device; `hint` is where it stands in other segments.
+/// The group of the segment that holds the device; `hint` is its position in other segments.
 const ir::Group& group_with(const ir::Segment& segment, DeviceId device, std::size_t hint) {
   const auto holds = [&](const ir::Group& group) {
     return std::find(group.devices.begin(), group.devices.end(), device) != group.devices.end();

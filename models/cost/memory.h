@@ -27,7 +27,7 @@ struct SegmentMemory {
   Bytes optimizer_states;             ///< Master copy and moments, after ZeRO sharding.
   Bytes activations_per_micro_batch;  ///< Kept from forward to backward.
   Bytes recomputed;                   ///< Transient in a backward op: one block's activations.
-  /// Of all blocks: kept between the halves of a split backward pass.
+  /// Kept between the halves of a split backward pass: of all blocks.
   Bytes recomputed_kept;
   Bytes logits;  ///< Transient in the head.
   /// Staging: the activations of one micro-batch that are received and sent, and with ZeRO-3 the
@@ -40,7 +40,7 @@ struct SegmentMemory {
   Bytes fixed() const { return states() + recomputed + logits + communication; }
 };
 
-/// `replicas` is the number of data-parallel copies of the segment's blocks (for ZeRO).
+/// `replicas` is the number of data-parallel replicas of the segment's blocks (for ZeRO).
 /// States: elements per device x Job::state_bytes; ZeRO divides optimizer states (stage 1),
 /// gradients (2) and parameters (3) among the shards [Rajbhandari et al. 2020]. Tied embeddings are
 /// counted once where embedding and head are in the same segment.
@@ -51,7 +51,7 @@ struct SegmentMemory {
 SegmentMemory segment_memory(const ir::Segment& segment, const ir::Group& group, int replicas,
                              const Workload& workload, const Job& job);
 
-/// Data-parallel copies of a block.
+/// Number of data-parallel replicas of a block.
 using ReplicasOf = std::function<int(BlockId)>;
 
 /// As above where blocks of the segment may have different numbers of replicas.
@@ -80,10 +80,9 @@ Bytes largest_peak(const ir::Profile& profile, const GpuType& gpu);
 /// Peak of each device type over the plan, in closed form: states + activations in flight + the
 /// largest transient of a segment + the largest staging, times the profile's fragmentation, plus
 /// context. The plan must be valid but for memory.
-/// Of an interleaved stage the passes are replayed in their order. With a split backward pass what
-/// was recomputed is kept for the weights' gradients. A stage that computes rerouted
-/// micro-batches may hold all of them besides its own [ReCycle, SOSP 2024], capped at what it
-/// computes.
+/// The passes of an interleaved stage are replayed in their order. With a split backward pass what
+/// was recomputed is kept for the weights' gradients. A stage that computes rerouted micro-batches
+/// may hold all of them in addition to its own [ReCycle, SOSP 2024], capped at what it computes.
 /// With redundancy next_stage each stage also holds parameters and optimizer states of the next
 /// one, the last those of the first [Bamboo, NSDI 2023], in its own groups' slices. A redundant
 /// forward pass needs what the next stage keeps of a micro-batch until the pass ends; at the
@@ -94,7 +93,7 @@ ir::MemoryVerdict check_memory(const ir::Plan& plan, const Cluster& cluster,
 
 /// Replays buffer effects in the order of each rank's compute stream, on top of the resident
 /// buffers: peak by rank. Allocations count from the start of their op, frees from its end; other
-/// streams have no place in this order and are not replayed.
+/// streams are not part of this order and are not replayed.
 std::vector<Bytes> peak_memory(const ir::Program& program);
 
 }  // namespace orrery::models

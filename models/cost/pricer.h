@@ -19,7 +19,7 @@
 
 namespace orrery::models {
 
-/// What one block costs, apart from where it stands in a plan. Not for Pass::optimizer, which has
+/// What one block costs, wherever it is in a plan. Not for Pass::optimizer, which has
 /// a function of its own.
 struct BlockQuery {
   int gpu_type = 0;  ///< Index into Cluster::gpu_types.
@@ -65,7 +65,7 @@ class Pricer {
   /// and moments are read, master copy, moments and weight written; plus one launch. A profile's
   /// OptimizerTime for the GPU type and dtype replaces that.
   Seconds optimizer(int gpu_type, double parameters) const;
-  /// Of a state op to or from storage that the profile measured (StorageTime); else nothing.
+  /// Time of a state op to or from storage that the profile measured (StorageTime); else nothing.
   std::optional<Seconds> storage(const ir::Op& op) const;
   /// One line for each profile entry that was used and for each (GPU, block kind, pass, dtype) that
   /// fell back to the roofline, with its efficiency and where that comes from; for each link class

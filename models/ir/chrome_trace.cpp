@@ -62,14 +62,14 @@ class ChromeWriter {
   void run() {
     text_ = "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[";
     add(R"({{"ph":"M","name":"process_name","pid":0,"args":{{"name":"cluster"}}}})");
-    int place = 0;
+    int row = 0;
     for (const Timeline::Node& node : timeline_.nodes()) {
       for (const RankId rank : node.ranks) {
         const std::string name = timeline_.rank_name(rank);
         add(R"({{"ph":"M","name":"process_name","pid":{},"args":{{"name":{}}}}})", pid(rank),
             json_string(node.name.empty() ? name : node.name + " / " + name));
         add(R"({{"ph":"M","name":"process_sort_index","pid":{},"args":{{"sort_index":{}}}}})",
-            pid(rank), ++place);
+            pid(rank), ++row);
       }
     }
     for (const Lane& lane : timeline_.lanes()) add_lane(lane);

@@ -1,6 +1,6 @@
 /// One raw measurement of a machine, as the executor's micro-benchmarks take it: what was timed,
 /// and one repetition's time. Fits read many of them (calibration/fit); all are kept, disturbed
-/// ones too, so that anybody can fit anew.
+/// ones too, so that anybody can repeat the fits.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -1,4 +1,4 @@
-/// The names of enum values as they stand in YAML files, tables and logs: lower_snake, with `1f1b`
+/// The names of enum values in YAML files, tables and logs: lower_snake, with `1f1b`
 /// for one_f_one_b. The config reader finds enum_names() by argument-dependent lookup.
 #pragma once
 #include <type_traits>

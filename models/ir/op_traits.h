@@ -13,14 +13,14 @@ namespace orrery::ir {
 
 /// How an op gets its duration.
 enum class OpTiming : std::uint8_t {
-  compute,     ///< A price of models/cost, besides its inner collectives.
+  compute,     ///< A price of models/cost; inner collectives come on top.
   transfer,    ///< Flows that a send and its recv drive together.
   collective,  ///< Flows that all members drive together.
   storage,     ///< A measured time, or the bandwidth of its location; flows from a peer.
 };
 
-/// Of the passes. On the compute stream breakdowns count passes as compute (and what they wait for
-/// inner collectives as tensor_parallel), all other ops as optimizer.
+/// Direction of a pass. On the compute stream breakdowns count passes as compute (their inner
+/// collectives as tensor_parallel), all other ops as optimizer.
 enum class Direction : std::uint8_t { none, forward, backward };
 
 struct OpTraits {

@@ -52,17 +52,17 @@ class PerfettoWriter {
     root.set_child_ordering(TrackDescriptor::EXPLICIT);
     packet_.set_sequence_flags(kStateCleared);
     write();
-    std::int32_t place = 0;
+    std::int32_t row = 0;
     for (const Timeline::Node& node : timeline_.nodes()) {
       std::uint64_t parent = kClusterTrack;
       if (!node.name.empty()) {
         parent = ++last_track_;
         TrackDescriptor& descriptor = track(parent, kClusterTrack, node.name);
         descriptor.set_child_ordering(TrackDescriptor::EXPLICIT);
-        descriptor.set_sibling_order_rank(++place);
+        descriptor.set_sibling_order_rank(++row);
         write();
       }
-      for (const RankId rank : node.ranks) add_rank(rank, parent, ++place);
+      for (const RankId rank : node.ranks) add_rank(rank, parent, ++row);
     }
     for (const Lane& lane : timeline_.lanes()) add_lane(lane);
     for (const MemorySample& sample : log_.memory) add_sample(sample);
@@ -109,12 +109,12 @@ class PerfettoWriter {
         name, [&] { return packet_.mutable_interned_data()->add_debug_annotation_names(); });
   }
 
-  void add_rank(RankId rank, std::uint64_t parent, std::int32_t place) {
+  void add_rank(RankId rank, std::uint64_t parent, std::int32_t row) {
     RankTracks& tracks = ranks_[rank];
     tracks.device = ++last_track_;
     TrackDescriptor& device = track(tracks.device, parent, timeline_.rank_name(rank));
     device.set_child_ordering(TrackDescriptor::EXPLICIT);
-    device.set_sibling_order_rank(place);
+    device.set_sibling_order_rank(row);
     write();
     tracks.memory = ++last_track_;
     TrackDescriptor& memory = track(tracks.memory, tracks.device, "memory");

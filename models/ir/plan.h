@@ -21,7 +21,7 @@ enum class ActivationTransfer {
   sliced,            ///< Every member sends a slice, then all-gather inside [Hetu v2 4.3].
 };
 
-/// Copies of stage state kept for recovery [Bamboo, NSDI 2023].
+/// Replicas of a stage's state that are kept for recovery [Bamboo, NSDI 2023].
 enum class Redundancy { none, next_stage };
 
 /// When ranks begin the next iteration.
@@ -74,7 +74,7 @@ struct Group {
   SequenceParallelism sequence = SequenceParallelism::none;
   int sequence_degree = 1;
   /// Samples of each micro-batch that this group takes. Groups of a stage take consecutive sample
-  /// ranges in the order in which they stand, and their samples add up to micro_batch_size.
+  /// ranges in their order in the stage, and their samples add up to micro_batch_size.
   int samples = 1;
   auto operator<=>(const Group&) const = default;
 };

@@ -2,9 +2,9 @@
 /// it, the executor runs it. It carries no durations and decides all communication, so that
 /// neither of the two decides anything. Gradient synchronization (Purpose::data_parallel) adds up
 /// what passes have added since the last time: the gradient of a step is the sum of such rounds.
-/// Laid out for size (16,384 GPUs give about 10^6 ops): all ops stand in one array, grouped by
-/// rank and stream; what repeats from micro-batch to micro-batch (inner collectives, payload
-/// regions, buffer effects) stands once in a table and is referred to by index.
+/// Laid out for size (16,384 GPUs give about 10^6 ops): all ops are in one array, grouped by rank
+/// and stream; what repeats from micro-batch to micro-batch (inner collectives, payload regions,
+/// buffer effects) is in a table once and referred to by index.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -33,9 +33,10 @@ enum class OpKind : std::uint8_t {
   save_state,
 };
 
-/// Compute and collective streams: the ops of a rank run one after the other, as they stand. The
-/// p2p stream: each op runs as soon as its dependencies have ended (sends to different peers do not
-/// wait for each other; what must be in order has a dependency). Streams run beside each other.
+/// Compute and collective streams: the ops of a rank run one after the other, in their order in the
+/// program. The p2p stream: each op runs as soon as its dependencies have ended (sends to different
+/// peers do not wait for each other; where order matters there is a dependency). Streams run
+/// concurrently.
 enum class Stream : std::uint8_t { compute, p2p, collective };
 inline constexpr int kStreams = 3;
 
@@ -58,7 +59,7 @@ enum class Purpose : std::uint8_t {
   pipeline,
   data_parallel,  ///< Gradient synchronization, tied embeddings included.
   zero,           ///< Gathering sharded parameters, scattering sharded gradients.
-  state,          ///< Checkpoints, plan switches, gradients for redundant copies of a stage.
+  state,          ///< Checkpoints, plan switches, gradients for redundant replicas of a stage.
 };
 
 enum class TensorKind : std::uint8_t {
@@ -114,7 +115,7 @@ struct BufferEffect {
 struct InnerCollective {
   CollectiveKind kind = CollectiveKind::all_reduce;
   Purpose purpose = Purpose::tensor_parallel;
-  std::vector<std::int32_t> groups;  ///< Side by side; indices into Program::groups.
+  std::vector<std::int32_t> groups;  ///< Concurrent; indices into Program::groups.
   std::int32_t count = 1;
   Bytes bytes;  ///< Size of the full (gathered, reduced) tensor of one of them.
   /// All-to-all only: bytes from each member to each other, row-major, size() of the group squared.
@@ -129,7 +130,7 @@ struct CommunicationGroup {
   auto operator<=>(const CommunicationGroup&) const = default;
 };
 
-/// Equal collectives that run beside each other, shared by all micro-batches. An expanded Program
+/// Equal collectives that run concurrently, shared by all micro-batches. An expanded Program
 /// has one part; a collapsed one has a part for each member of the tensor-parallel groups that its
 /// ranks stand for, so that shared links see all the traffic.
 struct CollectiveShape {
@@ -179,9 +180,9 @@ struct Op {
   Purpose purpose = Purpose::pipeline;
   RankId rank;
   MicroBatchId micro_batch;
-  /// Index into Program::segments: which blocks. Of transfers of a micro-batch that another
-  /// pipeline computes: one of its own pipeline's, which tells whose it is; other transfers belong
-  /// to the pipeline of their rank.
+  /// Index into Program::segments: which blocks. A transfer of a micro-batch that another pipeline
+  /// computes has a segment of the pipeline that owns the micro-batch; other transfers belong to
+  /// the pipeline of their rank.
   std::int32_t segment = kNone;
   std::int32_t samples = 0;      ///< Samples of the micro-batch that this rank's group computes.
   std::int32_t inner = kNone;    ///< Index into Program::inner_sets.
@@ -196,10 +197,10 @@ struct Op {
 };
 
 /// A participant. Expanded Programs have one for each device; collapsed ones have one for each
-/// group, standing for all devices of it, which do the same.
+/// group, which represents all of the group's devices: they do the same.
 struct Rank {
   DeviceId device;
-  std::vector<DeviceId> devices;  ///< All that it stands for, `device` first.
+  std::vector<DeviceId> devices;  ///< All that it represents, `device` first.
   std::int32_t pipeline = 0;
   std::int32_t stage = 0;
   std::int32_t group = 0;            ///< Position in the stage.
@@ -224,9 +225,9 @@ struct SegmentInfo {
   std::int32_t expert_parallel = 1;
   Recompute recompute = Recompute::none;
   Zero zero;
-  /// The blocks are the next stage's: these ranks keep a copy of their states and run forward
+  /// The blocks are the next stage's: these ranks keep a replica of their states and run forward
   /// passes over them, whose outputs nobody reads (Redundancy::next_stage). `stage` and `group` are
-  /// those of the ranks that keep the copy.
+  /// those of the ranks that keep the replica.
   bool redundant = false;
   auto operator<=>(const SegmentInfo&) const = default;
 };
@@ -293,9 +294,9 @@ struct Program {
   const Op& op(OpId id) const { return ops[id.index()]; }
   const Rank& rank(RankId id) const { return ranks[id.index()]; }
   const Rank& rank_of(const Op& op) const { return ranks[op.rank.index()]; }
-  /// Of an op that has a segment.
+  /// The op must have a segment.
   const SegmentInfo& segment_of(const Op& op) const { return entry(segments, op.segment); }
-  /// Of a collective op.
+  /// The op must be a collective.
   const Collective& collective_of(const Op& op) const { return entry(collectives, op.match); }
   const CollectiveShape& shape_of(const Collective& collective) const {
     return entry(collective_shapes, collective.shape);

@@ -291,7 +291,7 @@ class Checker {
            rendezvous.member_count <= p_.members.size() - rendezvous.first_member;
   }
 
-  /// Every member exists, refers back and stands for another rank than the others.
+  /// Every member exists and refers back, and no two are of one rank.
   bool check_rendezvous(const char* name, std::size_t index, const Rendezvous& rendezvous,
                         bool (*belongs)(OpKind)) {
     if (!good(rendezvous)) return fail("{} {} has no members", name, index);

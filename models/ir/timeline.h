@@ -14,7 +14,7 @@
 namespace orrery::ir {
 
 /// How the reader of a timeline knows devices and nodes. `device` must be there; without `node_of`
-/// and `node` devices stand directly under the cluster.
+/// and `node` devices are shown directly under the cluster.
 struct TimelineNames {
   std::function<std::string(DeviceId)> device;
   std::function<NodeId(DeviceId)> node_of;
@@ -51,7 +51,7 @@ class Timeline {
   /// Nanoseconds to add to all times so that none is negative.
   std::int64_t shift() const { return shift_; }
 
-  /// "A100-3 (pipeline 0, stage 2)", with "x4" if it stands for four devices.
+  /// "A100-3 (pipeline 0, stage 2)", with "x4" if it represents four devices.
   std::string rank_name(RankId rank) const;
   /// "compute", "p2p", "p2p 2".
   static std::string lane_name(const Lane& lane);

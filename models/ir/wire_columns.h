@@ -58,13 +58,13 @@ class ColumnWriter {
 
   template <class Row, class Message, class Get>
   void doubles(std::span<const Row> rows, Message* message, Get get) {
-    std::unordered_map<std::uint64_t, std::int64_t> places;
+    std::unordered_map<std::uint64_t, std::int64_t> positions;
     std::vector<std::int64_t> index;
     index.reserve(rows.size());
     for (const Row& row : rows) {
       const double value = raw(std::invoke(get, row));
-      const auto [at, fresh] = places.try_emplace(std::bit_cast<std::uint64_t>(value),
-                                                  static_cast<std::int64_t>(places.size()));
+      const auto [at, fresh] = positions.try_emplace(std::bit_cast<std::uint64_t>(value),
+                                                     static_cast<std::int64_t>(positions.size()));
       if (fresh) message->add_values(value);
       index.push_back(at->second);
     }

@@ -1,4 +1,4 @@
-/// The cluster: which GPUs stand in which nodes and what connects them. Read from YAML; every
+/// The cluster: which GPUs are in which nodes and what connects them. Read from YAML; every
 /// asymmetry is allowed. Device ids number the devices of the file and stay when devices fail.
 #pragma once
 #include <map>
@@ -78,7 +78,7 @@ struct Node {
 
 /// Two-level fabric.
 struct Fabric {
-  /// Of one leaf switch towards the spine, one direction; 0: no limit above the leaves.
+  /// Bandwidth from one leaf switch to the spine, one direction; 0: no limit above the leaves.
   BytesPerSecond leaf_uplink;
   Seconds leaf_latency;
   Seconds spine_latency;
@@ -109,7 +109,7 @@ struct ObjectStorage {
   Seconds latency;
 };
 
-/// Where a device stands.
+/// Where a device is.
 struct Device {
   DeviceId id;
   NodeId node;

@@ -53,7 +53,7 @@ class Keys {
     const std::size_t column = line_start == std::string::npos ? end + 1 : end - line_start;
     return {file_, static_cast<int>(lines) + 1, static_cast<int>(column)};
   }
-  /// Of a key; the start of the object if it is not there.
+  /// Position of a key; the start of the object if it is not there.
   config::Position at(const std::string& key) const {
     for (const auto& [name, offset] : found_)
       if (name == key) return at(offset);

@@ -1,5 +1,5 @@
 /// The job: what is trained on what batch, in which numbers, and what the planner may use. What is
-/// in fact used stands in the plan.
+/// in fact used is said by the plan.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -43,7 +43,7 @@ struct Allowed {
   std::vector<ir::ScheduleKind> schedules = {ir::ScheduleKind::one_f_one_b};
 };
 
-/// Of Job::gradient_synchronizations: as many as the plan has micro-batches.
+/// Value of Job::gradient_synchronizations: as many as the plan has micro-batches.
 inline constexpr int kEveryMicroBatch = 0;
 
 struct Job {

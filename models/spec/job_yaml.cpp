@@ -12,7 +12,7 @@
 namespace orrery::models {
 namespace {
 
-/// A list is read as such, so that its problems have their own places; a name is looked up.
+/// A list is read as such, so that its problems have their own positions; a name is looked up.
 void describe_lengths(config::Visitor& v, Job& job) {
   config::Value value;
   if (job.lengths) value = config::to_value(job.lengths->buckets);

@@ -90,9 +90,9 @@ LengthModel read_lengths(const config::Value& value, const std::string& root,
   namespace fs = std::filesystem;
   if (value.is_scalar()) {
     std::error_code error;
-    const std::string beside = (fs::path(value.at.file).parent_path() / value.text).string();
-    return load_lengths(fs::is_regular_file(beside, error) ? beside : value.text, root, value.at,
-                        diagnostics);
+    const std::string neighbor = (fs::path(value.at.file).parent_path() / value.text).string();
+    return load_lengths(fs::is_regular_file(neighbor, error) ? neighbor : value.text, root,
+                        value.at, diagnostics);
   }
   LengthModel model;
   model.name = "job";

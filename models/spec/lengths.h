@@ -1,6 +1,6 @@
 /// Synthetic data with sequences of mixed lengths: a named distribution of lengths, and a sampler
 /// that draws the sequences of one optimizer step from it. The distributions of the library
-/// (models/library/lengths/*.yaml) stand for corpora; each file says which of its shares are
+/// (models/library/lengths/*.yaml) imitate corpora; each file says which of its shares are
 /// published and which are assumed.
 #pragma once
 #include <cstdint>
@@ -29,7 +29,7 @@ void describe(config::Visitor& v, LengthModel& model);
 LengthModel load_lengths(const std::string& name, const std::string& root,
                          config::Position asked_at, config::Diagnostics& diagnostics);
 
-/// What a job says under `lengths`: the name of a distribution of the library, a YAML file (beside
+/// What a job says under `lengths`: the name of a distribution of the library, a YAML file (next to
 /// the job's file, or seen from the current folder), or the buckets themselves, {longest, share}
 /// each; these are called "job" and rounded up as LengthModel says. `root` as above.
 LengthModel read_lengths(const config::Value& value, const std::string& root,

@@ -11,7 +11,7 @@ namespace orrery::models {
 namespace {
 
 /// Inside a segment bytes / time grows with the bytes, so that the largest is at its end; what
-/// remains beside the wire is linear, so that the least is at one of its ends.
+/// remains without the wire is linear, so that the least is at one of its ends.
 void find_wire(LinkCalibration& one) {
   const auto end_of = [&](std::size_t i) { return one.segments[i + 1].from; };
   one.wire_bandwidth = one.segments.back().bandwidth;
@@ -20,15 +20,15 @@ void find_wire(LinkCalibration& one) {
     one.wire_bandwidth =
         std::max(one.wire_bandwidth, end_of(i) / (latency + end_of(i) / bandwidth));
   }
-  const auto beside = [&](std::size_t i, Bytes size) {
+  const auto waiting = [&](std::size_t i, Bytes size) {
     const auto& [from, latency, bandwidth] = one.segments[i];
     return latency + size / bandwidth - size / one.wire_bandwidth;
   };
   one.wire_latency = one.segments.front().latency;
   for (std::size_t i = 0; i < one.segments.size(); ++i) {
-    if (i > 0) one.wire_latency = std::min(one.wire_latency, beside(i, one.segments[i].from));
+    if (i > 0) one.wire_latency = std::min(one.wire_latency, waiting(i, one.segments[i].from));
     if (i + 1 < one.segments.size()) {
-      one.wire_latency = std::min(one.wire_latency, beside(i, end_of(i)));
+      one.wire_latency = std::min(one.wire_latency, waiting(i, end_of(i)));
     }
   }
   one.wire_latency = std::max(one.wire_latency, Seconds{});  // rounding at the fastest size

@@ -31,8 +31,8 @@ struct LinkCalibration {
   /// The largest bytes / time over all sizes: no message moves faster, so that flows that share a
   /// link of this bandwidth share it by their bytes. Of one segment its bandwidth.
   BytesPerSecond wire_bandwidth;
-  /// The least time - bytes / wire_bandwidth over all sizes: what every message waits for beside
-  /// its bytes. Of one segment its latency.
+  /// The least time - bytes / wire_bandwidth over all sizes: what every message waits for in
+  /// addition to its bytes. Of one segment its latency.
   Seconds wire_latency;
   std::vector<Segment> segments;  ///< Ascending; empty: the cluster file's numbers hold.
   std::map<ir::CollectiveKind, std::vector<Factor>> factors;  ///< Ascending in ranks.

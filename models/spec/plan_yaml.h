@@ -1,4 +1,4 @@
-/// How plans stand in YAML (`schema: orrery/plan/1`): descriptions for the config reader. Device
+/// Plans in YAML (`schema: orrery/plan/1`): descriptions for the config reader. Device
 /// lists are compact (`[0-7, 12]`), block ranges are `first-last`, both ends included.
 #pragma once
 #include "models/config/visitor.h"

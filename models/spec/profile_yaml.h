@@ -1,4 +1,4 @@
-/// How profiles stand in YAML (`schema: orrery/profile/1`): descriptions for the config reader. A
+/// Profiles in YAML (`schema: orrery/profile/1`): descriptions for the config reader. A
 /// provenance that is only a source may be written as one string. Two entries for the same thing
 /// (a link class and size, a collective, a GPU type and pass) are a problem: one would hide the
 /// other.

@@ -38,7 +38,7 @@ struct Path {
   BytesPerSecond bandwidth;  ///< Of the narrowest link.
   Seconds latency;           ///< Sum over the links.
   PathClass kind = PathClass::same_device;
-  /// Of the narrowest link's class; null: the profile says nothing about it. With segments,
+  /// Measurements of the narrowest link's class; null: the profile has none. With segments,
   /// `latency` is its wire_latency, and times of messages come from at_size()
   /// (models/cost/collective.h). Lives as long as the topology.
   const LinkCalibration* calibration = nullptr;
@@ -53,7 +53,7 @@ Seconds network_latency(const Cluster& cluster, NodeId a, NodeId b);
 
 /// Routes, in this order of preference: a link domain that both GPUs belong to (NVLink); PCIe
 /// inside the node (slots, and the uplinks of their switches if these differ); slot, switch uplink,
-/// NIC, leaf and spine limits, pair override or host staging, and the same way down on the other
+/// NIC, leaf and spine limits, pair override or host staging, and the same in reverse on the other
 /// side. Host staging comes before everything else: vendors without a common library cannot use the
 /// links that they share.
 ///
@@ -90,8 +90,8 @@ class Topology {
   void host_links(DeviceId device, bool up, std::vector<LinkId>& links) const;
   /// Appends the device's NIC, if it has one. `up`: out of the node.
   void nic_link(DeviceId device, bool up, std::vector<LinkId>& links) const;
-  /// Appends the way from node to node, from NIC to NIC, without PCIe and host staging. The
-  /// devices, each behind a NIC, stand on different nodes.
+  /// Appends the links from node to node, from NIC to NIC, without PCIe and host staging. The
+  /// devices are on different nodes, each behind a NIC.
   void network_links(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const;
 
  private:

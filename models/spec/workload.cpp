@@ -137,7 +137,7 @@ double kept_split(const ModelShape& shape, const Sizes& n) {
 }
 
 /// Tensors of full width H. Per token: inputs of both norms, of QKV and of the feed-forward (4H),
-/// two dropout masks; for GPT Korthikanti's 10 sbh [2022, eq. 2]. A MoE block keeps besides the
+/// two dropout masks; for GPT Korthikanti's 10 sbh [2022, eq. 2]. A MoE block also keeps the
 /// rows that went to the experts and came back (2H for each) and the router's fp32 probabilities.
 double kept_replicated(const ModelShape& shape, const Sizes& n) {
   double bytes = n.tokens * n.hidden * (4 * n.element + 2 * n.mask);
@@ -146,7 +146,7 @@ double kept_replicated(const ModelShape& shape, const Sizes& n) {
   return bytes;
 }
 
-/// What the forward pass reads and writes besides weights, every op on its own and attention as one
+/// What the forward pass reads and writes without weights, every op on its own and attention as one
 /// fused kernel. Per token, in elements: norms 2 x 2H; QKV reads H, writes Q, K, V; rotation reads
 /// and writes Q, K; attention reads Q, K, V, writes its output; projection reads it, writes H;
 /// feed-forward reads H, writes, reads and (after the activation) writes and reads F, writes H;

@@ -34,7 +34,7 @@ struct Block {
   Bytes kept_replicated;           ///< Kept for backward on every member, unless sequence parallel.
   Bytes attention_kept;            ///< Part of kept_split that selective recompute does not keep.
   Bytes logits;                    ///< Head only: transient fp32 logits, divided by the degree.
-  Bytes memory_traffic;            ///< Read and written by the forward pass besides weights.
+  Bytes memory_traffic;            ///< Read and written by the forward pass, without weights.
   int tensor_collectives = 0;      ///< All-reduces of output size in forward (as many in backward).
   bool expert_all_to_all = false;  ///< Dispatch and combine around the experts.
 };
