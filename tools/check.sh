@@ -7,8 +7,10 @@
 # --base REF  clang-tidy looks at what differs from REF (default: where this branch left
 #             origin/main; without origin/main, the commit before HEAD); uncommitted changes count
 # --all       clang-tidy looks at every source file
-# Settings of the build that clang-tidy reads its flags from: see tools/scripts/setup.sh.
+# clang-tidy takes its flags from a build folder of its own (preset tidy), in which sources are compiled
+# one by one. Settings: see tools/scripts/setup.sh.
 
+ORRERY_PRESET=tidy
 # shellcheck source=tools/scripts/setup.sh
 source "$(dirname -- "$(readlink -f -- "${BASH_SOURCE[0]}")")/scripts/setup.sh"
 
@@ -98,7 +100,7 @@ failed=()
 tools/scripts/check_format.sh $fix || failed+=(format)
 tools/scripts/check_layers.py || failed+=(layers)
 tools/scripts/check_scripts.py || failed+=(scripts)
-setup_build # generated headers, and the flags of every file
+setup_build generated_headers # and the flags of every file
 tidy || failed+=(clang-tidy)
 ((${#failed[@]} == 0)) || die "failed: ${failed[*]}"
 echo "all checks passed"
