@@ -22,21 +22,20 @@ struct PlanDefect {
 
 /// All defects; empty when the plan may be used. Refuses:
 /// - hashes of another cluster or workload (an empty hash is not compared);
-/// - a device twice or unknown; segments of a stage on different devices;
-/// - blocks missing, doubled, unknown or out of order;
+/// - a device that is unknown or used twice; segments of a stage on different devices;
+/// - blocks that are missing, repeated, unknown or out of order;
 /// - samples that do not add up to the micro-batch, batches that do not add up to the job's;
-/// - a group whose devices do not number tensor_parallel x sequence_degree; degrees that the
-/// model's
-///   heads, key-value heads (replicated when the degree is a multiple of them), feed-forward width
-///   or split dimensions forbid (vocabularies are padded); sequence lengths that cannot be split;
+/// - a group whose devices do not number tensor_parallel x sequence_degree;
+/// - degrees that do not divide the model's heads, key-value heads (replicated when the degree is a
+///   multiple of them), feed-forward width or split dimensions (vocabularies are padded), and
+///   sequence lengths that cannot be split;
 /// - a group across vendors that talk through host memory;
 /// - expert-parallel degrees that do not divide experts and groups;
 /// - virtual stages that do not match the schedule;
 /// - replicas of a block with different ZeRO settings;
-/// - ZeRO, recompute, schedules, sequence parallelism, tensor-parallel degrees and samples per
-/// group
-///   outside of what the job allows; but zero_bubble is always allowed to a plan with reroutes, as
-///   splitting the backward pass is part of rerouting [ReCycle, SOSP 2024];
+/// - ZeRO, recompute, schedules, sequence parallelism, tensor-parallel degrees and micro-batch
+///   sizes that the job does not allow; but a plan with reroutes may always use a schedule that
+///   splits the backward pass, which is part of rerouting [ReCycle, SOSP 2024];
 /// - reroutes to pipelines, stages or micro-batches that do not exist or do not match;
 /// - where the job synchronizes gradients several times in a step, reroutes between pipelines of
 ///   different numbers of micro-batches, or that leave a stage without a share in a round.

@@ -9,8 +9,8 @@
 
 #include "models/base/hash.h"
 #include "models/config/document.h"
+#include "models/config/sparse.h"
 #include "models/spec/library.h"
-#include "models/spec/sparse.h"
 
 namespace orrery::ir {
 namespace {
@@ -216,14 +216,7 @@ ir::Plan load_plan(const std::string& path, config::Diagnostics& diagnostics) {
 }
 
 std::string dump_plan(const ir::Plan& plan) {
-  static const SparseRules kRules{
-      {{"pipelines", config::to_value(ir::Pipeline{})},
-       {"stages", config::to_value(ir::Stage{})},
-       {"segments", config::to_value(ir::Segment{})},
-       {"groups", config::to_value(ir::Group{})}},
-      {"schema", "schedule", "micro_batches", "micro_batch_size", "pipelines", "stages", "segments",
-       "groups", "devices", "blocks"}};
-  return config::to_yaml(sparse(config::to_value(plan), config::to_value(ir::Plan{}), kRules));
+  return config::to_yaml(config::sparse(plan, {"schedule"}));
 }
 
 std::string plan_hash(const ir::Plan& plan) {

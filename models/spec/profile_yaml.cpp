@@ -8,8 +8,8 @@
 #include <map>
 
 #include "models/config/document.h"
+#include "models/config/sparse.h"
 #include "models/spec/library.h"
-#include "models/spec/sparse.h"
 
 namespace orrery::ir {
 namespace {
@@ -313,27 +313,7 @@ ir::Profile load_profile(const std::string& path, config::Diagnostics& diagnosti
 }
 
 std::string dump_profile(const ir::Profile& profile) {
-  static const SparseRules kRules{{{"block_times", config::to_value(ir::BlockTime{})},
-                                   {"efficiencies", config::to_value(ir::EfficiencyCurve{})},
-                                   {"links", config::to_value(ir::LinkSegment{})},
-                                   {"collectives", config::to_value(ir::CollectiveFactor{})},
-                                   {"memory", config::to_value(ir::MemoryOverhead{})},
-                                   {"pass_overheads", config::to_value(ir::PassOverhead{})},
-                                   {"optimizers", config::to_value(ir::OptimizerTime{})},
-                                   {"storage", config::to_value(ir::StorageTime{})},
-                                   {"phases", config::to_value(ir::PhaseTime{})},
-                                   {"model_layers", config::to_value(ir::ModelLayers{})},
-                                   {"profiles", config::to_value(ir::LayerProfile{})}},
-                                  {"schema",          "name",         "gpu",
-                                   "block",           "pass",         "sequence_length",
-                                   "dtype",           "time",         "points",
-                                   "link_class",      "latency",      "bandwidth",
-                                   "collective",      "ranks",        "factor",
-                                   "per_parameter",   "location",     "write",
-                                   "phase",           "provenance",   "source",
-                                   "parameter_bytes", "optimizer_ms", "batch_generator_ms",
-                                   "layer_ms",        "layer_mb",     "forward_backward_ms"}};
-  config::Value value = sparse(config::to_value(profile), config::to_value(ir::Profile{}), kRules);
+  config::Value value = config::sparse(profile, {"block", "dtype", "latency"});
   shorten_provenance(value);
   return config::to_yaml(value);
 }

@@ -5,9 +5,9 @@
 #include <filesystem>
 
 #include "models/config/document.h"
+#include "models/config/sparse.h"
 #include "models/ir/names.h"
 #include "models/spec/plan_yaml.h"
-#include "models/spec/sparse.h"
 
 namespace orrery::models {
 namespace {
@@ -68,9 +68,7 @@ void describe(config::Visitor& v, PlannedStep& step) {
   v.doc("A step of mixed lengths that is planned to the last sequence.");
   v.optional("planner", step.planner, "who made it");
   v.required("phases", step.phases, "in the order in which they run; the last one updates");
-  if (v.reading() && v.given("phases") && step.phases.empty()) {
-    v.problem("phases", "the list is empty");
-  }
+  v.not_empty("phases", step.phases);
 }
 
 PlannedStep load_step_plan(const std::string& path, config::Diagnostics& diagnostics) {
@@ -78,16 +76,7 @@ PlannedStep load_step_plan(const std::string& path, config::Diagnostics& diagnos
 }
 
 std::string dump_step_plan(const PlannedStep& step) {
-  static const SparseRules kRules{
-      {{"phases", config::to_value(PlannedStep::Phase{})},
-       {"pipelines", config::to_value(ir::Pipeline{})},
-       {"stages", config::to_value(ir::Stage{})},
-       {"segments", config::to_value(ir::Segment{})},
-       {"groups", config::to_value(ir::Group{})}},
-      {"schema", "schedule", "micro_batches", "micro_batch_size", "pipelines", "stages", "segments",
-       "groups", "devices", "blocks", "phases", "length_range", "shortest", "longest", "lengths",
-       "plan"}};
-  return config::to_yaml(sparse(config::to_value(step), config::to_value(PlannedStep{}), kRules));
+  return config::to_yaml(config::sparse(step, {"schedule"}));
 }
 
 bool is_step_plan(const std::string& path) {
