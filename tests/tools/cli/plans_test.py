@@ -1,0 +1,387 @@
+#!/usr/bin/python3
+"""Commands about one plan: plan, simulate, switch, annotate, diff, mixed-length, import.
+
+    plans_test.py BINARY SOURCE_DIR [unittest arguments]
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+import time
+import unittest
+from pathlib import Path
+
+from support import H20, HETU, HEXISCALE, JOB, MEGATRON, ROOT, WHERE, Case, orrery, start, wait_for
+
+
+class Plan(Case):
+    def test_a_plan_reads_back_and_simulates_to_the_same_time(self):
+        plan = str(self.folder / "plan.yaml")
+        made = self.document("plan", "-p", "hexiscale", *JOB, "--output", plan)
+        self.succeed("validate", plan, *WHERE)
+        again = self.document("simulate", plan, *WHERE)
+        time_made = made["planners"][0]["evaluation"]["iteration_seconds"]
+        time_again = again["plans"][0]["evaluation"]["iteration_seconds"]
+        self.assertAlmostEqual(time_made, time_again, delta=1e-9 * time_made)
+
+    def test_explain_names_bottleneck_rivals_and_constraints(self):
+        text = self.succeed("plan", "-p", "megatron_grid,hexiscale,deepspeed", "--explain",
+                            "-c", "a100_8", "-m", "llama2_7b", "-b", "32")
+        for part in ("Why this plan", "Bottleneck: stage", "next best plans of this planner",
+                     "Constraint: device memory forbade", "other planners"):
+            self.assertIn(part, text)
+        made = self.document("plan", "-p", "megatron_grid", "-c", "a100_8", "-m",
+                                       "llama2_7b", "-b", "32")["planners"][0]
+        best = made["evaluation"]["iteration_seconds"]
+        rivals = made["search"]["runners_up"]
+        self.assertGreater(len(rivals), 0)
+        for rival in rivals:
+            self.assertGreaterEqual(rival.get("evaluated_seconds", best), best)
+        whole = max(s["compute_seconds"] + s["tensor_parallel_seconds"] for s in made["stages"])
+        self.assertLess(whole, best)
+
+    def test_plan_without_a_job_says_what_it_assumes(self):
+        text = self.succeed("plan", "-p", "megatron_grid", "-c", "a100_8", "-m", "llama2_7b")
+        self.assertIn("global batch 1024, sequence length 4096", text)
+
+    def test_infeasible_names_constraint_and_witness_and_fails(self):
+        done = orrery("plan", "-p", "megatron_grid", "-c", "hexiscale_case_study",
+                      "-m", "llama_65b", "-b", "8", "-s", "4096")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("megatron_grid: no plan (", done.stdout)
+        self.assertIn("needs", done.stdout)
+
+    def start_endless_search(self, *args):
+        process = start("plan", "-p", "hexiscale", "-c", "hexiscale_240", "-m", "llama_30b", "-b",
+                        "512", "-s", "4096", "-o", "rounds=1000000", *args, start_new_session=True)
+        wait_for(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text)
+        time.sleep(1.5)
+        return process
+
+    def test_interrupt_ends_the_search_with_the_best_plan_so_far(self):
+        with self.start_endless_search("--json") as process:
+            os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 130, err + out)
+        self.assertIn("interrupted", err)
+        shown = json.loads(out)["planners"][0]
+        self.assertFalse(shown["search"]["complete"])
+        self.assertIsNotNone(shown["plan"])
+
+    def test_an_interrupt_of_the_parent_alone_ends_the_search(self):
+        with self.start_endless_search() as process:
+            self.interrupted(process)
+
+    def test_a_search_ends_with_its_parent(self):
+        with self.start_endless_search() as process:
+            process.kill()
+            process.communicate(timeout=60)  # until the child, too, has closed its output
+
+    def test_equal_pipelines_share_their_rows(self):
+        args = ["plan", "-p", "megatron_grid", "-c", "hexiscale_240", "-m", "llama_30b", "-b", "512",
+                "-s", "4096", "--recompute", "full", "-o", "evaluate_top=1"]
+        rows = r"\n +[0-9,-]* +(?:\d+ x \d+)? +\d+  \d+ x "
+        short, full = (self.succeed(*args, *more) for more in ([], ["--full"]))
+        self.assertIn("of equal pipelines the devices of the first are shown; --full shows all", short)
+        self.assertNotIn("--full", full)
+        self.assertLess(len(re.findall(rows, short)), len(re.findall(rows, full)))
+
+    def test_several_planners_are_ranked_by_simulated_time(self):
+        shown = self.document("plan", "-p", "megatron_grid,hexiscale", "-c", "a100_8", "-m",
+                                        "gpt3_1.3b", "-b", "16", "-s", "1024")
+        times = {p["name"]: p["evaluation"]["iteration_seconds"] for p in shown["planners"]}
+        self.assertEqual(len(times), 2)
+        self.assertEqual(shown["best"], min(times, key=times.get))
+
+
+class Simulate(Case):
+    def seconds(self, *args):
+        shown = self.document("simulate", *args, *WHERE)
+        return shown["plans"][0]["evaluation"]["iteration_seconds"]
+
+    def test_a_straggler_and_a_slow_link_cost_time(self):
+        base = self.seconds(HEXISCALE)
+        self.assertGreater(self.seconds(HEXISCALE, "--straggler", "2=2"), 1.05 * base)
+        self.assertGreater(self.seconds(HEXISCALE, "--slow-link", "a800/nic0/up=20"), 1.05 * base)
+
+    def test_jitter_depends_on_the_seed_alone(self):
+        one = self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "1")
+        self.assertEqual(one, self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "1"))
+        self.assertNotEqual(one, self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "2"))
+
+    def test_expanded_programs_have_a_rank_for_each_gpu(self):
+        shown = self.document("simulate", HEXISCALE, *WHERE, "--expanded")
+        self.assertEqual(shown["plans"][0]["ranks"], 8)
+
+    def test_several_plans_are_compared(self):
+        shown = self.succeed("simulate", MEGATRON, HEXISCALE, *WHERE)
+        self.assertRegex(shown, r"\nplan +iteration s +tokens/s ")
+
+    def test_a_hugging_face_config_is_a_model(self):
+        config = self.write("config.json", json.dumps({
+            "model_type": "llama", "hidden_size": 5120, "num_hidden_layers": 40,
+            "num_attention_heads": 40, "intermediate_size": 13824, "vocab_size": 32000,
+            "tie_word_embeddings": False}))
+        self.succeed("validate", config)
+        where = ["--cluster", "hexiscale_case_study", "--model", config, "--sequence-length", "4096"]
+        shown = self.document("simulate", HEXISCALE, *where)
+        self.assertEqual(shown["plans"][0]["evaluation"]["iteration_seconds"],
+                         self.seconds(HEXISCALE))
+
+
+class Switch(Case):
+    C1_C2 = [f"{HETU}/c1.yaml", f"{HETU}/c2.yaml", *H20]
+
+    def test_the_busiest_nic_decides_the_simulated_time(self):
+        found = self.document("switch", *self.C1_C2, "--lost", "31")
+        # A NIC reaches 90 % of 400 Gb/s; nobody receives as much as the busiest one sends.
+        busiest = max(device["sent_bytes"]["network"] for device in found["devices"])
+        self.assertAlmostEqual(found["simulated_seconds"], busiest / 45e9, places=4)
+        self.assertEqual(found["lost"], [])
+
+    def test_variants_move_the_same_and_heuristics_are_faster(self):
+        found = {name: self.document("switch", *self.C1_C2, "--lost", "31", "--variant", name)
+                 for name in ("fused", "unfused", "no-heuristics")}
+        totals = {sum(each["moved_bytes"].values()) for each in found.values()}
+        self.assertEqual(len(totals), 1)
+        self.assertLess(found["fused"]["messages"], found["unfused"]["messages"])
+        self.assertLess(found["fused"]["simulated_seconds"],
+                        found["no-heuristics"]["simulated_seconds"])
+
+    def test_all_states_are_fourteen_bytes_instead_of_six(self):
+        some, whole = (sum(self.document("switch", *self.C1_C2, "--state", state)["moved_bytes"].values())
+                       for state in ("weights", "all"))
+        self.assertAlmostEqual(whole / some, 14 / 6)
+
+    def test_to_the_same_plan_nothing_moves_and_nothing_takes_time(self):
+        found = self.document("switch", f"{HETU}/c1.yaml", f"{HETU}/c1.yaml", *H20)
+        self.assertEqual((found["messages"], found["simulated_seconds"]), (0, 0))
+        self.assertGreater(found["kept_bytes"], 0)
+
+    def test_state_on_lost_devices_only_is_named_and_fails(self):
+        args = ["switch", f"{HETU}/table5_32b_16h800_24h20.yaml", f"{HETU}/c6.yaml", "--cluster",
+                "hetu", *H20[2:], "--lost", "15"]
+        done = orrery(*args)
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stdout, r"41-53 +attention.query +56-63 of 64 +optimizer states")
+        lost = json.loads(orrery(*args, "--json").stdout)["lost"]
+        self.assertEqual({each["held_by"] for each in lost}, {"15"})
+
+    def test_text_says_the_unit_and_what_is_lost(self):
+        text = self.succeed("switch", *self.C1_C2, "--lost", "31")
+        for said in ("thousandth of a GiB", "lost state: none", "6 bytes per parameter"):
+            self.assertIn(said, text)
+
+    def test_bad_input(self):
+        self.refuse("switch", *self.C1_C2, "--lost", "3x,5-2", "--state", "al", "--variant", "fuse",
+                    says=["--lost: '3x' is no device and no range",
+                          "--lost: '5-2' is no device and no range",
+                          "--state: unknown value 'al' (did you mean 'all'?",
+                          "--variant: unknown value 'fuse' (did you mean 'fused'?"])
+        self.refuse("switch", *self.C1_C2, "--lost", "30,99",
+                    says=["--lost: device 30 is lost, but the new plan uses it",
+                          "--lost: no device 99"])
+        self.refuse("switch", f"{HETU}/c1.yaml", *H20, says="to is required")
+
+
+class Annotate(Case):
+    """The sharding annotations of a plan, and what its communication resolves to."""
+
+    C2 = ["experiments/hetu/plans/c2.yaml", "--cluster", "hetu_32h20", "--model", "hetu_32b",
+          "--sequence-length", "4096"]
+
+    def test_the_operators_of_figure_17_come_from_the_plan(self):
+        document = self.document("annotate", *self.C2)
+        found = {}
+        for one in document["communications"]:
+            kinds = [step["kind"] for step in one["steps"] if step["kind"] != "identity"]
+            found.setdefault((one["layers"], one["operator"]), kinds)
+        self.assertEqual(found["15", "receive"], ["SR"])
+        self.assertEqual(found["48", "receive"], ["BSR"])  # TP 4 to TP 2
+        self.assertEqual(found["56", "receive"], ["BSR"])  # TP 2 to TP 1
+        self.assertEqual(found["0-14", "mlp.down.gradient"], ["AR"])
+        self.assertEqual(found["48-55", "mlp.down.gradient"], ["SplitAR"])
+        self.assertEqual(found["48-55", "mlp.gain.gradient"], ["AR", "SplitAR"])
+        self.assertEqual([len(p["stages"]) for p in document["pipelines"]], [4, 5])
+        self.assertEqual(document["pipelines"][1]["stages"][-2:], ["28-29", "30"])
+
+    def test_text_names_layers_groups_and_pipelines(self):
+        text = self.succeed("annotate", *self.C2)
+        self.assertRegex(text, r"48 +1 +BSR +4: 24 -> 28; ")
+        self.assertRegex(text, r"48-55 +2 +SplitAR ")
+        self.assertIn("1: 16-19 -> 20-23 -> 24-27 -> 28-29 -> 30", text)
+
+    def test_what_a_graph_cannot_say_is_refused_with_the_reason(self):
+        plan = (ROOT / "experiments/hetu/plans/c1.yaml").read_text()
+        reroute = "    reroutes: [{stage: 1, micro_batch: 0, to_pipeline: 1}]\n"
+        self.write("plan.yaml", plan.replace("    stages:\n", reroute + "    stages:\n", 1))
+        done = orrery("annotate", str(self.folder / "plan.yaml"), *self.C2[1:])
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, r"plan.yaml: .*reroute")
+        self.assertEqual(done.stdout, "")
+
+
+class Diff(Case):
+    def test_a_plan_does_not_differ_from_itself(self):
+        shown = self.document("diff", HEXISCALE, HEXISCALE, *WHERE)
+        self.assertEqual(shown["differences"], [])
+        self.assertIn("The plans are the same.", self.succeed("diff", HEXISCALE, HEXISCALE, *WHERE))
+
+    def test_each_changed_property_is_named(self):
+        text = (ROOT / HEXISCALE).read_text()
+        changed = self.write("plan.yaml", text.replace("recompute: full", "recompute: none"))
+        shown = self.document("diff", HEXISCALE, changed, *WHERE)
+        self.assertEqual({d["what"] for d in shown["differences"]}, {"recompute"})
+        self.assertEqual(len(shown["differences"]), 7)
+
+
+class MixedLength(Case):
+    CASE = """schema: orrery/mixed_length/1
+name: cli
+title: A test
+cluster: hetu_32h20
+model: hetu_32b
+tokens_per_step: 16384
+steps: 2
+cases:
+  - name: short
+    job: job.yaml
+    systems:
+      - name: HotSPa
+        planner: hotspa
+        strategies:
+          - {longest: 2048, pipelines: [{count: 4, tensor_parallel: 4, stages: 2, sequence: megatron}]}
+          - {longest: 8192, pipelines: [{count: 2, tensor_parallel: 8, stages: 2, sequence: megatron}]}
+      - {name: searched, planner: hetu_b, strategies: search, search: {borders: [2048], max_kinds: 1,
+          max_stages: 2, sample_steps: 2}}
+"""
+    JOB = ("schema: orrery/job/1\nglobal_batch: 8\nsequence_length: 8192\n"
+           "lengths: github_like\n")
+
+    def setUp(self):
+        super().setUp()
+        self.job = self.write("job.yaml", self.JOB)
+        self.file = self.write("mixed_length.yaml", self.CASE)
+
+    def test_a_second_call_finds_everything_done(self):
+        results = ["--results", str(self.folder / "out"), "--quiet"]
+        first = self.succeed("mixed-length", self.file, *results)
+        self.assertIn("4 steps in", first)
+        self.assertIn("searched: ", first)
+        self.assertIn("0 of 2 runs to do", self.succeed("mixed-length", self.file, *results,
+                                                        "--dry-run"))
+        self.assertEqual(self.succeed("mixed-length", self.file, *results), first)
+        steps = (self.folder / "out" / "cli" / "steps.csv").read_text(encoding="utf-8")
+        self.assertEqual(len(steps.splitlines()), 5)
+
+    def test_the_plan_of_a_step_is_saved_and_simulates_to_the_same_time(self):
+        plan = str(self.folder / "step.yaml")
+        made = self.succeed("mixed-length", self.file, "--plan", plan, "--of", "short/HotSPa/1")
+        self.succeed("validate", plan)
+        again = self.document("simulate", plan, "-c", "hetu_32h20", "-m", "hetu_32b")
+        planned = float(made.splitlines()[0].rsplit(", ", 1)[1].split()[0])
+        self.assertAlmostEqual(again["step_seconds"], planned, delta=6e-4)
+        self.assertEqual(again["phases"], 2)
+
+    def test_what_cannot_be(self):
+        plan = str(self.folder / "step.yaml")
+        at = [self.file, "--plan", plan, "--of"]
+        self.refuse("mixed-length", *at, "long/HotSPa/0", says="--of: no case 'long'")
+        self.refuse("mixed-length", *at, "short/Hotspa/0", says="did you mean 'HotSPa'")
+        self.refuse("mixed-length", *at, "short/HotSPa", says="is not CASE/SYSTEM/STEP")
+        self.refuse("mixed-length", self.file, "--of", "short/HotSPa/0", says="belongs to --plan")
+        self.assertFalse(Path(plan).exists())
+
+    def test_other_commands_refuse_jobs_with_lengths_at_their_place(self):
+        case = ["-c", "hetu_32h20", "-m", "hetu_32b", "--job", self.job]
+        says = [f"{self.job}:4:10: the job has `lengths`", "orrery mixed-length"]
+        self.refuse("plan", "-p", "amp", *case, says=says)
+        self.refuse("simulate", f"{HETU}/c1.yaml", *case, says=says)
+        self.refuse("execute", f"{HETU}/c1.yaml", *case, says=says)
+        self.refuse("replay", *case, "--generate", "llama3", "--days", "1", "--policy", "hot_spare",
+                    says="the job has `lengths`")
+
+
+class Import(Case):
+    """Files of Metis's users become ours, and the planner uses their numbers."""
+
+    LAYERS = 34  # of llama2_7b: 32, embedding and head
+
+    def profile(self, name, milliseconds, memory=100.0, layers=LAYERS):
+        text = json.dumps({
+            "model": {"model_name": "any", "num_layers": layers,
+                      "parameters": {"parameters_per_layer_bytes": [4 * 10**8] * layers}},
+            "execution_time": {"forward_backward_time_ms": milliseconds * layers + 1,
+                               "batch_generator_time_ms": 0.5, "optimizer_time_ms": 3.0,
+                               "layer_compute_total_ms": [milliseconds] * layers},
+            "execution_memory": {"layer_memory_total_mb": [memory] * layers}}, indent=1)
+        return self.write(name, text)
+
+    def test_imported_files_carry_metis_from_profile_to_plan(self):
+        for tensor in (1, 2, 4):
+            for size in (1, 2, 4):
+                self.profile(f"DeviceType.A100_tp{tensor}_bs{size}.json", 10.0 * size / tensor)
+                self.profile(f"DeviceType.T4_tp{tensor}_bs{size}.json", 40.0 * size / tensor)
+        profile, cluster = str(self.folder / "p.yaml"), str(self.folder / "c.yaml")
+        sample = "tests/calibration/metis"
+        self.succeed("import", "metis-profile", str(self.folder), "-o", profile)
+        self.succeed("import", "metis-cluster", f"{sample}/hostfile", f"{sample}/clusterfile.json",
+                     "-o", cluster)
+        self.succeed("validate", profile, cluster)
+        job = ["-p", "metis", "-c", cluster, "-m", "llama2_7b", "-b", "16", "-s", "256", "--json"]
+        with_profile = json.loads(orrery("plan", *job, "--profile", profile).stdout)
+        without = json.loads(orrery("plan", *job).stdout)
+        estimates = [made["planners"][0]["search"].get("estimate_seconds")
+                     for made in (with_profile, without)]
+        self.assertNotEqual(estimates[0], estimates[1])
+        other = json.loads(orrery("plan", "-p", "metis", "-c", cluster, "-m", "llama2_13b", "-b", "16",
+                                  "-s", "256", "--json", "--profile", profile).stdout)
+        notes = " ".join(other["planners"][0]["search"]["notes"])
+        self.assertIn("is not used: it has 34 layers, llama2_13b has 42", notes)
+
+    def test_names_that_nothing_knows_are_refused(self):
+        text = self.write("topo.txt", "\tGPU0\tGPU1\nGPU0\tX\tPIX\nGPU1\tPIX\tX\n")
+        out = self.folder / "node.yaml"
+        self.refuse("import", "nvidia-topo", text, "--gpu", "A100-80G", "--link", "pcie=pcie4-x61",
+                    "-o", str(out),
+                    says=["--gpu: unknown GPU type 'A100-80G' (did you mean 'A100-80GB'?",
+                          "orrery list gpus", "--link: unknown link class 'pcie4-x61' (did you mean "
+                          "'pcie4-x16'?", "orrery list links"])
+        self.refuse("import", "nccl-tests", "none.txt", "--link", "fabrick",
+                    says="--link: unknown link class 'fabrick'")
+        self.refuse("import", "nccl-tests", "none.txt", "--link", "fabrick", "--cluster", "nowhere",
+                    says="nowhere")
+        self.assertFalse(out.exists())
+        self.succeed("import", "nvidia-topo", text, "--gpu", "A100-80GB", "--link",
+                     "pcie=pcie4-x16", "-o", str(out))
+        own = self.write("own.yaml", out.read_text().replace("pcie4-x16", "slot") + """
+links:
+  slot: {bandwidth: 20 GB/s, latency: 4 us, source: a choice}
+""")
+        self.succeed("import", "nvidia-topo", text, "--gpu", "A100-80GB", "--link", "pcie=slot",
+                     "--cluster", own, "-o", str(out))
+        self.assertIn("link: slot", out.read_text())
+
+    def test_bad_files_are_refused_with_their_place_and_leave_nothing_behind(self):
+        self.write("DeviceType.A100_tp1_bs1.json", "{\"model\": {\"num_layers\": 1e400}}")
+        out = self.folder / "p.yaml"
+        self.refuse("import", "metis-profile", str(self.folder), "-o", str(out),
+                    says="DeviceType.A100_tp1_bs1.json")
+        self.assertFalse(out.exists())
+        self.refuse("import", "metis-cluster", "tests/calibration/metis/hostfile",
+                    self.write("c.json", "{\"10.0.0.1\": {}}"), says="c.json:1:")
+
+
+class Paper(Case):
+    def test_case_study_under_the_public_cost_model(self):
+        """HexiScale's public code prints these times."""
+        for plan, times in ((MEGATRON, ("31.6208", "32.1739")), (HEXISCALE, ("19.1412", "20.4797"))):
+            shown = self.succeed("simulate", plan, *WHERE, "--cost", "hexiscale_public_code")
+            for number, value in enumerate(times):
+                self.assertRegex(shown, rf"\n +pipeline {number} +{value}  s\n")
+
+
+if __name__ == "__main__":
+    unittest.main(argv=[sys.argv[0], *sys.argv[3:]])
