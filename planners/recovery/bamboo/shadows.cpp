@@ -8,14 +8,10 @@
 #include <set>
 #include <utility>
 
+#include "planners/recovery/kit/replan.h"
+
 namespace orrery::planners {
 namespace {
-
-bool is_lost(const ir::Stage& stage, const std::vector<DeviceId>& live) {
-  const std::vector<DeviceId> devices = ir::devices_of(stage);
-  return std::any_of(devices.begin(), devices.end(),
-                     [&](DeviceId d) { return !std::binary_search(live.begin(), live.end(), d); });
-}
 
 /// The blocks of both, which follow one another, on the devices of `host`.
 ir::Stage merged(const ir::Stage& host, const ir::Stage& guest) {
@@ -106,7 +102,9 @@ ShadowOutcome take_over(const ir::Plan& plan, const std::vector<DeviceId>& live,
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
     const ir::Pipeline& pipeline = plan.pipelines[p];
     std::vector<char> lost;
-    for (const ir::Stage& stage : pipeline.stages) lost.push_back(is_lost(stage, live) ? 1 : 0);
+    for (const ir::Stage& stage : pipeline.stages) {
+      lost.push_back(all_live(ir::devices_of(stage), live) ? 0 : 1);
+    }
     std::vector<ir::Stage> chain = pipeline.stages;
     for (std::size_t s = chain.size(); s-- > 0;) {
       if (lost[s] == 0) continue;

@@ -153,9 +153,14 @@ std::vector<DeviceId> usable(const models::JobState& state, double slowest) {
   return out;
 }
 
+bool all_live(const std::vector<DeviceId>& devices, const std::vector<DeviceId>& live) {
+  return std::all_of(devices.begin(), devices.end(), [&](DeviceId device) {
+    return std::binary_search(live.begin(), live.end(), device);
+  });
+}
+
 bool runs_on(const ir::Plan& plan, const std::vector<DeviceId>& live) {
-  const std::vector<DeviceId> devices = ir::working_devices(plan);
-  return std::includes(live.begin(), live.end(), devices.begin(), devices.end());
+  return all_live(ir::working_devices(plan), live);
 }
 
 std::optional<ir::Plan> with_spares(const ir::Plan& plan, const models::Cluster& cluster,

@@ -22,6 +22,9 @@ std::vector<DeviceId> whole_nodes(const models::Cluster& cluster,
 /// `live` without `leaving` and without devices slower than `slowest` (1: any that is slow).
 std::vector<DeviceId> usable(const models::JobState& state, double slowest = 0);
 
+/// True when all of these devices are in `live` (ascending).
+bool all_live(const std::vector<DeviceId>& devices, const std::vector<DeviceId>& live);
+
 /// True when every working device of the plan (ir::working_devices) is in `live` (ascending).
 bool runs_on(const ir::Plan& plan, const std::vector<DeviceId>& live);
 

@@ -10,6 +10,7 @@
 #include "models/schedule/schedule.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/uniform_nodes.h"
+#include "planners/recovery/kit/replan.h"
 
 namespace orrery::planners {
 namespace {
@@ -215,11 +216,7 @@ std::vector<Unit> uniform_cells(const models::Cluster& cluster, const std::vecto
     for (std::size_t i = 0; i + size <= devices.size(); i += size) {
       const Unit cell(devices.begin() + static_cast<std::ptrdiff_t>(i),
                       devices.begin() + static_cast<std::ptrdiff_t>(i + size));
-      if (std::all_of(cell.begin(), cell.end(), [&](DeviceId d) {
-            return std::binary_search(live.begin(), live.end(), d);
-          })) {
-        cells.push_back(cell);
-      }
+      if (all_live(cell, live)) cells.push_back(cell);
     }
   }
   return cells;

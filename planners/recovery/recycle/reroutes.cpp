@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <set>
 
+#include "planners/recovery/kit/replan.h"
+
 namespace orrery::planners {
 namespace {
 
@@ -49,12 +51,8 @@ std::vector<std::pair<int, int>> dead_stages(const ir::Plan& plan,
   for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
     const std::vector<ir::Stage>& stages = plan.pipelines[p].stages;
     for (std::size_t s = 0; s < stages.size(); ++s) {
-      const std::vector<DeviceId> devices = ir::devices_of(stages[s]);
-      if (std::any_of(devices.begin(), devices.end(), [&](DeviceId d) {
-            return !std::binary_search(live.begin(), live.end(), d);
-          })) {
-        dead.emplace_back(static_cast<int>(p), static_cast<int>(s));
-      }
+      if (all_live(ir::devices_of(stages[s]), live)) continue;
+      dead.emplace_back(static_cast<int>(p), static_cast<int>(s));
     }
   }
   return dead;

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "planners/recovery/kit/replan.h"
 #include "planners/recovery/kit/stage_cut.h"
 
 namespace orrery::planners {
@@ -159,12 +160,7 @@ std::variant<ir::Plan, models::Infeasible> surviving_pipelines(const ir::Plan& p
   ir::Plan result = plan;
   result.predicted.reset();
   std::erase_if(result.pipelines, [&](const ir::Pipeline& pipeline) {
-    return std::any_of(pipeline.stages.begin(), pipeline.stages.end(), [&](const ir::Stage& stage) {
-      const std::vector<DeviceId> devices = ir::devices_of(stage);
-      return std::any_of(devices.begin(), devices.end(), [&](DeviceId d) {
-        return !std::binary_search(live.begin(), live.end(), d);
-      });
-    });
+    return !all_live(devices_of_pipeline(pipeline), live);
   });
   if (result.pipelines.empty()) return models::Infeasible{"replicas", "no whole pipeline lives"};
   for (ir::Pipeline& pipeline : result.pipelines) pipeline.reroutes.clear();

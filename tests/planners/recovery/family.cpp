@@ -53,6 +53,7 @@ std::string transfer_faults(const models::Cluster& cluster, const models::JobSta
   const std::vector<DeviceId> devices = ir::devices_of(*decision.plan);
   for (const models::StateTransfer& t : decision.transfers) {
     if (t.bytes.value <= 0) out += "an empty transfer\n";
+    if ((t.from == ir::Location::cloud) == t.source.valid()) out += "a wrong source\n";
     if (t.from == ir::Location::none || t.to == ir::Location::none) out += "from nowhere\n";
     if (t.to == ir::Location::peer && !contains(told.live, t.destination)) {
       out += fmt::format("to device {}, which is gone\n", t.destination.value);
@@ -233,6 +234,11 @@ std::string plan_faults(const World& world, const ir::Plan& plan,
     if (!contains(live, device)) out += fmt::format("device {} is not live\n", device.value);
   }
   return out;
+}
+
+std::string decision_faults(const models::Cluster& cluster, const models::JobState& told,
+                            const models::RecoveryDecision& decision) {
+  return phase_faults(decision) + transfer_faults(cluster, told, decision);
 }
 
 std::string level_faults(const World& world, const ir::Plan& plan,
@@ -430,8 +436,7 @@ std::string JobLife::laws(const models::JobState& told, const ir::ClusterEvent& 
   if (d.run_on.count >= 0 && !told.training) out += "runs on without training\n";
   if (d.run_on.count >= 0 && told.plan != nullptr)
     out += plan_faults(world_, *told.plan, told.live);
-  out += phase_faults(d);
-  out += transfer_faults(world_.cluster, told, d);
+  out += decision_faults(world_.cluster, told, d);
   out += state_faults(input_, told, d);
   return out;
 }

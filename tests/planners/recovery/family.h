@@ -127,6 +127,10 @@ class RandomEvents {
 std::string plan_faults(const World& world, const ir::Plan& plan,
                         const std::vector<DeviceId>& live);
 
+/// What is wrong with the phases and transfers of a decision that resumes.
+std::string decision_faults(const models::Cluster& cluster, const models::JobState& told,
+                            const models::RecoveryDecision& decision);
+
 /// What is wrong with levels of checkpoints.
 std::string level_faults(const World& world, const ir::Plan& plan,
                          const std::vector<models::CheckpointLevel>& levels);

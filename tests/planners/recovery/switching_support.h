@@ -16,8 +16,10 @@
 #include "models/spec/library.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/recovery/catalog.h"
+#include "planners/recovery/kit/replan.h"
 #include "planners/recovery/kit/restore.h"
 #include "planners/recovery/recovery.h"
+#include "tests/planners/recovery/family.h"
 
 namespace orrery::planners {
 
@@ -125,15 +127,6 @@ inline models::PlanPointer shared(ir::Plan plan) {
   return std::make_shared<const ir::Plan>(std::move(plan));
 }
 
-/// The policy of the catalog; aborts if it cannot be had.
-inline std::unique_ptr<models::RecoveryPolicy> make_policy(const char* name,
-                                                           const PolicyInput& input,
-                                                           const Options& options = {}) {
-  auto made = find_policy(name)->make(input, options);
-  ORRERY_CHECK(made.index() == 0, "policy {} with these options", name);
-  return std::get<0>(std::move(made));
-}
-
 inline ir::ClusterEvent event(ir::EventKind kind, std::vector<DeviceId> devices) {
   ir::ClusterEvent out;
   out.kind = kind;
@@ -172,14 +165,6 @@ inline std::string broken(const models::RecoveryDecision& decision, const models
                           const SwitchingWorld& world) {
   using Action = models::RecoveryDecision::Action;
   if (decision.reason.empty()) return "no reason";
-  int moves = 0;
-  for (const models::RecoveryPhase& phase : decision.phases) {
-    moves += phase.kind == models::RecoveryPhase::Kind::move_state ? 1 : 0;
-    if (phase.source.empty()) return "a phase without source";
-    if (phase.duration.count < 0) return "a negative phase";
-  }
-  if (moves > 1) return "two moves";
-  if (moves == 0 && !decision.transfers.empty()) return "transfers without a move";
   if (decision.action != Action::resume) {
     return decision.phases.empty() && decision.plan == nullptr ? "" : "phases without resuming";
   }
@@ -188,17 +173,8 @@ inline std::string broken(const models::RecoveryDecision& decision, const models
   if (!models::validate(*decision.plan, world.cluster, world.workload, world.job).empty()) {
     return "an invalid plan";
   }
-  for (const DeviceId device : ir::devices_of(*decision.plan)) {
-    if (!std::binary_search(state.live.begin(), state.live.end(), device)) return "a dead device";
-  }
-  for (const models::StateTransfer& transfer : decision.transfers) {
-    if (!(transfer.bytes.value > 0)) return "an empty transfer";
-    if (!std::binary_search(state.live.begin(), state.live.end(), transfer.destination)) {
-      return "a transfer to a dead device";
-    }
-    if ((transfer.from == ir::Location::cloud) == transfer.source.valid()) return "a wrong source";
-  }
-  return "";
+  if (!runs_on(*decision.plan, state.live)) return "a dead device";
+  return decision_faults(world.cluster, state, decision);
 }
 
 inline models::RecoveryDecision SwitchingWorld::decide(const char* policy,
