@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
-#include "models/base/rng.h"
+#include <algorithm>
+
+#include "models/sharding/flatten.h"
 #include "tests/models/sharding/random_layouts.h"
 
 namespace orrery::models::testing::gradient_test {
@@ -149,6 +151,28 @@ TEST(Zero, DividesEachExpertsMatrix) {
   EXPECT_EQ(held(zero_layout(experts, 0), 0), (std::vector<Slice>{{0, 3}, {5, 8}, {10, 13}}));
   experts.rows = RowSlices::joined;
   EXPECT_EQ(held(zero_layout(experts, 0), 0), (std::vector<Slice>{{0, 8}}));
+}
+
+/// Replicas that are cut alike, as one subgroup: tensor-parallel parts outside, replicas inside.
+TEST(Zero, DividesReplicasThatAreCutAlikeAsAnAnnotationSays) {
+  for (const int degree : {1, 2, 3}) {
+    for (const int count : {2, 3, 5}) {
+      const Shape shape{std::int64_t{6} * degree * count};
+      std::vector<Subgroup> copies;
+      Subgroup all{{}, {{0, degree * count}}};
+      for (int r = 0; r < count; ++r) copies.push_back({{}, {{0, degree}}});
+      for (int part = 0; part < degree; ++part) {
+        for (int r = 0; r < count; ++r) {
+          copies[static_cast<std::size_t>(r)].devices.push_back(r * degree + part);
+          all.devices.push_back(r * degree + part);
+        }
+      }
+      std::vector<Piece> shards = zero_layout(gradients(copies, shape), 0).pieces;
+      std::sort(shards.begin(), shards.end(),
+                [](const Piece& a, const Piece& b) { return a.slice < b.slice; });
+      EXPECT_EQ(flatten({{all}, kDuplicate, {}}, shape).pieces, shards);
+    }
+  }
 }
 
 RC_GTEST_PROP(GradientLaw, EveryReplicaGetsTheSum, ()) {

@@ -14,7 +14,7 @@ ResolveOptions random_options() {
   ResolveOptions options;
   options.gather_and_broadcast = random_int(0, 1) == 1;
   if (seed > 0) {
-    options.link_rank = [seed](int a, int b) { return (a * 7 + b * 3 + seed * a * b) % 3; };
+    options.sends.link_rank = [seed](int a, int b) { return (a * 7 + b * 3 + seed * a * b) % 3; };
   }
   return options;
 }
@@ -36,13 +36,13 @@ RC_GTEST_PROP(ResolveLaw, EverySendTakesAFastestLink, ()) {
   const Layout to = random_full(length, kOwners);
   ResolveOptions options = random_options();
   options.gather_and_broadcast = false;
-  if (!options.link_rank) options.link_rank = [](int a, int b) { return (a + b) % 2; };
+  if (!options.sends.link_rank) options.sends.link_rank = [](int a, int b) { return (a + b) % 2; };
   const auto steps = std::get<std::vector<Step>>(resolve(from, to, options));
   for (const Step& step : steps) {
-    const int rank = options.link_rank(step.source, step.destination);
+    const int rank = options.sends.link_rank(step.source, step.destination);
     for (const Slice& slice : step.slices) {
       for (int other : owners_at(from, slice.begin)) {
-        RC_ASSERT(rank <= options.link_rank(other, step.destination));
+        RC_ASSERT(rank <= options.sends.link_rank(other, step.destination));
       }
     }
   }

@@ -64,7 +64,7 @@ TEST(Resolve, BroadcastsFromOneOwnerToSeveral) {
 }
 
 TEST(Resolve, SendsAloneWhenToldSo) {
-  const ResolveOptions options{.link_rank = {}, .gather_and_broadcast = false};
+  const ResolveOptions options{.gather_and_broadcast = false};
   EXPECT_EQ(steps(split(4, {0, 1}), replicated(4, {0, 1}), options),
             (std::vector<Step>{send(0, 1, {{0, 2}}), send(1, 0, {{2, 4}})}));
 }
@@ -94,7 +94,8 @@ const Layout kTable{40,
 const Layout kNeeds{40, {{1, {0, 10}}, {8, {10, 20}}, {0, {20, 30}}, {3, {30, 40}}}};
 
 TEST(ResolvedSendReceive, FollowsTheThreeHeuristicsInOrder) {
-  const ResolveOptions options{.link_rank = [](int a, int b) { return a / 8 == b / 8 ? 0 : 1; }};
+  const ResolveOptions options{
+      .sends = {.link_rank = [](int a, int b) { return a / 8 == b / 8 ? 0 : 1; }}};
   EXPECT_EQ(
       steps(kTable, kNeeds, options),
       (std::vector<Step>{send(9, 8, {{10, 20}}), send(1, 0, {{20, 30}}), send(2, 3, {{30, 40}})}));
@@ -107,7 +108,8 @@ TEST(ResolvedSendReceive, BalancesLoadThenTakesTheLowestIdWhenLinksAreEqual) {
 }
 
 TEST(ResolvedSendReceive, PrefersAFastLinkOverALighterLoad) {
-  const ResolveOptions options{.link_rank = [](int source, int) { return source == 0 ? 0 : 1; }};
+  const ResolveOptions options{
+      .sends = {.link_rank = [](int source, int) { return source == 0 ? 0 : 1; }}};
   EXPECT_EQ(steps(replicated(9, {0, 1}), split(9, {4, 5, 6}), options),
             (std::vector<Step>{send(0, 4, {{0, 3}}), send(0, 5, {{3, 6}}), send(0, 6, {{6, 9}})}));
 }
