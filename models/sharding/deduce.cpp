@@ -4,12 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <set>
 
 #include "models/base/check.h"
-#include "models/sharding/deduce_rules.h"
 
 namespace orrery::models {
 namespace {
@@ -154,7 +152,7 @@ Result<DistributedStates> deduce_states(const OperatorType& type,
   }
   DistributedStates states;
   for (std::size_t level = 0; level < grid->shards.size(); ++level) {
-    const auto axis = deduction::axis_of(type, grid->axes[level], shapes);
+    const auto axis = axis_of(type, grid->axes[level], shapes);
     for (std::size_t i = 0; i < shapes.size(); ++i) {
       scale(shapes[i], grid->axes[level][i], 1, grid->shards[level]);
     }
@@ -191,7 +189,7 @@ Result<Annotation> deduce_top(const OperatorType& type, const std::vector<Annota
                                           i, *split)};
     }
   }
-  const auto axis = deduction::axis_of(type, axes, shapes);
+  const auto axis = axis_of(type, axes, shapes);
   if (const auto* problem = std::get_if<DeductionProblem>(&axis)) return *problem;
   Annotation top;
   top.hetero_axis = std::get<Axis>(axis);
@@ -236,18 +234,6 @@ std::optional<DeductionProblem> check_whole(const TensorType& output) {
 }
 
 }  // namespace
-
-std::string_view name_of(const OperatorType& type) {
-  static constexpr std::array<std::string_view, 13> kNames{
-      "dot",       "unary",     "binary",        "sum",         "reshape",  "transpose", "norm",
-      "attention", "embedding", "cross-entropy", "batched dot", "dispatch", "combine"};
-  return kNames.at(type.index());
-}
-
-std::size_t inputs_of(const OperatorType& type) {
-  static constexpr std::array<std::size_t, 13> kInputs{2, 1, 2, 1, 1, 1, 2, 3, 2, 2, 2, 2, 2};
-  return kInputs.at(type.index());
-}
 
 std::optional<Annotation> with_groups(const Annotation& annotation,
                                       const DeviceGroups& device_groups) {
@@ -313,7 +299,7 @@ std::variant<TensorType, DeductionProblem> deduce(const OperatorType& type,
                                                   const std::vector<TensorType>& inputs) {
   ORRERY_CHECK(inputs.size() == inputs_of(type), "{} inputs for {}", inputs.size(), name_of(type));
   const auto shapes = shapes_of(inputs);
-  auto shape = deduction::shape_of(type, shapes);
+  auto shape = shape_of(type, shapes);
   if (auto* problem = std::get_if<DeductionProblem>(&shape)) return *problem;
   auto unified = unify(inputs);
   if (auto* problem = std::get_if<DeductionProblem>(&unified)) return *problem;

@@ -46,38 +46,6 @@ std::vector<Replicas> shard_groups(const Replicas& replicas, int shard_group) {
   return groups;
 }
 
-/// The shards of one group: each segment is cut evenly among its owners.
-std::vector<Piece> shards(const Replicas& group) {
-  std::vector<std::int64_t> cuts;
-  Replicas by_slice = first_holders(group);
-  for (std::vector<Piece>& replica : by_slice) {
-    std::sort(replica.begin(), replica.end(),
-              [](const Piece& a, const Piece& b) { return a.slice < b.slice; });
-    for (const Piece& piece : replica) {
-      cuts.push_back(piece.slice.begin);
-      cuts.push_back(piece.slice.end);
-    }
-  }
-  std::sort(cuts.begin(), cuts.end());
-  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  std::vector<std::size_t> next(by_slice.size(), 0);  // Each replica's piece at the current cut.
-  std::vector<Piece> pieces;
-  for (std::size_t i = 0; i + 1 < cuts.size(); ++i) {
-    std::vector<int> owners;
-    for (std::size_t r = 0; r < by_slice.size(); ++r) {
-      while (by_slice[r][next[r]].slice.end <= cuts[i]) ++next[r];
-      owners.push_back(by_slice[r][next[r]].owner);
-    }
-    const auto count = static_cast<std::int64_t>(owners.size());
-    for (std::int64_t part = 0; part < count; ++part) {
-      const Slice share = even_part({cuts[i], cuts[i + 1]}, count, part);
-      if (share.size() == 0) continue;
-      pieces.push_back({owners[static_cast<std::size_t>(part)], share, kFullValue});
-    }
-  }
-  return pieces;
-}
-
 Layout joined(std::int64_t length, const Replicas& replicas, bool summands) {
   Layout layout{length, {}};
   for (std::size_t i = 0; i < replicas.size(); ++i) {
@@ -87,6 +55,23 @@ Layout joined(std::int64_t length, const Replicas& replicas, bool summands) {
     }
   }
   return layout;
+}
+
+/// The shards of one group: each finest slice is cut evenly among its owners, one per replica.
+std::vector<Piece> shards(std::int64_t length, const Replicas& group) {
+  const Layout owners = joined(length, first_holders(group), true);
+  const FinestSlices finest = finest_slices(owners, {length, {}});
+  std::vector<Piece> pieces;
+  for (std::size_t i = 0; i < finest.slices.size(); ++i) {
+    const std::vector<Holder>& from = finest.slices[i].from;
+    const auto count = static_cast<std::int64_t>(from.size());
+    for (std::int64_t part = 0; part < count; ++part) {
+      const Slice share = even_part(finest.bounds[i], count, part);
+      if (share.size() == 0) continue;
+      pieces.push_back({from[static_cast<std::size_t>(part)].device, share, kFullValue});
+    }
+  }
+  return pieces;
 }
 
 /// Aborts unless these are gradients.
@@ -145,11 +130,12 @@ Layout parameter_layout(const Gradients& gradients) {
 }
 
 Layout zero_layout(const Gradients& gradients, int shard_group) {
+  const std::int64_t length = volume(gradients.shape);
   Replicas groups;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
-    groups.push_back(shards(group));
+    groups.push_back(shards(length, group));
   }
-  return joined(volume(gradients.shape), groups, false);
+  return joined(length, groups, false);
 }
 
 std::vector<Step> synchronize_gradients(const Gradients& gradients) {
@@ -163,7 +149,7 @@ std::vector<Step> scatter_gradients(const Gradients& gradients, int shard_group)
   std::vector<Step> steps;
   Replicas reduced;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
-    reduced.push_back(shards(group));
+    reduced.push_back(shards(length, group));
     append_resolution(steps, joined(length, group, true), joined(length, {reduced.back()}, false));
   }
   append_resolution(steps, joined(length, reduced, true), joined(length, reduced, false));
@@ -175,7 +161,7 @@ std::vector<Step> gather_parameters(const Gradients& gradients, int shard_group)
   std::vector<Step> steps;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
     const Layout first = joined(length, first_holders(group), false);
-    append_resolution(steps, joined(length, {shards(group)}, false), first);
+    append_resolution(steps, joined(length, {shards(length, group)}, false), first);
     for (const auto& replica : group) {
       std::int64_t held_elements = 0;
       for (const Piece& piece : replica) held_elements += piece.slice.size();

@@ -1,11 +1,12 @@
-#include "models/sharding/deduce_rules.h"
+#include "models/sharding/operators.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 
-namespace orrery::models::deduction {
+namespace orrery::models {
 namespace {
 
 using Shapes = std::vector<SymbolicShape>;
@@ -306,6 +307,18 @@ struct AxisRule {
 
 }  // namespace
 
+std::string_view name_of(const OperatorType& type) {
+  static constexpr std::array<std::string_view, 13> kNames{
+      "dot",       "unary",     "binary",        "sum",         "reshape",  "transpose", "norm",
+      "attention", "embedding", "cross-entropy", "batched dot", "dispatch", "combine"};
+  return kNames.at(type.index());
+}
+
+std::size_t inputs_of(const OperatorType& type) {
+  static constexpr std::array<std::size_t, 13> kInputs{2, 1, 2, 1, 1, 1, 2, 3, 2, 2, 2, 2, 2};
+  return kInputs.at(type.index());
+}
+
 ShapeResult shape_of(const OperatorType& type, const Shapes& inputs) {
   return std::visit(ShapeRule{inputs}, type);
 }
@@ -314,4 +327,4 @@ AxisResult axis_of(const OperatorType& type, const Axes& axes, const Shapes& sha
   return std::visit(AxisRule{axes, shapes}, type);
 }
 
-}  // namespace orrery::models::deduction
+}  // namespace orrery::models
