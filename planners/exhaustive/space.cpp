@@ -1,12 +1,13 @@
 #include "planners/exhaustive/space.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
-#include <numeric>
 #include <set>
 #include <string>
 #include <utility>
 
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners::exhaustive {
@@ -28,38 +29,56 @@ bool exchangeable(const PlannerInput& input, DeviceId a, DeviceId b) {
 
 class SpaceMaker {
  public:
-  SpaceMaker(const PlannerInput& input, const SpaceLimits& limits)
-      : input_(input), limits_(limits) {
+  SpaceMaker(const PlannerInput& input, std::int64_t most_structures)
+      : input_(input), most_(static_cast<std::size_t>(most_structures)) {
     space_.classes = device_classes(input);
     for (const DeviceClass& same : space_.classes) {
       have_.push_back(static_cast<int>(same.devices.size()));
     }
-    batch_ = static_cast<int>(std::min<std::int64_t>(input.job.global_batch, 1 << 20));
   }
 
-  Space run() {
+  Space run(int most_groups) {
+    const int batch = static_cast<int>(std::min<std::int64_t>(input_.job.global_batch, 1 << 20));
     make_groups();
-    make_stages();
-    make_chains();
-    make_structures();
+    std::vector<Parts> groups;
+    for (const std::vector<int>& group : space_.groups) {
+      groups.push_back({{}, std::vector<int>(have_.size(), 0)});
+      for (const int c : group) ++groups.back().use[at(c)];
+    }
+    space_.stages = sequences(groups, std::min(most_groups, batch), 2, most_ / 16);
+    space_.chains = sequences(space_.stages, input_.workload.size(),
+                              std::numeric_limits<int>::max(), most_ / 4);
+    space_.structures = sequences(space_.chains, batch, 1, most_);
     return std::move(space_);
   }
 
  private:
-  /// `made` parts are a `share`-th of the limit.
-  bool full(std::size_t made, std::int64_t share = 1) {
-    if (static_cast<std::int64_t>(made) < limits_.structures / share + 1 && !canceled(input_)) {
-      return false;
+  /// Sequences of 1 to `longest` parts that there are devices for, shorter ones first; from
+  /// position `sorted_from` on no part is smaller than the one before it.
+  std::vector<Parts> sequences(const std::vector<Parts>& kinds, int longest, int sorted_from,
+                               std::size_t most) {
+    std::vector<Parts> all = {{{}, std::vector<int>(have_.size(), 0)}};
+    std::size_t begin = 0;
+    for (int length = 0; length < longest && begin < all.size(); ++length) {
+      const std::size_t end = all.size();
+      for (; begin < end; ++begin) {
+        const int first = length >= sorted_from ? all[begin].parts.back() : 0;
+        for (std::size_t kind = at(first); kind < kinds.size(); ++kind) {
+          if (!affordable(all[begin].use, kinds[kind].use)) continue;
+          if (all.size() > most + 1 || canceled(input_)) {
+            space_.complete = false;
+            all.erase(all.begin());
+            return all;
+          }
+          Parts longer = all[begin];
+          longer.parts.push_back(static_cast<int>(kind));
+          for (std::size_t c = 0; c < have_.size(); ++c) longer.use[c] += kinds[kind].use[c];
+          all.push_back(std::move(longer));
+        }
+      }
     }
-    space_.complete = false;
-    return true;
-  }
-
-  bool affordable(const std::vector<int>& use) const {
-    for (std::size_t c = 0; c < use.size(); ++c) {
-      if (use[c] > have_[c]) return false;
-    }
-    return true;
+    all.erase(all.begin());  // The empty one.
+    return all;
   }
 
   bool affordable(const std::vector<int>& use, const std::vector<int>& more) const {
@@ -69,55 +88,39 @@ class SpaceMaker {
     return true;
   }
 
-  std::vector<int> use_of(const StageKind& stage) const {
-    std::vector<int> use(have_.size(), 0);
-    for (const int group : stage) {
-      for (const int c : space_.groups[static_cast<std::size_t>(group)]) {
-        ++use[static_cast<std::size_t>(c)];
-      }
-    }
-    return use;
-  }
-
-  const models::GpuType& gpu_of(int device_class) const {
-    return input_.cluster.gpu(
-        space_.classes[static_cast<std::size_t>(device_class)].devices.front());
-  }
-
   /// Vendors that talk through host memory do not share a group.
-  bool one_library(const GroupKind& group) const {
+  bool one_library(const std::vector<int>& group) const {
     std::set<std::string> vendors;
-    for (const int c : group) vendors.insert(gpu_of(c).vendor);
+    for (const int c : group) {
+      vendors.insert(input_.cluster.gpu(space_.classes[at(c)].devices.front()).vendor);
+    }
     return std::none_of(input_.cluster.host_staging.begin(), input_.cluster.host_staging.end(),
                         [&](const models::HostStaging& pair) {
                           return vendors.contains(pair.vendor_a) && vendors.contains(pair.vendor_b);
                         });
   }
 
-  /// Once for each class that can be in front.
-  void add_group(const GroupKind& group) {
-    for (std::size_t i = 0; i < group.size(); ++i) {
-      if (i > 0 && group[i] == group[i - 1]) continue;
-      GroupKind ordered = group;
-      std::rotate(ordered.begin(), ordered.begin() + static_cast<std::ptrdiff_t>(i),
-                  ordered.begin() + static_cast<std::ptrdiff_t>(i) + 1);
-      space_.groups.push_back(std::move(ordered));
-    }
-  }
-
   /// Adds members of the classes from position `next` of `in_node` on.
-  void extend_group(const std::vector<int>& in_node, std::size_t next, GroupKind& group,
+  void extend_group(const std::vector<int>& in_node, std::size_t next, std::vector<int>& group,
                     const std::vector<int>& degrees) {
-    if (full(space_.groups.size(), 16)) return;
-    if (!group.empty() && one_library(group) &&
-        std::binary_search(degrees.begin(), degrees.end(), static_cast<int>(group.size()))) {
-      add_group(group);
+    if (space_.groups.size() > most_ / 16 || canceled(input_)) {
+      space_.complete = false;
+      return;
     }
-    if (degrees.empty() || std::ssize(group) >= degrees.back()) return;
+    const int size = static_cast<int>(group.size());
+    if (std::binary_search(degrees.begin(), degrees.end(), size) && one_library(group)) {
+      for (std::size_t i = 0; i < group.size(); ++i) {  // Each class may be in front.
+        if (i > 0 && group[i] == group[i - 1]) continue;
+        std::vector<int> ordered = group;
+        std::rotate(ordered.begin(), ordered.begin() + static_cast<std::ptrdiff_t>(i),
+                    ordered.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+        space_.groups.push_back(std::move(ordered));
+      }
+    }
+    if (degrees.empty() || size >= degrees.back()) return;
     for (std::size_t i = next; i < in_node.size(); ++i) {
-      const int c = in_node[i];
-      if (std::count(group.begin(), group.end(), c) >= have_[static_cast<std::size_t>(c)]) continue;
-      group.push_back(c);
+      if (std::count(group.begin(), group.end(), in_node[i]) >= have_[at(in_node[i])]) continue;
+      group.push_back(in_node[i]);
       extend_group(in_node, i, group, degrees);
       group.pop_back();
     }
@@ -134,131 +137,17 @@ class SpaceMaker {
       }
     }
     for (const auto& [node, in_node] : by_node) {
-      const int devices = std::accumulate(in_node.begin(), in_node.end(), 0, [&](int sum, int c) {
-        return sum + have_[static_cast<std::size_t>(c)];
-      });
-      GroupKind group;
+      int devices = 0;
+      for (const int c : in_node) devices += have_[at(c)];
+      std::vector<int> group;
       extend_group(in_node, 0, group, tensor_degrees(input_.workload, input_.job, devices));
     }
-    // Single devices first, then by size.
-    std::stable_sort(space_.groups.begin(), space_.groups.end(),
-                     [](const GroupKind& a, const GroupKind& b) { return a.size() < b.size(); });
-  }
-
-  /// Breadth first: all stages of one group, of two, ...
-  void make_stages() {
-    const int groups = static_cast<int>(space_.groups.size());
-    std::vector<StageKind>& stages = space_.stages;
-    for (int g = 0; g < groups && !full(stages.size(), 16); ++g) stages.push_back({g});
-    std::size_t begin = 0;
-    for (int size = 2; size <= std::min(limits_.groups, batch_); ++size) {
-      const std::size_t end = stages.size();
-      for (std::size_t s = begin; s < end; ++s) {
-        for (int g = size == 2 ? 0 : stages[s].back(); g < groups; ++g) {
-          StageKind larger = stages[s];
-          larger.push_back(g);
-          if (!affordable(use_of(larger))) continue;
-          if (full(stages.size(), 16)) return;
-          stages.push_back(std::move(larger));
-        }
-      }
-      if (stages.size() == end) return;
-      begin = end;
-    }
-  }
-
-  /// Positions of the parts that can join what uses `use`; one list for each use.
-  class Joinable {
-   public:
-    Joinable(const SpaceMaker& maker, const std::vector<std::vector<int>>& uses)
-        : maker_(maker), uses_(uses) {}
-    const std::vector<int>& with(const std::vector<int>& use) {
-      const auto [place, added] = lists_.try_emplace(use);
-      if (!added) return place->second;
-      if (stored_ > kMostStored) {
-        lists_.clear();
-        stored_ = 0;
-        return with(use);
-      }
-      for (std::size_t i = 0; i < uses_.size(); ++i) {
-        if (maker_.affordable(use, uses_[i])) place->second.push_back(static_cast<int>(i));
-      }
-      stored_ += place->second.size();
-      return place->second;
-    }
-
-   private:
-    static constexpr std::size_t kMostStored = 10'000'000;
-    const SpaceMaker& maker_;
-    const std::vector<std::vector<int>>& uses_;
-    std::map<std::vector<int>, std::vector<int>> lists_;
-    std::size_t stored_ = 0;
-  };
-
-  void make_chains() {
-    std::vector<std::vector<int>> uses;
-    for (const StageKind& stage : space_.stages) uses.push_back(use_of(stage));
-    Joinable joinable(*this, uses);
-    std::vector<ChainKind>& chains = space_.chains;
-    for (std::size_t s = 0; s < uses.size() && !full(chains.size(), 4); ++s) {
-      chains.push_back({{static_cast<int>(s)}, uses[s]});
-    }
-    std::size_t begin = 0;
-    for (int length = 2; length <= input_.workload.size(); ++length) {
-      const std::size_t end = chains.size();
-      for (std::size_t c = begin; c < end; ++c) {
-        for (const int s : joinable.with(chains[c].use)) {
-          if (full(chains.size(), 4)) return;
-          ChainKind longer = chains[c];
-          longer.stages.push_back(s);
-          longer.use = sum(std::move(longer.use), uses[static_cast<std::size_t>(s)]);
-          chains.push_back(std::move(longer));
-        }
-      }
-      if (chains.size() == end) return;
-      begin = end;
-    }
-  }
-
-  void make_structures() {
-    std::vector<Structure>& structures = space_.structures;
-    std::vector<std::vector<int>> chain_uses;
-    for (const ChainKind& chain : space_.chains) chain_uses.push_back(chain.use);
-    Joinable joinable(*this, chain_uses);
-    std::vector<std::vector<int>> uses;  // Of each structure.
-    for (std::size_t c = 0; c < chain_uses.size() && !full(structures.size()); ++c) {
-      structures.push_back({static_cast<int>(c)});
-      uses.push_back(chain_uses[c]);
-    }
-    std::size_t begin = 0;
-    for (int size = 2; size <= batch_; ++size) {
-      const std::size_t end = structures.size();
-      for (std::size_t s = begin; s < end; ++s) {
-        const std::vector<int>& fitting = joinable.with(uses[s]);
-        const auto from = std::lower_bound(fitting.begin(), fitting.end(), structures[s].back());
-        for (auto c = from; c != fitting.end(); ++c) {
-          if (full(structures.size())) return;
-          Structure larger = structures[s];
-          larger.push_back(*c);
-          structures.push_back(std::move(larger));
-          uses.push_back(sum(uses[s], chain_uses[static_cast<std::size_t>(*c)]));
-        }
-      }
-      if (structures.size() == end) return;
-      begin = end;
-    }
-  }
-
-  static std::vector<int> sum(std::vector<int> a, const std::vector<int>& b) {
-    for (std::size_t i = 0; i < a.size(); ++i) a[i] += b[i];
-    return a;
   }
 
   const PlannerInput& input_;
-  const SpaceLimits& limits_;
+  std::size_t most_;
   Space space_;
   std::vector<int> have_;  // Devices by class.
-  int batch_ = 0;
 };
 
 }  // namespace
@@ -270,35 +159,41 @@ std::vector<DeviceClass> device_classes(const PlannerInput& input) {
   for (const DeviceId d : input.devices) {
     const models::Device& device = input.cluster.device(d);
     const NodeId node = in_node[device.node] > 1 ? device.node : NodeId{};
-    const auto place = std::find_if(classes.begin(), classes.end(), [&](const DeviceClass& same) {
+    const auto known = std::find_if(classes.begin(), classes.end(), [&](const DeviceClass& same) {
       const DeviceId other = same.devices.front();
       return same.node == node && input.cluster.device(other).gpu_type == device.gpu_type &&
              exchangeable(input, other, d);
     });
-    if (place == classes.end()) {
+    if (known == classes.end()) {
       classes.push_back({{d}, node});
     } else {
-      place->devices.push_back(d);
+      known->devices.push_back(d);
     }
   }
   return classes;
 }
 
-ir::Group tensor_group(const PlannerInput& input, std::vector<DeviceId> devices,
-                       int tensor_parallel, int samples) {
-  ir::Group group;
-  group.devices = std::move(devices);
-  group.tensor_parallel = tensor_parallel;
-  group.samples = samples;
-  if (tensor_parallel > 1 && input.job.allowed.sequence_parallel &&
-      input.workload.sequence_length % tensor_parallel == 0) {
-    group.sequence = ir::SequenceParallelism::megatron;
+std::vector<std::vector<std::vector<std::vector<DeviceId>>>> Space::place(
+    const Parts& structure) const {
+  std::vector<std::size_t> next(classes.size(), 0);
+  std::vector<std::vector<std::vector<std::vector<DeviceId>>>> placed;
+  for (const int chain : structure.parts) {
+    auto& pipeline = placed.emplace_back();
+    for (const int stage : chains[at(chain)].parts) {
+      auto& own = pipeline.emplace_back();
+      for (const int group : stages[at(stage)].parts) {
+        auto& members = own.emplace_back();
+        for (const int c : groups[at(group)]) {
+          members.push_back(classes[at(c)].devices[next[at(c)]++]);
+        }
+      }
+    }
   }
-  return group;
+  return placed;
 }
 
-Space make_space(const PlannerInput& input, const SpaceLimits& limits) {
-  return SpaceMaker(input, limits).run();
+Space make_space(const PlannerInput& input, int most_groups, std::int64_t most_structures) {
+  return SpaceMaker(input, most_structures).run(most_groups);
 }
 
 }  // namespace orrery::planners::exhaustive

@@ -95,7 +95,8 @@ Seconds PlanEstimator::hop(const ir::Plan& plan, const ir::Stage& from, const ir
   return slowest;
 }
 
-Seconds PlanEstimator::pipeline(const ir::Plan& plan, const ir::Pipeline& chain) const {
+std::vector<models::StageTime> PlanEstimator::stages(const ir::Plan& plan,
+                                                     const ir::Pipeline& chain) const {
   std::vector<models::StageTime> stages;
   for (std::size_t s = 0; s < chain.stages.size(); ++s) {
     Passes slowest;
@@ -120,8 +121,13 @@ Seconds PlanEstimator::pipeline(const ir::Plan& plan, const ir::Pipeline& chain)
     const Seconds forward = slowest.forward + cut;
     stages.push_back({forward, slowest.backward + cut, forward});
   }
+  return stages;
+}
+
+Seconds PlanEstimator::pipeline(const ir::Plan& plan, std::span<const models::StageTime> stages,
+                                int micro_batches) {
   return models::schedule_entry(plan.schedule)
-      .pipeline_time(stages, chain.micro_batches, plan.virtual_stages);
+      .pipeline_time(stages, micro_batches, plan.virtual_stages);
 }
 
 /// Among groups of different degrees the gradient is cut into as many slices as the largest has
@@ -216,7 +222,9 @@ Seconds PlanEstimator::optimizer(const ir::Plan& plan) const {
 
 Seconds PlanEstimator::estimate(const ir::Plan& plan) const {
   std::vector<Seconds> pipelines;
-  for (const ir::Pipeline& chain : plan.pipelines) pipelines.push_back(pipeline(plan, chain));
+  for (const ir::Pipeline& chain : plan.pipelines) {
+    pipelines.push_back(pipeline(plan, stages(plan, chain), chain.micro_batches));
+  }
   return models::iteration_time(pipelines, synchronization(plan) + optimizer(plan));
 }
 

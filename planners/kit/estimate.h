@@ -2,12 +2,15 @@
 /// the simulator uses: for ranking many plans before the evaluator judges a few.
 #pragma once
 #include <map>
+#include <span>
 #include <tuple>
+#include <vector>
 
 #include "models/base/units.h"
 #include "models/cost/path_function.h"
 #include "models/cost/pricer.h"
 #include "models/ir/plan.h"
+#include "models/schedule/schedule.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
@@ -24,9 +27,15 @@ class PlanEstimator {
   explicit PlanEstimator(const PlannerInput& input);
   Seconds estimate(const ir::Plan& plan) const;
 
+  /// One micro-batch on each stage of one of the plan's pipelines, with the hop to the next stage.
+  std::vector<models::StageTime> stages(const ir::Plan& plan, const ir::Pipeline& chain) const;
+  /// A pipeline of such stages under the plan's schedule.
+  static Seconds pipeline(const ir::Plan& plan, std::span<const models::StageTime> stages,
+                          int micro_batches);
+
  private:
   using SegmentKey = std::tuple<int, int, int, int, int, int>;
-  /// Forward and backward of one micro-batch.
+  /// Of one micro-batch.
   struct Passes {
     Seconds forward;
     Seconds backward;
@@ -34,7 +43,6 @@ class PlanEstimator {
   Passes compute(int gpu_type, const ir::Segment& segment, const ir::Group& group) const;
   Passes group_passes(const ir::Segment& segment, const ir::Group& group) const;
   Seconds hop(const ir::Plan& plan, const ir::Stage& from, const ir::Stage& to) const;
-  Seconds pipeline(const ir::Plan& plan, const ir::Pipeline& pipeline) const;
   Seconds synchronization(const ir::Plan& plan) const;
   Seconds optimizer(const ir::Plan& plan) const;
   Seconds all_reduce(const std::vector<const ir::Group*>& holders, Bytes gradient) const;
