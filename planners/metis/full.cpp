@@ -1,20 +1,13 @@
-// What Metis (ATC 2024, Table 4) is compared with: for given device groups and micro-batches every
-// pair of data- and tensor-parallel degrees of every stage, and every division of the layers over
-// the stages, instead of one path of degrees and one division in proportion to speed. Without
-// bounds each plan is looked at and counted; with bounds an exact program over the stages finds the
-// best division of each choice of degrees, and what cannot win is left out. Also the number of all
-// plans in closed form, so that a search that does not end can say how much is left.
+#include "planners/metis/full.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/multiprecision/cpp_int.hpp>
 #include <numeric>
-#include <string>
 
 #include "models/cost/memory.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
-#include "planners/metis/search.h"
 
 namespace orrery::planners {
 namespace {
@@ -22,7 +15,7 @@ namespace {
 constexpr double kSumRounding = 1e-12;  ///< Relative; sums of stage times in different orders.
 constexpr std::size_t kMostTables = 4096;
 
-using Count = boost::multiprecision::uint256_t;
+using Count = MetisFullSize::Count;
 
 Count binomial(int n, int k) {
   Count result = 1;
@@ -41,15 +34,30 @@ std::string in_digits(Count number) {
 
 }  // namespace
 
+MetisFull::MetisFull(const MetisProblem& problem, MetisStages& stages, MetisBounds& bounds,
+                     MetisPaths& paths, MetisProgress& progress)
+    : problem_(problem),
+      tables_(problem.tables),
+      stages_(stages),
+      bounds_(bounds),
+      paths_(paths),
+      progress_(progress),
+      bytes_before_(1, 0.0) {
+  for (const double bytes : tables_.parameter_bytes) {
+    bytes_before_.push_back(bytes_before_.back() + bytes);
+  }
+}
+
 /// A choice of degrees for each stage, with what its divisions need.
-class MetisSearch::Divisions {
+class MetisFull::Divisions {
  public:
-  Divisions(MetisSearch& search, const Path& path) : search_(search), path_(path) {
-    stages_ = static_cast<int>(path.sizes->size());
-    layers_ = search.tables_.layers;
-    more_ = static_cast<double>(search.batches_[at(path.batch)] - 1);
+  Divisions(MetisFull& search, const MetisPath& path)
+      : search_(search),
+        stages_(path.stages()),
+        layers_(search.tables_.layers),
+        more_(static_cast<double>(search.problem_.batches[at(path.batch)] - 1)) {
     for (int s = 0; s < stages_; ++s) {
-      choices_.push_back(&search.choice(path, s));
+      choices_.push_back(&search.paths_.choice(path, s));
       times_.push_back(&search.stage_times(path, s));
       reach_.push_back(&search.stage_reach(path, s));
     }
@@ -100,9 +108,9 @@ class MetisSearch::Divisions {
   void visit(int stage, const Terms& before, bool fitting) {
     const int begin = cuts_.back();
     if (stage + 1 == stages_) {
-      if (search_.full_ended_ || (search_.full_ended_ = search_.stop())) return;
-      ++search_.report_.plans_examined;
-      search_.charge(1);
+      if (search_.ended_ || (search_.ended_ = search_.progress_.stop())) return;
+      ++search_.progress_.report().plans_examined;
+      search_.progress_.charge(1);
       if (!fitting || !fits(stage, begin, layers_)) return;
       const double total = with(before, stage, begin, layers_).total(more_);
       if (!(total < least_)) return;
@@ -112,7 +120,7 @@ class MetisSearch::Divisions {
       return;
     }
     for (int end = begin + 1; end < layers_ - (stages_ - 2 - stage); ++end) {
-      if (search_.full_ended_) return;
+      if (search_.ended_) return;
       cuts_.push_back(end);
       visit(stage + 1, with(before, stage, begin, end), fitting && fits(stage, begin, end));
       cuts_.pop_back();
@@ -123,8 +131,7 @@ class MetisSearch::Divisions {
   void extend(int stage, int begin, const std::vector<int>& from,
               std::vector<std::vector<int>>& next, double most);
 
-  MetisSearch& search_;
-  const Path& path_;
+  MetisFull& search_;
   int stages_ = 0;
   int layers_ = 0;
   double more_ = 0;  ///< Micro-batches but one.
@@ -139,7 +146,7 @@ class MetisSearch::Divisions {
   std::vector<Label> labels_;
 };
 
-void MetisSearch::Divisions::weigh_rest() {
+void MetisFull::Divisions::weigh_rest() {
   const int width = layers_ + 1;
   rest_sum_.assign(at((stages_ + 1) * width), kNever);
   rest_slowest_.assign(at((stages_ + 1) * width), kNever);
@@ -161,8 +168,8 @@ void MetisSearch::Divisions::weigh_rest() {
 }
 
 /// From all labels that end at `begin`, one stage further.
-void MetisSearch::Divisions::extend(int stage, int begin, const std::vector<int>& from,
-                                    std::vector<std::vector<int>>& next, double most) {
+void MetisFull::Divisions::extend(int stage, int begin, const std::vector<int>& from,
+                                  std::vector<std::vector<int>>& next, double most) {
   const int width = layers_ + 1;
   const int first = stage + 1 == stages_ ? layers_ : begin + 1;
   const int last = std::min(layers_ - (stages_ - 1 - stage), (*reach_[at(stage)])[at(begin)]);
@@ -182,12 +189,12 @@ void MetisSearch::Divisions::extend(int stage, int begin, const std::vector<int>
                     [&](int other) { return terms.no_worse_than(labels_[at(other)].terms); });
       next[at(end)].push_back(static_cast<int>(labels_.size()));
       labels_.push_back({terms, end, label});
-      search_.charge(1);
+      search_.progress_.charge(1);
     }
   }
 }
 
-std::vector<int> MetisSearch::Divisions::find(double constant, double most) {
+std::vector<int> MetisFull::Divisions::find(double constant, double most) {
   weigh_rest();
   labels_ = {{}};
   std::vector<std::vector<int>> here(at(layers_ + 1)), next(at(layers_ + 1));
@@ -199,7 +206,7 @@ std::vector<int> MetisSearch::Divisions::find(double constant, double most) {
     }
     here.swap(next);
   }
-  search_.report_.plans_examined += std::ssize(here[at(layers_)]);
+  search_.progress_.report().plans_examined += std::ssize(here[at(layers_)]);
   int best = -1;
   for (const int label : here[at(layers_)]) {
     const double total = labels_[at(label)].terms.total(more_);
@@ -213,14 +220,14 @@ std::vector<int> MetisSearch::Divisions::find(double constant, double most) {
 }
 
 /// Times of all ranges of layers on the stage, milliseconds, at begin * (layers + 1) + end.
-const std::vector<double>& MetisSearch::stage_times(const Path& path, int stage) {
-  const MetisStageChoice& each = choice(path, stage);
-  const auto [place, added] = full_times_.try_emplace(&each);
+const std::vector<double>& MetisFull::stage_times(const MetisPath& path, int stage) {
+  const MetisStageChoice& each = paths_.choice(path, stage);
+  const auto [place, added] = times_.try_emplace(&each);
   if (added) {
     place->second.resize(at((tables_.layers + 1) * (tables_.layers + 1)));
     for (int begin = 0; begin < tables_.layers; ++begin) {
       for (int end = begin + 1; end <= tables_.layers; ++end) {
-        place->second[at(begin * (tables_.layers + 1) + end)] = stages_->time(each, begin, end);
+        place->second[at(begin * (tables_.layers + 1) + end)] = stages_.time(each, begin, end);
       }
     }
   }
@@ -228,22 +235,22 @@ const std::vector<double>& MetisSearch::stage_times(const Path& path, int stage)
 }
 
 /// By first layer the end of the longest range that fits in memory.
-const std::vector<int>& MetisSearch::stage_reach(const Path& path, int stage) {
-  const MetisStageChoice& each = choice(path, stage);
+const std::vector<int>& MetisFull::stage_reach(const MetisPath& path, int stage) {
+  const MetisStageChoice& each = paths_.choice(path, stage);
   const int in_flight =
-      models::micro_batches_in_flight(schedule_, static_cast<int>(path.sizes->size()), stage,
-                                      static_cast<int>(batches_[at(path.batch)]), 1);
-  const auto [place, added] = full_reach_.try_emplace({&each, in_flight});
+      models::micro_batches_in_flight(problem_.schedule, path.stages(), stage,
+                                      static_cast<int>(problem_.batches[at(path.batch)]), 1);
+  const auto [place, added] = reach_.try_emplace({&each, in_flight});
   if (!added) return place->second;
   for (int begin = 0; begin < tables_.layers; ++begin) {
     int end = begin;
     while (end < tables_.layers) {
       std::pair<double, double> memory;
-      if (stages_->device_rule()) {
-        memory = stages_->device_memory(each, begin, end + 1, in_flight);
+      if (stages_.device_rule()) {
+        memory = stages_.device_memory(each, begin, end + 1, in_flight);
       } else {
-        memory = {stages_->group_memory(path.first[at(stage)], (*path.sizes)[at(stage)]),
-                  stages_->layer_memory(each, begin, end + 1)};
+        memory = {stages_.group_memory(path.first[at(stage)], path.size(stage)),
+                  stages_.layer_memory(each, begin, end + 1)};
       }
       if (memory.first < memory.second) break;
       ++end;
@@ -254,90 +261,51 @@ const std::vector<int>& MetisSearch::stage_reach(const Path& path, int stage) {
 }
 
 /// What the cost counts beside the terms that the division decides.
-double MetisSearch::fixed_cost(const Path& path) {
-  const int stages = static_cast<int>(path.sizes->size());
-  const auto batches = static_cast<double>(batches_[at(path.batch)]);
+double MetisFull::fixed_cost(const MetisPath& path) const {
+  const int stages = path.stages();
+  const auto batches = static_cast<double>(problem_.batches[at(path.batch)]);
   double hops = 0;
-  for (int s = 0; s + 1 < stages; ++s) hops += hop(path, s, 0);
-  return hops + (choice(path, stages - 1).sync_ms + tables_.batch_generator_ms) * batches;
+  for (int s = 0; s + 1 < stages; ++s) hops += paths_.hop(path, s, 0);
+  return hops + (paths_.choice(path, stages - 1).sync_ms + tables_.batch_generator_ms) * batches;
 }
 
-/// All degrees of the stages from `stage` on; those before it are chosen.
-void MetisSearch::explore(Path& path, int stage) {
-  const int stages = static_cast<int>(path.sizes->size());
-  if (full_times_.size() > kMostTables || full_reach_.size() > kMostTables) {
-    full_times_.clear();
-    full_reach_.clear();
+void MetisFull::explore(MetisPath& path, int stage) {
+  const int stages = path.stages();
+  if (times_.size() > kMostTables || reach_.size() > kMostTables) {
+    times_.clear();
+    reach_.clear();
   }
   if (stage == stages) {
     Divisions divisions(*this, path);
-    charge(settings_.bounds ? 1 : 0);
-    const double most = best_.size() < wanted_ ? kNever : *best_.rbegin() * (1 + kSumRounding);
-    const std::vector<int> cuts =
-        settings_.bounds ? divisions.find(fixed_cost(path), most) : divisions.look_at_each();
-    if (!cuts.empty()) offer(path, cuts);
+    progress_.charge(settings.bounds ? 1 : 0);
+    const double most = !progress_.full() ? kNever : progress_.worst() * (1 + kSumRounding);
+    const std::vector<int> cuts = problem_.settings.bounds ? divisions.find(fixed_cost(path), most)
+                                                           : divisions.look_at_each();
+    if (!cuts.empty()) paths_.offer(path, cuts);
     return;
   }
-  for (int step = 0; step < stages_->steps((*path.sizes)[at(stage)]); ++step) {
+  for (int step = 0; step < stages_.steps(path.size(stage)); ++step) {
     path.step[at(stage)] = step;
-    const MetisStageChoice& each = choice(path, stage);
-    if (!each.valid || each.broken || hopeless(path)) continue;
+    const MetisStageChoice& each = paths_.choice(path, stage);
+    if (!each.valid || each.broken || bounds_.hopeless(path)) continue;
     explore(path, stage + 1);
-    full_ended_ = full_ended_ || stop();
-    if (full_ended_) break;
+    ended_ = ended_ || progress_.stop();
+    if (ended_) break;
   }
   path.step[at(stage)] = 0;
 }
 
-/// Counts what explore() would look at without bounds, and says it in a note. Device groups and
-/// micro-batches are those that the algorithm, too, follows a path for.
-void MetisSearch::count_full(const std::vector<Sequence>& all) {
-  Count plans = 0, combinations = 0, nodes = 0;
-  std::vector<int> sizes;
-  for (const Sequence& sequence : all) {
-    open(sequence.types);
-    for (const Cell& cell : sequence.cells) {
-      Count ways = 0;
-      DeviceGroups groups(cell.stages, placement_->size(), settings_.variance,
-                          settings_.max_permute_length);
-      while (groups.next_leader(sizes)) {
-        if (canceled(input_)) return;
-        const Lattice lattice = make_lattice(groups);
-        std::vector<Count> orders(lattice.rank.size());
-        for (int batch = 0; batch < static_cast<int>(batches_.size()); ++batch) {
-          if (!possible(lattice, batch)) continue;
-          std::vector<Count> degrees(lattice.rank.size());
-          orders.assign(lattice.rank.size(), 0);
-          orders.front() = degrees.front() = 1;
-          count_orders(lattice, batch, [&](std::size_t from, std::size_t to, int choices) {
-            orders[to] += orders[from];
-            degrees[to] += degrees[from] * choices;
-          });
-          nodes += orders.back();
-          ways += degrees.back();
-        }
-      }
-      combinations += ways;
-      plans += ways * binomial(tables_.layers - 1, cell.stages - 1);
-    }
-  }
-  report_.notes.push_back(
-      fmt::format("full search space: {} plans; {} combinations of device groups, micro-batches "
-                  "and degrees; {} of device groups and micro-batches",
-                  in_digits(plans), in_digits(combinations), in_digits(nodes)));
-}
-
 /// Calls visit(state, next state, choices of degrees of the stages between) for all states.
 template <class Visit>
-void MetisSearch::count_orders(const Lattice& lattice, int batch, const Visit& visit) {
+void MetisFull::count_orders(const MetisLattice& lattice, int batch, const Visit& visit) const {
   for (std::size_t state = 0; state < lattice.rank.size(); ++state) {
     for (std::size_t g = 0; g < lattice.groups.size(); ++g) {
       if (lattice.placed(g, static_cast<int>(state)) == lattice.counts[g]) continue;
       int choices = 1, rank = lattice.rank[state];
       for (const int size : lattice.groups[g]) {
         int valid = 0;
-        for (int step = 0; step < stages_->steps(size); ++step) {
-          const MetisStageChoice& each = stages_->choice(rank, size, batch, step);
+        for (int step = 0; step < stages_.steps(size); ++step) {
+          const MetisStageChoice& each = stages_.choice(rank, size, batch, step);
           valid += each.valid && !each.broken ? 1 : 0;
         }
         choices *= valid;
@@ -346,6 +314,39 @@ void MetisSearch::count_orders(const Lattice& lattice, int batch, const Visit& v
       visit(state, state + at(lattice.strides[g]), choices);
     }
   }
+}
+
+void MetisFull::count(int stages, int devices, MetisFullSize& size) const {
+  Count ways = 0;
+  DeviceGroups groups(stages, devices, problem_.settings.variance,
+                      problem_.settings.max_permute_length);
+  std::vector<int> sizes;
+  while (groups.next_leader(sizes)) {
+    if (canceled(problem_.input)) return;
+    const MetisLattice lattice(groups);
+    std::vector<Count> orders(lattice.rank.size());
+    for (int batch = 0; batch < static_cast<int>(problem_.batches.size()); ++batch) {
+      if (!bounds_.possible(lattice, batch)) continue;
+      std::vector<Count> degrees(lattice.rank.size());
+      orders.assign(lattice.rank.size(), 0);
+      orders.front() = degrees.front() = 1;
+      count_orders(lattice, batch, [&](std::size_t from, std::size_t to, int choices) {
+        orders[to] += orders[from];
+        degrees[to] += degrees[from] * choices;
+      });
+      size.nodes += orders.back();
+      ways += degrees.back();
+    }
+  }
+  size.combinations += ways;
+  size.plans += ways * binomial(tables_.layers - 1, stages - 1);
+}
+
+std::string MetisFullSize::in_words() const {
+  return fmt::format(
+      "full search space: {} plans; {} combinations of device groups, micro-batches and degrees; "
+      "{} of device groups and micro-batches",
+      in_digits(plans), in_digits(combinations), in_digits(nodes));
 }
 
 }  // namespace orrery::planners

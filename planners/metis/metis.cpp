@@ -18,6 +18,7 @@
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "planners/catalog.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
 #include "planners/kit/settings.h"
@@ -141,6 +142,29 @@ class Metis final : public Planner {
   MetisSettings settings_;
 };
 
+/// What was left out whatever the budget.
+void note_limits(const MetisProblem& problem, MetisProgress& progress) {
+  SearchReport& report = progress.report();
+  const bool all =
+      problem.settings.as_published() || problem.settings.type_orders == MetisTypeOrders::all;
+  const std::size_t types = metis_type_orders(problem).front().size();
+  if (all && types > 7) {
+    report.complete = false;
+    report.notes.push_back(
+        fmt::format("only {} orders of the {} GPU types were searched", kMostMetisOrders, types));
+  }
+  if (progress.broken > 0) {
+    report.notes.push_back(fmt::format(
+        "the public code stops with an error at {} intra-stage plans; they were left out",
+        progress.broken));
+  }
+  if (progress.inexpressible > 0) {
+    report.notes.push_back(fmt::format(
+        "{} plans of the public code lose layers or break the job's limits; they were left out",
+        progress.inexpressible));
+  }
+}
+
 /// What to say if nothing was found.
 models::Infeasible Metis::search(const PlannerInput& input, ir::ScheduleKind schedule,
                                  ir::Recompute recompute, bool first, Ranking& ranking,
@@ -149,11 +173,19 @@ models::Infeasible Metis::search(const PlannerInput& input, ir::ScheduleKind sch
   if (!tables.problem.empty()) return {"profile", tables.problem};
   if (report.notes.empty()) report.notes.push_back(tables.note);
   const std::int64_t budget = input.work_budget > 0 ? input.work_budget : settings_.default_budget;
+  MetisProblem problem{input,    settings_, tables,
+                       schedule, recompute, divisors(input.job.global_batch)};
+  std::reverse(problem.batches.begin(), problem.batches.end());
   // Half of the budget is left for a second search with recomputation.
-  MetisSearch search(input, settings_, tables, schedule, recompute, wanted(), budget,
-                     first ? budget / 2 : 0, ranking, report);
-  search.run();
-  if (!search.halted().empty()) return {"public code", search.halted()};
+  MetisProgress progress(input, wanted(), budget, first ? budget / 2 : 0, ranking, report);
+  std::string halted;
+  if (settings_.as_published()) {
+    halted = search_metis_as_published(problem, progress);
+  } else {
+    MetisSearch(problem, progress).run();
+  }
+  note_limits(problem, progress);
+  if (!halted.empty()) return {"public code", halted};
   if (!report.complete) {
     return {kBudget,
             fmt::format("no plan that fits among the first {} nodes of the search", report.work)};

@@ -1,17 +1,10 @@
-// One path of Metis's search through intra-stage plans: which degrees, how layers are divided, what
-// the plan costs.
-#include <fmt/format.h>
+#include "planners/metis/path.h"
 
 #include <algorithm>
-#include <iterator>
 #include <numeric>
-#include <string>
-#include <utility>
 
 #include "models/cost/memory.h"
 #include "planners/kit/integers.h"
-#include "planners/kit/plan_parts.h"
-#include "planners/metis/search.h"
 
 namespace orrery::planners {
 namespace {
@@ -21,17 +14,25 @@ constexpr std::int64_t kDivision = 4;  ///< Units of work: about the time of fou
 
 }  // namespace
 
-const MetisStageChoice& MetisSearch::choice(const Path& path, int stage) {
-  return stages_->choice(path.first[at(stage)], (*path.sizes)[at(stage)], path.batch,
-                         path.step[at(stage)]);
+MetisPaths::MetisPaths(const MetisProblem& problem, MetisStages& stages, MetisBounds& bounds,
+                       MetisProgress& progress)
+    : problem_(problem),
+      settings_(problem.settings),
+      tables_(problem.tables),
+      stages_(stages),
+      bounds_(bounds),
+      progress_(progress),
+      balancer_(problem.tables.demand, !problem.settings.as_published()) {}
+
+const MetisStageChoice& MetisPaths::choice(const MetisPath& path, int stage) const {
+  return stages_.choice(path.first[at(stage)], path.size(stage), path.batch, path.step[at(stage)]);
 }
 
-/// From pure data parallelism until the layers can be divided at the first attempt.
-void MetisSearch::follow(Path& path) {
-  const int stages = static_cast<int>(path.sizes->size());
+void MetisPaths::follow(MetisPath& path) {
+  const int stages = path.stages();
   std::vector<double> memory;
   std::vector<int> cuts;
-  if (hopeless(path)) return;
+  if (bounds_.hopeless(path)) return;
   do {
     bool valid = true, broken = false;
     for (int s = 0; s < stages && valid; ++s) {
@@ -40,11 +41,11 @@ void MetisSearch::follow(Path& path) {
       broken = broken || each.broken;
     }
     if (!valid) continue;
-    if (hopeless(path)) return;
-    ++report_.plans_examined;
-    charge(kDivision);
+    if (bounds_.hopeless(path)) return;
+    ++progress_.report().plans_examined;
+    progress_.charge(kDivision);
     if (broken) {
-      ++broken_;
+      ++progress_.broken;
       continue;
     }
     int attempts = 0;
@@ -59,11 +60,11 @@ void MetisSearch::follow(Path& path) {
 
 /// One stage's tensor-parallel degree is doubled: where least memory is left, or before that is
 /// known where the data-parallel degree is largest.
-MetisSearch::Next MetisSearch::advance(Path& path, const std::vector<double>& memory) const {
+MetisPaths::Next MetisPaths::advance(MetisPath& path, const std::vector<double>& memory) const {
   int best = -1;
   double least = kNever;
   for (int s = 0; s < static_cast<int>(path.step.size()); ++s) {
-    const int data = (*path.sizes)[at(s)] >> path.step[at(s)];
+    const int data = path.size(s) >> path.step[at(s)];
     if (data == 1) continue;
     const double key = memory.empty() ? 1.0 / data : memory[at(s)];
     if (best >= 0 && !(key < least)) continue;
@@ -73,16 +74,16 @@ MetisSearch::Next MetisSearch::advance(Path& path, const std::vector<double>& me
   if (best < 0) return Next::end;
   ++path.step[at(best)];
   // Degrees only grow: a stage beyond what was measured stays there.
-  return path.step[at(best)] < stages_->steps((*path.sizes)[at(best)]) ? Next::moved : Next::end;
+  return path.step[at(best)] < stages_.steps((*path.sizes)[at(best)]) ? Next::moved : Next::end;
 }
 
 /// 1 / time of the whole model on the stage. Without layer balancing every replica counts as an
 /// average one of the cluster. [Metis, Figure 6: the baseline]
-double MetisSearch::speed(const MetisStageChoice& choice) const {
+double MetisPaths::speed(const MetisStageChoice& choice) const {
   if (settings_.layer_balance == MetisBalance::capacity) return 1.0 / choice.total_ms;
   double sum = 0;
   int count = 0;
-  for (const int type : placement_->type) {
+  for (const int type : stages_.placement().type) {
     double time = 0;
     for (const int part : binary_parts(choice.nominal)) {
       const MetisEntry* entry = tables_.find(type, choice.tensor, part);
@@ -95,24 +96,24 @@ double MetisSearch::speed(const MetisStageChoice& choice) const {
   return count == 0 ? 1.0 / choice.total_ms : count / sum;
 }
 
-void MetisSearch::count_memory(const Path& path, const std::vector<int>& cuts,
-                               std::vector<double>& have, std::vector<double>& need) {
-  const int stages = static_cast<int>(path.sizes->size());
+void MetisPaths::count_memory(const MetisPath& path, const std::vector<int>& cuts,
+                              std::vector<double>& have, std::vector<double>& need) {
+  const int stages = path.stages();
   have.clear();
   need.clear();
   for (int s = 0; s < stages; ++s) {
     const MetisStageChoice& each = choice(path, s);
     const int begin = cuts[at(s)], end = cuts[at(s + 1)];
-    if (!stages_->device_rule()) {
-      have.push_back(stages_->group_memory(path.first[at(s)], (*path.sizes)[at(s)]));
-      need.push_back(stages_->layer_memory(each, begin, end));
+    if (!stages_.device_rule()) {
+      have.push_back(stages_.group_memory(path.first[at(s)], path.size(s)));
+      need.push_back(stages_.layer_memory(each, begin, end));
     } else if (begin == end) {
       have.push_back(1);
       need.push_back(0.001);
     } else {
       const int in_flight = models::micro_batches_in_flight(
-          schedule_, stages, s, static_cast<int>(batches_[at(path.batch)]), 1);
-      const auto [has, needs] = stages_->device_memory(each, begin, end, in_flight);
+          problem_.schedule, stages, s, static_cast<int>(problem_.batches[at(path.batch)]), 1);
+      const auto [has, needs] = stages_.device_memory(each, begin, end, in_flight);
       have.push_back(has);
       need.push_back(needs);
     }
@@ -120,11 +121,11 @@ void MetisSearch::count_memory(const Path& path, const std::vector<int>& cuts,
 }
 
 /// False when memory does not allow it after all attempts. `memory`: what is left in each stage.
-bool MetisSearch::divide_layers(const Path& path, std::vector<double>& memory,
-                                std::vector<int>& cuts, int& attempts) {
+bool MetisPaths::divide_layers(const MetisPath& path, std::vector<double>& memory,
+                               std::vector<int>& cuts, int& attempts) {
   std::vector<double> capacity, have, need;
   double sum = 0;
-  for (int s = 0; s < static_cast<int>(path.sizes->size()); ++s) {
+  for (int s = 0; s < path.stages(); ++s) {
     capacity.push_back(speed(choice(path, s)));
     sum += capacity.back();
   }
@@ -144,28 +145,27 @@ bool MetisSearch::divide_layers(const Path& path, std::vector<double>& memory,
   return false;
 }
 
-/// Activations to the next stage, milliseconds. Metis counts elements, not bytes.
-double MetisSearch::hop(const Path& path, int stage, int end) {
+double MetisPaths::hop(const MetisPath& path, int stage, int end) const {
   const MetisStageChoice& from = choice(path, stage);
   double samples = from.nominal;
   if (settings_.as_published() && end == tables_.layers - 1) {
     // The public code takes what the last layer produces for what it receives.
-    samples *= static_cast<double>(input_.workload.shape.vocabulary) / from.tensor /
-               static_cast<double>(input_.workload.shape.hidden);
+    samples *= static_cast<double>(problem_.input.workload.shape.vocabulary) / from.tensor /
+               static_cast<double>(problem_.input.workload.shape.hidden);
   }
-  return samples * stages_->hop_per_sample(path.first[at(stage)], (*path.sizes)[at(stage)],
-                                           (*path.sizes)[at(stage + 1)]);
+  return samples *
+         stages_.hop_per_sample(path.first[at(stage)], path.size(stage), path.size(stage + 1));
 }
 
 /// Milliseconds. [Metis, Eq. 1, with the terms of the public code that it does not print: time
 /// outside the layers, optimizer, batch generator]
-double MetisSearch::cost(const Path& path, const std::vector<int>& cuts) {
-  const auto batches = static_cast<double>(batches_[at(path.batch)]);
+double MetisPaths::cost(const MetisPath& path, const std::vector<int>& cuts) const {
+  const auto batches = static_cast<double>(problem_.batches[at(path.batch)]);
   double sum = 0, slowest = 0, hops = 0, sync = 0, reduce = 0, update = 0;
   for (int s = 0; s < path.costed; ++s) {
     const MetisStageChoice& each = choice(path, s);
     const int begin = cuts[at(s)], end = cuts[at(s + 1)];
-    const double time = stages_->time(each, begin, end);
+    const double time = stages_.time(each, begin, end);
     sum += time;
     slowest = std::max(slowest, time);
     if (s + 1 == path.costed) {
@@ -174,7 +174,7 @@ double MetisSearch::cost(const Path& path, const std::vector<int>& cuts) {
       hops += hop(path, s, end);
     }
     reduce =
-        std::max(reduce, each.reduce_ms_per_byte * (stages_->parameters(begin, end) / each.tensor));
+        std::max(reduce, each.reduce_ms_per_byte * (stages_.parameters(begin, end) / each.tensor));
     const double layers = static_cast<double>(end - begin) / tables_.layers;
     update = std::max(update, tables_.optimizer_ms / each.tensor * layers);
   }
@@ -183,8 +183,8 @@ double MetisSearch::cost(const Path& path, const std::vector<int>& cuts) {
 }
 
 /// The plan can be written down and keeps to the job. In fixed mode only empty stages are left.
-bool MetisSearch::expressible(const Path& path, const std::vector<int>& cuts) {
-  for (int s = 0; s < static_cast<int>(path.sizes->size()); ++s) {
+bool MetisPaths::expressible(const MetisPath& path, const std::vector<int>& cuts) {
+  for (int s = 0; s < path.stages(); ++s) {
     if (!settings_.as_published()) {
       if (cuts[at(s)] == cuts[at(s + 1)]) return false;
       continue;
@@ -193,50 +193,34 @@ bool MetisSearch::expressible(const Path& path, const std::vector<int>& cuts) {
     const auto& allowed = tables_.allowed_tensor;
     const auto samples = std::accumulate(each.samples.begin(), each.samples.end(), std::int64_t{0});
     if (std::find(allowed.begin(), allowed.end(), each.tensor) == allowed.end() ||
-        samples != input_.job.global_batch / batches_[at(path.batch)] ||
+        samples != problem_.input.job.global_batch / problem_.batches[at(path.batch)] ||
         *std::max_element(each.samples.begin(), each.samples.end()) >
-            input_.job.allowed.max_micro_batch_size) {
-      ++inexpressible_;
+            problem_.input.job.allowed.max_micro_batch_size) {
+      ++progress_.inexpressible;
       return false;
     }
   }
   if (cuts.back() == tables_.layers) return true;
-  ++inexpressible_;
+  ++progress_.inexpressible;
   return false;
 }
 
-void MetisSearch::offer(const Path& path, const std::vector<int>& cuts) {
-  if (!expressible(path, cuts)) return;
-  const double ms = cost(path, cuts);
-  if (!(ms < kNever)) return;
-  if (best_.size() == wanted_ && !(ms < *best_.rbegin())) return;
-  const Seconds estimate{ms / 1e3};
-  ir::Plan plan = build(path, cuts);
-  const ir::MemoryVerdict verdict =
-      models::check_memory(plan, input_.cluster, input_.workload, input_.job, input_.profile);
-  if (!verdict.fits()) {
-    forbid_by_memory(report_, estimate, [&] {
-      return fmt::format("{}: {}", in_words(plan, input_.workload), verdict.explain());
-    });
-    return;
-  }
-  best_.insert(ms);
-  if (best_.size() > wanted_) best_.erase(std::prev(best_.end()));
-  std::string what = in_words(plan, input_.workload);
-  ranking_.offer(estimate, std::move(plan), std::move(what));
+void MetisPaths::offer(const MetisPath& path, const std::vector<int>& cuts) {
+  if (expressible(path, cuts)) progress_.offer(cost(path, cuts), [&] { return build(path, cuts); });
 }
 
-ir::Plan MetisSearch::build(const Path& path, const std::vector<int>& cuts) {
+ir::Plan MetisPaths::build(const MetisPath& path, const std::vector<int>& cuts) const {
   ir::Plan plan;
-  plan.schedule = schedule_;
+  plan.schedule = problem_.schedule;
   ir::Pipeline chain;
-  chain.micro_batches = static_cast<int>(batches_[at(path.batch)]);
-  chain.micro_batch_size = static_cast<int>(input_.job.global_batch / batches_[at(path.batch)]);
-  for (int s = 0; s < static_cast<int>(path.sizes->size()); ++s) {
+  chain.micro_batches = static_cast<int>(problem_.batches[at(path.batch)]);
+  chain.micro_batch_size =
+      static_cast<int>(problem_.input.job.global_batch / problem_.batches[at(path.batch)]);
+  for (int s = 0; s < path.stages(); ++s) {
     if (cuts[at(s)] == cuts[at(s + 1)]) continue;  // Published plans may leave devices idle.
     const MetisStageChoice& each = choice(path, s);
-    ir::Segment held = stages_->segment(cuts[at(s)], cuts[at(s + 1)]);
-    auto next = placement_->devices.begin() + path.first[at(s)];
+    ir::Segment held = stages_.segment(cuts[at(s)], cuts[at(s + 1)]);
+    auto next = stages_.placement().devices.begin() + path.first[at(s)];
     for (const int samples : each.samples) {
       ir::Group group;
       group.devices.assign(next, next + each.tensor);

@@ -3,28 +3,12 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <span>
 
 #include "models/cost/memory.h"
-#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
-#include "planners/metis/balance.h"
 
 namespace orrery::planners {
-namespace {
-
-/// Metis's GB/s are 2^20 bytes per millisecond. [public code]
-constexpr double kBytesPerMillisecond = 1024.0 * 1024.0;
-
-bool all_equal(std::span<const int> values) {
-  return std::all_of(values.begin(), values.end(), [&](int v) { return v == values.front(); });
-}
-
-std::vector<int> types_at(const std::vector<int>& type, int first, int size) {
-  return {type.begin() + first, type.begin() + first + size};
-}
-
-}  // namespace
+namespace {}  // namespace
 
 MetisStages::MetisStages(const PlannerInput& input, const MetisSettings& settings,
                          const MetisTables& tables, const MetisPlacement& placement,
@@ -35,6 +19,7 @@ MetisStages::MetisStages(const PlannerInput& input, const MetisSettings& setting
       placement_(placement),
       batches_(batches),
       recompute_(recompute),
+      maker_(make_metis_choices(input, settings, tables, placement, batches)),
       device_rule_(settings.memory == MetisMemory::device ||
                    (settings.memory == MetisMemory::automatic && !tables.imported)),
       sizes_(static_cast<int>(std::bit_width(static_cast<unsigned>(placement.size())))),
@@ -55,7 +40,7 @@ const MetisStageChoice& MetisStages::choice(int first, int size, int batch, int 
   Slot& place = slot(first, size, batch, step);
   if (place.choice < 0) {
     place.choice = static_cast<int>(choices_.size());
-    choices_.push_back(make(first, size, batch, step));
+    choices_.push_back(maker_->make(first, size, batch, step));
     for (MetisStageChoice::Kind& kind : choices_.back().kinds) add_table(choices_.back(), kind);
   }
   return choices_[at(place.choice)];
@@ -143,176 +128,6 @@ const MetisStageBound& MetisStages::bound(int first, int size, int batch, int st
   slot(first, size, batch, step).bound = static_cast<int>(bounds_.size());
   bounds_.push_back(result);
   return bounds_.back();
-}
-
-MetisStageChoice MetisStages::make(int first, int size, int batch, int step) const {
-  MetisStageChoice result;
-  result.tensor = 1 << step;
-  result.data = size >> step;
-  const std::int64_t samples = input_.job.global_batch / batches_[at(batch)];
-  const std::int64_t each = samples / result.data;
-  result.valid =
-      each >= 1 && each <= tables_.max_samples() && result.tensor <= tables_.max_tensor();
-  if (!result.valid) return result;
-  const int micro_batch = static_cast<int>(samples);
-  if (settings_.as_published()) {
-    make_published(result, first, size, micro_batch);
-  } else {
-    make_fixed(result, first, size, micro_batch);
-  }
-  return result;
-}
-
-/// Samples of each replica; empty where a type has no time for one sample.
-std::vector<int> MetisStages::divide(const std::vector<int>& types, int data, int tensor,
-                                     int micro_batch) const {
-  const std::size_t replica = types.size() / at(data);
-  std::vector<double> times;
-  for (std::size_t d = 0; d < at(data); ++d) {
-    const MetisEntry* entry = tables_.find(types[d * replica], tensor, 1);
-    if (entry == nullptr) return {};
-    times.push_back(settings_.data_balance == MetisBalance::capacity ? entry->total_ms : 1.0);
-  }
-  return divide_samples(times, micro_batch);
-}
-
-/// The kinds of replicas; false where samples were not measured.
-bool MetisStages::add_kinds(MetisStageChoice& choice, const std::vector<int>& types) const {
-  for (std::size_t d = 0; d < choice.samples.size(); ++d) {
-    const int type = types[d * (types.size() / choice.samples.size())];
-    const int samples = choice.samples[d];
-    const bool known = std::any_of(choice.kinds.begin(), choice.kinds.end(), [&](const auto& kind) {
-      return kind.type == type && kind.samples == samples;
-    });
-    if (known) continue;
-    if (samples == 0) return false;
-    choice.kinds.push_back({type, samples, binary_parts(samples)});
-    for (const int part : choice.kinds.back().parts) {
-      if (tables_.find(type, choice.tensor, part) == nullptr) return false;
-    }
-  }
-  return true;
-}
-
-/// No tensor-parallel group leaves its node or mixes types: times are measured inside a node.
-/// [Metis, 4.2.1: "TP typically occurs within a single node"]
-bool MetisStages::inside_nodes(int first, int size, int tensor) const {
-  for (int rank = first; rank < first + size; ++rank) {
-    const int leader = rank - (rank - first) % tensor;
-    if (placement_.node[at(rank)] != placement_.node[at(leader)]) return false;
-  }
-  return true;
-}
-
-void MetisStages::make_fixed(MetisStageChoice& choice, int first, int size, int micro_batch) const {
-  choice.valid = false;
-  if (!inside_nodes(first, size, choice.tensor)) return;
-  const auto& allowed = tables_.allowed_tensor;
-  if (std::find(allowed.begin(), allowed.end(), choice.tensor) == allowed.end()) return;
-  const std::vector<int> types = types_at(placement_.type, first, size);
-  choice.samples = divide(types, choice.data, choice.tensor, micro_batch);
-  if (choice.samples.empty() || !add_kinds(choice, types)) return;
-  const int most = *std::max_element(choice.samples.begin(), choice.samples.end());
-  if (most > input_.job.allowed.max_micro_batch_size) return;
-  choice.nominal = (micro_batch + choice.data - 1) / choice.data;
-  for (const MetisStageChoice::Kind& kind : choice.kinds) {
-    double sync = 0;
-    for (const int part : binary_parts(choice.nominal)) {
-      const MetisEntry* entry = tables_.find(kind.type, choice.tensor, part);
-      if (entry == nullptr) return;
-      sync += entry->sync_ms;
-    }
-    choice.sync_ms = &kind == &choice.kinds.front() ? sync : std::max(choice.sync_ms, sync);
-  }
-  if (all_equal(types)) {
-    choice.memory_parts = binary_parts(most);
-  } else {
-    for (const int samples : choice.samples) {
-      for (const int part : binary_parts(samples)) choice.memory_parts.push_back(part);
-    }
-  }
-  choice.total_ms = time(choice, 0, tables_.layers);
-  choice.reduce_ms_per_byte =
-      2.0 * (choice.data - 1) /
-      (choice.data * (placement_.bandwidth(first, first + size) * kBytesPerMillisecond));
-  choice.valid = true;
-}
-
-/// Parts for the memory of the stage; false where the public code stops. It takes the types of the
-/// whole cluster for those of the stage, and nodes for as large as the first.
-bool MetisStages::publish_memory(MetisStageChoice& choice, int first, int size,
-                                 int micro_batch) const {
-  const std::vector<int>& types = placement_.published_type;
-  if (first + size > static_cast<int>(types.size())) return false;
-  if (all_equal(std::span(types).subspan(at(first), at(size)))) {
-    choice.memory_parts = {micro_batch / choice.data};
-  } else {
-    if (static_cast<int>(types.size()) < choice.data) return false;
-    const std::vector<int> samples = divide(types, choice.data, choice.tensor, micro_batch);
-    if (samples.empty()) return false;
-    for (const int each : samples) {
-      if (each == 0) return false;
-      for (const int part : binary_parts(each)) choice.memory_parts.push_back(part);
-    }
-  }
-  return std::all_of(choice.memory_parts.begin(), choice.memory_parts.end(), [&](int part) {
-    return is_power_of_two(part) && tables_.find(types.front(), choice.tensor, part) != nullptr;
-  });
-}
-
-void MetisStages::make_published(MetisStageChoice& choice, int first, int size,
-                                 int micro_batch) const {
-  choice.broken = true;
-  choice.nominal = micro_batch / choice.data;
-  const std::vector<int> types = types_at(placement_.type, first, size);
-  if (all_equal(types)) {
-    choice.samples.assign(at(choice.data), choice.nominal);
-    choice.kinds = {{types.front(), choice.nominal, {choice.nominal}}};
-    if (!is_power_of_two(choice.nominal) ||
-        tables_.find(types.front(), choice.tensor, choice.nominal) == nullptr) {
-      return;
-    }
-  } else {
-    choice.samples = divide(types, choice.data, choice.tensor, micro_batch);
-    if (choice.samples.empty() || !add_kinds(choice, types)) return;
-  }
-  if (!publish_memory(choice, first, size, micro_batch)) return;
-  choice.sync_ms = -kNever;
-  for (const int type : types) {
-    const MetisEntry* entry = is_power_of_two(choice.nominal)
-                                  ? tables_.find(type, choice.tensor, choice.nominal)
-                                  : nullptr;
-    // A time of exactly zero counts as missing in the public code.
-    const bool missing = entry == nullptr || (tables_.imported && entry->sync_ms == 0);
-    choice.sync_ms = std::max(choice.sync_ms, missing ? kNever : entry->sync_ms);
-  }
-  choice.total_ms = time(choice, 0, tables_.layers);
-  // The "data-parallel groups" of the public code hold `tensor` ranks that are `data` apart.
-  double slowest = kNever;
-  for (int d = 0; d < choice.data; ++d) {
-    std::vector<int> ranks;
-    for (int t = 0; t < choice.tensor; ++t) ranks.push_back(first + t * choice.data + d);
-    const auto bandwidth = placement_.published_bandwidth(ranks);
-    slowest = bandwidth ? std::min(slowest, *bandwidth) : -1;
-    if (!bandwidth) break;
-  }
-  choice.reduce_ms_per_byte =
-      slowest < 0 ? kNever
-                  : 2.0 * (choice.data - 1) / (choice.data * (slowest * kBytesPerMillisecond));
-  choice.broken = false;
-}
-
-double MetisStages::time(const MetisStageChoice& choice, int begin, int end) const {
-  const std::size_t range = at(begin * (tables_.layers + 1) + end);
-  double slowest = 0;
-  for (const MetisStageChoice::Kind& kind : choice.kinds) {
-    double sum = 0;
-    for (const int part : kind.parts) {
-      sum += tables_.find(kind.type, choice.tensor, part)->range_ms[range];
-    }
-    slowest = std::max(slowest, sum);
-  }
-  return slowest;
 }
 
 double MetisStages::parameters(int begin, int end) const {
@@ -418,7 +233,7 @@ double MetisStages::hop_per_sample(int first, int size, int next_size) {
   }
   const double elements = static_cast<double>(input_.workload.sequence_length) *
                           static_cast<double>(input_.workload.shape.hidden);
-  known = bandwidth > 0 ? elements / (bandwidth * kBytesPerMillisecond) : kNever;
+  known = bandwidth > 0 ? elements / (bandwidth * kMetisBytesPerMillisecond) : kNever;
   return known;
 }
 

@@ -1,14 +1,13 @@
 /// What a stage of Metis's search costs: for a range of ranks, a number of micro-batches and a
 /// tensor-parallel degree the time, memory and network numbers of Metis's cost model (ATC 2024,
-/// 4.2.1 and 4.3). Also bounds on them, so
-/// that the search can leave out what cannot win.
+/// 4.2.1 and 4.3). Also bounds on them, so that the search can leave out what cannot win.
 #pragma once
 #include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <optional>
+#include <memory>
 #include <span>
 #include <tuple>
 #include <utility>
@@ -16,34 +15,13 @@
 
 #include "models/ir/plan.h"
 #include "planners/kit/stage_costs.h"
+#include "planners/metis/choices.h"
 #include "planners/metis/placement.h"
 #include "planners/metis/settings.h"
 #include "planners/metis/tables.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
-
-/// A data- and tensor-parallel degree on a range of ranks. [Metis, 4.2.2: "intra-stage plan"]
-struct MetisStageChoice {
-  bool valid = false;   ///< The search may use it.
-  bool broken = false;  ///< The public code would stop with an error here.
-  int data = 1;
-  int tensor = 1;
-  std::vector<int> samples;  ///< Of a micro-batch, for each replica.
-  struct Kind {
-    int type = 0;
-    int samples = 0;
-    std::vector<int> parts;  ///< That were measured and add up to `samples`.
-    int memory = -1;         ///< Table of device_memory().
-  };
-  std::vector<Kind> kinds;  ///< Replicas that differ.
-  /// Micro-batch sizes whose layer memory adds up to the stage's. [public code]
-  std::vector<int> memory_parts;
-  int nominal = 0;                ///< Samples of a replica as the network terms count them.
-  double total_ms = 0;            ///< Whole model, slowest replica.
-  double sync_ms = 0;             ///< Slowest type; kNever where the public code finds none.
-  double reduce_ms_per_byte = 0;  ///< Gradient all-reduce, on the undivided gradients.
-};
 
 /// Best case over the choices of a range of ranks whose degree is at least a given one: lower
 /// bounds, in milliseconds.
@@ -93,7 +71,9 @@ class MetisStages {
   }
 
   /// Slowest replica on layers [begin, end), milliseconds.
-  double time(const MetisStageChoice& choice, int begin, int end) const;
+  double time(const MetisStageChoice& choice, int begin, int end) const {
+    return maker_->time(choice, begin, end);
+  }
   /// Gradients of the layers, undivided, in bytes.
   double parameters(int begin, int end) const;
   /// A segment of the job's search without groups.
@@ -115,16 +95,8 @@ class MetisStages {
     int bound = -1;
   };
   Slot& slot(int first, int size, int batch, int step);
-  MetisStageChoice make(int first, int size, int batch, int step) const;
   int make_layer_bounds(int first, int size, int batch);
   MetisLayerBound make_layer_bound(const MetisStageChoice& choice, int first, int size, int batch);
-  void make_fixed(MetisStageChoice& choice, int first, int size, int micro_batch) const;
-  void make_published(MetisStageChoice& choice, int first, int size, int micro_batch) const;
-  bool publish_memory(MetisStageChoice& choice, int first, int size, int micro_batch) const;
-  bool inside_nodes(int first, int size, int tensor) const;
-  std::vector<int> divide(const std::vector<int>& types, int data, int tensor,
-                          int micro_batch) const;
-  bool add_kinds(MetisStageChoice& choice, const std::vector<int>& types) const;
 
   const PlannerInput& input_;
   const MetisSettings& settings_;
@@ -132,6 +104,7 @@ class MetisStages {
   const MetisPlacement& placement_;
   std::vector<std::int64_t> batches_;
   ir::Recompute recompute_;
+  std::unique_ptr<MetisChoices> maker_;
   bool device_rule_;
   double least_bytes_ = 0;  ///< Gradients of the smallest inner layer.
   int sizes_ = 0;
