@@ -103,6 +103,8 @@ struct PlannerEntry {
     std::string what;
   };
   std::variant<std::unique_ptr<Planner>, BadOption> (*make)(const Options& options);
+  /// Takes a job with a distribution of sequence lengths, and counts every sample as the longest.
+  bool takes_lengths = false;
 };
 
 }  // namespace orrery::planners

@@ -47,12 +47,13 @@ void check_simulation(const LoadedRun& run, config::Diagnostics& diagnostics) {
   }
 }
 
-/// Planners and iterations here see sequences of one length. HexiScale's planners take a
-/// distribution and count every sample as the longest; they say so.
+/// Planners and iterations here see sequences of one length; those that take a distribution count
+/// every sample as the longest, and say so.
 void check_lengths(const RunSpec& spec, config::Diagnostics& diagnostics) {
   if (!spec.job.lengths) return;
   const std::string planner = spec.planner ? spec.planner->name.value : "";
-  if (planner.rfind("hexiscale", 0) == 0) return;
+  const planners::PlannerEntry* entry = planners::find_planner(planner);
+  if (entry != nullptr && entry->takes_lengths) return;
   diagnostics.add(spec.job_at,
                   fmt::format("the job has `lengths`, and {} sees sequences of one length only",
                               planner.empty() ? "a plan" : "planner '" + planner + "'"),

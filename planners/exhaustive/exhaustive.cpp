@@ -17,6 +17,7 @@
 
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/exhaustive/space.h"
 #include "planners/kit/estimate.h"
@@ -147,28 +148,15 @@ double Search::need(const ir::Pipeline& chain, std::size_t stage, int micro_batc
   const bool splits = plan_.schedule == ir::ScheduleKind::zero_bubble;
   double worst = 0;
   for (const ir::Group& group : segment.groups) {
-    const auto price = [&](const ir::Segment& part, int replicas) {
-      return models::segment_memory(part, group, replicas, input_.workload, input_.job);
-    };
-    const models::SegmentMemory whole = price(segment, replicas_[segment.first_block.index()]);
-    Bytes states = whole.parameters + whole.gradients + whole.optimizer_states;
-    const auto begin = replicas_.begin() + segment.first_block.value;
-    const auto end = replicas_.begin() + segment.last_block.value + 1;
-    if (segment.zero.stage > 0 && std::adjacent_find(begin, end, std::not_equal_to<>()) != end) {
-      states = {};
-      ir::Segment part = segment;
-      for (BlockId b = segment.first_block; b <= segment.last_block; ++b.value) {
-        part.first_block = part.last_block = b;
-        const models::SegmentMemory one = price(part, replicas_[b.index()]);
-        states += one.parameters + one.gradients + one.optimizer_states;
-      }
-    }
+    const models::SegmentMemory memory = models::segment_memory(
+        segment, group, [&](BlockId block) { return replicas_[block.index()]; }, input_.workload,
+        input_.job);
     const int in_flight = models::micro_batches_in_flight(
         plan_.schedule, static_cast<int>(chain.stages.size()), index, micro_batches, 1);
-    const Bytes kept =
-        in_flight * whole.activations_per_micro_batch +
-        (splits ? std::min(micro_batches, index + 1) * whole.recomputed_kept : whole.recomputed);
-    const Bytes peak = states + kept + whole.logits + whole.communication;
+    const Bytes recomputed =
+        splits ? std::min(micro_batches, index + 1) * memory.recomputed_kept : memory.recomputed;
+    const Bytes peak = memory.states() + in_flight * memory.activations_per_micro_batch +
+                       recomputed + memory.logits + memory.communication;
     for (const DeviceId device : group.devices) {
       const Bytes have = costs_.capacity(input_.cluster.device(device).gpu_type);
       worst = std::max(worst, have.value > 0 ? peak / have : kNever);
@@ -403,7 +391,7 @@ std::vector<ir::Plan> Search::commons() const {
   }
   if (highest >= 0) zero.insert(zero.begin(), highest);
   std::vector<ir::Plan> all;
-  for (const ir::ScheduleKind schedule : plain_schedules(input_.job)) {
+  for (const ir::ScheduleKind schedule : models::plain_schedules(input_.job.allowed.schedules)) {
     for (const int stage : zero) {
       for (const auto transfer :
            {ir::ActivationTransfer::sliced, ir::ActivationTransfer::leader_broadcast}) {
@@ -451,7 +439,7 @@ std::optional<models::Infeasible> Search::impossible() const {
   if (allowed.recompute.empty()) {
     return models::Infeasible{"recompute", "the job allows no recompute setting, not even none"};
   }
-  if (plain_schedules(input_.job).empty()) {
+  if (models::plain_schedules(input_.job.allowed.schedules).empty()) {
     return models::Infeasible{"schedule", "the job allows no schedule without virtual stages"};
   }
   if (commons().empty()) {

@@ -173,6 +173,7 @@ const PlannerEntry kHexiscale = planner_entry<Hexiscale>(
     "hexiscale", "HexiScale, sections 3.2, 4 and Appendix A",
     "number of pipelines, GPUs of each, tensor-parallel groups per machine, stage order, layers "
     "and batch per pipeline",
-    "experts (layers count as dense), contention between flows, work of embedding and head");
+    "experts (layers count as dense), contention between flows, work of embedding and head",
+    /*takes_lengths=*/true);
 
 }  // namespace orrery::planners

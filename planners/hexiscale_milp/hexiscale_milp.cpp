@@ -406,6 +406,7 @@ const PlannerEntry kHexiscaleMilp = planner_entry<HexiscaleMilp>(
     "HexiScale's space exactly: pipelines, stages, tensor-parallel groups, layers and batch of "
     "each pipeline, by mixed-integer programs with a bound on the optimum",
     "experts (layers count as dense), contention between flows, work of embedding and head; large "
-    "clusters");
+    "clusters",
+    /*takes_lengths=*/true);
 
 }  // namespace orrery::planners

@@ -33,7 +33,7 @@ std::optional<PlannerEntry::BadOption> read_settings(const Options& given, Setti
 /// An entry of the catalog for a class P that is made from its P::Settings.
 template <class P>
 constexpr PlannerEntry planner_entry(const char* name, const char* source, const char* searches,
-                                     const char* ignores) {
+                                     const char* ignores, bool takes_lengths = false) {
   return {
       name,
       source,
@@ -44,7 +44,8 @@ constexpr PlannerEntry planner_entry(const char* name, const char* source, const
         typename P::Settings settings;
         if (auto problem = read_settings(given, settings)) return *std::move(problem);
         return std::make_unique<P>(std::move(settings));
-      }};
+      },
+      takes_lengths};
 }
 
 }  // namespace orrery::planners

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <set>
 
 #include "planners/kit/partition_dp.h"
@@ -12,12 +11,6 @@
 
 namespace orrery::planners::alpa_test {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-const ir::Plan* plan_of(const PlannerResult& result) {
-  return std::get_if<ir::Plan>(&result.outcome);
-}
 
 std::vector<int> layers_of(const ir::Plan& plan) {
   std::vector<int> layers;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -20,8 +19,6 @@
 
 namespace orrery::planners::amp_test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 AmpChain random_chain(Rng& rng) {
   AmpChain chain;
@@ -66,7 +63,7 @@ TEST(AmpSplit, EqualsEnumeration) {
   Rng rng(1);
   for (int n = 0; n < 400; ++n) {
     const AmpChain chain = random_chain(rng);
-    double least = kInfinity;
+    double least = kNever;
     for (const auto& split : all_splits(chain.items(), chain.stages())) {
       EXPECT_NEAR(amp_pipeline_cost(chain, split), cost_by_hand(chain, split), 1e-12);
       least = std::min(least, cost_by_hand(chain, split));
@@ -107,7 +104,7 @@ std::pair<double, std::vector<int>> published_by_hand(const AmpChain& chain, int
   };
   const double rounds = chain.micro_batches - 1;
   if (cuts == 0) return {rounds * std::max(0.0, sum(0, end) - longest), {}};
-  std::pair<double, std::vector<int>> best{kInfinity, {}};
+  std::pair<double, std::vector<int>> best{kNever, {}};
   for (int cut = cuts - 1; cut < end; ++cut) {
     const double last = sum(cut + 1, end);
     auto [cost, boundaries] = published_by_hand(chain, cut, cuts - 1, std::max(last, longest));
@@ -209,7 +206,7 @@ AmpChain published_chain(const Row& row, double embedding, double layer, double 
   for (int s = 0; s + 1 < row.stages; ++s) {
     double seconds = 0;
     for (int r = 0; r < row.replicas; ++r) {
-      double slowest = kInfinity;
+      double slowest = kNever;
       for (int m = 0; m < row.tensor; ++m) {
         slowest = std::min(slowest, link(rank(row, s, r, m), rank(row, s + 1, r, m)));
       }
@@ -365,7 +362,7 @@ class BruteForce {
     for (int s = 0; s + 1 < stages; ++s) {
       double seconds = 0;
       for (int r = 0; r < replicas; ++r) {
-        double slowest = kInfinity;
+        double slowest = kNever;
         for (int m = 0; m < tensor; ++m) {
           slowest = std::min(slowest, bandwidth(device(tensor, replicas, s, r, m),
                                                 device(tensor, replicas, s + 1, r, m)));
@@ -398,7 +395,7 @@ class BruteForce {
     double slowest = 0;
     for (int s = 0; s < stages; ++s) {
       for (int m = 0; m < tensor; ++m) {
-        double narrow = kInfinity;
+        double narrow = kNever;
         for (int r = 0; r < replicas && replicas > 1; ++r) {
           narrow = std::min(narrow, bandwidth(device(tensor, replicas, s, r, m),
                                               device(tensor, replicas, s, (r + 1) % replicas, m)));

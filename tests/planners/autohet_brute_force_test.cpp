@@ -18,10 +18,6 @@
 namespace orrery::planners::autohet_brute_force_test {
 namespace {
 
-const ir::Plan* plan_of(const PlannerResult& result) {
-  return std::get_if<ir::Plan>(&result.outcome);
-}
-
 /// One TP dimension and recompute mode of a tiny problem, where each node is of a type of its own.
 class BruteForce {
  public:

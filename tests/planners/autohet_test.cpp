@@ -13,10 +13,6 @@
 namespace orrery::planners::autohet_test {
 namespace {
 
-const ir::Plan* plan_of(const PlannerResult& result) {
-  return std::get_if<ir::Plan>(&result.outcome);
-}
-
 /// GPU type names of each pipeline's stages, pipelines sorted: "H800" or "A100 A100".
 std::vector<std::string> shape_of(const World& world, const ir::Plan& plan) {
   std::vector<std::string> result;

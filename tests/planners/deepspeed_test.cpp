@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <limits>
 
 #include "models/spec/library.h"
 #include "planners/kit/data_parallel.h"
@@ -15,7 +14,7 @@ namespace orrery::planners::deepspeed_test {
 namespace {
 
 struct Brute {
-  double best = std::numeric_limits<double>::infinity();
+  double best = kNever;
   int examined = 0;
 };
 
@@ -150,7 +149,7 @@ TEST(Deepspeed, UlyssesCostsFourAllToAllsInEachDirection) {
 TEST(Deepspeed, EveryZeroStageNeedsNoMoreMemoryThanTheOneBefore) {
   World world(make_cluster({{"X", 100, 24, 4, 100, 2}}, 5), small_model(6), 16, 512);
   world.job.allowed.zero_stages = {0, 1, 2, 3};
-  Bytes before{std::numeric_limits<double>::infinity()};
+  Bytes before{kNever};
   for (const char* stage : {"0", "1", "2", "3"}) {
     const PlannerResult result =
         run_planner("deepspeed", world.input(),
@@ -291,7 +290,7 @@ TEST(DeepspeedTables, NearestIsNearestOverAllLegalSettings) {
     const PlannerInput input = world->input();
     const DataParallel plans(input, true);
     const ForcedDegrees forced = {5, 3, 7};
-    double nearest = std::numeric_limits<double>::infinity();
+    double nearest = kNever;
     std::string names;
     for (int data = 1; data <= world->cluster.size(); ++data) {
       for (int sequence = 1; data * sequence <= world->cluster.size(); sequence *= 2) {

@@ -168,10 +168,6 @@ class Enumeration {
   std::int64_t judged_ = 0;
 };
 
-double estimate_of(const PlannerResult& result) {
-  return result.report.estimate ? result.report.estimate->value : kNever;
-}
-
 PlannerResult expect_enumeration(const World& world, const std::string& name,
                                  std::size_t most_groups = 6) {
   Enumeration all(world, most_groups);

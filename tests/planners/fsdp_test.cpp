@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "planners/kit/data_parallel.h"
 #include "tests/planners/family.h"
@@ -28,7 +27,7 @@ std::vector<int> shard_groups(const World& world, const ir::Plan& plan, bool hyb
 double brute_force(const World& world, int data, bool hybrid) {
   const PlannerInput input = world.input();
   const DataParallel plans(input, false);
-  double best = std::numeric_limits<double>::infinity();
+  double best = kNever;
   for (int size = 1; size <= world.job.allowed.max_micro_batch_size; ++size) {
     if (world.job.global_batch % (data * size) != 0) continue;
     for (const auto recompute : world.job.allowed.recompute) {
@@ -51,7 +50,7 @@ TEST(Fsdp, EqualsBruteForceOnTheFamily) {
     const auto world = tiny_world(number);
     world->job.allowed.zero_stages = {0, 3};
     const bool hybrid = number % 2 == 1;
-    double best = std::numeric_limits<double>::infinity();
+    double best = kNever;
     for (int data = world->cluster.size(); data > 0 && !std::isfinite(best); --data) {
       best = brute_force(*world, data, hybrid);
     }

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <set>
 
@@ -273,7 +272,7 @@ TEST(HetuGroups, AStragglerAsATypeOfItsOwnIsKeptApart) {
 // ---- The search against brute force over its own space, under its own costs.
 
 struct Brute {
-  double best = std::numeric_limits<double>::infinity();
+  double best = kNever;
   int layouts = 0;
 };
 

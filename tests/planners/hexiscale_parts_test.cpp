@@ -36,8 +36,7 @@ RC_GTEST_PROP(HexiscaleLayers, ByComputeEqualsTheExactDynamicProgram, ()) {
       layers, static_cast<int>(stages.size()), micro_batches, [&](int s, int first, int last) {
         const StageRate& stage = stages[static_cast<std::size_t>(s)];
         const int count = last - first + 1;
-        return count > stage.max_layers ? std::numeric_limits<double>::infinity()
-                                        : (stage.fixed + count * stage.per_layer).value;
+        return count > stage.max_layers ? kNever : (stage.fixed + count * stage.per_layer).value;
       });
   RC_ASSERT(fast.has_value() == slow.has_value());
   if (!fast) return;
@@ -88,7 +87,7 @@ RC_GTEST_PROP(HexiscaleLayers, BalancedBatchesEqualBruteForce, ()) {
   const auto found = balance_micro_batches(rates, total);
   RC_ASSERT(found.has_value() == (total >= count));
   if (!found) return;
-  double best = std::numeric_limits<double>::infinity();
+  double best = kNever;
   for_each_composition(total, count, 1, [&](const std::vector<int>& counts) {
     best = std::min(best, longest(counts));
     return true;
@@ -125,7 +124,7 @@ RC_GTEST_PROP(HexiscaleOrder, AllNeighborsFindTheShortestPathFromEachStart, ()) 
   for (int start = 0; start < links.groups; ++start) {
     std::vector<int> order(static_cast<std::size_t>(links.groups));
     std::iota(order.begin(), order.end(), 0);
-    double best = std::numeric_limits<double>::infinity();
+    double best = kNever;
     do {
       if (order.front() == start) best = std::min(best, path_cost(links, order));
     } while (std::next_permutation(order.begin(), order.end()));

@@ -11,10 +11,6 @@
 namespace orrery::planners::hexiscale_test {
 namespace {
 
-const ir::Plan* plan_of(const PlannerResult& result) {
-  return std::get_if<ir::Plan>(&result.outcome);
-}
-
 std::string why(const PlannerResult& result) {
   const auto* no = std::get_if<models::Infeasible>(&result.outcome);
   return no == nullptr ? "" : no->constraint + ": " + no->witness;
@@ -107,7 +103,7 @@ TEST(Hexiscale, SameSeedSamePlan) {
 TEST(Hexiscale, MoreRoundsAreNeverWorse) {
   // Up to 4 pipelines are enumerated in the same order whatever the number of rounds.
   const World world(mixed_cluster(64), llama_30b(), 256);
-  double before = std::numeric_limits<double>::infinity();
+  double before = kNever;
   for (const char* rounds : {"14", "20", "40", "80"}) {
     const auto result =
         run_planner("hexiscale", world.input(), {{"rounds", rounds}, {"evaluate_top", "1"}});
@@ -342,7 +338,7 @@ TEST(Hexiscale, FreeDegreesAreNeverWorseThanOneDegreeWhateverTheEvaluatorLikes) 
         Options options = {{"rounds", "12"}};
         options.insert(options.end(), more.begin(), more.end());
         const PlannerResult result = run_planner("hexiscale", input, options);
-        if (plan_of(result) == nullptr) return std::numeric_limits<double>::infinity();
+        if (plan_of(result) == nullptr) return kNever;
         return evaluator->evaluate(*plan_of(result)).iteration_time.value;
       };
       const double free = time({});

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <limits>
 #include <set>
 
 #include "tests/planners/support.h"
@@ -40,12 +39,6 @@ ir::Plan grid_plan(const World& world, int tp, int pp, int dp, int size, ir::Rec
   }
   return plan;
 }
-
-struct Best {
-  double time = std::numeric_limits<double>::infinity();
-  int examined = 0;
-  int rejected = 0;
-};
 
 /// `equal`: only degrees that divide the batch. `idle`: as many replicas as there can be, devices
 /// may be left over.

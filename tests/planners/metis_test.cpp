@@ -5,7 +5,6 @@
 #include <atomic>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <numeric>
 #include <optional>
 #include <set>
@@ -22,12 +21,6 @@
 
 namespace orrery::planners::metis_test {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-const ir::Plan* plan_of(const PlannerResult& result) {
-  return std::get_if<ir::Plan>(&result.outcome);
-}
 
 double ms(const PlannerResult& result) {
   return result.report.estimate ? result.report.estimate->value * 1e3 : kNever;

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <set>
 
@@ -13,16 +12,6 @@
 
 namespace orrery::planners::piper_test {
 namespace {
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
-const ir::Plan* plan_of(const PlannerResult& result) {
-  return std::get_if<ir::Plan>(&result.outcome);
-}
-
-double estimate_of(const PlannerResult& result) {
-  return plan_of(result) == nullptr ? kNever : result.report.estimate->value;
-}
 
 /// All chains of one case, by recursion over the next stage, and in each stage all subsets of
 /// layers to recompute.

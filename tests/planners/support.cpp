@@ -80,4 +80,19 @@ PlannerResult run_planner(const char* name, const PlannerInput& input, const Opt
   return std::get<std::unique_ptr<Planner>>(made)->plan(input);
 }
 
+const ir::Plan* plan_of(const PlannerResult& result) {
+  return std::get_if<ir::Plan>(&result.outcome);
+}
+
+double estimate_of(const PlannerResult& result) {
+  return plan_of(result) == nullptr ? kNever : result.report.estimate->value;
+}
+
+void Best::offer(double seconds, bool fits) {
+  ++examined;
+  rejected += fits ? 0 : 1;
+  double& best = fits ? time : forbidden;
+  best = std::min(best, seconds);
+}
+
 }  // namespace orrery::planners

@@ -6,6 +6,7 @@
 #include "models/cost/memory.h"
 #include "models/spec/topology.h"
 #include "planners/catalog.h"
+#include "planners/kit/integers.h"
 #include "planners/planner.h"
 #include "tests/worlds/clusters.h"
 #include "tests/worlds/models.h"
@@ -48,5 +49,19 @@ class World {
 
 /// Runs the planner of that name; aborts on bad options.
 PlannerResult run_planner(const char* name, const PlannerInput& input, const Options& options = {});
+
+/// The plan of a result, or null.
+const ir::Plan* plan_of(const PlannerResult& result);
+/// Seconds of the planner's own estimate; kNever without a plan.
+double estimate_of(const PlannerResult& result);
+
+/// What a brute force found.
+struct Best {
+  double time = kNever;       ///< Of the best plan that fits.
+  double forbidden = kNever;  ///< Of the best that does not.
+  int examined = 0;
+  int rejected = 0;
+  void offer(double seconds, bool fits);
+};
 
 }  // namespace orrery::planners

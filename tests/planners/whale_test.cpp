@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdio>
 #include <functional>
-#include <limits>
 #include <numeric>
 
 #include "models/base/rng.h"
@@ -17,8 +16,6 @@
 
 namespace orrery::planners::whale_test {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 // --------------------------------------------------------------------------------------------
 // The balancer alone.
@@ -48,8 +45,8 @@ Devices any_devices(std::uint64_t number) {
 
 /// The longest load / compute of the best loads that fit; infinite without any.
 double best_loads(const Devices& devices, std::size_t i, int left, double longest) {
-  if (i == devices.compute.size()) return left == 0 ? longest : kInfinity;
-  double best = kInfinity;
+  if (i == devices.compute.size()) return left == 0 ? longest : kNever;
+  double best = kNever;
   for (int load = 1; load <= left; ++load) {
     if (devices.memory(i, load) > 1) break;
     best = std::min(best, best_loads(devices, i + 1, left - load,
@@ -71,7 +68,7 @@ TEST(WhaleBalance, FitsExactlyWhereBruteForceDoesAndIsNeverBetter) {
     EXPECT_EQ(std::accumulate(found.loads.begin(), found.loads.end(), 0), devices.total);
     EXPECT_GE(*std::min_element(found.loads.begin(), found.loads.end()), 1);
     const double least = best_loads(devices, 0, devices.total, 0);
-    ASSERT_EQ(found.fits, least < kInfinity) << number;
+    ASSERT_EQ(found.fits, least < kNever) << number;
     if (!found.fits) continue;
     double longest = 0;
     for (std::size_t i = 0; i < found.loads.size(); ++i) {
@@ -115,12 +112,6 @@ TEST(WhaleBalance, SaysWhereNothingFits) {
 // --------------------------------------------------------------------------------------------
 // The whole planner.
 
-struct Best {
-  double time = kInfinity;
-  int examined = 0;
-  int rejected = 0;
-};
-
 /// Every annotation, balanced by the rules of the paper written down once more: on plans, with
 /// check_memory's verdict in the place of any formula.
 class BruteForce {
@@ -133,7 +124,7 @@ class BruteForce {
 
   Best run() {
     sweep(true);
-    if (best_.time == kInfinity) sweep(false);
+    if (best_.time == kNever) sweep(false);
     return best_;
   }
 
@@ -341,7 +332,7 @@ TEST(Whale, EqualsBruteForceOverItsAnnotations) {
     EXPECT_EQ(result.report.rejected_by_memory, best.rejected) << number;
     forbidden += best.rejected > 0;
     const auto* plan = std::get_if<ir::Plan>(&result.outcome);
-    ASSERT_EQ(plan != nullptr, best.time < kInfinity) << number;
+    ASSERT_EQ(plan != nullptr, best.time < kNever) << number;
     if (plan == nullptr) continue;
     ++feasible;
     EXPECT_NEAR(result.report.estimate->value, best.time, 1e-9 * best.time) << number;
