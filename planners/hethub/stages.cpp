@@ -6,6 +6,7 @@
 #include <set>
 
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -52,7 +53,7 @@ std::vector<std::vector<std::vector<DeviceId>>> hethub_groups(const PlannerInput
     std::vector<DeviceId>& open = alike[{device.node, device.gpu_type}];
     open.push_back(id);
     if (static_cast<int>(open.size()) < tensor) continue;
-    result[static_cast<std::size_t>(device.gpu_type)].push_back(std::move(open));
+    result[at(device.gpu_type)].push_back(std::move(open));
     open.clear();
   }
   return result;
@@ -81,7 +82,7 @@ std::vector<Seconds> hethub_reference(const StageCosts& costs, const Groups& gro
   times[0] = Seconds{};
   for (const std::vector<DeviceId>& group : distinct(costs, groups)) {
     for (int layers = 1; layers <= total; ++layers) {
-      Seconds& least = times[static_cast<std::size_t>(layers)];
+      Seconds& least = times[at(layers)];
       for (int first = 0; first + layers <= total; ++first) {
         least = std::min(least, costs.passes(group, hethub_shape(first, layers, degrees)).both());
       }
@@ -92,7 +93,7 @@ std::vector<Seconds> hethub_reference(const StageCosts& costs, const Groups& gro
 
 StageCosts::Passes HethubStages::passes(int place, const StageShape& shape) const {
   StageCosts::Passes slowest;
-  for (const std::vector<DeviceId>& group : distinct_[static_cast<std::size_t>(place)]) {
+  for (const std::vector<DeviceId>& group : distinct_[at(place)]) {
     const StageCosts::Passes one = costs_.passes(group, shape);
     slowest = {std::max(slowest.forward, one.forward), std::max(slowest.backward, one.backward)};
   }
@@ -104,8 +105,8 @@ Seconds HethubStages::hop(int from, int to, int layer, int samples) const {
   const Bytes bytes = static_cast<double>(samples) * costs_.activation(layer);
   const auto [known, added] = hops_.try_emplace({from, to, bytes.value});
   if (!added) return known->second;
-  const HethubPlace& source = places_[static_cast<std::size_t>(from)];
-  const HethubPlace& target = places_[static_cast<std::size_t>(to)];
+  const HethubPlace& source = places_[at(from)];
+  const HethubPlace& target = places_[at(to)];
   for (std::size_t r = 0; r < source.groups.size(); ++r) {
     known->second = std::max(
         known->second, costs_.hop(source.groups[r], target.groups[r], layer, samples, transfer_));
@@ -117,7 +118,7 @@ Seconds HethubStages::hop(int from, int to, int layer, int samples) const {
 Seconds HethubStages::all_reduce(int place, Bytes gradients) const {
   const auto [known, added] = all_reduces_.try_emplace({place, gradients.value});
   if (!added) return known->second;
-  const HethubPlace& where = places_[static_cast<std::size_t>(place)];
+  const HethubPlace& where = places_[at(place)];
   for (std::size_t member = 0; member < static_cast<std::size_t>(tensor_); ++member) {
     std::vector<DeviceId> ring;
     for (const std::vector<DeviceId>& group : where.groups) ring.push_back(group[member]);
@@ -141,7 +142,7 @@ std::vector<PredictedStage> HethubStages::predict(std::span<const HethubSlot> or
       stage.update =
           (degrees.zero == 3 ? 1.5 : 1.0) * all_reduce(place, costs_.gradients(first, layers));
     }
-    stage.update += costs_.optimizer(places_[static_cast<std::size_t>(place)].gpu_type, what);
+    stage.update += costs_.optimizer(places_[at(place)].gpu_type, what);
     first += layers;
     if (s + 1 < order.size()) {
       stage.forward_hop = hop(place, order[s + 1].place, first, degrees.micro_batch_size);
@@ -159,7 +160,7 @@ bool HethubStages::fits(std::span<const HethubSlot> order, const HethubDegrees& 
     what.in_flight = models::micro_batches_in_flight(ir::ScheduleKind::one_f_one_b,
                                                      static_cast<int>(order.size()),
                                                      static_cast<int>(s), degrees.micro_batches, 1);
-    const HethubPlace& place = places_[static_cast<std::size_t>(order[s].place)];
+    const HethubPlace& place = places_[at(order[s].place)];
     if (costs_.capacity(place.gpu_type) < costs_.memory(what)) return false;
     first += order[s].layers;
   }
@@ -176,17 +177,12 @@ ir::Plan HethubStages::build(std::span<const HethubSlot> order,
     chain.micro_batch_size = degrees.micro_batch_size;
     int first = 0;
     for (const HethubSlot& slot : order) {
-      ir::Segment segment = segment_of_layers(input_.workload, first, slot.layers);
+      const HethubPlace& place = places_[at(slot.place)];
+      chain.stages.push_back(stage_of_layers(
+          input_.workload, first, slot.layers,
+          tensor_groups(place.groups[at(r)], degrees.tensor, degrees.micro_batch_size),
+          degrees.recompute, degrees.zero));
       first += slot.layers;
-      ir::Group group;
-      group.devices =
-          places_[static_cast<std::size_t>(slot.place)].groups[static_cast<std::size_t>(r)];
-      group.tensor_parallel = degrees.tensor;
-      group.samples = degrees.micro_batch_size;
-      segment.groups.push_back(std::move(group));
-      segment.recompute = degrees.recompute;
-      segment.zero.stage = degrees.zero;
-      chain.stages.push_back({{std::move(segment)}});
     }
     plan.pipelines.push_back(std::move(chain));
   }

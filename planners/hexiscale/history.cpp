@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <numeric>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 namespace {
 
@@ -52,7 +54,7 @@ int HexiscaleHistory::pipelines(int round, Rng& rng) {
   }
   const int count = static_cast<int>(candidates_.size());
   if (round < 2 * count || best_.empty()) {
-    return candidates_[static_cast<std::size_t>(round % count)];
+    return candidates_[at(round % count)];
   }
   return refined(round);
 }

@@ -121,31 +121,6 @@ std::optional<std::vector<int>> assign_layers_by_compute(std::span<const StageRa
   return best;
 }
 
-std::optional<std::vector<int>> assign_layers_by_memory(std::span<const StageRate> stages,
-                                                        std::span<const Bytes> memory, int layers) {
-  if (static_cast<int>(stages.size()) > layers) return std::nullopt;
-  const double total = std::accumulate(memory.begin(), memory.end(), Bytes{}).value;
-  std::vector<int> counts;
-  for (const Bytes share : memory) {
-    counts.push_back(std::max(1, static_cast<int>(layers * share.value / total)));
-  }
-  std::vector<std::size_t> largest(stages.size());
-  std::iota(largest.begin(), largest.end(), 0);
-  std::stable_sort(largest.begin(), largest.end(),
-                   [&](std::size_t a, std::size_t b) { return memory[a] > memory[b]; });
-  int left = layers - std::accumulate(counts.begin(), counts.end(), 0);
-  for (std::size_t i = 0; left > 0; i = (i + 1) % largest.size(), --left) ++counts[largest[i]];
-  for (std::size_t i = 0; left < 0; i = (i + 1) % largest.size()) {
-    if (counts[largest[i]] == 1) continue;
-    --counts[largest[i]];
-    ++left;
-  }
-  for (std::size_t s = 0; s < stages.size(); ++s) {
-    if (counts[s] > stages[s].max_layers) return std::nullopt;
-  }
-  return counts;
-}
-
 std::optional<std::vector<int>> balance_micro_batches(std::span<const PipelineRate> pipelines,
                                                       int total) {
   if (total < static_cast<int>(pipelines.size())) return std::nullopt;

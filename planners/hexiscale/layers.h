@@ -27,12 +27,6 @@ Seconds rate_time(std::span<const StageRate> stages, std::span<const int> layers
 std::optional<std::vector<int>> assign_layers_by_compute(std::span<const StageRate> stages,
                                                          int layers, int micro_batches);
 
-/// Layers in proportion to the stages' memory, rounded down, at least one each; the rest one by one
-/// to the stages in the order of their memory, largest first. Nothing when a stage is above its
-/// max_layers or there are more stages than layers. [HexiScale, public code]
-std::optional<std::vector<int>> assign_layers_by_memory(std::span<const StageRate> stages,
-                                                        std::span<const Bytes> memory, int layers);
-
 /// A pipeline as the batch assignment sees it: fill + (micro_batches - 1) x period.
 struct PipelineRate {
   Seconds fill;

@@ -3,29 +3,14 @@
 #include <algorithm>
 #include <limits>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 namespace {
 
 constexpr int kMostPartialPaths = 4096;
 
-/// For each group the others, the highest bandwidth to it first (ties: lower number).
 using Neighbors = std::vector<std::vector<int>>;
-
-Neighbors by_bandwidth(const GroupLinks& links) {
-  Neighbors result(static_cast<std::size_t>(links.groups));
-  for (int from = 0; from < links.groups; ++from) {
-    const std::size_t row = static_cast<std::size_t>(from) * static_cast<std::size_t>(links.groups);
-    std::vector<int>& others = result[static_cast<std::size_t>(from)];
-    for (int g = 0; g < links.groups; ++g) {
-      if (g != from) others.push_back(g);
-    }
-    std::stable_sort(others.begin(), others.end(), [&](int a, int b) {
-      return links.bandwidth[row + static_cast<std::size_t>(a)] >
-             links.bandwidth[row + static_cast<std::size_t>(b)];
-    });
-  }
-  return result;
-}
 
 /// Depth-first search from one start. Keeps references.
 class PathSearch {
@@ -33,7 +18,7 @@ class PathSearch {
   PathSearch(const GroupLinks& links, const Neighbors& neighbors, int tau, int start)
       : links_(links), neighbors_(neighbors), tau_(tau), path_{start} {
     used_.resize(static_cast<std::size_t>(links.groups));
-    used_[static_cast<std::size_t>(start)] = true;
+    used_[at(start)] = true;
     cheapest_ = std::numeric_limits<double>::infinity();
     for (int from = 0; from < links.groups; ++from) {
       for (int to = 0; to < links.groups; ++to) {
@@ -45,22 +30,6 @@ class PathSearch {
   std::vector<int> shortest() {
     extend(0);
     return best_;
-  }
-
-  /// Always the last of the tau neighbors by number.
-  std::vector<int> largest() {
-    while (static_cast<int>(path_.size()) < links_.groups) {
-      int largest = -1;
-      int left = tau_;
-      for (const int next : neighbors_[static_cast<std::size_t>(path_.back())]) {
-        if (used_[static_cast<std::size_t>(next)]) continue;
-        largest = std::max(largest, next);
-        if (--left == 0) break;
-      }
-      path_.push_back(largest);
-      used_[static_cast<std::size_t>(path_.back())] = true;
-    }
-    return path_;
   }
 
  private:
@@ -84,15 +53,15 @@ class PathSearch {
     }
     ++visited_;
     int followed = 0;
-    for (const int next : neighbors_[static_cast<std::size_t>(path_.back())]) {
-      if (used_[static_cast<std::size_t>(next)]) continue;
+    for (const int next : neighbors_[at(path_.back())]) {
+      if (used_[at(next)]) continue;
       if (followed++ == tau_) break;
       const double step = hop(path_.back(), next);
       path_.push_back(next);
-      used_[static_cast<std::size_t>(next)] = true;
+      used_[at(next)] = true;
       extend(cost + step);
       path_.pop_back();
-      used_[static_cast<std::size_t>(next)] = false;
+      used_[at(next)] = false;
     }
   }
 
@@ -107,37 +76,31 @@ class PathSearch {
   int visited_ = 0;
 };
 
-double total_bandwidth(const GroupLinks& links, const std::vector<int>& path) {
-  double sum = 0;
-  for (std::size_t i = 0; i + 1 < path.size(); ++i) {
-    sum +=
-        links.bandwidth[static_cast<std::size_t>(path[i]) * static_cast<std::size_t>(links.groups) +
-                        static_cast<std::size_t>(path[i + 1])];
-  }
-  return sum;
-}
-
 }  // namespace
 
+std::vector<std::vector<int>> neighbors_by_bandwidth(const GroupLinks& links) {
+  std::vector<std::vector<int>> result(static_cast<std::size_t>(links.groups));
+  for (int from = 0; from < links.groups; ++from) {
+    const std::size_t row = static_cast<std::size_t>(from) * static_cast<std::size_t>(links.groups);
+    std::vector<int>& others = result[at(from)];
+    for (int g = 0; g < links.groups; ++g) {
+      if (g != from) others.push_back(g);
+    }
+    std::stable_sort(others.begin(), others.end(), [&](int a, int b) {
+      return links.bandwidth[row + static_cast<std::size_t>(a)] >
+             links.bandwidth[row + static_cast<std::size_t>(b)];
+    });
+  }
+  return result;
+}
+
 std::vector<std::vector<int>> top_tau_paths(const GroupLinks& links, int tau) {
-  const Neighbors neighbors = by_bandwidth(links);
+  const Neighbors neighbors = neighbors_by_bandwidth(links);
   std::vector<std::vector<int>> paths;
   for (int start = 0; start < links.groups; ++start) {
     paths.push_back(PathSearch(links, neighbors, tau, start).shortest());
   }
   return paths;
-}
-
-std::vector<std::vector<int>> last_path_public(const GroupLinks& links, int tau) {
-  const Neighbors neighbors = by_bandwidth(links);
-  std::vector<int> chosen;
-  for (int start = 0; start < links.groups; ++start) {
-    std::vector<int> path = PathSearch(links, neighbors, tau, start).largest();
-    if (chosen.empty() || total_bandwidth(links, path) < total_bandwidth(links, chosen)) {
-      chosen = std::move(path);
-    }
-  }
-  return {chosen};
 }
 
 }  // namespace orrery::planners

@@ -7,6 +7,7 @@
 
 #include "models/cost/memory.h"
 #include "planners/hexiscale/order.h"
+#include "planners/hexiscale/public_code.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -14,30 +15,6 @@ namespace {
 
 /// Largest number of GPU groups in a pipeline.
 constexpr int kMostGroups = 16;
-
-/// Candidates of the public code, by number of GPUs in the machine; none for more than 8.
-std::vector<std::vector<int>> public_lists(int gpus) {
-  switch (gpus) {
-    case 1:
-      return {{1}};
-    case 2:
-      return {{2}, {1, 1}};
-    case 3:
-      return {{2, 1}, {1, 1, 1}};
-    case 4:
-      return {{4}, {2, 2}, {2, 1, 1}};
-    case 5:
-      return {{4, 1}, {2, 2, 1}};
-    case 6:
-      return {{4, 2}, {2, 2, 2}};
-    case 7:
-      return {{4, 2, 1}, {2, 2, 2, 1}};
-    case 8:
-      return {{8}, {4, 4}, {4, 2, 2}};
-    default:
-      return {};
-  }
-}
 
 /// Machines with more GPUs than this only form groups of one size, and smaller ones of the rest:
 /// 16 GPUs can be split in 36 ways, 72 in thousands.
@@ -99,8 +76,7 @@ WeightedGraph device_graph(const HexiscaleCosts& costs, const DeviceList& device
   WeightedGraph graph = make_graph(std::move(weights));
   for (int u = 0; u < graph.vertices; ++u) {
     for (int v = u + 1; v < graph.vertices; ++v) {
-      const BytesPerSecond bandwidth = costs.bandwidth(devices[static_cast<std::size_t>(u)],
-                                                       devices[static_cast<std::size_t>(v)]);
+      const BytesPerSecond bandwidth = costs.bandwidth(devices[at(u)], devices[at(v)]);
       graph.set_edge(u, v, bandwidth / 1_GBps);
     }
   }
@@ -113,8 +89,7 @@ std::vector<int> parts_of(const WeightedGraph& graph, int parts, const Partition
   std::vector<int> dealt;
   for (int v = 0; v < graph.vertices; ++v) dealt.push_back(v % parts);
   for (std::size_t left = dealt.size(); left > 1; --left) {  // Fisher and Yates.
-    std::swap(dealt[left - 1],
-              dealt[static_cast<std::size_t>(rng.uniform() * static_cast<double>(left))]);
+    std::swap(dealt[left - 1], dealt[at(rng.uniform() * static_cast<double>(left))]);
   }
   return dealt;
 }
@@ -272,7 +247,7 @@ std::optional<PipelineDraft> PipelineBuilder::assign(const std::vector<DeviceLis
   std::vector<StageRate> rates;
   std::vector<Bytes> memory;
   for (int s = 0; s < count; ++s) {
-    const DeviceList& stage = stages[static_cast<std::size_t>(s)];
+    const DeviceList& stage = stages[at(s)];
     HexiscaleCosts::Place place;
     place.first = s == 0;
     place.last = s + 1 == count;
@@ -316,7 +291,7 @@ void PipelineBuilder::order_and_assign(const GroupStages& groups, const Pipeline
   for (const std::vector<int>& order : orders(groups)) {
     std::vector<DeviceList> stages;
     for (const int g : order) {
-      const auto& part = groups[static_cast<std::size_t>(g)];
+      const auto& part = groups[at(g)];
       stages.insert(stages.end(), part.begin(), part.end());
     }
     ++examined;

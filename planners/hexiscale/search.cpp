@@ -108,7 +108,7 @@ const HexiscaleSearch::Split& HexiscaleSearch::split(int pipelines, CutObjective
   }
   std::vector<DeviceList> parts(static_cast<std::size_t>(pipelines));
   for (std::size_t i = 0; i < part.size(); ++i) {
-    parts[static_cast<std::size_t>(part[i])].push_back(input_.devices[i]);
+    parts[at(part[i])].push_back(input_.devices[i]);
   }
   return known.emplace_back(Split{pipelines, cut, std::move(parts), rng});
 }
@@ -206,16 +206,12 @@ ir::Plan HexiscaleSearch::assemble(const std::vector<PipelineDraft>& drafts,
     chain.micro_batch_size = settings_.micro_batch_size;
     int first = 0;
     for (std::size_t s = 0; s < drafts[i].stages.size(); ++s) {
-      ir::Segment segment = segment_of_layers(input_.workload, first, drafts[i].layers[s]);
+      const DeviceList& devices = drafts[i].stages[s];
+      chain.stages.push_back(stage_of_layers(
+          input_.workload, first, drafts[i].layers[s],
+          tensor_groups(devices, static_cast<int>(devices.size()), settings_.micro_batch_size),
+          costs_.recompute(), costs_.zero_stage()));
       first += drafts[i].layers[s];
-      ir::Group group;
-      group.devices = drafts[i].stages[s];
-      group.tensor_parallel = static_cast<int>(group.devices.size());
-      group.samples = settings_.micro_batch_size;
-      segment.groups.push_back(std::move(group));
-      segment.recompute = costs_.recompute();
-      segment.zero.stage = costs_.zero_stage();
-      chain.stages.push_back({{std::move(segment)}});
     }
     plan.pipelines.push_back(std::move(chain));
   }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 namespace {
@@ -178,10 +179,10 @@ void HexiscaleMilpProgram::add_time(Chain& chain) {
 void HexiscaleMilpProgram::add_device_time(const Chain& chain) {
   std::vector<int> devices(static_cast<std::size_t>(space_.machines()), 0);
   for (const MilpDeviceClass& c : space_.classes()) {
-    devices[static_cast<std::size_t>(c.machine)] += static_cast<int>(c.devices.size());
+    devices[at(c.machine)] += static_cast<int>(c.devices.size());
   }
   for (int machine = 0; machine < space_.machines(); ++machine) {
-    const int have = devices[static_cast<std::size_t>(machine)];
+    const int have = devices[at(machine)];
     MilpTerms all{{chain.longest, -static_cast<double>(have)}};
     for (std::size_t g = 0; g < space_.kinds().size(); ++g) {
       if (kind(g).machine != machine) continue;
@@ -393,7 +394,7 @@ void HexiscaleMilpProgram::add_exchange() {
 }
 
 PlanChoice HexiscaleMilpProgram::decode(const std::vector<double>& values) const {
-  const auto on = [&](int variable) { return values[static_cast<std::size_t>(variable)] > 0.5; };
+  const auto on = [&](int variable) { return values[at(variable)] > 0.5; };
   PlanChoice choice;
   for (const Chain& chain : chains_) {
     PipelineChoice& pipeline = choice.emplace_back();
@@ -404,7 +405,7 @@ PlanChoice HexiscaleMilpProgram::decode(const std::vector<double>& values) const
     for (const Stage& stage : chain.stages) {
       for (std::size_t g = 0; g < stage.kind.size(); ++g) {
         if (!on(stage.kind[g])) continue;
-        const double layers = values[static_cast<std::size_t>(stage.layers)];
+        const double layers = values[at(stage.layers)];
         pipeline.stages.push_back({static_cast<int>(g), static_cast<int>(std::lround(layers))});
       }
     }

@@ -119,7 +119,7 @@ PlannerResult Run::sweep(const std::vector<DataParallelSetting>& legal, bool idl
       for (const int group : shard_groups(degrees, zero)) {
         for (const ir::Recompute recompute : recompute_) {
           if (!report_.complete) break;
-          if (canceled(input_) || (input_.work_budget > 0 && report_.work >= input_.work_budget)) {
+          if (must_end(input_, report_.work)) {
             report_.complete = false;
             break;
           }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 
@@ -26,7 +27,7 @@ void check_graph(const WeightedGraph& graph) {
                "{} vertices, {} weights, {} sizes, {} edge weights", n, graph.vertex_weight.size(),
                graph.vertex_size.size(), graph.edge_weight.size());
   for (int u = 0; u < graph.vertices; ++u) {
-    const double weight = graph.vertex_weight[static_cast<std::size_t>(u)];
+    const double weight = graph.vertex_weight[at(u)];
     ORRERY_CHECK(std::isfinite(weight) && weight >= 0, "vertex {} weighs {}", u, weight);
     ORRERY_CHECK(graph.edge(u, u) == 0, "vertex {} has a loop of {}", u, graph.edge(u, u));
     for (int v = 0; v < u; ++v) {
@@ -52,7 +53,7 @@ WeightedGraph contract(const WeightedGraph& graph, const std::vector<int>& clust
     for (std::size_t v = 0; v < cluster.size(); ++v) target[cluster[v]] += source[v];
   }
   for (int c = 0; c < count; ++c) {
-    ORRERY_CHECK(result.vertex_size[static_cast<std::size_t>(c)] > 0, "cluster {} is empty", c);
+    ORRERY_CHECK(result.vertex_size[at(c)] > 0, "cluster {} is empty", c);
     result.set_edge(c, c, 0);
     // Both directions sum the same edges in different orders; keep one, so that they are equal.
     for (int d = 0; d < c; ++d) result.set_edge(c, d, result.edge(d, c));

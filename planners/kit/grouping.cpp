@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 namespace {
@@ -288,7 +289,7 @@ bool Solver::reachable(const UnitCounts& left, int groups, std::vector<UnitCount
     return true;
   }
   if (!coverable(left, groups)) return false;
-  auto& known = known_[static_cast<std::size_t>(groups)];
+  auto& known = known_[at(groups)];
   const auto place = known.find(left);
   if (place != known.end() && (!place->second || taken == nullptr)) return place->second;
   const auto first =

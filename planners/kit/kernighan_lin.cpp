@@ -155,7 +155,7 @@ bool Refiner::rebalance_once(int part) {
 /// Two parts side by side: side 0 is part a, side 1 is part b. Nothing is committed to the Refiner
 /// before the pass ends.
 struct Refiner::Pair {
-  struct Step {
+  struct Exchange {
     int vertex[2] = {-1, -1};  ///< Leaves side 0 / side 1; -1 for none.
     double gain = -std::numeric_limits<double>::infinity();
   };
@@ -183,8 +183,8 @@ struct Refiner::Pair {
     return overshoot && after <= start_excess + heaviest * heaviest;
   }
 
-  Step best_step() {
-    Step best;
+  Exchange best_exchange() {
+    Exchange best;
     for (const int side : {0, 1}) {
       std::sort(open[side].begin(), open[side].end(), [](const auto& x, const auto& y) {
         return x.first > y.first || (x.first == y.first && x.second < y.second);
@@ -194,7 +194,7 @@ struct Refiner::Pair {
         if (gain <= best.gain) break;
         const double amount = r.graph_.vertex_weight[at(v)];
         if (!allowed(side == 0 ? amount : -amount)) continue;
-        best = Step{};
+        best = Exchange{};
         best.vertex[side] = v;
         best.gain = gain;
         break;
@@ -218,7 +218,7 @@ struct Refiner::Pair {
     return best;
   }
 
-  void apply(const Step& step) {
+  void apply(const Exchange& step) {
     for (const int side : {0, 1}) {
       const int moved = step.vertex[side];
       if (moved < 0) continue;
@@ -250,13 +250,13 @@ struct Refiner::Pair {
 bool Refiner::improve_pair(int a, int b, bool overshoot) {
   Pair pair(*this, a, b, overshoot);
   const double rounding = 1e-9 * pair.scale;
-  std::vector<Pair::Step> steps;
+  std::vector<Pair::Exchange> steps;
   std::size_t best_length = 0;
   double best_excess = pair.start_excess;
   double best_gain = 0;
   double gain = 0;
   while (static_cast<int>(steps.size() - best_length) < kPatience) {
-    const Pair::Step step = pair.best_step();
+    const Pair::Exchange step = pair.best_exchange();
     if (step.vertex[0] < 0 && step.vertex[1] < 0) break;
     pair.apply(step);
     steps.push_back(step);
@@ -270,7 +270,7 @@ bool Refiner::improve_pair(int a, int b, bool overshoot) {
     }
   }
   steps.resize(best_length);
-  for (const Pair::Step& step : steps) {
+  for (const Pair::Exchange& step : steps) {
     if (step.vertex[0] >= 0) move(step.vertex[0], b);
     if (step.vertex[1] >= 0) move(step.vertex[1], a);
   }

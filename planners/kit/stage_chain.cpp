@@ -32,7 +32,7 @@ void finish(ChainPick& pick, const std::vector<StageChoice>& choices) {
   for (const StagePick& stage : pick.stages) {
     pick.sum += stage.cost;
     pick.largest = std::max(pick.largest, stage.cost);
-    pick.devices += choices[static_cast<std::size_t>(stage.choice)].devices;
+    pick.devices += choices[at(stage.choice)].devices;
   }
 }
 
@@ -86,7 +86,7 @@ std::size_t StageChain::row(int layer, int load) const {
 
 /// Adds one stage before the chains that start after it.
 void StageChain::extend(int first, int last, int choice, double cap) {
-  const StageChoice& taken = choices_[static_cast<std::size_t>(choice)];
+  const StageChoice& taken = choices_[at(choice)];
   const auto width = static_cast<std::size_t>(devices_ + 1);
   const auto shift = static_cast<std::size_t>(taken.devices);
   if (taken.devices > devices_) return;
@@ -155,7 +155,7 @@ std::optional<ChainPick> StageChain::cheapest(double cap, int devices) {
   const auto take = [&] {
     for (int last = first; last < layers_; ++last) {
       for (int c = 0; c < std::ssize(choices_); ++c) {
-        const StageChoice& choice = choices_[static_cast<std::size_t>(c)];
+        const StageChoice& choice = choices_[at(c)];
         if (choice.degree > load || choice.devices > left) continue;
         const StageStep* by = step(first, last, c, load, cap);
         if (by == nullptr) continue;
@@ -187,7 +187,7 @@ std::optional<ChainPick> StageChain::fewest_devices(double cap) const {
   for (int first = layers_ - 1; first >= 0; --first) {
     for (int last = first; last < layers_; ++last) {
       for (int c = 0; c < std::ssize(choices_); ++c) {
-        const StageChoice& choice = choices_[static_cast<std::size_t>(c)];
+        const StageChoice& choice = choices_[at(c)];
         int load = choice.degree;
         for (const StageStep& step : steps(first, last, c)) {
           if (step.cost > cap) break;
@@ -213,7 +213,7 @@ std::optional<ChainPick> StageChain::fewest_devices(double cap) const {
     const StageStep* taken = step(first, by.last, by.choice, load, cap);
     ORRERY_CHECK(taken != nullptr, "no step for layers {} to {}", first, by.last);
     pick.stages.push_back({first, by.last, by.choice, taken->variant, taken->cost});
-    load -= choices_[static_cast<std::size_t>(by.choice)].degree;
+    load -= choices_[at(by.choice)].degree;
     first = by.last + 1;
   }
   finish(pick, choices_);

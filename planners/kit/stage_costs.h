@@ -87,11 +87,11 @@ class StageCosts {
   int layers_ = 0;
   std::vector<Bytes> capacity_;  // By GPU type.
   mutable std::map<ComputeKey, std::vector<Passes>> prefixes_;
-  struct Held {
+  struct Peak {
     Bytes fixed;          // States, transients, staging.
     Bytes per_in_flight;  // Activations of a micro-batch.
   };
-  mutable std::map<MemoryKey, Held> memory_;
+  mutable std::map<MemoryKey, Peak> memory_;
   mutable std::map<std::pair<DeviceId, DeviceId>, models::Path> paths_;
 };
 

@@ -90,7 +90,7 @@ UniformView::UniformView(const PlannerInput& input, const StageCosts& costs, int
   for (const auto& host : hosts_) {
     for (const DeviceId device : host) {
       const int type = input.cluster.device(device).gpu_type;
-      share_[static_cast<std::size_t>(type)] += 1.0 / devices();
+      share_[at(type)] += 1.0 / devices();
       if (any && costs.capacity(type) >= capacity_) continue;
       any = true;
       capacity_ = costs.capacity(type);

@@ -277,7 +277,7 @@ void MetisFull::explore(MetisPath& path, int stage) {
   }
   if (stage == stages) {
     Divisions divisions(*this, path);
-    progress_.charge(settings.bounds ? 1 : 0);
+    progress_.charge(problem_.settings.bounds ? 1 : 0);
     const double most = !progress_.full() ? kNever : progress_.worst() * (1 + kSumRounding);
     const std::vector<int> cuts = problem_.settings.bounds ? divisions.find(fixed_cost(path), most)
                                                            : divisions.look_at_each();

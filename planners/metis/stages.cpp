@@ -83,7 +83,7 @@ MetisLayerBound MetisStages::make_layer_bound(const MetisStageChoice& choice, in
   for (const MetisStageChoice::Kind& kind : choice.kinds) {
     MetisLayerBound own{0, 0, kNever, kNever, costs_.capacity(kind.type).value / kMetisMegabyte};
     for (int layer = 1; layer + 1 < tables_.layers; ++layer) {
-      const Held& memory = held(choice, kind, layer, layer + 1);
+      const Peak& memory = peak(choice, kind, layer, layer + 1);
       own.states_mb = std::min(own.states_mb, memory.states);
       own.kept_mb = std::min(own.kept_mb, memory.per_in_flight);
     }
@@ -182,14 +182,14 @@ ir::Segment MetisStages::segment(int begin, int end) const {
 void MetisStages::add_table(const MetisStageChoice& choice, MetisStageChoice::Kind& kind) {
   const bool sharded = smallest_zero_stage(input_.job) > 0;
   const auto [place, added] = table_of_.try_emplace(
-      {choice.tensor, kind.samples, sharded ? choice.data : 1}, static_cast<int>(held_.size()));
-  if (added) held_.emplace_back(at((tables_.layers + 1) * (tables_.layers + 1)));
+      {choice.tensor, kind.samples, sharded ? choice.data : 1}, static_cast<int>(peaks_.size()));
+  if (added) peaks_.emplace_back(at((tables_.layers + 1) * (tables_.layers + 1)));
   kind.memory = place->second;
 }
 
-const MetisStages::Held& MetisStages::held(const MetisStageChoice& choice,
+const MetisStages::Peak& MetisStages::peak(const MetisStageChoice& choice,
                                            const MetisStageChoice::Kind& kind, int begin, int end) {
-  Held& result = held_[at(kind.memory)][at(begin * (tables_.layers + 1) + end)];
+  Peak& result = peaks_[at(kind.memory)][at(begin * (tables_.layers + 1) + end)];
   if (result.fixed >= 0) return result;
   ir::Group group;
   group.tensor_parallel = choice.tensor;
@@ -206,7 +206,7 @@ std::pair<double, double> MetisStages::device_memory(const MetisStageChoice& cho
   std::pair<double, double> tightest{kNever, 0};
   double ratio = -1;
   for (const MetisStageChoice::Kind& kind : choice.kinds) {
-    const Held& memory = held(choice, kind, begin, end);
+    const Peak& memory = peak(choice, kind, begin, end);
     const double need = memory.fixed + in_flight * memory.per_in_flight;
     const double have = costs_.capacity(kind.type).value / kMetisMegabyte;
     const double use = have > 0 ? need / have : kNever;

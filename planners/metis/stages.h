@@ -115,16 +115,16 @@ class MetisStages {
   std::vector<MetisLayerBound> layer_bounds_;
   std::vector<MetisStageBound> bounds_;
   std::vector<double> hops_;  ///< By first rank and both sizes; negative: not yet known.
-  struct Held {
+  struct Peak {
     double fixed = -1;  ///< States, transients, staging; negative: not yet known.
     double states = 0;
     double per_in_flight = 0;
   };
   void add_table(const MetisStageChoice& choice, MetisStageChoice::Kind& kind);
-  const Held& held(const MetisStageChoice& choice, const MetisStageChoice::Kind& kind, int begin,
+  const Peak& peak(const MetisStageChoice& choice, const MetisStageChoice::Kind& kind, int begin,
                    int end);
   std::map<std::tuple<int, int, int>, int> table_of_;  ///< By degrees and samples.
-  std::deque<std::vector<Held>> held_;
+  std::deque<std::vector<Peak>> peaks_;
 };
 
 }  // namespace orrery::planners

@@ -8,6 +8,7 @@
 #include "planners/hexiscale/costs.h"
 #include "planners/hexiscale/layers.h"
 #include "planners/hexiscale/order.h"
+#include "planners/hexiscale/public_code.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/partition_dp.h"
 #include "planners/kit/plan_parts.h"
