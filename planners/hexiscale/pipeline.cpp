@@ -89,7 +89,8 @@ std::vector<int> parts_of(const WeightedGraph& graph, int parts, const Partition
   std::vector<int> dealt;
   for (int v = 0; v < graph.vertices; ++v) dealt.push_back(v % parts);
   for (std::size_t left = dealt.size(); left > 1; --left) {  // Fisher and Yates.
-    std::swap(dealt[left - 1], dealt[at(rng.uniform() * static_cast<double>(left))]);
+    std::swap(dealt[left - 1],
+              dealt[static_cast<std::size_t>(rng.uniform() * static_cast<double>(left))]);
   }
   return dealt;
 }

@@ -139,13 +139,13 @@ int StageChain::most_devices(int unit) {
 
 std::optional<ChainPick> StageChain::cheapest(double cap, int devices) {
   fill(cap);
-  const auto at = [&](int layer, int load, int count) {
+  const auto best = [&](int layer, int load, int count) {
     return table_[row(layer, load) * static_cast<std::size_t>(devices_ + 1) +
                   static_cast<std::size_t>(count)];
   };
   int load = 0;
   for (int l = 1; l <= load_; ++l) {
-    if (at(0, l, devices) < (load == 0 ? kNever : at(0, load, devices))) load = l;
+    if (best(0, l, devices) < (load == 0 ? kNever : best(0, load, devices))) load = l;
   }
   if (load == 0) return std::nullopt;
   ChainPick pick;
@@ -159,8 +159,8 @@ std::optional<ChainPick> StageChain::cheapest(double cap, int devices) {
         if (choice.degree > load || choice.devices > left) continue;
         const StageStep* by = step(first, last, c, load, cap);
         if (by == nullptr) continue;
-        const double rest = at(last + 1, load - choice.degree, left - choice.devices);
-        if (rest + by->cost != at(first, load, left)) continue;
+        const double rest = best(last + 1, load - choice.degree, left - choice.devices);
+        if (rest + by->cost != best(first, load, left)) continue;
         pick.stages.push_back({first, last, c, by->variant, by->cost});
         first = last + 1;
         load -= choice.degree;
