@@ -7,6 +7,7 @@
 #include <set>
 
 #include "models/base/check.h"
+#include "models/base/id_vector.h"
 #include "models/spec/topology.h"
 #include "traces/layout.h"
 #include "traces/names.h"
@@ -111,12 +112,12 @@ class Binder {
   }
 
   bool bind_scope(EventScope& scope) {
-    if (scope.kind == Kind::node) scope.node = target_[scope.node.index()];
+    if (scope.kind == Kind::node) scope.node = target_[scope.node];
     if (scope.kind == Kind::link) return check_link(scope.link);
     if (scope.kind != Kind::devices) return true;
     for (DeviceId& device : scope.devices) {
       const NodeId node = from_.node_of(device);
-      const NodeId target = target_[node.index()];
+      const NodeId target = target_[node];
       const int position = from_.position(device);
       if (position >= to_.gpus(target)) {
         problems_.insert(fmt::format(
@@ -147,8 +148,8 @@ class Binder {
   const TraceLayout to_;
   config::Position asked_at_;
   config::Diagnostics& diagnostics_;
-  std::vector<NodeId> target_;      ///< By node of the trace.
-  std::set<std::string> problems_;  ///< Each once.
+  IdVector<NodeId, NodeId> target_;  ///< By node of the trace: the one of the cluster.
+  std::set<std::string> problems_;   ///< Each once.
   std::set<std::string> links_;
 };
 

@@ -4,10 +4,9 @@ namespace orrery::traces {
 
 TraceLayout::TraceLayout(const std::vector<TraceNode>& nodes) : first_{0} {
   for (const TraceNode& node : nodes) {
-    const NodeId id{static_cast<std::int32_t>(names_.size())};
+    const NodeId id = names_.push_back(node.name);
     first_.push_back(first_.back() + node.gpus);
-    node_of_.insert(node_of_.end(), static_cast<std::size_t>(node.gpus), id);
-    names_.push_back(node.name);
+    for (int i = 0; i < node.gpus; ++i) node_of_.push_back(id);
     by_name_.emplace(node.name, id);
   }
 }
@@ -22,7 +21,7 @@ std::vector<DeviceId> TraceLayout::devices_of(const ir::EventScope& scope) const
   if (scope.kind == ir::EventScope::Kind::devices) return scope.devices;
   std::vector<DeviceId> devices;
   if (scope.kind != ir::EventScope::Kind::node) return devices;
-  for (int i = 0; i < gpus(scope.node); ++i) devices.push_back({first(scope.node).value + i});
+  for (const DeviceId device : devices_of(scope.node)) devices.push_back(device);
   return devices;
 }
 

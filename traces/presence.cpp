@@ -13,22 +13,20 @@ namespace orrery::traces {
 using ir::EventKind;
 
 Presence::Presence(const TraceLayout& layout)
-    : layout_(layout), states_(layout.devices(), State::unknown), changed_(layout.nodes(), -1) {
-  for (std::size_t n = 0; n < layout.nodes(); ++n) {
-    present_of_.push_back(layout.gpus({static_cast<std::int32_t>(n)}));
-  }
+    : layout_(layout),
+      states_(layout.device_count(), State::unknown),
+      changed_(layout.names().size(), -1) {
+  for (const NodeId node : layout.nodes()) present_of_.push_back(layout.gpus(node));
 }
 
 void Presence::set_absent(NodeId node) {
-  for (int i = 0; i < layout_.gpus(node); ++i) {
-    set({layout_.first(node).value + i}, State::left);
-  }
+  for (const DeviceId device : layout_.devices_of(node)) set(device, State::left);
 }
 
 void Presence::set(DeviceId device, State state) {
-  int& count = present_of_[layout_.node_of(device).index()];
+  int& count = present_of_[layout_.node_of(device)];
   if (present(device)) --count;
-  states_[device.index()] = state;
+  states_[device] = state;
   if (present(device)) ++count;
 }
 
@@ -65,7 +63,7 @@ void Presence::finish(Instant horizon, std::vector<Contradiction>& found) {
 std::string Presence::why_not_all(const ir::ClusterEvent& event,
                                   const std::vector<DeviceId>& devices, State needed) const {
   const auto fits = [&](DeviceId d) {
-    return needed == State::present ? present(d) : states_[d.index()] == needed;
+    return needed == State::present ? present(d) : states_[d] == needed;
   };
   const char* missing = needed == State::present ? "there" : "failed";
   if (event.scope.kind == ir::EventScope::Kind::node) {
@@ -83,7 +81,7 @@ std::string Presence::why_not(const ir::ClusterEvent& event, const std::vector<D
   std::string what;
   if (event.kind == EventKind::join) {
     const auto bad = std::find_if(devices.begin(), devices.end(), [&](DeviceId d) {
-      return present(d) && states_[d.index()] != State::unknown && !notices_.contains(d);
+      return present(d) && states_[d] != State::unknown && !notices_.contains(d);
     });
     if (bad == devices.end()) return "";
     what = event.scope.kind == ir::EventScope::Kind::node
@@ -96,7 +94,7 @@ std::string Presence::why_not(const ir::ClusterEvent& event, const std::vector<D
   if (what.empty()) return what;
   const NodeId node = layout_.node_of(devices.front());
   if (event.kind == EventKind::repair && present(node) == 0) hint = "join brings back what left";
-  if (const std::int64_t line = changed_[node.index()]; line >= 0 && hint.empty()) {
+  if (const std::int64_t line = changed_[node]; line >= 0 && hint.empty()) {
     hint = fmt::format("its last change: line {}", line);
   }
   return what;
@@ -109,11 +107,9 @@ void Presence::meet_nodes(const ir::ClusterEvent& event, const std::vector<Devic
     const NodeId node = layout_.node_of(devices[i]);
     const std::size_t begin = i;
     while (i < devices.size() && layout_.node_of(devices[i]) == node) ++i;
-    if (states_[layout_.first(node).index()] != State::unknown) continue;
+    if (states_[layout_.first(node)] != State::unknown) continue;
     if (event.kind != EventKind::join) {
-      for (int g = 0; g < layout_.gpus(node); ++g) {
-        set({layout_.first(node).value + g}, State::present);
-      }
+      for (const DeviceId device : layout_.devices_of(node)) set(device, State::present);
     } else if (static_cast<int>(i - begin) < layout_.gpus(node)) {
       found.push_back(
           {event.sequence,
@@ -152,10 +148,10 @@ void Presence::apply(const ir::ClusterEvent& event, std::vector<Contradiction>& 
     if (event.kind == EventKind::fail) next = State::failed;
     if (event.kind == EventKind::leave) next = State::left;
     if (next == State::failed && !present(device)) continue;
-    if (event.kind == EventKind::repair && states_[device.index()] != State::failed) continue;
+    if (event.kind == EventKind::repair && states_[device] != State::failed) continue;
     end_notice(device);
     set(device, next);
-    changed_[layout_.node_of(device).index()] = event.sequence;
+    changed_[layout_.node_of(device)] = event.sequence;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/ir/cluster_event.h"
 #include "traces/layout.h"
 
@@ -41,10 +42,10 @@ class Presence {
 
   /// Before its node's first event a device counts as there.
   bool present(DeviceId device) const {
-    return states_[device.index()] == State::present || states_[device.index()] == State::unknown;
+    return states_[device] == State::present || states_[device] == State::unknown;
   }
   /// Devices of the node that are there.
-  int present(NodeId node) const { return present_of_[node.index()]; }
+  int present(NodeId node) const { return present_of_[node]; }
   /// It was given notice, and the notice has not ended.
   bool noticed(DeviceId device) const { return notices_.contains(device); }
   /// Says that the node is absent at the start; before the first event.
@@ -66,9 +67,9 @@ class Presence {
   void expire(Instant now, std::vector<Contradiction>& found);
 
   const TraceLayout& layout_;
-  std::vector<State> states_;
-  std::vector<int> present_of_;
-  std::vector<std::int64_t> changed_;  ///< By node: sequence of the last change, -1: none.
+  IdVector<DeviceId, State> states_;
+  IdVector<NodeId, int> present_of_;
+  IdVector<NodeId, std::int64_t> changed_;  ///< Sequence of the last change, -1: none.
   std::map<DeviceId, Pending> notices_;
   std::set<std::pair<Pending, DeviceId>> deadlines_;
 };

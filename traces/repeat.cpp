@@ -64,13 +64,11 @@ class Health {
 std::vector<ClusterEvent> rewind(const Presence& presence, const TraceLayout& layout,
                                  const std::set<NodeId>& absent) {
   std::vector<ClusterEvent> events;
-  for (std::size_t n = 0; n < layout.nodes(); ++n) {
-    const NodeId node{static_cast<std::int32_t>(n)};
+  for (const NodeId node : layout.nodes()) {
     ClusterEvent event;
     event.kind = absent.contains(node) ? EventKind::leave : EventKind::join;
     std::vector<DeviceId> missing;
-    for (int i = 0; i < layout.gpus(node); ++i) {
-      const DeviceId device{layout.first(node).value + i};
+    for (const DeviceId device : layout.devices_of(node)) {
       if (!presence.present(device) || presence.noticed(device)) missing.push_back(device);
     }
     const bool whole = static_cast<int>(missing.size()) == layout.gpus(node);

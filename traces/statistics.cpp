@@ -133,7 +133,7 @@ class StatisticsCollector::Parts {
       presence_.set_absent(node);
       move(node, -1, -layout_.gpus(node));
     }
-    noticed_.resize(layout_.devices());
+    noticed_.resize(layout_.device_count());
     gone_.resize(groups_.size() + 1);
     came_.resize(groups_.size() + 1);
     for (std::size_t g = 0; g < groups_.size(); ++g) show(g);
@@ -179,7 +179,7 @@ class StatisticsCollector::Parts {
     all_.advance(to);
   }
   void move(NodeId node, int nodes, int devices) {
-    groups_[type_of_[node.index()]].change(nodes, devices);
+    groups_[type_of_[node]].change(nodes, devices);
     all_.change(nodes, devices);
   }
   void show(std::size_t group) {
@@ -195,7 +195,7 @@ class StatisticsCollector::Parts {
       left_ = true;
       // What has gone before (it failed) needs no notice.
       for (const DeviceId device : devices) {
-        unannounced_ |= presence_.present(device) && !noticed_[device.index()];
+        unannounced_ |= presence_.present(device) && !noticed_[device];
       }
     }
     std::vector<NodeId> nodes;
@@ -212,14 +212,14 @@ class StatisticsCollector::Parts {
       const int alive = (after > 0 ? 1 : 0) - (before[i] > 0 ? 1 : 0);
       move(nodes[i], alive, after - before[i]);
       std::vector<std::int64_t>& moved = alive < 0 ? gone_ : came_;
-      moved[type_of_[nodes[i].index()]] += std::abs(alive);
+      moved[type_of_[nodes[i]]] += std::abs(alive);
       moved.back() += std::abs(alive);
     }
     for (const DeviceId device : devices) {
-      if (event.kind == ir::EventKind::notice) noticed_[device.index()] = true;
+      if (event.kind == ir::EventKind::notice) noticed_[device] = true;
       if (event.kind == ir::EventKind::leave || event.kind == ir::EventKind::join ||
           event.kind == ir::EventKind::fail) {
-        noticed_[device.index()] = false;
+        noticed_[device] = false;
       }
     }
   }
@@ -241,9 +241,9 @@ class StatisticsCollector::Parts {
   TraceStatistics out_;
   AvailabilityCounter all_;
   std::vector<AvailabilityCounter> groups_;
-  std::vector<std::size_t> type_of_;  ///< By node.
+  IdVector<NodeId, std::size_t> type_of_;
   std::map<std::pair<ir::EventKind, std::string>, std::int64_t> counts_;
-  std::vector<bool> noticed_;       ///< By device.
+  IdVector<DeviceId, bool> noticed_;
   std::vector<std::int64_t> gone_;  ///< At this instant, by type; the last one: of all.
   std::vector<std::int64_t> came_;
   bool left_ = false;

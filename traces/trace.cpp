@@ -10,7 +10,7 @@ AbsentNodes::AbsentNodes(const std::vector<TraceNode>& nodes) : first_{0}, seen_
 }
 
 void AbsentNodes::meet(NodeId node, ir::EventKind kind) {
-  Seen& seen = seen_[node.index()];
+  Seen& seen = seen_[node];
   if (seen != Seen::nothing) return;
   seen = kind == ir::EventKind::join ? Seen::absent : Seen::there;
 }
@@ -30,8 +30,8 @@ void AbsentNodes::add(const ir::ClusterEvent& event) {
 
 std::vector<NodeId> AbsentNodes::list() const {
   std::vector<NodeId> absent;
-  for (std::size_t n = 0; n < seen_.size(); ++n) {
-    if (seen_[n] == Seen::absent) absent.push_back({static_cast<std::int32_t>(n)});
+  for (const NodeId node : seen_.ids()) {
+    if (seen_[node] == Seen::absent) absent.push_back(node);
   }
   return absent;
 }

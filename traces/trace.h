@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/time.h"
 #include "models/ir/cluster_event.h"
 
@@ -71,7 +72,7 @@ class AbsentNodes {
   void meet(NodeId node, ir::EventKind kind);
 
   std::vector<std::int32_t> first_;  ///< Device of each node, and one more.
-  std::vector<Seen> seen_;           ///< By node.
+  IdVector<NodeId, Seen> seen_;
 };
 
 /// Orders the events by (time, kind, sequence) and numbers them from 0.

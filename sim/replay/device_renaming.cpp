@@ -45,25 +45,20 @@ bool all_equal(const std::vector<T>& items, F same) {
 DeviceRenaming::DeviceRenaming(const models::Cluster& cluster, const models::Topology& topology,
                                bool ignore_leaves)
     : cluster_(cluster), topology_(topology) {
-  std::map<int, int> leaves;
-  std::map<std::string, int> shapes;
+  std::map<int, LeafId> leaves;
+  std::map<std::string, ShapeId> shapes;
   int first = 0;
-  for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
-    const models::Node& node = cluster.nodes[n];
+  for (const models::Node& node : cluster.nodes) {
     first_.push_back(first);
-    const int leaf = ignore_leaves ? 0 : node.leaf;
-    leaf_.push_back(leaves.try_emplace(leaf, static_cast<int>(leaves.size())).first->second);
-    const auto [shape, is_new] =
-        shapes.try_emplace(description(node), static_cast<int>(shapes.size()));
+    const LeafId next{static_cast<std::int32_t>(leaves.size())};
+    leaf_.push_back(leaves.try_emplace(ignore_leaves ? 0 : node.leaf, next).first->second);
+    const auto [shape, is_new] = shapes.try_emplace(description(node), shapes_.next_id());
     if (is_new) shapes_.push_back(make_shape(node, first));
-    shape_of_.push_back(shape->second);
+    shape_.push_back(shape->second);
     first += static_cast<int>(node.gpu_types.size());
   }
-  nodes_.assign(leaves.size(), std::vector<std::vector<NodeId>>(shapes_.size()));
-  for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
-    nodes_[static_cast<std::size_t>(leaf_[n])][static_cast<std::size_t>(shape_of_[n])].push_back(
-        {static_cast<int>(n)});
-  }
+  nodes_.assign(leaves.size(), IdVector<ShapeId, std::vector<NodeId>>(shapes_.size()));
+  for (const NodeId node : leaf_.ids()) nodes_[leaf_[node]][shape_[node]].push_back(node);
   for (const models::PairOverride& pair : cluster.overrides) {
     overridden_.push_back(pair.a);
     overridden_.push_back(pair.b);
@@ -181,8 +176,8 @@ std::vector<int> DeviceRenaming::positions(const Shape& shape,
 /// Degraded links that can matter to the nodes in use; those nodes, or all of their leaf, are
 /// fixed.
 models::DegradedLinks DeviceRenaming::fix_degraded(const models::DegradedLinks& degraded,
-                                                   const std::vector<int>& number,
-                                                   std::vector<bool>& fixed) const {
+                                                   const IdVector<NodeId, int>& number,
+                                                   IdVector<NodeId, bool>& fixed) const {
   models::DegradedLinks kept;
   if (!degraded.empty() && node_of_link_.empty()) {
     for (std::size_t n = 0; n < cluster_.nodes.size(); ++n) {
@@ -205,112 +200,117 @@ models::DegradedLinks DeviceRenaming::fix_degraded(const models::DegradedLinks& 
       }
     }
     const bool matters = nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) {
-                           return number[node.index()] >= 0;
+                           return number[node] >= 0;
                          });
     if (!matters) continue;
     kept.emplace_back(link, factor);
-    for (const NodeId node : nodes) fixed[node.index()] = true;
+    for (const NodeId node : nodes) fixed[node] = true;
   }
   return kept;
 }
 
 /// The leaf of the cluster for each leaf in use; empty if there is none for one of them. Largest
 /// demands first, each to the smallest leaf that has enough.
-std::vector<int> DeviceRenaming::match_leaves(const std::vector<UsedNode>& used, int leaves,
-                                              const std::vector<bool>& fixed) const {
-  const std::size_t count = nodes_.size(), shapes = shapes_.size();
-  std::vector<std::vector<int>> have(count, std::vector<int>(shapes, 0));
-  for (std::size_t leaf = 0; leaf < count; ++leaf) {
-    for (std::size_t s = 0; s < shapes; ++s) {
-      for (const NodeId node : nodes_[leaf][s]) have[leaf][s] += fixed[node.index()] ? 0 : 1;
+IdVector<DeviceRenaming::UsedLeafId, DeviceRenaming::LeafId> DeviceRenaming::match_leaves(
+    const std::vector<UsedNode>& used, int leaves, const IdVector<NodeId, bool>& fixed) const {
+  IdVector<LeafId, IdVector<ShapeId, int>> have(nodes_.size(),
+                                                IdVector<ShapeId, int>(shapes_.size(), 0));
+  for (const LeafId leaf : nodes_.ids()) {
+    for (const ShapeId shape : shapes_.ids()) {
+      for (const NodeId node : nodes_[leaf][shape]) have[leaf][shape] += fixed[node] ? 0 : 1;
     }
   }
   struct Demand {
-    int leaf = 0, forced = -1, total = 0;
-    std::vector<int> by_shape;
+    UsedLeafId leaf;
+    LeafId forced;
+    int total = 0;
+    IdVector<ShapeId, int> by_shape;
   };
   std::vector<Demand> demands;
-  for (int i = 0; i < leaves; ++i) demands.push_back({i, -1, 0, std::vector<int>(shapes, 0)});
+  for (int i = 0; i < leaves; ++i) {
+    demands.push_back({{i}, {}, 0, IdVector<ShapeId, int>(shapes_.size(), 0)});
+  }
   for (const UsedNode& node : used) {
-    Demand& demand = demands[static_cast<std::size_t>(node.leaf)];
+    Demand& demand = demands[node.leaf.index()];
     if (node.fixed) {
-      demand.forced = leaf_of(node.node);
+      demand.forced = leaf_[node.node];
     } else {
       ++demand.total;
-      ++demand.by_shape[static_cast<std::size_t>(shape_of_[node.node.index()])];
+      ++demand.by_shape[shape_[node.node]];
     }
   }
   std::stable_sort(demands.begin(), demands.end(), [](const Demand& a, const Demand& b) {
-    return (a.forced >= 0) != (b.forced >= 0) ? a.forced >= 0 : a.total > b.total;
+    return a.forced.valid() != b.forced.valid() ? a.forced.valid() : a.total > b.total;
   });
-  std::vector<int> result(static_cast<std::size_t>(leaves), -1);
-  std::vector<bool> taken(count, false);
+  IdVector<UsedLeafId, LeafId> result(demands.size());
+  IdVector<LeafId, bool> taken(nodes_.size(), false);
   for (const Demand& demand : demands) {
-    int best = demand.forced, best_size = 0;
-    for (std::size_t leaf = 0; leaf < count && demand.forced < 0; ++leaf) {
-      if (taken[leaf]) continue;
+    LeafId best = demand.forced;
+    int best_size = 0;
+    for (const LeafId leaf : nodes_.ids()) {
+      if (demand.forced.valid() || taken[leaf]) continue;
       bool enough = true;
-      for (std::size_t s = 0; s < shapes; ++s) enough &= demand.by_shape[s] <= have[leaf][s];
+      for (const ShapeId s : shapes_.ids()) enough &= demand.by_shape[s] <= have[leaf][s];
       const int size = std::accumulate(have[leaf].begin(), have[leaf].end(), 0);
-      if (!enough || (best >= 0 && size >= best_size)) continue;
-      best = static_cast<int>(leaf);
+      if (!enough || (best.valid() && size >= best_size)) continue;
+      best = leaf;
       best_size = size;
     }
-    if (best < 0) return {};
-    taken[static_cast<std::size_t>(best)] = true;
-    result[static_cast<std::size_t>(demand.leaf)] = best;
+    if (!best.valid()) return {};
+    taken[best] = true;
+    result[demand.leaf] = best;
   }
   return result;
 }
 
 DeviceRenaming::Names DeviceRenaming::names(std::span<const DeviceId> order,
                                             const models::DegradedLinks& degraded) const {
-  Names result{std::vector<DeviceId>(cluster_.devices.size()), {}};
-  std::vector<bool> fixed(cluster_.nodes.size(), false), seen(cluster_.devices.size(), false);
-  for (const NodeId node : overridden_) fixed[node.index()] = true;
+  Names result{IdVector<DeviceId, DeviceId>(cluster_.devices.size()), {}};
+  IdVector<NodeId, bool> fixed(cluster_.nodes.size(), false);
+  IdVector<DeviceId, bool> seen(cluster_.devices.size(), false);
+  for (const NodeId node : overridden_) fixed[node] = true;
   std::vector<UsedNode> used;
-  std::vector<int> number(cluster_.nodes.size(), -1), leaf(nodes_.size(), -1);
+  IdVector<NodeId, int> number(cluster_.nodes.size(), -1);
+  IdVector<LeafId, UsedLeafId> used_leaf(nodes_.size());
   int leaves = 0;
   for (const DeviceId id : order) {
-    if (seen[id.index()]) continue;
-    seen[id.index()] = true;
+    if (seen[id]) continue;
+    seen[id] = true;
     const models::Device& device = cluster_.device(id);
-    int& at = number[device.node.index()];
+    int& at = number[device.node];
     if (at < 0) {
       at = static_cast<int>(used.size());
-      int& in = leaf[static_cast<std::size_t>(leaf_of(device.node))];
-      if (in < 0) in = leaves++;
-      used.push_back({device.node, in, false, {}});
+      UsedLeafId& leaf = used_leaf[leaf_[device.node]];
+      if (!leaf.valid()) leaf = {leaves++};
+      used.push_back({device.node, leaf, false, {}});
     }
     used[static_cast<std::size_t>(at)].positions.push_back(device.position);
   }
   result.degraded_links = fix_degraded(degraded, number, fixed);
-  for (UsedNode& node : used) node.fixed = fixed[node.node.index()];
-  const std::vector<int> match = match_leaves(used, leaves, fixed);
-  std::map<std::pair<int, int>, std::size_t> next;  // Leaf and shape to the next node.
+  for (UsedNode& node : used) node.fixed = fixed[node.node];
+  const IdVector<UsedLeafId, LeafId> match = match_leaves(used, leaves, fixed);
+  std::map<std::pair<LeafId, ShapeId>, std::size_t> next;  // To the next node.
   for (const UsedNode& node : used) {
-    const int shape = shape_of_[node.node.index()];
+    const ShapeId shape = shape_[node.node];
     NodeId to = node.node;
     const bool keep = node.fixed || match.empty();
     if (!keep) {
-      const int on = match[static_cast<std::size_t>(node.leaf)];
-      const std::vector<NodeId>& choice =
-          nodes_[static_cast<std::size_t>(on)][static_cast<std::size_t>(shape)];
-      std::size_t& at = next[{on, shape}];
-      while (fixed[choice[at].index()]) ++at;
+      const LeafId leaf = match[node.leaf];
+      const std::vector<NodeId>& choice = nodes_[leaf][shape];
+      std::size_t& at = next[{leaf, shape}];
+      while (fixed[choice[at]]) ++at;
       to = choice[at++];
     }
     const std::vector<int> places =
-        keep ? node.positions : positions(shapes_[static_cast<std::size_t>(shape)], node.positions);
+        keep ? node.positions : positions(shapes_[shape], node.positions);
     for (std::size_t i = 0; i < places.size(); ++i) {
-      const int from = first_[node.node.index()] + node.positions[i];
-      result.to[static_cast<std::size_t>(from)] = {first_[to.index()] + places[i]};
+      result.to[DeviceId{first_[node.node] + node.positions[i]}] = {first_[to] + places[i]};
     }
   }
   return result;
 }
 
-ir::Plan renamed(const ir::Plan& plan, const std::vector<DeviceId>& to) {
+ir::Plan renamed(const ir::Plan& plan, const IdVector<DeviceId, DeviceId>& to) {
   ir::Plan result = plan;
   result.predicted.reset();
   result.planner.clear();
@@ -320,7 +320,7 @@ ir::Plan renamed(const ir::Plan& plan, const std::vector<DeviceId>& to) {
     for (ir::Stage& stage : pipeline.stages) {
       for (ir::Segment& segment : stage.segments) {
         for (ir::Group& group : segment.groups) {
-          for (DeviceId& device : group.devices) device = to[device.index()];
+          for (DeviceId& device : group.devices) device = to[device];
         }
       }
     }

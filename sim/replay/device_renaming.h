@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/interfaces/transfer_timer.h"
 #include "models/ir/plan.h"
 #include "models/spec/cluster.h"
@@ -29,7 +30,7 @@ class DeviceRenaming {
                  bool ignore_leaves);
 
   struct Names {
-    std::vector<DeviceId> to;              ///< By device; invalid where `order` does not name it.
+    IdVector<DeviceId, DeviceId> to;       ///< Invalid where `order` does not name the device.
     models::DegradedLinks degraded_links;  ///< Those that can matter to these devices.
   };
   /// Depends on the first appearances in `order` only. Names stay as they are if the leaves cannot
@@ -37,9 +38,12 @@ class DeviceRenaming {
   Names names(std::span<const DeviceId> order, const models::DegradedLinks& degraded) const;
   NodeId node_of(DeviceId device) const { return cluster_.device(device).node; }
   /// Nodes of one number are built alike.
-  int kind_of(NodeId node) const { return shape_of_[node.index()]; }
+  int kind_of(NodeId node) const { return shape_[node].value; }
 
  private:
+  using LeafId = Id<struct LeafTag>;
+  using ShapeId = Id<struct ShapeTag>;
+  using UsedLeafId = Id<struct UsedLeafTag>;  ///< Leaves in use, in order of appearance.
   /// Positions of a node in nested groups. Level 0 is the coarsest.
   struct Shape {
     bool regular = false;
@@ -49,35 +53,33 @@ class DeviceRenaming {
   };
   struct UsedNode {
     NodeId node;
-    int leaf = 0;  ///< Index into the leaves in use.
+    UsedLeafId leaf;
     bool fixed = false;
     std::vector<int> positions;  ///< In order of appearance.
   };
   Shape make_shape(const models::Node& node, int first_device) const;
   static bool even(const models::Node& node);
   models::DegradedLinks fix_degraded(const models::DegradedLinks& degraded,
-                                     const std::vector<int>& number,
-                                     std::vector<bool>& fixed) const;
-  std::vector<int> match_leaves(const std::vector<UsedNode>& used, int leaves,
-                                const std::vector<bool>& fixed) const;
+                                     const IdVector<NodeId, int>& number,
+                                     IdVector<NodeId, bool>& fixed) const;
+  IdVector<UsedLeafId, LeafId> match_leaves(const std::vector<UsedNode>& used, int leaves,
+                                            const IdVector<NodeId, bool>& fixed) const;
   std::vector<int> positions(const Shape& shape, const std::vector<int>& order) const;
-  int leaf_of(NodeId node) const { return leaf_[node.index()]; }
 
   const models::Cluster& cluster_;
   const models::Topology& topology_;
-  std::vector<int> first_;     ///< By node.
-  std::vector<int> leaf_;      ///< By node, numbered from 0.
-  std::vector<int> shape_of_;  ///< By node.
-  std::vector<Shape> shapes_;
-  /// Nodes by leaf and shape, ascending.
-  std::vector<std::vector<std::vector<NodeId>>> nodes_;
+  IdVector<NodeId, int> first_;      ///< Id of its first device.
+  IdVector<NodeId, LeafId> leaf_;    ///< Numbered from 0, whatever the cluster calls them.
+  IdVector<NodeId, ShapeId> shape_;  ///< Nodes of one shape are built alike.
+  IdVector<ShapeId, Shape> shapes_;
+  IdVector<LeafId, IdVector<ShapeId, std::vector<NodeId>>> nodes_;  ///< Ascending.
   std::vector<NodeId> overridden_;
   mutable std::unordered_map<std::string_view, NodeId> node_of_link_;  ///< Made when first needed.
 };
 
 /// The plan with its devices renamed, and without what does not matter to its time: prediction,
 /// planner, hashes.
-ir::Plan renamed(const ir::Plan& plan, const std::vector<DeviceId>& to);
+ir::Plan renamed(const ir::Plan& plan, const IdVector<DeviceId, DeviceId>& to);
 /// Devices in the order in which the plan names them.
 std::vector<DeviceId> devices_in_order(const ir::Plan& plan);
 

@@ -24,7 +24,7 @@ std::vector<DeviceId> devices_by_node(const std::vector<models::StateTransfer>& 
                                       const models::Cluster& cluster) {
   using End = std::tuple<ir::Location, ir::Location, bool, int, double>;
   std::vector<std::pair<std::vector<End>, int>> nodes(cluster.nodes.size());
-  std::vector<bool> named(static_cast<std::size_t>(cluster.size()), false);
+  IdVector<DeviceId, bool> named(cluster.devices.size(), false);
   for (const models::StateTransfer& transfer : transfers) {
     for (const bool receives : {false, true}) {
       const DeviceId device = receives ? transfer.destination : transfer.source;
@@ -32,7 +32,7 @@ std::vector<DeviceId> devices_by_node(const std::vector<models::StateTransfer>& 
       const models::Device& of = cluster.device(device);
       nodes[of.node.index()].first.emplace_back(transfer.from, transfer.to, receives, of.position,
                                                 transfer.bytes.value);
-      named[device.index()] = true;
+      named[device] = true;
     }
   }
   for (std::size_t n = 0; n < nodes.size(); ++n) {
@@ -44,7 +44,7 @@ std::vector<DeviceId> devices_by_node(const std::vector<models::StateTransfer>& 
   for (const auto& [ends, node] : nodes) {
     if (ends.empty()) continue;
     for (const DeviceId device : cluster.devices_of(NodeId{node})) {
-      if (named[device.index()]) order.push_back(device);
+      if (named[device]) order.push_back(device);
     }
   }
   return order;
@@ -96,7 +96,7 @@ class FlowTransferTimer::Impl {
     Key key{transfers, std::move(names.degraded_links)};
     for (models::StateTransfer& transfer : key.first) {
       for (DeviceId* end : {&transfer.source, &transfer.destination}) {
-        if (end->valid()) *end = names.to[end->index()];
+        if (end->valid()) *end = names.to[*end];
       }
     }
     std::sort(key.first.begin(), key.first.end());

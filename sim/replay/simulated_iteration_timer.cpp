@@ -54,7 +54,7 @@ class SimulatedIterationTimer::Impl {
     for (ir::MemoryUse& use : evaluation.memory.by_gpu_type) {
       use.pipeline = static_cast<int>(named.pipelines[static_cast<std::size_t>(use.pipeline)]);
       for (const DeviceId device : named.devices) {
-        if (named.to[device.index()] != use.device) continue;
+        if (named.to[device] != use.device) continue;
         use.device = device;
         break;
       }
@@ -70,7 +70,7 @@ class SimulatedIterationTimer::Impl {
     IterationKey key;
     std::vector<std::size_t> pipelines;  ///< order_of_pipelines()
     std::vector<DeviceId> devices;       ///< Of the plan in that order, under its own names.
-    std::vector<DeviceId> to;
+    IdVector<DeviceId, DeviceId> to;
   };
 
   Named name(const ir::Plan& plan, const IterationConditions& conditions) const {
@@ -83,7 +83,7 @@ class SimulatedIterationTimer::Impl {
     IterationKey& key = named.key;
     key.plan = renamed(sorted, named.to);
     for (const models::SlowDevice& device : conditions.slow) {
-      const DeviceId to = named.to[device.device.index()];
+      const DeviceId to = named.to[device.device];
       if (to.valid() && device.factor != 1.0) key.slow.push_back({to, device.factor});
     }
     std::sort(key.slow.begin(), key.slow.end(),
@@ -93,7 +93,7 @@ class SimulatedIterationTimer::Impl {
     for (models::StateTransfer& transfer : key.background) {
       for (DeviceId* end : {&transfer.source, &transfer.destination}) {
         if (!end->valid()) continue;
-        const DeviceId to = named.to[end->index()];
+        const DeviceId to = named.to[*end];
         ORRERY_CHECK(to.valid(), "device {} transfers in the background of a plan without it",
                      end->value);
         *end = to;

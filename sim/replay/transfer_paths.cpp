@@ -70,15 +70,15 @@ std::pair<int, int> TransferPaths::ends(std::size_t flow) const {
 void TransferPaths::add_storage(Location location, NodeId node, bool write,
                                 std::vector<LinkId>& links) const {
   if (location == Location::host_memory) {
-    if (host_memory_[node.index()].valid()) links.push_back(host_memory_[node.index()]);
+    if (host_memory_[node].valid()) links.push_back(host_memory_[node]);
     return;
   }
-  const std::vector<LinkId>& of = location == Location::cloud ? cloud_
-                                  : write                     ? nvme_write_
-                                                              : nvme_read_;
-  ORRERY_CHECK(of[node.index()].valid(), "cluster '{}' has no {} on node {}", cluster_.name,
+  const IdVector<NodeId, LinkId>& of = location == Location::cloud ? cloud_
+                                       : write                     ? nvme_write_
+                                                                   : nvme_read_;
+  ORRERY_CHECK(of[node].valid(), "cluster '{}' has no {} on node {}", cluster_.name,
                location == Location::cloud ? "object storage" : "NVMe", node.value);
-  links.push_back(of[node.index()]);
+  links.push_back(of[node]);
 }
 
 void TransferPaths::path(const models::StateTransfer& transfer, std::vector<LinkId>& links,

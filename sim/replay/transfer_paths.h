@@ -9,6 +9,7 @@
 #include <memory>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/interfaces/transfer_timer.h"
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
@@ -49,7 +50,7 @@ class TransferPaths {
   const models::Cluster& cluster_;
   const models::Topology& topology_;
   std::vector<LinkSpec> links_;
-  std::vector<LinkId> host_memory_, nvme_read_, nvme_write_, cloud_;  ///< By node; may be invalid.
+  IdVector<NodeId, LinkId> host_memory_, nvme_read_, nvme_write_, cloud_;  ///< Or invalid.
   std::shared_ptr<Table> table_;
 };
 

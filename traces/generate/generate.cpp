@@ -118,7 +118,7 @@ class Generator {
         horizon_(horizon),
         root_(seed),
         victims_(layout_, nodes.leaf, failures_.lemons, root_.fork(stream_key("lemons"))),
-        slow_(layout_.devices()) {
+        slow_(layout_.device_count()) {
     trace_.source = fmt::format("orrery trace generate: {}", settings.name);
     trace_.seed = seed;
     trace_.horizon = horizon;
@@ -153,7 +153,7 @@ class Generator {
   /// Per second, of something counted in the table.
   double rate_of(double count) const {
     return failures_.rate * count / failures_.period.value *
-           static_cast<double>(layout_.devices()) / static_cast<double>(failures_.gpus);
+           static_cast<double>(layout_.device_count()) / static_cast<double>(failures_.gpus);
   }
 
   void plan_failures() {
@@ -186,8 +186,8 @@ class Generator {
   }
 
   void plan_slowness() {
-    const double rate =
-        failures_.slow.per_1000_gpu_days / 1000 / kDay * static_cast<double>(layout_.devices());
+    const double rate = failures_.slow.per_1000_gpu_days / 1000 / kDay *
+                        static_cast<double>(layout_.device_count());
     for (const Instant at : draw_renewals(rate, 1, horizon_, stream("slow devices"))) {
       Plan next;
       next.at = at;
@@ -205,8 +205,8 @@ class Generator {
     if (entry == nullptr) return;
     const SpotType& type = *entry;
     std::vector<NodeId> nodes;
-    for (std::size_t n = 0; n < trace_.nodes.size(); ++n) {
-      if (trace_.nodes[n].gpu_type == gpu_type) nodes.push_back({static_cast<std::int32_t>(n)});
+    for (const NodeId node : layout_.nodes()) {
+      if (trace_.nodes[node.index()].gpu_type == gpu_type) nodes.push_back(node);
     }
     const SpotNodes drawn = draw_spot(type, nodes, horizon_, stream("spot " + gpu_type));
     std::map<NodeId, Instant> since;
@@ -242,8 +242,8 @@ class Generator {
       event.cause = "price";
       event.price = price.price;
       for (const NodeId node : nodes) {
-        for (int i = 0; i < layout_.gpus(node); ++i) {
-          event.scope.devices.push_back({layout_.first(node).value + i});
+        for (const DeviceId device : layout_.devices_of(node)) {
+          event.scope.devices.push_back(device);
         }
       }
       emit(std::move(event));
@@ -304,7 +304,7 @@ class Generator {
       case Plan::What::slow:
         return slow_down(now);
       case Plan::What::restore: {
-        slow_[now.devices.front().index()] = false;
+        slow_[now.devices.front()] = false;
         ClusterEvent event = event_of(now, EventKind::restore, kSlow);
         event.scope.devices = now.devices;
         return emit(std::move(event));
@@ -401,8 +401,8 @@ class Generator {
   void slow_down(const Plan& now) {
     const auto hit = victims_.draw(FailureScope::gpu, 1, kept("victims of slowness"));
     const Nanoseconds time = draw_duration(failures_.slow.duration, kept("slow time"));
-    if (hit.empty() || slow_[hit.front().index()]) return;
-    slow_[hit.front().index()] = true;
+    if (hit.empty() || slow_[hit.front()]) return;
+    slow_[hit.front()] = true;
     ClusterEvent event = event_of(now, EventKind::slow, kSlow);
     event.scope.devices = hit;
     event.factor = failures_.slow.factor;
@@ -424,7 +424,7 @@ class Generator {
   Nanoseconds horizon_;
   Rng root_;
   Victims victims_;
-  std::vector<bool> slow_;
+  IdVector<DeviceId, bool> slow_;
   std::set<NodeId> under_maintenance_;
   std::map<std::string, Rng> streams_;
   std::priority_queue<Plan, std::vector<Plan>, std::greater<>> queue_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/rng.h"
 #include "traces/generate/settings.h"
 #include "traces/layout.h"
@@ -17,7 +18,7 @@ class Victims {
   Victims(const TraceLayout& layout, std::vector<int> leaf, const LemonNodes& lemons,
           const Rng& rng);
 
-  bool away(NodeId node) const { return away_[node.index()]; }
+  bool away(NodeId node) const { return away_[node]; }
   /// What leaves or comes with its node is not broken any more.
   void set_away(NodeId node, bool away);
   void set_out(NodeId node, bool out);
@@ -26,7 +27,7 @@ class Victims {
   bool any() const;
 
   /// 0: works.
-  std::int64_t failure_of(DeviceId device) const { return failure_[device.index()]; }
+  std::int64_t failure_of(DeviceId device) const { return failure_[device]; }
   void fail(DeviceId device, std::int64_t failure);
   void mend(DeviceId device);
 
@@ -43,13 +44,13 @@ class Victims {
   void add_node(NodeId node, std::vector<DeviceId>& devices) const;
 
   const TraceLayout& layout_;
-  std::vector<double> weight_;  ///< By node.
-  std::vector<int> block_leaf_;
-  std::vector<int> rank_;  ///< By node: its number among those of its leaf.
-  std::vector<bool> away_;
-  std::vector<bool> out_;
-  std::vector<std::int64_t> failure_;  ///< By device.
-  std::vector<int> broken_;            ///< Failed devices, by node.
+  IdVector<NodeId, double> weight_;
+  IdVector<NodeId, int> leaf_;
+  IdVector<NodeId, int> rank_;  ///< Its number among the nodes of its leaf.
+  IdVector<NodeId, bool> away_;
+  IdVector<NodeId, bool> out_;
+  IdVector<DeviceId, std::int64_t> failure_;
+  IdVector<NodeId, int> broken_;  ///< How many of its devices have failed.
 };
 
 }  // namespace orrery::traces

@@ -41,9 +41,9 @@ std::vector<int> names(const models::Cluster& cluster, const std::vector<int>& d
   const DeviceRenaming renaming(cluster, topology, ignore_leaves);
   std::vector<DeviceId> order;
   for (const int device : devices) order.push_back({device});
-  const std::vector<DeviceId> to = renaming.names(order, degraded).to;
+  const IdVector<DeviceId, DeviceId> to = renaming.names(order, degraded).to;
   std::vector<int> result;
-  for (const int device : devices) result.push_back(to[static_cast<std::size_t>(device)].value);
+  for (const int device : devices) result.push_back(to[{device}].value);
   return result;
 }
 
