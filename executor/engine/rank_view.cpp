@@ -81,7 +81,7 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
     if (at.kind == ir::OpKind::collective) {
       const ir::CollectiveShape& of = shape(at);
       const auto& part = of.parts.front();
-      const RingGroup group = ring(program.groups[static_cast<std::size_t>(part.group)]);
+      const RingGroup group = ring(program.group(part.group));
       const auto position = static_cast<std::size_t>(group.position);
       if (of.kind == ir::CollectiveKind::broadcast && position == 0) continue;
       if (of.kind == ir::CollectiveKind::all_gather) {
@@ -130,7 +130,7 @@ void RankView::find_gathers() {
       }
     }
     for (auto& [block, gather] : found) {
-      gather.group = ring(program_.groups[static_cast<std::size_t>(part.group)]);
+      gather.group = ring(program_.group(part.group));
       gather.tag = tag_number(local);
       for (std::size_t m = 0; m < members; ++m) {
         if (static_cast<int>(m) == gather.group.position) continue;

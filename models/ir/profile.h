@@ -103,9 +103,8 @@ struct StorageTime {
   Provenance provenance;
 };
 
-/// Duration of a phase of recovery, by the names of models/interfaces (detect, decide,
-/// reinitialize,
-/// ...), as measured on this kind of machine.
+/// Duration of a phase of recovery (detect, decide, reinitialize, ... of models/interfaces), as
+/// measured on this kind of machine.
 struct PhaseTime {
   std::string phase;
   Seconds time;

@@ -292,6 +292,8 @@ struct Program {
   std::span<const OpId> dependencies_of(OpId op) const;
   std::span<const OpId> members_of(Rendezvous rendezvous) const;
   const Op& op(OpId id) const { return ops[id.index()]; }
+  const CommunicationGroup& group(std::int32_t index) const { return entry(groups, index); }
+  const PipelineInfo& pipeline(std::int32_t index) const { return entry(pipelines, index); }
   const Rank& rank(RankId id) const { return ranks[id.index()]; }
   const Rank& rank_of(const Op& op) const { return ranks[op.rank.index()]; }
   /// The op must have a segment.

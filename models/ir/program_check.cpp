@@ -149,7 +149,7 @@ class Checker {
         if (!within(part.group, p_.groups) || !amount(part.bytes)) {
           return fail("collective shape {} has a part with no group or a wrong size", i);
         }
-        const auto size = p_.groups[static_cast<std::size_t>(part.group)].devices.size();
+        const auto size = p_.group(part.group).devices.size();
         if (!part.member_regions.empty() && part.member_regions.size() != size) {
           return fail("collective shape {} tells the regions of {} members, its group has {}", i,
                       part.member_regions.size(), size);
@@ -173,7 +173,7 @@ class Checker {
         }
         for (const std::int32_t group : inner.groups) {
           if (!within(group, p_.groups)) return fail("inner set {} names group {}", i, group);
-          const auto size = p_.groups[static_cast<std::size_t>(group)].devices.size();
+          const auto size = p_.group(group).devices.size();
           if (inner.kind == CollectiveKind::all_to_all &&
               inner.bytes_per_peer.size() != size * size) {
             return fail("inner set {} tells {} pairs of an all-to-all among {}", i,
@@ -228,10 +228,10 @@ class Checker {
       if (!is_pass(o.kind)) continue;
       if (o.segment == kNone) return fail("{} has no segment", describe(i));
       const auto pipeline = rank_of(o).pipeline;
-      const auto count = p_.pipelines[static_cast<std::size_t>(pipeline)].micro_batches;
+      const auto count = p_.pipeline(pipeline).micro_batches;
       const auto& segment = p_.segment_of(o);
       // A rerouted micro-batch belongs to the pipeline of its segment, not of its rank.
-      const auto own = p_.pipelines[static_cast<std::size_t>(segment.pipeline)].micro_batches;
+      const auto own = p_.pipeline(segment.pipeline).micro_batches;
       if (!o.micro_batch.valid() || o.micro_batch.value >= std::max(count, own)) {
         return fail("{} is not of one of {} micro-batches", describe(i), std::max(count, own));
       }
@@ -244,10 +244,10 @@ class Checker {
 
   bool touches_inner(const Op& o) const {
     const Rank& rank = rank_of(o);
-    const auto& set = p_.inner_sets[static_cast<std::size_t>(o.inner)];
+    const auto set = p_.inner_of(o);
     return std::all_of(set.begin(), set.end(), [&](const InnerCollective& inner) {
       return std::any_of(inner.groups.begin(), inner.groups.end(), [&](std::int32_t group) {
-        const auto& devices = p_.groups[static_cast<std::size_t>(group)].devices;
+        const auto& devices = p_.group(group).devices;
         return std::find_first_of(devices.begin(), devices.end(), rank.devices.begin(),
                                   rank.devices.end()) != devices.end();
       });
@@ -359,9 +359,9 @@ class Checker {
     }
     std::sort(owners.begin(), owners.end());
     std::vector<bool> seen(members.size());
-    const auto& shape = p_.collective_shapes[static_cast<std::size_t>(p_.collectives[c].shape)];
+    const auto& shape = p_.shape_of(p_.collectives[c]);
     for (const CollectiveShape::Part& part : shape.parts) {
-      for (const DeviceId device : p_.groups[static_cast<std::size_t>(part.group)].devices) {
+      for (const DeviceId device : p_.group(part.group).devices) {
         const auto at =
             std::lower_bound(owners.begin(), owners.end(), std::pair(device, std::size_t{0}));
         if (at == owners.end() || at->first != device) {

@@ -125,7 +125,7 @@ class Boundary {
     ir::CollectiveShape shape =
         builder_.program.collective_shapes[static_cast<std::size_t>(pattern.shape)];
     for (const ir::CollectiveShape::Part& part : shape.parts) {
-      const auto& pair = builder_.program.groups[static_cast<std::size_t>(part.group)].devices;
+      const auto& pair = builder_.program.group(part.group).devices;
       if (pair.back().value == step.source) return false;
     }
     shape.parts.push_back({builder_.group({{step.source}, {step.destination}}), size, {}});

@@ -79,10 +79,10 @@ Seconds inner_time(const ir::Program& program, std::int32_t set, const models::T
   for (const ir::InnerCollective& inner : program.inner_sets[static_cast<std::size_t>(set)]) {
     Seconds slowest;
     for (const std::int32_t group : inner.groups) {
-      slowest = std::max(
-          slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
-                                           program.groups[static_cast<std::size_t>(group)].devices,
-                                           inner.bytes, path, inner.bytes_per_peer));
+      slowest =
+          std::max(slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
+                                                    program.group(group).devices, inner.bytes, path,
+                                                    inner.bytes_per_peer));
     }
     total += inner.count * slowest;
   }

@@ -37,10 +37,10 @@ Seconds InnerTable::closed_form(std::int32_t set) {
   for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
     Seconds slowest;
     for (const std::int32_t group : inner.groups) {
-      slowest = std::max(
-          slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
-                                           program_.groups[static_cast<std::size_t>(group)].devices,
-                                           inner.bytes, path_, inner.bytes_per_peer));
+      slowest =
+          std::max(slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
+                                                    program_.group(group).devices, inner.bytes,
+                                                    path_, inner.bytes_per_peer));
     }
     total += inner.count * slowest;
   }
@@ -54,7 +54,7 @@ Bytes InnerTable::payload(std::int32_t set, RankId rank) {
   const std::vector<DeviceId>& own = program_.ranks[rank.index()].devices;
   for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
     for (const std::int32_t group : inner.groups) {
-      const auto& devices = program_.groups[static_cast<std::size_t>(group)].devices;
+      const auto& devices = program_.group(group).devices;
       const bool takes_part = std::find_first_of(devices.begin(), devices.end(), own.begin(),
                                                  own.end()) != devices.end();
       if (takes_part) place->second += inner.count * inner.bytes;
@@ -75,9 +75,9 @@ std::vector<InnerPhase> InnerTable::make_phases(std::int32_t set,
   for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
     InnerPhase phase{inner.count, {}};
     for (const std::int32_t group : inner.groups) {
-      for (const models::FlowEdge& edge : models::collective_flows(
-               inner.kind, program_.groups[static_cast<std::size_t>(group)].devices, inner.bytes,
-               path_, inner.bytes_per_peer)) {
+      for (const models::FlowEdge& edge :
+           models::collective_flows(inner.kind, program_.group(group).devices, inner.bytes, path_,
+                                    inner.bytes_per_peer)) {
         if (!std::binary_search(own.begin(), own.end(), edge.source)) continue;
         phase.flows.push_back({edge.source, edge.destination, edge.bytes,
                                path_(edge.source, edge.destination).latency, edge.extra_latency});

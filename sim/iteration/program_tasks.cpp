@@ -331,8 +331,8 @@ const std::vector<models::FlowEdge>& ProgramTasks::shape_flows(std::int32_t shap
   if (!flows.empty()) return flows;
   const ir::CollectiveShape& all = program_.collective_shapes[static_cast<std::size_t>(shape)];
   for (const ir::CollectiveShape::Part& part : all.parts) {
-    const auto edges = models::collective_flows(
-        all.kind, program_.groups[static_cast<std::size_t>(part.group)].devices, part.bytes, path_);
+    const auto edges =
+        models::collective_flows(all.kind, program_.group(part.group).devices, part.bytes, path_);
     flows.insert(flows.end(), edges.begin(), edges.end());
   }
   return flows;
@@ -356,8 +356,7 @@ std::optional<Seconds> ProgramTasks::local_time(const ir::Collective& collective
   if (local) {
     const ir::CollectiveShape::Part& part = shape.parts.front();
     time = models::collective_time(shape.kind, models::CollectiveAlgorithm::ring,
-                                   program_.groups[static_cast<std::size_t>(part.group)].devices,
-                                   part.bytes, path_);
+                                   program_.group(part.group).devices, part.bytes, path_);
   }
   known = time;
   return time;
@@ -382,8 +381,7 @@ void ProgramTasks::add_collective(const ir::Collective& collective) {
                     shape.kind == ir::CollectiveKind::all_gather;
   if (options_.ring == RingMode::stepwise && ring) {
     for (const ir::CollectiveShape::Part& part : shape.parts) {
-      const auto rings =
-          models::nic_rings(program_.groups[static_cast<std::size_t>(part.group)].devices, path_);
+      const auto rings = models::nic_rings(program_.group(part.group).devices, path_);
       for (const std::vector<DeviceId>& one : rings) {
         add_ring_steps(shape.kind, one, part.bytes / static_cast<double>(rings.size()), start, end);
       }

@@ -160,8 +160,7 @@ void lengthen_rings(ir::Program& program, double factor) {
   for (ir::CollectiveShape& shape : program.collective_shapes) {
     if (shape.purpose != ir::Purpose::data_parallel) continue;
     for (ir::CollectiveShape::Part& part : shape.parts) {
-      const auto members =
-          static_cast<double>(program.groups[static_cast<std::size_t>(part.group)].devices.size());
+      const auto members = static_cast<double>(program.group(part.group).devices.size());
       if (members < 2) continue;
       const double all = members * factor;
       part.bytes *= (all - 1) / all / ((members - 1) / members);

@@ -155,7 +155,7 @@ TEST(Lowering, AddsUpTheGradientsOfReplicatedKeyValueHeads) {
     for (const auto& region : program.region_sets[static_cast<std::size_t>(shape.regions)]) {
       EXPECT_TRUE(region.parameter == 2 || region.parameter == 3) << region.parameter;
       for (const auto& part : shape.parts) {
-        for (const DeviceId device : program.groups[static_cast<std::size_t>(part.group)].devices) {
+        for (const DeviceId device : program.group(part.group).devices) {
           groups[{region.parameter, region.begin}].insert(device.value);
         }
       }

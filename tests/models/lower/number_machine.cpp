@@ -205,7 +205,7 @@ class Machine {
 
   std::int64_t sample_of(const ir::SegmentInfo& info, int batch, std::int64_t token) const {
     const int micro_batch = batch % kMostMicroBatches;
-    const auto& pipeline = program_.pipelines[static_cast<std::size_t>(info.pipeline)];
+    const auto& pipeline = program_.pipeline(info.pipeline);
     return pipeline.first_sample + std::int64_t{micro_batch} * pipeline.micro_batch_size +
            token / workload_.sequence_length;
   }
@@ -219,7 +219,7 @@ class Machine {
     for (const auto& inner : program_.inner_sets[static_cast<std::size_t>(op.inner)]) {
       if (inner.purpose != purpose || inner.kind != kind) continue;
       for (const std::int32_t g : inner.groups) {
-        if (program_.groups[static_cast<std::size_t>(g)].devices == members) count += inner.count;
+        if (program_.group(g).devices == members) count += inner.count;
       }
     }
     return count;
@@ -610,7 +610,7 @@ class Machine {
 
   std::vector<int> ranks(const ir::CollectiveShape::Part& part) const {
     std::vector<int> out;
-    for (const DeviceId device : program_.groups[static_cast<std::size_t>(part.group)].devices) {
+    for (const DeviceId device : program_.group(part.group).devices) {
       out.push_back(rank_of_.at(device));
     }
     return out;
@@ -756,7 +756,7 @@ std::set<DeviceId> gathered_from(const ir::Program& program, std::int32_t inner_
     for (const auto& inner : program.inner_sets[static_cast<std::size_t>(inner_set)]) {
       if (inner.purpose != ir::Purpose::zero) continue;
       for (const std::int32_t g : inner.groups) {
-        const auto& devices = program.groups[static_cast<std::size_t>(g)].devices;
+        const auto& devices = program.group(g).devices;
         const bool meets = std::any_of(devices.begin(), devices.end(),
                                        [&](DeviceId device) { return reached.count(device) > 0; });
         if (meets) reached.insert(devices.begin(), devices.end());

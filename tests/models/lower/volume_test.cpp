@@ -35,7 +35,7 @@ void add_inner(const ir::Program& program, const ir::Op& op, Traffic& traffic) {
   const auto& own = program.rank_of(op).devices;
   for (const auto& inner : program.inner_sets[static_cast<std::size_t>(op.inner)]) {
     for (const std::int32_t g : inner.groups) {
-      const auto& devices = program.groups[static_cast<std::size_t>(g)].devices;
+      const auto& devices = program.group(g).devices;
       for (std::size_t i = 0; i < devices.size(); ++i) {
         if (std::find(own.begin(), own.end(), devices[i]) == own.end()) continue;
         double bytes = inner.bytes.value * ring_share(inner.kind, devices.size());
@@ -63,7 +63,7 @@ Traffic traffic_of(const ir::Program& program) {
   for (const ir::Collective& collective : program.collectives) {
     const auto& shape = program.shape_of(collective);
     for (const auto& part : shape.parts) {
-      const auto n = program.groups[static_cast<std::size_t>(part.group)].devices.size();
+      const auto n = program.group(part.group).devices.size();
       traffic[shape.purpose] +=
           part.bytes.value * ring_share(shape.kind, n) * static_cast<double>(n);
     }

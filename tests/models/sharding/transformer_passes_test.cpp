@@ -29,7 +29,7 @@ Exchanges exchanges_of(const ir::Program& program, ir::Purpose purpose) {
     for (const auto& inner : program.inner_sets[static_cast<std::size_t>(op.inner)]) {
       if (inner.purpose != purpose) continue;
       for (const std::int32_t g : inner.groups) {
-        const auto& devices = program.groups[static_cast<std::size_t>(g)].devices;
+        const auto& devices = program.group(g).devices;
         std::vector<int> group;
         for (const DeviceId device : devices) group.push_back(device.value);
         std::sort(group.begin(), group.end());
@@ -196,7 +196,7 @@ Received received_by(const ir::Program& program, const std::map<int, int>& group
     if (shape.purpose != ir::Purpose::pipeline || !is_forward(program, shape.regions)) continue;
     EXPECT_EQ(shape.kind, ir::CollectiveKind::all_gather);
     for (const auto& part : shape.parts) {
-      const auto& devices = program.groups[static_cast<std::size_t>(part.group)].devices;
+      const auto& devices = program.group(part.group).devices;
       received[group_of.at(devices.front().value)] +=
           part.bytes.value * static_cast<double>(devices.size() - 1);
     }
