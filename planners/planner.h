@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/base/units.h"
+#include "models/config/visitor.h"
 #include "models/interfaces/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
@@ -78,6 +79,10 @@ struct SearchReport {
   std::vector<RunnerUp> runners_up;  ///< Next best plans, best first; at most a few.
   std::vector<ConstraintCost> constraints;  ///< Each that forbade something.
 };
+
+void describe(config::Visitor& v, RunnerUp& runner_up);
+void describe(config::Visitor& v, ConstraintCost& cost);
+void describe(config::Visitor& v, SearchReport& search);
 
 struct PlannerResult {
   std::variant<ir::Plan, models::Infeasible> outcome;

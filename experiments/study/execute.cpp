@@ -18,6 +18,7 @@
 #include "models/cost/pricer.h"
 #include "models/ir/wire.h"
 #include "models/lower/lower.h"
+#include "models/spec/plan_yaml.h"
 #include "models/spec/topology.h"
 #include "planners/catalog.h"
 #include "sim/iteration/evaluator.h"
@@ -270,18 +271,20 @@ void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOut
       sim::evaluation_from(result, plan, run.cluster, run.workload, std::move(verdict));
   outcome.log = std::move(result.log);
   if (record_timeline) outcome.log.program_hash = ir::program_hash(outcome.program);
-  outcome.profile_entries = pricer.used_entries();
-  outcome.link_table = busiest_links(outcome.log, result.iteration_time);
+  outcome.prices = pricer.used_entries();
+  outcome.busiest_links = busiest_links(outcome.log, result.iteration_time);
   outcome.stages = stage_loads(outcome.program, result.ranks);
   outcome.simgrid = simulator->effective_config();
+  outcome.ranks = static_cast<std::int64_t>(outcome.program.ranks.size());
+  outcome.ops = static_cast<std::int64_t>(outcome.program.ops.size());
 }
 
 void Session::State::evaluate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
   const Clock::time_point start = Clock::now();
   if (closed_form) {
     outcome.evaluation = closed_form->evaluate(plan);
-    outcome.synchronization = closed_form->estimate(plan).data_parallel;
-    outcome.profile_entries = {"closed form '" + closed_form->name() + "': no profile is used"};
+    outcome.evaluation->synchronization = closed_form->estimate(plan).data_parallel;
+    outcome.prices = {"closed form '" + closed_form->name() + "': no profile is used"};
   } else {
     simulate(plan, record_timeline, outcome);
   }
@@ -307,6 +310,30 @@ RunOutcome Session::judge(const ir::Plan& plan, bool record_timeline) {
   outcome.plan = plan;
   state_->evaluate(plan, record_timeline, outcome);
   return outcome;
+}
+
+void describe(config::Visitor& v, StageLoad& stage) {
+  v.title("Stage");
+  v.required("pipeline", stage.pipeline, "");
+  v.required("stage", stage.stage, "");
+  v.required("compute_seconds", stage.compute, "of the busiest GPU, as all below");
+  v.required("tensor_parallel_seconds", stage.tensor_parallel, "inner collectives");
+  v.required("transfer_seconds", stage.transfers, "exposed transfers and synchronization");
+  v.required("bubble_seconds", stage.bubble, "idle");
+}
+
+void describe(config::Visitor& v, RunReport& report) {
+  v.title("Report");
+  v.required("name", report.name, "planner or plan file");
+  v.optional("infeasible", report.infeasible, "instead of a plan");
+  v.optional("evaluation", report.evaluation, "of the plan");
+  v.optional("search", report.search, "of the planner");
+  v.required("stages", report.stages, "of the simulation, by pipeline and stage");
+  v.required("busiest_links", report.busiest_links, "");
+  v.required("prices", report.prices, "where op times come from");
+  v.required("ranks", report.ranks, "of the simulated program");
+  v.required("ops", report.ops, "of the simulated program");
+  v.optional("plan", report.plan, "");
 }
 
 }  // namespace orrery::experiments

@@ -45,20 +45,28 @@ struct StageLoad {
   Seconds busy() const { return compute + tensor_parallel; }
 };
 
-struct RunOutcome {
-  std::optional<ir::Plan> plan;
+/// What came out of one run: a plan with an evaluation, or a reason why there is none. What forked
+/// children hand to their parent, and what `--json` prints.
+struct RunReport {
+  std::string name;                              ///< Planner or plan file.
   std::optional<models::Infeasible> infeasible;  ///< Instead of a plan.
   std::optional<models::Evaluation> evaluation;
-  planners::SearchReport search;  ///< Empty when the plan came from a file.
-  double planning_seconds = 0;    ///< Wall clock: goes to timings.csv only.
+  std::optional<planners::SearchReport> search;  ///< None where the plan came from a file.
+  std::vector<StageLoad> stages;                 ///< Of the simulation; empty under a closed form.
+  std::vector<std::string> busiest_links;        ///< In words.
+  std::vector<std::string> prices;  ///< Where op times come from: profile entries and fallbacks.
+  std::int64_t ranks = 0;           ///< Of the simulated program; 0 under a closed form.
+  std::int64_t ops = 0;
+  std::optional<ir::Plan> plan;
+};
+void describe(config::Visitor& v, StageLoad& stage);
+void describe(config::Visitor& v, RunReport& report);
+
+struct RunOutcome : RunReport {
+  double planning_seconds = 0;  ///< Wall clock: goes to timings.csv only.
   double evaluation_seconds = 0;
-  /// Of a closed form: its gradient synchronization, which no pipeline time contains.
-  std::optional<Seconds> synchronization;
   ir::Program program;  ///< Of the simulated plan; empty under a closed-form cost model.
   ir::RunLog log;
-  std::vector<std::string> profile_entries;  ///< Prices used: profile entries and fallbacks.
-  std::vector<std::string> link_table;       ///< Not for CSV: busiest links in words.
-  std::vector<StageLoad> stages;             ///< Not for CSV; empty under a closed form.
   /// SimGrid's version and options; empty under a closed-form cost model.
   std::vector<std::pair<std::string, std::string>> simgrid;
 };

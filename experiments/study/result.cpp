@@ -43,7 +43,7 @@ Json breakdown_json(const models::Breakdown& parts) {
           {"bubble_s", rounded(parts.bubble.value)}};
 }
 
-Json evaluation_json(const models::Evaluation& evaluation, const RunOutcome& outcome) {
+Json evaluation_json(const models::Evaluation& evaluation) {
   std::vector<std::string> ends;
   for (const Seconds time : evaluation.pipeline_times) {
     ends.push_back(fmt::format("{:.10g}", time.value));
@@ -55,11 +55,11 @@ Json evaluation_json(const models::Evaluation& evaluation, const RunOutcome& out
                {"fits", evaluation.memory.fits()},
                {"memory_verdict", evaluation.memory.explain()},
                {"pipeline_times_s", fmt::format("{}", fmt::join(ends, ";"))}};
-  if (evaluation.priced) {
-    json["dollars_per_million_tokens"] = rounded(evaluation.dollars_per_million_tokens.value);
+  if (evaluation.dollars_per_million_tokens) {
+    json["dollars_per_million_tokens"] = rounded(evaluation.dollars_per_million_tokens->value);
   }
-  if (outcome.synchronization) {
-    json["synchronization_s"] = rounded(outcome.synchronization->value);
+  if (evaluation.synchronization) {
+    json["synchronization_s"] = rounded(evaluation.synchronization->value);
   } else {
     json.update(breakdown_json(evaluation.breakdown));
   }
@@ -172,9 +172,9 @@ std::string summary_json(const RunIdentity& identity, const RunOutcome& outcome)
   json["status"] = outcome.evaluation ? "ok" : "infeasible";
   json["reason"] =
       outcome.infeasible ? outcome.infeasible->constraint + ": " + outcome.infeasible->witness : "";
-  if (!outcome.search.work_unit.empty()) json.update(search_json(outcome.search));
+  if (outcome.search) json.update(search_json(*outcome.search));
   if (outcome.plan) json.update(plan_json(*outcome.plan));
-  if (outcome.evaluation) json.update(evaluation_json(*outcome.evaluation, outcome));
+  if (outcome.evaluation) json.update(evaluation_json(*outcome.evaluation));
   return json.dump(2) + "\n";
 }
 
@@ -196,13 +196,15 @@ bool is_summary_of(const std::string& text, const std::string& hash) {
 
 std::string log_text(const RunOutcome& outcome) {
   std::string text;
-  for (const std::string& note : outcome.search.notes) text += "search: " + note + "\n";
+  if (outcome.search) {
+    for (const std::string& note : outcome.search->notes) text += "search: " + note + "\n";
+  }
   if (outcome.infeasible) {
     text += fmt::format("infeasible: {}: {}\n", outcome.infeasible->constraint,
                         outcome.infeasible->witness);
   }
   if (outcome.evaluation) text += "memory: " + outcome.evaluation->memory.explain() + "\n";
-  for (const std::string& line : outcome.link_table) text += "link: " + line + "\n";
+  for (const std::string& line : outcome.busiest_links) text += "link: " + line + "\n";
   return text;
 }
 

@@ -137,7 +137,7 @@ class ManifestRuns final : public RunSet {
     write_text_file(folder + "/effective.yaml", effective_config(planned.spec, identity, outcome));
     if (outcome.plan) write_text_file(folder + "/plan.yaml", models::dump_plan(*outcome.plan));
     std::string entries;
-    for (const std::string& line : outcome.profile_entries) entries += line + "\n";
+    for (const std::string& line : outcome.prices) entries += line + "\n";
     write_text_file(folder + "/profile_entries.txt", entries);
     if (timelines_ && !outcome.log.spans.empty()) {
       write_text_file(folder + "/timeline.perfetto", timeline(session.loaded().cluster, outcome));

@@ -4,6 +4,22 @@
 
 #include "models/cost/mfu.h"
 
+namespace orrery::ir {
+
+void describe(config::Visitor& v, MemoryUse& use) {
+  v.title("Memory");
+  v.required("gpu", use.gpu, "GPU type");
+  v.required("device", use.device, "worst device of the type");
+  v.required("pipeline", use.pipeline, "that it works in");
+  v.required("stage", use.stage, "that it works in");
+  v.required("need_bytes", use.need, "peak");
+  v.required("have_bytes", use.have, "of the GPU type");
+  bool fits = use.fits();
+  v.required("fits", fits, "need <= have");
+}
+
+}  // namespace orrery::ir
+
 namespace orrery::models {
 
 Evaluation evaluation_of(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
@@ -15,11 +31,39 @@ Evaluation evaluation_of(const ir::Plan& plan, const Cluster& cluster, const Wor
   const FlopsPerSecond peak = total_peak(plan, cluster, workload.dtype);
   evaluation.mfu = utilization(step_model_flops(plan, workload), iteration_time, peak);
   evaluation.hfu = utilization(step_hardware_flops(plan, workload), iteration_time, peak);
-  if (const auto dollars = dollars_per_million_tokens(plan, cluster, workload, iteration_time)) {
-    evaluation.dollars_per_million_tokens = *dollars;
-    evaluation.priced = true;
-  }
+  evaluation.dollars_per_million_tokens =
+      dollars_per_million_tokens(plan, cluster, workload, iteration_time);
   return evaluation;
+}
+
+void describe(config::Visitor& v, Infeasible& infeasible) {
+  v.title("Infeasible");
+  v.required("constraint", infeasible.constraint, "that no plan meets");
+  v.required("witness", infeasible.witness, "an example");
+}
+
+void describe(config::Visitor& v, Evaluation& evaluation) {
+  Breakdown& parts = evaluation.breakdown;
+  v.title("Evaluation");
+  v.required("iteration_seconds", evaluation.iteration_time, "one optimizer step");
+  v.required("pipeline_seconds", evaluation.pipeline_times, "end of each last backward pass");
+  v.optional("synchronization_seconds", evaluation.synchronization,
+             "of a closed form, after the pipelines");
+  v.required("compute_seconds", parts.compute, "mean over GPUs, as all below");
+  v.required("tensor_parallel_seconds", parts.tensor_parallel, "inner collectives");
+  v.required("pipeline_communication_seconds", parts.pipeline, "exposed sends and receives");
+  v.required("data_parallel_seconds", parts.data_parallel, "exposed synchronization");
+  v.required("optimizer_seconds", parts.optimizer, "optimizer step");
+  v.required("bubble_seconds", parts.bubble, "idle");
+  v.required("tokens_per_second", evaluation.tokens_per_second, "of the whole job");
+  v.required("mfu", evaluation.mfu, "model FLOPs utilization");
+  v.required("hfu", evaluation.hfu, "hardware FLOPs utilization");
+  v.optional("dollars_per_million_tokens", evaluation.dollars_per_million_tokens, "list prices");
+  bool fits = evaluation.memory.fits();
+  v.required("fits", fits, "in memory");
+  std::string verdict = evaluation.memory.explain();
+  v.required("verdict", verdict, "in words");
+  v.required("memory", evaluation.memory.by_gpu_type, "by GPU type");
 }
 
 }  // namespace orrery::models

@@ -2,12 +2,14 @@
 /// that they cannot look into, and the values that go through it.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
 
 #include "models/base/ids.h"
 #include "models/base/units.h"
+#include "models/config/visitor.h"
 #include "models/ir/plan.h"
 #include "models/ir/verdict.h"
 #include "models/spec/cluster.h"
@@ -39,10 +41,15 @@ struct Evaluation {
   double tokens_per_second = 0;
   double mfu = 0;  ///< Model FLOPs per iteration / (time x peak of all devices of the plan).
   double hfu = 0;  ///< As MFU, counting recomputed FLOPs too.
-  Dollars dollars_per_million_tokens;  ///< 0 when a GPU type has no price.
-  bool priced = false;
+  std::optional<Dollars> dollars_per_million_tokens;  ///< None where a GPU type has no price.
   std::vector<Seconds> pipeline_times;  ///< End of each pipeline's last backward, from step start.
+  /// Of closed forms: gradient synchronization, which no pipeline time contains.
+  std::optional<Seconds> synchronization;
 };
+
+void describe(config::Visitor& v, Infeasible& infeasible);
+/// Verdict and fit are written, and follow from the memory when they are read.
+void describe(config::Visitor& v, Evaluation& evaluation);
 
 /// The iteration time with what follows from it for the plan: throughput, utilization, price
 /// (models/cost/mfu.h). Breakdown and pipeline times are left to the caller.
@@ -58,3 +65,9 @@ class Evaluator {
 };
 
 }  // namespace orrery::models
+
+namespace orrery::ir {
+
+void describe(config::Visitor& v, MemoryUse& use);
+
+}  // namespace orrery::ir

@@ -25,7 +25,7 @@
 #include "tools/commands/calibrate_samples.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/interrupt.h"
-#include "tools/commands/judge.h"
+#include "tools/commands/run_tasks.h"
 
 namespace orrery::tools {
 namespace {

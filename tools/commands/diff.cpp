@@ -9,7 +9,7 @@
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/judge.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -44,7 +44,7 @@ struct DiffDocument {
   std::string cluster;
   std::string model;
   std::vector<Difference> differences;
-  std::vector<Report> plans;
+  std::vector<experiments::RunReport> plans;
 };
 
 void describe(config::Visitor& v, Difference& difference) {
@@ -185,57 +185,58 @@ std::string change(double a, double b) {
   return a > 0 ? fmt::format("{:+.1f} %", 100 * (b / a - 1)) : "-";
 }
 
-std::string costs_text(const EvaluationRecord& a, const EvaluationRecord& b) {
+std::string costs_text(const models::Evaluation& a, const models::Evaluation& b) {
   Table table;
   table.column("").number("A").number("B").number("B against A");
   const auto row = [&](const char* name, double x, double y, int digits) {
     if (x == 0 && y == 0) return;
     table.row({name, grouped(x, digits), grouped(y, digits), change(x, y)});
   };
-  row("iteration time s", a.iteration_seconds, b.iteration_seconds, 4);
-  row("  compute s", a.compute_seconds, b.compute_seconds, 4);
-  row("  tensor parallelism s", a.tensor_parallel_seconds, b.tensor_parallel_seconds, 4);
-  row("  pipeline transfers s", a.pipeline_communication_seconds, b.pipeline_communication_seconds,
-      4);
-  row("  data parallelism s", a.data_parallel_seconds, b.data_parallel_seconds, 4);
-  row("  optimizer s", a.optimizer_seconds, b.optimizer_seconds, 4);
-  row("  bubble s", a.bubble_seconds, b.bubble_seconds, 4);
+  row("iteration time s", a.iteration_time.value, b.iteration_time.value, 4);
+  row("  compute s", a.breakdown.compute.value, b.breakdown.compute.value, 4);
+  row("  tensor parallelism s", a.breakdown.tensor_parallel.value,
+      b.breakdown.tensor_parallel.value, 4);
+  row("  pipeline transfers s", a.breakdown.pipeline.value, b.breakdown.pipeline.value, 4);
+  row("  data parallelism s", a.breakdown.data_parallel.value, b.breakdown.data_parallel.value, 4);
+  row("  optimizer s", a.breakdown.optimizer.value, b.breakdown.optimizer.value, 4);
+  row("  bubble s", a.breakdown.bubble.value, b.breakdown.bubble.value, 4);
   row("tokens/s", a.tokens_per_second, b.tokens_per_second, 1);
   row("MFU %", 100 * a.mfu, 100 * b.mfu, 1);
   row("HFU %", 100 * a.hfu, 100 * b.hfu, 1);
   if (a.dollars_per_million_tokens && b.dollars_per_million_tokens) {
-    row("$ per million tokens", *a.dollars_per_million_tokens, *b.dollars_per_million_tokens, 3);
+    row("$ per million tokens", a.dollars_per_million_tokens->value,
+        b.dollars_per_million_tokens->value, 3);
   }
   return section("What it costs (parts of the iteration: mean over GPUs)", table.text(2));
 }
 
-std::string memory_side_by_side(const EvaluationRecord& a, const EvaluationRecord& b) {
+std::string memory_side_by_side(const models::Evaluation& a, const models::Evaluation& b) {
   std::vector<std::string> gpus;
-  for (const EvaluationRecord* side : {&a, &b}) {
-    for (const MemoryRecord& use : side->memory) {
+  for (const models::Evaluation* side : {&a, &b}) {
+    for (const ir::MemoryUse& use : side->memory.by_gpu_type) {
       if (std::find(gpus.begin(), gpus.end(), use.gpu) == gpus.end()) gpus.push_back(use.gpu);
     }
   }
-  const auto find = [](const EvaluationRecord& side, const std::string& gpu) {
-    const auto at = std::find_if(side.memory.begin(), side.memory.end(),
-                                 [&](const MemoryRecord& use) { return use.gpu == gpu; });
-    return at == side.memory.end() ? nullptr : &*at;
+  const auto find = [](const models::Evaluation& side, const std::string& gpu) {
+    const auto at = std::find_if(side.memory.by_gpu_type.begin(), side.memory.by_gpu_type.end(),
+                                 [&](const ir::MemoryUse& use) { return use.gpu == gpu; });
+    return at == side.memory.by_gpu_type.end() ? nullptr : &*at;
   };
-  const auto peak = [](const MemoryRecord* use) {
-    return use == nullptr ? "-" : grouped(use->need_bytes / 0x1p30, 1);
+  const auto peak = [](const ir::MemoryUse* use) {
+    return use == nullptr ? "-" : grouped(use->need.value / 0x1p30, 1);
   };
-  const auto verdict = [](const MemoryRecord* use) {
+  const auto verdict = [](const ir::MemoryUse* use) {
     if (use == nullptr) return std::string("not used");
-    return use->fits ? good("fits") : bad("does not fit");
+    return use->fits() ? good("fits") : bad("does not fit");
   };
   Table table;
   table.column("GPU type").number("has GiB").number("A GiB").number("B GiB");
   table.number("B against A").column("A").column("B");
   for (const std::string& gpu : gpus) {
-    const MemoryRecord* x = find(a, gpu);
-    const MemoryRecord* y = find(b, gpu);
-    table.row({gpu, grouped((x != nullptr ? x : y)->have_bytes / 0x1p30, 1), peak(x), peak(y),
-               x != nullptr && y != nullptr ? change(x->need_bytes, y->need_bytes) : "-",
+    const ir::MemoryUse* x = find(a, gpu);
+    const ir::MemoryUse* y = find(b, gpu);
+    table.row({gpu, grouped((x != nullptr ? x : y)->have.value / 0x1p30, 1), peak(x), peak(y),
+               x != nullptr && y != nullptr ? change(x->need.value, y->need.value) : "-",
                verdict(x), verdict(y)});
   }
   return section("Peak memory by GPU type", table.text(2));
@@ -246,20 +247,20 @@ std::string memory_side_by_side(const EvaluationRecord& a, const EvaluationRecor
 namespace {
 
 int run(const DiffSettings& args) {
-  std::vector<Task> tasks;
+  std::vector<RunTask> tasks;
   for (experiments::LoadedRun& run : load_plans({args.first, args.second}, args.job, args.judge)) {
     const std::string name = run.spec.plan->value;
     tasks.push_back({name, std::move(run), {}});
   }
-  const std::vector<Report> reports = judge(tasks);
+  const std::vector<experiments::RunReport> reports = run_tasks(tasks);
   const experiments::LoadedRun& run = tasks.front().run;
   const auto found = differences(*reports[0].plan, *reports[1].plan, run.cluster);
   if (args.json) {
     print(to_json(DiffDocument{run.cluster.name, run.workload.name, found, reports}));
     return 0;
   }
-  const EvaluationRecord& a = *reports[0].evaluation;
-  const EvaluationRecord& b = *reports[1].evaluation;
+  const models::Evaluation& a = *reports[0].evaluation;
+  const models::Evaluation& b = *reports[1].evaluation;
   print(job_line(run));
   print(fmt::format("A: {}\nB: {}\n\n", args.first, args.second));
   print(differences_text(found) + "\n" + costs_text(a, b) + "\n" + memory_side_by_side(a, b));

@@ -32,8 +32,8 @@
 #include "tools/commands/execute_threads.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/interrupt.h"
-#include "tools/commands/judge.h"
 #include "tools/commands/run_inputs.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -91,7 +91,7 @@ std::vector<experiments::LoadedRun> load_runs(const ExecuteSettings& args,
   diagnostics.raise();
   experiments::LoadedRun run = load(spec, library, diagnostics);
   diagnostics.raise();
-  const std::vector<Report> reports = judge({{*args.planner, run, {}}});
+  const std::vector<experiments::RunReport> reports = run_tasks({{*args.planner, run, {}}});
   if (was_interrupted()) interrupted = true;
   if (!reports.front().plan) {
     throw std::runtime_error(fmt::format(

@@ -16,8 +16,8 @@
 #include "tools/cli/table.h"
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/judge.h"
 #include "tools/commands/run_folder.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {

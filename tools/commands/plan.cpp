@@ -14,7 +14,7 @@
 #include "tools/cli/text.h"
 #include "tools/commands/explain.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/judge.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -56,7 +56,7 @@ struct PlanDocument {
   std::string cluster;
   std::string model;
   std::optional<std::string> best;  ///< Planner with the shortest simulated time; none: no plan.
-  std::vector<Report> planners;
+  std::vector<experiments::RunReport> planners;
 };
 
 void describe(config::Visitor& v, PlanDocument& document) {
@@ -137,7 +137,7 @@ JobSettings with_defaults(JobSettings job) {
   return job;
 }
 
-std::vector<Task> make_tasks(const PlanSettings& args) {
+std::vector<RunTask> make_tasks(const PlanSettings& args) {
   config::Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
   const std::vector<std::string> names = planner_list(args, diagnostics);
@@ -147,7 +147,7 @@ std::vector<Task> make_tasks(const PlanSettings& args) {
   check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
   check_outputs(outputs_of(args), input_files(args.job), diagnostics);
   check_once(args.options, diagnostics);
-  std::vector<Task> tasks;
+  std::vector<RunTask> tasks;
   for (const std::string& name : names) {
     spec.planner = choose(name, names, args, diagnostics);
     if (!diagnostics.empty()) {
@@ -162,12 +162,12 @@ std::vector<Task> make_tasks(const PlanSettings& args) {
 }
 
 /// The report with the shortest simulated time, among those that fit if any does.
-const Report* best_of(const std::vector<Report>& reports) {
-  const Report* best = nullptr;
-  const auto key = [](const Report& report) {
-    return std::pair(!report.evaluation->fits, report.evaluation->iteration_seconds);
+const experiments::RunReport* best_of(const std::vector<experiments::RunReport>& reports) {
+  const experiments::RunReport* best = nullptr;
+  const auto key = [](const experiments::RunReport& report) {
+    return std::pair(!report.evaluation->memory.fits(), report.evaluation->iteration_time.value);
   };
-  for (const Report& report : reports) {
+  for (const experiments::RunReport& report : reports) {
     if (!report.evaluation) continue;
     if (best == nullptr || key(report) < key(*best)) best = &report;
   }
@@ -175,26 +175,29 @@ const Report* best_of(const std::vector<Report>& reports) {
 }
 
 /// "21.3 of 24.0 GiB": need and memory of the device that is nearest to its limit.
-std::string fullest_gpu(const EvaluationRecord& evaluation) {
-  const auto fullest = std::max_element(
-      evaluation.memory.begin(), evaluation.memory.end(), [](const auto& a, const auto& b) {
-        return a.need_bytes / a.have_bytes < b.need_bytes / b.have_bytes;
-      });
-  if (fullest == evaluation.memory.end()) return "-";
-  return fmt::format("{:.1f} of {:.0f} GiB {}", fullest->need_bytes / 0x1p30,
-                     fullest->have_bytes / 0x1p30, fullest->gpu);
+std::string fullest_gpu(const models::Evaluation& evaluation) {
+  const auto fullest =
+      std::max_element(evaluation.memory.by_gpu_type.begin(), evaluation.memory.by_gpu_type.end(),
+                       [](const auto& a, const auto& b) {
+                         return a.need.value / a.have.value < b.need.value / b.have.value;
+                       });
+  if (fullest == evaluation.memory.by_gpu_type.end()) return "-";
+  return fmt::format("{:.1f} of {:.0f} GiB {}", fullest->need.value / 0x1p30,
+                     fullest->have.value / 0x1p30, fullest->gpu);
 }
 
-std::string ranking(const std::vector<Report>& reports, experiments::CostModel cost) {
-  std::vector<const Report*> order;
-  for (const Report& report : reports) order.push_back(&report);
-  std::stable_sort(order.begin(), order.end(), [](const Report* a, const Report* b) {
-    const auto time = [](const Report* report) {
-      return report->evaluation ? report->evaluation->iteration_seconds
-                                : std::numeric_limits<double>::infinity();
-    };
-    return time(a) < time(b);
-  });
+std::string ranking(const std::vector<experiments::RunReport>& reports,
+                    experiments::CostModel cost) {
+  std::vector<const experiments::RunReport*> order;
+  for (const experiments::RunReport& report : reports) order.push_back(&report);
+  std::stable_sort(order.begin(), order.end(),
+                   [](const experiments::RunReport* a, const experiments::RunReport* b) {
+                     const auto time = [](const experiments::RunReport* report) {
+                       return report->evaluation ? report->evaluation->iteration_time.value
+                                                 : std::numeric_limits<double>::infinity();
+                     };
+                     return time(a) < time(b);
+                   });
   Table table;
   table.column("planner")
       .number("estimate s")
@@ -202,14 +205,14 @@ std::string ranking(const std::vector<Report>& reports, experiments::CostModel c
       .number("tokens/s");
   table.number("MFU").column("fullest GPU").number("$/M tokens").number("work");
   table.column("verdict");
-  for (const Report* report : order) {
+  for (const experiments::RunReport* report : order) {
     const auto& search = report->search;
     const auto& evaluation = report->evaluation;
     std::string verdict = "no plan";
-    if (evaluation) verdict = evaluation->fits ? good("fits") : bad("does not fit");
+    if (evaluation) verdict = evaluation->memory.fits() ? good("fits") : bad("does not fit");
     table.row({report->name,
-               search && search->estimate_seconds ? seconds_cell(*search->estimate_seconds) : "-",
-               evaluation ? seconds_cell(evaluation->iteration_seconds) : "-",
+               search && search->estimate ? seconds_cell(search->estimate->value) : "-",
+               evaluation ? seconds_cell(evaluation->iteration_time.value) : "-",
                evaluation ? grouped(evaluation->tokens_per_second, 0) : "-",
                evaluation ? percent(evaluation->mfu) : "-",
                evaluation ? fullest_gpu(*evaluation) : "-", evaluation ? dollars(*evaluation) : "-",
@@ -221,9 +224,9 @@ std::string ranking(const std::vector<Report>& reports, experiments::CostModel c
   return table.text(0, colors());
 }
 
-std::string notes_text(const std::vector<Report>& reports) {
+std::string notes_text(const std::vector<experiments::RunReport>& reports) {
   std::string text;
-  for (const Report& report : reports) {
+  for (const experiments::RunReport& report : reports) {
     if (!report.search) continue;
     std::vector<std::string> notes = report.search->notes;
     if (!report.search->complete) notes.push_back("the search ended early");
@@ -233,9 +236,9 @@ std::string notes_text(const std::vector<Report>& reports) {
   return text.empty() ? "" : "\n" + text;
 }
 
-std::string refusals_text(const std::vector<Report>& reports) {
+std::string refusals_text(const std::vector<experiments::RunReport>& reports) {
   std::string text;
-  for (const Report& report : reports) {
+  for (const experiments::RunReport& report : reports) {
     if (report.infeasible) {
       text += fmt::format("\n{}: {}", bold(report.name), infeasible_text(*report.infeasible));
     }
@@ -243,8 +246,9 @@ std::string refusals_text(const std::vector<Report>& reports) {
   return text;
 }
 
-void print_reports(const std::vector<Task>& tasks, const std::vector<Report>& reports,
-                   const Report* best, const PlanSettings& args) {
+void print_reports(const std::vector<RunTask>& tasks,
+                   const std::vector<experiments::RunReport>& reports,
+                   const experiments::RunReport* best, const PlanSettings& args) {
   print(job_line(tasks.front().run) + "\n" + ranking(reports, tasks.front().run.spec.cost) +
         notes_text(reports) + refusals_text(reports));
   if (best == nullptr) return;
@@ -255,18 +259,19 @@ void print_reports(const std::vector<Task>& tasks, const std::vector<Report>& re
 }
 
 /// Writes plan and timeline; for the timeline the plan is simulated once more.
-void write_outputs(const PlanSettings& args, const Task& task, const Report& best) {
+void write_outputs(const PlanSettings& args, const RunTask& task,
+                   const experiments::RunReport& best) {
   std::string text;
   if (args.output) {
     write_file(*args.output, models::dump_plan(*best.plan));
     text += fmt::format("\nplan: {}\n", *args.output);
   }
   if (args.timeline) {
-    Task again = task;
+    RunTask again = task;
     again.run.plan = best.plan;
     again.run.spec.planner.reset();
     again.exports.timeline = *args.timeline;
-    judge({again});
+    run_tasks({again});
     text += fmt::format("{}timeline: {} (open it in {})\n", text.empty() ? "\n" : "",
                         *args.timeline, kTimelineViewer);
   }
@@ -278,10 +283,10 @@ void write_outputs(const PlanSettings& args, const Task& task, const Report& bes
 namespace {
 
 int run(const PlanSettings& args) {
-  const std::vector<Task> tasks = make_tasks(args);
+  const std::vector<RunTask> tasks = make_tasks(args);
   probe_outputs(outputs_of(args));
-  const std::vector<Report> reports = judge(tasks);
-  const Report* best = best_of(reports);
+  const std::vector<experiments::RunReport> reports = run_tasks(tasks);
+  const experiments::RunReport* best = best_of(reports);
   if (args.json) {
     const experiments::LoadedRun& run = tasks.front().run;
     PlanDocument document{run.cluster.name, run.workload.name, std::nullopt, reports};

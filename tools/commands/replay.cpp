@@ -13,9 +13,9 @@
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/judge.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/replay_tables.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {

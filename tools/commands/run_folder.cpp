@@ -22,7 +22,7 @@
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/judge.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {

@@ -9,8 +9,8 @@
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/judge.h"
 #include "tools/commands/run_folder.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/sweep_settings.h"
 #include "tools/commands/tables.h"
 

@@ -9,7 +9,7 @@
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/judge.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/simulate_step.h"
 #include "tools/commands/tables.h"
 
@@ -20,7 +20,7 @@ namespace {
 struct SimulateDocument {
   std::string cluster;
   std::string model;
-  std::vector<Report> plans;
+  std::vector<experiments::RunReport> plans;
 };
 
 void describe(config::Visitor& v, SimulateDocument& document) {
@@ -30,7 +30,8 @@ void describe(config::Visitor& v, SimulateDocument& document) {
   v.required("plans", document.plans, "");
 }
 
-std::string report_text(const Report& report, const experiments::LoadedRun& run, bool full) {
+std::string report_text(const experiments::RunReport& report, const experiments::LoadedRun& run,
+                        bool full) {
   std::string text =
       fmt::format("\n{}\n{}", section(report.name, plan_text(*report.plan, run, full)),
                   evaluation_text(*report.evaluation, full));
@@ -49,13 +50,13 @@ std::string report_text(const Report& report, const experiments::LoadedRun& run,
   return text;
 }
 
-std::string comparison(const std::vector<Report>& reports) {
+std::string comparison(const std::vector<experiments::RunReport>& reports) {
   Table table;
   table.column("plan").number("iteration s").number("tokens/s").number("MFU").number("$/M tokens");
   table.column("verdict");
-  for (const Report& report : reports) {
-    const EvaluationRecord& evaluation = *report.evaluation;
-    table.row({report.name, seconds_cell(evaluation.iteration_seconds),
+  for (const experiments::RunReport& report : reports) {
+    const models::Evaluation& evaluation = *report.evaluation;
+    table.row({report.name, seconds_cell(evaluation.iteration_time.value),
                grouped(evaluation.tokens_per_second, 0), percent(evaluation.mfu),
                dollars(evaluation), verdict_text(evaluation)});
   }
@@ -105,7 +106,7 @@ int run(const SimulateSettings& args) {
   inputs.insert(inputs.end(), args.plans.begin(), args.plans.end());
   check_outputs(outputs, inputs, diagnostics);
   diagnostics.raise();
-  std::vector<Task> tasks;
+  std::vector<RunTask> tasks;
   for (experiments::LoadedRun& run : load_plans(args.plans, args.job, args.judge)) {
     const std::string name = run.spec.plan->value;
     tasks.push_back({name, std::move(run), exports});
@@ -113,7 +114,7 @@ int run(const SimulateSettings& args) {
   check_exports(exports, tasks.front().run.spec.cost, diagnostics);
   diagnostics.raise();
   probe_outputs(outputs);
-  const std::vector<Report> reports = judge(tasks);
+  const std::vector<experiments::RunReport> reports = run_tasks(tasks);
   const experiments::LoadedRun& first = tasks.front().run;
   if (args.json) {
     print(to_json(SimulateDocument{first.cluster.name, first.workload.name, reports}));

@@ -264,24 +264,25 @@ std::string plan_text(const ir::Plan& plan, const experiments::LoadedRun& run, b
   return section(head, body);
 }
 
-std::string verdict_text(const EvaluationRecord& evaluation) {
-  return evaluation.fits ? good("fits") : bad("does not fit: " + evaluation.verdict);
+std::string verdict_text(const models::Evaluation& evaluation) {
+  return evaluation.memory.fits() ? good("fits")
+                                  : bad("does not fit: " + evaluation.memory.explain());
 }
 
-std::string dollars(const EvaluationRecord& evaluation) {
+std::string dollars(const models::Evaluation& evaluation) {
   if (!evaluation.dollars_per_million_tokens) return "-";
-  return fmt::format("${:.3f}", *evaluation.dollars_per_million_tokens);
+  return fmt::format("${:.3f}", evaluation.dollars_per_million_tokens->value);
 }
 
-std::string memory_text(const EvaluationRecord& evaluation) {
+std::string memory_text(const models::Evaluation& evaluation) {
   Table table;
   table.column("GPU type").number("peak GiB").number("has GiB").number("used");
   table.column("worst device").column("verdict");
-  for (const MemoryRecord& use : evaluation.memory) {
-    table.row({use.gpu, grouped(use.need_bytes / kGib, 1), grouped(use.have_bytes / kGib, 1),
-               percent(use.need_bytes / use.have_bytes),
-               fmt::format("{} (pipeline {}, stage {})", use.device, use.pipeline, use.stage),
-               use.fits ? good("fits") : bad("does not fit")});
+  for (const ir::MemoryUse& use : evaluation.memory.by_gpu_type) {
+    table.row({use.gpu, grouped(use.need.value / kGib, 1), grouped(use.have.value / kGib, 1),
+               percent(use.need.value / use.have.value),
+               fmt::format("{} (pipeline {}, stage {})", use.device.value, use.pipeline, use.stage),
+               use.fits() ? good("fits") : bad("does not fit")});
   }
   return section("Memory by GPU type", table.text(2));
 }
@@ -289,11 +290,11 @@ std::string memory_text(const EvaluationRecord& evaluation) {
 namespace {
 
 /// A row for each time at which pipelines end.
-void add_pipelines(const EvaluationRecord& evaluation, bool full, Table& facts) {
+void add_pipelines(const models::Evaluation& evaluation, bool full, Table& facts) {
   std::vector<std::pair<std::string, std::vector<std::size_t>>> rows;
-  const std::vector<double>& ends = evaluation.pipeline_seconds;
+  const std::vector<Seconds>& ends = evaluation.pipeline_times;
   for (std::size_t p = 0; p < ends.size(); ++p) {
-    const std::string time = seconds_cell(ends[p]);
+    const std::string time = seconds_cell(ends[p].value);
     const auto equal =
         std::find_if(rows.begin(), rows.end(), [&](const auto& row) { return row.first == time; });
     if (!full && equal != rows.end()) {
@@ -304,10 +305,10 @@ void add_pipelines(const EvaluationRecord& evaluation, bool full, Table& facts) 
   }
   if (!full && rows.size() > kRowsShown) {
     const auto [first, last] = std::minmax_element(ends.begin(), ends.end());
-    facts.row({fmt::format("first pipeline to end: {}", first - ends.begin()), seconds_cell(*first),
-               "s"});
-    facts.row(
-        {fmt::format("last pipeline to end: {}", last - ends.begin()), seconds_cell(*last), "s"});
+    facts.row({fmt::format("first pipeline to end: {}", first - ends.begin()),
+               seconds_cell(first->value), "s"});
+    facts.row({fmt::format("last pipeline to end: {}", last - ends.begin()),
+               seconds_cell(last->value), "s"});
     return;
   }
   for (const auto& [time, pipelines] : rows) {
@@ -319,20 +320,20 @@ void add_pipelines(const EvaluationRecord& evaluation, bool full, Table& facts) 
 
 }  // namespace
 
-std::string evaluation_text(const EvaluationRecord& evaluation, bool full) {
+std::string evaluation_text(const models::Evaluation& evaluation, bool full) {
   std::string text = bold("Iteration") + "\n";
   Table facts;
   facts.column("").number("").column("");
   add_pipelines(evaluation, full, facts);
-  if (evaluation.synchronization_seconds) {
-    facts.row({"synchronization", seconds_cell(*evaluation.synchronization_seconds), "s"});
+  if (evaluation.synchronization) {
+    facts.row({"synchronization", seconds_cell(evaluation.synchronization->value), "s"});
   }
-  facts.row({"iteration time", seconds_cell(evaluation.iteration_seconds), "s"});
+  facts.row({"iteration time", seconds_cell(evaluation.iteration_time.value), "s"});
   facts.row({"throughput", grouped(evaluation.tokens_per_second, 1), "tokens/s"});
   facts.row({"MFU", fmt::format("{:.1f}", 100 * evaluation.mfu), "%"});
   facts.row({"HFU", fmt::format("{:.1f}", 100 * evaluation.hfu), "%"});
   if (evaluation.dollars_per_million_tokens) {
-    facts.row({"price", fmt::format("{:.3f}", *evaluation.dollars_per_million_tokens),
+    facts.row({"price", fmt::format("{:.3f}", evaluation.dollars_per_million_tokens->value),
                "$ per million tokens"});
   } else {
     facts.row({"price", "-", "(a GPU type has no price)"});
@@ -341,12 +342,12 @@ std::string evaluation_text(const EvaluationRecord& evaluation, bool full) {
   text += body.substr(body.find('\n') + 1);
 
   const std::pair<const char*, double> parts[] = {
-      {"compute", evaluation.compute_seconds},
-      {"tensor parallelism", evaluation.tensor_parallel_seconds},
-      {"pipeline transfers", evaluation.pipeline_communication_seconds},
-      {"data parallelism", evaluation.data_parallel_seconds},
-      {"optimizer", evaluation.optimizer_seconds},
-      {"bubble", evaluation.bubble_seconds}};
+      {"compute", evaluation.breakdown.compute.value},
+      {"tensor parallelism", evaluation.breakdown.tensor_parallel.value},
+      {"pipeline transfers", evaluation.breakdown.pipeline.value},
+      {"data parallelism", evaluation.breakdown.data_parallel.value},
+      {"optimizer", evaluation.breakdown.optimizer.value},
+      {"bubble", evaluation.breakdown.bubble.value}};
   double sum = 0;
   for (const auto& part : parts) sum += part.second;
   if (sum > 0) {
@@ -357,11 +358,11 @@ std::string evaluation_text(const EvaluationRecord& evaluation, bool full) {
     }
     text += fmt::format("\n{}", section("Where the time goes", breakdown.text(2)));
   }
-  if (!evaluation.memory.empty()) text += fmt::format("\n{}", memory_text(evaluation));
+  if (!evaluation.memory.by_gpu_type.empty()) text += fmt::format("\n{}", memory_text(evaluation));
   return text;
 }
 
-std::string infeasible_text(const InfeasibleRecord& infeasible) {
+std::string infeasible_text(const models::Infeasible& infeasible) {
   std::string text = fmt::format("{} ({})\n", bad("no plan"), infeasible.constraint);
   if (!infeasible.witness.empty()) text += fmt::format("  for example {}\n", infeasible.witness);
   return text;

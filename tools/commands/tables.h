@@ -6,7 +6,6 @@
 #include "experiments/study/execute.h"
 #include "models/ir/plan.h"
 #include "tools/cli/table.h"
-#include "tools/commands/report.h"
 
 namespace orrery::tools {
 
@@ -32,22 +31,22 @@ inline constexpr std::size_t kRowsShown = 24;
 
 /// Pipelines, iteration time and where it goes, throughput, memory by GPU type. Pipelines that end
 /// at equal times share a row; of more than kRowsShown rows the ends are shown, unless `full`.
-std::string evaluation_text(const EvaluationRecord& evaluation, bool full);
+std::string evaluation_text(const models::Evaluation& evaluation, bool full);
 
 /// Heading and rows of the memory verdict.
-std::string memory_text(const EvaluationRecord& evaluation);
+std::string memory_text(const models::Evaluation& evaluation);
 
 /// "fits", or the verdict's sentence, colored.
-std::string verdict_text(const EvaluationRecord& evaluation);
+std::string verdict_text(const models::Evaluation& evaluation);
 
 /// "41.2 %"
 std::string percent(double share);
 
 /// "$1.234", "-" without prices.
-std::string dollars(const EvaluationRecord& evaluation);
+std::string dollars(const models::Evaluation& evaluation);
 
 /// Sentence with the constraint and a witness.
-std::string infeasible_text(const InfeasibleRecord& infeasible);
+std::string infeasible_text(const models::Infeasible& infeasible);
 
 /// Prices that a report lists before it says how many more there are.
 inline constexpr std::size_t kPricesShown = 12;

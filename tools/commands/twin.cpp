@@ -25,8 +25,8 @@
 #include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/interrupt.h"
-#include "tools/commands/judge.h"
 #include "tools/commands/netlab_cluster.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/twin_report.h"
 #include "tools/commands/twin_steps.h"
 

@@ -27,8 +27,8 @@
 #include "tools/cli/text.h"
 #include "tools/commands/execute_program.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/judge.h"
 #include "tools/commands/run_inputs.h"
+#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -166,7 +166,8 @@ std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& 
   spec.planner = experiments::PlannerChoice{*plan.planner, plan.options, {}};
   experiments::LoadedRun run = load(spec, library, diagnostics);
   diagnostics.raise();
-  const std::vector<Report> reports = judge({{plan.name.value, std::move(run), {}}});
+  const std::vector<experiments::RunReport> reports =
+      run_tasks({{plan.name.value, std::move(run), {}}});
   if (reports.front().plan) return reports.front().plan;
   why = "no plan";
   if (const auto& no = reports.front().infeasible) {

@@ -29,7 +29,7 @@ MAY_INCLUDE = {
     "models/check": MODELS_BELOW_CHECK,
     "models/lower": MODELS_BELOW_CHECK + ["models/check"],
     "models/reshard": MODELS_BELOW_CHECK + ["models/check", "models/lower"],
-    "models/interfaces": ["models/base", "models/ir", "models/spec", "models/cost"],
+    "models/interfaces": ["models/base", "models/config", "models/ir", "models/spec", "models/cost"],
     "traces": ["models"],
     "planners": ["models"],
     "sim": ["models", "traces"],

@@ -66,8 +66,8 @@ TEST(SimulatorEvaluator, ReportsUtilizationThroughputAndPrice) {
     if (!near(e.iteration_time.value, 8 * 4 * 3e-3)) return "iteration time";
     if (!near(e.mfu, 0.5) || !near(e.hfu, 0.5)) return "utilization";
     if (!near(e.tokens_per_second, 8 * 1024 / e.iteration_time.value)) return "throughput";
-    if (!e.priced) return "priced";
-    if (!near(e.dollars_per_million_tokens.value, 2.0 / 3600 * 1e6 / e.tokens_per_second)) {
+    if (!e.dollars_per_million_tokens) return "priced";
+    if (!near(e.dollars_per_million_tokens->value, 2.0 / 3600 * 1e6 / e.tokens_per_second)) {
       return "price";
     }
     const auto& b = e.breakdown;

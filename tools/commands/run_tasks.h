@@ -5,11 +5,10 @@
 
 #include "experiments/study/execute.h"
 #include "tools/commands/exports.h"
-#include "tools/commands/report.h"
 
 namespace orrery::tools {
 
-struct Task {
+struct RunTask {
   std::string name;  ///< Of the report.
   experiments::LoadedRun run;
   Exports exports;
@@ -17,7 +16,7 @@ struct Task {
 
 /// Carries out all tasks, reports in their order. Ctrl-C ends searches: the best plan so far comes
 /// back; a second Ctrl-C ends the process. Throws std::runtime_error if a child fails.
-std::vector<Report> judge(const std::vector<Task>& tasks);
+std::vector<experiments::RunReport> run_tasks(const std::vector<RunTask>& tasks);
 
 /// True after Ctrl-C.
 bool was_interrupted();

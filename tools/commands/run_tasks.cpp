@@ -1,4 +1,4 @@
-#include "tools/commands/judge.h"
+#include "tools/commands/run_tasks.h"
 
 #include <fmt/format.h>
 #include <signal.h>
@@ -75,7 +75,7 @@ class InterruptGuard {
 constexpr char kReport = 'r';
 constexpr char kProblems = 'p';
 
-std::string carry_out(const Task& task, pid_t parent) {
+std::string carry_out(const RunTask& task, pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(EXIT_FAILURE);  // it was gone before
   try {
@@ -86,16 +86,16 @@ std::string carry_out(const Task& task, pid_t parent) {
     } else {
       signal(SIGINT, SIG_DFL);
     }
-    const experiments::RunOutcome outcome = session.execute(task.exports.any(), shared_interrupt);
+    experiments::RunOutcome outcome = session.execute(task.exports.any(), shared_interrupt);
+    outcome.name = task.name;
     if (outcome.plan && outcome.evaluation) write_exports(task.exports, task.run, outcome);
-    return kReport +
-           config::dump(make_report(task.name, task.run.spec.planner.has_value(), outcome));
+    return kReport + config::dump<experiments::RunReport>(outcome);
   } catch (const config::ConfigError& error) {
     return kProblems + std::string(error.what());
   }
 }
 
-Report receive(const std::string& name, sim::ForkedRun child) {
+experiments::RunReport receive(const std::string& name, sim::ForkedRun child) {
   const sim::ForkResult result = child.join();
   if (const auto* failure = std::get_if<sim::ChildFailure>(&result)) {
     throw std::runtime_error(fmt::format("{}: {}", name, failure->message));
@@ -108,7 +108,8 @@ Report receive(const std::string& name, sim::ForkedRun child) {
     of_child.raise();
   }
   config::Diagnostics problems;
-  Report report = config::load_text<Report>(std::string_view(bytes).substr(1), name, problems);
+  experiments::RunReport report =
+      config::load_text<experiments::RunReport>(std::string_view(bytes).substr(1), name, problems);
   ORRERY_CHECK(problems.empty(), "report of {}: {}", name,
                config::to_string(problems.problems().front()));
   return report;
@@ -118,18 +119,18 @@ Report receive(const std::string& name, sim::ForkedRun child) {
 
 bool was_interrupted() { return shared_interrupt != nullptr && *shared_interrupt; }
 
-std::vector<Report> judge(const std::vector<Task>& tasks) {
-  const bool searches = std::any_of(tasks.begin(), tasks.end(), [](const Task& task) {
+std::vector<experiments::RunReport> run_tasks(const std::vector<RunTask>& tasks) {
+  const bool searches = std::any_of(tasks.begin(), tasks.end(), [](const RunTask& task) {
     return task.run.spec.planner.has_value();
   });
   share_flag();
   const InterruptGuard guard(searches);
   const std::size_t cores = std::max(1U, std::thread::hardware_concurrency());
   std::deque<sim::ForkedRun> children;
-  std::vector<Report> reports;
+  std::vector<experiments::RunReport> reports;
   for (std::size_t started = 0; reports.size() < tasks.size();) {
     for (; started < tasks.size() && children.size() < cores; ++started) {
-      const Task& task = tasks[started];
+      const RunTask& task = tasks[started];
       children.emplace_back([&task, parent = getpid()] { return carry_out(task, parent); });
     }
     reports.push_back(receive(tasks[reports.size()].name, std::move(children.front())));

@@ -1,0 +1,35 @@
+#include "planners/planner.h"
+
+namespace orrery::planners {
+
+void describe(config::Visitor& v, RunnerUp& runner_up) {
+  v.title("Runner-up");
+  v.required("what", runner_up.what, "the plan in words");
+  v.required("estimate_seconds", runner_up.estimate, "the planner's own belief");
+  v.optional("evaluated_seconds", runner_up.evaluated, "by the evaluator, where asked");
+}
+
+void describe(config::Visitor& v, ConstraintCost& cost) {
+  v.title("Constraint");
+  v.required("constraint", cost.constraint, "");
+  v.required("rejected", cost.rejected, "plans, or parts of plans");
+  v.optional("best_without_seconds", cost.best_without,
+             "the planner's estimate of the best plan that it forbade");
+  v.required("witness", cost.witness, "that plan, and why it is forbidden");
+}
+
+void describe(config::Visitor& v, SearchReport& search) {
+  v.title("Search");
+  v.optional("estimate_seconds", search.estimate, "the planner's own belief");
+  v.required("plans_examined", search.plans_examined, "");
+  v.required("rejected_by_memory", search.rejected_by_memory, "");
+  v.required("work", search.work, "in work_unit");
+  v.required("work_unit", search.work_unit, "");
+  v.required("complete", search.complete, "false: a budget or Ctrl-C ended the search");
+  v.required("notes", search.notes, "");
+  v.required("chosen", search.chosen, "the plan in words");
+  v.required("runners_up", search.runners_up, "next best plans, best first");
+  v.required("constraints", search.constraints, "that forbade something");
+}
+
+}  // namespace orrery::planners
