@@ -75,8 +75,12 @@ void add_fields(const TypeNode& type, const std::string& above, std::vector<Fiel
     if (nested) {
       add_fields(field.type, above + field.key + ".", out);
     } else {
+      const Value& fallback = field.fallback;
       out.push_back({above + field.key, type_text(field.type),
-                     field.required ? "" : to_flow(field.fallback), field.doc});
+                     field.required         ? ""
+                     : fallback.is_scalar() ? fallback.text
+                                            : to_flow(fallback),
+                     field.doc});
     }
   }
 }
