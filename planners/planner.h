@@ -1,5 +1,5 @@
-/// Planners: specifications and profiles go in, a plan comes out. One .cpp a planner, listed in
-/// catalog.h. A planner never looks into the simulator: it may ask an Evaluator.
+/// Planners: specifications and profiles go in, a plan comes out. A folder a planner, listed in
+/// catalog.cpp. A planner never looks into the simulator: it may ask an Evaluator.
 #pragma once
 #include <atomic>
 #include <cstdint>

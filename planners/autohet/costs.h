@@ -53,8 +53,8 @@ class AutohetCosts {
   /// whole model and one micro-batch of activations on each device of a unit.
   Bytes unit_memory(int kind) const;
   Bytes least_group_memory(int replicas) const;
-  /// Most layers that a unit of the kind holds wherever it stands. A group whose units together
-  /// hold less than the model cannot satisfy fits().
+  /// Most layers that a unit of the kind holds at any place in the pipeline. A group whose units
+  /// together hold less than the model cannot satisfy fits().
   int unit_layers(int kind, int replicas) const;
   /// Stage order of a group: kinds from weak to strong (mapping on), else in device order.
   std::vector<int> stage_kinds(const UnitCounts& group) const;

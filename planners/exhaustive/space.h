@@ -3,7 +3,7 @@
 ///
 /// Devices that can be exchanged for one another without changing any path, type or node are one
 /// class, and structures say only how many devices of a class are in each part: one structure
-/// stands for all its renamings. Pipelines are unordered, and so are the groups of a stage and the
+/// represents all its renamings. Pipelines are unordered, and so are the groups of a stage and the
 /// members of a group but for the first one, which sends the activations. (Gradient rings follow
 /// that order, node by node: where more than three nodes have unequal paths, a ring in another
 /// order of the nodes could be faster.)

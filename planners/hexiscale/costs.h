@@ -27,7 +27,7 @@ class HexiscaleCosts {
   /// Peak of the device in the job's dtype: the weight c_d of a vertex.
   double power(DeviceId device) const;
 
-  /// Where a stage stands.
+  /// Where a stage is in its pipeline.
   struct Place {
     bool first = false;  ///< Holds the embedding.
     bool last = false;   ///< Holds the head.

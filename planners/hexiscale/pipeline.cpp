@@ -129,7 +129,7 @@ PipelineBuilder::Strategy PipelineBuilder::evaluate(std::vector<DeviceList> stag
     per_layer.push_back(costs_.per_layer(stage).value);
     speed += 1 / per_layer.back();
     devices += static_cast<double>(stage.size());
-    // Half of the stages that a pipeline of such machines has stand behind this one.
+    // Half of the stages of a pipeline of such machines come after this one.
     const double stages_here = static_cast<double>(stages.size());
     const double about = std::clamp(costs_.layers() / share * stages_here / 2, 1.0,
                                     static_cast<double>(task.micro_batches));
@@ -306,7 +306,7 @@ void PipelineBuilder::order_and_assign(const GroupStages& groups, const Pipeline
 
 /// Deviation: the paper takes each machine's fastest strategy and calls the plan infinitely slow
 /// when it does not fit. Where memory is short, larger tensor-parallel groups waste less of it to
-/// whole layers, so that strategies with room are tried beside the fastest.
+/// whole layers, so that strategies with room are tried as well as the fastest.
 std::optional<PipelineDraft> PipelineBuilder::build(const PipelineTask& task, int groups, Rng& rng,
                                                     std::int64_t& examined) const {
   std::optional<PipelineDraft> best;

@@ -51,11 +51,11 @@ class PipelineBuilder {
 
   /// The fastest pipeline with `groups` (k_i) GPU groups, or nothing when none holds the layers;
   /// of equally fast ones the first in order of group numbers, so that the stages of equal
-  /// pipelines stand on the same machines. Counts up `examined` for each layout tried.
+  /// pipelines are on the same machines. Counts up `examined` for each layout tried.
   std::optional<PipelineDraft> build(const PipelineTask& task, int groups, Rng& rng,
                                      std::int64_t& examined) const;
 
-  /// The same stages with layers assigned anew for `micro_batches`.
+  /// The same stages with layers assigned again for `micro_batches`.
   std::optional<PipelineDraft> assign(const std::vector<DeviceList>& stages, int pipelines,
                                       int micro_batches) const;
 

@@ -22,14 +22,14 @@ struct RankedPlan {
   Seconds estimate;  ///< By the paper's cost model.
 };
 
-/// The whole search on one input: rounds of the search that the settings describe and, beside it,
+/// The whole search on one input: rounds of the search that the settings describe and, besides,
 /// of the same search with one tensor-parallel degree for all stages, for each power of two that
 /// model, job and machines allow. Each has its own history and its own finalists, and is what it
 /// would be alone; so where the evaluator picks, freedom of degrees never costs anything.
 ///
 /// Deviation: the paper searches once and its estimate decides. The estimate sees neither
 /// contention nor embedding and head, and among the best by it may be none with equal degrees
-/// though those are in the space. Searches beside the free one need degrees that are free
+/// though those are in the space. The other searches need degrees that are free
 /// (tensor_parallel 0, all candidates) and an evaluator that is asked (evaluate_top above 1);
 /// without, this is the paper's.
 class HexiscaleSearch {

@@ -32,7 +32,7 @@ namespace {
 /// Devices beyond which not even the classes of devices are formed.
 constexpr std::size_t kMostMilpDevices = 1024;
 
-/// What a root costs beside a node, by measurement.
+/// Nodes that take as long as a root, by measurement.
 constexpr double kRootNodes = 10;
 
 /// Solutions must be better than the best by more than this share.
@@ -251,7 +251,7 @@ void MilpSearch::attempt(Case& one, std::int64_t nodes) {
 }
 
 /// Shares the nodes that are left equally among the numbers of pipelines that are not done, and
-/// begins those anew with what remains; drops those whose next attempt would be too much effort.
+/// starts those again with what remains; drops those whose next attempt would be too much effort.
 void MilpSearch::search(std::vector<Case>& all) {
   std::int64_t nodes = settings_.nodes;
   if (input_.work_budget > 0) nodes = std::min(nodes, input_.work_budget);

@@ -385,7 +385,7 @@ void HexiscaleMilpProgram::add_exchange() {
       }
       model_.add_row(sum, 0, kInfinity);
     }
-    for (std::size_t j = 0; j < layers; ++j) {  // Some stage pays: tightens the relaxation.
+    for (std::size_t j = 0; j < layers; ++j) {  // Some stage bears it: tightens the relaxation.
       MilpTerms terms{{cost[j], -1}};
       for (const Stage& stage : chain.stages) terms.push_back({stage.exchange[j], 1});
       model_.add_row(terms, 0, kInfinity);

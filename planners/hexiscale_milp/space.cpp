@@ -103,7 +103,7 @@ void HexiscaleMilpSpace::find_kinds(int machine) {
   }
 }
 
-/// Devices of a group of the kind beside a group of `skipped_kind` (-1: none).
+/// Devices for a group of the kind next to a group of `skipped_kind` (-1: none).
 std::vector<DeviceId> HexiscaleMilpSpace::sample(int kind, int skipped_kind) const {
   std::vector<DeviceId> devices;
   for (const auto& [c, count] : kinds_[at(kind)].members) {

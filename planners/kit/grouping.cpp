@@ -281,7 +281,7 @@ bool Solver::coverable(const UnitCounts& left, int groups) {
          product(capped_memory_, left) * (1 + kTolerance) >= groups * problem_.least_memory;
 }
 
-/// What is left can be dealt out to so many groups. With `taken` the groups are appended to it.
+/// What is left can be dealt out to that many groups. With `taken` the groups are appended to it.
 bool Solver::reachable(const UnitCounts& left, int groups, std::vector<UnitCounts>* taken) {
   if (groups == 1) {
     if (!spend() || index_.find(left) == index_.end()) return false;
@@ -317,7 +317,7 @@ bool Solver::reachable(const UnitCounts& left, int groups, std::vector<UnitCount
   return false;
 }
 
-/// The best grouping into so many groups, if it is as good as the best so far.
+/// The best grouping into that many groups, if it is as good as the best so far.
 void Solver::improve(int groups) {
   const double theta = result_.objective / groups * (1 - kTolerance);
   if (!possible(groups, theta) || !enumerate(groups, theta)) return;
@@ -345,7 +345,7 @@ void Solver::improve(int groups) {
   }
 }
 
-/// All groupings into so many groups that are as good as the best.
+/// All groupings into that many groups that are as good as the best.
 void Solver::collect(int groups) {
   const double theta = result_.objective / groups * (1 - kTolerance);
   if (!possible(groups, theta) || !enumerate(groups, theta)) return;

@@ -1,6 +1,6 @@
-/// Device groups: GPUs of a few kinds are dealt out to as many groups as pays, so that the weakest
-/// group is strong and no pipeline is long. Solves AutoHet's Eq. 3 exactly over counts of GPUs by
-/// kind: equal GPUs, and groups in another order, are never told apart.
+/// Device groups: GPUs of a few kinds are dealt out to as many groups as is best, so that the
+/// weakest group is strong and no pipeline is long. Solves AutoHet's Eq. 3 exactly over counts of
+/// GPUs by kind: equal GPUs, and groups in another order, are never told apart.
 ///
 /// With K micro-batches a group of power g and P units has G = g K / (K + P - 1) [Eq. 2], so that
 /// G >= theta says: sum over its units of (K g_i - theta) >= theta (K - 1). For a fixed theta the
@@ -25,7 +25,7 @@ struct GroupingProblem {
   int most_units = 1;          ///< In a group.
   int least_groups = 1;
   int most_groups = 1;
-  /// What else a group must satisfy when there are so many groups; null: nothing. May depend on
+  /// What else a group must satisfy with that many groups; null: nothing. May depend on
   /// nothing but its arguments.
   std::function<bool(const UnitCounts& group, int groups)> admits;
 };

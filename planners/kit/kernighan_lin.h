@@ -1,5 +1,5 @@
 /// Local improvement of a k-way partition under capacities: Kernighan-Lin on pairs of parts, with
-/// single moves beside swaps, and repair of parts that are too heavy.
+/// single moves as well as swaps, and repair of parts that are too heavy.
 /// [Kernighan, Lin 1970; moves as in Fiduccia, Mattheyses 1982]
 #pragma once
 #include <vector>

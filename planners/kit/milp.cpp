@@ -50,7 +50,7 @@ namespace {
 
 constexpr double kIntegerTolerance = 1e-9;
 constexpr double kPrimalTolerance = 1e-7;
-/// Nodes are the counted work, so that each must stay cheap beside the program's size.
+/// Nodes are the counted work, so that each must stay cheap for the program's size.
 constexpr int kCutPassesAtRoot = 5;
 constexpr int kPumpPasses = 5;
 

@@ -33,7 +33,7 @@ std::optional<ChainSplit> split_pipeline_time(int blocks, int stages, int micro_
 
 /// Integers that sum to `total`, each >= `minimum`, proportional to `weights` (>= 0) with largest
 /// remainders; ties go to the lower index. Entries whose share is below `minimum` are fixed there
-/// and the rest is shared anew. Equal shares when all weights left are 0. Nothing when
+/// and the rest is shared again. Equal shares when all weights left are 0. Nothing when
 /// minimum * weights.size() > total, or when there are no weights. O(n^2).
 std::optional<std::vector<int>> balance_layers(int total, const std::vector<double>& weights,
                                                int minimum = 1);

@@ -32,7 +32,7 @@ class Ranking {
 
   /// `what` names the plan in words ("TP 4 x PP 2 x DP 3, micro-batch 1"), `build` makes it; both
   /// are called only if the offer is still among the best when the search ends. Of each `stratum`
-  /// (a part of the space that the planner wants judged whatever its estimates beside the others')
+  /// (a part of the space that the planner wants judged, however it compares by estimate)
   /// the evaluator sees as many.
   void offer(Seconds estimate, std::function<ir::Plan()> build, std::function<std::string()> what,
              int stratum = 0);

@@ -1,6 +1,6 @@
 /// Exact dynamic programs over pipelines whose stages choose how many devices they take: the core
 /// of Alpa (minimize sum + (B - 1) largest stage cost over all devices) and of Piper (minimize the
-/// largest stage cost over at most so many devices). Devices are only counted: all are equal.
+/// largest stage cost over at most that many devices). Devices are only counted: all are equal.
 #pragma once
 #include <cstddef>
 #include <functional>

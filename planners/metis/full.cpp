@@ -70,7 +70,7 @@ class MetisFull::Divisions {
     return best_;
   }
 
-  /// The same without looking at what costs `most` or more besides `constant`.
+  /// The same, without looking at what costs `most` or more together with `constant`.
   std::vector<int> find(double constant, double most);
 
  private:
@@ -260,7 +260,7 @@ const std::vector<int>& MetisFull::stage_reach(const MetisPath& path, int stage)
   return place->second;
 }
 
-/// What the cost counts beside the terms that the division decides.
+/// The part of the cost that does not depend on the division of layers.
 double MetisFull::fixed_cost(const MetisPath& path) const {
   const int stages = path.stages();
   const auto batches = static_cast<double>(problem_.batches[at(path.batch)]);

@@ -30,7 +30,7 @@ extern const PlannerEntry kMetis;
 
 namespace {
 
-/// Plans that are kept beside those that the evaluator is asked about: for the report.
+/// Plans that are kept for the report, in addition to those that the evaluator judges.
 constexpr int kKept = 4;
 constexpr int kMostKept = 4096;
 

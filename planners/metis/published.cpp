@@ -1,5 +1,5 @@
 // Metis as its public code (SamsungLabs/Metis) does it where that differs from the paper: the order
-// of the search, and what a stage costs. Which defects these are stands in metis.cpp.
+// of the search, and what a stage costs. metis.cpp lists the differences.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -12,7 +12,7 @@
 namespace orrery::planners {
 namespace {
 
-constexpr std::int64_t kLeaders = 2;  ///< One part in so many of the budget goes to leaders.
+constexpr std::int64_t kLeaders = 2;  ///< One part in this many of the budget goes to leaders.
 
 /// "2 to 5, 7".
 std::string ranges(const std::set<int>& numbers) {
