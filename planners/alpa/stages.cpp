@@ -11,12 +11,7 @@ namespace orrery::planners {
 
 AlpaStages::AlpaStages(const PlannerInput& input, const StageCosts& costs, const UniformView& view,
                        const AlpaSettings& settings, AlpaCase what)
-    : input_(input),
-      costs_(costs),
-      view_(view),
-      settings_(settings),
-      case_(what),
-      least_need_(static_cast<std::size_t>(costs.layers())) {
+    : UniformStages(input, costs, view), settings_(settings), case_(what) {
   const int inside = view.gpus_per_host();
   const int hosts = static_cast<int>(view.hosts().size());
   for (const int devices : powers_of_two(inside)) add_submesh(devices);
@@ -43,7 +38,7 @@ void AlpaStages::add_submesh(int devices) {
     if (case_.micro_batch_size / data > input_.job.allowed.max_micro_batch_size) continue;
     for (const int zero : zeros) shapes.push_back({data, tensor, zero});
   }
-  submeshes_.push_back({devices, 1});
+  choices_.push_back({devices, 1});
   shapes_.push_back(std::move(shapes));
 }
 
@@ -56,10 +51,7 @@ StageShape AlpaStages::stage_shape(int first, int layers, const AlpaShape& shape
   stage.first = first;
   stage.layers = layers;
   stage.tensor_parallel = shape.tensor;
-  if (shape.tensor > 1 && input_.job.allowed.sequence_parallel &&
-      input_.job.sequence_length % shape.tensor == 0) {
-    stage.sequence = ir::SequenceParallelism::megatron;
-  }
+  stage.sequence = megatron_sequence(input_.job, shape.tensor);
   stage.samples = case_.micro_batch_size / shape.data;
   stage.recompute = case_.recompute;
   stage.zero_stage = shape.zero;
@@ -85,7 +77,7 @@ double AlpaStages::cost(const StageShape& stage, const AlpaShape& shape) const {
 }
 
 /// 0: the stage does not fit even as the last one.
-int AlpaStages::most_stages(StageShape stage) {
+int AlpaStages::most_stages(StageShape stage) const {
   const int all = static_cast<int>(std::min<std::int64_t>(case_.micro_batches, costs_.layers()));
   const auto fits = [&](int in_flight) {
     stage.in_flight = in_flight;
@@ -102,43 +94,21 @@ int AlpaStages::most_stages(StageShape stage) {
   return good;
 }
 
-std::vector<StageStep> AlpaStages::steps(int first, int last, int submesh) {
-  const int layers = last - first + 1;
-  const int from = view_.representative(first, layers);
-  const auto& shapes = shapes_[static_cast<std::size_t>(submesh)];
-  const bool alone = layers == 1;
-  if (memo_.empty()) {
-    const auto n = static_cast<std::size_t>(costs_.layers());
-    memo_.resize(n * (n + 1) * submeshes_.size());
-    known_.resize(memo_.size(), 0);
-  }
-  const auto n = static_cast<std::size_t>(costs_.layers());
-  const std::size_t at =
-      (static_cast<std::size_t>(submesh) * n + static_cast<std::size_t>(from)) * (n + 1) +
-      static_cast<std::size_t>(layers);
-  if (known_[at] != 0) return memo_[at];
-  known_[at] = 1;
+std::vector<StageStep> AlpaStages::price(int first, int layers, int submesh) {
+  std::vector<StageStep> steps;
+  const std::vector<AlpaShape>& shapes = shapes_[at(submesh)];
   for (std::size_t v = 0; v < shapes.size(); ++v) {
-    const StageShape stage = stage_shape(from, layers, shapes[v]);
-    if (alone) {
-      Bytes& least = least_need_[static_cast<std::size_t>(from)];
-      const Bytes need = costs_.memory(stage);
-      if (least == Bytes{} || need < least) least = need;
-    }
+    const StageShape stage = stage_shape(first, layers, shapes[v]);
+    if (layers == 1) note_need(first, costs_.memory(stage));
     const int most = most_stages(stage);
     if (most == 0) {
       ++rejected_;
       continue;
     }
     const double time = cost(stage, shapes[v]);
-    if (std::isfinite(time)) memo_[at].push_back({most, time, static_cast<int>(v)});
+    if (std::isfinite(time)) steps.push_back({most, time, static_cast<int>(v)});
   }
-  return memo_[at];
-}
-
-std::pair<Bytes, int> AlpaStages::hardest_layer() const {
-  const auto hardest = std::max_element(least_need_.begin(), least_need_.end());
-  return {*hardest, static_cast<int>(hardest - least_need_.begin())};
+  return steps;
 }
 
 }  // namespace orrery::planners

@@ -2,28 +2,29 @@
 /// range of layers costs and holds under each. For alpa.cpp alone.
 #pragma once
 #include <cstdint>
-#include <string>
-#include <utility>
 #include <vector>
 
+#include "models/config/visitor.h"
+#include "models/ir/names.h"
 #include "models/ir/plan.h"
-#include "planners/kit/stage_chain.h"
-#include "planners/kit/uniform_view.h"
+#include "planners/kit/integers.h"
+#include "planners/kit/uniform_chain.h"
 
 namespace orrery::planners {
 
 enum class AlpaSubmeshes { power_of_two, small_power_of_two, all };
 enum class AlpaLogical { single_node_model_parallel, same_as_physical, data_parallel_only };
+ir::EnumNames<AlpaSubmeshes> enum_names(AlpaSubmeshes);
+ir::EnumNames<AlpaLogical> enum_names(AlpaLogical);
 
-struct AlpaSettings {
+struct AlpaSettings : UniformChainSettings {
   int micro_batches = 0;  ///< 0: all divisors of the batch.
-  int gpus_per_host = 0;  ///< 0: all that use most devices.
-  AlpaSubmeshes submeshes = AlpaSubmeshes::power_of_two;
+  AlpaSubmeshes submeshes = AlpaSubmeshes::all;
   AlpaLogical logical = AlpaLogical::single_node_model_parallel;
-  ViewedSpeed speed = ViewedSpeed::average;
   double gap = 1e-6;  ///< Seconds.
-  int evaluate_top = 1;
 };
+
+void describe(config::Visitor& v, AlpaSettings& s);
 
 /// How a submesh runs a stage.
 struct AlpaShape {
@@ -40,44 +41,30 @@ struct AlpaCase {
   ir::ScheduleKind schedule = ir::ScheduleKind::one_f_one_b;
 };
 
-class AlpaStages {
+/// A choice is a submesh, of degree 1; a variant of its steps is a logical shape.
+class AlpaStages final : public UniformStages {
  public:
   AlpaStages(const PlannerInput& input, const StageCosts& costs, const UniformView& view,
              const AlpaSettings& settings, AlpaCase what);
 
-  /// Submeshes: devices of each, ascending; degree 1.
-  const std::vector<StageChoice>& submeshes() const { return submeshes_; }
   const AlpaShape& shape(int submesh, int variant) const {
-    return shapes_[static_cast<std::size_t>(submesh)][static_cast<std::size_t>(variant)];
+    return shapes_[at(submesh)][at(variant)];
   }
+  /// Some submesh has a shape.
   bool any() const;
-  /// Steps of the layers first ... last on a submesh: one for each logical shape, with the most
-  /// stages (itself included) up to the last that its activations leave room for.
-  std::vector<StageStep> steps(int first, int last, int submesh);
-
-  /// Ranges of layers under a shape that do not fit even as the last stage.
-  std::int64_t rejected() const { return rejected_; }
-  /// Of each layer alone the least need under any shape; the largest of these, and its layer.
-  std::pair<Bytes, int> hardest_layer() const;
 
  private:
   void add_submesh(int devices);
+  /// A step for each logical shape, with the most stages (itself included) up to the last that its
+  /// activations leave room for.
+  std::vector<StageStep> price(int first, int layers, int submesh) override;
   StageShape stage_shape(int first, int layers, const AlpaShape& shape) const;
   double cost(const StageShape& stage, const AlpaShape& shape) const;
-  int most_stages(StageShape stage);
+  int most_stages(StageShape stage) const;
 
-  const PlannerInput& input_;
-  const StageCosts& costs_;
-  const UniformView& view_;
   const AlpaSettings& settings_;
   AlpaCase case_;
-  std::vector<StageChoice> submeshes_;
   std::vector<std::vector<AlpaShape>> shapes_;  ///< By submesh.
-  std::vector<Bytes> least_need_;               ///< By layer; 0: not asked.
-  std::int64_t rejected_ = 0;
-  using Memo = std::vector<std::vector<StageStep>>;
-  Memo memo_;  ///< By (submesh, layers, first is 0, last is the end).
-  std::vector<char> known_;
 };
 
 }  // namespace orrery::planners

@@ -1,6 +1,6 @@
-// AMP: uniform TP x DP x PP over nodes of equally many GPUs, layers of the pipeline partitioned by
-// a dynamic program, ranked by a cost model that knows bandwidths between ranks but averages the
-// speed of GPU types.
+// AMP: uniform TP x DP x PP over nodes with equally many GPUs. A dynamic program partitions the
+// layers of the pipeline; the cost model that ranks plans knows the bandwidths between ranks but
+// averages the speed of GPU types.
 //   cost = (B - 1) max stage + sum of stages + sum of cuts + slowest gradient ring
 // [Li et al., "AMP: Automatically Finding Model Parallel Strategies with Heterogeneity Awareness",
 // NeurIPS 2022, section 4; public code DachengLi1/AMP for constants; Metis (ATC 2024), section 5,
@@ -13,55 +13,65 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "models/cost/memory.h"
+#include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "planners/amp/cost.h"
+#include "planners/amp/published.h"
+#include "planners/catalog.h"
 #include "planners/kit/integers.h"
-#include "planners/kit/options.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
+#include "planners/kit/settings.h"
 #include "planners/kit/stage_costs.h"
 #include "planners/kit/uniform_nodes.h"
 
 namespace orrery::planners {
 
-extern const PlannerEntry kAmp;
-
 namespace {
 
-enum class Mode { fixed, as_published };
-enum class Average { by_count, as_published };
+enum class AmpMode { fixed, as_published };
+enum class AmpAverage { by_count, as_published };
 
-struct Settings {
-  Mode mode = Mode::fixed;
-  Average average = Average::by_count;
+ir::EnumNames<AmpMode> enum_names(AmpMode) {
+  return {{AmpMode::fixed, "fixed"}, {AmpMode::as_published, "as_published"}};
+}
+ir::EnumNames<AmpAverage> enum_names(AmpAverage) {
+  return {{AmpAverage::by_count, "by_count"}, {AmpAverage::as_published, "as_published"}};
+}
+
+struct AmpSettings {
+  AmpMode mode = AmpMode::fixed;
+  AmpAverage average = AmpAverage::by_count;
   int evaluate_top = 1;
 };
 
-std::vector<OptionInfo> options() {
-  return {
-      {"mode", "fixed",
-       "fixed: the cost of the paper, in the bytes of the job. as_published: as DachengLi1/AMP: "
-       "the "
-       "gradient ring has the bandwidth of its last-to-first link alone; embedding and head count "
-       "once where one stage has both; every element has 4 bytes; a micro-batch of n samples takes "
-       "n times one sample; the partition forgets the cuts that it has paid; for one micro-batch "
-       "layers are spread evenly."},
-      {"average", "by_count",
-       "Layer time over GPU types. by_count: each type weighs as its GPUs. as_published: 0.75 for "
-       "the most numerous type, 0.25 for the others together, the constants of the public code "
-       "(which are the counts of its own cluster, 12 V100 and 4 T4)."},
-      {"evaluate_top", "1",
-       "Plans that the evaluator judges, best first by AMP's cost; 1: the cost decides, as in the "
-       "paper; 0: all that fit."},
-  };
+void describe(config::Visitor& v, AmpSettings& s) {
+  v.optional(
+      "mode", s.mode,
+      "fixed: the cost of the paper, in the bytes of the job. as_published: as DachengLi1/AMP: "
+      "the gradient ring has the bandwidth of its last-to-first link alone; embedding and head "
+      "count once where one stage has both; every element has 4 bytes; a micro-batch of n "
+      "samples takes n times one sample; the partition forgets the cuts that it has paid; for "
+      "one micro-batch layers are spread evenly.");
+  v.optional(
+      "average", s.average,
+      "Layer time over GPU types. by_count: each type weighs as its GPUs. as_published: 0.75 "
+      "for the most numerous type, 0.25 for the others together, the constants of the public "
+      "code (which are the counts of its own cluster, 12 V100 and 4 T4).");
+  v.optional(
+      "evaluate_top", s.evaluate_top,
+      "Plans that the evaluator judges, best first by AMP's cost; 1: the cost decides, as in "
+      "the paper; 0: all that fit.");
+  v.between("evaluate_top", s.evaluate_top, 0, 1'000'000);
 }
 
 /// One point of the space.
-struct Grid {
+struct AmpGrid {
   int tensor = 1;
   int replicas = 1;
   int stages = 1;
@@ -69,12 +79,17 @@ struct Grid {
   std::vector<int> boundaries;  // In layers.
 };
 
-class Search {
+std::string in_words(const AmpGrid& grid) {
+  return fmt::format("TP {} x PP {} x DP {}, micro-batch {}", grid.tensor, grid.stages,
+                     grid.replicas, grid.micro_batch_size);
+}
+
+class AmpSearch {
  public:
-  Search(const PlannerInput& input, const Settings& settings)
+  AmpSearch(const PlannerInput& input, const AmpSettings& settings)
       : input_(input),
         settings_(settings),
-        published_(settings.mode == Mode::as_published),
+        published_(settings.mode == AmpMode::as_published),
         layers_(count_layers(input.workload)),
         costs_(input),
         ranking_(input),
@@ -85,23 +100,22 @@ class Search {
 
  private:
   void sweep(int tensor);
-  void examine(Grid grid);
-  DeviceId device(const Grid& grid, int stage, int replica, int member) const {
+  void examine(AmpGrid grid);
+  DeviceId device(const AmpGrid& grid, int stage, int replica, int member) const {
     return devices_[at((stage * grid.replicas + replica) * grid.tensor + member)];
   }
   BytesPerSecond bandwidth(DeviceId a, DeviceId b) const { return costs_.path(a, b).bandwidth; }
   std::vector<double> type_weights() const;
   std::vector<double> layer_times(int tensor, int samples);
-  std::vector<std::vector<double>> cuts(const Grid& grid) const;
-  double synchronization(const Grid& grid) const;
+  std::vector<std::vector<double>> cuts(const AmpGrid& grid) const;
+  double synchronization(const AmpGrid& grid) const;
   double gradient_bytes(int first, int layers) const;
-  ir::Plan build(const Grid& grid) const;
-  ir::Plan build(const Grid& grid, ir::Recompute recompute) const;
-  std::string describe(const Grid& grid) const;
+  ir::Plan build(const AmpGrid& grid) const;
+  ir::Plan build(const AmpGrid& grid, ir::Recompute recompute) const;
   models::Infeasible none() const;
 
   const PlannerInput& input_;
-  const Settings& settings_;
+  const AmpSettings& settings_;
   bool published_;
   int layers_;
   StageCosts costs_;
@@ -115,15 +129,15 @@ class Search {
   ConstraintCost too_many_stages_{"number of layers", 0, std::nullopt, ""};
 };
 
-/// By GPU type; they add up to 1.
-std::vector<double> Search::type_weights() const {
+/// Weights of the GPU types, which add up to 1.
+std::vector<double> AmpSearch::type_weights() const {
   std::vector<double> weights(input_.cluster.gpu_types.size(), 0);
   for (const DeviceId d : devices_) weights[at(input_.cluster.device(d).gpu_type)] += 1;
   const auto present =
       std::count_if(weights.begin(), weights.end(), [](double w) { return w > 0; });
   const auto most = std::max_element(weights.begin(), weights.end()) - weights.begin();
   for (std::size_t t = 0; t < weights.size(); ++t) {
-    if (settings_.average == Average::by_count || present == 1) {
+    if (settings_.average == AmpAverage::by_count || present == 1) {
       weights[t] /= static_cast<double>(devices_.size());
     } else if (weights[t] > 0) {
       weights[t] =
@@ -133,10 +147,10 @@ std::vector<double> Search::type_weights() const {
   return weights;
 }
 
-/// Of each layer, forward and backward of a micro-batch: 3 x forward, with the all-reduces of
-/// tensor parallelism, averaged over GPU types. A type's all-reduces are the mean over its GPUs'
-/// groups.
-std::vector<double> Search::layer_times(int tensor, int samples) {
+/// Forward and backward time of each layer for a micro-batch: 3 x forward, with the all-reduces of
+/// tensor parallelism, averaged over GPU types. A type's all-reduce time is the mean over the
+/// groups of its GPUs.
+std::vector<double> AmpSearch::layer_times(int tensor, int samples) {
   const auto [place, added] = times_.try_emplace({tensor, samples});
   std::vector<double>& times = place->second;
   if (!added) return times;
@@ -168,9 +182,10 @@ std::vector<double> Search::layer_times(int tensor, int samples) {
   return times;
 }
 
-/// Of the cut between stage j and the next one after each layer: the activations of a micro-batch
-/// over the slowest link between members of equal position, averaged over the replicas.
-std::vector<std::vector<double>> Search::cuts(const Grid& grid) const {
+/// [stage][layer] Time of the cut between a stage and the next one, after each layer: the
+/// activations of a micro-batch over the slowest link between members of equal position, averaged
+/// over the replicas.
+std::vector<std::vector<double>> AmpSearch::cuts(const AmpGrid& grid) const {
   const double scale = published_ ? 4 / ir::size_of(input_.job.dtype).value : 1;
   std::vector<std::vector<double>> result;
   for (int s = 0; s + 1 < grid.stages; ++s) {
@@ -191,8 +206,8 @@ std::vector<std::vector<double>> Search::cuts(const Grid& grid) const {
   return result;
 }
 
-/// As published: four bytes an element, and the head is not counted beside the embedding.
-double Search::gradient_bytes(int first, int layers) const {
+/// As published: four bytes per element, and a stage with the embedding does not count the head.
+double AmpSearch::gradient_bytes(int first, int layers) const {
   if (!published_) return costs_.gradients(first, layers).value;
   const ir::Segment blocks = segment_of_layers(input_.workload, first, layers);
   std::int64_t elements =
@@ -201,7 +216,7 @@ double Search::gradient_bytes(int first, int layers) const {
   return 4.0 * static_cast<double>(elements);
 }
 
-double Search::synchronization(const Grid& grid) const {
+double AmpSearch::synchronization(const AmpGrid& grid) const {
   double slowest = 0;
   for (int s = 0; s < grid.stages; ++s) {
     const int first = grid.boundaries[at(s)];
@@ -218,7 +233,7 @@ double Search::synchronization(const Grid& grid) const {
   return slowest;
 }
 
-void Search::examine(Grid grid) {
+void AmpSearch::examine(AmpGrid grid) {
   ++report_.plans_examined;
   AmpChain chain;
   chain.time = layer_times(grid.tensor, grid.micro_batch_size);
@@ -233,10 +248,10 @@ void Search::examine(Grid grid) {
   }
   const Seconds cost{amp_pipeline_cost(chain, grid.boundaries) + synchronization(grid)};
   ranking_.offer(
-      cost, [this, grid] { return build(grid); }, [this, grid] { return describe(grid); });
+      cost, [this, grid] { return build(grid); }, [grid] { return in_words(grid); });
 }
 
-void Search::sweep(int tensor) {
+void AmpSearch::sweep(int tensor) {
   const int groups = static_cast<int>(devices_.size()) / tensor;
   for (const std::int64_t replicas : divisors(groups)) {
     if (input_.job.global_batch % replicas != 0) {
@@ -258,8 +273,7 @@ void Search::sweep(int tensor) {
     }
     for (const std::int64_t size : divisors(input_.job.global_batch / replicas)) {
       if (size > input_.job.allowed.max_micro_batch_size) break;
-      if (canceled(input_) ||
-          (input_.work_budget > 0 && report_.plans_examined >= input_.work_budget)) {
+      if (must_end(input_, report_.plans_examined)) {
         report_.complete = false;
         return;
       }
@@ -268,7 +282,7 @@ void Search::sweep(int tensor) {
   }
 }
 
-ir::Plan Search::build(const Grid& grid, ir::Recompute recompute) const {
+ir::Plan AmpSearch::build(const AmpGrid& grid, ir::Recompute recompute) const {
   ir::Plan plan;
   plan.schedule = schedule_;
   plan.communication.activation_transfer = ir::ActivationTransfer::sliced;
@@ -279,23 +293,19 @@ ir::Plan Search::build(const Grid& grid, ir::Recompute recompute) const {
         static_cast<int>(input_.job.global_batch / grid.replicas / grid.micro_batch_size);
     for (int s = 0; s < grid.stages; ++s) {
       const int first = grid.boundaries[at(s)];
-      ir::Segment segment =
-          segment_of_layers(input_.workload, first, grid.boundaries[at(s + 1)] - first);
-      ir::Group group;
-      for (int m = 0; m < grid.tensor; ++m) group.devices.push_back(device(grid, s, r, m));
-      group.tensor_parallel = grid.tensor;
-      group.samples = grid.micro_batch_size;
-      segment.groups.push_back(std::move(group));
-      segment.recompute = recompute;
-      segment.zero.stage = smallest_zero_stage(input_.job);
-      chain.stages.push_back({{std::move(segment)}});
+      const auto devices =
+          std::span(devices_).subspan(at((s * grid.replicas + r) * grid.tensor), at(grid.tensor));
+      chain.stages.push_back(
+          stage_of_layers(input_.workload, first, grid.boundaries[at(s + 1)] - first,
+                          tensor_groups(devices, grid.tensor, grid.micro_batch_size), recompute,
+                          smallest_zero_stage(input_.job)));
     }
     plan.pipelines.push_back(std::move(chain));
   }
   return plan;
 }
 
-ir::Plan Search::build(const Grid& grid) const {
+ir::Plan AmpSearch::build(const AmpGrid& grid) const {
   std::vector<ir::Recompute> kinds = input_.job.allowed.recompute;
   std::sort(kinds.begin(), kinds.end());
   ir::Plan plan;
@@ -309,12 +319,7 @@ ir::Plan Search::build(const Grid& grid) const {
   return plan;
 }
 
-std::string Search::describe(const Grid& grid) const {
-  return fmt::format("TP {} x PP {} x DP {}, micro-batch {}", grid.tensor, grid.stages,
-                     grid.replicas, grid.micro_batch_size);
-}
-
-models::Infeasible Search::none() const {
+models::Infeasible AmpSearch::none() const {
   if (!report_.complete) return {"symmetric grid", "the search was ended before the first plan"};
   return {"symmetric grid",
           fmt::format("no TP x DP x PP over all {} GPUs in nodes of {} has at most {} stages (one "
@@ -322,7 +327,7 @@ models::Infeasible Search::none() const {
                       devices_.size(), nodes_.per_node, layers_, input_.job.global_batch)};
 }
 
-PlannerResult Search::run() {
+PlannerResult AmpSearch::run() {
   report_.work_unit = "plans";
   const std::vector<ir::ScheduleKind> schedules =
       models::plain_schedules(input_.job.allowed.schedules);
@@ -333,7 +338,7 @@ PlannerResult Search::run() {
                                                   input_.job.allowed.recompute.size())},
             report_};
   }
-  schedule_ = *models::preferred_schedule(schedules);
+  schedule_ = *models::preferred_schedule(input_.job.allowed.schedules);
   if (nodes_.nodes() != nodes_.machines) {
     report_.notes.push_back(fmt::format("{} nodes are seen as {} of {} GPUs each", nodes_.machines,
                                         nodes_.nodes(), nodes_.per_node));
@@ -348,7 +353,7 @@ PlannerResult Search::run() {
   }
   const models::Infeasible nothing = none();
   PlannerResult result =
-      ranking_.finish(kAmp.name, settings_.evaluate_top, std::move(report_), nothing);
+      ranking_.finish("amp", settings_.evaluate_top, std::move(report_), nothing);
   if (result.report.rejected_by_memory > 0) {
     result.report.notes.push_back(
         fmt::format("AMP has no memory model: {} of the plans of least cost do not fit",
@@ -359,39 +364,26 @@ PlannerResult Search::run() {
 
 class Amp final : public Planner {
  public:
-  explicit Amp(Settings settings) : settings_(settings) {}
+  using Settings = AmpSettings;
+  explicit Amp(AmpSettings settings) : settings_(settings) {}
   PlannerResult plan(const PlannerInput& input) const override {
-    return Search(input, settings_).run();
+    return AmpSearch(input, settings_).run();
   }
 
  private:
-  Settings settings_;
+  AmpSettings settings_;
 };
-
-std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Options& given) {
-  OptionReader reader(options(), given);
-  Settings settings;
-  settings.mode =
-      reader.choice<Mode>("mode", {{"fixed", Mode::fixed}, {"as_published", Mode::as_published}});
-  settings.average = reader.choice<Average>(
-      "average", {{"by_count", Average::by_count}, {"as_published", Average::as_published}});
-  settings.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, 1'000'000));
-  if (reader.problem()) return *reader.problem();
-  return std::make_unique<Amp>(settings);
-}
 
 }  // namespace
 
-const PlannerEntry kAmp = {
-    "amp",
-    "Li et al., NeurIPS 2022 (AMP), section 4; public code DachengLi1/AMP",
+extern const PlannerEntry kAmp;
+
+const PlannerEntry kAmp = planner_entry<Amp>(
+    "amp", "Li et al., NeurIPS 2022 (AMP), section 4; public code DachengLi1/AMP",
     "all TP x DP x PP x micro-batch sizes over all GPUs, each with the layer partition of least "
     "cost",
     "memory (it falls to its next best plan that fits); the speed of the GPU type: layer times are "
     "averaged over types; GPUs beyond a common node size form nodes of their own; optimizer, "
-    "latencies, recomputation time",
-    options,
-    make,
-};
+    "latencies, recomputation time");
 
 }  // namespace orrery::planners

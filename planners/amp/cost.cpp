@@ -1,8 +1,6 @@
 #include "planners/amp/cost.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <limits>
 #include <numeric>
 
 #include "models/base/check.h"
@@ -11,37 +9,18 @@
 namespace orrery::planners {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 /// Relative size of differences that are rounding.
-constexpr double kRounding = 1e-12;
-
-std::vector<double> prefix_sums(const std::vector<double>& time) {
-  std::vector<double> sums(time.size() + 1, 0);
-  std::partial_sum(time.begin(), time.end(), sums.begin() + 1);
-  return sums;
-}
-
-/// Sums of all ranges, ascending, each once.
-std::vector<double> range_sums(const std::vector<double>& prefix, double tolerance) {
-  std::vector<double> sums;
-  for (std::size_t i = 0; i < prefix.size(); ++i) {
-    for (std::size_t j = i + 1; j < prefix.size(); ++j) sums.push_back(prefix[j] - prefix[i]);
-  }
-  std::sort(sums.begin(), sums.end());
-  std::vector<double> distinct;
-  for (const double sum : sums) {
-    if (distinct.empty() || sum > distinct.back() + tolerance) distinct.push_back(sum);
-  }
-  return distinct;
-}
+constexpr double kAmpRounding = 1e-12;
 
 /// Cuts of least cost where no stage is longer than a limit.
 class CutProgram {
  public:
   explicit CutProgram(const AmpChain& chain)
-      : chain_(chain), prefix_(prefix_sums(chain.time)), rounding_(kRounding * prefix_.back()) {}
+      : chain_(chain),
+        prefix_(amp_prefix_sums(chain.time)),
+        rounding_(kAmpRounding * prefix_.back()) {}
 
-  std::vector<double> limits() const { return range_sums(prefix_, rounding_); }
+  std::vector<double> limits() const { return amp_range_sums(prefix_, rounding_); }
 
   /// Stages that a greedy filling needs; more than all when an item is longer than the limit.
   int stages_needed(double limit) const {
@@ -61,14 +40,14 @@ class CutProgram {
 
  private:
   struct State {
-    double cuts = kInfinity;
-    double squares = kInfinity;  // Of stage times: breaks ties.
+    double cuts = kNever;
+    double squares = kNever;  // Of stage times: breaks ties.
     int from = -1;
   };
   bool better(const State& a, const State& b) const {
-    if (b.cuts == kInfinity) return a.cuts < kInfinity;
+    if (b.cuts == kNever) return a.cuts < kNever;
     if (a.cuts < b.cuts - rounding_) return true;
-    return a.cuts <= b.cuts + rounding_ && a.squares < b.squares * (1 - kRounding);
+    return a.cuts <= b.cuts + rounding_ && a.squares < b.squares * (1 - kAmpRounding);
   }
 
   const AmpChain& chain_;
@@ -89,14 +68,14 @@ std::optional<std::vector<int>> CutProgram::solve(double limit) const {
         if (time > limit + rounding_) break;
         if (s == 0 && begin > 0) continue;
         const State before = s == 0 ? State{0, 0, 0} : table[at(s - 1)][at(begin)];
-        if (before.cuts == kInfinity) continue;
+        if (before.cuts == kNever) continue;
         const double cut = s == 0 ? 0 : chain_.cut[at(s - 1)][at(begin - 1)];
         const State here{before.cuts + cut, before.squares + time * time, begin};
         if (better(here, best)) best = here;
       }
     }
   }
-  if (table[at(stages - 1)][at(n)].cuts == kInfinity) return std::nullopt;
+  if (table[at(stages - 1)][at(n)].cuts == kNever) return std::nullopt;
   std::vector<int> boundaries(at(stages + 1), n);
   for (int s = stages - 1; s >= 0; --s) {
     boundaries[at(s)] = table[at(s)][at(boundaries[at(s + 1)])].from;
@@ -104,73 +83,26 @@ std::optional<std::vector<int>> CutProgram::solve(double limit) const {
   return boundaries;
 }
 
-/// The public code's program, from the top down and with memory.
-class PublishedProgram {
- public:
-  explicit PublishedProgram(const AmpChain& chain)
-      : chain_(chain),
-        prefix_(prefix_sums(chain.time)),
-        possible_(range_sums(prefix_, 1e-9 * prefix_.back())) {
-    possible_.insert(possible_.begin(), 0.0);
-    memory_.resize(at(chain.stages()) * at(chain.items()) * possible_.size());
-  }
-
-  std::vector<int> run() {
-    int end = chain_.items() - 1;
-    std::size_t longest = 0;
-    std::vector<int> boundaries(at(chain_.stages() + 1), 0);
-    boundaries.back() = chain_.items();
-    for (int cuts = chain_.stages() - 1; cuts > 0; --cuts) {
-      const int cut = best(end, cuts, longest).cut;
-      boundaries[at(cuts)] = cut + 1;
-      longest = std::max(longest, index(sum(cut + 1, end)));
-      end = cut;
-    }
-    return boundaries;
-  }
-
- private:
-  struct State {
-    double cost = kInfinity;
-    int cut = -1;
-    bool known = false;
-  };
-  double sum(int first, int last) const { return prefix_[at(last + 1)] - prefix_[at(first)]; }
-  /// Of the state that stands for the value.
-  std::size_t index(double value) const {
-    const auto place = std::upper_bound(possible_.begin(), possible_.end(), value);
-    return static_cast<std::size_t>(place - possible_.begin()) - 1;
-  }
-
-  State best(int end, int cuts, std::size_t longest) {
-    State& place = memory_[(at(cuts) * at(chain_.items()) + at(end)) * possible_.size() + longest];
-    if (place.known) return place;
-    State state;
-    state.known = true;
-    const double rounds = chain_.micro_batches - 1;
-    if (cuts == 0) {
-      state.cost = rounds * std::max(0.0, sum(0, end) - possible_[longest]);
-    } else {
-      for (int cut = cuts - 1; cut < end; ++cut) {
-        const double last = sum(cut + 1, end);
-        const double before = best(cut, cuts - 1, std::max(longest, index(last))).cost +
-                              rounds * std::max(0.0, last - possible_[longest]);
-        if (before + chain_.cut[at(cuts - 1)][at(cut)] < state.cost) {
-          state.cost = before;
-          state.cut = cut;
-        }
-      }
-    }
-    return place = state;
-  }
-
-  const AmpChain& chain_;
-  std::vector<double> prefix_;
-  std::vector<double> possible_;
-  std::vector<State> memory_;
-};
-
 }  // namespace
+
+std::vector<double> amp_prefix_sums(const std::vector<double>& time) {
+  std::vector<double> sums(time.size() + 1, 0);
+  std::partial_sum(time.begin(), time.end(), sums.begin() + 1);
+  return sums;
+}
+
+std::vector<double> amp_range_sums(const std::vector<double>& prefix, double tolerance) {
+  std::vector<double> sums;
+  for (std::size_t i = 0; i < prefix.size(); ++i) {
+    for (std::size_t j = i + 1; j < prefix.size(); ++j) sums.push_back(prefix[j] - prefix[i]);
+  }
+  std::sort(sums.begin(), sums.end());
+  std::vector<double> distinct;
+  for (const double sum : sums) {
+    if (distinct.empty() || sum > distinct.back() + tolerance) distinct.push_back(sum);
+  }
+  return distinct;
+}
 
 double amp_pipeline_cost(const AmpChain& chain, const std::vector<int>& boundaries) {
   double total = 0;
@@ -200,28 +132,13 @@ std::optional<ChainSplit> amp_split(const AmpChain& chain) {
   std::optional<ChainSplit> best;
   for (; limit != limits.end(); ++limit) {
     const double bound = (chain.micro_batches - 1) * *limit + work + least_cuts;
-    if (best && bound >= best->cost * (1 - kRounding)) break;
+    if (best && bound >= best->cost * (1 - kAmpRounding)) break;
     const auto boundaries = program.solve(*limit);
     ORRERY_CHECK(boundaries.has_value(), "no split under a limit of {} s", *limit);
     const double cost = amp_pipeline_cost(chain, *boundaries);
-    if (!best || cost < best->cost * (1 - kRounding)) best = ChainSplit{*boundaries, cost};
+    if (!best || cost < best->cost * (1 - kAmpRounding)) best = ChainSplit{*boundaries, cost};
   }
   return best;
-}
-
-std::optional<ChainSplit> amp_split_published(const AmpChain& chain) {
-  if (chain.items() < chain.stages()) return std::nullopt;
-  std::vector<int> boundaries = PublishedProgram(chain).run();
-  const double cost = amp_pipeline_cost(chain, boundaries);
-  return ChainSplit{std::move(boundaries), cost};
-}
-
-std::vector<int> amp_split_even(int items, int stages) {
-  std::vector<int> boundaries = {0};
-  for (int s = 0; s < stages; ++s) {
-    boundaries.push_back(boundaries.back() + items / stages + (s < items % stages ? 1 : 0));
-  }
-  return boundaries;
 }
 
 double amp_ring(const std::vector<double>& bandwidth, double bytes, bool last_link_only) {

@@ -1,8 +1,6 @@
 /// AMP's cost of a pipeline and its layer partition, on plain numbers: a chain of items (layers)
 /// with times, cuts between them, a number of micro-batches.
 ///   cost = (B - 1) max stage + sum of stages + sum of cuts   [Li et al., NeurIPS 2022, section 4]
-/// Two partitions minimize it: an exact one, and one with the behavior of the public code
-/// (DachengLi1/AMP, src/pipe.py), whose dynamic program forgets the cuts that it has paid.
 #pragma once
 #include <optional>
 #include <vector>
@@ -14,7 +12,7 @@ namespace orrery::planners {
 /// What AMP splits.
 struct AmpChain {
   std::vector<double> time;  ///< [items] Seconds of a micro-batch, forward and backward.
-  /// [stages - 1][items - 1] Seconds that the cut number j costs where it stands after item i.
+  /// [stages - 1][items - 1] Seconds that cut number j costs after item i.
   std::vector<std::vector<double>> cut;
   int micro_batches = 1;
 
@@ -34,15 +32,10 @@ double amp_pipeline_cost(const AmpChain& chain, const std::vector<int>& boundari
 /// O(P stages items^2) for P longest stages tried, one where all cuts cost the same.
 std::optional<ChainSplit> amp_split(const AmpChain& chain);
 
-/// The split that the public code finds: the same program over (item, stages, longest so far), but
-/// a cut's cost is only compared, never carried on; of equal splits the one with the earliest last
-/// cut. `cost` is that of amp_pipeline_cost. Longest stages that differ by less than 1e-9 of the
-/// total are one state. Nothing when stages > items.
-std::optional<ChainSplit> amp_split_published(const AmpChain& chain);
-
-/// Equally many items for each stage, the remainder to the first stages: what the public code takes
-/// for one micro-batch. Boundaries. stages <= items.
-std::vector<int> amp_split_even(int items, int stages);
+/// Prefix sums of the times, from 0 on.
+std::vector<double> amp_prefix_sums(const std::vector<double>& time);
+/// Sums of all ranges, given prefix sums: ascending, those within `tolerance` once.
+std::vector<double> amp_range_sums(const std::vector<double>& prefix, double tolerance);
 
 /// Seconds of an all-reduce of `bytes` over a ring whose link i, from member i to member i + 1 (the
 /// last one back to the first), has bandwidth[i] in bytes/s: 2 (d - 1) / d x bytes / slowest link.

@@ -133,10 +133,12 @@ GalvatronTime GalvatronCosts::layer(int number, const GalvatronStrategy& strateg
             stage_link(stages);
   }
   const double reduction = 2 * part * input_.job.state_bytes.gradient;
-  // Of two replicas of a tensor-parallel group the reduction finds only half of the backward pass.
-  const double beside = strategy.tensor > 1 && strategy.replicas == 2 ? backward / 2 : backward;
-  return {forward + backward + time,
-          forward + (backward - beside) + overlapped(beside, reduction, constants_.overlap) + time};
+  // With two replicas and tensor parallelism only half of the backward pass hides the reduction.
+  const double overlapping =
+      strategy.tensor > 1 && strategy.replicas == 2 ? backward / 2 : backward;
+  return {forward + backward + time, forward + (backward - overlapping) +
+                                         overlapped(overlapping, reduction, constants_.overlap) +
+                                         time};
 }
 
 ir::Segment GalvatronCosts::segment(int layer, const GalvatronStrategy& strategy) const {

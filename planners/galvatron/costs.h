@@ -15,7 +15,7 @@
 
 namespace orrery::planners {
 
-/// How a stage's devices compute one layer: tensor x replicas of them.
+/// How the devices of a stage, tensor x replicas of them, compute one layer.
 struct GalvatronStrategy {
   int tensor = 1;
   int replicas = 1;
@@ -25,10 +25,10 @@ struct GalvatronStrategy {
 };
 
 struct GalvatronConstants {
-  /// Computation and gradient reduction that run side by side slow each other down by this factor.
+  /// Computation and gradient reduction that overlap slow each other down by this factor.
   double overlap = 1.3;
   /// Bytes that a process takes before the first tensor; 0: as the profile says.
-  Bytes context{1024 * 0x1p20};
+  Bytes context = 1024 * 1_MiB;
 };
 
 /// Seconds of one micro-batch.
@@ -41,8 +41,8 @@ struct GalvatronTime {
 /// not hide: max over i of (total_i - sum of compute_0 ... compute_i), at least 0.
 double galvatron_iteration(std::span<const GalvatronTime> stages, int micro_batches);
 
-/// Computation of `compute` seconds beside communication of `communicate` seconds: while both run
-/// each takes `factor` times as long. max + (factor - 1) min.
+/// `compute` seconds of computation overlapping `communicate` seconds of communication: while both
+/// run, each takes `factor` times as long. max + (factor - 1) min.
 double overlapped(double compute, double communicate, double factor);
 
 class GalvatronCosts {
@@ -57,7 +57,8 @@ class GalvatronCosts {
   GalvatronTime layer(int layer, const GalvatronStrategy& strategy, int stages, int batch) const;
   /// States after ZeRO, and the kept activations of the micro-batches in flight, on one device.
   double memory(int layer, const GalvatronStrategy& strategy, int batch, int in_flight) const;
-  /// What a stage needs besides: largest transient (recomputation, logits) and staging of a layer.
+  /// What a stage needs in addition: the largest transient (recomputation, logits) and the staging
+  /// of a layer.
   double reserve(int layer, const GalvatronStrategy& strategy, int batch) const;
   /// Of the smallest device: (memory - context) / fragmentation.
   double budget() const { return budget_; }

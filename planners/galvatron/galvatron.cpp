@@ -14,75 +14,112 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <utility>
 
+#include "models/ir/names.h"
 #include "models/schedule/schedule.h"
+#include "planners/catalog.h"
 #include "planners/galvatron/costs.h"
 #include "planners/galvatron/shape.h"
 #include "planners/kit/integers.h"
-#include "planners/kit/options.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
+#include "planners/kit/settings.h"
 #include "planners/kit/uniform_nodes.h"
 
 namespace orrery::planners {
 
-extern const PlannerEntry kGalvatron;
-
 namespace {
 
-enum class Mode { fixed, as_published };
-enum class Granularity { layer, model };
-enum class Space { full, dp_tp, dp_pp };
+enum class GalvatronMode { fixed, as_published };
+enum class GalvatronGranularity { layer, model };
+enum class GalvatronSpace { full, dp_tp, dp_pp };
 
-struct Settings {
-  Mode mode = Mode::fixed;
-  Granularity granularity = Granularity::layer;
-  Space space = Space::full;
-  GalvatronConstants constants;
-  int memory_steps = 0;
-  int evaluate_top = 0;
-};
-
-std::vector<OptionInfo> options() {
-  return {
-      {"mode", "fixed",
-       "fixed: the layer program weighs a layer's computation by the micro-batches of an iteration "
-       "and its gradient reduction once; a change of degree costs one gather, in the forward or "
-       "the backward pass; stages differ by at most one layer. as_published: the program pays the "
-       "gradient reduction with each micro-batch; only growing degrees cost, (t - 1) / t of the "
-       "activations; the last stage takes the whole remainder (PKU-DAIR/Hetu-Galvatron, "
-       "dynamic_programming.py, pp_division_even)."},
-      {"granularity", "layer",
-       "layer: a strategy for each layer. model: one strategy for all layers "
-       "(fine_grained_mode 0 of the public code)."},
-      {"space", "full",
-       "full; or the paper's limited variants: dp_tp (no pipeline, no sharded DP), dp_pp (no TP, "
-       "no sharded DP), DP+TP and DP+PP."},
-      {"overlap", "1.3",
-       "Slow-down of computation and gradient reduction while both run, 1 to 10; 1.3 in the public "
-       "code."},
-      {"context_mib", "1024",
-       "MiB that a process takes before the first tensor, 0 to 65536, as the public code assumes; "
-       "0: as the profile says."},
-      {"memory_steps", "1024",
-       "Steps in which the memory of a stage is counted, 16 to 65536; a layer's is rounded up. The "
-       "public code counts MB."},
-      {"evaluate_top", "1",
-       "Plans that the evaluator judges, best first by Galvatron's cost; 1: the cost decides, as "
-       "in the paper; 0: all that fit."},
-  };
+ir::EnumNames<GalvatronMode> enum_names(GalvatronMode) {
+  return {{GalvatronMode::fixed, "fixed"}, {GalvatronMode::as_published, "as_published"}};
+}
+ir::EnumNames<GalvatronGranularity> enum_names(GalvatronGranularity) {
+  return {{GalvatronGranularity::layer, "layer"}, {GalvatronGranularity::model, "model"}};
+}
+ir::EnumNames<GalvatronSpace> enum_names(GalvatronSpace) {
+  return {{GalvatronSpace::full, "full"},
+          {GalvatronSpace::dp_tp, "dp_tp"},
+          {GalvatronSpace::dp_pp, "dp_pp"}};
 }
 
-class Search {
+struct GalvatronSettings {
+  GalvatronMode mode = GalvatronMode::fixed;
+  GalvatronGranularity granularity = GalvatronGranularity::layer;
+  GalvatronSpace space = GalvatronSpace::full;
+  double overlap = 1.3;
+  int context_mib = 1024;
+  int memory_steps = 1024;
+  int evaluate_top = 1;
+
+  GalvatronConstants constants() const {
+    return {overlap, static_cast<double>(context_mib) * 1_MiB};
+  }
+};
+
+void describe(config::Visitor& v, GalvatronSettings& s) {
+  v.optional(
+      "mode", s.mode,
+      "fixed: the layer program weighs a layer's computation by the micro-batches of an "
+      "iteration and its gradient reduction once; a change of degree costs one gather, in the "
+      "forward or the backward pass; stages differ by at most one layer. as_published: the "
+      "program pays the gradient reduction with each micro-batch; only growing degrees cost, "
+      "(t - 1) / t of the activations; the last stage takes the whole remainder "
+      "(PKU-DAIR/Hetu-Galvatron, dynamic_programming.py, pp_division_even).");
+  v.optional("granularity", s.granularity,
+             "layer: a strategy for each layer. model: one strategy for all layers "
+             "(fine_grained_mode 0 of the public code).");
+  v.optional("space", s.space,
+             "full; or the paper's limited variants: dp_tp (no pipeline, no sharded DP), dp_pp (no "
+             "TP, no sharded DP), DP+TP and DP+PP.");
+  v.optional("overlap", s.overlap,
+             "Slow-down of computation and gradient reduction while both run, 1 to 10; 1.3 in the "
+             "public code.");
+  v.optional("context_mib", s.context_mib,
+             "MiB that a process takes before the first tensor, 0 to 65536, as the public code "
+             "assumes; 0: as the profile says.");
+  v.optional(
+      "memory_steps", s.memory_steps,
+      "Steps in which the memory of a stage is counted, 16 to 65536; a layer's is rounded up. "
+      "The public code counts MB.");
+  v.optional(
+      "evaluate_top", s.evaluate_top,
+      "Plans that the evaluator judges, best first by Galvatron's cost; 1: the cost decides, "
+      "as in the paper; 0: all that fit.");
+  v.between("overlap", s.overlap, 1.0, 10.0);
+  v.between("context_mib", s.context_mib, 0, 65536);
+  v.between("memory_steps", s.memory_steps, 16, 65536);
+  v.between("evaluate_top", s.evaluate_top, 0, 1'000'000);
+}
+
+std::string in_words(const GalvatronShape& shape, const GalvatronPlan& plan) {
+  std::map<GalvatronStrategy, int> layers;
+  for (const GalvatronStrategy& strategy : plan) ++layers[strategy];
+  std::vector<std::string> parts;
+  for (const auto& [s, count] : layers) {
+    parts.push_back(fmt::format("TP {} x DP {}{}{}{}", s.tensor, s.replicas,
+                                s.zero > 0 ? fmt::format(" ZeRO-{}", s.zero) : "",
+                                s.recompute == ir::Recompute::none ? "" : " recomputed",
+                                layers.size() > 1 ? fmt::format(" on {} layers", count) : ""));
+  }
+  return fmt::format("PP {}, {}, {} micro-batches of {}", shape.stages, fmt::join(parts, ", "),
+                     shape.micro_batches, shape.batch);
+}
+
+class GalvatronSearch {
  public:
-  Search(const PlannerInput& input, const Settings& settings)
+  GalvatronSearch(const PlannerInput& input, const GalvatronSettings& settings)
       : input_(input),
         settings_(settings),
-        published_(settings.mode == Mode::as_published),
+        published_(settings.mode == GalvatronMode::as_published),
         layers_(count_layers(input.workload)),
         nodes_(uniform_nodes(input)),
-        costs_(input, nodes_.devices, settings.constants),
+        costs_(input, nodes_.devices, settings.constants()),
         schedule_(models::preferred_schedule(input.job.allowed.schedules)
                       .value_or(ir::ScheduleKind::one_f_one_b)),
         program_(costs_, static_cast<int>(nodes_.devices.size()), schedule_, settings.memory_steps,
@@ -100,13 +137,12 @@ class Search {
   void reject(const GalvatronShape& shape);
   std::string lack(const GalvatronShape& shape, const GalvatronPlan& plan) const;
   ir::Plan build(const GalvatronShape& shape, const GalvatronPlan& layers) const;
-  ir::Segment segment(const GalvatronShape& shape, const GalvatronStrategy& strategy, int stage,
-                      int first, int layers) const;
-  std::string describe(const GalvatronShape& shape, const GalvatronPlan& plan) const;
+  ir::Stage stage_part(const GalvatronShape& shape, const GalvatronStrategy& strategy, int stage,
+                       int first, int layers) const;
   models::Infeasible none() const;
 
   const PlannerInput& input_;
-  const Settings& settings_;
+  const GalvatronSettings& settings_;
   bool published_;
   int layers_;
   UniformNodes nodes_;
@@ -116,11 +152,11 @@ class Search {
   Ranking ranking_;
   SearchReport report_;
   std::vector<int> degrees_;
-  ConstraintCost memory_{"device memory", 0, std::nullopt, ""};
+  ConstraintCost memory_{kDeviceMemory, 0, std::nullopt, ""};
 };
 
 /// First layers of the stages, and the end.
-std::vector<int> Search::divide(int stages) const {
+std::vector<int> GalvatronSearch::divide(int stages) const {
   std::vector<int> first = {0};
   for (int s = 0; s < stages; ++s) {
     const int rest = layers_ % stages;
@@ -132,7 +168,7 @@ std::vector<int> Search::divide(int stages) const {
 
 /// All that the job allows on a stage, and whose replicas share the micro-batch evenly. Without
 /// replicas there is nothing to shard.
-std::vector<GalvatronStrategy> Search::strategies(int stages, int batch) const {
+std::vector<GalvatronStrategy> GalvatronSearch::strategies(int stages, int batch) const {
   const models::Allowed& allowed = input_.job.allowed;
   std::vector<ir::Recompute> kinds;
   for (const ir::Recompute kind : {ir::Recompute::none, ir::Recompute::full}) {
@@ -142,12 +178,13 @@ std::vector<GalvatronStrategy> Search::strategies(int stages, int batch) const {
   }
   if (kinds.empty()) kinds = {weakest_recompute(input_.job)};
   std::vector<int> zero_stages = allowed.zero_stages;
-  if (settings_.space != Space::full) zero_stages = {smallest_zero_stage(input_.job)};
+  if (settings_.space != GalvatronSpace::full) zero_stages = {smallest_zero_stage(input_.job)};
   std::sort(zero_stages.begin(), zero_stages.end());
   const int per_stage = static_cast<int>(nodes_.devices.size()) / stages;
   std::vector<GalvatronStrategy> result;
   for (const int tensor : degrees_) {
-    if (per_stage % tensor != 0 || (settings_.space == Space::dp_pp && tensor > 1)) continue;
+    if (per_stage % tensor != 0 || (settings_.space == GalvatronSpace::dp_pp && tensor > 1))
+      continue;
     const int replicas = per_stage / tensor;
     if (batch % replicas != 0 || batch / replicas > allowed.max_micro_batch_size) continue;
     for (const int zero : zero_stages) {
@@ -159,18 +196,18 @@ std::vector<GalvatronStrategy> Search::strategies(int stages, int batch) const {
 }
 
 /// One plan: that of the layer program over the shape's strategies.
-void Search::try_strategies(const GalvatronShape& shape) {
+void GalvatronSearch::try_strategies(const GalvatronShape& shape) {
   ++report_.plans_examined;
   const auto plan = program_.choose(shape, true);
   if (!plan) return reject(shape);
   ranking_.offer(
       program_.estimate(shape, *plan), [this, shape, p = *plan] { return build(shape, p); },
-      [this, shape, p = *plan] { return describe(shape, p); });
+      [shape, p = *plan] { return in_words(shape, p); });
 }
 
-void Search::examine(const GalvatronShape& shape) {
+void GalvatronSearch::examine(const GalvatronShape& shape) {
   ++report_.work;
-  if (settings_.granularity == Granularity::layer) return try_strategies(shape);
+  if (settings_.granularity == GalvatronGranularity::layer) return try_strategies(shape);
   for (const GalvatronStrategy& strategy : shape.strategies) {
     GalvatronShape uniform = shape;
     uniform.strategies = {strategy};
@@ -178,7 +215,7 @@ void Search::examine(const GalvatronShape& shape) {
   }
 }
 
-void Search::reject(const GalvatronShape& shape) {
+void GalvatronSearch::reject(const GalvatronShape& shape) {
   ++memory_.rejected;
   ++report_.rejected_by_memory;
   const auto plan = program_.choose(shape, false);
@@ -190,7 +227,7 @@ void Search::reject(const GalvatronShape& shape) {
 }
 
 /// The first stage whose layers do not fit even where each takes the least memory.
-std::string Search::lack(const GalvatronShape& shape, const GalvatronPlan& plan) const {
+std::string GalvatronSearch::lack(const GalvatronShape& shape, const GalvatronPlan& plan) const {
   for (int stage = 0; stage < shape.stages; ++stage) {
     const LayerChoices layers = program_.choices(shape, stage);
     double need = costs_.budget() - layers.budget;
@@ -199,18 +236,18 @@ std::string Search::lack(const GalvatronShape& shape, const GalvatronPlan& plan)
     }
     if (need <= costs_.budget()) continue;
     return fmt::format("{}: stage {} needs {:.1f} GiB at least, of {:.1f} GiB on the smallest GPU",
-                       describe(shape, plan), stage, need / 0x1p30, costs_.budget() / 0x1p30);
+                       in_words(shape, plan), stage, need / 0x1p30, costs_.budget() / 0x1p30);
   }
   return fmt::format("{}: the layers of a stage, rounded up to {} steps of memory, exceed it",
-                     describe(shape, plan), settings_.memory_steps);
+                     in_words(shape, plan), settings_.memory_steps);
 }
 
-void Search::sweep() {
+void GalvatronSearch::sweep() {
   const auto devices = static_cast<std::int64_t>(nodes_.devices.size());
   std::vector<std::int64_t> counts = divisors(input_.job.global_batch);
   std::reverse(counts.begin(), counts.end());
   for (const std::int64_t stages : divisors(devices)) {
-    if (stages > layers_ || (settings_.space == Space::dp_tp && stages > 1)) break;
+    if (stages > layers_ || (settings_.space == GalvatronSpace::dp_tp && stages > 1)) break;
     for (const std::int64_t micro_batches : counts) {
       GalvatronShape shape;
       shape.stages = static_cast<int>(stages);
@@ -219,7 +256,7 @@ void Search::sweep() {
       shape.first = divide(shape.stages);
       shape.strategies = strategies(shape.stages, shape.batch);
       if (shape.strategies.empty()) continue;
-      if (canceled(input_) || (input_.work_budget > 0 && report_.work >= input_.work_budget)) {
+      if (must_end(input_, report_.work)) {
         report_.complete = false;
         return;
       }
@@ -228,27 +265,22 @@ void Search::sweep() {
   }
 }
 
-ir::Segment Search::segment(const GalvatronShape& shape, const GalvatronStrategy& strategy,
-                            int stage, int first, int layers) const {
-  ir::Segment segment = segment_of_layers(input_.workload, first, layers);
-  segment.recompute = strategy.recompute;
-  segment.zero.stage = strategy.zero;
-  auto next = nodes_.devices.begin() +
-              static_cast<std::ptrdiff_t>(stage) * strategy.tensor * strategy.replicas;
-  for (int r = 0; r < strategy.replicas; ++r, next += strategy.tensor) {
-    ir::Group group;
-    group.devices.assign(next, next + strategy.tensor);
-    group.tensor_parallel = strategy.tensor;
-    group.samples = shape.batch / strategy.replicas;
-    if (strategy.tensor > 1 && input_.job.allowed.sequence_parallel) {
-      group.sequence = ir::SequenceParallelism::megatron;
-    }
-    segment.groups.push_back(std::move(group));
-  }
-  return segment;
+ir::Stage GalvatronSearch::stage_part(const GalvatronShape& shape,
+                                      const GalvatronStrategy& strategy, int stage, int first,
+                                      int layers) const {
+  const auto devices = std::span(nodes_.devices)
+                           .subspan(at(stage * strategy.tensor * strategy.replicas),
+                                    at(strategy.tensor * strategy.replicas));
+  const auto sequence = strategy.tensor > 1 && input_.job.allowed.sequence_parallel
+                            ? ir::SequenceParallelism::megatron
+                            : ir::SequenceParallelism::none;
+  return stage_of_layers(
+      input_.workload, first, layers,
+      tensor_groups(devices, strategy.tensor, shape.batch / strategy.replicas, sequence),
+      strategy.recompute, strategy.zero);
 }
 
-ir::Plan Search::build(const GalvatronShape& shape, const GalvatronPlan& layers) const {
+ir::Plan GalvatronSearch::build(const GalvatronShape& shape, const GalvatronPlan& layers) const {
   ir::Plan plan;
   plan.schedule = schedule_;
   plan.communication.activation_transfer = ir::ActivationTransfer::sliced;
@@ -262,7 +294,8 @@ ir::Plan Search::build(const GalvatronShape& shape, const GalvatronPlan& layers)
     const int end = shape.first[at(stage + 1)];
     for (int l = first + 1; l <= end; ++l) {
       if (l < end && layers[at(l)] == layers[at(first)]) continue;
-      place.segments.push_back(segment(shape, layers[at(first)], stage, first, l - first));
+      place.segments.push_back(
+          stage_part(shape, layers[at(first)], stage, first, l - first).segments.front());
       first = l;
     }
   }
@@ -270,22 +303,8 @@ ir::Plan Search::build(const GalvatronShape& shape, const GalvatronPlan& layers)
   return plan;
 }
 
-std::string Search::describe(const GalvatronShape& shape, const GalvatronPlan& plan) const {
-  std::map<GalvatronStrategy, int> layers;
-  for (const GalvatronStrategy& strategy : plan) ++layers[strategy];
-  std::vector<std::string> parts;
-  for (const auto& [s, count] : layers) {
-    parts.push_back(fmt::format("TP {} x DP {}{}{}{}", s.tensor, s.replicas,
-                                s.zero > 0 ? fmt::format(" ZeRO-{}", s.zero) : "",
-                                s.recompute == ir::Recompute::none ? "" : " recomputed",
-                                layers.size() > 1 ? fmt::format(" on {} layers", count) : ""));
-  }
-  return fmt::format("PP {}, {}, {} micro-batches of {}", shape.stages, fmt::join(parts, ", "),
-                     shape.micro_batches, shape.batch);
-}
-
-models::Infeasible Search::none() const {
-  if (memory_.rejected > 0) return {"device memory", memory_.witness};
+models::Infeasible GalvatronSearch::none() const {
+  if (memory_.rejected > 0) return {kDeviceMemory, memory_.witness};
   if (!report_.complete) return {"even pipeline", "the search was ended before the first plan"};
   return {"even pipeline",
           fmt::format("no stage count that divides {} GPUs (nodes of {}) and no number of "
@@ -295,7 +314,7 @@ models::Infeasible Search::none() const {
                       input_.job.allowed.max_micro_batch_size)};
 }
 
-PlannerResult Search::run() {
+PlannerResult GalvatronSearch::run() {
   report_.work_unit = "pipeline shapes";
   const std::vector<ir::ScheduleKind> schedules =
       models::plain_schedules(input_.job.allowed.schedules);
@@ -313,49 +332,30 @@ PlannerResult Search::run() {
   sweep();
   if (memory_.rejected > 0) report_.constraints.push_back(memory_);
   const models::Infeasible nothing = none();
-  return ranking_.finish(kGalvatron.name, settings_.evaluate_top, std::move(report_), nothing);
+  return ranking_.finish("galvatron", settings_.evaluate_top, std::move(report_), nothing);
 }
 
 class Galvatron final : public Planner {
  public:
-  explicit Galvatron(Settings settings) : settings_(settings) {}
+  using Settings = GalvatronSettings;
+  explicit Galvatron(GalvatronSettings settings) : settings_(settings) {}
   PlannerResult plan(const PlannerInput& input) const override {
-    return Search(input, settings_).run();
+    return GalvatronSearch(input, settings_).run();
   }
 
  private:
-  Settings settings_;
+  GalvatronSettings settings_;
 };
-
-std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Options& given) {
-  OptionReader reader(options(), given);
-  Settings settings;
-  settings.mode =
-      reader.choice<Mode>("mode", {{"fixed", Mode::fixed}, {"as_published", Mode::as_published}});
-  settings.granularity = reader.choice<Granularity>(
-      "granularity", {{"layer", Granularity::layer}, {"model", Granularity::model}});
-  settings.space = reader.choice<Space>(
-      "space", {{"full", Space::full}, {"dp_tp", Space::dp_tp}, {"dp_pp", Space::dp_pp}});
-  settings.constants.overlap = reader.number("overlap", 1, 10);
-  settings.constants.context =
-      static_cast<double>(reader.integer("context_mib", 0, 65536)) * Bytes{0x1p20};
-  settings.memory_steps = static_cast<int>(reader.integer("memory_steps", 16, 65536));
-  settings.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, 1'000'000));
-  if (reader.problem()) return *reader.problem();
-  return std::make_unique<Galvatron>(settings);
-}
 
 }  // namespace
 
-const PlannerEntry kGalvatron = {
-    "galvatron",
-    "Miao et al., VLDB 2023 (Galvatron); public code PKU-DAIR/Hetu-Galvatron",
+extern const PlannerEntry kGalvatron;
+
+const PlannerEntry kGalvatron = planner_entry<Galvatron>(
+    "galvatron", "Miao et al., VLDB 2023 (Galvatron); public code PKU-DAIR/Hetu-Galvatron",
     "even pipelines x micro-batch counts over all GPUs, and for each layer TP x DP, ZeRO and "
     "recomputation by dynamic program under memory",
     "differences between devices: layers take the average of the GPU types, links of a kind are as "
-    "slow as the slowest, memory is that of the smallest GPU; the optimizer's time",
-    options,
-    make,
-};
+    "slow as the slowest, memory is that of the smallest GPU; the optimizer's time");
 
 }  // namespace orrery::planners

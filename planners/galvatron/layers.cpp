@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 #include "planners/kit/integers.h"
@@ -12,9 +11,7 @@
 namespace orrery::planners {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-/// `a` takes the place of `b` on every layer; of equal ones the first.
+/// `a` is as good as `b` or better on every layer; of equal ones the first dominates.
 bool dominates(const LayerChoices& choices, std::size_t a, std::size_t b) {
   if (choices.layout[a] != choices.layout[b]) return false;
   bool equal = true;
@@ -27,9 +24,9 @@ bool dominates(const LayerChoices& choices, std::size_t a, std::size_t b) {
   return !equal || a < b;
 }
 
-class Program {
+class LayerProgram {
  public:
-  explicit Program(const LayerChoices& choices)
+  explicit LayerProgram(const LayerChoices& choices)
       : choices_(choices), width_(at(choices.steps) + 1), layouts_(choices.change.size()) {
     for (std::size_t s = 0; s < choices.layout.size(); ++s) {
       bool beaten = false;
@@ -67,8 +64,8 @@ class Program {
   std::vector<std::int16_t> leader_;
 };
 
-void Program::best_by_layout(std::size_t used) {
-  least_.assign(layouts_, kInfinity);
+void LayerProgram::best_by_layout(std::size_t used) {
+  least_.assign(layouts_, kNever);
   leader_.assign(layouts_, -1);
   for (std::size_t s = 0; s < kept_.size(); ++s) {
     const std::size_t l = at(layout(s));
@@ -79,8 +76,8 @@ void Program::best_by_layout(std::size_t used) {
   }
 }
 
-void Program::step(int layer) {
-  after_.assign(width_ * kept_.size(), kInfinity);
+void LayerProgram::step(int layer) {
+  after_.assign(width_ * kept_.size(), kNever);
   const std::vector<int>& need = need_[at(layer)];
   for (std::size_t used = 0; used < width_; ++used) {
     best_by_layout(used);
@@ -109,16 +106,16 @@ void Program::step(int layer) {
   before_.swap(after_);
 }
 
-std::optional<LayerAssignment> Program::run() {
+std::optional<LayerAssignment> LayerProgram::run() {
   const int layers = static_cast<int>(choices_.time.size());
-  before_.assign(width_ * kept_.size(), kInfinity);
+  before_.assign(width_ * kept_.size(), kNever);
   for (std::size_t s = 0; s < kept_.size(); ++s) {
     if (at(need_[0][s]) < width_)
       before_[cell(at(need_[0][s]), s)] = choices_.time[0][at(kept_[s])];
   }
   for (int layer = 1; layer < layers; ++layer) step(layer);
   const auto best = std::min_element(before_.begin(), before_.end());
-  if (best == before_.end() || *best == kInfinity) return std::nullopt;
+  if (best == before_.end() || *best == kNever) return std::nullopt;
   LayerAssignment result;
   result.time = *best;
   result.strategy.resize(at(layers));
@@ -151,7 +148,7 @@ double change_cost(const LayerChoices& choices, int layer, int from, int to) {
 
 std::optional<LayerAssignment> choose_strategies(const LayerChoices& choices) {
   if (choices.time.empty() || choices.layout.empty() || choices.budget <= 0) return std::nullopt;
-  return Program(choices).run();
+  return LayerProgram(choices).run();
 }
 
 }  // namespace orrery::planners

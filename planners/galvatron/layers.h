@@ -2,7 +2,7 @@
 /// fit into the stage's memory and take the least time, changes of strategy included.
 ///   C(L, E) = min over s of C(L - 1, E - O(L, s)) + c(L, s) + R(s', s)
 /// [Miao et al., VLDB 2023, dynamic program; memory in whole steps as in its public code,
-/// which counts in MB]. Plain numbers: what a strategy is, is up to the caller.
+/// which counts in MB]. It works on plain numbers; strategies mean something to the caller alone.
 #pragma once
 #include <optional>
 #include <vector>
@@ -20,7 +20,7 @@ struct LayerChoices {
   std::vector<double> moved;  ///< [layers] What a change before the layer moves; [0] is not read.
   double any_change = 0;      ///< Seconds for each change of strategy, even of equal layout.
   double budget = 0;          ///< Bytes for all layers.
-  /// The budget is counted in so many equal steps; a layer's memory is rounded up to whole ones.
+  /// Equal steps in which the budget is counted; a layer's memory is rounded up to whole ones.
   int steps = 1;
 };
 

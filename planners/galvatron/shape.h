@@ -1,5 +1,5 @@
-/// A pipeline shape of Galvatron (stages, micro-batches, the strategies that may stand in it): the
-/// layer program of each stage, and what the whole pipeline takes with the strategies chosen.
+/// A pipeline shape of Galvatron (stages, micro-batches, possible strategies): the layer program of
+/// each stage, and how long the whole pipeline takes with the strategies chosen.
 /// [Miao et al., VLDB 2023]
 #pragma once
 #include <optional>
@@ -10,13 +10,13 @@
 
 namespace orrery::planners {
 
-/// An even pipeline over all devices, and what may stand in its stages.
+/// An even pipeline over all devices, and the strategies possible in its stages.
 struct GalvatronShape {
   int stages = 1;
   int micro_batches = 1;
   int batch = 1;           ///< Samples of a micro-batch.
   std::vector<int> first;  ///< [stages + 1] First layer of each stage, and the end.
-  /// Strategies of equal TP stand together; they are what layouts are made of.
+  /// Strategies of equal TP are neighbors; they have the same layout of activations.
   std::vector<GalvatronStrategy> strategies;
 };
 
@@ -38,8 +38,8 @@ class GalvatronProgram {
   /// reduction adds; as published, one micro-batch with reduction. Budget: that of the smallest
   /// device less the largest transient of the stage.
   LayerChoices choices(const GalvatronShape& shape, int stage) const;
-  /// The fastest strategies of each stage; nothing when a stage does not fit. Without memory: what
-  /// the strategies would give if everything fitted.
+  /// The fastest strategies of each stage; nothing when a stage does not fit. Without memory: as if
+  /// everything fitted.
   std::optional<GalvatronPlan> choose(const GalvatronShape& shape, bool with_memory) const;
   /// galvatron_iteration() over the stages, changes of strategy counted in each micro-batch.
   Seconds estimate(const GalvatronShape& shape, const GalvatronPlan& plan) const;

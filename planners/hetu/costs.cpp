@@ -15,7 +15,7 @@
 
 namespace orrery::planners {
 
-HetuCosts::HetuCosts(const PlannerInput& input, const HetuSettings& settings)
+HetuCosts::HetuCosts(const PlannerInput& input, const HetuCostSettings& settings)
     : input_(input), settings_(settings), costs_(input), layers_(count_layers(input.workload)) {}
 
 StageShape HetuCosts::shape(const HetuVariant& variant, int degree, int first, int layers) const {
@@ -92,7 +92,8 @@ int HetuCosts::micro_batches(const HetuVariant& variant) const {
 }
 
 bool HetuCosts::fits(const HetuClass& group_class, const StageShape& shape) const {
-  const Bytes need = costs_.memory(shape) + settings_.memory_reserve;
+  const Bytes need =
+      costs_.memory(shape) + static_cast<double>(settings_.memory_reserve_mib) * 1_MiB;
   return std::all_of(group_class.gpu_types.begin(), group_class.gpu_types.end(),
                      [&](int type) { return need <= costs_.capacity(type); });
 }

@@ -21,14 +21,14 @@ enum class HetuObjective { iteration, steady_public };
 enum class HetuMinimum { one, stages_public };
 enum class HetuOrder { paper, slowest_first_public };
 
-/// Options of the planner that its costs depend on (hetu.cpp has their documentation).
-struct HetuSettings {
+/// Settings of the planner that its costs depend on (hetu.cpp explains them).
+struct HetuCostSettings {
   double alpha = 2;
   HetuLayerTime layer_time = HetuLayerTime::profile;
   HetuObjective objective = HetuObjective::iteration;
   HetuMinimum minimum = HetuMinimum::one;
   HetuOrder order = HetuOrder::paper;
-  Bytes memory_reserve;
+  int memory_reserve_mib = 0;
 };
 
 /// What is fixed before layers and micro-batches are shared out.
@@ -71,7 +71,7 @@ using HetuLayout = std::vector<HetuChain>;
 /// Keeps references. Caches; not for concurrent use.
 class HetuCosts {
  public:
-  HetuCosts(const PlannerInput& input, const HetuSettings& settings);
+  HetuCosts(const PlannerInput& input, const HetuCostSettings& settings);
 
   /// Inside each node: full groups of one GPU type, rests split by split_rest (with `use_rest`) or
   /// left idle. Without any group where the node's vendors or sizes allow none.
@@ -126,7 +126,7 @@ class HetuCosts {
                                                int pipelines, const std::vector<int>& taken) const;
 
   const PlannerInput& input_;
-  const HetuSettings& settings_;
+  const HetuCostSettings& settings_;
   StageCosts costs_;
   int layers_;
   mutable std::map<std::pair<std::vector<DeviceId>, HetuVariant>, Times> times_;

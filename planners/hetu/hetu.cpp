@@ -15,93 +15,117 @@
 #include <memory>
 #include <tuple>
 
+#include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/hetu/costs.h"
 #include "planners/kit/integers.h"
-#include "planners/kit/options.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
+#include "planners/kit/settings.h"
 
 namespace orrery::planners {
 
-extern const PlannerEntry kHetu;
+ir::EnumNames<HetuLayerTime> enum_names(HetuLayerTime) {
+  return {{HetuLayerTime::profile, "profile"}, {HetuLayerTime::alpha_public, "alpha_public"}};
+}
+ir::EnumNames<HetuObjective> enum_names(HetuObjective) {
+  return {{HetuObjective::iteration, "iteration"}, {HetuObjective::steady_public, "steady_public"}};
+}
+ir::EnumNames<HetuMinimum> enum_names(HetuMinimum) {
+  return {{HetuMinimum::one, "one"}, {HetuMinimum::stages_public, "stages_public"}};
+}
+ir::EnumNames<HetuOrder> enum_names(HetuOrder) {
+  return {{HetuOrder::paper, "paper"}, {HetuOrder::slowest_first_public, "slowest_first_public"}};
+}
 
 namespace {
 
-enum class Rest { both, use, idle };
-enum class ZeroChoice { both, off, on };
+enum class HetuRest { both, use, idle };
+enum class HetuZero { both, off, on };
 
-/// More are not counted in an int with room to add.
+ir::EnumNames<HetuRest> enum_names(HetuRest) {
+  return {{HetuRest::both, "both"}, {HetuRest::use, "use"}, {HetuRest::idle, "idle"}};
+}
+ir::EnumNames<HetuZero> enum_names(HetuZero) {
+  return {{HetuZero::both, "both"}, {HetuZero::off, "off"}, {HetuZero::on, "on"}};
+}
+
+/// Most micro-batches of a step: sums of them still fit in an int.
 constexpr std::int64_t kMostMicroBatches = 100'000'000;
 
-struct Settings {
-  HetuSettings costs;
-  int tensor = 0;     // 0: all.
-  int pipelines = 0;  // 0: all.
+struct HetuSettings {
+  HetuCostSettings costs;
+  int tensor = 0;
+  int pipelines = 0;
   int micro_batch = 0;
+  HetuZero zero = HetuZero::both;
+  HetuRest rest = HetuRest::both;
   int stage_spread = 1;
   int layouts = 64;
   int evaluate_top = 1;
-  Rest rest = Rest::both;
-  ZeroChoice zero = ZeroChoice::both;
+
+  bool allows_zero(int stage) const {
+    return (stage == 0 && zero != HetuZero::on) || (stage == 1 && zero != HetuZero::off);
+  }
 };
 
-std::vector<OptionInfo> options() {
-  return {
-      {"tensor_parallel", "0",
-       "Full tensor-parallel degree, a power of two; rests of nodes get smaller groups. 0: all "
-       "that "
-       "the model and the nodes allow."},
-      {"pipelines", "0", "Data-parallel pipelines, 0: all numbers. [A.3: 2, for fault tolerance]"},
-      {"micro_batch_size", "0", "Samples per micro-batch, 0: all divisors of the batch."},
-      {"zero", "both",
-       "ZeRO-1: on [A.2], off [A.3: a failure of one pipeline then loses no state], or both, as "
-       "far "
-       "as the job allows them."},
-      {"rest", "both",
-       "GPUs of a node beyond full groups: use (in smaller groups), idle, or both."},
-      {"stage_spread", "1",
-       "Stages of a pipeline lie within so many of the mean, 0 to 64. [public code: 1]"},
-      {"layouts", "64",
-       "Ways to deal groups to pipelines that are tried, evenest first, for each degree, rest and "
-       "number of pipelines; 1 or more."},
-      {"hetero_tp_alpha", "2",
-       "Time of a layer on half of a full group over that on the full group, 1 to 16: decides how "
-       "rests split. [public code: hetero_tp_alpha, 1, 2, 4, 8]"},
-      {"layer_time", "profile",
-       "y of the layer program: profile (profile or roofline, with tensor-parallel collectives) "
-       "[A.3], or alpha_public: slowness x hetero_tp_alpha (public code)."},
-      {"objective", "iteration",
-       "iteration: slowest pipeline with its fill, gradient synchronization, optimizer; or "
-       "steady_public: max of o m alone (public code)."},
-      {"min_micro_batches", "one",
-       "Fewest micro-batches of a pipeline: one, or stages_public: as many as it has stages "
-       "(public "
-       "code)."},
-      {"stage_order", "paper",
-       "paper: weak GPU types first, of a type large groups first [Tables 5, 7, 8]; or "
-       "slowest_first_public: by layer time alone (public code)."},
-      {"memory_reserve_mib", "0",
-       "Memory left free on each GPU in the layer program, MiB. [public code: 4096]"},
-      {"evaluate_top", "1",
-       "Plans that the evaluator judges, best first by the estimate; 1: the estimate decides; 0: "
-       "all that fit."},
-  };
+void describe(config::Visitor& v, HetuSettings& s) {
+  v.optional(
+      "tensor_parallel", s.tensor,
+      "Full tensor-parallel degree, a power of two; rests of nodes get smaller groups. 0: all "
+      "that the model and the nodes allow.");
+  v.optional("pipelines", s.pipelines,
+             "Data-parallel pipelines, 0: all numbers. [A.3: 2, for fault tolerance]");
+  v.optional("micro_batch_size", s.micro_batch,
+             "Samples per micro-batch, 0: all divisors of the batch.");
+  v.optional(
+      "zero", s.zero,
+      "ZeRO-1: on [A.2], off [A.3: a failure of one pipeline then loses no state], or both, as "
+      "far as the job allows them.");
+  v.optional("rest", s.rest,
+             "GPUs of a node beyond full groups: use (in smaller groups), idle, or both.");
+  v.optional("stage_spread", s.stage_spread,
+             "Stages of a pipeline lie within so many of the mean, 0 to 64. [public code: 1]");
+  v.optional(
+      "layouts", s.layouts,
+      "Ways to deal groups to pipelines that are tried, evenest first, for each degree, rest "
+      "and number of pipelines; 1 or more.");
+  v.optional(
+      "hetero_tp_alpha", s.costs.alpha,
+      "Time of a layer on half of a full group over that on the full group, 1 to 16: decides "
+      "how rests split. [public code: hetero_tp_alpha, 1, 2, 4, 8]");
+  v.optional("layer_time", s.costs.layer_time,
+             "y of the layer program: profile (profile or roofline, with tensor-parallel "
+             "collectives) [A.3], or alpha_public: slowness x hetero_tp_alpha (public code).");
+  v.optional("objective", s.costs.objective,
+             "iteration: slowest pipeline with its fill, gradient synchronization, optimizer; or "
+             "steady_public: max of o m alone (public code).");
+  v.optional("min_micro_batches", s.costs.minimum,
+             "Fewest micro-batches of a pipeline: one, or stages_public: as many as it has stages "
+             "(public code).");
+  v.optional("stage_order", s.costs.order,
+             "paper: weak GPU types first, of a type large groups first [Tables 5, 7, 8]; or "
+             "slowest_first_public: by layer time alone (public code).");
+  v.optional("memory_reserve_mib", s.costs.memory_reserve_mib,
+             "Memory left free on each GPU in the layer program, MiB. [public code: 4096]");
+  v.optional(
+      "evaluate_top", s.evaluate_top,
+      "Plans that the evaluator judges, best first by the estimate; 1: the estimate decides; "
+      "0: all that fit.");
+  v.between("tensor_parallel", s.tensor, 0, 1'000'000);
+  v.between("pipelines", s.pipelines, 0, 1'000'000);
+  v.between("micro_batch_size", s.micro_batch, 0, 1'000'000);
+  v.between("stage_spread", s.stage_spread, 0, 64);
+  v.between("layouts", s.layouts, 1, 1'000'000);
+  v.between("hetero_tp_alpha", s.costs.alpha, 1.0, 16.0);
+  v.between("memory_reserve_mib", s.costs.memory_reserve_mib, 0, 1'000'000);
+  v.between("evaluate_top", s.evaluate_top, 0, 1'000'000);
 }
 
-class Hetu final : public Planner {
+class HetuSearch {
  public:
-  explicit Hetu(Settings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override;
-
- private:
-  Settings settings_;
-};
-
-class Search {
- public:
-  Search(const PlannerInput& input, const Settings& settings)
+  HetuSearch(const PlannerInput& input, const HetuSettings& settings)
       : input_(input),
         settings_(settings),
         costs_(std::make_shared<HetuCosts>(input, settings.costs)),
@@ -132,7 +156,7 @@ class Search {
   models::Infeasible nothing() const;
 
   const PlannerInput& input_;
-  const Settings& settings_;
+  const HetuSettings& settings_;
   std::shared_ptr<HetuCosts> costs_;
   int layers_;
   Ranking ranking_;
@@ -145,11 +169,10 @@ class Search {
   bool all_deals_ = true;
 };
 
-std::vector<HetuVariant> Search::variants() const {
+std::vector<HetuVariant> HetuSearch::variants() const {
   std::vector<int> stages;
   for (const int stage : input_.job.allowed.zero_stages) {
-    if (stage == 0 && settings_.zero != ZeroChoice::on) stages.push_back(0);
-    if (stage == 1 && settings_.zero != ZeroChoice::off) stages.push_back(1);
+    if (settings_.allows_zero(stage)) stages.push_back(stage);
   }
   std::vector<HetuVariant> result;
   for (const ir::ScheduleKind schedule : models::plain_schedules(input_.job.allowed.schedules)) {
@@ -168,7 +191,7 @@ std::vector<HetuVariant> Search::variants() const {
   return result;
 }
 
-void Search::make_groups() {
+void HetuSearch::make_groups() {
   std::map<NodeId, int> in_node;
   int largest = 0;
   for (const DeviceId id : input_.devices) {
@@ -180,20 +203,20 @@ void Search::make_groups() {
     const auto idle = std::make_shared<const HetuGroups>(costs_->groups(degree, false));
     const auto used = std::make_shared<const HetuGroups>(costs_->groups(degree, true));
     const bool differ = idle->idle != used->idle;
-    if (settings_.rest != Rest::idle && used->count() > 0) groups_.push_back(used);
-    if (settings_.rest == Rest::use || idle->count() == 0) continue;
-    if (differ || settings_.rest == Rest::idle) groups_.push_back(idle);
+    if (settings_.rest != HetuRest::idle && used->count() > 0) groups_.push_back(used);
+    if (settings_.rest == HetuRest::use || idle->count() == 0) continue;
+    if (differ || settings_.rest == HetuRest::idle) groups_.push_back(idle);
   }
 }
 
-std::pair<int, int> Search::stage_range(const HetuGroups& groups, int pipelines) const {
+std::pair<int, int> HetuSearch::stage_range(const HetuGroups& groups, int pipelines) const {
   const int total = groups.count();
   return {std::max(1, total / pipelines - settings_.stage_spread),
           std::min(layers_, (total + pipelines - 1) / pipelines + settings_.stage_spread)};
 }
 
 /// Best first: no layout of a combination is faster than its bound.
-std::vector<Search::Combination> Search::combinations() {
+std::vector<HetuSearch::Combination> HetuSearch::combinations() {
   std::vector<Combination> all;
   const std::vector<HetuVariant> choices = variants();
   for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -216,7 +239,7 @@ std::vector<Search::Combination> Search::combinations() {
 
 /// All groups together hold the replicas, each counted where it holds most: on a last stage, or as
 /// a whole pipeline.
-bool Search::has_room(const Combination& c) {
+bool HetuSearch::has_room(const Combination& c) {
   const HetuGroups& groups = *groups_[c.groups];
   const auto [fewest, most] = stage_range(groups, c.pipelines);
   double room = 0;
@@ -245,7 +268,7 @@ bool Search::has_room(const Combination& c) {
   return false;
 }
 
-const Deals& Search::deals(const Combination& c) {
+const Deals& HetuSearch::deals(const Combination& c) {
   const auto [place, added] = deals_.try_emplace({c.groups, c.pipelines});
   if (!added) return place->second;
   const HetuGroups& groups = *groups_[c.groups];
@@ -263,10 +286,10 @@ const Deals& Search::deals(const Combination& c) {
 }
 
 /// False when the search must end.
-bool Search::search(const Combination& c) {
+bool HetuSearch::search(const Combination& c) {
   const std::shared_ptr<const HetuGroups> groups = groups_[c.groups];
   for (const Deal& deal : deals(c).deals) {
-    if (canceled(input_) || (input_.work_budget > 0 && report_.work >= input_.work_budget)) {
+    if (must_end(input_, report_.work)) {
       report_.complete = false;
       return false;
     }
@@ -298,12 +321,10 @@ bool Search::search(const Combination& c) {
   return true;
 }
 
-models::Infeasible Search::nothing() const {
+models::Infeasible HetuSearch::nothing() const {
   const models::Allowed& allowed = input_.job.allowed;
-  const bool zero = std::any_of(allowed.zero_stages.begin(), allowed.zero_stages.end(), [&](int s) {
-    return (s == 0 && settings_.zero != ZeroChoice::on) ||
-           (s == 1 && settings_.zero != ZeroChoice::off);
-  });
+  const bool zero = std::any_of(allowed.zero_stages.begin(), allowed.zero_stages.end(),
+                                [&](int stage) { return settings_.allows_zero(stage); });
   if (!report_.complete) return {"work budget", "the search was ended before the first plan"};
   if (!zero) {
     return {"ZeRO stage",
@@ -317,14 +338,14 @@ models::Infeasible Search::nothing() const {
                         settings_.tensor > 0 ? fmt::format("degree {}", settings_.tensor)
                                              : "any degree that divides the model")};
   }
-  if (without_room_ > 0) return {"device memory", witness_};
+  if (without_room_ > 0) return {kDeviceMemory, witness_};
   return {"pipelines",
           fmt::format("no number of pipelines over {} devices has 1 to {} stages each, a batch of "
                       "{} to share and a schedule that the job allows",
                       input_.devices.size(), layers_, input_.job.global_batch)};
 }
 
-PlannerResult Search::run() {
+PlannerResult HetuSearch::run() {
   report_.work_unit = "layouts";
   if (canceled(input_)) {
     report_.complete = false;
@@ -358,54 +379,30 @@ PlannerResult Search::run() {
     report_.constraints.push_back(
         {"memory of the layer program", without_room_, std::nullopt, witness_});
   }
-  return ranking_.finish(kHetu.name, settings_.evaluate_top, report_, nothing());
+  return ranking_.finish("hetu", settings_.evaluate_top, report_, nothing());
 }
 
-PlannerResult Hetu::plan(const PlannerInput& input) const { return Search(input, settings_).run(); }
+class Hetu final : public Planner {
+ public:
+  using Settings = HetuSettings;
+  explicit Hetu(HetuSettings settings) : settings_(settings) {}
+  PlannerResult plan(const PlannerInput& input) const override {
+    return HetuSearch(input, settings_).run();
+  }
 
-std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Options& given) {
-  OptionReader reader(options(), given);
-  Settings s;
-  s.tensor = static_cast<int>(reader.integer("tensor_parallel", 0, 1'000'000));
-  s.pipelines = static_cast<int>(reader.integer("pipelines", 0, 1'000'000));
-  s.micro_batch = static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
-  s.zero = reader.choice<ZeroChoice>(
-      "zero", {{"both", ZeroChoice::both}, {"off", ZeroChoice::off}, {"on", ZeroChoice::on}});
-  s.rest =
-      reader.choice<Rest>("rest", {{"both", Rest::both}, {"use", Rest::use}, {"idle", Rest::idle}});
-  s.stage_spread = static_cast<int>(reader.integer("stage_spread", 0, 64));
-  s.layouts = static_cast<int>(reader.integer("layouts", 1, 1'000'000));
-  s.costs.alpha = reader.number("hetero_tp_alpha", 1, 16);
-  s.costs.layer_time = reader.choice<HetuLayerTime>(
-      "layer_time",
-      {{"profile", HetuLayerTime::profile}, {"alpha_public", HetuLayerTime::alpha_public}});
-  s.costs.objective = reader.choice<HetuObjective>(
-      "objective",
-      {{"iteration", HetuObjective::iteration}, {"steady_public", HetuObjective::steady_public}});
-  s.costs.minimum = reader.choice<HetuMinimum>(
-      "min_micro_batches",
-      {{"one", HetuMinimum::one}, {"stages_public", HetuMinimum::stages_public}});
-  s.costs.order = reader.choice<HetuOrder>(
-      "stage_order",
-      {{"paper", HetuOrder::paper}, {"slowest_first_public", HetuOrder::slowest_first_public}});
-  s.costs.memory_reserve =
-      static_cast<double>(reader.integer("memory_reserve_mib", 0, 1'000'000)) * 1_MiB;
-  s.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, 1'000'000));
-  if (reader.problem()) return *reader.problem();
-  return std::make_unique<Hetu>(s);
-}
+ private:
+  HetuSettings settings_;
+};
 
 }  // namespace
 
-const PlannerEntry kHetu = {
-    "hetu",
-    "Hetu v2, sections 5.4 and A.2-A.3; integer programs as in its public code",
+extern const PlannerEntry kHetu;
+
+const PlannerEntry kHetu = planner_entry<Hetu>(
+    "hetu", "Hetu v2, sections 5.4 and A.2-A.3; integer programs as in its public code",
     "tensor-parallel degree, odd groups of nodes, pipelines of uneven length, layers per stage, "
     "micro-batches per pipeline, micro-batch size, recompute, ZeRO-0 or 1",
     "embedding and head in the layer program (the estimate counts them), contention between flows, "
-    "the placement of states that are already there",
-    options,
-    make,
-};
+    "the placement of states that are already there");
 
 }  // namespace orrery::planners

@@ -57,16 +57,6 @@ std::vector<DeviceId> DataParallel::devices(int data_parallel, int sequence_degr
   return result;
 }
 
-bool DataParallel::one_vendor(const std::vector<DeviceId>& devices, int group) const {
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    const std::size_t leader = i - i % static_cast<std::size_t>(group);
-    if (input_.cluster.gpu(devices[i]).vendor != input_.cluster.gpu(devices[leader]).vendor) {
-      return false;
-    }
-  }
-  return true;
-}
-
 std::optional<std::string> DataParallel::why_not(int data_parallel, int sequence_degree,
                                                  int micro_batch_size) const {
   const models::Allowed& allowed = input_.job.allowed;
@@ -99,7 +89,8 @@ std::optional<std::string> DataParallel::why_not(int data_parallel, int sequence
   if (input_.job.global_batch > std::numeric_limits<int>::max()) {
     return fmt::format("a batch of {} samples", input_.job.global_batch);
   }
-  if (!one_vendor(devices(data_parallel, sequence_degree), sequence_degree)) {
+  if (!one_vendor_per_group(devices(data_parallel, sequence_degree), sequence_degree,
+                            input_.cluster)) {
     return fmt::format("SP {} would join GPUs of two vendors", sequence_degree);
   }
   return std::nullopt;
@@ -301,28 +292,22 @@ Seconds DataParallel::estimate(const DataParallelSetting& s) const {
 
 ir::Plan DataParallel::build(const DataParallelSetting& s) const {
   const std::vector<DeviceId> all = devices(s.data_parallel, s.sequence_degree);
+  const auto ulysses =
+      s.sequence_degree > 1 ? ir::SequenceParallelism::ulysses : ir::SequenceParallelism::none;
   ir::Plan plan;
   const std::vector<ir::ScheduleKind> schedules =
       models::plain_schedules(input_.job.allowed.schedules);
   if (!schedules.empty()) plan.schedule = schedules.front();  // One stage: all are the same.
-  for (int replica = 0; replica < s.data_parallel; ++replica) {
-    ir::Pipeline pipeline;
+  for (ir::Group& group : tensor_groups(all, s.sequence_degree, s.micro_batch_size, ulysses)) {
+    group.tensor_parallel = 1;
+    group.sequence_degree = s.sequence_degree;
+    ir::Pipeline& pipeline = plan.pipelines.emplace_back();
     pipeline.micro_batch_size = s.micro_batch_size;
     pipeline.micro_batches = static_cast<int>(input_.job.global_batch /
                                               (std::int64_t{s.data_parallel} * s.micro_batch_size));
-    ir::Segment segment = segment_of_layers(input_.workload, 0, layers_);
-    ir::Group group;
-    const auto from = all.begin() + std::ptrdiff_t{replica} * s.sequence_degree;
-    group.devices.assign(from, from + s.sequence_degree);
-    if (s.sequence_degree > 1) group.sequence = ir::SequenceParallelism::ulysses;
-    group.sequence_degree = s.sequence_degree;
-    group.samples = s.micro_batch_size;
-    segment.groups.push_back(std::move(group));
-    segment.recompute = s.recompute;
-    segment.zero.stage = s.zero;
-    segment.zero.shard_group = s.shard_group;
-    pipeline.stages.push_back({{std::move(segment)}});
-    plan.pipelines.push_back(std::move(pipeline));
+    pipeline.stages = {
+        stage_of_layers(input_.workload, 0, layers_, {std::move(group)}, s.recompute, s.zero)};
+    pipeline.stages.front().segments.front().zero.shard_group = s.shard_group;
   }
   return plan;
 }

@@ -76,7 +76,6 @@ class DataParallel {
   Seconds synchronization(const DataParallelSetting& s, const std::vector<DeviceId>& devices) const;
   /// Ring all-reduce of `bytes` inside each set of `size` neighbors, slowest.
   Seconds inside(const std::vector<DeviceId>& devices, int size, Bytes bytes) const;
-  bool one_vendor(const std::vector<DeviceId>& devices, int group) const;
 
   const PlannerInput& input_;
   bool ulysses_;

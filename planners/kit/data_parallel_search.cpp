@@ -42,7 +42,7 @@ class Run {
 
 bool leaves(RecomputeChoice choice, ir::Recompute recompute) {
   switch (choice) {
-    case RecomputeChoice::all:
+    case RecomputeChoice::search:
       return true;
     case RecomputeChoice::none:
       return recompute == ir::Recompute::none;
@@ -70,7 +70,7 @@ std::optional<models::Infeasible> Run::refuse() {
                                   fmt::join(allowed.zero_stages, ", "))};
   }
   for (const ir::Recompute recompute : allowed.recompute) {
-    if (leaves(search_.recompute, recompute)) recompute_.push_back(recompute);
+    if (leaves(search_.settings.recompute, recompute)) recompute_.push_back(recompute);
   }
   if (recompute_.empty()) {
     return models::Infeasible{"recompute",
@@ -100,13 +100,13 @@ std::vector<int> Run::shard_groups(const DataParallelSetting& degrees, int zero)
 
 models::Infeasible Run::nothing(bool idle) const {
   if (!report_.complete) return {"work budget", "the search was ended before the first plan"};
-  if (!plans_->legal(idle, search_.forced).empty()) {
+  if (!plans_->legal(idle, search_.settings.forced).empty()) {
     return {"shard groups",
             fmt::format("{} devices are not whole shard groups of {}", input_.devices.size(),
                         search_.shard_group > 0 ? std::to_string(search_.shard_group)
                                                 : "equally large nodes")};
   }
-  if (search_.forced.any()) return plans_->not_expressible(search_.forced);
+  if (search_.settings.forced.any()) return plans_->not_expressible(search_.settings.forced);
   return {"equal batches",
           fmt::format("no data-parallel degree over {}{} devices divides a batch of {}",
                       idle ? "up to " : "", input_.devices.size(), input_.job.global_batch)};
@@ -137,7 +137,7 @@ PlannerResult Run::sweep(const std::vector<DataParallelSetting>& legal, bool idl
       }
     }
   }
-  return ranking.finish(search_.planner, search_.evaluate_top, report_, nothing(idle));
+  return ranking.finish(search_.planner, search_.settings.evaluate_top, report_, nothing(idle));
 }
 
 /// Numbers of devices from all downwards, until one has a legal plan that fits. The estimate
@@ -146,7 +146,7 @@ PlannerResult Run::sweep(const std::vector<DataParallelSetting>& legal, bool idl
 PlannerResult Run::largest() {
   std::map<int, std::vector<DataParallelSetting>, std::greater<>> by_ranks;
   by_ranks[static_cast<int>(input_.devices.size())] = {};  // For the reason against all.
-  for (const DataParallelSetting& degrees : plans_->legal(true, search_.forced)) {
+  for (const DataParallelSetting& degrees : plans_->legal(true, search_.settings.forced)) {
     by_ranks[degrees.data_parallel * degrees.sequence_degree].push_back(degrees);
   }
   std::optional<models::Infeasible> first;
@@ -176,45 +176,46 @@ PlannerResult Run::go() {
   report_.work_unit = "plans";
   if (const auto no = refuse()) return {*no, report_};
   // A forced number of replicas says by itself how many devices there are.
-  const bool any = search_.use_all == UseAllDevices::no || search_.forced.data_parallel > 0;
-  if (search_.use_all == UseAllDevices::automatic && !any) return largest();
-  return sweep(plans_->legal(any, search_.forced), any);
+  const bool any =
+      search_.settings.use_all == UseAllDevices::no || search_.settings.forced.data_parallel > 0;
+  if (search_.settings.use_all == UseAllDevices::automatic && !any) return largest();
+  return sweep(plans_->legal(any, search_.settings.forced), any);
 }
 
 }  // namespace
 
-std::vector<OptionInfo> common_options() {
-  return {
-      {"data_parallel", "0",
-       "Replicas, 0: search. What does not divide the batch is answered with the nearest that "
-       "does. [Hetu v2, Tables 4, 6, 9]"},
-      {"micro_batch_size", "0", "Samples per micro-batch (bs), 0: search."},
-      {"recompute", "search", "search: all that the job allows; or none, selective, full (AC)."},
-      {"use_all", "auto",
-       "yes: only plans over all devices. no: over any number of them, the best by the estimate. "
-       "auto: over as many as any legal plan that fits in memory uses (all, where batch and heads "
-       "divide), the best of those: as the papers' baselines, which leave no healthy node idle "
-       "[Hetu v2, Tables 4 and 6]. The devices are the first of the nodes with most devices, in "
-       "the order of the nodes, whatever their types."},
-      {"evaluate_top", "1",
-       "Plans that the evaluator judges, best first by the estimate; 1: the estimate decides; 0: "
-       "all that fit."},
-  };
+ir::EnumNames<Sharding> enum_names(Sharding) {
+  return {{Sharding::full, "full"}, {Sharding::hybrid, "hybrid"}, {Sharding::both, "both"}};
+}
+ir::EnumNames<RecomputeChoice> enum_names(RecomputeChoice) {
+  return {{RecomputeChoice::search, "search"},
+          {RecomputeChoice::none, "none"},
+          {RecomputeChoice::selective, "selective"},
+          {RecomputeChoice::full, "full"}};
 }
 
-void read_common(OptionReader& reader, DataParallelSearch& search) {
-  search.forced.data_parallel = static_cast<int>(reader.integer("data_parallel", 0, 1'000'000));
-  search.forced.micro_batch_size =
-      static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
-  search.recompute =
-      reader.choice<RecomputeChoice>("recompute", {{"search", RecomputeChoice::all},
-                                                   {"none", RecomputeChoice::none},
-                                                   {"selective", RecomputeChoice::selective},
-                                                   {"full", RecomputeChoice::full}});
-  search.use_all = reader.choice<UseAllDevices>(
-      "use_all",
-      {{"auto", UseAllDevices::automatic}, {"yes", UseAllDevices::yes}, {"no", UseAllDevices::no}});
-  search.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, 1'000'000));
+void describe(config::Visitor& v, DataParallelSettings& s) {
+  v.optional(
+      "data_parallel", s.forced.data_parallel,
+      "Replicas, 0: search. What does not divide the batch is answered with the nearest that "
+      "does. [Hetu v2, Tables 4, 6, 9]");
+  v.optional("micro_batch_size", s.forced.micro_batch_size,
+             "Samples per micro-batch (bs), 0: search.");
+  v.optional("recompute", s.recompute,
+             "search: all that the job allows; or none, selective, full (AC).");
+  v.optional("use_all", s.use_all,
+             "yes: only plans over all devices. no: over any number of them, the best by the "
+             "estimate. auto: over as many as any legal plan that fits in memory uses (all, where "
+             "batch and heads divide), the best of those: as the papers' baselines, which leave no "
+             "healthy node idle [Hetu v2, Tables 4 and 6]. The devices are the first of the nodes "
+             "with most devices, in the order of the nodes, whatever their types.");
+  v.optional(
+      "evaluate_top", s.evaluate_top,
+      "Plans that the evaluator judges, best first by the estimate; 1: the estimate decides; "
+      "0: all that fit.");
+  v.between("data_parallel", s.forced.data_parallel, 0, 1'000'000);
+  v.between("micro_batch_size", s.forced.micro_batch_size, 0, 1'000'000);
+  v.between("evaluate_top", s.evaluate_top, 0, 1'000'000);
 }
 
 PlannerResult run(const DataParallelSearch& search, const PlannerInput& input) {

@@ -47,6 +47,13 @@ int smallest_zero_stage(const models::Job& job) {
   return stages.empty() ? 0 : *std::min_element(stages.begin(), stages.end());
 }
 
+std::vector<int> zero_stages_up_to_1(const models::Job& job) {
+  std::vector<int> stages = job.allowed.zero_stages;
+  std::erase_if(stages, [](int stage) { return stage > 1; });
+  if (stages.empty()) stages = {smallest_zero_stage(job)};
+  return stages;
+}
+
 ir::Segment segment_of_layers(const models::Workload& workload, int first, int layers) {
   ir::Segment segment;
   const BlockId start = workload.first_layer();
@@ -55,6 +62,12 @@ ir::Segment segment_of_layers(const models::Workload& workload, int first, int l
                            ? BlockId{workload.size() - 1}
                            : BlockId{start.value + first + layers - 1};
   return segment;
+}
+
+ir::SequenceParallelism megatron_sequence(const models::Job& job, int tensor) {
+  const bool split =
+      tensor > 1 && job.allowed.sequence_parallel && job.sequence_length % tensor == 0;
+  return split ? ir::SequenceParallelism::megatron : ir::SequenceParallelism::none;
 }
 
 std::vector<ir::Group> tensor_groups(std::span<const DeviceId> devices, int tensor, int samples,

@@ -29,9 +29,16 @@ ir::Recompute weakest_recompute(const models::Job& job);
 /// The smallest ZeRO stage that the job allows.
 int smallest_zero_stage(const models::Job& job);
 
+/// ZeRO stages 0 and 1 as far as the job allows them, else its smallest stage.
+std::vector<int> zero_stages_up_to_1(const models::Job& job);
+
 /// Blocks of `layers` layers from the layer number `first` (0: the first one after the embedding).
 /// Embedding and head belong to the ranges that touch the ends.
 ir::Segment segment_of_layers(const models::Workload& workload, int first, int layers);
+
+/// Megatron's sequence parallelism where the job allows it and the degree (above 1) divides the
+/// sequence.
+ir::SequenceParallelism megatron_sequence(const models::Job& job, int tensor);
 
 /// Tensor-parallel groups of `tensor` consecutive devices, with `samples` of each micro-batch.
 std::vector<ir::Group> tensor_groups(

@@ -2,24 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cstddef>
 #include <map>
 #include <numeric>
 
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
-namespace {
-
-bool one_vendor(const std::vector<DeviceId>& devices, int tensor, const models::Cluster& cluster) {
-  for (std::size_t i = 0; i < devices.size(); ++i) {
-    const std::size_t leader = i - i % static_cast<std::size_t>(tensor);
-    if (cluster.gpu(devices[i]).vendor != cluster.gpu(devices[leader]).vendor) return false;
-  }
-  return true;
-}
-
-}  // namespace
 
 UniformNodes uniform_nodes(const PlannerInput& input) {
   std::map<NodeId, std::vector<DeviceId>> by_node;
@@ -39,7 +27,7 @@ std::vector<int> uniform_degrees(const UniformNodes& nodes, const PlannerInput& 
   ConstraintCost vendors{"one vendor per tensor-parallel group", 0, std::nullopt, ""};
   for (const int degree : tensor_degrees(input.workload, input.job, nodes.per_node)) {
     if (nodes.per_node % degree != 0) continue;
-    if (one_vendor(nodes.devices, degree, input.cluster)) {
+    if (one_vendor_per_group(nodes.devices, degree, input.cluster)) {
       result.push_back(degree);
     } else {
       ++vendors.rejected;

@@ -63,6 +63,10 @@ bool same_work(const models::Block& a, const models::Block& b) {
 
 }  // namespace
 
+ir::EnumNames<ViewedSpeed> enum_names(ViewedSpeed) {
+  return {{ViewedSpeed::average, "average"}, {ViewedSpeed::slowest, "slowest"}};
+}
+
 std::vector<int> host_sizes(const PlannerInput& input) {
   const auto nodes = by_node(input);
   std::size_t largest = 0;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/base/units.h"
+#include "models/ir/names.h"
 #include "models/spec/topology.h"
 #include "planners/kit/stage_costs.h"
 #include "planners/planner.h"
@@ -16,6 +17,7 @@ namespace orrery::planners {
 
 /// What the view takes for the time of a computation: the mean over its devices, or the slowest.
 enum class ViewedSpeed { average, slowest };
+ir::EnumNames<ViewedSpeed> enum_names(ViewedSpeed);
 
 /// Host sizes worth a search, largest first: powers of two up to the largest node, without those
 /// that use no more devices than twice their size does.

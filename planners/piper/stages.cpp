@@ -11,15 +11,12 @@ namespace orrery::planners {
 
 PiperStages::PiperStages(const PlannerInput& input, const StageCosts& costs,
                          const UniformView& view, const PiperSettings& settings, PiperCase what)
-    : input_(input),
-      costs_(costs),
-      view_(view),
+    : UniformStages(input, costs, view),
       settings_(settings),
       case_(what),
       keeping_(weakest_recompute(input.job)),
       recomputing_(strongest_recompute(input.job)),
-      zero_(smallest_zero_stage(input.job)),
-      least_need_(static_cast<std::size_t>(costs.layers())) {
+      zero_(smallest_zero_stage(input.job)) {
   if (settings.recompute == PiperRecompute::never) recomputing_ = keeping_;
   for (const int tensor :
        tensor_degrees(input.workload, input.job, settings.tensor ? view.gpus_per_host() : 1)) {
@@ -86,7 +83,7 @@ const PiperStages::Saving& PiperStages::saving(int layer, const PiperDegrees& de
 }
 
 /// Layers of the range, those that save most memory per second first; of equal ones (within 1e-9)
-/// the earlier, so that recomputed layers stand together.
+/// the earlier, so that recomputed layers are neighbors.
 std::vector<int> PiperStages::order(int first, int last, const PiperDegrees& degrees) {
   std::vector<std::pair<std::int64_t, int>> ranked;
   if (recomputing_ == keeping_) return {};
@@ -127,8 +124,8 @@ double PiperStages::communication(int first, int last, const PiperDegrees& degre
   return (bytes / path.bandwidth).value;
 }
 
-/// States that a range holds more when it is cut into segments: a matrix that embedding and head
-/// share inside one segment.
+/// States that a range holds in addition when it is cut into segments: the matrix that embedding
+/// and head share within one segment.
 Bytes PiperStages::unshared(int first, int layers, const PiperDegrees& degrees) const {
   if (!input_.workload.shape.tied_embeddings || layers != costs_.layers()) return {};
   const auto states = [&](int from, int count) {
@@ -149,23 +146,21 @@ int PiperStages::most_load_for(double in_flight, const PiperDegrees& degrees) co
   return static_cast<int>(std::min<double>(in_flight, most_load()));
 }
 
-std::vector<StageStep> PiperStages::steps(int first, int last, int choice) {
-  const int layers = last - first + 1;
-  const int from = view_.representative(first, layers);
-  const auto [place, added] = memo_.try_emplace({from, layers, choice});
-  if (!added) return place->second;
-  const PiperDegrees& degrees = degrees_[static_cast<std::size_t>(choice)];
-  const StageShape once = shape(from, layers, degrees, keeping_, case_.micro_batch_size);
+std::vector<StageStep> PiperStages::price(int first, int layers, int choice) {
+  std::vector<StageStep> steps;
+  const PiperDegrees& degrees = degrees_[at(choice)];
+  const int end = first + layers;
+  const StageShape once = shape(first, layers, degrees, keeping_, case_.micro_batch_size);
   double seconds = (view_.compute(once) + view_.tensor_parallel(once)).value;
-  const double messages = communication(from, from + layers - 1, degrees);
+  const double messages = communication(first, end - 1, degrees);
   const models::SegmentMemory base =
-      memory(shape(from, layers, degrees, keeping_, samples_held(degrees)));
+      memory(shape(first, layers, degrees, keeping_, samples_held(degrees)));
   Bytes kept = base.activations_per_micro_batch;
   Bytes transient = base.recomputed;
   Bytes widest;
-  for (int l = from; l < from + layers; ++l) widest = std::max(widest, costs_.activation(l));
+  for (int l = first; l < end; ++l) widest = std::max(widest, costs_.activation(l));
   const Bytes fixed = base.states() + base.logits;
-  const std::vector<int> cheap_first = order(from, from + layers - 1, degrees);
+  const std::vector<int> cheap_first = order(first, end - 1, degrees);
   Bytes least;
   for (std::size_t r = 0; r <= cheap_first.size(); ++r) {
     if (r > 0) {
@@ -179,7 +174,7 @@ std::vector<StageStep> PiperStages::steps(int first, int last, int choice) {
     // A stage of several segments stages its inner cuts like its outer ones.
     const Bytes staging = mixed ? std::max(base.communication, 2.0 * samples_held(degrees) * widest)
                                 : base.communication;
-    const Bytes held = fixed + (mixed ? unshared(from, layers, degrees) : Bytes{});
+    const Bytes held = fixed + (mixed ? unshared(first, layers, degrees) : Bytes{});
     const Bytes free = view_.capacity() - held - transient - staging;
     const Bytes need = held + transient + staging + kept;
     if (r == 0 || need < least) least = need;
@@ -189,34 +184,21 @@ std::vector<StageStep> PiperStages::steps(int first, int last, int choice) {
     while (in_flight > 0 && in_flight * kept > free) --in_flight;
     const double time = seconds / degrees.data + messages;
     const int most = most_load_for(in_flight, degrees);
-    if (most > 0 && std::isfinite(time)) {
-      place->second.push_back({most, time, static_cast<int>(r)});
-    }
+    if (most > 0 && std::isfinite(time)) steps.push_back({most, time, static_cast<int>(r)});
     if (most >= most_load()) break;
   }
-  if (place->second.empty()) ++rejected_;
-  if (layers == 1) {
-    Bytes& known = least_need_[static_cast<std::size_t>(from)];
-    if (known == Bytes{} || least < known) known = least;
-  }
-  return place->second;
+  if (steps.empty()) ++rejected_;
+  if (layers == 1) note_need(first, least);
+  return steps;
 }
 
 std::vector<char> PiperStages::recomputed(int first, int last, int choice, int variant) {
   const int layers = last - first + 1;
   const int from = view_.representative(first, layers);
-  const std::vector<int> cheap_first =
-      order(from, from + layers - 1, degrees_[static_cast<std::size_t>(choice)]);
-  std::vector<char> chosen(static_cast<std::size_t>(layers), 0);
-  for (int r = 0; r < variant; ++r) {
-    chosen[static_cast<std::size_t>(cheap_first[static_cast<std::size_t>(r)] - from)] = 1;
-  }
+  const std::vector<int> cheap_first = order(from, from + layers - 1, degrees(choice));
+  std::vector<char> chosen(at(layers), 0);
+  for (int r = 0; r < variant; ++r) chosen[at(cheap_first[at(r)] - from)] = 1;
   return chosen;
-}
-
-std::pair<Bytes, int> PiperStages::hardest_layer() const {
-  const auto hardest = std::max_element(least_need_.begin(), least_need_.end());
-  return {*hardest, static_cast<int>(hardest - least_need_.begin())};
 }
 
 }  // namespace orrery::planners

@@ -10,23 +10,23 @@
 namespace orrery::planners {
 namespace {
 
-enum class Kind { forward_done, may_recompute, recompute_done, backward_done, sent };
+enum class VarunaEvent { forward_done, may_recompute, recompute_done, backward_done, sent };
 
-struct Event {
+struct TimedEvent {
   double time;
   long sequence;  // Of creation.
-  Kind kind;
+  VarunaEvent kind;
   std::size_t stage;
   int micro_batch;
   bool gradient = false;  // What was sent.
 };
-struct Later {
-  bool operator()(const Event& a, const Event& b) const {
+struct LaterEvent {
+  bool operator()(const TimedEvent& a, const TimedEvent& b) const {
     return std::tie(a.time, a.sequence) > std::tie(b.time, b.sequence);
   }
 };
 
-struct Stage {
+struct SimulatedStage {
   std::deque<int> forward;
   std::deque<int> recompute;
   std::deque<int> backward;
@@ -37,9 +37,9 @@ struct Stage {
   bool sending = false;
 };
 
-class Simulation {
+class VarunaSimulation {
  public:
-  Simulation(const VarunaPipeline& pipeline, int micro_batches)
+  VarunaSimulation(const VarunaPipeline& pipeline, int micro_batches)
       : pipeline_(pipeline), stages_(pipeline.forward.size()) {
     for (int m = 0; m < micro_batches; ++m) stages_.front().forward.push_back(m);
   }
@@ -47,7 +47,7 @@ class Simulation {
   Seconds run() {
     serve(0, 0);
     while (!events_.empty()) {
-      const Event event = events_.top();
+      const TimedEvent event = events_.top();
       events_.pop();
       handle(event);
     }
@@ -57,7 +57,8 @@ class Simulation {
  private:
   bool last(std::size_t s) const { return s + 1 == stages_.size(); }
 
-  void add(double time, Kind kind, std::size_t stage, int micro_batch, bool gradient = false) {
+  void add(double time, VarunaEvent kind, std::size_t stage, int micro_batch,
+           bool gradient = false) {
     events_.push({time, sequence_++, kind, stage, micro_batch, gradient});
   }
 
@@ -68,18 +69,19 @@ class Simulation {
   }
 
   void compute(double now, std::size_t s) {
-    Stage& stage = stages_[s];
+    SimulatedStage& stage = stages_[s];
     if (stage.busy) return;
     const bool kept = last(s) || !pipeline_.recomputes;
     if (!stage.backward.empty() && (kept || stage.backward.front() == stage.recomputed)) {
       const int m = take(stage.backward);
       const double time = pipeline_.backward[s].value;
-      add(now + time, Kind::backward_done, s, m);
-      if (s > 0 && pipeline_.recomputes) add(now + time / 2, Kind::may_recompute, s - 1, m);
+      add(now + time, VarunaEvent::backward_done, s, m);
+      if (s > 0 && pipeline_.recomputes) add(now + time / 2, VarunaEvent::may_recompute, s - 1, m);
     } else if (stage.recomputed < 0 && !stage.recompute.empty()) {
-      add(now + pipeline_.recompute[s].value, Kind::recompute_done, s, take(stage.recompute));
+      add(now + pipeline_.recompute[s].value, VarunaEvent::recompute_done, s,
+          take(stage.recompute));
     } else if (stage.recomputed < 0 && !stage.forward.empty()) {
-      add(now + pipeline_.forward[s].value, Kind::forward_done, s, take(stage.forward));
+      add(now + pipeline_.forward[s].value, VarunaEvent::forward_done, s, take(stage.forward));
     } else {
       return;
     }
@@ -87,12 +89,12 @@ class Simulation {
   }
 
   void send(double now, std::size_t s) {
-    Stage& stage = stages_[s];
+    SimulatedStage& stage = stages_[s];
     if (stage.sending) return;
     if (!stage.activations_out.empty()) {
-      add(now + pipeline_.send[s].value, Kind::sent, s, take(stage.activations_out));
+      add(now + pipeline_.send[s].value, VarunaEvent::sent, s, take(stage.activations_out));
     } else if (!stage.gradients_out.empty()) {
-      add(now + pipeline_.send[s - 1].value, Kind::sent, s, take(stage.gradients_out), true);
+      add(now + pipeline_.send[s - 1].value, VarunaEvent::sent, s, take(stage.gradients_out), true);
     } else {
       return;
     }
@@ -104,28 +106,28 @@ class Simulation {
     send(now, s);
   }
 
-  void handle(const Event& event) {
+  void handle(const TimedEvent& event) {
     const std::size_t s = event.stage;
-    Stage& stage = stages_[s];
+    SimulatedStage& stage = stages_[s];
     switch (event.kind) {
-      case Kind::forward_done:
+      case VarunaEvent::forward_done:
         stage.busy = false;
         (last(s) ? stage.backward : stage.activations_out).push_back(event.micro_batch);
         break;
-      case Kind::may_recompute:
+      case VarunaEvent::may_recompute:
         stage.recompute.push_back(event.micro_batch);
         break;
-      case Kind::recompute_done:
+      case VarunaEvent::recompute_done:
         stage.busy = false;
         stage.recomputed = event.micro_batch;
         break;
-      case Kind::backward_done:
+      case VarunaEvent::backward_done:
         stage.busy = false;
         stage.recomputed = -1;
         if (s > 0) stage.gradients_out.push_back(event.micro_batch);
         end_ = std::max(end_, event.time);
         break;
-      case Kind::sent: {
+      case VarunaEvent::sent: {
         stage.sending = false;
         const std::size_t to = event.gradient ? s - 1 : s + 1;
         (event.gradient ? stages_[to].backward : stages_[to].forward).push_back(event.micro_batch);
@@ -137,8 +139,8 @@ class Simulation {
   }
 
   const VarunaPipeline& pipeline_;
-  std::vector<Stage> stages_;
-  std::priority_queue<Event, std::vector<Event>, Later> events_;
+  std::vector<SimulatedStage> stages_;
+  std::priority_queue<TimedEvent, std::vector<TimedEvent>, LaterEvent> events_;
   long sequence_ = 0;
   double end_ = 0;
 };
@@ -150,7 +152,7 @@ Seconds simulate_varuna(const VarunaPipeline& pipeline, int micro_batches) {
   ORRERY_CHECK(stages > 0 && pipeline.recompute.size() == stages &&
                    pipeline.backward.size() == stages && pipeline.send.size() + 1 == stages,
                "times of {} stages", stages);
-  return Simulation(pipeline, micro_batches).run();
+  return VarunaSimulation(pipeline, micro_batches).run();
 }
 
 }  // namespace orrery::planners

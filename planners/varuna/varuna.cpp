@@ -1,55 +1,59 @@
-// Varuna: data parallelism over equal pipelines without tensor parallelism. For each pipeline depth
-// the largest micro-batch that fits, the depth by a simulation of its opportunistic schedule.
-// Made for homogeneous clusters: it sees one mean GPU, one path inside nodes and one between them.
-// [Varuna, Athlur et al., EuroSys 2022; public code microsoft/varuna, varuna/auto_config.py]
+// Varuna: data parallelism over equal pipelines without tensor parallelism. Each pipeline depth
+// takes the largest micro-batch that fits; a simulation of Varuna's opportunistic schedule picks
+// the depth. Made for homogeneous clusters: it sees one mean GPU, one path inside nodes and one
+// between them. [Varuna, Athlur et al., EuroSys 2022; public code microsoft/varuna,
+// varuna/auto_config.py]
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
 
 #include "models/cost/memory.h"
+#include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "planners/catalog.h"
 #include "planners/kit/integers.h"
-#include "planners/kit/options.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/ranking.h"
+#include "planners/kit/settings.h"
 #include "planners/kit/stage_costs.h"
 #include "planners/varuna/simulator.h"
 
 namespace orrery::planners {
 
-extern const PlannerEntry kVaruna;
-
 namespace {
 
-enum class Depths { any, divisors_public };
+enum class VarunaDepths { any, divisors_public };
+
+ir::EnumNames<VarunaDepths> enum_names(VarunaDepths) {
+  return {{VarunaDepths::any, "any"}, {VarunaDepths::divisors_public, "divisors_public"}};
+}
 
 struct VarunaSettings {
-  Depths depths = Depths::any;
+  VarunaDepths depths = VarunaDepths::any;
   int micro_batch_size = 0;
-  int evaluate_top = 0;
+  int evaluate_top = 1;
 };
 
-std::vector<OptionInfo> options() {
-  return {
-      {"depths", "any",
-       "Pipeline depths: any up to the number of layers, layers spread as evenly as possible; or "
-       "divisors_public, those that divide the layers (public code, auto_config.py)."},
-      {"micro_batch_size", "0",
-       "0: the largest that fits for each depth (public code, get_microbatch_size); else samples "
-       "per micro-batch."},
-      {"evaluate_top", "1",
-       "Plans, best by Varuna's simulation, of which the evaluator picks the fastest; 1: the "
-       "simulation alone decides, as in the paper; 0: all."},
-  };
+void describe(config::Visitor& v, VarunaSettings& s) {
+  v.optional(
+      "depths", s.depths,
+      "Pipeline depths: any up to the number of layers, layers spread as evenly as possible; "
+      "or divisors_public, those that divide the layers (public code, auto_config.py).");
+  v.optional("micro_batch_size", s.micro_batch_size,
+             "0: the largest that fits for each depth (public code, get_microbatch_size); else "
+             "samples per micro-batch.");
+  v.optional("evaluate_top", s.evaluate_top,
+             "Plans, best by Varuna's simulation, of which the evaluator picks the fastest; 1: the "
+             "simulation alone decides, as in the paper; 0: all.");
+  v.between("micro_batch_size", s.micro_batch_size, 0, 1'000'000);
+  v.between("evaluate_top", s.evaluate_top, 0, 1000);
 }
 
 /// The cluster as Varuna's profiler would report it.
-struct View {
+struct VarunaView {
   std::vector<double> share;  ///< Of the devices, by GPU type.
   models::Path inside;        ///< Means over neighbors in id order.
   models::Path between;
@@ -70,8 +74,8 @@ models::Path mean_path(const std::vector<models::Path>& paths) {
   return mean;
 }
 
-View view_of(const PlannerInput& input, const StageCosts& costs) {
-  View view;
+VarunaView varuna_view(const PlannerInput& input, const StageCosts& costs) {
+  VarunaView view;
   view.share.assign(input.cluster.gpu_types.size(), 0);
   const NodeId first = input.cluster.device(input.devices.front()).node;
   std::vector<models::Path> inside;
@@ -98,7 +102,7 @@ View view_of(const PlannerInput& input, const StageCosts& costs) {
 }
 
 /// One depth with one micro-batch size.
-struct Shape {
+struct VarunaShape {
   int depth = 1;
   int replicas = 1;
   int micro_batch_size = 1;
@@ -111,7 +115,7 @@ class VarunaSearch {
       : input_(input),
         settings_(settings),
         costs_(input),
-        view_(view_of(input, costs_)),
+        view_(varuna_view(input, costs_)),
         recompute_(strongest_recompute(input.job)),
         zero_(smallest_zero_stage(input.job)),
         ranking_(input) {
@@ -121,17 +125,17 @@ class VarunaSearch {
 
  private:
   std::vector<int> layers(int depth) const;
-  StageShape stage(const Shape& shape, int first, int layers, int position) const;
-  std::optional<Shape> shape(int depth);
-  bool fits(const Shape& shape, std::string& witness) const;
+  StageShape stage(const VarunaShape& shape, int first, int layers, int position) const;
+  std::optional<VarunaShape> shape(int depth);
+  bool fits(const VarunaShape& shape, std::string& witness) const;
   StageCosts::Passes compute(const StageShape& stage) const;
-  Seconds estimate(const Shape& shape) const;
-  ir::Plan plan(const Shape& shape) const;
+  Seconds estimate(const VarunaShape& shape) const;
+  ir::Plan plan(const VarunaShape& shape) const;
 
   const PlannerInput& input_;
   const VarunaSettings& settings_;
   StageCosts costs_;
-  View view_;
+  VarunaView view_;
   ir::ScheduleKind schedule_ = ir::ScheduleKind::one_f_one_b;
   ir::Recompute recompute_;
   int zero_;
@@ -146,7 +150,8 @@ std::vector<int> VarunaSearch::layers(int depth) const {
   return result;
 }
 
-StageShape VarunaSearch::stage(const Shape& shape, int first, int layers, int position) const {
+StageShape VarunaSearch::stage(const VarunaShape& shape, int first, int layers,
+                               int position) const {
   StageShape stage;
   stage.first = first;
   stage.layers = layers;
@@ -159,7 +164,7 @@ StageShape VarunaSearch::stage(const Shape& shape, int first, int layers, int po
   return stage;
 }
 
-bool VarunaSearch::fits(const Shape& shape, std::string& witness) const {
+bool VarunaSearch::fits(const VarunaShape& shape, std::string& witness) const {
   int first = 0;
   int position = 0;
   for (const int count : layers(shape.depth)) {
@@ -181,7 +186,7 @@ bool VarunaSearch::fits(const Shape& shape, std::string& witness) const {
 /// Deviation: the public code rounds the number of micro-batches up, so that a step may take more
 /// than the batch. Here micro-batches divide the batch, and pipelines take turns in having one
 /// more.
-std::optional<Shape> VarunaSearch::shape(int depth) {
+std::optional<VarunaShape> VarunaSearch::shape(int depth) {
   const std::int64_t batch = input_.job.global_batch;
   const std::int64_t replicas =
       std::min<std::int64_t>(static_cast<std::int64_t>(input_.devices.size()) / depth, batch);
@@ -191,13 +196,13 @@ std::optional<Shape> VarunaSearch::shape(int depth) {
   for (const std::int64_t size : sizes) {
     if (size > input_.job.allowed.max_micro_batch_size || batch / size < replicas) continue;
     if (settings_.micro_batch_size != 0 && size != settings_.micro_batch_size) continue;
-    const Shape shape{depth, static_cast<int>(replicas), static_cast<int>(size),
-                      static_cast<int>((batch / size + replicas - 1) / replicas)};
+    const VarunaShape shape{depth, static_cast<int>(replicas), static_cast<int>(size),
+                            static_cast<int>((batch / size + replicas - 1) / replicas)};
     if (fits(shape, witness)) return shape;
   }
   if (witness.empty()) return std::nullopt;  // No size divides the batch.
   ++report_.rejected_by_memory;
-  if (report_.constraints.empty()) report_.constraints.push_back({"device memory", 0, {}, ""});
+  if (report_.constraints.empty()) report_.constraints.push_back({kDeviceMemory, 0, {}, ""});
   ++report_.constraints.front().rejected;
   report_.constraints.front().witness = witness;
   return std::nullopt;
@@ -216,7 +221,7 @@ StageCosts::Passes VarunaSearch::compute(const StageShape& stage) const {
 }
 
 /// Simulated pipeline, then a ring all-reduce of the largest stage's gradients.
-Seconds VarunaSearch::estimate(const Shape& shape) const {
+Seconds VarunaSearch::estimate(const VarunaShape& shape) const {
   VarunaPipeline pipeline;
   pipeline.recomputes = recompute_ != ir::Recompute::none;
   Bytes gradients;
@@ -240,16 +245,16 @@ Seconds VarunaSearch::estimate(const Shape& shape) const {
   }
   Seconds time = simulate_varuna(pipeline, shape.micro_batches);
   if (shape.replicas > 1) {
-    const double copies = shape.replicas;
+    const double replicas = shape.replicas;
     const models::Path& path =
         shape.replicas * shape.depth > view_.gpus_per_node ? view_.between : view_.inside;
-    time += 2 * (copies - 1) * (path.latency + gradients / copies / path.bandwidth);
+    time += 2 * (replicas - 1) * (path.latency + gradients / replicas / path.bandwidth);
   }
   return time;
 }
 
 /// Pipelines take consecutive devices, so that neighboring stages share nodes.
-ir::Plan VarunaSearch::plan(const Shape& shape) const {
+ir::Plan VarunaSearch::plan(const VarunaShape& shape) const {
   ir::Plan plan;
   plan.schedule = schedule_;
   const std::int64_t all = input_.job.global_batch / shape.micro_batch_size;
@@ -261,15 +266,10 @@ ir::Plan VarunaSearch::plan(const Shape& shape) const {
         static_cast<int>(all / shape.replicas + (r < all % shape.replicas ? 1 : 0));
     int first = 0;
     for (const int count : layers(shape.depth)) {
-      ir::Segment segment = segment_of_layers(input_.workload, first, count);
+      pipeline.stages.push_back(stage_of_layers(
+          input_.workload, first, count, tensor_groups({device++, 1}, 1, shape.micro_batch_size),
+          recompute_, zero_));
       first += count;
-      ir::Group group;
-      group.devices = {*device++};
-      group.samples = shape.micro_batch_size;
-      segment.groups.push_back(std::move(group));
-      segment.recompute = recompute_;
-      segment.zero.stage = zero_;
-      pipeline.stages.push_back({{std::move(segment)}});
     }
     plan.pipelines.push_back(std::move(pipeline));
   }
@@ -285,12 +285,12 @@ PlannerResult VarunaSearch::run() {
   schedule_ = *schedule;
   const int most = std::min(costs_.layers(), static_cast<int>(input_.devices.size()));
   for (int depth = 1; depth <= most; ++depth) {
-    if (settings_.depths == Depths::divisors_public && costs_.layers() % depth != 0) continue;
-    if (canceled(input_) || (input_.work_budget > 0 && report_.work >= input_.work_budget)) {
+    if (settings_.depths == VarunaDepths::divisors_public && costs_.layers() % depth != 0) continue;
+    if (must_end(input_, report_.work)) {
       report_.complete = false;
       break;
     }
-    const std::optional<Shape> found = shape(depth);
+    const std::optional<VarunaShape> found = shape(depth);
     ++report_.work;
     if (!found) continue;
     ++report_.plans_examined;
@@ -308,15 +308,16 @@ PlannerResult VarunaSearch::run() {
       "micro-batch size",
       fmt::format("no allowed micro-batch divides the batch of {}", input_.job.global_batch)};
   if (!report_.constraints.empty()) {
-    none = {"device memory", report_.constraints.front().witness};
+    none = {kDeviceMemory, report_.constraints.front().witness};
   } else if (!report_.complete) {
     none = {"search", "ended before the first simulation"};
   }
-  return ranking_.finish(kVaruna.name, settings_.evaluate_top, std::move(report_), std::move(none));
+  return ranking_.finish("varuna", settings_.evaluate_top, std::move(report_), std::move(none));
 }
 
 class Varuna final : public Planner {
  public:
+  using Settings = VarunaSettings;
   explicit Varuna(VarunaSettings settings) : settings_(settings) {}
   PlannerResult plan(const PlannerInput& input) const override {
     if (input.devices.empty()) {
@@ -329,28 +330,15 @@ class Varuna final : public Planner {
   VarunaSettings settings_;
 };
 
-std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> make(const Options& given) {
-  OptionReader reader(options(), given);
-  VarunaSettings s;
-  s.depths = reader.choice<Depths>(
-      "depths", {{"any", Depths::any}, {"divisors_public", Depths::divisors_public}});
-  s.micro_batch_size = static_cast<int>(reader.integer("micro_batch_size", 0, 1'000'000));
-  s.evaluate_top = static_cast<int>(reader.integer("evaluate_top", 0, 1000));
-  if (reader.problem()) return *reader.problem();
-  return std::make_unique<Varuna>(s);
-}
-
 }  // namespace
 
-const PlannerEntry kVaruna = {
-    "varuna",
-    "Varuna (Athlur et al., EuroSys 2022) and microsoft/varuna, auto_config.py",
+extern const PlannerEntry kVaruna;
+
+const PlannerEntry kVaruna = planner_entry<Varuna>(
+    "varuna", "Varuna (Athlur et al., EuroSys 2022) and microsoft/varuna, auto_config.py",
     "pipeline depth; for each the largest micro-batch that fits and as many replicas as there are "
     "GPUs for",
     "tensor parallelism; differences between GPUs and between links (one mean GPU, one path inside "
-    "and one between nodes); the optimizer step",
-    options,
-    make,
-};
+    "and one between nodes); the optimizer step");
 
 }  // namespace orrery::planners

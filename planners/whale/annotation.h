@@ -6,8 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "models/config/visitor.h"
+#include "models/ir/names.h"
 #include "models/ir/plan.h"
 #include "planners/kit/stage_costs.h"
+#include "planners/kit/use_all_devices.h"
 #include "planners/planner.h"
 #include "planners/whale/balance.h"
 
@@ -16,18 +19,21 @@ namespace orrery::planners {
 enum class WhaleSharing { by_compute, uniform };
 enum class WhaleOrder { memory, cluster };
 enum class WhaleCompute { peak, profile };
-enum class WhaleDevices { automatic, yes, no };
+ir::EnumNames<WhaleSharing> enum_names(WhaleSharing);
+ir::EnumNames<WhaleOrder> enum_names(WhaleOrder);
+ir::EnumNames<WhaleCompute> enum_names(WhaleCompute);
 
-/// The planner's options.
 struct WhaleSettings {
   WhaleSharing layers = WhaleSharing::by_compute;
   WhaleSharing batches = WhaleSharing::by_compute;
   WhaleOrder order = WhaleOrder::memory;
   WhaleCompute compute = WhaleCompute::peak;
-  WhaleDevices use_all = WhaleDevices::automatic;
+  UseAllDevices use_all = UseAllDevices::automatic;
   ir::ActivationTransfer transfer = ir::ActivationTransfer::leader_broadcast;
   int evaluate_top = 8;
 };
+
+void describe(config::Visitor& v, WhaleSettings& s);
 
 /// What a user would write.
 struct WhaleAnnotation {
@@ -45,9 +51,9 @@ std::string in_words(const WhaleAnnotation& annotation);
 
 /// Layers and samples of an annotation on its devices.
 struct WhaleShares {
-  std::vector<int> layers;                // By stage.
-  std::vector<std::vector<int>> samples;  // By stage and replica.
-  bool fits = true;                       // In memory, and within what the job allows.
+  std::vector<int> layers;                ///< By stage.
+  std::vector<std::vector<int>> samples;  ///< By stage and replica.
+  bool fits = true;                       ///< In memory, and within what the job allows.
 };
 
 /// Keeps references to the input and the settings. Caches; not for concurrent use.
