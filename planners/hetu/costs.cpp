@@ -18,15 +18,20 @@ namespace orrery::planners {
 HetuCosts::HetuCosts(const PlannerInput& input, const HetuCostSettings& settings)
     : input_(input), settings_(settings), costs_(input), layers_(count_layers(input.workload)) {}
 
+HetuGroups HetuCosts::groups(int full, bool use_rest) const {
+  return form_groups(
+      {input_, settings_.alpha, settings_.order,
+       [&](int type) { return costs_.compute(type, shape({}, 1, 0, layers_)).both(); },
+       [&](const std::vector<DeviceId>& group) { return times(group, {}).layer; }},
+      full, use_rest);
+}
+
 StageShape HetuCosts::shape(const HetuVariant& variant, int degree, int first, int layers) const {
   StageShape shape;
   shape.first = first;
   shape.layers = layers;
   shape.tensor_parallel = degree;
-  if (degree > 1 && input_.job.allowed.sequence_parallel &&
-      input_.workload.sequence_length % degree == 0) {
-    shape.sequence = ir::SequenceParallelism::megatron;
-  }
+  shape.sequence = megatron_sequence(input_.job, degree);
   shape.samples = variant.micro_batch_size;
   shape.recompute = variant.recompute;
   shape.zero_stage = variant.zero;
@@ -282,17 +287,12 @@ ir::Plan HetuCosts::build(const HetuVariant& variant, const HetuLayout& layout) 
     int first = 0;
     for (std::size_t j = 0; j < chain.layers.size(); ++j) {
       const int degree = static_cast<int>(chain.groups[j].size());
-      ir::Segment segment = segment_of_layers(input_.workload, first, chain.layers[j]);
+      pipeline.stages.push_back(
+          stage_of_layers(input_.workload, first, chain.layers[j],
+                          tensor_groups(chain.groups[j], degree, variant.micro_batch_size,
+                                        megatron_sequence(input_.job, degree)),
+                          variant.recompute, variant.zero));
       first += chain.layers[j];
-      ir::Group group;
-      group.devices = chain.groups[j];
-      group.tensor_parallel = degree;
-      group.sequence = shape(variant, degree, 0, 1).sequence;
-      group.samples = variant.micro_batch_size;
-      segment.groups.push_back(std::move(group));
-      segment.recompute = variant.recompute;
-      segment.zero.stage = variant.zero;
-      pipeline.stages.push_back({{std::move(segment)}});
     }
     plan.pipelines.push_back(std::move(pipeline));
   }

@@ -1,5 +1,5 @@
-/// The cost model of the Hetu v2 planner: tensor-parallel groups of a cluster, layer times, what
-/// memory has room for, the two integer programs of a layout, its estimate, its plan.
+/// The cost model of the Hetu v2 planner: layer times, what memory has room for, the two integer
+/// programs of a layout, its estimate, its plan.
 /// [Hetu v2, 5.4, A.2-A.3; public code, engine/strategy.py]
 #pragma once
 #include <map>
@@ -10,6 +10,7 @@
 
 #include "models/base/units.h"
 #include "models/ir/plan.h"
+#include "planners/hetu/groups.h"
 #include "planners/hetu/programs.h"
 #include "planners/kit/stage_costs.h"
 #include "planners/planner.h"
@@ -19,7 +20,6 @@ namespace orrery::planners {
 enum class HetuLayerTime { profile, alpha_public };
 enum class HetuObjective { iteration, steady_public };
 enum class HetuMinimum { one, stages_public };
-enum class HetuOrder { paper, slowest_first_public };
 
 /// Settings of the planner that its costs depend on (hetu.cpp explains them).
 struct HetuCostSettings {
@@ -40,24 +40,6 @@ struct HetuVariant {
   auto operator<=>(const HetuVariant&) const = default;
 };
 
-/// Groups with the same GPU types and links: equal to the programs.
-struct HetuClass {
-  std::vector<int> gpu_types;  ///< Of the members, ascending.
-  int size = 1;                ///< Tensor-parallel degree.
-  double slowness = 1;         ///< Of the slowest member: time of a layer over the fastest type's.
-  Seconds layer_time;          ///< One sample without recomputation.
-  std::vector<std::vector<DeviceId>> groups;  ///< In device order.
-};
-
-/// The groups of a cluster under one full tensor-parallel degree, by class in the order in which
-/// they stand in a pipeline.
-struct HetuGroups {
-  int full = 1;
-  int idle = 0;  ///< GPUs left out.
-  std::vector<HetuClass> classes;
-  int count() const;
-};
-
 /// One pipeline, stages in order.
 struct HetuChain {
   std::vector<int> classes;  ///< Of each stage.
@@ -73,8 +55,7 @@ class HetuCosts {
  public:
   HetuCosts(const PlannerInput& input, const HetuCostSettings& settings);
 
-  /// Inside each node: full groups of one GPU type, rests split by split_rest (with `use_rest`) or
-  /// left idle. Without any group where the node's vendors or sizes allow none.
+  /// form_groups() with these layer times.
   HetuGroups groups(int full, bool use_rest) const;
 
   /// y: one layer (the mean of all) of one micro-batch, forward and backward.
@@ -117,9 +98,6 @@ class HetuCosts {
                            const HetuVariant& variant) const;
   Times declared_times(const HetuGroups& groups, const HetuClass& c,
                        const HetuVariant& variant) const;
-  double slowness(int gpu_type) const;
-  std::vector<std::vector<DeviceId>> form_groups(int full, bool use_rest,
-                                                 const std::vector<double>& slow, int& idle) const;
   bool fits(const HetuClass& group_class, const StageShape& shape) const;
   Seconds synchronization(const HetuVariant& variant, const HetuLayout& layout) const;
   std::optional<std::vector<int>> chain_layers(const HetuGroups& groups, const HetuVariant& variant,

@@ -1,12 +1,12 @@
-// Which tensor-parallel groups a cluster gives, and which of them are equal. [Hetu v2, A.3; public
-// code, engine/strategy.py]
+#include "planners/hetu/groups.h"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
 #include <tuple>
 
-#include "planners/hetu/costs.h"
+#include "planners/hetu/programs.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
@@ -18,34 +18,41 @@ int HetuGroups::count() const {
   return total;
 }
 
-double HetuCosts::slowness(int gpu_type) const {
-  const StageShape whole = shape({}, 1, 0, layers_);
-  Seconds fastest = costs_.compute(gpu_type, whole).both();
-  const Seconds own = fastest;
-  for (const DeviceId device : input_.devices) {
-    fastest =
-        std::min(fastest, costs_.compute(input_.cluster.device(device).gpu_type, whole).both());
+namespace {
+
+/// By GPU type: time of the model over that on the fastest type; 0: no device has the type.
+std::vector<double> slowness(const HetuGroupRule& rule) {
+  const models::Cluster& cluster = rule.input.cluster;
+  std::vector<double> times(cluster.gpu_types.size(), 0);
+  double fastest = kNever;
+  for (const DeviceId id : rule.input.devices) {
+    const int type = cluster.device(id).gpu_type;
+    double& time = times[at(type)];
+    if (time == 0) time = rule.model_time(type).value;
+    fastest = std::min(fastest, time);
   }
-  return std::isfinite(own.value) ? own / fastest : own.value;
+  for (double& time : times) {
+    if (std::isfinite(time)) time /= fastest;
+  }
+  return times;
 }
 
 /// Groups inside the nodes, in no particular order; counts idle GPUs.
-std::vector<std::vector<DeviceId>> HetuCosts::form_groups(int full, bool use_rest,
-                                                          const std::vector<double>& slow,
-                                                          int& idle) const {
+std::vector<std::vector<DeviceId>> groups_in_nodes(const HetuGroupRule& rule, int full,
+                                                   bool use_rest, const std::vector<double>& slow,
+                                                   int& idle) {
+  const PlannerInput& input = rule.input;
   std::vector<int> sizes;
-  for (const int degree : tensor_degrees(input_.workload, input_.job, full)) {
+  for (const int degree : tensor_degrees(input.workload, input.job, full)) {
     if (is_power_of_two(degree)) sizes.push_back(degree);
   }
   if (sizes.empty() || sizes.back() != full) return {};
   std::map<NodeId, std::map<int, std::vector<DeviceId>>> nodes;  // By GPU type.
-  for (const DeviceId id : input_.devices) {
-    const models::Device& device = input_.cluster.device(id);
+  for (const DeviceId id : input.devices) {
+    const models::Device& device = input.cluster.device(id);
     nodes[device.node][device.gpu_type].push_back(id);
   }
-  const auto slow_of = [&](DeviceId id) {
-    return slow[static_cast<std::size_t>(input_.cluster.device(id).gpu_type)];
-  };
+  const auto slow_of = [&](DeviceId id) { return slow[at(input.cluster.device(id).gpu_type)]; };
   std::vector<std::vector<DeviceId>> found;
   const auto take = [&](std::vector<DeviceId>::const_iterator from, int size) {
     found.emplace_back(from, from + size);
@@ -56,7 +63,7 @@ std::vector<std::vector<DeviceId>> HetuCosts::form_groups(int full, bool use_res
     for (const auto& [type, devices] : by_type) {
       auto from = devices.begin();
       for (; devices.end() - from >= full; from += full) take(from, full);
-      auto& rest = rests[input_.cluster.gpu_types[static_cast<std::size_t>(type)].vendor];
+      auto& rest = rests[input.cluster.gpu_types[at(type)].vendor];
       rest.insert(rest.end(), from, devices.end());
     }
     for (auto& [vendor, rest] : rests) {
@@ -69,7 +76,7 @@ std::vector<std::vector<DeviceId>> HetuCosts::form_groups(int full, bool use_res
       std::vector<double> slowness_of_rest;
       for (const DeviceId id : rest) slowness_of_rest.push_back(slow_of(id));
       auto from = rest.cbegin();
-      for (const int size : split_rest(slowness_of_rest, sizes, full, settings_.alpha)) {
+      for (const int size : split_rest(slowness_of_rest, sizes, full, rule.alpha)) {
         take(from, size);
         from += size;
       }
@@ -78,27 +85,23 @@ std::vector<std::vector<DeviceId>> HetuCosts::form_groups(int full, bool use_res
   return found;
 }
 
-HetuGroups HetuCosts::groups(int full, bool use_rest) const {
+}  // namespace
+
+HetuGroups form_groups(const HetuGroupRule& rule, int full, bool use_rest) {
   HetuGroups result;
   result.full = full;
-  std::vector<double> slow(input_.cluster.gpu_types.size(), 0);
-  for (const DeviceId id : input_.devices) {
-    const int type = input_.cluster.device(id).gpu_type;
-    double& known = slow[static_cast<std::size_t>(type)];
-    if (known == 0) known = slowness(type);
-  }
+  const std::vector<double> slow = slowness(rule);
   using Key = std::tuple<std::vector<int>, double>;
   std::map<Key, HetuClass> classes;
-  for (std::vector<DeviceId>& group : form_groups(full, use_rest, slow, result.idle)) {
+  for (std::vector<DeviceId>& group : groups_in_nodes(rule, full, use_rest, slow, result.idle)) {
     std::vector<int> types;
     double slowest = 0;
     for (const DeviceId id : group) {
-      types.push_back(input_.cluster.device(id).gpu_type);
-      slowest =
-          std::max(slowest, slow[static_cast<std::size_t>(input_.cluster.device(id).gpu_type)]);
+      types.push_back(rule.input.cluster.device(id).gpu_type);
+      slowest = std::max(slowest, slow[at(rule.input.cluster.device(id).gpu_type)]);
     }
     std::sort(types.begin(), types.end());
-    const Seconds time = times(group, {}).layer;
+    const Seconds time = rule.layer_time(group);
     if (!std::isfinite(time.value)) {  // A GPU that cannot compute in the job's dtype.
       result.idle += static_cast<int>(group.size());
       continue;
@@ -114,7 +117,7 @@ HetuGroups HetuCosts::groups(int full, bool use_rest) const {
     std::sort(c.groups.begin(), c.groups.end());
     result.classes.push_back(std::move(c));
   }
-  const bool paper = settings_.order == HetuOrder::paper;
+  const bool paper = rule.order == HetuOrder::paper;
   std::stable_sort(result.classes.begin(), result.classes.end(),
                    [&](const HetuClass& a, const HetuClass& b) {
                      if (!paper) return a.layer_time > b.layer_time;

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
-
-#include "models/base/check.h"
 
 namespace orrery::planners {
 namespace {
@@ -15,23 +12,7 @@ std::vector<std::int64_t> longest_first(std::span<const std::int64_t> lengths) {
   return sorted;
 }
 
-Seconds slowest_stage(const PreparedStrategy& strategy, int pipeline, std::int64_t length) {
-  Seconds slowest;
-  if (length == 0) return slowest;
-  for (const auto& passes : strategy.cost(pipeline, length)) {
-    slowest = std::max(slowest, passes.both());
-  }
-  return slowest;
-}
-
-/// Both passes on all stages but the slowest.
-Seconds fill_and_drain(const PreparedStrategy& strategy, int pipeline, std::int64_t length) {
-  Seconds all;
-  for (const auto& passes : strategy.cost(pipeline, length)) all += passes.both();
-  return all - slowest_stage(strategy, pipeline, length);
-}
-
-/// Loads of all pipelines, kept up to date while sequences move.
+/// Loads of all pipelines while sequences move between them.
 class Loads {
  public:
   Loads(const PreparedStrategy& strategy, models::MicroBatchLengths& lengths)
@@ -94,7 +75,7 @@ class Loads {
   }
 
   Seconds slowest(std::size_t pipeline, std::int64_t length) const {
-    return slowest_stage(strategy_, static_cast<int>(pipeline), length);
+    return sequence_time(strategy_, static_cast<int>(pipeline), length).slowest;
   }
 
   void update(std::size_t pipeline) {
@@ -105,7 +86,7 @@ class Loads {
   }
 
   void consider(const Change& change, Change& best, Seconds& best_load) const {
-    // The slowest stage alone: what cannot help is not looked at closely.
+    // A lower bound from the slowest stage alone spares most of the exact loads.
     const Seconds least =
         sums_[change.to] + slowest(change.to, change.out) - slowest(change.to, change.back);
     if (least >= best_load) return;
@@ -126,6 +107,17 @@ class Loads {
 };
 
 }  // namespace
+
+SequenceTime sequence_time(const PreparedStrategy& strategy, int pipeline, std::int64_t length) {
+  SequenceTime time;
+  if (length == 0) return time;
+  for (const auto& passes : strategy.cost(pipeline, length)) {
+    time.slowest = std::max(time.slowest, passes.both());
+    time.rest += passes.both();
+  }
+  time.rest -= time.slowest;
+  return time;
+}
 
 std::vector<std::vector<std::int64_t>> pack_windows(std::span<const std::int64_t> lengths,
                                                     std::int64_t window) {
@@ -198,26 +190,13 @@ Seconds longest_load(const PreparedStrategy& strategy, const models::MicroBatchL
 models::MicroBatchLengths balance(const PreparedStrategy& strategy,
                                   std::span<const std::int64_t> lengths) {
   models::MicroBatchLengths out(static_cast<std::size_t>(strategy.pipelines()));
-  std::vector<Seconds> sums(out.size());
-  std::vector<Seconds> fills(out.size());
-  for (const std::int64_t length : longest_first(lengths)) {
-    std::optional<std::size_t> best;
-    Seconds best_end;
-    for (std::size_t p = 0; p < out.size(); ++p) {
-      if (length > strategy.limit(static_cast<int>(p))) continue;
-      const int pipeline = static_cast<int>(p);
-      const Seconds end = sums[p] + slowest_stage(strategy, pipeline, length) +
-                          std::max(fills[p], fill_and_drain(strategy, pipeline, length));
-      if (best && end >= best_end) continue;
-      best = p;
-      best_end = end;
-    }
-    ORRERY_CHECK(best.has_value(), "no pipeline holds {} tokens", length);
-    const int pipeline = static_cast<int>(*best);
-    out[*best].push_back(length);
-    sums[*best] += slowest_stage(strategy, pipeline, length);
-    fills[*best] = std::max(fills[*best], fill_and_drain(strategy, pipeline, length));
-  }
+  spread_longest_first(
+      out.size(), longest_first(lengths),
+      [&](std::size_t p) { return strategy.limit(static_cast<int>(p)); },
+      [&](std::size_t p, std::int64_t length) {
+        return sequence_time(strategy, static_cast<int>(p), length);
+      },
+      [&](std::size_t p, std::int64_t length) { out[p].push_back(length); });
   Loads loads(strategy, out);
   for (std::size_t moves = 0; moves < lengths.size() && loads.improve(); ++moves) {
   }

@@ -1,11 +1,15 @@
 /// Sequences to micro-batches: packing into windows, and balancing over pipelines.
 #pragma once
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
 
+#include "models/base/check.h"
+#include "models/base/units.h"
 #include "models/lower/micro_batch_lengths.h"
-#include "planners/mixed_length/strategy.h"
+#include "planners/mixed_length/prepared_strategy.h"
 
 namespace orrery::planners {
 
@@ -14,6 +18,42 @@ namespace orrery::planners {
 /// [Johnson 1973; at most 11/9 of the fewest windows + 6/9, Dosa 2007]
 std::vector<std::vector<std::int64_t>> pack_windows(std::span<const std::int64_t> lengths,
                                                     std::int64_t window);
+
+/// Both passes of a sequence on a pipeline.
+struct SequenceTime {
+  Seconds slowest;  ///< On the slowest stage.
+  Seconds rest;     ///< On all others.
+};
+SequenceTime sequence_time(const PreparedStrategy& strategy, int pipeline, std::int64_t length);
+
+/// List scheduling: each length, descending, goes to the pipeline that then ends first among those
+/// whose limit(pipeline) holds it; a pipeline ends after its sequences on the slowest stage and the
+/// largest rest. place(pipeline, length) is called for each. Returns when the last pipeline ends.
+/// Aborts where no pipeline holds a length.
+template <class Limit, class Time, class Place>
+Seconds spread_longest_first(std::size_t pipelines, std::span<const std::int64_t> lengths,
+                             const Limit& limit, const Time& time, const Place& place) {
+  std::vector<SequenceTime> loads(pipelines);
+  Seconds longest;
+  for (const std::int64_t length : lengths) {
+    std::size_t best = pipelines;
+    Seconds best_end;
+    for (std::size_t p = 0; p < pipelines; ++p) {
+      if (length > limit(p)) continue;
+      const SequenceTime& one = time(p, length);
+      const Seconds end = loads[p].slowest + one.slowest + std::max(loads[p].rest, one.rest);
+      if (best < pipelines && end >= best_end) continue;
+      best = p;
+      best_end = end;
+    }
+    ORRERY_CHECK(best < pipelines, "no pipeline holds {} tokens", length);
+    const SequenceTime& one = time(best, length);
+    loads[best] = {loads[best].slowest + one.slowest, std::max(loads[best].rest, one.rest)};
+    longest = std::max(longest, best_end);
+    place(best, length);
+  }
+  return longest;
+}
 
 /// Time from the first forward to the last backward pass of a pipeline that works off sequences in
 /// this order: 1F1B with free transfers. A pass starts when the stage's pass before it and its own

@@ -1,14 +1,11 @@
-/// The space of the search of strategies: pipelines that fill a cluster, and borders of lengths.
+#include "planners/mixed_length/candidates.h"
+
 #include <algorithm>
 #include <bit>
 #include <functional>
 
-#include "planners/mixed_length/search.h"
-
 namespace orrery::planners {
 namespace {
-
-int pipeline_devices(const PipelineKind& kind) { return kind.tensor_parallel * kind.stages; }
 
 std::vector<PipelineKind> kinds_of(int devices, int layers, const StrategySearch& search) {
   const int most = search.max_tensor_parallel > 0 ? search.max_tensor_parallel : devices;
@@ -25,17 +22,16 @@ std::vector<PipelineKind> kinds_of(int devices, int layers, const StrategySearch
     }
   }
   std::stable_sort(kinds.begin(), kinds.end(), [](const PipelineKind& a, const PipelineKind& b) {
-    return std::pair(pipeline_devices(a), a.tensor_parallel) >
-           std::pair(pipeline_devices(b), b.tensor_parallel);
+    return std::pair(devices_of(a), a.tensor_parallel) >
+           std::pair(devices_of(b), b.tensor_parallel);
   });
   return kinds;
 }
 
 /// Replicas on all devices.
 void add_replicas(int devices, PipelineKind kind, std::vector<std::vector<PipelineKind>>& all) {
-  const int each = kind.tensor_parallel * kind.sequence_degree * kind.stages;
-  if (devices % each != 0) return;
-  kind.count = devices / each;
+  if (devices % devices_of(kind) != 0) return;
+  kind.count = devices / devices_of(kind);
   all.push_back({kind});
 }
 
@@ -74,7 +70,7 @@ std::vector<std::vector<PipelineKind>> candidate_pipelines(int devices, int laye
   std::vector<PipelineKind> chosen;
   const std::function<void(std::size_t, int)> fill = [&](std::size_t first, int left) {
     for (std::size_t k = first; k < kinds.size(); ++k) {
-      const int each = pipeline_devices(kinds[k]);
+      const int each = devices_of(kinds[k]);
       const int most = left / each;
       if (most == 0) continue;
       chosen.push_back(kinds[k]);

@@ -3,7 +3,7 @@
 /// sequence of the context's length: attention spans the whole window, as in Megatron's data
 /// loader, and its unused end is padding. [Hetu v2, 7.3 and Table 9]
 #include "planners/mixed_length/assign.h"
-#include "planners/mixed_length/search.h"
+#include "planners/mixed_length/candidates.h"
 #include "planners/mixed_length/step_planner.h"
 
 namespace orrery::planners {

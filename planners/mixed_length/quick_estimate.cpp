@@ -6,14 +6,9 @@
 
 namespace orrery::planners {
 
-const QuickEstimate::Times& QuickEstimate::Kind::at(std::int64_t length) {
+const SequenceTime& QuickEstimate::Kind::at(std::int64_t length) {
   const auto [place, added] = times.try_emplace(length);
-  if (!added) return place->second;
-  for (const auto& passes : strategy->cost(0, length)) {
-    place->second.slowest = std::max(place->second.slowest, passes.both());
-    place->second.rest += passes.both();
-  }
-  place->second.rest -= place->second.slowest;
+  if (added) place->second = sequence_time(*strategy, 0, length);
   return place->second;
 }
 
@@ -23,8 +18,7 @@ QuickEstimate::Kind& QuickEstimate::of(const PipelineKind& kind, ir::Recompute r
       {kind.tensor_parallel, kind.stages, kind.sequence, kind.sequence_degree, recompute, zero});
   if (!added) return place->second;
   LengthStrategy alone{input_.context, {kind}};
-  alone.pipelines.front().count =
-      input_.pricer.cluster().size() / (kind.tensor_parallel * kind.sequence_degree * kind.stages);
+  alone.pipelines.front().count = input_.pricer.cluster().size() / devices_of(kind);
   auto made = PreparedStrategy::make_with(input_, alone, recompute, zero);
   if (auto* strategy = std::get_if<PreparedStrategy>(&made)) {
     place->second.strategy = std::move(*strategy);
@@ -44,33 +38,14 @@ bool QuickEstimate::holds(const std::vector<Kind*>& kinds, std::int64_t longest)
 Seconds QuickEstimate::spread(const std::vector<PipelineKind>& pipelines,
                               const std::vector<Kind*>& kinds,
                               const std::vector<std::int64_t>& lengths) {
-  struct Load {
-    Kind* kind;
-    Seconds sum;
-    Seconds rest;
-  };
-  std::vector<Load> loads;
+  std::vector<Kind*> all;  // By pipeline.
   for (std::size_t k = 0; k < kinds.size(); ++k) {
-    for (int i = 0; i < pipelines[k].count; ++i) loads.push_back({kinds[k], {}, {}});
+    all.insert(all.end(), static_cast<std::size_t>(pipelines[k].count), kinds[k]);
   }
-  Seconds longest;
-  for (const std::int64_t length : lengths) {
-    Load* best = nullptr;
-    Seconds best_end;
-    for (Load& load : loads) {
-      if (length > load.kind->strategy->limit(0)) continue;
-      const Times& time = load.kind->at(length);
-      const Seconds end = load.sum + time.slowest + std::max(load.rest, time.rest);
-      if (best != nullptr && end >= best_end) continue;
-      best = &load;
-      best_end = end;
-    }
-    const Times& time = best->kind->at(length);  // Some pipeline holds the longest one.
-    best->sum += time.slowest;
-    best->rest = std::max(best->rest, time.rest);
-    longest = std::max(longest, best_end);
-  }
-  return longest;
+  return spread_longest_first(
+      all.size(), lengths, [&](std::size_t p) { return all[p]->strategy->limit(0); },
+      [&](std::size_t p, std::int64_t length) -> const SequenceTime& { return all[p]->at(length); },
+      [](std::size_t, std::int64_t) {});
 }
 
 std::optional<Seconds> QuickEstimate::operator()(const std::vector<PipelineKind>& pipelines,

@@ -1,5 +1,6 @@
-/// What a strategy takes for sequences, without preparing it: the times of its kinds of pipelines,
-/// each as it is in the cluster that it fills alone. Says which strategies a search prepares.
+/// How long a strategy takes for sequences, without preparing it: each of its kinds of pipelines is
+/// priced once, in a cluster that it fills alone. A search prepares the strategies with the best
+/// estimates.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -7,7 +8,8 @@
 #include <tuple>
 #include <vector>
 
-#include "planners/mixed_length/strategy.h"
+#include "planners/mixed_length/assign.h"
+#include "planners/mixed_length/prepared_strategy.h"
 
 namespace orrery::planners {
 
@@ -23,15 +25,11 @@ class QuickEstimate {
                                     std::int64_t longest, const std::vector<std::int64_t>& lengths);
 
  private:
-  struct Times {
-    Seconds slowest;  ///< Both passes on the slowest stage.
-    Seconds rest;     ///< And on all others.
-  };
   struct Kind {
-    std::optional<PreparedStrategy> strategy;  ///< None where the plan is invalid.
-    std::map<std::int64_t, Times> times;       ///< By length.
+    std::optional<PreparedStrategy> strategy;    ///< None where the plan is invalid.
+    std::map<std::int64_t, SequenceTime> times;  ///< By length.
 
-    const Times& at(std::int64_t length);
+    const SequenceTime& at(std::int64_t length);
   };
 
   Kind& of(const PipelineKind& kind, ir::Recompute recompute, int zero);

@@ -12,6 +12,7 @@
 
 #include "planners/kit/plan_parts.h"
 #include "planners/mixed_length/assign.h"
+#include "planners/mixed_length/candidates.h"
 #include "planners/mixed_length/quick_estimate.h"
 
 namespace orrery::planners {

@@ -16,7 +16,7 @@
 #include "models/lower/micro_batch_lengths.h"
 #include "models/reshard/reshard_plan.h"
 #include "models/spec/step_plan.h"
-#include "planners/mixed_length/strategy.h"
+#include "planners/mixed_length/prepared_strategy.h"
 
 namespace orrery::planners {
 

@@ -34,25 +34,6 @@ PlannerResult run(const PlannerEntry& entry, const PlannerInput& input) {
   return run_planner(entry.name, input, quick(entry.name));
 }
 
-/// "" or what is wrong with the answer.
-std::string complaint(const World& world, const PlannerInput& input, const PlannerResult& result) {
-  if (const auto* no = std::get_if<models::Infeasible>(&result.outcome)) {
-    if (no->constraint.empty()) return "Infeasible without a constraint";
-    if (no->witness.empty()) return "Infeasible without a witness";
-    return "";
-  }
-  const auto& plan = std::get<ir::Plan>(result.outcome);
-  const std::string defects = world.defects(plan);
-  if (!defects.empty()) return defects;
-  if (!world.verdict(plan).fits()) return world.verdict(plan).explain();
-  if (!plan.predicted) return "the plan is not signed";
-  const std::set<DeviceId> allowed(input.devices.begin(), input.devices.end());
-  for (const DeviceId device : ir::devices_of(plan)) {
-    if (!allowed.contains(device)) return "device " + std::to_string(device.value) + " is not its";
-  }
-  return "";
-}
-
 void expect_answers(const World& world, const std::string& what,
                     const std::function<void(PlannerInput&)>& change = {}) {
   for (const PlannerEntry* entry : catalog()) {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <map>
 #include <numeric>
@@ -12,6 +11,7 @@
 #include "models/base/rng.h"
 #include "models/cost/memory.h"
 #include "planners/amp/cost.h"
+#include "planners/amp/published.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/kit/stage_costs.h"
@@ -537,30 +537,6 @@ TEST(Amp, NodesOfDifferentSizesAreCutIntoEqualOnes) {
     }
   }
   EXPECT_EQ(result.report.notes.front(), "3 nodes are seen as 4 of 1 GPUs each");
-}
-
-TEST(Amp, ABudgetOfNStopsAtN) {
-  const World world = three_to_one(120, 60);
-  const auto full = run_planner("amp", world.input()).report.work;
-  for (const std::int64_t budget : {std::int64_t{1}, std::int64_t{7}, full, full + 1}) {
-    PlannerInput input = world.input();
-    input.work_budget = budget;
-    const PlannerResult result = run_planner("amp", input);
-    EXPECT_EQ(result.report.work, std::min(budget, full));
-    EXPECT_EQ(result.report.complete, budget >= full);
-    EXPECT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-  }
-}
-
-TEST(Amp, ASearchThatIsCanceledBeforeItStartsIsNotComplete) {
-  const World world = three_to_one(120, 60);
-  const std::atomic<bool> canceled = true;
-  PlannerInput input = world.input();
-  input.canceled = &canceled;
-  const PlannerResult result = run_planner("amp", input);
-  EXPECT_FALSE(result.report.complete);
-  EXPECT_EQ(result.report.work, 0);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
 }
 
 TEST(Amp, WhatDoesNotDivideIsInfeasibleInWords) {

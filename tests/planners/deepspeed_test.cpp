@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 
 #include "models/spec/library.h"
@@ -186,22 +185,6 @@ TEST(Deepspeed, WhatTheJobForbidsIsNamed) {
   world.job.global_batch = 7;
   EXPECT_EQ(constraint({{"use_all", "yes"}}), "equal batches");
   EXPECT_EQ(constraint({}), "");  // One replica.
-}
-
-TEST(Deepspeed, BudgetAndCancellationEndTheSearch) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  PlannerInput input = world.input();
-  input.work_budget = 3;
-  const PlannerResult some = run_planner("deepspeed", input);
-  EXPECT_EQ(some.report.work, 3);
-  EXPECT_FALSE(some.report.complete);
-  EXPECT_TRUE(std::holds_alternative<ir::Plan>(some.outcome));
-  const std::atomic<bool> canceled = true;
-  PlannerInput stopped = world.input();
-  stopped.canceled = &canceled;
-  const PlannerResult none = run_planner("deepspeed", stopped);
-  EXPECT_FALSE(none.report.complete);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
 }
 
 // ---- The settings of Hetu v2's Tables 4, 6 and 9. [Hetu v2, A.2-A.4]

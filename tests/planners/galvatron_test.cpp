@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -584,25 +583,6 @@ TEST(Galvatron, DoesNotSeeWhichNodeIsFast) {
   EXPECT_NEAR(plan_a.report.estimate->value, plan_b.report.estimate->value, 1e-12);
   EXPECT_EQ(std::get<ir::Plan>(plan_a.outcome).pipelines,
             std::get<ir::Plan>(plan_b.outcome).pipelines);
-}
-
-TEST(Galvatron, ABudgetOfNStopsAtN) {
-  const World world = tight();
-  const auto full = run_planner("galvatron", world.input()).report.work;
-  ASSERT_GT(full, 7);
-  for (const std::int64_t budget : {std::int64_t{1}, std::int64_t{7}, full, full + 1}) {
-    PlannerInput input = world.input();
-    input.work_budget = budget;
-    const PlannerResult result = run_planner("galvatron", input);
-    EXPECT_EQ(result.report.work, std::min(budget, full));
-    EXPECT_EQ(result.report.complete, budget >= full);
-  }
-  const std::atomic<bool> canceled = true;
-  PlannerInput input = world.input();
-  input.canceled = &canceled;
-  const PlannerResult result = run_planner("galvatron", input);
-  EXPECT_FALSE(result.report.complete);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
 }
 
 TEST(Galvatron, WithoutMemoryItNamesTheStage) {

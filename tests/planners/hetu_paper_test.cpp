@@ -172,7 +172,7 @@ TEST(HetuTables, PublishedPlansAreFoundOrBeaten) {
   for (const Row& row : rows()) {
     const auto world = world_of(row);
     const PlannerInput input = input_of(*world, row);
-    const HetuSettings settings;
+    const HetuCostSettings settings;
     const HetuCosts costs(input, settings);
     const HetuGroups groups = costs.groups(row.tensor, true);
     HetuVariant variant;
@@ -211,7 +211,7 @@ TEST(HetuTables, AtEighteenBytesPerParameterOnlyTheStageOf31LayersOfC7DoesNotFit
     const auto world = world_of(row);
     world->job.state_bytes.gradient = 4;
     const PlannerInput input = input_of(*world, row);
-    const HetuSettings settings;
+    const HetuCostSettings settings;
     const HetuCosts costs(input, settings);
     const HetuGroups groups = costs.groups(row.tensor, true);
     HetuVariant variant;
@@ -241,7 +241,7 @@ TEST(HetuTables, DeclaredAlphasGiveThePlanOfThirtyOneGpus) {
                                             {"objective", "steady_public"}});
   ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
   const auto& plan = std::get<ir::Plan>(result.outcome);
-  HetuSettings settings;
+  HetuCostSettings settings;
   const HetuCosts costs(input, settings);
   const HetuGroups groups = costs.groups(4, true);
   const ir::Plan printed = costs.build({}, published(c2, costs, groups, {}));

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -242,7 +241,7 @@ TEST(HetuGroups, ThirtyOneGpusMakeSevenGroupsOfFourOneOfTwoAndOneOfOne) {
   const World world(make_cluster({{"X", 148, 96, 8, 400, 4}}, 50), small_model(16), 64, 1024);
   PlannerInput input = world.input();
   input.devices.pop_back();
-  const HetuSettings settings;
+  const HetuCostSettings settings;
   const HetuCosts costs(input, settings);
   EXPECT_EQ(sizes_of(costs.groups(4, true)), (std::vector<int>{4, 4, 4, 4, 4, 4, 4, 2, 1}));
   const HetuGroups idle = costs.groups(4, false);
@@ -259,7 +258,7 @@ TEST(HetuGroups, AStragglerAsATypeOfItsOwnIsKeptApart) {
   const World world(std::move(cluster), small_model(8), 16, 1024);
   PlannerInput input = world.input();
   input.devices.pop_back();
-  const HetuSettings settings;
+  const HetuCostSettings settings;
   const HetuCosts costs(input, settings);
   const HetuGroups groups = costs.groups(4, true);
   ASSERT_EQ(groups.classes.size(), 2U);
@@ -308,7 +307,7 @@ void try_deal(const HetuCosts& costs, const HetuGroups& groups, const HetuVarian
   brute.best = std::min(brute.best, costs.estimate(groups, variant, layout).value);
 }
 
-Brute brute_force(const World& world, const HetuSettings& settings) {
+Brute brute_force(const World& world, const HetuCostSettings& settings) {
   const PlannerInput input = world.input();
   const HetuCosts costs(input, settings);
   const int layers = count_layers(world.workload);
@@ -345,7 +344,7 @@ Brute brute_force(const World& world, const HetuSettings& settings) {
 }
 
 TEST(Hetu, EqualsBruteForceOnTheFamily) {
-  const HetuSettings settings;
+  const HetuCostSettings settings;
   int feasible = 0, infeasible = 0, uneven = 0;
   for (std::uint64_t number = 0; number < 240; ++number) {
     const auto world = tiny_world(number);
@@ -376,7 +375,7 @@ TEST(Hetu, EqualsBruteForceOnTheFamily) {
 }
 
 TEST(Hetu, NoPlanBeatsItsLowerBound) {
-  const HetuSettings settings;
+  const HetuCostSettings settings;
   for (std::uint64_t number = 0; number < 40; ++number) {
     const auto world = tiny_world(number);
     const PlannerInput input = world->input();
@@ -420,30 +419,6 @@ TEST(Hetu, OddInputsGetAPlanOrAReason) {
   zero.job.allowed.zero_stages = {3};
   const PlannerResult three = run_planner("hetu", zero.input());
   EXPECT_EQ(std::get<models::Infeasible>(three.outcome).constraint, "ZeRO stage");
-}
-
-TEST(Hetu, UsesOnlyTheDevicesThatItIsGiven) {
-  const World world(make_cluster({{"X", 100, 24, 4, 100, 2}}, 5), small_model(8), 16, 1024);
-  PlannerInput input = world.input();
-  input.devices = {DeviceId{1}, DeviceId{2}, DeviceId{6}};
-  const PlannerResult result = run_planner("hetu", input, {{"rest", "use"}});
-  EXPECT_EQ(ir::devices_of(std::get<ir::Plan>(result.outcome)), input.devices);
-}
-
-TEST(Hetu, BudgetAndCancellationEndTheSearch) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  PlannerInput input = world.input();
-  input.work_budget = 5;
-  const PlannerResult some = run_planner("hetu", input);
-  EXPECT_EQ(some.report.work, 5);
-  EXPECT_FALSE(some.report.complete);
-  EXPECT_TRUE(std::holds_alternative<ir::Plan>(some.outcome));
-  const std::atomic<bool> canceled = true;
-  PlannerInput stopped = world.input();
-  stopped.canceled = &canceled;
-  const PlannerResult none = run_planner("hetu", stopped);
-  EXPECT_FALSE(none.report.complete);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
 }
 
 }  // namespace

@@ -215,16 +215,6 @@ TEST(MegatronGrid, UnequalBatchesFavorTheFirstRanksOnlyWhereAsked) {
   EXPECT_EQ(ir::devices_of(std::get<ir::Plan>(some.outcome)), (std::vector<DeviceId>{{0}, {1}}));
 }
 
-TEST(MegatronGrid, UsesOnlyTheDevicesThatItIsGiven) {
-  const World world(make_cluster({{"X", 100, 24, 4, 100, 2}}, 5), small_model(8), 16, 1024);
-  PlannerInput input = world.input();
-  input.devices.erase(input.devices.begin() + 1);
-  const PlannerResult result = run_planner("megatron_grid", input, {{"use_all", "no"}});
-  const auto& plan = std::get<ir::Plan>(result.outcome);
-  EXPECT_EQ(world.defects(plan), "");
-  for (const DeviceId device : ir::devices_of(plan)) EXPECT_NE(device.value, 1);
-}
-
 TEST(MegatronGrid, ATooSmallClusterIsInfeasibleWithAWitness) {
   const World world(make_cluster({{"Tiny", 100, 4, 4, 100, 1}}, 5), llama2_13b(), 16);
   const PlannerResult result = run_planner("megatron_grid", world.input());

@@ -8,43 +8,17 @@
 #include <set>
 
 #include "models/base/rng.h"
-#include "models/spec/library.h"
 #include "planners/mixed_length/assign.h"
+#include "planners/mixed_length/candidates.h"
 #include "planners/mixed_length/search.h"
+#include "tests/planners/mixed_length_world.h"
 
 namespace orrery::planners::mixed_length_search_test {
 namespace {
 
-using Lengths = std::vector<std::int64_t>;
 using Steps = std::vector<Lengths>;
 
 constexpr std::int64_t kContext = 16384;
-
-/// The 32 H20 of Hetu v2 and a Llama of its width. With 20 layers TP 1 does not hold the context,
-/// with 60 not even TP 2 holds any.
-struct Case {
-  explicit Case(int layers) {
-    config::Diagnostics diagnostics;
-    const models::Library library =
-        models::load_library(models::default_library_root(), diagnostics);
-    cluster = models::load_cluster("hetu_32h20", library, {}, diagnostics);
-    shape = models::load_model("hetu_32b", library, {}, diagnostics);
-    diagnostics.raise();
-    shape.heads = shape.kv_heads = 64;
-    shape.head_dim = shape.hidden / shape.heads;
-    shape.layers = layers;
-    topology = std::make_unique<models::Topology>(cluster);
-    pricer = std::make_unique<models::LengthPricer>(cluster, shape, models::Job{}, ir::Profile{});
-  }
-  MixedLengthInput input(const StrategySet& set) const {
-    return {*pricer, *topology, kContext, 256, set};
-  }
-
-  models::Cluster cluster;
-  ir::ModelShape shape;
-  std::unique_ptr<models::Topology> topology;
-  std::unique_ptr<models::LengthPricer> pricer;
-};
 
 /// Passes as balance() sees them, a share for gradients that differs by strategy and by whether it
 /// updates, and switches that cost more the more the strategies differ.
@@ -92,8 +66,8 @@ StrategySet searched(StrategySearch search) {
 }
 
 /// Least mean step time over all chains of borders and candidates.
-Seconds best_of_all(const Case& world, const StrategySet& set, const char* name, const Steps& steps,
-                    const StepJudge& judge, int max_kinds) {
+Seconds best_of_all(const MixedLengthWorld& world, const StrategySet& set, const char* name,
+                    const Steps& steps, const StepJudge& judge, int max_kinds) {
   const auto* entry = find_step_planner(name);
   const auto borders = search_borders(set.search, kContext, 256);
   const auto candidates =
@@ -102,7 +76,7 @@ Seconds best_of_all(const Case& world, const StrategySet& set, const char* name,
   StrategySet given = set;
   const std::function<void(std::size_t)> extend = [&](std::size_t first) {
     if (!given.strategies.empty() && given.strategies.back().longest == kContext) {
-      const auto made = entry->make(world.input(given));
+      const auto made = entry->make(world.input(given, kContext));
       const auto* planner = std::get_if<std::unique_ptr<StepPlanner>>(&made);
       if (planner == nullptr) return;
       best = std::min(best, judged_time(**planner, models::StateBytes{}, steps, judge));
@@ -121,16 +95,16 @@ Seconds best_of_all(const Case& world, const StrategySet& set, const char* name,
   return best;
 }
 
-FoundStrategies found(const Case& world, const StrategySet& set, const char* name,
+FoundStrategies found(const MixedLengthWorld& world, const StrategySet& set, const char* name,
                       const Steps& steps, const StepJudge& judge) {
-  const MixedLengthInput input = world.input(set);
+  const MixedLengthInput input = world.input(set, kContext);
   auto result = find_step_planner(name)->search({input, steps, judge});
   EXPECT_TRUE(std::holds_alternative<FoundStrategies>(result));
   return std::get<FoundStrategies>(std::move(result));
 }
 
 TEST(StrategySearch, IntervalWiseSetsAreAsGoodAsTryingAll) {
-  const Case world(60);
+  const MixedLengthWorld world(60);
   std::set<std::size_t> sizes;
   for (std::uint64_t seed = 0; seed < 2; ++seed) {
     const StrategySet set = searched({.borders = {4096}, .max_strategies = 2, .max_stages = 2});
@@ -146,7 +120,7 @@ TEST(StrategySearch, IntervalWiseSetsAreAsGoodAsTryingAll) {
 }
 
 TEST(StrategySearch, HeterogeneousSetsAreAsGoodAsTryingAll) {
-  const Case world(20);
+  const MixedLengthWorld world(20);
   // Few kinds: pairs of pairs are many.
   const StrategySet few = searched({.borders = {8192},
                                     .max_strategies = 2,
@@ -167,7 +141,7 @@ TEST(StrategySearch, HeterogeneousSetsAreAsGoodAsTryingAll) {
 }
 
 TEST(StrategySearch, LookingAtFewCandidatesIsNeverBetterAndStaysValid) {
-  const Case world(20);
+  const MixedLengthWorld world(20);
   const Steps steps = draw_steps(3, 3);
   const PlainJudge judge(1e-9);
   StrategySet set = searched({.borders = {4096}, .max_strategies = 2, .max_stages = 2});
@@ -179,7 +153,7 @@ TEST(StrategySearch, LookingAtFewCandidatesIsNeverBetterAndStaysValid) {
   EXPECT_FALSE(few.set.searched());
   EXPECT_EQ(few.set.strategies.back().longest, kContext);
   EXPECT_TRUE(std::holds_alternative<std::unique_ptr<StepPlanner>>(
-      find_step_planner("hotspa")->make(world.input(few.set))));
+      find_step_planner("hotspa")->make(world.input(few.set, kContext))));
 }
 
 /// All degrees of DP x SP and of DP x TP x CP x PP that fill the devices, made in other words than
@@ -202,7 +176,7 @@ std::vector<PipelineKind> packing_kinds(const std::string& name, int devices, in
 }
 
 TEST(StrategySearch, PackingIsAsGoodAsTryingAllDegrees) {
-  const Case world(60);
+  const MixedLengthWorld world(60);
   for (const char* name : {"packed_deepspeed", "packed_megatron"}) {
     StrategySet set = searched({.borders = {}, .max_stages = 4});
     set.recompute = {ir::Recompute::none, ir::Recompute::full};
@@ -215,7 +189,7 @@ TEST(StrategySearch, PackingIsAsGoodAsTryingAllDegrees) {
     for (const PipelineKind& kind : packing_kinds(name, world.cluster.size(), 4)) {
       StrategySet given = set;
       given.strategies = {{kContext, {kind}}};
-      const auto made = find_step_planner(name)->make(world.input(given));
+      const auto made = find_step_planner(name)->make(world.input(given, kContext));
       const auto* planner = std::get_if<std::unique_ptr<StepPlanner>>(&made);
       if (planner == nullptr) continue;
       ++feasible;
@@ -244,10 +218,10 @@ TEST(StrategySearch, PackingTriesTheStrategiesOfTableNine) {
 }
 
 TEST(StrategySearch, WhatFitsNowhereIsInfeasible) {
-  const Case world(60);
+  const MixedLengthWorld world(60);
   StrategySet set = searched({.borders = {}, .max_tensor_parallel = 1, .max_stages = 1});
   const PlainJudge judge(0);
-  const MixedLengthInput input = world.input(set);
+  const MixedLengthInput input = world.input(set, kContext);
   const Steps steps = draw_steps(1, 1);
   const auto result = find_step_planner("hotspa")->search({input, steps, judge});
   ASSERT_TRUE(std::holds_alternative<models::Infeasible>(result));

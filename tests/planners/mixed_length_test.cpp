@@ -10,46 +10,20 @@
 #include "models/base/rng.h"
 #include "models/config/document.h"
 #include "models/cost/memory.h"
-#include "models/spec/library.h"
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/step_planner.h"
+#include "tests/planners/mixed_length_world.h"
 
 namespace orrery::planners::mixed_length_test {
 namespace {
 
-using Lengths = std::vector<std::int64_t>;
-
-/// The 32 H20 of Hetu v2 and a Llama of its width, with fewer layers.
-struct Case {
-  explicit Case(int layers) {
-    config::Diagnostics diagnostics;
-    const models::Library library =
-        models::load_library(models::default_library_root(), diagnostics);
-    cluster = models::load_cluster("hetu_32h20", library, {}, diagnostics);
-    shape = models::load_model("hetu_32b", library, {}, diagnostics);
-    diagnostics.raise();
-    shape.heads = shape.kv_heads = 64;
-    shape.head_dim = shape.hidden / shape.heads;
-    shape.layers = layers;
-    topology = std::make_unique<models::Topology>(cluster);
-    pricer = std::make_unique<models::LengthPricer>(cluster, shape, models::Job{}, ir::Profile{});
-  }
-  MixedLengthInput input(const StrategySet& set, std::int64_t context) const {
-    return {*pricer, *topology, context, 256, set};
-  }
-  PreparedStrategy prepare(const StrategySet& set) const {
-    auto made =
-        PreparedStrategy::make(input(set, set.strategies.back().longest), set.strategies.back());
-    EXPECT_TRUE(std::holds_alternative<PreparedStrategy>(made))
-        << std::get<models::Infeasible>(made).witness;
-    return std::get<PreparedStrategy>(std::move(made));
-  }
-
-  models::Cluster cluster;
-  ir::ModelShape shape;
-  std::unique_ptr<models::Topology> topology;
-  std::unique_ptr<models::LengthPricer> pricer;
-};
+PreparedStrategy prepare(const MixedLengthWorld& world, const StrategySet& set) {
+  const LengthStrategy& last = set.strategies.back();
+  auto made = PreparedStrategy::make(world.input(set, last.longest), last);
+  EXPECT_TRUE(std::holds_alternative<PreparedStrategy>(made))
+      << std::get<models::Infeasible>(made).witness;
+  return std::get<PreparedStrategy>(std::move(made));
+}
 
 constexpr auto kMegatron = ir::SequenceParallelism::megatron;
 const PipelineKind kLong = {1, 8, 1, kMegatron, 1};
@@ -115,8 +89,9 @@ TEST(Packing, StaysWithinElevenNinthsOfTheFewestWindows) {
 }
 
 TEST(Balance, EverySequenceRunsOnceOnAPipelineThatHoldsIt) {
-  const Case world(60);
-  const PreparedStrategy strategy = world.prepare(
+  const MixedLengthWorld world(60);
+  const PreparedStrategy strategy = prepare(
+      world,
       {{{32768, {{1, 16, 1, kMegatron, 1}, {4, 4, 1, kMegatron, 1}}}}, {ir::Recompute::none}, {1}});
   // TP 4 holds all layers and their weights: long sequences do not fit beside them.
   EXPECT_LT(strategy.limit(1), strategy.limit(0));
@@ -151,9 +126,9 @@ Seconds best_load(const PreparedStrategy& strategy, const Lengths& lengths, std:
 // The heuristic's gap on 60 tiny cases of up to 8 sequences on one long and two short pipelines:
 // planners_mixed_length_test --gtest_filter=Balance.IsNever* --gtest_output=xml:FILE shows it.
 TEST(Balance, IsNeverBetterThanBruteForceAndCloseToIt) {
-  const Case world(4);
+  const MixedLengthWorld world(4);
   const PreparedStrategy strategy =
-      world.prepare({{{16384, {kLong, {2, 4, 2, kMegatron, 1}}}}, {ir::Recompute::none}, {1}});
+      prepare(world, {{{16384, {kLong, {2, 4, 2, kMegatron, 1}}}}, {ir::Recompute::none}, {1}});
   Rng rng(4);
   double sum = 0;
   double most = 0;
@@ -176,7 +151,7 @@ TEST(Balance, IsNeverBetterThanBruteForceAndCloseToIt) {
 }
 
 TEST(Strategies, LimitsAreTheLongestSequencesThatFitInMemory) {
-  const Case world(60);
+  const MixedLengthWorld world(60);
   const std::map<std::string, PipelineKind> kinds = {
       {"TP4PP2", {4, 4, 2, kMegatron, 1}},
       {"TP8PP2", {2, 8, 2, kMegatron, 1}},
@@ -198,7 +173,7 @@ TEST(Strategies, LimitsAreTheLongestSequencesThatFitInMemory) {
     }
     ASSERT_GT(limit, 0) << name;
     set.strategies.front().longest = limit;
-    PreparedStrategy strategy = world.prepare(set);
+    PreparedStrategy strategy = prepare(world, set);
     ir::Plan plan = strategy.plan();
     for (ir::Pipeline& pipeline : plan.pipelines) pipeline.micro_batches = kind.stages;
     const auto fits = [&](std::int64_t length) {
@@ -212,12 +187,12 @@ TEST(Strategies, LimitsAreTheLongestSequencesThatFitInMemory) {
 }
 
 TEST(Strategies, TheLeastRecomputationThatFitsIsChosen) {
-  const Case world(60);
+  const MixedLengthWorld world(60);
   const auto recompute = [&](std::int64_t longest) {
     const PreparedStrategy strategy =
-        world.prepare({{{longest, {{4, 4, 2, kMegatron, 1}}}},
-                       {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full},
-                       {1}});
+        prepare(world, {{{longest, {{4, 4, 2, kMegatron, 1}}}},
+                        {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full},
+                        {1}});
     return strategy.plan().pipelines.front().stages.front().segments.front().recompute;
   };
   EXPECT_EQ(recompute(4096), ir::Recompute::none);
@@ -225,7 +200,7 @@ TEST(Strategies, TheLeastRecomputationThatFitsIsChosen) {
 }
 
 TEST(Strategies, WhatCannotRunIsRefusedWithAReason) {
-  const Case world(60);
+  const MixedLengthWorld world(60);
   const auto reason = [&](const PipelineKind& kind, std::int64_t longest) -> std::string {
     const StrategySet set{{{longest, {kind}}}, {ir::Recompute::none}, {0}};
     const auto made = PreparedStrategy::make(world.input(set, longest), set.strategies.front());
@@ -243,7 +218,7 @@ TEST(Strategies, WhatCannotRunIsRefusedWithAReason) {
 }
 
 TEST(StepPlanners, HetuBChoosesByTheLongestSequenceAndHotspaByInterval) {
-  const Case world(60);
+  const MixedLengthWorld world(60);
   const StrategySet set{{{4096, {{4, 4, 2, kMegatron, 1}}}, {16384, {{2, 8, 2, kMegatron, 1}}}},
                         {ir::Recompute::none},
                         {1}};

@@ -1,6 +1,7 @@
 #include "tests/planners/support.h"
 
 #include <memory>
+#include <set>
 
 #include "models/base/check.h"
 #include "models/check/validate.h"
@@ -93,6 +94,24 @@ void Best::offer(double seconds, bool fits) {
   rejected += fits ? 0 : 1;
   double& best = fits ? time : forbidden;
   best = std::min(best, seconds);
+}
+
+std::string complaint(const World& world, const PlannerInput& input, const PlannerResult& result) {
+  if (const auto* no = std::get_if<models::Infeasible>(&result.outcome)) {
+    if (no->constraint.empty()) return "Infeasible without a constraint";
+    if (no->witness.empty()) return "Infeasible without a witness";
+    return "";
+  }
+  const auto& plan = std::get<ir::Plan>(result.outcome);
+  const std::string defects = world.defects(plan);
+  if (!defects.empty()) return defects;
+  if (!world.verdict(plan).fits()) return world.verdict(plan).explain();
+  if (!plan.predicted) return "the plan is not signed";
+  const std::set<DeviceId> allowed(input.devices.begin(), input.devices.end());
+  for (const DeviceId device : ir::devices_of(plan)) {
+    if (!allowed.contains(device)) return "device " + std::to_string(device.value) + " is not its";
+  }
+  return "";
 }
 
 }  // namespace orrery::planners

@@ -1,5 +1,6 @@
 /// A planning problem with an evaluator for tests of planners, so that no simulator is needed.
 #pragma once
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -63,5 +64,8 @@ struct Best {
   int rejected = 0;
   void offer(double seconds, bool fits);
 };
+/// What is wrong with an answer, or "": a plan must be valid, fit in memory, be signed and use only
+/// the devices of the input; an infeasible answer must name a constraint and a witness.
+std::string complaint(const World& world, const PlannerInput& input, const PlannerResult& result);
 
 }  // namespace orrery::planners

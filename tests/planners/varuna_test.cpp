@@ -2,7 +2,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -250,21 +249,6 @@ TEST(Varuna, PublicDepthsDivideTheLayers) {
   const PlannerResult result =
       run_planner("varuna", world.input(), {{"depths", "divisors_public"}});
   EXPECT_EQ(result.report.work, 3) << "1, 2 and 3 of 5 GPUs and 6 layers";
-}
-
-TEST(Varuna, ABudgetEndsTheSearchExactly) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  PlannerInput input = world.input();
-  input.work_budget = 3;
-  const PlannerResult result = run_planner("varuna", input);
-  EXPECT_EQ(result.report.work, 3);
-  EXPECT_FALSE(result.report.complete);
-  EXPECT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-  const std::atomic<bool> canceled = true;
-  input.canceled = &canceled;
-  const PlannerResult none = run_planner("varuna", input);
-  EXPECT_FALSE(none.report.complete);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(none.outcome));
 }
 
 TEST(Varuna, SaysWhichStageDoesNotFit) {

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -9,6 +8,7 @@
 
 #include "models/base/rng.h"
 #include "planners/kit/estimate.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/whale/balance.h"
 #include "tests/planners/family.h"
@@ -390,28 +390,6 @@ TEST(Whale, LeavesDevicesIdleOnlyWhereNoAnnotationUsesAll) {
   EXPECT_EQ(world.defects(std::get<ir::Plan>(rest.outcome)), "");
 }
 
-TEST(Whale, ABudgetEndsTheSearchAtThatWork) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  for (const int budget : {1, 2, 5}) {
-    PlannerInput input = world.input();
-    input.work_budget = budget;
-    const PlannerResult result = run_planner("whale", input);
-    EXPECT_EQ(result.report.work, budget);
-    EXPECT_FALSE(result.report.complete);
-    EXPECT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-  }
-}
-
-TEST(Whale, ACanceledSearchAnswersAtOnce) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  const std::atomic<bool> canceled = true;
-  PlannerInput input = world.input();
-  input.canceled = &canceled;
-  const PlannerResult result = run_planner("whale", input);
-  EXPECT_FALSE(result.report.complete);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
-}
-
 TEST(Whale, SaysWhyThereIsNoPlan) {
   const World tiny(make_cluster({{"Tiny", 100, 0.5, 4, 100, 1}}, 5), llama2_13b(), 16);
   const auto memory = run_planner("whale", tiny.input());
@@ -422,31 +400,6 @@ TEST(Whale, SaysWhyThereIsNoPlan) {
   PlannerInput nothing = tiny.input();
   nothing.devices.clear();
   EXPECT_TRUE(std::holds_alternative<models::Infeasible>(run_planner("whale", nothing).outcome));
-}
-
-TEST(Whale, WhatTheJobAllowsBinds) {
-  for (std::uint64_t number = 0; number < 40; ++number) {
-    const auto world = tiny_world(number);
-    world->job.allowed.recompute = {ir::Recompute::full};
-    world->job.allowed.zero_stages = {number % 2 == 0 ? 2 : 3};
-    world->job.allowed.max_tensor_parallel = 1;
-    world->job.allowed.max_micro_batch_size = 2;
-    const PlannerResult result = run_planner("whale", world->input());
-    const auto* plan = std::get_if<ir::Plan>(&result.outcome);
-    EXPECT_EQ(plan == nullptr ? "" : world->defects(*plan), "") << number;
-  }
-}
-
-TEST(Whale, OddClustersAndPrimeBatchesHavePlans) {
-  const World world(make_cluster({{"A", 300, 24, 3, 200, 1}, {"B", 80, 16, 1, 100, 3}}, 2),
-                    small_model(7), 13, 1024);
-  PlannerInput input = world.input();
-  input.devices.erase(input.devices.begin() + 1);
-  const PlannerResult result = run_planner("whale", input);
-  ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-  const auto& plan = std::get<ir::Plan>(result.outcome);
-  EXPECT_EQ(world.defects(plan), "");
-  for (const DeviceId device : ir::devices_of(plan)) EXPECT_NE(device.value, 1);
 }
 
 }  // namespace
