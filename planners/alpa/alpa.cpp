@@ -202,23 +202,11 @@ std::string AlpaSearch::describe_plan(const std::vector<AlpaStage>& stages, cons
                      what.micro_batch_size, ir::name_of(what.recompute));
 }
 
-class Alpa final : public Planner {
- public:
-  using Settings = AlpaSettings;
-  explicit Alpa(AlpaSettings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    return AlpaSearch(input, settings_).run();
-  }
-
- private:
-  AlpaSettings settings_;
-};
-
 }  // namespace
 
 extern const PlannerEntry kAlpa;
 
-const PlannerEntry kAlpa = planner_entry<Alpa>(
+const PlannerEntry kAlpa = planner_entry<SearchPlanner<AlpaSearch, AlpaSettings>>(
     "alpa", "Zheng et al. 2022 (Alpa, OSDI), sections 4 and 5, Algorithm 1",
     "cuts of the layers into one pipeline x submeshes (parts of a host, whole hosts) x data x "
     "tensor shape of each x micro-batches x recompute, all devices used",

@@ -362,23 +362,11 @@ PlannerResult AmpSearch::run() {
   return result;
 }
 
-class Amp final : public Planner {
- public:
-  using Settings = AmpSettings;
-  explicit Amp(AmpSettings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    return AmpSearch(input, settings_).run();
-  }
-
- private:
-  AmpSettings settings_;
-};
-
 }  // namespace
 
 extern const PlannerEntry kAmp;
 
-const PlannerEntry kAmp = planner_entry<Amp>(
+const PlannerEntry kAmp = planner_entry<SearchPlanner<AmpSearch, AmpSettings>>(
     "amp", "Li et al., NeurIPS 2022 (AMP), section 4; public code DachengLi1/AMP",
     "all TP x DP x PP x micro-batch sizes over all GPUs, each with the layer partition of least "
     "cost",

@@ -84,8 +84,8 @@ std::optional<ChainSplit> amp_split_published(const AmpChain& chain) {
 
 std::vector<int> amp_split_even(int items, int stages) {
   std::vector<int> boundaries = {0};
-  for (int s = 0; s < stages; ++s) {
-    boundaries.push_back(boundaries.back() + items / stages + (s < items % stages ? 1 : 0));
+  for (const int share : even_shares(items, stages)) {
+    boundaries.push_back(boundaries.back() + share);
   }
   return boundaries;
 }

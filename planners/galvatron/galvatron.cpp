@@ -335,23 +335,11 @@ PlannerResult GalvatronSearch::run() {
   return ranking_.finish("galvatron", settings_.evaluate_top, std::move(report_), nothing);
 }
 
-class Galvatron final : public Planner {
- public:
-  using Settings = GalvatronSettings;
-  explicit Galvatron(GalvatronSettings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    return GalvatronSearch(input, settings_).run();
-  }
-
- private:
-  GalvatronSettings settings_;
-};
-
 }  // namespace
 
 extern const PlannerEntry kGalvatron;
 
-const PlannerEntry kGalvatron = planner_entry<Galvatron>(
+const PlannerEntry kGalvatron = planner_entry<SearchPlanner<GalvatronSearch, GalvatronSettings>>(
     "galvatron", "Miao et al., VLDB 2023 (Galvatron); public code PKU-DAIR/Hetu-Galvatron",
     "even pipelines x micro-batch counts over all GPUs, and for each layer TP x DP, ZeRO and "
     "recomputation by dynamic program under memory",

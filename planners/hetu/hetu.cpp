@@ -130,11 +130,9 @@ class HetuSearch {
         settings_(settings),
         costs_(std::make_shared<HetuCosts>(input, settings.costs)),
         layers_(count_layers(input.workload)),
-        ranking_(input,
-                 settings.evaluate_top == 0
-                     ? std::size_t{4096}
-                     : std::max<std::size_t>(32, static_cast<std::size_t>(settings.evaluate_top))) {
-  }
+        ranking_(input, settings.evaluate_top == 0
+                            ? std::size_t{4096}
+                            : std::max<std::size_t>(32, at(settings.evaluate_top))) {}
 
   PlannerResult run();
 
@@ -382,23 +380,11 @@ PlannerResult HetuSearch::run() {
   return ranking_.finish("hetu", settings_.evaluate_top, report_, nothing());
 }
 
-class Hetu final : public Planner {
- public:
-  using Settings = HetuSettings;
-  explicit Hetu(HetuSettings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    return HetuSearch(input, settings_).run();
-  }
-
- private:
-  HetuSettings settings_;
-};
-
 }  // namespace
 
 extern const PlannerEntry kHetu;
 
-const PlannerEntry kHetu = planner_entry<Hetu>(
+const PlannerEntry kHetu = planner_entry<SearchPlanner<HetuSearch, HetuSettings>>(
     "hetu", "Hetu v2, sections 5.4 and A.2-A.3; integer programs as in its public code",
     "tensor-parallel degree, odd groups of nodes, pipelines of uneven length, layers per stage, "
     "micro-batches per pipeline, micro-batch size, recompute, ZeRO-0 or 1",

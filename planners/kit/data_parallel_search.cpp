@@ -16,9 +16,9 @@
 namespace orrery::planners {
 namespace {
 
-class Run {
+class DataParallelRun {
  public:
-  Run(const DataParallelSearch& search, const PlannerInput& input)
+  DataParallelRun(const DataParallelSearch& search, const PlannerInput& input)
       : search_(search),
         input_(input),
         plans_(std::make_shared<DataParallel>(input, search.ulysses)) {}
@@ -55,7 +55,7 @@ bool leaves(RecomputeChoice choice, ir::Recompute recompute) {
 }
 
 /// What the job forbids whatever the degrees.
-std::optional<models::Infeasible> Run::refuse() {
+std::optional<models::Infeasible> DataParallelRun::refuse() {
   const models::Allowed& allowed = input_.job.allowed;
   for (const int stage : search_.zero_stages) {
     const auto& stages = allowed.zero_stages;
@@ -83,7 +83,7 @@ std::optional<models::Infeasible> Run::refuse() {
   return std::nullopt;
 }
 
-std::vector<int> Run::shard_groups(const DataParallelSetting& degrees, int zero) const {
+std::vector<int> DataParallelRun::shard_groups(const DataParallelSetting& degrees, int zero) const {
   if (zero == 0) return {0};
   const int ranks = degrees.data_parallel * degrees.sequence_degree;
   if (search_.shard_group > 0) {
@@ -98,7 +98,7 @@ std::vector<int> Run::shard_groups(const DataParallelSetting& degrees, int zero)
   return result;
 }
 
-models::Infeasible Run::nothing(bool idle) const {
+models::Infeasible DataParallelRun::nothing(bool idle) const {
   if (!report_.complete) return {"work budget", "the search was ended before the first plan"};
   if (!plans_->legal(idle, search_.settings.forced).empty()) {
     return {"shard groups",
@@ -112,7 +112,7 @@ models::Infeasible Run::nothing(bool idle) const {
                       idle ? "up to " : "", input_.devices.size(), input_.job.global_batch)};
 }
 
-PlannerResult Run::sweep(const std::vector<DataParallelSetting>& legal, bool idle) {
+PlannerResult DataParallelRun::sweep(const std::vector<DataParallelSetting>& legal, bool idle) {
   Ranking ranking(input_);
   for (const DataParallelSetting& degrees : legal) {
     for (const int zero : zero_stages_) {
@@ -143,7 +143,7 @@ PlannerResult Run::sweep(const std::vector<DataParallelSetting>& legal, bool idl
 /// Numbers of devices from all downwards, until one has a legal plan that fits. The estimate
 /// decides only among plans on equally many, so that more devices of the same kind never mean fewer
 /// in use.
-PlannerResult Run::largest() {
+PlannerResult DataParallelRun::largest() {
   std::map<int, std::vector<DataParallelSetting>, std::greater<>> by_ranks;
   by_ranks[static_cast<int>(input_.devices.size())] = {};  // For the reason against all.
   for (const DataParallelSetting& degrees : plans_->legal(true, search_.settings.forced)) {
@@ -172,7 +172,7 @@ PlannerResult Run::largest() {
   return result;
 }
 
-PlannerResult Run::go() {
+PlannerResult DataParallelRun::go() {
   report_.work_unit = "plans";
   if (const auto no = refuse()) return {*no, report_};
   // A forced number of replicas says by itself how many devices there are.
@@ -219,7 +219,7 @@ void describe(config::Visitor& v, DataParallelSettings& s) {
 }
 
 PlannerResult run(const DataParallelSearch& search, const PlannerInput& input) {
-  return Run(search, input).go();
+  return DataParallelRun(search, input).go();
 }
 
 }  // namespace orrery::planners

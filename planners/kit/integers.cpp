@@ -35,6 +35,12 @@ std::int64_t floor_power_of_two(std::int64_t n) {
   return static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(n)));
 }
 
+std::vector<int> even_shares(int total, int parts) {
+  std::vector<int> shares(at(parts), total / parts);
+  for (int i = 0; i < total % parts; ++i) ++shares[at(i)];
+  return shares;
+}
+
 namespace {
 
 bool compose(int left, int position, int minimum, std::vector<int>& sequence,

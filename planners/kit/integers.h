@@ -26,6 +26,9 @@ bool is_power_of_two(std::int64_t n);
 /// The largest power of two that is at most n >= 1.
 std::int64_t floor_power_of_two(std::int64_t n);
 
+/// `total` in `parts` >= 1 shares that differ by at most one, larger ones first.
+std::vector<int> even_shares(int total, int parts);
+
 /// Called with each sequence; returns false to stop the enumeration.
 using SequenceVisitor = std::function<bool(const std::vector<int>&)>;
 

@@ -48,4 +48,18 @@ constexpr PlannerEntry planner_entry(const char* name, const char* source, const
       takes_lengths};
 }
 
+/// A planner whose work is Search(input, settings).run().
+template <class Search, class S>
+class SearchPlanner final : public Planner {
+ public:
+  using Settings = S;
+  explicit SearchPlanner(S settings) : settings_(std::move(settings)) {}
+  PlannerResult plan(const PlannerInput& input) const override {
+    return Search(input, settings_).run();
+  }
+
+ private:
+  S settings_;
+};
+
 }  // namespace orrery::planners

@@ -11,6 +11,7 @@
 
 #include "models/base/units.h"
 #include "models/ir/plan.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/ranking.h"
 #include "planners/kit/stage_chain.h"
 #include "planners/kit/stage_costs.h"
@@ -47,10 +48,7 @@ class UniformStages {
  protected:
   /// Keeps references.
   UniformStages(const PlannerInput& input, const StageCosts& costs, const UniformView& view)
-      : input_(input),
-        costs_(costs),
-        view_(view),
-        least_need_(static_cast<std::size_t>(costs.layers())) {}
+      : input_(input), costs_(costs), view_(view), least_need_(at(costs.layers())) {}
   virtual std::vector<StageStep> price(int first, int layers, int choice) = 0;
   /// What layer `layer` needs alone under some choice.
   void note_need(int layer, Bytes need);

@@ -74,9 +74,9 @@ std::vector<int> host_sizes(const PlannerInput& input) {
   const auto used = [&](int size) {
     std::size_t count = 0;
     for (const auto& [node, devices] : nodes) {
-      count += devices.size() / static_cast<std::size_t>(size);
+      count += devices.size() / at(size);
     }
-    return count * static_cast<std::size_t>(size);
+    return count * at(size);
   };
   std::vector<int> sizes;
   for (const int size : powers_of_two(static_cast<int>(largest))) {
@@ -110,7 +110,7 @@ UniformView::UniformView(const PlannerInput& input, const StageCosts& costs, int
 
 void UniformView::cut_hosts(int gpus_per_host) {
   for (const auto& [node, devices] : by_node(input_)) {
-    const auto size = static_cast<std::size_t>(gpus_per_host);
+    const auto size = at(gpus_per_host);
     for (std::size_t at = 0; at + size <= devices.size(); at += size) {
       const auto begin = devices.begin() + static_cast<std::ptrdiff_t>(at);
       hosts_.emplace_back(begin, begin + gpus_per_host);

@@ -87,8 +87,8 @@ std::string in_words(const GridPoint& grid) {
 /// Layers per stage, within one of each other. The remainder goes to the stages from the second one
 /// on, so that the first, which holds most activations and the embedding, comes last.
 std::vector<int> split_layers(int layers, int stages) {
-  std::vector<int> result(at(stages), layers / stages);
-  for (int i = 0; i < layers % stages; ++i) ++result[at((i + 1) % stages)];
+  std::vector<int> result = even_shares(layers, stages);
+  std::rotate(result.begin(), result.end() - 1, result.end());
   return result;
 }
 
@@ -132,7 +132,7 @@ std::vector<DeviceId> MegatronGridSearch::devices_for(int tensor) const {
   }
   std::vector<DeviceId> result;
   for (const auto& [node, devices] : by_node) {
-    const auto groups = devices.size() / static_cast<std::size_t>(tensor);
+    const auto groups = devices.size() / at(tensor);
     result.insert(result.end(), devices.begin(),
                   devices.begin() + static_cast<std::ptrdiff_t>(groups) * tensor);
   }
@@ -230,7 +230,9 @@ void MegatronGridSearch::examine(const GridPoint& grid) {
 ir::Plan MegatronGridSearch::build(const GridPoint& grid) const {
   const std::vector<DeviceId> devices = devices_for(grid.tensor);
   const std::vector<int> layers = split_layers(layers_, grid.stages);
-  const int micro_batches = static_cast<int>(input_.job.global_batch / grid.micro_batch_size);
+  // Micro-batches by replica.
+  const std::vector<int> shares =
+      even_shares(static_cast<int>(input_.job.global_batch / grid.micro_batch_size), grid.replicas);
   const auto sequence = grid.tensor > 1 && input_.job.allowed.sequence_parallel
                             ? ir::SequenceParallelism::megatron
                             : ir::SequenceParallelism::none;
@@ -240,8 +242,7 @@ ir::Plan MegatronGridSearch::build(const GridPoint& grid) const {
   for (int r = 0; r < grid.replicas; ++r) {
     ir::Pipeline chain;
     chain.micro_batch_size = grid.micro_batch_size;
-    chain.micro_batches =
-        micro_batches / grid.replicas + (r < micro_batches % grid.replicas ? 1 : 0);
+    chain.micro_batches = shares[at(r)];
     int first = 0;
     for (int s = 0; s < grid.stages; ++s) {
       const int position =
@@ -283,23 +284,12 @@ PlannerResult MegatronGridSearch::run() {
   return ranking_.finish("megatron_grid", settings_.evaluate_top, report_, infeasible());
 }
 
-class MegatronGrid final : public Planner {
- public:
-  using Settings = MegatronGridSettings;
-  explicit MegatronGrid(MegatronGridSettings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    return MegatronGridSearch(input, settings_).run();
-  }
-
- private:
-  MegatronGridSettings settings_;
-};
-
 }  // namespace
 
 extern const PlannerEntry kMegatronGrid;
 
-const PlannerEntry kMegatronGrid = planner_entry<MegatronGrid>(
+const PlannerEntry kMegatronGrid = planner_entry<
+    SearchPlanner<MegatronGridSearch, MegatronGridSettings>>(
     "megatron_grid", "Narayanan et al. 2021 (Megatron-LM), sections 3 and 5",
     "all TP x PP x DP x micro-batch size x recompute x schedule x ZeRO 0 or 1, layers within one "
     "of an even share, equal batches (as an option within one micro-batch)",

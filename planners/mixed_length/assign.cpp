@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 namespace {
 
@@ -20,7 +22,7 @@ class Loads {
     for (int p = 0; p < strategy.pipelines(); ++p) {
       loads_.emplace_back();
       sums_.emplace_back();
-      update(static_cast<std::size_t>(p));
+      update(at(p));
     }
   }
 
@@ -141,7 +143,7 @@ std::vector<std::vector<std::int64_t>> pack_windows(std::span<const std::int64_t
 Seconds pipeline_load(const PreparedStrategy& strategy, int pipeline,
                       std::span<const std::int64_t> lengths) {
   const auto count = static_cast<int>(lengths.size());
-  const auto& plan = strategy.plan().pipelines[static_cast<std::size_t>(pipeline)];
+  const auto& plan = strategy.plan().pipelines[at(pipeline)];
   const auto stages = plan.stages.size();
   std::vector<const std::vector<PreparedStrategy::Passes>*> costs;
   for (const std::int64_t length : lengths) costs.push_back(&strategy.cost(pipeline, length));
@@ -162,7 +164,7 @@ Seconds pipeline_load(const PreparedStrategy& strategy, int pipeline,
       while (own.backward < count) {
         const bool forward = own.forward < count && own.forward - own.backward < ahead;
         const int m = forward ? own.forward : own.backward;
-        const auto i = static_cast<std::size_t>(m);
+        const auto i = at(m);
         if (forward && s > 0 && all[s - 1].forward <= m) break;
         if (!forward && s + 1 < stages && all[s + 1].backward <= m) break;
         Seconds start = own.now;
@@ -182,14 +184,14 @@ Seconds pipeline_load(const PreparedStrategy& strategy, int pipeline,
 Seconds longest_load(const PreparedStrategy& strategy, const models::MicroBatchLengths& lengths) {
   Seconds longest;
   for (int p = 0; p < strategy.pipelines(); ++p) {
-    longest = std::max(longest, pipeline_load(strategy, p, lengths[static_cast<std::size_t>(p)]));
+    longest = std::max(longest, pipeline_load(strategy, p, lengths[at(p)]));
   }
   return longest;
 }
 
 models::MicroBatchLengths balance(const PreparedStrategy& strategy,
                                   std::span<const std::int64_t> lengths) {
-  models::MicroBatchLengths out(static_cast<std::size_t>(strategy.pipelines()));
+  models::MicroBatchLengths out(at(strategy.pipelines()));
   spread_longest_first(
       out.size(), longest_first(lengths),
       [&](std::size_t p) { return strategy.limit(static_cast<int>(p)); },

@@ -7,6 +7,7 @@
 /// times of the pipelines (assign.h), and a pipeline takes every sequence that fits in its memory.
 #include <algorithm>
 
+#include "planners/kit/integers.h"
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/step_planner.h"
 
@@ -21,8 +22,7 @@ class HetuB final : public StepPlanner {
     const std::int64_t longest =
         lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
     const int chosen = strategy_for(longest);
-    return {{chosen, balance(strategies()[static_cast<std::size_t>(chosen)], lengths),
-             models::StepEnd::update}};
+    return {{chosen, balance(strategies()[at(chosen)], lengths), models::StepEnd::update}};
   }
 
   models::ReshardBytes moved_between_steps(const models::StateBytes& bytes) const override {

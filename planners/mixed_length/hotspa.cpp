@@ -6,6 +6,7 @@
 ///
 /// Optimizer states never move: the update always runs under the strategy of the shortest interval,
 /// without sequences if the step has none for it.
+#include "planners/kit/integers.h"
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/step_planner.h"
 
@@ -19,7 +20,7 @@ class IntervalWise final : public StepPlanner {
   StepDecision plan(std::span<const std::int64_t> lengths) const override {
     std::vector<std::vector<std::int64_t>> intervals(strategies().size());
     for (const std::int64_t length : lengths) {
-      intervals[static_cast<std::size_t>(strategy_for(length))].push_back(length);
+      intervals[at(strategy_for(length))].push_back(length);
     }
     StepDecision decision;
     for (std::size_t i = intervals.size(); i-- > 0;) {

@@ -10,6 +10,7 @@
 #include "models/cost/memory.h"
 #include "models/ir/op_traits.h"
 #include "models/lower/lower.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -18,10 +19,8 @@ namespace {
 ir::Pipeline make_pipeline(const PipelineKind& kind, const models::Workload& workload,
                            ir::Recompute recompute, int zero_stage, int first_device) {
   ir::Pipeline pipeline;
-  const int layers = count_layers(workload);
   int layer = 0;
-  for (int s = 0; s < kind.stages; ++s) {
-    const int own = layers / kind.stages + (s < layers % kind.stages ? 1 : 0);
+  for (const int own : even_shares(count_layers(workload), kind.stages)) {
     ir::Group group;
     group.tensor_parallel = kind.tensor_parallel;
     group.sequence = kind.sequence;
@@ -68,13 +67,13 @@ Seconds inner_time(const ir::Program& program, std::int32_t set, const models::T
   Seconds total;
   if (set == ir::kNone) return total;
   const models::PathFunction path = [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
-  for (const ir::InnerCollective& inner : program.inner_sets[static_cast<std::size_t>(set)]) {
+  for (const ir::InnerCollective& inner : program.inner_sets[at(set)]) {
     Seconds slowest;
     for (const std::int32_t group : inner.groups) {
-      slowest = std::max(
-          slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
-                                           program.groups[static_cast<std::size_t>(group)].devices,
-                                           inner.bytes, path, inner.bytes_per_peer));
+      slowest =
+          std::max(slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
+                                                    program.groups[at(group)].devices, inner.bytes,
+                                                    path, inner.bytes_per_peer));
     }
     total += inner.count * slowest;
   }
@@ -144,14 +143,14 @@ std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make(
 bool PreparedStrategy::fits(int pipeline, std::int64_t length) const {
   const models::Workload& workload = pricer_->workload(length);
   const models::Cluster& cluster = pricer_->cluster();
-  const auto& stages = plan_.pipelines[static_cast<std::size_t>(pipeline)].stages;
+  const auto& stages = plan_.pipelines[at(pipeline)].stages;
   const int count = static_cast<int>(stages.size());
   int replicas = 0;  // each part of a sequence has tokens of its own
   for (const ir::Pipeline& each : plan_.pipelines) {
     replicas += each.stages.front().segments.front().groups.front().sequence_degree;
   }
   for (int s = 0; s < count; ++s) {
-    const ir::Segment& segment = stages[static_cast<std::size_t>(s)].segments.front();
+    const ir::Segment& segment = stages[at(s)].segments.front();
     const models::SegmentMemory memory =
         models::segment_memory(segment, segment.groups.front(), replicas, workload, pricer_->job());
     const int in_flight =

@@ -13,6 +13,7 @@
 #include "models/ir/program.h"
 #include "models/lower/micro_batch_lengths.h"
 #include "models/spec/topology.h"
+#include "planners/kit/integers.h"
 #include "planners/mixed_length/strategy.h"
 
 namespace orrery::planners {
@@ -45,7 +46,7 @@ class PreparedStrategy {
   int pipelines() const { return static_cast<int>(plan_.pipelines.size()); }
   /// Longest sequence that the pipeline holds with as many micro-batches in flight as it has
   /// stages, in tokens; 0: not even input.multiple.
-  std::int64_t limit(int pipeline) const { return limits_[static_cast<std::size_t>(pipeline)]; }
+  std::int64_t limit(int pipeline) const { return limits_[at(pipeline)]; }
 
   struct Passes {
     Seconds forward;

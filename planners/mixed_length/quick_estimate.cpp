@@ -4,6 +4,8 @@
 #include <utility>
 #include <variant>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 
 const SequenceTime& QuickEstimate::Kind::at(std::int64_t length) {
@@ -40,7 +42,7 @@ Seconds QuickEstimate::spread(const std::vector<PipelineKind>& pipelines,
                               const std::vector<std::int64_t>& lengths) {
   std::vector<Kind*> all;  // By pipeline.
   for (std::size_t k = 0; k < kinds.size(); ++k) {
-    all.insert(all.end(), static_cast<std::size_t>(pipelines[k].count), kinds[k]);
+    all.insert(all.end(), at(pipelines[k].count), kinds[k]);
   }
   return spread_longest_first(
       all.size(), lengths, [&](std::size_t p) { return all[p]->strategy->limit(0); },

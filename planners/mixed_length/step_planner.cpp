@@ -8,6 +8,7 @@
 #include "models/base/check.h"
 #include "models/config/diagnostics.h"
 #include "planners/catalog.h"
+#include "planners/kit/integers.h"
 #include "planners/mixed_length/search.h"
 
 namespace orrery::planners {
@@ -84,7 +85,7 @@ models::ReshardBytes accumulated_bytes(const models::StateBytes& bytes) {
 models::PlannedStep to_planned_step(const StepPlanner& planner, const StepDecision& decision) {
   models::PlannedStep step;
   for (const StepPhase& phase : decision) {
-    const auto& strategy = planner.strategies()[static_cast<std::size_t>(phase.strategy)];
+    const auto& strategy = planner.strategies()[at(phase.strategy)];
     ir::Plan plan = strategy.plan_for(phase.lengths);
     ir::LengthRange all{strategy.longest(), 0};
     for (std::size_t p = 0; p < phase.lengths.size(); ++p) {

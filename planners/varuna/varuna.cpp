@@ -84,8 +84,7 @@ VarunaView varuna_view(const PlannerInput& input, const StageCosts& costs) {
   bool any = false;
   for (std::size_t i = 0; i < input.devices.size(); ++i) {
     const models::Device& device = input.cluster.device(input.devices[i]);
-    view.share[static_cast<std::size_t>(device.gpu_type)] +=
-        1.0 / static_cast<double>(input.devices.size());
+    view.share[at(device.gpu_type)] += 1.0 / static_cast<double>(input.devices.size());
     if (device.node == first) ++view.gpus_per_node;
     if (!any || costs.capacity(device.gpu_type) < view.capacity) {
       any = true;
@@ -124,7 +123,6 @@ class VarunaSearch {
   PlannerResult run();
 
  private:
-  std::vector<int> layers(int depth) const;
   StageShape stage(const VarunaShape& shape, int first, int layers, int position) const;
   std::optional<VarunaShape> shape(int depth);
   bool fits(const VarunaShape& shape, std::string& witness) const;
@@ -143,13 +141,6 @@ class VarunaSearch {
   SearchReport report_;
 };
 
-/// The first stages have one more where the depth does not divide the layers.
-std::vector<int> VarunaSearch::layers(int depth) const {
-  std::vector<int> result(static_cast<std::size_t>(depth), costs_.layers() / depth);
-  for (int s = 0; s < costs_.layers() % depth; ++s) ++result[static_cast<std::size_t>(s)];
-  return result;
-}
-
 StageShape VarunaSearch::stage(const VarunaShape& shape, int first, int layers,
                                int position) const {
   StageShape stage;
@@ -167,7 +158,7 @@ StageShape VarunaSearch::stage(const VarunaShape& shape, int first, int layers,
 bool VarunaSearch::fits(const VarunaShape& shape, std::string& witness) const {
   int first = 0;
   int position = 0;
-  for (const int count : layers(shape.depth)) {
+  for (const int count : even_shares(costs_.layers(), shape.depth)) {
     const Bytes need = costs_.memory(stage(shape, first, count, position));
     if (need > view_.capacity) {
       witness = fmt::format(
@@ -227,7 +218,7 @@ Seconds VarunaSearch::estimate(const VarunaShape& shape) const {
   Bytes gradients;
   int first = 0;
   int position = 0;
-  for (const int count : layers(shape.depth)) {
+  for (const int count : even_shares(costs_.layers(), shape.depth)) {
     StageShape one = stage(shape, first, count, position);
     const StageCosts::Passes with = compute(one);
     one.recompute = ir::Recompute::none;
@@ -265,7 +256,7 @@ ir::Plan VarunaSearch::plan(const VarunaShape& shape) const {
     pipeline.micro_batches =
         static_cast<int>(all / shape.replicas + (r < all % shape.replicas ? 1 : 0));
     int first = 0;
-    for (const int count : layers(shape.depth)) {
+    for (const int count : even_shares(costs_.layers(), shape.depth)) {
       pipeline.stages.push_back(stage_of_layers(
           input_.workload, first, count, tensor_groups({device++, 1}, 1, shape.micro_batch_size),
           recompute_, zero_));

@@ -9,7 +9,7 @@
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
-#include "planners/kit/partition_dp.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -49,15 +49,13 @@ const WhaleAnnotations::Groups& WhaleAnnotations::groups(int tensor) {
 }
 
 int WhaleAnnotations::type_of(const WhaleAnnotation& a, int stage, int replica) {
-  const auto index = static_cast<std::size_t>(stage * a.replicas + replica);
+  const auto index = at(stage * a.replicas + replica);
   return input_.cluster.device(groups(a.tensor)[index].front()).gpu_type;
 }
 
 double WhaleAnnotations::compute_of(int gpu_type) const {
   if (settings_.compute == WhaleCompute::peak) {
-    return models::peak_flops(input_.cluster.gpu_types[static_cast<std::size_t>(gpu_type)],
-                              input_.job.dtype)
-        .value;
+    return models::peak_flops(input_.cluster.gpu_types[at(gpu_type)], input_.job.dtype).value;
   }
   StageShape all;
   all.layers = layers_;
@@ -72,7 +70,7 @@ std::vector<double> WhaleAnnotations::compute_of_replicas(const WhaleAnnotation&
   return result;
 }
 
-/// Above 1 also where the job forbids so many samples at once.
+/// Above 1 also where the job allows fewer samples at once.
 double WhaleAnnotations::memory_use(int gpu_type, const WhaleAnnotation& a, int stage, int first,
                                     int layers, int samples) const {
   StageShape shape;
@@ -96,49 +94,49 @@ WhaleLoads WhaleAnnotations::replicas(const WhaleAnnotation& a, int stage, int f
   const auto memory = [&](std::size_t r, int samples) {
     return memory_use(type_of(a, stage, static_cast<int>(r)), a, stage, first, layers, samples);
   };
-  std::vector<double> compute = compute_of_replicas(a, stage);
-  if (settings_.batches == WhaleSharing::by_compute) return whale_balance(a.batch, compute, memory);
-  std::fill(compute.begin(), compute.end(), 1.0);
-  WhaleLoads even{*balance_layers(a.batch, compute, 1), true};
+  if (settings_.batches == WhaleSharing::by_compute) {
+    return whale_balance(a.batch, compute_of_replicas(a, stage), memory);
+  }
+  WhaleLoads even{even_shares(a.batch, a.replicas), true};
   for (std::size_t r = 0; r < even.loads.size(); ++r) {
     even.fits = even.fits && memory(r, even.loads[r]) <= 1;
   }
   return even;
 }
 
-/// Of the fullest replica after their own balance. Stages between the ends are taken as if they
-/// began at the second layer.
+/// Memory use of the fullest replica after the balance inside the stage. Inner stages are taken as
+/// if they began at the second layer.
 double WhaleAnnotations::stage_use(const WhaleAnnotation& a, int stage, int layers) {
   int first = stage == 0 ? 0 : std::min(1, layers_ - layers);
   if (stage == a.stages - 1) first = layers_ - layers;
   const WhaleLoads inside = replicas(a, stage, first, layers);
   double use = 0;
   for (int r = 0; r < a.replicas; ++r) {
-    use = std::max(use, memory_use(type_of(a, stage, r), a, stage, first, layers,
-                                   inside.loads[static_cast<std::size_t>(r)]));
+    use = std::max(use,
+                   memory_use(type_of(a, stage, r), a, stage, first, layers, inside.loads[at(r)]));
   }
   return use;
 }
 
-/// Inter-TaskGraph, then intra-TaskGraph. Deviation: how the two meet is not known; a stage's
-/// memory is counted with its replicas balanced.
+/// Inter-TaskGraph, then intra-TaskGraph. Deviation: how the two combine is not known; here the
+/// memory of a stage is counted with its replicas balanced.
 WhaleShares WhaleAnnotations::balance(const WhaleAnnotation& a) {
-  std::vector<double> compute;
-  for (int s = 0; s < a.stages; ++s) {
-    const std::vector<double> inside = compute_of_replicas(a, s);
-    compute.push_back(std::accumulate(inside.begin(), inside.end(), 0.0));
-  }
   WhaleShares result;
   if (settings_.layers == WhaleSharing::by_compute) {
+    std::vector<double> compute;
+    for (int s = 0; s < a.stages; ++s) {
+      const std::vector<double> inside = compute_of_replicas(a, s);
+      compute.push_back(std::accumulate(inside.begin(), inside.end(), 0.0));
+    }
     result.layers = whale_balance(layers_, compute, [&](std::size_t s, int layers) {
                       return stage_use(a, static_cast<int>(s), layers);
                     }).loads;
   } else {
-    result.layers = *balance_layers(layers_, std::vector<double>(compute.size(), 1.0), 1);
+    result.layers = even_shares(layers_, a.stages);
   }
   int first = 0;
   for (int s = 0; s < a.stages; ++s) {
-    const int layers = result.layers[static_cast<std::size_t>(s)];
+    const int layers = result.layers[at(s)];
     WhaleLoads inside = replicas(a, s, first, layers);
     result.fits = result.fits && inside.fits;
     result.samples.push_back(std::move(inside.loads));
@@ -156,19 +154,15 @@ ir::Plan WhaleAnnotations::build(const WhaleAnnotation& a, const WhaleShares& lo
   chain.micro_batches = static_cast<int>(input_.job.global_batch / a.batch);
   int first = 0;
   for (int s = 0; s < a.stages; ++s) {
-    const auto stage = static_cast<std::size_t>(s);
-    ir::Segment segment = segment_of_layers(input_.workload, first, loads.layers[stage]);
-    first += loads.layers[stage];
-    segment.recompute = a.recompute;
-    segment.zero.stage = a.zero;
+    const auto stage = at(s);
+    std::vector<ir::Group> own;
     for (int r = 0; r < a.replicas; ++r) {
-      ir::Group group;
-      group.devices = groups(a.tensor)[static_cast<std::size_t>(s * a.replicas + r)];
-      group.tensor_parallel = a.tensor;
-      group.samples = loads.samples[stage][static_cast<std::size_t>(r)];
-      segment.groups.push_back(std::move(group));
+      const auto& devices = groups(a.tensor)[at(s * a.replicas + r)];
+      own.push_back(tensor_groups(devices, a.tensor, loads.samples[stage][at(r)]).front());
     }
-    chain.stages.push_back({{std::move(segment)}});
+    chain.stages.push_back(stage_of_layers(input_.workload, first, loads.layers[stage],
+                                           std::move(own), a.recompute, a.zero));
+    first += loads.layers[stage];
   }
   plan.pipelines.push_back(std::move(chain));
   return plan;

@@ -124,7 +124,7 @@ void WhaleSearch::sweep(bool all_devices) {
   std::vector<WhaleAnnotation> choices = variants();
   for (const int tensor : tensor_degrees(input_.workload, input_.job, largest)) {
     const auto& units = annotations_.groups(tensor);
-    if (all_devices && units.size() * static_cast<std::size_t>(tensor) != input_.devices.size()) {
+    if (all_devices && units.size() * at(tensor) != input_.devices.size()) {
       continue;
     }
     const int count = static_cast<int>(units.size());
@@ -205,23 +205,11 @@ PlannerResult WhaleSearch::run() {
   return ranking_.finish("whale", settings_.evaluate_top, report_, std::move(nothing));
 }
 
-class Whale final : public Planner {
- public:
-  using Settings = WhaleSettings;
-  explicit Whale(WhaleSettings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    return WhaleSearch(input, settings_).run();
-  }
-
- private:
-  WhaleSettings settings_;
-};
-
 }  // namespace
 
 extern const PlannerEntry kWhale;
 
-const PlannerEntry kWhale = planner_entry<Whale>(
+const PlannerEntry kWhale = planner_entry<SearchPlanner<WhaleSearch, WhaleSettings>>(
     "whale",
     "Whale (Jia et al., USENIX ATC 2022), as AutoHet, Metis and HetHub describe and run it",
     "all TP x PP x DP x micro-batch annotations; layers and samples by compute, moved where memory "

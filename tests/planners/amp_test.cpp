@@ -416,17 +416,11 @@ class BruteForce {
         chain.micro_batch_size = size;
         chain.micro_batches = static_cast<int>(world_.job.global_batch) / replicas / size;
         for (int s = 0; s < stages; ++s) {
-          ir::Segment segment =
-              segment_of_layers(world_.workload, split[at(s)], split[at(s + 1)] - split[at(s)]);
-          segment.recompute = recompute;
-          ir::Group group;
-          for (int m = 0; m < tensor; ++m) {
-            group.devices.push_back(device(tensor, replicas, s, r, m));
-          }
-          group.tensor_parallel = tensor;
-          group.samples = size;
-          segment.groups = {group};
-          chain.stages.push_back({{segment}});
+          std::vector<DeviceId> devices;
+          for (int m = 0; m < tensor; ++m) devices.push_back(device(tensor, replicas, s, r, m));
+          chain.stages.push_back(
+              stage_of_layers(world_.workload, split[at(s)], split[at(s + 1)] - split[at(s)],
+                              tensor_groups(devices, tensor, size), recompute, 0));
         }
         plan.pipelines.push_back(chain);
       }
@@ -449,13 +443,10 @@ TEST(Amp, EqualsBruteForceOnTheTinyFamily) {
     const BruteForce wanted(*world);
     const PlannerResult result = run_planner("amp", world->input());
     EXPECT_EQ(result.report.plans_examined, wanted.plans) << n;
-    const auto* plan = std::get_if<ir::Plan>(&result.outcome);
-    ASSERT_EQ(plan != nullptr, wanted.best.has_value()) << n;
-    ++(plan != nullptr ? feasible : infeasible);
-    if (plan == nullptr) continue;
-    EXPECT_NEAR(result.report.estimate->value, *wanted.best, 1e-9 * *wanted.best) << n;
-    EXPECT_EQ(world->defects(*plan), "") << n;
-    EXPECT_TRUE(world->verdict(*plan).fits()) << n;
+    ASSERT_EQ(plan_of(result) != nullptr, wanted.best.has_value()) << n;
+    EXPECT_EQ(complaint(*world, world->input(), result), "") << n;
+    ++(plan_of(result) != nullptr ? feasible : infeasible);
+    if (wanted.best) EXPECT_NEAR(estimate_of(result), *wanted.best, 1e-9 * *wanted.best) << n;
   }
   EXPECT_GT(feasible, 50);
   EXPECT_GT(infeasible, 0);

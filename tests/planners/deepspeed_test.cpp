@@ -60,7 +60,7 @@ TEST(Deepspeed, EqualsBruteForceOnTheFamily) {
       examined += brute.examined;
     }
     const PlannerResult result = run_planner("deepspeed", world->input());
-    const auto* plan = std::get_if<ir::Plan>(&result.outcome);
+    const ir::Plan* plan = plan_of(result);
     ASSERT_EQ(plan != nullptr, std::isfinite(brute.best)) << number;
     EXPECT_EQ(result.report.plans_examined, examined) << number;
     if (plan == nullptr) {
@@ -69,7 +69,7 @@ TEST(Deepspeed, EqualsBruteForceOnTheFamily) {
     }
     ++(used == world->cluster.size() ? all : some);
     EXPECT_EQ(std::ssize(ir::devices_of(*plan)), used) << number;
-    EXPECT_EQ(world->defects(*plan), "") << number;
+    EXPECT_EQ(complaint(*world, world->input(), result), "") << number;
     EXPECT_NEAR(result.report.estimate->value, brute.best, 1e-9 * brute.best) << number;
   }
   EXPECT_GT(all, 60);
@@ -251,7 +251,7 @@ TEST(DeepspeedTables, SettingsThatDoNotDivideAreAnsweredWithTheNearestThatDo) {
                                               {"micro_batch_size", std::to_string(row.size)},
                                               {"recompute", "full"}});
     if (std::string(row.why).empty()) {
-      const auto* plan = std::get_if<ir::Plan>(&result.outcome);
+      const ir::Plan* plan = plan_of(result);
       ASSERT_NE(plan, nullptr) << row.name;
       EXPECT_EQ(world.defects(*plan), "") << row.name;
       EXPECT_EQ(static_cast<int>(plan->pipelines.size()), row.data) << row.name;

@@ -56,11 +56,11 @@ TEST(Fsdp, EqualsBruteForceOnTheFamily) {
     }
     const PlannerResult result =
         run_planner("fsdp", world->input(), {{"sharding", hybrid ? "both" : "full"}});
-    const auto* plan = std::get_if<ir::Plan>(&result.outcome);
+    const ir::Plan* plan = plan_of(result);
     ASSERT_EQ(plan != nullptr, std::isfinite(best)) << number;
     if (plan == nullptr) continue;
     ++plans;
-    EXPECT_EQ(world->defects(*plan), "") << number;
+    EXPECT_EQ(complaint(*world, world->input(), result), "") << number;
     EXPECT_NEAR(result.report.estimate->value, best, 1e-9 * best) << number;
     for (const ir::Pipeline& p : plan->pipelines) {
       EXPECT_EQ(p.stages[0].segments[0].zero.stage, 3);

@@ -343,16 +343,11 @@ Gap measure_gap(const std::vector<int>& zero_stages, int most_layers) {
     world->job.allowed.zero_stages = zero_stages;
     const BruteForce wanted(*world, 64);
     const PlannerResult result = run_planner("galvatron", world->input(), kTiny);
-    const auto* plan = std::get_if<ir::Plan>(&result.outcome);
-    EXPECT_EQ(plan != nullptr, wanted.best < kNever) << n;
-    if (plan == nullptr) {
-      ++gap.infeasible;
-      continue;
-    }
-    ++gap.feasible;
-    EXPECT_EQ(world->defects(*plan), "") << n;
-    EXPECT_TRUE(world->verdict(*plan).fits()) << n;
-    const double found = result.report.estimate->value;
+    EXPECT_EQ(plan_of(result) != nullptr, wanted.best < kNever) << n;
+    EXPECT_EQ(complaint(*world, world->input(), result), "") << n;
+    ++(plan_of(result) != nullptr ? gap.feasible : gap.infeasible);
+    if (plan_of(result) == nullptr) continue;
+    const double found = estimate_of(result);
     EXPECT_GE(found, wanted.best * (1 - 1e-9)) << n;
     if (wanted.stages_of_best == 1) {
       EXPECT_NEAR(found, wanted.best, 1e-9 * wanted.best) << n;
@@ -397,18 +392,11 @@ ir::Plan uniform_plan(const World& world, int stages, int tensor, int replicas, 
   int next = 0;
   for (int s = 0; s < stages; ++s) {
     const int held = layers / stages + (s >= stages - layers % stages ? 1 : 0);
-    ir::Segment segment = segment_of_layers(world.workload, first, held);
+    std::vector<DeviceId> devices;
+    for (int d = 0; d < tensor * replicas; ++d) devices.push_back(DeviceId{next++});
+    chain.stages.push_back(stage_of_layers(
+        world.workload, first, held, tensor_groups(devices, tensor, samples), recompute, zero));
     first += held;
-    segment.recompute = recompute;
-    segment.zero.stage = zero;
-    for (int r = 0; r < replicas; ++r) {
-      ir::Group group;
-      for (int m = 0; m < tensor; ++m) group.devices.push_back(DeviceId{next++});
-      group.tensor_parallel = tensor;
-      group.samples = samples;
-      segment.groups.push_back(group);
-    }
-    chain.stages.push_back({{segment}});
   }
   plan.pipelines = {chain};
   return plan;

@@ -8,6 +8,7 @@
 
 #include "models/spec/library.h"
 #include "planners/hetu/costs.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 
@@ -41,7 +42,7 @@ struct Row {
 };
 
 std::vector<int> range(int first, int last) {
-  std::vector<int> all(static_cast<std::size_t>(last - first + 1));
+  std::vector<int> all(at(last - first + 1));
   std::iota(all.begin(), all.end(), first);
   return all;
 }

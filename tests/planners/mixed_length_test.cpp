@@ -10,6 +10,7 @@
 #include "models/base/rng.h"
 #include "models/config/document.h"
 #include "models/cost/memory.h"
+#include "planners/kit/integers.h"
 #include "planners/mixed_length/assign.h"
 #include "planners/mixed_length/step_planner.h"
 #include "tests/planners/mixed_length_world.h"
@@ -102,7 +103,7 @@ TEST(Balance, EverySequenceRunsOnceOnAPipelineThatHoldsIt) {
     std::sort(lengths.begin(), lengths.end());
     EXPECT_EQ(flat(assigned), lengths);
     for (int p = 0; p < strategy.pipelines(); ++p) {
-      const Lengths& own = assigned[static_cast<std::size_t>(p)];
+      const Lengths& own = assigned[at(p)];
       EXPECT_FALSE(own.empty());
       for (const std::int64_t length : own) EXPECT_LE(length, strategy.limit(p));
     }
@@ -137,7 +138,7 @@ TEST(Balance, IsNeverBetterThanBruteForceAndCloseToIt) {
     Lengths lengths = draw(rng, static_cast<int>(rng.integer(1, 8)), 16384);
     std::sort(lengths.begin(), lengths.end(), std::greater<>());
     const Seconds found = longest_load(strategy, balance(strategy, lengths));
-    models::MicroBatchLengths assigned(static_cast<std::size_t>(strategy.pipelines()));
+    models::MicroBatchLengths assigned(at(strategy.pipelines()));
     const Seconds best = best_load(strategy, lengths, 0, assigned);
     EXPECT_GE(found.value, best.value * (1 - 1e-12));
     const double gap = found / best - 1;

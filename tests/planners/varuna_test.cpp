@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/cost/pricer.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 #include "planners/varuna/simulator.h"
 #include "tests/planners/family.h"
@@ -17,7 +18,7 @@ namespace {
 
 VarunaPipeline equal_stages(int stages, double forward, double recompute, double backward,
                             double send) {
-  const auto n = static_cast<std::size_t>(stages);
+  const auto n = at(stages);
   return {std::vector<Seconds>(n, Seconds{forward}), std::vector<Seconds>(n, Seconds{recompute}),
           std::vector<Seconds>(n, Seconds{backward}), std::vector<Seconds>(n - 1, Seconds{send}),
           true};
@@ -119,12 +120,11 @@ class BruteForce {
       int first = 0;
       for (int s = 0; s < depth; ++s) {
         const int count = (layers() + depth - 1 - s) / depth;
-        ir::Segment segment = segment_of_layers(world_.workload, first, count);
-        segment.recompute = ir::Recompute::full;
-        segment.groups.push_back({{DeviceId{device++}}});
-        segment.groups.back().samples = size;
+        const std::vector<DeviceId> devices = {DeviceId{device++}};
+        pipeline.stages.push_back(stage_of_layers(world_.workload, first, count,
+                                                  tensor_groups(devices, 1, size),
+                                                  ir::Recompute::full, 0));
         first += count;
-        pipeline.stages.push_back({{segment}});
       }
       plan.pipelines.push_back(pipeline);
     }
@@ -177,8 +177,7 @@ class BruteForce {
     VarunaPipeline pipeline;
     Bytes largest;
     for (int s = 0; s < depth; ++s) {
-      const ir::Segment& segment =
-          shape.pipelines.front().stages[static_cast<std::size_t>(s)].segments.front();
+      const ir::Segment& segment = shape.pipelines.front().stages[at(s)].segments.front();
       Seconds forward, backward, again;
       double elements = 0;
       for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
@@ -221,14 +220,11 @@ TEST(Varuna, EqualsBruteForceOnTheFamily) {
     const auto world = tiny_world(number);
     const std::optional<double> best = BruteForce(*world).best();
     const PlannerResult result = run_planner("varuna", world->input());
-    const auto* plan = std::get_if<ir::Plan>(&result.outcome);
-    ASSERT_EQ(plan != nullptr, best.has_value()) << number;
-    ++(plan != nullptr ? feasible : infeasible);
-    if (plan == nullptr) continue;
-    EXPECT_NEAR(result.report.estimate->value, *best, 1e-9 * *best) << number;
-    EXPECT_EQ(world->defects(*plan), "") << number;
-    EXPECT_TRUE(world->verdict(*plan).fits()) << number;
+    ASSERT_EQ(plan_of(result) != nullptr, best.has_value()) << number;
+    EXPECT_EQ(complaint(*world, world->input(), result), "") << number;
     EXPECT_TRUE(result.report.complete) << number;
+    ++(best ? feasible : infeasible);
+    if (best) EXPECT_NEAR(estimate_of(result), *best, 1e-9 * *best) << number;
   }
   EXPECT_GE(feasible, 50);
   EXPECT_GE(infeasible, 1);
