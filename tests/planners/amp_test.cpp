@@ -446,7 +446,9 @@ TEST(Amp, EqualsBruteForceOnTheTinyFamily) {
     ASSERT_EQ(plan_of(result) != nullptr, wanted.best.has_value()) << n;
     EXPECT_EQ(complaint(*world, world->input(), result), "") << n;
     ++(plan_of(result) != nullptr ? feasible : infeasible);
-    if (wanted.best) EXPECT_NEAR(estimate_of(result), *wanted.best, 1e-9 * *wanted.best) << n;
+    if (wanted.best) {
+      EXPECT_NEAR(estimate_of(result), *wanted.best, 1e-9 * *wanted.best) << n;
+    }
   }
   EXPECT_GT(feasible, 50);
   EXPECT_GT(infeasible, 0);

@@ -1,6 +1,5 @@
 /// A planning problem with an evaluator for tests of planners, so that no simulator is needed.
 #pragma once
-#include <cmath>
 #include <string>
 #include <vector>
 

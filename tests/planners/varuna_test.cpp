@@ -224,7 +224,9 @@ TEST(Varuna, EqualsBruteForceOnTheFamily) {
     EXPECT_EQ(complaint(*world, world->input(), result), "") << number;
     EXPECT_TRUE(result.report.complete) << number;
     ++(best ? feasible : infeasible);
-    if (best) EXPECT_NEAR(estimate_of(result), *best, 1e-9 * *best) << number;
+    if (best) {
+      EXPECT_NEAR(estimate_of(result), *best, 1e-9 * *best) << number;
+    }
   }
   EXPECT_GE(feasible, 50);
   EXPECT_GE(infeasible, 1);
