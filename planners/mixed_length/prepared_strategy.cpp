@@ -72,8 +72,8 @@ Seconds inner_time(const ir::Program& program, std::int32_t set, const models::T
     for (const std::int32_t group : inner.groups) {
       slowest =
           std::max(slowest, models::collective_time(inner.kind, models::CollectiveAlgorithm::ring,
-                                                    program.groups[at(group)].devices, inner.bytes,
-                                                    path, inner.bytes_per_peer));
+                                                    program.group(group).devices, inner.bytes, path,
+                                                    inner.bytes_per_peer));
     }
     total += inner.count * slowest;
   }
