@@ -28,12 +28,19 @@
 
 namespace orrery::config {
 
-/// How a key is given on the command line, other than as `--its-name VALUE` (tools/cli/flags.h).
-struct FlagForm {
+/// How a field shows itself where that does not follow from its key and type: on the command line
+/// (tools/cli/flags.h) and as a column of a table (tools/cli/described_table.h).
+struct Face {
   char letter = 0;          ///< `-c VALUE` too.
   bool positional = false;  ///< An argument without a name.
   bool commas = false;      ///< A list is one value, `a,b,c`; other lists repeat the flag.
   bool toggle = false;      ///< Given without a value, as every bool is.
+
+  const char* column = nullptr;  ///< Heading; fields without one are no column.
+  double unit = 1;               ///< Numbers are shown over this: 1e9 under "GB/s".
+  int decimals = 0;
+  const char* yes = "yes";  ///< How a bool is shown.
+  const char* no = "no";
 };
 
 /// What a describe() function talks to. Only the reading visitor changes fields.
@@ -43,14 +50,14 @@ class Visitor {
 
   /// A key that must be there.
   template <class T>
-  void required(const char* key, T& value, const char* doc, FlagForm form = {}) {
-    flag(form);
+  void required(const char* key, T& value, const char* doc, Face face = {}) {
+    show(face);
     field(key, doc, true, detail::slot(value));
   }
   /// A key that may be absent: the field then keeps its member initializer.
   template <class T>
-  void optional(const char* key, T& value, const char* doc, FlagForm form = {}) {
-    flag(form);
+  void optional(const char* key, T& value, const char* doc, Face face = {}) {
+    show(face);
     field(key, doc, false, detail::slot(value));
   }
   /// Heading of the fields that follow, for help texts.
@@ -105,7 +112,7 @@ class Visitor {
   }
 
   /// The events below are called by the template layer in slots.h, not by describe() functions.
-  virtual void flag(FlagForm) {}  ///< Of the field that follows.
+  virtual void show(const Face&) {}  ///< Of the field that follows.
   virtual void field(const char* key, const char* doc, bool required, Slot value) = 0;
   virtual void boolean(bool& value) = 0;
   virtual void integer(std::int64_t& value, std::int64_t low, std::int64_t high) = 0;

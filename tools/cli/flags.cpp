@@ -21,18 +21,18 @@ class Collector final : public config::Visitor {
   Collector(CLI::App& app, std::vector<std::unique_ptr<Flag>>& flags) : app_(app), flags_(flags) {}
 
   void section(const char* title) override { section_ = title; }
-  void flag(config::FlagForm form) override { form_ = form; }
+  void show(const config::Face& face) override { face_ = face; }
   void field(const char* key, const char* doc, bool required, config::Slot value) override {
     Flag& flag = *flags_.emplace_back(std::make_unique<Flag>());
     flag.key = key;
     std::string name = key;
     std::replace(name.begin(), name.end(), '_', '-');
-    flag.display = form_.positional ? name : "--" + name;
+    flag.display = face_.positional ? name : "--" + name;
     flag.kind = kind_of(config::type_of(value));
     CLI::Option* option = add(flag, names(name), doc);
     if (required) option->required();
     if (!section_.empty()) option->group(section_);
-    form_ = {};
+    face_ = {};
   }
 
   void schema(const char*, int) override {}
@@ -53,17 +53,17 @@ class Collector final : public config::Visitor {
 
  private:
   Flag::Kind kind_of(const TypeNode& type) const {
-    if (form_.toggle) return Flag::Kind::toggle;
+    if (face_.toggle) return Flag::Kind::toggle;
     switch (type.kind) {
       case TypeNode::Kind::any:
-        return form_.commas ? Flag::Kind::comma_list : Flag::Kind::value;
+        return face_.commas ? Flag::Kind::comma_list : Flag::Kind::value;
       case TypeNode::Kind::boolean:
         return Flag::Kind::toggle;
       case TypeNode::Kind::maybe:
         return type.element[0].kind == TypeNode::Kind::boolean ? Flag::Kind::value
                                                                : kind_of(type.element[0]);
       case TypeNode::Kind::list:
-        return form_.commas ? Flag::Kind::comma_list : Flag::Kind::list;
+        return face_.commas ? Flag::Kind::comma_list : Flag::Kind::list;
       case TypeNode::Kind::dictionary:
         return Flag::Kind::map;
       default:
@@ -72,8 +72,8 @@ class Collector final : public config::Visitor {
   }
   /// As CLI11 wants them: "--planner,-p", or "plan".
   std::string names(const std::string& name) const {
-    if (form_.positional) return name;
-    return "--" + name + (form_.letter != 0 ? std::string(",-") + form_.letter : "");
+    if (face_.positional) return name;
+    return "--" + name + (face_.letter != 0 ? std::string(",-") + face_.letter : "");
   }
   CLI::Option* add(Flag& flag, const std::string& name, const char* doc) {
     switch (flag.kind) {
@@ -87,14 +87,14 @@ class Collector final : public config::Visitor {
         break;
     }
     CLI::Option* option = app_.add_option(name, flag.texts, doc);
-    if (!form_.positional) option->allow_extra_args(false);
+    if (!face_.positional) option->allow_extra_args(false);
     return option;
   }
 
   CLI::App& app_;
   std::vector<std::unique_ptr<Flag>>& flags_;
   std::string section_;
-  config::FlagForm form_;
+  config::Face face_;
 };
 
 config::Value list_of(const std::vector<std::string>& texts, const config::Position& at) {

@@ -1,6 +1,6 @@
 /// Flags of the command line from described settings: the field `global_batch` is the flag
 /// `--global-batch VALUE`, its doc is its help. bool: a flag without a value; a list: the flag
-/// repeated, or `a,b,c` (FlagForm::commas); a map: `--option NAME=VALUE`, repeated.
+/// repeated, or `a,b,c` (Face::commas); a map: `--option NAME=VALUE`, repeated.
 #pragma once
 #include <memory>
 #include <string>

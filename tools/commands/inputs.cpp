@@ -75,7 +75,7 @@ void require(const Value& job, const char* key, const char* flag, const char* ex
 struct JobFlag {
   const char* key;
   std::string path;
-  config::FlagForm form;
+  config::Face form;
   std::string doc;
 };
 

@@ -15,6 +15,7 @@
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "tools/cli/command.h"
+#include "tools/cli/described_table.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/commands/catalog_text.h"
@@ -30,33 +31,33 @@ namespace {
 namespace fs = std::filesystem;
 using config::Diagnostics;
 
-struct ScheduleRecord {
+struct ScheduleRow {
   std::string name;
   std::string summary;
   std::string source;
 };
 
-struct GpuRecord {
+struct GpuRow {
   std::string name;
   std::string vendor;
-  double memory_bytes = 0;
-  double memory_bandwidth = 0;
+  Bytes memory;
+  BytesPerSecond memory_bandwidth;
   std::map<std::string, double> peak;
   double efficiency = 0;
   std::optional<double> dollars_per_hour;
   std::string source;
 };
 
-struct LinkRecord {
+struct LinkRow {
   std::string name;
-  double bandwidth = 0;
-  double latency_seconds = 0;
+  BytesPerSecond bandwidth;
+  Seconds latency;
   double efficiency = 0;
   bool shared = false;
   std::string source;
 };
 
-struct ModelRecord {
+struct ModelRow {
   std::string name;
   double parameters = 0;
   int layers = 0;
@@ -64,7 +65,7 @@ struct ModelRecord {
   std::string path;
 };
 
-struct ClusterRecord {
+struct ClusterRow {
   std::string name;
   int gpus = 0;
   int nodes = 0;
@@ -72,53 +73,54 @@ struct ClusterRecord {
   std::string path;
 };
 
-struct ExperimentRecord {
+struct ExperimentRow {
   std::string path;
   std::string title;
   std::int64_t runs = 0;
 };
 
-void describe(config::Visitor& v, ScheduleRecord& record) {
-  v.required("name", record.name, "");
-  v.required("summary", record.summary, "");
-  v.required("source", record.source, "");
+void describe(config::Visitor& v, ScheduleRow& row) {
+  v.required("name", row.name, "", {.column = "schedule"});
+  v.required("summary", row.summary, "", {.column = "order of passes"});
+  v.required("source", row.source, "", {.column = "source"});
 }
-void describe(config::Visitor& v, GpuRecord& record) {
-  v.required("name", record.name, "");
-  v.required("vendor", record.vendor, "");
-  v.required("memory_bytes", record.memory_bytes, "");
-  v.required("memory_bytes_per_second", record.memory_bandwidth, "");
-  v.required("peak_flops", record.peak, "");
-  v.required("efficiency", record.efficiency, "");
-  v.optional("dollars_per_hour", record.dollars_per_hour, "");
-  v.required("source", record.source, "");
+void describe(config::Visitor& v, GpuRow& row) {
+  v.required("name", row.name, "", {.column = "GPU"});
+  v.required("vendor", row.vendor, "", {.column = "vendor"});
+  v.required("memory_bytes", row.memory, "", {.column = "GiB", .unit = 0x1p30, .decimals = 1});
+  v.required("memory_bytes_per_second", row.memory_bandwidth, "", {.column = "GB/s", .unit = 1e9});
+  v.required("peak_flops", row.peak, "");
+  v.required("efficiency", row.efficiency, "");
+  v.optional("dollars_per_hour", row.dollars_per_hour, "");
+  v.required("source", row.source, "");
 }
-void describe(config::Visitor& v, LinkRecord& record) {
-  v.required("name", record.name, "");
-  v.required("bytes_per_second", record.bandwidth, "");
-  v.required("latency_seconds", record.latency_seconds, "");
-  v.required("efficiency", record.efficiency, "");
-  v.required("shared", record.shared, "");
-  v.required("source", record.source, "");
+void describe(config::Visitor& v, LinkRow& row) {
+  v.required("name", row.name, "", {.column = "link"});
+  v.required("bytes_per_second", row.bandwidth, "", {.column = "GB/s", .unit = 1e9, .decimals = 3});
+  v.required("latency_seconds", row.latency, "",
+             {.column = "latency us", .unit = 1e-6, .decimals = 1});
+  v.required("efficiency", row.efficiency, "", {.column = "efficiency", .decimals = 2});
+  v.required("shared", row.shared, "", {.column = "medium", .yes = "shared", .no = "per port"});
+  v.required("source", row.source, "");
 }
-void describe(config::Visitor& v, ModelRecord& record) {
-  v.required("name", record.name, "");
-  v.required("parameters", record.parameters, "");
-  v.required("layers", record.layers, "");
-  v.required("hidden", record.hidden, "");
-  v.required("path", record.path, "");
+void describe(config::Visitor& v, ModelRow& row) {
+  v.required("name", row.name, "");
+  v.required("parameters", row.parameters, "");
+  v.required("layers", row.layers, "");
+  v.required("hidden", row.hidden, "");
+  v.required("path", row.path, "");
 }
-void describe(config::Visitor& v, ClusterRecord& record) {
-  v.required("name", record.name, "");
-  v.required("gpus", record.gpus, "");
-  v.required("nodes", record.nodes, "");
-  v.required("types", record.types, "");
-  v.required("path", record.path, "");
+void describe(config::Visitor& v, ClusterRow& row) {
+  v.required("name", row.name, "", {.column = "cluster"});
+  v.required("gpus", row.gpus, "", {.column = "GPUs"});
+  v.required("nodes", row.nodes, "", {.column = "nodes"});
+  v.required("types", row.types, "", {.column = "types"});
+  v.required("path", row.path, "");
 }
-void describe(config::Visitor& v, ExperimentRecord& record) {
-  v.required("path", record.path, "");
-  v.required("title", record.title, "");
-  v.required("runs", record.runs, "");
+void describe(config::Visitor& v, ExperimentRow& row) {
+  v.required("path", row.path, "");
+  v.required("title", row.title, "");
+  v.required("runs", row.runs, "");
 }
 
 models::Library library() {
@@ -128,184 +130,158 @@ models::Library library() {
   return library;
 }
 
-std::vector<ScheduleRecord> schedules_known() {
-  std::vector<ScheduleRecord> records;
+std::vector<ScheduleRow> schedules_known() {
+  std::vector<ScheduleRow> rows;
   for (const models::ScheduleEntry* entry : models::schedules()) {
-    records.push_back({entry->name(), entry->summary, entry->source});
+    rows.push_back({entry->name(), entry->summary, entry->source});
   }
-  return records;
+  return rows;
 }
 
-std::string text_of(const std::vector<ScheduleRecord>& records) {
-  Table table;
-  table.column("schedule").column("order of passes").column("source");
-  for (const ScheduleRecord& record : records) {
-    table.row({record.name, record.summary, record.source});
-  }
-  return table.text(0, colors());
-}
-
-std::vector<GpuRecord> gpus_known() {
-  std::vector<GpuRecord> records;
+std::vector<GpuRow> gpus_known() {
+  std::vector<GpuRow> rows;
   for (const auto& [name, gpu] : library().gpus) {
-    GpuRecord record;
-    record.name = name;
-    record.vendor = gpu.vendor;
-    record.memory_bytes = gpu.memory.value;
-    record.memory_bandwidth = gpu.memory_bandwidth.value;
-    for (const auto& [dtype, peak] : gpu.peak) record.peak[ir::name_of(dtype)] = peak.value;
-    record.efficiency = gpu.efficiency;
-    if (gpu.price) record.dollars_per_hour = gpu.price->value * 3600;
-    record.source = gpu.source;
-    records.push_back(std::move(record));
+    GpuRow row;
+    row.name = name;
+    row.vendor = gpu.vendor;
+    row.memory = gpu.memory;
+    row.memory_bandwidth = gpu.memory_bandwidth;
+    for (const auto& [dtype, peak] : gpu.peak) row.peak[ir::name_of(dtype)] = peak.value;
+    row.efficiency = gpu.efficiency;
+    if (gpu.price) row.dollars_per_hour = gpu.price->value * 3600;
+    row.source = gpu.source;
+    rows.push_back(std::move(row));
   }
-  return records;
+  return rows;
 }
 
-std::string text_of(const std::vector<GpuRecord>& records) {
+std::string text_of(const std::vector<GpuRow>& rows) {
   Table table;
   table.column("GPU").column("vendor").number("GiB").number("GB/s").number("bf16 TFLOPS");
   table.number("fp16 TFLOPS").number("efficiency").number("$/h");
-  for (const GpuRecord& record : records) {
+  for (const GpuRow& row : rows) {
     const auto peak = [&](const char* dtype) {
-      const auto at = record.peak.find(dtype);
-      return at == record.peak.end() ? "-" : grouped(at->second / 1e12, 1);
+      const auto at = row.peak.find(dtype);
+      return at == row.peak.end() ? "-" : grouped(at->second / 1e12, 1);
     };
-    table.row({record.name, record.vendor, grouped(record.memory_bytes / 0x1p30, 1),
-               grouped(record.memory_bandwidth / 1e9, 0), peak("bf16"), peak("fp16"),
-               fmt::format("{:.2f}", record.efficiency),
-               record.dollars_per_hour ? fmt::format("{:.2f}", *record.dollars_per_hour) : "-"});
+    table.row({row.name, row.vendor, grouped(row.memory.value / 0x1p30, 1),
+               grouped(row.memory_bandwidth.value / 1e9, 0), peak("bf16"), peak("fp16"),
+               fmt::format("{:.2f}", row.efficiency),
+               row.dollars_per_hour ? fmt::format("{:.2f}", *row.dollars_per_hour) : "-"});
   }
   return table.text(0, colors());
 }
 
-std::vector<LinkRecord> links_known() {
-  std::vector<LinkRecord> records;
+std::vector<LinkRow> links_known() {
+  std::vector<LinkRow> rows;
   for (const auto& [name, link] : library().links) {
-    records.push_back({name, link.bandwidth.value, link.latency.value, link.efficiency, link.shared,
-                       link.source});
+    rows.push_back({name, link.bandwidth, link.latency, link.efficiency, link.shared, link.source});
   }
-  return records;
+  return rows;
 }
 
-std::string text_of(const std::vector<LinkRecord>& records) {
-  Table table;
-  table.column("link").number("GB/s").number("latency us").number("efficiency").column("medium");
-  for (const LinkRecord& record : records) {
-    table.row({record.name, grouped(record.bandwidth / 1e9, 3),
-               grouped(record.latency_seconds * 1e6, 1), fmt::format("{:.2f}", record.efficiency),
-               record.shared ? "shared" : "per port"});
-  }
-  return table.text(0, colors());
-}
-
-std::vector<ModelRecord> models_known() {
+std::vector<ModelRow> models_known() {
   Diagnostics diagnostics;
   const models::Library known = open_library(diagnostics);
   models::Job job;
   job.global_batch = 1;
   job.sequence_length = 1;
-  std::vector<ModelRecord> records;
+  std::vector<ModelRow> rows;
   for (const auto& [name, path] : known.models) {
     const models::Workload workload =
         models::load_workload(name, job, known, {path, 0, 0}, diagnostics);
     if (!diagnostics.empty()) break;
     const int layers = workload.last_layer().value - workload.first_layer().value + 1;
-    records.push_back({name, static_cast<double>(models::parameters(workload)), layers,
-                       workload.shape.hidden, path});
+    rows.push_back({name, static_cast<double>(models::parameters(workload)), layers,
+                    workload.shape.hidden, path});
   }
   diagnostics.raise();
-  return records;
+  return rows;
 }
 
-std::string text_of(const std::vector<ModelRecord>& records) {
+std::string text_of(const std::vector<ModelRow>& rows) {
   Table table;
   table.column("model").number("parameters").number("layers").number("hidden");
-  for (const ModelRecord& record : records) {
-    const double billions = record.parameters / 1e9;
-    table.row({record.name,
+  for (const ModelRow& row : rows) {
+    const double billions = row.parameters / 1e9;
+    table.row({row.name,
                billions >= 1 ? fmt::format("{:.1f} B", billions)
                              : fmt::format("{:.0f} M", 1e3 * billions),
-               std::to_string(record.layers),
-               record.hidden > 0 ? std::to_string(record.hidden) : "-"});
+               std::to_string(row.layers), row.hidden > 0 ? std::to_string(row.hidden) : "-"});
   }
   return table.text(0, colors());
 }
 
-std::vector<ClusterRecord> clusters_known() {
+std::vector<ClusterRow> clusters_known() {
   Diagnostics diagnostics;
   const models::Library known = open_library(diagnostics);
-  std::vector<ClusterRecord> records;
+  std::vector<ClusterRow> rows;
   for (const auto& [name, path] : known.clusters) {
     const models::Cluster cluster = models::load_cluster(name, known, {path, 0, 0}, diagnostics);
     if (!diagnostics.empty()) break;
     std::vector<DeviceId> all;
     for (const models::Device& device : cluster.devices) all.push_back(device.id);
-    records.push_back({name, cluster.size(), static_cast<int>(cluster.nodes.size()),
-                       composition(all, cluster), path});
+    rows.push_back({name, cluster.size(), static_cast<int>(cluster.nodes.size()),
+                    composition(all, cluster), path});
   }
   diagnostics.raise();
-  return records;
-}
-
-std::string text_of(const std::vector<ClusterRecord>& records) {
-  Table table;
-  table.column("cluster").number("GPUs").number("nodes").column("types");
-  for (const ClusterRecord& record : records) {
-    table.row({record.name, grouped(record.gpus, 0), grouped(record.nodes, 0), record.types});
-  }
-  return table.text(0, colors());
+  return rows;
 }
 
 /// Files below experiments/ for `orrery run`, by path.
-std::vector<ExperimentRecord> experiments_known() {
+std::vector<ExperimentRow> experiments_known() {
   const fs::path root = fs::path(ORRERY_SOURCE_DIR) / "experiments";
   std::error_code error;
   Diagnostics diagnostics;
-  std::vector<ExperimentRecord> records;
+  std::vector<ExperimentRow> rows;
   for (const std::string& file : experiments_of(root.string(), diagnostics)) {
-    ExperimentRecord record;
-    record.path = fs::proximate(fs::path(file).parent_path(), error).string();
+    ExperimentRow row;
+    row.path = fs::proximate(fs::path(file).parent_path(), error).string();
     const ExperimentKind kind = kind_of(file);
     if (kind == ExperimentKind::replay) {
       const auto study = experiments::load_replay_study(file, diagnostics);
-      record.title = study.title;
-      record.runs = static_cast<std::int64_t>(experiments::expand(study).size());
+      row.title = study.title;
+      row.runs = static_cast<std::int64_t>(experiments::expand(study).size());
     } else if (kind == ExperimentKind::steps) {
       Diagnostics not_built;  // is no matter here
       const auto steps = experiments::load_steps(file, not_built);
-      record.title = steps.title;
-      record.runs = std::ssize(steps.steps);
+      row.title = steps.title;
+      row.runs = std::ssize(steps.steps);
     } else if (kind == ExperimentKind::mixed_length) {
       const auto study = config::load_file<experiments::MixedLengthFile>(file, diagnostics);
-      record.title = study.title;
-      for (const auto& one : study.cases) record.runs += std::ssize(one.systems);
+      row.title = study.title;
+      for (const auto& one : study.cases) row.runs += std::ssize(one.systems);
     } else if (kind == ExperimentKind::twin) {
-      record.title = "Twin: predicted against measured on this machine";
+      row.title = "Twin: predicted against measured on this machine";
     } else {
       const auto manifest = experiments::load_manifest(file, diagnostics);
-      record.title = manifest.title;
-      record.runs = static_cast<std::int64_t>(experiments::expand(manifest, diagnostics).size());
+      row.title = manifest.title;
+      row.runs = static_cast<std::int64_t>(experiments::expand(manifest, diagnostics).size());
     }
     if (!diagnostics.empty()) break;
-    records.push_back(std::move(record));
+    rows.push_back(std::move(row));
   }
   diagnostics.raise();
-  return records;
+  return rows;
 }
 
-std::string text_of(const std::vector<ExperimentRecord>& records) {
+std::string text_of(const std::vector<ExperimentRow>& rows) {
   Table table;
   table.column("experiment (for orrery run)").number("runs").column("title");
-  for (const ExperimentRecord& record : records) {
-    table.row({record.path, std::to_string(record.runs), record.title});
+  for (const ExperimentRow& row : rows) {
+    table.row({row.path, std::to_string(row.runs), row.title});
   }
   return table.text(0, colors());
 }
 
 template <class T>
-std::string render(const std::vector<T>& records, bool json) {
-  return json ? to_json(records) : text_of(records);
+std::string text_of(const std::vector<T>& rows) {
+  return described_table(rows).text(0, colors());
+}
+
+template <class T>
+std::string render(const std::vector<T>& rows, bool json) {
+  return json ? to_json(rows) : text_of(rows);
 }
 
 struct Listing {
