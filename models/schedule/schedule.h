@@ -56,6 +56,8 @@ struct ScheduleEntry {
 
   const char* name() const;
   bool splits_backward() const { return weights_postponed != nullptr; }
+  /// As GPipe: a stage holds all micro-batches, however many there are.
+  bool holds_whole_batch() const { return in_flight({.micro_batches = 2}) == 2; }
 };
 
 /// All schedules that lowering knows.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
@@ -84,7 +85,8 @@ int AlpaStages::most_stages(StageShape stage) const {
     return costs_.memory(stage) <= view_.capacity();
   };
   const int whole = static_cast<int>(case_.micro_batches);
-  if (case_.schedule == ir::ScheduleKind::gpipe) return fits(whole) ? costs_.layers() : 0;
+  if (models::schedule_entry(case_.schedule).holds_whole_batch())
+    return fits(whole) ? costs_.layers() : 0;
   if (fits(all)) return costs_.layers();
   int good = 0;
   for (int bad = all; bad - good > 1;) {

@@ -145,7 +145,7 @@ bool Search::spend() {
 double Search::need(const ir::Pipeline& chain, std::size_t stage, int micro_batches) const {
   const ir::Segment& segment = chain.stages[stage].segments.front();
   const int index = static_cast<int>(stage);
-  const bool splits = plan_.schedule == ir::ScheduleKind::zero_bubble;
+  const bool splits = models::schedule_entry(plan_.schedule).splits_backward();
   double worst = 0;
   for (const ir::Group& group : segment.groups) {
     const models::SegmentMemory memory = models::segment_memory(
@@ -202,7 +202,7 @@ void Search::try_counts(Runs& runs, ir::Pipeline& chain) {
   bool changed = true;
   for (int count = 1; count * chain.micro_batch_size <= batch_; ++count) {
     // Beyond as many micro-batches as stages nothing more is in flight, but under GPipe.
-    if (count <= stages || plan_.schedule == ir::ScheduleKind::gpipe) {
+    if (count <= stages || models::schedule_entry(plan_.schedule).holds_whole_batch()) {
       if (!recompute(chain, count)) return;
       times = estimator_.stages(plan_, chain);
       changed = true;

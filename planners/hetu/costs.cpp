@@ -11,6 +11,7 @@
 #include <span>
 
 #include "models/schedule/closed_form.h"
+#include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
@@ -111,7 +112,7 @@ int HetuCosts::most_layers(const HetuGroups& groups, int group_class, const Hetu
   if (limit < 1) return 0;
   const int batches = micro_batches(variant);
   // GPipe holds all micro-batches of the pipeline, here an even share of them.
-  const int in_flight = variant.schedule == ir::ScheduleKind::gpipe
+  const int in_flight = models::schedule_entry(variant.schedule).holds_whole_batch()
                             ? (batches + pipelines - 1) / pipelines
                             : std::min(batches, stages - stage);
   const int position = stages == 1 ? 3 : stage == 0 ? 0 : stage + 1 == stages ? 2 : 1;

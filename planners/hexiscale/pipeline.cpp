@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/hexiscale/order.h"
 #include "planners/hexiscale/public_code.h"
 #include "planners/kit/integers.h"
@@ -253,7 +254,8 @@ std::optional<PipelineDraft> PipelineBuilder::assign(const std::vector<DeviceLis
     place.first = s == 0;
     place.last = s + 1 == count;
     // 1F1B: as if the pipeline had many micro-batches, since the batch is shared out later.
-    const int most = costs_.schedule() == ir::ScheduleKind::gpipe ? micro_batches : count;
+    const int most =
+        models::schedule_entry(costs_.schedule()).holds_whole_batch() ? micro_batches : count;
     place.in_flight = models::micro_batches_in_flight(costs_.schedule(), count, s, most, 1);
     place.pipelines = pipelines;
     const Seconds hop =

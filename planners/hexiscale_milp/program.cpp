@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "models/cost/memory.h"
+#include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -21,10 +22,6 @@ int bits_of(int most) {
   int bits = 0;
   while (most >> bits > 0) ++bits;
   return bits;
-}
-
-bool counts_in_flight_by_batch(ir::ScheduleKind schedule) {
-  return models::micro_batches_in_flight(schedule, 1, 0, 2, 1) == 2;
 }
 
 }  // namespace
@@ -209,7 +206,9 @@ void HexiscaleMilpProgram::add_memory(Chain& chain, std::size_t s, std::size_t g
   const ir::ScheduleKind schedule = space_.costs().schedule();
   const int index = static_cast<int>(g);
   const int possible = layers_ - stages + 1;  // Every other stage has at least one.
-  const int most = counts_in_flight_by_batch(schedule) ? most_ : std::min(most_, stages - stage);
+  const int most = models::schedule_entry(schedule).holds_whole_batch()
+                       ? most_
+                       : std::min(most_, stages - stage);
   int known = possible;
   for (int batch = pipelines_ == 1 ? most : 1; batch <= most; ++batch) {
     const int flying = models::micro_batches_in_flight(schedule, stages, stage, batch, 1);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
@@ -142,7 +143,7 @@ int PiperStages::most_load_for(double in_flight, const PiperDegrees& degrees) co
     return static_cast<int>(std::min<double>(in_flight * degrees.data, most_load()));
   }
   if (in_flight >= static_cast<double>(all)) return most_load();
-  if (case_.schedule == ir::ScheduleKind::gpipe) return 0;
+  if (models::schedule_entry(case_.schedule).holds_whole_batch()) return 0;
   return static_cast<int>(std::min<double>(in_flight, most_load()));
 }
 

@@ -104,7 +104,7 @@ std::vector<WhaleAnnotation> WhaleSearch::variants() const {
   const std::vector<int> zero_stages = zero_stages_up_to_1(input_.job);
   std::vector<WhaleAnnotation> result;
   for (const ir::ScheduleKind schedule : models::plain_schedules(input_.job.allowed.schedules)) {
-    if (schedule == ir::ScheduleKind::zero_bubble) continue;
+    if (models::schedule_entry(schedule).splits_backward()) continue;
     for (const ir::Recompute recompute : input_.job.allowed.recompute) {
       for (const int zero : zero_stages) {
         result.push_back({1, 1, 1, 1, recompute, zero, schedule});
