@@ -25,9 +25,9 @@ class Checker {
   std::string run() {
     using Step = bool (Checker::*)();
     constexpr Step kSteps[] = {
-        &Checker::check_tables,      &Checker::check_shapes, &Checker::check_inner_sets,
-        &Checker::check_streams,     &Checker::check_ops,    &Checker::check_transfers,
-        &Checker::check_collectives, &Checker::check_teams,  &Checker::check_dependencies};
+        &Checker::check_tables,      &Checker::check_shapes,    &Checker::check_inner_sets,
+        &Checker::check_streams,     &Checker::check_ops,       &Checker::check_transfers,
+        &Checker::check_collectives, &Checker::check_op_groups, &Checker::check_dependencies};
     for (const Step step : kSteps) {
       if (!(this->*step)()) return std::move(problem_);
     }
@@ -376,7 +376,7 @@ class Checker {
     return fail("collective {} has no device of {}", c, describe(members[index].index()));
   }
 
-  bool check_teams() {
+  bool check_op_groups() {
     std::size_t referring = 0;
     for (std::size_t i = 0; i < p_.ops.size(); ++i) {
       if (!is_pass(op(i).kind) || op(i).match == kNone) continue;

@@ -94,7 +94,7 @@ const std::vector<Case>& cases() {
 
 TEST(FindDefect, AcceptsGoodPrograms) {
   EXPECT_EQ(find_defect(Program{}), "stream_begin has 0 entries for 0 ranks");
-  EXPECT_EQ(find_defect(team_program()), "");
+  EXPECT_EQ(find_defect(op_group_program()), "");
   for (const int pipelines : {1, 3}) {
     for (const int stages : {1, 2, 4}) {
       EXPECT_EQ(find_defect(pipelined_program(pipelines, stages, 3)), "")
@@ -115,7 +115,7 @@ TEST(FindDefect, NamesEachDefect) {
 
 TEST(FindDefect, NamesDefectsOfTeams) {
   const auto after = [](auto damage) {
-    Program program = team_program();
+    Program program = op_group_program();
     damage(program);
     return find_defect(program);
   };

@@ -263,7 +263,7 @@ Program pipelined_program(int pipelines, int stages, int micro_batches) {
   return Pipelined(pipelines, stages, micro_batches).run();
 }
 
-Program team_program() {
+Program op_group_program() {
   Program program;
   program.header.blocks = {BlockKind::transformer};
   program.pipelines = {{0, 1, 1}};

@@ -12,7 +12,7 @@ namespace orrery::ir {
 Program pipelined_program(int pipelines, int stages, int micro_batches);
 
 /// Two ranks that run one forward op with an inner collective as an op group.
-Program team_program();
+Program op_group_program();
 
 /// Any values at all, well-formed or not: what a wire format must keep.
 Program random_program(Rng& rng);

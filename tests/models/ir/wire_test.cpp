@@ -32,7 +32,7 @@ void repair_checksum(std::string& bytes) {
 }
 
 TEST(Wire, ProgramsComeBackAsTheyWere) {
-  for (const Program& program : {pipelined_program(2, 3, 4), team_program(), Program{}}) {
+  for (const Program& program : {pipelined_program(2, 3, 4), op_group_program(), Program{}}) {
     const auto back = parse_program(serialize(program));
     ASSERT_TRUE(std::holds_alternative<Program>(back)) << std::get<std::string>(back);
     EXPECT_STREQ(difference(std::get<Program>(back), program), "");
@@ -89,7 +89,7 @@ TEST(Wire, EveryTruncationIsNamed) {
 }
 
 TEST(Wire, EveryFlippedBitIsNoticed) {
-  const std::string bytes = serialize(team_program());
+  const std::string bytes = serialize(op_group_program());
   for (std::size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::string damaged = bytes;
     damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ (1 << (bit % 8)));
@@ -115,11 +115,11 @@ TEST(Wire, ANewerSchemaIsRefused) {
 
 /// What a checksum cannot see: contents that were never right.
 TEST(Wire, ValuesOutOfRangeAreRefused) {
-  Program program = team_program();
+  Program program = op_group_program();
   program.ops[0].kind = static_cast<OpKind>(99);
   EXPECT_TRUE(contains(problem_of(serialize(program)), "value 99 is out of range"))
       << problem_of(serialize(program));
-  program = team_program();
+  program = op_group_program();
   program.header.dtype = static_cast<Dtype>(77);
   EXPECT_TRUE(contains(problem_of(serialize(program)), "a header value is out of range"));
 }

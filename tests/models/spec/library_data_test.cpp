@@ -2,7 +2,7 @@
 // describe.
 #include <gtest/gtest.h>
 
-#include <filesystem>
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -55,6 +55,7 @@ TEST_F(LibraryData, GpusHavePositiveNumbersAndASource) {
 TEST_F(LibraryData, LinksHavePositiveNumbersAndASource) {
   EXPECT_GE(library_.links.size(), 25u);
   for (const auto& [name, link] : library_.links) {
+    EXPECT_EQ(link.name, name);
     EXPECT_FALSE(link.source.empty()) << name;
     EXPECT_GT(link.bandwidth.value, 0) << name;
     EXPECT_GT(link.latency.value, 0) << name;
@@ -62,7 +63,7 @@ TEST_F(LibraryData, LinksHavePositiveNumbersAndASource) {
   }
 }
 
-TEST_F(LibraryData, EveryClusterLoadsUnderItsFileNameWithASource) {
+TEST_F(LibraryData, EveryClusterLoadsWithASourceAndItsDevicesReachEachOther) {
   EXPECT_GE(library_.clusters.size(), 40u);
   for (const auto& [name, path] : library_.clusters) {
     const Cluster c = cluster(name);
@@ -71,6 +72,15 @@ TEST_F(LibraryData, EveryClusterLoadsUnderItsFileNameWithASource) {
     const config::Value file = config::load_value(path, problems_);
     ASSERT_NE(file.find("source"), nullptr) << name;
     EXPECT_FALSE(file.find("source")->text.empty()) << name;
+    const Topology topology(c);
+    const int stride = std::max(1, c.size() / 24);
+    for (int a = 0; a < c.size(); a += stride) {
+      for (int b = 0; b < c.size(); b += stride + 1) {
+        const Path there = topology.path({a}, {b});
+        EXPECT_GT(there.bandwidth.value, 0) << name << " " << a << " " << b;
+        EXPECT_EQ(there.bandwidth, topology.path({b}, {a}).bandwidth) << name;
+      }
+    }
   }
 }
 

@@ -5,58 +5,10 @@
 #include <cstdlib>
 
 #include "models/spec/schemas.h"
-#include "models/spec/topology.h"
 #include "tests/models/spec/support.h"
 
 namespace orrery::models::library_test {
 namespace {
-
-const Library& shipped() {
-  static const Library kLibrary = [] {
-    config::Diagnostics problems;
-    Library library = load_library(default_library_root(), problems);
-    for (const config::Problem& problem : problems.problems()) {
-      ADD_FAILURE() << config::to_string(problem);
-    }
-    return library;
-  }();
-  return kLibrary;
-}
-
-TEST(Library, EveryGpuAndLinkIsNamedAndHasASource) {
-  EXPECT_FALSE(shipped().gpus.empty());
-  EXPECT_FALSE(shipped().links.empty());
-  for (const auto& [name, gpu] : shipped().gpus) {
-    EXPECT_EQ(gpu.name, name);
-    EXPECT_FALSE(gpu.source.empty()) << name;
-  }
-  for (const auto& [name, link] : shipped().links) {
-    EXPECT_EQ(link.name, name);
-    EXPECT_FALSE(link.source.empty()) << name;
-  }
-}
-
-TEST(Library, EveryClusterLoadsAndAllItsDevicesReachEachOther) {
-  EXPECT_FALSE(shipped().clusters.empty());
-  for (const auto& [name, path] : shipped().clusters) {
-    config::Diagnostics problems;
-    const Cluster cluster = load_cluster(name, shipped(), {}, problems);
-    for (const config::Problem& problem : problems.problems()) {
-      ADD_FAILURE() << config::to_string(problem);
-    }
-    if (!problems.empty()) continue;
-    EXPECT_EQ(cluster.name, name);
-    const Topology topology(cluster);
-    const int stride = std::max(1, cluster.size() / 24);
-    for (int a = 0; a < cluster.size(); a += stride) {
-      for (int b = 0; b < cluster.size(); b += stride + 1) {
-        const Path path_ab = topology.path({a}, {b});
-        EXPECT_GT(path_ab.bandwidth.value, 0) << name << " " << a << " " << b;
-        EXPECT_EQ(path_ab.bandwidth, topology.path({b}, {a}).bandwidth) << name;
-      }
-    }
-  }
-}
 
 TEST(Library, AnUnknownClusterIsReportedWhereItWasNamed) {
   Library library;
