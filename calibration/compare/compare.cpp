@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "models/base/median.h"
 #include "models/ir/names.h"
 #include "models/ir/op_traits.h"
 
@@ -57,12 +58,6 @@ std::variant<Sides, CompareProblem> sides_of(const ir::Program& program,
   sides.simulated = simulated_step(sides.predicted.size());
   sides.counted = counted_steps(sides.measured, options.warm_up);
   return sides;
-}
-
-double median(std::vector<double> values) {
-  const std::size_t middle = values.size() / 2;
-  std::sort(values.begin(), values.end());
-  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
 }
 
 double seconds(Nanoseconds duration) { return to_seconds(duration).value; }

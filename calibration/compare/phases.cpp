@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "models/base/check.h"
+#include "models/base/median.h"
 #include "models/base/time.h"
 
 namespace orrery::calibration {
@@ -49,20 +50,16 @@ std::vector<ir::PhaseTime> fit_phases(const std::vector<std::vector<MeasuredPhas
   for (const PhaseEvents& phase : kPhases) {
     const std::string name = phase.phase;
     if (name == "first_step") continue;
-    std::vector<Seconds> times;
+    std::vector<double> times;
     for (std::size_t r = 0; r < runs.size(); ++r) {
       for (const MeasuredPhase& one : runs[r]) {
         if (one.phase != name) continue;
         const Seconds fixed = name == "move_state" ? one.time - moves[r] : one.time;
-        times.push_back(std::max(fixed, Seconds{}));
+        times.push_back(std::max(fixed.value, 0.0));
       }
     }
     if (times.empty()) continue;
-    std::sort(times.begin(), times.end());
-    const std::size_t half = times.size() / 2;
-    const Seconds middle =
-        times.size() % 2 == 1 ? times[half] : 0.5 * (times[half - 1] + times[half]);
-    ir::PhaseTime entry{name, middle, provenance};
+    ir::PhaseTime entry{name, Seconds{median(times)}, provenance};
     entry.provenance.samples = static_cast<std::int64_t>(times.size());
     out.push_back(entry);
   }

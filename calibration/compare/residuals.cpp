@@ -2,18 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
+#include "models/base/median.h"
 #include "models/ir/op_traits.h"
 
 namespace orrery::calibration {
 namespace {
 
-double median_or_one(std::vector<double>& values) {
-  if (values.empty()) return 1;
-  const std::size_t middle = values.size() / 2;
-  std::sort(values.begin(), values.end());
-  return values.size() % 2 == 1 ? values[middle] : 0.5 * (values[middle - 1] + values[middle]);
+double median_or_one(const std::vector<double>& values) {
+  return values.empty() ? 1 : median(values);
 }
 
 double factor_of(ir::Pass pass, const PassFactors& factors) {

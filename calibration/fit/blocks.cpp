@@ -10,6 +10,7 @@
 #include "calibration/fit/parts.h"
 #include "calibration/fit/robust.h"
 #include "calibration/fit/samples.h"
+#include "models/base/median.h"
 #include "models/ir/names.h"
 
 namespace orrery::calibration {

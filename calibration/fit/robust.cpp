@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "models/base/check.h"
+#include "models/base/median.h"
 
 namespace orrery::calibration {
 namespace {
@@ -122,13 +123,6 @@ Numbers reweighted(const Columns& columns) {
 
 double evaluate(const std::vector<double>& terms, const std::vector<double>& coefficients) {
   return std::inner_product(terms.begin(), terms.end(), coefficients.begin(), 0.0);
-}
-
-double median(std::vector<double> values) {
-  ORRERY_CHECK(!values.empty(), "the median of nothing");
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
 }
 
 std::vector<double> fit_relative(const Design& design) {

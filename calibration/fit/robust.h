@@ -31,7 +31,4 @@ std::vector<double> fit_relative(const Design& design);
 
 double evaluate(const std::vector<double>& terms, const std::vector<double>& coefficients);
 
-/// Middle of the values, mean of the two middle ones; needs at least one.
-double median(std::vector<double> values);
-
 }  // namespace orrery::calibration

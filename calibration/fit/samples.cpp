@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "calibration/fit/robust.h"
+#include "models/base/median.h"
 #include "models/base/rng.h"
 #include "models/ir/measurement_text.h"
 

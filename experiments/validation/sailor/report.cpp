@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/median.h"
 
 namespace orrery::experiments {
 namespace {
@@ -248,13 +249,6 @@ std::vector<ErrorLine> overlapped_lines(const std::vector<SailorRow>& rows,
 
 std::string set_of(const SailorPlan& plan) {
   return fmt::format("{} {}", plan.cluster, plan.model);
-}
-
-double median(std::vector<double> values) {
-  ORRERY_CHECK(!values.empty(), "the median of nothing");
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 SailorReport make_sailor_report(const SailorData& data, const std::string& folder,

@@ -38,9 +38,6 @@ struct SailorReport {
 /// "gh200 OPT-350", "gh200 GPT-Neo-2.7", "rtx OPT-350".
 std::string set_of(const SailorPlan& plan);
 
-/// Median of `values`, not empty; of an even number the mean of the two in the middle.
-double median(std::vector<double> values);
-
 /// Keeps references to `data`. `progress` is called before each plan.
 SailorReport make_sailor_report(const SailorData& data, const std::string& folder,
                                 const models::Library& library,

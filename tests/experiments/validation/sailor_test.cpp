@@ -229,10 +229,5 @@ TEST(SailorData, RefusesPlansThatDoNotFitTogether) {
   EXPECT_NE(problem.find("p: layer 3 is missing or twice"), std::string::npos) << problem;
 }
 
-TEST(Median, OfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
-  EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
-  EXPECT_DOUBLE_EQ(median({4, 1, 2, 10}), 3);
-}
-
 }  // namespace
 }  // namespace orrery::experiments::sailor_test

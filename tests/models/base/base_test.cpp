@@ -9,6 +9,7 @@
 #include "models/base/hash.h"
 #include "models/base/id_vector.h"
 #include "models/base/ids.h"
+#include "models/base/median.h"
 #include "models/base/rng.h"
 #include "models/base/time.h"
 #include "models/base/units.h"
@@ -121,6 +122,11 @@ TEST(Hash, IsTheStartOfSha1) {
 
 TEST(CheckDeathTest, SaysWhatWasExpected) {
   EXPECT_DEATH(ORRERY_CHECK(1 + 1 == 3, "sum is {}", 2), "1 \\+ 1 == 3.*sum is 2");
+}
+
+TEST(Median, OfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
+  EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
+  EXPECT_DOUBLE_EQ(median({4, 1, 2, 10}), 3);
 }
 
 }  // namespace
