@@ -9,11 +9,10 @@
 #include <cstdio>
 #include <exception>
 #include <filesystem>
-#include <stdexcept>
 #include <thread>
 
 #include "experiments/validation/a100/table.h"
-#include "models/base/file.h"
+#include "experiments/validation/common/data.h"
 
 namespace orrery::experiments {
 namespace {
@@ -24,11 +23,6 @@ struct Flags {
   std::string cross;
   int jobs = static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 };
-
-void write(const std::string& folder, const char* name, const std::string& text) {
-  const std::string path = fmt::format("{}/{}", folder, name);
-  if (const auto failed = write_file_atomically(path, text)) throw std::runtime_error(*failed);
-}
 
 /// A line that is overwritten, on terminals only.
 std::function<void(std::size_t, std::size_t)> progress(const std::string& what) {
@@ -91,7 +85,7 @@ void run(const A100Validation& validation, const Flags& flags, const std::string
   A100Parameters foreign;
   if (!flags.cross.empty()) foreign = read_parameters(flags.cross, diagnostics);
   diagnostics.raise();
-  std::filesystem::create_directories(flags.out);
+  std::filesystem::create_directories(flags.out);  // Fails before the work, not after it.
 
   A100Simulation options;
   options.jobs = flags.jobs;
@@ -104,7 +98,7 @@ void run(const A100Validation& validation, const Flags& flags, const std::string
   options.progress = progress("fit");
   const A100Fit fit = fit_a100(rows, validation.free, validation.start, library, options);
   const auto parameters = fitted_parameters(rows, validation.free, fit);
-  write(flags.out, "parameters.csv", parameters_csv(validation.name, parameters));
+  write_result(flags.out, "parameters.csv", parameters_csv(validation.name, parameters));
   options.progress = progress("predict");
   const std::vector<A100Prediction> predictions =
       predict_a100(rows, fit.parameters, library, options);
@@ -118,9 +112,9 @@ void run(const A100Validation& validation, const Flags& flags, const std::string
   std::vector<ErrorLine> lines = validation.lines({rows, metrics, unseen, fit});
   lines.insert(lines.end(), others.begin(), others.end());
 
-  write(flags.out, "predictions.csv", predictions_csv(metrics));
-  write(flags.out, "errors.csv", errors_csv(validation.name, lines));
-  write(flags.out, "breakdown.csv", breakdown_csv(rows, predictions, unseen));
+  write_result(flags.out, "predictions.csv", predictions_csv(metrics));
+  write_result(flags.out, "errors.csv", errors_csv(validation.name, lines));
+  write_result(flags.out, "breakdown.csv", breakdown_csv(rows, predictions, unseen));
   fmt::print("{} parameters, fitted on {} rows; folded simulations of them are off by {:.2f} %\n",
              parameters.size(), fit.rows.size(), 100 * folding_error(rows, predictions, fit));
   for (const FittedParameter& p : parameters) {
@@ -138,18 +132,13 @@ ErrorLine errors_of(const std::string& name, const std::vector<A100Row>& rows,
                     const std::function<bool(const A100Row&)>& take, std::optional<double> target,
                     std::optional<double> published) {
   std::vector<double> taken;
-  std::string worst;
-  double largest = -1;
+  std::vector<std::string> ids;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (!errors[i] || !rows[i].scored || !take(rows[i])) continue;
     taken.push_back(*errors[i]);
-    if (std::abs(taken.back()) <= largest) continue;
-    largest = std::abs(taken.back());
-    worst = rows[i].id;
+    ids.push_back(rows[i].id);
   }
-  ErrorLine line{summarize(name, "iteration_s", taken), target, published};
-  line.errors.worst = worst;
-  return line;
+  return {summarize(name, "iteration_s", taken, ids), target, published};
 }
 
 int run_validation(int argc, char** argv, const A100Validation& validation) {
@@ -168,7 +157,8 @@ int run_validation(int argc, char** argv, const A100Validation& validation) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
-  const std::string folder = validation_folder(flags.data, ORRERY_SOURCE_DIR, validation.name);
+  const std::string folder =
+      flags.data.empty() ? validation_data(ORRERY_SOURCE_DIR, validation.name) : flags.data;
   if (!std::filesystem::is_directory(folder)) {
     fmt::print(stderr, "skipped: no folder {} ({}; set ORRERY_DATA or --data)\n", folder,
                validation.source);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <sstream>
 
 #include "models/base/file.h"
@@ -97,15 +96,6 @@ config::Position PublishedTable::at(std::size_t row, const std::string& column) 
 void PublishedTable::problem(std::size_t row, const std::string& column,
                              const std::string& what) const {
   diagnostics_.add(at(row, column), fmt::format("{}: {}", column, what));
-}
-
-std::string validation_folder(const std::string& asked, const std::string& root,
-                              const std::string& name) {
-  if (!asked.empty()) return asked;
-  const char* environment = std::getenv("ORRERY_DATA");
-  const std::string data = environment != nullptr && *environment != '\0' ? std::string(environment)
-                                                                          : root + "/../shared";
-  return fmt::format("{}/validation/{}", data, name);
 }
 
 }  // namespace orrery::experiments

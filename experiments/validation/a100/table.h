@@ -41,9 +41,4 @@ class PublishedTable {
   config::Diagnostics& diagnostics_;
 };
 
-/// `asked` if not empty, else validation/<name> below $ORRERY_DATA, or below ../shared of the
-/// source tree `root`.
-std::string validation_folder(const std::string& asked, const std::string& root,
-                              const std::string& name);
-
 }  // namespace orrery::experiments

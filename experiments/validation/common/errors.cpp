@@ -51,8 +51,16 @@ std::optional<double> relative_error(const ValidationRow& row) {
   return (row.predicted - *row.measured) / *row.measured;
 }
 
+double median(std::vector<double> values) {
+  ORRERY_CHECK(!values.empty(), "the median of nothing");
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
 ErrorSummary summarize(const std::string& set, const std::string& metric,
-                       const std::vector<double>& relative_errors) {
+                       const std::vector<double>& relative_errors,
+                       const std::vector<std::string>& ids) {
   ErrorSummary summary;
   summary.set = set;
   summary.metric = metric;
@@ -67,28 +75,23 @@ ErrorSummary summarize(const std::string& set, const std::string& metric,
   const auto count = static_cast<double>(sizes.size());
   summary.bias /= count;
   summary.mean /= count;
-  std::sort(sizes.begin(), sizes.end());
-  const std::size_t half = sizes.size() / 2;
-  summary.median = sizes.size() % 2 == 1 ? sizes[half] : (sizes[half - 1] + sizes[half]) / 2;
-  summary.max = sizes.back();
+  const auto largest = std::max_element(sizes.begin(), sizes.end());
+  summary.max = *largest;
+  if (!ids.empty()) summary.worst = ids[static_cast<std::size_t>(largest - sizes.begin())];
+  summary.median = median(std::move(sizes));
   return summary;
 }
 
 ErrorSummary summarize(const std::vector<ValidationRow>& rows, const std::string& set,
                        const std::string& metric) {
   std::vector<double> errors;
-  std::string worst;
-  double largest = -1;
+  std::vector<std::string> ids;
   for (const ValidationRow& row : rows) {
     if (row.metric != metric || (!set.empty() && row.set != set) || !counts(row)) continue;
     errors.push_back(*relative_error(row));
-    if (std::abs(errors.back()) <= largest) continue;
-    largest = std::abs(errors.back());
-    worst = row.id;
+    ids.push_back(row.id);
   }
-  ErrorSummary summary = summarize(set, metric, errors);
-  summary.worst = worst;
-  return summary;
+  return summarize(set, metric, errors, ids);
 }
 
 std::string error_table(const std::vector<ErrorLine>& lines) {

@@ -41,9 +41,13 @@ struct ErrorSummary {
   std::string worst;  ///< Id of the row with the largest error; the first of several.
 };
 
-/// Errors of plain signed relative errors, as those of other simulators; `worst` stays empty.
+/// Median of `values`, not empty; of an even number the mean of the two in the middle.
+double median(std::vector<double> values);
+
+/// Summary of signed relative errors. `ids` are those of the rows, for `worst`, or empty.
 ErrorSummary summarize(const std::string& set, const std::string& metric,
-                       const std::vector<double>& relative_errors);
+                       const std::vector<double>& relative_errors,
+                       const std::vector<std::string>& ids = {});
 /// Errors of the rows with this set and metric; "" takes every set.
 ErrorSummary summarize(const std::vector<ValidationRow>& rows, const std::string& set,
                        const std::string& metric);

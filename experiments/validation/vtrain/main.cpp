@@ -8,7 +8,7 @@ namespace {
 
 using namespace orrery::experiments;
 
-/// Mean errors of the same rows: vTrain's own claim is 14.7 %, Calculon's 11.1 % [NOTES-peers.md].
+/// Mean errors of the same rows: vTrain's own claim is 14.7 %, Calculon's 11.1 %.
 constexpr double kPublishedBest = 0.111;
 constexpr double kTarget = 0.08;
 

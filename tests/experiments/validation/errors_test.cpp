@@ -36,6 +36,7 @@ TEST(Errors, MeanMedianAndMaxAreAbsoluteAndTheBiasIsSigned) {
 
 TEST(Errors, MedianOfAnEvenNumberIsTheMeanOfTheMiddleTwo) {
   EXPECT_NEAR(summarize("a", "m", {-0.1, 0.4, 0.2, -0.8}).median, 0.3, 1e-12);
+  EXPECT_DOUBLE_EQ(median({3, 1, 2}), 2);
 }
 
 TEST(Errors, DoubtfulFittedAndUnmeasuredRowsDoNotCount) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "experiments/validation/a100/table.h"
+#include "experiments/validation/common/data.h"
 #include "experiments/validation/vtrain/rows.h"
 
 namespace orrery::experiments::rows_test {
@@ -92,7 +93,7 @@ TEST(Equation3, CountsByHand) {
 
 /// The data folder; the test is skipped where it is absent.
 std::string data(const std::string& name) {
-  const std::string folder = validation_folder("", ORRERY_SOURCE_DIR, name);
+  const std::string folder = validation_data(ORRERY_SOURCE_DIR, name);
   return std::filesystem::is_directory(folder) ? folder : std::string();
 }
 
