@@ -1,9 +1,9 @@
-/// Fits a few positive parameters of a model that can only be asked: least squares on the logarithm
-/// of predicted over measured, so that rows of 2 s and of 100 s count alike, with Huber's loss, so
-/// that a few odd rows count little [Huber 1964]. Damped Gauss-Newton steps in the logarithms of
-/// the parameters with differences as derivatives [Nocedal and Wright 2006, 10.3]. Parameters that
-/// the rows say nothing about stay near where they start: each start counts like one observation
-/// with a standard deviation of `prior_deviation`.
+/// Fits a few positive parameters of a black-box model: least squares on the logarithm of predicted
+/// over measured, so that rows of 2 s and of 100 s count alike, with Huber's loss, so that a few
+/// odd rows count little [Huber 1964]. Damped Gauss-Newton steps in the logarithms of the
+/// parameters with differences as derivatives [Nocedal and Wright 2006, 10.3]. Parameters that the
+/// rows say nothing about stay near where they start: each start counts like one observation with a
+/// standard deviation of `prior_deviation`.
 ///
 /// Deterministic: the same answers of the model give the same fit.
 #pragma once
@@ -18,21 +18,20 @@ struct FitSpace {
   std::vector<double> start;  ///< Positive, as everything here.
   std::vector<double> least;
   std::vector<double> most;
-  /// Other starts of single parameters, tried before the first step: a parameter that does not
-  /// matter where it starts would never move. Empty lists: none.
+  /// Other starts of single parameters, tried before the first step: a parameter whose start has no
+  /// influence on the rows would never move. Empty lists: none.
   std::vector<std::vector<double>> tried;
 };
 
 struct FitRules {
   double huber = 0.1;  ///< Residual in log beyond which rows count linearly.
-  double prior_deviation =
-      0.5;  ///< Standard deviation of the logarithm of each parameter around its start.
-  double row_deviation =
-      0.05;  ///< Standard deviation of the logarithm of a row: weighs rows against the prior.
+  /// Standard deviations of the logarithm of a parameter around its start, and of a row: they weigh
+  /// the rows against the prior.
+  double prior_deviation = 0.5;
+  double row_deviation = 0.05;
   double difference = 0.03;  ///< Step in log for derivatives.
   int iterations = 8;
-  double tolerance =
-      1e-3;  ///< Change of the loss: a step that improves it by less is the last one.
+  double tolerance = 1e-3;  ///< A step that improves the loss by less is the last one.
 };
 
 /// For each point (one value by parameter) the prediction of each row.
@@ -50,8 +49,8 @@ struct FittedPoint {
 FittedPoint fit_rows(const std::vector<double>& measured, const FitSpace& space,
                      const FitRules& rules, const FitModel& model);
 
-/// The point that the rows but `left_out` give, by the fit's slopes: residuals are linear in the
-/// logarithms of parameters near the fit. What a leave-one-out prediction is made with.
+/// The point that all rows except `left_out` give, by the fit's slopes: residuals are linear in the
+/// logarithms of parameters near the fit. Leave-one-out predictions use it.
 std::vector<double> point_without(const FittedPoint& fitted, std::size_t left_out,
                                   const FitSpace& space, const FitRules& rules);
 

@@ -1,6 +1,6 @@
 /// Time of the kernels of one GPT layer on one A100, from counts of their work: matrix products by
 /// shape (tile and wave quantization, roofline), all other kernels by the bytes that they move. It
-/// replaces a measured profile of the GPU, which the published tables do not come with.
+/// replaces a measured profile of the GPU, which the published tables lack.
 ///
 /// Counts follow Megatron-LM's layer with fused bias-GeLU, bias-dropout-add and scaled masked
 /// softmax, dropout, and attention that is not fused [Shoeybi et al. 2019, 3; Narayanan et al.

@@ -2,7 +2,7 @@
 /// row describes, its lowering, and two changes to the program.
 ///
 /// - Tensor-parallel ranks send slices of an activation in parallel; of these, those behind one
-///   adapter stand for all: the others do the same at the same time on adapters of their own.
+///   adapter represent all: the others do the same at the same time on adapters of their own.
 /// - Replicas beyond those on two nodes of a stage may be left out (`folded`): they do the same at
 ///   the same time. Rings that became shorter carry as much on each edge as the long ones did.
 #pragma once

@@ -1,6 +1,6 @@
 /// Training runs on clusters of A100 nodes, as published tables give them: one row is a GPT model,
-/// how it is laid over GPUs, what its software does, and the measured time of an iteration where
-/// there is one. Shared by the validation against vTrain's and Megatron's measurements.
+/// how it is distributed over GPUs, what its software does, and the measured time of an iteration,
+/// if there is one. Shared by the validation against vTrain's and Megatron's measurements.
 ///
 /// What a row says is input and is never fitted. What is fitted are the few numbers of
 /// A100Parameters, which hold for all rows of an experiment.
@@ -65,8 +65,8 @@ constexpr int padded_vocabulary(int vocabulary, int tp) {
 }
 
 enum class A100Parameter {
-  gemm_share,      ///< Of peak, that matrix products reach apart from tile and wave quantization.
-  memory_share,    ///< Of memory bandwidth, that memory-bound kernels reach.
+  gemm_share,      ///< Share of peak that matrix products reach before tile and wave quantization.
+  memory_share,    ///< Share of memory bandwidth that memory-bound kernels reach.
   nvlink_share,    ///< Share of the port's bandwidth that collectives inside a node reach.
   network_share,   ///< Share of the adapter's bandwidth.
   host_per_layer,  ///< Seconds that the host needs to launch the kernels of one pass of a layer.

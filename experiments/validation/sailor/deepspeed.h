@@ -12,17 +12,17 @@ inline constexpr double kDeepSpeedBucketElements = 5e8;
 
 /// A collapsed 1F1B program of one segment for each stage, changed to
 /// - blocking transfers: a rank runs its passes, sends and receives one after the other, in the
-///   order of DeepSpeed's TrainSchedule. In step k (from 0) stage s of S runs the forward pass of
-///   micro-batch (k - s) / 2 if k - s is even, else the backward pass of micro-batch (k + s + 1) /
-///   2
-///   - S, if there is such a micro-batch. Before a forward pass it sends the gradient of the step
-///   before and receives the activation; before a backward pass it receives the gradient, then
-///   sends the activation of the step before. Gathering what came in slices belongs to the pass;
+///   order of DeepSpeed's TrainSchedule. In step k (from 0), stage s of S runs the forward pass of
+///   micro-batch (k - s) / 2 if k - s is even, else the backward pass of micro-batch
+///   (k + s + 1) / 2 - S, if there is such a micro-batch. Before a forward pass it sends the
+///   gradient of the previous step and receives the activation; before a backward pass it receives
+///   the gradient, then sends the activation of the previous step. Gathering slices that were
+///   received belongs to the pass;
 /// - twice the bytes in the gathers of gradients: before a backward pass DeepSpeed gathers the
-///   gradient that came and the stage's own output, of which it kept a slice;
+///   received gradient and the stage's own output, of which it kept a slice;
 /// - gradient synchronization after the last backward pass and send;
-/// - passes without inner collectives, whose time the measured layer times contain;
-/// - one flat gradient buffer more for each rank (at most kDeepSpeedBucketElements of 4 bytes).
+/// - passes without inner collectives, whose time the measured layer times include;
+/// - one more flat gradient buffer per rank (at most kDeepSpeedBucketElements of 4 bytes).
 ///   PyTorch's allocator does not join freed blocks to make room for one of its size, so it adds to
 ///   what the device holds.
 /// Without `blocking`, transfers overlap with passes, as lowered; the other changes stay.

@@ -1,6 +1,6 @@
 /// Sailor's own closed form of iteration time and peak memory, rewritten from the description in
 /// the README of the data ("Check of the units"). Not a prediction of ours: it reproduces the
-/// estimates that come with the measurements, which shows that the data are read right.
+/// estimates that come with the measurements, which shows that the data is read correctly.
 #pragma once
 #include "experiments/validation/sailor/data.h"
 #include "models/base/units.h"

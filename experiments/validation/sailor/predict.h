@@ -16,7 +16,7 @@
 namespace orrery::experiments {
 
 /// Whether the profile of the model has the product with the vocabulary in its last layer.
-/// GPT-Neo's has not, by the parameters of layer_memory.csv.
+/// GPT-Neo's does not, judging by the parameters of layer_memory.csv.
 bool head_is_profiled(const SailorData& data, const std::string& model, int tensor_parallel);
 
 /// The profile with, where `add_heads`, the missing products: head FLOPs at the rate at which the
@@ -42,8 +42,8 @@ models::Job sailor_job(const SailorPlan& plan, const SailorData& data);
 ir::Plan sailor_plan(const SailorPlan& plan, const models::Cluster& cluster,
                      const models::Workload& workload);
 
-/// Over the measured time of a head, the time that `sailor_profile` would give it: for models whose
-/// profile has it, so that the recipe can be judged on profiles alone.
+/// The time that `sailor_profile` would give a head over its measured time, for models whose
+/// profile has it: this judges the recipe on profiles alone.
 struct HeadCheck {
   std::string gpu;
   std::string model;
@@ -61,8 +61,8 @@ struct SailorPrediction {
   Bytes held;
   models::Breakdown breakdown;  ///< Mean over ranks, as the simulator counts.
   Seconds slowest_compute;      ///< Passes of the busiest rank.
-  /// If transfers overlapped with passes (as_deepspeed without `blocking`): tells how much of an
-  /// error the order of DeepSpeed is. Not the prediction.
+  /// If transfers overlapped with passes (as_deepspeed without `blocking`): shows how much
+  /// of an error DeepSpeed's order explains. Not the prediction.
   Seconds iteration_overlapped;
   /// Profile entries and rooflines that priced it (Pricer::used_entries).
   std::vector<std::string> used;
