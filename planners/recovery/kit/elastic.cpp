@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "models/base/check.h"
-#include "planners/recovery/kit/replan.h"
 
 namespace orrery::planners {
+
 void describe_checkpoint_interval(config::Visitor& v, OptionalInterval& interval) {
   v.optional(
       "checkpoint_interval", interval,
