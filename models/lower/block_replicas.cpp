@@ -32,10 +32,10 @@ bool same_parameters(const Block& a, const Block& b) {
 }
 
 /// Numbers steps so that those of equal number may run in any order.
-std::vector<ParameterStep> in_order(std::vector<Step> steps) {
+std::vector<ParameterStep> in_order(std::vector<GroupStep> steps) {
   std::vector<ParameterStep> out;
   std::set<int> written;  // By one-to-many steps of the current number.
-  for (Step& step : steps) {
+  for (GroupStep& step : steps) {
     const bool first = out.empty();
     const bool fresh = first || step.kind != out.back().step.kind || written.count(step.source) > 0;
     const int order = (first ? 0 : out.back().order) + (fresh ? 1 : 0);
@@ -279,7 +279,7 @@ std::vector<ParameterStep> BlockReplicas::shadow_steps(BlockId block, std::size_
   ORRERY_CHECK(problem == nullptr, "gradients of block {} do not reach their copy: {}", block.value,
                problem->reason);
   std::vector<ParameterStep> out;
-  for (Step& step : std::get<std::vector<Step>>(steps)) {
+  for (GroupStep& step : std::get<std::vector<GroupStep>>(steps)) {
     const double share = static_cast<double>(elements(step.slices)) / static_cast<double>(length);
     out.push_back({std::move(step), 0, share});
   }

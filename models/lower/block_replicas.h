@@ -27,7 +27,7 @@ enum class SyncPhase { reduce, gather };
 
 /// One communication of one parameter.
 struct ParameterStep {
-  Step step;         ///< Owners are device ids.
+  GroupStep step;    ///< Owners are device ids.
   int order = 0;     ///< Steps of equal order do not read what one of them writes.
   double share = 0;  ///< Of the parameter that its slices are.
 };

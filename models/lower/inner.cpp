@@ -115,8 +115,8 @@ TensorParallel tensor_parallel(const ir::Group& group) {
       const Annotation annotation{{{owners, {{axis, group.tensor_parallel}}}}, kDuplicate, {}};
       return flatten(annotation, {group.tensor_parallel});  // As many tokens as devices.
     };
-    const auto steps = std::get<std::vector<Step>>(resolve(over(before), over(after)));
-    for (const Step& step : steps) out.kinds.push_back(kind_of(step.kind));
+    const auto steps = std::get<std::vector<GroupStep>>(resolve(over(before), over(after)));
+    for (const GroupStep& step : steps) out.kinds.push_back(kind_of(step.kind));
   };
   if (group.sequence == ir::SequenceParallelism::megatron) {
     add(kPartial, 0);

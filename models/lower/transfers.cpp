@@ -65,7 +65,7 @@ class Boundary {
         transfer_activations(senders, activations(*receiver.segment),
                              {total_share(senders), context.workload.sequence_length},
                              context.plan.communication.activation_transfer);
-    for (const Step& step : steps) add_pattern(step);
+    for (const GroupStep& step : steps) add_pattern(step);
   }
 
   const std::vector<Pattern>& patterns() const { return patterns_; }
@@ -81,7 +81,7 @@ class Boundary {
            block.output_bytes;
   }
 
-  void add_pattern(const Step& step) {
+  void add_pattern(const GroupStep& step) {
     const Bytes size = bytes(elements(step.slices));
     const auto regions = regions_of(step.slices, backward_, lower_.segment->last_block);
     if (step.kind == StepKind::send_receive && rank(step.source) != rank(step.destination)) {
@@ -118,7 +118,8 @@ class Boundary {
   }
 
   /// Sends inside a collapsed rank that do not read what one of them brings run side by side.
-  bool joins_local_sends(const Step& step, Bytes size, const std::vector<ir::Region>& regions) {
+  bool joins_local_sends(const GroupStep& step, Bytes size,
+                         const std::vector<ir::Region>& regions) {
     if (patterns_.empty() || !patterns_.back().local_sends) return false;
     Pattern& pattern = patterns_.back();
     if (pattern.members.front() != rank(step.source)) return false;
@@ -138,7 +139,7 @@ class Boundary {
   }
 
   /// Sends between the same two ranks (slices of a collapsed group) travel side by side.
-  void add_send(const Step& step, Bytes size, const std::vector<ir::Region>& regions) {
+  void add_send(const GroupStep& step, Bytes size, const std::vector<ir::Region>& regions) {
     const RankId source = rank(step.source);
     const RankId destination = rank(step.destination);
     const ir::Transfer transfer = {{step.source}, {step.destination}, size};

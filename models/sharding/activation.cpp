@@ -133,17 +133,17 @@ Layout share_layout(std::int64_t length, const Cells& cells, const Cells& others
   return layout;
 }
 
-std::vector<Step> resolved(const Layout& from, const Layout& to) {
+std::vector<GroupStep> resolved(const Layout& from, const Layout& to) {
   auto result = resolve(from, to);
   const auto* failure = std::get_if<Unresolvable>(&result);
   ORRERY_CHECK(failure == nullptr, "activations: {}", failure->reason);
-  return std::get<std::vector<Step>>(std::move(result));
+  return std::get<std::vector<GroupStep>>(std::move(result));
 }
 
 }  // namespace
 
-std::vector<Step> transfer_activations(const Annotation& senders, const Annotation& receivers,
-                                       const Shape& shape, ActivationTransfer transfer) {
+std::vector<GroupStep> transfer_activations(const Annotation& senders, const Annotation& receivers,
+                                            const Shape& shape, ActivationTransfer transfer) {
   ORRERY_CHECK(shape.size() == 2, "activations of {} dimensions", shape.size());
   const std::int64_t tokens = shape[kTokenAxis];
   const Layout from = flatten(senders, shape);
@@ -168,7 +168,7 @@ std::vector<Step> transfer_activations(const Annotation& senders, const Annotati
     stations.push_back(share_layout(to.length, to_parts, cells(sending, CellCut::by_sample)));
   }
   stations.push_back(to);
-  std::vector<Step> steps;
+  std::vector<GroupStep> steps;
   for (std::size_t i = 0; i + 1 < stations.size(); ++i) {
     auto more = resolved(stations[i], stations[i + 1]);
     std::move(more.begin(), more.end(), std::back_inserter(steps));

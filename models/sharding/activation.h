@@ -34,7 +34,7 @@ using ir::ActivationTransfer;
 /// None when the receivers hold them already (virtual stages on the same devices).
 /// Aborts (ORRERY_CHECK) on an annotation that is invalid for the shape or says anything else:
 /// plans are validated before.
-std::vector<Step> transfer_activations(const Annotation& senders, const Annotation& receivers,
-                                       const Shape& shape, ActivationTransfer transfer);
+std::vector<GroupStep> transfer_activations(const Annotation& senders, const Annotation& receivers,
+                                            const Shape& shape, ActivationTransfer transfer);
 
 }  // namespace orrery::models

@@ -84,11 +84,11 @@ Layout flat(const Gradients& gradients) {
 
 Axis without_sum(Axis axis) { return axis == kPartial ? kDuplicate : axis; }
 
-void append_resolution(std::vector<Step>& steps, const Layout& from, const Layout& to) {
+void append_resolution(std::vector<GroupStep>& steps, const Layout& from, const Layout& to) {
   auto result = resolve(from, to);
   const auto* failure = std::get_if<Unresolvable>(&result);
   ORRERY_CHECK(failure == nullptr, "gradients: {}", failure->reason);
-  auto& more = std::get<std::vector<Step>>(result);
+  auto& more = std::get<std::vector<GroupStep>>(result);
   std::move(more.begin(), more.end(), std::back_inserter(steps));
 }
 
@@ -138,15 +138,15 @@ Layout zero_layout(const Gradients& gradients, int shard_group) {
   return joined(length, groups, false);
 }
 
-std::vector<Step> synchronize_gradients(const Gradients& gradients) {
-  std::vector<Step> steps;
+std::vector<GroupStep> synchronize_gradients(const Gradients& gradients) {
+  std::vector<GroupStep> steps;
   append_resolution(steps, gradient_layout(gradients), parameter_layout(gradients));
   return steps;
 }
 
-std::vector<Step> scatter_gradients(const Gradients& gradients, int shard_group) {
+std::vector<GroupStep> scatter_gradients(const Gradients& gradients, int shard_group) {
   const std::int64_t length = volume(gradients.shape);
-  std::vector<Step> steps;
+  std::vector<GroupStep> steps;
   Replicas reduced;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
     reduced.push_back(shards(length, group));
@@ -156,9 +156,9 @@ std::vector<Step> scatter_gradients(const Gradients& gradients, int shard_group)
   return steps;
 }
 
-std::vector<Step> gather_parameters(const Gradients& gradients, int shard_group) {
+std::vector<GroupStep> gather_parameters(const Gradients& gradients, int shard_group) {
   const std::int64_t length = volume(gradients.shape);
-  std::vector<Step> steps;
+  std::vector<GroupStep> steps;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
     const Layout first = joined(length, first_holders(group), false);
     append_resolution(steps, joined(length, {shards(length, group)}, false), first);

@@ -53,14 +53,14 @@ Layout zero_layout(const Gradients& gradients, int shard_group);
 
 /// Every replica gets the sum: one all_reduce per set of owners. The union of all cuts gives the
 /// finest slices, and each has one owner per replica.
-std::vector<Step> synchronize_gradients(const Gradients& gradients);
+std::vector<GroupStep> synchronize_gradients(const Gradients& gradients);
 
 /// gradient_layout -> zero_layout: reduce_scatter inside each shard group, then all_reduce of the
 /// shards between the groups.
-std::vector<Step> scatter_gradients(const Gradients& gradients, int shard_group);
+std::vector<GroupStep> scatter_gradients(const Gradients& gradients, int shard_group);
 
 /// zero_layout -> parameter_layout: all_gather inside each shard group, then broadcast to the other
 /// holders of the same slice of a replica.
-std::vector<Step> gather_parameters(const Gradients& gradients, int shard_group);
+std::vector<GroupStep> gather_parameters(const Gradients& gradients, int shard_group);
 
 }  // namespace orrery::models

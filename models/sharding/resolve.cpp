@@ -22,19 +22,19 @@ void append(std::vector<Slice>& slices, Slice slice) {
 
 /// Appends the steps of one phase: one per kind and group, in the order in which they first appear.
 void fuse(std::vector<SliceStep>& phase, const std::vector<Slice>& bounds,
-          std::vector<Step>& steps) {
+          std::vector<GroupStep>& steps) {
   std::map<std::pair<StepKind, std::vector<int>>, std::size_t> index;
   for (SliceStep& one : phase) {
     const auto [at, fresh] = index.try_emplace({one.kind, std::move(one.group)}, steps.size());
     if (fresh) {
-      Step step{.kind = one.kind, .slices = {}, .group = at->first.second, .parts = {}};
+      GroupStep step{.kind = one.kind, .slices = {}, .group = at->first.second, .parts = {}};
       if (one.root >= 0) step.parts.resize(step.group.size());
       const bool sends = one.kind == StepKind::send_receive;
       if (sends || one.kind == StepKind::broadcast) step.source = step.group[0];
       if (sends) step.destination = step.group[1];
       steps.push_back(std::move(step));
     }
-    Step& step = steps[at->second];
+    GroupStep& step = steps[at->second];
     append(step.slices, bounds[one.slice]);
     if (one.root < 0) continue;
     const auto member = std::find(step.group.begin(), step.group.end(), one.root);
@@ -110,18 +110,18 @@ FinestSlices finest_slices(const Layout& from, const Layout& to) {
   return finest;
 }
 
-std::variant<std::vector<Step>, Unresolvable> resolve(const Layout& from, const Layout& to,
-                                                      const ResolveOptions& options) {
+std::variant<std::vector<GroupStep>, Unresolvable> resolve(const Layout& from, const Layout& to,
+                                                           const ResolveOptions& options) {
   if (auto problem = validate(from)) return Unresolvable{"source: " + *problem};
   if (auto problem = validate(to)) return Unresolvable{"destination: " + *problem};
   if (from.length != to.length) {
     return Unresolvable{
         fmt::format("source has {} elements, destination {}", from.length, to.length)};
   }
-  if (from.length == 0) return std::vector<Step>{};
+  if (from.length == 0) return std::vector<GroupStep>{};
   if (to.pieces.front().partial != kFullValue) {
     if (auto problem = keep_summands(from, to)) return *problem;
-    return std::vector<Step>{};
+    return std::vector<GroupStep>{};
   }
   const FinestSlices finest = finest_slices(from, to);
   auto resolved = resolve_slices(finest.slices, options);
@@ -134,7 +134,7 @@ std::variant<std::vector<Step>, Unresolvable> resolve(const Layout& from, const 
         "the summands of [{}, {}) lie on owners {}, and none of its destinations {} holds one",
         at.begin, at.end, owners, slice.to)};
   }
-  std::vector<Step> steps;
+  std::vector<GroupStep> steps;
   for (auto& phase : std::get<ResolvedSlices>(resolved)) fuse(phase, finest.bounds, steps);
   return steps;
 }

@@ -13,7 +13,7 @@ namespace orrery::models {
 
 /// One communication of a group. A step may read what an earlier one of the list delivered. All
 /// ranks walk the list in the same order, so they cannot deadlock.
-struct Step {
+struct GroupStep {
   StepKind kind = StepKind::send_receive;
   /// All elements that the step concerns: ascending, disjoint, not empty, adjacent ones joined.
   std::vector<Slice> slices;
@@ -26,7 +26,7 @@ struct Step {
   std::vector<std::vector<Slice>> parts;
   int source = -1;       ///< send_receive and broadcast, else -1.
   int destination = -1;  ///< send_receive, else -1.
-  bool operator==(const Step&) const = default;
+  bool operator==(const GroupStep&) const = default;
 };
 
 /// No communication of this folder leads from one layout to the other.
@@ -45,7 +45,7 @@ FinestSlices finest_slices(const Layout& from, const Layout& to);
 /// share a step); empty when each owner already holds what it needs. Unresolvable: an invalid
 /// layout, unequal lengths, a destination with summands that do not lie there already, a slice of
 /// which no destination holds a summand.
-std::variant<std::vector<Step>, Unresolvable> resolve(const Layout& from, const Layout& to,
-                                                      const ResolveOptions& options = {});
+std::variant<std::vector<GroupStep>, Unresolvable> resolve(const Layout& from, const Layout& to,
+                                                           const ResolveOptions& options = {});
 
 }  // namespace orrery::models

@@ -18,14 +18,14 @@ namespace {
 constexpr auto kLeader = ActivationTransfer::leader_broadcast;
 constexpr auto kSliced = ActivationTransfer::sliced;
 
-Step send(int source, int destination, std::vector<Slice> slices) {
+GroupStep send(int source, int destination, std::vector<Slice> slices) {
   return {
       StepKind::send_receive, std::move(slices), {source, destination}, {}, source, destination};
 }
 
-std::int64_t sent(const std::vector<Step>& steps) {
+std::int64_t sent(const std::vector<GroupStep>& steps) {
   std::int64_t sum = 0;
-  for (const Step& step : steps) {
+  for (const GroupStep& step : steps) {
     if (step.kind == StepKind::send_receive) sum += elements(step.slices);
   }
   return sum;
@@ -72,38 +72,39 @@ Annotation random_activations(std::int64_t samples, int first, States most) {
 TEST(LeaderBroadcast, SendsOverlappingSamplesBetweenLeadersThenBroadcasts) {
   const Annotation senders = by_samples({whole({0, 1}), whole({2, 3})}, {3, 1});
   const Annotation receivers = by_samples({whole({4}), whole({5, 6, 7})}, {1, 3});
-  const std::vector<Step> expected{send(0, 4, {{0, 10}}),
-                                   send(0, 5, {{10, 30}}),
-                                   send(2, 5, {{30, 40}}),
-                                   {StepKind::broadcast, {{10, 40}}, {5, 6, 7}, {}, 5}};
+  const std::vector<GroupStep> expected{send(0, 4, {{0, 10}}),
+                                        send(0, 5, {{10, 30}}),
+                                        send(2, 5, {{30, 40}}),
+                                        {StepKind::broadcast, {{10, 40}}, {5, 6, 7}, {}, 5}};
   EXPECT_EQ(transfer_activations(senders, receivers, {4, 10}, kLeader), expected);
 }
 
 TEST(LeaderBroadcast, CollectsSplitTokensAtTheLeader) {
   const Annotation senders = by_samples({split_tokens({0, 1})}, {2});
-  const std::vector<Step> expected{send(1, 0, {{2, 4}, {6, 8}}), send(0, 2, {{0, 8}})};
+  const std::vector<GroupStep> expected{send(1, 0, {{2, 4}, {6, 8}}), send(0, 2, {{0, 8}})};
   EXPECT_EQ(transfer_activations(senders, by_samples({whole({2})}, {2}), {2, 4}, kLeader),
             expected);
 }
 
 TEST(LeaderBroadcast, GivesEachPartALeaderWherePartsHaveCopies) {
   const Annotation senders = by_samples({split_tokens({0, 1, 2, 3}, 2)}, {1});
-  const std::vector<Step> expected{send(0, 4, {{0, 2}}), send(2, 4, {{2, 4}})};
+  const std::vector<GroupStep> expected{send(0, 4, {{0, 2}}), send(2, 4, {{2, 4}})};
   EXPECT_EQ(transfer_activations(senders, by_samples({whole({4})}, {1}), {1, 4}, kLeader),
             expected);
 }
 
 TEST(Sliced, PairsMembersOfEqualDegreesThenGathers) {
-  const std::vector<Step> expected{send(0, 2, {{0, 4}}),
-                                   send(1, 3, {{4, 8}}),
-                                   {StepKind::all_gather, {{0, 8}}, {2, 3}, {{{0, 4}}, {{4, 8}}}}};
+  const std::vector<GroupStep> expected{
+      send(0, 2, {{0, 4}}),
+      send(1, 3, {{4, 8}}),
+      {StepKind::all_gather, {{0, 8}}, {2, 3}, {{{0, 4}}, {{4, 8}}}}};
   EXPECT_EQ(transfer_activations(by_samples({whole({0, 1})}, {2}), by_samples({whole({2, 3})}, {2}),
                                  {2, 4}, kSliced),
             expected);
 }
 
 TEST(Sliced, MeetsInTheFinestCommonSlicesOfUnequalDegrees) {
-  const std::vector<Step> expected{
+  const std::vector<GroupStep> expected{
       send(0, 3, {{0, 4}}),
       send(0, 4, {{4, 6}}),
       send(1, 4, {{6, 8}}),
@@ -115,7 +116,7 @@ TEST(Sliced, MeetsInTheFinestCommonSlicesOfUnequalDegrees) {
 }
 
 TEST(Sliced, NeedsNoGatherBetweenSplitTokens) {
-  const std::vector<Step> expected{send(0, 2, {{0, 2}, {4, 6}}), send(1, 3, {{2, 4}, {6, 8}})};
+  const std::vector<GroupStep> expected{send(0, 2, {{0, 2}, {4, 6}}), send(1, 3, {{2, 4}, {6, 8}})};
   EXPECT_EQ(transfer_activations(by_samples({split_tokens({0, 1})}, {2}),
                                  by_samples({split_tokens({2, 3})}, {2}), {2, 4}, kSliced),
             expected);
@@ -126,9 +127,9 @@ TEST(Sliced, NeedsNoGatherBetweenSplitTokens) {
 TEST(Sliced, DividesEachPartAmongItsCopies) {
   const Annotation senders = by_samples({split_tokens({0, 1, 2, 3}, 2)}, {1});
   const Annotation receivers = by_samples({split_tokens({4, 5, 6})}, {1});
-  const std::vector<Step> expected{send(0, 4, {{0, 2}}), send(1, 4, {{2, 4}}), send(0, 5, {{4, 5}}),
-                                   send(2, 5, {{5, 6}}), send(3, 5, {{6, 7}}), send(2, 6, {{7, 9}}),
-                                   send(3, 6, {{9, 10}})};
+  const std::vector<GroupStep> expected{
+      send(0, 4, {{0, 2}}), send(1, 4, {{2, 4}}), send(0, 5, {{4, 5}}), send(2, 5, {{5, 6}}),
+      send(3, 5, {{6, 7}}), send(2, 6, {{7, 9}}), send(3, 6, {{9, 10}})};
   EXPECT_EQ(transfer_activations(senders, receivers, {1, 10}, kSliced), expected);
 }
 
@@ -172,8 +173,8 @@ RC_GTEST_PROP(TransferActivationsLaw, EachTokenCrossesBetweenTheStagesOnce, ()) 
   const Annotation senders = random_activations(shape[0], 0, States::whole);
   const Annotation receivers = random_activations(shape[0], 60, States::whole);
   for (auto transfer : {kLeader, kSliced}) {
-    std::vector<Step> crossing;
-    for (const Step& step : transfer_activations(senders, receivers, shape, transfer)) {
+    std::vector<GroupStep> crossing;
+    for (const GroupStep& step : transfer_activations(senders, receivers, shape, transfer)) {
       const bool leaves = step.source >= 0 && step.source < 60;
       if (leaves) crossing.push_back(step);
       RC_ASSERT(!leaves || step.kind == StepKind::send_receive);
@@ -191,7 +192,7 @@ RC_GTEST_PROP(TransferActivationsLaw, SlicedSendersShareTheLoadEvenly, ()) {
   for (int i = 0; i < receivers; ++i) to.push_back(20 + i);
   std::map<int, std::int64_t> load;
   std::set<std::pair<int, int>> pairs;
-  for (const Step& step :
+  for (const GroupStep& step :
        transfer_activations(by_samples({whole(from)}, {1}), by_samples({whole(to)}, {1}),
                             {1, share * senders}, kSliced)) {
     if (step.kind != StepKind::send_receive || step.source >= 20) continue;

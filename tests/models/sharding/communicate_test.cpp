@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/models/sharding/box_interpreter.h"
-
 namespace orrery::models::testing::communicate_test {
 namespace {
 
@@ -106,26 +104,6 @@ TEST(Communicate, PartialAcrossChangedGroupsIsRefused) {
             "! subgroup 0 would need 2 summands, it has 1");
   EXPECT_EQ(show(two({{0}, {}}, {{1}, {}}, 0), two({{0}, {}}, {{1}, {}}, kPartial)),
             "! the subgroups would need summands, they hold none");
-}
-
-TEST(BoxInterpreter, RefusesMalformedSteps) {
-  const Shape shape{2};
-  Rng rng(5);
-  const auto run = [&](CommunicationKind kind, SliceMove move) {
-    BoxBuffers buffers = materialize(one({0, 1}, {{0, 2}}), shape, {1, 2}, rng);
-    return execute({{kind, Tier::bottom, 0, 0, {}, {std::move(move)}}}, shape, buffers)
-        .value_or("");
-  };
-  const Box first{{0, 1}};
-  EXPECT_EQ(run(CommunicationKind::send_receive, {first, {0, 1}, -1}), "");
-  EXPECT_EQ(run(CommunicationKind::send_receive, {first, {1, 0}, -1}),
-            "step 0 (SR): device 1 does not hold element 0");
-  EXPECT_EQ(run(CommunicationKind::send_receive, {first, {0, 0}, -1}),
-            "step 0 (SR): a device stands twice in a group");
-  EXPECT_EQ(run(CommunicationKind::all_gather, {first, {0, 1}, 3}),
-            "step 0 (AG): the root of a slice is not in its group");
-  EXPECT_EQ(run(CommunicationKind::all_reduce, {first, {0}, -1}),
-            "step 0 (AR): a group has fewer than two devices");
 }
 
 TEST(Communicate, InvalidAnnotationsAreRefused) {

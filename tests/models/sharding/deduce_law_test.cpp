@@ -7,8 +7,8 @@
 #include <map>
 #include <numeric>
 
-#include "tests/models/sharding/box_interpreter.h"
 #include "models/sharding/deduce.h"
+#include "tests/models/sharding/box_interpreter.h"
 #include "tests/models/sharding/number_operators.h"
 #include "tests/models/sharding/random_annotations.h"
 

@@ -76,28 +76,28 @@ TEST(SynchronizeGradients, AllReducesEachSegmentAmongOneOwnerPerReplica) {
   // Degrees 4, 2 and 1: the cuts of degree 4 give the segments (SplitAR).
   const auto steps = synchronize_gradients(
       gradients({split_copy({0, 1, 2, 3}), split_copy({4, 5}), split_copy({6})}, {16}));
-  const std::vector<Step> expected{{StepKind::all_reduce, {{0, 4}}, {0, 4, 6}, {}},
-                                   {StepKind::all_reduce, {{4, 8}}, {1, 4, 6}, {}},
-                                   {StepKind::all_reduce, {{8, 12}}, {2, 5, 6}, {}},
-                                   {StepKind::all_reduce, {{12, 16}}, {3, 5, 6}, {}}};
+  const std::vector<GroupStep> expected{{StepKind::all_reduce, {{0, 4}}, {0, 4, 6}, {}},
+                                        {StepKind::all_reduce, {{4, 8}}, {1, 4, 6}, {}},
+                                        {StepKind::all_reduce, {{8, 12}}, {2, 5, 6}, {}},
+                                        {StepKind::all_reduce, {{12, 16}}, {3, 5, 6}, {}}};
   EXPECT_EQ(steps, expected);
 }
 
 TEST(SynchronizeGradients, CutsDegreesThatDoNotDivide) {
   const auto steps =
       synchronize_gradients(gradients({split_copy({0, 1, 2}), split_copy({3, 4})}, {6}));
-  const std::vector<Step> expected{{StepKind::all_reduce, {{0, 2}}, {0, 3}, {}},
-                                   {StepKind::all_reduce, {{2, 3}}, {1, 3}, {}},
-                                   {StepKind::all_reduce, {{3, 4}}, {1, 4}, {}},
-                                   {StepKind::all_reduce, {{4, 6}}, {2, 4}, {}}};
+  const std::vector<GroupStep> expected{{StepKind::all_reduce, {{0, 2}}, {0, 3}, {}},
+                                        {StepKind::all_reduce, {{2, 3}}, {1, 3}, {}},
+                                        {StepKind::all_reduce, {{3, 4}}, {1, 4}, {}},
+                                        {StepKind::all_reduce, {{4, 6}}, {2, 4}, {}}};
   EXPECT_EQ(steps, expected);
 }
 
 TEST(SynchronizeGradients, MergesSegmentsOfEqualOwnersIntoOneStep) {
   // Columns split in two: each device has a slice of each row.
   const auto steps = synchronize_gradients(gradients({{{0, 1}, {{1, 2}}}, {{2}, {}}}, {2, 4}));
-  const std::vector<Step> expected{{StepKind::all_reduce, {{0, 2}, {4, 6}}, {0, 2}, {}},
-                                   {StepKind::all_reduce, {{2, 4}, {6, 8}}, {1, 2}, {}}};
+  const std::vector<GroupStep> expected{{StepKind::all_reduce, {{0, 2}, {4, 6}}, {0, 2}, {}},
+                                        {StepKind::all_reduce, {{2, 4}, {6, 8}}, {1, 2}, {}}};
   EXPECT_EQ(steps, expected);
 }
 
@@ -109,25 +109,25 @@ TEST(SynchronizeGradients, AddsUpSummandsInsideACopy) {
   // Two key-value heads on four devices, and whole on one: heads meet in groups of three.
   const auto steps =
       synchronize_gradients(gradients({{{0, 1, 2, 3}, {{0, 2}, {kPartial, 2}}}, {{4}, {}}}, {2}));
-  const std::vector<Step> expected{{StepKind::all_reduce, {{0, 1}}, {0, 1, 4}, {}},
-                                   {StepKind::all_reduce, {{1, 2}}, {2, 3, 4}, {}}};
+  const std::vector<GroupStep> expected{{StepKind::all_reduce, {{0, 1}}, {0, 1, 4}, {}},
+                                        {StepKind::all_reduce, {{1, 2}}, {2, 3, 4}, {}}};
   EXPECT_EQ(steps, expected);
 }
 
 TEST(Zero, ScattersAndGathersEachSegmentAmongItsOwners) {
   const Gradients two = gradients({split_copy({0, 1}), split_copy({2})}, {8});
-  const std::vector<Step> scatter{
+  const std::vector<GroupStep> scatter{
       {StepKind::reduce_scatter, {{0, 4}}, {0, 2}, {{{0, 2}}, {{2, 4}}}},
       {StepKind::reduce_scatter, {{4, 8}}, {1, 2}, {{{4, 6}}, {{6, 8}}}}};
-  std::vector<Step> gather = scatter;
-  for (Step& step : gather) step.kind = StepKind::all_gather;
+  std::vector<GroupStep> gather = scatter;
+  for (GroupStep& step : gather) step.kind = StepKind::all_gather;
   EXPECT_EQ(scatter_gradients(two, 0), scatter);
   EXPECT_EQ(gather_parameters(two, 0), gather);
 }
 
 TEST(Zero, AllReducesShardsBetweenShardGroups) {
   const Gradients four = gradients({{{0}, {}}, {{1}, {}}, {{2}, {}}, {{3}, {}}}, {8});
-  const std::vector<Step> expected{
+  const std::vector<GroupStep> expected{
       {StepKind::reduce_scatter, {{0, 8}}, {0, 1}, {{{0, 4}}, {{4, 8}}}},
       {StepKind::reduce_scatter, {{0, 8}}, {2, 3}, {{{0, 4}}, {{4, 8}}}},
       {StepKind::all_reduce, {{0, 4}}, {0, 2}, {}},
@@ -138,9 +138,10 @@ TEST(Zero, AllReducesShardsBetweenShardGroups) {
 TEST(Zero, GathersSharedSlicesOnceAndBroadcastsInsideTheReplica) {
   const Gradients gains =
       gradients({on_each({0, 1, 2}, kDuplicate), on_each({3, 4, 5}, kDuplicate)}, {4});
-  const std::vector<Step> expected{{StepKind::all_gather, {{0, 4}}, {0, 3}, {{{0, 2}}, {{2, 4}}}},
-                                   {StepKind::broadcast, {{0, 4}}, {0, 1, 2}, {}, 0},
-                                   {StepKind::broadcast, {{0, 4}}, {3, 4, 5}, {}, 3}};
+  const std::vector<GroupStep> expected{
+      {StepKind::all_gather, {{0, 4}}, {0, 3}, {{{0, 2}}, {{2, 4}}}},
+      {StepKind::broadcast, {{0, 4}}, {0, 1, 2}, {}, 0},
+      {StepKind::broadcast, {{0, 4}}, {3, 4, 5}, {}, 3}};
   EXPECT_EQ(gather_parameters(gains, 0), expected);
 }
 
@@ -191,7 +192,7 @@ RC_GTEST_PROP(GradientLaw, AllReducesMoveEachElementOnce, ()) {
   const Gradients all = random_gradients(true);
   const std::size_t count = replicas(all).size();
   std::int64_t reduced = 0;
-  for (const Step& step : synchronize_gradients(all)) {
+  for (const GroupStep& step : synchronize_gradients(all)) {
     if (step.kind != StepKind::all_reduce) continue;
     RC_ASSERT(step.group.size() == count);
     reduced += elements(step.slices);
@@ -218,7 +219,7 @@ RC_GTEST_PROP(GradientLaw, ZeroKeepsOneCopyPerShardGroupAndGathersTheRest, ()) {
   for (const Piece& piece : zero_layout(all, group).pieces) kept += piece.slice.size();
   RC_ASSERT(kept == copies * length);
   std::int64_t scattered = 0;
-  for (const Step& step : scatter_gradients(all, group)) {
+  for (const GroupStep& step : scatter_gradients(all, group)) {
     if (step.kind == StepKind::reduce_scatter) scattered += delivered({step});
   }
   RC_ASSERT(scattered == (count - copies) * length);

@@ -24,7 +24,7 @@ std::vector<std::int64_t> list(const std::vector<Slice>& slices) {
   return all;
 }
 
-Problem check_shape(const Step& step) {
+Problem check_shape(const GroupStep& step) {
   const auto wanted = list(step.slices);
   if (wanted.empty()) return "it moves nothing";
   if (!std::is_sorted(step.slices.begin(), step.slices.end())) return "its slices are not sorted";
@@ -60,7 +60,8 @@ Problem missing(int owner, std::int64_t x) {
 }
 
 /// Copies elements from one member to all others.
-Problem copy(const Step& step, int source, const std::vector<Slice>& slices, Buffers& buffers) {
+Problem copy(const GroupStep& step, int source, const std::vector<Slice>& slices,
+             Buffers& buffers) {
   const Places& from = buffers[source];
   for (std::int64_t x : list(slices)) {
     if (at(x) >= from.size() || !from[at(x)]) return missing(source, x);
@@ -73,7 +74,7 @@ Problem copy(const Step& step, int source, const std::vector<Slice>& slices, Buf
   return std::nullopt;
 }
 
-Problem reduce(const Step& step, Buffers& buffers) {
+Problem reduce(const GroupStep& step, Buffers& buffers) {
   for (std::int64_t x : list(step.slices)) {
     double sum = 0;
     for (int member : step.group) {
@@ -96,7 +97,7 @@ Problem reduce(const Step& step, Buffers& buffers) {
   return std::nullopt;
 }
 
-Problem apply(const Step& step, Buffers& buffers) {
+Problem apply(const GroupStep& step, Buffers& buffers) {
   if (auto problem = check_shape(step)) return problem;
   switch (step.kind) {
     case StepKind::all_reduce:
@@ -130,7 +131,7 @@ Buffers materialize(const Layout& layout, const Summands& summands) {
   return buffers;
 }
 
-std::optional<std::string> execute(const std::vector<Step>& steps, Buffers& buffers) {
+std::optional<std::string> execute(const std::vector<GroupStep>& steps, Buffers& buffers) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     if (auto problem = apply(steps[i], buffers)) {
       return fmt::format("step {} ({}): {}", i, to_string(steps[i].kind), *problem);

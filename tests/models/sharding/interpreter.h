@@ -25,7 +25,7 @@ Buffers materialize(const Layout& layout, const Summands& summands);
 /// Applies the steps in order. After a reduce_scatter a member holds only its own part of the
 /// step's slices. Returns the first malformed step (parts that do not tile its slices, a source
 /// outside its group) or the first read of an element that is not there, or nothing.
-std::optional<std::string> execute(const std::vector<Step>& steps, Buffers& buffers);
+std::optional<std::string> execute(const std::vector<GroupStep>& steps, Buffers& buffers);
 
 /// Compares, exactly, each piece of a valid layout of full values with the sum of `summands`, or
 /// each piece of summands with its own. Returns the first difference, or nothing.

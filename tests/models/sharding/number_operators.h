@@ -7,8 +7,8 @@
 #include <numeric>
 #include <vector>
 
-#include "tests/models/sharding/box_interpreter.h"
 #include "models/sharding/deduce.h"
+#include "tests/models/sharding/box_interpreter.h"
 
 namespace orrery::models::testing {
 

@@ -8,9 +8,9 @@
 #include <set>
 #include <vector>
 
-#include "tests/models/sharding/interpreter.h"
 #include "models/sharding/layout.h"
 #include "models/sharding/resolve.h"
+#include "tests/models/sharding/interpreter.h"
 
 namespace orrery::models::testing {
 
@@ -98,16 +98,16 @@ inline std::int64_t needed(const Layout& from, const Layout& to) {
 }
 
 /// Elements that the steps bring to members which did not bring them themselves.
-inline std::int64_t delivered(const std::vector<Step>& steps) {
+inline std::int64_t delivered(const std::vector<GroupStep>& steps) {
   std::int64_t count = 0;
-  for (const Step& step : steps) {
+  for (const GroupStep& step : steps) {
     count += elements(step.slices) * static_cast<std::int64_t>(step.group.size() - 1);
   }
   return count;
 }
 
 /// What goes wrong when the steps run on real numbers, or "".
-inline std::string run(const Layout& from, const Layout& to, const std::vector<Step>& steps) {
+inline std::string run(const Layout& from, const Layout& to, const std::vector<GroupStep>& steps) {
   const Summands summands = numbers(from);
   Buffers buffers = materialize(from, summands);
   if (auto problem = execute(steps, buffers)) return *problem;

@@ -10,12 +10,8 @@ namespace {
 constexpr int kOwners = 6;
 
 ResolveOptions random_options() {
-  const int seed = random_int(0, 50);
   ResolveOptions options;
   options.gather_and_broadcast = random_int(0, 1) == 1;
-  if (seed > 0) {
-    options.sends.link_rank = [seed](int a, int b) { return (a * 7 + b * 3 + seed * a * b) % 3; };
-  }
   return options;
 }
 
@@ -24,28 +20,10 @@ RC_GTEST_PROP(ResolveLaw, FullValuesArriveAndNothingMovesInVain, ()) {
   const Layout from = random_full(length, kOwners);
   const Layout to = random_full(length, kOwners);
   const auto result = resolve(from, to, random_options());
-  RC_ASSERT(std::holds_alternative<std::vector<Step>>(result));
-  const auto& steps = std::get<std::vector<Step>>(result);
+  RC_ASSERT(std::holds_alternative<std::vector<GroupStep>>(result));
+  const auto& steps = std::get<std::vector<GroupStep>>(result);
   RC_ASSERT(run(from, to, steps) == "");
   RC_ASSERT(delivered(steps) == needed(from, to));
-}
-
-RC_GTEST_PROP(ResolveLaw, EverySendTakesAFastestLink, ()) {
-  const std::int64_t length = random_int(1, 24);
-  const Layout from = random_full(length, kOwners);
-  const Layout to = random_full(length, kOwners);
-  ResolveOptions options = random_options();
-  options.gather_and_broadcast = false;
-  if (!options.sends.link_rank) options.sends.link_rank = [](int a, int b) { return (a + b) % 2; };
-  const auto steps = std::get<std::vector<Step>>(resolve(from, to, options));
-  for (const Step& step : steps) {
-    const int rank = options.sends.link_rank(step.source, step.destination);
-    for (const Slice& slice : step.slices) {
-      for (int other : owners_at(from, slice.begin)) {
-        RC_ASSERT(rank <= options.sends.link_rank(other, step.destination));
-      }
-    }
-  }
 }
 
 RC_GTEST_PROP(ResolveLaw, SummandsAddUpUnlessNoDestinationHoldsOne, ()) {
@@ -60,8 +38,8 @@ RC_GTEST_PROP(ResolveLaw, SummandsAddUpUnlessNoDestinationHoldsOne, ()) {
     covered &= std::any_of(need.begin(), need.end(), [&](int o) { return have.count(o) > 0; });
   }
   const auto result = resolve(from, to, random_options());
-  RC_ASSERT(std::holds_alternative<std::vector<Step>>(result) == (covered || summands == 1));
-  if (const auto* steps = std::get_if<std::vector<Step>>(&result)) {
+  RC_ASSERT(std::holds_alternative<std::vector<GroupStep>>(result) == (covered || summands == 1));
+  if (const auto* steps = std::get_if<std::vector<GroupStep>>(&result)) {
     RC_ASSERT(run(from, to, *steps) == "");
   }
 }
@@ -73,8 +51,8 @@ RC_GTEST_PROP(ResolveLaw, EverySegmentIsReducedOnceAmongOneOwnerPerSummand, ()) 
   Layout to = from;
   for (Piece& piece : to.pieces) piece.partial = kFullValue;
   std::vector<int> reduced(static_cast<std::size_t>(length), 0);
-  const auto steps = std::get<std::vector<Step>>(resolve(from, to));
-  for (const Step& step : steps) {
+  const auto steps = std::get<std::vector<GroupStep>>(resolve(from, to));
+  for (const GroupStep& step : steps) {
     if (step.kind != StepKind::all_reduce && step.kind != StepKind::reduce_scatter) continue;
     RC_ASSERT(step.group.size() == static_cast<std::size_t>(summands));
     for (const Slice& slice : step.slices) {

@@ -7,10 +7,10 @@
 #include <set>
 #include <string>
 
-#include "tests/models/sharding/box_interpreter.h"
 #include "models/sharding/communicate.h"
 #include "models/sharding/specialize.h"
 #include "models/sharding/transformer.h"
+#include "tests/models/sharding/box_interpreter.h"
 #include "tests/models/sharding/number_operators.h"
 #include "tests/models/sharding/random_transformer.h"
 
