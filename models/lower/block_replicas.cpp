@@ -92,7 +92,7 @@ BlockReplicas::BlockReplicas(const Workload& workload, const Placement& placemen
   for (std::size_t p = 0; p < placement.elements.size(); ++p) {
     for (std::size_t e = 0; e < placement.elements[p].size(); ++e) {
       const ir::Segment& segment = *placement.elements[p][e].segment;
-      for (auto b = segment.first_block.index(); b <= segment.last_block.index(); ++b) {
+      for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
         for (std::size_t g = 0; g < segment.groups.size(); ++g) {
           if (placement.elements[p][e].ranks[g].empty()) continue;  // Idle.
           replicas_[b].push_back({static_cast<int>(p), static_cast<int>(e), static_cast<int>(g)});
@@ -104,7 +104,7 @@ BlockReplicas::BlockReplicas(const Workload& workload, const Placement& placemen
     for (std::size_t s = 0; s < shadows; ++s) {
       const ir::Segment& segment = *placement.shadows[p][s].segment;
       const int element = placement.count(static_cast<int>(p)) - static_cast<int>(shadows - s);
-      for (auto b = segment.first_block.index(); b <= segment.last_block.index(); ++b) {
+      for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {
         for (std::size_t g = 0; g < segment.groups.size(); ++g) {
           shadows_[b].push_back({static_cast<int>(p), element, static_cast<int>(g)});
         }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/lower/placement.h"
 #include "models/sharding/annotation.h"
 #include "models/sharding/gradient.h"
@@ -37,12 +38,12 @@ class BlockReplicas {
   /// Keeps references.
   BlockReplicas(const Workload& workload, const Placement& placement);
 
-  const std::vector<BlockReplica>& of(BlockId block) const { return replicas_[block.index()]; }
+  const std::vector<BlockReplica>& of(BlockId block) const { return replicas_[block]; }
   /// Groups that keep a redundant copy (Redundancy::next_stage); they take no part in steps().
-  const std::vector<BlockReplica>& shadows(BlockId block) const { return shadows_[block.index()]; }
+  const std::vector<BlockReplica>& shadows(BlockId block) const { return shadows_[block]; }
   /// Sets of devices that see tokens of their own: each group, and in it each part of the sequence.
   /// They are the replicas that ZeRO counts.
-  int count(BlockId block) const { return counts_[block.index()]; }
+  int count(BlockId block) const { return counts_[block]; }
   const ir::Zero& zero(BlockId block) const;
   /// Equal replicas and shadows and equal lists of parameters: the blocks synchronize as one.
   bool alike(BlockId a, BlockId b) const;
@@ -86,9 +87,9 @@ class BlockReplicas {
 
   const Workload& workload_;
   const Placement& placement_;
-  std::vector<std::vector<BlockReplica>> replicas_;  ///< By block.
-  std::vector<std::vector<BlockReplica>> shadows_;   ///< By block.
-  std::vector<int> counts_;                          ///< By block.
+  IdVector<BlockId, std::vector<BlockReplica>> replicas_;
+  IdVector<BlockId, std::vector<BlockReplica>> shadows_;
+  IdVector<BlockId, int> counts_;
 };
 
 }  // namespace orrery::models

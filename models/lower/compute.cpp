@@ -310,8 +310,8 @@ class PipelineCompute {
         templates_[static_cast<std::size_t>(e)][static_cast<std::size_t>(g)];
     const std::vector<Part>& parts =
         rounds.ends ? templates.last : templates.usual[static_cast<std::size_t>(kind)];
-    if (g == 0) teams_.clear();
-    teams_.resize(std::max(teams_.size(), parts.size()));
+    if (g == 0) open_groups_.clear();
+    open_groups_.resize(std::max(open_groups_.size(), parts.size()));
     std::vector<PendingOp> added(ranks.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       ir::Op op = pass_op(parts[i], kind, micro_batch);
@@ -334,7 +334,7 @@ class PipelineCompute {
         if (rounds.follows) note(*rounds.follows, ops_.next);
       }
       if (!parts[i].joint) continue;
-      std::vector<PendingOp>& op_group = teams_[i];
+      std::vector<PendingOp>& op_group = open_groups_[i];
       op_group.insert(op_group.end(), added.begin(), added.end());
       if ((g + 1) % parts[i].groups > 0) continue;  // The next group joins in.
       builder_.add_op_group(op_group);
@@ -385,7 +385,7 @@ class PipelineCompute {
   /// Segment, set of groups, first and last block, backward -> inner set.
   std::map<std::tuple<const ir::Segment*, int, int, int, bool>, std::int32_t> joint_sets_;
   std::vector<std::vector<PendingOp>>
-      teams_;  ///< By part of a pass: ops that wait for more groups.
+      open_groups_;  ///< By part of a pass: ops that wait for more groups.
 };
 
 /// Pipelines with micro-batches on a stage of `pipeline`: its own first.

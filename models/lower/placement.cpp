@@ -40,7 +40,7 @@ void add_ranks(const ir::Stage& stage, int pipeline, int stage_index, bool colla
       rank.position = static_cast<std::int32_t>(i);
       rank.tensor_parallel = groups[g].tensor_parallel;
       for (const DeviceId device : rank.devices) {
-        out.rank_of[device.index()] = {static_cast<std::int32_t>(out.ranks.size())};
+        out.rank_of[device] = {static_cast<std::int32_t>(out.ranks.size())};
       }
       out.ranks.push_back(std::move(rank));
     }
@@ -72,7 +72,7 @@ PlacedSegment make_element(const ir::Segment& segment, int pipeline, int stage, 
     first_sample += group.samples;
     std::vector<RankId> ranks;
     for (const DeviceId device : group.devices) {
-      const RankId rank = out.rank_of[device.index()];
+      const RankId rank = out.rank_of[device];
       if (rank.valid() && (ranks.empty() || ranks.back() != rank)) ranks.push_back(rank);
     }
     element.ranks.push_back(std::move(ranks));

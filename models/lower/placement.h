@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/ir/plan.h"
 #include "models/ir/program.h"
 #include "models/lower/lower.h"
@@ -43,7 +44,7 @@ struct Placement {
   const PlacedSegment& element(int pipeline, int number) const;
   /// By position in the chain: the numbers of the elements that micro-batch `micro_batch` passes.
   std::vector<int> route(const ir::Plan& plan, int pipeline, int micro_batch) const;
-  std::vector<RankId> rank_of;  ///< By device id; invalid when unused.
+  IdVector<DeviceId, RankId> rank_of;  ///< Invalid when unused.
 };
 
 /// A stage that leaves all of its micro-batches to others and takes none: its devices are idle, or

@@ -38,7 +38,7 @@ class Feeder {
       const DeviceId source = {one.step.source};
       const DeviceId destination = {one.step.destination};
       const auto& rank_of = context_.placement.rank_of;
-      Message& message = messages_[{rank_of[source.index()], rank_of[destination.index()]}];
+      Message& message = messages_[{rank_of[source], rank_of[destination]}];
       message.paths[{source, destination}] += one.share * whole;
       message.bytes += one.share * whole;
       for (const Slice& slice : one.step.slices) {

@@ -246,7 +246,7 @@ class Synchronizer {
     std::vector<RankId> ranks;
     std::set<RankId> known;
     for (const int owner : owners) {
-      const RankId rank = context_.placement.rank_of[static_cast<std::size_t>(owner)];
+      const RankId rank = context_.placement.rank_of[{owner}];
       if (known.insert(rank).second) ranks.push_back(rank);
     }
     return ranks;

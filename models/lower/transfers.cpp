@@ -71,9 +71,7 @@ class Boundary {
   const std::vector<Pattern>& patterns() const { return patterns_; }
 
  private:
-  RankId rank(int device) const {
-    return context_.placement.rank_of[static_cast<std::size_t>(device)];
-  }
+  RankId rank(int device) const { return context_.placement.rank_of[{device}]; }
 
   Bytes bytes(std::int64_t tokens) const {
     const Block& block = context_.workload.block(lower_.segment->last_block);

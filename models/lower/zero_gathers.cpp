@@ -8,14 +8,15 @@ namespace orrery::models {
 ZeroGathers::ZeroGathers(const Workload& workload, const BlockReplicas& replicas,
                          double bytes_per_weight)
     : class_of_(static_cast<std::size_t>(workload.size()), -1) {
-  for (int b = 0; b < workload.size(); ++b) {
-    if (!replicas.zero({b}).shards_parameters()) continue;
+  for (const BlockId block : class_of_.ids()) {
+    if (!replicas.zero(block).shards_parameters()) continue;
     // The matrix that embedding and head share makes the ends special.
-    const bool end = b < 2 || b + 1 == workload.size();
-    if (end || class_of_[static_cast<std::size_t>(b) - 1] < 0 || !replicas.alike({b - 1}, {b})) {
-      classes_.push_back(make_class({b}, workload, replicas, bytes_per_weight));
+    const BlockId before{block.value - 1};
+    const bool end = block.value < 2 || block.value + 1 == workload.size();
+    if (end || class_of(before) < 0 || !replicas.alike(before, block)) {
+      classes_.push_back(make_class(block, workload, replicas, bytes_per_weight));
     }
-    class_of_[static_cast<std::size_t>(b)] = static_cast<int>(classes_.size()) - 1;
+    class_of_[block] = static_cast<int>(classes_.size()) - 1;
   }
 }
 

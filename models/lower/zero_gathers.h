@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/units.h"
 #include "models/ir/plan.h"
 #include "models/lower/block_replicas.h"
@@ -23,7 +24,7 @@ class ZeroGathers {
   ZeroGathers(const Workload& workload, const BlockReplicas& replicas, double bytes_per_weight);
 
   /// Blocks of one class have equal gathers; -1: none.
-  int class_of(BlockId block) const { return class_of_[block.index()]; }
+  int class_of(BlockId block) const { return class_of_[block]; }
 
   /// What the devices of a group gather, one round after the other, for a block of the class. All
   /// parameters of a block travel together, as in one flat buffer: tensors too short to be cut
@@ -45,7 +46,7 @@ class ZeroGathers {
   static BlockClass make_class(BlockId block, const Workload& workload,
                                const BlockReplicas& replicas, double bytes_per_weight);
 
-  std::vector<int> class_of_;  ///< By block.
+  IdVector<BlockId, int> class_of_;
   std::vector<BlockClass> classes_;
 };
 
