@@ -196,7 +196,7 @@ Annotation BlockReplicas::expert_copies(bool is_split, const std::vector<BlockRe
   return out;
 }
 
-/// Of the groups' devices. The elements are those of holdings().
+/// The gradients on the groups' devices, in the elements of holdings().
 Gradients BlockReplicas::gradients(const Parameter& parameter,
                                    const std::vector<BlockReplica>& at) const {
   const std::int64_t width = std::max<std::int64_t>(1, parameter.split_length);
@@ -250,7 +250,7 @@ std::vector<BlockReplicas::Sheet> BlockReplicas::sheets(BlockId block,
   return out;
 }
 
-/// Of each device of the groups, in the numbering of holdings().
+/// What each device of the groups holds, in the elements of holdings().
 std::vector<Piece> BlockReplicas::pieces(BlockId block, std::size_t parameter_index,
                                          const std::vector<BlockReplica>& at) const {
   if (at.empty()) return {};
@@ -317,7 +317,7 @@ Layout BlockReplicas::holdings(BlockId block, std::size_t parameter_index, bool 
   return out;
 }
 
-/// Of the tied matrix a device that holds one end has what its copy of the other needs.
+/// A device that holds one end of the tied matrix already has what its copy of the other end needs.
 void BlockReplicas::add_shadow_pieces(BlockId block, std::size_t parameter, Layout& layout) const {
   std::vector<BlockReplica> keepers = shadows(block);
   if (is_tied(block, parameter)) {

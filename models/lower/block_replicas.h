@@ -66,8 +66,8 @@ class BlockReplicas {
   /// What each device holds of one parameter of the block, as full values, shadows included: the
   /// parameter itself, or its share of a state that ZeRO divides (`sharded`). The tied matrix lies
   /// on the holders of both ends, whichever end is asked for. The elements are the units of
-  /// split_length, expert by expert for experts; 0 to 1 without a split. No element stands twice
-  /// for one device.
+  /// split_length, expert by expert for experts; 0 to 1 without a split. No device has an element
+  /// twice for one device.
   Layout holdings(BlockId block, std::size_t parameter, bool sharded) const;
 
  private:

@@ -223,7 +223,7 @@ class PipelineCompute {
     return part;
   }
 
-  /// Of joint_collectives(), made once for all groups that they are of.
+  /// The set of joint_collectives(), made once for all groups that share it.
   std::int32_t joint_set(const InnerQuery& query) {
     const int degree = query.segment->expert_parallel;
     if (degree < 2) return ir::kNone;

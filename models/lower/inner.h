@@ -20,7 +20,7 @@ struct InnerQuery {
 };
 
 /// What the devices of the query's group exchange in the pass: tensor, sequence and expert
-/// parallelism, ZeRO-3's gathers. Equal collectives stand once, with their count; groups are
+/// parallelism, ZeRO-3's gathers. Equal collectives are listed once, with their count; groups are
 /// entered into `builder`. Full recompute adds the collectives of the repeated forward pass.
 std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    const Workload& workload,

@@ -19,8 +19,8 @@ struct LowerOptions {
   std::uint64_t seed = 0;  ///< Copied to the header: the executor's initial weights and data.
 };
 
-/// What a valid plan may say and lower() cannot turn into ops: redundancy beside ZeRO, expert
-/// parallelism, reroutes, stages of several segments or pipelines of one stage
+/// What a valid plan may say and lower() cannot turn into ops: redundancy together with ZeRO,
+/// expert parallelism, reroutes, stages of several segments or pipelines of one stage
 /// (find_redundancy_defects), ZeRO shards on stages that leave all micro-batches to other
 /// pipelines, schedules that find_schedule() does not know. Empty when the plan can be lowered.
 std::vector<PlanDefect> find_unsupported(const ir::Plan& plan);

@@ -43,9 +43,10 @@ class ComputeOps {
     PendingOp op = kNoOp;
     int round = 0;
   };
-  /// Of the last pass of a round: when it ends, the round's gradients of its blocks are complete.
+  /// Those of the last pass of each round: when one ends, the round's gradients of its blocks are
+  /// complete.
   std::vector<GradientOp> ready;
-  /// Of the first pass after a round: it must not add to gradients that are still on their way.
+  /// Those of the first pass after a round: they must not add to gradients that are being reduced.
   std::vector<GradientOp> next;
 
  private:

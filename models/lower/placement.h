@@ -22,7 +22,8 @@ struct PlacedSegment {
   std::vector<std::vector<RankId>> ranks;  ///< By group: its ranks, in group order.
 };
 
-/// Another pipeline's element that stands in for one of a pipeline's own. [ReCycle, SOSP 2024]
+/// An element of another pipeline that computes in place of one of the pipeline's own.
+/// [ReCycle, SOSP 2024]
 struct Detour {
   int position = 0;  ///< Of the element that it replaces, in the chain.
   int to_pipeline = 0;

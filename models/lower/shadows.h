@@ -1,8 +1,8 @@
 /// Redundant copies of the next stage (Redundancy::next_stage): the gradients that keep them
 /// current, and the memory that they take. Private to models/lower.
 ///
-/// Of the redundant computation only the forward passes are lowered, as Bamboo runs it: eagerly
-/// forward, so that a copy could go on at once, and backward lazily, when the stage is lost. A
+/// Only the forward passes of the redundant computation are lowered. Bamboo runs them eagerly, so
+/// that a copy can take over at once, and the backward passes lazily, when the stage is lost. A
 /// program has no loss in it; what a loss costs is planners/recovery/bamboo/bamboo.cpp's to say.
 /// [Thorpe et al., NSDI 2023: eager forward, lazy backward redundant computation]
 #pragma once

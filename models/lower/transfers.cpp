@@ -172,7 +172,7 @@ class Boundary {
   std::vector<Pattern> patterns_;
 };
 
-/// Where a rank's compute op of an element stands: (group, member).
+/// Group and member of each rank in an element.
 std::map<RankId, std::pair<int, int>> positions(const PlacedSegment& element) {
   std::map<RankId, std::pair<int, int>> out;
   for (std::size_t g = 0; g < element.ranks.size(); ++g) {

@@ -44,8 +44,8 @@ std::vector<double> values(const std::vector<BytesPerSecond>& bandwidths) {
   return out;
 }
 
-/// Of reading from each node's host memory or NVMe, for each of its GPUs; unlimited where the
-/// cluster gives no bandwidth.
+/// Bandwidth of reading from each node's host memory or NVMe, for each of its GPUs; unlimited where
+/// the cluster gives no bandwidth.
 std::vector<double> shares_of_stores(const Cluster& cluster, ir::Location store) {
   std::vector<double> out;
   for (const Node& node : cluster.nodes) {
@@ -114,7 +114,7 @@ void LinkRanks::rank_bandwidths(std::vector<double> shares, std::vector<double> 
   for (const double share : store_shares) store_speed_.push_back(number(share));
 }
 
-/// Devices stand in one group when all that decides about a path to another node is equal: their
+/// Devices are in one group if everything that decides about a path to another node is equal: their
 /// links and store, the GPU type (its vendor stages through host memory or not), the leaf where
 /// leaves are limited, the node where it has limits of its own.
 void LinkRanks::group_devices() {

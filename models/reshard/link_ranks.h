@@ -6,7 +6,7 @@
 /// node send at once. Links of the fabric (leaves, limits between two nodes) count whole.
 ///
 /// Deviation: the paper does not say what a GPU's bandwidth through a shared NIC is, nor which path
-/// is better where two of different kinds are equally fast: here the one that stands first in
+/// is better where two of different kinds are equally fast: here the one that comes first in
 /// PathClass (NVLink, PCIe, network, through host memory).
 #pragma once
 #include <cstddef>

@@ -3,7 +3,7 @@
 /// finest slices, and batched send-receive (models/sharding) chooses the senders; states that lie
 /// on lost devices only are named. [Hetu v2, section 6.2]
 ///
-/// Rows stand in scan order, on which ties between equal senders depend: blocks in model order,
+/// Rows are in scan order, on which ties between equal senders depend: blocks in model order,
 /// parameters of a block in the workload's order, weights before optimizer states where the two lie
 /// apart, slices upwards. Owners and receivers of a row are scanned by ascending device id.
 /// Embedding and head matrix, if tied, are one tensor, scanned with the embedding.
@@ -37,7 +37,7 @@ struct ReshardBytes {
 };
 
 /// Weights and their master copy: 6 bytes for bf16 with an fp32 copy, which the volumes of Hetu v2
-/// suggest. The moments begin anew.
+/// suggest. The moments start from zero.
 ReshardBytes weight_bytes(const Job& job);
 /// Weights, master copy and moments.
 ReshardBytes all_state_bytes(const Job& job);

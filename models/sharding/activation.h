@@ -21,8 +21,8 @@ inline constexpr Axis kTokenAxis = 1;
 /// devices, each of which gets its share; then the receivers all-gather. Unequal degrees meet in
 /// the finest common slices. A receiver that splits the tokens, each part on one device, needs no
 /// all-gather. [Hetu v2, sections 4.1 and 4.3]
-/// Where a subgroup of either side splits the tokens and has copies of each part (S1 and D), each
-/// part of each sample, on either side, stands for a subgroup in this: it has a leader of its own.
+/// If a subgroup of either side splits the tokens and has copies of each part (S1 and D), each part
+/// of each sample, on either side, is treated as a subgroup with a leader of its own.
 using ir::ActivationTransfer;
 
 /// Steps that bring the senders' activations to the receivers; the elements are the tokens, sample

@@ -86,7 +86,7 @@ enum class Splits { even, uneven };
 
 /// What is wrong with an annotation of a tensor of that shape, or nothing: no subgroup or an empty
 /// one, a device twice, shards that do not multiply to the number of devices, an axis that the
-/// shape does not have or that stands twice in one DS, a dimension that its shards do not divide
+/// shape does not have or that occurs twice in one DS, a dimension that its shards do not divide
 /// (Splits::even), shares that are not positive, do not match the subgroups or do not divide the
 /// dimension.
 std::optional<std::string> validate(const Annotation& annotation, const Shape& shape,
@@ -112,7 +112,7 @@ std::int64_t total_share(const Annotation& annotation);
 bool same_top_tier(const Annotation& a, const Annotation& b);
 /// Whether both have the same device groups, in the same order.
 bool same_device_groups(const Annotation& a, const Annotation& b);
-/// Whether a summand stands anywhere in it.
+/// Whether either tier has summands.
 bool has_partial(const Annotation& annotation);
 
 /// "{0,1,2,3}: S0 x 2, D x 2 | {4}: -; HDim 0 (4:1)".

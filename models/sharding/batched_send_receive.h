@@ -55,9 +55,9 @@ struct BatchedPlan {
 };
 
 /// Scans the rows in order, and each row's required devices in order: own copy, else the owner with
-/// the fastest link to the receiver, else of those the one that has sent least so far, else the one
-/// that stands first. Loads count over all rows of the call: one call for all tensors is the fused
-/// plan, one call for each tensor the unfused one.
+/// the fastest link to the receiver; among these the one that has sent least so far; among these
+/// the first. Loads count over all rows of the call: one call for all tensors is the fused plan,
+/// one call for each tensor the unfused one.
 BatchedPlan plan_sends(const std::vector<SliceRow>& rows, const BatchedOptions& options = {});
 
 /// SendScan's answer for a row that nobody owns.

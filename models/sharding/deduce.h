@@ -27,7 +27,7 @@ std::optional<Annotation> with_groups(const Annotation& annotation,
                                       const std::vector<std::vector<int>>& device_groups);
 
 /// The inverse for equal subgroups: one group with HDim as its outermost entry. Nothing where the
-/// states or shares differ, or where HDim stands in the states already.
+/// states or shares differ, or where the states already split HDim.
 std::optional<Annotation> condensed(const Annotation& annotation);
 
 /// The output of an operator. Annotations are valid in structure; there are inputs_of(type) of

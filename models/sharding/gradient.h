@@ -29,7 +29,7 @@ struct Gradients {
 };
 
 /// The parameter, or its gradients after synchronization: Duplicate instead of Partial, in HDim and
-/// in the states. Partial and Duplicate of one DS must stand side by side; they become one entry.
+/// in the states. Partial and Duplicate of one DS must be neighbors; they become one entry.
 Annotation parameter_annotation(const Annotation& gradients);
 
 /// By replica: its pieces, in the order of the devices; they tile the parameter. Devices that hold

@@ -30,7 +30,7 @@ struct CommunicationOperator {
 struct GraphOperator {
   std::string name;
   std::variant<Leaf, CommunicationOperator, OperatorType> type;
-  std::vector<int> inputs;  ///< Tensors, by index; all stand before the output.
+  std::vector<int> inputs;  ///< Indices of tensors, all lower than that of the output.
   int output = -1;
 };
 

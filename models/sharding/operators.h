@@ -51,8 +51,8 @@ struct Transpose {
 /// (..., h), (h) -> (..., h): layer or RMS norm over the last dimension, with a gain.
 struct Norm {};
 /// (B, S, n, d), (B, S, g, d), (B, S, g, d) -> (B, S, n, d); g divides n. Keys and values are of
-/// whole sequences; queries may be parts of them, as each device knows where its tokens stand.
-/// Queries may be split by heads beside whole keys and values where those have one head left, which
+/// whole sequences; queries may be parts of them, as each device knows the positions of its tokens.
+/// Queries may be split by heads while keys and values are whole if those have one head left, which
 /// all of the device's queries then share.
 struct Attention {};
 /// Tokens (B, S), table (V, h) -> (B, S, h). Tokens that a part of the table has not give 0.

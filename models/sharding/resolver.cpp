@@ -241,7 +241,7 @@ void SliceResolver::send(std::uint32_t i, std::vector<int> owners) {
   const std::vector<int>& to = slices_[i].to;
   if (std::all_of(to.begin(), to.end(), [&](int device) { return is_among(known, device); }))
     return;
-  if (one_) owners = known;  // Of equal loads the lowest id sends.
+  if (one_) owners = known;  // Among equal loads the lowest id sends.
   send_rows_.push_back({slices_[i].size, std::move(owners), slices_[i].to});
   send_slices_.push_back(i);
 }

@@ -42,13 +42,13 @@ Binding binding_of(const ir::Plan& plan, std::int64_t sequence_length,
 ///
 /// A group without Megatron's sequence parallelism all-reduces where one with it reduce-scatters
 /// and all-gathers. Biases of products that are summands are added to the sum. Fewer key-value
-/// heads than tensor parts lie on several devices, beside the queries that share them. Gradients of
+/// heads than tensor parts lie on several devices, with the queries that share them. Gradients of
 /// copies with equal states are one subgroup, which makes their synchronization AR where it would
 /// be SplitAR; all gains of groups with Megatron's sequence parallelism are summed inside the group
 /// first if groups differ. Tied embeddings: the head uses the embedding's matrix, or on other
 /// devices a copy of it, whose gradients are added up with the embedding's once per step.
 /// Blocks: layers + 2 with embedding and head at the ends, or the layers alone, when embedding and
-/// head stand with the first and the last. The logits are gathered before the loss.
+/// head are on the stages of the first and the last layer. The logits are gathered before the loss.
 /// ZeRO-3 gathers parameters in every pass (Frequency::pass), which makes no pipelines of those
 /// that share shards. Problems: blocks that do not fit or are missing; reroutes; groups that share
 /// experts and differ in samples or degrees; holders of a block that differ in ZeRO; heads that do

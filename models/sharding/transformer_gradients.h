@@ -16,7 +16,7 @@ namespace orrery::models::transformer {
 /// copy, and NAME.sums, the same layout with the shard groups as subgroups. Nothing for a parameter
 /// of one copy. Each ZeRO shard group of consecutive copies divides the largest dimension that
 /// nothing splits; a parameter without one is seen as a matrix of its tensor parts and the rest.
-/// Problems: a shard group whose copies lie in different ways, beside another one.
+/// Problems: several shard groups, the copies of one of which have different states.
 std::optional<GraphProblem> synchronize(const Parameter& parameter, Graph& graph);
 
 /// The same for one matrix that two blocks hold: a device with equal parts for both has added up

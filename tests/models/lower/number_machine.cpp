@@ -128,7 +128,7 @@ class Machine {
 
   int experts() const { return workload_.shape.experts; }
 
-  /// Teams stand in group order, group by group; an op without an op group is alone in its group.
+  /// Op groups are in group order, group by group; an op without an op group is alone in its group.
   void place(const ir::Op& op, const ir::SegmentInfo& info) {
     int position = 0;
     if (op.match != ir::kNone) {

@@ -236,7 +236,7 @@ TEST(Experts, GradientsWaitForAllGroupsThatSendTokens) {
     for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
       if (program.op(before).kind == ir::OpKind::backward) waited.insert(program.op(before).rank);
     }
-    waited.insert(program.ops[i].rank);  // Its own backward pass stands before it.
+    waited.insert(program.ops[i].rank);  // Its own backward pass comes before it.
     EXPECT_EQ(waited, all);
   }
   EXPECT_EQ(steps, 4);

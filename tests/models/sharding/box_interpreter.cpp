@@ -12,7 +12,7 @@ namespace orrery::models {
 namespace {
 
 using Problem = std::optional<std::string>;
-/// Of one element.
+/// Summands of one element.
 using Sum = std::map<int, double>;
 
 std::size_t count(const Shape& shape) {

@@ -51,7 +51,7 @@ std::vector<Case> cases() {
   };
 }
 
-/// Merges levels of one axis that stand beside each other.
+/// Merges levels of one axis that are neighbors.
 DistributedStates states_of(const std::vector<AxisShards>& levels) {
   DistributedStates states;
   for (const AxisShards& level : levels) {

@@ -40,7 +40,7 @@ TEST(Flatten, CutsRowsOfTheLastDimensionOnRequest) {
 }
 
 TEST(Flatten, SplitsEachSamplesTokensBetweenGroupsOfCopies) {
-  // Sequence degree 2 with tensor parallelism 2, beside one device with the third sample.
+  // Sequence degree 2 with tensor parallelism 2, and one device with the third sample.
   const Annotation activations{{{{0, 1, 2, 3}, {{1, 2}, {kDuplicate, 2}}}, {{4}, {}}}, 0, {2, 1}};
   const std::vector<Piece> expected{{0, {0, 3}}, {0, {5, 8}},  {1, {0, 3}},
                                     {1, {5, 8}}, {2, {3, 5}},  {2, {8, 10}},

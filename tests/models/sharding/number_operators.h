@@ -12,7 +12,7 @@
 
 namespace orrery::models::testing {
 
-/// A dense block of numbers, and where its first element stands in the whole tensor.
+/// A dense block of numbers, and the index of its first element in the whole tensor.
 struct Block {
   Shape shape;
   Values values;

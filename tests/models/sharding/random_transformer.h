@@ -15,7 +15,7 @@ namespace orrery::models::testing {
 /// What a random case may have; drawn even where allowed.
 struct TransformerFeatures {
   bool few_heads = true;  ///< Fewer key-value heads than tensor parts.
-  bool sequence = true;   ///< Ulysses and ring groups, beside Megatron's.
+  bool sequence = true;   ///< Ulysses and ring groups, besides Megatron's.
   bool experts = false;   ///< With experts that consecutive groups share.
   bool tied = false;
   bool zero = false;  ///< With shard groups, and other settings for the last blocks.
