@@ -1,7 +1,8 @@
 /// What the executor adds to the compute of its ops, and what writing the run log adds to a step.
 /// Targets: 20 us an op; 1 % of a step.
 ///
-///   executor_bench [REPEATS]     the best of so many steps counts (20); ends with 1 if a target is
+///   executor_bench [REPEATS]     the best of this many steps counts (20); ends with 1 if a target
+///   is
 ///                                missed
 ///
 /// Overhead: steps of a program of hundreds of ops on matrices so small that they cost next to

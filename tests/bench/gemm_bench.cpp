@@ -1,8 +1,9 @@
-/// Matrix products of the CPU back end at the shapes of a layer, beside those of the library alone
+/// Matrix products of the CPU back end at the shapes of a layer, and those of the library alone
 /// on matrices of its own: target 80 % of its rate, for Eigen and, where it was found at configure
 /// time, for OpenBLAS. Rates count 2 m n k operations.
 ///
-///   gemm_bench [REPEATS]     the best of so many turns of each counts (9); ends with 1 if a shape
+///   gemm_bench [REPEATS]     the best of this many turns of each counts (9); ends with 1 if a
+///   shape
 ///                            misses the target
 ///
 /// The two take turns, in processor time of all threads: other work on the machine slows both, and

@@ -2,10 +2,10 @@
 // pricing, simulation, spans, breakdown and memory timeline are timed; process start and platform
 // are not. Each repetition runs in a fresh process and reports CPU seconds and peak memory.
 //
-// tests/bench/run.sh prints the table of targets beside what was measured here and, where
+// tests/bench/run.sh prints the table of targets and what was measured here and, where
 // $ORRERY_DATA/prototypes/simgrid/iter.cpp is there, the ratio to that prototype: a hand-written
 // task graph of the same shape on bare SimGrid (variant=timer, ar=long), without lowering, prices,
-// spans or memory, compiled and run beside this.
+// spans or memory, compiled and run together with this.
 #include <benchmark/benchmark.h>
 #include <fmt/format.h>
 #include <sys/resource.h>

@@ -83,9 +83,9 @@ class SamePlan final : public models::RecoveryPolicy {
     decision.action = whole ? (state.training ? Action::proceed : Action::resume) : Action::wait;
     if (decision.action != Action::resume) return decision;
     decision.plan = plan_;
-    for (const models::StateReplica& copy : state.replicas) {
-      if (copy.location != ir::Location::cloud) continue;
-      decision.resume_iteration = copy.iteration;
+    for (const models::StateReplica& replica : state.replicas) {
+      if (replica.location != ir::Location::cloud) continue;
+      decision.resume_iteration = replica.iteration;
       break;
     }
     decision.phases = {{Kind::detect, to_nanoseconds(Seconds{30}), ""},

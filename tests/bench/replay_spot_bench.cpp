@@ -19,7 +19,8 @@
 
 int main(int count, char** words) {
   using namespace orrery;
-  constexpr double kTarget = 60;  // seconds by the clock; forked simulations run beside the replay
+  constexpr double kTarget =
+      60;  // seconds by the clock; forked simulations run in parallel with the replay
   constexpr std::int64_t kDay = std::int64_t{86400} * 1'000'000'000;
   const std::string name = count > 1 ? words[1] : "autohet";
   const int days = count > 2 ? std::atoi(words[2]) : 30;

@@ -1,6 +1,7 @@
-// Time to plan a switch, beside the targets. Run by hand on a release build from the root of the
-// repository: switch_bench [runs]. The least CPU time of the runs; building cluster and topology
-// does not count. Columns: GPUs, layers, what, seconds, target, rows, sends, messages, GB moved.
+// Time to plan a switch, compared with the targets. Run by hand on a release build from the root of
+// the repository: switch_bench [runs]. The least CPU time of the runs; building cluster and
+// topology does not count. Columns: GPUs, layers, what, seconds, target, rows, sends, messages, GB
+// moved.
 #include <fmt/format.h>
 
 #include <algorithm>

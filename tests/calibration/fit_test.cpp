@@ -266,7 +266,7 @@ TEST(Fit, HeldOutShareIsKept) {
   }
 }
 
-/// A head of one micro-batch with these times, beside layers that give the overhead.
+/// A head of one micro-batch with these times, together with layers that give the overhead.
 FitReport fit_head(const std::vector<double>& seconds) {
   ir::MeasurementSet set = synthetic::machine();
   for (const int layers : {1, 2, 4, 8}) {

@@ -15,7 +15,7 @@ const std::string kHeader =
     "# schema: orrery/trace/1\n# horizon: 10 h\n# nodes: a{0..1} A100-80GB x8\n# nodes: b\n"
     "time,kind,scope,cause,notice,detection,factor,price\n";
 
-/// Problems of a trace with these events; the first one stands on line 6.
+/// Problems of a trace with these events; the first one is on line 6.
 std::string problems_of(const std::string& events) {
   const File file(kHeader + events);
   config::Diagnostics diagnostics;

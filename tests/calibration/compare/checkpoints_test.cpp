@@ -44,7 +44,7 @@ TEST(ParseCheckpoint, RefusesEveryOtherText) {
   }
 }
 
-/// An event of a rank that was held for so long after a step.
+/// An event of a rank that was held for this long after a step.
 ir::LogEvent event(int rank, int iteration, double bytes, double seconds) {
   return {{},
           "checkpoint",

@@ -241,7 +241,7 @@ TEST(Staggered, ARankBeginsAnIterationWhenItHasEndedTheOneBefore) {
     EXPECT_LE(of_rank[0].second, of_rank[1].first) << "rank " << r;
     EXPECT_LE(of_rank[1].second, of_rank[2].first) << "rank " << r;
   }
-  // Samples of memory stand in the order of time.
+  // Samples of memory are in the order of time.
   for (std::size_t i = 3; i + 2 < outcome.memory_samples.size(); i += 3) {
     if (outcome.memory_samples[i] != outcome.memory_samples[i - 3]) continue;
     EXPECT_LE(outcome.memory_samples[i - 2], outcome.memory_samples[i + 1]);

@@ -151,7 +151,7 @@ TEST(SimulatedIterationTimer, RemembersWhichStageIsDeadWhicheverPipelineItIsOf) 
     const bool moved = a.pipeline_times.at(0) == b.pipeline_times.at(2) &&
                        a.pipeline_times.at(1) == b.pipeline_times.at(0) &&
                        a.pipeline_times.at(2) == b.pipeline_times.at(1);
-    // A slow device belongs to its pipeline wherever that stands.
+    // A slow device belongs to its pipeline wherever that is in the order.
     const Seconds slow = timer.time(plan, {.slow = {{{2}, 0.5}}});
     const Seconds same = timer.time(other, {.slow = {{{0}, 0.5}}});
     return fmt::format("{} {} {} {} {}", a.iteration_time == b.iteration_time, moved, slow == same,

@@ -1,5 +1,5 @@
-// Laws of the engine: whatever a trace and a policy do, every nanosecond is booked once; jumping
-// over iterations and checkpoints gives what walking gives.
+// Laws of the engine: whatever a trace and a policy do, every nanosecond is accounted for once;
+// jumping over iterations and checkpoints gives what walking gives.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -20,7 +20,7 @@ using ir::EventKind;
 using ir::Location;
 using Kind = models::RecoveryPhase::Kind;
 
-/// Any legal decision, drawn anew for each (seed, instant).
+/// Any legal decision, drawn again for each (seed, instant).
 class RandomPolicy final : public models::RecoveryPolicy {
  public:
   explicit RandomPolicy(std::uint64_t seed) : rng_(seed) {}
@@ -178,14 +178,14 @@ RC_GTEST_PROP(ReplayLaw, EveryNanosecondIsBookedOnce, (bool background)) {
   for (std::size_t i = 1; i < result.points.size(); ++i) {
     RC_ASSERT(result.points[i - 1].at < result.points[i].at);
   }
-  Nanoseconds stalls, booked;
+  Nanoseconds stalls, accounted;
   for (const InterruptionRecord& record : result.log) stalls += record.stall;
   for (const Bucket bucket :
        {Bucket::detect, Bucket::decide, Bucket::move_state, Bucket::reinitialize, Bucket::idle}) {
-    booked += result.wall[static_cast<std::size_t>(bucket)];
+    accounted += result.wall[static_cast<std::size_t>(bucket)];
   }
-  RC_ASSERT(stalls <= booked);  // what comes before the first training is in no record
-  if (result.first_plan_problem.empty()) RC_ASSERT(stalls == booked);
+  RC_ASSERT(stalls <= accounted);  // what comes before the first training is in no record
+  if (result.first_plan_problem.empty()) RC_ASSERT(stalls == accounted);
 }
 
 RC_GTEST_PROP(ReplayLaw, EqualInputsGiveEqualResults, ()) {
@@ -209,7 +209,7 @@ RC_GTEST_PROP(ReplayLaw, EqualInputsGiveEqualResults, ()) {
 struct Walk {
   std::int64_t done = 0;
   std::int64_t checkpoint = 0;
-  std::string copies;  ///< At the end.
+  std::string replicas;  ///< At the end.
 
   Walk(std::int64_t iteration, const std::vector<models::CheckpointLevel>& levels,
        std::int64_t end) {
@@ -229,10 +229,10 @@ struct Walk {
       }
     }
     for (std::size_t i = 0; i < levels.size(); ++i) {
-      std::erase_if(written[i], [&](const auto& copy) { return copy.second > end; });
+      std::erase_if(written[i], [&](const auto& one) { return one.second > end; });
       const std::size_t size = written[i].size();
       for (std::size_t k = size; k-- > (size > 2 ? size - 2 : 0);) {
-        copies += fmt::format("{}@{} ", i, written[i][k].first);
+        replicas += fmt::format("{}@{} ", i, written[i][k].first);
       }
     }
   }
@@ -243,7 +243,7 @@ RC_GTEST_PROP(ReplayLaw, JumpsGiveWhatWalkingGives, ()) {
   Rng rng(seed);
   const models::Cluster cluster = replay_cluster(1, 1);
   TestPolicy policy;
-  // One level for each location, so that copies say of which level they are.
+  // One level for each location, so that replicas tell their level.
   const std::vector<Location> locations = {Location::host_memory, Location::nvme, Location::cloud};
   const auto count = rng.integer(0, 3);
   for (int i = 0; i < count; ++i) {
@@ -263,13 +263,13 @@ RC_GTEST_PROP(ReplayLaw, JumpsGiveWhatWalkingGives, ()) {
   const Walk walk(10 * kSecond, policy.levels, seconds(end).count);
   RC_ASSERT(result.iterations == walk.done);
   RC_ASSERT(result.wall[static_cast<std::size_t>(Bucket::checkpoint)].count == walk.checkpoint);
-  std::string copies;
+  std::string replicas;
   for (std::size_t i = 0; i < policy.levels.size(); ++i) {
-    for (const models::StateReplica& copy : policy.asked.at(0).replicas) {
-      if (copy.location == locations[i]) copies += fmt::format("{}@{} ", i, copy.iteration);
+    for (const models::StateReplica& replica : policy.asked.at(0).replicas) {
+      if (replica.location == locations[i]) replicas += fmt::format("{}@{} ", i, replica.iteration);
     }
   }
-  RC_ASSERT(copies == walk.copies);
+  RC_ASSERT(replicas == walk.replicas);
 }
 
 /// An interval of time is another number of iterations under each plan.
@@ -299,8 +299,8 @@ RC_GTEST_PROP(ReplayLaw, PlansThatChangeDoNotPutOffACheckpoint, ()) {
   const std::int64_t most = *std::max_element(every.begin(), every.end());
   for (const models::JobState& state : policy.asked) {
     std::int64_t newest = 0;
-    for (const models::StateReplica& copy : state.replicas) {
-      if (copy.location == Location::cloud) newest = std::max(newest, copy.iteration);
+    for (const models::StateReplica& replica : state.replicas) {
+      if (replica.location == Location::cloud) newest = std::max(newest, replica.iteration);
     }
     RC_ASSERT(state.iteration - newest <= most);
   }

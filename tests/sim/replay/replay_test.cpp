@@ -30,11 +30,11 @@ std::vector<double> buckets(double productive, double degraded, double rolled_ba
           decide,     move_state, reinitialize, idle};
 }
 
-std::string text(const std::vector<models::StateReplica>& copies) {
+std::string text(const std::vector<models::StateReplica>& replicas) {
   std::string out;
-  for (const models::StateReplica& copy : copies) {
-    out += fmt::format("{}@{}", static_cast<int>(copy.location), copy.iteration);
-    for (const std::uint32_t gone : copy.lost_shards) out += fmt::format("-{}", gone);
+  for (const models::StateReplica& replica : replicas) {
+    out += fmt::format("{}@{}", static_cast<int>(replica.location), replica.iteration);
+    for (const std::uint32_t lost : replica.lost_shards) out += fmt::format("-{}", lost);
     out += ' ';
   }
   return out;
@@ -315,7 +315,7 @@ TEST(Replay, AnEventInAnyPhaseInterruptsTheRecovery) {
   struct Case {
     double second;
     std::vector<double> partial;  ///< Detect, decide, move state, re-initialize.
-    const char* copies;
+    const char* replicas;
   };
   for (const Case& c : {Case{100.5, {0.5, 0, 0, 0}, "1@10-3 "}, Case{102, {1, 1, 0, 0}, "1@10-3 "},
                         Case{105, {1, 2, 2, 0}, "1@10-3 "}, Case{113, {1, 2, 10, 0}, "1@10 "},
@@ -333,7 +333,7 @@ TEST(Replay, AnEventInAnyPhaseInterruptsTheRecovery) {
         << "event at " << c.second;
     ASSERT_EQ(policy.asked.size(), 2U);
     EXPECT_FALSE(policy.asked[1].training);
-    EXPECT_EQ(text(policy.asked[1].replicas), c.copies) << "event at " << c.second;
+    EXPECT_EQ(text(policy.asked[1].replicas), c.replicas) << "event at " << c.second;
     EXPECT_EQ(policy.asked[1].iteration_time.value, 0);  // It does not train.
     ASSERT_EQ(result.log.size(), 1U);
     EXPECT_EQ(result.log[0].stall, seconds(c.second - 100 + 22));
