@@ -51,7 +51,7 @@ Seconds InnerTable::closed_form(std::int32_t set) {
 Bytes InnerTable::payload(std::int32_t set, RankId rank) {
   const auto [place, fresh] = payloads_.try_emplace({set, rank.value});
   if (!fresh) return place->second;
-  const std::vector<DeviceId>& own = program_.ranks[rank.index()].devices;
+  const std::vector<DeviceId>& own = program_.rank(rank).devices;
   for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
     for (const std::int32_t group : inner.groups) {
       const auto& devices = program_.group(group).devices;
@@ -67,7 +67,7 @@ std::vector<InnerPhase> InnerTable::make_phases(std::int32_t set,
                                                 std::span<const RankId> ranks) const {
   std::vector<DeviceId> own;
   for (const RankId rank : ranks) {
-    const std::vector<DeviceId>& devices = program_.ranks[rank.index()].devices;
+    const std::vector<DeviceId>& devices = program_.rank(rank).devices;
     own.insert(own.end(), devices.begin(), devices.end());
   }
   std::sort(own.begin(), own.end());

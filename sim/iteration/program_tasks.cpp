@@ -35,12 +35,12 @@ ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
       mode_(effective_mode(program_, options_.inner)),
       rng_(static_cast<std::uint64_t>(options_.seed)),
       variance_(std::log1p(options_.jitter * options_.jitter)),
-      slowdown_(static_cast<std::size_t>(cluster_.size()), 1.0),
+      slowdown_(cluster_.devices.size(), 1.0),
       shape_flows_(program_.collective_shapes.size()),
       local_time_(program_.collective_shapes.size()),
       shape_uses_(program_.collective_shapes.size(), 0) {
   for (const Straggler& straggler : options_.stragglers) {
-    slowdown_[straggler.device.index()] *= straggler.slowdown;
+    slowdown_[straggler.device] *= straggler.slowdown;
   }
 }
 
@@ -75,23 +75,23 @@ TaskId ProgramTasks::barrier() {
 
 void ProgramTasks::set(OpId op, TaskId first, TaskId last) {
   if (first == last) {
-    tasks_[op.index()] = first.value;
+    tasks_[op] = first.value;
     return;
   }
   if (ends_.empty() || ends_.back().first != first || ends_.back().last != last) {
     ends_.push_back({first, last});
   }
-  tasks_[op.index()] = ~static_cast<std::int32_t>(ends_.size() - 1);
+  tasks_[op] = ~static_cast<std::int32_t>(ends_.size() - 1);
 }
 
 ProgramTasks::Ends ProgramTasks::ends(OpId op) const {
-  const std::int32_t task = tasks_[op.index()];
+  const std::int32_t task = tasks_[op];
   if (task >= 0) return {{task}, {task}};
   return ends_[static_cast<std::size_t>(~task)];
 }
 
 void ProgramTasks::add_op(OpId id) {
-  if (tasks_[id.index()] != kUnset) return;  // added with its op group, match or collective
+  if (tasks_[id] != kUnset) return;  // added with its op group, match or collective
   const ir::Op& op = program_.op(id);
   switch (ir::traits(op.kind).timing) {
     case ir::OpTiming::compute:
@@ -114,7 +114,7 @@ double ProgramTasks::noise(DeviceId device, std::uint32_t position) const {
 double ProgramTasks::factor(const ir::Op& op, std::uint32_t position) const {
   double largest = 0;
   for (const DeviceId device : program_.rank_of(op).devices) {
-    double factor = slowdown_[device.index()];
+    double factor = slowdown_[device];
     if (options_.jitter > 0) factor *= noise(device, position);
     largest = std::max(largest, factor);
   }
@@ -247,7 +247,7 @@ void ProgramTasks::add_per_block(std::span<const OpId> op_group, std::int32_t in
 void ProgramTasks::add_transfer(OpId id) {
   const ir::Op& op = program_.op(id);
   const OpId other{op.match};
-  const std::vector<ir::Transfer>& transfers = at(program_.transfer_sets, op.transfers);
+  const std::span<const ir::Transfer> transfers = program_.transfers_of(op);
   TaskId start, end;
   if (transfers.size() == 1) {
     const ir::Transfer& only = transfers.front();
@@ -303,7 +303,7 @@ void ProgramTasks::add_state(OpId id) {
   const TaskId start = barrier();
   const TaskId end = barrier();
   engine_.add_dependency(start, end);
-  for (const ir::Transfer& transfer : at(program_.transfer_sets, op.transfers)) {
+  for (const ir::Transfer& transfer : program_.transfers_of(op)) {
     const TaskId task = message(transfer.source, transfer.destination, transfer.bytes);
     engine_.add_dependency(start, task);
     engine_.add_dependency(task, end);
@@ -344,8 +344,7 @@ std::optional<Seconds> ProgramTasks::local_time(const ir::Collective& collective
   if (mode_ != InnerMode::closed_form || collective.members.member_count != 1) return std::nullopt;
   auto& known = local_time_[static_cast<std::size_t>(collective.shape)];
   if (known) return *known;
-  const ir::CollectiveShape& shape =
-      program_.collective_shapes[static_cast<std::size_t>(collective.shape)];
+  const ir::CollectiveShape& shape = program_.shape_of(collective);
   const auto& edges = shape_flows(collective.shape);
   const bool local =
       shape.parts.size() == 1 &&
@@ -374,8 +373,7 @@ void ProgramTasks::add_collective(const ir::Collective& collective) {
   engine_.add_dependency(start, end);
   for (const OpId member : members) set(member, start, end);
 
-  const ir::CollectiveShape& shape =
-      program_.collective_shapes[static_cast<std::size_t>(collective.shape)];
+  const ir::CollectiveShape& shape = program_.shape_of(collective);
   const bool ring = shape.kind == ir::CollectiveKind::all_reduce ||
                     shape.kind == ir::CollectiveKind::reduce_scatter ||
                     shape.kind == ir::CollectiveKind::all_gather;

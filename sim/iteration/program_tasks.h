@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/rng.h"
 #include "models/base/units.h"
 #include "models/cost/collective.h"
@@ -95,9 +96,9 @@ class ProgramTasks {
   InnerTable inner_;
   InnerMode mode_;
   Rng rng_;
-  double variance_ = 0;              ///< Of the logarithm of the noise.
-  std::vector<double> slowdown_;     ///< By device.
-  std::vector<std::int32_t> tasks_;  ///< By op: its only task, or ~ of an index into ends_.
+  double variance_ = 0;  ///< Of the logarithm of the noise.
+  IdVector<DeviceId, double> slowdown_;
+  IdVector<OpId, std::int32_t> tasks_;  ///< The only task, or ~ of an index into ends_.
   std::vector<Ends> ends_;
   std::vector<RankId> group_ranks_;
   std::vector<TaskId> group_tasks_;
