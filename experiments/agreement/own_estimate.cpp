@@ -1,6 +1,6 @@
 // What a planner's own cost model says about a plan that it did not make: the planners' cost
-// classes, fed with the stages, groups and layers of a plan file. One number (seconds) a plan, or
-// "not expressible: why" where the model has no place for it.
+// classes get the stages, groups and layers of a plan file. Prints one number (seconds) for each
+// plan, or "not expressible: why" if the model cannot represent it.
 //
 //     agreement_estimate PLANNER CLUSTER MODEL JOB.yaml PLAN.yaml...
 //
@@ -34,7 +34,7 @@
 namespace orrery::planners {
 namespace {
 
-/// The planner's cost model has no place for the plan.
+/// The planner's cost model cannot represent the plan.
 struct NotExpressible : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -130,7 +130,7 @@ Seconds hethub(const PlannerInput& input, const ir::Plan& plan) {
 }
 
 Seconds hetu(const PlannerInput& input, const ir::Plan& plan) {
-  const HetuSettings settings;
+  const HetuCostSettings settings;
   const HetuCosts costs(input, settings);
   int full = 1;
   for (const ir::Pipeline& chain : plan.pipelines) {
