@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "calibration/fit/robust.h"
+#include "models/base/hash.h"
 #include "models/base/median.h"
 #include "models/base/rng.h"
 #include "models/ir/measurement_text.h"
@@ -17,15 +18,6 @@ namespace {
 
 double result_of(const ir::Measurement& one) {
   return one.kind == ir::MeasurementKind::memory ? one.bytes.value : one.wall.value;
-}
-
-/// FNV-1a, so that the stream of random numbers depends on the name alone.
-std::uint64_t number_of(const std::string& name) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char letter : name) {
-    hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3ULL;
-  }
-  return hash;
 }
 
 void add_error(double error, double& mean, double& max, std::size_t count) {
@@ -132,7 +124,7 @@ void hold_out(SampleSet& set, const std::string& name, const Axis& axis, std::si
   needed = std::max<std::size_t>(needed, 2);
   if (distinct.size() <= needed) return;
   std::vector<double> inner(std::next(distinct.begin()), std::prev(distinct.end()));
-  Rng rng = Rng(options.seed).fork(number_of(name));
+  Rng rng = Rng(options.seed).fork(name_hash(name));
   for (std::size_t i = inner.size(); i > 1; --i) {
     std::swap(inner[i - 1],
               inner[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i) - 1))]);

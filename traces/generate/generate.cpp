@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "models/base/check.h"
+#include "models/base/hash.h"
 #include "models/config/document.h"
 #include "traces/bind.h"
 #include "traces/generate/random.h"
@@ -43,7 +44,7 @@ std::vector<ClusterEvent> draw_links(const DegradedLinks& links, Nanoseconds hor
                                      const Rng& root) {
   std::vector<ClusterEvent> events;
   for (const std::string& link : links.links) {
-    const Rng stream = root.fork(stream_key("link " + link));
+    const Rng stream = root.fork(name_hash("link " + link));
     Rng durations = stream.fork(1);
     Instant free;
     for (const Instant at : draw_renewals(links.per_link_day / kDay, 1, horizon, stream)) {
@@ -117,7 +118,7 @@ class Generator {
         layout_(nodes.nodes),
         horizon_(horizon),
         root_(seed),
-        victims_(layout_, nodes.leaf, failures_.lemons, root_.fork(stream_key("lemons"))),
+        victims_(layout_, nodes.leaf, failures_.lemons, root_.fork(name_hash("lemons"))),
         slow_(layout_.device_count()) {
     trace_.source = fmt::format("orrery trace generate: {}", settings.name);
     trace_.seed = seed;
@@ -146,7 +147,7 @@ class Generator {
     next.order = order_++;
     queue_.push(std::move(next));
   }
-  Rng stream(const std::string& name) const { return root_.fork(stream_key(name)); }
+  Rng stream(const std::string& name) const { return root_.fork(name_hash(name)); }
   Rng& kept(const std::string& name) {
     return streams_.try_emplace(name, stream(name)).first->second;
   }

@@ -15,15 +15,6 @@ Instant uniform_time(Nanoseconds horizon, Rng& rng) {
 
 }  // namespace
 
-std::uint64_t stream_key(std::string_view name) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name) {
-    hash ^= static_cast<unsigned char>(c);
-    hash *= 0x100000001b3ULL;
-  }
-  return hash;
-}
-
 Nanoseconds draw_duration(const RandomDuration& duration, Rng& rng) {
   double seconds = duration.mean.value;
   if (duration.distribution == DurationShape::exponential) {

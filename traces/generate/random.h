@@ -1,7 +1,6 @@
 /// What the generators draw. Private to traces/.
 #pragma once
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "models/base/rng.h"
@@ -9,9 +8,6 @@
 #include "traces/generate/settings.h"
 
 namespace orrery::traces {
-
-/// Key of a named stream of random numbers (FNV-1a).
-std::uint64_t stream_key(std::string_view name);
 
 /// At least one nanosecond.
 Nanoseconds draw_duration(const RandomDuration& duration, Rng& rng);
