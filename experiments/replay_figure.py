@@ -34,7 +34,7 @@ NANOSECONDS_PER_HOUR = 3600e9
 
 
 def half_width(values):
-    """Of the 95 % confidence interval of the mean; 0 for one value."""
+    """Half of the 95 % confidence interval of the mean; 0 for one value."""
     if len(values) < 2:
         return 0.0
     t = T95[len(values) - 2] if len(values) - 2 < len(T95) else 1.960
@@ -85,7 +85,7 @@ def draw_interval(axes, y, values, most=math.inf, **look):
 
 
 def limit(axes, means, highest=math.inf):
-    """Room for the means and a margin; intervals that are wider go on beyond the frame."""
+    """Room for the means and a margin; wider intervals extend beyond the frame."""
     margin = 0.3 * (max(means) - min(means)) or 0.1 * max(means) or 1
     axes.set_xlim(max(min(means) - margin, 0), min(max(means) + margin, highest))
 

@@ -1,5 +1,5 @@
 """What the tables of strategies share: reads the plan of each run, puts equal pipelines together,
-and draws printed strategies beside those that the planners choose. Counts and means, no model."""
+and draws printed strategies against those that the planners choose. Counts and means, no model."""
 
 import os
 import re
@@ -158,7 +158,7 @@ def draw_all(arguments, found, columns, stem):
 
 
 def compare(arguments, found, kind):
-    """Numbers of `kind` beside the printed ones."""
+    """Numbers of `kind`, and the printed ones."""
     style.compare(arguments, {(row["row"], row["quantity"]):
                               shape(found[row["row"]][kind])[row["quantity"]]
                               for row in style.read(arguments.published)})

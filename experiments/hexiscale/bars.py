@@ -35,7 +35,7 @@ def fits(row):
 
 
 def grouped(axes, labels, series, marks=None, digits=0, over=()):
-    """Bars beside each other in groups. `series`: [(label, color, hatch, values)], a value None
+    """Bars side by side in groups. `series`: [(label, color, hatch, values)], a value None
     reads "no plan", a missing bar is Ellipsis. `marks`: {(group, series): published value}. `over`:
     the (group, series) whose plans do not fit in memory, which the bar says."""
     labeled = set()

@@ -3,7 +3,7 @@
 
     experiments/twin/plot.py --runs results/twin/NAME/twin.csv --out results/twin/NAME
 
-Reads twin.csv, phases.csv beside it and runs/<run>/timeline.csv. Writes scatter (predicted against
+Reads twin.csv, phases.csv next to it and runs/<run>/timeline.csv. Writes scatter (predicted against
 measured iterations with the 10 % band), errors (by run, with the components they come from),
 phases (of recoveries) and timeline (of the run with the median error), each as PDF and PNG."""
 

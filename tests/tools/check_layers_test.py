@@ -66,7 +66,7 @@ class CheckLayers(unittest.TestCase):
             "models/cost": ["models/config", "models/check", "models/lower", "models/interfaces"],
             "models/check": ["models/lower", "models/interfaces"],
             "models/lower": ["models/interfaces", "planners/kit"],
-            "models/interfaces": ["models/config", "models/check", "models/lower"],
+            "models/interfaces": ["models/check", "models/lower"],
             "traces": ["planners", "sim", "tools"],
             "planners": ["traces", "sim/flow", "executor", "calibration", "experiments/study"],
             "planners/kit": ["sim/iteration"],

@@ -164,7 +164,7 @@ class Page(unittest.TestCase):
         for link in re.findall(r"\]\(([^)]*)\)", text):
             self.assertTrue((ROOT / "docs" / link).exists(), link)
 
-    def test_a_number_that_stands_in_several_folders_counts_once(self):
+    def test_a_number_in_several_folders_counts_once(self):
         again = row(row="b", quantity="time of b")
         self.assertEqual(len(results.once([("x", [row()]), ("y", [again])])), 1)
         self.assertEqual(len(results.once([("x", [row(), again])])), 2)

@@ -16,7 +16,7 @@ from pathlib import Path
 MODELS_BELOW_CHECK = ["models/base", "models/config", "models/ir", "models/spec",
                       "models/sharding", "models/schedule", "models/cost"]
 
-# Folder -> what it may include besides itself. "models" stands for every folder below models/.
+# Folder -> what it may include in addition to itself. "models" means every folder below models/.
 MAY_INCLUDE = {
     "models/base": [],
     "models/config": ["models/base"],
@@ -66,7 +66,7 @@ def blank_comments(text):
 
 
 def layer_of(path):
-    """The folder of the table that `path` (relative, with /) lies in, or None."""
+    """The row of the table for `path` (relative, with /), or None."""
     parts = path.split("/")[:-1]
     for depth in (2, 1):
         folder = "/".join(parts[:depth])

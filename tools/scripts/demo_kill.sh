@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Shows that training goes on when a rank dies: trains a small Llama on two unlike replicas as
+# Shows that training continues when a rank dies: trains a small Llama on two unequal replicas as
 # processes of this machine, once without a failure and once with rank 3 killed in the middle, lets
 # a recovery policy make the plan for the devices that are left, and draws both loss curves.
 #

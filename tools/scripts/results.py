@@ -6,7 +6,7 @@ full table experiments/<paper>/results.csv of each paper, and docs/gallery.md wi
 
 Reads results/<paper>/<figure>/figures/{comparison.csv,*.png}, which `tools/orrery run
 experiments/<paper>` writes, and experiments/<paper>/README.md, the summary in words. A difference of
-more than 10 % must have a reason in published.csv (`why`). Where a figure leaves a table.md beside its
+more than 10 % must have a reason in published.csv (`why`). Where a figure leaves a table.md next to its
 pictures, that table replaces the text between the two markers `<!-- results -->` of the experiment's
 README. With --check nothing is written: it fails where documents, tables or pictures are not what
 would be written."""
@@ -166,7 +166,7 @@ def line(cells):
 
 def once(found):
     """Rows of a paper's [(folder, rows)] without those that stand in another folder already: the same
-    number of the paper beside the same of ours; shapes and claims, which are small integers, must
+    number of the paper and the same of ours; shapes and claims, which are small integers, must
     also have the same name."""
     seen, kept = {}, []
     for folder, rows in found:

@@ -42,7 +42,7 @@ build_jobs() {
   echo $((cores < by_memory ? cores : by_memory))
 }
 
-# Copies stdin to the log $2 and shows where the work stands, on one line where there is a terminal.
+# Copies stdin to the log $2 and shows the progress, on one line if there is a terminal.
 follow() {
   local label=$1 log=$2 line percent shown=-1 width=79 start=$SECONDS
   local terminal=

@@ -59,7 +59,7 @@ def curves(nodes, horizon, events):
 
 
 def share(times, counts, need):
-    """Of the time with at least `need`."""
+    """Share of the time with at least `need`."""
     good = sum(times[i + 1] - times[i] for i, count in enumerate(counts) if count >= need)
     return good / (times[-1] - times[0])
 

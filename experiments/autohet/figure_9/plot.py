@@ -12,7 +12,7 @@ from style import plt  # noqa: E402
 STEPS = ["baseline", "device grouping", "node and stage mapping", "load balance"]
 LABELS = ["Baseline", "+ device grouping", "+ node and stage mapping", "+ load balance"]
 CLUSTERS = {"autohet_4a100_4h800": "4A100+4H800", "autohet_8a100_8h800": "8A100+8H800"}
-HEADLINE = 64  # sequences per batch; the other one is swept beside
+HEADLINE = 64  # sequences per batch; the other one is swept too
 
 
 def main():

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Planning time of AutoHet and Alpa by number of GPUs, beside the seconds that the paper prints.
+"""Planning time of AutoHet and Alpa by number of GPUs, against the seconds that the paper prints.
 Draws runs.csv, timings.csv (wall clock: other machines give other seconds) and published.csv;
 computes no model."""
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Time of one transfer between stages of two vendors beside the paper's. Draws runs.csv and
+"""Time of one transfer between stages of two vendors against the paper's. Draws runs.csv and
 published.csv; computes no model."""
 
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Step times of all systems (mean, 10 % to 90 % of the steps, part that switches strategies), and
-step by step for the 32K CommonCrawl-like case: the longest sequence, and HotSPa beside Hetu-B.
+step by step for the 32K CommonCrawl-like case: the longest sequence, and HotSPa and Hetu-B.
 Draws steps.csv and published.csv; computes no model."""
 
 import sys

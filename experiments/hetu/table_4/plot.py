@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Printed strategies of DeepSpeed and Megatron (Table 4) beside those that their planners choose.
+"""Printed strategies of DeepSpeed and Megatron (Table 4) against those that their planners choose.
 Draws the plans of runs.csv; computes no model."""
 
 import sys

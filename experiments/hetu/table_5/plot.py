@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Hetu's printed strategies of Table 5 beside those that the planner chooses. Draws the plans of
+"""Hetu's printed strategies of Table 5 against those that the planner chooses. Draws the plans of
 runs.csv; computes no model."""
 
 import sys

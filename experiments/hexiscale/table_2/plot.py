@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Our plan of Llama 30B in setting 3 beside the nearest legal form of the printed one. Draws plans
+"""Our plan of Llama 30B in setting 3 against the nearest legal form of the printed one. Draws plans
 of the runs; computes ratios only."""
 
 import sys

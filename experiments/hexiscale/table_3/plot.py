@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Utilization of HexiScale in all settings: our simulator beside the measured values, the public
-code's model beside the simulated ones. Draws runs.csv; computes no model."""
+"""Utilization of HexiScale in all settings: our simulator against the measured values, the public
+code's model against the simulated ones. Draws runs.csv; computes no model."""
 
 import sys
 from pathlib import Path

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Plans of Metis for Llama 30B in setting 3 beside the printed one. Draws plans of the runs;
+"""Plans of Metis for Llama 30B in setting 3 against the printed one. Draws plans of the runs;
 computes no model."""
 
 import sys

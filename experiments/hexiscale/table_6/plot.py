@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""HexiScale beside the mixed-integer program under Appendix A, and its utilization under the model
+"""HexiScale against the mixed-integer program under Appendix A, and its utilization under the model
 of the public code. Draws runs.csv and the bounds that the program wrote into the logs of the runs;
 computes ratios only."""
 

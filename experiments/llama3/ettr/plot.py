@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Effective training time of each published point: by replay with its 99 % confidence interval, exact
-and additive closed form, and as published; beside it Llama 3's interruptions in 54 days. Draws
+and additive closed form, and as published; and Llama 3's interruptions in 54 days. Draws
 runs.csv; computes no model."""
 
 import sys

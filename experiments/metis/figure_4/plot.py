@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Throughput of AMP, Alpa and Metis on 4 to 32 GPUs of two types, relative to AMP, and the mean
-speed-ups of Metis beside those that the paper prints. Draws runs.csv and published.csv; computes no
+speed-ups of Metis against those that the paper prints. Draws runs.csv and published.csv; computes no
 model."""
 
 import sys

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
-"""Search times of Metis and Alpa by number of GPUs beside those that the paper prints, numbers of
-plans of Metis, Metis-alpha and the Oracle, and their ratios beside the paper's. Draws runs.csv,
+"""Search times of Metis and Alpa by number of GPUs against those that the paper prints, numbers of
+plans of Metis, Metis-alpha and the Oracle, and their ratios against the paper's. Draws runs.csv,
 timings.csv (wall clock: other machines give other seconds), the counts that the planner wrote into
 the logs of the runs, and published.csv; computes no model."""
 

@@ -53,7 +53,7 @@ def agent_of(process):
 
 
 def rows_of(path):
-    """Of a CSV file."""
+    """Rows of a CSV file, by column."""
     with open(path, newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
