@@ -13,7 +13,7 @@
 #include <string>
 
 #include "executor/bench/bench_rank.h"
-#include "executor/launcher/rank_process.h"
+#include "executor/launcher/rank.h"
 #include "experiments/study/runner.h"
 #include "models/config/diagnostics.h"
 #include "tools/cli/command_line.h"

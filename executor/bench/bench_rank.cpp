@@ -1,11 +1,9 @@
 #include "executor/bench/bench_rank.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -16,11 +14,10 @@
 #include "executor/bench/compute_bench.h"
 #include "executor/bench/network_bench.h"
 #include "executor/bench/storage_bench.h"
-#include "executor/launcher/order_watcher.h"
-#include "executor/launcher/rank_process.h"
+#include "executor/launcher/rank.h"
 #include "executor/launcher/settings.h"
+#include "executor/net/message.h"
 #include "executor/net/tcp_transport.h"
-#include "models/ir/measurement_text.h"
 #include "models/ir/wire.h"
 
 namespace orrery::executor {
@@ -29,28 +26,16 @@ namespace {
 using std::chrono::milliseconds;
 
 /// How long one question to the store waits before the process looks around again.
-constexpr milliseconds kStoreWait{500};
-
-std::vector<std::string> split(const std::string& text, char at) {
-  std::vector<std::string> out{""};
-  for (const char c : text) {
-    if (c == at) {
-      out.emplace_back();
-    } else {
-      out.back() += c;
-    }
-  }
-  return out;
-}
+constexpr milliseconds kCaseWait{500};
 
 class BenchRank {
  public:
   explicit BenchRank(const RankEnvironment& environment)
       : environment_(environment),
         store_(environment.store, environment.token),
-        settings_(settings_from(need("settings"))),
-        watcher_(environment, settings_.heartbeat) {
-    rule_ = sampling_rule_from(need("bench/rule"));
+        settings_(from_message<RunSettings>(need("settings"), "settings")),
+        commands_(environment, settings_.heartbeat, CommandListener::WhenLost::exit) {
+    rule_ = from_message<SamplingRule>(need("bench/rule"), "bench/rule");
     const auto program = ir::parse_program(need("bench/program"));
     if (const auto* problem = std::get_if<std::string>(&program)) {
       throw std::runtime_error("the program " + *problem);
@@ -64,20 +49,21 @@ class BenchRank {
   void serve() {
     join();
     for (std::uint64_t n = 0;; ++n) {
-      const auto text = wait_for(fmt::format("bench/case/{}", n));
+      const std::string key = fmt::format("bench/case/{}", n);
+      const auto text = wait_for(key);
       if (!text || *text == "end") break;
-      const BenchOrder order = bench_order_from(*text);
+      const auto order = from_message<BenchOrder>(*text, key);
       const auto& devices = order.what.devices;
       const DeviceId me{environment_.device};
       if (std::find(devices.begin(), devices.end(), me) == devices.end()) continue;
       run(order, n);
       if (devices.front() == me) store_.set(fmt::format("bench/done/{}", n), "1");
     }
-    watcher_.attach(nullptr, -1);
+    commands_.attach(nullptr, -1);
     transport_.reset();
   }
 
-  bool stopped() const { return watcher_.stopped(); }
+  bool stopped() const { return commands_.stopped(); }
 
   void report(const std::string& problem) {
     store_.set(fmt::format("bench/error/{}", environment_.device), problem);
@@ -92,8 +78,8 @@ class BenchRank {
 
   /// None after an order to stop.
   std::optional<std::string> wait_for(const std::string& key) {
-    while (!watcher_.stopped()) {
-      if (auto value = store_.get(key, kStoreWait)) return value;
+    while (!commands_.stopped()) {
+      if (auto value = store_.get(key, kCaseWait)) return value;
     }
     return std::nullopt;
   }
@@ -116,7 +102,7 @@ class BenchRank {
     }
     transport_ = make_tcp_transport(ranks_.at(DeviceId{environment_.device}), std::move(listener),
                                     endpoints, settings_.transport_options(environment_.token, 0));
-    watcher_.attach(transport_.get(), 0);
+    commands_.attach(transport_.get(), 0);
     store_.set(fmt::format("bench/joined/{}", environment_.device), "1");
   }
 
@@ -124,10 +110,10 @@ class BenchRank {
     int count = 0;
     BenchSink sink;
     sink.sample = [&](const ir::Measurement& sample) {
-      store_.set(fmt::format("bench/out/{}/{:06d}", n, count++), to_text(sample));
+      store_.set(fmt::format("bench/out/{}/{:06d}", n, count++), to_message(BenchSample{sample}));
     };
     sink.check = [&] {
-      if (watcher_.stopped()) throw BenchInterrupted();
+      if (commands_.stopped()) throw BenchInterrupted();
     };
     try {
       dispatch(order, n, sink);
@@ -162,7 +148,7 @@ class BenchRank {
   RankEnvironment environment_;
   StoreClient store_;
   RunSettings settings_;
-  OrderWatcher watcher_;
+  CommandListener commands_;
   SamplingRule rule_;
   BenchModel model_;
   RankOfDevice ranks_;
@@ -188,57 +174,13 @@ int serve(const RankEnvironment& environment) {
 
 }  // namespace
 
-std::string to_text(const SamplingRule& rule) {
-  return fmt::format("{} {} {} {:a} {:a} {:a} {:a} {:a} {}", rule.least, rule.most,
-                     rule.most_disturbed, rule.spread, rule.enough.value, rule.at_least.value,
-                     rule.wall_over_cpu, rule.slack.value, rule.warm_up);
+void describe(config::Visitor& v, BenchOrder& order) {
+  v.required("what", order.what, "is measured");
+  describe_field(v, "before", order.before, "samples that exist");
 }
 
-SamplingRule sampling_rule_from(const std::string& text) {
-  SamplingRule rule;
-  std::istringstream words(text);
-  words >> rule.least >> rule.most >> rule.most_disturbed;
-  for (double* value : {&rule.spread, &rule.enough.value, &rule.at_least.value, &rule.wall_over_cpu,
-                        &rule.slack.value}) {
-    std::string word;
-    words >> word;
-    *value = std::strtod(word.c_str(), nullptr);
-  }
-  words >> rule.warm_up;
-  if (!words) throw std::runtime_error(fmt::format("a sampling rule '{}'", text));
-  return rule;
-}
-
-std::string to_text(const ir::Measurement& sample) {
-  return fmt::format("{}", fmt::join(ir::to_cells(sample), "\t"));
-}
-
-ir::Measurement measurement_from(const std::string& text) {
-  const std::vector<std::string> cells = split(text, '\t');
-  ir::Measurement sample;
-  if (cells.size() != ir::measurement_columns().size()) {
-    throw std::runtime_error(fmt::format("a sample of {} fields", cells.size()));
-  }
-  if (const auto problem = ir::from_cells(cells, sample)) {
-    throw std::runtime_error(fmt::format("a sample whose {} is wrong: {}",
-                                         ir::measurement_columns()[problem->column],
-                                         problem->what));
-  }
-  return sample;
-}
-
-std::string to_text(const BenchOrder& order) {
-  std::string text = to_text(order.what);
-  for (const ir::Measurement& sample : order.before) text += fmt::format("\n{}", to_text(sample));
-  return text;
-}
-
-BenchOrder bench_order_from(const std::string& text) {
-  const std::vector<std::string> lines = split(text, '\n');
-  BenchOrder order;
-  order.what = bench_case_from(lines.front());
-  for (std::size_t i = 1; i < lines.size(); ++i) order.before.push_back(measurement_from(lines[i]));
-  return order;
+void describe(config::Visitor& v, BenchSample& one) {
+  describe_field(v, "sample", one.sample, "new");
 }
 
 int run_bench_rank_process() {

@@ -1,6 +1,6 @@
 /// A process of the micro-benchmarks: one device. It joins a mesh with the others, takes the cases
 /// that it has a part in one after the other from the store, and ends when the driver says so or is
-/// gone. Environment as of rank processes (executor/launcher/rank_process.h).
+/// gone. Its environment is that of rank processes (executor/launcher/rank.h).
 ///
 ///   settings              RunSettings: back end, precision, folders, deadlines
 ///   bench/members         devices that take part, in the order of their ranks
@@ -24,22 +24,18 @@ namespace orrery::executor {
 /// The name of the subcommand that runs run_bench_rank_process().
 inline constexpr const char* kBenchRankCommand = "calibrate-rank";
 
-std::string to_text(const SamplingRule& rule);
-/// Throws std::runtime_error.
-SamplingRule sampling_rule_from(const std::string& text);
-
-/// A case with the samples that are there.
+/// A case and the samples of it that exist.
 struct BenchOrder {
   BenchCase what;
   std::vector<ir::Measurement> before;
 };
-std::string to_text(const BenchOrder& order);
-/// Throws std::runtime_error.
-BenchOrder bench_order_from(const std::string& text);
+void describe(config::Visitor& v, BenchOrder& order);
 
-std::string to_text(const ir::Measurement& sample);
-/// Throws std::runtime_error.
-ir::Measurement measurement_from(const std::string& text);
+/// What a process tells the driver.
+struct BenchSample {
+  ir::Measurement sample;
+};
+void describe(config::Visitor& v, BenchSample& one);
 
 /// The whole process. Returns the exit status: 0 as ordered, 1 with the reason on standard error
 /// and in the store, 2 when the environment says nothing useful, kStoreLost.

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
-#include <stdexcept>
 #include <utility>
 
 #include "models/ir/measurement_text.h"
@@ -214,39 +212,35 @@ void add_network(const BenchRequest& request, CaseList& out) {
 
 }  // namespace
 
-std::string to_text(const BenchCase& one) {
-  std::string text = fmt::format("{:a} {}", one.slowdown, one.devices.size());
-  for (const DeviceId device : one.devices) text += fmt::format(" {}", device.value);
-  for (const std::string& cell : ir::to_cells(one.key)) text += fmt::format("\t{}", cell);
-  return text;
+void describe(config::Visitor& v, BenchCase& one) {
+  describe_field(v, "key", one.key, "what is measured");
+  v.required("devices", one.devices, "that measure it together");
+  v.required("slowdown", one.slowdown, "of compute");
 }
 
-BenchCase bench_case_from(const std::string& text) {
-  std::vector<std::string> cells;
-  std::istringstream parts(text);
-  for (std::string cell; std::getline(parts, cell, '\t');) cells.push_back(cell);
-  if (!text.empty() && text.back() == '\t') cells.emplace_back();
-  BenchCase out;
-  if (cells.size() != ir::measurement_columns().size() + 1) {
-    throw std::runtime_error(fmt::format("a case of {} fields", cells.size()));
+void describe_field(config::Visitor& v, const char* key, ir::Measurement& value, const char* doc) {
+  std::vector<ir::Measurement> values = {value};
+  describe_field(v, key, values, doc);
+  if (values.size() == 1) value = values.front();
+}
+
+void describe_field(config::Visitor& v, const char* key, std::vector<ir::Measurement>& values,
+                    const char* doc) {
+  std::vector<std::vector<std::string>> rows;
+  for (const ir::Measurement& one : values) rows.push_back(ir::to_cells(one));
+  v.required(key, rows, doc);
+  if (!v.reading()) return;
+  values.clear();
+  for (const std::vector<std::string>& cells : rows) {
+    if (cells.size() != ir::measurement_columns().size()) {
+      return v.problem(key, fmt::format("a measurement of {} fields", cells.size()));
+    }
+    if (const auto wrong = ir::from_cells(cells, values.emplace_back())) {
+      const auto& column = ir::measurement_columns()[wrong->column];
+      return v.problem(key,
+                       fmt::format("a measurement whose {} is wrong: {}", column, wrong->what));
+    }
   }
-  std::istringstream words(cells.front());
-  std::string slowdown;
-  std::size_t count = 0;
-  words >> slowdown >> count;
-  out.slowdown = std::strtod(slowdown.c_str(), nullptr);
-  for (std::size_t i = 0; i < count && words; ++i) {
-    DeviceId device;
-    words >> device.value;
-    out.devices.push_back(device);
-  }
-  if (!words) throw std::runtime_error(fmt::format("a case for '{}'", cells.front()));
-  cells.erase(cells.begin());
-  if (const auto problem = ir::from_cells(cells, out.key)) {
-    throw std::runtime_error(fmt::format(
-        "a case whose {} is wrong: {}", ir::measurement_columns()[problem->column], problem->what));
-  }
-  return out;
 }
 
 std::vector<std::int64_t> steps_of_four(std::int64_t low, std::int64_t high) {

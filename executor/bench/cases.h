@@ -7,6 +7,7 @@
 
 #include "models/base/ids.h"
 #include "models/base/units.h"
+#include "models/config/visitor.h"
 #include "models/ir/measurement.h"
 
 namespace orrery::executor {
@@ -16,13 +17,16 @@ struct BenchCase {
   ir::Measurement key;  ///< Without results.
   /// Of compute: the one that computes; point-to-point: source, destination; collective: the ring.
   std::vector<DeviceId> devices;
-  double slowdown = 1;  ///< Emulated slower device: compute takes so many times as long.
+  double slowdown = 1;  ///< Emulated slower device: factor on the time of compute.
   bool operator==(const BenchCase&) const = default;
 };
 
-/// As one line of text, for the store. bench_case_from() throws std::runtime_error.
-std::string to_text(const BenchCase& one);
-BenchCase bench_case_from(const std::string& text);
+void describe(config::Visitor& v, BenchCase& one);
+
+/// A field that travels as the cells of measurement_text.h.
+void describe_field(config::Visitor& v, const char* key, ir::Measurement& value, const char* doc);
+void describe_field(config::Visitor& v, const char* key, std::vector<ir::Measurement>& values,
+                    const char* doc);
 
 /// The model whose blocks are timed. FLOPs are of the forward pass of one sample, without tensor
 /// parallelism, as the workload counts them.

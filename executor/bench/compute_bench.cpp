@@ -19,7 +19,7 @@ using ir::Measurement;
 using ir::MeasurementKind;
 using ir::Pass;
 
-/// Random numbers are drawn for so many elements and repeated.
+/// Random numbers are drawn for this many elements and repeated.
 constexpr std::size_t kTile = 1 << 16;
 /// Half widths of uniform distributions: standard deviations of 0.02 (weights) and 1.
 constexpr double kWeights = 0.0346;
@@ -152,7 +152,7 @@ class ComputeBench::Impl {
     return tensor;
   }
 
-  /// The first member's slices of embedding, at least so many layers, and head.
+  /// The first member's slices of embedding, at least this many layers, and head.
   ModelShard& shard(int degree, int layers) {
     if (shard_ != nullptr && degree == degree_ && layers <= layers_) return *shard_;
     shard_.reset();

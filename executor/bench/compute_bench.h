@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "executor/bench/cases.h"
-#include "executor/bench/clock.h"
 #include "executor/bench/sampling.h"
 #include "executor/compute/backend.h"
 

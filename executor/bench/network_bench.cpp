@@ -6,7 +6,7 @@
 #include <functional>
 #include <string>
 
-#include "executor/launcher/reports.h"
+#include "executor/launcher/messages.h"
 #include "executor/net/clock.h"
 #include "executor/net/ring.h"
 #include "models/base/check.h"
@@ -203,13 +203,13 @@ class Member {
     const auto parts = even_parts(out_.size() / sizeof(float), group_.size());
     switch (case_.key.collective) {
       case CollectiveKind::all_reduce:
-        all_reduce(transport_, group_, Element::f32, out_, ring);
+        all_reduce(transport_, group_, ElementType::f32, out_, ring);
         break;
       case CollectiveKind::reduce_scatter:
-        reduce_scatter(transport_, group_, Element::f32, out_, parts, ring);
+        reduce_scatter(transport_, group_, ElementType::f32, out_, parts, ring);
         break;
       case CollectiveKind::all_gather:
-        all_gather(transport_, group_, Element::f32, out_, parts, ring);
+        all_gather(transport_, group_, ElementType::f32, out_, parts, ring);
         break;
       case CollectiveKind::broadcast:
         broadcast(transport_, group_, out_, ring);

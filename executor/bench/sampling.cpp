@@ -15,9 +15,10 @@ namespace {
 constexpr int kLeastSlow = 3;
 /// Runs inside one sample.
 constexpr int kMostRuns = 1 << 20;
-/// Short work warms up more often: so many times as often as asked for, or for so many samples.
+/// Short work warms up more often: up to this multiple of what was asked for, or until it has run
+/// for this many samples.
 constexpr int kMostWarmUps = 10;
-/// Samples that only ever get disturbed end after so many times `enough`.
+/// Samples that are always disturbed end after this multiple of `enough`.
 constexpr double kPatience = 4;
 
 class SystemClock final : public BenchClock {
@@ -85,6 +86,18 @@ int count_runs(const TimedWork& work, const SamplingRule& rule, BenchClock& cloc
 BenchClock& system_bench_clock() {
   static SystemClock clock;
   return clock;
+}
+
+void describe(config::Visitor& v, SamplingRule& rule) {
+  v.required("least", rule.least, "repetitions that count");
+  v.required("most", rule.most, "repetitions that count");
+  v.required("most_disturbed", rule.most_disturbed, "further ones");
+  v.required("spread", rule.spread, "standard error of the median");
+  v.required("enough", rule.enough.value, "time of all repetitions, s");
+  v.required("at_least", rule.at_least.value, "of one sample, s");
+  v.required("wall_over_cpu", rule.wall_over_cpu, "above which a sample is disturbed");
+  v.required("slack", rule.slack.value, "cost of the clocks, s");
+  v.required("warm_up", rule.warm_up, "runs");
 }
 
 SamplingRule quick_rule() {

@@ -11,10 +11,24 @@
 #include <string>
 #include <vector>
 
-#include "executor/bench/clock.h"
+#include "models/base/units.h"
+#include "models/config/visitor.h"
 #include "models/ir/measurement.h"
 
 namespace orrery::executor {
+
+/// Time as the micro-benchmarks read it. Given from outside, so that tests can say what a
+/// measurement took.
+class BenchClock {
+ public:
+  virtual ~BenchClock() = default;
+  virtual Seconds wall() = 0;        ///< Monotonic, from any origin.
+  virtual Seconds thread_cpu() = 0;  ///< That this thread has computed.
+  virtual void sleep(Seconds duration) = 0;
+};
+
+/// This machine's.
+BenchClock& system_bench_clock();
 
 struct SamplingRule {
   int least = 5;             ///< Repetitions that count; 3 once they have taken `enough`.
@@ -28,6 +42,8 @@ struct SamplingRule {
   Seconds slack{5e-6};
   int warm_up = 1;  ///< Runs that are not measured, for caches and libraries; short work: more.
 };
+
+void describe(config::Visitor& v, SamplingRule& rule);
 
 /// Rule for a quick look: few repetitions.
 SamplingRule quick_rule();
@@ -67,11 +83,11 @@ struct BenchInterrupted {};
 /// Something that can be timed.
 struct TimedWork {
   std::function<void()> prepare;      ///< Before each repetition, not timed; may be empty.
-  std::function<void(int)> run;       ///< So many times.
+  std::function<void(int)> run;       ///< Repeats it this many times.
   std::function<void()> synchronize;  ///< Waits for what runs elsewhere; may be empty.
   bool repeatable = false;            ///< run(n) may be called with n > 1 after one prepare().
   bool computes = true;               ///< CPU time of the thread tells whether it was disturbed.
-  int parts = 1;                      ///< run(1) does so many of what is measured.
+  int parts = 1;                      ///< How many of what is measured run(1) does.
   /// Emulated slower device: as with WorkerOptions::slowdown, a sample lasts this multiple of its
   /// CPU time, or as long as it took if that was longer; of its time where `computes` is false.
   double slowdown = 1;

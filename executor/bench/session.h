@@ -1,9 +1,7 @@
 /// The driver of micro-benchmarks that need processes: brings one up for each device, on this
-/// machine or on named hosts, and has them take cases one after the other. Agents, store and
-/// process table are the launcher's.
+/// machine or on named hosts, and has them take cases one after the other. Agents and store are the
+/// launcher's.
 #pragma once
-#include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -11,27 +9,13 @@
 
 #include "executor/bench/bench_rank.h"
 #include "executor/bench/compute_bench.h"
-#include "executor/launcher/launcher.h"
-#include "executor/launcher/settings.h"
+#include "executor/launcher/spawner.h"
 
 namespace orrery::executor {
 
-struct BenchSessionOptions {
-  RunSettings settings;  ///< Back end, precision, library; folders of checkpoints; deadlines.
+struct BenchSessionOptions : SpawnOptions {
   BenchModel model;
   SamplingRule rule;
-  std::vector<DeviceId> devices;  ///< That take part, ascending.
-  /// As in LaunchOptions.
-  std::vector<HostSlots> hosts;
-  std::string listen;
-  std::string advertise;
-  int port = 0;
-  std::string executable;
-  bool ssh = false;
-  std::chrono::milliseconds agents_wait{600'000};
-  std::chrono::milliseconds started_wait{60'000};
-  std::function<void(const std::string&)> on_message;
-  const std::atomic<bool>* interrupted = nullptr;
 };
 
 class BenchSession {

@@ -8,7 +8,7 @@
 
 namespace orrery::executor {
 
-/// Kinds checkpoint_write and checkpoint_read, of one file of so many bytes below `folder`, which
+/// Kinds checkpoint_write and checkpoint_read, of one file of the given bytes below `folder`, which
 /// is removed afterwards. Reads come from the disk as far as the system drops its copy when asked
 /// to (posix_fadvise). Throws std::runtime_error with what went wrong.
 void time_checkpoint(const BenchCase& one, const std::string& folder, const SamplingRule& rule,

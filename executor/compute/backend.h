@@ -5,7 +5,7 @@
 /// Tensors are dense, row-major and contiguous; `rows` are tokens of a micro-batch, sample by
 /// sample. Weights have the dimension that tensor parallelism splits as their slowest one, so that
 /// every slice is one run of memory. Kernels are enqueued in order; `synchronize` waits. All of
-/// them are deterministic: equal inputs give equal bits, whatever runs beside.
+/// them are deterministic: equal inputs give equal bits, whatever else is running.
 #pragma once
 #include <cstddef>
 #include <cstdint>

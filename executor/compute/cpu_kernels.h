@@ -1,6 +1,6 @@
 /// Kernels of the CPU back end on plain pointers; their meaning is that of the functions of
 /// compute/backend.h with the same names. One thread; T is float or double. What one row or one
-/// sample gives does not depend on how many stand beside it, matrix products apart.
+/// sample gives does not depend on how many are computed together, matrix products excepted.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -241,7 +241,7 @@ class NcclExchange final : public PayloadExchange {
   const Nccl& nccl_ = Nccl::get();
   int device_;
   const ExchangeLimits& limits_;
-  int peer_ = -1;        ///< Of the call that runs; -1: all.
+  int peer_ = -1;        ///< The peer of the call that runs; -1: all.
   bool broken_ = false;  ///< A call has failed.
   cudaStream_t stream_{};
   cudaEvent_t event_{};

@@ -4,7 +4,7 @@
 /// so that their order of sums is that of every other transport.
 ///
 /// A kernel of NCCL occupies its stream until the other rank's kernel runs, and CUDA promises no
-/// progress of one stream beside another [nccl#195, nccl#783]. What is guaranteed here rests on
+/// progress of one stream next to another [nccl#195, nccl#783]. What is guaranteed here rests on
 /// neither: a rank has one communicator, one stream and at most one operation of NCCL at a time,
 /// and all ranks enter them in the one order of ordered_transport.h. An operation is a piece of up
 /// to 4 MiB out, one in, or both in one group, whose calls do not block each other [NCCL user
@@ -35,7 +35,7 @@ namespace orrery::executor {
 std::string nccl_problem();
 
 /// Takes the control transport, which carries nothing else from now on, and this rank's GPU. Called
-/// by all ranks; returns when their communicator stands. Waits have a deadline of a minute until
+/// by all ranks; returns when their communicator is ready. Waits have a deadline of a minute until
 /// another one is set. Throws std::runtime_error(nccl_problem()), TransportError.
 std::unique_ptr<Transport> make_nccl_transport(std::unique_ptr<Transport> control, int device = 0);
 

@@ -29,7 +29,7 @@ ORRERY_HD inline Bf16 narrow(float value) {
   return {static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 
-/// What a kernel computes in for stored T, and what wide tensors beside it are made of.
+/// What a kernel computes in for stored T, and what the wide tensors that go with it are made of.
 template <class T>
 using WideOf = std::conditional_t<std::is_same_v<T, Bf16>, float, T>;
 

@@ -5,7 +5,7 @@
 ///   Guide,
 ///                                    "CUDA Environment Variables"; default 8], so that kernels of
 ///                                    the model less often queue behind a waiting one of NCCL.
-/// With NCCL, where ranks of a machine share a GPU or stand for nodes of an emulated network:
+/// With NCCL, where ranks of a machine share a GPU or play the nodes of an emulated network:
 ///   NCCL_HOSTID=<run>-<device>       takes each rank for a host of its own: NCCL refuses two ranks
 ///                                    of one host on one GPU [NCCL 2.28, src/init.cc]
 ///   NCCL_P2P_DISABLE=1, NCCL_SHM_DISABLE=1, NCCL_IB_DISABLE=1, NCCL_NVLS_ENABLE=0
@@ -27,7 +27,7 @@ struct RankSurroundings {
   std::string run;
   int device = 0;               ///< Number of this rank's device in the plan.
   std::vector<int> neighbors;   ///< Numbers of all devices that may run on this machine.
-  bool emulated_nodes = false;  ///< The machine stands for several nodes with a network between.
+  bool emulated_nodes = false;  ///< The machine plays several nodes of an emulated network.
   int gpus = 0;                 ///< Of this machine.
   std::string interface;        ///< Network interface of its address; empty: unknown.
 };

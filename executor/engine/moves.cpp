@@ -29,17 +29,17 @@ void take_maximum(std::span<const std::byte> all, std::size_t parts, std::span<s
 
 }  // namespace
 
-Element element_of(const Backend& backend, bool wide) {
+ElementType element_of(const Backend& backend, bool wide) {
   switch (backend.precision()) {
     case Precision::fp32:
-      return Element::f32;
+      return ElementType::f32;
     case Precision::fp64:
-      return Element::f64;
+      return ElementType::f64;
     case Precision::bf16:
-      return wide ? Element::f32 : Element::bf16;
+      return wide ? ElementType::f32 : ElementType::bf16;
   }
   ORRERY_CHECK(false, "precision {}", static_cast<int>(backend.precision()));
-  return Element::f32;
+  return ElementType::f32;
 }
 
 Mover::Mover(const RankView& view, ModelShard& shard, ActivationStore& activations)
@@ -49,12 +49,11 @@ std::size_t Mover::width(const Tensor& tensor) const {
   return backend_.element_bytes(tensor.wide) * tensor.elements;
 }
 
-Tensor Mover::part_of(const ir::Region& region, std::int32_t block) {
-  const HeldParameter& held =
-      shard_.parameters({block})[static_cast<std::size_t>(region.parameter)];
+Tensor Mover::part_of(const ir::Region& region, BlockId block) {
+  const HeldParameter& held = shard_.parameters(block)[static_cast<std::size_t>(region.parameter)];
   ORRERY_CHECK(held.begin <= region.begin && region.end <= held.end,
                "units {}-{} of parameter {} of block {} where {}-{} are held", region.begin,
-               region.end, region.parameter, block, held.begin, held.end);
+               region.end, region.parameter, block.value, held.begin, held.end);
   const bool gradient = region.tensor == ir::TensorKind::gradient;
   return part(gradient ? held.gradient : held.weight,
               static_cast<std::size_t>((region.begin - held.begin) * held.info.unit),
@@ -73,7 +72,7 @@ std::vector<Tensor> Mover::tensors(const ir::Op& op, const std::vector<ir::Regio
       out.push_back(activations_.rows(key, region.begin, region.end));
       continue;
     }
-    for (std::int32_t b = region.first_block.value; b <= region.last_block.value; ++b) {
+    for (const BlockId b : ids_from_to(region.first_block, region.last_block)) {
       out.push_back(part_of(region, b));
     }
   }
@@ -143,7 +142,7 @@ std::int64_t Mover::run_collective(const ir::Op& op, Transport& transport, const
     parts.push_back({begin, at});
   }
   std::vector<std::byte> data = pack(all);
-  const Element element = element_of(backend_, wide);
+  const ElementType element = element_of(backend_, wide);
   if (shape.kind == Kind::reduce_scatter) {
     reduce_scatter(transport, group, element, data, parts, tag);
   } else {
@@ -186,8 +185,8 @@ void OpGroupRing::all_reduce(const Tensor& tensor) {
 
 void OpGroupRing::all_reduce_maximum(const Tensor& tensor) {
   if (degree() < 2) return;
-  const Element element = element_of(backend_, tensor.wide);
-  ORRERY_CHECK(element != Element::bf16, "maxima are wide");
+  const ElementType element = element_of(backend_, tensor.wide);
+  ORRERY_CHECK(element != ElementType::bf16, "maxima are wide");
   on_host(tensor, [&](std::span<std::byte> data) {
     const auto n = static_cast<std::size_t>(degree());
     std::vector<std::byte> all(n * data.size());
@@ -198,7 +197,7 @@ void OpGroupRing::all_reduce_maximum(const Tensor& tensor) {
       parts.push_back({i * tensor.elements, (i + 1) * tensor.elements});
     }
     all_gather(transport_, group_, element, all, parts, tag_);
-    if (element == Element::f32) {
+    if (element == ElementType::f32) {
       take_maximum<float>(all, n, data);
     } else {
       take_maximum<double>(all, n, data);

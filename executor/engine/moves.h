@@ -14,7 +14,7 @@
 namespace orrery::executor {
 
 /// Elements of tensors of this precision, wide or not, on the wire.
-Element element_of(const Backend& backend, bool wide);
+ElementType element_of(const Backend& backend, bool wide);
 
 class Mover {
  public:
@@ -32,7 +32,7 @@ class Mover {
 
  private:
   std::size_t width(const Tensor& tensor) const;
-  Tensor part_of(const ir::Region& region, std::int32_t block);
+  Tensor part_of(const ir::Region& region, BlockId block);
 
   const RankView& view_;
   ModelShard& shard_;

@@ -98,12 +98,12 @@ void Passes::forward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup&
     input = activation(op, info, info.first_block.value - 1, false);
   }
   std::vector<double> losses;
-  for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
+  for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
     Tensor output;
-    gathers_.bring({b});
-    kept(op, info, b) =
-        shard_.forward({b}, {b}, batch(op, info, b), input, info.recompute, group, output, losses);
-    gathers_.drop({b});
+    gathers_.bring(b);
+    kept(op, info, b.value) = shard_.forward(b, b, batch(op, info, b.value), input, info.recompute,
+                                             group, output, losses);
+    gathers_.drop(b);
     input = output;
   }
   if (info.last_block.value < last_block_) {

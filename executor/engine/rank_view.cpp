@@ -68,8 +68,8 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
       group.ranks.push_back(other);
     }
     const ir::SegmentInfo& info = segment(at);
-    for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
-      teams_[{info.pipeline, info.stage, b}] = group;
+    for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
+      op_groups_[{info.pipeline, info.stage, b}] = group;
     }
   }
   for (std::size_t local = 0; local < count_; ++local) {
@@ -94,7 +94,7 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
     }
     for (const ir::Region& region : all) {
       if (region.tensor != ir::TensorKind::parameter) continue;
-      for (std::int32_t b = region.first_block.value; b <= region.last_block.value; ++b) {
+      for (const BlockId b : ids_from_to(region.first_block, region.last_block)) {
         arriving_[{b, region.parameter}].push_back({region.begin, region.end});
       }
     }
@@ -103,11 +103,11 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
 }
 
 void RankView::find_gathers() {
-  std::set<std::int32_t> sharded;
+  std::set<BlockId> sharded;
   for (const ir::Op& at : ops()) {
     if (!ir::is_pass(at.kind) || !segment(at).zero.shards_parameters()) continue;
     const ir::SegmentInfo& info = segment(at);
-    for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
+    for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
       sharded.insert(b);
     }
   }
@@ -117,11 +117,11 @@ void RankView::find_gathers() {
     const ir::CollectiveShape& of = shape(at);
     if (of.kind != ir::CollectiveKind::reduce_scatter) continue;
     const auto& part = of.parts.front();
-    std::map<std::int32_t, ShardGather> found;
+    std::map<BlockId, ShardGather> found;
     const std::size_t members = part.member_regions.size();
     for (std::size_t m = 0; m < members; ++m) {
       for (const ir::Region& region : part.member_regions[m]) {
-        for (std::int32_t b = region.first_block.value; b <= region.last_block.value; ++b) {
+        for (const BlockId b : ids_from_to(region.first_block, region.last_block)) {
           if (!sharded.contains(b)) continue;
           ShardGather& gather = found[b];
           gather.members.resize(members);
@@ -151,7 +151,7 @@ void RankView::find_gathers() {
 
 const std::vector<RankView::ShardGather>& RankView::gathers(BlockId block) const {
   static const std::vector<ShardGather> none;
-  const auto it = gathers_.find(block.value);
+  const auto it = gathers_.find(block);
   return it == gathers_.end() ? none : it->second;
 }
 
@@ -208,8 +208,8 @@ RingGroup RankView::ring(const ir::CommunicationGroup& group) const {
 RingGroup RankView::op_group(const ir::Op& op) const {
   const ir::SegmentInfo& info = segment(op);
   if (info.tensor_parallel == 1) return {{rank_.value}, 0};
-  const auto it = teams_.find({info.pipeline, info.stage, info.first_block.value});
-  if (it != teams_.end()) return it->second;
+  const auto it = op_groups_.find({info.pipeline, info.stage, info.first_block});
+  if (it != op_groups_.end()) return it->second;
   // Blocks that exchange nothing: the group of the stage that this rank is in.
   const ir::Rank& self = program_.ranks[rank_.index()];
   RingGroup out{std::vector<int>(static_cast<std::size_t>(info.tensor_parallel)), self.position};
@@ -265,16 +265,16 @@ std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
   for (const ir::Op& at : ops()) {
     if (!ir::is_pass(at.kind) || at.kind == ir::OpKind::backward_weight) continue;
     const ir::SegmentInfo& info = segment(at);
-    for (std::int32_t b = info.first_block.value; b <= info.last_block.value; ++b) {
-      blocks[{b}] = {{b}, info.tensor_parallel, op_group(at).position};
+    for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
+      blocks[b] = {b, info.tensor_parallel, op_group(at).position};
     }
   }
   std::vector<ModelShard::HeldBlock> out;
   for (auto& [block, held] : blocks) {
     for (const auto& [key, ranges] : arriving_) {
-      if (key.first == block.value) held.elsewhere[key.second] = ranges;
+      if (key.first == block) held.elsewhere[key.second] = ranges;
     }
-    held.sharded = gathers_.contains(block.value);
+    held.sharded = gathers_.contains(block);
     out.push_back(std::move(held));
   }
   return out;

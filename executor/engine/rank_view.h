@@ -11,6 +11,7 @@
 #include "executor/model/shard.h"
 #include "executor/net/ring.h"
 #include "executor/net/transport.h"
+#include "models/base/ids.h"
 #include "models/ir/program.h"
 
 namespace orrery::executor {
@@ -47,7 +48,7 @@ class RankView {
   std::uint64_t tag_number(std::size_t local) const;
   /// The other side of a send or recv.
   int peer(const ir::Op& op) const;
-  /// Of a collective: its shape, and the group with this rank's position.
+  /// The shape of a collective, and its group with the position of this rank.
   const ir::CollectiveShape& shape(const ir::Op& op) const;
   RingGroup ring(const ir::CommunicationGroup& group) const;
   /// Tensor-parallel group of a compute op, also where the op exchanges nothing and has no op
@@ -78,9 +79,9 @@ class RankView {
   std::vector<std::vector<std::size_t>> dependents_;
   std::map<DeviceId, int> rank_of_;
   /// By pipeline, stage, block: the group of this rank, from ops that have an op group.
-  std::map<std::tuple<std::int32_t, std::int32_t, std::int32_t>, RingGroup> teams_;
-  std::map<std::pair<std::int32_t, std::int32_t>, std::vector<UnitRange>> arriving_;
-  std::map<std::int32_t, std::vector<ShardGather>> gathers_;
+  std::map<std::tuple<std::int32_t, std::int32_t, BlockId>, RingGroup> op_groups_;
+  std::map<std::pair<BlockId, std::int32_t>, std::vector<UnitRange>> arriving_;
+  std::map<BlockId, std::vector<ShardGather>> gathers_;
 
   void find_gathers();
 };

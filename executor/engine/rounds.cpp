@@ -14,7 +14,7 @@ void GradientRounds::ended(const ir::Op& op) {
   const std::lock_guard lock(mutex_);
   for (const ir::Region& region : view_.regions(op.regions)) {
     if (region.tensor != ir::TensorKind::gradient) continue;
-    for (std::int32_t b = region.first_block.value; b <= region.last_block.value; ++b) {
+    for (const BlockId b : ids_from_to(region.first_block, region.last_block)) {
       synchronized_.insert({b, region.parameter});
     }
   }
@@ -26,8 +26,8 @@ void GradientRounds::before(const ir::Op& op) {
   std::set<Key> begun;
   {
     const std::lock_guard lock(mutex_);
-    const auto first = synchronized_.lower_bound({info.first_block.value, 0});
-    const auto end = synchronized_.lower_bound({info.last_block.value + 1, 0});
+    const auto first = synchronized_.lower_bound({info.first_block, 0});
+    const auto end = synchronized_.lower_bound({{info.last_block.value + 1}, 0});
     begun = {first, end};
     synchronized_.erase(first, end);
   }
@@ -53,7 +53,7 @@ void GradientRounds::finish() {
 }
 
 const Tensor& GradientRounds::gradient(const Key& key) {
-  return shard_.parameters({key.first})[static_cast<std::size_t>(key.second)].gradient;
+  return shard_.parameters(key.first)[static_cast<std::size_t>(key.second)].gradient;
 }
 
 }  // namespace orrery::executor

@@ -32,7 +32,7 @@ class GradientRounds {
   void finish();
 
  private:
-  using Key = std::pair<std::int32_t, std::int32_t>;  ///< Block, parameter.
+  using Key = std::pair<BlockId, std::int32_t>;  ///< Block, parameter.
   struct Earlier {
     Tensor sum;
     bool used = false;  ///< In this step.

@@ -15,7 +15,6 @@
 #include "executor/engine/activations.h"
 #include "executor/engine/gathers.h"
 #include "executor/engine/moves.h"
-#include "executor/engine/optimizer.h"
 #include "executor/engine/passes.h"
 #include "executor/engine/rank_view.h"
 #include "executor/engine/rounds.h"
@@ -30,6 +29,32 @@ namespace {
 /// memory for them is then taken by few at a time.
 constexpr std::size_t kReceiveAhead = 4;
 constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+
+void update_range(Backend& backend, const HeldParameter& held, const UnitRange& range,
+                  ir::Optimizer optimizer, const AdamStep& adam) {
+  const Tensor gradient = held.units(held.gradient, range.begin, range.end);
+  const Tensor master = held.master_units(range.begin, range.end);
+  const Tensor weight = held.weight_units(range.begin, range.end);
+  if (optimizer == ir::Optimizer::sgd) {
+    return backend.sgd(adam.learning_rate, gradient, master, weight);
+  }
+  backend.adam(adam, gradient, master, held.own_units(held.first_moment, range.begin, range.end),
+               held.own_units(held.second_moment, range.begin, range.end), weight);
+}
+
+/// Turns the gradients of all units that this rank updates into new weights, in the order of blocks
+/// and parameters; returns when the back end has done it.
+void update_weights(ModelShard& shard, const std::vector<BlockId>& blocks, ir::Optimizer optimizer,
+                    const AdamStep& adam) {
+  for (const BlockId block : blocks) {
+    for (const HeldParameter& held : shard.parameters(block)) {
+      for (const UnitRange& range : held.updated) {
+        update_range(shard.backend(), held, range, optimizer, adam);
+      }
+    }
+  }
+  shard.backend().synchronize();
+}
 
 }  // namespace
 

@@ -3,25 +3,21 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <chrono>
-#include <cstring>
 #include <map>
+#include <optional>
 #include <sstream>
-#include <stdexcept>
+#include <system_error>
 
-#include "executor/launcher/places.h"
-#include "executor/launcher/rank_process.h"
-#include "executor/launcher/reports.h"
+#include "executor/launcher/messages.h"
+#include "executor/launcher/paths.h"
+#include "executor/launcher/rank.h"
 #include "executor/launcher/settings.h"
+#include "executor/net/message.h"
 #include "executor/net/store.h"
 #include "executor/net/transport.h"
-
-extern char** environ;  // NOLINT
+#include "models/base/subprocess.h"
 
 namespace orrery::executor {
 namespace {
@@ -34,41 +30,10 @@ constexpr milliseconds kBeat{200};
 /// For ranks to end by themselves after the end was ordered.
 constexpr milliseconds kEndGrace{5'000};
 
-std::vector<char*> pointers(std::vector<std::string>& texts) {
-  std::vector<char*> out;
-  for (std::string& text : texts) out.push_back(text.data());
-  out.push_back(nullptr);
-  return out;
-}
-
-/// The caller's environment without our own variables.
-std::vector<std::string> plain_environment() {
-  std::vector<std::string> out;
-  for (char** at = environ; *at != nullptr; ++at) {
-    if (std::strncmp(*at, "ORRERY_TOKEN=", 13) != 0) out.emplace_back(*at);
-  }
-  return out;
-}
-
-std::string ending(int status) {
-  if (WIFSIGNALED(status)) {
-    return fmt::format("killed by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-  }
-  return fmt::format("exit status {}", WEXITSTATUS(status));
-}
-
 class Agent {
  public:
   explicit Agent(const AgentOptions& options)
       : options_(options), client_(options.store, options.token, options.wait) {}
-  ~Agent() {
-    for (const auto& [device, pid] : children_) {
-      ::kill(pid, SIGKILL);
-      int status = 0;
-      while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-      }
-    }
-  }
 
   void serve() {
     introduce();
@@ -86,7 +51,7 @@ class Agent {
         if (*order == "end") {
           end = Clock::now() + kEndGrace;
         } else {
-          obey(*order);
+          apply(*order);
         }
       }
       reap();
@@ -126,8 +91,9 @@ class Agent {
     } catch (const TransportError& error) {
       problems += fmt::format("{}\n", error.what());
     }
-    for (const BadPlace& place : find_bad_places(settings_from(*settings))) {
-      problems += place.problem + "\n";
+    for (const PathProblem& path :
+         find_path_problems(from_message<RunSettings>(*settings, "settings"))) {
+      problems += path.problem + "\n";
     }
     if (!problems.empty()) client_.set("refuse/" + options_.node, problems);
     client_.set("node/" + options_.node, boot_id());
@@ -136,14 +102,14 @@ class Agent {
 
   std::string address() const { return options_.address.empty() ? "127.0.0.1" : options_.address; }
 
-  void obey(const std::string& order) {
+  void apply(const std::string& order) {
     std::istringstream words(order);
     std::string verb;
     std::int32_t device = -1;
     std::int64_t generation = 0;
     words >> verb >> device >> generation;
     const auto child = children_.find(device);
-    if (verb == "kill" && child != children_.end()) ::kill(child->second, SIGKILL);
+    if (verb == "kill" && child != children_.end()) child->second.signal(SIGKILL);
     if (verb == "start" && child == children_.end()) start(device, generation);
   }
 
@@ -155,36 +121,25 @@ class Agent {
     rank.node = options_.node;
     rank.address = address();
     rank.generation = generation;
-    std::vector<std::string> environment = plain_environment();
-    for (std::string& one : to_environment(rank)) environment.push_back(std::move(one));
-    std::vector<std::string> words = {options_.executable};
+    SubprocessOptions child;
+    child.command = {options_.executable};
     if (const auto command = client_.get("rank", milliseconds(0))) {
-      words.push_back(*command);
+      child.command.push_back(*command);
     } else {
-      words.insert(words.end(), options_.arguments.begin(), options_.arguments.end());
+      child.command.insert(child.command.end(), options_.arguments.begin(),
+                           options_.arguments.end());
     }
-    const std::vector<char*> argv = pointers(words);
-    const std::vector<char*> envp = pointers(environment);
-    const pid_t parent = ::getpid();
-    const pid_t pid = ::fork();
-    if (pid == 0) {
-      // Between fork and exec only what is safe in a process of many threads.
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      if (::getppid() != parent) ::_exit(kStoreLost);
-      ::signal(SIGINT, SIG_IGN);  // Ctrl-C is the launcher's.
-      sigset_t none;
-      ::sigemptyset(&none);
-      ::sigprocmask(SIG_SETMASK, &none, nullptr);
-      const int null = ::open("/dev/null", O_RDWR);
-      ::dup2(null, STDIN_FILENO);
-      ::dup2(STDERR_FILENO, STDOUT_FILENO);
-      ::execve(argv[0], argv.data(), envp.data());
-      ::_exit(127);
-    }
-    if (pid < 0) {
-      note_exit(device, fmt::format("cannot be started: {}", std::strerror(errno)));
-    } else {
-      children_[device] = pid;
+    child.environment = environment_without({"ORRERY_TOKEN"});
+    for (std::string& one : to_environment(rank)) child.environment->push_back(std::move(one));
+    child.in = null_.fd();
+    child.out = STDERR_FILENO;
+    child.signals = ChildSignals::ignore_interrupt;  // Ctrl-C is the launcher's.
+    child.death_signal = SIGKILL;
+    try {
+      children_[device] = Subprocess(child);
+    } catch (const std::system_error& error) {
+      children_.erase(device);
+      note_exit(device, fmt::format("cannot be started: {}", error.what()));
     }
   }
 
@@ -194,37 +149,29 @@ class Agent {
 
   void reap() {
     for (auto it = children_.begin(); it != children_.end();) {
-      int status = 0;
-      if (::waitpid(it->second, &status, WNOHANG) != it->second) {
+      const auto status = it->second.poll();
+      if (!status) {
         ++it;
         continue;
       }
       const std::int32_t device = it->first;
       it = children_.erase(it);
-      note_exit(device, ending(status));
+      note_exit(device, in_words(*status));
     }
   }
 
   void kill_all() {
-    for (const auto& [device, pid] : children_) ::kill(pid, SIGKILL);
+    for (const auto& [device, child] : children_) child.signal(SIGKILL);
   }
 
   const AgentOptions& options_;
   StoreClient client_;
-  std::map<std::int32_t, pid_t> children_;
+  const Socket null_{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+  std::map<std::int32_t, Subprocess> children_;
   std::map<std::int32_t, int> exits_;
 };
 
 }  // namespace
-
-std::string own_executable() {
-  char path[4096];
-  const ssize_t length = ::readlink("/proc/self/exe", path, sizeof path);
-  if (length <= 0) {
-    throw std::runtime_error(fmt::format("/proc/self/exe: {}", std::strerror(errno)));
-  }
-  return {path, static_cast<std::size_t>(length)};
-}
 
 void run_agent(const AgentOptions& options) { Agent(options).serve(); }
 

@@ -66,7 +66,7 @@ class RunMark {
 /// nothing else is in them. Returns the names of these runs, ascending.
 std::vector<std::string> prune_checkpoints(const std::string& folder, const std::string& run);
 
-/// Writes checkpoints beside training: one at a time, the next one waits for the one before it.
+/// Writes checkpoints while training goes on: one at a time, the next waits for the one before it.
 ///
 /// Each that has been written to one target at least gives a note "checkpoint" whose detail is
 /// exactly `rank=<int> iteration=<int> bytes=<int> seconds=<%.9g>`: bytes of the files in all

@@ -1,12 +1,9 @@
 #include "executor/launcher/inventory.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
+#include <array>
 #include <map>
 #include <set>
-#include <sstream>
-#include <stdexcept>
 #include <tuple>
 
 namespace orrery::executor {
@@ -18,7 +15,7 @@ Key key_of(const StateSlice& slice) { return {slice.block, slice.parameter}; }
 
 struct Source {
   int member = 0;
-  StateSource source = StateSource::memory;
+  StateOrigin origin = StateOrigin::memory;
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
@@ -28,12 +25,12 @@ using Sources = std::map<Key, std::vector<Source>>;
 int distance(const Source& source, int to, const std::vector<StateReport>& members) {
   const bool same_node = members[static_cast<std::size_t>(source.member)].node ==
                          members[static_cast<std::size_t>(to)].node;
-  switch (source.source) {
-    case StateSource::memory:
+  switch (source.origin) {
+    case StateOrigin::memory:
       return source.member == to ? 0 : 1;
-    case StateSource::local:
+    case StateOrigin::local:
       return same_node ? 2 : 3;
-    case StateSource::cloud:
+    case StateOrigin::cloud:
       return 4;
   }
   return 5;
@@ -46,7 +43,7 @@ class MovePlanner {
       for (const StateOffer& offer : members[m].offers) {
         if (offer.version != version) continue;
         sources_[key_of(offer.slice)].push_back(
-            {static_cast<int>(m), offer.source, offer.slice.begin, offer.slice.end});
+            {static_cast<int>(m), offer.origin, offer.slice.begin, offer.slice.end});
       }
     }
     load_.assign(members.size(), 0);
@@ -81,8 +78,8 @@ class MovePlanner {
       const Source* best = choose(it->second, to, begin, end);
       if (best == nullptr) return false;
       if (best->member != to) load_[static_cast<std::size_t>(best->member)] += end - begin;
-      const int from = best->source == StateSource::cloud ? to : best->member;
-      StateMove move{from, to, best->source, need.slice, need.whole};
+      const int from = best->origin == StateOrigin::cloud ? to : best->member;
+      StateMove move{from, to, best->origin, need.slice, need.whole};
       move.slice.begin = begin;
       move.slice.end = end;
       moves.push_back(move);
@@ -109,76 +106,69 @@ class MovePlanner {
   std::vector<std::int64_t> load_;
 };
 
-void write_slice(std::string& text, const StateSlice& slice) {
-  text += fmt::format(" {} {} {} {}\n", slice.block, slice.parameter, slice.begin, slice.end);
+/// Numbers of an entry of a report, one after the other: slices are many, and maps of them long.
+void append(std::vector<std::int64_t>& numbers, const StateSlice& slice) {
+  numbers.insert(numbers.end(), {slice.block, slice.parameter, slice.begin, slice.end});
 }
+
+StateSlice slice_at(const std::vector<std::int64_t>& numbers, std::size_t at) {
+  return {static_cast<std::int32_t>(numbers[at]), static_cast<std::int32_t>(numbers[at + 1]),
+          numbers[at + 2], numbers[at + 3]};
+}
+
+constexpr std::size_t kNeedNumbers = 5;
+constexpr std::size_t kOfferNumbers = 7;
 
 }  // namespace
 
-const char* name_of(StateSource source) {
-  switch (source) {
-    case StateSource::memory:
-      return "memory";
-    case StateSource::local:
-      return "local";
-    case StateSource::cloud:
-      return "cloud";
-  }
-  return "?";
+const char* name_of(StateOrigin origin) {
+  constexpr std::array kNames = {"memory", "local", "cloud"};
+  return kNames[static_cast<std::size_t>(origin)];
 }
 
-std::string to_text(const StateReport& report) {
-  std::string text = report.node + "\n";
+void describe(config::Visitor& v, StateReport& report) {
+  std::vector<std::int64_t> needs;
   for (const StateNeed& need : report.needs) {
-    text += need.whole ? "whole" : "weights";
-    write_slice(text, need.slice);
+    append(needs, need.slice);
+    needs.push_back(need.whole ? 1 : 0);
   }
+  std::vector<std::int64_t> offers;
   for (const StateOffer& offer : report.offers) {
-    text += fmt::format("{} {} {}", name_of(offer.source), offer.version.step,
-                        offer.version.generation);
-    write_slice(text, offer.slice);
+    append(offers, offer.slice);
+    offers.insert(offers.end(), {static_cast<std::int64_t>(offer.origin), offer.version.step,
+                                 offer.version.generation});
   }
-  return text;
-}
-
-StateReport state_report_from(const std::string& text) {
-  StateReport report;
-  std::istringstream lines(text);
-  std::getline(lines, report.node);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    std::string kind;
-    StateOffer offer;
-    words >> kind;
-    const bool need = kind == "whole" || kind == "weights";
-    if (!need) words >> offer.version.step >> offer.version.generation;
-    StateSlice& slice = offer.slice;
-    words >> slice.block >> slice.parameter >> slice.begin >> slice.end;
-    if (!words) throw std::runtime_error("a state report that cannot be read: " + line);
-    if (need) {
-      report.needs.push_back({slice, kind == "whole"});
-      continue;
-    }
-    offer.source = kind == "memory"  ? StateSource::memory
-                   : kind == "local" ? StateSource::local
-                                     : StateSource::cloud;
-    report.offers.push_back(offer);
+  v.required("node", report.node, "of the member");
+  v.required("needs", needs, "block, parameter, begin, end, and 1 if with moments, of each slice");
+  v.required("offers", offers,
+             "block, parameter, begin, end, origin, step and generation of each slice");
+  if (!v.reading()) return;
+  if (needs.size() % kNeedNumbers != 0) v.problem("needs", "are not whole entries");
+  if (offers.size() % kOfferNumbers != 0) v.problem("offers", "are not whole entries");
+  if (!v.good()) return;
+  report.needs.clear();
+  for (std::size_t i = 0; i < needs.size(); i += kNeedNumbers) {
+    report.needs.push_back({slice_at(needs, i), needs[i + 4] != 0});
   }
-  return report;
+  report.offers.clear();
+  for (std::size_t i = 0; i < offers.size(); i += kOfferNumbers) {
+    const auto origin = static_cast<StateOrigin>(std::clamp<std::int64_t>(offers[i + 4], 0, 2));
+    report.offers.push_back({origin, {offers[i + 5], offers[i + 6]}, slice_at(offers, i)});
+  }
 }
 
 std::vector<StateNeed> needs_of(Worker& worker) {
   std::vector<StateNeed> needs;
   for (const BlockId block : worker.blocks()) {
     const std::vector<HeldParameter>& all = worker.shard().parameters(block);
-    std::vector<std::vector<std::pair<std::int64_t, std::int64_t>>> owned(all.size());
+    std::vector<std::vector<UnitRange>> owned(all.size());
     for (const Worker::Owned& range : worker.owned(block)) {
-      owned[static_cast<std::size_t>(range.parameter)].emplace_back(range.begin, range.end);
+      owned[static_cast<std::size_t>(range.parameter)].push_back({range.begin, range.end});
       needs.push_back({{block.value, range.parameter, range.begin, range.end}, true});
     }
     for (std::size_t p = 0; p < all.size(); ++p) {
       if (all[p].sharded) continue;  // Passes bring the rest.
-      for (const auto& [begin, end] : subtract({all[p].begin, all[p].end}, owned[p])) {
+      for (const auto& [begin, end] : without({all[p].begin, all[p].end}, owned[p])) {
         needs.push_back({{block.value, static_cast<std::int32_t>(p), begin, end}, false});
       }
     }
@@ -189,18 +179,18 @@ std::vector<StateNeed> needs_of(Worker& worker) {
 std::vector<StateSlice> slices_to_save(const std::vector<StateReport>& members, int member,
                                        bool per_node) {
   const auto index = static_cast<std::size_t>(member);
-  std::map<Key, std::vector<std::pair<std::int64_t, std::int64_t>>> taken;
+  std::map<Key, std::vector<UnitRange>> taken;
   for (std::size_t m = 0; m < index; ++m) {
     if (per_node && members[m].node != members[index].node) continue;
     for (const StateNeed& need : members[m].needs) {
-      if (need.whole) taken[key_of(need.slice)].emplace_back(need.slice.begin, need.slice.end);
+      if (need.whole) taken[key_of(need.slice)].push_back({need.slice.begin, need.slice.end});
     }
   }
   std::vector<StateSlice> out;
   for (const StateNeed& need : members[index].needs) {
     if (!need.whole) continue;
     for (const auto& [begin, end] :
-         subtract({need.slice.begin, need.slice.end}, taken[key_of(need.slice)])) {
+         without({need.slice.begin, need.slice.end}, taken[key_of(need.slice)])) {
       out.push_back({need.slice.block, need.slice.parameter, begin, end});
     }
   }

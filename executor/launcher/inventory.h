@@ -5,7 +5,7 @@
 /// Each needed slice comes from the process's own memory, then from a peer's, then from a local
 /// checkpoint (of its own node, then of another), then from the cloud. The newest version of which
 /// every needed slice exists somewhere wins (but see plan_state()); without any the state starts
-/// anew.
+/// from initial values.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -13,14 +13,16 @@
 #include <vector>
 
 #include "executor/launcher/state.h"
+#include "models/config/visitor.h"
 
 namespace orrery::executor {
 
-enum class StateSource : std::uint8_t { memory, local, cloud };
-const char* name_of(StateSource source);
+/// Where state is read from: memory, or checkpoints.
+enum class StateOrigin : std::uint8_t { memory, local, cloud };
+const char* name_of(StateOrigin origin);
 
 struct StateOffer {
-  StateSource source = StateSource::memory;
+  StateOrigin origin = StateOrigin::memory;
   StateVersion version;
   StateSlice slice;
 };
@@ -37,9 +39,7 @@ struct StateReport {
   std::vector<StateNeed> needs;
   std::vector<StateOffer> offers;
 };
-std::string to_text(const StateReport& report);
-/// Throws std::runtime_error.
-StateReport state_report_from(const std::string& text);
+void describe(config::Visitor& v, StateReport& report);
 
 /// What a worker needs before its first step: all that it holds.
 std::vector<StateNeed> needs_of(Worker& worker);
@@ -53,7 +53,7 @@ std::vector<StateSlice> slices_to_save(const std::vector<StateReport>& members, 
 struct StateMove {
   int from = 0;
   int to = 0;
-  StateSource source = StateSource::memory;
+  StateOrigin origin = StateOrigin::memory;
   StateSlice slice;
   bool whole = false;
   auto operator<=>(const StateMove&) const = default;

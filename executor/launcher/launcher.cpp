@@ -1,28 +1,24 @@
 #include "executor/launcher/launcher.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <exception>
 #include <memory>
 #include <set>
 #include <sstream>
 #include <thread>
 #include <utility>
 
-#include "executor/launcher/agent.h"
-#include "executor/launcher/armed_faults.h"
-#include "executor/launcher/file_keepers.h"
-#include "executor/launcher/generation_record.h"
+#include "executor/launcher/agent_spawner.h"
+#include "executor/launcher/generation_tracker.h"
+#include "executor/launcher/messages.h"
 #include "executor/launcher/neighbors.h"
-#include "executor/launcher/node_agents.h"
-#include "executor/launcher/process_table.h"
-#include "executor/launcher/remote_agents.h"
-#include "executor/launcher/reports.h"
 #include "executor/launcher/run_files.h"
+#include "executor/launcher/thread_spawner.h"
 #include "executor/net/clock.h"
-#include "executor/net/handshake.h"
-#include "executor/net/store.h"
+#include "executor/net/message.h"
+#include "models/base/check.h"
 #include "models/ir/wire.h"
 
 namespace orrery::executor {
@@ -33,101 +29,138 @@ using std::chrono::milliseconds;
 using Kind = MemberStatus::Kind;
 
 constexpr milliseconds kReportPoll{5};
-/// Between looks at heartbeats.
-constexpr milliseconds kHeartbeatLook{100};
-/// For processes to end after the stop was ordered.
-constexpr milliseconds kStopGrace{8'000};
+/// Until it is said which ranks the end of a generation waits for.
+constexpr milliseconds kStuckWord{8'000};
+/// For an agent to show that it lives: many pauses between its heartbeats, on a busy machine, too.
+constexpr milliseconds kAnswer{5'000};
 
 /// How a generation ended.
 struct Ending {
   bool stopped = false;
   std::string error;               ///< That another attempt would meet again.
   std::vector<std::string> why;    ///< What the members say.
-  std::vector<std::int32_t> dead;  ///< Devices whose process is gone.
+  std::vector<std::int32_t> dead;  ///< Devices whose rank is gone.
   std::int64_t failed_ns = 0;      ///< First notice, launcher's clock; 0: nothing failed.
 };
 
-class Launch {
+/// The faults that a run asked for and that have not struck yet, so that nobody takes a run without
+/// its failure for one that survived it.
+class ArmedFaults {
  public:
-  explicit Launch(LaunchOptions options)
-      : o_(std::move(options)),
-        token_(o_.token.empty() ? make_token() : o_.token),
-        origin_ns_(now_ns()),
-        server_(Listener(address(), o_.port), token_),
-        client_({own_address(), server_.port()}, token_),
-        processes_(client_, o_.hosts, o_.settings),
-        keepers_(processes_, o_.settings),
-        faults_(o_.settings.faults) {
-    if (o_.settings.run.empty()) o_.settings.run = make_token().substr(0, 16);
-    if (o_.executable.empty()) o_.executable = own_executable();
-    o_.settings.least_data_bytes = o_.first.program.header.sequence_length + 1;
-    std::string nodes;
-    for (const std::string& node : processes_.nodes()) nodes += node + "\n";
-    client_.set("settings", to_text(o_.settings));
-    client_.set("nodes", nodes);
-    const auto neighbors =
-        find_neighbors(o_, [this](DeviceId device) { return processes_.node_of(device.value); });
-    for (std::size_t n = 0; n < neighbors.size(); ++n) {
-      client_.set(neighbors_key(processes_.nodes()[n]), to_text(neighbors[n]));
+  /// Those that end or stop their process; what only holds it is no failure.
+  explicit ArmedFaults(const std::vector<FaultInjection>& faults) {
+    for (const FaultInjection& fault : faults) {
+      if (fault.hold.count() == 0) armed_.push_back(fault);
     }
-    agents_ = std::make_unique<NodeAgents>(o_, processes_.nodes(), client_,
-                                           [this](const std::string& line) { say(line); });
   }
 
-  ~Launch() {
-    try {
-      processes_.end(kStopGrace);
-    } catch (const TransportError&) {
-      // The store has failed: agents notice that and end their ranks.
+  /// `last_word` of a rank whose fault strikes, as RankGeneration says it: "device D ... of step
+  /// S".
+  void strike(const std::string& last_word) {
+    const auto struck =
+        std::find_if(armed_.begin(), armed_.end(), [&](const FaultInjection& fault) {
+          return last_word.starts_with(fmt::format("device {} ", fault.device)) &&
+                 last_word.ends_with(fmt::format(" of step {}", fault.step));
+        });
+    if (struck != armed_.end()) armed_.erase(struck);
+  }
+
+  /// One line that names all that are left; empty: none.
+  std::string left() const {
+    std::vector<std::string> names;
+    for (const FaultInjection& fault : armed_) {
+      names.push_back(fmt::format("device {} in step {}", fault.device, fault.step));
     }
-    agents_.reset();
+    if (names.empty()) return {};
+    return fmt::format("{} asked for did not strike: {} (lost before, or the step did not come)",
+                       names.size() == 1 ? "a fault" : "faults", fmt::join(names, ", "));
+  }
+
+ private:
+  std::vector<FaultInjection> armed_;
+};
+
+/// Nodes that have lost all their ranks, but not their agent: a process of the agent's keeps their
+/// local checkpoints within reach. It takes a lost device's place among the members of the next
+/// generation, as one that has state and no rank.
+class CheckpointServers {
+ public:
+  /// Keeps a reference.
+  explicit CheckpointServers(Spawner& spawner) : spawner_(spawner) {}
+
+  /// A device for each node that had one of the `lost` devices, has none of `members` now, and
+  /// whose agent answers; each node is tried once.
+  std::vector<std::int32_t> find(const std::set<std::int32_t>& lost,
+                                 const std::vector<std::int32_t>& members, const SpawnOptions& o) {
+    std::vector<std::int32_t> out;
+    if (o.settings.checkpoint_every == 0 || o.settings.local_checkpoints.empty()) return out;
+    std::set<int> served;
+    for (const std::int32_t device : members) served.insert(spawner_.node_of(device));
+    for (const std::int32_t device : lost) {
+      const int node = spawner_.node_of(device);
+      if (served.contains(node) || !tried_.insert(node).second) continue;
+      const std::string& name = spawner_.nodes()[static_cast<std::size_t>(node)];
+      const bool lives = spawner_.answers(node, kAnswer);
+      if (lives) out.push_back(device);
+      o.say(lives ? fmt::format("{} has no rank left: its agent serves its checkpoints", name)
+                  : fmt::format("{} does not answer: its checkpoints are out of reach", name));
+    }
+    return out;
+  }
+
+ private:
+  Spawner& spawner_;
+  std::set<int> tried_;  ///< Nodes: what ends there once is not started again and again.
+};
+
+LaunchOptions with_least_data(LaunchOptions options) {
+  options.settings.least_data_bytes = options.first.program.header.sequence_length + 1;
+  return options;
+}
+
+class Launch {
+ public:
+  using MakeSpawner = std::function<std::unique_ptr<Spawner>(RunStore&, const LaunchOptions&)>;
+  Launch(LaunchOptions options, const MakeSpawner& make_spawner)
+      : o_(with_least_data(std::move(options))),
+        origin_ns_(now_ns()),
+        store_(o_),
+        spawner_(make_spawner(store_, o_)),
+        checkpoint_servers_(*spawner_),
+        faults_(o_.settings.faults) {
+    const auto neighbors =
+        find_neighbors(o_, [this](DeviceId device) { return spawner_->node_of(device.value); });
+    for (std::size_t n = 0; n < neighbors.size(); ++n) {
+      store_.client().set(neighbors_key(spawner_->nodes()[n]), to_message(neighbors[n]));
+    }
   }
 
   LaunchReport run() {
     try {
       if (!o_.out.empty()) losses_ = std::make_unique<LossFile>(o_.out);
-      if (bring_up_agents()) run_generations();
+      if (prepare()) run_generations();
     } catch (const TransportError& error) {
       fail(fmt::format("the store failed: {}", error.what()));
     }
-    if (interrupted() && report_.result != LaunchReport::Result::completed) {
+    if (o_.is_interrupted() && report_.result != LaunchReport::Result::completed) {
       report_.result = LaunchReport::Result::interrupted;
       report_.problem = "interrupted";
     } else if (const std::string left = faults_.left();
                !left.empty() && report_.result != LaunchReport::Result::refused) {
-      say(left);
+      o_.say(left);
     }
     return std::move(report_);
   }
 
  private:
-  std::string address() const {
-    if (!o_.listen.empty()) return o_.listen;
-    return o_.hosts.empty() ? "" : "0.0.0.0";
-  }
-  /// Where this machine reaches its own store.
-  std::string own_address() const {
-    const std::string listens = address();
-    return listens.empty() || listens == "0.0.0.0" ? "127.0.0.1" : listens;
-  }
-  /// Where other machines reach it.
-  std::string advertised_address() const {
-    if (!o_.advertise.empty()) return o_.advertise;
-    return o_.listen.empty() || o_.listen == "0.0.0.0" ? own_host_name() : o_.listen;
-  }
-  bool interrupted() const { return o_.interrupted != nullptr && *o_.interrupted; }
-  void say(const std::string& line) const {
-    if (o_.on_message) o_.on_message(line);
-  }
   void fail(const std::string& problem) {
     report_.result = LaunchReport::Result::failed;
     report_.problem = problem;
   }
   /// False when the run cannot begin.
-  bool bring_up_agents() {
-    agents_->start({own_address(), server_.port()}, {advertised_address(), server_.port()}, token_);
-    const auto problem = agents_->await();
-    if (!problem) return !interrupted();
+  bool prepare() {
+    const auto problem = spawner_->prepare();
+    if (!problem) return !o_.is_interrupted();
     fail(problem->what);
     if (problem->refused) report_.result = LaunchReport::Result::refused;
     return false;
@@ -137,11 +170,11 @@ class Launch {
     NextProgram current = std::move(o_.first);
     std::int64_t last_step = 0;
     Ending before;
-    for (std::int64_t g = 0; !interrupted(); ++g) {
+    for (std::int64_t g = 0; !o_.is_interrupted(); ++g) {
       if (g >= o_.most_generations) return fail(fmt::format("{} generations failed", g));
       const std::int64_t until = o_.switches.empty() ? o_.settings.steps : o_.switches.front().step;
       const std::int64_t planned_ns = now_ns();
-      GenerationRecord record(current.program, g, members_of(current.program), origin_ns_);
+      GenerationTracker record(current.program, g, members_of(current.program), origin_ns_);
       if (before.failed_ns > 0) {
         record.add_event(before.failed_ns, "t_detect", "first notice of the failure");
         if (fault_ns_) record.add_event(*fault_ns_, "t_fail", "injected fault");
@@ -156,8 +189,13 @@ class Launch {
       finish(record, current);
       last_step = std::max(record.last_step(last_step), std::int64_t{0});
       before = ending;
-      if (ending.stopped) return;
-      if (!ending.error.empty()) return fail(ending.error);
+      if (ending.stopped) {
+        if (!ending.error.empty()) o_.say(ending.error);
+        return;
+      }
+      if (!ending.error.empty()) {
+        return fail(fmt::format("after step {}: {}", last_step, ending.error));
+      }
       if (ending.failed_ns == 0) {
         if (until >= o_.settings.steps) {
           report_.result = LaunchReport::Result::completed;
@@ -166,7 +204,7 @@ class Launch {
         current = std::move(o_.switches.front().to);
         switched_after_ = o_.switches.front().step;
         o_.switches.erase(o_.switches.begin());
-        say(fmt::format("after step {}: {}", last_step, current.what));
+        o_.say(fmt::format("after step {}: {}", last_step, current.what));
         continue;
       }
       if (!recover(ending, g, last_step, current)) return;
@@ -178,76 +216,86 @@ class Launch {
   std::vector<std::int32_t> members_of(const ir::Program& program) {
     std::vector<std::int32_t> members;
     for (const ir::Rank& rank : program.ranks) members.push_back(rank.device.value);
-    for (const std::int32_t device : processes_.devices()) {
+    for (const std::int32_t device : spawner_->alive()) {
       if (std::find(members.begin(), members.end(), device) == members.end()) {
         members.push_back(device);
       }
     }
-    const auto keepers =
-        keepers_.find(lost_, members, [this](const std::string& line) { say(line); });
-    members.insert(members.end(), keepers.begin(), keepers.end());
+    const auto servers = checkpoint_servers_.find(lost_, members, o_);
+    members.insert(members.end(), servers.begin(), servers.end());
     return members;
   }
 
-  void publish(const GenerationRecord& record, const ir::Program& program, std::int64_t until,
+  void publish(const GenerationTracker& record, const ir::Program& program, std::int64_t until,
                std::int64_t last_step) {
     const std::int64_t g = generation_ = static_cast<std::int64_t>(report_.generations.size());
-    client_.set(fmt::format("g/{}/program", g), ir::serialize(program));
-    client_.set(fmt::format("g/{}/until", g), std::to_string(until));
-    client_.set(fmt::format("g/{}/after", g), std::to_string(last_step));
+    store_.client().set(fmt::format("g/{}/program", g), ir::serialize(program));
+    store_.client().set(fmt::format("g/{}/until", g), std::to_string(until));
+    store_.client().set(fmt::format("g/{}/after", g), std::to_string(last_step));
     std::string text;
     for (const std::int32_t device : record.members()) text += fmt::format("{} ", device);
-    client_.set(fmt::format("g/{}/members", g), text);
+    store_.client().set(fmt::format("g/{}/members", g), text);
+    const std::vector<std::int32_t> alive = spawner_->alive();
     for (const std::int32_t device : record.members()) {
-      if (!processes_.alive(device)) processes_.start(device, g);
+      if (!std::binary_search(alive.begin(), alive.end(), device)) spawner_->start(device, g);
     }
   }
 
-  Ending supervise(GenerationRecord& record) {
+  /// Returns when all members have said how the generation ended for them, or will not.
+  Ending supervise(GenerationTracker& record) {
     Ending ending;
     std::set<std::int32_t> dead;
+    Clock::time_point since;  ///< Of the order to end.
     Clock::time_point limit = Clock::time_point::max();
+    bool said = false;
     const auto trouble = [&] {
       if (ending.failed_ns != 0) return;
       ending.failed_ns = now_ns();
-      limit = Clock::now() + o_.settings.deadline + o_.settings.connect;
-      processes_.order(fmt::format("cancel {}", generation_));
+      since = Clock::now();
+      limit = since + o_.settings.deadline + o_.settings.connect;
+      store_.command(fmt::format("cancel {}", generation_));
     };
-    for (Clock::time_point next_look = Clock::now();; std::this_thread::sleep_for(kReportPoll)) {
+    for (;; std::this_thread::sleep_for(kReportPoll)) {
       collect(record);
-      if (interrupted() && !ending.stopped) {
+      if (o_.is_interrupted() && !ending.stopped) {
         ending.stopped = true;
-        limit = Clock::now() + kStopGrace;
-        processes_.order("stop");
+        since = Clock::now();
+        limit = since + spawner_->grace();
+        store_.command("stop");
       }
-      for (const auto& [device, how] : processes_.take_exits()) {
+      for (const auto& [device, how] : spawner_->take_ended()) {
         dead.insert(device);
         ending.why.push_back(fmt::format("device {}: {}", device, how));
       }
-      if (Clock::now() >= next_look) {
-        for (const std::int32_t device : processes_.silent()) {
-          if (!dead.insert(device).second) continue;
-          ending.why.push_back(fmt::format("device {}: silent", device));
-          processes_.kill(device);
-        }
-        next_look = Clock::now() + kHeartbeatLook;
-      }
-      bool all = true;
-      for (std::size_t m = 0; m < record.members().size(); ++m) {
-        const auto& status = record.status(static_cast<int>(m));
-        const bool gone = dead.contains(record.members()[m]);
-        const bool done = status && status->kind == Kind::done;
-        if (!done && (gone || status)) trouble();
-        all = all && (gone || status);
-      }
-      if (all) break;
-      if (Clock::now() <= limit) continue;
-      // Neither steps nor reports: as good as dead.
+      std::vector<std::int32_t> left;  // Those that have said nothing.
       for (std::size_t m = 0; m < record.members().size(); ++m) {
         const std::int32_t device = record.members()[m];
-        if (record.status(static_cast<int>(m)) || !dead.insert(device).second) continue;
+        const auto& status = record.status(static_cast<int>(m));
+        const bool gone = dead.contains(device);
+        const bool done = status && status->kind == Kind::done;
+        if (!done && (gone || status)) trouble();
+        if (!gone && !status) left.push_back(device);
+      }
+      if (left.empty()) break;
+      if (limit == Clock::time_point::max()) {
+        if (const std::string stall = spawner_->stall(); !stall.empty()) {
+          ending.why.push_back(stall);
+          trouble();
+        }
+        continue;
+      }
+      if (Clock::now() <= limit) {
+        if (!said && Clock::now() > since + kStuckWord) {
+          o_.say(fmt::format("waiting for device {} to end an op", fmt::join(left, ", device ")));
+          said = true;
+        }
+        continue;
+      }
+      // Neither steps nor reports: as good as dead.
+      for (const std::int32_t device : left) {
+        dead.insert(device);
         ending.why.push_back(fmt::format("device {}: does not answer", device));
-        processes_.kill(device);
+        spawner_->kill(device);
       }
     }
     collect(record);
@@ -255,9 +303,10 @@ class Launch {
     return ending;
   }
 
-  void conclude(const GenerationRecord& record, const std::set<std::int32_t>& dead,
+  void conclude(const GenerationTracker& record, const std::set<std::int32_t>& dead,
                 Ending& ending) {
     std::int64_t first = ending.failed_ns;
+    const bool explained = !ending.why.empty();
     for (std::size_t m = 0; m < record.members().size(); ++m) {
       const auto& status = record.status(static_cast<int>(m));
       if (!status || status->kind == Kind::done) continue;
@@ -265,32 +314,31 @@ class Launch {
       const std::string who = fmt::format("device {}: {}", record.members()[m], status->message);
       if (status->kind == Kind::error && ending.error.empty()) ending.error = who;
       // What survivors say follows from the loss of the dead.
-      if (dead.empty()) ending.why.push_back(who);
+      if (!explained) ending.why.push_back(who);
     }
     ending.dead.assign(dead.begin(), dead.end());
-    // Times of members on this machine are on this clock; others are only told by their messages.
+    // Times of members on this machine are on this clock; others are only known by their messages.
     const bool all_here = std::all_of(o_.hosts.begin(), o_.hosts.end(),
                                       [](const HostSlots& h) { return !h.local_agent.empty(); });
     if (all_here && first > 0) ending.failed_ns = first;
   }
 
-  void collect(GenerationRecord& record) {
+  void collect(GenerationTracker& record) {
     const std::string prefix = fmt::format("g/{}/out/", generation_);
-    for (const auto& [key, value] : client_.list(prefix)) {
+    for (const auto& [key, value] : store_.client().list(prefix)) {
       const std::string rest = key.substr(prefix.size());
       record.take(rest, value);
       if (rest.ends_with("/fault")) {
-        fault_ns_ = std::stoll(value);
-        // "<ns> fault device ...".
-        const std::string what = value.substr(value.find(' ') + 1);
-        say(what);
-        faults_.strike(what.substr(what.find(' ') + 1));
+        const auto fault = from_message<EventReport>(value, rest);
+        fault_ns_ = fault.at_ns;
+        o_.say("fault " + fault.detail);
+        faults_.strike(fault.detail);
       }
-      client_.remove(key);
+      store_.client().remove(key);
     }
     if (generation_ > told_state_) {
       if (const std::string found = record.state_found(); !found.empty()) {
-        say(fmt::format("generation {} goes on with the {}", generation_, found));
+        o_.say(fmt::format("generation {} goes on with the {}", generation_, found));
         told_state_ = generation_;
       }
     }
@@ -301,7 +349,7 @@ class Launch {
     }
   }
 
-  void add_phases(GenerationRecord& record) {
+  void add_phases(GenerationTracker& record) {
     const auto add = [&](const char* name, std::optional<std::int64_t> run_ns,
                          const std::string& what) {
       // The record turns it back: run time is counted from the origin.
@@ -316,7 +364,7 @@ class Launch {
   }
 
   /// Steps whose state was found, but not all of whose losses were reported.
-  void tell_missing(const GenerationRecord& record, std::int64_t last_step) const {
+  void tell_missing(const GenerationTracker& record, std::int64_t last_step) const {
     std::int64_t loaded = 0;
     for (const std::string& detail : record.details("loaded")) {
       std::istringstream words(detail.substr(std::min(detail.size(), std::string("step ").size())));
@@ -324,28 +372,28 @@ class Launch {
       if (words >> step) loaded = std::max(loaded, step);
     }
     if (loaded <= last_step) return;
-    say(fmt::format("steps {}-{} were not repeated; their losses went with the lost ranks",
-                    last_step + 1, loaded));
+    o_.say(fmt::format("steps {}-{} were not repeated; their losses went with the lost ranks",
+                       last_step + 1, loaded));
   }
 
-  void finish(const GenerationRecord& record, const NextProgram& current) {
+  void finish(const GenerationTracker& record, const NextProgram& current) {
     GenerationSummary summary = record.summary();
     summary.what = current.what;
     report_.generations.push_back(std::move(summary));
     for (const std::string& detail : record.details("checkpoint_failed")) {
-      say("checkpoint failed: " + detail);
+      o_.say("checkpoint failed: " + detail);
     }
     for (const std::string& detail : record.details("checkpoint_refused")) {
-      say("checkpoint not used: " + detail);
+      o_.say("checkpoint not used: " + detail);
     }
     for (const std::string& detail : record.details("checkpoints_pruned")) {
-      say("removed checkpoints: " + detail);
+      o_.say("removed checkpoints: " + detail);
     }
     if (o_.out.empty()) return;
     write_generation(
         o_.out, current.program, record.log(),
-        [this](DeviceId id) { return processes_.node_of(id.value); },
-        [this](int node) { return processes_.nodes()[static_cast<std::size_t>(node)]; });
+        [this](DeviceId id) { return spawner_->node_of(id.value); },
+        [this](int node) { return spawner_->nodes()[static_cast<std::size_t>(node)]; });
   }
 
   /// The program to go on with goes to `current`; false: there is none.
@@ -356,7 +404,7 @@ class Launch {
       fail(fmt::format("after step {}: {}", last_step, why));
       return false;
     }
-    say(fmt::format("generation {} ended after step {}: {}", g, last_step, why));
+    o_.say(fmt::format("generation {} ended after step {}: {}", g, last_step, why));
     LostDevices lost;
     for (const std::int32_t device : ending.dead) {
       // One that served the files of its node was lost before.
@@ -380,33 +428,48 @@ class Launch {
       const bool broken = std::any_of(ranks.begin(), ranks.end(), [&](const ir::Rank& rank) {
         return lost_.contains(rank.device.value);
       });
-      if (broken) say(fmt::format("the switch after step {} is off: lost devices", planned.step));
+      if (broken)
+        o_.say(fmt::format("the switch after step {} is off: lost devices", planned.step));
       return broken;
     });
-    say(fmt::format("generation {}: {}", g + 1, current.what));
+    o_.say(fmt::format("generation {}: {}", g + 1, current.what));
     return true;
   }
 
   LaunchOptions o_;
-  std::string token_;
   std::int64_t origin_ns_;
-  StoreServer server_;
-  StoreClient client_;
-  ProcessTable processes_;
-  FileKeepers keepers_;
+  RunStore store_;
+  std::unique_ptr<Spawner> spawner_;
+  CheckpointServers checkpoint_servers_;
   ArmedFaults faults_;
-  std::unique_ptr<NodeAgents> agents_;
   std::unique_ptr<LossFile> losses_;
   std::set<std::int32_t> lost_;
   std::int64_t generation_ = 0;
   std::int64_t switched_after_ = 0;  ///< Of LostDevices.
-  std::int64_t told_state_ = 0;      ///< Generation whose state was said; the first begins anew.
+  std::int64_t told_state_ = 0;      ///< Generation whose state was told; the first has none.
   std::optional<std::int64_t> fault_ns_;
   LaunchReport report_;
 };
 
 }  // namespace
 
-LaunchReport launch(LaunchOptions options) { return Launch(std::move(options)).run(); }
+LaunchReport launch(LaunchOptions options) {
+  const auto agents = [](RunStore& store, const LaunchOptions& o) -> std::unique_ptr<Spawner> {
+    return std::make_unique<AgentSpawner>(store, o);
+  };
+  return Launch(std::move(options), agents).run();
+}
+
+LaunchReport launch_on_threads(LaunchOptions options, ThreadRanks ranks) {
+  const RunSettings& s = options.settings;
+  ORRERY_CHECK(s.faults.empty() && s.checkpoint_every == 0 && !s.elastic && s.transport == "tcp",
+               "settings that ranks as threads cannot have");
+  ORRERY_CHECK(options.hosts.empty() && options.switches.empty(),
+               "ranks as threads are on one machine and have one plan");
+  const auto threads = [&](RunStore& store, const LaunchOptions& o) -> std::unique_ptr<Spawner> {
+    return std::make_unique<ThreadSpawner>(store, o, std::move(ranks));
+  };
+  return Launch(std::move(options), threads).run();
+}
 
 }  // namespace orrery::executor

@@ -1,11 +1,11 @@
-/// The launcher: brings a Program up as one process for each device, on this machine or on named
-/// hosts, watches it, gathers the run log, and starts a new generation with another Program when
-/// devices are lost (what to run then comes from outside) or when a switch is planned.
+/// The launcher: brings a Program up as one rank for each device, watches it, gathers the run log,
+/// and starts a new generation with another Program when devices are lost (what to run then comes
+/// from outside) or when a switch is planned. Ranks are processes, on this machine or on named
+/// hosts, or threads of this process.
 ///
 /// Survivors of a failure keep their processes and state. Every wait has a deadline; no process
 /// outlives the launcher: local ranks die with it (PR_SET_PDEATHSIG), remote ones lose the store.
 #pragma once
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -13,21 +13,14 @@
 #include <variant>
 #include <vector>
 
+#include "executor/launcher/rank.h"
 #include "executor/launcher/settings.h"
+#include "executor/launcher/spawner.h"
 #include "models/base/ids.h"
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"
 
 namespace orrery::executor {
-
-/// A machine and how many devices of the cluster it stands for: devices are counted over the hosts
-/// in their order.
-struct HostSlots {
-  std::string name;  ///< Name or address; its ranks listen there.
-  int slots = 0;
-  /// Not empty: its agent is a process of this machine, started with these further arguments.
-  std::vector<std::string> local_agent = {};
-};
 
 struct NextProgram {
   ir::Program program;
@@ -86,27 +79,13 @@ struct GenerationSummary {
   std::vector<ir::LogEvent> events;
 };
 
-struct LaunchOptions {
-  RunSettings settings;  ///< `run` is drawn if empty.
+struct LaunchOptions : SpawnOptions {
   NextProgram first;
-  std::vector<DeviceId> devices;  ///< That may be used, ascending.
-  std::vector<HostSlots> hosts;   ///< Empty: this machine has all devices.
-  std::string listen;             ///< Address of the store; empty: loopback, or all with hosts.
-  std::string advertise;          ///< Where other machines reach it; empty: `listen`, or the name.
-  int port = 0;                   ///< 0: any free one.
-  std::string token;              ///< Drawn if empty.
-  std::string executable;         ///< For ranks: this program, unless another is named.
-  std::vector<std::string> arguments = {"execute-rank"};
-  bool ssh = false;  ///< Starts the agents of hosts by ssh, where `executable` has the same path.
-  std::string out;   ///< Folder for logs; empty: none are written.
+  std::string out;                      ///< Folder for logs; empty: none are written.
   std::vector<PlannedSwitch> switches;  ///< Ascending.
   NextProgramFunction next_program;     ///< Asked when settings.elastic.
   int most_generations = 32;
-  std::chrono::milliseconds agents_wait{600'000};  ///< For agents that somebody has to start.
-  std::chrono::milliseconds started_wait{60'000};  ///< For those that were started by ssh or here.
   std::function<void(const StepLine&)> on_step;
-  std::function<void(const std::string&)> on_message;  ///< A line: what happens.
-  const std::atomic<bool>* interrupted = nullptr;
 };
 
 struct LaunchReport {
@@ -126,5 +105,16 @@ bool is_written(const std::string& out);
 /// out/generation-<g>/{program.pb, run.log, timeline.perfetto-trace} as generations end; throws
 /// std::runtime_error if a file cannot be written, or another launch() writes there.
 LaunchReport launch(LaunchOptions options);
+
+/// The same with ranks that are threads of this process: for emulated devices that must share one,
+/// such as the parts of a GPU that green contexts divide it into (parts of one split are disjoint
+/// only within a process), and for a plan that is to be looked at with a debugger. Losses are equal
+/// to the bit.
+///
+/// There is one generation: a rank that fails ends the run, since its memory was that of all. The
+/// settings have no faults, checkpoints or elasticity, the transport is tcp, and there are no hosts
+/// and no switches (our bug otherwise). A rank's thread that does not end within the deadlines of
+/// the settings is left behind and named. The result is never `refused`.
+LaunchReport launch_on_threads(LaunchOptions options, ThreadRanks ranks = {});
 
 }  // namespace orrery::executor

@@ -1,11 +1,7 @@
 #include "executor/launcher/neighbors.h"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <set>
-#include <sstream>
 
 namespace orrery::executor {
 namespace {
@@ -42,16 +38,9 @@ std::vector<Neighbors> find_neighbors(const LaunchOptions& o,
 
 std::string neighbors_key(const std::string& node) { return "neighbors/" + node; }
 
-std::string to_text(const Neighbors& neighbors) {
-  return fmt::format("{} {}", neighbors.emulated_nodes ? 1 : 0, fmt::join(neighbors.devices, " "));
-}
-
-Neighbors neighbors_from(const std::string& text) {
-  Neighbors out;
-  std::istringstream words(text);
-  words >> out.emulated_nodes;
-  for (int device = 0; words >> device;) out.devices.push_back(device);
-  return out;
+void describe(config::Visitor& v, Neighbors& neighbors) {
+  v.required("emulated_nodes", neighbors.emulated_nodes, "the machine is several nodes");
+  v.required("devices", neighbors.devices, "that may run on the machine");
 }
 
 }  // namespace orrery::executor

@@ -6,14 +6,16 @@
 #include <vector>
 
 #include "executor/launcher/launcher.h"
+#include "models/config/visitor.h"
 
 namespace orrery::executor {
 
 struct Neighbors {
-  /// The machine stands for several nodes: those of an emulated network.
+  /// The machine plays several nodes: those of an emulated network.
   bool emulated_nodes = false;
   std::vector<int> devices;  ///< That may run on the machine in any generation; ascending.
 };
+void describe(config::Visitor& v, Neighbors& neighbors);
 
 /// By node, in the order of the hosts (of one for this machine where there are none). `node_of`
 /// gives a device's node. With settings.elastic any device of the run may get a rank, else those
@@ -23,7 +25,5 @@ std::vector<Neighbors> find_neighbors(const LaunchOptions& options,
 
 /// Where a node finds its own in the store.
 std::string neighbors_key(const std::string& node);
-std::string to_text(const Neighbors& neighbors);
-Neighbors neighbors_from(const std::string& text);
 
 }  // namespace orrery::executor

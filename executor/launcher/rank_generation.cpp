@@ -16,8 +16,8 @@
 #include "executor/launcher/inventory.h"
 #include "executor/launcher/state.h"
 #include "executor/launcher/state_fetch.h"
-#include "executor/launcher/tokens.h"
 #include "executor/net/clock.h"
+#include "executor/net/message.h"
 #include "models/base/rng.h"
 #include "models/ir/wire.h"
 
@@ -51,8 +51,9 @@ struct RankGeneration::Live {
   std::int64_t compute_ops = 0;
   std::int64_t disturbed_ops = 0;
   std::optional<StateBank> before_update;
-  std::vector<std::pair<OpId, const FaultInjection*>> faults;  ///< Of this step; at ops: where.
-  mutable std::mutex faults_mutex;                             ///< Ops run on several threads.
+  std::vector<std::pair<OpId, const FaultInjection*>>
+      faults;                       ///< In this step; the op where a fault at an op strikes.
+  mutable std::mutex faults_mutex;  ///< Ops run on several threads.
   ~Live() {
     worker.reset();
     transport.reset();
@@ -62,7 +63,7 @@ struct RankGeneration::Live {
 RankGeneration::RankGeneration(RankContext& context, std::int64_t generation,
                                std::vector<std::int32_t> members, int me)
     : context_(context),
-      board_(context, generation, me),
+      keys_(context, generation, me),
       generation_(generation),
       members_(std::move(members)),
       me_(me) {}
@@ -72,7 +73,7 @@ void RankGeneration::run() {
   try {
     train(status);
   } catch (const TransportError& error) {
-    const bool ordered = context_.watcher.stopped();
+    const bool ordered = context_.commands.stopped();
     status.kind = ordered ? MemberStatus::Kind::stopped : MemberStatus::Kind::lost;
     status.message = error.what();
   } catch (const std::bad_alloc&) {
@@ -84,25 +85,34 @@ void RankGeneration::run() {
   }
   if (status.at_ns == 0) status.at_ns = now_ns();
   context_.reporter.drain();
-  board_.set(fmt::format("out/status/{:06d}", me_), to_text(status));
+  keys_.set(fmt::format("out/status/{:06d}", me_), to_message(status));
+}
+
+std::unique_ptr<Backend> RankGeneration::make_its_backend() const {
+  const std::int32_t device = context_.environment.device;
+  if (context_.threads != nullptr && context_.threads->ranks.backend) {
+    return context_.threads->ranks.backend(me_, {device});
+  }
+  return make_backend(context_.settings, device);
 }
 
 std::unique_ptr<Transport> RankGeneration::join() {
   Listener listener = listen(context_.environment.address);
-  board_.set(fmt::format("endpoint/{}", me_),
-             fmt::format("{}:{}", context_.environment.address, listener.port()));
+  keys_.set(fmt::format("endpoint/{}", me_),
+            fmt::format("{}:{}", context_.environment.address, listener.port()));
   std::vector<Endpoint> endpoints;
   for (std::size_t m = 0; m < members_.size(); ++m) {
-    endpoints.push_back(endpoint_from(board_.get(fmt::format("endpoint/{}", m))));
+    endpoints.push_back(endpoint_from(keys_.get(fmt::format("endpoint/{}", m))));
   }
   auto transport =
       make_tcp_transport(me_, std::move(listener), endpoints,
                          context_.settings.transport_options(
                              context_.environment.token, static_cast<std::uint32_t>(generation_)));
-  const ClockEstimate clock = estimate_clock(*transport, 0);
-  context_.reporter.post(
-      fmt::format("g/{}/out/clock/{:06d}", generation_, me_),
-      fmt::format("{} {} {} {}", clock.offset_ns, clock.uncertainty_ns, now_ns(), boot_id()));
+  // Threads of one process read the same clock.
+  const ClockEstimate clock =
+      context_.threads != nullptr ? ClockEstimate{} : estimate_clock(*transport, 0);
+  keys_.post(fmt::format("clock/{:06d}", me_),
+             to_message(ClockReport{clock.offset_ns, clock.uncertainty_ns, now_ns(), boot_id()}));
   if (context_.settings.transport == "nccl") {
     transport =
         make_nccl_transport(std::move(transport), cuda_device_for(context_.environment.device));
@@ -112,39 +122,36 @@ std::unique_ptr<Transport> RankGeneration::join() {
 }
 
 void RankGeneration::train(MemberStatus& status) {
-  auto program = ir::parse_program(board_.get("program"));
+  auto program = ir::parse_program(keys_.get("program"));
   if (const auto* problem = std::get_if<std::string>(&program)) {
     throw std::runtime_error("the program " + *problem);
   }
   program_ = std::move(std::get<ir::Program>(program));
-  until_ = std::stoll(board_.get("until"));
-  const std::int64_t finished = std::stoll(board_.get("after"));
+  until_ = std::stoll(keys_.get("until"));
+  const std::int64_t finished = std::stoll(keys_.get("after"));
   Live live;
   const bool is_rank = me_ < static_cast<int>(program_.ranks.size());
   if (is_rank) {
-    live.backend = make_backend(context_.settings, context_.environment.device);
+    live.backend = make_its_backend();
     live.tokens = make_tokens(context_.settings, program_.header);
   }
   live.transport = join();
-  board_.event("mesh", live.transport->name());
-  context_.watcher.attach(live.transport.get(), generation_);
+  keys_.event("mesh", live.transport->name());
+  context_.commands.attach(live.transport.get(), generation_);
   struct Detach {
-    OrderWatcher& watcher;
-    ~Detach() { watcher.attach(nullptr, -1); }
-  } detach{context_.watcher};
+    CommandListener& commands;
+    ~Detach() { commands.attach(nullptr, -1); }
+  } detach{context_.commands};
   try {
     if (is_rank) {
-      WorkerOptions options;
-      options.adam.learning_rate = context_.settings.learning_rate;
-      const auto slow = context_.settings.slowdowns.find(context_.environment.device);
-      if (slow != context_.settings.slowdowns.end()) options.slowdown = slow->second;
+      WorkerOptions options = context_.settings.worker_options(context_.environment.device);
       options.before_op = [this, &live](OpId op) { before_op(live, op); };
       options.after_update = [this, &live] { strike(live, FaultPoint::after_update, {-1}); };
       live.worker =
           std::make_unique<Worker>(program_, *live.backend, *live.transport, *live.tokens, options);
     }
     prune();
-    StateFetch fetch(context_, board_, program_, static_cast<int>(members_.size()));
+    StateFetch fetch(context_, keys_, program_, static_cast<int>(members_.size()));
     const std::vector<StateReport> members = fetch.exchange(live.worker.get());
     live.last = fetch.load(live.worker.get(), *live.transport, plan_state(members, finished));
     live.loaded = live.worker != nullptr;
@@ -163,8 +170,8 @@ void RankGeneration::train(MemberStatus& status) {
     keep_state(live);
     std::string kept;
     for (const StateBank& bank : context_.banks) kept += fmt::format(" {}", bank.version.step);
-    board_.event("kept", fmt::format("{} the update of step {}: states after steps{}",
-                                     live.torn ? "after" : "before", live.step, kept));
+    keys_.event("kept", fmt::format("{} the update of step {}: states after steps{}",
+                                    live.torn ? "after" : "before", live.step, kept));
     status.last_step = live.last;
     if (live.checkpoints) live.checkpoints->wait();
     post_notes(live);
@@ -194,13 +201,13 @@ void RankGeneration::prune() {
   if (!s.prune_checkpoints || generation_ > 0) return;
   const auto tell = [&](const std::string& folder) {
     for (const std::string& run : prune_checkpoints(folder, s.run)) {
-      board_.event("checkpoints_pruned", fmt::format("{}/{}", folder, run));
+      keys_.event("checkpoints_pruned", fmt::format("{}/{}", folder, run));
     }
   };
-  if (!s.local_checkpoints.empty() && board_.claim("prune/" + context_.environment.node)) {
+  if (!s.local_checkpoints.empty() && keys_.claim("prune/" + context_.environment.node)) {
     tell(s.local_checkpoints);
   }
-  if (!s.cloud_checkpoints.empty() && board_.claim("prune")) tell(s.cloud_checkpoints);
+  if (!s.cloud_checkpoints.empty() && keys_.claim("prune")) tell(s.cloud_checkpoints);
 }
 
 void RankGeneration::strike(const Live& live, FaultPoint point, OpId op) {
@@ -214,26 +221,29 @@ void RankGeneration::strike(const Live& live, FaultPoint point, OpId op) {
                               : point == FaultPoint::before_update ? std::string("the update")
                                                                    : std::string("the updated end");
     const bool holds = fault->hold.count() > 0;
-    if (holds) board_.set(fmt::format("hold/{}", fault->device), "1");
-    if (fault->after >= 0) board_.get(fmt::format("hold/{}", fault->after));
-    board_.last_word(holds ? "hold" : "fault",
-                     fmt::format("device {} {} at {} of step {}", context_.environment.device,
-                                 holds         ? "waits"
-                                 : fault->stop ? "stops itself"
-                                               : "kills itself",
-                                 where, live.step));
+    if (holds) keys_.set(fmt::format("hold/{}", fault->device), "1");
+    if (fault->after >= 0) keys_.get(fmt::format("hold/{}", fault->after));
+    keys_.last_word(holds ? "hold" : "fault",
+                    fmt::format("device {} {} at {} of step {}", context_.environment.device,
+                                holds         ? "waits"
+                                : fault->stop ? "stops itself"
+                                              : "kills itself",
+                                where, live.step));
     if (!holds) ::raise(fault->stop ? SIGSTOP : SIGKILL);
     const auto until = std::chrono::steady_clock::now() + fault->hold;
     while (holds && std::chrono::steady_clock::now() < until) {
-      if (board_.canceled()) {
-        throw TransportError(TransportError::Kind::peer_lost, -1, "ended by the launcher");
-      }
+      keys_.check_canceled();
       std::this_thread::sleep_for(milliseconds(2));
     }
   }
 }
 
 void RankGeneration::before_op(Live& live, OpId op) {
+  if (context_.threads != nullptr) {
+    context_.threads->ops.fetch_add(1, std::memory_order_relaxed);
+    keys_.check_canceled();
+    if (context_.threads->ranks.before_op) context_.threads->ranks.before_op(me_, op);
+  }
   if (!live.faults.empty()) strike(live, FaultPoint::op, op);
   if (program_.op(op).kind != ir::OpKind::optimizer_step) return;
   strike(live, FaultPoint::before_update, op);
@@ -248,7 +258,7 @@ void RankGeneration::before_op(Live& live, OpId op) {
 void RankGeneration::run_steps(Live& live, std::int64_t first, MemberStatus& status) {
   const RunSettings& s = context_.settings;
   for (std::int64_t step = first; step <= until_; ++step) {
-    if (context_.watcher.stopped()) {
+    if (context_.commands.stopped()) {
       throw TransportError(TransportError::Kind::peer_lost, -1, "the launcher stops the run");
     }
     live.step = step;
@@ -273,12 +283,12 @@ void RankGeneration::run_steps(Live& live, std::int64_t first, MemberStatus& sta
       report.spans = std::move(result.spans);
       report.memory = std::move(result.memory);
     }
-    context_.reporter.post(step_key(generation_, step, me_), to_text(report));
+    keys_.post(fmt::format("step/{:012d}/{:06d}", step, me_), to_text(report));
     if (s.checkpoint_every > 0 && step % s.checkpoint_every == 0) save(live, step);
     post_notes(live);
   }
-  board_.event("disturbed", fmt::format("{} of {} compute ops ran over their time",
-                                        live.disturbed_ops, live.compute_ops));
+  keys_.event("disturbed", fmt::format("{} of {} compute ops ran over their time",
+                                       live.disturbed_ops, live.compute_ops));
   // Another rank may die at the end of this very step, or training goes on with another plan.
   if (s.elastic) {
     keep_state(live);
@@ -306,7 +316,7 @@ void RankGeneration::save(Live& live, std::int64_t step) {
 void RankGeneration::post_notes(Live& live) {
   if (!live.checkpoints) return;
   for (const CheckpointWriter::Note& note : live.checkpoints->take_notes()) {
-    board_.event_at(note.at_ns, note.kind, note.detail);
+    keys_.event_at(note.at_ns, note.kind, note.detail);
   }
 }
 

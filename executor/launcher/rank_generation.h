@@ -1,4 +1,4 @@
-/// One generation in a rank process: joins the mesh, fetches its state, trains. Private to
+/// One generation of a rank: joins the mesh, fetches its state, trains. Private to
 /// executor/launcher.
 #pragma once
 #include <cstdint>
@@ -7,10 +7,9 @@
 #include <vector>
 
 #include "executor/launcher/checkpoint.h"
-#include "executor/launcher/generation_board.h"
+#include "executor/launcher/generation_keys.h"
 #include "executor/launcher/inventory.h"
-#include "executor/launcher/rank_context.h"
-#include "executor/launcher/reports.h"
+#include "executor/launcher/messages.h"
 #include "models/ir/program.h"
 
 namespace orrery::executor {
@@ -27,6 +26,7 @@ class RankGeneration {
   struct Live;
 
   void train(MemberStatus& status);
+  std::unique_ptr<Backend> make_its_backend() const;
   std::unique_ptr<Transport> join();
   void prune();
   /// Folders that this rank writes something to.
@@ -41,7 +41,7 @@ class RankGeneration {
   void post_notes(Live& live);
 
   RankContext& context_;
-  GenerationBoard board_;
+  GenerationKeys keys_;
   std::int64_t generation_;
   std::vector<std::int32_t> members_;
   int me_;

@@ -2,60 +2,69 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
-#include <map>
-#include <sstream>
 #include <stdexcept>
 
 #include "executor/cuda/backend.h"
+#include "executor/net/message.h"
 
 namespace orrery::executor {
-namespace {
 
-using std::chrono::milliseconds;
-
-/// Fields of the settings by name, each as text, in both directions.
-template <class Settings, class Visit>
-void visit_fields(Settings& s, Visit visit) {
-  visit("run", s.run);
-  visit("backend", s.backend);
-  visit("library", s.library);
-  visit("transport", s.transport);
-  visit("precision", s.precision);
-  visit("steps", s.steps);
-  visit("learning_rate", s.learning_rate);
-  visit("data", s.data);
-  visit("least_data_bytes", s.least_data_bytes);
-  visit("data_seed", s.data_seed);
-  visit("elastic", s.elastic);
-  visit("checkpoint_every", s.checkpoint_every);
-  visit("local_checkpoints", s.local_checkpoints);
-  visit("cloud_checkpoints", s.cloud_checkpoints);
-  visit("prune_checkpoints", s.prune_checkpoints);
-  visit("log_steps", s.log_steps);
-  visit("connect", s.connect);
-  visit("deadline", s.deadline);
-  visit("heartbeat", s.heartbeat);
-  visit("silence", s.silence);
+std::vector<std::pair<Precision, const char*>> enum_names(Precision) {
+  return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}};
 }
 
-std::string text_of(const std::string& value) { return value; }
-std::string text_of(std::int64_t value) { return std::to_string(value); }
-std::string text_of(std::uint64_t value) { return std::to_string(value); }
-std::string text_of(double value) { return fmt::format("{}", value); }
-std::string text_of(bool value) { return value ? "1" : "0"; }
-std::string text_of(milliseconds value) { return std::to_string(value.count()); }
-std::string text_of(Precision value) { return name_of(value); }
+std::optional<Precision> precision_of(const std::string& name) {
+  for (const auto& [precision, its_name] : enum_names(Precision{})) {
+    if (name == its_name) return precision;
+  }
+  return std::nullopt;
+}
 
-void read(const std::string& text, std::string& value) { value = text; }
-void read(const std::string& text, std::int64_t& value) { value = std::stoll(text); }
-void read(const std::string& text, std::uint64_t& value) { value = std::stoull(text); }
-void read(const std::string& text, double& value) { value = std::stod(text); }
-void read(const std::string& text, bool& value) { value = text == "1"; }
-void read(const std::string& text, milliseconds& value) { value = milliseconds(std::stoll(text)); }
-void read(const std::string& text, Precision& value) { value = precision_of(text).value(); }
+std::vector<std::pair<FaultPoint, const char*>> enum_names(FaultPoint) {
+  return {{FaultPoint::op, "op"},
+          {FaultPoint::before_update, "before_update"},
+          {FaultPoint::after_update, "after_update"}};
+}
 
-}  // namespace
+void describe(config::Visitor& v, FaultInjection& fault) {
+  v.required("device", fault.device, "whose process the fault strikes");
+  v.required("step", fault.step, "in which it strikes");
+  describe_field(v, "seed", fault.seed, "draws the op");
+  v.required("stop", fault.stop, "the process is stopped, not killed");
+  v.required("point", fault.point, "of the step");
+  describe_field(v, "hold", fault.hold, "the process only waits for this long, ms");
+  v.required("after", fault.after, "device whose hold is waited for; -1: none");
+}
+
+void describe(config::Visitor& v, RunSettings& s) {
+  v.required("run", s.run, "name of the run");
+  v.required("backend", s.backend, "cpu or cuda");
+  v.required("library", s.library, "of the cpu back end");
+  v.required("transport", s.transport, "tcp or nccl");
+  v.required("precision", s.precision, "of weights and activations");
+  v.required("steps", s.steps, "to train");
+  v.required("learning_rate", s.learning_rate, "of the optimizer");
+  v.required("data", s.data, "text file; empty: synthetic tokens");
+  v.required("least_data_bytes", s.least_data_bytes, "that the file must have");
+  describe_field(v, "data_seed", s.data_seed, "draws the samples");
+  v.required("elastic", s.elastic, "survivors keep the state before each update");
+  v.required("checkpoint_every", s.checkpoint_every, "steps; 0: never");
+  v.required("local_checkpoints", s.local_checkpoints, "folder on each node; empty: none");
+  v.required("cloud_checkpoints", s.cloud_checkpoints, "folder that all nodes see; empty: none");
+  v.required("prune_checkpoints", s.prune_checkpoints, "remove those of earlier runs");
+  v.required("log_steps", s.log_steps, "steps with spans and memory samples");
+  describe_field(v, "connect", s.connect, "limit for connecting, ms");
+  describe_field(v, "deadline", s.deadline, "limit for a wait, ms");
+  describe_field(v, "heartbeat", s.heartbeat, "between signs of life, ms");
+  describe_field(v, "silence", s.silence, "without a sign of life until a process is lost, ms");
+  v.required("faults", s.faults, "that strike");
+  std::map<std::string, double> slowdowns;
+  for (const auto& [device, factor] : s.slowdowns) slowdowns[std::to_string(device)] = factor;
+  v.required("slowdowns", slowdowns, "factors of compute time by device");
+  if (!v.reading()) return;
+  s.slowdowns.clear();
+  for (const auto& [device, factor] : slowdowns) s.slowdowns[std::stoi(device)] = factor;
+}
 
 TcpOptions RunSettings::transport_options(const std::string& token,
                                           std::uint32_t generation) const {
@@ -69,78 +78,13 @@ TcpOptions RunSettings::transport_options(const std::string& token,
   return options;
 }
 
-std::string to_text(const RunSettings& settings) {
-  std::string text;
-  visit_fields(settings, [&](const char* name, const auto& value) {
-    text += fmt::format("{} {}\n", name, text_of(value));
-  });
-  for (const FaultInjection& fault : settings.faults) {
-    text += fmt::format("fault {} {} {} {} {} {} {}\n", fault.device, fault.step, fault.seed,
-                        fault.stop ? 1 : 0, static_cast<int>(fault.point), fault.hold.count(),
-                        fault.after);
+WorkerOptions RunSettings::worker_options(std::int32_t device) const {
+  WorkerOptions options;
+  options.adam.learning_rate = learning_rate;
+  if (const auto slow = slowdowns.find(device); slow != slowdowns.end()) {
+    options.slowdown = slow->second;
   }
-  for (const auto& [device, factor] : settings.slowdowns) {
-    text += fmt::format("slowdown {} {}\n", device, factor);
-  }
-  return text;
-}
-
-RunSettings settings_from(const std::string& text) {
-  RunSettings settings;
-  std::map<std::string, std::string> values;
-  std::istringstream lines(text);
-  for (std::string line; std::getline(lines, line);) {
-    const std::size_t blank = line.find(' ');
-    if (blank == std::string::npos) throw std::runtime_error("settings: no value in: " + line);
-    const std::string name = line.substr(0, blank);
-    std::istringstream words(line.substr(blank + 1));
-    if (name == "slowdown") {
-      std::int32_t device = -1;
-      words >> device;
-      words >> settings.slowdowns[device];
-      continue;
-    }
-    if (name != "fault") {
-      values[name] = line.substr(blank + 1);
-      continue;
-    }
-    FaultInjection fault;
-    int point = 0;
-    std::int64_t hold = 0;
-    words >> fault.device >> fault.step >> fault.seed >> fault.stop >> point >> hold >> fault.after;
-    fault.point = static_cast<FaultPoint>(point);
-    fault.hold = milliseconds(hold);
-    settings.faults.push_back(fault);
-  }
-  visit_fields(settings, [&](const char* name, auto& value) {
-    const auto it = values.find(name);
-    if (it == values.end()) throw std::runtime_error(fmt::format("settings: no '{}'", name));
-    try {
-      read(it->second, value);
-    } catch (const std::exception&) {
-      throw std::runtime_error(fmt::format("settings: {} cannot be '{}'", name, it->second));
-    }
-  });
-  return settings;
-}
-
-const char* name_of(Precision precision) {
-  switch (precision) {
-    case Precision::fp32:
-      return "fp32";
-    case Precision::fp64:
-      return "fp64";
-    case Precision::bf16:
-      return "bf16";
-  }
-  return "?";
-}
-
-std::optional<Precision> precision_of(const std::string& name) {
-  for (const Precision precision : {Precision::fp32, Precision::fp64, Precision::bf16}) {
-    if (name == name_of(precision)) return precision;
-  }
-  return std::nullopt;
+  return options;
 }
 
 std::unique_ptr<Backend> make_backend(const RunSettings& settings, int number) {
@@ -150,6 +94,13 @@ std::unique_ptr<Backend> make_backend(const RunSettings& settings, int number) {
   if (settings.backend == "cpu") return make_cpu_backend(settings.precision, settings.library);
   throw std::runtime_error(
       fmt::format("back end '{}' is not part of this build (cpu, cuda)", settings.backend));
+}
+
+std::unique_ptr<TokenSource> make_tokens(const RunSettings& settings,
+                                         const ir::ProgramHeader& header) {
+  const int vocabulary = header.model.vocabulary;
+  if (settings.data.empty()) return make_synthetic_tokens(settings.data_seed, vocabulary);
+  return make_text_tokens(settings.data, settings.data_seed, vocabulary, header.sequence_length);
 }
 
 }  // namespace orrery::executor

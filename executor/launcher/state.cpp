@@ -1,7 +1,5 @@
 #include "executor/launcher/state.h"
 
-#include <algorithm>
-
 #include "models/base/check.h"
 
 namespace orrery::executor {
@@ -99,21 +97,6 @@ void put_state(ModelShard& shard, const StateSlice& slice, std::size_t parts,
   if (narrow.memory == held.master.memory && narrow.offset == held.master.offset) return;
   backend.copy(held.master_units(slice.begin, slice.end),
                held.weight_units(slice.begin, slice.end));
-}
-
-std::vector<std::pair<std::int64_t, std::int64_t>> subtract(
-    std::pair<std::int64_t, std::int64_t> from,
-    std::vector<std::pair<std::int64_t, std::int64_t>> taken) {
-  std::sort(taken.begin(), taken.end());
-  std::vector<std::pair<std::int64_t, std::int64_t>> out;
-  std::int64_t at = from.first;
-  for (const auto& [begin, end] : taken) {
-    if (begin >= from.second) break;
-    if (begin > at) out.emplace_back(at, begin);
-    at = std::max(at, end);
-  }
-  if (at < from.second) out.emplace_back(at, from.second);
-  return out;
 }
 
 }  // namespace orrery::executor

@@ -75,9 +75,4 @@ std::size_t state_parts(const ir::Program& program);
 void put_state(ModelShard& shard, const StateSlice& slice, std::size_t parts,
                std::span<const std::byte> bytes);
 
-/// `from` without `taken` (any order), ascending.
-std::vector<std::pair<std::int64_t, std::int64_t>> subtract(
-    std::pair<std::int64_t, std::int64_t> from,
-    std::vector<std::pair<std::int64_t, std::int64_t>> taken);
-
 }  // namespace orrery::executor

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "executor/launcher/checkpoint.h"
+#include "executor/net/message.h"
 
 namespace orrery::executor {
 namespace {
@@ -21,10 +22,11 @@ constexpr std::uint64_t kStateOp = 0xfffffd;
 std::vector<StateReport> StateFetch::exchange(Worker* worker) {
   StateReport mine = offers();
   if (worker != nullptr) mine.needs = needs_of(*worker);
-  board_.set(fmt::format("state/{}", board_.me()), to_text(mine));
+  keys_.set(fmt::format("state/{}", keys_.me()), to_message(mine));
   std::vector<StateReport> out;
   for (int m = 0; m < members_; ++m) {
-    out.push_back(state_report_from(board_.get(fmt::format("state/{}", m))));
+    const std::string key = fmt::format("state/{}", m);
+    out.push_back(from_message<StateReport>(keys_.get(key), key));
   }
   return out;
 }
@@ -32,30 +34,30 @@ std::vector<StateReport> StateFetch::exchange(Worker* worker) {
 StateReport StateFetch::offers() {
   StateReport report;
   report.node = context_.environment.node;
-  const auto add = [&](StateSource source, const StateBank& bank) {
+  const auto add = [&](StateOrigin origin, const StateBank& bank) {
     for (const StateBank::Entry& entry : bank.entries()) {
-      report.offers.push_back({source, bank.version, entry.slice});
+      report.offers.push_back({origin, bank.version, entry.slice});
     }
   };
-  for (const StateBank& bank : context_.banks) add(StateSource::memory, bank);
+  for (const StateBank& bank : context_.banks) add(StateOrigin::memory, bank);
   const RunSettings& s = context_.settings;
-  if (board_.generation() == 0 || s.checkpoint_every == 0) return report;
+  if (keys_.generation() == 0 || s.checkpoint_every == 0) return report;
   // Files of a node are read and offered by one member on it; the cloud's are shared out.
   std::vector<std::string> problems;
   if (!s.local_checkpoints.empty()) {
-    if (board_.claim("files/" + report.node)) {
+    if (keys_.claim("files/" + report.node)) {
       auto found = CheckpointFolder(s.local_checkpoints, s.run, report.node).read();
       files_ = std::move(found.banks);
       problems = std::move(found.problems);
-      for (const StateBank& bank : files_) add(StateSource::local, bank);
+      for (const StateBank& bank : files_) add(StateOrigin::local, bank);
     }
   }
   if (!s.cloud_checkpoints.empty()) {
-    auto found = CheckpointFolder(s.cloud_checkpoints, s.run).read(board_.me(), members_);
-    for (const StateBank& bank : found.banks) add(StateSource::cloud, bank);
+    auto found = CheckpointFolder(s.cloud_checkpoints, s.run).read(keys_.me(), members_);
+    for (const StateBank& bank : found.banks) add(StateOrigin::cloud, bank);
     problems.insert(problems.end(), found.problems.begin(), found.problems.end());
   }
-  for (const std::string& problem : problems) board_.event("checkpoint_refused", problem);
+  for (const std::string& problem : problems) keys_.event("checkpoint_refused", problem);
   return report;
 }
 
@@ -64,19 +66,19 @@ std::int64_t StateFetch::load(Worker* worker, Transport& transport, const StateP
   if (plan.version) move(worker, transport, plan);
   std::array<std::size_t, 4> units{};
   for (const StateMove& move : plan.moves) {
-    if (move.to != board_.me()) continue;
-    const std::size_t from = move.source == StateSource::memory && move.from == board_.me() ? 0
-                             : move.source == StateSource::memory                           ? 1
-                             : move.source == StateSource::local                            ? 2
-                                                                                            : 3;
+    if (move.to != keys_.me()) continue;
+    const std::size_t from = move.origin == StateOrigin::memory && move.from == keys_.me() ? 0
+                             : move.origin == StateOrigin::memory                          ? 1
+                             : move.origin == StateOrigin::local                           ? 2
+                                                                                           : 3;
     ++units[from];
   }
   const std::int64_t last = plan.version ? plan.version->step : 0;
   files_.clear();
-  board_.event("loaded",
-               fmt::format("step {}: {} slices from own memory, {} from peers, {} from local "
-                           "checkpoints, {} from the cloud",
-                           last, units[0], units[1], units[2], units[3]));
+  keys_.event("loaded",
+              fmt::format("step {}: {} slices from own memory, {} from peers, {} from local "
+                          "checkpoints, {} from the cloud",
+                          last, units[0], units[1], units[2], units[3]));
   return last;
 }
 
@@ -87,14 +89,14 @@ std::vector<std::byte> StateFetch::read(const StateMove& move, StateVersion vers
       if (bank.version == version && bank.covers(move.slice)) return bank;
     }
     throw std::runtime_error(fmt::format("block {} of step {} is gone from {}", move.slice.block,
-                                         version.step, name_of(move.source)));
+                                         version.step, name_of(move.origin)));
   };
-  switch (move.source) {
-    case StateSource::memory:
+  switch (move.origin) {
+    case StateOrigin::memory:
       return find(context_.banks).read(move.slice, parts);
-    case StateSource::local:
+    case StateOrigin::local:
       return find(files_).read(move.slice, parts);
-    case StateSource::cloud:
+    case StateOrigin::cloud:
       break;
   }
   const RunSettings& s = context_.settings;
@@ -119,14 +121,14 @@ void StateFetch::move(Worker* worker, Transport& transport, const StatePlan& pla
     std::map<int, std::vector<std::byte>> in;
     std::map<int, std::vector<const StateMove*>> coming;
     for (; at != plan.moves.end() && at->slice.block == block; ++at) {
-      if (at->from == board_.me()) {
+      if (at->from == keys_.me()) {
         const std::vector<std::byte> bytes = read(*at, *plan.version, parts(*at));
-        if (at->to == board_.me()) {
+        if (at->to == keys_.me()) {
           put_state(worker->shard(), at->slice, parts(*at), bytes);
         } else {
           out[at->to].insert(out[at->to].end(), bytes.begin(), bytes.end());
         }
-      } else if (at->to == board_.me()) {
+      } else if (at->to == keys_.me()) {
         coming[at->from].push_back(&*at);
         in[at->from].resize(in[at->from].size() + size(*at));
       }

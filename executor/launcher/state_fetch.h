@@ -6,9 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "executor/launcher/generation_board.h"
+#include "executor/launcher/generation_keys.h"
 #include "executor/launcher/inventory.h"
-#include "executor/launcher/rank_context.h"
 #include "executor/launcher/state.h"
 #include "executor/net/transport.h"
 #include "models/ir/program.h"
@@ -18,8 +17,8 @@ namespace orrery::executor {
 class StateFetch {
  public:
   /// Keeps references. `members`: how many the generation has.
-  StateFetch(RankContext& context, GenerationBoard& board, const ir::Program& program, int members)
-      : context_(context), board_(board), program_(program), members_(members) {}
+  StateFetch(RankContext& context, GenerationKeys& keys, const ir::Program& program, int members)
+      : context_(context), keys_(keys), program_(program), members_(members) {}
 
   /// Publishes what this process has, and needs if it has a worker; waits for all the others'
   /// reports, which are returned by member. Throws TransportError.
@@ -36,7 +35,7 @@ class StateFetch {
   std::vector<std::byte> read(const StateMove& move, StateVersion version, std::size_t parts);
 
   RankContext& context_;
-  GenerationBoard& board_;
+  GenerationKeys& keys_;
   const ir::Program& program_;
   int members_;
   std::vector<StateBank> files_;  ///< Of local checkpoints, where this member offers them.

@@ -5,7 +5,7 @@
 /// output and down by rows, embedding and head by vocabulary [Shoeybi et al. 2019, section 3]. The
 /// sums over the group are those that lowering puts into a program's inner collectives: one for the
 /// embedding and two for each layer in the forward pass; two for each layer in the backward pass.
-/// The sum of the gradient at the head's input happens in the head; lowering books it at the
+/// The sum of the gradient at the head's input happens in the head; lowering counts it at the
 /// embedding (models/spec/workload.h, Block::tensor_collectives). The head's forward pass has two
 /// more, small ones: the row maxima, and the row sums with the logits of the targets. With full
 /// recompute the forward sums of a layer run again, the last one too, as programs say.

@@ -55,7 +55,7 @@ std::vector<ParameterInfo> parameters_of(const ir::ProgramHeader& header, BlockI
   return {};
 }
 
-ParameterSlice held_slice(const ParameterInfo& info, int degree, int position) {
+UnitRange held_slice(const ParameterInfo& info, int degree, int position) {
   ORRERY_CHECK(0 <= position && position < degree, "position {} of {}", position, degree);
   const std::int64_t length = info.split_length;
   if (length == 0) return {0, 1};

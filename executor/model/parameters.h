@@ -16,13 +16,9 @@ struct TransformerParameters {
 };
 TransformerParameters transformer_parameters(const ir::ModelShape& shape);
 
-struct ParameterSlice {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
-/// What position `position` of `degree` holds: an even part, the first ones a unit longer. Of fewer
-/// units than members (key-value heads), degree / units neighbors hold the same one.
-ParameterSlice held_slice(const ParameterInfo& info, int degree, int position);
+/// What position `position` of `degree` holds: an even part, the first ones a unit longer. Where
+/// there are fewer units than members (key-value heads), degree / units neighbors hold the same one.
+UnitRange held_slice(const ParameterInfo& info, int degree, int position);
 
 /// Initial values of elements [begin, end) of the whole parameter: gains 1; matrices normal with
 /// deviation 0.02 [Radford et al. 2018, 4.1, unverified], those that write to the residual stream

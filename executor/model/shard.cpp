@@ -56,7 +56,17 @@ void upload_wide(Backend& backend, const std::vector<double>& values, const Tens
                  to);
 }
 
-/// `all` less `gone`, ascending.
+/// Drops what the recompute mode makes again. The embedding keeps nothing, the head all.
+void forget(ir::Recompute recompute, BlockKept& kept) {
+  if (recompute == ir::Recompute::selective) kept.log_sum = {};
+  if (recompute != ir::Recompute::full) return;
+  const Tensor input = kept.input;
+  kept = {};
+  kept.input = input;
+}
+
+}  // namespace
+
 std::vector<UnitRange> without(UnitRange all, std::vector<UnitRange> gone) {
   std::sort(gone.begin(), gone.end(),
             [](const UnitRange& a, const UnitRange& b) { return a.begin < b.begin; });
@@ -70,17 +80,6 @@ std::vector<UnitRange> without(UnitRange all, std::vector<UnitRange> gone) {
   if (at < all.end) out.push_back({at, all.end});
   return out;
 }
-
-/// Drops what the recompute mode makes again. The embedding keeps nothing, the head all.
-void forget(ir::Recompute recompute, BlockKept& kept) {
-  if (recompute == ir::Recompute::selective) kept.log_sum = {};
-  if (recompute != ir::Recompute::full) return;
-  const Tensor input = kept.input;
-  kept = {};
-  kept.input = input;
-}
-
-}  // namespace
 
 class ModelShard::Impl {
  public:
@@ -179,7 +178,7 @@ class ModelShard::Impl {
 
  private:
   HeldParameter hold(const ParameterInfo& info, const HeldBlock& at, int parameter) {
-    const ParameterSlice slice = held_slice(info, at.degree, at.position);
+    const UnitRange slice = held_slice(info, at.degree, at.position);
     const auto elements = static_cast<std::size_t>((slice.end - slice.begin) * info.unit);
     HeldParameter held;
     held.info = info;

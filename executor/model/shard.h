@@ -57,6 +57,8 @@ struct UnitRange {
   std::int64_t begin = 0;
   std::int64_t end = 0;
 };
+/// `all` without `gone` (in any order), ascending.
+std::vector<UnitRange> without(UnitRange all, std::vector<UnitRange> gone);
 
 /// Slices [begin, end) of split units that this rank holds of a parameter, with its states.
 /// Gradients of what several members of the tensor-parallel group hold are whole on each of them

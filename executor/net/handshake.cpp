@@ -44,7 +44,7 @@ Nonce random_nonce() {
 }
 
 Answer answer_to(const std::string& token, const Nonce& nonce, const char* role) {
-  // The token stands on both sides of the nonce, so that no prefix can be continued.
+  // The token is on both sides of the nonce, so that no prefix can be extended.
   const std::string_view bytes(nonce.data(), nonce.size());
   const std::string hash =
       content_hash(fmt::format("{}:{}|{}|{}:{}", token.size(), token, role, bytes, token));

@@ -37,13 +37,13 @@ void add_bf16(std::byte* to, const std::byte* from, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) x[i] = narrow(widen(x[i]) + widen(y[i]));
 }
 
-void add(Element element, std::byte* to, const std::byte* from, std::size_t count) {
+void add(ElementType element, std::byte* to, const std::byte* from, std::size_t count) {
   switch (element) {
-    case Element::f32:
+    case ElementType::f32:
       return add_elements<float>(to, from, count);
-    case Element::f64:
+    case ElementType::f64:
       return add_elements<double>(to, from, count);
-    case Element::bf16:
+    case ElementType::bf16:
       return add_bf16(to, from, count);
   }
 }
@@ -52,7 +52,7 @@ void add(Element element, std::byte* to, const std::byte* from, std::size_t coun
 /// member before. Extents go in pieces of their own tags when nothing else.
 class Ring {
  public:
-  Ring(Transport& transport, const RingGroup& group, Element element, std::span<std::byte> data,
+  Ring(Transport& transport, const RingGroup& group, ElementType element, std::span<std::byte> data,
        const std::vector<Extent>& parts, const RingTag& tag)
       : transport_(transport),
         group_(group),
@@ -119,7 +119,7 @@ class Ring {
 
   Transport& transport_;
   const RingGroup& group_;
-  Element element_;
+  ElementType element_;
   std::size_t width_;
   std::span<std::byte> data_;
   const std::vector<Extent>& parts_;
@@ -129,13 +129,13 @@ class Ring {
 
 }  // namespace
 
-std::size_t size_of(Element element) {
+std::size_t size_of(ElementType element) {
   switch (element) {
-    case Element::f32:
+    case ElementType::f32:
       return 4;
-    case Element::f64:
+    case ElementType::f64:
       return 8;
-    case Element::bf16:
+    case ElementType::bf16:
       return 2;
   }
   ORRERY_CHECK(false, "element {}", static_cast<int>(element));
@@ -154,7 +154,7 @@ std::vector<Extent> even_parts(std::size_t length, int n) {
   return parts;
 }
 
-void all_reduce(Transport& transport, const RingGroup& group, Element element,
+void all_reduce(Transport& transport, const RingGroup& group, ElementType element,
                 std::span<std::byte> data, const RingTag& tag) {
   if (group.size() < 2) return;
   const auto parts = even_parts(data.size() / size_of(element), group.size());
@@ -163,14 +163,14 @@ void all_reduce(Transport& transport, const RingGroup& group, Element element,
   ring.gather(static_cast<std::uint64_t>(group.size()));
 }
 
-void reduce_scatter(Transport& transport, const RingGroup& group, Element element,
+void reduce_scatter(Transport& transport, const RingGroup& group, ElementType element,
                     std::span<std::byte> data, const std::vector<Extent>& parts,
                     const RingTag& tag) {
   if (group.size() < 2) return;
   Ring(transport, group, element, data, parts, tag).scatter(0);
 }
 
-void all_gather(Transport& transport, const RingGroup& group, Element element,
+void all_gather(Transport& transport, const RingGroup& group, ElementType element,
                 std::span<std::byte> data, const std::vector<Extent>& parts, const RingTag& tag) {
   if (group.size() < 2) return;
   Ring(transport, group, element, data, parts, tag).gather(0);

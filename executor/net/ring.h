@@ -10,10 +10,10 @@
 
 namespace orrery::executor {
 
-enum class Element : std::uint8_t { f32, f64, bf16 };
-std::size_t size_of(Element element);
+enum class ElementType : std::uint8_t { f32, f64, bf16 };
+std::size_t size_of(ElementType element);
 
-/// An ordered set of ranks, and where this rank stands in it.
+/// An ordered set of ranks, and the position of this rank in it.
 struct RingGroup {
   std::vector<int> ranks;
   int position = 0;
@@ -41,15 +41,15 @@ std::vector<Extent> even_parts(std::size_t length, int n);
 /// Sums over the group in place: reduce-scatter, then all-gather, 2 (n - 1) steps. The sum of each
 /// part is taken in ring order from the member after its owner. bf16 is summed in fp32 and rounded
 /// at each step.
-void all_reduce(Transport& transport, const RingGroup& group, Element element,
+void all_reduce(Transport& transport, const RingGroup& group, ElementType element,
                 std::span<std::byte> data, const RingTag& tag);
 /// Member i ends with the sum of extents parts[i] in place; other extents are left in any state.
 /// Parts may be uneven or empty.
-void reduce_scatter(Transport& transport, const RingGroup& group, Element element,
+void reduce_scatter(Transport& transport, const RingGroup& group, ElementType element,
                     std::span<std::byte> data, const std::vector<Extent>& parts,
                     const RingTag& tag);
 /// Member i brings parts[i]; all end with all parts.
-void all_gather(Transport& transport, const RingGroup& group, Element element,
+void all_gather(Transport& transport, const RingGroup& group, ElementType element,
                 std::span<std::byte> data, const std::vector<Extent>& parts, const RingTag& tag);
 /// From the first member along the ring, in pieces so that the links work at the same time.
 void broadcast(Transport& transport, const RingGroup& group, std::span<std::byte> data,

@@ -257,10 +257,4 @@ std::map<std::string, std::string> StoreClient::list(const std::string& prefix) 
   return out;
 }
 
-bool StoreClient::barrier(const std::string& name, std::int64_t count, milliseconds timeout) {
-  const std::string open = fmt::format("barrier/{}/open", name);
-  if (add(fmt::format("barrier/{}", name), 1) == count) set(open, "1");
-  return get(open, timeout).has_value();
-}
-
 }  // namespace orrery::executor

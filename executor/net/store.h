@@ -42,8 +42,6 @@ class StoreClient {
   void remove(const std::string& key);
   /// All keys that start with `prefix`, ascending, with their values.
   std::map<std::string, std::string> list(const std::string& prefix);
-  /// Returns when `count` clients have come to the barrier of this name; false after `timeout`.
-  bool barrier(const std::string& name, std::int64_t count, std::chrono::milliseconds timeout);
 
  private:
   class Impl;

@@ -17,7 +17,7 @@ namespace orrery::executor {
 struct TcpOptions {
   std::string token;
   std::uint32_t generation = 0;
-  std::chrono::milliseconds connect{20'000};   ///< Until the mesh stands.
+  std::chrono::milliseconds connect{20'000};   ///< Until the mesh is complete.
   std::chrono::milliseconds deadline{60'000};  ///< Of waits, see Transport::set_deadline.
   std::chrono::milliseconds heartbeat{500};
   std::chrono::milliseconds silence{10'000};

@@ -21,6 +21,7 @@
 #include "executor/netlab/switch.h"
 #include "executor/netlab/tap.h"
 #include "models/base/check.h"
+#include "models/base/file.h"
 
 namespace orrery::executor {
 namespace {
@@ -114,6 +115,12 @@ void answer(const std::string& text) {
   const std::string line = text + '\n';
   // Nobody may be there to read it; the switch then works all the same.
   [[maybe_unused]] const ssize_t written = write(STDOUT_FILENO, line.data(), line.size());
+}
+
+/// The content of a file; empty if it cannot be read.
+std::string text_of(const std::string& path) {
+  std::string text;
+  return read_file(path, text) ? "" : text;
 }
 
 std::vector<Socket> open_taps(const NetlabSpec& spec) {
@@ -224,10 +231,9 @@ int serve_netlab_switch(const std::string& state_path) {
     if (!counters) throw NetlabError(fmt::format("{} has no counters", state_path));
     const std::vector<Socket> taps = open_taps(state->spec);
     answer(kReady);
-    run_netlab_switch(state->spec, taps, *counters, [&] {
-      const std::optional<NetlabState> now = read_netlab_state(state_path);
-      return now && now->switch_process.pid == state->switch_process.pid &&
-             now->spec == state->spec;
+    // Frames wait meanwhile: texts are compared, not read.
+    run_netlab_switch(state->spec, taps, *counters, [&, known = text_of(state_path)] {
+      return !known.empty() && text_of(state_path) == known;
     });
     return 0;
   } catch (const NetlabError& error) {

@@ -5,7 +5,6 @@
 #include <sched.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -14,10 +13,14 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
+#include <functional>
+#include <system_error>
+#include <utility>
 
 #include "executor/net/socket.h"
 #include "executor/netlab/error.h"
 #include "executor/netlab/tap.h"
+#include "models/base/subprocess.h"
 
 namespace orrery::executor {
 namespace {
@@ -42,15 +45,15 @@ void prepare_folder() {
 }
 
 /// Runs the function in a child process, which ends with its errno.
-template <class F>
-int in_child(F function) {
-  const pid_t child = fork();
-  if (child < 0) return errno;
-  if (child == 0) _exit(function());
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+int in_child(std::function<int()> function) {
+  SubprocessOptions child;
+  child.body = std::move(function);
+  try {
+    const ExitStatus status = Subprocess(child).wait();
+    return status.signal == 0 ? status.code : EINTR;
+  } catch (const std::system_error& error) {
+    return error.code().value();
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : EINTR;
 }
 
 enum class Probe : int { fine, network_namespace, mount_namespace, device, interface };

@@ -4,40 +4,20 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <sstream>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "executor/netlab/error.h"
 #include "models/base/file.h"
+#include "models/base/subprocess.h"
 
 namespace orrery::executor {
-namespace {
-
-constexpr int kNotStarted = 127;
-
-/// The process itself: standard input and output are the channel, nothing else stays open.
-[[noreturn]] void become(int channel, const std::vector<std::string>& command,
-                         const std::function<int()>& body) {
-  const int nothing = open("/dev/null", O_RDWR);
-  dup2(channel, STDIN_FILENO);
-  dup2(channel, STDOUT_FILENO);
-  dup2(nothing, STDERR_FILENO);
-  close_range(STDERR_FILENO + 1, ~0U, 0);
-  if (chdir("/") != 0) _exit(kNotStarted);
-  if (command.empty()) _exit(body());
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  execv(words.front(), words.data());
-  _exit(kNotStarted);
-}
-
-}  // namespace
 
 ProcessId find_process(int pid) {
   std::string text;
@@ -85,24 +65,30 @@ Detached start_detached(const std::vector<std::string>& command, const std::func
     throw_netlab("open a socket pair", errno);
   }
   Socket ours(ends[0]), theirs(ends[1]);
-  // The first child ends at once, so that the second belongs to no one who must wait for it.
-  const pid_t first = fork();
-  if (first < 0) throw_netlab("start a process", errno);
-  if (first == 0) {
+  const Socket null(open("/dev/null", O_RDWR | O_CLOEXEC));
+  SubprocessOptions child;
+  child.command = command;
+  if (command.empty()) child.body = body;
+  child.folder = "/";
+  child.in = child.out = theirs.fd();
+  child.err = null.fd();
+  child.close_other_files = true;
+  // The middle one ends at once, so that the child belongs to no one who must wait for it.
+  SubprocessOptions middle;
+  middle.body = [&] {
     setsid();
-    const pid_t second = fork();
-    if (second == 0) become(theirs.fd(), command, body);
-    const bool told = second > 0 && write(theirs.fd(), &second, sizeof second) == sizeof second;
-    _exit(told ? 0 : kNotStarted);
+    const pid_t pid = Subprocess(child).release();
+    return write(theirs.fd(), &pid, sizeof pid) == sizeof pid ? 0 : kCannotStart;
+  };
+  try {
+    Subprocess(middle).wait();
+  } catch (const std::system_error& error) {
+    throw_netlab("start a process", error.code().value());
   }
   theirs.close();
-  while (waitpid(first, nullptr, 0) < 0 && errno == EINTR) {
-  }
-  pid_t second = 0;
-  if (read(ours.fd(), &second, sizeof second) != sizeof second) {
-    throw NetlabError("cannot start a process");
-  }
-  return {find_process(second), std::move(ours)};
+  pid_t pid = 0;
+  if (read(ours.fd(), &pid, sizeof pid) != sizeof pid) throw NetlabError("cannot start a process");
+  return {find_process(pid), std::move(ours)};
 }
 
 }  // namespace orrery::executor

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "models/base/check.h"
@@ -13,7 +12,6 @@
 namespace orrery::executor {
 namespace {
 
-constexpr const char* kHeader = "orrery-netlab-spec 1";
 constexpr double kMostLatency = 60;  // s; times are nanoseconds in 64 bits with room for queues
 constexpr double kLeastRate = 1e3;   // B/s
 constexpr std::size_t kLongestName = 64;
@@ -72,46 +70,12 @@ void check_pair(const NetlabSpec& spec, const NetlabPair& pair,
 }
 
 template <class T>
-std::string maybe(const std::optional<T>& quantity) {
-  return quantity ? fmt::format("{:.17g}", quantity->value) : "-";
-}
-
-template <class T>
-bool read_maybe(std::istringstream& in, std::optional<T>& quantity) {
-  std::string word;
-  if (!(in >> word)) return false;
-  if (word == "-") return true;
-  std::istringstream number(word);
-  quantity.emplace();
-  return static_cast<bool>(number >> quantity->value) && number.eof();
-}
-
-bool read_line(const std::string& line, NetlabSpec& spec) {
-  std::istringstream in(line);
-  std::string kind;
-  in >> kind;
-  if (kind == "name") return static_cast<bool>(in >> spec.name);
-  if (kind == "node") {
-    NetlabNode node;
-    in >> node.name >> node.rate.value >> node.latency.value >> node.uplink >> node.devices >>
-        node.speed;
-    spec.nodes.push_back(node);
-    return !in.fail();
-  }
-  if (kind == "pair") {
-    NetlabPair pair;
-    in >> pair.a >> pair.b;
-    if (in.fail() || !read_maybe(in, pair.rate) || !read_maybe(in, pair.latency)) return false;
-    spec.pairs.push_back(pair);
-    return true;
-  }
-  if (kind == "uplink") {
-    NetlabUplink uplink;
-    in >> uplink.rate.value;
-    spec.uplinks.push_back(uplink);
-    return !in.fail();
-  }
-  return false;
+void describe_maybe(config::Visitor& v, const char* key, std::optional<T>& quantity) {
+  std::optional<double> value;
+  if (quantity) value = quantity->value;
+  v.required(key, value, "null: that of the ports");
+  quantity.reset();
+  if (value) quantity = T{*value};
 }
 
 }  // namespace
@@ -179,31 +143,33 @@ std::vector<double> netlab_slowdowns(const NetlabSpec& spec, double cores) {
   return slowdowns;
 }
 
-std::string to_text(const NetlabSpec& spec) {
-  std::string text = fmt::format("{}\nname {}\n", kHeader, spec.name);
-  for (const NetlabNode& node : spec.nodes) {
-    text += fmt::format("node {} {:.17g} {:.17g} {} {} {:.17g}\n", node.name, node.rate.value,
-                        node.latency.value, node.uplink, node.devices, node.speed);
-  }
-  for (const NetlabPair& pair : spec.pairs) {
-    text +=
-        fmt::format("pair {} {} {} {}\n", pair.a, pair.b, maybe(pair.rate), maybe(pair.latency));
-  }
-  for (const NetlabUplink& uplink : spec.uplinks) {
-    text += fmt::format("uplink {:.17g}\n", uplink.rate.value);
-  }
-  return text;
+static void describe(config::Visitor& v, NetlabNode& node) {
+  v.required("name", node.name, "of the node");
+  v.required("rate", node.rate.value, "of its port, B/s");
+  v.required("latency", node.latency.value, "of its port, s");
+  v.required("uplink", node.uplink, "-1: none");
+  v.required("devices", node.devices, "that compute on it");
+  v.required("speed", node.speed, "of one of them");
 }
 
-std::optional<NetlabSpec> parse_netlab(std::string_view text) {
-  std::istringstream lines{std::string(text)};
-  std::string line;
-  if (!std::getline(lines, line) || line != kHeader) return std::nullopt;
-  NetlabSpec spec;
-  while (std::getline(lines, line)) {
-    if (!read_line(line, spec)) return std::nullopt;
-  }
-  return find_problems(spec).empty() ? std::optional(spec) : std::nullopt;
+static void describe(config::Visitor& v, NetlabPair& pair) {
+  v.required("a", pair.a, "node");
+  v.required("b", pair.b, "node");
+  describe_maybe(v, "rate", pair.rate);
+  describe_maybe(v, "latency", pair.latency);
+}
+
+static void describe(config::Visitor& v, NetlabUplink& uplink) {
+  v.required("rate", uplink.rate.value, "B/s");
+}
+
+void describe(config::Visitor& v, NetlabSpec& spec) {
+  v.required("name", spec.name, "of the lab");
+  v.required("nodes", spec.nodes, "emulated");
+  v.required("pairs", spec.pairs, "with rates or latencies of their own");
+  v.required("uplinks", spec.uplinks, "of leaf switches");
+  if (!v.reading() || !v.good()) return;
+  for (const std::string& problem : find_problems(spec)) v.problem("", problem);
 }
 
 }  // namespace orrery::executor

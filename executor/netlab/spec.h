@@ -7,10 +7,10 @@
 #pragma once
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "models/base/units.h"
+#include "models/config/visitor.h"
 
 namespace orrery::executor {
 
@@ -30,7 +30,7 @@ struct NetlabNode {
 struct NetlabPair {
   int a = 0;
   int b = 0;
-  std::optional<BytesPerSecond> rate;  ///< A limit beside those of the ports.
+  std::optional<BytesPerSecond> rate;  ///< A limit on top of those of the ports.
   std::optional<Seconds> latency;      ///< One way, instead of the ports' latencies.
 
   bool operator==(const NetlabPair&) const = default;
@@ -81,9 +81,7 @@ double netlab_reserve(double cores);
 /// device is not stretched where there are cores enough.
 std::vector<double> netlab_slowdowns(const NetlabSpec& spec, double cores);
 
-/// Lines of text that parse_netlab() reads back equal.
-std::string to_text(const NetlabSpec& spec);
-/// None where the text is not one of to_text().
-std::optional<NetlabSpec> parse_netlab(std::string_view text);
+/// Quantities in base units, so that they are read back equal.
+void describe(config::Visitor& v, NetlabSpec& spec);
 
 }  // namespace orrery::executor

@@ -9,10 +9,10 @@
 
 #include <cerrno>
 #include <filesystem>
-#include <sstream>
 
 #include "executor/netlab/error.h"
 #include "models/base/file.h"
+#include "models/config/document.h"
 
 namespace orrery::executor {
 namespace {
@@ -56,25 +56,23 @@ std::optional<std::string> find_netlab_state(const std::string& name,
   return std::nullopt;
 }
 
+void describe(config::Visitor& v, NetlabState& state) {
+  v.schema("orrery/netlab-state", 2);
+  v.required("switch_pid", state.switch_process.pid, "0: none");
+  v.required("switch_start_tick", state.switch_process.start_tick, "of the switch");
+  v.required("lab", state.spec, "what it is");
+}
+
 std::optional<NetlabState> read_netlab_state(const std::string& path) {
-  std::string text;
-  if (read_file(path, text)) return std::nullopt;
-  std::istringstream first(text);
-  std::string word;
-  NetlabState state;
-  first >> word >> state.switch_process.pid >> state.switch_process.start_tick;
-  const std::size_t end = text.find('\n');
-  if (first.fail() || word != "switch" || end == std::string::npos) return std::nullopt;
-  const std::optional<NetlabSpec> spec = parse_netlab(std::string_view(text).substr(end + 1));
-  if (!spec) return std::nullopt;
-  state.spec = *spec;
-  return state;
+  config::Diagnostics problems;
+  auto state = config::load_file<NetlabState>(path, problems);
+  return problems.empty() ? std::optional(std::move(state)) : std::nullopt;
 }
 
 void write_netlab_state(const std::string& path, const NetlabState& state) {
-  const std::string text = fmt::format("switch {} {}\n{}", state.switch_process.pid,
-                                       state.switch_process.start_tick, to_text(state.spec));
-  if (const auto problem = write_file_atomically(path, text)) throw NetlabError(*problem);
+  if (const auto problem = write_file_atomically(path, config::dump(state))) {
+    throw NetlabError(*problem);
+  }
 }
 
 NetlabLock::NetlabLock(const std::string& folder)

@@ -8,6 +8,7 @@
 #include "executor/netlab/process.h"
 #include "executor/netlab/spec.h"
 #include "executor/netlab/switch.h"
+#include "models/config/visitor.h"
 
 namespace orrery::executor {
 
@@ -15,6 +16,7 @@ struct NetlabState {
   NetlabSpec spec;
   ProcessId switch_process;
 };
+void describe(config::Visitor& v, NetlabState& state);
 
 /// The first of the folders in which this user may write, made if need be. Throws NetlabError.
 std::string netlab_writable_folder(const std::vector<std::string>& folders);

@@ -1,14 +1,13 @@
 #include "sim/flow/fork.h"
 
 #include <fmt/format.h>
-#include <signal.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <system_error>
 #include <utility>
 
 #include "models/base/check.h"
@@ -31,7 +30,8 @@ bool write_all(int file, std::string_view bytes) {
   return true;
 }
 
-[[noreturn]] void run_child(int file, const std::function<std::string()>& work) {
+/// In the child: its exit status.
+int deliver(int file, const std::function<std::string()>& work) {
   std::string message;
   try {
     message = work();
@@ -45,7 +45,7 @@ bool write_all(int file, std::string_view bytes) {
   }
   const bool sent = write_all(file, message);
   std::fflush(nullptr);
-  _exit(sent ? 0 : kWriteFailed);
+  return sent ? 0 : kWriteFailed;
 }
 
 /// Returns errno, 0 for success.
@@ -58,13 +58,6 @@ int read_all(int file, std::string& bytes) {
     if (count == 0) return 0;
     bytes.append(buffer, static_cast<std::size_t>(count));
   }
-}
-
-int wait_for(pid_t child) {
-  int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
 }
 
 ChildFailure system_failure(int code) {
@@ -80,49 +73,46 @@ ForkedRun::ForkedRun(const std::function<std::string()>& work) {
     return;
   }
   std::fflush(nullptr);
-  child_ = fork();
-  if (child_ == 0) {
+  SubprocessOptions child;
+  child.body = [&] {
     close(ends[0]);
-    run_child(ends[1], work);
-  }
-  if (child_ < 0) {
-    error_ = errno;
-    close(ends[0]);
-  } else {
+    return deliver(ends[1], work);
+  };
+  try {
+    child_ = Subprocess(child);
     pipe_ = ends[0];
+  } catch (const std::system_error& error) {
+    error_ = error.code().value();
+    close(ends[0]);
   }
   close(ends[1]);
 }
 
 ForkedRun::ForkedRun(ForkedRun&& other) noexcept
-    : child_(std::exchange(other.child_, -1)),
+    : child_(std::move(other.child_)),
       pipe_(std::exchange(other.pipe_, -1)),
       error_(other.error_) {}
 
 ForkedRun::~ForkedRun() {
   if (pipe_ >= 0) close(pipe_);
-  if (child_ < 0) return;
-  kill(child_, SIGKILL);
-  wait_for(child_);
 }
 
 ForkResult ForkedRun::join() {
   if (error_ != 0) return system_failure(error_);
-  ORRERY_CHECK(child_ >= 0, "this child was joined before");
+  ORRERY_CHECK(child_.pid() >= 0, "this child was joined before");
   std::string bytes;
   const int read_error = read_all(pipe_, bytes);
   close(std::exchange(pipe_, -1));
-  const int status = wait_for(std::exchange(child_, -1));
+  const ExitStatus status = child_.wait();
   if (read_error != 0) return system_failure(read_error);
-  if (WIFSIGNALED(status)) {
-    const int signal = WTERMSIG(status);
-    return ChildFailure{ChildFailure::Kind::signal, signal,
-                        fmt::format("child died of signal {} ({})", signal, strsignal(signal))};
+  if (status.signal != 0) {
+    return ChildFailure{
+        ChildFailure::Kind::signal, status.signal,
+        fmt::format("child died of signal {} ({})", status.signal, strsignal(status.signal))};
   }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0 || bytes.empty()) {
-    const int code = WEXITSTATUS(status);
-    return ChildFailure{ChildFailure::Kind::exited, code,
-                        fmt::format("child exited with status {}, without a result", code)};
+  if (status.code != 0 || bytes.empty()) {
+    return ChildFailure{ChildFailure::Kind::exited, status.code,
+                        fmt::format("child exited with status {}, without a result", status.code)};
   }
   const char tag = bytes.back();
   bytes.pop_back();

@@ -1,11 +1,11 @@
 /// Runs a function in a forked copy of this process. A sweep builds a platform once and forks per
 /// experiment: SimGrid's clock and state are global, a child gets a fresh copy of them.
 #pragma once
-#include <sys/types.h>
-
 #include <functional>
 #include <string>
 #include <variant>
+
+#include "models/base/subprocess.h"
 
 namespace orrery::sim {
 
@@ -41,7 +41,7 @@ class ForkedRun {
   int file_descriptor() const { return pipe_; }
 
  private:
-  pid_t child_ = -1;
+  Subprocess child_;
   int pipe_ = -1;
   int error_ = 0;  ///< errno of a failed start.
 };

@@ -27,8 +27,8 @@
 #include <vector>
 
 #include "executor/engine/worker.h"
-#include "executor/launcher/generation_record.h"
-#include "executor/launcher/reports.h"
+#include "executor/launcher/generation_tracker.h"
+#include "executor/launcher/messages.h"
 #include "executor/net/clock.h"
 #include "executor/net/store.h"
 #include "models/ir/perfetto.h"
@@ -204,7 +204,7 @@ bool measure_overhead(int stages, int repeats) {
 }
 
 /// Bytes of the run log's files.
-std::size_t written(const ir::Program& program, const GenerationRecord& record) {
+std::size_t written(const ir::Program& program, const GenerationTracker& record) {
   const ir::RunLog log = record.log();
   std::ostringstream timeline;
   ir::TimelineNames names;
@@ -219,7 +219,7 @@ bool measure_log(int repeats) {
   const ir::Program program = lowered(llama(4, 64, 256, 64), 1, 8, 2);
   const StoreServer server(Listener("", 0), "t");
   StoreClient client({"127.0.0.1", server.port()}, "t");
-  GenerationRecord record(program, 0, {0}, 0);
+  GenerationTracker record(program, 0, {0}, 0);
   double step_time = std::numeric_limits<double>::infinity();
   double text_time = step_time;
   double store_time = step_time;
@@ -239,9 +239,10 @@ bool measure_log(int repeats) {
                      std::move(result.losses), std::move(result.spans), std::move(result.memory)});
       text_time = std::min(text_time, thread_cpu() - begin);
       begin = process_cpu();
-      client.set(step_key(0, step, 0), text);
+      const std::string key = fmt::format("g/0/out/step/{:012d}/{:06d}", step, 0);
+      client.set(key, text);
       const auto got = client.list("g/0/out/");
-      client.remove(step_key(0, step, 0));
+      client.remove(key);
       store_time = std::min(store_time, process_cpu() - begin);
       begin = thread_cpu();
       record.take(fmt::format("step/{}/0", step), got.begin()->second);

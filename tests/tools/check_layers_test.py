@@ -71,7 +71,7 @@ class CheckLayers(unittest.TestCase):
             "planners": ["traces", "sim/flow", "executor", "calibration", "experiments/study"],
             "planners/kit": ["sim/iteration"],
             "sim/flow": ["planners", "executor", "calibration"],
-            "executor": ["models/config", "models/spec", "sim/flow", "planners", "calibration"],
+            "executor": ["models/spec", "sim/flow", "planners", "calibration"],
             "calibration": ["traces", "planners", "sim/flow", "executor"],
             "experiments/study": ["tools", "tests/support"],
             "tools": ["tests/support"],

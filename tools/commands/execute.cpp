@@ -14,9 +14,10 @@
 
 #include "executor/launcher/agent.h"
 #include "executor/launcher/launcher.h"
-#include "executor/launcher/rank_process.h"
+#include "executor/launcher/rank.h"
 #include "executor/net/transport.h"
 #include "executor/netlab/namespaces.h"
+#include "models/base/subprocess.h"
 #include "models/config/document.h"
 #include "planners/recovery/catalog.h"
 #include "tools/cli/command.h"
@@ -459,7 +460,7 @@ int run(const ExecuteAgentSettings& args) {
   options.token = token;
   options.node = args.node;
   options.address = args.address.value_or(args.node);
-  options.executable = executor::own_executable();
+  options.executable = own_executable();
   options.arguments = {"execute-rank"};
   options.interrupted = &interrupted;
   if (!args.network_namespace) {  // Else a launcher of this machine has started it, and speaks.

@@ -10,7 +10,7 @@
 #include "executor/cuda/backend.h"
 #include "executor/cuda/rank_variables.h"
 #include "executor/engine/data.h"
-#include "executor/launcher/places.h"
+#include "executor/launcher/paths.h"
 #include "executor/net/socket.h"
 #include "executor/net/transport.h"
 #include "tools/cli/flags.h"
@@ -112,8 +112,8 @@ void check_places(const executor::LaunchOptions& o, const experiments::LoadedRun
   const OutFolder local(o.settings.local_checkpoints), cloud(o.settings.cloud_checkpoints);
   executor::RunSettings settings = o.settings;
   settings.least_data_bytes = header.sequence_length + 1;
-  for (const executor::BadPlace& place : executor::find_bad_places(settings)) {
-    diagnostics.add(at_flag(("--" + place.setting).c_str()), place.problem);
+  for (const executor::PathProblem& path : executor::find_path_problems(settings)) {
+    diagnostics.add(at_flag(("--" + path.setting).c_str()), path.problem);
   }
   cloud.undo();  // what a run needs it makes again
   local.undo();

@@ -8,7 +8,7 @@
 
 #include "executor/cuda/backend.h"
 #include "executor/cuda/nccl_transport.h"
-#include "executor/launcher/rank_process.h"
+#include "executor/launcher/rank.h"
 #include "models/base/rng.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/text.h"

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "executor/launcher/launcher.h"
-#include "executor/launcher/thread_launch.h"
 #include "models/config/diagnostics.h"
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"

@@ -33,7 +33,7 @@ MAY_INCLUDE = {
     "traces": ["models"],
     "planners": ["models"],
     "sim": ["models", "traces"],
-    "executor": ["models/base", "models/ir"],
+    "executor": ["models/base", "models/ir", "models/config"],
     "calibration": ["models"],
     "experiments": ["models", "planners", "sim", "traces", "calibration", "executor"],
 }

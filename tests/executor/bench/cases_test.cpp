@@ -8,6 +8,7 @@
 #include <string>
 
 #include "executor/bench/bench_rank.h"
+#include "executor/net/message.h"
 #include "models/ir/measurement_text.h"
 #include "tests/executor/bench/tiny_model.h"
 
@@ -38,7 +39,7 @@ TEST(BenchCases, NoTwoHaveOneKeyAndEachDeviceTypeHasAllOfCompute) {
   std::set<std::string> keys;
   std::map<std::string, int> blocks;
   for (const BenchCase& one : cases) {
-    EXPECT_TRUE(keys.insert(ir::measurement_key(one.key)).second) << to_text(one);
+    EXPECT_TRUE(keys.insert(ir::measurement_key(one.key)).second) << to_message(one);
     if (one.key.kind == MeasurementKind::block) ++blocks[one.key.device_type];
     if (one.key.device_type == "slow cpu" && one.key.kind == MeasurementKind::block) {
       EXPECT_EQ(one.slowdown, 3);
@@ -107,29 +108,29 @@ TEST(BenchCases, WorkIsTheModelsOwnCount) {
     const double times = key.pass == ir::Pass::backward         ? 2 + again
                          : key.pass == ir::Pass::backward_input ? 1 + again
                                                                 : 1;
-    EXPECT_DOUBLE_EQ(key.flops.value, times * forward) << to_text(one);
+    EXPECT_DOUBLE_EQ(key.flops.value, times * forward) << to_message(one);
   }
 }
 
 TEST(BenchCases, TextsReadBackEqual) {
   for (const BenchCase& one : list_cases(request_of())) {
-    EXPECT_EQ(bench_case_from(to_text(one)), one) << to_text(one);
     ir::Measurement sample = one.key;
     sample.wall = Seconds{1.0 / 3};
-    const BenchOrder order = bench_order_from(to_text(BenchOrder{one, {sample, sample}}));
+    const std::string text = to_message(BenchOrder{one, {sample, sample}});
+    const auto order = from_message<BenchOrder>(text, "order");
     EXPECT_EQ(order.what, one);
     EXPECT_EQ(order.before, (std::vector<ir::Measurement>{sample, sample}));
   }
-  EXPECT_THROW(bench_case_from("1 1 0\tblock"), std::runtime_error);
+  EXPECT_THROW(from_message<BenchCase>("{key: [[block]], devices: [0], slowdown: 1}", "case"),
+               std::runtime_error);
   SamplingRule rule;
   rule.spread = 1.0 / 7;
   rule.most_disturbed = 11;
-  const SamplingRule read = sampling_rule_from(to_text(rule));
+  const SamplingRule read = from_message<SamplingRule>(to_message(rule), "rule");
   EXPECT_EQ(read.spread, rule.spread);
   EXPECT_EQ(read.most_disturbed, rule.most_disturbed);
   EXPECT_EQ(read.slack, rule.slack);
   EXPECT_EQ(read.warm_up, rule.warm_up);
-  EXPECT_THROW(sampling_rule_from("1 2"), std::runtime_error);
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include "executor/engine/worker.h"
 #include "executor/model/shard.h"
+#include "executor/net/message.h"
 #include "models/ir/measurement_text.h"
 #include "models/ir/program.h"
 #include "tests/executor/bench/tiny_model.h"
@@ -51,13 +52,13 @@ TEST(ComputeBench, EachCaseGivesSamplesOfItsKey) {
       sink.sample = [&](const Measurement& sample) { samples.push_back(sample); };
       bench.run(one, two_repetitions(), {}, sink);
       const bool memory = one.key.kind == MeasurementKind::memory;
-      ASSERT_EQ(samples.size(), memory ? 1u : 2u) << to_text(one);
+      ASSERT_EQ(samples.size(), memory ? 1u : 2u) << to_message(one);
       for (std::size_t i = 0; i < samples.size(); ++i) {
         EXPECT_EQ(ir::measurement_key(samples[i]), ir::measurement_key(one.key));
         EXPECT_EQ(samples[i].repetition, static_cast<int>(i));
-        EXPECT_TRUE(memory || samples[i].wall.value > 0) << to_text(one);
+        EXPECT_TRUE(memory || samples[i].wall.value > 0) << to_message(one);
         if (memory && one.key.block != ir::BlockKind::embedding) {
-          EXPECT_GT(samples[i].bytes.value, 0) << to_text(one);
+          EXPECT_GT(samples[i].bytes.value, 0) << to_message(one);
         }
       }
       ++cases;
@@ -97,7 +98,7 @@ TEST(ComputeBench, SamplesThatAreThereAreNotTakenAgain) {
     std::vector<Measurement> before = {there, there};
     before.back().repetition = 1;
     BenchSink sink;
-    sink.sample = [&](const Measurement&) { ADD_FAILURE() << to_text(one); };
+    sink.sample = [&](const Measurement&) { ADD_FAILURE() << to_message(one); };
     bench.run(one, two_repetitions(), before, sink);
   }
 }

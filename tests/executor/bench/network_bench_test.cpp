@@ -5,6 +5,7 @@
 #include <thread>
 #include <vector>
 
+#include "executor/net/message.h"
 #include "executor/net/thread_transport.h"
 #include "models/ir/measurement_text.h"
 #include "tests/executor/bench/tiny_model.h"
@@ -74,7 +75,7 @@ TEST(NetworkBench, EachCaseGivesSamplesOfItsKeyOnItsFirstDevice) {
     const std::vector<BenchCase> cases = list_cases(network_request(ranks));
     const auto taken = take(cases, ranks);
     for (std::size_t n = 0; n < cases.size(); ++n) {
-      ASSERT_EQ(taken[n].size(), 2u) << to_text(cases[n]);
+      ASSERT_EQ(taken[n].size(), 2u) << to_message(cases[n]);
       for (std::size_t i = 0; i < 2; ++i) {
         EXPECT_EQ(ir::measurement_key(taken[n][i]), ir::measurement_key(cases[n].key));
         EXPECT_EQ(taken[n][i].repetition, static_cast<int>(i));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/net/message.h"
 #include "models/ir/measurement_text.h"
 #include "tests/executor/bench/tiny_model.h"
 
@@ -45,14 +46,14 @@ TEST(BenchSession, ProcessesTakeTheirCasesOneAfterTheOther) {
     std::vector<Measurement> samples;
     session.run(one, {}, [&](const Measurement& sample) { samples.push_back(sample); });
     const bool memory = one.key.kind == MeasurementKind::memory;
-    ASSERT_EQ(samples.size(), memory ? 1u : 2u) << to_text(one);
+    ASSERT_EQ(samples.size(), memory ? 1u : 2u) << to_message(one);
     for (const Measurement& sample : samples) {
       EXPECT_EQ(ir::measurement_key(sample), ir::measurement_key(one.key));
     }
     ++cases;
     if (samples.size() < 2) continue;
     // With all that is needed there already, nothing is taken.
-    session.run(one, samples, [&](const Measurement&) { ADD_FAILURE() << to_text(one); });
+    session.run(one, samples, [&](const Measurement&) { ADD_FAILURE() << to_message(one); });
   }
   EXPECT_GT(cases, 15);
 }

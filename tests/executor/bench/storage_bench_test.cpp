@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "executor/net/message.h"
 #include "models/ir/measurement_text.h"
 #include "tests/executor/bench/tiny_model.h"
 
@@ -45,7 +46,7 @@ TEST_F(StorageBench, WritesAndReadsWithSamplesOfTheirKeysAndLeavesNothing) {
   EXPECT_EQ(cases.size(), 8u);
   for (const BenchCase& one : cases) {
     const std::vector<ir::Measurement> samples = take(one);
-    ASSERT_EQ(samples.size(), 2u) << to_text(one);
+    ASSERT_EQ(samples.size(), 2u) << to_message(one);
     for (const ir::Measurement& sample : samples) {
       EXPECT_EQ(ir::measurement_key(sample), ir::measurement_key(one.key));
       EXPECT_GT(sample.wall.value, 0);

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "executor/cuda/backend.h"
-#include "tests/executor/cuda/equality_checks.h"
 #include "tests/executor/cuda/gpu_main.h"
+#include "tests/executor/engine/equality_checks.h"
 
 namespace orrery::executor::gpu_equality_test {
 namespace {
@@ -69,8 +69,8 @@ TEST(GreenContexts, APlanOnUnequalPartsOfOneGpuTrainsAsOneDeviceDoes) {
     return std::move(parts.at(static_cast<std::size_t>(rank)));
   };
   const ir::Plan plan = pipeline_plan(workload, 4, ir::ScheduleKind::one_f_one_b);
-  expect_equal(train(lower_for_executor(plan, workload), options), expected,
-               bounds_of(Precision::fp32), "four parts");
+  expect_equal(train(lower_for_executor(plan, workload), options), expected, Precision::fp32,
+               "four parts");
 }
 
 TEST(GreenContexts, FewerMultiprocessorsTakeLonger) {

@@ -1,15 +1,14 @@
 // Do ranks on GPUs exchange the right bytes over NCCL, whatever the order of messages, and notice
 // when one dies? Every rank is a process of its own, this executable started again, with the
 // environment that ranks of a run give themselves (executor/cuda/rank_variables.h).
-#include <spawn.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdlib>
 #include <numeric>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "executor/cuda/backend.h"
@@ -18,6 +17,7 @@
 #include "executor/net/ring.h"
 #include "executor/net/store.h"
 #include "executor/net/tcp_transport.h"
+#include "models/base/subprocess.h"
 #include "tests/executor/cuda/gpu_main.h"
 
 namespace orrery::executor::gpu_nccl_test {
@@ -64,7 +64,7 @@ int run_ring(Transport& transport, bool dies) {
   for (const std::size_t length : {0u, 1u, 1000u, 100'003u, 2'000'000u}) {
     std::vector<double> data(length, transport.rank() + 1.0);
     const auto begin = Clock::now();
-    all_reduce(transport, all, Element::f64, std::as_writable_bytes(std::span(data)),
+    all_reduce(transport, all, ElementType::f64, std::as_writable_bytes(std::span(data)),
                {++step, 0, 0});
     const std::chrono::duration<double> took = Clock::now() - begin;
     if (data != std::vector<double>(length, sum)) return kWrong;
@@ -151,46 +151,30 @@ int run_rank() {
   }
 }
 
-pid_t start(int rank, int size, int store_port, const std::string& what) {
-  std::vector<std::string> variables = {
-      "ORRERY_TEST_RANK=" + std::to_string(rank), "ORRERY_TEST_SIZE=" + std::to_string(size),
-      "ORRERY_TEST_STORE=" + std::to_string(store_port), "ORRERY_TEST_WHAT=" + what};
-  std::vector<char*> environment;
-  for (char** entry = ::environ; *entry != nullptr; ++entry) environment.push_back(*entry);
-  for (std::string& one : variables) environment.push_back(one.data());
-  environment.push_back(nullptr);
-  std::string program = "/proc/self/exe";
-  char* const arguments[] = {program.data(), nullptr};
-  pid_t child = -1;
-  // /proc/self is that of the child when it starts the program: the same file.
-  if (::posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environment.data()) !=
-      0) {
-    return -1;
-  }
-  return child;
-}
-
 /// Exit statuses by rank; -1: killed after two minutes.
 std::vector<int> run_processes(int size, const std::string& what) {
   StoreServer store(Listener(), kToken);
-  std::vector<pid_t> children;
+  std::vector<Subprocess> children;
   for (int rank = 0; rank < size; ++rank) {
-    children.push_back(start(rank, size, store.port(), what));
+    SubprocessOptions child;
+    child.command = {own_executable()};
+    child.environment = environment_without();
+    for (const auto& [name, value] : {std::pair("RANK", std::to_string(rank)),
+                                      {"SIZE", std::to_string(size)},
+                                      {"STORE", std::to_string(store.port())},
+                                      {"WHAT", what}}) {
+      child.environment->push_back(fmt::format("ORRERY_TEST_{}={}", name, value));
+    }
+    children.emplace_back(child);
   }
-  std::vector<int> statuses(children.size(), -1);
+  std::vector<int> statuses;
   const auto deadline = Clock::now() + std::chrono::minutes(2);
-  for (std::size_t i = 0; i < children.size(); ++i) {
-    int status = 0;
-    pid_t ended = 0;
-    while ((ended = ::waitpid(children[i], &status, WNOHANG)) == 0 && Clock::now() < deadline) {
-      ::usleep(10'000);
+  for (Subprocess& child : children) {
+    auto status = child.poll();
+    for (; !status && Clock::now() < deadline; status = child.poll()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    if (ended == 0) {
-      ::kill(children[i], SIGKILL);
-      ::waitpid(children[i], &status, 0);
-    } else if (WIFEXITED(status)) {
-      statuses[i] = WEXITSTATUS(status);
-    }
+    statuses.push_back(status && status->signal == 0 ? status->code : -1);
   }
   return statuses;
 }
@@ -216,8 +200,8 @@ TEST(Nccl, ADeadRankEndsTheWaitsOfTheOthers) {
 }  // namespace orrery::executor::gpu_nccl_test
 
 int main(int argc, char** argv) {
-  if (!orrery::executor::variable("ORRERY_TEST_RANK").empty()) {
-    return orrery::executor::run_rank();
+  if (!orrery::executor::gpu_nccl_test::variable("ORRERY_TEST_RANK").empty()) {
+    return orrery::executor::gpu_nccl_test::run_rank();
   }
   return orrery::executor::run_gpu_tests(argc, argv);
 }

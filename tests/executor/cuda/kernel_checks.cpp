@@ -14,15 +14,15 @@
 namespace orrery::executor {
 namespace {
 
-using Numbers = std::vector<double>;
+using Doubles = std::vector<double>;
 
 std::size_t count(int a, int b) {
   return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
 }
 
-Numbers normal_numbers(std::size_t length, std::uint64_t seed, double deviation = 1) {
+Doubles normal_numbers(std::size_t length, std::uint64_t seed, double deviation = 1) {
   Rng rng(seed);
-  Numbers out;
+  Doubles out;
   for (std::size_t i = 0; i < length; ++i) {
     // What bf16 holds, all others do.
     out.push_back(static_cast<double>(widen(narrow(static_cast<float>(deviation * rng.normal())))));
@@ -30,7 +30,7 @@ Numbers normal_numbers(std::size_t length, std::uint64_t seed, double deviation 
   return out;
 }
 
-Tensor put(Backend& backend, const Numbers& numbers, bool wide) {
+Tensor put(Backend& backend, const Doubles& numbers, bool wide) {
   const Tensor tensor = backend.allocate(numbers.size(), wide);
   const std::size_t width = backend.element_bytes(wide);
   std::vector<std::byte> bytes(numbers.size() * width);
@@ -46,11 +46,11 @@ Tensor put(Backend& backend, const Numbers& numbers, bool wide) {
   return tensor;
 }
 
-Numbers take(Backend& backend, const Tensor& tensor) {
+Doubles take(Backend& backend, const Tensor& tensor) {
   const std::size_t width = backend.element_bytes(tensor.wide);
   std::vector<std::byte> bytes(tensor.elements * width);
   backend.download(tensor, bytes);
-  Numbers out(tensor.elements);
+  Doubles out(tensor.elements);
   for (std::size_t i = 0; i < out.size(); ++i) {
     float single = 0;
     Bf16 half;
@@ -74,14 +74,14 @@ class Kernel : public ::testing::TestWithParam<Precision> {
     tested_ = make_tested_backend(GetParam());
     reference_ = make_cpu_backend(Precision::fp64, "eigen");
   }
-  Twin twin(const Numbers& numbers, bool wide = false) {
+  Twin twin(const Doubles& numbers, bool wide = false) {
     return {put(*tested_, numbers, wide), put(*reference_, numbers, wide)};
   }
   Twin random(std::size_t length, std::uint64_t seed, double deviation = 1, bool wide = false) {
     return twin(normal_numbers(length, seed, deviation), wide);
   }
   Twin fresh(std::size_t length, bool wide = false) {
-    return twin(Numbers(length, std::numeric_limits<double>::quiet_NaN()), wide);
+    return twin(Doubles(length, std::numeric_limits<double>::quiet_NaN()), wide);
   }
   /// Runs the same on both.
   template <class Run>
@@ -95,8 +95,8 @@ class Kernel : public ::testing::TestWithParam<Precision> {
     return GetParam() == Precision::fp32 || wide ? 5e-6 : 1.5e-2;
   }
   void expect_near(const Twin& found, const char* what) {
-    const Numbers numbers = take(*tested_, found.tested);
-    const Numbers wanted = take(*reference_, found.reference);
+    const Doubles numbers = take(*tested_, found.tested);
+    const Doubles wanted = take(*reference_, found.reference);
     ASSERT_EQ(numbers.size(), wanted.size()) << what;
     double largest = 0.1;
     for (const double number : wanted) largest = std::max(largest, std::abs(number));
@@ -119,12 +119,12 @@ INSTANTIATE_TEST_SUITE_P(Precisions, Kernel,
 
 TEST_P(Kernel, BytesComeBackAsTheyWent) {
   for (const std::size_t length : {1u, 1000u, 3'000'001u}) {  // The last one in several pieces.
-    const Numbers numbers = normal_numbers(length, 1);
+    const Doubles numbers = normal_numbers(length, 1);
     EXPECT_EQ(take(*tested_, put(*tested_, numbers, false)), numbers);
     const Tensor whole = put(*tested_, numbers, true);
     const Tensor rest = part(whole, length / 3, length);
     EXPECT_EQ(take(*tested_, rest),
-              Numbers(numbers.begin() + static_cast<long>(length / 3), numbers.end()));
+              Doubles(numbers.begin() + static_cast<long>(length / 3), numbers.end()));
   }
 }
 
@@ -251,7 +251,7 @@ TEST_P(Kernel, AttentionAndItsGradients) {
 }
 
 TEST_P(Kernel, ActivationsAndTheirSlopes) {
-  Numbers numbers = normal_numbers(203, 1, 3);
+  Doubles numbers = normal_numbers(203, 1, 3);
   numbers[0] = 0;
   numbers[1] = 60;
   numbers[2] = -60;
@@ -295,7 +295,7 @@ TEST_P(Kernel, CrossEntropyOfSlices) {
     const int begin = first, entries = width;
     const Twin logits = random(count(rows, width), 1, 4), maximum = fresh(5, true);
     const Twin sums = fresh(5, true), target_logits = fresh(5, true);
-    const Twin over_all = twin(Numbers(5, 14), true), total = twin(Numbers(5, 2), true);
+    const Twin over_all = twin(Doubles(5, 14), true), total = twin(Doubles(5, 2), true);
     on_both([&](Backend& backend, const auto& of) {
       backend.row_maximum(of(logits), rows, entries, of(maximum));
       backend.row_sums(of(logits), targets, begin, entries, of(over_all), of(sums),
@@ -316,7 +316,7 @@ TEST_P(Kernel, OptimizersUpdateTheMasterAndRoundTheWeight) {
     if (!apart && GetParam() == Precision::bf16) continue;
     const Twin gradient = random(301, 1, 1, true), master = random(301, 2, 1, true);
     const Twin first = random(301, 3, 1, true), root = random(301, 4, 0.1, true);
-    Numbers squares = take(*reference_, root.reference);
+    Doubles squares = take(*reference_, root.reference);
     for (double& number : squares) number *= number;
     const Twin second = twin(squares, true);
     const Twin own = fresh(301), descended = fresh(301), plain = random(301, 5, 1, true);
@@ -340,7 +340,7 @@ TEST_P(Kernel, OptimizersUpdateTheMasterAndRoundTheWeight) {
 TEST_P(Kernel, EqualInputsGiveEqualBits) {
   const AttentionShape shape = {2, 48, 4, 2, 16, 2, 0, 0, true};
   const std::vector<std::int32_t> tokens(96, 1);
-  Numbers first;
+  Doubles first;
   for (int run = 0; run < 3; ++run) {
     const Tensor q = put(*tested_, normal_numbers(96 * 64, 1), false);
     const Tensor k = put(*tested_, normal_numbers(96 * 32, 2), false);
@@ -349,15 +349,15 @@ TEST_P(Kernel, EqualInputsGiveEqualBits) {
     const Tensor log_sum = tested_->allocate(96 * 4, true);
     const Tensor dq = tested_->allocate(96 * 64, false), dk = tested_->allocate(96 * 32, false),
                  dv = tested_->allocate(96 * 32, false);
-    const Tensor weight = put(*tested_, Numbers(64 * 64, 0), true);
-    const Tensor table = put(*tested_, Numbers(3 * 64, 0), true);
+    const Tensor weight = put(*tested_, Doubles(64 * 64, 0), true);
+    const Tensor table = put(*tested_, Doubles(3 * 64, 0), true);
     tested_->attention(shape, q, k, v, o, log_sum);
     tested_->attention_backward(shape, q, q, k, v, o, log_sum, dq, dk, dv);
     tested_->gemm(true, false, 64, 64, 96, 1, dq, o, 1, weight);
     tested_->embed_backward(tokens, dq, 0, 3, 64, table);
-    Numbers all = take(*tested_, weight);
+    Doubles all = take(*tested_, weight);
     for (const Tensor& tensor : {dk, dv, table}) {
-      const Numbers more = take(*tested_, tensor);
+      const Doubles more = take(*tested_, tensor);
       all.insert(all.end(), more.begin(), more.end());
     }
     if (run == 0) first = all;

@@ -61,7 +61,7 @@ TEST(Ordered, RingsSumOverAllRanks) {
   const auto errors = run_ranks(4, pipes, [](Transport& transport) {
     for (const std::size_t length : {0u, 1u, 5u, 100'000u}) {
       std::vector<double> data(length, transport.rank() + 1.0);
-      all_reduce(transport, {{0, 1, 2, 3}, transport.rank()}, Element::f64, bytes_of(data),
+      all_reduce(transport, {{0, 1, 2, 3}, transport.rank()}, ElementType::f64, bytes_of(data),
                  {length, 0, 0});
       if (data != std::vector<double>(length, 10)) throw std::runtime_error("wrong sum");
     }
@@ -161,13 +161,13 @@ TEST(Ordered, RingsOfEightRanksBothWaysRoundGoOnBesideEachOther) {
     std::thread other([&] {
       try {
         for (std::uint64_t step = 1; step <= 3; ++step) {
-          all_reduce(transport, back, Element::f64, bytes_of(second), {step, 1, 0});
+          all_reduce(transport, back, ElementType::f64, bytes_of(second), {step, 1, 0});
         }
       } catch (...) {
         error = std::current_exception();
       }
     });
-    all_reduce(transport, ring, Element::f64, bytes_of(first), {1, 0, 0});
+    all_reduce(transport, ring, ElementType::f64, bytes_of(first), {1, 0, 0});
     other.join();
     if (error) std::rethrow_exception(error);
     if (first != std::vector<double>(50'001, 28)) throw std::runtime_error("wrong sum");
@@ -250,13 +250,14 @@ TEST(Ordered, ABrokenExchangeEndsTheWaitsOfAllRanks) {
   run_ranks(3, pipes, [&](Transport& transport) {
     std::vector<double> data(1000, 1);
     try {
-      all_reduce(transport, {{0, 1, 2}, transport.rank()}, Element::f64, bytes_of(data), {0, 0, 0});
+      all_reduce(transport, {{0, 1, 2}, transport.rank()}, ElementType::f64, bytes_of(data),
+                 {0, 0, 0});
       if (transport.rank() == 0) {
         const std::lock_guard lock(pipes.mutex);
         pipes.broken = true;
       }
       for (std::uint64_t step = 1; step < 1000; ++step) {
-        all_reduce(transport, {{0, 1, 2}, transport.rank()}, Element::f64, bytes_of(data),
+        all_reduce(transport, {{0, 1, 2}, transport.rank()}, ElementType::f64, bytes_of(data),
                    {step, 0, 0});
       }
     } catch (const TransportError&) {
@@ -289,10 +290,11 @@ TEST(Ordered, ARankMayLeaveWhileOthersGoOn) {
   Pipes pipes;
   const auto errors = run_ranks(3, pipes, [](Transport& transport) {
     std::vector<double> data(1000, 1);
-    all_reduce(transport, {{0, 1, 2}, transport.rank()}, Element::f64, bytes_of(data), {0, 0, 0});
+    all_reduce(transport, {{0, 1, 2}, transport.rank()}, ElementType::f64, bytes_of(data),
+               {0, 0, 0});
     if (transport.rank() == 2) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(200));
-    all_reduce(transport, {{0, 1}, transport.rank()}, Element::f64, bytes_of(data), {1, 0, 0});
+    all_reduce(transport, {{0, 1}, transport.rank()}, ElementType::f64, bytes_of(data), {1, 0, 0});
     if (data.front() != 6) throw std::runtime_error("wrong sum");
   });
   EXPECT_EQ(first_error(errors), "");
@@ -305,10 +307,11 @@ TEST(Ordered, AnExchangeThatARankIsGoneFromIsNotClosedByTheOthers) {
   // Rank 2 waits 50 ms for the others and gives its transport up; they go on by themselves.
   const auto body = [&](Transport& transport) {
     std::vector<double> data(1000, 1);
-    all_reduce(transport, {{0, 1, 2}, transport.rank()}, Element::f64, bytes_of(data), {0, 0, 0});
+    all_reduce(transport, {{0, 1, 2}, transport.rank()}, ElementType::f64, bytes_of(data),
+               {0, 0, 0});
     if (transport.rank() == 2) return;
     over.wait();
-    all_reduce(transport, {{0, 1}, transport.rank()}, Element::f64, bytes_of(data), {1, 0, 0});
+    all_reduce(transport, {{0, 1}, transport.rank()}, ElementType::f64, bytes_of(data), {1, 0, 0});
     if (data.front() != 6) throw std::runtime_error("wrong sum");
   };
   const auto errors = run_ranks(3, pipes, body, std::chrono::milliseconds(50), [&](int rank) {

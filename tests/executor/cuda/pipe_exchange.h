@@ -1,7 +1,8 @@
 /// An exchange of executor/cuda/ordered_transport.h between threads of one process that behaves as
 /// NCCL on one stream of each rank does where it can least: a piece passes only while both sides
-/// are at it, nothing else goes on beside it, the first piece of a connection holds up what shares
-/// its call, opening and closing meet, and what one side does alone lasts until the limits end it.
+/// are at it, nothing else goes on at the same time, the first piece of a connection holds up what
+/// shares its call, opening and closing meet, and what one side does alone lasts until the limits
+/// end it.
 #pragma once
 #include <condition_variable>
 #include <cstring>

@@ -11,7 +11,7 @@
 #include "executor/compute/cpu_gemm.h"
 #include "models/schedule/rounds.h"
 #include "models/spec/job.h"
-#include "tests/executor/engine/training_plans.h"
+#include "tests/executor/engine/equality_checks.h"
 
 namespace orrery::executor::equality_test {
 namespace {
@@ -23,63 +23,18 @@ constexpr std::uint64_t kDoubleSeeds = 0;
 constexpr std::uint64_t kSingleSeeds = 200;
 constexpr std::uint64_t kRoundSeeds = 400;
 
-/// Relative: losses of every step, and gradients of the first one by norm per tensor.
-struct Bounds {
-  double loss;
-  double gradient;
-};
-Bounds bounds_of(Precision precision) {
-  return precision == Precision::fp32 ? Bounds{1e-6, 1e-5} : Bounds{1e-12, 1e-12};
-}
-
-TrainingRun reference(const models::Workload& workload, Precision precision, int steps) {
-  TrainingOptions options;
-  options.precision = precision;
-  options.steps = steps;
-  return train(lower_for_executor(single_device_plan(workload), workload), options);
-}
-
-void expect_equal(const TrainingRun& run, const TrainingRun& expected, Precision precision,
-                  const std::string& what) {
-  const Bounds bounds = bounds_of(precision);
-  ASSERT_EQ(run.losses.size(), expected.losses.size());
-  for (std::size_t i = 0; i < run.losses.size(); ++i) {
-    EXPECT_LE(std::abs(run.losses[i] / expected.losses[i] - 1), bounds.loss)
-        << what << ", step " << i + 1 << ": " << run.losses[i] << " and " << expected.losses[i];
-  }
-  EXPECT_LE(relative_distance(run.gradients, expected.gradients), bounds.gradient) << what;
-  EXPECT_EQ(run.disagreement, "") << what;
-}
-
-void expect_random_plans_equal(ir::Activation activation, Precision precision,
-                               std::uint64_t first_seed) {
-  TinyModel model;
-  model.activation = activation;
-  const models::Workload workload = tiny_workload(model);
-  const TrainingRun expected = reference(workload, precision, kSteps);
-  EXPECT_LT(expected.losses.back(), expected.losses.front());
-  for (std::uint64_t seed = first_seed; seed < first_seed + kPlans; ++seed) {
-    TrainingOptions options;
-    options.precision = precision;
-    options.steps = kSteps;
-    const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
-    expect_equal(train(program, options), expected, precision, "plan " + std::to_string(seed));
-  }
-}
-
 TEST(Equality, RandomPlansTrainAsOneDeviceDoesInDoublePrecision) {
-  expect_random_plans_equal(ir::Activation::swiglu, Precision::fp64, kDoubleSeeds);
+  expect_plans_equal(training(Precision::fp64, kSteps), {}, kDoubleSeeds, kPlans);
 }
 
 TEST(Equality, RandomPlansTrainAsOneDeviceDoesInSinglePrecision) {
-  expect_random_plans_equal(ir::Activation::gelu, Precision::fp32, kSingleSeeds);
+  expect_plans_equal(training(Precision::fp32, kSteps), {ir::Activation::gelu}, kSingleSeeds,
+                     kPlans);
 }
 
 TEST(Equality, SchedulesAndPipelinesDoNotChangeABit) {
   const models::Workload workload = tiny_workload();
-  TrainingOptions options;
-  options.precision = Precision::fp32;
-  options.steps = 5;
+  TrainingOptions options = training(Precision::fp32, 5);
   const TrainingRun expected =
       train(lower_for_executor(single_device_plan(workload, 2), workload), options);
   using Kind = ir::ScheduleKind;
@@ -124,9 +79,7 @@ TEST(Equality, FullyShardedParametersTrainAsWholeOnesDo) {
     const TrainingRun expected = reference(workload, precision, kSteps);
     for (const auto& [replicas, stages, group] :
          {std::tuple(2, 1, 0), std::tuple(3, 1, 0), std::tuple(6, 1, 2), std::tuple(3, 2, 0)}) {
-      TrainingOptions options;
-      options.precision = precision;
-      options.steps = kSteps;
+      TrainingOptions options = training(precision, kSteps);
       options.transport = replicas == 3 ? "tcp" : "threads";
       const ir::Plan plan = fully_sharded(workload, replicas, stages, group);
       expect_equal(train(lower_for_executor(plan, workload), options), expected, precision,
@@ -161,9 +114,7 @@ TEST(Rounds, RandomPlansWithoutAccumulationTrainAsOneDeviceDoes) {
     if (has_reroutes(plan)) continue;
     several += models::most_rounds(plan) > 2;
     for (const int asked : {2, models::kEveryMicroBatch}) {
-      TrainingOptions options;
-      options.precision = Precision::fp64;
-      options.steps = kFewSteps;
+      TrainingOptions options = training(Precision::fp64, kFewSteps);
       const ir::Program program = lower_for_executor(plan, workload, 5, asked);
       expect_equal(train(program, options), expected, Precision::fp64,
                    "plan " + std::to_string(seed) + ", asked for " + std::to_string(asked));
@@ -175,9 +126,7 @@ TEST(Rounds, RandomPlansWithoutAccumulationTrainAsOneDeviceDoes) {
 TEST(Rounds, FullyShardedParametersTrainAsWholeOnesDo) {
   const models::Workload workload = tiny_workload();
   const TrainingRun expected = reference(workload, Precision::fp64, 3);
-  TrainingOptions options;
-  options.precision = Precision::fp64;
-  options.steps = 3;
+  TrainingOptions options = training(Precision::fp64, 3);
   const ir::Plan plan = fully_sharded(workload, 3, 2, 0);
   ASSERT_EQ(models::most_rounds(plan), 2);
   expect_equal(train(lower_for_executor(plan, workload, 5, 2), options), expected, Precision::fp64,
@@ -202,9 +151,7 @@ TEST(Library, OpenBlasTrainsAsEigenDoesInOneThread) {
   if (!has_openblas()) GTEST_SKIP() << "OpenBLAS was not found at configure time";
   const models::Workload workload = tiny_workload();
   for (const Precision precision : {Precision::fp64, Precision::fp32}) {
-    TrainingOptions options;
-    options.precision = precision;
-    options.steps = kSteps;
+    TrainingOptions options = training(precision, kSteps);
     const auto with = [&](const std::string& library, const ir::Plan& plan) {
       options.backend = [&](int) { return make_cpu_backend(precision, library); };
       return train(lower_for_executor(plan, workload), options);

@@ -1,15 +1,14 @@
 // Does the plan of every planner train as one device does, over 20 steps in both precisions? Each
-// plans a small model on eight devices of two types, of one, and on some clusters beside.
+// plans a small model on eight devices of two types, of one, and on some other clusters.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <map>
 #include <set>
 #include <string>
 #include <variant>
 
 #include "models/lower/lower.h"
-#include "tests/executor/engine/training_plans.h"
+#include "tests/executor/engine/equality_checks.h"
 #include "tests/planners/support.h"
 
 namespace orrery::executor::planners_test {
@@ -31,18 +30,6 @@ ir::Program expanded(const ir::Plan& plan, const planners::World& world) {
   return models::lower(plan, world.cluster, world.workload, world.job, options);
 }
 
-void expect_equal(const TrainingRun& run, const TrainingRun& expected, Precision precision,
-                  const std::string& what) {
-  const bool single = precision == Precision::fp32;
-  ASSERT_EQ(run.losses.size(), expected.losses.size()) << what;
-  for (std::size_t i = 0; i < run.losses.size(); ++i) {
-    EXPECT_LE(std::abs(run.losses[i] / expected.losses[i] - 1), single ? 1e-6 : 1e-12)
-        << what << ", step " << i + 1 << ": " << run.losses[i] << " and " << expected.losses[i];
-  }
-  EXPECT_LE(relative_distance(run.gradients, expected.gradients), single ? 1e-5 : 1e-12) << what;
-  EXPECT_EQ(run.disagreement, "") << what;
-}
-
 /// At most eight devices; `memory` GiB each decide how much a plan must divide the model.
 void expect_all_train(const std::vector<planners::Machines>& machines, const std::string& where,
                       std::set<std::string>& trained) {
@@ -61,9 +48,7 @@ void expect_all_train(const std::vector<planners::Machines>& machines, const std
     trained.insert(entry->name);
   }
   for (const Precision precision : {Precision::fp64, Precision::fp32}) {
-    TrainingOptions options;
-    options.precision = precision;
-    options.steps = kSteps;
+    const TrainingOptions options = training(precision, kSteps);
     const TrainingRun expected =
         train(expanded(single_device_plan(world.workload), world), options);
     for (const auto& [planner, program] : programs) {

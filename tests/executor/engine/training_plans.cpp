@@ -333,7 +333,7 @@ TrainingRun train(ir::Program program, const TrainingOptions& options) {
     std::vector<std::byte> none(8);
     RingGroup all{std::vector<int>(static_cast<std::size_t>(size)), transport.rank()};
     std::iota(all.ranks.begin(), all.ranks.end(), 0);
-    all_reduce(transport, all, Element::f64, none,
+    all_reduce(transport, all, ElementType::f64, none,
                {static_cast<std::uint64_t>(900'000 + number), 0, 0});
   };
   const auto errors = run_mesh(options.transport, size, [&](Transport& mesh) {

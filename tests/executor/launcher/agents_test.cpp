@@ -2,10 +2,7 @@
 // and what is left of a run whose launcher is killed.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -14,6 +11,7 @@
 
 #include "executor/launcher/agent.h"
 #include "executor/launcher/checkpoint.h"
+#include "executor/net/message.h"
 #include "executor/net/store.h"
 #include "tests/executor/launcher/runs.h"
 
@@ -22,11 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
-
-ir::Program one_device() {
-  const models::Workload workload = tiny_workload();
-  return lower_for_executor(single_device_plan(workload, 2), workload);
-}
 
 /// A program named ssh, first in PATH until destruction.
 class FakeSsh {
@@ -57,7 +50,7 @@ TEST(Agents, WithUnknownOrTakenNamesAreRefused) {
   const StoreServer server(Listener("", 0), "token");
   StoreClient launcher({"127.0.0.1", server.port()}, "token");
   launcher.set("nodes", "a\nb\n");
-  launcher.set("settings", to_text(RunSettings{}));
+  launcher.set("settings", to_message(RunSettings{}));
   AgentOptions options;
   options.store = {"127.0.0.1", server.port()};
   options.token = "token";
@@ -101,21 +94,15 @@ TEST(Agents, StartedBySshTrain) {
   options.hosts = {{"localhost", 1, {}}};
   options.listen = "127.0.0.1";
   options.ssh = true;
-  const LaunchReport report = launch(options);
-  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
-  EXPECT_EQ(losses_of(report), expected_losses(one_device(), 2));
+  EXPECT_EQ(losses_of(complete(options)), expected_losses(one_device(), 2));
 }
 
 TEST(Agents, StartedHereTrainUnderTheNamesOfTheirNodes) {
-  const models::Workload workload = tiny_workload();
-  const ir::Program program =
-      lower_for_executor(pipeline_plan(workload, 2, ir::ScheduleKind::gpipe), workload);
+  const ir::Program program = pipeline_of(2, ir::ScheduleKind::gpipe);
   LaunchOptions options = launch_options(program, 2);
   options.hosts = {{"n0", 1, {"--address", "127.0.0.1"}}, {"n1", 1, {"--address", "127.0.0.1"}}};
   options.listen = "127.0.0.1";
-  const LaunchReport report = launch(options);
-  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
-  EXPECT_EQ(losses_of(report), expected_losses(program, 2));
+  EXPECT_EQ(losses_of(complete(options)), expected_losses(program, 2));
 }
 
 TEST(Agents, ThatLackAFileOrAFolderStopTheRunBeforeItStarts) {
@@ -134,7 +121,7 @@ TEST(Agents, ThatLackAFileOrAFolderStopTheRunBeforeItStarts) {
 
 TEST(Agents, WhoseRanksCannotListenStopTheRunBeforeItStarts) {
   LaunchOptions options = launch_options(one_device(), 2);
-  // Of the block that is for documents: no machine has it. [RFC 5737]
+  // An address of the block for documentation: no machine has it. [RFC 5737]
   options.hosts = {{"n0", 1, {"--address", "192.0.2.1"}}};
   options.listen = "127.0.0.1";
   const LaunchReport report = launch(options);
@@ -144,26 +131,10 @@ TEST(Agents, WhoseRanksCannotListenStopTheRunBeforeItStarts) {
 }
 
 TEST(Losses, AreOnDiskAsStepsFinishAlsoWhenTheLauncherIsKilled) {
-  const ir::Program program = one_device();
   const TemporaryFolder folder;
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t launcher = ::fork();
-  if (launcher == 0) {
-    LaunchOptions options = launch_options(program, 1'000'000);
-    options.out = folder.path();
-    options.on_step = [&](const StepLine& line) {
-      if (line.step == 3) [[maybe_unused]]
-        const ssize_t n = ::write(ready[1], "x", 1);
-    };
-    launch(options);
-    ::_exit(0);
-  }
-  char c = 0;
-  ASSERT_EQ(::read(ready[0], &c, 1), 1);
-  ::kill(launcher, SIGKILL);
-  int status = 0;
-  ::waitpid(launcher, &status, 0);
+  LaunchOptions options = launch_options(one_device(), 1'000'000);
+  options.out = folder.path();
+  launch_and_kill(options, 3);
   std::ifstream file(folder.path("losses.csv"));
   std::stringstream text;
   text << file.rdbuf();
@@ -193,8 +164,7 @@ TEST(Losses, OfTwoRunsAreNotWrittenIntoOneFolder) {
       refusal = error.what();
     }
   };
-  const LaunchReport report = launch(options);
-  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  complete(options);
   EXPECT_NE(refusal.find("another run writes it"), std::string::npos) << refusal;
   EXPECT_FALSE(is_written(folder.path()));
   std::ifstream file(folder.path("losses.csv"));
@@ -212,8 +182,8 @@ TEST(Checkpoints, OfEarlierRunsAreRemovedOnlyWhenThatIsAskedFor) {
     options.settings.local_checkpoints = folder.path();
     options.settings.prune_checkpoints = prune;
     std::string said;
-    options.on_message = [&](const std::string& line) { said += line + "\n"; };
-    EXPECT_EQ(launch(options).result, LaunchReport::Result::completed);
+    listen(options, said);
+    complete(options);
     return said;
   };
   run("first", false);

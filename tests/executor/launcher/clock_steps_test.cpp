@@ -12,7 +12,7 @@
 #include <ctime>
 #include <thread>
 
-#include "executor/launcher/rank_process.h"
+#include "executor/launcher/rank.h"
 #include "executor/net/store.h"
 #include "models/base/file.h"
 #include "models/ir/wire.h"
@@ -160,7 +160,7 @@ int main(int argc, char** argv) {
   if (argc > 1 && std::string(argv[1]) == "execute-rank") {
     return orrery::executor::run_rank_process();
   }
-  orrery::executor::load_shim(argv);
+  orrery::executor::clock_steps_test::load_shim(argv);
   testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -1,9 +1,6 @@
 // Does training go on as if nothing had happened when ranks die or plans change?
 #include <gtest/gtest.h>
 
-#include <filesystem>
-#include <fstream>
-
 #include "tests/executor/launcher/runs.h"
 
 namespace orrery::executor::elastic_test {
@@ -52,14 +49,11 @@ TEST(Elastic, ReplicasBringBackTheStateOfAKilledRankFromMemory) {
     options.settings.elastic = true;
     options.settings.faults = {{static_cast<std::int32_t>(seed % 4), 4, seed, false}};
     options.next_program = shorter_pipeline(workload);
-    const LaunchReport report = launch(options);
-    ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+    const LaunchReport report = complete(options);
     ASSERT_EQ(report.generations.size(), 2u) << "seed " << seed;
     EXPECT_LE(worst_difference(losses_of(report), expected), 1e-12) << "seed " << seed;
     // Nothing but the step in flight is repeated.
-    for (const StepLine& line : report.steps) {
-      EXPECT_TRUE(line.generation == 0 || line.step >= 3) << line.step;
-    }
+    EXPECT_GE(first_repeated_step(report, kSteps), 3);
     for (const char* kind :
          {"t_fail", "t_detect", "t_plan", "t_spawn", "t_comm", "t_load", "t_first_step"}) {
       EXPECT_TRUE(has_event(report.generations[1], kind)) << kind;
@@ -69,8 +63,7 @@ TEST(Elastic, ReplicasBringBackTheStateOfAKilledRankFromMemory) {
 
 TEST(Elastic, WithoutACopyInMemoryALocalOrCloudCheckpointBringsItBack) {
   const models::Workload workload = tiny_workload();
-  const ir::Program program =
-      lower_for_executor(pipeline_plan(workload, 3, ir::ScheduleKind::one_f_one_b), workload);
+  const ir::Program program = pipeline_of(3);
   constexpr int kSteps = 9;
   const std::vector<double> expected = expected_losses(program, kSteps);
   for (const bool cloud : {false, true}) {
@@ -82,26 +75,21 @@ TEST(Elastic, WithoutACopyInMemoryALocalOrCloudCheckpointBringsItBack) {
         folder.path();
     options.settings.faults = {{1, 6, 5, false}};
     options.next_program = shorter_pipeline(workload);
-    const LaunchReport report = launch(options);
-    ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+    const LaunchReport report = complete(options);
     EXPECT_LE(worst_difference(losses_of(report), expected), 1e-12);
-    std::int64_t first = kSteps;
-    for (const StepLine& line : report.steps) {
-      if (line.generation == 1) first = std::min(first, line.step);
-    }
+    const std::int64_t first = first_repeated_step(report, kSteps);
     EXPECT_TRUE(first == 3 || first == 5) << first;  // After step 2 or 4.
   }
 }
 
-TEST(Elastic, ShardedStatesThatAreNowhereElseStartTheTrainingAnew) {
+TEST(Elastic, ShardedStatesThatAreNowhereElseStartTheTrainingFromScratch) {
   const models::Workload workload = tiny_workload();
   const ir::Program program = lower_for_executor(uneven_replicas(workload, true), workload);
   LaunchOptions options = launch_options(program, 5);
   options.settings.elastic = true;
   options.settings.faults = {{3, 3, 9, false}};
   options.next_program = shorter_pipeline(workload);
-  const LaunchReport report = launch(options);
-  ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  const LaunchReport report = complete(options);
   EXPECT_LE(worst_difference(losses_of(report), expected_losses(program, 5)), 1e-12);
 }
 
@@ -117,18 +105,14 @@ TEST(Elastic, TwoFailuresInARowAndSinglePrecision) {
   options.settings.cloud_checkpoints = folder.path();
   options.settings.faults = {{2, 3, 1, false}, {0, 6, 2, false}};
   options.next_program = shorter_pipeline(workload);
-  const LaunchReport report = launch(options);
-  ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  const LaunchReport report = complete(options);
   EXPECT_EQ(report.generations.size(), 3u);
   EXPECT_LE(worst_difference(losses_of(report), expected_losses(program, kSteps, Precision::fp32)),
             1e-6);
 }
 
 TEST(Elastic, WithoutElasticAKilledRankIsAFailureThatNamesIt) {
-  const models::Workload workload = tiny_workload();
-  const ir::Program program =
-      lower_for_executor(pipeline_plan(workload, 2, ir::ScheduleKind::one_f_one_b), workload);
-  LaunchOptions options = launch_options(program, 5);
+  LaunchOptions options = launch_options(pipeline_of(2), 5);
   options.settings.faults = {{1, 2, 3, false}};
   const LaunchReport report = launch(options);
   EXPECT_EQ(report.result, LaunchReport::Result::failed);
@@ -147,8 +131,7 @@ TEST(Switch, BetweenPipelinesDoesNotChangeABit) {
   // Devices join, leave with state that others need, and come back.
   options.switches = {{2, {pipeline(3, {{1}, {2}, {3}}), "three stages"}},
                       {4, {pipeline(1, {{0}}), "one device"}}};
-  const LaunchReport report = launch(options);
-  ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  const LaunchReport report = complete(options);
   EXPECT_EQ(report.generations.size(), 3u);
   EXPECT_EQ(report.steps.size(), 7u);
   EXPECT_EQ(losses_of(report), expected_losses(first, 7));
@@ -158,11 +141,8 @@ TEST(Switch, BetweenShardedStatesKeepsMomentsToo) {
   const models::Workload workload = tiny_workload();
   const ir::Program first = lower_for_executor(uneven_replicas(workload, true), workload);
   LaunchOptions options = launch_options(first, 6);
-  options.switches = {
-      {2, {lower_for_executor(single_device_plan(workload, 2), workload), "one device"}},
-      {4, {first, "back"}}};
-  const LaunchReport report = launch(options);
-  ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  options.switches = {{2, {one_device(), "one device"}}, {4, {first, "back"}}};
+  const LaunchReport report = complete(options);
   EXPECT_LE(worst_difference(losses_of(report), expected_losses(first, 6)), 1e-12);
 }
 

@@ -2,8 +2,6 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <chrono>
@@ -19,11 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-ir::Program two_stages() {
-  const models::Workload workload = tiny_workload();
-  return lower_for_executor(pipeline_plan(workload, 2, ir::ScheduleKind::one_f_one_b), workload);
-}
-
 /// True when no process with this word is left before the limit.
 bool all_gone(const std::string& word, milliseconds limit = milliseconds(60'000)) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
@@ -36,7 +29,7 @@ bool all_gone(const std::string& word, milliseconds limit = milliseconds(60'000)
 
 TEST(HardUse, TwoLaunchersOnOnePortAreTold) {
   const StoreServer other(Listener("", 0), "token");
-  LaunchOptions options = launch_options(two_stages(), 2);
+  LaunchOptions options = launch_options(pipeline_of(2), 2);
   options.port = other.port();
   try {
     launch(options);
@@ -62,58 +55,42 @@ TEST(HardUse, AnAgentWithAWrongTokenIsRefused) {
 }
 
 TEST(HardUse, AStoppedRankIsLostAfterTheSilenceLimit) {
-  const models::Workload workload = tiny_workload();
-  LaunchOptions options = launch_options(two_stages(), 6);
+  LaunchOptions options = launch_options(pipeline_of(2), 6);
   options.settings.silence = milliseconds(4'000);
   options.settings.elastic = true;
   options.settings.faults = {{1, 3, 4, true}};
   options.next_program = [&](const LostDevices& lost) -> std::variant<NextProgram, std::string> {
     EXPECT_EQ(lost.lost, (std::vector<DeviceId>{{1}}));
-    return NextProgram{lower_for_executor(single_device_plan(workload, 2), workload), "alone"};
+    return NextProgram{one_device(), "alone"};
   };
   options.arguments = {"execute-rank", "marker-stopped-rank"};
-  const LaunchReport report = launch(options);
-  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  const LaunchReport report = complete(options);
   EXPECT_EQ(losses_of(report).size(), 6u);
   EXPECT_TRUE(all_gone("marker-stopped-rank"));
 }
 
-TEST(HardUse, AnInterruptedRunKeepsItsLogAndLeavesNoProcess) {
-  std::atomic<bool> interrupted = false;
-  const TemporaryFolder folder;
-  LaunchOptions options = launch_options(two_stages(), 1'000'000);
-  options.arguments = {"execute-rank", "marker-interrupted"};
-  options.out = folder.path();
-  options.interrupted = &interrupted;
-  options.on_step = [&](const StepLine& line) { interrupted = line.step >= 3; };
-  const LaunchReport report = launch(options);
-  EXPECT_EQ(report.result, LaunchReport::Result::interrupted);
-  EXPECT_GE(report.steps.size(), 3u);
-  EXPECT_TRUE(std::filesystem::exists(folder.path("generation-0/run.log")));
-  EXPECT_TRUE(all_gone("marker-interrupted"));
+TEST(HardUse, AnInterruptedRunKeepsItsFinishedStepsAndLeavesNoProcess) {
+  for (const bool threads : {false, true}) {
+    std::atomic<bool> interrupted = false;
+    const TemporaryFolder folder;
+    LaunchOptions options = launch_options(pipeline_of(2), 1'000'000);
+    options.arguments = {"execute-rank", "marker-interrupted"};
+    options.out = folder.path();
+    options.interrupted = &interrupted;
+    options.on_step = [&](const StepLine& line) { interrupted = line.step >= 3; };
+    const LaunchReport report = threads ? launch_on_threads(options) : launch(options);
+    EXPECT_EQ(report.result, LaunchReport::Result::interrupted) << report.problem;
+    EXPECT_GE(report.steps.size(), 3u);
+    EXPECT_EQ(read_log(folder.path("generation-0/run.log")).iterations.size(), report.steps.size());
+    EXPECT_TRUE(all_gone("marker-interrupted"));
+  }
 }
 
 TEST(HardUse, RanksEndWithALauncherThatIsKilled) {
-  const ir::Program program = two_stages();
-  int ready[2];
-  ASSERT_EQ(::pipe(ready), 0);
-  const pid_t launcher = ::fork();
-  if (launcher == 0) {
-    LaunchOptions options = launch_options(program, 1'000'000);
-    options.arguments = {"execute-rank", "marker-killed-launcher"};
-    options.on_step = [&](const StepLine& line) {
-      if (line.step == 2) [[maybe_unused]]
-        const ssize_t n = ::write(ready[1], "x", 1);
-    };
-    launch(options);
-    ::_exit(0);
-  }
-  char c = 0;
-  ASSERT_EQ(::read(ready[0], &c, 1), 1);
-  EXPECT_FALSE(processes_with("marker-killed-launcher").empty());
-  ::kill(launcher, SIGKILL);
-  int status = 0;
-  ::waitpid(launcher, &status, 0);
+  LaunchOptions options = launch_options(pipeline_of(2), 1'000'000);
+  options.arguments = {"execute-rank", "marker-killed-launcher"};
+  launch_and_kill(options, 2,
+                  [] { EXPECT_FALSE(processes_with("marker-killed-launcher").empty()); });
   EXPECT_TRUE(all_gone("marker-killed-launcher"));
 }
 
@@ -124,15 +101,14 @@ TEST(HardUse, AFullDiskWhileCheckpointingIsSaidAndTrainingGoesOn) {
   signal(SIGXFSZ, SIG_IGN);
   const rlimit small{4096, before.rlim_max};
   const TemporaryFolder folder;
-  LaunchOptions options = launch_options(two_stages(), 4);
+  LaunchOptions options = launch_options(pipeline_of(2), 4);
   options.settings.checkpoint_every = 1;
   options.settings.local_checkpoints = folder.path();
   std::string said;
-  options.on_message = [&](const std::string& line) { said += line + "\n"; };
+  listen(options, said);
   ::setrlimit(RLIMIT_FSIZE, &small);
-  const LaunchReport report = launch(options);
+  const LaunchReport report = complete(options);
   ::setrlimit(RLIMIT_FSIZE, &before);
-  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
   EXPECT_EQ(report.steps.size(), 4u);
   EXPECT_NE(said.find("checkpoint failed"), std::string::npos) << said;
   EXPECT_NE(said.find("File too large"), std::string::npos) << said;

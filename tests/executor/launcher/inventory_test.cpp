@@ -8,6 +8,7 @@
 #include <set>
 
 #include "executor/launcher/inventory.h"
+#include "executor/net/message.h"
 
 namespace orrery::executor::inventory_test {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 constexpr std::int64_t kUnits = 6;
 
 StateOffer memory(StateVersion version, std::int64_t begin, std::int64_t end) {
-  return {StateSource::memory, version, {0, 0, begin, end}};
+  return {StateOrigin::memory, version, {0, 0, begin, end}};
 }
 
 TEST(Inventory, OwnMemoryThenPeersThenLocalThenCloud) {
@@ -24,16 +25,16 @@ TEST(Inventory, OwnMemoryThenPeersThenLocalThenCloud) {
   members[2].node = "b";
   members[0].needs = {{{0, 0, 0, 8}, true}};
   members[0].offers = {memory({5, 0}, 0, 2)};
-  members[1].offers = {memory({5, 0}, 0, 4), {StateSource::local, {5, 0}, {0, 0, 0, 6}}};
-  members[2].offers = {{StateSource::local, {5, 0}, {0, 0, 4, 7}},
-                       {StateSource::cloud, {5, 0}, {0, 0, 0, 8}}};
+  members[1].offers = {memory({5, 0}, 0, 4), {StateOrigin::local, {5, 0}, {0, 0, 0, 6}}};
+  members[2].offers = {{StateOrigin::local, {5, 0}, {0, 0, 4, 7}},
+                       {StateOrigin::cloud, {5, 0}, {0, 0, 0, 8}}};
   const StatePlan plan = plan_state(members);
   ASSERT_TRUE(plan.version);
-  const std::vector<StateMove> expected = {{0, 0, StateSource::memory, {0, 0, 0, 2}, true},
-                                           {1, 0, StateSource::memory, {0, 0, 2, 4}, true},
-                                           {1, 0, StateSource::local, {0, 0, 4, 6}, true},
-                                           {2, 0, StateSource::local, {0, 0, 6, 7}, true},
-                                           {0, 0, StateSource::cloud, {0, 0, 7, 8}, true}};
+  const std::vector<StateMove> expected = {{0, 0, StateOrigin::memory, {0, 0, 0, 2}, true},
+                                           {1, 0, StateOrigin::memory, {0, 0, 2, 4}, true},
+                                           {1, 0, StateOrigin::local, {0, 0, 4, 6}, true},
+                                           {2, 0, StateOrigin::local, {0, 0, 6, 7}, true},
+                                           {0, 0, StateOrigin::cloud, {0, 0, 7, 8}, true}};
   EXPECT_EQ(plan.moves, expected);
 }
 
@@ -91,10 +92,11 @@ RC_GTEST_PROP(Inventory, EveryNeededUnitComesOnceFromAHolderIfAllAreSomewhere, (
       const StateVersion version{number(3), 0};
       const int block = number(2);
       member.offers.push_back(
-          {static_cast<StateSource>(number(3)), version, {block, 0, begin, end}});
+          {static_cast<StateOrigin>(number(3)), version, {block, 0, begin, end}});
       for (std::int64_t u = begin; u < end; ++u) ++held[version][{block, u}];
     }
-    RC_ASSERT(to_text(state_report_from(to_text(member))) == to_text(member));
+    RC_ASSERT(to_message(from_message<StateReport>(to_message(member), "state")) ==
+              to_message(member));
   }
   std::optional<StateVersion> best;
   for (const auto& [version, units] : held) {
@@ -106,10 +108,10 @@ RC_GTEST_PROP(Inventory, EveryNeededUnitComesOnceFromAHolderIfAllAreSomewhere, (
   RC_ASSERT(plan.version == best);
   std::map<std::tuple<int, int, std::int64_t, bool>, int> arrived;
   for (const StateMove& move : plan.moves) {
-    bool offered = move.source == StateSource::cloud;
+    bool offered = move.origin == StateOrigin::cloud;
     for (const StateOffer& offer : members[static_cast<std::size_t>(move.from)].offers) {
       offered =
-          offered || (offer.source == move.source && offer.version == *plan.version &&
+          offered || (offer.origin == move.origin && offer.version == *plan.version &&
                       offer.slice.block == move.slice.block &&
                       offer.slice.begin <= move.slice.begin && move.slice.end <= offer.slice.end);
     }

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "executor/cuda/nccl_transport.h"
+#include "executor/net/message.h"
 #include "models/base/file.h"
 #include "models/ir/timeline.h"
 #include "models/ir/wire.h"
@@ -15,34 +16,13 @@
 namespace orrery::executor::launch_test {
 namespace {
 
-ir::RunLog read_log(const std::string& path) {
-  std::string bytes;
-  EXPECT_EQ(read_file(path, bytes), std::nullopt);
-  auto log = ir::parse_run_log(bytes);
-  EXPECT_TRUE(std::holds_alternative<ir::RunLog>(log)) << path;
-  return std::get<ir::RunLog>(log);
-}
-
-TEST(Launch, ProcessesTrainAsThreadsDoBitForBit) {
-  const models::Workload workload = tiny_workload();
-  for (const std::uint64_t seed : {3u, 8u}) {
-    const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
-    const LaunchReport report = launch(launch_options(program, 3));
-    ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
-    EXPECT_EQ(losses_of(report), expected_losses(program, 3)) << "plan " << seed;
-  }
-}
-
 TEST(Launch, TheRunLogHasEveryOpOfEveryStepOnOneClock) {
-  const models::Workload workload = tiny_workload();
-  const ir::Program program =
-      lower_for_executor(pipeline_plan(workload, 2, ir::ScheduleKind::one_f_one_b), workload);
+  const ir::Program program = pipeline_of(2);
   const TemporaryFolder folder;
   LaunchOptions options = launch_options(program, 4);
   options.settings.log_steps = 3;
   options.out = folder.path();
-  const LaunchReport report = launch(options);
-  ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  complete(options);
   const ir::RunLog log = read_log(folder.path("generation-0/run.log"));
   EXPECT_EQ(log.source, "executor");
   EXPECT_EQ(log.program_hash, ir::program_hash(program));
@@ -75,16 +55,13 @@ TEST(Launch, TheRunLogHasEveryOpOfEveryStepOnOneClock) {
 }
 
 TEST(Launch, TheRunLogHasEveryCheckpointOfEveryRankThatWritesOne) {
-  const models::Workload workload = tiny_workload();
-  const ir::Program program =
-      lower_for_executor(pipeline_plan(workload, 2, ir::ScheduleKind::one_f_one_b), workload);
+  const ir::Program program = pipeline_of(2);
   const TemporaryFolder folder;
   LaunchOptions options = launch_options(program, 5);
   options.settings.checkpoint_every = 2;
   options.settings.local_checkpoints = folder.path("checkpoints");
   options.out = folder.path("out");
-  const LaunchReport report = launch(options);
-  ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  complete(options);
   const ir::RunLog log = read_log(folder.path("out/generation-0/run.log"));
   std::set<std::pair<int, int>> seen;
   for (const ir::LogEvent& event : log.events) {
@@ -107,20 +84,20 @@ TEST(Launch, TheRunLogHasEveryCheckpointOfEveryRankThatWritesOne) {
 }
 
 TEST(Launch, ABadDataFileIsAnErrorWithItsReason) {
-  const models::Workload workload = tiny_workload();
-  const ir::Program program = lower_for_executor(single_device_plan(workload, 2), workload);
-  LaunchOptions options = launch_options(program, 2);
+  LaunchOptions options = launch_options(one_device(), 2);
   options.settings.data = "/nowhere/text";
-  const LaunchReport report = launch(options);
-  EXPECT_EQ(report.result, LaunchReport::Result::refused);
-  EXPECT_NE(report.problem.find("/nowhere/text"), std::string::npos) << report.problem;
+  // Agents look before anything starts.
+  for (const auto& [report, result] :
+       {std::pair(launch(options), LaunchReport::Result::refused),
+        std::pair(launch_on_threads(options), LaunchReport::Result::failed)}) {
+    EXPECT_EQ(report.result, result);
+    EXPECT_NE(report.problem.find("/nowhere/text"), std::string::npos) << report.problem;
+  }
 }
 
 TEST(Launch, NcclThatIsNotThereIsAnErrorWithItsReason) {
   if (nccl_problem().empty()) GTEST_SKIP() << "it is there";
-  const models::Workload workload = tiny_workload();
-  const ir::Program program = lower_for_executor(single_device_plan(workload, 2), workload);
-  LaunchOptions options = launch_options(program, 2);
+  LaunchOptions options = launch_options(one_device(), 2);
   options.settings.transport = "nccl";
   const LaunchReport report = launch(options);
   EXPECT_EQ(report.result, LaunchReport::Result::failed);
@@ -137,14 +114,14 @@ TEST(Settings, SurviveTheStore) {
                      {2, 8, 6, false, FaultPoint::after_update, std::chrono::milliseconds(9), 4}};
   settings.prune_checkpoints = true;
   settings.slowdowns = {{2, 1.5}};
-  const RunSettings back = settings_from(to_text(settings));
-  EXPECT_EQ(to_text(back), to_text(settings));
+  const auto back = from_message<RunSettings>(to_message(settings), "settings");
+  EXPECT_EQ(to_message(back), to_message(settings));
   EXPECT_EQ(back.faults.at(0).device, 3);
   EXPECT_EQ(back.faults.at(1).point, FaultPoint::after_update);
   EXPECT_EQ(back.faults.at(1).hold.count(), 9);
   EXPECT_EQ(back.faults.at(1).after, 4);
   EXPECT_EQ(back.slowdowns.at(2), 1.5);
-  EXPECT_THROW(settings_from("steps many\n"), std::runtime_error);
+  EXPECT_THROW(from_message<RunSettings>("{steps: many}", "settings"), std::runtime_error);
 }
 
 }  // namespace

@@ -6,7 +6,8 @@
 #include <string>
 
 #include "executor/launcher/agent.h"
-#include "executor/launcher/rank_process.h"
+#include "executor/launcher/rank.h"
+#include "models/base/subprocess.h"
 
 int main(int argc, char** argv) {
   signal(SIGPIPE, SIG_IGN);
@@ -20,7 +21,7 @@ int main(int argc, char** argv) {
     options.node = argv[5];
     options.token = std::getenv("ORRERY_TOKEN");
     if (argc > 7) options.address = argv[7];
-    options.executable = orrery::executor::own_executable();
+    options.executable = orrery::own_executable();
     options.arguments = {"execute-rank"};
     orrery::executor::run_agent(options);
     return 0;

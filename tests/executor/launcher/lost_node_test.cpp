@@ -41,8 +41,7 @@ Lost run_and_lose(const std::string& name, bool agent, const std::string& checkp
   // Tests may run side by side.
   const std::string node = fmt::format("{}-of-{}", name, ::getpid());
   const models::Workload workload = tiny_workload();
-  const ir::Program program =
-      lower_for_executor(pipeline_plan(workload, 3, ir::ScheduleKind::one_f_one_b), workload);
+  const ir::Program program = pipeline_of(3);
   LaunchOptions options = launch_options(program, kSteps);
   options.devices.resize(3);
   options.hosts = {{"stays", 1, {"--address", "127.0.0.1"}}, {node, 2, {"--address", "127.0.0.1"}}};
@@ -70,20 +69,11 @@ Lost run_and_lose(const std::string& name, bool agent, const std::string& checkp
     for (const int pid : ranks_of(node)) ::kill(pid, SIGKILL);
   };
   Lost out;
-  options.on_message = [&](const std::string& line) { out.said += line + "\n"; };
-  out.report = launch(options);
+  listen(options, out.said);
+  out.report = complete(options);
   EXPECT_TRUE(struck);
-  EXPECT_EQ(out.report.result, LaunchReport::Result::completed) << out.report.problem;
   EXPECT_LE(worst_difference(losses_of(out.report), expected_losses(program, kSteps)), 1e-12);
   return out;
-}
-
-std::int64_t first_step_after(const LaunchReport& report) {
-  std::int64_t first = kSteps;
-  for (const StepLine& line : report.steps) {
-    if (line.generation > 0) first = std::min(first, line.step);
-  }
-  return first;
 }
 
 TEST(LostNode, ServesItsCheckpointsThroughItsAgent) {
@@ -92,7 +82,7 @@ TEST(LostNode, ServesItsCheckpointsThroughItsAgent) {
   EXPECT_NE(lost.said.find(" has no rank left: its agent serves its checkpoints"),
             std::string::npos)
       << lost.said;
-  EXPECT_GT(first_step_after(lost.report), kWhole) << lost.said;
+  EXPECT_GT(first_repeated_step(lost.report, kSteps), kWhole) << lost.said;
 }
 
 TEST(LostNode, WhoseAgentIsGoneTooIsSaidToBeOutOfReach) {
@@ -101,7 +91,7 @@ TEST(LostNode, WhoseAgentIsGoneTooIsSaidToBeOutOfReach) {
   EXPECT_NE(lost.said.find(" does not answer: its checkpoints are out of reach"), std::string::npos)
       << lost.said;
   // No other copy is there.
-  EXPECT_EQ(first_step_after(lost.report), 1);
+  EXPECT_EQ(first_repeated_step(lost.report, kSteps), 1);
 }
 
 }  // namespace

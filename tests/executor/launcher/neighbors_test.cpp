@@ -50,13 +50,5 @@ TEST(Neighbors, OfEmulatedNodesAreThoseOfTheWholeMachine) {
   }
 }
 
-TEST(Neighbors, TravelAsText) {
-  for (const Neighbors& one : {Neighbors{false, {}}, Neighbors{true, {0, 5, 11}}}) {
-    const Neighbors back = neighbors_from(to_text(one));
-    EXPECT_EQ(back.emulated_nodes, one.emulated_nodes);
-    EXPECT_EQ(back.devices, one.devices);
-  }
-}
-
 }  // namespace
 }  // namespace orrery::executor::neighbors_test

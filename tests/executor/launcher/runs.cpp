@@ -1,5 +1,6 @@
 #include "tests/executor/launcher/runs.h"
 
+#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,7 +10,21 @@
 #include <map>
 #include <sstream>
 
+#include "models/base/file.h"
+#include "models/base/subprocess.h"
+#include "models/ir/wire.h"
+
 namespace orrery::executor {
+
+ir::Program one_device() {
+  const models::Workload workload = tiny_workload();
+  return lower_for_executor(single_device_plan(workload, 2), workload);
+}
+
+ir::Program pipeline_of(int stages, ir::ScheduleKind schedule) {
+  const models::Workload workload = tiny_workload();
+  return lower_for_executor(pipeline_plan(workload, stages, schedule), workload);
+}
 
 LaunchOptions launch_options(const ir::Program& program, int steps) {
   using std::chrono::milliseconds;
@@ -24,6 +39,51 @@ LaunchOptions launch_options(const ir::Program& program, int steps) {
   options.settings.silence = milliseconds(10'000);
   for (int d = 0; d < 8; ++d) options.devices.push_back({d});
   return options;
+}
+
+LaunchReport complete(const LaunchOptions& options, bool threads) {
+  LaunchReport report = threads ? launch_on_threads(options) : launch(options);
+  EXPECT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  return report;
+}
+
+void launch_and_kill(LaunchOptions options, std::int64_t step,
+                     const std::function<void()>& before) {
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  SubprocessOptions child;
+  child.body = [&] {
+    options.on_step = [&](const StepLine& line) {
+      if (line.step == step) [[maybe_unused]]
+        const ssize_t n = ::write(ready[1], "x", 1);
+    };
+    launch(options);
+    return 0;
+  };
+  const Subprocess launcher(child);
+  char c = 0;
+  ASSERT_EQ(::read(ready[0], &c, 1), 1);
+  if (before) before();
+}
+
+void listen(LaunchOptions& options, std::string& said) {
+  options.on_message = [&said](const std::string& line) { said += line + "\n"; };
+}
+
+std::int64_t first_repeated_step(const LaunchReport& report, std::int64_t none) {
+  std::int64_t first = none;
+  for (const StepLine& line : report.steps) {
+    if (line.generation > 0) first = std::min(first, line.step);
+  }
+  return first;
+}
+
+ir::RunLog read_log(const std::string& path) {
+  std::string bytes;
+  EXPECT_EQ(read_file(path, bytes), std::nullopt);
+  auto log = ir::parse_run_log(bytes);
+  EXPECT_TRUE(std::holds_alternative<ir::RunLog>(log)) << path;
+  return std::get<ir::RunLog>(log);
 }
 
 std::vector<double> losses_of(const LaunchReport& report) {

@@ -1,7 +1,5 @@
 // Do ranks that are threads train and write what ranks that are processes do, and does one that
 // fails or hangs end the run with its reason?
-#include "executor/launcher/thread_launch.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -12,7 +10,7 @@
 #include <mutex>
 #include <stdexcept>
 
-#include "models/base/file.h"
+#include "executor/launcher/launcher.h"
 #include "models/ir/timeline.h"
 #include "models/ir/wire.h"
 #include "tests/executor/launcher/runs.h"
@@ -23,29 +21,15 @@ namespace {
 using std::chrono::milliseconds;
 using Result = LaunchReport::Result;
 
-ir::Program two_stages() {
-  const models::Workload workload = tiny_workload();
-  return lower_for_executor(pipeline_plan(workload, 2, ir::ScheduleKind::one_f_one_b), workload);
-}
-
-ir::RunLog log_below(const TemporaryFolder& folder) {
-  std::string bytes;
-  EXPECT_EQ(read_file(folder.path("generation-0/run.log"), bytes), std::nullopt);
-  auto log = ir::parse_run_log(bytes);
-  EXPECT_TRUE(std::holds_alternative<ir::RunLog>(log));
-  return std::get<ir::RunLog>(log);
-}
-
 TEST(ThreadLaunch, TrainsAsProcessesDoBitForBit) {
   const models::Workload workload = tiny_workload();
   for (const std::uint64_t seed : {3u, 8u}) {
     const ir::Program program = lower_for_executor(random_training_plan(seed, workload), workload);
-    const LaunchReport threads = launch_on_threads(launch_options(program, 3));
-    ASSERT_EQ(threads.result, Result::completed) << threads.problem;
-    const LaunchReport processes = launch(launch_options(program, 3));
-    ASSERT_EQ(processes.result, Result::completed) << processes.problem;
-    EXPECT_EQ(losses_of(threads), losses_of(processes)) << "plan " << seed;
-    EXPECT_EQ(losses_of(threads), expected_losses(program, 3)) << "plan " << seed;
+    const std::vector<double> expected = expected_losses(program, 3);
+    for (const bool threads : {true, false}) {
+      EXPECT_EQ(losses_of(complete(launch_options(program, 3), threads)), expected)
+          << "plan " << seed;
+    }
   }
 }
 
@@ -58,9 +42,7 @@ TEST(ThreadLaunch, StaggeredStepsTrainBitForBitAsOthersAndLastFromEndToEnd) {
     const ir::Program staggered = lower_for_executor(plan, workload);
     EXPECT_NE(ir::program_hash(staggered), ir::program_hash(together));
     for (const bool threads : {true, false}) {
-      const LaunchOptions options = launch_options(staggered, 5);
-      const LaunchReport report = threads ? launch_on_threads(options) : launch(options);
-      ASSERT_EQ(report.result, Result::completed) << report.problem;
+      const LaunchReport report = complete(launch_options(staggered, 5), threads);
       EXPECT_EQ(losses_of(report), expected_losses(together, 5)) << "plan " << seed;
       ASSERT_EQ(report.steps.size(), 5u);
       for (std::size_t k = 1; k < report.steps.size(); ++k) {
@@ -73,25 +55,21 @@ TEST(ThreadLaunch, StaggeredStepsTrainBitForBitAsOthersAndLastFromEndToEnd) {
 }
 
 TEST(ThreadLaunch, WritesTheFilesAndTrafficOfProcesses) {
-  const ir::Program program = two_stages();
+  const ir::Program program = pipeline_of(2);
   const TemporaryFolder folder;
   const TemporaryFolder other;
   LaunchOptions options = launch_options(program, 4);
   options.settings.log_steps = 3;
   options.out = folder.path();
-  const LaunchReport report = launch_on_threads(options);
-  ASSERT_EQ(report.result, Result::completed) << report.problem;
+  const LaunchReport report = complete(options, true);
   options.out = other.path();
-  const LaunchReport expected = launch(options);
-  ASSERT_EQ(expected.result, Result::completed) << expected.problem;
+  const LaunchReport expected = complete(options);
 
-  const ir::RunLog log = log_below(folder);
-  EXPECT_EQ(log.source, "executor");
-  EXPECT_EQ(log.program_hash, ir::program_hash(program));
+  const ir::RunLog log = read_log(folder.path("generation-0/run.log"));
   EXPECT_EQ(ir::find_mismatch(program, log), "");
   EXPECT_EQ(log.spans.size(), 3 * program.ops.size());
   EXPECT_EQ(log.iterations.size(), 4u);
-  EXPECT_EQ(log.memory.size(), log_below(other).memory.size());
+  EXPECT_EQ(log.memory.size(), read_log(other.path("generation-0/run.log")).memory.size());
   for (const ir::ClockOffset& clock : log.clocks) {
     EXPECT_EQ(clock.offset.count, 0);
     EXPECT_EQ(clock.uncertainty.count, 0);
@@ -114,7 +92,7 @@ TEST(ThreadLaunch, WritesTheFilesAndTrafficOfProcesses) {
 }
 
 TEST(ThreadLaunch, EachRankComputesOnTheBackEndThatIsMadeForIt) {
-  LaunchOptions options = launch_options(two_stages(), 1);
+  LaunchOptions options = launch_options(pipeline_of(2), 1);
   std::mutex mutex;
   std::map<int, int> devices;
   ThreadRanks ranks;
@@ -126,12 +104,12 @@ TEST(ThreadLaunch, EachRankComputesOnTheBackEndThatIsMadeForIt) {
   const LaunchReport report = launch_on_threads(options, ranks);
   ASSERT_EQ(report.result, Result::completed) << report.problem;
   EXPECT_EQ(devices, (std::map<int, int>{{0, 0}, {1, 1}}));
-  EXPECT_EQ(losses_of(report), expected_losses(two_stages(), 1, Precision::fp32));
+  EXPECT_EQ(losses_of(report), expected_losses(pipeline_of(2), 1, Precision::fp32));
 }
 
 TEST(ThreadLaunch, AnErrorOfOneRankEndsAllWithItsReasonAndKeepsTheLog) {
   const TemporaryFolder folder;
-  LaunchOptions options = launch_options(two_stages(), 1'000'000);
+  LaunchOptions options = launch_options(pipeline_of(2), 1'000'000);
   options.out = folder.path();
   std::atomic<std::int64_t> steps = 0;
   options.on_step = [&](const StepLine& line) { steps = line.step; };
@@ -145,7 +123,7 @@ TEST(ThreadLaunch, AnErrorOfOneRankEndsAllWithItsReasonAndKeepsTheLog) {
       << report.problem;
   EXPECT_EQ(report.problem.find("device 0"), std::string::npos) << report.problem;
   EXPECT_GE(report.steps.size(), 2u);
-  EXPECT_EQ(log_below(folder).iterations.size(), report.steps.size());
+  EXPECT_EQ(read_log(folder.path("generation-0/run.log")).iterations.size(), report.steps.size());
 }
 
 TEST(ThreadLaunch, ABackEndThatCannotBeHadEndsTheRunBeforeTheFirstStep) {
@@ -154,25 +132,10 @@ TEST(ThreadLaunch, ABackEndThatCannotBeHadEndsTheRunBeforeTheFirstStep) {
     if (rank == 1) throw std::runtime_error("no multiprocessors are left");
     return make_cpu_backend(Precision::fp64);
   };
-  const LaunchReport report = launch_on_threads(launch_options(two_stages(), 2), ranks);
+  const LaunchReport report = launch_on_threads(launch_options(pipeline_of(2), 2), ranks);
   EXPECT_EQ(report.result, Result::failed);
   EXPECT_EQ(report.problem, "after step 0: device 1: no multiprocessors are left");
   EXPECT_TRUE(report.steps.empty());
-}
-
-TEST(ThreadLaunch, AnInterruptedRunKeepsItsFinishedSteps) {
-  const TemporaryFolder folder;
-  LaunchOptions options = launch_options(two_stages(), 1'000'000);
-  options.out = folder.path();
-  std::atomic<bool> interrupted = false;
-  options.interrupted = &interrupted;
-  options.on_step = [&](const StepLine& line) {
-    if (line.step == 3) interrupted = true;
-  };
-  const LaunchReport report = launch_on_threads(options);
-  EXPECT_EQ(report.result, Result::interrupted) << report.problem;
-  EXPECT_GE(report.steps.size(), 3u);
-  EXPECT_EQ(log_below(folder).iterations.size(), report.steps.size());
 }
 
 TEST(ThreadLaunch, ARankThatHangsIsNamedAndLeftBehind) {
@@ -183,7 +146,7 @@ TEST(ThreadLaunch, ARankThatHangsIsNamedAndLeftBehind) {
     bool passed = false;
   };
   const auto gate = std::make_shared<Gate>();
-  LaunchOptions options = launch_options(two_stages(), 2);
+  LaunchOptions options = launch_options(pipeline_of(2), 2);
   // The hanging rank never ends, however long; the other one only waits for it.
   options.settings.connect = options.settings.deadline = milliseconds(2'000);
   ThreadRanks ranks;
@@ -203,14 +166,6 @@ TEST(ThreadLaunch, ARankThatHangsIsNamedAndLeftBehind) {
   gate->open = true;
   gate->changed.notify_all();
   EXPECT_TRUE(gate->changed.wait_for(lock, std::chrono::seconds(60), [&] { return gate->passed; }));
-}
-
-TEST(ThreadLaunch, ABadDataFileIsAnErrorWithItsReason) {
-  LaunchOptions options = launch_options(two_stages(), 2);
-  options.settings.data = "/nowhere/text";
-  const LaunchReport report = launch_on_threads(options);
-  EXPECT_EQ(report.result, Result::failed);
-  EXPECT_NE(report.problem.find("/nowhere/text"), std::string::npos) << report.problem;
 }
 
 }  // namespace

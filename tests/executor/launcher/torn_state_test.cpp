@@ -82,16 +82,12 @@ void expect_continues(const ir::Plan& plan, const Torn& torn, bool memory) {
   dies.after = torn.waiting;
   options.settings.faults = {waits, dies};
   options.next_program = pipeline_of_the_living(workload);
-  const LaunchReport report = launch(options);
-  ASSERT_EQ(report.result, LaunchReport::Result::completed) << report.problem;
+  const LaunchReport report = complete(options);
   ASSERT_EQ(report.generations.size(), 2u);
   EXPECT_TRUE(
       kept(report, torn.waits == FaultPoint::before_update ? "before" : "after", torn.step));
   EXPECT_LE(worst_difference(losses_of(report), expected_losses(program, kSteps)), 1e-12);
-  std::int64_t first = kSteps + 1;
-  for (const StepLine& line : report.steps) {
-    if (line.generation == 1) first = std::min(first, line.step);
-  }
+  const std::int64_t first = first_repeated_step(report, kSteps + 1);
   if (memory) {
     EXPECT_EQ(first, torn.step);
   } else {

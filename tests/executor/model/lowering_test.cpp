@@ -130,7 +130,7 @@ TEST(HeldSlice, IsThatOfLowering) {
           const bool copies = degree > info.split_length;
           const int rounds = copies ? degree / static_cast<int>(info.split_length) : 1;
           for (int i = 0; i < degree; ++i) {
-            const ParameterSlice found = held_slice(info, degree, i);
+            const UnitRange found = held_slice(info, degree, i);
             // Of fewer units than members, each round of members holds all of them.
             const models::Slice wanted =
                 models::even_part({0, info.split_length}, degree / rounds, i / rounds);

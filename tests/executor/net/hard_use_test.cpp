@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <chrono>
+#include <functional>
 #include <future>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +15,7 @@
 #include "executor/net/frame.h"
 #include "executor/net/handshake.h"
 #include "executor/net/store.h"
+#include "models/base/subprocess.h"
 #include "tests/executor/net/meshes.h"
 
 namespace orrery::executor::hard_use_test {
@@ -82,48 +83,38 @@ TEST(HardUse, AHalfOpenConnectionIsALostPeerAfterTheSilenceLimit) {
   EXPECT_NE(std::string(error.what()).find("silent"), std::string::npos) << error.what();
 }
 
-TEST(HardUse, GarbageIsACorruptFrame) {
-  const TransportError error = rank_zero_meets(
-      [](Socket socket) { send_frame(socket, {}, std::vector<std::byte>(64, std::byte{7})); });
-  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
-}
-
-TEST(HardUse, AFlippedBitInThePayloadIsFound) {
-  const TransportError error = rank_zero_meets([](Socket socket) {
-    std::vector<std::byte> payload(64, std::byte{7});
-    const FrameHeader header = make_header(FrameKind::data, 0, 0, make_tag(0, 1, 0), payload);
-    payload[17] ^= std::byte{4};
-    send_frame(socket, header, payload);
-  });
-  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
-}
-
-TEST(HardUse, AFlippedBitInTheHeaderIsFound) {
-  const TransportError error = rank_zero_meets([](Socket socket) {
-    std::vector<std::byte> payload(64, std::byte{7});
-    FrameHeader header = make_header(FrameKind::data, 0, 0, make_tag(0, 1, 0), payload);
-    header.tag ^= 1;
-    send_frame(socket, header, payload);
-  });
-  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
-}
-
-TEST(HardUse, ARepeatedFrameIsFound) {
-  const TransportError error = rank_zero_meets([](Socket socket) {
-    std::vector<std::byte> payload(64, std::byte{7});
-    const FrameHeader header = make_header(FrameKind::data, 0, 0, make_tag(0, 9, 0), payload);
-    send_frame(socket, header, payload);
-    send_frame(socket, header, payload);
-  });
-  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
-}
-
-TEST(HardUse, AMessageOfAnotherSizeIsRefused) {
-  const TransportError error = rank_zero_meets([](Socket socket) {
-    std::vector<std::byte> payload(32, std::byte{7});
-    send_frame(socket, make_header(FrameKind::data, 0, 0, make_tag(0, 1, 0), payload), payload);
-  });
-  EXPECT_EQ(error.kind(), Kind::corrupt) << error.what();
+TEST(HardUse, FramesThatMakeNoSenseAreFound) {
+  const std::vector<std::byte> payload(64, std::byte{7});
+  const auto header = [&](std::uint64_t op) {
+    return make_header(FrameKind::data, 0, 0, make_tag(0, op, 0), payload);
+  };
+  const std::map<std::string, std::function<void(const Socket&)>> strangers = {
+      {"garbage", [&](const Socket& socket) { send_frame(socket, {}, payload); }},
+      {"a flipped bit in the payload",
+       [&](const Socket& socket) {
+         std::vector<std::byte> flipped = payload;
+         flipped[17] ^= std::byte{4};
+         send_frame(socket, header(1), flipped);
+       }},
+      {"a flipped bit in the header",
+       [&](const Socket& socket) {
+         FrameHeader flipped = header(1);
+         flipped.tag ^= 1;
+         send_frame(socket, flipped, payload);
+       }},
+      {"a repeated frame",
+       [&](const Socket& socket) {
+         send_frame(socket, header(9), payload);
+         send_frame(socket, header(9), payload);
+       }},
+      {"a message of another size", [&](const Socket& socket) {
+         const std::vector<std::byte> half(32, std::byte{7});
+         send_frame(socket, make_header(FrameKind::data, 0, 0, make_tag(0, 1, 0), half), half);
+       }}};
+  for (const auto& [what, stranger] : strangers) {
+    const TransportError error = rank_zero_meets(stranger);
+    EXPECT_EQ(error.kind(), Kind::corrupt) << what << ": " << error.what();
+  }
 }
 
 TEST(HardUse, APeerThatBeatsButDoesNotSendRunsIntoTheDeadline) {
@@ -198,10 +189,10 @@ TEST(HardUse, AKilledProcessIsNoticedByAll) {
   std::vector<Listener> listeners(3);
   std::vector<Endpoint> endpoints;
   for (const Listener& listener : listeners) endpoints.push_back({"127.0.0.1", listener.port()});
-  std::vector<pid_t> children;
+  std::vector<Subprocess> children;
   for (int rank = 0; rank < 3; ++rank) {
-    const pid_t child = fork();
-    if (child == 0) {
+    SubprocessOptions child;
+    child.body = [&, rank] {
       try {
         const auto index = static_cast<std::size_t>(rank);
         const auto transport =
@@ -210,22 +201,18 @@ TEST(HardUse, AKilledProcessIsNoticedByAll) {
         if (rank == 2) raise(SIGKILL);
         transport->receive(2, make_tag(0, 1, 0), buffer)->wait();
       } catch (const TransportError& error) {
-        _exit(error.kind() == Kind::peer_lost ? 42 : 1);
+        return error.kind() == Kind::peer_lost ? 42 : 1;
       }
-      _exit(0);
-    }
-    children.push_back(child);
+      return 0;
+    };
+    children.emplace_back(child);
   }
-  for (int rank = 0; rank < 3; ++rank) {
-    int status = 0;
-    waitpid(children[static_cast<std::size_t>(rank)], &status, 0);
-    const bool killed = WIFSIGNALED(status);
-    EXPECT_EQ(killed, rank == 2) << rank;
-    EXPECT_EQ(killed ? 42 : WEXITSTATUS(status), 42) << rank;
-  }
+  EXPECT_EQ(children[0].wait().code, 42);
+  EXPECT_EQ(children[1].wait().code, 42);
+  EXPECT_EQ(children[2].wait().signal, SIGKILL);
 }
 
-TEST(Store, KeepsValuesNumbersAndBarriers) {
+TEST(Store, KeepsValuesAndNumbers) {
   StoreServer server(Listener(), "token");
   const Endpoint endpoint{"127.0.0.1", server.port()};
   StoreClient client(endpoint, "token");
@@ -246,12 +233,9 @@ TEST(Store, KeepsValuesNumbersAndBarriers) {
     StoreClient other(endpoint, "token");
     std::this_thread::sleep_for(milliseconds(50));
     other.set("late", "value");
-    return other.barrier("all", 2, milliseconds(60'000));
   });
   EXPECT_EQ(client.get("late", milliseconds(60'000)), "value");
-  EXPECT_TRUE(client.barrier("all", 2, milliseconds(60'000)));
-  EXPECT_TRUE(late.get());
-  EXPECT_FALSE(client.barrier("alone", 2, milliseconds(20)));
+  late.get();
 }
 
 TEST(Store, RefusesAWrongToken) {

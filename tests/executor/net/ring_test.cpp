@@ -48,7 +48,7 @@ TEST_P(Rings, AllReduceSumsOverTheGroupInAnyOrderOfRanks) {
       }
       if (group.position < 0) return;
       std::vector<double> data = whole_numbers(transport.rank(), count);
-      all_reduce(transport, group, Element::f64, bytes_of(data), {3, 5, 0});
+      all_reduce(transport, group, ElementType::f64, bytes_of(data), {3, 5, 0});
       if (data != sum_of(order, count)) throw std::runtime_error("wrong sum");
     });
     EXPECT_EQ(first_error(errors), "") << count;
@@ -62,7 +62,7 @@ TEST_P(Rings, AllReduceGivesAllMembersTheSameBits) {
     std::vector<double> data;
     Rng rng = Rng(9).fork(static_cast<std::uint64_t>(transport.rank()));
     for (int i = 0; i < 1001; ++i) data.push_back(rng.uniform() - 0.5);
-    all_reduce(transport, {{0, 1, 2, 3}, transport.rank()}, Element::f64, bytes_of(data), {});
+    all_reduce(transport, {{0, 1, 2, 3}, transport.rank()}, ElementType::f64, bytes_of(data), {});
     const std::lock_guard lock(mutex);
     results.push_back(data);
   });
@@ -76,7 +76,7 @@ TEST_P(Rings, ReduceScatterAndAllGatherTakeUnevenAndEmptyParts) {
   const auto errors = run_mesh(GetParam(), 4, [&](Transport& transport) {
     const RingGroup group{all, transport.rank()};
     std::vector<double> data = whole_numbers(transport.rank(), 1000);
-    reduce_scatter(transport, group, Element::f64, bytes_of(data), parts, {0, 1, 0});
+    reduce_scatter(transport, group, ElementType::f64, bytes_of(data), parts, {0, 1, 0});
     const std::vector<double> sum = sum_of(all, 1000);
     const Extent mine = parts[static_cast<std::size_t>(transport.rank())];
     for (std::size_t i = mine.begin; i < mine.end; ++i) {
@@ -85,7 +85,7 @@ TEST_P(Rings, ReduceScatterAndAllGatherTakeUnevenAndEmptyParts) {
     for (std::size_t i = 0; i < 1000; ++i) {
       if (i < mine.begin || i >= mine.end) data[i] = -1;
     }
-    all_gather(transport, group, Element::f64, bytes_of(data), parts, {0, 2, 0});
+    all_gather(transport, group, ElementType::f64, bytes_of(data), parts, {0, 2, 0});
     if (data != sum) throw std::runtime_error("wrong whole");
   });
   EXPECT_EQ(first_error(errors), "");
@@ -130,7 +130,7 @@ TEST(Bf16, SumsAreRoundedToTheNearest) {
     // 1 and 2^-8: half of the last place of 1, ties go to even.
     std::vector<std::uint16_t> data = {0x3f80, 0x3f81};
     if (transport.rank() == 1) data = {0x3b80, 0x3b80};
-    all_reduce(transport, {{0, 1}, transport.rank()}, Element::bf16,
+    all_reduce(transport, {{0, 1}, transport.rank()}, ElementType::bf16,
                std::as_writable_bytes(std::span(data)), {});
     if (data != std::vector<std::uint16_t>{0x3f80, 0x3f82}) throw std::runtime_error("rounding");
   });

@@ -2,6 +2,7 @@
 /// with the reason where namespaces and TAP devices are not permitted.
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <signal.h>
 
 #include <cmath>
 #include <thread>
@@ -22,8 +23,8 @@ bool nothing_left(const LiveLab& lab) {
   return std::filesystem::is_empty(lab.options.state_folders[0]);
 }
 
-// At rates that a core reaches beside other work; netlab_bench measures how far up they hold, and
-// fabric_test.cpp has the same questions in virtual time.
+// At rates that a core reaches while it does other work; netlab_bench measures how far up they
+// hold, and fabric_test.cpp has the same questions in virtual time.
 TEST(NetlabTraffic, TcpReachesTheConfiguredRateAndNoMore) {
   for (const auto& [rate, bytes] : {std::pair{10 * kMbit, kMiB / 2}, {100 * kMbit, 4 * kMiB}}) {
     LiveLab lab(equal_nodes(2, rate, 0.2e-3));

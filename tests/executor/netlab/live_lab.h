@@ -3,9 +3,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <signal.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -18,12 +16,14 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "executor/net/ring.h"
 #include "executor/net/tcp_transport.h"
 #include "executor/netlab/lab.h"
 #include "executor/netlab/namespaces.h"
+#include "models/base/subprocess.h"
 
 namespace orrery::executor {
 
@@ -51,37 +51,32 @@ class LiveLab {
   std::vector<double> run(const std::vector<int>& nodes,
                           const std::function<double(int)>& body) const {
     constexpr unsigned kLimit = 60;  // s
-    struct Child {
-      pid_t pid;
-      int pipe;
-    };
-    std::vector<Child> children;
+    std::vector<std::pair<Subprocess, Socket>> children;
     for (const int node : nodes) {
       std::array<int, 2> ends{};
       if (pipe(ends.data()) != 0) throw std::runtime_error("no pipe");
+      Socket from(ends[0]);
+      const Socket to(ends[1]);
       std::fflush(nullptr);
-      const pid_t pid = fork();
-      if (pid == 0) {
+      SubprocessOptions child;
+      child.body = [&] {
         alarm(kLimit);
-        double result = 0;
         try {
           enter_namespace(namespace_name(spec, node));
-          result = body(node);
+          const double result = body(node);
+          return write(to.fd(), &result, sizeof result) == sizeof result ? 0 : 1;
         } catch (const std::exception& error) {
           std::fprintf(stderr, "node %d: %s\n", node, error.what());
-          _exit(1);
+          return 1;
         }
-        _exit(write(ends[1], &result, sizeof result) == sizeof result ? 0 : 1);
-      }
-      close(ends[1]);
-      children.push_back({pid, ends[0]});
+      };
+      children.emplace_back(Subprocess(child), std::move(from));
     }
     std::vector<double> results;
-    for (const Child& child : children) {
+    for (auto& [child, from] : children) {
       double result = 0;
-      if (read(child.pipe, &result, sizeof result) != sizeof result) result = std::nan("");
-      close(child.pipe);
-      waitpid(child.pid, nullptr, 0);
+      if (read(from.fd(), &result, sizeof result) != sizeof result) result = std::nan("");
+      child.wait();
       results.push_back(result);
     }
     return results;
@@ -176,7 +171,7 @@ inline double ring_seconds(const LiveLab& lab, std::size_t bytes, int repeats) {
         make_tcp_transport(rank, Listener(netlab_address(rank), kLabPort), endpoints, options);
     const RingGroup group{nodes, rank};
     const auto reduce = [&](std::vector<float>& values, std::uint64_t step) {
-      all_reduce(*transport, group, Element::f32, std::as_writable_bytes(std::span(values)),
+      all_reduce(*transport, group, ElementType::f32, std::as_writable_bytes(std::span(values)),
                  {step, 1, 0});
     };
     double least = std::nan("");

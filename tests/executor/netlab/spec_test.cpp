@@ -7,6 +7,7 @@
 #include <cstring>
 #include <numeric>
 
+#include "executor/net/message.h"
 #include "executor/netlab/tap.h"
 
 namespace orrery::executor::spec_test {
@@ -26,12 +27,10 @@ NetlabSpec three() {
 TEST(NetlabSpec, TextReadsBackEqual) {
   const NetlabSpec spec = three();
   ASSERT_EQ(find_problems(spec), std::vector<std::string>{});
-  const auto read = parse_netlab(to_text(spec));
-  ASSERT_TRUE(read.has_value());
-  EXPECT_TRUE(*read == spec) << to_text(*read);
-  EXPECT_FALSE(parse_netlab("").has_value());
-  EXPECT_FALSE(parse_netlab(fmt::format("{}pair 0 7 - -\n", to_text(spec))).has_value());
-  EXPECT_FALSE(parse_netlab(fmt::format("{}nonsense\n", to_text(spec))).has_value());
+  EXPECT_TRUE(from_message<NetlabSpec>(to_message(spec), "lab") == spec) << to_message(spec);
+  NetlabSpec wrong = spec;
+  wrong.pairs.push_back({0, 7, {}, {}});
+  EXPECT_THROW(from_message<NetlabSpec>(to_message(wrong), "lab"), std::runtime_error);
 }
 
 TEST(NetlabSpec, EveryProblemIsNamed) {

@@ -1,4 +1,4 @@
-#include "executor/launcher/places.h"
+#include "executor/launcher/paths.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -41,8 +41,8 @@ std::string problem_of_folder(const std::string& path) {
 
 }  // namespace
 
-std::vector<BadPlace> find_bad_places(const RunSettings& settings) {
-  std::vector<BadPlace> out;
+std::vector<PathProblem> find_path_problems(const RunSettings& settings) {
+  std::vector<PathProblem> out;
   const auto add = [&](const char* setting, std::string problem) {
     if (!problem.empty()) out.push_back({setting, std::move(problem)});
   };

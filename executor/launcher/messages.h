@@ -1,22 +1,26 @@
-/// What rank processes tell the launcher through the store, and under which keys.
+/// What ranks tell the launcher through the store, and under which keys. Structs travel as
+/// executor/net/message.h says.
 ///
-///   settings                     RunSettings as text
+///   settings                     RunSettings
 ///   nodes                        names of the nodes, one a line
 ///   claim/<node>                 how many agents came with this name
 ///   refuse/<node>                what the node lacks, a line each; nothing is started then
 ///   rank                         subcommand that ranks are started with; absent: the agent's own
-///   command/<n>                  to all rank processes: "stop", "cancel <generation>"
-///   spawn/<node>/<n>             to a node's agent: "start <device>", "kill <device>", "end"
+///   command/<n>                  to all ranks: "stop", "cancel <generation>"
+///   spawn/<node>/<n>             to a node's agent: "start <device> <generation>",
+///                                "kill <device>", "end"
+///   neighbors/<node>             Neighbors
 ///   node/<node>                  the agent is there; its host's boot id
 ///   bye/<node>                   the agent has ended all its processes, as ordered
-///   beat/<process>               a number that grows while the process lives
+///   beat/<device>                a number that grows while the rank lives
 ///   exit/<device>/<n>            how a process ended
 ///   g/<g>/members                devices by member: the program's ranks, then helpers
 ///   g/<g>/program, g/<g>/until   what to run, up to which step
 ///   g/<g>/after                  the last step that all ranks had reported before
-///   g/<g>/endpoint/<m>, g/<g>/state/<m>  exchanged among the members
+///   g/<g>/endpoint/<m>           where member m listens
+///   g/<g>/state/<m>              StateReport
 ///   g/<g>/out/...                to the launcher: clock/<m>, step/<s>/<m>, status/<m>,
-///   event/<m>/<n>
+///                                event/<m>/<n>
 #pragma once
 #include <condition_variable>
 #include <cstdint>
@@ -30,11 +34,12 @@
 #include "executor/engine/worker.h"
 #include "executor/net/store.h"
 #include "executor/net/transport.h"
+#include "models/config/visitor.h"
 #include "models/ir/run_log.h"
 
 namespace orrery::executor {
 
-/// One step of one rank, on its own clock.
+/// One step of one rank, on its own clock. Travels as its message, a newline and a run log.
 struct StepReport {
   std::int64_t step = 0;
   std::int64_t start_ns = 0;
@@ -62,11 +67,25 @@ struct MemberStatus {
   std::string message;
   std::vector<LinkTraffic> traffic;
 };
-std::string to_text(const MemberStatus& status);
-MemberStatus member_status_from(const std::string& text);
+std::vector<std::pair<MemberStatus::Kind, const char*>> enum_names(MemberStatus::Kind);
+void describe(config::Visitor& v, MemberStatus& status);
 
-/// Fixed width, so that keys sort as numbers do.
-std::string step_key(std::int64_t generation, std::int64_t step, int member);
+/// A member's clock: what it showed when this was posted, and how far it is from rank 0's.
+struct ClockReport {
+  std::int64_t offset_ns = 0;
+  std::int64_t uncertainty_ns = 0;
+  std::int64_t posted_ns = 0;
+  std::string boot;  ///< boot_id() of its machine.
+};
+void describe(config::Visitor& v, ClockReport& clock);
+
+/// For the run log.
+struct EventReport {
+  std::int64_t at_ns = 0;
+  std::string kind;
+  std::string detail;
+};
+void describe(config::Visitor& v, EventReport& event);
 
 /// Identifies this machine while it is up: equal ids share a monotonic clock.
 std::string boot_id();

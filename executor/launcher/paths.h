@@ -1,5 +1,5 @@
-/// Files and folders that a run's settings name, looked at on the machine that will use them before
-/// anything starts there.
+/// Checks the files and folders that a run's settings name, on the machine that will use them,
+/// before anything starts there.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,13 +9,13 @@
 namespace orrery::executor {
 
 /// A file or folder that cannot be used.
-struct BadPlace {
+struct PathProblem {
   std::string setting;  ///< Which one: data, checkpoints (on each node) or cloud.
   std::string problem;  ///< In words, with its path.
 };
 
 /// What is wrong with the data file and the checkpoint folders of this machine; empty: nothing.
-/// Makes the folders.
-std::vector<BadPlace> find_bad_places(const RunSettings& settings);
+/// Creates the folders.
+std::vector<PathProblem> find_path_problems(const RunSettings& settings);
 
 }  // namespace orrery::executor

@@ -1,5 +1,4 @@
-/// Training by plans on a back end against training on one device, for the back ends of
-/// executor/cuda.
+/// Training by plans against training on one device.
 #pragma once
 #include <gtest/gtest.h>
 
@@ -22,8 +21,9 @@ inline EqualityBounds bounds_of(Precision precision) {
   return {1e-2, 4e-2};
 }
 
-inline void expect_equal(const TrainingRun& run, const TrainingRun& expected,
-                         const EqualityBounds& bounds, const std::string& what) {
+inline void expect_equal(const TrainingRun& run, const TrainingRun& expected, Precision precision,
+                         const std::string& what) {
+  const EqualityBounds bounds = bounds_of(precision);
   ASSERT_EQ(run.losses.size(), expected.losses.size());
   for (std::size_t i = 0; i < run.losses.size(); ++i) {
     EXPECT_LE(std::abs(run.losses[i] / expected.losses[i] - 1), bounds.loss)
@@ -31,6 +31,20 @@ inline void expect_equal(const TrainingRun& run, const TrainingRun& expected,
   }
   EXPECT_LE(relative_distance(run.gradients, expected.gradients), bounds.gradient) << what;
   EXPECT_EQ(run.disagreement, "") << what;
+}
+
+/// On the CPU.
+inline TrainingOptions training(Precision precision, int steps) {
+  TrainingOptions options;
+  options.precision = precision;
+  options.steps = steps;
+  return options;
+}
+
+/// One device.
+inline TrainingRun reference(const models::Workload& workload, Precision precision, int steps) {
+  return train(lower_for_executor(single_device_plan(workload), workload),
+               training(precision, steps));
 }
 
 /// `plans` random plans from `seed` against one device with the same back end, and that against
@@ -41,13 +55,11 @@ inline void expect_plans_equal(const TrainingOptions& options, const TinyModel& 
   const ir::Program single = lower_for_executor(single_device_plan(workload), workload);
   const TrainingRun expected = train(single, options);
   EXPECT_LT(expected.losses.back(), expected.losses.front());
-  TrainingOptions exact;
-  exact.steps = options.steps;
-  expect_equal(expected, train(single, exact), bounds_of(options.precision), "one device");
+  expect_equal(expected, reference(workload, Precision::fp64, options.steps), options.precision,
+               "one device");
   for (std::uint64_t i = seed; i < seed + plans; ++i) {
     const ir::Program program = lower_for_executor(random_training_plan(i, workload), workload);
-    expect_equal(train(program, options), expected, bounds_of(options.precision),
-                 "plan " + std::to_string(i));
+    expect_equal(train(program, options), expected, options.precision, "plan " + std::to_string(i));
   }
 }
 

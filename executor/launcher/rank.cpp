@@ -1,37 +1,31 @@
-#include "executor/launcher/rank_process.h"
+#include "executor/launcher/rank.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <sstream>
 #include <stdexcept>
 
 #include "executor/cuda/backend.h"
 #include "executor/cuda/rank_variables.h"
+#include "executor/launcher/messages.h"
 #include "executor/launcher/neighbors.h"
 #include "executor/launcher/rank_generation.h"
+#include "executor/launcher/settings.h"
+#include "executor/net/message.h"
 
 namespace orrery::executor {
 namespace {
 
 using std::chrono::milliseconds;
 
-/// How long one question to the store waits before the process looks around again.
-constexpr milliseconds kStoreWait{500};
-
 std::string variable(const char* name) {
   const char* value = std::getenv(name);
   if (value == nullptr) throw std::runtime_error(fmt::format("{} is not set", name));
   return value;
-}
-
-/// The value, or none after an order to stop.
-std::optional<std::string> wait_for(RankContext& context, const std::string& key) {
-  while (!context.watcher.stopped()) {
-    if (auto value = context.store.get(key, kStoreWait)) return value;
-  }
-  return std::nullopt;
 }
 
 /// Before CUDA and NCCL are touched, and before this process has other threads.
@@ -44,7 +38,7 @@ void set_gpu_variables(const RankEnvironment& environment, const RunSettings& se
   if (!here.nccl) return;
   const auto neighbors = store.get(neighbors_key(environment.node), kStoreWait);
   if (!neighbors) throw std::runtime_error("the launcher does not say who shares this machine");
-  const Neighbors all = neighbors_from(*neighbors);
+  const auto all = from_message<Neighbors>(*neighbors, "neighbors");
   here.run = settings.run;
   here.device = environment.device;
   here.neighbors = all.devices;
@@ -55,8 +49,8 @@ void set_gpu_variables(const RankEnvironment& environment, const RunSettings& se
 }
 
 void run_generations(RankContext& context) {
-  for (std::int64_t g = context.environment.generation; !context.watcher.stopped(); ++g) {
-    const auto text = wait_for(context, fmt::format("g/{}/members", g));
+  for (std::int64_t g = context.environment.generation;; ++g) {
+    const auto text = context.wait_for(fmt::format("g/{}/members", g));
     if (!text) return;
     std::vector<std::int32_t> members;
     int me = -1;
@@ -102,6 +96,85 @@ Endpoint endpoint_from(const std::string& text) {
   return {text.substr(0, colon), std::stoi(digits)};
 }
 
+CommandListener::CommandListener(const RankEnvironment& environment, milliseconds heartbeat,
+                                 WhenLost when_lost)
+    : device_(environment.device),
+      when_lost_(when_lost),
+      client_(environment.store, environment.token),
+      thread_([this, heartbeat] { run(heartbeat); }) {}
+
+CommandListener::~CommandListener() {
+  leaving_ = true;
+  thread_.join();
+}
+
+void CommandListener::attach(Transport* transport, std::int64_t generation) {
+  const std::lock_guard lock(mutex_);
+  transport_ = transport;
+  generation_ = generation;
+  apply();
+}
+
+/// Under the lock.
+void CommandListener::apply() {
+  if (transport_ == nullptr) return;
+  if (stopped_) transport_->abort("the launcher stops the run");
+  if (generation_ <= canceled_) transport_->abort("the launcher ends this generation");
+}
+
+void CommandListener::run(milliseconds heartbeat) {
+  try {
+    listen(heartbeat);
+  } catch (const TransportError& error) {
+    if (stopped_ || leaving_) return;
+    if (when_lost_ == WhenLost::exit) {
+      fmt::print(stderr, "orrery: device {} ends: its launcher is gone ({})\n", device_,
+                 error.what());
+      ::_exit(kStoreLost);
+    }
+    const std::lock_guard lock(mutex_);
+    stopped_ = true;
+    apply();
+  }
+}
+
+void CommandListener::listen(milliseconds heartbeat) {
+  std::int64_t beats = 0;
+  for (std::int64_t n = 0; !leaving_ && !stopped_;) {
+    client_.set(fmt::format("beat/{}", device_), std::to_string(++beats));
+    const auto command = client_.get(fmt::format("command/{}", n), heartbeat);
+    if (!command) continue;
+    ++n;
+    const std::lock_guard lock(mutex_);
+    if (*command == "stop") {
+      stopped_ = true;
+    } else if (command->starts_with("cancel ")) {
+      canceled_ = std::max<std::int64_t>(canceled_, std::stoll(command->substr(7)));
+    }
+    apply();
+  }
+}
+
+void serve_rank(const RankEnvironment& environment, SharedThreadRanks* threads) {
+  StoreClient store(environment.store, environment.token);
+  const auto text = store.get("settings", milliseconds(20'000));
+  if (!text) throw std::runtime_error("the launcher gave no settings");
+  const auto settings = from_message<RunSettings>(*text, "settings");
+  if (threads == nullptr) set_gpu_variables(environment, settings, store);
+  Reporter reporter(environment.store, environment.token);
+  CommandListener commands(
+      environment, settings.heartbeat,
+      threads == nullptr ? CommandListener::WhenLost::exit : CommandListener::WhenLost::stop);
+  RankContext context{environment, settings, store, reporter, commands, threads};
+  for (const std::string* folder : {&settings.local_checkpoints, &settings.cloud_checkpoints}) {
+    if (settings.checkpoint_every > 0 && !folder->empty()) {
+      context.marks.emplace_back(*folder, settings.run);
+    }
+  }
+  run_generations(context);
+  reporter.drain();
+}
+
 int run_rank_process() {
   RankEnvironment environment;
   try {
@@ -111,21 +184,7 @@ int run_rank_process() {
     return 2;
   }
   try {
-    StoreClient store(environment.store, environment.token);
-    const auto settings = store.get("settings", milliseconds(20'000));
-    if (!settings) throw std::runtime_error("the launcher gave no settings");
-    const RunSettings read = settings_from(*settings);
-    set_gpu_variables(environment, read, store);
-    Reporter reporter(environment.store, environment.token);
-    OrderWatcher watcher(environment, read.heartbeat);
-    RankContext context{environment, read, store, reporter, watcher, {}, {}};
-    for (const std::string* folder : {&read.local_checkpoints, &read.cloud_checkpoints}) {
-      if (read.checkpoint_every > 0 && !folder->empty()) {
-        context.marks.emplace_back(*folder, read.run);
-      }
-    }
-    run_generations(context);
-    reporter.drain();
+    serve_rank(environment, nullptr);
     return 0;
   } catch (const TransportError& error) {
     fmt::print(stderr, "orrery: device {}: {}\n", environment.device, error.what());

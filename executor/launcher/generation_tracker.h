@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "executor/launcher/launcher.h"
-#include "executor/launcher/reports.h"
+#include "executor/launcher/messages.h"
 #include "models/ir/run_log.h"
 
 namespace orrery::executor {
 
-class GenerationRecord {
+class GenerationTracker {
  public:
   /// `origin_ns`: start of the run on the launcher's clock. Keeps a reference to the program.
-  GenerationRecord(const ir::Program& program, std::int64_t number,
-                   std::vector<std::int32_t> members, std::int64_t origin_ns);
+  GenerationTracker(const ir::Program& program, std::int64_t number,
+                    std::vector<std::int32_t> members, std::int64_t origin_ns);
 
-  /// A message below g/<g>/out/. Throws std::runtime_error if it cannot be read.
+  /// A message below g/<g>/out/ (messages.h). Throws std::runtime_error if it cannot be read.
   void take(const std::string& rest, const std::string& value);
   void add_event(std::int64_t launcher_ns, const std::string& kind, const std::string& detail);
 
@@ -46,19 +46,13 @@ class GenerationRecord {
   ir::RunLog log() const;
 
  private:
-  struct Clock {
-    std::int64_t offset_ns = 0;
-    std::int64_t uncertainty_ns = 0;
-  };
   struct Event {
     int member = -1;  ///< -1: the launcher.
-    std::int64_t at_ns = 0;
-    std::string kind;
-    std::string detail;
+    EventReport report;
   };
   using Reports = std::map<int, StepReport>;
 
-  void take_clock(int member, const std::string& value);
+  void take_clock(int member, const ClockReport& clock);
   std::int64_t run_time(int member, std::int64_t ns) const;
   bool finished(const Reports& reports) const;
   /// Start of the first rank, end of the last, in run time.
@@ -71,7 +65,7 @@ class GenerationRecord {
   std::vector<std::int32_t> members_;
   std::int64_t origin_ns_;
   std::int64_t rank0_minus_launcher_ = 0;
-  std::vector<std::optional<Clock>> clocks_;
+  std::vector<std::optional<ClockReport>> clocks_;
   std::vector<std::optional<MemberStatus>> statuses_;
   std::map<std::int64_t, Reports> steps_;
   std::int64_t given_ = -1;

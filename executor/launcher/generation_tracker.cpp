@@ -1,4 +1,4 @@
-#include "executor/launcher/generation_record.h"
+#include "executor/launcher/generation_tracker.h"
 
 #include <fmt/format.h>
 
@@ -11,12 +11,13 @@
 
 #include "executor/engine/worker.h"
 #include "executor/net/clock.h"
+#include "executor/net/message.h"
 #include "models/ir/wire.h"
 
 namespace orrery::executor {
 
-GenerationRecord::GenerationRecord(const ir::Program& program, std::int64_t number,
-                                   std::vector<std::int32_t> members, std::int64_t origin_ns)
+GenerationTracker::GenerationTracker(const ir::Program& program, std::int64_t number,
+                                     std::vector<std::int32_t> members, std::int64_t origin_ns)
     : program_(program),
       number_(number),
       members_(std::move(members)),
@@ -24,7 +25,7 @@ GenerationRecord::GenerationRecord(const ir::Program& program, std::int64_t numb
       clocks_(members_.size()),
       statuses_(members_.size()) {}
 
-void GenerationRecord::take(const std::string& rest, const std::string& value) {
+void GenerationTracker::take(const std::string& rest, const std::string& value) {
   std::string text = rest;
   std::replace(text.begin(), text.end(), '/', ' ');
   std::istringstream words(text);
@@ -39,50 +40,40 @@ void GenerationRecord::take(const std::string& rest, const std::string& value) {
   }
   const auto m = static_cast<int>(member);
   if (kind == "clock") {
-    take_clock(m, value);
+    take_clock(m, from_message<ClockReport>(value, rest));
   } else if (kind == "step") {
     steps_[first][m] = step_report_from(value);
   } else if (kind == "status") {
-    statuses_[static_cast<std::size_t>(m)] = member_status_from(value);
+    statuses_[static_cast<std::size_t>(m)] = from_message<MemberStatus>(value, rest);
   } else if (kind == "event") {
-    std::istringstream event(value);
-    Event one;
-    one.member = m;
-    event >> one.at_ns >> one.kind;
-    std::getline(event >> std::ws, one.detail);
-    events_.push_back(std::move(one));
+    events_.push_back({m, from_message<EventReport>(value, rest)});
   }
 }
 
-void GenerationRecord::take_clock(int member, const std::string& value) {
-  std::istringstream words(value);
-  Clock clock;
-  std::int64_t posted = 0;
-  std::string boot;
-  words >> clock.offset_ns >> clock.uncertainty_ns >> posted >> boot;
+void GenerationTracker::take_clock(int member, const ClockReport& clock) {
   clocks_[static_cast<std::size_t>(member)] = clock;
-  // The launcher's own clock stands beside rank 0's only by when its message came, to some
+  // The launcher's own clock is compared with rank 0's only by when its message came, to some
   // milliseconds, unless they share a machine.
-  if (member == 0 && boot != boot_id()) rank0_minus_launcher_ = posted - now_ns();
+  if (member == 0 && clock.boot != boot_id()) rank0_minus_launcher_ = clock.posted_ns - now_ns();
 }
 
-void GenerationRecord::add_event(std::int64_t launcher_ns, const std::string& kind,
-                                 const std::string& detail) {
-  events_.push_back({-1, launcher_ns, kind, detail});
+void GenerationTracker::add_event(std::int64_t launcher_ns, const std::string& kind,
+                                  const std::string& detail) {
+  events_.push_back({-1, {launcher_ns, kind, detail}});
 }
 
-std::int64_t GenerationRecord::run_time(int member, std::int64_t ns) const {
+std::int64_t GenerationTracker::run_time(int member, std::int64_t ns) const {
   const std::int64_t origin = origin_ns_ + rank0_minus_launcher_;
   if (member < 0) return ns + rank0_minus_launcher_ - origin;
   const auto& clock = clocks_[static_cast<std::size_t>(member)];
   return ns - (clock ? clock->offset_ns : 0) - origin;
 }
 
-bool GenerationRecord::finished(const Reports& reports) const {
+bool GenerationTracker::finished(const Reports& reports) const {
   return static_cast<int>(reports.size()) == ranks();
 }
 
-std::pair<std::int64_t, std::int64_t> GenerationRecord::extent(const Reports& reports) const {
+std::pair<std::int64_t, std::int64_t> GenerationTracker::extent(const Reports& reports) const {
   std::int64_t start = std::numeric_limits<std::int64_t>::max();
   std::int64_t end = std::numeric_limits<std::int64_t>::min();
   for (const auto& [member, report] : reports) {
@@ -92,7 +83,7 @@ std::pair<std::int64_t, std::int64_t> GenerationRecord::extent(const Reports& re
   return {start, end};
 }
 
-std::vector<StepLine> GenerationRecord::take_finished() {
+std::vector<StepLine> GenerationTracker::take_finished() {
   std::vector<StepLine> out;
   for (auto it = steps_.upper_bound(given_); it != steps_.end(); ++it) {
     const auto& [step, reports] = *it;
@@ -121,13 +112,13 @@ std::vector<StepLine> GenerationRecord::take_finished() {
   return out;
 }
 
-std::optional<std::int64_t> GenerationRecord::end_of_step(std::int64_t step) const {
+std::optional<std::int64_t> GenerationTracker::end_of_step(std::int64_t step) const {
   const auto it = steps_.find(step);
   if (it == steps_.end() || !finished(it->second)) return std::nullopt;
   return extent(it->second).second;
 }
 
-std::int64_t GenerationRecord::last_step(std::int64_t none) const {
+std::int64_t GenerationTracker::last_step(std::int64_t none) const {
   std::int64_t last = none;
   for (const auto& [step, reports] : steps_) {
     if (finished(reports)) last = std::max(last, step);
@@ -135,32 +126,32 @@ std::int64_t GenerationRecord::last_step(std::int64_t none) const {
   return last;
 }
 
-std::optional<std::int64_t> GenerationRecord::last_event(const std::string& kind) const {
+std::optional<std::int64_t> GenerationTracker::last_event(const std::string& kind) const {
   std::optional<std::int64_t> last;
   for (const Event& event : events_) {
-    if (event.kind != kind) continue;
-    const std::int64_t at = run_time(event.member, event.at_ns);
+    if (event.report.kind != kind) continue;
+    const std::int64_t at = run_time(event.member, event.report.at_ns);
     last = std::max(last.value_or(at), at);
   }
   return last;
 }
 
-std::optional<std::int64_t> GenerationRecord::first_step_end() const {
+std::optional<std::int64_t> GenerationTracker::first_step_end() const {
   for (const auto& [step, reports] : steps_) {
     if (finished(reports)) return extent(reports).second;
   }
   return std::nullopt;
 }
 
-std::vector<std::string> GenerationRecord::details(const std::string& kind) const {
+std::vector<std::string> GenerationTracker::details(const std::string& kind) const {
   std::vector<std::string> out;
   for (const Event& event : events_) {
-    if (event.kind == kind) out.push_back(event.detail);
+    if (event.report.kind == kind) out.push_back(event.report.detail);
   }
   return out;
 }
 
-std::string GenerationRecord::state_found() const {
+std::string GenerationTracker::state_found() const {
   const std::vector<std::string> loaded = details("loaded");
   if (loaded.empty() || loaded.size() < members_.size()) return {};
   // "step N: A slices from own memory, B from peers, ...", as StateFetch says it.
@@ -187,7 +178,7 @@ std::string GenerationRecord::state_found() const {
   return fmt::format("state after step {}: slices {}", step, from);
 }
 
-GenerationSummary GenerationRecord::summary() const {
+GenerationSummary GenerationTracker::summary() const {
   GenerationSummary out;
   out.number = number_;
   for (int rank = 0; rank < ranks(); ++rank) {
@@ -215,7 +206,7 @@ GenerationSummary GenerationRecord::summary() const {
   return out;
 }
 
-ir::RunLog GenerationRecord::log() const {
+ir::RunLog GenerationTracker::log() const {
   ir::RunLog log;
   log.program_hash = ir::program_hash(program_);
   log.source = "executor";
@@ -242,13 +233,12 @@ ir::RunLog GenerationRecord::log() const {
   std::stable_sort(log.memory.begin(), log.memory.end(), [](const auto& a, const auto& b) {
     return std::tie(a.rank, a.at) < std::tie(b.rank, b.at);
   });
-  for (const Event& event : events_) {
+  for (const auto& [member, event] : events_) {
     // Details of these are read by programs, and name their rank themselves.
-    const bool plain = event.member < 0 || event.kind == "checkpoint";
-    log.events.push_back(
-        {{run_time(event.member, event.at_ns)},
-         event.kind,
-         plain ? event.detail : fmt::format("rank {}: {}", event.member, event.detail)});
+    const bool plain = member < 0 || event.kind == "checkpoint";
+    log.events.push_back({{run_time(member, event.at_ns)},
+                          event.kind,
+                          plain ? event.detail : fmt::format("rank {}: {}", member, event.detail)});
   }
   std::sort(log.events.begin(), log.events.end());
   for (int rank = 0; rank < ranks(); ++rank) {
