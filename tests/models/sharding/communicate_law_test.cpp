@@ -7,7 +7,7 @@
 #include <set>
 
 #include "models/sharding/communicate.h"
-#include "tests/models/sharding/box_interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 #include "tests/models/sharding/random_annotations.h"
 
 namespace orrery::models::testing::communicate_law_test {
@@ -162,7 +162,7 @@ TEST(CommunicateLaw, EveryDeviceEndsWithWhatTheDestinationSays) {
     }
     const auto& steps = std::get<Steps>(result);
     const Values values = random_values(rng, shape);
-    BoxBuffers buffers = materialize(from, shape, values, rng);
+    Buffers buffers = materialize(from, shape, values, rng);
     ASSERT_EQ(compare(from, shape, values, buffers).value_or(""), "") << describe(shape, from, to);
     ASSERT_EQ(execute(steps, shape, buffers).value_or(""), "") << describe(shape, from, to);
     ASSERT_EQ(compare(to, shape, values, buffers).value_or(""), "") << describe(shape, from, to);

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "models/sharding/deduce.h"
-#include "tests/models/sharding/box_interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 #include "tests/models/sharding/number_operators.h"
 #include "tests/models/sharding/random_annotations.h"
 
@@ -127,7 +127,7 @@ TEST(DeduceLaw, OperatorsOnPiecesGiveThePiecesThatAreDeduced) {
                       to_string(annotations.back()), to_string(output.annotation));
       ASSERT_EQ(validate(output.annotation, out_shape).value_or(""), "") << where;
       std::vector<Block> wholes;
-      std::vector<BoxBuffers> buffers;
+      std::vector<Buffers> buffers;
       std::vector<std::map<int, BoxPiece>> held(inputs.size());
       for (std::size_t i = 0; i < inputs.size(); ++i) {
         Values values = random_values(rng, c.shapes[i]);
@@ -141,7 +141,7 @@ TEST(DeduceLaw, OperatorsOnPiecesGiveThePiecesThatAreDeduced) {
         }
       }
       const Values expected = std::visit(NumberOperator{wholes}, c.type).values;
-      BoxBuffers outputs_held;
+      Buffers outputs_held;
       for (const auto& piece : pieces(output.annotation, out_shape)) {
         std::vector<Block> local;
         for (std::size_t i = 0; i < inputs.size(); ++i) {

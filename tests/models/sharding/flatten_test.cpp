@@ -6,7 +6,6 @@
 #include <set>
 #include <utility>
 
-#include "tests/models/sharding/box_interpreter.h"
 #include "tests/models/sharding/interpreter.h"
 #include "tests/models/sharding/random_annotations.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/sharding/deduce.h"
-#include "tests/models/sharding/box_interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 
 namespace orrery::models::testing {
 
@@ -212,7 +212,7 @@ inline Block whole(const Shape& shape, const Values& values) {
   return {shape, values, Shape(shape.size(), 0)};
 }
 
-inline Block piece_of(const BoxPiece& piece, const Shape& shape, const BoxBuffers& buffers) {
+inline Block piece_of(const BoxPiece& piece, const Shape& shape, const Buffers& buffers) {
   Block block;
   for (const Slice& slice : piece.box) {
     block.shape.push_back(slice.size());

@@ -7,7 +7,7 @@
 
 #include "models/base/rng.h"
 #include "models/sharding/annotation.h"
-#include "tests/models/sharding/box_interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 
 namespace orrery::models::testing {
 

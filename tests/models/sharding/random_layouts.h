@@ -110,7 +110,7 @@ inline std::int64_t delivered(const std::vector<GroupStep>& steps) {
 inline std::string run(const Layout& from, const Layout& to, const std::vector<GroupStep>& steps) {
   const Summands summands = numbers(from);
   Buffers buffers = materialize(from, summands);
-  if (auto problem = execute(steps, buffers)) return *problem;
+  if (auto problem = execute(steps, from.length, buffers)) return *problem;
   return compare(to, summands, buffers).value_or("");
 }
 

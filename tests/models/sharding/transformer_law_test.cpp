@@ -10,7 +10,7 @@
 #include "models/sharding/communicate.h"
 #include "models/sharding/specialize.h"
 #include "models/sharding/transformer.h"
-#include "tests/models/sharding/box_interpreter.h"
+#include "tests/models/sharding/interpreter.h"
 #include "tests/models/sharding/number_operators.h"
 #include "tests/models/sharding/random_transformer.h"
 
@@ -49,7 +49,7 @@ struct Machine {
   std::string compute(const GraphOperator& operation) const {
     const auto& type = std::get<OperatorType>(operation.type);
     std::vector<Block> wholes;
-    std::vector<BoxBuffers> buffers;
+    std::vector<Buffers> buffers;
     std::vector<std::map<int, BoxPiece>> held(operation.inputs.size());
     for (std::size_t i = 0; i < operation.inputs.size(); ++i) {
       const int tensor = operation.inputs[i];
@@ -60,7 +60,7 @@ struct Machine {
       }
     }
     const Values expected = std::visit(NumberOperator{wholes}, type).values;
-    BoxBuffers results;
+    Buffers results;
     const Shape& of = shape(operation.output);
     for (const auto& piece : pieces(annotation(operation.output), of)) {
       std::vector<Block> local;
@@ -84,7 +84,7 @@ struct Machine {
     const auto& operation = graph.operators[static_cast<std::size_t>(communication.operation)];
     const Shape& of = shape(operation.output);
     const Values expected = random_values(rng, of);
-    BoxBuffers buffers = materialize(communication.from, of, expected, rng);
+    Buffers buffers = materialize(communication.from, of, expected, rng);
     if (const auto problem = execute(communication.steps, of, buffers)) return *problem;
     return compare(communication.to, of, expected, buffers).value_or("");
   }
