@@ -13,22 +13,6 @@
 namespace orrery::models {
 namespace {
 
-ir::CollectiveKind kind_of(StepKind kind) {
-  switch (kind) {
-    case StepKind::all_reduce:
-      return ir::CollectiveKind::all_reduce;
-    case StepKind::reduce_scatter:
-      return ir::CollectiveKind::reduce_scatter;
-    case StepKind::all_gather:
-      return ir::CollectiveKind::all_gather;
-    case StepKind::broadcast:
-      return ir::CollectiveKind::broadcast;
-    case StepKind::send_receive:
-      break;
-  }
-  ORRERY_CHECK(false, "step {} is no collective", static_cast<int>(kind));
-}
-
 using DeviceSets = std::vector<std::vector<DeviceId>>;
 
 /// Tensor-parallel groups, one for each part of the sequence.
@@ -116,7 +100,7 @@ TensorParallel tensor_parallel(const ir::Group& group) {
       return flatten(annotation, {group.tensor_parallel});  // As many tokens as devices.
     };
     const auto steps = std::get<std::vector<GroupStep>>(resolve(over(before), over(after)));
-    for (const GroupStep& step : steps) out.kinds.push_back(kind_of(step.kind));
+    for (const GroupStep& step : steps) out.kinds.push_back(collective_kind(step.kind));
   };
   if (group.sequence == ir::SequenceParallelism::megatron) {
     add(kPartial, 0);

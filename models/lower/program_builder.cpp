@@ -22,6 +22,21 @@ std::size_t slot_of(const ir::Op& op) {
 
 }  // namespace
 
+ir::CollectiveKind collective_kind(StepKind kind) {
+  switch (kind) {
+    case StepKind::all_reduce:
+      return ir::CollectiveKind::all_reduce;
+    case StepKind::reduce_scatter:
+      return ir::CollectiveKind::reduce_scatter;
+    case StepKind::all_gather:
+      return ir::CollectiveKind::all_gather;
+    case StepKind::broadcast:
+    case StepKind::send_receive:
+      break;
+  }
+  return ir::CollectiveKind::broadcast;
+}
+
 PendingOp ProgramBuilder::add(const ir::Op& op) {
   ORRERY_CHECK(ops_.size() < INT32_MAX, "too many ops: {}", ops_.size());
   ops_.push_back(op);

@@ -8,12 +8,17 @@
 
 #include "models/ir/program.h"
 #include "models/lower/lower.h"
+#include "models/sharding/resolver.h"
 
 namespace orrery::models {
 
 /// Index into ProgramBuilder::ops until finish() renumbers.
 using PendingOp = std::uint32_t;
 inline constexpr PendingOp kNoOp = UINT32_MAX;
+
+/// The kind of a collective op that carries out such a step. A send is a broadcast to one: it
+/// becomes a collective where both ends belong to one rank.
+ir::CollectiveKind collective_kind(StepKind kind);
 
 class ProgramBuilder {
  public:

@@ -266,7 +266,6 @@ class Synchronizer {
     }
     for (const Key& key : sequence) {
       const auto& [order, kind, ranks] = key;
-      // A send inside a collapsed group is a broadcast to one.
       if (kind == StepKind::send_receive && ranks.size() > 1) {
         for (const auto* entry : together.at(key)) {
           emit_send(*entry, ranks, first_block, last_block, phase);
@@ -290,10 +289,7 @@ class Synchronizer {
                        const std::vector<const StepTable::value_type*>& entries, int first_block,
                        int last_block, SyncPhase phase) {
     ir::CollectiveShape shape;
-    shape.kind = kind == StepKind::all_reduce       ? ir::CollectiveKind::all_reduce
-                 : kind == StepKind::reduce_scatter ? ir::CollectiveKind::reduce_scatter
-                 : kind == StepKind::all_gather     ? ir::CollectiveKind::all_gather
-                                                    : ir::CollectiveKind::broadcast;
+    shape.kind = collective_kind(kind);
     shape.purpose = phase == SyncPhase::reduce ? ir::Purpose::data_parallel : ir::Purpose::zero;
     std::vector<ir::Region> regions;
     Bytes total;

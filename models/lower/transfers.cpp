@@ -99,9 +99,7 @@ class Boundary {
       }
     }
     ir::CollectiveShape shape;
-    // A send inside a collapsed group is a broadcast to one.
-    shape.kind = step.kind == StepKind::all_gather ? ir::CollectiveKind::all_gather
-                                                   : ir::CollectiveKind::broadcast;
+    shape.kind = collective_kind(step.kind);
     shape.purpose = ir::Purpose::pipeline;
     ir::CollectiveShape::Part part = {builder_.group(std::move(devices)), size, {}};
     for (const std::vector<Slice>& slices : step.parts) {
