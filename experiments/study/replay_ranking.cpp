@@ -165,4 +165,45 @@ Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::st
   return ranking;
 }
 
+void describe(config::Visitor& v, Interval& interval) {
+  double mean = std::isfinite(interval.mean) ? interval.mean : 0;
+  v.required("mean", mean, "");
+  v.required("half_width_95", interval.half, "");
+}
+
+void describe(config::Visitor& v, Standing& standing) {
+  v.required("case", standing.in_case, "");
+  v.required("policy", standing.policy, "");
+  v.required("axes", standing.axes, "");
+  auto seeds = static_cast<std::int64_t>(standing.seeds);
+  v.required("seeds", seeds, "");
+  v.required("tokens_per_second", standing.tokens_per_second, "");
+  v.required("goodput", standing.goodput, "");
+  v.required("ettr", standing.ettr, "");
+  v.required("behind_first", standing.behind, "");
+  v.required("behind_previous", standing.behind_previous, "");
+  v.required("tokens", standing.tokens, "");
+  v.required("dollars_per_million_tokens", standing.dollars_per_million, "");
+  v.required("interruptions", standing.interruptions, "");
+  v.required("lost_iterations", standing.lost_iterations, "");
+  std::map<std::string, double> wall, gpu_hours;
+  for (std::size_t b = 0; b < sim::kBuckets; ++b) {
+    const std::string name = sim::name_of(static_cast<sim::Bucket>(b));
+    wall[name] = standing.wall[b];
+    gpu_hours[name] = standing.gpu_hours[b];
+  }
+  gpu_hours["spare"] = standing.spare_gpu_hours;
+  gpu_hours["absent"] = standing.absent_gpu_hours;
+  v.required("wall_share", wall, "");
+  v.required("gpu_hours", gpu_hours, "");
+}
+
+void describe(config::Visitor& v, Unable& unable) {
+  v.required("case", unable.in_case, "");
+  v.required("policy", unable.policy, "");
+  v.required("axes", unable.axes, "");
+  v.required("status", unable.status, "");
+  v.required("reason", unable.reason, "");
+}
+
 }  // namespace orrery::experiments

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/study/files.h"
+#include "models/config/visitor.h"
 #include "sim/replay/replay.h"
 
 namespace orrery::experiments {
@@ -61,6 +62,11 @@ struct Ranking {
   std::int64_t iterations_simulated = 0;
   std::int64_t iterations_asked = 0;
 };
+
+/// For JSON: values that are not finite are left out.
+void describe(config::Visitor& v, Interval& interval);
+void describe(config::Visitor& v, Standing& standing);
+void describe(config::Visitor& v, Unable& unable);
 
 /// `axes`: columns that tell points of a policy apart.
 Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::string>& axes);

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
 #include "tools/cli/json.h"
@@ -20,37 +19,7 @@ using experiments::ReplayStudy;
 using experiments::ReplayStudyResult;
 using experiments::Standing;
 
-struct IntervalRecord {
-  double mean = 0;
-  std::optional<double> half;  ///< None with one seed.
-};
-
-struct StandingRecord {
-  std::string in_case;
-  std::string policy;
-  std::string axes;
-  std::int64_t seeds = 0;
-  IntervalRecord tokens_per_second;
-  IntervalRecord goodput;
-  IntervalRecord ettr;
-  IntervalRecord behind;
-  IntervalRecord behind_previous;
-  double tokens = 0;
-  std::optional<double> dollars_per_million_tokens;
-  double interruptions = 0;
-  double lost_iterations = 0;
-  std::map<std::string, double> wall_share;
-  std::map<std::string, double> gpu_hours;
-};
-
-struct UnableRecord {
-  std::string in_case;
-  std::string policy;
-  std::string axes;
-  std::string status;
-  std::string reason;
-};
-
+/// What `--json` prints.
 struct ReplayDocument {
   std::string study;
   std::string results;
@@ -64,40 +33,9 @@ struct ReplayDocument {
   int failed = 0;
   int missing = 0;
   bool interrupted = false;
-  std::vector<StandingRecord> ranking;
-  std::vector<UnableRecord> unable;
+  std::vector<Standing> ranking;
+  std::vector<experiments::Unable> unable;
 };
-
-void describe(config::Visitor& v, IntervalRecord& record) {
-  v.required("mean", record.mean, "");
-  v.optional("half_width_95", record.half, "");
-}
-
-void describe(config::Visitor& v, StandingRecord& record) {
-  v.required("case", record.in_case, "");
-  v.required("policy", record.policy, "");
-  v.required("axes", record.axes, "");
-  v.required("seeds", record.seeds, "");
-  v.required("tokens_per_second", record.tokens_per_second, "");
-  v.required("goodput", record.goodput, "");
-  v.required("ettr", record.ettr, "");
-  v.required("behind_first", record.behind, "");
-  v.required("behind_previous", record.behind_previous, "");
-  v.required("tokens", record.tokens, "");
-  v.optional("dollars_per_million_tokens", record.dollars_per_million_tokens, "");
-  v.required("interruptions", record.interruptions, "");
-  v.required("lost_iterations", record.lost_iterations, "");
-  v.required("wall_share", record.wall_share, "");
-  v.required("gpu_hours", record.gpu_hours, "");
-}
-
-void describe(config::Visitor& v, UnableRecord& record) {
-  v.required("case", record.in_case, "");
-  v.required("policy", record.policy, "");
-  v.required("axes", record.axes, "");
-  v.required("status", record.status, "");
-  v.required("reason", record.reason, "");
-}
 
 void describe(config::Visitor& v, ReplayDocument& document) {
   v.required("study", document.study, "");
@@ -114,40 +52,6 @@ void describe(config::Visitor& v, ReplayDocument& document) {
   v.required("interrupted", document.interrupted, "");
   v.required("ranking", document.ranking, "");
   v.required("unable", document.unable, "");
-}
-
-IntervalRecord record_of(const Interval& interval) {
-  IntervalRecord record;
-  if (std::isfinite(interval.mean)) record.mean = interval.mean;
-  if (std::isfinite(interval.half)) record.half = interval.half;
-  return record;
-}
-
-StandingRecord record_of(const Standing& standing) {
-  StandingRecord record;
-  record.in_case = standing.in_case;
-  record.policy = standing.policy;
-  record.axes = standing.axes;
-  record.seeds = static_cast<std::int64_t>(standing.seeds);
-  record.tokens_per_second = record_of(standing.tokens_per_second);
-  record.goodput = record_of(standing.goodput);
-  record.ettr = record_of(standing.ettr);
-  record.behind = record_of(standing.behind);
-  record.behind_previous = record_of(standing.behind_previous);
-  record.tokens = standing.tokens;
-  if (std::isfinite(standing.dollars_per_million)) {
-    record.dollars_per_million_tokens = standing.dollars_per_million;
-  }
-  record.interruptions = standing.interruptions;
-  record.lost_iterations = standing.lost_iterations;
-  for (std::size_t b = 0; b < sim::kBuckets; ++b) {
-    const std::string name = sim::name_of(static_cast<sim::Bucket>(b));
-    record.wall_share[name] = standing.wall[b];
-    record.gpu_hours[name] = standing.gpu_hours[b];
-  }
-  record.gpu_hours["spare"] = standing.spare_gpu_hours;
-  record.gpu_hours["absent"] = standing.absent_gpu_hours;
-  return record;
 }
 
 /// "92.13 ±0.40"; the second part is left out where it is not known.
@@ -324,12 +228,8 @@ std::string replay_document(const ReplayStudy& study, const ReplayStudyResult& r
   document.failed = result.failed;
   document.missing = result.missing;
   document.interrupted = result.interrupted;
-  for (const Standing& standing : ranking.standings) {
-    document.ranking.push_back(record_of(standing));
-  }
-  for (const experiments::Unable& each : ranking.unable) {
-    document.unable.push_back({each.in_case, each.policy, each.axes, each.status, each.reason});
-  }
+  document.ranking = ranking.standings;
+  document.unable = ranking.unable;
   return to_json(document);
 }
 
