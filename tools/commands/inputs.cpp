@@ -20,11 +20,6 @@ namespace {
 using config::Diagnostics;
 using config::Value;
 
-/// A flag's text as a scalar of a file.
-Value scalar(const std::string& text, const char* flag) {
-  return Value::scalar(text, at_flag(flag));
-}
-
 /// What a plan may use when nobody says: all that can be lowered.
 Value everything() {
   std::vector<Value> schedules;
