@@ -13,6 +13,13 @@ std::vector<std::pair<Precision, const char*>> enum_names(Precision) {
   return {{Precision::fp32, "fp32"}, {Precision::fp64, "fp64"}, {Precision::bf16, "bf16"}};
 }
 
+const char* name_of(Precision precision) {
+  for (const auto& [each, name] : enum_names(Precision{})) {
+    if (each == precision) return name;
+  }
+  return "?";
+}
+
 std::optional<Precision> precision_of(const std::string& name) {
   for (const auto& [precision, its_name] : enum_names(Precision{})) {
     if (name == its_name) return precision;

@@ -20,6 +20,7 @@
 namespace orrery::executor {
 
 std::vector<std::pair<Precision, const char*>> enum_names(Precision);
+const char* name_of(Precision precision);
 std::optional<Precision> precision_of(const std::string& name);
 
 /// Where in a step a fault strikes.
