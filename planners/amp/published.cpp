@@ -39,7 +39,7 @@ class PublishedProgram {
     bool known = false;
   };
   double sum(int first, int last) const { return prefix_[at(last + 1)] - prefix_[at(first)]; }
-  /// Of the state that stands for the value.
+  /// Index of the state that represents the value.
   std::size_t index(double value) const {
     const auto place = std::upper_bound(possible_.begin(), possible_.end(), value);
     return static_cast<std::size_t>(place - possible_.begin()) - 1;

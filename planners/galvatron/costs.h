@@ -60,7 +60,7 @@ class GalvatronCosts {
   /// What a stage needs in addition: the largest transient (recomputation, logits) and the staging
   /// of a layer.
   double reserve(int layer, const GalvatronStrategy& strategy, int batch) const;
-  /// Of the smallest device: (memory - context) / fragmentation.
+  /// Bytes for the layers of a stage on the smallest device: (memory - context) / fragmentation.
   double budget() const { return budget_; }
 
   /// Bytes per sample that enter a layer: what a change of strategy moves.

@@ -7,8 +7,8 @@
 //
 // Deviation: stage counts and degrees are all divisors, not only powers of two, so that 56 GPUs can
 // be planned as in HexiScale, Appendix C. Embedding and head take the strategies of the first and
-// last layer. Tensor-parallel groups are consecutive ranks inside a node. Transients are reserved
-// beside the layers' memory.
+// last layer. Tensor-parallel groups are consecutive ranks inside a node. Memory for
+// transients is reserved apart from that of the layers.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -137,8 +137,8 @@ class GalvatronSearch {
   void reject(const GalvatronShape& shape);
   std::string lack(const GalvatronShape& shape, const GalvatronPlan& plan) const;
   ir::Plan build(const GalvatronShape& shape, const GalvatronPlan& layers) const;
-  ir::Stage stage_part(const GalvatronShape& shape, const GalvatronStrategy& strategy, int stage,
-                       int first, int layers) const;
+  ir::Segment segment(const GalvatronShape& shape, const GalvatronStrategy& strategy, int stage,
+                      int first, int layers) const;
   models::Infeasible none() const;
 
   const PlannerInput& input_;
@@ -158,24 +158,22 @@ class GalvatronSearch {
 /// First layers of the stages, and the end.
 std::vector<int> GalvatronSearch::divide(int stages) const {
   std::vector<int> first = {0};
+  const int rest = layers_ % stages;
   for (int s = 0; s < stages; ++s) {
-    const int rest = layers_ % stages;
     const int extra = published_ ? (s + 1 == stages ? rest : 0) : (s >= stages - rest ? 1 : 0);
     first.push_back(first.back() + layers_ / stages + extra);
   }
   return first;
 }
 
-/// All that the job allows on a stage, and whose replicas share the micro-batch evenly. Without
-/// replicas there is nothing to shard.
+/// All strategies that the job allows on a stage and whose replicas share the micro-batch evenly.
+/// Without replicas there is nothing to shard.
 std::vector<GalvatronStrategy> GalvatronSearch::strategies(int stages, int batch) const {
   const models::Allowed& allowed = input_.job.allowed;
-  std::vector<ir::Recompute> kinds;
-  for (const ir::Recompute kind : {ir::Recompute::none, ir::Recompute::full}) {
-    if (std::count(allowed.recompute.begin(), allowed.recompute.end(), kind) > 0) {
-      kinds.push_back(kind);
-    }
-  }
+  std::vector<ir::Recompute> kinds = {ir::Recompute::none, ir::Recompute::full};
+  std::erase_if(kinds, [&](ir::Recompute kind) {
+    return std::count(allowed.recompute.begin(), allowed.recompute.end(), kind) == 0;
+  });
   if (kinds.empty()) kinds = {weakest_recompute(input_.job)};
   std::vector<int> zero_stages = allowed.zero_stages;
   if (settings_.space != GalvatronSpace::full) zero_stages = {smallest_zero_stage(input_.job)};
@@ -195,7 +193,7 @@ std::vector<GalvatronStrategy> GalvatronSearch::strategies(int stages, int batch
   return result;
 }
 
-/// One plan: that of the layer program over the shape's strategies.
+/// Offers the plan that the layer program finds with the shape's strategies.
 void GalvatronSearch::try_strategies(const GalvatronShape& shape) {
   ++report_.plans_examined;
   const auto plan = program_.choose(shape, true);
@@ -226,7 +224,7 @@ void GalvatronSearch::reject(const GalvatronShape& shape) {
   memory_.witness = lack(shape, *plan);
 }
 
-/// The first stage whose layers do not fit even where each takes the least memory.
+/// Names the first stage whose layers do not fit even if each takes the least memory.
 std::string GalvatronSearch::lack(const GalvatronShape& shape, const GalvatronPlan& plan) const {
   for (int stage = 0; stage < shape.stages; ++stage) {
     const LayerChoices layers = program_.choices(shape, stage);
@@ -265,16 +263,15 @@ void GalvatronSearch::sweep() {
   }
 }
 
-ir::Stage GalvatronSearch::stage_part(const GalvatronShape& shape,
-                                      const GalvatronStrategy& strategy, int stage, int first,
-                                      int layers) const {
+ir::Segment GalvatronSearch::segment(const GalvatronShape& shape, const GalvatronStrategy& strategy,
+                                     int stage, int first, int layers) const {
   const auto devices = std::span(nodes_.devices)
                            .subspan(at(stage * strategy.tensor * strategy.replicas),
                                     at(strategy.tensor * strategy.replicas));
   const auto sequence = strategy.tensor > 1 && input_.job.allowed.sequence_parallel
                             ? ir::SequenceParallelism::megatron
                             : ir::SequenceParallelism::none;
-  return stage_of_layers(
+  return segment_of_layers(
       input_.workload, first, layers,
       tensor_groups(devices, strategy.tensor, shape.batch / strategy.replicas, sequence),
       strategy.recompute, strategy.zero);
@@ -294,8 +291,7 @@ ir::Plan GalvatronSearch::build(const GalvatronShape& shape, const GalvatronPlan
     const int end = shape.first[at(stage + 1)];
     for (int l = first + 1; l <= end; ++l) {
       if (l < end && layers[at(l)] == layers[at(first)]) continue;
-      place.segments.push_back(
-          stage_part(shape, layers[at(first)], stage, first, l - first).segments.front());
+      place.segments.push_back(segment(shape, layers[at(first)], stage, first, l - first));
       first = l;
     }
   }

@@ -49,7 +49,7 @@ HetuCosts::Times HetuCosts::times(const std::vector<DeviceId>& group,
     return costs_.passes(group, shape(variant, degree, first, layers)).both();
   };
   Times& t = place->second;
-  if (layers_ < 3) {  // No layer stands alone: the ends count with them.
+  if (layers_ < 3) {  // No inner layer: the ends count with the layers.
     t.layer = of(0, layers_) / static_cast<double>(layers_);
     return t;
   }

@@ -42,7 +42,7 @@ struct HetuVariant {
 
 /// One pipeline, stages in order.
 struct HetuChain {
-  std::vector<int> classes;  ///< Of each stage.
+  std::vector<int> classes;  ///< One per stage.
   std::vector<std::vector<DeviceId>> groups;
   std::vector<int> layers;
   int micro_batches = 0;
@@ -75,7 +75,7 @@ class HetuCosts {
   /// The slowest pipeline alone: a lower bound of estimate(), cheap.
   Seconds slowest_pipeline(const HetuGroups& groups, const HetuVariant& variant,
                            const HetuLayout& layout) const;
-  /// No layout of these groups over so many pipelines is faster.
+  /// No layout of these groups over this many pipelines is faster.
   Seconds lower_bound(const HetuGroups& groups, const HetuVariant& variant, int pipelines) const;
 
   ir::Plan build(const HetuVariant& variant, const HetuLayout& layout) const;

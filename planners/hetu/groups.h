@@ -13,9 +13,9 @@ enum class HetuOrder { paper, slowest_first_public };
 
 /// Groups with the same GPU types and links: equal to the programs.
 struct HetuClass {
-  std::vector<int> gpu_types;  ///< Of the members, ascending.
+  std::vector<int> gpu_types;  ///< Types of the members, ascending.
   int size = 1;                ///< Tensor-parallel degree.
-  double slowness = 1;         ///< Of the slowest member: time of a layer over the fastest type's.
+  double slowness = 1;         ///< Layer time of the slowest member over that of the fastest type.
   Seconds layer_time;          ///< One sample without recomputation.
   std::vector<std::vector<DeviceId>> groups;  ///< In device order.
 };

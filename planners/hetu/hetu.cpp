@@ -85,8 +85,9 @@ void describe(config::Visitor& v, HetuSettings& s) {
       "far as the job allows them.");
   v.optional("rest", s.rest,
              "GPUs of a node beyond full groups: use (in smaller groups), idle, or both.");
-  v.optional("stage_spread", s.stage_spread,
-             "Stages of a pipeline lie within so many of the mean, 0 to 64. [public code: 1]");
+  v.optional(
+      "stage_spread", s.stage_spread,
+      "Stages of a pipeline differ from the mean by at most this many, 0 to 64. [public code: 1]");
   v.optional(
       "layouts", s.layouts,
       "Ways to deal groups to pipelines that are tried, evenest first, for each degree, rest "

@@ -73,10 +73,10 @@ std::vector<int> split_rest(std::span<const double> slowness, std::span<const in
   struct Best {
     double throughput = 0;
     int runs = 0;
-    int size = 0;  // Of the first run.
+    int size = 0;  // The first run's.
   };
   const std::size_t gpus = slowness.size();
-  std::vector<Best> best(gpus + 1);  // Of the GPUs from i on.
+  std::vector<Best> best(gpus + 1);  // [i] for the GPUs from i on.
   for (std::size_t i = gpus; i-- > 0;) {
     best[i].runs = -1;
     for (const int size : sizes) {

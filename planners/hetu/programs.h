@@ -42,7 +42,7 @@ std::optional<std::vector<int>> share_micro_batches(int total, std::span<const d
 /// Ways to deal groups of several classes to pipelines.
 struct DealQuery {
   std::vector<int> counts;    ///< Groups of each class.
-  std::vector<double> power;  ///< Of a group of each class: layers per second.
+  std::vector<double> power;  ///< Layers per second of a group of each class.
   int pipelines = 1;
   int fewest = 1;    ///< Groups per pipeline.
   int most = 1;      ///< Groups per pipeline.

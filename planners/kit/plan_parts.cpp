@@ -84,13 +84,19 @@ std::vector<ir::Group> tensor_groups(std::span<const DeviceId> devices, int tens
   return groups;
 }
 
-ir::Stage stage_of_layers(const models::Workload& workload, int first, int layers,
-                          std::vector<ir::Group> groups, ir::Recompute recompute, int zero_stage) {
+ir::Segment segment_of_layers(const models::Workload& workload, int first, int layers,
+                              std::vector<ir::Group> groups, ir::Recompute recompute,
+                              int zero_stage) {
   ir::Segment segment = segment_of_layers(workload, first, layers);
   segment.groups = std::move(groups);
   segment.recompute = recompute;
   segment.zero.stage = zero_stage;
-  return {{std::move(segment)}};
+  return segment;
+}
+
+ir::Stage stage_of_layers(const models::Workload& workload, int first, int layers,
+                          std::vector<ir::Group> groups, ir::Recompute recompute, int zero_stage) {
+  return {{segment_of_layers(workload, first, layers, std::move(groups), recompute, zero_stage)}};
 }
 
 bool one_vendor_per_group(std::span<const DeviceId> devices, int tensor,

@@ -45,7 +45,11 @@ std::vector<ir::Group> tensor_groups(
     std::span<const DeviceId> devices, int tensor, int samples,
     ir::SequenceParallelism sequence = ir::SequenceParallelism::none);
 
-/// A stage of one segment: the range of layers (as segment_of_layers) on the groups.
+/// The same, on groups.
+ir::Segment segment_of_layers(const models::Workload& workload, int first, int layers,
+                              std::vector<ir::Group> groups, ir::Recompute recompute,
+                              int zero_stage);
+/// A stage of one such segment.
 ir::Stage stage_of_layers(const models::Workload& workload, int first, int layers,
                           std::vector<ir::Group> groups, ir::Recompute recompute, int zero_stage);
 

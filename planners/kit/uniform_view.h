@@ -67,7 +67,7 @@ class UniformView {
   int gpus_per_host_;
   ViewedSpeed speed_;
   std::vector<std::vector<DeviceId>> hosts_;
-  std::vector<double> share_;  ///< Of the devices, by GPU type.
+  std::vector<double> share_;  ///< Share of the devices, by GPU type.
   models::Path inside_;
   models::Path between_;
   Bytes capacity_;

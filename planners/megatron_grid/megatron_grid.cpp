@@ -272,14 +272,8 @@ models::Infeasible MegatronGridSearch::infeasible() const {
 
 PlannerResult MegatronGridSearch::run() {
   report_.work_unit = "plans";
-  if (settings_.use_all != UseAllDevices::no) sweep(true);
-  if (settings_.use_all == UseAllDevices::no ||
-      (settings_.use_all == UseAllDevices::automatic && ranking_.empty() && report_.complete)) {
-    if (settings_.use_all == UseAllDevices::automatic) {
-      report_.notes.emplace_back("no grid over all devices fits: some may stay idle");
-    }
-    sweep(false);
-  }
+  sweep_devices(settings_.use_all, ranking_, report_,
+                "no grid over all devices fits: some may stay idle", [&](bool all) { sweep(all); });
   report_.work = report_.plans_examined;
   return ranking_.finish("megatron_grid", settings_.evaluate_top, report_, infeasible());
 }

@@ -105,7 +105,7 @@ class Loads {
   const PreparedStrategy& strategy_;
   models::MicroBatchLengths& lengths_;
   std::vector<Seconds> loads_;
-  std::vector<Seconds> sums_;  ///< Of the slowest stage.
+  std::vector<Seconds> sums_;  ///< Passes on the slowest stage.
 };
 
 }  // namespace

@@ -25,16 +25,16 @@ using Steps = std::span<const std::vector<std::int64_t>>;
 constexpr double kSameTime = 1e-9;
 
 /// A candidate for an interval of lengths.
-struct Entry {
+struct IntervalEntry {
   const PreparedStrategy* strategy = nullptr;
   std::size_t candidate = 0;
-  std::vector<Seconds> by_step;  ///< Of the interval's part of each sample; 0: it has none.
+  std::vector<Seconds> by_step;  ///< Time of its part of each sample; 0: it has none.
   Seconds sum;
   Seconds one;  ///< A single sequence of the longest length: decides among equals.
 };
 
 /// A chain of borders, and for each interval one of its entries.
-struct Set {
+struct ChainOfBorders {
   std::vector<std::size_t> borders;  ///< Ascending; the last one is the context.
   std::vector<std::size_t> entries;
   Seconds time;
@@ -64,16 +64,16 @@ class StrategySetSearch {
     for (std::size_t last = 0; last < borders_.size(); ++last) {
       for (std::size_t first = 0; first <= last; ++first) fill(first, last);
     }
-    const std::vector<Set> best = best_sets();
+    const std::vector<ChainOfBorders> best = best_sets();
     if (best.empty()) {
       return models::Infeasible{"device memory",
                                 fmt::format("none of {} strategies holds sequences of {} tokens",
                                             candidates_.size(), in_.input.context)};
     }
     FoundStrategies found;
-    for (const Set& set : best) {
+    for (const ChainOfBorders& set : best) {
       std::vector<PreparedStrategy> prepared;
-      for (const Entry* entry : entries_of(set)) prepared.push_back(*entry->strategy);
+      for (const IntervalEntry* entry : entries_of(set)) prepared.push_back(*entry->strategy);
       const auto planner = rule_.with(std::move(prepared), in_.input.context);
       const Seconds time =
           judged_time(*planner, in_.input.pricer.job().state_bytes, in_.steps, in_.judge);
@@ -146,16 +146,17 @@ class StrategySetSearch {
       if (std::ssize(entries) >= options_.balanced) break;
       if (auto entry = balanced(candidate, interval, parts)) entries.push_back(std::move(*entry));
     }
-    std::stable_sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
-      return std::pair(a.sum, a.one) < std::pair(b.sum, b.one);
-    });
+    std::stable_sort(entries.begin(), entries.end(),
+                     [](const IntervalEntry& a, const IntervalEntry& b) {
+                       return std::pair(a.sum, a.one) < std::pair(b.sum, b.one);
+                     });
   }
 
-  std::optional<Entry> balanced(std::size_t candidate, Interval interval,
-                                const std::vector<std::vector<std::int64_t>>& parts) {
+  std::optional<IntervalEntry> balanced(std::size_t candidate, Interval interval,
+                                        const std::vector<std::vector<std::int64_t>>& parts) {
     const PreparedStrategy* strategy = prepared(candidate, interval.second);
     if (strategy == nullptr) return std::nullopt;
-    Entry entry{strategy, candidate, {}, {}, {}};
+    IntervalEntry entry{strategy, candidate, {}, {}, {}};
     for (std::size_t s = 0; s < parts.size(); ++s) {
       Seconds time;
       if (!skipped(parts[s], interval)) {
@@ -180,7 +181,7 @@ class StrategySetSearch {
     return place->second ? &*place->second : nullptr;
   }
 
-  /// What a phase takes beside its passes: the judge runs it without sequences. Weights that ZeRO
+  /// Time of a phase without its passes: the judge runs it without sequences. Weights that ZeRO
   /// gathers in a pass are gathered then too; they belong to the passes.
   Seconds overhead(std::size_t candidate, Interval interval) {
     const models::StepEnd end = rule_.by_interval && interval.first > 0
@@ -208,8 +209,8 @@ class StrategySetSearch {
     return place->second;
   }
 
-  std::vector<const Entry*> entries_of(const Set& set) const {
-    std::vector<const Entry*> out;
+  std::vector<const IntervalEntry*> entries_of(const ChainOfBorders& set) const {
+    std::vector<const IntervalEntry*> out;
     for (std::size_t i = 0; i < set.borders.size(); ++i) {
       const std::size_t first = i == 0 ? 0 : set.borders[i - 1] + 1;
       out.push_back(&entries_.at({first, set.borders[i]})[set.entries[i]]);
@@ -218,15 +219,15 @@ class StrategySetSearch {
   }
 
   /// Sum over the samples without switches: no more than with them.
-  Seconds bound(const Set& set) const {
+  Seconds bound(const ChainOfBorders& set) const {
     Seconds sum;
-    for (const Entry* entry : entries_of(set)) sum += entry->sum;
+    for (const IntervalEntry* entry : entries_of(set)) sum += entry->sum;
     return sum;
   }
 
   /// Sum over the samples with switches.
-  Seconds time_of(const Set& set) {
-    const std::vector<const Entry*> entries = entries_of(set);
+  Seconds time_of(const ChainOfBorders& set) {
+    const std::vector<const IntervalEntry*> entries = entries_of(set);
     Seconds sum = bound(set);
     std::optional<std::size_t> current;
     for (std::size_t s = 0; s < steps_.size(); ++s) {
@@ -243,7 +244,7 @@ class StrategySetSearch {
     return sum;
   }
 
-  Seconds switch_time(const Entry& from, const Entry& to, bool inside) {
+  Seconds switch_time(const IntervalEntry& from, const IntervalEntry& to, bool inside) {
     const auto [place, added] = switches_.try_emplace({from.strategy, to.strategy, inside});
     if (added) {
       if (!moves_) moves_ = rule_.with({}, 0);
@@ -257,8 +258,8 @@ class StrategySetSearch {
 
   /// The finalists, best first: sets in ascending order of their bounds, until a bound exceeds the
   /// last finalist's time.
-  std::vector<Set> best_sets() {
-    using Queued = std::pair<Seconds, Set>;
+  std::vector<ChainOfBorders> best_sets() {
+    using Queued = std::pair<Seconds, ChainOfBorders>;
     // Of equal ones the smaller set first: strategies that no sample needs are left out.
     const auto later = [](const Queued& a, const Queued& b) {
       return std::tuple(a.first, a.second.borders.size(), a.second.borders, a.second.entries) >
@@ -266,22 +267,22 @@ class StrategySetSearch {
     };
     std::priority_queue<Queued, std::vector<Queued>, decltype(later)> queue(later);
     for (std::vector<std::size_t>& chain : chains()) {
-      Set set{std::move(chain), {}, {}};
+      ChainOfBorders set{std::move(chain), {}, {}};
       set.entries.assign(set.borders.size(), 0);
       const Seconds least = bound(set);
       queue.emplace(least, std::move(set));
     }
-    std::vector<Set> best;
+    std::vector<ChainOfBorders> best;
     const auto most = at(options_.finalists);
     while (!queue.empty()) {
-      Set set = queue.top().second;
+      ChainOfBorders set = queue.top().second;
       if (best.size() == most && queue.top().first >= best.back().time) break;
       queue.pop();
       // Each choice of entries is reached once: by raising entries from the last raised one on.
       std::size_t raised = set.entries.size();
       while (raised > 0 && set.entries[raised - 1] == 0) --raised;
       for (std::size_t i = raised > 0 ? raised - 1 : 0; i < set.entries.size(); ++i) {
-        Set next = set;
+        ChainOfBorders next = set;
         const std::size_t first = i == 0 ? 0 : set.borders[i - 1] + 1;
         if (++next.entries[i] == entries_.at({first, set.borders[i]}).size()) continue;
         const Seconds least = bound(next);
@@ -290,14 +291,14 @@ class StrategySetSearch {
       set.time = time_of(set);
       ++examined_;
       best.insert(std::upper_bound(best.begin(), best.end(), set,
-                                   [](const Set& a, const Set& b) {
+                                   [](const ChainOfBorders& a, const ChainOfBorders& b) {
                                      return std::pair(a.time, a.borders.size()) <
                                             std::pair(b.time, b.borders.size());
                                    }),
                   set);
       if (best.size() > most) best.pop_back();
     }
-    for (Set& set : best) set.time = set.time / static_cast<double>(steps_.size());
+    for (ChainOfBorders& set : best) set.time = set.time / static_cast<double>(steps_.size());
     return best;
   }
 
@@ -329,7 +330,7 @@ class StrategySetSearch {
   std::vector<std::vector<PipelineKind>> candidates_;
   QuickEstimate quick_;
   std::vector<std::vector<std::int64_t>> steps_;  ///< Longest first.
-  std::map<Interval, std::vector<Entry>> entries_;
+  std::map<Interval, std::vector<IntervalEntry>> entries_;
   std::map<std::pair<std::size_t, std::size_t>, std::optional<PreparedStrategy>> prepared_;
   std::map<std::tuple<std::size_t, std::size_t, models::StepEnd>, Seconds> overheads_;
   std::map<std::tuple<std::size_t, std::size_t, std::size_t, std::size_t>, Seconds> loads_;

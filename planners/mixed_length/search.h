@@ -4,7 +4,7 @@
 ///
 /// A set of strategies is a chain of borders (the last one is the context) with a candidate for
 /// each interval between them. Candidates are multisets of pipelines (TP x PP) that fill the
-/// cluster, longest first. Of each interval those that a quick estimate puts first are prepared,
+/// cluster, longest first. For each interval those that a quick estimate puts first are prepared,
 /// their sequences balanced on each sample step (assign.h), and what is left of a phase (gradients,
 /// update) taken from the judge, which runs it without sequences. Sets are then examined in the
 /// order of what their phases take alone, which bounds them from below, until no other can be among

@@ -219,10 +219,9 @@ ir::Plan PiperSearch::build(const PiperChain& made) const {
       int end = from;
       const char again = own.recomputed[at(from)];
       while (end < own.layers() && own.recomputed[at(end)] == again) ++end;
-      stage.segments.push_back(stage_of_layers(input_.workload, own.first + from, end - from,
-                                               groups, again != 0 ? made.recomputing : made.keeping,
-                                               smallest_zero_stage(input_.job))
-                                   .segments.front());
+      stage.segments.push_back(segment_of_layers(
+          input_.workload, own.first + from, end - from, groups,
+          again != 0 ? made.recomputing : made.keeping, smallest_zero_stage(input_.job)));
       from = end;
     }
   }

@@ -53,9 +53,8 @@ StageShape PiperStages::shape(int first, int layers, const PiperDegrees& degrees
 }
 
 models::SegmentMemory PiperStages::memory(const StageShape& stage) const {
-  ir::Segment segment = segment_of_layers(input_.workload, stage.first, stage.layers);
-  segment.recompute = stage.recompute;
-  segment.zero.stage = stage.zero_stage;
+  const ir::Segment segment = segment_of_layers(input_.workload, stage.first, stage.layers, {},
+                                                stage.recompute, stage.zero_stage);
   ir::Group group;
   group.tensor_parallel = stage.tensor_parallel;
   group.samples = stage.samples;

@@ -54,11 +54,11 @@ void describe(config::Visitor& v, VarunaSettings& s) {
 
 /// The cluster as Varuna's profiler would report it.
 struct VarunaView {
-  std::vector<double> share;  ///< Of the devices, by GPU type.
+  std::vector<double> share;  ///< Share of the devices, by GPU type.
   models::Path inside;        ///< Means over neighbors in id order.
   models::Path between;
-  int gpus_per_node = 1;  ///< Of the first node.
-  Bytes capacity;         ///< Of the smallest GPU.
+  int gpus_per_node = 1;  ///< GPUs of the first node.
+  Bytes capacity;         ///< That of the smallest GPU.
   const char* smallest = "";
 };
 
@@ -105,7 +105,7 @@ struct VarunaShape {
   int depth = 1;
   int replicas = 1;
   int micro_batch_size = 1;
-  int micro_batches = 1;  ///< Of the busiest pipeline.
+  int micro_batches = 1;  ///< Those of the busiest pipeline.
 };
 
 class VarunaSearch {

@@ -192,14 +192,9 @@ models::Infeasible WhaleSearch::none() const {
 
 PlannerResult WhaleSearch::run() {
   report_.work_unit = "plans";
-  if (settings_.use_all != UseAllDevices::no) sweep(true);
-  if (settings_.use_all == UseAllDevices::no ||
-      (settings_.use_all == UseAllDevices::automatic && ranking_.empty() && report_.complete)) {
-    if (settings_.use_all == UseAllDevices::automatic) {
-      report_.notes.emplace_back("no annotation over all devices fits: some may stay idle");
-    }
-    sweep(false);
-  }
+  sweep_devices(settings_.use_all, ranking_, report_,
+                "no annotation over all devices fits: some may stay idle",
+                [&](bool all) { sweep(all); });
   report_.work = report_.plans_examined;
   models::Infeasible nothing = none();
   return ranking_.finish("whale", settings_.evaluate_top, report_, std::move(nothing));

@@ -39,7 +39,7 @@ class Brute {
     }
   }
 
-  /// Of the chains over most whole hosts.
+  /// The best of the chains over the most whole hosts.
   double best() const {
     for (int devices = view_.size(); devices > 0; devices -= view_.per_host) {
       if (best_[at(devices)] < kNever) {

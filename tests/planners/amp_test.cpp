@@ -476,7 +476,7 @@ TEST(Amp, ThePublishedWeightsAreTheCountsOfThePublishedCluster) {
 }
 
 TEST(Amp, DoesNotSeeWhichNodeIsFast) {
-  // Equal links everywhere; the fast node stands first or last.
+  // Equal links everywhere; the fast node comes first or last.
   const auto world = [](double first, double last) {
     return World(make_cluster({{"A", first, 32, 4, 20, 1}, {"B", last, 32, 4, 20, 1}}, 2),
                  small_model(12), 16, 1024);

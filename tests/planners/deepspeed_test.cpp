@@ -17,7 +17,7 @@ struct Brute {
   int examined = 0;
 };
 
-/// All degrees over exactly so many devices.
+/// All degrees over exactly `used` devices.
 Brute brute_force(const World& world, int used) {
   const PlannerInput input = world.input();
   const DataParallel plans(input, true);

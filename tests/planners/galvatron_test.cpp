@@ -131,7 +131,7 @@ TEST(LayerProgram, NothingFitsIntoNothing) {
 // Costs.
 
 TEST(GalvatronCosts, OverlapSlowsBothDown) {
-  // 3 s of computation beside 1 s of communication: 1.3 s together, then 2 s alone.
+  // 3 s of computation overlap 1 s of communication: 1.3 s together, then 2 s alone.
   EXPECT_DOUBLE_EQ(overlapped(3, 1, 1.3), 1.3 + 2);
   EXPECT_DOUBLE_EQ(overlapped(1, 3, 1.3), 1.3 + 2);
   EXPECT_DOUBLE_EQ(overlapped(2, 2, 1.3), 2.6);
@@ -327,7 +327,7 @@ class BruteForce {
 
 const Options kTiny = {{"context_mib", "0"}, {"memory_steps", "64"}};
 
-/// Mean and largest gap over the family, beside what brute force finds.
+/// Mean and largest gap to what brute force finds, over the family.
 struct Gap {
   double mean = 0;
   double most = 0;

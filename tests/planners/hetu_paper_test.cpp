@@ -1,6 +1,6 @@
-// The plans that Hetu v2 prints (Tables 5, 7 and 8) beside those that the planner finds for the
-// same tensor-parallel degree, number of pipelines and ZeRO stage: found (the same groups in the
-// same stages), or beaten under the planner's own cost model. [Hetu v2, A.2 and A.3]
+// The plans that Hetu v2 prints (Tables 5, 7 and 8), compared with those that the planner finds for
+// the same tensor-parallel degree, number of pipelines and ZeRO stage: found (the same groups in
+// the same stages), or beaten under the planner's own cost model. [Hetu v2, A.2 and A.3]
 #include <gtest/gtest.h>
 
 #include <algorithm>

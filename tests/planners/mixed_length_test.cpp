@@ -94,7 +94,7 @@ TEST(Balance, EverySequenceRunsOnceOnAPipelineThatHoldsIt) {
   const PreparedStrategy strategy = prepare(
       world,
       {{{32768, {{1, 16, 1, kMegatron, 1}, {4, 4, 1, kMegatron, 1}}}}, {ir::Recompute::none}, {1}});
-  // TP 4 holds all layers and their weights: long sequences do not fit beside them.
+  // TP 4 holds all layers and their weights: long sequences do not fit next to them.
   EXPECT_LT(strategy.limit(1), strategy.limit(0));
   Rng rng(3);
   for (int trial = 0; trial < 20; ++trial) {

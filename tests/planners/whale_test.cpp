@@ -229,7 +229,7 @@ class BruteForce {
     }
   }
 
-  /// Need over capacity of one replica, from the verdict on a plan in which it stands alone.
+  /// Need over capacity of one replica, as check_memory() counts it.
   double use(int stage, int replica, int first, int layers, int samples) const {
     ir::Segment segment;
     segment.first_block = BlockId{first == 0 ? 0 : first + 1};
