@@ -321,7 +321,22 @@ void predict_all(const PreparedTwin& prepared, const TwinSettings& args, ir::Pro
 
 }  // namespace
 
-int execute(const TwinSettings& args) {
+void describe(config::Visitor& v, TwinSettings& settings) {
+  v.required("manifest", settings.manifest, "twin manifest (schema: orrery/twin/1)",
+             {.positional = true});
+  v.optional("results", settings.results, "where results go; default: results/twin/<name>");
+  v.optional("steps", settings.steps, "steps of each run; default: what the manifest says");
+  v.optional("only", settings.only,
+             "only runs whose names hold this text, or one of several (a,b)");
+  v.optional("loopback", settings.loopback,
+             "no emulated network: ranks talk over loopback; the results say so");
+  v.optional("quick", settings.quick, "few repetitions of the micro-benchmarks: to try it out");
+  v.optional("dry_run", settings.dry_run, "say what would run, and what is there already");
+  v.optional("no_figure", settings.no_figure, "do not draw the figures");
+  describe_json(v, settings.json);
+}
+
+int run_twin(const TwinSettings& args) {
   PreparedTwin prepared = prepare(args);
   if (args.dry_run) {
     TwinPlace& place = prepared.place;
