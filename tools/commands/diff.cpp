@@ -246,9 +246,10 @@ std::string memory_side_by_side(const models::Evaluation& a, const models::Evalu
 
 namespace {
 
-int run(const DiffSettings& args) {
+int run(const DiffSettings& args, config::Diagnostics& problems) {
   std::vector<RunTask> tasks;
-  for (experiments::LoadedRun& run : load_plans({args.first, args.second}, args.job, args.judge)) {
+  for (experiments::LoadedRun& run :
+       load_plans({args.first, args.second}, args.job, args.judge, {}, problems)) {
     const std::string name = run.spec.plan->value;
     tasks.push_back({name, std::move(run), {}});
   }

@@ -358,6 +358,7 @@ void describe(config::Visitor& v, ExecuteSettings& settings) {
       "op of that step, or with :before_update or :after_update there; may be repeated");
   v.optional("switch_to", settings.switches,
              "PLAN@STEP: goes over to another plan after that step; may be repeated");
+  describe(v, settings.job, BatchDefault::of_the_plan);
 }
 
 namespace {

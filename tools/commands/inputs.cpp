@@ -285,12 +285,12 @@ experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Libr
 
 std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& plans,
                                                const JobSettings& job, const JudgeSettings& judge,
-                                               const std::function<void(models::Job&)>& complete) {
-  Diagnostics diagnostics;
+                                               const std::function<void(models::Job&)>& complete,
+                                               Diagnostics diagnostics) {
   const models::Library library = open_library(diagnostics);
   std::vector<experiments::RunSpec> specs;
   for (const std::string& plan : plans) {
-    Diagnostics of_this;
+    Diagnostics of_this = diagnostics;
     specs.push_back(make_spec(job, judge, plan, of_this));
     check_names(specs.back(), library, of_this);
     of_this.raise();  // Flags are the same for all plans: once is enough.

@@ -84,9 +84,9 @@ experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Libr
                             config::Diagnostics& diagnostics);
 
 /// Runs that judge the plan files, loaded and checked. `complete` changes each job before it is
-/// used. Throws ConfigError with all problems.
+/// used. Throws ConfigError with all problems, those of the flags (`problems`) among them.
 std::vector<experiments::LoadedRun> load_plans(
     const std::vector<std::string>& plans, const JobSettings& job, const JudgeSettings& judge,
-    const std::function<void(models::Job&)>& complete = {});
+    const std::function<void(models::Job&)>& complete = {}, config::Diagnostics problems = {});
 
 }  // namespace orrery::tools

@@ -137,8 +137,7 @@ JobSettings with_defaults(JobSettings job) {
   return job;
 }
 
-std::vector<RunTask> make_tasks(const PlanSettings& args) {
-  config::Diagnostics diagnostics;
+std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& diagnostics) {
   const models::Library library = open_library(diagnostics);
   const std::vector<std::string> names = planner_list(args, diagnostics);
   experiments::RunSpec spec = make_spec(with_defaults(args.job), args.judge, {}, diagnostics);
@@ -282,8 +281,8 @@ void write_outputs(const PlanSettings& args, const RunTask& task,
 
 namespace {
 
-int run(const PlanSettings& args) {
-  const std::vector<RunTask> tasks = make_tasks(args);
+int run(const PlanSettings& args, config::Diagnostics& problems) {
+  const std::vector<RunTask> tasks = make_tasks(args, problems);
   probe_outputs(outputs_of(args));
   const std::vector<experiments::RunReport> reports = run_tasks(tasks);
   const experiments::RunReport* best = best_of(reports);

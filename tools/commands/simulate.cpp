@@ -89,8 +89,9 @@ void describe(config::Visitor& v, SimulateSettings& settings) {
 
 namespace {
 
-int run(const SimulateSettings& args) {
+int run(const SimulateSettings& args, config::Diagnostics& problems) {
   if (!args.plans.empty() && models::is_step_plan(args.plans.front())) {
+    problems.raise();
     return simulate_step_plan(args);
   }
   const Exports exports{args.timeline.value_or(""), args.log.value_or(""),
@@ -107,7 +108,7 @@ int run(const SimulateSettings& args) {
   check_outputs(outputs, inputs, diagnostics);
   diagnostics.raise();
   std::vector<RunTask> tasks;
-  for (experiments::LoadedRun& run : load_plans(args.plans, args.job, args.judge)) {
+  for (experiments::LoadedRun& run : load_plans(args.plans, args.job, args.judge, {}, problems)) {
     const std::string name = run.spec.plan->value;
     tasks.push_back({name, std::move(run), exports});
   }
