@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/ir/op_traits.h"
+
 namespace orrery::calibration {
 namespace {
 
@@ -95,10 +97,6 @@ class Builder {
   std::vector<std::pair<int, int>> matches_;
   std::vector<std::vector<int>> collectives_;
 };
-
-bool is_pass(ir::OpKind kind) {
-  return kind == ir::OpKind::forward || kind == ir::OpKind::backward;
-}
 
 }  // namespace
 
@@ -196,7 +194,7 @@ ir::RunLog timed(const ir::Program& program, const std::function<std::int64_t(Op
   ir::RunLog log;
   std::int64_t last = 0;
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t inner = is_pass(program.ops[i].kind) ? (end[i] - start[i]) / 4 : 0;
+    const std::int64_t inner = ir::is_pass(program.ops[i].kind) ? (end[i] - start[i]) / 4 : 0;
     log.spans.push_back(
         {program.ops[i].rank, {static_cast<std::int32_t>(i)}, {start[i]}, {end[i]}, {inner}, {}});
     last = std::max(last, end[i]);
