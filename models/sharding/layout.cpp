@@ -57,6 +57,8 @@ std::optional<std::string> validate(const Layout& layout) {
   std::map<int, IntervalSet> by_summand;
   for (const Piece& piece : layout.pieces) {
     if (auto problem = validate_piece(layout, piece)) return problem;
+    IntervalSet& covered = by_summand[piece.partial];
+    if (piece.slice.size() == 0) continue;
     const Interval slice = interval(piece.slice);
     IntervalSet& own = by_owner[piece.owner];
     if (boost::icl::intersects(own, slice)) {
@@ -64,12 +66,12 @@ std::optional<std::string> validate(const Layout& layout) {
                          piece.slice.begin, piece.slice.end);
     }
     own += slice;
-    by_summand[piece.partial] += slice;
+    covered += slice;
   }
   if (by_summand.empty()) by_summand[kFullValue];
   for (const auto& [summand, covered] : by_summand) {
     IntervalSet missing;
-    missing += Interval(0, layout.length);
+    if (layout.length > 0) missing += Interval(0, layout.length);
     missing -= covered;
     if (missing.empty()) continue;
     const Interval hole = *missing.begin();
@@ -81,7 +83,7 @@ std::optional<std::string> validate(const Layout& layout) {
 std::vector<Slice> held(const Layout& layout, int owner) {
   IntervalSet own;
   for (const Piece& piece : layout.pieces) {
-    if (piece.owner == owner) own += interval(piece.slice);
+    if (piece.owner == owner && piece.slice.size() > 0) own += interval(piece.slice);
   }
   std::vector<Slice> slices;
   for (const Interval& slice : own) slices.push_back({slice.lower(), slice.upper()});
