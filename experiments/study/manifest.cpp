@@ -199,9 +199,7 @@ void describe(config::Visitor& v, Manifest& manifest) {
   v.schema("orrery/manifest", 1);
   v.title("Manifest");
   v.doc("The runs of an experiment and the figure that they end in.");
-  v.required("name", manifest.name, "folder under results/, for example hexiscale/case_study");
-  v.optional("title", manifest.title, "of the figure's subject");
-  v.optional("about", manifest.about, "what the paper did, what comes out");
+  describe_subject(v, manifest);
   v.optional("base", manifest.base, "file of assumptions, seen from here; its `run` lies below");
   v.required("run", manifest.run, "base of every run");
   v.optional("cases", manifest.cases,
@@ -212,26 +210,18 @@ void describe(config::Visitor& v, Manifest& manifest) {
   v.optional("seeds", manifest.seeds, "each point of the sweep runs once with each");
   v.optional("unseeded", manifest.unseeded,
              "planners without random numbers: they run with the first seed only");
-  v.optional("assumptions", manifest.assumptions, "what the paper does not say and is assumed");
-  v.optional("plot", manifest.plot, "Python script beside the manifest that draws the figure");
-  v.optional("published", manifest.published, "CSV of published values beside the manifest");
-  check_result_name(v, manifest.name);
   if (v.reading() && v.given("run") && !manifest.run.is_map()) {
     v.problem("run", "expected a map, got " + config::kind_text(manifest.run));
   }
   for (const std::int64_t seed : manifest.seeds.value) v.not_negative("seeds", seed);
   check_cases(v, manifest);
   check_beside(v, "base", manifest.base);
-  check_beside(v, "plot", manifest.plot);
-  check_beside(v, "published", manifest.published);
 }
 
 Manifest load_manifest(const std::string& path, config::Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   Manifest manifest = config::load_file<Manifest>(path, diagnostics);
-  manifest.path = path;
-  manifest.folder = fs::path(path).parent_path().string();
-  if (manifest.folder.empty()) manifest.folder = ".";
+  manifest.came_from(path);
   if (diagnostics.problems().size() != before) return manifest;
   std::string text = read_text_file(path);
   if (!manifest.base.empty()) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "experiments/study/run_spec.h"
+#include "experiments/study/subject.h"
 #include "models/config/diagnostics.h"
 #include "models/config/value.h"
 
@@ -14,10 +15,7 @@ namespace orrery::experiments {
 
 /// As written. `run` is the base of every run; each axis of `sweep` is a dotted path into it
 /// (`model`, `planner.name`, `job.global_batch`, or a path whose value is a map) and its values.
-struct Manifest {
-  std::string name;  ///< Folder under results/, for example hexiscale/large_scale.
-  std::string title;
-  std::string about;  ///< What the paper did, what comes out.
+struct Manifest : Subject {
   std::string base;   ///< Assumptions of the paper (assumptions.h) beside or above; empty: none.
   config::Value run;  ///< On top of the base's.
   /// Alternatives of `run` by name: each is a map of dotted paths and their values, and `name`.
@@ -29,13 +27,8 @@ struct Manifest {
   config::Located<std::vector<std::int64_t>> seeds{{0}, {}};
   /// Planners that draw no random numbers: they run with the first seed only.
   std::vector<config::Located<std::string>> unseeded;
-  std::vector<std::string> assumptions;
-  std::string plot;       ///< Script beside the manifest; empty: no figure.
-  std::string published;  ///< CSV beside the manifest; empty: none.
 
-  std::string path;    ///< Of the file itself.
-  std::string folder;  ///< That it lies in.
-  std::string hash;    ///< Content hash of the file.
+  std::string hash;  ///< Content hash of the file.
 };
 
 void describe(config::Visitor& v, Manifest& manifest);

@@ -54,9 +54,7 @@ void describe(config::Visitor& v, MixedLengthCase& one) {
 void describe(config::Visitor& v, MixedLengthFile& file) {
   v.schema("orrery/mixed_length", 1);
   v.title("Mixed-length experiment");
-  v.required("name", file.name, "folder under results/");
-  v.required("title", file.title, "");
-  v.optional("about", file.about, "what the paper did, what comes out");
+  describe_subject(v, file);
   v.required("cluster", file.cluster, "of the library, or a file seen from the current folder");
   v.required("model", file.model, "of the library, or a file beside this one");
   v.optional("tokens_per_step", file.tokens_per_step,
@@ -64,12 +62,6 @@ void describe(config::Visitor& v, MixedLengthFile& file) {
   v.optional("steps", file.steps, "of each case");
   v.optional("seed", file.seed, "of the sequences");
   v.required("cases", file.cases, "");
-  v.optional("assumptions", file.assumptions, "what the paper does not say");
-  v.optional("plot", file.plot, "script beside the file");
-  v.optional("published", file.published, "CSV beside the file");
-  check_result_name(v, file.name);
-  check_beside(v, "plot", file.plot);
-  check_beside(v, "published", file.published);
   if (v.reading() && v.given("cases") && file.cases.empty()) v.problem("cases", "no case is given");
   if (v.reading() && v.good()) check_distinct(v, file);
   if (v.reading() && file.tokens_per_step.value_or(1) > kMostTokens) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/study/subject.h"
 #include "models/config/visitor.h"
 #include "planners/mixed_length/strategy.h"
 
@@ -30,10 +31,7 @@ struct MixedLengthCase {
   std::vector<MixedLengthSystem> systems;
 };
 
-struct MixedLengthFile {
-  std::string name;  ///< Folder under results/.
-  std::string title;
-  std::string about;
+struct MixedLengthFile : Subject {
   config::Located<std::string> cluster;
   config::Located<std::string> model;  ///< In the library, or a path seen from the file.
   /// A step holds exactly so many; its last sequence is cut there. Without: as many sequences as
@@ -42,9 +40,6 @@ struct MixedLengthFile {
   int steps = 100;
   std::int64_t seed = 0;
   std::vector<MixedLengthCase> cases;
-  std::vector<std::string> assumptions;
-  std::string plot;
-  std::string published;
 };
 
 void describe(config::Visitor& v, MixedLengthSystem& system);

@@ -156,9 +156,7 @@ void describe(config::Visitor& v, ReplayStudy& study) {
   v.schema("orrery/replay", 1);
   v.title("Replay study");
   v.doc("Recovery policies on the same traces: what they keep of the time, and what it costs.");
-  v.required("name", study.name, "folder under results/, for example llama3/replay");
-  v.optional("title", study.title, "of the figure's subject");
-  v.optional("about", study.about, "what is compared, what comes out");
+  describe_subject(v, study);
   v.required("cases", study.cases, "jobs, clusters and traces");
   v.optional("policies", study.policies, "absent: all of the catalog");
   v.optional("seeds", study.seeds, "each case and policy runs once with each; they draw the trace");
@@ -169,24 +167,16 @@ void describe(config::Visitor& v, ReplayStudy& study) {
              "copies of checkpoints beside training: simulated, they slow the iterations of their "
              "time, at up to twice as many simulations");
   v.optional("sweep", study.sweep, "POLICY.OPTION and the values that it takes");
-  v.optional("assumptions", study.assumptions, "what is not published and is assumed");
-  v.optional("plot", study.plot, "Python script beside the file that draws the figure");
-  v.optional("published", study.published, "CSV of published values beside the file");
-  check_result_name(v, study.name);
   if (v.reading() && v.good()) check_distinct(v, study);
   if (v.reading() && v.given("cases") && study.cases.empty()) v.problem("cases", "no case");
   if (v.reading() && study.seeds.value.empty()) v.problem("seeds", "no seed", "as in [0]");
   for (const std::int64_t seed : study.seeds.value) v.not_negative("seeds", seed);
-  check_beside(v, "plot", study.plot);
-  check_beside(v, "published", study.published);
 }
 
 ReplayStudy load_replay_study(const std::string& path, config::Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   ReplayStudy study = config::load_file<ReplayStudy>(path, diagnostics);
-  study.path = path;
-  study.folder = fs::path(path).parent_path().string();
-  if (study.folder.empty()) study.folder = ".";
+  study.came_from(path);
   if (diagnostics.problems().size() != before) return study;
   study.hash = content_hash(read_text_file(path));
   for (ReplayCase& one : study.cases) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "experiments/study/figure.h"
+#include "experiments/study/subject.h"
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
 #include "models/spec/job.h"
@@ -58,10 +59,7 @@ enum class Prices { on_demand, spot };
 /// What checkpoints copy beside training (sim::ReplayOptions::background_transfers).
 enum class BackgroundTransfers { ignored, simulated };
 
-struct ReplayStudy {
-  std::string name;  ///< Folder under results/.
-  std::string title;
-  std::string about;
+struct ReplayStudy : Subject {
   std::vector<ReplayCase> cases;
   std::vector<config::Located<ReplayPolicy>> policies;  ///< Empty: all of the catalog.
   config::Located<std::vector<std::int64_t>> seeds{{0}, {}};
@@ -70,14 +68,8 @@ struct ReplayStudy {
   BackgroundTransfers background_transfers = BackgroundTransfers::ignored;
   /// Values of options by `POLICY.OPTION`, POLICY as shown; runs of other policies do not multiply.
   std::map<std::string, config::Located<std::vector<std::string>>> sweep;
-  std::vector<std::string> assumptions;
-  std::string plot;
-  std::string published;
 
-  std::string path;    ///< Of the file itself.
-  std::string folder;  ///< That it lies in.
-  std::string hash;    ///< Content hash of the file.
-  FigureScript figure() const { return {folder, plot, published}; }
+  std::string hash;  ///< Content hash of the file.
 };
 
 std::vector<std::pair<PlanningTime, const char*>> enum_names(PlanningTime);

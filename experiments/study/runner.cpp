@@ -121,7 +121,7 @@ class ManifestRuns final : public RunSet {
     return fs::exists(fs::path(folder) / "timeline.perfetto", error);
   }
   FigureScript figure() const override {
-    return {manifest_.folder, manifest_.plot, manifest_.published};
+    return manifest_.figure();
   }
 
   /// effective.yaml, plan.yaml, summary.json, profile_entries.txt, log.txt and timeline.perfetto if

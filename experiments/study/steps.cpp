@@ -157,7 +157,7 @@ class StepRuns final : public RunSet {
             program_version()};
   }
   bool has_all(std::size_t, const std::string&) const override { return true; }
-  FigureScript figure() const override { return {file_.folder, file_.plot, file_.published}; }
+  FigureScript figure() const override { return file_.figure(); }
 
   RunSeconds fill(std::size_t run, const std::string& folder,
                   const std::function<void(double)>&) const override {
@@ -255,28 +255,18 @@ void describe(config::Visitor& v, StepsFile& file) {
   v.schema("orrery/steps", 1);
   v.title("Steps");
   v.doc("Commands whose tables a figure shows.");
-  v.required("name", file.name, "folder under results/");
-  v.optional("title", file.title, "of the figure's subject");
-  v.optional("about", file.about, "what the paper did, what comes out");
+  describe_subject(v, file);
   v.required("steps", file.steps, "commands; they do not depend on each other");
   v.optional("inputs", file.inputs, "files and folders elsewhere that decide the results");
   v.optional("needs", file.needs, "files or folders below $ORRERY_DATA");
   v.optional("publish", file.publish, "files of steps that also go to the results folder itself");
-  v.optional("assumptions", file.assumptions, "what the paper does not say and is assumed");
-  v.optional("plot", file.plot, "Python script beside this file that draws the figure");
-  v.optional("published", file.published, "CSV of published values beside this file");
-  check_result_name(v, file.name);
   if (v.reading() && v.given("steps") && file.steps.empty()) v.problem("steps", "there are none");
-  check_beside(v, "plot", file.plot);
-  check_beside(v, "published", file.published);
 }
 
 StepsFile load_steps(const std::string& path, config::Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   auto file = config::load_file<StepsFile>(path, diagnostics);
-  file.path = path;
-  file.folder = fs::path(path).parent_path().string();
-  if (file.folder.empty()) file.folder = ".";
+  file.came_from(path);
   if (diagnostics.problems().size() == before) check_steps(file, diagnostics);
   return file;
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/study/subject.h"
 #include "experiments/study/sweep.h"
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
@@ -25,10 +26,7 @@ struct Step {
   std::string output;  ///< File in the step's folder that takes what the command prints.
 };
 
-struct StepsFile {
-  std::string name;  ///< Folder under results/.
-  std::string title;
-  std::string about;
+struct StepsFile : Subject {
   std::vector<Step> steps;
   /// Files and folders whose content decides the results, beside the folder of the file itself
   /// (scripts, texts and published values in it do not count).
@@ -36,12 +34,6 @@ struct StepsFile {
   std::vector<std::string> needs;  ///< Data below $ORRERY_DATA without which nothing runs.
   /// Files of the steps' folders that are also put into the results folder itself.
   std::vector<std::string> publish;
-  std::vector<std::string> assumptions;
-  std::string plot;
-  std::string published;
-
-  std::string path;    ///< Of the file itself.
-  std::string folder;  ///< That it lies in.
 };
 
 /// YAML (`schema: orrery/steps/1`).
