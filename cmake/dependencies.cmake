@@ -1,7 +1,6 @@
 # All third-party code comes from Debian 12 packages (tools/scripts/packages.txt).
 find_package(PkgConfig REQUIRED)
 find_package(fmt REQUIRED)
-find_package(spdlog REQUIRED)
 find_package(yaml-cpp REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(nlohmann_json REQUIRED)

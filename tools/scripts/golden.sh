@@ -1,7 +1,10 @@
 #!/usr/bin/env bash
-# Runs the golden tests: did anything change?
+# Did anything change? Runs the golden tests; or records what the README's commands and the
+# experiments print and write, and compares two such records (tools/scripts/outputs.py).
 #
 #   tools/scripts/golden.sh [--update] [CTEST ARGS...]
+#   tools/scripts/golden.sh --record FOLDER [--quick] [--only REGEX]
+#   tools/scripts/golden.sh --compare BEFORE AFTER
 #
 # --update lets the tests rewrite tests/golden/<case>/expected.* and tests/planners/gaps.golden and
 # shows what that changed; review it as a diff before committing.
@@ -14,6 +17,11 @@ case ${1:-} in
     update=1
     export ORRERY_UPDATE_GOLDEN=1
     shift
+    ;;
+  --record | --compare)
+    verb=${1#--}
+    shift
+    exec python3 "$root/tools/scripts/outputs.py" "$verb" "$@"
     ;;
   -h | --help)
     awk 'NR > 1 { if (!/^#/) exit; sub(/^# ?/, ""); print }' "${BASH_SOURCE[0]}"
