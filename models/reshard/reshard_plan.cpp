@@ -68,8 +68,10 @@ class ReshardPlanner {
     std::vector<int> alive(static_cast<std::size_t>(cluster.size()));
     std::iota(alive.begin(), alive.end(), 0);
     std::vector<int> out(alive.size(), -1);
-    for (const DeviceId device : options_.lost)
-      std::swap(alive[device.index()], out[device.index()]);
+    for (const DeviceId device : options_.lost) {
+      alive[device.index()] = -1;
+      out[device.index()] = device.value;
+    }
     return lost ? out : alive;
   }
 
