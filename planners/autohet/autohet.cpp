@@ -469,21 +469,9 @@ PlannerResult AutohetSearch::run() {
                          std::move(none));
 }
 
-class Autohet final : public Planner {
- public:
-  using Settings = AutohetSettings;
-  explicit Autohet(AutohetSettings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    return AutohetSearch(input, settings_).run();
-  }
-
- private:
-  AutohetSettings settings_;
-};
-
 }  // namespace
 
-const PlannerEntry kAutohet = planner_entry<Autohet>(
+const PlannerEntry kAutohet = planner_entry<SearchPlanner<AutohetSearch, AutohetSettings>>(
     "autohet", "AutoHet, section III (Eq. 1-5, Algorithm 1)",
     "TP dimensions; for each all divisions of the GPUs into pipelines by counts of kinds, exactly; "
     "stage order, nodes and layers of the best of them",

@@ -493,22 +493,11 @@ PlannerResult Search::run() {
                          std::move(none));
 }
 
-class Exhaustive final : public Planner {
- public:
-  using Settings = exhaustive::Settings;
-  explicit Exhaustive(Settings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    return Search(input, settings_).run();
-  }
-
- private:
-  Settings settings_;
-};
-
 }  // namespace
 }  // namespace exhaustive
 
-const PlannerEntry kExhaustive = planner_entry<exhaustive::Exhaustive>(
+const PlannerEntry kExhaustive = planner_entry<
+    SearchPlanner<exhaustive::Search, exhaustive::Settings>>(
     "exhaustive", "brute force; no paper",
     "all sets of pipelines of stages of tensor-parallel groups inside nodes, idle devices "
     "included, with all splits of the blocks, batch shares, micro-batch sizes, recompute and ZeRO "

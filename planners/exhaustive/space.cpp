@@ -57,28 +57,40 @@ class SpaceMaker {
   /// position `sorted_from` on no part is smaller than the one before it.
   std::vector<Parts> sequences(const std::vector<Parts>& kinds, int longest, int sorted_from,
                                std::size_t most) {
+    std::map<std::vector<int>, std::vector<int>> by_use;  // Kinds that use the same devices.
+    for (std::size_t kind = 0; kind < kinds.size(); ++kind) {
+      by_use[kinds[kind].use].push_back(static_cast<int>(kind));
+    }
     std::vector<Parts> all = {{{}, std::vector<int>(have_.size(), 0)}};
     std::size_t begin = 0;
-    for (int length = 0; length < longest && begin < all.size(); ++length) {
-      const std::size_t end = all.size();
-      for (; begin < end; ++begin) {
+    bool full = false;
+    for (int length = 0; length < longest && begin < all.size() && !full; ++length) {
+      for (const std::size_t end = all.size(); begin < end && !full; ++begin) {
         const int first = length >= sorted_from ? all[begin].parts.back() : 0;
-        for (std::size_t kind = at(first); kind < kinds.size(); ++kind) {
-          if (!affordable(all[begin].use, kinds[kind].use)) continue;
-          if (all.size() > most + 1 || canceled(input_)) {
-            space_.complete = false;
-            all.erase(all.begin());
-            return all;
-          }
-          Parts longer = all[begin];
-          longer.parts.push_back(static_cast<int>(kind));
-          for (std::size_t c = 0; c < have_.size(); ++c) longer.use[c] += kinds[kind].use[c];
-          all.push_back(std::move(longer));
+        for (const auto& [use, alike] : by_use) {
+          if (!affordable(all[begin].use, use)) continue;
+          full = full || !extend(all, begin, use, alike, first, most);
         }
       }
     }
+    space_.complete = space_.complete && !full;
     all.erase(all.begin());  // The empty one.
     return all;
+  }
+
+  /// Adds all[begin] with one more part, any of `alike` from `first` on; false when there are
+  /// `most` or the search is canceled.
+  bool extend(std::vector<Parts>& all, std::size_t begin, const std::vector<int>& use,
+              const std::vector<int>& alike, int first, std::size_t most) {
+    for (auto kind = std::lower_bound(alike.begin(), alike.end(), first); kind != alike.end();
+         ++kind) {
+      if (all.size() > most + 1 || canceled(input_)) return false;
+      Parts longer = all[begin];
+      longer.parts.push_back(*kind);
+      for (std::size_t c = 0; c < have_.size(); ++c) longer.use[c] += use[c];
+      all.push_back(std::move(longer));
+    }
+    return true;
   }
 
   bool affordable(const std::vector<int>& use, const std::vector<int>& more) const {

@@ -452,6 +452,13 @@ models::Infeasible HethubSearch::none() const {
 
 PlannerResult HethubSearch::run() {
   report_.work_unit = "plans";
+  const auto& schedules = input_.job.allowed.schedules;
+  if (std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b) ==
+      schedules.end()) {
+    return {
+        models::Infeasible{"schedule", "HetHub's pipelines run 1F1B, the job does not allow it"},
+        report_};
+  }
   counts_.assign(input_.cluster.gpu_types.size(), 0);
   const std::vector<HethubTree> all = trees();
   for (const HethubTree& tree : all) {
@@ -475,30 +482,9 @@ PlannerResult HethubSearch::run() {
   return ranking_.finish(kHethub.name, settings_.evaluate_top, report_, std::move(nothing));
 }
 
-class Hethub final : public Planner {
- public:
-  using Settings = HethubSettings;
-  explicit Hethub(HethubSettings settings) : settings_(settings) {}
-  PlannerResult plan(const PlannerInput& input) const override {
-    const auto& schedules = input.job.allowed.schedules;
-    if (std::find(schedules.begin(), schedules.end(), ir::ScheduleKind::one_f_one_b) ==
-        schedules.end()) {
-      SearchReport report;
-      report.work_unit = "plans";
-      return {
-          models::Infeasible{"schedule", "HetHub's pipelines run 1F1B, the job does not allow it"},
-          report};
-    }
-    return HethubSearch(input, settings_).run();
-  }
-
- private:
-  HethubSettings settings_;
-};
-
 }  // namespace
 
-const PlannerEntry kHethub = planner_entry<Hethub>(
+const PlannerEntry kHethub = planner_entry<SearchPlanner<HethubSearch, HethubSettings>>(
     "hethub", "HetHub (Xu et al. 2024), sections 3.1 to 3.3",
     "layers for each GPU type x uniform DP x uniform TP, stages of a type within one layer, "
     "slowest stage first, under 1F1B",

