@@ -12,7 +12,8 @@
 ///
 /// Where several members hold one key-value head, each has the gradient of its own query heads'
 /// part. They are not summed here: lowering takes such members for data-parallel copies of the
-/// head, and a program's gradient collectives add them up (models/lower/block_replicas.cpp, split_copies).
+/// head, and a program's gradient collectives add them up (models/lower/block_replicas.cpp,
+/// split_copies).
 #pragma once
 #include <cstddef>
 #include <vector>

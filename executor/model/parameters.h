@@ -17,7 +17,8 @@ struct TransformerParameters {
 TransformerParameters transformer_parameters(const ir::ModelShape& shape);
 
 /// What position `position` of `degree` holds: an even part, the first ones a unit longer. Where
-/// there are fewer units than members (key-value heads), degree / units neighbors hold the same one.
+/// there are fewer units than members (key-value heads), degree / units neighbors hold the same
+/// one.
 UnitRange held_slice(const ParameterInfo& info, int degree, int position);
 
 /// Initial values of elements [begin, end) of the whole parameter: gains 1; matrices normal with

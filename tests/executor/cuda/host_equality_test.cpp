@@ -1,9 +1,9 @@
 // Does the model train on the kernels of the CUDA back end as it does on the CPU? Here they run in
 // loops on the host; bf16 is tested nowhere else without a GPU.
 #include "executor/cuda/ordered_transport.h"
-#include "tests/executor/engine/equality_checks.h"
 #include "tests/executor/cuda/host_device.h"
 #include "tests/executor/cuda/pipe_exchange.h"
+#include "tests/executor/engine/equality_checks.h"
 
 namespace orrery::executor::host_equality_test {
 namespace {
