@@ -63,11 +63,10 @@ models::Job job_of(const models::Job& job, const ir::Plan& plan, ir::Recompute r
 
 /// Time of an op's inner collectives on their bottlenecks, as the simulator prices them in
 /// collapsed programs.
-Seconds inner_time(const ir::Program& program, std::int32_t set, const models::Topology& topology) {
+Seconds inner_time(const ir::Program& program, const ir::Op& op, const models::Topology& topology) {
   Seconds total;
-  if (set == ir::kNone) return total;
   const models::PathFunction path = [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
-  for (const ir::InnerCollective& inner : program.inner_sets[at(set)]) {
+  for (const ir::InnerCollective& inner : program.inner_of(op)) {
     Seconds slowest;
     for (const std::int32_t group : inner.groups) {
       slowest =
@@ -179,8 +178,7 @@ const std::vector<PreparedStrategy::Passes>& PreparedStrategy::cost(int pipeline
     const ir::Rank& rank = program.rank_of(op);
     Passes& passes = by_group[{rank.pipeline, rank.stage}][rank.group];
     (op.kind == ir::OpKind::forward ? passes.forward : passes.backward) +=
-        prices.compute(OpId{static_cast<std::int32_t>(i)}) +
-        inner_time(program, op.inner, *topology_);
+        prices.compute(OpId{static_cast<std::int32_t>(i)}) + inner_time(program, op, *topology_);
   }
   for (const auto& [stage, groups] : by_group) {  // stages of a pipeline ascend
     Passes slowest;
