@@ -74,7 +74,7 @@ class BadInput(Case):
                     "--seed", "-1", "--straggler", "3", "-o", "x", "--cost", "simu", says=[
                         "--dtype: unknown value 'bf61' (did you mean 'bf16'?",
                         "--recompute: unknown value 'ful' (did you mean 'full'?",
-                        "--seed: must be at least 0, is -1",
+                        "--seed: must be zero or more, is -1",
                         "--straggler: '3' is not DEVICE=FACTOR",
                         "--option: 'x' is not NAME=VALUE",
                         "--cost: unknown value 'simu' (did you mean 'simulator'?"])
