@@ -20,8 +20,8 @@ struct CompareSettings {
   std::string run;
   Text profile;
   Text cluster;
-  Text warm_up;
-  Text worst;
+  std::optional<int> warm_up;
+  int worst = calibration::CompareOptions{}.worst;
   Text out;
   bool no_figure = false;
   bool json = false;
@@ -39,6 +39,8 @@ void describe(config::Visitor& v, CompareSettings& settings) {
              {.letter = 'o'});
   v.optional("no_figure", settings.no_figure, "do not draw the figure");
   describe_json(v, settings.json);
+  if (settings.warm_up) v.not_negative("warm_up", *settings.warm_up);
+  v.not_negative("worst", settings.worst);
 }
 
 namespace fs = std::filesystem;
@@ -74,14 +76,11 @@ std::string write_results(const CompareSettings& args, const RunComparison& comp
 
 namespace {
 
-int run(const CompareSettings& args) {
-  config::Diagnostics diagnostics;
+int run(const CompareSettings& args, config::Diagnostics& diagnostics) {
   if (args.out) check_out_folder("--out", *args.out, diagnostics);
   CompareRequest request{args.run, args.cluster.value_or(""), args.profile.value_or(""), {}};
-  request.options.warm_up = static_cast<int>(
-      whole_number(args.warm_up, "--warm-up", 0, request.options.warm_up, diagnostics));
-  request.options.worst =
-      static_cast<int>(whole_number(args.worst, "--worst", 0, request.options.worst, diagnostics));
+  request.options.warm_up = args.warm_up.value_or(request.options.warm_up);
+  request.options.worst = args.worst;
   diagnostics.raise();
   const RunComparison comparison = compare_run(request, diagnostics);
   for (const GenerationComparison& one : comparison.generations) {

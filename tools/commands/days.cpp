@@ -4,30 +4,33 @@
 
 #include "models/base/units.h"
 #include "models/config/units.h"
-#include "tools/cli/flags.h"
-#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 namespace {
 
 constexpr double kDay = 86400;  ///< Seconds.
+constexpr double kMostDays = 36525;
 
 }  // namespace
 
-std::optional<Nanoseconds> days_flag(const Text& text, config::Diagnostics& diagnostics) {
-  if (!text) return std::nullopt;
-  config::TextError error;
-  const auto days = config::parse_number(*text, error);
-  if (!days) {
-    diagnostics.add(at_flag("--days"), fmt::format("'{}' is not a number of days", *text),
-                    "for example --days 0.5");
-  } else if (!(*days > 0) || *days > kMostDays) {
-    diagnostics.add(at_flag("--days"),
-                    fmt::format("'{}' is not above 0 and at most {}", *text, kMostDays));
-  } else {
-    return to_nanoseconds(Seconds{*days * kDay});
-  }
-  return std::nullopt;
+void describe(config::Visitor& v, Days& days) {
+  v.required("days", days.value, "above 0, at most 36525");
 }
+
+bool from_scalar(const std::string& text, Days& out, std::string& error) {
+  config::TextError wrong;
+  const auto days = config::parse_number(text, wrong);
+  if (!days) {
+    error = fmt::format("'{}' is not a number of days, for example 0.5", text);
+  } else if (!(*days > 0) || *days > kMostDays) {
+    error = fmt::format("'{}' is not above 0 and at most {}", text, kMostDays);
+  } else {
+    out.value = *days;
+    return true;
+  }
+  return false;
+}
+
+Nanoseconds to_nanoseconds(Days days) { return to_nanoseconds(Seconds{days.value * kDay}); }
 
 }  // namespace orrery::tools

@@ -3,16 +3,18 @@
 #include <optional>
 
 #include "models/base/time.h"
-#include "models/config/diagnostics.h"
-#include "tools/commands/inputs.h"
+#include "models/config/visitor.h"
 
 namespace orrery::tools {
 
-/// A hundred years: in nanoseconds they fit into 64 bits.
-inline constexpr double kMostDays = 36525;
+/// A plain number of days, above 0 and at most a hundred years: in nanoseconds they fit into 64
+/// bits.
+struct Days {
+  double value = 0;
+};
+void describe(config::Visitor& v, Days& days);
+bool from_scalar(const std::string& text, Days& out, std::string& error);
 
-/// A plain number of days above 0 and at most kMostDays; none without the flag, and, with a
-/// problem, of anything else.
-std::optional<Nanoseconds> days_flag(const Text& text, config::Diagnostics& diagnostics);
+Nanoseconds to_nanoseconds(Days days);
 
 }  // namespace orrery::tools

@@ -45,7 +45,7 @@ struct ExecuteAgentSettings {
   std::string store;
   std::string node;
   Text address;
-  Text wait;               ///< Seconds.
+  std::int64_t wait = 60;  ///< Seconds that it looks for its launcher.
   Text network_namespace;  ///< To enter first.
 };
 
@@ -55,6 +55,7 @@ void describe(config::Visitor& v, ExecuteAgentSettings& settings) {
   v.optional("address", settings.address, "that its ranks listen on; default: the node's name");
   v.optional("wait", settings.wait, "seconds to look for the launcher; default: 60");
   v.optional("namespace", settings.network_namespace, "network namespace to enter first");
+  v.at_least("wait", settings.wait, std::int64_t{1});
 }
 
 using config::Diagnostics;
@@ -64,8 +65,6 @@ using executor::LaunchReport;
 constexpr int kNodesRefused = 2;
 /// Seconds between words about a policy that is being prepared.
 constexpr int kWordEvery = 5;
-/// Seconds that an agent looks for its launcher, unless --wait says otherwise.
-constexpr std::int64_t kAgentWait = 60;
 
 /// The first one is the plan to begin with, then those to switch to.
 std::vector<experiments::LoadedRun> load_runs(const ExecuteSettings& args,
@@ -138,7 +137,7 @@ PreparedExecution prepare(const ExecuteSettings& args) {
   Diagnostics diagnostics;
   PreparedExecution out;
   executor::LaunchOptions& o = out.options;
-  out.seed = static_cast<std::uint64_t>(whole_number(args.seed, "--seed", 0, 0, diagnostics));
+  out.seed = static_cast<std::uint64_t>(args.seed);
   o.settings = settings_of(args, out.seed, diagnostics);
   o.hosts = hosts_of(args.hosts, diagnostics);
   o.ssh = args.ssh;
@@ -359,6 +358,12 @@ void describe(config::Visitor& v, ExecuteSettings& settings) {
   v.optional("switch_to", settings.switches,
              "PLAN@STEP: goes over to another plan after that step; may be repeated");
   describe(v, settings.job, BatchDefault::of_the_plan);
+  v.at_least("steps", settings.steps, std::int64_t{1});
+  v.not_negative("seed", settings.seed);
+  if (settings.log_steps) v.not_negative("log_steps", *settings.log_steps);
+  if (settings.checkpoint_every) {
+    v.at_least("checkpoint_every", *settings.checkpoint_every, std::int64_t{1});
+  }
 }
 
 namespace {
@@ -455,9 +460,8 @@ int run(const ExecuteAgentSettings& args) {
   } catch (const std::runtime_error& error) {
     diagnostics.add(at_flag("--store"), error.what());
   }
-  const auto wait = whole_number(args.wait, "--wait", 1, kAgentWait, diagnostics);
   diagnostics.raise();
-  options.wait = std::chrono::seconds(wait);
+  options.wait = std::chrono::seconds(args.wait);
   options.token = token;
   options.node = args.node;
   options.address = args.address.value_or(args.node);

@@ -108,12 +108,12 @@ executor::RunSettings settings_of(const ExecuteSettings& args, std::uint64_t see
   s.library = args.library.value_or("");
   s.precision =
       executor::precision_of(args.precision.value_or("fp32")).value_or(executor::Precision::fp32);
-  s.steps = whole_number(args.steps, "--steps", 1, 20, diagnostics);
-  s.learning_rate = number(args.learning_rate, "--learning-rate", s.learning_rate, diagnostics);
+  s.steps = args.steps;
+  s.learning_rate = args.learning_rate.value_or(s.learning_rate);
   s.data = args.data.value_or("");
   s.data_seed = seed;
-  s.log_steps = whole_number(args.log_steps, "--log-steps", 0, s.log_steps, diagnostics);
-  s.checkpoint_every = whole_number(args.checkpoint_every, "--checkpoint-every", 1, 0, diagnostics);
+  s.log_steps = args.log_steps.value_or(s.log_steps);
+  s.checkpoint_every = args.checkpoint_every.value_or(0);
   s.local_checkpoints = args.checkpoints.value_or("");
   s.cloud_checkpoints = args.cloud.value_or("");
   if (s.checkpoint_every > 0 && s.local_checkpoints.empty() && s.cloud_checkpoints.empty()) {

@@ -20,16 +20,16 @@ struct ExecuteSettings {
   std::string plan;  ///< Or `planner`.
   Text planner;
   JobSettings job;
-  Text steps;
+  std::int64_t steps = 20;
   Text backend;
   Text library;
   Text transport;
   Text precision;
   Text data;
-  Text learning_rate;
-  Text seed;
+  std::optional<double> learning_rate;
+  std::int64_t seed = 0;
   Text out;
-  Text log_steps;
+  std::optional<std::int64_t> log_steps;
   std::vector<std::string> slowdowns;  ///< DEVICE=FACTOR
   Text ranks;                          ///< processes or threads
   Text shares;                         ///< 0=50,1=25, or one number for all
@@ -38,7 +38,7 @@ struct ExecuteSettings {
   bool netlab = false;
   Text listen;
   Text advertise;
-  Text checkpoint_every;
+  std::optional<std::int64_t> checkpoint_every;
   Text checkpoints;
   Text cloud;
   bool prune_checkpoints = false;

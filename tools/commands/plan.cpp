@@ -25,7 +25,7 @@ struct PlanSettings {
   JudgeSettings judge;
   std::string planners;              ///< Comma-separated names, or "all".
   std::vector<std::string> options;  ///< name=value
-  Text work_budget;
+  std::optional<std::int64_t> work_budget;
   Text output;
   Text timeline;
   bool full = false;  ///< Print equal pipelines too.
@@ -49,6 +49,7 @@ void describe(config::Visitor& v, PlanSettings& settings) {
   describe_json(v, settings.json);
   describe(v, settings.job, BatchDefault::fixed);
   describe(v, settings.judge);
+  if (settings.work_budget) v.at_least("work_budget", *settings.work_budget, std::int64_t{1});
 }
 
 /// What `--json` prints.
@@ -141,7 +142,7 @@ std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& d
   const models::Library library = open_library(diagnostics);
   const std::vector<std::string> names = planner_list(args, diagnostics);
   experiments::RunSpec spec = make_spec(with_defaults(args.job), args.judge, {}, diagnostics);
-  spec.work_budget = whole_number(args.work_budget, "--work-budget", 1, 0, diagnostics);
+  spec.work_budget = args.work_budget.value_or(0);
   check_names(spec, library, diagnostics);
   check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
   check_outputs(outputs_of(args), input_files(args.job), diagnostics);

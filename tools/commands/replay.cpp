@@ -108,10 +108,10 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
   describe(v, settings.sweep);
   describe_json(v, settings.json);
   describe(v, settings.job, BatchDefault::fixed);
+  if (settings.expected_mtbf) v.positive("expected_mtbf", *settings.expected_mtbf);
 }
 
-int run_replay(const ReplaySettings& args) {
-  config::Diagnostics diagnostics;
+int run_replay(const ReplaySettings& args, config::Diagnostics& diagnostics) {
   const experiments::RunnerOptions options = args.sweep.options();
   const models::Library library = open_library(diagnostics);
   const ReplayStudy study = study_of(args, diagnostics);

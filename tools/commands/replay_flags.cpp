@@ -26,7 +26,7 @@ using config::Value;
 using experiments::ReplayPolicy;
 using experiments::ReplayStudy;
 
-constexpr const char* kDefaultDays = "54";  ///< Of a generated trace: the Llama 3 snapshot.
+constexpr Days kDefaultDays{54};  ///< Of a generated trace: the Llama 3 snapshot.
 constexpr std::int64_t kMostSeeds = 100'000;
 
 std::string study_file(const std::string& given, Diagnostics& diagnostics) {
@@ -144,11 +144,6 @@ experiments::ReplayTrace trace_of(const ReplaySettings& args, Diagnostics& diagn
   return trace;
 }
 
-template <class E>
-void set(const Text& text, const char* flag, E& value, Diagnostics& diagnostics) {
-  if (text) config::describe_value(Value::scalar(*text, at_flag(flag)), value, diagnostics);
-}
-
 /// Flags that a study file replaces.
 void refuse_case_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   const auto refuse = [&](bool given, const char* flag) {
@@ -231,28 +226,18 @@ ReplayStudy study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
     }
   }
   if (args.seeds) study.seeds = {seeds_of(*args.seeds, diagnostics), at_flag("--seeds")};
-  set(args.planning_time, "--planning-time", study.planning_time, diagnostics);
-  set(args.prices, "--prices", study.prices, diagnostics);
+  if (args.planning_time) study.planning_time = *args.planning_time;
+  if (args.prices) study.prices = *args.prices;
   if (args.background) {
     study.background_transfers = experiments::BackgroundTransfers::simulated;
   }
   if (args.expected_mtbf) {
-    for (experiments::ReplayCase& one : study.cases) {
-      one.expected_mtbf.emplace();
-      set(args.expected_mtbf, "--expected-mtbf", *one.expected_mtbf, diagnostics);
-      if (diagnostics.empty() && !(one.expected_mtbf->value > 0)) {
-        diagnostics.add(at_flag("--expected-mtbf"), "not a positive time", "as in 3 h");
-      }
-      if (!diagnostics.empty()) break;
-    }
+    for (experiments::ReplayCase& one : study.cases) one.expected_mtbf = args.expected_mtbf;
   }
   const bool generated = !file && args.generate.has_value();
   if (args.days || generated) {
-    // What is no number of days was reported: nothing follows from the default.
-    const auto horizon = days_flag(args.days.value_or(kDefaultDays), diagnostics);
-    for (experiments::ReplayCase& one : study.cases) {
-      one.horizon = horizon ? to_seconds(*horizon) : Seconds{1};
-    }
+    const Seconds horizon = to_seconds(to_nanoseconds(args.days.value_or(kDefaultDays)));
+    for (experiments::ReplayCase& one : study.cases) one.horizon = horizon;
   }
   if (!diagnostics.empty()) return study;
   if (!file) {

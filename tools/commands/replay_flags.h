@@ -4,6 +4,7 @@
 
 #include "experiments/study/replay_file.h"
 #include "models/config/diagnostics.h"
+#include "tools/commands/days.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/sweep_settings.h"
 
@@ -17,14 +18,14 @@ struct ReplaySettings {
   Text format;
   Text generate;                      ///< Generator, or a file with its settings.
   std::vector<std::string> settings;  ///< NAME=VALUE of generator or format.
-  Text days;
+  std::optional<Days> days;
   bool repeat = false;               ///< The trace file starts again where it ends.
   Text policies;                     ///< Comma-separated, or "all".
   std::vector<std::string> options;  ///< POLICY.NAME=VALUE
   Text seeds;                        ///< A count, or a list: 1,2,5
-  Text expected_mtbf;
-  Text planning_time;
-  Text prices;
+  std::optional<Seconds> expected_mtbf;
+  std::optional<experiments::PlanningTime> planning_time;
+  std::optional<experiments::Prices> prices;
   bool background = false;
   Text plan;
   SweepSettings sweep;
@@ -32,7 +33,7 @@ struct ReplaySettings {
 };
 
 void describe(config::Visitor& v, ReplaySettings& settings);
-int run_replay(const ReplaySettings& settings);
+int run_replay(const ReplaySettings& settings, config::Diagnostics& problems);
 
 /// The study of the file, with the flags --policy and --seeds over it; or that of the flags.
 experiments::ReplayStudy study_of(const ReplaySettings& args, config::Diagnostics& diagnostics);

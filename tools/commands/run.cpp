@@ -246,7 +246,10 @@ void refuse(bool given, const char* flag, const char* what) {
 
 int run_other(const RunSettings& args, ExperimentKind kind) {
   refuse(args.timelines, "--timelines", "this experiment has no timelines");
-  if (kind == ExperimentKind::replay) return run_replay(replay_args(args));
+  if (kind == ExperimentKind::replay) {
+    config::Diagnostics problems;
+    return run_replay(replay_args(args), problems);
+  }
   if (kind == ExperimentKind::steps) return run_steps_file(args);
   if (kind == ExperimentKind::twin) {
     refuse(args.sweep.shard.has_value(), "--shard", "a twin's runs are not divided");

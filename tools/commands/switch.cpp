@@ -28,14 +28,20 @@
 namespace orrery::tools {
 namespace {
 
+/// Which states move.
+enum class MovedState { weights, all };
+std::vector<std::pair<MovedState, const char*>> enum_names(MovedState) {
+  return {{MovedState::weights, "weights"}, {MovedState::all, "all"}};
+}
+
 /// A change from one plan to another.
 struct SwitchSettings {
   JobSettings job;
   std::string from;
   std::string to;
-  Text lost;     ///< Devices: 24-31,40
-  Text state;    ///< weights or all
-  Text variant;  ///< fused, unfused or no-heuristics
+  Text lost;  ///< Devices: 24-31,40
+  MovedState state = MovedState::weights;
+  models::ReshardVariant variant = models::ReshardOptions{}.variant;
   bool json = false;
 };
 
@@ -52,12 +58,6 @@ void describe(config::Visitor& v, SwitchSettings& settings) {
 }
 
 }  // namespace
-
-/// Which states move.
-enum class MovedState { weights, all };
-std::vector<std::pair<MovedState, const char*>> enum_names(MovedState) {
-  return {{MovedState::weights, "weights"}, {MovedState::all, "all"}};
-}
 
 namespace {
 
@@ -172,14 +172,6 @@ void describe(config::Visitor& v, SwitchDocument& document) {
 }
 
 // ---- flags ----
-
-template <class E>
-E choice(const Text& text, const char* flag, E value, Diagnostics& diagnostics) {
-  if (text) {
-    config::describe_value(config::Value::scalar(*text, at_flag(flag)), value, diagnostics);
-  }
-  return value;
-}
 
 template <class E>
 std::string name_of_choice(E value) {
@@ -387,13 +379,12 @@ int run(const SwitchSettings& args) {
   Diagnostics diagnostics;
   models::ReshardOptions options;
   options.lost = parse_devices(args.lost, "--lost", diagnostics);
-  options.variant = choice(args.variant, "--variant", options.variant, diagnostics);
-  const MovedState state = choice(args.state, "--state", MovedState::weights, diagnostics);
+  options.variant = args.variant;
   diagnostics.raise();
   const std::vector<experiments::LoadedRun> runs = load_plans({args.from, args.to}, args.job, {});
   const experiments::LoadedRun& run = runs.back();
-  options.bytes = state == MovedState::weights ? models::weight_bytes(run.spec.job)
-                                               : models::all_state_bytes(run.spec.job);
+  options.bytes = args.state == MovedState::weights ? models::weight_bytes(run.spec.job)
+                                                    : models::all_state_bytes(run.spec.job);
   const ir::Plan& from = *runs.front().plan;
   const ir::Plan& to = *run.plan;
   report(models::find_problems(from, to, run.cluster, options), args, diagnostics);
@@ -403,7 +394,7 @@ int run(const SwitchSettings& args) {
   const models::ReshardPlan plan =
       models::plan_reshard(from, to, run.cluster, topology, run.workload, options);
   SwitchDocument document = make_document(args, run, plan);
-  document.state = name_of_choice(state);
+  document.state = name_of_choice(args.state);
   document.variant = name_of_choice(options.variant);
   for (const DeviceId device : options.lost) document.lost_devices.push_back(device.value);
   document.simulated_seconds = simulate_switch(plan, run, topology);

@@ -23,15 +23,17 @@
 namespace orrery::tools {
 namespace {
 
+constexpr int kMostGpusPerNode = 1024;  ///< As of `# nodes:` in a trace.
+
 /// Traces of others as ours.
 struct TraceImportSettings {
   std::string format;
   std::vector<std::string> files;
   std::vector<std::string> gpu_types;  ///< One for each file, or none.
-  Text gpus_per_node;
-  Text order;
-  Text seed;
-  Text days;
+  int gpus_per_node = 1;
+  decltype(traces::ImportOptions::order) order = traces::ImportOptions{}.order;
+  std::int64_t seed = 0;
+  std::optional<Days> days;
   Text output;
 };
 
@@ -49,17 +51,19 @@ void describe(config::Visitor& v, TraceImportSettings& settings) {
   v.optional("days", settings.days, "repeat the trace until then; default: as long as it is");
   v.optional("output", settings.output, "write to this file; default: standard output",
              {.letter = 'o'});
+  v.between("gpus_per_node", settings.gpus_per_node, 1, kMostGpusPerNode);
+  v.not_negative("seed", settings.seed);
 }
 
 /// Draws a trace of failures and spot nodes.
 struct TraceGenerateSettings {
   std::string generator;  ///< Name in the library, or a file.
   Text cluster;
-  Text gpus;
-  Text gpus_per_node;
+  std::optional<std::int64_t> gpus;
+  std::optional<int> gpus_per_node;
   Text gpu_type;
-  Text days;
-  Text seed;
+  Days days{54};
+  std::int64_t seed = 0;
   bool conditioned = false;
   std::vector<std::string> settings;  ///< KEY.PATH=VALUE
   Text output;
@@ -83,21 +87,25 @@ void describe(config::Visitor& v, TraceGenerateSettings& settings) {
              "KEY.PATH=VALUE: replaces a value of the generator; may be repeated");
   v.optional("output", settings.output, "write to this file; default: standard output",
              {.letter = 'o'});
+  if (settings.gpus) v.at_least("gpus", *settings.gpus, std::int64_t{1});
+  if (settings.gpus_per_node) {
+    v.between("gpus_per_node", *settings.gpus_per_node, 1, kMostGpusPerNode);
+  }
+  v.not_negative("seed", settings.seed);
 }
 
 using config::Diagnostics;
 
 constexpr std::int64_t kMostGpus = 10'000'000;
-constexpr std::int64_t kMostGpusPerNode = 1024;  ///< As of `# nodes:` in a trace.
 
 /// Those of --cluster, or equal ones.
 traces::GeneratorNodes generator_nodes(const TraceGenerateSettings& args,
                                        Diagnostics& diagnostics) {
   if (args.cluster) {
-    for (const auto& [flag, text] : {std::pair{"--gpus", &args.gpus},
-                                     {"--gpus-per-node", &args.gpus_per_node},
-                                     {"--gpu-type", &args.gpu_type}}) {
-      if (*text) diagnostics.add(at_flag(flag), "says what --cluster says");
+    for (const auto& [flag, given] : {std::pair{"--gpus", args.gpus.has_value()},
+                                      {"--gpus-per-node", args.gpus_per_node.has_value()},
+                                      {"--gpu-type", args.gpu_type.has_value()}}) {
+      if (given) diagnostics.add(at_flag(flag), "says what --cluster says");
     }
     const models::Library library = open_library(diagnostics);
     return traces::nodes_of_cluster(
@@ -107,13 +115,8 @@ traces::GeneratorNodes generator_nodes(const TraceGenerateSettings& args,
     diagnostics.add(at_flag("--gpus"), "is missing", "--cluster NAME, or --gpus N");
     return {};
   }
-  const std::int64_t gpus = whole_number(args.gpus, "--gpus", 1, 1, diagnostics);
-  const std::int64_t per_node =
-      whole_number(args.gpus_per_node, "--gpus-per-node", 1, 8, diagnostics);
-  if (per_node > kMostGpusPerNode) {
-    diagnostics.add(at_flag("--gpus-per-node"), fmt::format("at most {}", kMostGpusPerNode));
-    return {};
-  }
+  const std::int64_t gpus = *args.gpus;
+  const int per_node = args.gpus_per_node.value_or(8);
   const std::string type = args.gpu_type.value_or("");
   if (const std::string bad = type.empty() ? "" : traces::bad_node_name(type); !bad.empty()) {
     diagnostics.add(at_flag("--gpu-type"), fmt::format("'{}' is no name of a GPU type", type));
@@ -123,7 +126,7 @@ traces::GeneratorNodes generator_nodes(const TraceGenerateSettings& args,
                     fmt::format("a multiple of --gpus-per-node, at most {}", kMostGpus));
     return {};
   }
-  return traces::equal_nodes(static_cast<int>(gpus / per_node), static_cast<int>(per_node), type);
+  return traces::equal_nodes(static_cast<int>(gpus / per_node), per_node, type);
 }
 
 void write_trace_to(const Text& output, const traces::Trace& trace) {
@@ -150,12 +153,9 @@ const traces::TraceFormat* check_format(const std::string& name, Diagnostics& di
 
 namespace {
 
-int run(const TraceGenerateSettings& args) {
-  Diagnostics diagnostics;
+int run(const TraceGenerateSettings& args, Diagnostics& diagnostics) {
   std::vector<std::string> changes = args.settings;
   if (args.conditioned) changes.emplace_back("failures.conditioned=true");
-  const auto horizon = days_flag(args.days.value_or("54"), diagnostics);
-  const std::int64_t seed = whole_number(args.seed, "--seed", 0, 0, diagnostics);
   const traces::TraceGenerator generator =
       traces::load_generator(args.generator, models::default_library_root(), changes,
                              {"generate", 0, 0}, at_flag("--set"), diagnostics);
@@ -172,8 +172,8 @@ int run(const TraceGenerateSettings& args) {
   }
   diagnostics.raise();
   probe_outputs(outputs);
-  write_trace_to(args.output,
-                 traces::generate(generator, nodes, *horizon, static_cast<std::uint64_t>(seed)));
+  write_trace_to(args.output, traces::generate(generator, nodes, to_nanoseconds(args.days),
+                                               static_cast<std::uint64_t>(args.seed)));
   return 0;
 }
 
@@ -186,23 +186,12 @@ const Command kTraceGenerate =
 
 namespace {
 
-int run(const TraceImportSettings& args) {
-  Diagnostics diagnostics;
+int run(const TraceImportSettings& args, Diagnostics& diagnostics) {
   check_format(args.format, diagnostics);
   traces::ImportOptions options;
-  const std::int64_t per_node =
-      whole_number(args.gpus_per_node, "--gpus-per-node", 1, 1, diagnostics);
-  if (per_node > kMostGpusPerNode) {
-    diagnostics.add(at_flag("--gpus-per-node"), fmt::format("at most {}", kMostGpusPerNode));
-  } else {
-    options.gpus_per_node = static_cast<int>(per_node);
-  }
-  options.seed = static_cast<std::uint64_t>(whole_number(args.seed, "--seed", 0, 0, diagnostics));
-  if (args.order) {
-    config::describe_value(config::Value::scalar(*args.order, at_flag("--order")), options.order,
-                           diagnostics);
-  }
-  const auto horizon = days_flag(args.days, diagnostics);
+  options.gpus_per_node = args.gpus_per_node;
+  options.seed = static_cast<std::uint64_t>(args.seed);
+  options.order = args.order;
   if (!args.gpu_types.empty() && args.gpu_types.size() != args.files.size()) {
     diagnostics.add(
         at_flag("--gpu-type"),
@@ -229,9 +218,10 @@ int run(const TraceImportSettings& args) {
       diagnostics.add({args.files[i], 0, 0}, "the trace has no length");
     }
   }
-  if (horizon && diagnostics.empty()) {
+  if (args.days && diagnostics.empty()) {
     double events = 0;
-    for (const traces::Trace& trace : read) events += traces::repeated_events(trace, *horizon);
+    for (const traces::Trace& trace : read)
+      events += traces::repeated_events(trace, to_nanoseconds(*args.days));
     if (events > static_cast<double>(traces::kMostEvents)) {
       diagnostics.add(at_flag("--days"),
                       fmt::format("repeats the trace to {:.3g} events, at most {} are written",
@@ -241,9 +231,9 @@ int run(const TraceImportSettings& args) {
   }
   diagnostics.raise();
   probe_outputs(outputs);
-  if (horizon) {
+  if (args.days) {
     // Each on its own: shorter ones start again earlier.
-    for (traces::Trace& trace : read) trace = traces::repeat(trace, *horizon);
+    for (traces::Trace& trace : read) trace = traces::repeat(trace, to_nanoseconds(*args.days));
   }
   write_trace_to(args.output, read.size() == 1 ? read.front() : traces::combine(read));
   return 0;

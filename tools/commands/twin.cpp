@@ -119,7 +119,7 @@ PreparedTwin prepare(const TwinSettings& args) {
   place.loopback = args.loopback;
   place.quick = args.quick;
   place.interrupted = &interrupted;
-  place.steps = whole_number(args.steps, "--steps", 2, out.manifest.steps, diagnostics);
+  place.steps = args.steps.value_or(out.manifest.steps);
   out.job.cluster = out.manifest.cluster.value;
   out.job.model = out.manifest.model.value;
   out.job.job = out.manifest.job.value;
@@ -334,6 +334,7 @@ void describe(config::Visitor& v, TwinSettings& settings) {
   v.optional("dry_run", settings.dry_run, "say what would run, and what is there already");
   v.optional("no_figure", settings.no_figure, "do not draw the figures");
   describe_json(v, settings.json);
+  if (settings.steps) v.at_least("steps", *settings.steps, std::int64_t{2});
 }
 
 int run_twin(const TwinSettings& args) {

@@ -16,7 +16,7 @@ namespace orrery::tools {
 struct TwinSettings {
   std::string manifest;
   Text results;
-  Text steps;
+  std::optional<std::int64_t> steps;
   Text only;
   bool loopback = false;
   bool quick = false;
