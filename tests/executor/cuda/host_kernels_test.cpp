@@ -9,11 +9,15 @@
 #include "tests/executor/cuda/host_device.h"
 #include "tests/executor/cuda/kernel_checks.h"
 
-namespace orrery::executor::host_kernels_test {
+namespace orrery::executor {
 
 std::unique_ptr<Backend> make_tested_backend(Precision precision) {
   return make_host_lanes_backend(precision);
 }
+
+}  // namespace orrery::executor
+
+namespace orrery::executor::host_kernels_test {
 
 namespace {
 

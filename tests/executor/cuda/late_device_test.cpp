@@ -5,11 +5,15 @@
 #include "executor/cuda/backend.h"
 #include "tests/executor/cuda/kernel_checks.h"
 
-namespace orrery::executor::late_device_test {
+namespace orrery::executor {
 
 std::unique_ptr<Backend> make_tested_backend(Precision precision) {
   return make_cuda_backend(precision);
 }
+
+}  // namespace orrery::executor
+
+namespace orrery::executor::late_device_test {
 
 namespace {
 
