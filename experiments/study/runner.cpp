@@ -120,9 +120,7 @@ class ManifestRuns final : public RunSet {
     if (!fs::exists(fs::path(folder) / "plan.yaml", error)) return true;  // nothing to draw
     return fs::exists(fs::path(folder) / "timeline.perfetto", error);
   }
-  FigureScript figure() const override {
-    return manifest_.figure();
-  }
+  FigureScript figure() const override { return manifest_.figure(); }
 
   /// effective.yaml, plan.yaml, summary.json, profile_entries.txt, log.txt and timeline.perfetto if
   /// asked for.

@@ -1,5 +1,5 @@
-/// Hashes of contents (names of run folders, the check that a plan belongs to a cluster file) and of
-/// names.
+/// Hashes of contents (names of run folders, the check that a plan belongs to a cluster file) and
+/// of names.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,8 +10,8 @@ namespace orrery {
 /// The first 16 hexadecimal digits of the SHA-1 of `text`. Not for security.
 std::string content_hash(std::string_view text);
 
-/// FNV-1a: a number for a name, the same on every machine; for example the key of a stream of random
-/// numbers that depends on its name alone (Rng::fork).
+/// FNV-1a: a number for a name, the same on every machine; for example the key of a stream of
+/// random numbers that depends on its name alone (Rng::fork).
 constexpr std::uint64_t name_hash(std::string_view name) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;

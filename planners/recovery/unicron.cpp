@@ -1,10 +1,10 @@
 // Unicron: a ladder of answers by severity. A failed process is restarted in place; after the loss
-// of a node the job continues with what is left at once. State comes from the nearest replica: GPU of a
-// data-parallel peer, host memory, disk, cloud. Detection is in-band: node, process, exception.
-// [Unicron, He et al. 2023, arXiv 2401.00134, sections 4 to 6]
-// Deviation: partial gradients of the iteration in flight are not reused: training resumes from
-// finished iterations only, so that iteration is lost; and when the job itself fails, GPU memory is
-// lost with it. One job has the cluster, so that the weighted sum over jobs is its speed.
+// of a node the job continues with what is left at once. State comes from the nearest replica: GPU
+// of a data-parallel peer, host memory, disk, cloud. Detection is in-band: node, process,
+// exception. [Unicron, He et al. 2023, arXiv 2401.00134, sections 4 to 6] Deviation: partial
+// gradients of the iteration in flight are not reused: training resumes from finished iterations
+// only, so that iteration is lost; and when the job itself fails, GPU memory is lost with it. One
+// job has the cluster, so that the weighted sum over jobs is its speed.
 #include <string>
 
 #include "planners/recovery/catalog.h"

@@ -17,6 +17,7 @@ models::Cluster cluster() {
   types[0].name = "A100-80GB";
   types[1].name = "H800-80GB";
   models::Cluster out = worlds::bare_cluster({{0, 0}, {1}, {0, 0}}, types);
+  out.name = "small";
   out.nodes[0].name = "a";
   out.nodes[1].name = "h";
   out.nodes[2].name = "b";

@@ -133,8 +133,7 @@ struct PreparedExecution {
   std::vector<std::string> notes;  ///< What the user may not expect, a line each.
 };
 
-PreparedExecution prepare(const ExecuteSettings& args) {
-  Diagnostics diagnostics;
+PreparedExecution prepare(const ExecuteSettings& args, Diagnostics& diagnostics) {
   PreparedExecution out;
   executor::LaunchOptions& o = out.options;
   out.seed = static_cast<std::uint64_t>(args.seed);
@@ -368,10 +367,10 @@ void describe(config::Visitor& v, ExecuteSettings& settings) {
 
 namespace {
 
-int run(const ExecuteSettings& given) {
+int run(const ExecuteSettings& given, Diagnostics& problems) {
   ExecuteSettings args = given;
   const std::string taken = take_run_inputs(args);
-  PreparedExecution prepared = prepare(args);
+  PreparedExecution prepared = prepare(args, problems);
   if (!taken.empty()) prepared.notes.insert(prepared.notes.begin(), taken);
   executor::LaunchOptions& options = prepared.options;
   signal(SIGINT, on_interrupt);
@@ -448,9 +447,8 @@ const Command kExecute = command<ExecuteSettings, run>(
 
 namespace {
 
-int run(const ExecuteAgentSettings& args) {
+int run(const ExecuteAgentSettings& args, Diagnostics& diagnostics) {
   const char* token = std::getenv("ORRERY_TOKEN");
-  Diagnostics diagnostics;
   if (token == nullptr || *token == '\0') {
     diagnostics.add(at_flag("ORRERY_TOKEN"), "is not set", "the launcher prints it");
   }

@@ -236,7 +236,9 @@ ReplayStudy study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
   }
   const bool generated = !file && args.generate.has_value();
   if (args.days || generated) {
-    const Seconds horizon = to_seconds(to_nanoseconds(args.days.value_or(kDefaultDays)));
+    const bool usable = args.days && args.days->value > 0;  // What is wrong with it was reported.
+    const Days days = usable ? *args.days : kDefaultDays;
+    const Seconds horizon = to_seconds(to_nanoseconds(days));
     for (experiments::ReplayCase& one : study.cases) one.horizon = horizon;
   }
   if (!diagnostics.empty()) return study;

@@ -375,8 +375,7 @@ std::string document_text(const SwitchDocument& document, const std::vector<Devi
 
 namespace {
 
-int run(const SwitchSettings& args) {
-  Diagnostics diagnostics;
+int run(const SwitchSettings& args, Diagnostics& diagnostics) {
   models::ReshardOptions options;
   options.lost = parse_devices(args.lost, "--lost", diagnostics);
   options.variant = args.variant;

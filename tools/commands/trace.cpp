@@ -115,6 +115,7 @@ traces::GeneratorNodes generator_nodes(const TraceGenerateSettings& args,
     diagnostics.add(at_flag("--gpus"), "is missing", "--cluster NAME, or --gpus N");
     return {};
   }
+  if (!diagnostics.empty()) return {};
   const std::int64_t gpus = *args.gpus;
   const int per_node = args.gpus_per_node.value_or(8);
   const std::string type = args.gpu_type.value_or("");

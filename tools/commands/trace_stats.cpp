@@ -188,7 +188,7 @@ void check_figure(const TraceStatsSettings& args, Diagnostics& diagnostics) {
 /// Draws the curve; what went wrong, or "".
 std::string draw(const std::string& curve, const std::string& figure, const fs::path& folder) {
   const experiments::FigureResult drawn = experiments::draw_figure(
-      {std::string(ORRERY_SOURCE_DIR) + "/tools", "plot_availability.py", ""}, curve,
+      {std::string(ORRERY_SOURCE_DIR) + "/tools/scripts", "plot_availability.py", ""}, curve,
       folder.string());
   if (!drawn.problem.empty()) return drawn.problem;
   std::string bytes;

@@ -56,7 +56,7 @@ QUICK = {
     "simulate_public_code": f"simulate {PLAN} {CASE} --cost hexiscale_public_code",
     "simulate_timeline": f"simulate {PLAN} {CASE} --timeline {{out}}/step.json --full",
     "simulate_straggler": f"simulate {PLAN} {CASE} --straggler 3=2 --jitter 0.02 --seed 7 --json",
-    "diff": f"diff {PLAN} experiments/hexiscale/case_study/plans/hetu.yaml {CASE}",
+    "diff": f"diff {PLAN} experiments/hexiscale/case_study/plans/megatron.yaml {CASE}",
     "plan_hexiscale": f"plan --planner hexiscale {CASE} --global-batch 24 --explain "
                       "--output {out}/plan.yaml",
     "plan_case_json": f"plan --planner metis,alpa,exhaustive {CASE} --global-batch 24 --json",

@@ -104,7 +104,8 @@ std::int64_t length_of(const Workload& workload, const Parameter& parameter) {
   return parameter.expert ? workload.shape.experts * width : width;
 }
 
-/// Elements that member `i` of `width` holds of `length`, in order: the plan's meaning, written a second time.
+/// Elements that member `i` of `width` holds of `length`, in order: the plan's meaning, written a
+/// second time.
 std::vector<std::int64_t> share(std::int64_t length, std::int64_t width, std::int64_t i) {
   std::vector<std::int64_t> all;
   if (width > length && width % length == 0) return {i / (width / length)};
