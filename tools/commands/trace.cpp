@@ -23,14 +23,14 @@
 namespace orrery::tools {
 namespace {
 
-constexpr int kMostGpusPerNode = 1024;  ///< As of `# nodes:` in a trace.
+constexpr std::int64_t kMostGpusPerNode = 1024;  ///< As of `# nodes:` in a trace.
 
 /// Traces of others as ours.
 struct TraceImportSettings {
   std::string format;
   std::vector<std::string> files;
   std::vector<std::string> gpu_types;  ///< One for each file, or none.
-  int gpus_per_node = 1;
+  std::int64_t gpus_per_node = 1;
   decltype(traces::ImportOptions::order) order = traces::ImportOptions{}.order;
   std::int64_t seed = 0;
   std::optional<Days> days;
@@ -51,7 +51,7 @@ void describe(config::Visitor& v, TraceImportSettings& settings) {
   v.optional("days", settings.days, "repeat the trace until then; default: as long as it is");
   v.optional("output", settings.output, "write to this file; default: standard output",
              {.letter = 'o'});
-  v.between("gpus_per_node", settings.gpus_per_node, 1, kMostGpusPerNode);
+  v.between("gpus_per_node", settings.gpus_per_node, std::int64_t{1}, kMostGpusPerNode);
   v.not_negative("seed", settings.seed);
 }
 
@@ -60,7 +60,7 @@ struct TraceGenerateSettings {
   std::string generator;  ///< Name in the library, or a file.
   Text cluster;
   std::optional<std::int64_t> gpus;
-  std::optional<int> gpus_per_node;
+  std::optional<std::int64_t> gpus_per_node;
   Text gpu_type;
   Days days{54};
   std::int64_t seed = 0;
@@ -89,7 +89,7 @@ void describe(config::Visitor& v, TraceGenerateSettings& settings) {
              {.letter = 'o'});
   if (settings.gpus) v.at_least("gpus", *settings.gpus, std::int64_t{1});
   if (settings.gpus_per_node) {
-    v.between("gpus_per_node", *settings.gpus_per_node, 1, kMostGpusPerNode);
+    v.between("gpus_per_node", *settings.gpus_per_node, std::int64_t{1}, kMostGpusPerNode);
   }
   v.not_negative("seed", settings.seed);
 }
@@ -117,7 +117,7 @@ traces::GeneratorNodes generator_nodes(const TraceGenerateSettings& args,
   }
   if (!diagnostics.empty()) return {};
   const std::int64_t gpus = *args.gpus;
-  const int per_node = args.gpus_per_node.value_or(8);
+  const int per_node = static_cast<int>(args.gpus_per_node.value_or(8));
   const std::string type = args.gpu_type.value_or("");
   if (const std::string bad = type.empty() ? "" : traces::bad_node_name(type); !bad.empty()) {
     diagnostics.add(at_flag("--gpu-type"), fmt::format("'{}' is no name of a GPU type", type));
@@ -190,7 +190,7 @@ namespace {
 int run(const TraceImportSettings& args, Diagnostics& diagnostics) {
   check_format(args.format, diagnostics);
   traces::ImportOptions options;
-  options.gpus_per_node = args.gpus_per_node;
+  options.gpus_per_node = static_cast<int>(args.gpus_per_node);
   options.seed = static_cast<std::uint64_t>(args.seed);
   options.order = args.order;
   if (!args.gpu_types.empty() && args.gpu_types.size() != args.files.size()) {

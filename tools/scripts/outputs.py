@@ -12,6 +12,7 @@ results and the hash of the sources, and exits 1 where there is any.
 """
 
 import argparse
+import csv
 import difflib
 import os
 import re
@@ -99,7 +100,9 @@ SLOW = {
 # Files whose contents are wall-clock values, or binary and made of others.
 SKIPPED = re.compile(r"(timings\.csv|\.log|\.sqlite|\.db(-wal|-shm)?|losses\.csv|run\.json|"
                      r"\.perfetto-trace|\.pid|\.lock)$|/logs?/|/checkpoints?/|/first/")
+STUDY = re.compile(r"replay/[0-9a-f]{12}")
 NOISE = [
+    (re.compile(rb"replay/[0-9a-f]{12}"), b"replay/STUDY"),
     (re.compile(rb"0\.1\.0\+[0-9a-f]{8}"), b"VERSION"),
     (re.compile(rb"(elapsed|search|wall|planning|cpu)(_s|_seconds)?(\"?): [0-9.e+-]+"), rb"\1: T"),
     (re.compile(rb"(step time|tokens/s)[^\n]*"), rb"\1"),
@@ -130,9 +133,21 @@ def record(arguments):
     return 0
 
 
+def run_names(folder):
+    """Id of a run -> its place in the runs.csv that lists it: ids depend on spelling of settings."""
+    names = {}
+    for path in folder.rglob("runs.csv"):
+        with path.open(encoding="utf-8", newline="") as file:
+            for place, row in enumerate(csv.DictReader(file)):
+                names.setdefault(row.get("run", ""), f"run{place}")
+    return names
+
+
 def contents(folder):
     """Relative path -> bytes without noise, of all that a record holds and that is compared."""
     found = {}
+    names = run_names(folder)
+    known = re.compile("|".join(re.escape(name) for name in names if name) or "$^")
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
         if name.endswith("/stderr") and (path.parent / "status").read_text(encoding="utf-8") != "2\n":
@@ -142,7 +157,8 @@ def contents(folder):
             if path.suffix != ".png":
                 for pattern, text in NOISE:
                     data = pattern.sub(text, data)
-            found[name] = data
+                data = known.sub(lambda m: names[m.group()], data.decode(errors="replace")).encode()
+            found[STUDY.sub("replay/STUDY", known.sub(lambda m: names[m.group()], name))] = data
     return found
 
 

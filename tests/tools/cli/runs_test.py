@@ -400,7 +400,7 @@ class Trace(Case):
         for command in (["generate", "llama3", "--gpus", "8"],
                         ["import", "bamboo", "tests/traces/bamboo.csv"]):
             self.refuse("trace", *command, "--gpus-per-node", "99999999999",
-                        says="--gpus-per-node: at most 1024")
+                        says="--gpus-per-node: must be from 1 to 1024")
 
     def test_the_curve_may_go_to_standard_output(self):
         shown = self.succeed("trace", "stats", "tests/traces/small.csv", "--csv", "-")
