@@ -100,6 +100,7 @@ SLOW = {
 # Files whose contents are wall-clock values, or binary and made of others.
 SKIPPED = re.compile(r"(timings\.csv|\.log|\.sqlite|\.db(-wal|-shm)?|losses\.csv|run\.json|"
                      r"\.perfetto-trace|\.pid|\.lock)$|/logs?/|/checkpoints?/|/first/")
+HASH = re.compile(r"\b[0-9a-f]{16}\b")  # Of files and settings.
 STUDY = re.compile(r"replay/[0-9a-f]{12}")
 NOISE = [
     (re.compile(rb"replay/[0-9a-f]{12}"), b"replay/STUDY"),
@@ -134,31 +135,37 @@ def record(arguments):
 
 
 def run_names(folder):
-    """Id of a run -> its place in the runs.csv that lists it: ids depend on spelling of settings."""
+    """Folder of a study -> id of a run -> its place in runs.csv: ids depend on how settings are
+    spelled."""
     names = {}
     for path in folder.rglob("runs.csv"):
         with path.open(encoding="utf-8", newline="") as file:
-            for place, row in enumerate(csv.DictReader(file)):
-                names.setdefault(row.get("run", ""), f"run{place}")
+            names[path.parent] = {row.get("run") or "-": f"run{place}"
+                                  for place, row in enumerate(csv.DictReader(file))}
     return names
 
 
 def contents(folder):
     """Relative path -> bytes without noise, of all that a record holds and that is compared."""
     found = {}
-    names = run_names(folder)
-    known = re.compile("|".join(re.escape(name) for name in names if name) or "$^")
+    studies = run_names(folder)
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if name.endswith("/stderr") and (path.parent / "status").read_text(encoding="utf-8") != "2\n":
+        if name.endswith("/stderr") and (path.parent / "status").read_text(
+                encoding="utf-8") != "2\n":
             continue
-        if path.is_file() and not SKIPPED.search("/" + name):
-            data = path.read_bytes().replace(str(folder).encode(), b"RECORD")
-            if path.suffix != ".png":
-                for pattern, text in NOISE:
-                    data = pattern.sub(text, data)
-                data = known.sub(lambda m: names[m.group()], data.decode(errors="replace")).encode()
-            found[STUDY.sub("replay/STUDY", known.sub(lambda m: names[m.group()], name))] = data
+        if not path.is_file() or SKIPPED.search("/" + name):
+            continue
+        runs = next((studies[p] for p in path.parents if p in studies), {})
+        known = re.compile("|".join(re.escape(run) for run in runs if len(run) == 16) or "(?!)")
+        data = path.read_bytes().replace(str(folder).encode(), b"RECORD")
+        if path.suffix not in (".png", ".pdf"):
+            for pattern, text in NOISE:
+                data = pattern.sub(text, data)
+            text = known.sub(lambda m, runs=runs: runs[m.group()], data.decode(errors="replace"))
+            data = HASH.sub("HASH", text).encode()
+        name = known.sub(lambda m, runs=runs: runs[m.group()], name)
+        found[STUDY.sub("replay/STUDY", name)] = data
     return found
 
 
@@ -173,7 +180,7 @@ def compare(arguments):
         different += 1
         if old is None or new is None:
             print(f"== {name}: only {'after' if old is None else 'before'}")
-        elif name.endswith(".png"):
+        elif name.endswith((".png", ".pdf")):
             print(f"== {name}: another picture")
         else:
             print(f"== {name}")
