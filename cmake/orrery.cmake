@@ -53,8 +53,7 @@ function(orrery_link target scope)
 endfunction()
 
 # orrery_library(models_cost SOURCES a.cpp b.cpp PUBLIC models_base PRIVATE Boost::headers)
-# declares the target orrery_<name>. In a unity build the sources of a subfolder are one unit, and
-# those beside the CMakeLists.txt are cut into units of a few files.
+# declares the target orrery_<name>.
 function(orrery_library name)
   cmake_parse_arguments(arg "" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
   add_library(orrery_${name} STATIC ${arg_SOURCES})
@@ -62,23 +61,13 @@ function(orrery_library name)
   orrery_link(orrery_${name} PRIVATE ${arg_PRIVATE})
   target_link_libraries(orrery_${name} PUBLIC orrery_options)
   orrery_use_precompiled(orrery_${name} orrery_precompiled)
-  orrery_unity(orrery_${name} ${arg_SOURCES})
+  orrery_unity(orrery_${name})
 endfunction()
 
-# Groups the sources of `target` into units: one a subfolder, and units of ten files of the rest.
+# In a unity build, a dozen sources are one unit: fewer pay more for one changed file, more take
+# longer from scratch. Names in anonymous namespaces are unique within a target.
 function(orrery_unity target)
-  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE GROUP)
-  set(count 0)
-  foreach(source ${ARGN})
-    get_filename_component(folder ${source} DIRECTORY)
-    if(folder STREQUAL "" OR IS_ABSOLUTE ${source})
-      math(EXPR unit "${count} / 10")
-      math(EXPR count "${count} + 1")
-      set(folder part_${unit})
-    endif()
-    string(MAKE_C_IDENTIFIER ${folder} group)
-    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${group})
-  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD_MODE BATCH UNITY_BUILD_BATCH_SIZE 12)
 endfunction()
 
 # orrery_test(models_cost_collectives LABELS law SOURCES collectives_test.cpp LIBS models_cost)

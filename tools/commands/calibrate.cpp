@@ -212,6 +212,7 @@ int run(const CalibrateSettings& args) {
 
 }  // namespace
 
+extern const Command kCalibrate;
 const Command kCalibrate =
     command<CalibrateSettings, run>("calibrate", "Measure a machine and fit a profile of it",
                                     "calibrate --quick --only gemm,op_overhead --no-figure",

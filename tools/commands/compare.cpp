@@ -100,6 +100,7 @@ int run(const CompareSettings& args, config::Diagnostics& diagnostics) {
 
 }  // namespace
 
+extern const Command kCompare;
 const Command kCompare = command<CompareSettings, run>(
     "compare", "Compare an executed run with its simulation, op by op",
     "compare results/first --profile results/calibrated/profile.yaml",

@@ -270,6 +270,7 @@ int run(const DiffSettings& args, config::Diagnostics& problems) {
 
 }  // namespace
 
+extern const Command kDiff;
 const Command kDiff =
     command<DiffSettings, run>("diff", "Compare two plans: what differs and what it costs",
                                "diff experiments/hexiscale/case_study/plans/megatron.yaml "

@@ -439,6 +439,7 @@ int run(const ExecuteSettings& given, Diagnostics& problems) {
 
 }  // namespace
 
+extern const Command kExecute;
 const Command kExecute = command<ExecuteSettings, run>(
     "execute", "Run a plan for real: one process for each device",
     "execute experiments/executor/two_replicas.yaml --cluster a100_8 --model "
@@ -488,6 +489,7 @@ int run(const ExecuteAgentSettings& args, Diagnostics& diagnostics) {
 
 }  // namespace
 
+extern const Command kExecuteAgent;
 const Command kExecuteAgent = command<ExecuteAgentSettings, run>(
     "execute-agent", "Start ranks on this machine for a launcher on another one",
     "execute-agent --store head:4321 --node b", "The run's token is read from ORRERY_TOKEN.");

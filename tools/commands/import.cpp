@@ -264,6 +264,7 @@ int run(const ImportSettings& args) {
 
 }  // namespace
 
+extern const Command kImport;
 const Command kImport = command<ImportSettings, run>(
     "import", "Read files of other systems: profiles, measurements, topologies",
     "import metis-cluster tests/calibration/metis/hostfile "

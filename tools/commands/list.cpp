@@ -345,6 +345,7 @@ int run(const ListSettings& args) {
 
 }  // namespace
 
+extern const Command kList;
 const Command kList = command<ListSettings, run>(
     "list", "Show what the library and this build know", "list planners hexiscale");
 

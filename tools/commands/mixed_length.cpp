@@ -203,6 +203,7 @@ int run_mixed_length_study(const MixedLengthSettings& args) {
   return closing_status(result);
 }
 
+extern const Command kMixedLength;
 const Command kMixedLength = command<MixedLengthSettings, run_mixed_length_study>(
     "mixed-length", "Simulate steps with sequences of mixed lengths, system by system",
     "mixed-length experiments/hetu/mixed_length --steps 2 --no-figure");

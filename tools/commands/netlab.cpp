@@ -270,6 +270,7 @@ int run(const NetlabSettings& args) {
 
 }  // namespace
 
+extern const Command kNetlab;
 const Command kNetlab = command<NetlabSettings, run>(
     "netlab", "Emulate the nodes of a cluster and their network on this machine",
     "netlab status experiments/executor/netlab_4.yaml",

@@ -305,6 +305,7 @@ int run(const PlanSettings& args, config::Diagnostics& problems) {
 
 }  // namespace
 
+extern const Command kPlan;
 const Command kPlan =
     command<PlanSettings, run>("plan", "Make a plan with one planner or several, and simulate it",
                                "plan --planner hexiscale --cluster hexiscale_case_study --model "

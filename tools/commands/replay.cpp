@@ -133,6 +133,7 @@ int run_replay(const ReplaySettings& args, config::Diagnostics& diagnostics) {
   return closing_status(result, !ranking.standings.empty());
 }
 
+extern const Command kReplay;
 const Command kReplay = command<ReplaySettings, run_replay>(
     "replay", "Replay failures and preemptions under recovery policies, and rank them",
     "replay --cluster a100_8 --model gpt3_1.3b --global-batch 64 --sequence-length 1024 --generate "

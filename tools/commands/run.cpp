@@ -348,6 +348,7 @@ int run(const RunSettings& given) {
 
 }  // namespace
 
+extern const Command kRun;
 const Command kRun = command<RunSettings, run>(
     "run", "Run an experiment: all runs of a manifest, and the figure that they end in",
     "run experiments/hexiscale/case_study --no-figure");

@@ -89,6 +89,7 @@ int run(const SchemaSettings& args) {
 
 }  // namespace
 
+extern const Command kSchema;
 const Command kSchema = command<SchemaSettings, run>(
     "schema", "JSON Schema of a kind of file, for editors", "schema cluster");
 

@@ -132,6 +132,7 @@ int run(const SimulateSettings& args, config::Diagnostics& problems) {
 
 }  // namespace
 
+extern const Command kSimulate;
 const Command kSimulate = command<SimulateSettings, run>(
     "simulate", "Simulate one iteration of plans",
     "simulate experiments/hexiscale/case_study/plans/hexiscale.yaml --cluster hexiscale_case_study "

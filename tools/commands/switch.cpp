@@ -403,6 +403,7 @@ int run(const SwitchSettings& args, Diagnostics& diagnostics) {
 
 }  // namespace
 
+extern const Command kSwitch;
 const Command kSwitch = command<SwitchSettings, run>(
     "switch", "Go from one plan to another: what moves, how long it takes, what is lost",
     "switch experiments/hetu/plans/c1.yaml experiments/hetu/plans/c2.yaml --cluster hetu_32h20 "

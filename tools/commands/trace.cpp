@@ -180,6 +180,7 @@ int run(const TraceGenerateSettings& args, Diagnostics& diagnostics) {
 
 }  // namespace
 
+extern const Command kTraceGenerate;
 const Command kTraceGenerate =
     command<TraceGenerateSettings, run>("trace generate", "Draw a trace of failures and spot nodes",
                                         "trace generate llama3 --cluster llama3_16384 --days 54 "
@@ -242,6 +243,7 @@ int run(const TraceImportSettings& args, Diagnostics& diagnostics) {
 
 }  // namespace
 
+extern const Command kTraceImport;
 const Command kTraceImport = command<TraceImportSettings, run>(
     "trace import", "Read traces of Bamboo, Oobleck, Parcae, AWS, GCP, SkyPilot",
     "trace import bamboo tests/traces/bamboo.csv --gpu-type V100-16GB");

@@ -250,6 +250,7 @@ int run(const TraceStatsSettings& args) {
 
 }  // namespace
 
+extern const Command kTraceStats;
 const Command kTraceStats = command<TraceStatsSettings, run>(
     "trace stats", "Counts, times between failures, availability, and its figure",
     "trace stats tests/traces/small.csv");

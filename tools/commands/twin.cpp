@@ -378,6 +378,7 @@ int run_twin(const TwinSettings& args) {
   return 1;
 }
 
+extern const Command kTwin;
 const Command kTwin = command<TwinSettings, run_twin>(
     "twin", "Plan, execute, calibrate, predict and compare in one go",
     "twin experiments/twin/netlab/manifest.yaml",

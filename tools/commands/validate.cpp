@@ -191,6 +191,7 @@ int run(const ValidateSettings& args) {
 
 }  // namespace
 
+extern const Command kValidate;
 const Command kValidate = command<ValidateSettings, run>(
     "validate", "Check files: every problem with its place",
     "validate models/library/clusters/hexiscale_240.yaml models/library/gpus.yaml");
