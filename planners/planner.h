@@ -96,6 +96,11 @@ class Planner {
   virtual PlannerResult plan(const PlannerInput& input) const = 0;
 };
 
+/// What a planner's own cost model, with default settings, says about a plan that it need not have
+/// made; Infeasible where the model has no words for the plan.
+using OwnEstimate = std::variant<Seconds, models::Infeasible>(const PlannerInput& input,
+                                                              const ir::Plan& plan);
+
 /// An entry of the catalog. Factories report bad option values as {name, problem}.
 struct PlannerEntry {
   const char* name;
@@ -110,6 +115,7 @@ struct PlannerEntry {
   std::variant<std::unique_ptr<Planner>, BadOption> (*make)(const Options& options);
   /// Takes a job with a distribution of sequence lengths, and counts every sample as the longest.
   bool takes_lengths = false;
+  OwnEstimate* estimate = nullptr;  ///< None: the planner's cost model judges only its own plans.
 };
 
 }  // namespace orrery::planners

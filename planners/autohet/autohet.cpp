@@ -476,6 +476,7 @@ const PlannerEntry kAutohet = planner_entry<SearchPlanner<AutohetSearch, Autohet
     "TP dimensions; for each all divisions of the GPUs into pipelines by counts of kinds, exactly; "
     "stage order, nodes and layers of the best of them",
     "differences of links between GPUs of a kind until Eq. 1, unequal batches of pipelines, TP "
-    "dimensions that do not divide every node, idle GPUs");
+    "dimensions that do not divide every node, idle GPUs",
+    autohet_estimate);
 
 }  // namespace orrery::planners

@@ -114,4 +114,7 @@ class AutohetCosts {
 std::optional<std::vector<AutohetUnit>> autohet_units(const PlannerInput& input, int tensor,
                                                       AutohetSettings::TensorLinks links);
 
+/// PlannerEntry::estimate.
+OwnEstimate autohet_estimate;
+
 }  // namespace orrery::planners

@@ -489,6 +489,7 @@ const PlannerEntry kHethub = planner_entry<SearchPlanner<HethubSearch, HethubSet
     "layers for each GPU type x uniform DP x uniform TP, stages of a type within one layer, "
     "slowest stage first, under 1F1B",
     "contention between flows, replicas or stages of unequal width, stages of mixed GPU types, "
-    "overlap of gradients with the backward pass");
+    "overlap of gradients with the backward pass",
+    hethub_estimate);
 
 }  // namespace orrery::planners

@@ -90,4 +90,7 @@ class HethubStages {
   mutable std::map<std::pair<int, double>, Seconds> all_reduces_;
 };
 
+/// PlannerEntry::estimate.
+OwnEstimate hethub_estimate;
+
 }  // namespace orrery::planners

@@ -118,4 +118,7 @@ class HetuCosts {
   mutable std::map<std::tuple<DeviceId, DeviceId, int, int>, Seconds> hops_;
 };
 
+/// PlannerEntry::estimate.
+OwnEstimate hetu_estimate;
+
 }  // namespace orrery::planners

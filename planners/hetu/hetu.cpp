@@ -390,6 +390,7 @@ const PlannerEntry kHetu = planner_entry<SearchPlanner<HetuSearch, HetuSettings>
     "tensor-parallel degree, odd groups of nodes, pipelines of uneven length, layers per stage, "
     "micro-batches per pipeline, micro-batch size, recompute, ZeRO-0 or 1",
     "embedding and head in the layer program (the estimate counts them), contention between flows, "
-    "the placement of states that are already there");
+    "the placement of states that are already there",
+    hetu_estimate);
 
 }  // namespace orrery::planners

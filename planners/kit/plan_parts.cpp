@@ -152,15 +152,6 @@ std::string degrees_of(const ir::Stage& stage) {
                : fmt::format("({})", fmt::join(groups, ","));
 }
 
-int layers_of(const ir::Stage& stage, const models::Workload& workload) {
-  int layers = 0;
-  for (const ir::Segment& segment : stage.segments) {
-    layers += std::max(0, std::min(segment.last_block, workload.last_layer()).value -
-                              std::max(segment.first_block, workload.first_layer()).value + 1);
-  }
-  return layers;
-}
-
 /// "TP 4+2, 20+10 layers", "40 stages of TP 2 (32), 1 (8) and 1 to 2 layers".
 std::string in_words(const ir::Pipeline& chain, const models::Workload& workload) {
   constexpr std::size_t kSpelledOut = 6;
@@ -185,6 +176,29 @@ std::string in_words(const ir::Pipeline& chain, const models::Workload& workload
 }
 
 }  // namespace
+
+int layers_of(const ir::Stage& stage, const models::Workload& workload) {
+  int layers = 0;
+  for (const ir::Segment& segment : stage.segments) {
+    layers += std::max(0, std::min(segment.last_block, workload.last_layer()).value -
+                              std::max(segment.first_block, workload.first_layer()).value + 1);
+  }
+  return layers;
+}
+
+std::optional<models::Infeasible> one_group_a_stage(const ir::Plan& plan) {
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      if (stage.segments.size() != 1) return not_expressible("a stage of several segments");
+      if (stage.segments.front().groups.size() != 1) {
+        return not_expressible("a stage of several groups");
+      }
+    }
+  }
+  return std::nullopt;
+}
+
+models::Infeasible not_expressible(std::string why) { return {"not expressible", std::move(why)}; }
 
 std::string in_words(const ir::Plan& plan, const models::Workload& workload) {
   constexpr std::size_t kSpelledOut = 3;

@@ -16,6 +16,14 @@ namespace orrery::planners {
 /// Blocks that planners distribute: all but embedding and head.
 int count_layers(const models::Workload& workload);
 
+/// Layers of a stage: its blocks but embedding and head.
+int layers_of(const ir::Stage& stage, const models::Workload& workload);
+
+/// A plan that a planner's cost model has no words for.
+models::Infeasible not_expressible(std::string why);
+/// That, where a stage has several segments or groups.
+std::optional<models::Infeasible> one_group_a_stage(const ir::Plan& plan);
+
 /// Tensor-parallel degrees from 1 to `limit` under which all slices of the layers are equal (the
 /// degree divides heads, key-value heads and inner width) and that the job allows. Ascending.
 std::vector<int> tensor_degrees(const models::Workload& workload, const models::Job& job,

@@ -33,7 +33,8 @@ std::optional<PlannerEntry::BadOption> read_settings(const Options& given, Setti
 /// An entry of the catalog for a class P that is made from its P::Settings.
 template <class P>
 constexpr PlannerEntry planner_entry(const char* name, const char* source, const char* searches,
-                                     const char* ignores, bool takes_lengths = false) {
+                                     const char* ignores, OwnEstimate* estimate = nullptr,
+                                     bool takes_lengths = false) {
   return {
       name,
       source,
@@ -45,7 +46,8 @@ constexpr PlannerEntry planner_entry(const char* name, const char* source, const
         if (auto problem = read_settings(given, settings)) return *std::move(problem);
         return std::make_unique<P>(std::move(settings));
       },
-      takes_lengths};
+      takes_lengths,
+      estimate};
 }
 
 /// A planner whose work is Search(input, settings).run().

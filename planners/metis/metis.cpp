@@ -237,6 +237,7 @@ const PlannerEntry kMetis = planner_entry<Metis>(
     "orders of GPU types x device groups of powers of two x micro-batches; one path of (DP, TP) "
     "per stage, layers and samples balanced by speed",
     "contention, overlap, ZeRO, several pipelines; times and memory of layers add up; activations "
-    "count elements, a cut counts the slowest link of both stages");
+    "count elements, a cut counts the slowest link of both stages",
+    metis_estimate);
 
 }  // namespace orrery::planners

@@ -127,4 +127,7 @@ class MetisStages {
   std::deque<std::vector<Peak>> peaks_;
 };
 
+/// PlannerEntry::estimate.
+OwnEstimate metis_estimate;
+
 }  // namespace orrery::planners
