@@ -13,17 +13,15 @@ double median_or_one(const std::vector<double>& values) {
 }
 
 double factor_of(ir::Pass pass, const PassFactors& factors) {
-  switch (pass) {
-    case ir::Pass::forward:
+  switch (ir::traits(pass).direction) {
+    case ir::Direction::forward:
       return factors.forward;
-    case ir::Pass::optimizer:
-      return factors.optimizer;
-    case ir::Pass::backward:
-    case ir::Pass::backward_input:
-    case ir::Pass::backward_weight:
+    case ir::Direction::backward:
+      return factors.backward;
+    case ir::Direction::none:
       break;
   }
-  return factors.backward;
+  return factors.optimizer;
 }
 
 void note(ir::Provenance& provenance, double factor) {

@@ -12,6 +12,7 @@
 #include "calibration/fit/samples.h"
 #include "models/base/median.h"
 #include "models/ir/names.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::calibration {
 namespace {
@@ -199,12 +200,12 @@ void add_overheads(const FitContext& context,
   for (const std::string& device : devices) {
     const auto engine = ops.find(device);
     const double op = engine == ops.end() ? 0 : engine->second.seconds;
-    for (const Pass pass : {Pass::forward, Pass::backward, Pass::backward_input,
-                            Pass::backward_weight, Pass::optimizer}) {
-      const bool half = pass == Pass::backward_input || pass == Pass::backward_weight;
+    for (const ir::OpTraits& kind : ir::kOpTraits) {
+      if (!kind.priced_as) continue;
+      const Pass pass = *kind.priced_as;
       auto found = passes.find({device, pass});
       double share = 1;
-      if (found == passes.end() && half) {
+      if (found == passes.end() && kind.is_half()) {
         found = passes.find({device, Pass::backward});
         share = 0.5;
       }

@@ -10,6 +10,7 @@
 #include "executor/net/thread_transport.h"
 #include "models/base/check.h"
 #include "models/base/rng.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::executor {
 namespace {
@@ -215,15 +216,8 @@ class ComputeBench::Impl {
   void backward(ModelShard& held, const Measurement& key, Pass pass, PassData& data) {
     SilentGroup group(key.tensor_parallel);
     const double scale = 1.0 / static_cast<double>(data.tokens.size());
-    if (pass == Pass::backward) {
-      held.backward(data.first, data.last, data.batch, data.kept, data.d_output, scale, group,
-                    data.d_input);
-    } else if (pass == Pass::backward_input) {
-      held.backward_input(data.first, data.last, data.batch, data.kept, data.d_output, scale, group,
-                          data.d_input);
-    } else {
-      held.backward_weight(data.first, data.last, data.batch, data.kept);
-    }
+    held.backward(pass, data.first, data.last, data.batch, data.kept, data.d_output, scale, group,
+                  data.d_input);
   }
 
   void sample(const BenchCase& one, TimedWork work, const SamplingRule& rule,
@@ -252,7 +246,7 @@ class ComputeBench::Impl {
       work.prepare = [&] {
         data.kept.reset();
         forward(held, key, data);
-        if (key.pass == Pass::backward_weight) backward(held, key, Pass::backward_input, data);
+        if (!ir::traits(key.pass).input_gradients) backward(held, key, Pass::backward_input, data);
       };
       work.run = [&](int) { backward(held, key, key.pass, data); };
     }

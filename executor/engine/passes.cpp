@@ -2,6 +2,7 @@
 
 #include "models/base/check.h"
 #include "models/ir/names.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::executor {
 
@@ -25,22 +26,8 @@ void Passes::begin(std::int64_t step) {
 
 void Passes::run(const ir::Op& op, TensorGroup& group) {
   const ir::SegmentInfo& info = view_.segment(op);
-  switch (op.kind) {
-    case ir::OpKind::forward:
-      return forward(op, info, group);
-    case ir::OpKind::backward:
-    case ir::OpKind::backward_input:
-      return backward(op, info, group);
-    case ir::OpKind::backward_weight:
-      for (std::int32_t b = info.last_block.value; b >= info.first_block.value; --b) {
-        KeptPointer& of_block = kept(op, info, b);
-        shard_.backward_weight({b}, {b}, batch(op, info, b), of_block);
-        of_block.reset();
-      }
-      return;
-    default:
-      ORRERY_CHECK(false, "op {} on the compute stream", ir::name_of(op.kind));
-  }
+  ORRERY_CHECK(ir::is_pass(op.kind), "op {} on the compute stream", ir::name_of(op.kind));
+  ir::is_backward(op.kind) ? backward(op, info, group) : forward(op, info, group);
 }
 
 const Passes::Samples& Passes::samples(const ir::Op& op, const ir::SegmentInfo& info) {
@@ -117,26 +104,25 @@ void Passes::forward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup&
 }
 
 void Passes::backward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup& group) {
-  const bool split = op.kind == ir::OpKind::backward_input;
+  const ir::OpTraits& pass = ir::traits(op.kind);
   Tensor gradient;
-  if (info.last_block.value < last_block_) {
+  if (pass.input_gradients && info.last_block.value < last_block_) {
     gradient = activation(op, info, info.last_block.value, true);
   }
   for (std::int32_t b = info.last_block.value; b >= info.first_block.value; --b) {
     Tensor below;
     KeptPointer& of_block = kept(op, info, b);
     ORRERY_CHECK(of_block != nullptr, "backward of block {} before its forward pass", b);
-    gathers_.bring({b});
-    if (split) {
-      shard_.backward_input({b}, {b}, batch(op, info, b), of_block, gradient, scale_, group, below);
-    } else {
-      shard_.backward({b}, {b}, batch(op, info, b), of_block, gradient, scale_, group, below);
-      of_block.reset();
-    }
-    gathers_.drop({b});
+    if (pass.input_gradients) gathers_.bring({b});
+    shard_.backward(*pass.priced_as, {b}, {b}, batch(op, info, b), of_block, gradient, scale_,
+                    group, below);
+    if (pass.input_gradients) gathers_.drop({b});
+    if (pass.weight_gradients) of_block.reset();
     gradient = below;
   }
-  if (info.first_block.value > 0) put(op, info, info.first_block.value - 1, true, gradient);
+  if (pass.input_gradients && info.first_block.value > 0) {
+    put(op, info, info.first_block.value - 1, true, gradient);
+  }
 }
 
 }  // namespace orrery::executor

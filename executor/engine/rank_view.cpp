@@ -230,10 +230,10 @@ std::vector<ActivationKey> RankView::touches(const ir::Op& op) const {
   const std::int32_t pipeline =
       op.segment == ir::kNone ? program_.rank_of(op).pipeline : segment(op).pipeline;
   if (ir::is_pass(op.kind)) {
-    if (op.kind == ir::OpKind::backward_weight) return out;
+    if (!ir::crosses_blocks(op.kind)) return out;
     const ir::SegmentInfo& info = segment(op);
     const auto last_block = static_cast<std::int32_t>(program_.header.blocks.size()) - 1;
-    const bool gradient = op.kind != ir::OpKind::forward;
+    const bool gradient = ir::is_backward(op.kind);
     const std::int32_t micro_batch = op.micro_batch.value;
     if (info.first_block.value > 0) {
       out.push_back({pipeline, micro_batch, info.first_block.value - 1, gradient});
@@ -263,7 +263,7 @@ std::vector<ActivationKey> RankView::touches(const ir::Op& op) const {
 std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
   std::map<BlockId, ModelShard::HeldBlock> blocks;
   for (const ir::Op& at : ops()) {
-    if (!ir::is_pass(at.kind) || at.kind == ir::OpKind::backward_weight) continue;
+    if (!ir::crosses_blocks(at.kind)) continue;
     const ir::SegmentInfo& info = segment(at);
     for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
       blocks[b] = {b, info.tensor_parallel, op_group(at).position};

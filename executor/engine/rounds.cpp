@@ -21,7 +21,7 @@ void GradientRounds::ended(const ir::Op& op) {
 }
 
 void GradientRounds::before(const ir::Op& op) {
-  if (!ir::traits(op.kind).adds_gradients) return;
+  if (!ir::traits(op.kind).weight_gradients) return;
   const ir::SegmentInfo& info = view_.segment(op);
   std::set<Key> begun;
   {

@@ -57,20 +57,20 @@ struct BlockWork {
 /// Backward passes return the gradient of the input in `d_input` and take that of the output from
 /// `kept.d_output`; the weights' half adds to the gradients of the parameters.
 void embedding_forward(const BlockWork& work, TensorGroup& group, Tensor& output);
-void embedding_backward_weight(const BlockWork& work, const BlockKept& kept);
+void embedding_weight_gradients(const BlockWork& work, const BlockKept& kept);
 
 void transformer_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
                          Tensor& output);
-void transformer_backward_input(const BlockWork& work, TensorGroup& group, BlockKept& kept,
+void transformer_input_gradient(const BlockWork& work, TensorGroup& group, BlockKept& kept,
                                 Tensor& d_input);
-void transformer_backward_weight(const BlockWork& work, const BlockKept& kept);
+void transformer_weight_gradients(const BlockWork& work, const BlockKept& kept);
 
 /// `losses` by sample, summed over its tokens.
 void head_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
                   std::vector<double>& losses);
-void head_backward_input(const BlockWork& work, TensorGroup& group, double scale, BlockKept& kept,
+void head_input_gradient(const BlockWork& work, TensorGroup& group, double scale, BlockKept& kept,
                          Tensor& d_input);
-void head_backward_weight(const BlockWork& work, const BlockKept& kept);
+void head_weight_gradients(const BlockWork& work, const BlockKept& kept);
 
 /// Sums the tensor over the group, where there is one.
 void sum_over(const BlockWork& work, TensorGroup& group, const Tensor& tensor);

@@ -43,7 +43,7 @@ void embedding_forward(const BlockWork& work, TensorGroup& group, Tensor& output
   sum_over(work, group, output);
 }
 
-void embedding_backward_weight(const BlockWork& work, const BlockKept& kept) {
+void embedding_weight_gradients(const BlockWork& work, const BlockKept& kept) {
   const HeldParameter& table = work.parameters[kToken];
   work.backend.embed_backward(work.batch.tokens, kept.d_output, first_entry(table), entries(table),
                               work.hidden(), table.gradient);
@@ -79,7 +79,7 @@ void head_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
   }
 }
 
-void head_backward_input(const BlockWork& work, TensorGroup& group, double scale, BlockKept& kept,
+void head_input_gradient(const BlockWork& work, TensorGroup& group, double scale, BlockKept& kept,
                          Tensor& d_input) {
   Backend& backend = work.backend;
   const HeldParameter& table = work.parameters[kOutput];
@@ -97,7 +97,7 @@ void head_backward_input(const BlockWork& work, TensorGroup& group, double scale
   for (Tensor* tensor : {&kept.input, &kept.inverse1, &kept.maximum, &kept.sums}) *tensor = {};
 }
 
-void head_backward_weight(const BlockWork& work, const BlockKept& kept) {
+void head_weight_gradients(const BlockWork& work, const BlockKept& kept) {
   add_weight_gradient(work, kept.logits, kept.norm1, work.parameters[kOutput].gradient);
   work.backend.add(kept.d_gain1, work.parameters[kNorm].gradient);
 }

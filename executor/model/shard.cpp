@@ -7,6 +7,7 @@
 #include "executor/model/block.h"
 #include "executor/model/parameters.h"
 #include "models/base/check.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::executor {
 namespace {
@@ -143,37 +144,23 @@ class ModelShard::Impl {
     }
   }
 
-  void backward_input(BlockId block, const MicroBatch& batch, double scale, TensorGroup& group,
+  void input_gradient(BlockId block, const MicroBatch& batch, double scale, TensorGroup& group,
                       BlockKept& kept, Tensor& d_input) {
     const BlockWork own = work(block, batch);
     d_input = {};
     if (kind(block) == ir::BlockKind::transformer) {
-      transformer_backward_input(own, group, kept, d_input);
+      transformer_input_gradient(own, group, kept, d_input);
     } else if (kind(block) == ir::BlockKind::head) {
-      head_backward_input(own, group, scale, kept, d_input);
+      head_input_gradient(own, group, scale, kept, d_input);
     }
   }
 
-  void backward_weight(BlockId block, const MicroBatch& batch, BlockKept& kept) {
+  void weight_gradients(BlockId block, const MicroBatch& batch, BlockKept& kept) {
     const BlockWork own = work(block, batch);
-    if (kind(block) == ir::BlockKind::embedding) embedding_backward_weight(own, kept);
-    if (kind(block) == ir::BlockKind::transformer) transformer_backward_weight(own, kept);
-    if (kind(block) == ir::BlockKind::head) head_backward_weight(own, kept);
+    if (kind(block) == ir::BlockKind::embedding) embedding_weight_gradients(own, kept);
+    if (kind(block) == ir::BlockKind::transformer) transformer_weight_gradients(own, kept);
+    if (kind(block) == ir::BlockKind::head) head_weight_gradients(own, kept);
     kept = {};
-  }
-
-  /// From the last block to the first; `weights` adds each block's gradients at once.
-  void backward(BlockId first, BlockId last, const MicroBatch& batch, const KeptPointer& kept,
-                const Tensor& d_output, double scale, TensorGroup& group, bool weights,
-                Tensor& d_input) {
-    Tensor gradient = d_output;
-    for (BlockId block = last; block >= first; --block.value) {
-      BlockKept& own = segment(kept).at(block);
-      own.d_output = gradient;
-      backward_input(block, batch, scale, group, own, gradient);
-      if (weights) backward_weight(block, batch, own);
-    }
-    d_input = gradient;
   }
 
  private:
@@ -281,23 +268,20 @@ KeptPointer ModelShard::forward(BlockId first, BlockId last, const MicroBatch& b
   return kept;
 }
 
-void ModelShard::backward(BlockId first, BlockId last, const MicroBatch& batch,
+void ModelShard::backward(ir::Pass pass, BlockId first, BlockId last, const MicroBatch& batch,
                           const KeptPointer& kept, const Tensor& d_output, double scale,
                           TensorGroup& group, Tensor& d_input) {
-  impl_->backward(first, last, batch, kept, d_output, scale, group, true, d_input);
-}
-
-void ModelShard::backward_input(BlockId first, BlockId last, const MicroBatch& batch,
-                                const KeptPointer& kept, const Tensor& d_output, double scale,
-                                TensorGroup& group, Tensor& d_input) {
-  impl_->backward(first, last, batch, kept, d_output, scale, group, false, d_input);
-}
-
-void ModelShard::backward_weight(BlockId first, BlockId last, const MicroBatch& batch,
-                                 const KeptPointer& kept) {
+  const ir::OpTraits& makes = ir::traits(pass);
+  Tensor gradient = d_output;
   for (BlockId block = last; block >= first; --block.value) {
-    impl_->backward_weight(block, batch, segment(kept).at(block));
+    BlockKept& own = segment(kept).at(block);
+    if (makes.input_gradients) {
+      own.d_output = gradient;
+      impl_->input_gradient(block, batch, scale, group, own, gradient);
+    }
+    if (makes.weight_gradients) impl_->weight_gradients(block, batch, own);
   }
+  d_input = gradient;
 }
 
 }  // namespace orrery::executor

@@ -18,6 +18,7 @@
 
 #include "executor/compute/backend.h"
 #include "models/base/ids.h"
+#include "models/ir/profile.h"
 #include "models/ir/program.h"
 
 namespace orrery::executor {
@@ -136,15 +137,12 @@ class ModelShard {
                       ir::Recompute recompute, TensorGroup& group, Tensor& output,
                       std::vector<double>& losses);
   /// d_output (empty at the head) to d_input (empty at the embedding); adds to gradients. Losses
-  /// were scaled by `scale`.
-  void backward(BlockId first, BlockId last, const MicroBatch& batch, const KeptPointer& kept,
-                const Tensor& d_output, double scale, TensorGroup& group, Tensor& d_input);
-  /// The same in two halves: the first keeps in `kept` what the second needs. Gradients get the
-  /// same bits as from backward().
-  void backward_input(BlockId first, BlockId last, const MicroBatch& batch, const KeptPointer& kept,
-                      const Tensor& d_output, double scale, TensorGroup& group, Tensor& d_input);
-  void backward_weight(BlockId first, BlockId last, const MicroBatch& batch,
-                       const KeptPointer& kept);
+  /// were scaled by `scale`. `pass` is the whole pass or one of its halves, of which the first
+  /// keeps in `kept` what the second needs (and that takes no d_output and makes no d_input);
+  /// gradients get the same bits either way.
+  void backward(ir::Pass pass, BlockId first, BlockId last, const MicroBatch& batch,
+                const KeptPointer& kept, const Tensor& d_output, double scale, TensorGroup& group,
+                Tensor& d_input);
 
   Backend& backend() { return backend_; }
 

@@ -157,7 +157,7 @@ void transformer_forward(const BlockWork& work, TensorGroup& group, BlockKept& k
   feed_forward(work, group, kept, output);
 }
 
-void transformer_backward_input(const BlockWork& work, TensorGroup& group, BlockKept& kept,
+void transformer_input_gradient(const BlockWork& work, TensorGroup& group, BlockKept& kept,
                                 Tensor& d_input) {
   if (kept.norm1.memory == nullptr) {  // Full recompute.
     Tensor output;
@@ -172,7 +172,7 @@ void transformer_backward_input(const BlockWork& work, TensorGroup& group, Block
   }
 }
 
-void transformer_backward_weight(const BlockWork& work, const BlockKept& kept) {
+void transformer_weight_gradients(const BlockWork& work, const BlockKept& kept) {
   const Numbers numbers = transformer_parameters(work.header.model);
   add_weight_gradient(work, kept.activated, kept.d_output, gradient(work, numbers.down));
   add_weight_gradient(work, kept.d_up, kept.norm2, gradient(work, numbers.up));

@@ -7,6 +7,7 @@
 #include "models/base/check.h"
 #include "models/base/id_vector.h"
 #include "models/cost/device_share.h"
+#include "models/ir/op_traits.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models {
@@ -120,11 +121,13 @@ Bytes peak_kept(const ScheduleEntry& schedule, const ScheduleQuery& query,
   Bytes peak;
   for (const StagePass& pass : schedule.passes(query)) {
     const ChunkKept& own = kept[static_cast<std::size_t>(pass.chunk)];
+    const ir::OpTraits& makes = ir::traits(pass.kind);
     if (pass.kind == ir::OpKind::forward) held += own.activations;
-    if (pass.kind == ir::OpKind::backward_input) held += own.recomputed;
+    if (makes.is_half() && makes.input_gradients) held += own.recomputed;
     peak = std::max(peak, held);
-    if (pass.kind == ir::OpKind::backward) held -= own.activations;
-    if (pass.kind == ir::OpKind::backward_weight) held -= own.activations + own.recomputed;
+    if (makes.weight_gradients) {
+      held -= makes.is_half() ? own.activations + own.recomputed : own.activations;
+    }
   }
   return peak;
 }

@@ -180,15 +180,19 @@ std::optional<Seconds> Pricer::State::measured(const BlockQuery& query, Pass pas
 
 std::optional<Seconds> Pricer::State::measured_or_combined(const BlockQuery& query) const {
   if (const auto time = measured(query, query.pass)) return time;
-  if (query.pass == Pass::backward) {
-    const auto input = measured(query, Pass::backward_input);
-    const auto weight = measured(query, Pass::backward_weight);
-    if (input && weight) return *input + *weight;
-  }
-  if (query.pass == Pass::backward_input || query.pass == Pass::backward_weight) {
+  if (ir::traits(query.pass).is_half()) {
     if (const auto whole = measured(query, Pass::backward)) return *whole / 2;
   }
-  return std::nullopt;
+  if (query.pass != Pass::backward) return std::nullopt;
+  bool both = true;
+  Seconds sum;
+  for (const ir::OpTraits& op : ir::kOpTraits) {
+    if (!op.is_half()) continue;
+    const std::optional<Seconds> half = measured(query, *op.priced_as);
+    both = both && half;
+    sum += half.value_or(0_s);
+  }
+  return both ? std::optional(sum) : std::nullopt;
 }
 
 /// Efficiency and where it comes from.
@@ -234,8 +238,8 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
 Seconds Pricer::State::price(const BlockQuery& query) const {
   const std::optional<Seconds> profiled = measured_or_combined(query);
   Seconds time = profiled ? *profiled : roofline(query);
-  const bool repeats = query.pass == Pass::backward || query.pass == Pass::backward_input;
-  if (!repeats || query.recompute == ir::Recompute::none) return time;
+  if (!ir::traits(query.pass).input_gradients || query.recompute == ir::Recompute::none)
+    return time;
   const Block& block = workload.block(query.block);
   if (!is_recomputed(block.kind)) return time;
   BlockQuery forward = query;

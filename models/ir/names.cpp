@@ -68,12 +68,12 @@ EnumNames<Recompute> enum_names(Recompute) {
 }
 
 EnumNames<Pass> enum_names(Pass) {
-  using enum Pass;
-  return {{forward, "forward"},
-          {backward, "backward"},
-          {backward_input, "backward_input"},
-          {backward_weight, "backward_weight"},
-          {optimizer, "optimizer"}};
+  EnumNames<Pass> names;
+  for (const OpTraits& op : kOpTraits) {
+    if (!op.priced_as) continue;
+    names.emplace_back(*op.priced_as, *op.priced_as == Pass::optimizer ? "optimizer" : op.name);
+  }
+  return names;
 }
 
 EnumNames<EventKind> enum_names(EventKind) {

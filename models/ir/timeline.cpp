@@ -127,14 +127,15 @@ std::string Timeline::span_name(const Span& span) const {
   const Op& op = program_.op(span.op);
   const std::string batch =
       op.micro_batch.valid() ? fmt::format(" mb{}", op.micro_batch.value) : "";
-  const auto compute = [&](const char* letter) {
-    if (op.segment < 0) return letter + batch;
+  const OpTraits& kind = traits(op.kind);
+  const auto pass = [&] {
+    if (op.segment < 0) return kind.label + batch;
     const SegmentInfo& info = program_.segment_of(op);
     const char* what = info.redundant ? "redundant " : "";
     if (info.first_block == info.last_block) {
-      return fmt::format("{}{}{} block {}", what, letter, batch, info.first_block.value);
+      return fmt::format("{}{}{} block {}", what, kind.label, batch, info.first_block.value);
     }
-    return fmt::format("{}{}{} blocks {}-{}", what, letter, batch, info.first_block.value,
+    return fmt::format("{}{}{} blocks {}-{}", what, kind.label, batch, info.first_block.value,
                        info.last_block.value);
   };
   const auto moved = [&]() -> std::string {
@@ -142,27 +143,18 @@ std::string Timeline::span_name(const Span& span) const {
     return regions.empty() ? "" : std::string(" ") + plural(regions.front().tensor);
   };
   const auto peer = [&] { return names_.device(program_.rank_of(program_.op({op.match})).device); };
-  switch (op.kind) {
-    case OpKind::forward:
-    case OpKind::backward:
-    case OpKind::backward_input:
-    case OpKind::backward_weight:
-      return compute(traits(op.kind).label);
-    case OpKind::send:
-      return fmt::format("send{}{} to {}", moved(), batch, peer());
-    case OpKind::recv:
-      return fmt::format("recv{}{} from {}", moved(), batch, peer());
-    case OpKind::collective: {
-      const Collective& collective = program_.collective_of(op);
-      const auto kind = program_.shape_of(collective).kind;
-      return spaced(name_of(kind), '-') + moved() + batch;
+  switch (kind.timing) {
+    case OpTiming::compute:
+      return is_pass(op.kind) ? pass() : kind.label;
+    case OpTiming::transfer:
+      return fmt::format("{}{}{} {} {}", kind.label, moved(), batch, kind.preposition, peer());
+    case OpTiming::collective: {
+      const CollectiveShape& shape = program_.shape_of(program_.collective_of(op));
+      return spaced(name_of(shape.kind), '-') + moved() + batch;
     }
-    case OpKind::optimizer_step:
-      return "optimizer step";
-    case OpKind::load_state:
-      return fmt::format("load{} from {}", moved(), spaced(name_of(op.location), ' '));
-    case OpKind::save_state:
-      return fmt::format("save{} to {}", moved(), spaced(name_of(op.location), ' '));
+    case OpTiming::storage:
+      return fmt::format("{}{} {} {}", kind.label, moved(), kind.preposition,
+                         spaced(name_of(op.location), ' '));
   }
   ORRERY_CHECK(false, "op of kind {}", static_cast<int>(op.kind));
 }

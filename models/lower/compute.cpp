@@ -58,7 +58,7 @@ struct Part {
 
 /// All that repeats from micro-batch to micro-batch in one group of one element, by ir::OpKind.
 struct PassTemplates {
-  std::array<std::vector<Part>, 4> usual;
+  std::array<std::vector<Part>, ir::kOpTraits.size()> usual;
   std::vector<Part> last;  ///< Of a pass that completes the gradients of a round.
 };
 
@@ -77,12 +77,9 @@ class PipelineCompute {
         elements_(elements_of(context.placement, pipeline)),
         builder_(builder),
         ops_(elements_, pipeline_.micro_batches) {
-    kinds_.push_back(ir::OpKind::forward);
-    if (schedule_entry(context_.plan.schedule).splits_backward()) {
-      kinds_.push_back(ir::OpKind::backward_input);
-      kinds_.push_back(ir::OpKind::backward_weight);
-    } else {
-      kinds_.push_back(ir::OpKind::backward);
+    // The passes of one micro-batch on a single stage are one of each kind.
+    for (const StagePass& pass : schedule_entry(context_.plan.schedule).passes({})) {
+      kinds_.push_back(pass.kind);
     }
     for (std::size_t e = 0; e < elements_.size(); ++e) {
       std::vector<PassTemplates>& of_groups = templates_.emplace_back();
@@ -204,9 +201,8 @@ class PipelineCompute {
       builder_.program.segments.push_back(info);
     }
     // The weights' gradients need what the input's half has brought together, and nothing more.
-    if (kind != ir::OpKind::backward_weight) {
-      const InnerQuery query = {&segment, static_cast<int>(g), first, last,
-                                kind != ir::OpKind::forward};
+    if (ir::crosses_blocks(kind)) {
+      const InnerQuery query = {&segment, static_cast<int>(g), first, last, ir::is_backward(kind)};
       part.inner = joint_set(query);
       if (part.inner != ir::kNone) {
         part.groups = segment.expert_parallel;
@@ -246,19 +242,20 @@ class PipelineCompute {
     const auto add = [&](ir::BufferKind buffer, Action action, bool per_micro_batch, Bytes bytes) {
       if (bytes > 0_B) effects.push_back({buffer, action, per_micro_batch, info, bytes});
     };
+    const ir::OpTraits& makes = ir::traits(kind);
     if (kind == ir::OpKind::forward) {
       add(ir::BufferKind::activations, Action::allocate, true, memory.activations_per_micro_batch);
-    } else if (kind == ir::OpKind::backward) {
+    } else if (!makes.is_half()) {
       add(ir::BufferKind::recomputed, Action::transient, false, memory.recomputed);
-    } else if (kind == ir::OpKind::backward_input) {
+    } else if (makes.input_gradients) {
       add(ir::BufferKind::recomputed, Action::allocate, true, memory.recomputed_kept);
     }
-    if (kind != ir::OpKind::backward_weight) {
+    if (ir::crosses_blocks(kind)) {
       add(ir::BufferKind::logits, Action::transient, false, memory.logits);
     }
-    if (frees && ir::traits(kind).adds_gradients) {
+    if (frees && makes.weight_gradients) {
       add(ir::BufferKind::activations, Action::free, true, memory.activations_per_micro_batch);
-      if (kind == ir::OpKind::backward_weight) {
+      if (makes.is_half()) {
         add(ir::BufferKind::recomputed, Action::free, true, memory.recomputed_kept);
       }
     }
@@ -287,7 +284,7 @@ class PipelineCompute {
     for (const ir::OpKind kind : kinds_) {
       out.usual[static_cast<std::size_t>(kind)] = {
           make_part(element, g, segment.first_block, segment.last_block, kind, true)};
-      if (ir::traits(kind).adds_gradients) completes = kind;
+      if (ir::traits(kind).weight_gradients) completes = kind;
     }
     out.last = out.usual[static_cast<std::size_t>(completes)];
     if (context_.plan.communication.gradient_overlap) {
@@ -320,9 +317,9 @@ class PipelineCompute {
         op.rank = ranks[r];
         added[r] = builder_.add(op);
         // Transfers hang on the pass that makes what is sent: not on the weights' gradients.
-        if (kind != ir::OpKind::backward_weight) {
+        if (ir::crosses_blocks(kind)) {
           ComputeOps::Pass& pass =
-              ops_.at(kind != ir::OpKind::forward, e, micro_batch, g, static_cast<int>(r));
+              ops_.at(ir::is_backward(kind), e, micro_batch, g, static_cast<int>(r));
           if (i == 0) pass.first = added[r];
           pass.last = added[r];
         }
@@ -415,7 +412,7 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
   // The last pass of each chunk and round that makes gradients, as (pass, guest).
   std::map<std::pair<int, int>, std::pair<std::size_t, int>> last;
   const auto passes_here = [&](std::size_t t, int p) {
-    return ir::traits(passes[t].kind).adds_gradients &&
+    return ir::traits(passes[t].kind).weight_gradients &&
            pipelines[static_cast<std::size_t>(p)].passes(passes[t].micro_batch, stage, pipeline);
   };
   for (std::size_t t = 0; t < passes.size(); ++t) {

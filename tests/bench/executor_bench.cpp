@@ -143,8 +143,8 @@ double bare(const ir::Program& program, int stages, int micro_batches, int size,
       Tensor gradient;
       for (int s = stages - 1; s >= 0; --s) {
         Tensor out;
-        shard.backward({blocks * s / stages}, {blocks * (s + 1) / stages - 1}, batch,
-                       kept[static_cast<std::size_t>(s)], gradient, 1, group, out);
+        shard.backward(ir::Pass::backward, {blocks * s / stages}, {blocks * (s + 1) / stages - 1},
+                       batch, kept[static_cast<std::size_t>(s)], gradient, 1, group, out);
         gradient = out;
       }
     }

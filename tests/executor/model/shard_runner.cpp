@@ -119,17 +119,16 @@ class Member {
     for (std::size_t s = how_.stages.size(); s > 0; --s) {
       const auto [first, last] = how_.stages[s - 1];
       Tensor dx;
-      if (how_.split_backward) {
-        shard_.backward_input({first}, {last}, batch, kept[s - 1], dy, how_.scale, group_, dx);
-      } else {
-        shard_.backward({first}, {last}, batch, kept[s - 1], dy, how_.scale, group_, dx);
-      }
+      shard_.backward(how_.split_backward ? ir::Pass::backward_input : ir::Pass::backward, {first},
+                      {last}, batch, kept[s - 1], dy, how_.scale, group_, dx);
       dy = dx;
     }
     if (how_.split_backward) {
       for (std::size_t s = 0; s < how_.stages.size(); ++s) {
         const auto [first, last] = how_.stages[s];
-        shard_.backward_weight({first}, {last}, batch, kept[s]);
+        Tensor none;
+        shard_.backward(ir::Pass::backward_weight, {first}, {last}, batch, kept[s], {}, how_.scale,
+                        group_, none);
       }
     }
     for (const KeptPointer& one : kept) kept_at_end += one->bytes();
