@@ -9,6 +9,7 @@
 
 #include <cstdio>
 #include <exception>
+#include <mutex>
 #include <new>
 #include <string>
 
@@ -17,7 +18,9 @@
 #include "experiments/study/runner.h"
 #include "models/config/diagnostics.h"
 #include "tools/cli/command_line.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
+#include "tools/cli/progress.h"
 #include "tools/commands/catalog.h"
 
 namespace {
@@ -27,6 +30,9 @@ constexpr int kBadInput = 2;
 
 using orrery::tools::Invocation;
 using orrery::tools::Reply;
+
+/// fmt::print would throw where standard error is closed.
+void complain(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
 
 int run(int argc, char** argv) {
   // What `orrery execute` and `orrery calibrate` start for each device; not for users.
@@ -44,11 +50,28 @@ int run(int argc, char** argv) {
     return reply->status;
   }
   const auto& invocation = std::get<Invocation>(parsed);
-  return invocation.command->run(invocation.given);
+  orrery::tools::ProgressLine progress(false);
+  std::mutex mutex;  // Threads of a command may speak, too.
+  orrery::experiments::Call call;
+  call.on_progress = [&](const auto& view) {
+    const std::lock_guard lock(mutex);
+    progress.show(view);
+  };
+  call.on_note = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    progress.clear();
+    complain("orrery: " + text);
+  };
+  const auto outcome =
+      invocation.command->run(invocation.settings, invocation.view, call, invocation.problems);
+  progress.clear();
+  if (invocation.json) {
+    orrery::tools::print(orrery::tools::detail::to_json(outcome->result()));
+  } else {
+    outcome->print();
+  }
+  return outcome->status();
 }
-
-/// fmt::print would throw where standard error is closed.
-void complain(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
 
 }  // namespace
 

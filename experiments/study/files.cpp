@@ -55,6 +55,17 @@ void replace_text_file(const std::string& path, std::string_view text) {
   if (const auto problem = write_file_atomically(path, text)) throw std::runtime_error(*problem);
 }
 
+void write_file(const std::string& path, std::string_view bytes) {
+  std::error_code error;
+  const auto status = std::filesystem::status(path, error);
+  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) {
+    return replace_text_file(path, bytes);
+  }
+  const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+  const int code = file < 0 ? errno : write_and_close(file, bytes);
+  if (code != 0) fail("cannot write", path, code);
+}
+
 void append_text_file(const std::string& path, std::string_view text) {
   const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
   if (file < 0) fail("cannot write", path, errno);

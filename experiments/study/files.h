@@ -13,6 +13,9 @@ std::string read_text_file(const std::string& path);
 void write_text_file(const std::string& path, std::string_view text);
 /// Readers see the old file or the new one (models/base/file.h).
 void replace_text_file(const std::string& path, std::string_view text);
+/// A file that a user names: as replace_text_file(), but what is no regular file (/dev/stdout) is
+/// written in place.
+void write_file(const std::string& path, std::string_view bytes);
 /// Appends the whole text in one write, or leaves the file as it was.
 void append_text_file(const std::string& path, std::string_view text);
 void make_folders(const std::string& path);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/study/call.h"
 #include "experiments/study/run_set.h"
 
 namespace orrery::experiments {
@@ -18,18 +19,6 @@ struct RunnerOptions {
   bool figure = true;
   bool timelines = false;  ///< Write a Perfetto file for each run.
   bool quiet = false;
-};
-
-/// Called as runs start and finish, and a few times each second; for progress bars.
-struct Progress {
-  int total = 0;
-  int done = 0;     ///< Of this call.
-  int present = 0;  ///< Found finished from an earlier call.
-  int failed = 0;
-  double under_way = 0;  ///< What the running ones have done, in runs; for those that tell.
-  double elapsed_seconds = 0;
-  double remaining_seconds = -1;  ///< Negative: not known yet.
-  std::string message;            ///< What just happened; "" when nothing did.
 };
 
 struct SweepOutcome {

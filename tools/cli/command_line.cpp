@@ -97,7 +97,9 @@ class CommandLine {
   struct Entry {
     const Command* command;
     CLI::App* app;
-    Flags flags;
+    Flags settings;
+    Flags view;
+    bool json = false;
   };
 
   /// What is wrong with the first word, if it is no command: CLI11 would name the flags behind it.
@@ -144,8 +146,12 @@ CommandLine::CommandLine(std::span<const Command* const> commands,
       }
     }
     CLI::App* app = add(*above, name.c_str(), command->summary);
-    Entry& entry = entries_.emplace_back(Entry{command, app, {}});
-    entry.flags.add(command->describe, *app);
+    Entry& entry = entries_.emplace_back(Entry{command, app, {}, {}});
+    entry.settings.add(command->describe, *app);
+    if (command->describe_view != nullptr) entry.view.add(command->describe_view, *app);
+    if (command->describe_result != nullptr) {
+      app->add_flag("--json", entry.json, "print one JSON document instead of tables");
+    }
     const std::string notes = command->notes;
     app->footer((notes.empty() ? "" : notes + "\n\n") + example(command->example));
   }
@@ -224,9 +230,9 @@ std::variant<Invocation, Reply> CommandLine::parse(int argc, const char* const* 
   const CLI::App* of = chosen();
   const auto entry =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& e) { return e.app == of; });
-  config::Diagnostics problems;
-  Invocation invocation{entry->command, entry->flags.given(*of, problems)};
-  problems.raise();
+  Invocation invocation{entry->command, {}, {}, entry->json, {}};
+  invocation.settings = entry->settings.given(*of, invocation.problems);
+  invocation.view = entry->view.given(*of, invocation.problems);
   return invocation;
 }
 

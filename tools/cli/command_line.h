@@ -11,7 +11,10 @@ namespace orrery::tools {
 /// A command and what its flags gave it.
 struct Invocation {
   const Command* command = nullptr;
-  config::Value given;
+  config::Value settings;
+  config::Value view;
+  bool json = false;             ///< `--json`, the flag of all commands that have a result.
+  config::Diagnostics problems;  ///< Malformed NAME=VALUE.
 };
 
 /// Instead of a command: --help and --version (status 0), or what is wrong (status 2).
@@ -20,7 +23,6 @@ struct Reply {
   int status = 0;
 };
 
-/// Throws config::ConfigError for a malformed NAME=VALUE.
 std::variant<Invocation, Reply> parse_command_line(std::span<const Command* const> commands,
                                                    std::span<const CommandGroup> groups,
                                                    const std::string& version, int argc,

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/text.h"
 #include "models/config/type_tree.h"
-#include "tools/cli/text.h"
 
 namespace orrery::tools {
 namespace {

@@ -7,9 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
-
-#include "models/base/file.h"
 
 namespace orrery::tools {
 namespace {
@@ -17,20 +14,6 @@ namespace {
 std::string colored(std::string_view text, const char* code) {
   if (!colors()) return std::string(text);
   return fmt::format("\033[{}m{}\033[0m", code, text);
-}
-
-void write_in_place(const std::string& path, std::string_view bytes) {
-  std::FILE* file = std::fopen(path.c_str(), "wb");
-  bool written = file != nullptr;
-  if (written) written = std::fwrite(bytes.data(), 1, bytes.size(), file) == bytes.size();
-  int error = errno;
-  if (file != nullptr && std::fclose(file) != 0 && written) {
-    written = false;
-    error = errno;
-  }
-  if (!written) {
-    throw std::runtime_error(fmt::format("cannot write {}: {}", path, std::strerror(error)));
-  }
 }
 
 [[noreturn]] void fail() {
@@ -60,15 +43,6 @@ std::string bad(std::string_view text) { return colored(text, "31"); }
 
 std::string section(std::string_view title, std::string_view body) {
   return fmt::format("{}\n{}", bold(title), body);
-}
-
-void write_file(const std::string& path, std::string_view bytes) {
-  std::error_code error;
-  const auto status = std::filesystem::status(path, error);
-  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    return write_in_place(path, bytes);
-  }
-  if (const auto problem = write_file_atomically(path, bytes)) throw std::runtime_error(*problem);
 }
 
 }  // namespace orrery::tools

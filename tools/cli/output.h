@@ -27,8 +27,4 @@ std::string bad(std::string_view text);
 /// A bold title line and what stands below it.
 std::string section(std::string_view title, std::string_view body);
 
-/// Writes a file whole or not at all; what is no regular file (/dev/stdout) is written in place.
-/// Throws std::runtime_error with the path and the reason.
-void write_file(const std::string& path, std::string_view bytes);
-
 }  // namespace orrery::tools

@@ -38,7 +38,7 @@ std::string clock_text(double seconds) {
 
 }  // namespace
 
-std::string progress_text(const ProgressView& view) {
+std::string progress_text(const experiments::Progress& view) {
   std::string text =
       fmt::format("{}/{} {}", view.done + view.present + view.failed, view.total, view.noun);
   if (view.present > 0) text += fmt::format(" ({} present)", view.present);
@@ -66,7 +66,7 @@ ProgressLine::ProgressLine(bool quiet) : quiet_(quiet), terminal_(is_terminal())
 
 ProgressLine::~ProgressLine() { clear(); }
 
-void ProgressLine::show(const ProgressView& view) {
+void ProgressLine::show(const experiments::Progress& view) {
   if (quiet_) return;
   const int finished = view.done + view.present + view.failed;
   if (terminal_) {

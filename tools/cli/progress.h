@@ -3,23 +3,12 @@
 #pragma once
 #include <string>
 
+#include "experiments/study/call.h"
+
 namespace orrery::tools {
 
-/// What is shown; see experiments::Progress.
-struct ProgressView {
-  int total = 0;
-  int done = 0;
-  int present = 0;
-  int failed = 0;
-  double under_way = 0;  ///< What the running ones have done, in runs.
-  double elapsed_seconds = 0;
-  double remaining_seconds = -1;  ///< Negative: not known yet.
-  std::string message;
-  std::string noun = "runs";  ///< What is counted.
-};
-
 /// "12/40 runs, 1 failed, 0:21, about 0:48 left".
-std::string progress_text(const ProgressView& view);
+std::string progress_text(const experiments::Progress& view);
 
 /// "[=====>      ]", `width` characters between the brackets.
 std::string progress_bar(int done, int total, int width);
@@ -33,7 +22,7 @@ class ProgressLine {
   ProgressLine(const ProgressLine&) = delete;
   ProgressLine& operator=(const ProgressLine&) = delete;
 
-  void show(const ProgressView& view);
+  void show(const experiments::Progress& view);
   /// Clears the rewritten line, so that other text can follow.
   void clear();
 

@@ -74,10 +74,6 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
-std::string counted(std::size_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string grouped(double value, int digits) {
   if (!std::isfinite(value)) return "-";
   std::string text = fmt::format("{:.{}f}", value, digits);

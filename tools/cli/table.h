@@ -6,14 +6,13 @@
 #include <string_view>
 #include <vector>
 
+#include "models/base/text.h"
+
 namespace orrery::tools {
 
 /// Columns that `text` takes on a terminal: East Asian wide characters count two, combining marks
 /// and terminal colors none. Bytes that are no UTF-8 count one each.
 std::size_t display_width(std::string_view text);
-
-/// "1 run", "2 runs": a count with its noun; the plural takes an s.
-std::string counted(std::size_t count, std::string_view noun);
 
 /// A number with `digits` decimals and thousands separators: 12,345.7; "-" when not finite.
 std::string grouped(double value, int digits);

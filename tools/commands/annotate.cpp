@@ -409,7 +409,7 @@ int run(const AnnotateSettings& args) {
 }  // namespace
 
 extern const Command kAnnotate;
-const Command kAnnotate = command<AnnotateSettings, run>(
+const Command kAnnotate = printing_command<AnnotateSettings, run>(
     "annotate", "Show a plan's sharding annotations and what its communication resolves to",
     "annotate experiments/hetu/plans/c2.yaml --cluster hetu_32h20 --model hetu_32b "
     "--sequence-length 4096",

@@ -25,7 +25,6 @@
 #include "tools/commands/calibrate_samples.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/interrupt.h"
-#include "tools/commands/run_tasks.h"
 
 namespace orrery::tools {
 namespace {
@@ -49,7 +48,7 @@ class Progress {
 
   void show(const CalibrateProgress& progress) {
     const std::lock_guard lock(mutex_);
-    ProgressView view;
+    experiments::Progress view;
     view.noun = "measurements";
     view.total = static_cast<int>(progress.total);
     view.present = static_cast<int>(progress.present);
@@ -213,9 +212,9 @@ int run(const CalibrateSettings& args) {
 }  // namespace
 
 extern const Command kCalibrate;
-const Command kCalibrate =
-    command<CalibrateSettings, run>("calibrate", "Measure a machine and fit a profile of it",
-                                    "calibrate --quick --only gemm,op_overhead --no-figure",
-                                    "Exit code 130: interrupted; samples are kept.");
+const Command kCalibrate = printing_command<CalibrateSettings, run>(
+    "calibrate", "Measure a machine and fit a profile of it",
+    "calibrate --quick --only gemm,op_overhead --no-figure",
+    "Exit code 130: interrupted; samples are kept.");
 
 }  // namespace orrery::tools

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "models/base/text.h"
 #include "tools/cli/table.h"
-#include "tools/cli/text.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {

@@ -9,7 +9,6 @@
 #include "tools/cli/output.h"
 #include "tools/commands/compare_report.h"
 #include "tools/commands/compare_run.h"
-#include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {
@@ -101,7 +100,7 @@ int run(const CompareSettings& args, config::Diagnostics& diagnostics) {
 }  // namespace
 
 extern const Command kCompare;
-const Command kCompare = command<CompareSettings, run>(
+const Command kCompare = printing_command<CompareSettings, run>(
     "compare", "Compare an executed run with its simulation, op by op",
     "compare results/first --profile results/calibrated/profile.yaml",
     "Predicted: one simulated iteration of the program that ran. Measured: mean of the middle half "

@@ -9,7 +9,6 @@
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -271,10 +270,10 @@ int run(const DiffSettings& args, config::Diagnostics& problems) {
 }  // namespace
 
 extern const Command kDiff;
-const Command kDiff =
-    command<DiffSettings, run>("diff", "Compare two plans: what differs and what it costs",
-                               "diff experiments/hexiscale/case_study/plans/megatron.yaml "
-                               "experiments/hexiscale/case_study/plans/hexiscale.yaml --cluster "
-                               "hexiscale_case_study --model llama2_13b --sequence-length 4096");
+const Command kDiff = printing_command<DiffSettings, run>(
+    "diff", "Compare two plans: what differs and what it costs",
+    "diff experiments/hexiscale/case_study/plans/megatron.yaml "
+    "experiments/hexiscale/case_study/plans/hexiscale.yaml --cluster "
+    "hexiscale_case_study --model llama2_13b --sequence-length 4096");
 
 }  // namespace orrery::tools

@@ -34,7 +34,6 @@
 #include "tools/commands/inputs.h"
 #include "tools/commands/interrupt.h"
 #include "tools/commands/run_inputs.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -440,7 +439,7 @@ int run(const ExecuteSettings& given, Diagnostics& problems) {
 }  // namespace
 
 extern const Command kExecute;
-const Command kExecute = command<ExecuteSettings, run>(
+const Command kExecute = printing_command<ExecuteSettings, run>(
     "execute", "Run a plan for real: one process for each device",
     "execute experiments/executor/two_replicas.yaml --cluster a100_8 --model "
     "experiments/executor/tiny_llama.yaml --sequence-length 32 --steps 5",
@@ -490,7 +489,7 @@ int run(const ExecuteAgentSettings& args, Diagnostics& diagnostics) {
 }  // namespace
 
 extern const Command kExecuteAgent;
-const Command kExecuteAgent = command<ExecuteAgentSettings, run>(
+const Command kExecuteAgent = printing_command<ExecuteAgentSettings, run>(
     "execute-agent", "Start ranks on this machine for a launcher on another one",
     "execute-agent --store head:4321 --node b", "The run's token is read from ORRERY_TOKEN.");
 

@@ -10,8 +10,8 @@
 #include "executor/cuda/nccl_transport.h"
 #include "executor/launcher/rank.h"
 #include "models/base/rng.h"
+#include "models/base/text.h"
 #include "tools/cli/flags.h"
-#include "tools/cli/text.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {

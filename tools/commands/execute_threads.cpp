@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "executor/cuda/backend.h"
+#include "models/base/text.h"
 #include "models/config/document.h"
 #include "tools/cli/flags.h"
-#include "tools/cli/text.h"
 #include "tools/commands/execute_settings.h"
 #include "tools/commands/gpu_shares.h"
 #include "tools/commands/inputs.h"

@@ -13,7 +13,6 @@
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/output.h"
-#include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 
 namespace orrery::tools {
@@ -265,7 +264,7 @@ int run(const ImportSettings& args) {
 }  // namespace
 
 extern const Command kImport;
-const Command kImport = command<ImportSettings, run>(
+const Command kImport = printing_command<ImportSettings, run>(
     "import", "Read files of other systems: profiles, measurements, topologies",
     "import metis-cluster tests/calibration/metis/hostfile "
     "tests/calibration/metis/clusterfile.json");

@@ -1,92 +1,48 @@
-/// From flags to run specifications: values of flags go through the config reader, so that they are
-/// checked and reported like those of files.
+/// The application layer's inputs and files under the names that commands use.
 #pragma once
-#include <cstdint>
-#include <functional>
-#include <map>
-#include <optional>
-#include <string>
-#include <utility>
-#include <vector>
-
-#include "experiments/study/execute.h"
-#include "experiments/study/run_spec.h"
-#include "models/config/diagnostics.h"
-#include "models/spec/library.h"
-#include "sim/iteration/options.h"
+#include "experiments/study/exports.h"
+#include "experiments/study/files.h"
+#include "experiments/study/inputs.h"
+#include "experiments/study/run_tasks.h"
+#include "tools/cli/flags.h"
 
 namespace orrery::tools {
 
-using Text = std::optional<std::string>;  ///< Empty: the flag was not given.
+using experiments::at_setting;
+using experiments::BatchDefault;
+using experiments::check_names;
+using experiments::check_out_folder;
+using experiments::check_outputs;
+using experiments::file_of;
+using experiments::JobSettings;
+using experiments::JudgeSettings;
+using experiments::kDefaultBatch;
+using experiments::kDefaultLength;
+using experiments::kInterrupted;
+using experiments::kStandardOutput;
+using experiments::load;
+using experiments::load_plans;
+using experiments::make_job;
+using experiments::make_spec;
+using experiments::open_library;
+using experiments::OutputFile;
+using experiments::probe_outputs;
+using experiments::RunTask;
+using experiments::Text;
+using experiments::whole_number;
+using experiments::write_file;
 
-/// What is trained on what: shared by all commands that judge plans.
-struct JobSettings {
-  Text cluster;  ///< Name in the library, or a file.
-  Text model;
-  Text job;  ///< Job file; `changes` override what it says.
-  /// Values of the job's own settings (models::Job), by their path in a job file.
-  std::map<std::string, config::Value> changes;
-  Text profile;
-  Text scale_profile;  ///< FROM=TO
-
-  bool gives(const std::string& path) const { return changes.contains(path); }
-  /// Where neither a job file nor a flag says it.
-  void set_default(const std::string& path, std::int64_t value);
-};
-
-/// The job of `orrery plan` where neither a job file nor flags say more.
-inline constexpr std::int64_t kDefaultBatch = 1024;
-inline constexpr std::int64_t kDefaultLength = 4096;
-
-/// What the help says of the batch that nobody gives.
-enum class BatchDefault { of_the_plan, fixed };
-void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch);
-/// The flags of JobSettings::changes with their paths: ("--zero-stages", "allowed.zero_stages").
-std::vector<std::pair<std::string, std::string>> job_flags();
-
-/// How plans are judged.
-struct JudgeSettings {
-  experiments::CostModel cost = experiments::CostModel::simulator;
-  std::int64_t seed = 0;  ///< Of planner and jitter.
-  sim::IterationOptions simulation;
-  bool expanded = false;
-  std::vector<std::string> given;  ///< Flags that the command line has.
-};
-
-void describe(config::Visitor& v, JudgeSettings& settings);
-
-/// The flag --json.
-void describe_json(config::Visitor& v, bool& json);
-
-/// The library that ships with the source tree (or $ORRERY_LIBRARY).
-models::Library open_library(config::Diagnostics& diagnostics);
-
-/// A whole number of at least `low` that a flag gives, or `fallback`.
-std::int64_t whole_number(const Text& text, const char* flag, std::int64_t low,
-                          std::int64_t fallback, config::Diagnostics& diagnostics);
-
-/// The job of the flags, over the job file if there is one. With `plan` (a plan file), the global
-/// batch defaults to the plan's, and without a job file all that a plan can use is allowed.
-models::Job make_job(const JobSettings& args, const Text& plan, config::Diagnostics& diagnostics);
-
-/// Everything but planner and plan.
-experiments::RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
-                               config::Diagnostics& diagnostics);
-
-/// After problems with flags: reports cluster and model too if they cannot be loaded, so that all
-/// problems come at once.
-void check_names(const experiments::RunSpec& spec, const models::Library& library,
-                 config::Diagnostics& diagnostics);
-
-/// Loads and checks a run of make_spec(). Stragglers and slow links that the cluster does not have
-/// are reported at their flags.
-experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Library& library,
-                            config::Diagnostics& diagnostics);
-
-/// Runs that judge the plan files, loaded and checked. `complete` changes each job before it is
-/// used. Throws ConfigError with all problems, those of the flags (`problems`) among them.
-std::vector<experiments::LoadedRun> load_plans(
-    const std::vector<std::string>& plans, const JobSettings& job, const JudgeSettings& judge,
-    const std::function<void(models::Job&)>& complete = {}, config::Diagnostics problems = {});
+/// What commands do that are no functions of the application layer yet.
+inline const experiments::Call& standing_call() {
+  static const experiments::Call call;
+  return call;
+}
+inline std::vector<experiments::RunReport> run_tasks(const std::vector<RunTask>& tasks) {
+  return experiments::run_tasks(tasks, standing_call());
+}
+inline bool was_interrupted() { return standing_call().cancellation.requested(); }
+inline void describe_json(config::Visitor& v, bool& json) {
+  v.optional("json", json, "print one JSON document instead of tables");
+}
 
 }  // namespace orrery::tools

@@ -346,7 +346,7 @@ int run(const ListSettings& args) {
 }  // namespace
 
 extern const Command kList;
-const Command kList = command<ListSettings, run>(
+const Command kList = printing_command<ListSettings, run>(
     "list", "Show what the library and this build know", "list planners hexiscale");
 
 }  // namespace orrery::tools

@@ -14,10 +14,8 @@
 #include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
@@ -204,7 +202,7 @@ int run_mixed_length_study(const MixedLengthSettings& args) {
 }
 
 extern const Command kMixedLength;
-const Command kMixedLength = command<MixedLengthSettings, run_mixed_length_study>(
+const Command kMixedLength = printing_command<MixedLengthSettings, run_mixed_length_study>(
     "mixed-length", "Simulate steps with sequences of mixed lengths, system by system",
     "mixed-length experiments/hetu/mixed_length --steps 2 --no-figure");
 

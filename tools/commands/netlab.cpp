@@ -271,7 +271,7 @@ int run(const NetlabSettings& args) {
 }  // namespace
 
 extern const Command kNetlab;
-const Command kNetlab = command<NetlabSettings, run>(
+const Command kNetlab = printing_command<NetlabSettings, run>(
     "netlab", "Emulate the nodes of a cluster and their network on this machine",
     "netlab status experiments/executor/netlab_4.yaml",
     "up sets the nodes up as network namespaces that a switch joins, with the rates and latencies "

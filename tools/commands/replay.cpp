@@ -15,7 +15,6 @@
 #include "tools/commands/inputs.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/replay_tables.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
@@ -134,7 +133,7 @@ int run_replay(const ReplaySettings& args, config::Diagnostics& diagnostics) {
 }
 
 extern const Command kReplay;
-const Command kReplay = command<ReplaySettings, run_replay>(
+const Command kReplay = printing_command<ReplaySettings, run_replay>(
     "replay", "Replay failures and preemptions under recovery policies, and rank them",
     "replay --cluster a100_8 --model gpt3_1.3b --global-batch 64 --sequence-length 1024 --generate "
     "llama3 --days 2 --policy all --seeds 2",

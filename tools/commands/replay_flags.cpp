@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "models/base/hash.h"
+#include "models/base/text.h"
 #include "models/config/document.h"
 #include "tools/cli/flags.h"
-#include "tools/cli/text.h"
 #include "tools/commands/days.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
@@ -152,7 +152,9 @@ void refuse_case_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   refuse(args.job.cluster.has_value(), "--cluster");
   refuse(args.job.model.has_value(), "--model");
   refuse(args.job.job.has_value(), "--job");
-  for (const auto& [flag, path] : job_flags()) refuse(args.job.gives(path), flag.c_str());
+  for (const auto& [key, path] : experiments::job_keys()) {
+    refuse(args.job.gives(path), at_setting(key).file.c_str());
+  }
   refuse(args.job.profile.has_value(), "--profile");
   refuse(args.job.scale_profile.has_value(), "--scale-profile");
   refuse(args.trace.has_value(), "--trace");

@@ -18,7 +18,6 @@
 #include "tools/commands/inputs.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/run_folder.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/sweep_settings.h"
 #include "tools/commands/tables.h"
 #include "tools/commands/twin_manifest.h"
@@ -349,7 +348,7 @@ int run(const RunSettings& given) {
 }  // namespace
 
 extern const Command kRun;
-const Command kRun = command<RunSettings, run>(
+const Command kRun = printing_command<RunSettings, run>(
     "run", "Run an experiment: all runs of a manifest, and the figure that they end in",
     "run experiments/hexiscale/case_study --no-figure");
 

@@ -22,7 +22,6 @@
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {

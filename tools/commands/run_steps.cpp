@@ -10,7 +10,6 @@
 #include "tools/cli/output.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/sweep_settings.h"
 #include "tools/commands/tables.h"
 

@@ -90,7 +90,7 @@ int run(const SchemaSettings& args) {
 }  // namespace
 
 extern const Command kSchema;
-const Command kSchema = command<SchemaSettings, run>(
+const Command kSchema = printing_command<SchemaSettings, run>(
     "schema", "JSON Schema of a kind of file, for editors", "schema cluster");
 
 }  // namespace orrery::tools

@@ -1,33 +1,49 @@
 /// orrery simulate: one iteration of given plans.
+#include "experiments/study/simulate.h"
+
 #include <fmt/format.h>
 
-#include <utility>
-
-#include "models/spec/step_plan.h"
 #include "tools/cli/command.h"
-#include "tools/cli/flags.h"
-#include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/inputs.h"
-#include "tools/commands/run_tasks.h"
-#include "tools/commands/simulate_step.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
 namespace {
 
-/// What `--json` prints.
-struct SimulateDocument {
-  std::string cluster;
-  std::string model;
-  std::vector<experiments::RunReport> plans;
+using experiments::SimulateResult;
+using experiments::SimulateSettings;
+
+struct SimulateView {
+  bool full = false;
 };
 
-void describe(config::Visitor& v, SimulateDocument& document) {
-  v.title("Simulations");
-  v.required("cluster", document.cluster, "");
-  v.required("model", document.model, "");
-  v.required("plans", document.plans, "");
+void describe(config::Visitor& v, SimulateView& view) {
+  v.optional("full", view.full, "print every pipeline, equal ones too");
+}
+
+std::string step_text(const experiments::SimulatedStep& simulated) {
+  const models::PlannedStep& step = simulated.plan;
+  const experiments::StepOutcome& outcome = simulated.outcome;
+  Table table;
+  table.number("phase").number("pipelines").number("GPUs").number("sequences").number("tokens");
+  table.number("longest");
+  for (std::size_t i = 0; i < step.phases.size(); ++i) {
+    const models::PlannedStep::Phase& phase = step.phases[i];
+    std::int64_t sequences = 0;
+    std::int64_t tokens = 0;
+    for (const auto& pipeline : phase.lengths) {
+      for (const std::int64_t length : pipeline) {
+        sequences += length > 0 ? 1 : 0;
+        tokens += length;
+      }
+    }
+    table.row({std::to_string(i), std::to_string(phase.plan.pipelines.size()),
+               std::to_string(ir::devices_of(phase.plan).size()), std::to_string(sequences),
+               grouped(static_cast<double>(tokens), 0),
+               std::to_string(phase.length_range.longest)});
+  }
+  return fmt::format("{}\nstep {:.6f} s, of which {} switches {:.6f} s\n", table.text(0, colors()),
+                     outcome.time.value, outcome.switches, outcome.switching.value);
 }
 
 std::string report_text(const experiments::RunReport& report, const experiments::LoadedRun& run,
@@ -63,77 +79,35 @@ std::string comparison(const std::vector<experiments::RunReport>& reports) {
   return fmt::format("\n{}", table.text(0, colors()));
 }
 
-std::string exports_text(const Exports& exports) {
+std::string exports_text(const SimulateSettings& settings) {
   std::string text;
-  if (!exports.timeline.empty()) {
-    text += fmt::format("timeline: {} (open it in {})\n", exports.timeline, kTimelineViewer);
+  if (settings.timeline) {
+    text += fmt::format("timeline: {} (open it in {})\n", *settings.timeline, kTimelineViewer);
   }
-  if (!exports.log.empty()) text += fmt::format("run log: {}\n", exports.log);
-  if (!exports.program.empty()) text += fmt::format("program: {}\n", exports.program);
+  if (settings.log) text += fmt::format("run log: {}\n", *settings.log);
+  if (settings.program) text += fmt::format("program: {}\n", *settings.program);
   return text.empty() ? "" : "\n" + text;
 }
 
-}  // namespace
-
-void describe(config::Visitor& v, SimulateSettings& settings) {
-  v.required("plan", settings.plans, "plan files, or one step plan", {.positional = true});
-  v.optional("timeline", settings.timeline,
-             "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)", {.letter = 't'});
-  v.optional("log", settings.log, "write the run log (protobuf)");
-  v.optional("program", settings.program, "write the lowered program (protobuf)");
-  v.optional("full", settings.full, "print every pipeline, equal ones too");
-  describe_json(v, settings.json);
-  describe(v, settings.job, BatchDefault::of_the_plan);
-  describe(v, settings.judge);
-}
-
-namespace {
-
-int run(const SimulateSettings& args, config::Diagnostics& problems) {
-  if (!args.plans.empty() && models::is_step_plan(args.plans.front())) {
-    problems.raise();
-    return simulate_step_plan(args);
+void print_simulation(const SimulateResult& result, const SimulateSettings& settings,
+                      const SimulateView& view) {
+  if (result.step) {
+    print(section(fmt::format("{} on {}", settings.plans.front(), result.cluster),
+                  step_text(*result.step)));
+    return;
   }
-  const Exports exports{args.timeline.value_or(""), args.log.value_or(""),
-                        args.program.value_or("")};
-  config::Diagnostics diagnostics;
-  if (exports.any() && args.plans.size() > 1) {
-    diagnostics.add(at_flag("--timeline, --log, --program"),
-                    fmt::format("one file for {} plans", args.plans.size()), "simulate one plan");
+  print(job_line(result.inputs.front()));
+  for (std::size_t i = 0; i < result.plans.size(); ++i) {
+    print(report_text(result.plans[i], result.inputs[i], view.full));
   }
-  const std::vector<OutputFile> outputs = {
-      {"--timeline", args.timeline}, {"--log", args.log}, {"--program", args.program}};
-  std::vector<std::string> inputs = input_files(args.job);
-  inputs.insert(inputs.end(), args.plans.begin(), args.plans.end());
-  check_outputs(outputs, inputs, diagnostics);
-  diagnostics.raise();
-  std::vector<RunTask> tasks;
-  for (experiments::LoadedRun& run : load_plans(args.plans, args.job, args.judge, {}, problems)) {
-    const std::string name = run.spec.plan->value;
-    tasks.push_back({name, std::move(run), exports});
-  }
-  check_exports(exports, tasks.front().run.spec.cost, diagnostics);
-  diagnostics.raise();
-  probe_outputs(outputs);
-  const std::vector<experiments::RunReport> reports = run_tasks(tasks);
-  const experiments::LoadedRun& first = tasks.front().run;
-  if (args.json) {
-    print(to_json(SimulateDocument{first.cluster.name, first.workload.name, reports}));
-    return 0;
-  }
-  print(job_line(first));
-  for (std::size_t i = 0; i < reports.size(); ++i) {
-    print(report_text(reports[i], tasks[i].run, args.full));
-  }
-  if (reports.size() > 1) print(comparison(reports));
-  print(exports_text(exports));
-  return 0;
+  if (result.plans.size() > 1) print(comparison(result.plans));
+  print(exports_text(settings));
 }
 
 }  // namespace
 
 extern const Command kSimulate;
-const Command kSimulate = command<SimulateSettings, run>(
+const Command kSimulate = command<experiments::simulate, print_simulation, SimulateView>(
     "simulate", "Simulate one iteration of plans",
     "simulate experiments/hexiscale/case_study/plans/hexiscale.yaml --cluster hexiscale_case_study "
     "--model llama2_13b --sequence-length 4096");

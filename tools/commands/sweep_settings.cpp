@@ -53,11 +53,7 @@ SweepProgress::SweepProgress(const experiments::RunnerOptions& options)
     : line_(options.quiet || options.dry_run) {}
 
 std::function<void(const experiments::Progress&)> SweepProgress::listener() {
-  return [this](const experiments::Progress& progress) {
-    line_.show({progress.total, progress.done, progress.present, progress.failed,
-                progress.under_way, progress.elapsed_seconds, progress.remaining_seconds,
-                progress.message});
-  };
+  return [this](const experiments::Progress& progress) { line_.show(progress); };
 }
 
 }  // namespace orrery::tools

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/text.h"
 #include "models/config/document.h"
 #include "models/config/units.h"
 #include "models/cost/pricer.h"
@@ -21,7 +22,6 @@
 #include "tools/cli/flags.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/cli/text.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/tables.h"
 
@@ -404,7 +404,7 @@ int run(const SwitchSettings& args, Diagnostics& diagnostics) {
 }  // namespace
 
 extern const Command kSwitch;
-const Command kSwitch = command<SwitchSettings, run>(
+const Command kSwitch = printing_command<SwitchSettings, run>(
     "switch", "Go from one plan to another: what moves, how long it takes, what is lost",
     "switch experiments/hetu/plans/c1.yaml experiments/hetu/plans/c2.yaml --cluster hetu_32h20 "
     "--model hetu_32b --sequence-length 4096 --lost 31",

@@ -9,6 +9,9 @@
 
 namespace orrery::tools {
 
+/// Shows Perfetto and Chrome traces, in the browser.
+inline constexpr const char* kTimelineViewer = "https://ui.perfetto.dev";
+
 /// "3 x A800-80GB + 1 x V100-32GB", in the order of the cluster's types.
 std::string composition(const std::vector<DeviceId>& devices, const models::Cluster& cluster);
 

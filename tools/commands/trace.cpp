@@ -11,7 +11,6 @@
 #include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/commands/days.h"
-#include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "traces/bind.h"
 #include "traces/csv.h"
@@ -181,10 +180,10 @@ int run(const TraceGenerateSettings& args, Diagnostics& diagnostics) {
 }  // namespace
 
 extern const Command kTraceGenerate;
-const Command kTraceGenerate =
-    command<TraceGenerateSettings, run>("trace generate", "Draw a trace of failures and spot nodes",
-                                        "trace generate llama3 --cluster llama3_16384 --days 54 "
-                                        "--seed 1 --set failures.slow.per_1000_gpu_days=0");
+const Command kTraceGenerate = printing_command<TraceGenerateSettings, run>(
+    "trace generate", "Draw a trace of failures and spot nodes",
+    "trace generate llama3 --cluster llama3_16384 --days 54 "
+    "--seed 1 --set failures.slow.per_1000_gpu_days=0");
 
 namespace {
 
@@ -244,7 +243,7 @@ int run(const TraceImportSettings& args, Diagnostics& diagnostics) {
 }  // namespace
 
 extern const Command kTraceImport;
-const Command kTraceImport = command<TraceImportSettings, run>(
+const Command kTraceImport = printing_command<TraceImportSettings, run>(
     "trace import", "Read traces of Bamboo, Oobleck, Parcae, AWS, GCP, SkyPilot",
     "trace import bamboo tests/traces/bamboo.csv --gpu-type V100-16GB");
 

@@ -15,7 +15,6 @@
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/tables.h"
 #include "traces/names.h"
@@ -251,7 +250,7 @@ int run(const TraceStatsSettings& args) {
 }  // namespace
 
 extern const Command kTraceStats;
-const Command kTraceStats = command<TraceStatsSettings, run>(
+const Command kTraceStats = printing_command<TraceStatsSettings, run>(
     "trace stats", "Counts, times between failures, availability, and its figure",
     "trace stats tests/traces/small.csv");
 

@@ -14,19 +14,17 @@
 #include "executor/netlab/namespaces.h"
 #include "experiments/study/figure.h"
 #include "models/base/file.h"
+#include "models/base/text.h"
 #include "models/ir/names.h"
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/cli/text.h"
 #include "tools/commands/compare_report.h"
 #include "tools/commands/execute_netlab.h"
-#include "tools/commands/exports.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/interrupt.h"
 #include "tools/commands/netlab_cluster.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/twin_report.h"
 #include "tools/commands/twin_steps.h"
 
@@ -379,7 +377,7 @@ int run_twin(const TwinSettings& args) {
 }
 
 extern const Command kTwin;
-const Command kTwin = command<TwinSettings, run_twin>(
+const Command kTwin = printing_command<TwinSettings, run_twin>(
     "twin", "Plan, execute, calibrate, predict and compare in one go",
     "twin experiments/twin/netlab/manifest.yaml",
     "Runs that are finished in the results folder are kept: a second "

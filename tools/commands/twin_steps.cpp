@@ -20,15 +20,14 @@
 
 #include "models/base/file.h"
 #include "models/base/hash.h"
+#include "models/base/text.h"
 #include "models/ir/plan.h"
 #include "models/spec/library.h"
 #include "models/spec/link_calibration.h"
 #include "tools/cli/output.h"
-#include "tools/cli/text.h"
 #include "tools/commands/execute_program.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_inputs.h"
-#include "tools/commands/run_tasks.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {

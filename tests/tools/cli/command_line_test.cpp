@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "tools/cli/json.h"
 #include "tools/commands/catalog.h"
 
 namespace orrery::tools::command_line_test {
@@ -29,13 +30,33 @@ void describe(config::Visitor& v, Meal& meal) {
   if (meal.courses) v.at_least("courses", *meal.courses, 1);
 }
 
-Meal served;
-int serve(const Meal& meal) {
-  served = meal;
-  return 0;
+struct Bill {
+  std::string dish;
+  int dollars = 0;
+};
+void describe(config::Visitor& v, Bill& bill) {
+  v.required("dish", bill.dish, "");
+  v.required("dollars", bill.dollars, "");
 }
-const Command kServe = command<Meal, serve>("serve", "Serves a meal", "serve soup");
-const Command kWash = command<Meal, serve>("dishes wash", "Washes", "dishes wash plates");
+int exit_status(const Bill& bill) { return bill.dollars > 99 ? 1 : 0; }
+
+struct Look {
+  bool loud = false;
+};
+void describe(config::Visitor& v, Look& look) { v.optional("loud", look.loud, "shout"); }
+
+Meal served;
+Bill serve(const Meal& meal, const experiments::Call& call) {
+  served = meal;
+  call.note("served");
+  return {meal.dish, meal.hot_sauce ? 100 : 5};
+}
+std::string shown;
+void show(const Bill& bill, const Meal&, const Look& look) {
+  shown = bill.dish + (look.loud ? "!" : "");
+}
+const Command kServe = command<serve, show, Look>("serve", "Serves a meal", "serve soup");
+const Command kWash = command<serve, show, Look>("dishes wash", "Washes", "dishes wash plates");
 
 std::variant<Invocation, Reply> parse(std::vector<const char*> words) {
   static constexpr std::array<const Command*, 2> kCommands = {&kServe, &kWash};
@@ -51,7 +72,7 @@ std::string run(const std::vector<const char*>& words) {
   try {
     const auto parsed = parse(words);
     const Invocation& invocation = std::get<Invocation>(parsed);
-    invocation.command->run(invocation.given);
+    invocation.command->run(invocation.settings, invocation.view, {}, invocation.problems);
   } catch (const config::ConfigError& error) {
     return error.what();
   }
@@ -104,6 +125,22 @@ TEST(CommandLine, MissingAndRepeatedValuesAreNamed) {
             "orrery: --courses needs a value\nSee: orrery serve --help\n");
   EXPECT_EQ(refusal({"serve", "soup", "--courses", "1", "--courses", "2"}),
             "orrery: --courses is given twice\nSee: orrery serve --help\n");
+}
+
+TEST(CommandLine, AResultIsPrintedAsTheViewSaysOrVisited) {
+  const auto parsed = parse({"serve", "soup", "--loud", "--hot-sauce", "--json"});
+  const Invocation& invocation = std::get<Invocation>(parsed);
+  EXPECT_TRUE(invocation.json);
+  std::string noted;
+  experiments::Call call;
+  call.on_note = [&](const std::string& text) { noted += text; };
+  const auto outcome = invocation.command->run(invocation.settings, invocation.view, call, {});
+  EXPECT_EQ(noted, "served");
+  outcome->print();
+  EXPECT_EQ(shown, "soup!");
+  EXPECT_EQ(detail::to_json(outcome->result()),
+            "{\n  \"dish\": \"soup\",\n  \"dollars\": 100\n}\n");
+  EXPECT_EQ(outcome->status(), 1);
 }
 
 TEST(CommandLine, ACommandOfAGroupIsNamedByBothWords) {

@@ -6,7 +6,7 @@ namespace orrery::tools::progress_test {
 namespace {
 
 TEST(Progress, CountsPresentAndFailedRunsAsEnded) {
-  ProgressView view;
+  experiments::Progress view;
   view.total = 40;
   view.done = 7;
   view.present = 4;
@@ -18,7 +18,7 @@ TEST(Progress, CountsPresentAndFailedRunsAsEnded) {
 }
 
 TEST(Progress, TimesBeyondAnHourShowHours) {
-  ProgressView view;
+  experiments::Progress view;
   view.total = 1;
   view.elapsed_seconds = 3723;
   EXPECT_EQ(progress_text(view), "0/1 runs, 1:02:03");

@@ -1,4 +1,4 @@
-#include "tools/commands/exports.h"
+#include "experiments/study/exports.h"
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -9,15 +9,13 @@
 #include <sstream>
 #include <stdexcept>
 
+#include "experiments/study/files.h"
 #include "models/base/check.h"
 #include "models/ir/chrome_trace.h"
 #include "models/ir/perfetto.h"
 #include "models/ir/wire.h"
-#include "tools/cli/flags.h"
-#include "tools/cli/output.h"
-#include "tools/commands/inputs.h"
 
-namespace orrery::tools {
+namespace orrery::experiments {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,8 +36,7 @@ ir::TimelineNames names_of(const models::Cluster& cluster) {
   return names;
 }
 
-std::string timeline(const std::string& path, const experiments::LoadedRun& run,
-                     const experiments::RunOutcome& outcome) {
+std::string timeline(const std::string& path, const LoadedRun& run, const RunOutcome& outcome) {
   const std::string mismatch = ir::find_mismatch(outcome.program, outcome.log);
   ORRERY_CHECK(mismatch.empty(), "log of another program: {}", mismatch);
   const ir::TimelineNames names = names_of(run.cluster);
@@ -75,18 +72,18 @@ void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std
     if (!output->path) continue;
     const std::string& path = *output->path;
     if (path.empty()) {
-      diagnostics.add(at_flag(output->flag), "no file is named");
+      diagnostics.add(at_setting(output->key), "no file is named");
       continue;
     }
     for (auto other = outputs.begin(); other != output; ++other) {
       if (!other->path || !same_file(path, *other->path)) continue;
-      diagnostics.add(at_flag(output->flag),
-                      fmt::format("'{}' is the file of {} too", path, other->flag),
+      diagnostics.add(at_setting(output->key),
+                      fmt::format("'{}' is the file of {} too", path, at_setting(other->key).file),
                       "name another file");
     }
     for (const std::string& input : inputs) {
       if (!same_file(path, input)) continue;
-      diagnostics.add(at_flag(output->flag), fmt::format("'{}' would be overwritten", path),
+      diagnostics.add(at_setting(output->key), fmt::format("'{}' would be overwritten", path),
                       "it is an input of this command: name another file");
     }
   }
@@ -111,9 +108,9 @@ void probe_outputs(const std::vector<OutputFile>& outputs) {
   }
 }
 
-void check_out_folder(const char* flag, const std::string& path, config::Diagnostics& diagnostics) {
+void check_out_folder(const char* key, const std::string& path, config::Diagnostics& diagnostics) {
   if (path.empty()) {
-    diagnostics.add(at_flag(flag), "no folder is named");
+    diagnostics.add(at_setting(key), "no folder is named");
     return;
   }
   std::error_code error;
@@ -125,30 +122,28 @@ void check_out_folder(const char* flag, const std::string& path, config::Diagnos
   }
   const bool folder = fs::is_directory(there, error);
   if (folder && access(there.c_str(), W_OK | X_OK) == 0) return;
-  diagnostics.add(at_flag(flag), fmt::format("cannot write into '{}': {}", path,
-                                             folder ? std::strerror(errno) : "not a folder"));
+  diagnostics.add(at_setting(key), fmt::format("cannot write into '{}': {}", path,
+                                               folder ? std::strerror(errno) : "not a folder"));
 }
 
-void check_exports(const Exports& exports, experiments::CostModel cost,
-                   config::Diagnostics& diagnostics) {
+void check_exports(const Exports& exports, CostModel cost, config::Diagnostics& diagnostics) {
   if (!exports.timeline.empty() && !is_chrome(exports.timeline) &&
       !ends_with(exports.timeline, ".perfetto-trace")) {
-    diagnostics.add(at_flag("--timeline"),
+    diagnostics.add(at_setting("timeline"),
                     fmt::format("the ending of '{}' names no format", exports.timeline),
                     "FILE.perfetto-trace, or FILE.json for Chrome's format");
   }
-  if (cost == experiments::CostModel::simulator) return;
+  if (cost == CostModel::simulator) return;
   const std::pair<const char*, const std::string&> files[] = {
-      {"--timeline", exports.timeline}, {"--log", exports.log}, {"--program", exports.program}};
-  for (const auto& [flag, path] : files) {
+      {"timeline", exports.timeline}, {"log", exports.log}, {"program", exports.program}};
+  for (const auto& [key, path] : files) {
     if (!path.empty()) {
-      diagnostics.add(at_flag(flag), "a closed form runs no program", "use --cost simulator");
+      diagnostics.add(at_setting(key), "a closed form runs no program", "use --cost simulator");
     }
   }
 }
 
-void write_exports(const Exports& exports, const experiments::LoadedRun& run,
-                   const experiments::RunOutcome& outcome) {
+void write_exports(const Exports& exports, const LoadedRun& run, const RunOutcome& outcome) {
   if (!exports.timeline.empty()) {
     write_file(exports.timeline, timeline(exports.timeline, run, outcome));
   }
@@ -156,4 +151,4 @@ void write_exports(const Exports& exports, const experiments::LoadedRun& run,
   if (!exports.program.empty()) write_file(exports.program, ir::serialize(outcome.program));
 }
 
-}  // namespace orrery::tools
+}  // namespace orrery::experiments

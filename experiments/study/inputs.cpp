@@ -1,4 +1,4 @@
-#include "tools/commands/inputs.h"
+#include "experiments/study/inputs.h"
 
 #include <fmt/format.h>
 
@@ -12,9 +12,8 @@
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "models/spec/topology.h"
-#include "tools/cli/flags.h"
 
-namespace orrery::tools {
+namespace orrery::experiments {
 namespace {
 
 using config::Diagnostics;
@@ -58,12 +57,13 @@ std::int64_t batch_of(const std::string& plan) {
   return ignored.empty() ? std::max<std::int64_t>(ir::global_batch(read), 1) : 1;
 }
 
-void require(const Value& job, const char* key, const char* flag, const char* example,
-             const JobSettings& args, Diagnostics& diagnostics) {
+void require(const Value& job, const char* key, const char* example, const JobSettings& args,
+             Diagnostics& diagnostics) {
   if (args.job || job.find(key) != nullptr) return;
+  const config::Position at = at_setting(key);
   diagnostics.add(
-      at_flag(flag), "missing",
-      fmt::format("give it, or a job file with --job; for example {} {}", flag, example));
+      at, "missing",
+      fmt::format("give it, or a job file with --job; for example {} {}", at.file, example));
 }
 
 /// A flag that gives one of the job's own settings; its help is the doc of that setting.
@@ -110,6 +110,12 @@ const std::vector<JobFlag>& job_flag_table(BatchDefault batch) {
 
 }  // namespace
 
+config::Position at_setting(std::string key) {
+  if (key.starts_with("--")) return {std::move(key), 0, 0};
+  std::replace(key.begin(), key.end(), '_', '-');
+  return {"--" + key, 0, 0};
+}
+
 void JobSettings::set_default(const std::string& path, std::int64_t value) {
   if (!job) changes.try_emplace(path, Value::scalar(std::to_string(value)));
 }
@@ -132,14 +138,12 @@ void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch) {
              "FROM=TO: times of GPU type TO are those of FROM in the profile, scaled");
 }
 
-std::vector<std::pair<std::string, std::string>> job_flags() {
-  std::vector<std::pair<std::string, std::string>> flags;
+std::vector<std::pair<std::string, std::string>> job_keys() {
+  std::vector<std::pair<std::string, std::string>> keys;
   for (const JobFlag& flag : job_flag_table(BatchDefault::fixed)) {
-    std::string name = std::string("--") + flag.key;
-    std::replace(name.begin(), name.end(), '_', '-');
-    flags.emplace_back(std::move(name), flag.path);
+    keys.emplace_back(flag.key, flag.path);
   }
-  return flags;
+  return keys;
 }
 
 void describe(config::Visitor& v, JudgeSettings& settings) {
@@ -168,24 +172,20 @@ void describe(config::Visitor& v, JudgeSettings& settings) {
   }
 }
 
-void describe_json(config::Visitor& v, bool& json) {
-  v.optional("json", json, "print one JSON document instead of tables");
-}
-
 models::Library open_library(Diagnostics& diagnostics) {
   return models::load_library(models::default_library_root(), diagnostics);
 }
 
-std::int64_t whole_number(const Text& text, const char* flag, std::int64_t low,
+std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
                           std::int64_t fallback, Diagnostics& diagnostics) {
   if (!text) return fallback;
   config::TextError error;
   const auto value = config::parse_integer(*text, std::numeric_limits<std::int64_t>::min(),
                                            std::numeric_limits<std::int64_t>::max(), error);
   if (!value) {
-    diagnostics.add(at_flag(flag), error.what, error.hint);
+    diagnostics.add(at_setting(key), error.what, error.hint);
   } else if (*value < low) {
-    diagnostics.add(at_flag(flag), fmt::format("must be at least {}, is {}", low, *value));
+    diagnostics.add(at_setting(key), fmt::format("must be at least {}, is {}", low, *value));
   }
   return value.value_or(fallback);
 }
@@ -199,38 +199,38 @@ models::Job make_job(const JobSettings& args, const Text& plan, Diagnostics& dia
   }
   if (plan && !args.job && !args.gives("global_batch")) {
     tree.append("global_batch",
-                Value::scalar(std::to_string(batch_of(*plan)), at_flag("--global-batch")));
+                Value::scalar(std::to_string(batch_of(*plan)), at_setting("global_batch")));
   }
-  require(tree, "global_batch", "--global-batch", "24", args, diagnostics);
-  require(tree, "sequence_length", "--sequence-length", "4096", args, diagnostics);
+  require(tree, "global_batch", "24", args, diagnostics);
+  require(tree, "sequence_length", "4096", args, diagnostics);
   if (diagnostics.problems().size() != before) return {};
   models::Job job;
   config::describe_value(tree, job, diagnostics);
   return job;
 }
 
-experiments::RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
-                               Diagnostics& diagnostics) {
-  experiments::RunSpec spec;
+RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,
+                  Diagnostics& diagnostics) {
+  RunSpec spec;
   if (!job.cluster || job.cluster->empty()) {
-    diagnostics.add(at_flag("--cluster"), "missing",
+    diagnostics.add(at_setting("cluster"), "missing",
                     "for example --cluster hexiscale_case_study; orrery list clusters");
   }
   if (!job.model || job.model->empty()) {
-    diagnostics.add(at_flag("--model"), "missing",
+    diagnostics.add(at_setting("model"), "missing",
                     "for example --model llama2_13b; orrery list models");
   }
-  spec.cluster = {job.cluster.value_or(""), at_flag("--cluster")};
-  spec.model = {job.model.value_or(""), at_flag("--model")};
+  spec.cluster = {job.cluster.value_or(""), at_setting("cluster")};
+  spec.model = {job.model.value_or(""), at_setting("model")};
   spec.job = make_job(job, plan, diagnostics);
-  spec.job_at = job.job ? config::Position{*job.job, 0, 0} : at_flag("--global-batch");
+  spec.job_at = job.job ? config::Position{*job.job, 0, 0} : at_setting("global_batch");
   if (spec.job.lengths && job.job) {  // What can be wrong with such a job is that.
     Diagnostics read_before;
     const Value tree = config::load_value(*job.job, read_before);
     if (const Value* lengths = tree.find("lengths")) spec.job_at = lengths->at;
   }
-  if (job.profile) spec.profile = {*job.profile, at_flag("--profile")};
-  if (job.scale_profile) spec.scale_profile = {*job.scale_profile, at_flag("--scale-profile")};
+  if (job.profile) spec.profile = {*job.profile, at_setting("profile")};
+  if (job.scale_profile) spec.scale_profile = {*job.scale_profile, at_setting("scale_profile")};
   if (plan) spec.plan = {*plan, config::Position{}};
   spec.cost = judge.cost;
   spec.collapsed = !judge.expanded;
@@ -240,8 +240,7 @@ experiments::RunSpec make_spec(const JobSettings& job, const JudgeSettings& judg
   return spec;
 }
 
-void check_names(const experiments::RunSpec& spec, const models::Library& library,
-                 Diagnostics& diagnostics) {
+void check_names(const RunSpec& spec, const models::Library& library, Diagnostics& diagnostics) {
   if (diagnostics.empty()) return;  // load_run() will do it.
   models::Job job;
   job.global_batch = job.sequence_length = 1;
@@ -253,42 +252,41 @@ void check_names(const experiments::RunSpec& spec, const models::Library& librar
   }
 }
 
-experiments::LoadedRun load(const experiments::RunSpec& spec, const models::Library& library,
-                            Diagnostics& diagnostics) {
+LoadedRun load(const RunSpec& spec, const models::Library& library, Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
-  experiments::RunSpec plain = spec;
+  RunSpec plain = spec;
   plain.simulation.stragglers.clear();  // checked below, at their flags
   plain.simulation.slow_links.clear();
-  experiments::LoadedRun run = experiments::load_run(plain, "", library, diagnostics);
+  LoadedRun run = load_run(plain, "", library, diagnostics);
   run.spec.simulation = spec.simulation;
   if (diagnostics.problems().size() != before) return run;
   const models::Topology topology(run.cluster);
-  const auto check = [&](const sim::IterationOptions& part, const char* flag) {
+  const auto check = [&](const sim::IterationOptions& part, const char* key) {
     for (const std::string& what : sim::find_problems(part, run.cluster, topology)) {
-      diagnostics.add(at_flag(flag), what);
+      diagnostics.add(at_setting(key), what);
     }
   };
   sim::IterationOptions stragglers;
   stragglers.stragglers = spec.simulation.stragglers;
-  check(stragglers, "--straggler");
+  check(stragglers, "straggler");
   sim::IterationOptions links;
   links.slow_links = spec.simulation.slow_links;
-  check(links, "--slow-link");
+  check(links, "slow_link");
   if (diagnostics.problems().size() == before) {
     // It was short enough without them.
-    experiments::RunSpec slowed = run.spec;
-    slowed.job_at = at_flag(slowed.simulation.stragglers.empty() ? "--slow-link" : "--straggler");
-    experiments::check_duration(slowed, run.cluster, run.workload, run.profile, diagnostics);
+    RunSpec slowed = run.spec;
+    slowed.job_at = at_setting(slowed.simulation.stragglers.empty() ? "slow_link" : "straggler");
+    check_duration(slowed, run.cluster, run.workload, run.profile, diagnostics);
   }
   return run;
 }
 
-std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& plans,
-                                               const JobSettings& job, const JudgeSettings& judge,
-                                               const std::function<void(models::Job&)>& complete,
-                                               Diagnostics diagnostics) {
+std::vector<LoadedRun> load_plans(const std::vector<std::string>& plans, const JobSettings& job,
+                                  const JudgeSettings& judge,
+                                  const std::function<void(models::Job&)>& complete,
+                                  Diagnostics diagnostics) {
   const models::Library library = open_library(diagnostics);
-  std::vector<experiments::RunSpec> specs;
+  std::vector<RunSpec> specs;
   for (const std::string& plan : plans) {
     Diagnostics of_this = diagnostics;
     specs.push_back(make_spec(job, judge, plan, of_this));
@@ -296,12 +294,12 @@ std::vector<experiments::LoadedRun> load_plans(const std::vector<std::string>& p
     of_this.raise();  // Flags are the same for all plans: once is enough.
     if (complete) complete(specs.back().job);
   }
-  std::vector<experiments::LoadedRun> runs;
-  for (const experiments::RunSpec& spec : specs) {
+  std::vector<LoadedRun> runs;
+  for (const RunSpec& spec : specs) {
     runs.push_back(load(spec, library, diagnostics));
   }
   diagnostics.raise();
   return runs;
 }
 
-}  // namespace orrery::tools
+}  // namespace orrery::experiments

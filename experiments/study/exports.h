@@ -4,13 +4,10 @@
 #include <vector>
 
 #include "experiments/study/execute.h"
+#include "experiments/study/inputs.h"
 #include "models/config/diagnostics.h"
-#include "tools/commands/inputs.h"
 
-namespace orrery::tools {
-
-/// Shows Perfetto and Chrome traces, in the browser.
-inline constexpr const char* kTimelineViewer = "https://ui.perfetto.dev";
+namespace orrery::experiments {
 
 /// Paths; "" writes none.
 struct Exports {
@@ -21,26 +18,25 @@ struct Exports {
 };
 
 /// Reports a timeline whose name has another ending, and files that a closed form cannot give.
-void check_exports(const Exports& exports, experiments::CostModel cost,
-                   config::Diagnostics& diagnostics);
+void check_exports(const Exports& exports, CostModel cost, config::Diagnostics& diagnostics);
 
-/// Where a command's main output goes when its flag names no file.
+/// Where a command's main output goes when its setting names no file.
 inline constexpr const char* kStandardOutput = "-";
-/// The file of such a flag; none where it is standard output.
+/// The file of such a setting; none where it is standard output.
 inline Text file_of(const Text& output) {
   return output && *output == kStandardOutput ? Text{} : output;
 }
 
-/// A file that a flag asks for.
+/// A file that a setting asks for.
 struct OutputFile {
-  const char* flag;
+  const char* key;  ///< Of the setting.
   Text path;
 };
 
-/// Files of a job's flags, for check_outputs().
+/// Files that a job's settings name, for check_outputs().
 std::vector<std::string> input_files(const JobSettings& job);
 
-/// Reports empty paths, two flags for one file, and files that would overwrite an input.
+/// Reports empty paths, two settings for one file, and files that would overwrite an input.
 void check_outputs(const std::vector<OutputFile>& outputs, const std::vector<std::string>& inputs,
                    config::Diagnostics& diagnostics);
 
@@ -49,10 +45,9 @@ void probe_outputs(const std::vector<OutputFile>& outputs);
 
 /// Reports a folder that is not there and cannot be made, or in which no file can be made. Makes
 /// nothing.
-void check_out_folder(const char* flag, const std::string& path, config::Diagnostics& diagnostics);
+void check_out_folder(const char* key, const std::string& path, config::Diagnostics& diagnostics);
 
 /// Throws std::runtime_error if a file cannot be written.
-void write_exports(const Exports& exports, const experiments::LoadedRun& run,
-                   const experiments::RunOutcome& outcome);
+void write_exports(const Exports& exports, const LoadedRun& run, const RunOutcome& outcome);
 
-}  // namespace orrery::tools
+}  // namespace orrery::experiments

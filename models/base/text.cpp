@@ -1,8 +1,10 @@
-#include "tools/cli/text.h"
+#include "models/base/text.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
-namespace orrery::tools {
+namespace orrery {
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> items;
@@ -16,4 +18,8 @@ std::vector<std::string> split(const std::string& text, char separator) {
   return items;
 }
 
-}  // namespace orrery::tools
+std::string counted(std::size_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+}  // namespace orrery

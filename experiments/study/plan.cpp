@@ -1,0 +1,169 @@
+#include "experiments/study/plan.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "experiments/study/exports.h"
+#include "experiments/study/files.h"
+#include "experiments/study/run_tasks.h"
+#include "models/spec/library.h"
+#include "planners/catalog.h"
+
+namespace orrery::experiments {
+namespace {
+
+std::vector<std::string> planner_list(const PlanSettings& args, config::Diagnostics& diagnostics) {
+  std::vector<std::string> names = args.planners;
+  if (std::find(names.begin(), names.end(), "all") != names.end()) {
+    names = planners::planner_names();
+  }
+  if (names.empty()) {
+    diagnostics.add(at_setting("planner"), "no planner is named", "orrery list planners");
+  }
+  std::set<std::string> seen;
+  std::vector<std::string> once;
+  for (const std::string& name : names) {
+    if (seen.insert(name).second) once.push_back(name);
+  }
+  return once;
+}
+
+bool knows_option(const std::string& planner, const std::string& option) {
+  const planners::PlannerEntry* entry = planners::find_planner(planner);
+  if (entry == nullptr) return false;
+  const auto options = entry->options();
+  return std::any_of(options.begin(), options.end(),
+                     [&](const planners::OptionInfo& info) { return info.name == option; });
+}
+
+/// Options for one planner of several: those that it knows, and those that none of them knows, so
+/// that they are reported.
+PlannerChoice choose(const std::string& name, const std::vector<std::string>& all,
+                     const PlanSettings& args) {
+  PlannerChoice choice;
+  choice.name = {name, at_setting("planner")};
+  for (const auto& [option, value] : args.options) {
+    const bool known_to_any = std::any_of(
+        all.begin(), all.end(), [&](const auto& other) { return knows_option(other, option); });
+    if (all.size() > 1 && known_to_any && !knows_option(name, option)) continue;
+    if (all.size() > 1 && !known_to_any && name != all.front()) continue;
+    choice.options[option] = value;
+    choice.option_positions[option] = at_setting("option");
+  }
+  return choice;
+}
+
+std::vector<OutputFile> outputs_of(const PlanSettings& args) {
+  return {{"output", args.output}, {"timeline", args.timeline}};
+}
+
+/// Without a job file a plan is made for kDefaultBatch samples of kDefaultLength tokens.
+JobSettings with_defaults(JobSettings job) {
+  job.set_default("global_batch", kDefaultBatch);
+  job.set_default("sequence_length", kDefaultLength);
+  return job;
+}
+
+std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& diagnostics) {
+  const models::Library library = open_library(diagnostics);
+  const std::vector<std::string> names = planner_list(args, diagnostics);
+  RunSpec spec = make_spec(with_defaults(args.job), args.judge, {}, diagnostics);
+  spec.work_budget = args.work_budget.value_or(0);
+  check_names(spec, library, diagnostics);
+  check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
+  check_outputs(outputs_of(args), input_files(args.job), diagnostics);
+  std::vector<RunTask> tasks;
+  for (const std::string& name : names) {
+    spec.planner = choose(name, names, args);
+    if (!diagnostics.empty()) {
+      // The flags are wrong; still say whether planner, cluster and model are known.
+      if (spec.planner) check_planner(*spec.planner, diagnostics);
+      continue;
+    }
+    tasks.push_back({name, load(spec, library, diagnostics), {}});
+  }
+  diagnostics.raise();
+  return tasks;
+}
+
+/// The report with the shortest simulated time, among those that fit if any does.
+const RunReport* best_of(const std::vector<RunReport>& reports) {
+  const RunReport* best = nullptr;
+  const auto key = [](const RunReport& report) {
+    return std::pair(!report.evaluation->memory.fits(), report.evaluation->iteration_time.value);
+  };
+  for (const RunReport& report : reports) {
+    if (!report.evaluation) continue;
+    if (best == nullptr || key(report) < key(*best)) best = &report;
+  }
+  return best;
+}
+
+/// Writes plan and timeline; for the timeline the plan is simulated once more.
+void write_outputs(const PlanSettings& settings, const RunTask& task, const RunReport& best,
+                   const Call& call) {
+  if (settings.output) write_file(*settings.output, models::dump_plan(*best.plan));
+  if (!settings.timeline) return;
+  RunTask again = task;
+  again.run.plan = best.plan;
+  again.run.spec.planner.reset();
+  again.exports.timeline = *settings.timeline;
+  run_tasks({again}, call);
+}
+
+}  // namespace
+
+void describe(config::Visitor& v, PlanSettings& settings) {
+  v.required("planner", settings.planners, "name, comma-separated names, or all",
+             {.letter = 'p', .commas = true});
+  v.optional("option", settings.options,
+             "NAME=VALUE: knob of the planner (orrery list planners NAME); may be repeated",
+             {.letter = 'o'});
+  v.optional("work_budget", settings.work_budget, "most plans to examine; default: no limit");
+  v.optional("output", settings.output, "write the best plan to this YAML file");
+  v.optional("timeline", settings.timeline,
+             "write the best plan's timeline: FILE.perfetto-trace or FILE.json (Chrome)",
+             {.letter = 't'});
+  describe(v, settings.job, BatchDefault::fixed);
+  describe(v, settings.judge);
+  if (settings.work_budget) v.at_least("work_budget", *settings.work_budget, std::int64_t{1});
+}
+
+void describe(config::Visitor& v, PlanResult& result) {
+  v.title("Plans");
+  v.required("cluster", result.cluster, "its name");
+  v.required("model", result.model, "its name");
+  v.optional("best", result.best, "planner with the shortest simulated time");
+  v.required("planners", result.planners, "what each came to");
+}
+
+int exit_status(const PlanResult& result) {
+  if (result.interrupted) return kInterrupted;
+  return result.best ? 0 : 1;
+}
+
+const RunReport* PlanResult::best_report() const {
+  const auto found = std::find_if(planners.begin(), planners.end(),
+                                  [&](const RunReport& report) { return report.name == best; });
+  return found == planners.end() ? nullptr : &*found;
+}
+
+PlanResult plan(const PlanSettings& settings, const Call& call, config::Diagnostics problems) {
+  const std::vector<RunTask> tasks = make_tasks(settings, problems);
+  probe_outputs(outputs_of(settings));
+  PlanResult result;
+  result.planners = run_tasks(tasks, call);
+  result.inputs = tasks.front().run;
+  result.cluster = result.inputs.cluster.name;
+  result.model = result.inputs.workload.name;
+  if (const RunReport* best = best_of(result.planners)) {
+    result.best = best->name;
+    write_outputs(settings, tasks.front(), *best, call);
+  }
+  result.interrupted = call.cancellation.requested();
+  if (result.interrupted) call.note("interrupted: these are the best plans so far");
+  return result;
+}
+
+}  // namespace orrery::experiments

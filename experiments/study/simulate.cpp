@@ -1,0 +1,167 @@
+#include "experiments/study/simulate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "experiments/study/exports.h"
+#include "experiments/study/run_tasks.h"
+#include "models/check/validate.h"
+#include "models/lower/lower.h"
+#include "models/spec/topology.h"
+
+namespace orrery::experiments {
+namespace {
+
+void refuse(const Text& value, const std::string& key, config::Diagnostics& diagnostics) {
+  if (value) diagnostics.add(at_setting(key), "has no meaning for a step plan");
+}
+
+void refuse_flags(const SimulateSettings& args, config::Diagnostics& diagnostics) {
+  if (args.plans.size() > 1) {
+    diagnostics.add(config::Position{"plans", 0, 0}, "a step plan is simulated alone",
+                    "name one file");
+  }
+  refuse(args.timeline, "timeline", diagnostics);
+  refuse(args.log, "log", diagnostics);
+  refuse(args.program, "program", diagnostics);
+  for (const std::string& key : args.judge.given) refuse("", key, diagnostics);
+}
+
+void check_phases(const models::PlannedStep& step, const std::string& path,
+                  const models::Cluster& cluster, const models::LengthPricer& pricer,
+                  config::Diagnostics& diagnostics) {
+  for (std::size_t i = 0; i < step.phases.size(); ++i) {
+    const models::PlannedStep::Phase& phase = step.phases[i];
+    // What a step plan uses is allowed: nothing else says what is.
+    models::Job job = pricer.job();
+    job.global_batch = ir::global_batch(phase.plan);
+    job.allowed.recompute = {ir::Recompute::none, ir::Recompute::selective, ir::Recompute::full};
+    job.allowed.zero_stages = {0, 1, 2, 3};
+    job.allowed.sequence_parallel = true;
+    job.allowed.schedules = {phase.plan.schedule};
+    const auto reference = std::max<std::int64_t>(phase.length_range.longest, 1);
+    auto defects = models::validate(phase.plan, cluster, pricer.workload(reference), job);
+    if (defects.empty()) defects = models::find_unsupported(phase.plan);
+    for (models::PlanDefect& defect : defects) {
+      defect.path = fmt::format("phases[{}].plan.{}", i, defect.path);
+    }
+    for (std::size_t p = 0; defects.empty() && p < phase.plan.pipelines.size(); ++p) {
+      if (phase.plan.pipelines[p].reroutes.empty()) continue;
+      defects.push_back({fmt::format("phases[{}].plan.pipelines[{}].reroutes", i, p),
+                         "micro-batches of mixed lengths cannot be rerouted", ""});
+    }
+    models::report(defects, path, diagnostics);
+  }
+}
+
+/// The phases of one step of mixed lengths.
+SimulateResult simulate_step_plan(const SimulateSettings& args) {
+  config::Diagnostics diagnostics;
+  refuse_flags(args, diagnostics);
+  const models::Library library = open_library(diagnostics);
+  const std::string& path = args.plans.front();
+  const models::PlannedStep step = models::load_step_plan(path, diagnostics);
+  diagnostics.raise();
+  JobSettings job = args.job;
+  std::int64_t sequences = 0;
+  ir::LengthRange range;
+  for (const models::PlannedStep::Phase& phase : step.phases) {
+    sequences += ir::global_batch(phase.plan);
+    range.longest = std::max(range.longest, phase.length_range.longest);
+  }
+  // The plan says both; a job file or flags give the numbers in which it trains.
+  job.set_default("global_batch", sequences);
+  job.set_default("sequence_length", range.longest);
+  const RunSpec spec = make_spec(job, {}, std::nullopt, diagnostics);
+  check_names(spec, library, diagnostics);
+  diagnostics.raise();
+  const models::Cluster cluster =
+      models::load_cluster(spec.cluster.value, library, spec.cluster.at, diagnostics);
+  const ir::ModelShape shape =
+      models::load_model(spec.model.value, library, spec.model.at, diagnostics);
+  const ir::Profile profile =
+      spec.profile ? models::load_profile(spec.profile->value, diagnostics) : ir::Profile{};
+  diagnostics.raise();
+  if (shape.layers == 0) {
+    diagnostics.add(spec.model.at, fmt::format("'{}' is no transformer", shape.name),
+                    "only transformers have sequences");
+    diagnostics.raise();
+  }
+  const models::Topology topology(cluster);
+  const models::LengthPricer pricer(cluster, shape, spec.job, profile);
+  check_phases(step, path, cluster, pricer, diagnostics);
+  diagnostics.raise();
+  sim::IterationSimulator simulator(cluster, topology, false);
+  const SimulatedSteps judge(pricer, topology, simulator, std::max<std::int64_t>(range.longest, 1));
+  SimulateResult result;
+  result.cluster = cluster.name;
+  result.model = shape.name;
+  result.step = SimulatedStep{step, simulate_step(step, spec.job.state_bytes, judge)};
+  return result;
+}
+
+}  // namespace
+
+void describe(config::Visitor& v, SimulateSettings& settings) {
+  v.required("plan", settings.plans, "plan files, or one step plan", {.positional = true});
+  v.optional("timeline", settings.timeline,
+             "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)", {.letter = 't'});
+  v.optional("log", settings.log, "write the run log (protobuf)");
+  v.optional("program", settings.program, "write the lowered program (protobuf)");
+  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.judge);
+}
+
+void describe(config::Visitor& v, SimulateResult& result) {
+  v.title("Simulations");
+  v.required("cluster", result.cluster, "its name");
+  v.required("model", result.model, "its name");
+  if (!result.step) {
+    v.required("plans", result.plans, "what each came to");
+    return;
+  }
+  StepOutcome& outcome = result.step->outcome;
+  v.required("step_seconds", outcome.time, "switches included");
+  v.required("switch_seconds", outcome.switching, "of the step");
+  v.required("phases", outcome.phases, "plans one after the other");
+  v.required("switches", outcome.switches, "between them");
+  v.required("computed_tokens", outcome.computed_tokens, "padding included");
+}
+
+SimulateResult simulate(const SimulateSettings& settings, const Call& call,
+                        config::Diagnostics problems) {
+  if (!settings.plans.empty() && models::is_step_plan(settings.plans.front())) {
+    problems.raise();
+    return simulate_step_plan(settings);
+  }
+  const Exports exports{settings.timeline.value_or(""), settings.log.value_or(""),
+                        settings.program.value_or("")};
+  config::Diagnostics diagnostics;
+  if (exports.any() && settings.plans.size() > 1) {
+    diagnostics.add({"--timeline, --log, --program", 0, 0},
+                    fmt::format("one file for {} plans", settings.plans.size()),
+                    "simulate one plan");
+  }
+  const std::vector<OutputFile> outputs = {
+      {"timeline", settings.timeline}, {"log", settings.log}, {"program", settings.program}};
+  std::vector<std::string> inputs = input_files(settings.job);
+  inputs.insert(inputs.end(), settings.plans.begin(), settings.plans.end());
+  check_outputs(outputs, inputs, diagnostics);
+  diagnostics.raise();
+  SimulateResult result;
+  result.inputs = load_plans(settings.plans, settings.job, settings.judge, {}, std::move(problems));
+  check_exports(exports, result.inputs.front().spec.cost, diagnostics);
+  diagnostics.raise();
+  probe_outputs(outputs);
+  std::vector<RunTask> tasks;
+  for (const LoadedRun& run : result.inputs) tasks.push_back({run.spec.plan->value, run, exports});
+  result.plans = run_tasks(tasks, call);
+  result.cluster = result.inputs.front().cluster.name;
+  result.model = result.inputs.front().workload.name;
+  return result;
+}
+
+}  // namespace orrery::experiments

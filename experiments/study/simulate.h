@@ -1,0 +1,44 @@
+/// One iteration of given plans, or one step of mixed lengths: what `orrery simulate` does.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "experiments/study/call.h"
+#include "experiments/study/execute.h"
+#include "experiments/study/inputs.h"
+#include "experiments/study/mixed_length.h"
+#include "models/spec/step_plan.h"
+
+namespace orrery::experiments {
+
+struct SimulateSettings {
+  JobSettings job;
+  JudgeSettings judge;
+  std::vector<std::string> plans;  ///< Files; or one step plan.
+  Text timeline;
+  Text log;
+  Text program;
+};
+void describe(config::Visitor& v, SimulateSettings& settings);
+
+struct SimulatedStep {
+  models::PlannedStep plan;
+  StepOutcome outcome;
+};
+
+struct SimulateResult {
+  std::string cluster;
+  std::string model;
+  std::vector<RunReport> plans;       ///< Of each file.
+  std::optional<SimulatedStep> step;  ///< Of a step plan, instead of `plans`.
+  std::vector<LoadedRun> inputs;      ///< Of each of `plans`; not described.
+};
+void describe(config::Visitor& v, SimulateResult& result);
+
+/// Of a step plan settings that say how an iteration is judged or exported are refused: they have
+/// no meaning there. `problems`: those found in the settings so far.
+SimulateResult simulate(const SimulateSettings& settings, const Call& call,
+                        config::Diagnostics problems = {});
+
+}  // namespace orrery::experiments

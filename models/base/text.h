@@ -1,0 +1,16 @@
+/// Small things about text.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace orrery {
+
+/// Items of "a,b,c" without blanks around them; nothing of "".
+std::vector<std::string> split(const std::string& text, char separator);
+
+/// "1 run", "2 runs": a count with its noun; the plural takes an s.
+std::string counted(std::size_t count, std::string_view noun);
+
+}  // namespace orrery
