@@ -12,6 +12,10 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
 endif()
 
+# The Python module is a shared library of the same objects. Hidden symbols keep their code as it is
+# in a program: nothing is called through a table.
+string(APPEND CMAKE_CXX_FLAGS " -fPIC -fvisibility=hidden")
+
 include(dependencies) # Debian 12 packages only
 
 add_library(orrery_options INTERFACE)
