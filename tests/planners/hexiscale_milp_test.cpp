@@ -404,14 +404,5 @@ TEST(HexiscaleMilp, OptionsNarrowTheSearch) {
   EXPECT_EQ(std::get<models::Infeasible>(odd.outcome).constraint, "micro-batch size");
 }
 
-TEST(HexiscaleMilp, WithoutASolverItSaysWhatToInstall) {
-  if (milp_available()) GTEST_SKIP() << "this build has a MILP solver";
-  const PlannerResult result = run_planner(kName, tiny_world(1)->input());
-  const auto& no = std::get<models::Infeasible>(result.outcome);
-  EXPECT_EQ(no.constraint, "this build has no MILP solver");
-  EXPECT_EQ(no.witness, "install coinor-libcbc-dev and configure again");
-  EXPECT_FALSE(result.report.complete);
-}
-
 }  // namespace
 }  // namespace orrery::planners::hexiscale_milp_test

@@ -78,23 +78,6 @@ TEST(GenerateFailures, ConditionedCountsScaleWithGpusAndTime) {
   EXPECT_EQ(count(trace, EventKind::fail), 105);  // 419 / 4 = 104.75
 }
 
-TEST(GenerateFailures, SharedDataHasTheSameCounts) {
-  const std::string path = shared_trace("llama3_table5.csv");
-  if (path.empty()) GTEST_SKIP() << "no traces below $ORRERY_DATA (default ../shared)";
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  std::size_t i = 0;
-  const TraceGenerator generator = llama3();
-  for (; std::getline(file, line); ++i) {
-    const FailureCause& cause = generator.failures->causes.at(i);
-    const std::string name = cause.cause == "Host Maintenance" ? "Host Maintenance" : cause.cause;
-    EXPECT_EQ(line.substr(0, line.find(',', line.find(',', line.find(',') + 1) + 1)),
-              fmt::format("{},{},{}", name, cause.category, cause.count));
-  }
-  EXPECT_EQ(i, generator.failures->causes.size());
-}
-
 TEST(GenerateFailures, SeedsAreReproducibleAndDiffer) {
   const TraceGenerator generator = llama3();
   const GeneratorNodes nodes = equal_nodes(64, 8, "H100-80GB");

@@ -17,14 +17,6 @@
 namespace orrery::traces::import_test {
 namespace {
 
-Trace import_file(const std::string& format, const std::string& path,
-                  const ImportOptions& options = {}) {
-  config::Diagnostics diagnostics;
-  Trace trace = import_trace(format, path, options, diagnostics);
-  EXPECT_TRUE(diagnostics.empty()) << all(diagnostics);
-  EXPECT_TRUE(find_contradictions(trace).empty());
-  return trace;
-}
 Trace import_text(const std::string& format, const std::string& text,
                   const ImportOptions& options = {}) {
   const File file(text);
@@ -182,28 +174,6 @@ TEST(Import, TheFormatOfAFileIsThatWhichReadsItsFirstLines) {
   EXPECT_STREQ(format_of("tests/traces/bamboo.csv")->name, "bamboo");
   EXPECT_EQ(format_of("tests/traces/small.csv"), nullptr);
   EXPECT_EQ(format_of("tests/traces"), nullptr);
-}
-
-TEST(ImportShared, PublishedTracesHaveTheirPublishedCounts) {
-  const std::string p3 = shared_trace("bamboo/p3-trace.csv");
-  if (p3.empty()) GTEST_SKIP() << "no traces below $ORRERY_DATA (default ../shared)";
-  const TraceStatistics s = statistics_of(import_file("bamboo", p3));
-  // 177 adds, 167 removes in 79 bursts, mean 24.0 nodes, at most 32, over 11.4 h.
-  EXPECT_EQ(s.all.departures, 167);
-  EXPECT_EQ(s.all.bursts, 79);
-  EXPECT_EQ(s.all.nodes, 32);
-  EXPECT_NEAR(s.all.mean_nodes * 32, 24.03, 0.01);
-  EXPECT_NEAR(s.horizon_hours, 11.37, 0.01);
-  EXPECT_EQ(write_trace(import_file("bamboo", p3)).substr(60),
-            write_trace(import_file("bamboo", shared_trace("parcae/p3trace.csv"))).substr(59));
-  EXPECT_EQ(statistics_of(import_file("oobleck", shared_trace("oobleck/10m.csv"))).all.departures,
-            15);
-  EXPECT_EQ(import_file("gcp", shared_trace("bamboo/v100x1-east1c.txt")).nodes.size(), 80u);
-  EXPECT_GT(import_file("aws", shared_trace("bamboo/aws-g4dn-xlarge-us-east-1c-2020-11-20.csv"))
-                .events.size(),
-            100u);
-  EXPECT_EQ(import_file("parcae", shared_trace("parcae/gpt-1.5b_trace_hh_55_65.txt")).horizon,
-            to_nanoseconds({3600}));
 }
 
 TEST(Combine, OneTracePerGpuType) {

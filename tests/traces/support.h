@@ -12,6 +12,8 @@
 #include "models/config/diagnostics.h"
 #include "traces/csv.h"
 #include "traces/generate/generate.h"
+#include "traces/import/import.h"
+#include "traces/presence.h"
 #include "traces/trace.h"
 
 namespace orrery::traces {
@@ -57,6 +59,16 @@ inline Trace read_text(const std::string& text) {
   config::Diagnostics diagnostics;
   Trace trace = read_trace(file.path(), diagnostics);
   EXPECT_TRUE(diagnostics.empty()) << all(diagnostics);
+  return trace;
+}
+
+/// A file in a published format, without problems.
+inline Trace import_file(const std::string& format, const std::string& path,
+                         const ImportOptions& options = {}) {
+  config::Diagnostics diagnostics;
+  Trace trace = import_trace(format, path, options, diagnostics);
+  EXPECT_TRUE(diagnostics.empty()) << all(diagnostics);
+  EXPECT_TRUE(find_contradictions(trace).empty());
   return trace;
 }
 

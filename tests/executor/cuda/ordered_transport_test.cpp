@@ -11,7 +11,6 @@
 #include <stdexcept>
 #include <thread>
 
-#include "executor/cuda/nccl_transport.h"
 #include "executor/net/ring.h"
 #include "tests/executor/cuda/pipe_exchange.h"
 #include "tests/executor/net/meshes.h"
@@ -340,16 +339,6 @@ TEST(Ordered, WhoSendsToARankThatHasLeftIsTold) {
     }
   });
   EXPECT_EQ(first_error(errors), "");
-}
-
-TEST(Nccl, SaysWhyItIsNotThere) {
-  if (nccl_problem().empty()) GTEST_SKIP() << "it is";
-  try {
-    make_nccl_transport(nullptr);
-    ADD_FAILURE() << "a transport without a device";
-  } catch (const std::runtime_error& error) {
-    EXPECT_EQ(error.what(), nccl_problem());
-  }
 }
 
 }  // namespace

@@ -160,14 +160,6 @@ TEST_F(Files, DirectoriesAndEmptyFilesAreNamed) {
   EXPECT_EQ(problems_of(path("empty.yaml")), path("empty.yaml") + ":1:1: the file is empty\n");
 }
 
-TEST_F(Files, UnreadableFilesAreNamed) {
-  std::ofstream(path("secret.yaml")) << "weight: 7\n";
-  std::filesystem::permissions(path("secret.yaml"), std::filesystem::perms::none);
-  if (std::ifstream(path("secret.yaml"))) GTEST_SKIP() << "this user may read every file";
-  EXPECT_EQ(problems_of(path("secret.yaml")),
-            path("secret.yaml") + ": cannot be read (Permission denied)\n");
-}
-
 TEST_F(Files, ReadErrorsAreNamed) {
   EXPECT_EQ(problems_of("/proc/self/mem"), "/proc/self/mem: cannot be read (Input/output error)\n");
 }
