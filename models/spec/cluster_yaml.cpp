@@ -221,6 +221,8 @@ void describe(config::Visitor& v, NodeEntry& node) {
   v.optional("nics", node.nics, "network cards");
   std::optional<NvmeEntry> nvme;  // a node without one has none
   std::optional<HostMemoryEntry> memory;
+  if (node.nvme.capacity.value > 0) nvme = node.nvme;
+  if (node.host_memory.capacity.value > 0) memory = node.host_memory;
   v.optional("nvme", nvme, "local storage");
   v.optional("host_memory", memory, "memory of the host");
   if (nvme) node.nvme = *nvme;

@@ -22,28 +22,21 @@ namespace orrery::sim {
 using Action = models::RecoveryDecision::Action;
 using Phase = models::RecoveryPhase;
 
+std::vector<std::pair<Bucket, const char*>> enum_names(Bucket) {
+  return {{Bucket::productive, "productive"},
+          {Bucket::degraded, "degraded"},
+          {Bucket::rolled_back, "rolled_back"},
+          {Bucket::checkpoint, "checkpoint"},
+          {Bucket::detect, "detect"},
+          {Bucket::decide, "decide"},
+          {Bucket::move_state, "move_state"},
+          {Bucket::reinitialize, "reinitialize"},
+          {Bucket::idle, "idle"}};
+}
+
 const char* name_of(Bucket bucket) {
-  switch (bucket) {
-    case Bucket::productive:
-      return "productive";
-    case Bucket::degraded:
-      return "degraded";
-    case Bucket::rolled_back:
-      return "rolled_back";
-    case Bucket::checkpoint:
-      return "checkpoint";
-    case Bucket::detect:
-      return "detect";
-    case Bucket::decide:
-      return "decide";
-    case Bucket::move_state:
-      return "move_state";
-    case Bucket::reinitialize:
-      return "reinitialize";
-    case Bucket::idle:
-      break;
-  }
-  return "idle";
+  static const auto kNames = enum_names(bucket);
+  return kNames[static_cast<std::size_t>(bucket)].second;
 }
 
 namespace {

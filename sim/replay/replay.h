@@ -32,6 +32,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/base/time.h"
@@ -59,6 +60,7 @@ enum class Bucket : std::uint8_t {
 };
 inline constexpr std::size_t kBuckets = 9;
 const char* name_of(Bucket bucket);
+std::vector<std::pair<Bucket, const char*>> enum_names(Bucket);
 
 /// A device is absent, in the running plan, or a spare that is there and does nothing.
 /// GPU-hours of the plan's devices are in the bucket of the wall time; those of spares, and of all

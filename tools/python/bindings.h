@@ -1,0 +1,13 @@
+/// The files of the module: each adds its part. To add bindings of your own, write
+/// bind_<area>.cpp with one such function, and name it here, in module.cpp and in CMakeLists.txt.
+#pragma once
+#include "tools/python/caster.h"
+
+namespace orrery::python {
+
+void bind_values(py::module_& module);      ///< Plans, programs, clusters, ... as records.
+void bind_files(py::module_& module);       ///< Loading, checking and writing them.
+void bind_models(py::module_& module);      ///< Lowering, prices, memory, collectives, topologies.
+void bind_simulation(py::module_& module);  ///< The simulator, in processes of its own.
+
+}  // namespace orrery::python

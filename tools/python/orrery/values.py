@@ -1,0 +1,114 @@
+"""Loading, building and writing the values that Orrery works on."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, Union
+
+from . import _orrery
+from ._orrery import Cluster, Job, ModelShape, Plan, Profile, Program, RunLog, Trace, Workload
+
+PathLike = Union[str, "os.PathLike[str]"]
+
+
+def cluster(what: Any) -> Cluster:
+    """A cluster: the name of one in the library ("hexiscale_240"), a path to a YAML file, a dict
+    with the keys of such a file (`orrery schema cluster`), or a Cluster itself. In a dict a plain
+    number counts in base units: B/s, seconds, bytes."""
+    if isinstance(what, Cluster):
+        return what
+    return _orrery.cluster_from(what) if isinstance(what, dict) else _orrery.load_cluster(what)
+
+
+def job(what: Any = None, **settings: Any) -> Job:
+    """A job: a path to a YAML file, a dict with the keys of such a file, a Job itself, or nothing.
+    Settings go on top: job(global_batch=512, sequence_length=4096, allowed={"zero_stages": [1]})."""
+    if what is None or isinstance(what, dict):
+        return _orrery.job_from({**(what or {}), **settings})
+    value = what if isinstance(what, Job) else _orrery.load_job(what)
+    if not settings:
+        return value
+    import copy
+
+    value = copy.deepcopy(value)
+    for name, setting in settings.items():
+        old = getattr(value, name)
+        if isinstance(setting, dict) and hasattr(old, "replace"):
+            setting = old.replace(**setting)
+        setattr(value, name, setting)
+    return value
+
+
+def model(what: Any, job: Job) -> Workload:
+    """A model at a job's sequence length and dtype: the name of one in the library ("llama_30b"), a
+    path to a model YAML or a Hugging Face config.json, a ModelShape, or a Workload itself."""
+    if isinstance(what, Workload):
+        return what
+    if isinstance(what, ModelShape):
+        return _orrery.build_workload(what, job)
+    return _orrery.load_workload(what, job)
+
+
+def shape(name: PathLike) -> ModelShape:
+    """The dimensions of a model of the library, or of a file."""
+    return _orrery.load_model(name)
+
+
+def plan(what: Any) -> Plan:
+    """A plan: a path to a YAML file, a dict with the keys of such a file, or a Plan itself."""
+    if isinstance(what, Plan):
+        return what
+    return _orrery.plan_from(what) if isinstance(what, dict) else _orrery.load_plan(what)
+
+
+def profile(what: Any = None) -> Profile:
+    """A profile: a path to a YAML file, a dict with the keys of such a file, a Profile itself, or
+    nothing: an empty one."""
+    if what is None:
+        return Profile()
+    if isinstance(what, Profile):
+        return what
+    return _orrery.profile_from(what) if isinstance(what, dict) else _orrery.load_profile(what)
+
+
+def trace(what: Any) -> Trace:
+    """A trace: a path to a CSV file, or a Trace itself."""
+    return what if isinstance(what, Trace) else _orrery.load_trace(what)
+
+
+def program(path: PathLike) -> Program:
+    """A program that save() or `orrery simulate --program` wrote."""
+    with open(path, "rb") as file:
+        return _orrery.parse_program(file.read())
+
+
+def run_log(path: PathLike) -> RunLog:
+    """A run log that save(), the simulator or the executor wrote."""
+    with open(path, "rb") as file:
+        return _orrery.parse_run_log(file.read())
+
+
+_TEXT = {
+    Cluster: _orrery.cluster_yaml,
+    Job: _orrery.job_yaml,
+    Plan: _orrery.plan_yaml,
+    Profile: _orrery.profile_yaml,
+    Trace: _orrery.trace_text,
+}
+_BYTES = {Program: _orrery.program_bytes, RunLog: _orrery.run_log_bytes}
+
+
+def dumps(value: Any) -> str:
+    """The text of a Cluster, Job, Plan, Profile (YAML) or Trace (CSV), as the functions above and
+    the command line read it."""
+    return _TEXT[type(value)](value)
+
+
+def save(value: Any, path: PathLike) -> None:
+    """Writes what dumps() gives, or a Program or RunLog as protobuf."""
+    if type(value) in _BYTES:
+        with open(path, "wb") as file:
+            file.write(_BYTES[type(value)](value))
+    else:
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(dumps(value))

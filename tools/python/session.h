@@ -1,0 +1,21 @@
+/// What a session does for its parent (channel.h): one simulator, asked over and over.
+#pragma once
+#include "tools/python/channel.h"
+
+namespace orrery::python {
+
+/// Kinds of messages. Of the parent:
+inline constexpr char kSetUp = 's';      ///< Cluster, profile, workload, job, options, for replay.
+inline constexpr char kRun = 'r';        ///< Program, prices (empty: the pricer's), options.
+inline constexpr char kEvaluate = 'e';   ///< Plan; Evaluation.
+inline constexpr char kIteration = 'i';  ///< Plan, conditions; seconds.
+inline constexpr char kTransfer = 't';   ///< Transfers, degraded links; nanoseconds.
+inline constexpr char kConfig = 'c';     ///< Nothing; pairs of SimGrid's options.
+/// Of the session:
+inline constexpr char kAnswer = 'a';
+inline constexpr char kFailure = 'x';  ///< In words.
+
+/// Answers until the parent closes its end.
+void run_session(Channel channel);
+
+}  // namespace orrery::python
