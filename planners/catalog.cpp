@@ -58,4 +58,11 @@ std::vector<std::string> planner_names() {
   return names;
 }
 
+void describe(config::Visitor& v, OptionInfo& option) {
+  v.title("Option");
+  v.required("name", option.name, "");
+  v.required("default", option.default_value, "");
+  v.required("doc", option.doc, "meaning, unit, valid values, source");
+}
+
 }  // namespace orrery::planners

@@ -14,4 +14,7 @@ std::span<const PlannerEntry* const> catalog();
 const PlannerEntry* find_planner(const std::string& name);
 std::vector<std::string> planner_names();
 
+/// For lists.
+void describe(config::Visitor& v, OptionInfo& option);
+
 }  // namespace orrery::planners

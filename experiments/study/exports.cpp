@@ -58,6 +58,18 @@ bool same_file(const std::string& a, const std::string& b) {
 
 }  // namespace
 
+void describe(config::Visitor& v, TextResult& result) {
+  v.title("Text");
+  v.required("text", result.text, "all of it");
+  v.optional("file", result.file, "where it was written");
+}
+
+TextResult delivered_to(const Text& output, std::string text) {
+  TextResult result{std::move(text), file_of(output)};
+  if (result.file) write_file(*result.file, result.text);
+  return result;
+}
+
 std::vector<std::string> input_files(const JobSettings& job) {
   std::vector<std::string> files;
   for (const Text& file : {job.cluster, job.model, job.job, job.profile}) {

@@ -27,6 +27,16 @@ inline Text file_of(const Text& output) {
   return output && *output == kStandardOutput ? Text{} : output;
 }
 
+/// A text for a file, or for whoever asked where no file is named.
+struct TextResult {
+  std::string text;
+  Text file;  ///< Where it was written.
+};
+void describe(config::Visitor& v, TextResult& result);
+
+/// Writes the text if `output` names a file. Throws std::runtime_error if it cannot be written.
+TextResult delivered_to(const Text& output, std::string text);
+
 /// A file that a setting asks for.
 struct OutputFile {
   const char* key;  ///< Of the setting.

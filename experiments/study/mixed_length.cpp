@@ -156,6 +156,15 @@ Seconds StepSimulator::switch_time(int from, int to, bool inside_step) {
   return place->second;
 }
 
+void describe(config::Visitor& v, StepOutcome& outcome) {
+  v.title("Step");
+  v.required("step_seconds", outcome.time, "switches included");
+  v.required("switch_seconds", outcome.switching, "of the step");
+  v.required("phases", outcome.phases, "plans one after the other");
+  v.required("switches", outcome.switches, "between them");
+  v.required("computed_tokens", outcome.computed_tokens, "padding included");
+}
+
 StepOutcome simulate_step(const models::PlannedStep& step, const models::StateBytes& bytes,
                           const SimulatedSteps& judge) {
   StepOutcome outcome;

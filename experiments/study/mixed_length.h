@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "experiments/study/mixed_length_file.h"
+#include "models/config/visitor.h"
 #include "models/lower/micro_batch_lengths.h"
 #include "models/spec/cluster.h"
 #include "models/spec/lengths.h"
@@ -62,6 +63,7 @@ struct StepOutcome {
   int strategy = 0;                  ///< Of the step's first phase.
   bool operator==(const StepOutcome&) const = default;
 };
+void describe(config::Visitor& v, StepOutcome& outcome);
 
 /// Simulates the steps of one system in their order: where weights lie after a step is where the
 /// next one finds them. Before the first step they lie where it needs them.

@@ -13,7 +13,6 @@
 #include <utility>
 
 #include "models/base/check.h"
-#include "models/config/document.h"
 #include "sim/flow/fork.h"
 
 namespace orrery::experiments {
@@ -23,27 +22,18 @@ namespace {
 constexpr char kReport = 'r';
 constexpr char kProblems = 'p';
 
-std::string carry_out(const RunTask& task, const Cancellation& cancellation, pid_t parent) {
+/// What a child delivers: what `work` returns, or the problems that it throws.
+std::string deliver(pid_t parent, const std::function<std::string()>& work) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(EXIT_FAILURE);  // it was gone before
   try {
-    Session session(task.run);
-    // SimGrid has just put its own handler in place, which ends the process untidily.
-    if (task.run.spec.planner) {
-      cancellation.request_on_interrupt();
-    } else {
-      signal(SIGINT, SIG_DFL);
-    }
-    RunOutcome outcome = session.execute(task.exports.any(), cancellation.flag());
-    outcome.name = task.name;
-    if (outcome.plan && outcome.evaluation) write_exports(task.exports, task.run, outcome);
-    return kReport + config::dump<RunReport>(outcome);
+    return kReport + work();
   } catch (const config::ConfigError& error) {
     return kProblems + std::string(error.what());
   }
 }
 
-RunReport receive(const std::string& name, sim::ForkedRun child) {
+std::string receive(const std::string& name, sim::ForkedRun child) {
   const sim::ForkResult result = child.join();
   if (const auto* failure = std::get_if<sim::ChildFailure>(&result)) {
     throw std::runtime_error(fmt::format("{}: {}", name, failure->message));
@@ -55,15 +45,29 @@ RunReport receive(const std::string& name, sim::ForkedRun child) {
     of_child.add({}, bytes.substr(1));
     of_child.raise();
   }
-  config::Diagnostics problems;
-  RunReport report =
-      config::load_text<RunReport>(std::string_view(bytes).substr(1), name, problems);
-  ORRERY_CHECK(problems.empty(), "report of {}: {}", name,
-               config::to_string(problems.problems().front()));
-  return report;
+  return bytes.substr(1);
+}
+
+std::string carry_out(const RunTask& task, const Cancellation& cancellation) {
+  Session session(task.run);
+  // SimGrid has just put its own handler in place, which ends the process untidily.
+  if (task.run.spec.planner) {
+    cancellation.request_on_interrupt();
+  } else {
+    signal(SIGINT, SIG_DFL);
+  }
+  RunOutcome outcome = session.execute(task.exports.any(), cancellation.flag());
+  outcome.name = task.name;
+  if (outcome.plan && outcome.evaluation) write_exports(task.exports, task.run, outcome);
+  return config::dump<RunReport>(outcome);
 }
 
 }  // namespace
+
+std::string run_child(const std::string& name, const std::function<std::string()>& work) {
+  return receive(name,
+                 sim::ForkedRun([&work, parent = getpid()] { return deliver(parent, work); }));
+}
 
 std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& call) {
   const bool searches = std::any_of(tasks.begin(), tasks.end(), [](const RunTask& task) {
@@ -76,11 +80,14 @@ std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& 
   for (std::size_t started = 0; reports.size() < tasks.size();) {
     for (; started < tasks.size() && children.size() < cores; ++started) {
       const RunTask& task = tasks[started];
-      children.emplace_back(
-          [&task, &call, parent = getpid()] { return carry_out(task, call.cancellation, parent); });
+      children.emplace_back([&task, &call, parent = getpid()] {
+        return deliver(parent, [&] { return carry_out(task, call.cancellation); });
+      });
     }
-    reports.push_back(receive(tasks[reports.size()].name, std::move(children.front())));
+    const std::string& name = tasks[reports.size()].name;
+    const std::string bytes = receive(name, std::move(children.front()));
     children.pop_front();
+    reports.push_back(delivered<RunReport>(bytes, name));
   }
   return reports;
 }

@@ -1,19 +1,44 @@
 /// Runs in forked children: one simulator a process, as many at once as there are cores.
 #pragma once
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "experiments/study/call.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/exports.h"
+#include "models/base/check.h"
+#include "models/config/document.h"
 
 namespace orrery::experiments {
+
+/// A described value that a child has dumped.
+template <class T>
+T delivered(const std::string& bytes, const std::string& name) {
+  config::Diagnostics problems;
+  T value = config::load_text<T>(bytes, name, problems);
+  ORRERY_CHECK(problems.empty(), "what {} delivered: {}", name,
+               config::to_string(problems.problems().front()));
+  return value;
+}
 
 struct RunTask {
   std::string name;  ///< Of the report.
   LoadedRun run;
   Exports exports;
 };
+
+/// What `work` returns in a forked child: simulators live as long as their process, and one process
+/// has one. `name` is for messages. Throws what `work` throws as ConfigError; std::runtime_error if
+/// it fails otherwise.
+std::string run_child(const std::string& name, const std::function<std::string()>& work);
+
+/// The same for a described value.
+template <class T>
+T run_in_child(const std::string& name, const std::function<T()>& work) {
+  const std::string bytes = run_child(name, [&work] { return config::dump<T>(work()); });
+  return delivered<T>(bytes, name);
+}
 
 /// Carries out all tasks, reports in their order. SIGINT cancels searches: the best plan so far
 /// comes back. Throws std::runtime_error if a child fails.

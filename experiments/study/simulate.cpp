@@ -94,12 +94,16 @@ SimulateResult simulate_step_plan(const SimulateSettings& args) {
   const models::LengthPricer pricer(cluster, shape, spec.job, profile);
   check_phases(step, path, cluster, pricer, diagnostics);
   diagnostics.raise();
-  sim::IterationSimulator simulator(cluster, topology, false);
-  const SimulatedSteps judge(pricer, topology, simulator, std::max<std::int64_t>(range.longest, 1));
   SimulateResult result;
   result.cluster = cluster.name;
   result.model = shape.name;
-  result.step = SimulatedStep{step, simulate_step(step, spec.job.state_bytes, judge)};
+  result.step =
+      SimulatedStep{step, run_in_child<StepOutcome>(path, [&] {
+                      sim::IterationSimulator simulator(cluster, topology, false);
+                      const SimulatedSteps judge(pricer, topology, simulator,
+                                                 std::max<std::int64_t>(range.longest, 1));
+                      return simulate_step(step, spec.job.state_bytes, judge);
+                    })};
   return result;
 }
 
@@ -123,12 +127,7 @@ void describe(config::Visitor& v, SimulateResult& result) {
     v.required("plans", result.plans, "what each came to");
     return;
   }
-  StepOutcome& outcome = result.step->outcome;
-  v.required("step_seconds", outcome.time, "switches included");
-  v.required("switch_seconds", outcome.switching, "of the step");
-  v.required("phases", outcome.phases, "plans one after the other");
-  v.required("switches", outcome.switches, "between them");
-  v.required("computed_tokens", outcome.computed_tokens, "padding included");
+  describe(v, result.step->outcome);
 }
 
 SimulateResult simulate(const SimulateSettings& settings, const Call& call,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace orrery {
 
@@ -20,6 +21,18 @@ std::vector<std::string> split(const std::string& text, char separator) {
 
 std::string counted(std::size_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string grouped(double value, int digits) {
+  if (!std::isfinite(value)) return "-";
+  std::string text = fmt::format("{:.{}f}", value, digits);
+  const std::size_t first = text[0] == '-' ? 1 : 0;
+  std::size_t at = std::min(text.find('.'), text.size());
+  while (at > first + 3) {
+    at -= 3;
+    text.insert(at, 1, ',');
+  }
+  return text;
 }
 
 }  // namespace orrery

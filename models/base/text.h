@@ -13,4 +13,7 @@ std::vector<std::string> split(const std::string& text, char separator);
 /// "1 run", "2 runs": a count with its noun; the plural takes an s.
 std::string counted(std::size_t count, std::string_view noun);
 
+/// A number with `digits` decimals and thousands separators: 12,345.7; "-" when not finite.
+std::string grouped(double value, int digits);
+
 }  // namespace orrery

@@ -219,8 +219,17 @@ const char* name_of(StatePart part) {
 
 Bytes sum(const ClassVolumes& volumes) {
   Bytes total;
-  for (const Bytes bytes : volumes) total += bytes;
+  for (const Bytes bytes : volumes.bytes) total += bytes;
   return total;
+}
+
+void describe(config::Visitor& v, ClassVolumes& volumes) {
+  const auto of = [&](PathClass path) -> Bytes& { return volumes[index_of(path)]; };
+  v.title("Bytes by path");
+  v.required("nvlink", of(PathClass::nvlink), "");
+  v.required("pcie", of(PathClass::pcie), "");
+  v.required("network", of(PathClass::network), "between nodes");
+  v.required("host_staged", of(PathClass::host_staged), "through host memory");
 }
 
 std::vector<ReshardProblem> find_problems(const ir::Plan& from, const ir::Plan& to,

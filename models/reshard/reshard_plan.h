@@ -17,6 +17,7 @@
 
 #include "models/base/ids.h"
 #include "models/base/units.h"
+#include "models/config/visitor.h"
 #include "models/ir/plan.h"
 #include "models/reshard/link_ranks.h"
 #include "models/sharding/batched_send_receive.h"
@@ -85,7 +86,14 @@ struct ReshardMessage {
   std::uint32_t sends = 0;
 };
 
-using ClassVolumes = std::array<Bytes, kPathClasses>;  ///< By PathClass.
+/// Bytes by PathClass.
+struct ClassVolumes {
+  std::array<Bytes, kPathClasses> bytes{};
+  Bytes& operator[](std::size_t path) { return bytes[path]; }
+  const Bytes& operator[](std::size_t path) const { return bytes[path]; }
+};
+/// Those that go somewhere else: no same_device.
+void describe(config::Visitor& v, ClassVolumes& volumes);
 Bytes sum(const ClassVolumes& volumes);
 
 struct DeviceTraffic {

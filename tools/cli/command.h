@@ -48,10 +48,20 @@ inline void describe(config::Visitor&, NoView&) {}
 
 namespace detail {
 
+/// A result that is no struct says itself what it is: `config::Slot described(Result&)`.
+template <class T>
+config::Slot slot_of(T& value) {
+  if constexpr (requires { described(value); }) {
+    return described(value);
+  } else {
+    return config::detail::slot(value);
+  }
+}
+
 template <class T>
 void describe_default(config::Visitor& v) {
   T value{};
-  config::detail::slot(value).visit(v);
+  slot_of(value).visit(v);
 }
 
 /// The settings and the result of a function of the application layer.
@@ -69,7 +79,7 @@ class ShownOutcome final : public Outcome {
  public:
   ShownOutcome(Settings settings, View view, Result result)
       : settings_(std::move(settings)), view_(std::move(view)), result_(std::move(result)) {}
-  config::Slot result() override { return config::detail::slot(result_); }
+  config::Slot result() override { return slot_of(result_); }
   void print() const override {
     if constexpr (std::is_same_v<View, NoView>) {
       Show(result_, settings_);

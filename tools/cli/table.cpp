@@ -74,18 +74,6 @@ std::size_t display_width(std::string_view text) {
   return width;
 }
 
-std::string grouped(double value, int digits) {
-  if (!std::isfinite(value)) return "-";
-  std::string text = fmt::format("{:.{}f}", value, digits);
-  const std::size_t first = text[0] == '-' ? 1 : 0;
-  std::size_t at = std::min(text.find('.'), text.size());
-  while (at > first + 3) {
-    at -= 3;
-    text.insert(at, 1, ',');
-  }
-  return text;
-}
-
 std::string seconds_cell(double seconds) {
   constexpr int kDecimals = 4;
   constexpr int kMostDecimals = 9;

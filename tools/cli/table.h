@@ -14,9 +14,6 @@ namespace orrery::tools {
 /// and terminal colors none. Bytes that are no UTF-8 count one each.
 std::size_t display_width(std::string_view text);
 
-/// A number with `digits` decimals and thousands separators: 12,345.7; "-" when not finite.
-std::string grouped(double value, int digits);
-
 /// Seconds as a number for tables: four decimals, below 0.01 s as many as show three digits.
 std::string seconds_cell(double seconds);
 

@@ -1,27 +1,20 @@
 /// orrery list: what the library and this build know.
+#include "experiments/study/list.h"
+
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <functional>
-#include <set>
 #include <utility>
 
 #include "experiments/study/manifest.h"
 #include "experiments/study/mixed_length_file.h"
 #include "experiments/study/replay.h"
 #include "experiments/study/steps.h"
+#include "models/base/text.h"
 #include "models/config/document.h"
-#include "models/ir/names.h"
-#include "models/schedule/schedule.h"
 #include "tools/cli/command.h"
 #include "tools/cli/described_table.h"
-#include "tools/cli/json.h"
 #include "tools/cli/output.h"
-#include "tools/commands/catalog_text.h"
-#include "tools/commands/inputs.h"
-#include "tools/commands/list_planners.h"
-#include "tools/commands/list_policies.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/tables.h"
 
@@ -30,202 +23,22 @@ namespace {
 
 namespace fs = std::filesystem;
 using config::Diagnostics;
+using experiments::ExperimentRow;
+using experiments::GpuRow;
+using experiments::KnownPlanner;
+using experiments::KnownPolicy;
+using experiments::KnownStepPlanner;
+using experiments::ListResult;
+using experiments::ListSettings;
+using experiments::ModelRow;
+using Options = std::vector<planners::OptionInfo>;
 
-struct ScheduleRow {
-  std::string name;
-  std::string summary;
-  std::string source;
+struct ListView {
+  bool markdown = false;
 };
 
-struct GpuRow {
-  std::string name;
-  std::string vendor;
-  Bytes memory;
-  BytesPerSecond memory_bandwidth;
-  std::map<std::string, double> peak;
-  double efficiency = 0;
-  std::optional<double> dollars_per_hour;
-  std::string source;
-};
-
-struct LinkRow {
-  std::string name;
-  BytesPerSecond bandwidth;
-  Seconds latency;
-  double efficiency = 0;
-  bool shared = false;
-  std::string source;
-};
-
-struct ModelRow {
-  std::string name;
-  double parameters = 0;
-  int layers = 0;
-  std::int64_t hidden = 0;
-  std::string path;
-};
-
-struct ClusterRow {
-  std::string name;
-  int gpus = 0;
-  int nodes = 0;
-  std::string types;
-  std::string path;
-};
-
-struct ExperimentRow {
-  std::string path;
-  std::string title;
-  std::int64_t runs = 0;
-};
-
-void describe(config::Visitor& v, ScheduleRow& row) {
-  v.required("name", row.name, "", {.column = "schedule"});
-  v.required("summary", row.summary, "", {.column = "order of passes"});
-  v.required("source", row.source, "", {.column = "source"});
-}
-void describe(config::Visitor& v, GpuRow& row) {
-  v.required("name", row.name, "", {.column = "GPU"});
-  v.required("vendor", row.vendor, "", {.column = "vendor"});
-  v.required("memory_bytes", row.memory, "", {.column = "GiB", .unit = 0x1p30, .decimals = 1});
-  v.required("memory_bytes_per_second", row.memory_bandwidth, "", {.column = "GB/s", .unit = 1e9});
-  v.required("peak_flops", row.peak, "");
-  v.required("efficiency", row.efficiency, "");
-  v.optional("dollars_per_hour", row.dollars_per_hour, "");
-  v.required("source", row.source, "");
-}
-void describe(config::Visitor& v, LinkRow& row) {
-  v.required("name", row.name, "", {.column = "link"});
-  v.required("bytes_per_second", row.bandwidth, "", {.column = "GB/s", .unit = 1e9, .decimals = 3});
-  v.required("latency_seconds", row.latency, "",
-             {.column = "latency us", .unit = 1e-6, .decimals = 1});
-  v.required("efficiency", row.efficiency, "", {.column = "efficiency", .decimals = 2});
-  v.required("shared", row.shared, "", {.column = "medium", .yes = "shared", .no = "per port"});
-  v.required("source", row.source, "");
-}
-void describe(config::Visitor& v, ModelRow& row) {
-  v.required("name", row.name, "");
-  v.required("parameters", row.parameters, "");
-  v.required("layers", row.layers, "");
-  v.required("hidden", row.hidden, "");
-  v.required("path", row.path, "");
-}
-void describe(config::Visitor& v, ClusterRow& row) {
-  v.required("name", row.name, "", {.column = "cluster"});
-  v.required("gpus", row.gpus, "", {.column = "GPUs"});
-  v.required("nodes", row.nodes, "", {.column = "nodes"});
-  v.required("types", row.types, "", {.column = "types"});
-  v.required("path", row.path, "");
-}
-void describe(config::Visitor& v, ExperimentRow& row) {
-  v.required("path", row.path, "");
-  v.required("title", row.title, "");
-  v.required("runs", row.runs, "");
-}
-
-models::Library library() {
-  Diagnostics diagnostics;
-  models::Library library = open_library(diagnostics);
-  diagnostics.raise();
-  return library;
-}
-
-std::vector<ScheduleRow> schedules_known() {
-  std::vector<ScheduleRow> rows;
-  for (const models::ScheduleEntry* entry : models::schedules()) {
-    rows.push_back({entry->name(), entry->summary, entry->source});
-  }
-  return rows;
-}
-
-std::vector<GpuRow> gpus_known() {
-  std::vector<GpuRow> rows;
-  for (const auto& [name, gpu] : library().gpus) {
-    GpuRow row;
-    row.name = name;
-    row.vendor = gpu.vendor;
-    row.memory = gpu.memory;
-    row.memory_bandwidth = gpu.memory_bandwidth;
-    for (const auto& [dtype, peak] : gpu.peak) row.peak[ir::name_of(dtype)] = peak.value;
-    row.efficiency = gpu.efficiency;
-    if (gpu.price) row.dollars_per_hour = gpu.price->value * 3600;
-    row.source = gpu.source;
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-std::string text_of(const std::vector<GpuRow>& rows) {
-  Table table;
-  table.column("GPU").column("vendor").number("GiB").number("GB/s").number("bf16 TFLOPS");
-  table.number("fp16 TFLOPS").number("efficiency").number("$/h");
-  for (const GpuRow& row : rows) {
-    const auto peak = [&](const char* dtype) {
-      const auto at = row.peak.find(dtype);
-      return at == row.peak.end() ? "-" : grouped(at->second / 1e12, 1);
-    };
-    table.row({row.name, row.vendor, grouped(row.memory.value / 0x1p30, 1),
-               grouped(row.memory_bandwidth.value / 1e9, 0), peak("bf16"), peak("fp16"),
-               fmt::format("{:.2f}", row.efficiency),
-               row.dollars_per_hour ? fmt::format("{:.2f}", *row.dollars_per_hour) : "-"});
-  }
-  return table.text(0, colors());
-}
-
-std::vector<LinkRow> links_known() {
-  std::vector<LinkRow> rows;
-  for (const auto& [name, link] : library().links) {
-    rows.push_back({name, link.bandwidth, link.latency, link.efficiency, link.shared, link.source});
-  }
-  return rows;
-}
-
-std::vector<ModelRow> models_known() {
-  Diagnostics diagnostics;
-  const models::Library known = open_library(diagnostics);
-  models::Job job;
-  job.global_batch = 1;
-  job.sequence_length = 1;
-  std::vector<ModelRow> rows;
-  for (const auto& [name, path] : known.models) {
-    const models::Workload workload =
-        models::load_workload(name, job, known, {path, 0, 0}, diagnostics);
-    if (!diagnostics.empty()) break;
-    const int layers = workload.last_layer().value - workload.first_layer().value + 1;
-    rows.push_back({name, static_cast<double>(models::parameters(workload)), layers,
-                    workload.shape.hidden, path});
-  }
-  diagnostics.raise();
-  return rows;
-}
-
-std::string text_of(const std::vector<ModelRow>& rows) {
-  Table table;
-  table.column("model").number("parameters").number("layers").number("hidden");
-  for (const ModelRow& row : rows) {
-    const double billions = row.parameters / 1e9;
-    table.row({row.name,
-               billions >= 1 ? fmt::format("{:.1f} B", billions)
-                             : fmt::format("{:.0f} M", 1e3 * billions),
-               std::to_string(row.layers), row.hidden > 0 ? std::to_string(row.hidden) : "-"});
-  }
-  return table.text(0, colors());
-}
-
-std::vector<ClusterRow> clusters_known() {
-  Diagnostics diagnostics;
-  const models::Library known = open_library(diagnostics);
-  std::vector<ClusterRow> rows;
-  for (const auto& [name, path] : known.clusters) {
-    const models::Cluster cluster = models::load_cluster(name, known, {path, 0, 0}, diagnostics);
-    if (!diagnostics.empty()) break;
-    std::vector<DeviceId> all;
-    for (const models::Device& device : cluster.devices) all.push_back(device.id);
-    rows.push_back({name, cluster.size(), static_cast<int>(cluster.nodes.size()),
-                    composition(all, cluster), path});
-  }
-  diagnostics.raise();
-  return rows;
+void describe(config::Visitor& v, ListView& view) {
+  v.optional("markdown", view.markdown, "print as docs/planners.md, docs/recovery.md");
 }
 
 /// Files below experiments/ for `orrery run`, by path.
@@ -265,6 +78,42 @@ std::vector<ExperimentRow> experiments_known() {
   return rows;
 }
 
+ListResult list(const ListSettings& settings, const experiments::Call&) {
+  return experiments::list(settings, experiments_known);
+}
+
+// ---- tables ----
+
+std::string text_of(const std::vector<GpuRow>& rows) {
+  Table table;
+  table.column("GPU").column("vendor").number("GiB").number("GB/s").number("bf16 TFLOPS");
+  table.number("fp16 TFLOPS").number("efficiency").number("$/h");
+  for (const GpuRow& row : rows) {
+    const auto peak = [&](const char* dtype) {
+      const auto at = row.peak.find(dtype);
+      return at == row.peak.end() ? "-" : grouped(at->second / 1e12, 1);
+    };
+    table.row({row.name, row.vendor, grouped(row.memory.value / 0x1p30, 1),
+               grouped(row.memory_bandwidth.value / 1e9, 0), peak("bf16"), peak("fp16"),
+               fmt::format("{:.2f}", row.efficiency),
+               row.dollars_per_hour ? fmt::format("{:.2f}", *row.dollars_per_hour) : "-"});
+  }
+  return table.text(0, colors());
+}
+
+std::string text_of(const std::vector<ModelRow>& rows) {
+  Table table;
+  table.column("model").number("parameters").number("layers").number("hidden");
+  for (const ModelRow& row : rows) {
+    const double billions = row.parameters / 1e9;
+    table.row({row.name,
+               billions >= 1 ? fmt::format("{:.1f} B", billions)
+                             : fmt::format("{:.0f} M", 1e3 * billions),
+               std::to_string(row.layers), row.hidden > 0 ? std::to_string(row.hidden) : "-"});
+  }
+  return table.text(0, colors());
+}
+
 std::string text_of(const std::vector<ExperimentRow>& rows) {
   Table table;
   table.column("experiment (for orrery run)").number("runs").column("title");
@@ -274,79 +123,216 @@ std::string text_of(const std::vector<ExperimentRow>& rows) {
   return table.text(0, colors());
 }
 
-template <class T>
-std::string text_of(const std::vector<T>& rows) {
+template <class Row>
+std::string text_of(const std::vector<Row>& rows) {
   return described_table(rows).text(0, colors());
 }
 
-template <class T>
-std::string render(const std::vector<T>& rows, bool json) {
-  return json ? to_json(rows) : text_of(rows);
-}
+// ---- catalogs, in detail ----
 
-struct Listing {
-  const char* name;
-  std::string (*text)(bool json);
-};
+constexpr std::size_t kIndent = 12;
+constexpr std::size_t kWidth = 86;
 
-constexpr Listing kListings[] = {
-    {"schedules", [](bool json) { return render(schedules_known(), json); }},
-    {"gpus", [](bool json) { return render(gpus_known(), json); }},
-    {"links", [](bool json) { return render(links_known(), json); }},
-    {"models", [](bool json) { return render(models_known(), json); }},
-    {"clusters", [](bool json) { return render(clusters_known(), json); }},
-    {"experiments", [](bool json) { return render(experiments_known(), json); }},
-};
-
-}  // namespace
-
-void describe(config::Visitor& v, ListSettings& settings) {
-  v.required(
-      "what", settings.what,
-      "planners, step-planners, policies, schedules, gpus, links, models, clusters or experiments",
-      {.positional = true});
-  v.optional("name", settings.names,
-             "planners, step planners or policies to show in detail; default: all, in short",
-             {.positional = true});
-  v.optional("markdown", settings.markdown, "print as docs/planners.md, docs/recovery.md");
-  describe_json(v, settings.json);
-}
-
-namespace {
-
-int run(const ListSettings& args) {
-  std::vector<std::string> names = {"planners", "step-planners", "policies"};
-  if (args.what == "planners") {
-    print(list_planners(args));
-    return 0;
-  }
-  if (args.what == "step-planners") {
-    print(list_step_planners(args));
-    return 0;
-  }
-  if (args.what == "policies") {
-    print(list_policies(args));
-    return 0;
-  }
-  refuse_planner_flags(args);
-  for (const Listing& listing : kListings) {
-    if (args.what == listing.name) {
-      print(listing.text(args.json));
-      return 0;
+/// `text` in lines of at most kWidth characters, later ones indented.
+std::string wrapped(const std::string& text) {
+  std::string out;
+  std::size_t line = 0;
+  for (const std::string& word : split(text, ' ')) {
+    const std::size_t length = display_width(word);
+    if (line > 0 && line + 1 + length > kWidth) {
+      out += '\n';
+      out.append(kIndent, ' ');
+      line = 0;
+    } else if (line > 0) {
+      out += ' ';
+      ++line;
     }
-    names.emplace_back(listing.name);
+    out += word;
+    line += length;
   }
-  Diagnostics diagnostics;
-  diagnostics.add({"list", 0, 0}, fmt::format("cannot list '{}'", args.what),
-                  config::suggest(args.what, names, "lists"));
-  diagnostics.raise();
-  return 2;
+  return out;
+}
+
+/// "  source    ..." with further lines indented; ends in a newline.
+std::string fact_text(const std::string& key, const std::string& text) {
+  return fmt::format("  {:<{}}{}\n", key, kIndent - 2, wrapped(text));
+}
+
+/// What is said of an entry, by what.
+using Facts = std::vector<std::pair<const char*, const char*>>;
+Facts facts(const KnownPlanner& p) {
+  return {{"source", p->source}, {"searches", p->searches}, {"ignores", p->ignores}};
+}
+Facts facts(const KnownStepPlanner& p) {
+  return {{"source", p->source},
+          {"decides", p->decides},
+          {"ignores", p->ignores},
+          {"strategy", experiments::kStepStrategies}};
+}
+Facts facts(const KnownPolicy& p) {
+  return {{"source", p->source},
+          {"recovers", p->recovers},
+          {"needs", p->needs},
+          {"loses", p->loses},
+          {"deviates", p->deviations}};
+}
+
+std::string options_text(const Options& options) {
+  std::string text;
+  if (!options.empty()) text += "  options (-o NAME=VALUE)\n";
+  for (const planners::OptionInfo& option : options) {
+    text += fmt::format("    {} = {}\n            {}\n", option.name, option.default_value,
+                        wrapped(option.doc));
+  }
+  return text;
+}
+
+template <class Entry>
+std::string catalog_text(const std::vector<Entry>& entries) {
+  std::string text;
+  for (const Entry& entry : entries) {
+    text += fmt::format("{}{}\n", text.empty() ? "" : "\n", bold(entry->name));
+    for (const auto& [key, fact] : facts(entry)) text += fact_text(key, fact);
+  }
+  return text;
+}
+/// With `options`, in place of how to see them.
+template <class Entry>
+std::string catalog_text(const std::vector<Entry>& entries, bool options, const char* hint) {
+  if (!options) return catalog_text(entries) + hint;
+  std::string text;
+  for (const Entry& entry : entries) {
+    text += (text.empty() ? "" : "\n") + catalog_text(std::vector<Entry>{entry});
+    text += options_text(entry->options());
+  }
+  return text;
+}
+
+// ---- catalogs as Markdown ----
+
+/// Of a cell of a table.
+std::string escaped(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '|' || c == '<' || c == '*' || c == '_') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string options_markdown(const Options& options) {
+  std::string text = "| option | default | meaning |\n|---|---|---|\n";
+  for (const planners::OptionInfo& option : options) {
+    text += fmt::format("| `{}` | `{}` | {} |\n", option.name, option.default_value,
+                        escaped(option.doc));
+  }
+  return text;
+}
+
+/// A row of an entry with its first `count` facts.
+template <class Entry>
+std::string markdown_row(const std::string& name, const Entry& entry, std::size_t count) {
+  std::string text = "| " + name + " |";
+  for (const auto& [key, fact] : facts(entry)) {
+    if (count-- == 0) break;
+    text += fmt::format(" {} |", escaped(fact));
+  }
+  return text + "\n";
+}
+
+/// The last part of docs/planners.md.
+std::string markdown(const std::vector<KnownStepPlanner>& entries) {
+  std::string text =
+      "## Steps of sequences of mixed lengths\n\n"
+      "These decide for each step which strategies run one after another and which sequence goes "
+      "to which pipeline (`orrery mixed-length FILE`, `orrery list step-planners`); `orrery plan` "
+      "does not know them. Strategies stand in the file or are searched, where the last column "
+      "says so.\n\n"
+      "| step planner | source | decides | ignores | strategies |\n|---|---|---|---|---|\n";
+  for (const KnownStepPlanner& entry : entries) {
+    text += markdown_row(fmt::format("`{}`", entry->name), entry, 4);
+  }
+  return text;
+}
+
+/// docs/planners.md; all of it where all planners are listed.
+std::string markdown(const std::vector<KnownPlanner>& entries, bool all) {
+  std::string text =
+      "# Planners\n\n"
+      "Made by `orrery list planners --markdown` from the catalog; do not edit. How they compare "
+      "with the plans that the papers quote: [agreement.md](agreement.md). How to add one: "
+      "[howto/add-a-planner.md](howto/add-a-planner.md).\n\n"
+      "| planner | source | searches | ignores |\n|---|---|---|---|\n";
+  for (const KnownPlanner& entry : entries) {
+    text += markdown_row(fmt::format("[`{0}`](#{0})", entry->name), entry, 3);
+  }
+  for (const KnownPlanner& entry : entries) {
+    text += fmt::format("\n## {}\n\n{}.\n\n{}", entry->name, escaped(entry->source),
+                        options_markdown(entry->options()));
+  }
+  if (!all) return text;
+  const ListResult steps = experiments::list({"step-planners", {}}, experiments_known);
+  return text + "\n" + markdown(std::get<std::vector<KnownStepPlanner>>(steps.rows));
+}
+
+/// docs/recovery.md.
+std::string markdown(const std::vector<KnownPolicy>& entries) {
+  std::string text =
+      "# Recovery policies\n\n"
+      "Made by `orrery list policies --markdown` from the catalog; do not edit. How to replay a "
+      "trace with them, how to read what comes out and how to add one: "
+      "[howto/recovery-policy.md](howto/recovery-policy.md).\n\n"
+      "| policy | source | at a failure | needs | loses |\n|---|---|---|---|---|\n";
+  for (const KnownPolicy& entry : entries) {
+    text += markdown_row(fmt::format("[`{0}`](#{0})", entry->name), entry, 4);
+  }
+  for (const KnownPolicy& entry : entries) {
+    text +=
+        fmt::format("\n## {}\n\n{}.\n\nDeviations: {}.\n\n{}", entry->name, escaped(entry->source),
+                    escaped(entry->deviations), options_markdown(entry->options()));
+  }
+  return text;
+}
+
+/// The lists as text, by the type of their rows.
+struct Shown {
+  bool markdown_asked;
+  bool names;
+
+  std::string operator()(const std::vector<KnownPlanner>& entries) const {
+    if (markdown_asked) return markdown(entries, !names);
+    return catalog_text(entries, names,
+                        "\norrery list planners NAME shows the options of a planner.\n");
+  }
+  std::string operator()(const std::vector<KnownStepPlanner>& entries) const {
+    if (markdown_asked) return markdown(entries);
+    return catalog_text(entries) +
+           "\norrery mixed-length FILE runs them; the file says which and with what.\n";
+  }
+  std::string operator()(const std::vector<KnownPolicy>& entries) const {
+    if (markdown_asked) return markdown(entries);
+    return catalog_text(entries, names,
+                        "\norrery list policies NAME shows the options of a policy.\n");
+  }
+  template <class Row>
+  std::string operator()(const std::vector<Row>& rows) const {
+    if (!markdown_asked) return text_of(rows);
+    Diagnostics diagnostics;
+    diagnostics.add({"list", 0, 0}, "--markdown is for planners, step planners and policies only",
+                    "orrery list planners");
+    diagnostics.raise();
+    return "";
+  }
+};
+
+void print_list(const ListResult& result, const ListSettings& settings, const ListView& view) {
+  print(std::visit(Shown{view.markdown, !settings.names.empty()}, result.rows));
 }
 
 }  // namespace
 
 extern const Command kList;
-const Command kList = printing_command<ListSettings, run>(
+const Command kList = command<list, print_list, ListView>(
     "list", "Show what the library and this build know", "list planners hexiscale");
 
 }  // namespace orrery::tools

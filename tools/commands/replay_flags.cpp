@@ -13,7 +13,6 @@
 #include "models/base/text.h"
 #include "models/config/document.h"
 #include "tools/cli/flags.h"
-#include "tools/commands/days.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
 

@@ -2,15 +2,17 @@
 #pragma once
 #include <string>
 
+#include "experiments/study/days.h"
 #include "experiments/study/replay_file.h"
 #include "models/config/diagnostics.h"
-#include "tools/commands/days.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
 
 /// Recovery policies on a trace: a study file, or flags that say the same.
+using experiments::Days;
+
 struct ReplaySettings {
   std::string file;  ///< replay.yaml or its folder; empty: the flags say what is replayed.
   JobSettings job;

@@ -13,7 +13,7 @@
 #include "models/config/document.h"
 #include "models/spec/schemas.h"
 #include "tools/cli/command.h"
-#include "tools/cli/output.h"
+#include "tools/commands/tables.h"
 #include "tools/commands/twin_manifest.h"
 #include "traces/generate/settings.h"
 
@@ -64,33 +64,29 @@ const std::map<std::string, OwnKind>& own_kinds() {
   return kKinds;
 }
 
-}  // namespace
-
-namespace {
-
-int run(const SchemaSettings& args) {
-  const auto own = own_kinds().find(args.kind);
+experiments::TextResult schema(const SchemaSettings& settings, const experiments::Call&) {
+  const auto own = own_kinds().find(settings.kind);
   if (own != own_kinds().end()) {
-    print(args.reference ? own->second.reference() : own->second.schema());
-    return 0;
+    return {settings.reference ? own->second.reference() : own->second.schema(), {}};
   }
   std::vector<std::string> kinds = models::schema_kinds();
-  if (std::find(kinds.begin(), kinds.end(), args.kind) == kinds.end()) {
+  if (std::find(kinds.begin(), kinds.end(), settings.kind) == kinds.end()) {
     for (const auto& [name, kind] : own_kinds()) kinds.push_back(name);
     std::sort(kinds.begin(), kinds.end());
     config::Diagnostics diagnostics;
-    diagnostics.add({"schema", 0, 0}, "unknown kind of file '" + args.kind + "'",
-                    config::suggest(args.kind, kinds, "kinds"));
+    diagnostics.add({"schema", 0, 0}, "unknown kind of file '" + settings.kind + "'",
+                    config::suggest(settings.kind, kinds, "kinds"));
     diagnostics.raise();
   }
-  print(args.reference ? models::reference_page_of(args.kind) : models::json_schema_of(args.kind));
-  return 0;
+  return {settings.reference ? models::reference_page_of(settings.kind)
+                             : models::json_schema_of(settings.kind),
+          {}};
 }
 
 }  // namespace
 
 extern const Command kSchema;
-const Command kSchema = printing_command<SchemaSettings, run>(
+const Command kSchema = command<schema, print_text<SchemaSettings>>(
     "schema", "JSON Schema of a kind of file, for editors", "schema cluster");
 
 }  // namespace orrery::tools

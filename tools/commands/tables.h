@@ -4,7 +4,10 @@
 #include <vector>
 
 #include "experiments/study/execute.h"
+#include "experiments/study/exports.h"
+#include "experiments/study/plan_text.h"
 #include "models/ir/plan.h"
+#include "tools/cli/output.h"
 #include "tools/cli/table.h"
 
 namespace orrery::tools {
@@ -12,17 +15,18 @@ namespace orrery::tools {
 /// Shows Perfetto and Chrome traces, in the browser.
 inline constexpr const char* kTimelineViewer = "https://ui.perfetto.dev";
 
-/// "3 x A800-80GB + 1 x V100-32GB", in the order of the cluster's types.
-std::string composition(const std::vector<DeviceId>& devices, const models::Cluster& cluster);
+using experiments::block_ranges;
+using experiments::by_group;
+using experiments::by_segment;
+using experiments::composition;
+using experiments::id_ranges;
+using experiments::tensor_parallel;
 
-/// "0-3,8": ascending runs of ids.
-std::string id_ranges(std::vector<DeviceId> devices);
-
-/// "0-10", "0-10, 31-41" of a stage of several segments.
-std::string block_ranges(const ir::Stage& stage);
-
-/// "4", "4+2" of groups of different degree; of the stage's first segment.
-std::string tensor_parallel(const ir::Stage& stage);
+/// The text, unless it went to a file.
+template <class Settings>
+void print_text(const experiments::TextResult& result, const Settings&) {
+  if (!result.file) print(result.text);
+}
 
 /// Sentence about cluster, model and job.
 std::string job_line(const experiments::LoadedRun& run);

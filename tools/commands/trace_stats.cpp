@@ -1,106 +1,18 @@
 /// orrery trace stats: counts, times between failures and availability of a trace.
+#include "experiments/study/trace_stats.h"
+
 #include <fmt/format.h>
-#include <stdlib.h>
 
-#include <cstdio>
-#include <cstring>
-#include <filesystem>
-#include <memory>
-#include <stdexcept>
+#include <algorithm>
 
-#include "experiments/study/figure.h"
-#include "models/base/file.h"
 #include "tools/cli/command.h"
-#include "tools/cli/flags.h"
-#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/inputs.h"
-#include "tools/commands/tables.h"
-#include "traces/names.h"
-#include "traces/statistics.h"
 
 namespace orrery::tools {
 namespace {
 
-struct TraceStatsSettings {
-  std::string file;
-  Text csv;
-  Text figure;
-  bool json = false;
-};
-
-void describe(config::Visitor& v, TraceStatsSettings& settings) {
-  v.required("trace", settings.file, "trace file of ours (orrery trace import reads others)",
-             {.positional = true});
-  v.optional("csv", settings.csv, "write the GPUs that are there over time, by type");
-  v.optional("figure", settings.figure, "draw them: FILE.pdf or FILE.png");
-  v.optional("json", settings.json, "print one JSON document instead of tables");
-}
-
-namespace fs = std::filesystem;
-using config::Diagnostics;
-
-constexpr int kFigureFailed = 1;
 constexpr std::size_t kCausesShown = 40;
-
-/// A folder that goes away.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (fs::temp_directory_path() / "orrery-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr) {
-      throw std::runtime_error(
-          fmt::format("cannot make a folder for the figure: {}", std::strerror(errno)));
-    }
-    path_ = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code error;
-    fs::remove_all(path_, error);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
-/// The curve as CSV, written as it comes: time (s), gpu_type, nodes, available (GPUs).
-class CurveFile {
- public:
-  explicit CurveFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wb")) {
-    if (!file_) fail();
-    write("time,gpu_type,nodes,available\n");
-  }
-  void set_types(std::vector<std::string> types) { types_ = std::move(types); }
-  void add(const traces::AvailabilityPoint& point) {
-    const std::string& type = types_[point.type];
-    write(fmt::format("{},{},{},{}\n", traces::format_time(point.at.nanoseconds),
-                      type.empty() ? "GPU" : type, point.nodes, point.devices));
-  }
-  void close() {
-    if (std::fclose(file_.release()) != 0) fail();
-  }
-
- private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  void write(const std::string& text) {
-    if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size()) fail();
-  }
-  [[noreturn]] void fail() const {
-    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
-  }
-
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
-  std::vector<std::string> types_;
-};
-
-// ---- text ----
 
 std::string or_none(double value, int digits) { return value > 0 ? grouped(value, digits) : "-"; }
 
@@ -173,84 +85,15 @@ std::string statistics_text(const traces::TraceStatistics& s) {
       section("Availability (share of GPUs that were there, over time)", availability_text(s)));
 }
 
-// ---- figure ----
-
-void check_figure(const TraceStatsSettings& args, Diagnostics& diagnostics) {
-  if (!args.figure) return;
-  const fs::path path = *args.figure;
-  if (path.extension() != ".pdf" && path.extension() != ".png") {
-    diagnostics.add(at_flag("--figure"), fmt::format("'{}' has another ending", *args.figure),
-                    ".pdf or .png");
-  }
-}
-
-/// Draws the curve; what went wrong, or "".
-std::string draw(const std::string& curve, const std::string& figure, const fs::path& folder) {
-  const experiments::FigureResult drawn = experiments::draw_figure(
-      {std::string(ORRERY_SOURCE_DIR) + "/tools/scripts", "plot_availability.py", ""}, curve,
-      folder.string());
-  if (!drawn.problem.empty()) return drawn.problem;
-  std::string bytes;
-  const std::string made = (folder / ("availability" + fs::path(figure).extension().string()));
-  if (const auto problem = read_file(made, bytes)) return *problem;
-  write_file(figure, bytes);
-  return "";
-}
-
-}  // namespace
-
-namespace {
-
-int run(const TraceStatsSettings& args) {
-  Diagnostics diagnostics;
-  check_figure(args, diagnostics);
-  const bool to_stdout = args.csv && !file_of(args.csv);
-  if (to_stdout && args.json) {
-    diagnostics.add(at_flag("--csv"), "--csv - and --json both write to standard output",
-                    "name a file for one of them");
-  }
-  const std::vector<OutputFile> outputs = {{"--csv", file_of(args.csv)}, {"--figure", args.figure}};
-  check_outputs(outputs, {args.file}, diagnostics);
-  diagnostics.raise();
-  probe_outputs(outputs);
-  // The curve is written aside while the trace is read: a bad trace leaves no half of it.
-  const TemporaryFolder folder;
-  const std::string curve = (folder.path() / "curve.csv").string();
-  const bool wanted = args.csv || args.figure;
-  std::unique_ptr<CurveFile> file;
-  if (wanted) file = std::make_unique<CurveFile>(curve);
-  const traces::TraceStatistics statistics = traces::statistics_of_file(
-      args.file,
-      [&](const traces::Trace& header) {
-        if (file) file->set_types(traces::gpu_types_of(header));
-      },
-      [&](const traces::AvailabilityPoint& point) {
-        if (file) file->add(point);
-      },
-      diagnostics);
-  diagnostics.raise();
-  if (file) file->close();
-  if (args.csv) {
-    std::string bytes;
-    if (const auto problem = read_file(curve, bytes)) throw std::runtime_error(*problem);
-    if (to_stdout) {
-      print(bytes);
-    } else {
-      write_file(*args.csv, bytes);
-    }
-  }
-  if (!to_stdout) print(args.json ? to_json(statistics) : statistics_text(statistics));
-  if (!args.figure) return 0;
-  const std::string problem = draw(curve, *args.figure, folder.path());
-  if (problem.empty()) return 0;
-  fmt::print(stderr, "orrery: {}\n", problem);
-  return kFigureFailed;
+void print_statistics(const experiments::TraceStatsResult& result,
+                      const experiments::TraceStatsSettings&) {
+  print(result.curve ? *result.curve : statistics_text(result.statistics));
 }
 
 }  // namespace
 
 extern const Command kTraceStats;
-const Command kTraceStats = printing_command<TraceStatsSettings, run>(
+const Command kTraceStats = command<experiments::trace_stats, print_statistics>(
     "trace stats", "Counts, times between failures, availability, and its figure",
     "trace stats tests/traces/small.csv");
 

@@ -405,8 +405,9 @@ class Trace(Case):
     def test_the_curve_may_go_to_standard_output(self):
         shown = self.succeed("trace", "stats", "tests/traces/small.csv", "--csv", "-")
         self.assertTrue(shown.startswith("time,gpu_type,nodes,available\n0,A100-80GB,2,16\n"), shown)
-        self.refuse("trace", "stats", "tests/traces/small.csv", "--csv", "-", "--json",
-                    says="both write to standard output")
+        document = json.loads(self.succeed("trace", "stats", "tests/traces/small.csv", "--csv", "-",
+                                           "--json"))
+        self.assertEqual(document["curve"], shown)
         self.assertEqual(self.generate("--seed", "3"), self.generate("--seed", "3", "-o", "-"))
 
     def test_import_combines_one_file_per_type_and_repeats(self):

@@ -1,11 +1,11 @@
-#include "tools/commands/days.h"
+#include "experiments/study/days.h"
 
 #include <fmt/format.h>
 
 #include "models/base/units.h"
 #include "models/config/units.h"
 
-namespace orrery::tools {
+namespace orrery::experiments {
 namespace {
 
 constexpr double kDay = 86400;  ///< Seconds.
@@ -33,4 +33,4 @@ bool from_scalar(const std::string& text, Days& out, std::string& error) {
 
 Nanoseconds to_nanoseconds(Days days) { return to_nanoseconds(Seconds{days.value * kDay}); }
 
-}  // namespace orrery::tools
+}  // namespace orrery::experiments

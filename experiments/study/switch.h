@@ -1,0 +1,78 @@
+/// From one plan to another while training: what moves, how long it takes, what is lost. What
+/// `orrery switch` does.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "experiments/study/call.h"
+#include "experiments/study/inputs.h"
+#include "models/reshard/reshard_plan.h"
+
+namespace orrery::experiments {
+
+/// Which states move.
+enum class MovedState { weights, all };
+std::vector<std::pair<MovedState, const char*>> enum_names(MovedState);
+
+/// A change from one plan to another.
+struct SwitchSettings {
+  JobSettings job;
+  std::string from;
+  std::string to;
+  Text lost;  ///< Devices: 24-31,40
+  MovedState state = MovedState::weights;
+  models::ReshardVariant variant = models::ReshardOptions{}.variant;
+};
+
+void describe(config::Visitor& v, SwitchSettings& settings);
+
+struct SwitchedDevice {
+  models::DeviceTraffic traffic;
+  std::string node;
+};
+void describe(config::Visitor& v, SwitchedDevice& device);
+
+/// A slice of a parameter that no live device has, in equal consecutive blocks.
+struct LostSlice {
+  int first_block = 0;
+  int last_block = 0;
+  std::string parameter;
+  std::string states;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t length = 0;  ///< Of what is split; 1: not split.
+  Bytes bytes;              ///< Over all blocks.
+  std::string held_by;      ///< Devices: "24-31".
+  std::string needed_by;
+};
+void describe(config::Visitor& v, LostSlice& slice);
+
+struct SwitchResult {
+  std::string cluster;
+  std::string model;
+  std::string from;
+  std::string to;
+  std::vector<DeviceId> lost_devices;
+  MovedState state = MovedState::weights;
+  double bytes_per_parameter = 0;
+  models::ReshardVariant variant = models::ReshardVariant::fused;
+  Seconds simulated;  ///< Of all transfers in contention; copies inside devices take none.
+  models::ClassVolumes moved;
+  std::int64_t messages = 0;
+  Bytes kept;
+  Bytes lost_bytes;  ///< Each lost slice once.
+  std::vector<SwitchedDevice> devices;
+  std::vector<LostSlice> lost;
+  LoadedRun inputs;  ///< Of the new plan; not described.
+};
+void describe(config::Visitor& v, SwitchResult& result);
+/// 1: some state lives on lost devices only.
+int exit_status(const SwitchResult& result);
+
+/// `problems`: those found in the settings so far.
+SwitchResult switch_plans(const SwitchSettings& settings, const Call& call,
+                          config::Diagnostics problems = {});
+
+}  // namespace orrery::experiments
