@@ -34,5 +34,6 @@ PYBIND11_MODULE(_orrery, module) {
   orrery::python::bind_values(module);
   orrery::python::bind_files(module);
   orrery::python::bind_models(module);
+  orrery::python::bind_restore(module);
   orrery::python::bind_simulation(module);
 }

@@ -531,6 +531,12 @@ class TransferSums {
 
 }  // namespace
 
+std::vector<std::pair<StateSource, const char*>> enum_names(StateSource) {
+  return {{StateSource::own_gpu, "own_gpu"},     {StateSource::own_host, "own_host"},
+          {StateSource::own_nvme, "own_nvme"},   {StateSource::peer_gpu, "peer_gpu"},
+          {StateSource::peer_host, "peer_host"}, {StateSource::peer_nvme, "peer_nvme"},
+          {StateSource::cloud, "cloud"}};
+}
 const char* name_of(StateSource source) { return kSources[static_cast<std::size_t>(source)].name; }
 ir::Location location_of(StateSource source) {
   return kSources[static_cast<std::size_t>(source)].location;

@@ -27,7 +27,8 @@ enum class StateSource : std::uint8_t {
   cloud,
 };
 inline constexpr std::size_t kStateSources = 7;
-const char* name_of(StateSource source);
+std::vector<std::pair<StateSource, const char*>> enum_names(StateSource);
+const char* name_of(StateSource source);  ///< In words.
 /// Where the source's replicas are.
 ir::Location location_of(StateSource source);
 

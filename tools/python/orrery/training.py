@@ -6,8 +6,8 @@ from typing import Any, Sequence, Union
 
 from . import _orrery, helper, values
 from ._orrery import (BlockQuery, Cluster, Evaluation, Group, IterationOptions, IterationResult, Job,
-                      LowerOptions, MemoryVerdict, Plan, PlanDefect, Profile, Program, Segment,
-                      SegmentMemory, Workload)
+                      JobState, LowerOptions, MemoryVerdict, Plan, PlanDefect, Profile, Program,
+                      ReshardBytes, Restore, Segment, SegmentMemory, StateTransfer, Workload)
 
 
 class Training:
@@ -89,6 +89,22 @@ class Training:
     def evaluate(self, plan: Any) -> Evaluation:
         """What the simulator says of a plan, as planners are told."""
         return self._simulator(False).evaluate(values.plan(plan))
+
+    def restore(self, state: JobState, plan: Any, *, order: Sequence[str], bytes: ReshardBytes,
+                iteration: int) -> Restore:
+        """Where the state after an iteration that a plan needs comes from. `order`: sources, best
+        first (own_gpu, own_host, own_nvme, peer_gpu, peer_host, peer_nvme, cloud); `bytes`: per
+        parameter, as all_state_bytes(job). The plan need not be valid, only its places."""
+        return _orrery.plan_restore(self._context, state, values.plan(plan), iteration, list(order),
+                                    bytes)
+
+    def transfer_time(self, transfers: Sequence[StateTransfer]) -> float:
+        """Simulated seconds of transfers that start together."""
+        return self._simulator(True).transfer_time(list(transfers), []) / 1e9
+
+    def transfer_estimate(self, transfers: Sequence[StateTransfer]) -> float:
+        """Their closed form: the busiest resource's bytes over its bandwidth."""
+        return _orrery.transfer_estimate(self._context, list(transfers))
 
     def simgrid(self) -> dict[str, str]:
         """SimGrid's version and the options of it that affect results."""

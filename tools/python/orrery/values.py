@@ -17,7 +17,7 @@ def cluster(what: Any) -> Cluster:
     number counts in base units: B/s, seconds, bytes."""
     if isinstance(what, Cluster):
         return what
-    return _orrery.cluster_from(what) if isinstance(what, dict) else _orrery.load_cluster(what)
+    return _orrery.cluster_from(what) if isinstance(what, dict) else _orrery.load_cluster(os.fspath(what))
 
 
 def job(what: Any = None, **settings: Any) -> Job:
@@ -25,7 +25,7 @@ def job(what: Any = None, **settings: Any) -> Job:
     Settings go on top: job(global_batch=512, sequence_length=4096, allowed={"zero_stages": [1]})."""
     if what is None or isinstance(what, dict):
         return _orrery.job_from({**(what or {}), **settings})
-    value = what if isinstance(what, Job) else _orrery.load_job(what)
+    value = what if isinstance(what, Job) else _orrery.load_job(os.fspath(what))
     if not settings:
         return value
     import copy
@@ -46,19 +46,19 @@ def model(what: Any, job: Job) -> Workload:
         return what
     if isinstance(what, ModelShape):
         return _orrery.build_workload(what, job)
-    return _orrery.load_workload(what, job)
+    return _orrery.load_workload(os.fspath(what), job)
 
 
 def shape(name: PathLike) -> ModelShape:
     """The dimensions of a model of the library, or of a file."""
-    return _orrery.load_model(name)
+    return _orrery.load_model(os.fspath(name))
 
 
 def plan(what: Any) -> Plan:
     """A plan: a path to a YAML file, a dict with the keys of such a file, or a Plan itself."""
     if isinstance(what, Plan):
         return what
-    return _orrery.plan_from(what) if isinstance(what, dict) else _orrery.load_plan(what)
+    return _orrery.plan_from(what) if isinstance(what, dict) else _orrery.load_plan(os.fspath(what))
 
 
 def profile(what: Any = None) -> Profile:
@@ -68,12 +68,12 @@ def profile(what: Any = None) -> Profile:
         return Profile()
     if isinstance(what, Profile):
         return what
-    return _orrery.profile_from(what) if isinstance(what, dict) else _orrery.load_profile(what)
+    return _orrery.profile_from(what) if isinstance(what, dict) else _orrery.load_profile(os.fspath(what))
 
 
 def trace(what: Any) -> Trace:
     """A trace: a path to a CSV file, or a Trace itself."""
-    return what if isinstance(what, Trace) else _orrery.load_trace(what)
+    return what if isinstance(what, Trace) else _orrery.load_trace(os.fspath(what))
 
 
 def program(path: PathLike) -> Program:
