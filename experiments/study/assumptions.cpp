@@ -17,10 +17,10 @@ void describe(config::Visitor& v, Assumptions& assumptions) {
   v.title("Assumptions");
   v.doc("What a paper leaves open, for all of its figures.");
   v.required("paper", assumptions.paper, "authors, title, place and year");
-  v.optional("run", assumptions.run, "part of every run; manifests may say otherwise");
+  v.optional("settings", assumptions.settings, "part of every run; studies may say otherwise");
   v.required("assumptions", assumptions.assumptions, "in the order of the paper");
-  if (v.reading() && v.given("run") && !assumptions.run.is_map()) {
-    v.problem("run", "expected a map, got " + config::kind_text(assumptions.run));
+  if (v.reading() && v.given("settings") && !assumptions.settings.is_map()) {
+    v.problem("settings", "expected a map, got " + config::kind_text(assumptions.settings));
   }
 }
 

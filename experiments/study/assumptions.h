@@ -1,5 +1,5 @@
 /// What a paper leaves open, stated once for all of its figures: efficiencies, batches, bandwidths.
-/// Manifests name the file as `base`; its `run` lies under theirs.
+/// Studies name the file as `base`; its `settings` lie under theirs.
 #pragma once
 #include <string>
 #include <vector>
@@ -19,7 +19,7 @@ struct Assumption {
 
 struct Assumptions {
   std::string paper;
-  config::Value run;  ///< Part of every run (run_spec.h) of the paper's figures.
+  config::Value settings;  ///< Part of every run of the paper's figures.
   std::vector<Assumption> assumptions;
 };
 

@@ -25,7 +25,8 @@ void on_signal(int) {
 }  // namespace
 
 struct Cancellation::Listener::Action {
-  struct sigaction action {};
+  struct sigaction interrupt {};
+  struct sigaction terminate {};
 };
 
 Cancellation::Cancellation() {
@@ -36,7 +37,7 @@ Cancellation::Cancellation() {
                                 [](Flag* flag) { munmap(flag, sizeof(Flag)); });
 }
 
-void Cancellation::request_on_interrupt() const {
+void Cancellation::request_on_interrupt(bool terminate) const {
   requested_by_signal = flag_.get();
   signals = 0;
   struct sigaction action {};
@@ -44,17 +45,21 @@ void Cancellation::request_on_interrupt() const {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
+  if (terminate) sigaction(SIGTERM, &action, nullptr);
 }
 
-Cancellation::Listener::Listener(const Cancellation& cancellation, bool active) {
+Cancellation::Listener::Listener(const Cancellation& cancellation, bool active, bool terminate) {
   if (!active) return;
   before_ = std::make_unique<Action>();
-  sigaction(SIGINT, nullptr, &before_->action);
-  cancellation.request_on_interrupt();
+  sigaction(SIGINT, nullptr, &before_->interrupt);
+  sigaction(SIGTERM, nullptr, &before_->terminate);
+  cancellation.request_on_interrupt(terminate);
 }
 
 Cancellation::Listener::~Listener() {
-  if (before_) sigaction(SIGINT, &before_->action, nullptr);
+  if (!before_) return;
+  sigaction(SIGINT, &before_->interrupt, nullptr);
+  sigaction(SIGTERM, &before_->terminate, nullptr);
 }
 
 }  // namespace orrery::experiments

@@ -30,14 +30,14 @@ class Cancellation {
   bool requested() const { return *flag_; }
   const std::atomic<bool>* flag() const { return flag_.get(); }
 
-  /// From here on, in this process, the first SIGINT is the request instead of the end of the
-  /// process, and the second one ends it with status 130.
-  void request_on_interrupt() const;
+  /// From here on, in this process, the first SIGINT (and SIGTERM, if `terminate`) is the request
+  /// instead of the end of the process, and the second one ends it with status 130.
+  void request_on_interrupt(bool terminate = false) const;
 
   /// request_on_interrupt() as long as this lives, if `active`.
   class Listener {
    public:
-    explicit Listener(const Cancellation& cancellation, bool active = true);
+    explicit Listener(const Cancellation& cancellation, bool active = true, bool terminate = false);
     ~Listener();
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;

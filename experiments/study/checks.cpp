@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <filesystem>
 
 #include "models/config/document.h"
@@ -10,6 +11,8 @@ namespace orrery::experiments {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr const char* kData = "$ORRERY_DATA/";
 
 }  // namespace
 
@@ -79,6 +82,17 @@ void complete_job(config::Value& job, const std::string& folder, config::Diagnos
     }
   }
   job = std::move(read);
+}
+
+bool is_below_data(const std::string& path) { return path.rfind(kData, 0) == 0; }
+
+std::string data_path(const std::string& path, const std::string& folder) {
+  if (!is_below_data(path)) return (fs::path(folder) / path).string();
+  const char* data = std::getenv("ORRERY_DATA");
+  const fs::path root = data != nullptr && *data != '\0'
+                            ? fs::path(data)
+                            : fs::path(ORRERY_SOURCE_DIR).parent_path() / "shared";
+  return (root / path.substr(std::string(kData).size())).string();
 }
 
 }  // namespace orrery::experiments

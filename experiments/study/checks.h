@@ -24,4 +24,18 @@ void describe_options(config::Visitor& v, std::map<std::string, std::string>& op
 /// `folder`, or adds the `schema` that a job inside another file need not repeat.
 void complete_job(config::Value& job, const std::string& folder, config::Diagnostics& problems);
 
+/// `path` seen from `folder`; "$ORRERY_DATA/..." below that folder (default: ../shared beside the
+/// source tree).
+std::string data_path(const std::string& path, const std::string& folder);
+bool is_below_data(const std::string& path);
+
+/// As the file says it: one of enum_names().
+template <class E>
+const char* name_of_enum(E value) {
+  for (const auto& [each, text] : enum_names(E{})) {
+    if (each == value) return text;
+  }
+  return "";
+}
+
 }  // namespace orrery::experiments

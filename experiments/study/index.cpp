@@ -6,7 +6,7 @@
 #include <memory>
 #include <stdexcept>
 
-#include "experiments/study/result.h"
+#include "experiments/study/store.h"
 
 namespace orrery::experiments {
 namespace {

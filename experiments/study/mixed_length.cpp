@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <tuple>
 #include <utility>
 
 #include "experiments/study/checks.h"
+#include "experiments/study/files.h"
 #include "models/base/check.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
@@ -36,26 +38,31 @@ void count(const models::MicroBatchLengths& lengths, StepOutcome& outcome) {
   }
 }
 
-LoadedMixedLengthCase load_case(const MixedLengthCase& one, bool batch_in_tokens,
-                                const std::string& folder, const models::Library& library,
-                                config::Diagnostics& diagnostics) {
-  LoadedMixedLengthCase loaded;
+constexpr std::int64_t kShortSequence = 8192;  // Figure 16 of Hetu v2 counts sequences under 8K.
+
+std::vector<std::string> step_columns() {
+  return {"case",      "lengths",  "context",        "system",        "step",
+          "step_s",    "switch_s", "switches",       "phases",        "strategy",
+          "sequences", "longest",  "share_under_8k", "micro_batches", "computed_tokens"};
+}
+
+void load_job(LoadedMixedLength& loaded, const std::string& folder, const models::Library& library,
+              config::Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
-  config::Value job = one.job;
+  const config::Position at = loaded.run.job.at;
+  config::Value job = loaded.run.job;
   complete_job(job, folder, diagnostics);
-  if (diagnostics.problems().size() != before) return loaded;
-  if (batch_in_tokens && job.is_map() && job.find("global_batch") == nullptr) {
+  if (diagnostics.problems().size() != before) return;
+  if (loaded.run.tokens_per_step && job.is_map() && job.find("global_batch") == nullptr) {
     job.append("global_batch", config::Value::scalar("1"));  // Not looked at.
   }
-  if (!config::describe_value(job, loaded.job, diagnostics)) return loaded;
+  if (!config::describe_value(job, loaded.job, diagnostics)) return;
   const config::Value* lengths = job.find("lengths");
   if (lengths == nullptr) {
-    diagnostics.add(one.job.at, fmt::format("the job of case '{}' has no `lengths`", one.name),
-                    "for example lengths: commoncrawl_like");
-    return loaded;
+    diagnostics.add(at, "the job has no `lengths`", "for example lengths: commoncrawl_like");
+    return;
   }
   loaded.lengths = models::read_lengths(*lengths, library.root, diagnostics);
-  return loaded;
 }
 
 void check_multiple(std::int64_t tokens, const char* what, const models::LengthModel& lengths,
@@ -64,11 +71,6 @@ void check_multiple(std::int64_t tokens, const char* what, const models::LengthM
   diagnostics.add(at, fmt::format("{} {} is no multiple of {}, to which the lengths of {} are "
                                   "rounded",
                                   what, tokens, lengths.multiple, lengths.name));
-}
-
-const MixedLengthSystem& system_of(const LoadedMixedLength& loaded, std::size_t of_case,
-                                   std::size_t system) {
-  return loaded.file.cases[of_case].systems[system];
 }
 
 }  // namespace
@@ -186,82 +188,93 @@ StepOutcome simulate_step(const models::PlannedStep& step, const models::StateBy
   return outcome;
 }
 
-LoadedMixedLength load_mixed_length(MixedLengthFile file, const std::string& folder, int steps,
+void describe(config::Visitor& v, MixedLengthRun& run) {
+  v.title("Mixed lengths");
+  v.doc("A system that trains on sequences of mixed lengths, step by step.");
+  v.required("cluster", run.cluster, "of the library, or a file seen from the current folder");
+  v.required("model", run.model, "of the library, or a file beside this one");
+  v.required("job", run.job,
+             "job with `lengths`, or the path of a job file; sequences longer than its "
+             "sequence_length are cut");
+  v.optional("tokens_per_step", run.tokens_per_step,
+             "exactly; without: as many sequences as the job's global_batch says");
+  v.optional("steps", run.steps, "that are simulated");
+  v.optional("seed", run.seed, "of the sequences");
+  v.required("planner", run.planner, "step planner");
+  planners::describe(v, run.set);
+  if (run.tokens_per_step) v.at_least("tokens_per_step", *run.tokens_per_step, std::int64_t{1});
+  v.at_least("steps", run.steps, 1);
+  if (!v.reading()) return;
+  if (run.tokens_per_step.value_or(1) > kMostTokens) {
+    v.problem("tokens_per_step", fmt::format("at most {}", kMostTokens));
+  }
+  if (run.steps > kMostSteps) v.problem("steps", fmt::format("at most {}", kMostSteps));
+  if (v.given("planner") && planners::find_step_planner(run.planner.value) == nullptr) {
+    v.problem("planner", "unknown step planner '" + run.planner.value + "'",
+              config::suggest(run.planner.value, planners::step_planner_names(), "step planners"));
+  }
+}
+
+LoadedMixedLength load_mixed_length(MixedLengthRun run, const std::string& folder,
                                     const models::Library& library,
                                     config::Diagnostics& diagnostics) {
   LoadedMixedLength loaded;
-  loaded.cluster = models::load_cluster(file.cluster.value, library, file.cluster.at, diagnostics);
-  const std::string beside = (std::filesystem::path(folder) / file.model.value).string();
+  loaded.run = std::move(run);
+  const auto& [cluster, model] = std::tie(loaded.run.cluster, loaded.run.model);
+  loaded.cluster = models::load_cluster(cluster.value, library, cluster.at, diagnostics);
+  const std::string beside = (std::filesystem::path(folder) / model.value).string();
   std::error_code error;
   const bool is_file = std::filesystem::is_regular_file(beside, error);
   const std::size_t before = diagnostics.problems().size();
-  loaded.shape =
-      models::load_model(is_file ? beside : file.model.value, library, file.model.at, diagnostics);
+  loaded.shape = models::load_model(is_file ? beside : model.value, library, model.at, diagnostics);
   if (diagnostics.problems().size() == before && loaded.shape.layers == 0) {
-    diagnostics.add(file.model.at, fmt::format("'{}' is no transformer", loaded.shape.name),
+    diagnostics.add(model.at, fmt::format("'{}' is no transformer", loaded.shape.name),
                     "only transformers have sequences");
   }
-  std::vector<std::string> streams;
-  for (const MixedLengthCase& one : file.cases) {
-    const std::size_t problems = diagnostics.problems().size();
-    LoadedMixedLengthCase each =
-        load_case(one, file.tokens_per_step.has_value(), folder, library, diagnostics);
-    if (diagnostics.problems().size() == problems) {
-      check_multiple(each.job.sequence_length, "sequence_length", each.lengths, one.job.at,
-                     diagnostics);
-      if (file.tokens_per_step) {
-        check_multiple(*file.tokens_per_step, "tokens_per_step", each.lengths, one.job.at,
-                       diagnostics);
-      }
-      for (const MixedLengthSystem& system : one.systems) {
-        for (const planners::LengthStrategy& strategy : system.set.strategies) {
-          check_multiple(strategy.longest, "longest", each.lengths, system.planner.at, diagnostics);
-        }
-      }
-      const std::string content = config::dump(each.lengths);
-      each.stream = static_cast<std::uint64_t>(std::find(streams.begin(), streams.end(), content) -
-                                               streams.begin());
-      if (each.stream == streams.size()) streams.push_back(content);
-    }
-    loaded.cases.push_back(std::move(each));
+  const std::size_t of_job = diagnostics.problems().size();
+  load_job(loaded, folder, library, diagnostics);
+  if (diagnostics.problems().size() != of_job) return loaded;
+  const config::Position& at = loaded.run.job.at;
+  check_multiple(loaded.job.sequence_length, "sequence_length", loaded.lengths, at, diagnostics);
+  if (loaded.run.tokens_per_step) {
+    check_multiple(*loaded.run.tokens_per_step, "tokens_per_step", loaded.lengths, at, diagnostics);
   }
-  loaded.steps = steps > 0 ? steps : file.steps;
-  loaded.file = std::move(file);
+  for (const planners::LengthStrategy& strategy : loaded.run.set.strategies) {
+    check_multiple(strategy.longest, "longest", loaded.lengths, loaded.run.planner.at, diagnostics);
+  }
   return loaded;
 }
 
-std::vector<std::int64_t> sequences_of(const LoadedMixedLength& loaded, std::size_t of_case,
-                                       int step, bool sample) {
-  const LoadedMixedLengthCase& one = loaded.cases[of_case];
-  const Rng rng = Rng(static_cast<std::uint64_t>(loaded.file.seed))
-                      .fork(one.stream)
+std::vector<std::int64_t> sequences_of(const LoadedMixedLength& loaded, int step, bool sample) {
+  const Rng rng = Rng(static_cast<std::uint64_t>(loaded.run.seed))
+                      .fork(loaded.stream)
                       .fork((sample ? kSamples : 0) + static_cast<std::uint64_t>(step));
-  if (loaded.file.tokens_per_step) {
-    return models::draw_step(one.lengths, *loaded.file.tokens_per_step, one.job.sequence_length,
-                             rng);
+  if (loaded.run.tokens_per_step) {
+    return models::draw_step(loaded.lengths, *loaded.run.tokens_per_step,
+                             loaded.job.sequence_length, rng);
   }
-  return models::draw_sequences(one.lengths, one.job.global_batch, one.job.sequence_length, rng);
+  return models::draw_sequences(loaded.lengths, loaded.job.global_batch, loaded.job.sequence_length,
+                                rng);
 }
 
-MixedLengthSession::MixedLengthSession(const LoadedMixedLength& loaded, std::size_t of_case,
-                                       std::size_t system)
+MixedLengthSession::MixedLengthSession(const LoadedMixedLength& loaded)
     : topology_(loaded.cluster),
-      pricer_(loaded.cluster, loaded.shape, loaded.cases[of_case].job, ir::Profile{}),
+      pricer_(loaded.cluster, loaded.shape, loaded.job, ir::Profile{}),
       simulation_(loaded.cluster, topology_, false),
-      set_(system_of(loaded, of_case, system).set) {
-  const auto& name = system_of(loaded, of_case, system).planner.value;
+      set_(loaded.run.set) {
+  const auto& name = loaded.run.planner.value;
   const auto* entry = planners::find_step_planner(name);
   ORRERY_CHECK(entry != nullptr, "step planner '{}' was not checked", name);
-  const std::int64_t context = loaded.cases[of_case].job.sequence_length;
+  const std::int64_t context = loaded.job.sequence_length;
   const planners::MixedLengthInput input{.pricer = pricer_,
                                          .topology = topology_,
                                          .context = context,
-                                         .multiple = loaded.cases[of_case].lengths.multiple,
+                                         .multiple = loaded.lengths.multiple,
                                          .set = set_};
   if (set_.searched()) {
     std::vector<std::vector<std::int64_t>> samples;
     for (int s = 0; s < set_.search.sample_steps; ++s) {
-      samples.push_back(sequences_of(loaded, of_case, s, true));
+      samples.push_back(sequences_of(loaded, s, true));
     }
     const SimulatedSteps judge(pricer_, topology_, simulation_, context);
     auto result = entry->search({.input = input, .steps = samples, .judge = judge});
@@ -302,6 +315,27 @@ std::vector<std::string> MixedLengthSession::strategies() const {
 
 models::PlannedStep MixedLengthSession::plan(std::span<const std::int64_t> lengths) const {
   return planners::to_planned_step(*planner_, planner_->plan(lengths));
+}
+
+std::string run_steps(const LoadedMixedLength& loaded, MixedLengthSession& session,
+                      const std::function<void(double)>& on_progress) {
+  std::string text = csv_line(step_columns());
+  for (int step = 0; step < loaded.run.steps; ++step) {
+    const std::vector<std::int64_t> lengths = sequences_of(loaded, step);
+    const auto under = std::count_if(lengths.begin(), lengths.end(),
+                                     [](std::int64_t length) { return length < kShortSequence; });
+    const StepOutcome out = session.run(lengths);
+    text += csv_line(
+        {loaded.run.name, loaded.lengths.name, std::to_string(loaded.job.sequence_length),
+         loaded.run.system, std::to_string(step), fmt::format("{:.6f}", out.time.value),
+         fmt::format("{:.6f}", out.switching.value), std::to_string(out.switches),
+         std::to_string(out.phases), std::to_string(out.strategy), std::to_string(lengths.size()),
+         std::to_string(*std::max_element(lengths.begin(), lengths.end())),
+         fmt::format("{:.4f}", static_cast<double>(under) / static_cast<double>(lengths.size())),
+         std::to_string(out.micro_batches), std::to_string(out.computed_tokens)});
+    if (on_progress) on_progress((step + 1.0) / loaded.run.steps);
+  }
+  return text;
 }
 
 }  // namespace orrery::experiments

@@ -16,7 +16,6 @@
 #include <tuple>
 #include <vector>
 
-#include "experiments/study/mixed_length_file.h"
 #include "models/config/visitor.h"
 #include "models/lower/micro_batch_lengths.h"
 #include "models/spec/cluster.h"
@@ -25,6 +24,7 @@
 #include "models/spec/step_plan.h"
 #include "models/spec/topology.h"
 #include "planners/mixed_length/step_planner.h"
+#include "planners/mixed_length/strategy.h"
 #include "sim/iteration/iteration.h"
 
 namespace orrery::experiments {
@@ -97,39 +97,58 @@ class StepSimulator {
 StepOutcome simulate_step(const models::PlannedStep& step, const models::StateBytes& bytes,
                           const SimulatedSteps& judge);
 
-/// A case's job, loaded and checked.
-struct LoadedMixedLengthCase {
-  models::Job job;
-  models::LengthModel lengths;
-  std::uint64_t stream = 0;  ///< Cases with equal lengths draw the same sequences.
+/// Bounds that keep a run within minutes.
+inline constexpr int kMostSteps = 10'000;
+inline constexpr std::int64_t kMostTokens = 10'000'000;
+
+/// Settings of one run: a system and the sequences that it trains on, for a number of steps.
+struct MixedLengthRun {
+  std::string name;    ///< In tables and figures; of the study's axis `case`, not a setting.
+  std::string system;  ///< The same of its axis `system`.
+  config::Located<std::string> cluster;
+  config::Located<std::string> model;  ///< In the library, or a path seen from the study.
+  /// `sequence_length` is the context: longer sequences are cut. `allowed` is not looked at: what
+  /// may be used stands with the system; nor is `global_batch` beside tokens_per_step, and then it
+  /// may be left out.
+  config::Value job;
+  /// A step holds exactly so many; its last sequence is cut there. Without: as many sequences as
+  /// the job's global batch says.
+  std::optional<std::int64_t> tokens_per_step;
+  int steps = 100;
+  std::int64_t seed = 0;
+  config::Located<std::string> planner;  ///< Step planner.
+  planners::StrategySet set;
 };
 
-/// What a file names.
+void describe(config::Visitor& v, MixedLengthRun& run);
+
+/// What a run names, loaded and checked.
 struct LoadedMixedLength {
-  MixedLengthFile file;
-  int steps = 0;
+  MixedLengthRun run;
   models::Cluster cluster;
   ir::ModelShape shape;
-  std::vector<LoadedMixedLengthCase> cases;  ///< As in the file.
+  models::Job job;
+  models::LengthModel lengths;
+  std::uint64_t stream = 0;  ///< Runs with equal lengths draw the same sequences.
 };
 
-/// `steps` of each case, 0: as many as the file says. Paths are seen from `folder`. All problems go
-/// to `diagnostics`; use the result only if there are none.
-LoadedMixedLength load_mixed_length(MixedLengthFile file, const std::string& folder, int steps,
+/// Paths are seen from `folder`. All problems go to `diagnostics`; use the result only if there are
+/// none.
+LoadedMixedLength load_mixed_length(MixedLengthRun run, const std::string& folder,
                                     const models::Library& library,
                                     config::Diagnostics& diagnostics);
 
-/// Sequences of one step of a case; all systems see the same ones. Samples for searches are drawn
-/// from streams of their own.
-std::vector<std::int64_t> sequences_of(const LoadedMixedLength& loaded, std::size_t of_case,
-                                       int step, bool sample = false);
+/// Sequences of one step; all systems see the same ones. Samples for searches are drawn from
+/// streams of their own.
+std::vector<std::int64_t> sequences_of(const LoadedMixedLength& loaded, int step,
+                                       bool sample = false);
 
-/// A system of a case in this process: pricer, simulator and step planner, strategies searched if
-/// the file says so. One simulator per process: make one session of each.
+/// A system in this process: pricer, simulator and step planner, strategies searched if
+/// the run says so. One simulator per process: make one session of each.
 class MixedLengthSession {
  public:
-  /// Keeps a reference. `system` indexes the case's systems.
-  MixedLengthSession(const LoadedMixedLength& loaded, std::size_t of_case, std::size_t system);
+  /// Keeps a reference.
+  explicit MixedLengthSession(const LoadedMixedLength& loaded);
 
   /// Instead of a planner.
   const std::optional<models::Infeasible>& infeasible() const { return infeasible_; }
@@ -150,5 +169,9 @@ class MixedLengthSession {
   std::unique_ptr<planners::StepPlanner> planner_;
   std::unique_ptr<StepSimulator> simulator_;
 };
+
+/// steps.csv of a run in this process, header included; with `on_progress` the share of steps.
+std::string run_steps(const LoadedMixedLength& loaded, MixedLengthSession& session,
+                      const std::function<void(double)>& on_progress);
 
 }  // namespace orrery::experiments

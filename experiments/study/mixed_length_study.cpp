@@ -6,14 +6,15 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <utility>
+#include <map>
+#include <memory>
 
 #include "experiments/study/clock.h"
-#include "experiments/study/figure.h"
+#include "experiments/study/commands.h"
 #include "experiments/study/files.h"
-#include "experiments/study/result.h"
+#include "experiments/study/mixed_length.h"
 #include "experiments/study/summary.h"
-#include "models/base/hash.h"
+#include "experiments/study/version.h"
 #include "models/config/document.h"
 
 namespace orrery::experiments {
@@ -21,52 +22,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kShortSequence = 8192;  // Figure 16 of Hetu v2 counts sequences under 8K.
 constexpr const char* kSteps = "steps.csv";
 
-struct Run {
-  std::size_t of_case = 0;
-  std::size_t system = 0;
-  std::string hash;
-};
-
-config::Value text_value(const std::string& text) { return config::Value::scalar(text); }
-
-/// Everything that the result of a run depends on.
-config::Value effective_config(const LoadedMixedLength& loaded, const Run& run) {
-  const MixedLengthFile& file = loaded.file;
-  const LoadedMixedLengthCase& one = loaded.cases[run.of_case];
-  const MixedLengthSystem& system = file.cases[run.of_case].systems[run.system];
-  config::Value tree = config::Value::map({});
-  tree.append("case", text_value(file.cases[run.of_case].name));
-  tree.append("system", text_value(system.name));
-  tree.append("cluster", text_value(file.cluster.value));
-  tree.append("model", text_value(file.model.value));
-  tree.append("job", config::to_value(one.job));
-  tree.append("lengths", config::to_value(one.lengths));
-  if (file.tokens_per_step) {
-    tree.append("tokens_per_step", text_value(std::to_string(*file.tokens_per_step)));
-  }
-  tree.append("steps", text_value(std::to_string(loaded.steps)));
-  tree.append("seed", text_value(std::to_string(file.seed)));
-  tree.append("stream", text_value(std::to_string(one.stream)));
-  tree.append("planner", text_value(system.planner.value));
-  tree.append("strategies", config::to_value(system.set));
-  config::Value hashes = config::Value::map({});
-  hashes.append("version", text_value(program_version()));
-  hashes.append("cluster", text_value(loaded.cluster.hash));
-  hashes.append(
-      "workload",
-      text_value(
-          models::build_workload(loaded.shape, one.job.sequence_length, one.job.dtype).hash));
-  tree.append("hashes", std::move(hashes));
-  return tree;
-}
-
-std::vector<std::string> step_columns() {
-  return {"case",      "lengths",  "context",        "system",        "step",
-          "step_s",    "switch_s", "switches",       "phases",        "strategy",
-          "sequences", "longest",  "share_under_8k", "micro_batches", "computed_tokens"};
+/// Everything that the result of a run depends on: the names too, which stand in steps.csv.
+Identity identity_of(const LoadedMixedLength& loaded) {
+  MixedLengthRun run = loaded.run;
+  run.job = config::to_value(loaded.job);
+  Identity identity{
+      config::to_value(run),
+      {{"cluster", loaded.cluster.hash},
+       {"workload",
+        models::build_workload(loaded.shape, loaded.job.sequence_length, loaded.job.dtype).hash}}};
+  identity.settings.append("case", config::Value::scalar(loaded.run.name));
+  identity.settings.append("system", config::Value::scalar(loaded.run.system));
+  identity.settings.append("lengths", config::to_value(loaded.lengths));
+  identity.settings.append("stream", config::Value::scalar(std::to_string(loaded.stream)));
+  return identity;
 }
 
 /// Sums of a run's steps.csv.
@@ -106,103 +77,88 @@ std::vector<std::string> search_lines(const planners::FoundStrategies& found) {
                   found.strategies, found.sets, found.modeled.value, found.simulated.value)};
 }
 
-class MixedLengthRuns final : public RunSet {
- public:
-  explicit MixedLengthRuns(const LoadedMixedLength& loaded) : loaded_(loaded) {
-    for (std::size_t c = 0; c < loaded.file.cases.size(); ++c) {
-      for (std::size_t s = 0; s < loaded.file.cases[c].systems.size(); ++s) {
-        Run run{c, s, ""};
-        run.hash = content_hash(config::to_yaml(effective_config(loaded, run)));
-        runs_.push_back(std::move(run));
-      }
+/// effective.yaml, steps.csv, summary.json and, where they were searched, strategies.yaml.
+RunSeconds fill_mixed_length(const std::string& folder, const LoadedMixedLength& loaded,
+                             const Identity& identity,
+                             const std::function<void(double)>& on_progress) {
+  RunSeconds seconds;
+  const Clock::time_point start = Clock::now();
+  MixedLengthSession session(loaded);
+  seconds.planning = seconds_since(start);
+  write_text_file(folder + "/effective.yaml", identity.effective_config({}));
+  Json summary = begin_summary(identity.hash(), session.infeasible());
+  if (!session.infeasible()) {
+    const Clock::time_point begin = Clock::now();
+    const std::string steps = run_steps(loaded, session, on_progress);
+    seconds.evaluation = seconds_since(begin);
+    write_text_file(folder + "/" + kSteps, steps);
+    summary.update(sums_of(steps));
+    summary["strategies"] = session.strategies();
+  }
+  if (session.found()) {
+    summary["search"] = search_lines(*session.found());
+    config::Value found = config::Value::map({});
+    found.append("strategies", config::to_value(session.found()->set.strategies));
+    write_text_file(folder + "/strategies.yaml", config::to_yaml(found));
+  }
+  write_text_file(folder + "/summary.json", summary_text(summary));
+  return seconds;
+}
+
+TaskList mixed_length_tasks(const Study& study, std::vector<Point> points,
+                            const models::Library& library, const RunnerOptions&,
+                            config::Diagnostics& diagnostics) {
+  TaskList list;
+  list.columns = {"run",     "case",     "lengths",  "context",         "system",
+                  "planner", "cluster",  "model",    "steps",           "seed",
+                  "version", "status",   "reason",   "mean_s",          "low_s",
+                  "high_s",  "switch_s", "switches", "computed_tokens", "strategies"};
+  for (const std::string& axis : axis_names(study)) {
+    if (std::find(list.columns.begin(), list.columns.end(), axis) == list.columns.end()) {
+      list.columns.push_back(axis);
     }
   }
-
-  const Run& at(std::size_t run) const { return runs_[run]; }
-
-  std::size_t size() const override { return runs_.size(); }
-  const std::string& hash(std::size_t run) const override { return runs_[run].hash; }
-  std::string in_words(std::size_t run) const override {
-    const MixedLengthCase& one = loaded_.file.cases[runs_[run].of_case];
-    return fmt::format("{} {}", one.name, one.systems[runs_[run].system].name);
-  }
-  std::vector<std::string> columns() const override {
-    return {"run",   "case",   "lengths",  "context",  "system",          "planner",   "cluster",
-            "model", "steps",  "seed",     "version",  "status",          "reason",    "mean_s",
-            "low_s", "high_s", "switch_s", "switches", "computed_tokens", "strategies"};
-  }
-  std::vector<std::string> row(std::size_t run, const std::string& summary) const override {
-    const Json json = Json::parse(summary);
-    const MixedLengthCase& one = loaded_.file.cases[runs_[run].of_case];
-    const MixedLengthSystem& system = one.systems[runs_[run].system];
-    const LoadedMixedLengthCase& job = loaded_.cases[runs_[run].of_case];
-    std::vector<std::string> cells = {runs_[run].hash,
-                                      one.name,
-                                      job.lengths.name,
-                                      std::to_string(job.job.sequence_length),
-                                      system.name,
-                                      system.planner.value,
-                                      loaded_.file.cluster.value,
-                                      loaded_.file.model.value,
-                                      std::to_string(loaded_.steps),
-                                      std::to_string(loaded_.file.seed),
-                                      program_version()};
-    const std::vector<std::string> all = columns();
-    for (std::size_t c = cells.size(); c < all.size(); ++c) {
-      const auto found = json.find(all[c]);
-      if (found == json.end()) {
-        cells.emplace_back();
-      } else if (found->is_array()) {
-        std::string text;
-        for (const Json& each : *found) {
-          text += (text.empty() ? "" : " | ") + each.get<std::string>();
-        }
-        cells.push_back(std::move(text));
-      } else {
-        cells.push_back(found->is_string() ? found->get<std::string>() : found->dump());
-      }
+  DistinctProblems distinct(diagnostics);
+  std::vector<std::string> streams;
+  for (auto& [point, run] : read_settings<MixedLengthRun>(std::move(points), diagnostics)) {
+    run.name = point.on("case");
+    run.system = point.on("system");
+    config::Diagnostics found;
+    auto loaded = std::make_shared<LoadedMixedLength>(
+        load_mixed_length(std::move(run), study.folder, library, found));
+    distinct.take(found);
+    if (!found.empty()) continue;
+    const std::string content = config::dump(loaded->lengths);
+    const auto same = std::find(streams.begin(), streams.end(), content);
+    loaded->stream = static_cast<std::uint64_t>(same - streams.begin());
+    if (same == streams.end()) streams.push_back(content);
+    const Identity identity = identity_of(*loaded);
+    Task task{
+        point, identity.hash(), fmt::format("{} {}", loaded->run.name, loaded->run.system), "",
+        {},    nullptr};
+    task.inputs = {point.axes.begin(), point.axes.end()};
+    for (const auto& [column, text] :
+         TextPairs{{"run", task.hash},
+                   {"case", loaded->run.name},
+                   {"lengths", loaded->lengths.name},
+                   {"context", std::to_string(loaded->job.sequence_length)},
+                   {"system", loaded->run.system},
+                   {"planner", loaded->run.planner.value},
+                   {"cluster", loaded->run.cluster.value},
+                   {"model", loaded->run.model.value},
+                   {"steps", std::to_string(loaded->run.steps)},
+                   {"seed", std::to_string(loaded->run.seed)},
+                   {"version", program_version()}}) {
+      task.inputs[column] = text;
     }
-    return cells;
+    task.fill = [loaded, identity](const std::string& folder,
+                                   const std::function<void(double)>& on_progress) {
+      return fill_mixed_length(folder, *loaded, identity, on_progress);
+    };
+    list.tasks.push_back(std::move(task));
   }
-  bool has_all(std::size_t, const std::string&) const override { return true; }
-  /// Drawn from steps.csv, not from runs.csv: run_mixed_length() does it.
-  FigureScript figure() const override { return {}; }
-
-  RunSeconds fill(std::size_t index, const std::string& folder,
-                  const std::function<void(double)>& on_progress) const override {
-    const Run& run = runs_[index];
-    RunSeconds seconds;
-    const Clock::time_point start = Clock::now();
-    MixedLengthSession session(loaded_, run.of_case, run.system);
-    seconds.planning = seconds_since(start);
-    Json json = {{"schema", kSummarySchema}, {"run", run.hash}};
-    const auto& no = session.infeasible();
-    json["status"] = no ? "infeasible" : "ok";
-    json["reason"] = no ? no->constraint + ": " + no->witness : "";
-    write_text_file(folder + "/effective.yaml", config::to_yaml(effective_config(loaded_, run)));
-    if (!no) {
-      const Clock::time_point begin = Clock::now();
-      const std::string steps = run_steps(loaded_, run.of_case, run.system, session, on_progress);
-      seconds.evaluation = seconds_since(begin);
-      write_text_file(folder + "/" + kSteps, steps);
-      json.update(sums_of(steps));
-      json["strategies"] = session.strategies();
-    }
-    if (session.found()) {
-      json["search"] = search_lines(*session.found());
-      config::Value found = config::Value::map({});
-      found.append("strategies", config::to_value(session.found()->set.strategies));
-      write_text_file(folder + "/strategies.yaml", config::to_yaml(found));
-    }
-    write_text_file(folder + "/summary.json",
-                    json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-    return seconds;
-  }
-
- private:
-  const LoadedMixedLength& loaded_;
-  std::vector<Run> runs_;
-};
+  return list;
+}
 
 /// What lies in the folder of a run, or nothing.
 std::string text_if_there(const std::string& path) {
@@ -210,14 +166,12 @@ std::string text_if_there(const std::string& path) {
   return fs::is_regular_file(path, error) ? read_text_file(path) : "";
 }
 
-MixedLengthSummary summary_of(const LoadedMixedLength& loaded, const Run& run,
-                              const std::string& results) {
+}  // namespace
+
+MixedLengthSummary mixed_length_summary(const Task& run, const std::string& results) {
   MixedLengthSummary out;
-  const MixedLengthCase& one = loaded.file.cases[run.of_case];
-  out.of_case = one.name;
-  out.lengths = loaded.cases[run.of_case].lengths.name;
-  out.context = loaded.cases[run.of_case].job.sequence_length;
-  out.system = one.systems[run.system].name;
+  out.of_case = run.inputs.at("case");
+  out.system = run.inputs.at("system");
   std::string text = text_if_there(results + "/runs/" + run.hash + "/summary.json");
   if (text.empty()) text = text_if_there(results + "/failed/" + run.hash + "/summary.json");
   if (text.empty()) return out;
@@ -237,73 +191,15 @@ MixedLengthSummary summary_of(const LoadedMixedLength& loaded, const Run& run,
   return out;
 }
 
-/// The steps of all runs that are there, in their order.
-void gather_steps(const MixedLengthRuns& runs, MixedLengthResult& result) {
-  std::string all = csv_line(step_columns());
-  const std::string header = all;
-  for (std::size_t run = 0; run < runs.size(); ++run) {
-    const std::string text =
-        text_if_there(result.results_folder + "/runs/" + runs.hash(run) + "/" + kSteps);
-    if (text.size() <= header.size()) continue;
-    all.append(text, header.size());
-  }
-  result.steps = static_cast<int>(std::count(all.begin(), all.end(), '\n')) - 1;
-  result.steps_csv = result.results_folder + "/" + kSteps;
-  replace_text_file(result.steps_csv, all);
-}
-
-}  // namespace
-
-std::string run_steps(const LoadedMixedLength& loaded, std::size_t of_case, std::size_t system,
-                      MixedLengthSession& session, const std::function<void(double)>& on_progress) {
-  std::string text = csv_line(step_columns());
-  const MixedLengthCase& one = loaded.file.cases[of_case];
-  const LoadedMixedLengthCase& job = loaded.cases[of_case];
-  for (int step = 0; step < loaded.steps; ++step) {
-    const std::vector<std::int64_t> lengths = sequences_of(loaded, of_case, step);
-    const auto under = std::count_if(lengths.begin(), lengths.end(),
-                                     [](std::int64_t length) { return length < kShortSequence; });
-    const StepOutcome out = session.run(lengths);
-    text += csv_line(
-        {one.name, job.lengths.name, std::to_string(job.job.sequence_length),
-         one.systems[system].name, std::to_string(step), fmt::format("{:.6f}", out.time.value),
-         fmt::format("{:.6f}", out.switching.value), std::to_string(out.switches),
-         std::to_string(out.phases), std::to_string(out.strategy), std::to_string(lengths.size()),
-         std::to_string(*std::max_element(lengths.begin(), lengths.end())),
-         fmt::format("{:.4f}", static_cast<double>(under) / static_cast<double>(lengths.size())),
-         std::to_string(out.micro_batches), std::to_string(out.computed_tokens)});
-    if (on_progress) on_progress((step + 1.0) / loaded.steps);
-  }
-  return text;
-}
-
-MixedLengthResult run_mixed_length(const LoadedMixedLength& loaded, const std::string& folder,
-                                   const RunnerOptions& options,
-                                   const std::function<void(const Progress&)>& on_progress) {
-  const MixedLengthRuns runs(loaded);
-  MixedLengthResult result;
-  static_cast<SweepOutcome&>(result) = sweep_runs(runs, loaded.file.name, options, on_progress);
-  if (options.dry_run) return result;
-  bool all = true;
-  for (std::size_t run = 0; run < runs.size(); ++run) {
-    result.systems.push_back(summary_of(loaded, runs.at(run), result.results_folder));
-    all = all && !result.systems.back().status.empty();
-  }
-  try {
-    gather_steps(runs, result);
-  } catch (const std::exception& error) {
-    result.problems.emplace_back(error.what());
-    return result;
-  }
-  if (!options.figure || loaded.file.plot.empty() || !all || result.interrupted ||
-      result.steps == 0) {
-    return result;
-  }
-  FigureResult figure = draw_figure({folder, loaded.file.plot, loaded.file.published},
-                                    result.steps_csv, result.results_folder + "/figures");
-  result.figures = std::move(figure.files);
-  if (!figure.problem.empty()) result.problems.push_back(std::move(figure.problem));
-  return result;
-}
+extern const StudyCommand kMixedLengthStudy;
+const StudyCommand kMixedLengthStudy = {
+    .name = "mixed_length",
+    .summary = "steps with sequences of mixed lengths under one system",
+    .seeds = {"seed"},
+    .choice = nullptr,
+    .settings = settings_text<MixedLengthRun>(),
+    .resolve = nullptr,
+    .table = kSteps,
+    .tasks = mixed_length_tasks};
 
 }  // namespace orrery::experiments

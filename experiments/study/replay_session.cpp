@@ -121,7 +121,7 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
   spec.cluster = resolved(one.cluster, folder);
   spec.model = resolved(one.model, folder);
   spec.job = one.job;
-  spec.job_at = one.job_text.at;
+  spec.job_at = one.job_at;
   spec.plan = one.plan;
   spec.profile = one.profile;
   spec.scale_profile = one.scale_profile;
@@ -204,12 +204,12 @@ std::map<std::string, std::string> all_options(const ReplayPolicy& policy) {
 }
 
 ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
-                          const ReplaySettings& settings,
+                          const ReplayOptions& options,
                           const std::function<void(double)>& on_progress) {
   const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
   ORRERY_CHECK(entry != nullptr, "policy '{}' was not checked", policy.name);
   ReplayOutcome outcome;
-  const traces::Trace trace = loaded.traces.trace(static_cast<std::uint64_t>(settings.seed));
+  const traces::Trace trace = loaded.traces.trace(static_cast<std::uint64_t>(options.seed));
   const models::Topology topology(loaded.cluster, loaded.profile);
   sim::SimulatedTimers timers(loaded.cluster, topology, loaded.workload, loaded.spec.job,
                               loaded.profile, {}, {.ignore_leaves = loaded.spec.ignore_leaves});
@@ -221,7 +221,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
                                     .evaluator = timers.evaluator(),
                                     .interruptions_per_second = loaded.interruptions.per_second,
                                     .plan = loaded.plan,
-                                    .seed = static_cast<std::uint64_t>(settings.seed),
+                                    .seed = static_cast<std::uint64_t>(options.seed),
                                     .searches = &outcome.work.searches};
   outcome.simgrid = timers.simulator().effective_config();
   const Clock::time_point start = Clock::now();
@@ -242,9 +242,9 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   outcome.result = sim::replay(
       {loaded.cluster, loaded.spec.job, trace, timed, timers.iterations(), timers.transfers()},
       {.horizon = horizon,
-       .measured_planning = settings.planning_time == PlanningTime::measured,
-       .spot_prices = settings.prices == Prices::spot,
-       .background_transfers = settings.background_transfers == BackgroundTransfers::simulated},
+       .measured_planning = options.planning_time == PlanningTime::measured,
+       .spot_prices = options.prices == Prices::spot,
+       .background_transfers = options.background_transfers == BackgroundTransfers::simulated},
       [&](Instant reached) {
         on_progress(static_cast<double>(reached.nanoseconds) /
                     static_cast<double>(std::max<std::int64_t>(horizon.count, 1)));

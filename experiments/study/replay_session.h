@@ -5,18 +5,47 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
-#include "experiments/study/replay_file.h"
-#include "experiments/study/replay_result.h"
+#include "experiments/study/replay_settings.h"
 #include "experiments/study/replay_traces.h"
+#include "experiments/study/task.h"
 #include "models/config/diagnostics.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
 #include "models/spec/cluster.h"
 #include "models/spec/library.h"
 #include "models/spec/workload.h"
+#include "sim/replay/replay.h"
 
 namespace orrery::experiments {
+
+/// What a policy asked for, in counts that do not depend on the clock.
+struct ReplayWork {
+  std::int64_t searches = 0;   ///< Of planners.
+  std::int64_t simulated = 0;  ///< Iterations that were really simulated.
+  std::int64_t asked = 0;      ///< Iteration times that were asked for.
+};
+
+struct ReplayOutcome {
+  std::optional<models::Infeasible> infeasible;  ///< Why the policy cannot run here.
+  sim::ReplayResult result;                      ///< Meaningful without `infeasible`.
+  ReplayWork work;
+  RunSeconds seconds;
+  std::vector<std::pair<std::string, std::string>> simgrid;  ///< Version and options.
+  std::vector<std::string> profile_entries;  ///< As RunOutcome's, and measured phases.
+};
+
+/// Content hashes of what a case names.
+struct CaseHashes {
+  std::string cluster;
+  std::string workload;
+  std::string trace;  ///< Of the file, or of the generator's settings.
+  std::string plan;
+  std::string profile;
+};
 
 /// What a case names, loaded and checked against each other.
 struct LoadedReplayCase {
@@ -46,17 +75,10 @@ std::map<std::string, std::string> all_options(const ReplayPolicy& policy);
 /// names: those that the policy has and the user leaves alone.
 ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile& profile);
 
-struct ReplaySettings {
-  PlanningTime planning_time = PlanningTime::fixed;
-  Prices prices = Prices::on_demand;
-  BackgroundTransfers background_transfers = BackgroundTransfers::ignored;
-  std::int64_t seed = 0;
-};
-
 /// Builds simulator, policy and trace and replays. One call per process: the simulator lives as
 /// long as the process. `on_progress` gets the share of the horizon that was reached.
 ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
-                          const ReplaySettings& settings,
+                          const ReplayOptions& options,
                           const std::function<void(double)>& on_progress);
 
 /// "Case NAME: ..." with cluster, model, batch, trace and horizon.

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "experiments/study/replay_file.h"
+#include "experiments/study/replay_settings.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/cluster.h"
 #include "traces/trace.h"

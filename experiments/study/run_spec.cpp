@@ -83,12 +83,4 @@ void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics
   }
 }
 
-std::string options_text(const PlannerChoice& choice) {
-  std::string text;
-  for (const auto& [name, value] : choice.options) {
-    text += fmt::format("{}{}={}", text.empty() ? "" : " ", name, value);
-  }
-  return text;
-}
-
 }  // namespace orrery::experiments

@@ -53,7 +53,4 @@ void describe(config::Visitor& v, RunSpec& spec);
 /// Unknown planners, unknown options of a planner and values that it refuses.
 void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics);
 
-/// Text of the options for tables: "tau=3 rounds=50".
-std::string options_text(const PlannerChoice& choice);
-
 }  // namespace orrery::experiments

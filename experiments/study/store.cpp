@@ -13,7 +13,7 @@
 #include <system_error>
 
 #include "experiments/study/files.h"
-#include "experiments/study/result.h"
+#include "experiments/study/summary.h"
 #include "experiments/study/worker.h"
 
 namespace orrery::experiments {
@@ -56,6 +56,23 @@ bool is_stale(const fs::path& folder) {
   return pid == getpid() || (kill(pid, 0) != 0 && errno == ESRCH);
 }
 
+/// Cells by column.
+std::vector<std::string> row_of(const Task& task, const std::vector<std::string>& columns,
+                                const std::string& summary) {
+  const Json json = Json::parse(summary);
+  std::vector<std::string> cells;
+  for (const std::string& column : columns) {
+    const auto input = task.inputs.find(column);
+    const auto result = json.find(column);
+    if (input != task.inputs.end()) {
+      cells.push_back(input->second);
+    } else {
+      cells.push_back(result == json.end() ? "" : cell(*result));
+    }
+  }
+  return cells;
+}
+
 /// A file that starts with another header belongs to another set of columns.
 void append_row(const std::string& path, const std::vector<std::string>& columns,
                 const std::vector<std::string>& row) {
@@ -66,17 +83,12 @@ void append_row(const std::string& path, const std::vector<std::string>& columns
 
 }  // namespace
 
-Store::Store(const RunSet& runs, std::string folder)
-    : runs_(runs), folder_(std::move(folder)), columns_(runs.columns()) {}
+Store::Store(const TaskList& list, std::string folder) : list_(list), folder_(std::move(folder)) {}
 
-std::string Store::run_folder(std::size_t run) const {
-  return folder_ + "/runs/" + runs_.hash(run);
-}
-std::string Store::failed_folder(std::size_t run) const {
-  return folder_ + "/failed/" + runs_.hash(run);
-}
+std::string Store::run_folder(std::size_t run) const { return folder_ + "/runs/" + hash(run); }
+std::string Store::failed_folder(std::size_t run) const { return folder_ + "/failed/" + hash(run); }
 std::string Store::work_folder(std::size_t run) const {
-  return fmt::format("{}/.work/{}.{}", folder_, runs_.hash(run), getpid());
+  return fmt::format("{}/.work/{}.{}", folder_, hash(run), getpid());
 }
 
 bool Store::present(std::size_t run) const {
@@ -84,8 +96,9 @@ bool Store::present(std::size_t run) const {
   std::error_code error;
   const std::string path = folder / "summary.json";
   if (!fs::is_regular_file(path, error)) return false;
-  if (!is_summary_of(read_text_file(path), runs_.hash(run))) return false;  // damaged: once more
-  return runs_.has_all(run, folder.string());
+  if (!is_summary_of(read_text_file(path), hash(run))) return false;  // damaged: once more
+  const Task& task = list_.tasks[run];
+  return task.has_all == nullptr || task.has_all(folder.string());
 }
 
 void Store::prepare(const std::vector<std::size_t>& missing) const {
@@ -118,7 +131,7 @@ void Store::fail(std::size_t run, const std::string& reason) const {
   fs::rename(work / kWorkerLog, failed / kWorkerLog, error);
   if (error) write_text_file((failed / kWorkerLog).string(), "");
   remove_quietly(work);
-  write_text_file((failed / "summary.json").string(), failure_json(runs_.hash(run), reason));
+  write_text_file((failed / "summary.json").string(), failure_json(hash(run), reason));
 }
 
 void Store::discard(std::size_t run) const { remove_quietly(work_folder(run)); }
@@ -129,30 +142,31 @@ std::optional<std::string> Store::summary(std::size_t run) const {
     const std::string path = folder + "/summary.json";
     if (!fs::is_regular_file(path, error)) continue;
     std::string text = read_text_file(path);
-    if (is_summary_of(text, runs_.hash(run))) return text;
+    if (is_summary_of(text, hash(run))) return text;
   }
   return std::nullopt;
 }
 
 std::vector<std::vector<std::string>> Store::rows() const {
   std::vector<std::vector<std::string>> rows;
-  for (std::size_t run = 0; run < runs_.size(); ++run) {
-    if (const auto text = summary(run)) rows.push_back(runs_.row(run, *text));
+  for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
+    if (const auto text = summary(run))
+      rows.push_back(row_of(list_.tasks[run], list_.columns, *text));
   }
   return rows;
 }
 
 void Store::append(std::size_t run, const std::optional<Timing>& timing) const {
   if (const auto text = summary(run)) {
-    append_row(runs_csv(), columns_, runs_.row(run, *text));
+    append_row(runs_csv(), list_.columns, row_of(list_.tasks[run], list_.columns, *text));
   }
   if (timing) {
-    append_row(folder_ + "/timings.csv", kTimingColumns, timing_row(runs_.hash(run), *timing));
+    append_row(folder_ + "/timings.csv", kTimingColumns, timing_row(hash(run), *timing));
   }
 }
 
 void Store::rewrite_runs() const {
-  std::string text = csv_line(columns_);
+  std::string text = csv_line(list_.columns);
   for (const std::vector<std::string>& row : rows()) text += csv_line(row);
   replace_text_file(runs_csv(), text);
 }
@@ -160,8 +174,8 @@ void Store::rewrite_runs() const {
 void Store::rewrite_timings() const {
   std::map<std::string, Timing> known = timings();
   std::string text = csv_line(kTimingColumns);
-  for (std::size_t run = 0; run < runs_.size(); ++run) {
-    const auto found = known.find(runs_.hash(run));
+  for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
+    const auto found = known.find(hash(run));
     if (found == known.end()) continue;
     text += csv_line(timing_row(found->first, found->second));
     known.erase(found);
@@ -170,10 +184,36 @@ void Store::rewrite_timings() const {
   replace_text_file(folder_ + "/timings.csv", text);
 }
 
-void Store::rewrite_index() const { write_index(folder_ + "/index.sqlite", columns_, rows()); }
+void Store::rewrite_index() const { write_index(folder_ + "/index.sqlite", list_.columns, rows()); }
+
+std::string Store::gather_table() const {
+  std::string all;
+  for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
+    const std::string path = run_folder(run) + "/" + list_.table;
+    std::error_code error;
+    if (!fs::is_regular_file(path, error)) continue;
+    const std::string text = read_text_file(path);
+    all += all.empty() ? text : text.substr(text.find('\n') + 1);
+  }
+  const std::string path = folder_ + "/" + list_.table;
+  replace_text_file(path, all);
+  return path;
+}
+
+void Store::publish_files() const {
+  for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
+    for (const std::string& name : list_.publish) {
+      const std::string from = run_folder(run) + "/" + name;
+      std::error_code error;
+      if (fs::is_regular_file(from, error)) {
+        replace_text_file(folder_ + "/" + name, read_text_file(from));
+      }
+    }
+  }
+}
 
 bool Store::complete() const {
-  for (std::size_t run = 0; run < runs_.size(); ++run) {
+  for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
     if (!summary(run)) return false;
   }
   return true;

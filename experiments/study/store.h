@@ -1,4 +1,4 @@
-/// The results folder of one experiment: which runs are in it, runs.csv, timings.csv, the index.
+/// The results folder of one study: which runs are in it, runs.csv, timings.csv, the index.
 #pragma once
 #include <cstddef>
 #include <map>
@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "experiments/study/run_set.h"
+#include "experiments/study/task.h"
 
 namespace orrery::experiments {
 
@@ -19,9 +19,9 @@ struct Timing {
 
 class Store {
  public:
-  /// Keeps a reference. `runs` are all of the experiment, whatever the shard; below, a run is its
-  /// position in them.
-  Store(const RunSet& runs, std::string folder);
+  /// Keeps a reference. `list` has all runs of the study, whatever the shard; below, a run is its
+  /// position in it.
+  Store(const TaskList& list, std::string folder);
 
   const std::string& folder() const { return folder_; }
   std::string runs_csv() const { return folder_ + "/runs.csv"; }
@@ -44,11 +44,16 @@ class Store {
 
   /// Adds the row of a run that has just ended.
   void append(std::size_t run, const std::optional<Timing>& timing) const;
-  /// Writes runs.csv in the order of the experiment, with all runs that ended.
+  /// Writes runs.csv in the order of the study, with all runs that ended.
   void rewrite_runs() const;
   void rewrite_timings() const;
   void rewrite_index() const;
-  /// All runs of the experiment, all shards, have a result or failed.
+  /// Writes the list's table with the rows of all runs that are there, in their order. Returns its
+  /// path.
+  std::string gather_table() const;
+  /// Copies the files that the list publishes; one that two runs wrote is taken from the later.
+  void publish_files() const;
+  /// All runs of the study, all shards, have a result or failed.
   bool complete() const;
 
   std::map<std::string, Timing> timings() const;
@@ -58,9 +63,15 @@ class Store {
   std::optional<std::string> summary(std::size_t run) const;
   std::vector<std::vector<std::string>> rows() const;
 
-  const RunSet& runs_;
+  const std::string& hash(std::size_t run) const { return list_.tasks[run].hash; }
+
+  const TaskList& list_;
   std::string folder_;
-  std::vector<std::string> columns_;
 };
+
+/// Writes an SQLite file with the table `runs`: the columns of runs.csv, numbers as numbers.
+/// Atomic.
+void write_index(const std::string& path, const std::vector<std::string>& columns,
+                 const std::vector<std::vector<std::string>>& rows);
 
 }  // namespace orrery::experiments

@@ -1,10 +1,18 @@
-/// How summary.json and the cells of runs.csv are written.
+/// What a run leaves behind, whatever its command: summary.json, effective.yaml, and the cells of
+/// runs.csv.
 #pragma once
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "models/config/value.h"
+#include "models/interfaces/evaluator.h"
 
 namespace orrery::experiments {
 
@@ -15,10 +23,34 @@ inline double rounded(double value) {
   return std::strtod(fmt::format("{:.10g}", value).c_str(), nullptr);
 }
 
-/// A value of a summary as a cell of runs.csv.
-inline std::string cell(const Json& value) {
-  if (value.is_null()) return "";
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
+/// A value of a summary as a cell of runs.csv; items of a list with bars between them.
+std::string cell(const Json& value);
+
+/// Begin of summary.json of a run that came to a result, or to a reason why there is none.
+Json begin_summary(const std::string& hash, const std::optional<models::Infeasible>& infeasible);
+/// summary.json of a run that came to nothing; `hash` names the run.
+std::string failure_json(const std::string& hash, const std::string& reason);
+/// As the file has it.
+std::string summary_text(const Json& summary);
+/// False for a text that is damaged or tells of another run than `hash`.
+bool is_summary_of(const std::string& text, const std::string& hash);
+
+using TextPairs = std::vector<std::pair<std::string, std::string>>;
+/// A map of texts.
+config::Value to_map(const TextPairs& entries);
+
+/// Everything that the result of a run depends on.
+struct Identity {
+  config::Value settings;  ///< Every field, defaults included.
+  TextPairs hashes;        ///< Contents of what the settings name; the version is added.
+
+  /// Names the run.
+  std::string hash() const;
+  /// effective.yaml: all of it, and SimGrid's settings.
+  std::string effective_config(const TextPairs& simgrid) const;
+};
+
+/// Options of a planner or policy: "tau=3 rounds=50".
+std::string options_text(const std::map<std::string, std::string>& options);
 
 }  // namespace orrery::experiments

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -25,6 +24,7 @@
 #include "experiments/study/clock.h"
 #include "experiments/study/figure.h"
 #include "experiments/study/store.h"
+#include "experiments/study/task.h"
 #include "experiments/study/worker.h"
 #include "sim/flow/fork.h"
 
@@ -34,30 +34,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kTickMilliseconds = 200;
-
-volatile sig_atomic_t stop_requested = 0;  // a signal handler can reach nothing else
-
-/// SIGINT and SIGTERM set a flag as long as this lives.
-class StopSignals {
- public:
-  StopSignals() {
-    stop_requested = 0;
-    struct sigaction action {};
-    action.sa_handler = [](int) { stop_requested = 1; };
-    sigaction(SIGINT, &action, &interrupt_);
-    sigaction(SIGTERM, &action, &terminate_);
-  }
-  ~StopSignals() {
-    sigaction(SIGINT, &interrupt_, nullptr);
-    sigaction(SIGTERM, &terminate_, nullptr);
-  }
-  StopSignals(const StopSignals&) = delete;
-  StopSignals& operator=(const StopSignals&) = delete;
-
- private:
-  struct sigaction interrupt_ {};
-  struct sigaction terminate_ {};
-};
 
 int cores() {
   cpu_set_t set;
@@ -94,13 +70,13 @@ class SharedShare {
 
 class Sweep {
  public:
-  Sweep(const RunSet& runs, const std::string& name, const RunnerOptions& options,
-        const std::function<void(const Progress&)>& on_progress)
-      : runs_(runs),
+  Sweep(const TaskList& list, const std::string& name, const RunnerOptions& options,
+        const Call& call)
+      : list_(list),
         options_(options),
-        on_progress_(on_progress),
+        call_(call),
         workers_(options.workers > 0 ? options.workers : cores()),
-        store_(runs, options.results_root + "/" + name) {}
+        store_(list, options.results_root + "/" + name) {}
 
   SweepOutcome run();
 
@@ -121,11 +97,14 @@ class Sweep {
   void fail(std::size_t run, const std::string& reason);
   void stop_workers();
   void close();
+  void add_seconds();
   void show(std::string message);
 
-  const RunSet& runs_;
+  const Task& task(std::size_t run) const { return list_.tasks[run]; }
+
+  const TaskList& list_;
   const RunnerOptions& options_;
-  const std::function<void(const Progress&)>& on_progress_;
+  const Call& call_;
   int workers_;
   Store store_;
   SweepOutcome result_;
@@ -138,16 +117,19 @@ class Sweep {
 
 void Sweep::find_missing() {
   std::set<std::string> queued;  // equal runs share a folder
-  for (std::size_t run = 0; run < runs_.size(); ++run) {
+  for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
     const auto shard = static_cast<std::size_t>(options_.shard_index - 1);
     if (run % static_cast<std::size_t>(options_.shard_count) != shard) continue;
     result_.positions.push_back(run);
     ++result_.total;
-    if (store_.present(run) || !queued.insert(runs_.hash(run)).second) {
+    if (store_.present(run) || !queued.insert(task(run).hash).second) {
       ++result_.present;
     } else {
       missing_.push_back(run);
     }
+  }
+  if (options_.limit > 0 && std::ssize(missing_) > options_.limit) {
+    missing_.resize(static_cast<std::size_t>(options_.limit));
   }
   result_.missing = static_cast<int>(missing_.size());
 }
@@ -162,14 +144,13 @@ void Sweep::estimate() {
   mean /= static_cast<double>(timings.size());
   double sum = 0;
   for (const std::size_t run : missing_) {
-    const auto known = timings.find(runs_.hash(run));
+    const auto known = timings.find(task(run).hash);
     sum += known == timings.end() ? mean : known->second.total;
   }
   result_.estimate_seconds = sum / std::min(workers_, static_cast<int>(missing_.size()));
 }
 
 void Sweep::show(std::string message) {
-  if (!on_progress_) return;
   Progress progress;
   progress.total = result_.total;
   progress.done = result_.done;
@@ -188,7 +169,7 @@ void Sweep::show(std::string message) {
     progress.remaining_seconds = (left * mean - under_way) / std::max(1, std::min(workers_, left));
   }
   progress.message = std::move(message);
-  on_progress_(progress);
+  call_.progress(progress);
 }
 
 void Sweep::start_next() {
@@ -199,10 +180,10 @@ void Sweep::start_next() {
   worker.process =
       std::make_unique<sim::ForkedRun>([&, folder = store_.work_folder(run), parent = getpid()] {
         return run_worker(folder, parent, [&] {
-          return runs_.fill(run, folder, [&](double share) { worker.done.set(share); });
+          return task(run).fill(folder, [&](double share) { worker.done.set(share); });
         });
       });
-  show("started " + runs_.in_words(run));
+  show("started " + task(run).in_words);
 }
 
 void Sweep::wait_for_any() {
@@ -226,10 +207,10 @@ void Sweep::wait_for_any() {
 void Sweep::fail(std::size_t run, const std::string& reason) {
   const std::string log = fs::path(store_.failed_folder(run)) / "log.txt";
   ++result_.failed;
-  result_.problems.push_back(fmt::format("{}: {}; see {}", runs_.in_words(run), reason, log));
-  store_.fail(run, fmt::format("{}; see failed/{}/log.txt", reason, runs_.hash(run)));
+  result_.problems.push_back(fmt::format("{}: {}; see {}", task(run).in_words, reason, log));
+  store_.fail(run, fmt::format("{}; see failed/{}/log.txt", reason, task(run).hash));
   store_.append(run, std::nullopt);
-  show("failed " + runs_.in_words(run));
+  show("failed " + task(run).in_words);
 }
 
 void Sweep::finish(Worker& worker) {
@@ -252,7 +233,7 @@ void Sweep::finish(Worker& worker) {
   ++result_.done;
   store_.append(run, Timing{report.seconds.planning, report.seconds.evaluation, total});
   worker.done.set(0);
-  show("finished " + runs_.in_words(run));
+  show("finished " + task(run).in_words);
 }
 
 void Sweep::stop_workers() {
@@ -264,9 +245,8 @@ void Sweep::stop_workers() {
 }
 
 void Sweep::work() {
-  const StopSignals signals;
   while (!missing_.empty() || !running_.empty()) {
-    if (stop_requested != 0) {
+    if (call_.cancellation.requested()) {
       result_.interrupted = true;
       break;
     }
@@ -279,18 +259,34 @@ void Sweep::work() {
   }
 }
 
-/// Final order of runs.csv and timings.csv, index, figure.
+void Sweep::add_seconds() {
+  const std::map<std::string, Timing> timings = store_.timings();
+  std::set<std::string> counted;
+  for (const Task& each : list_.tasks) {
+    const auto known = timings.find(each.hash);
+    if (known == timings.end() || !counted.insert(each.hash).second) continue;
+    result_.planning_seconds += known->second.planning;
+    result_.evaluation_seconds += known->second.evaluation;
+    result_.total_seconds += known->second.total;
+  }
+}
+
+/// Final order of runs.csv and timings.csv, index, table, figure.
 void Sweep::close() {
   std::error_code ignored;
   fs::remove(store_.folder() + "/.work", ignored);  // only if it is empty
   store_.rewrite_runs();
   store_.rewrite_timings();
   store_.rewrite_index();
-  const FigureScript script = runs_.figure();
-  const bool draw = options_.figure && !script.plot.empty() && !result_.interrupted &&
-                    !disk_failed_ && runs_.size() > 0 && store_.complete();
+  store_.publish_files();
+  if (!list_.table.empty()) result_.table = store_.gather_table();
+  const bool has_rows = list_.table.empty() || fs::file_size(result_.table) > 0;
+  const bool draw = options_.figure && has_rows && !list_.figure.plot.empty() &&
+                    !result_.interrupted && !disk_failed_ && !list_.tasks.empty() &&
+                    store_.complete();
   if (!draw) return;
-  FigureResult figure = draw_figure(script, store_.runs_csv(), store_.figures());
+  FigureResult figure = draw_figure(
+      list_.figure, list_.table.empty() ? store_.runs_csv() : result_.table, store_.figures());
   result_.figures = std::move(figure.files);
   if (!figure.problem.empty()) result_.problems.push_back(std::move(figure.problem));
 }
@@ -323,14 +319,15 @@ SweepOutcome Sweep::run() {
   guarded(&Sweep::work);
   stop_workers();
   guarded(&Sweep::close);
+  guarded(&Sweep::add_seconds);
   return std::move(result_);
 }
 
 }  // namespace
 
-SweepOutcome sweep_runs(const RunSet& runs, const std::string& name, const RunnerOptions& options,
-                        const std::function<void(const Progress&)>& on_progress) {
-  return Sweep(runs, name, options, on_progress).run();
+SweepOutcome sweep_runs(const TaskList& list, const std::string& name, const RunnerOptions& options,
+                        const Call& call) {
+  return Sweep(list, name, options, call).run();
 }
 
 }  // namespace orrery::experiments

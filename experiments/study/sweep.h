@@ -1,14 +1,14 @@
-/// Sweeps: runs of a set in forked workers, results as they finish, resumable.
+/// Sweeps: runs of a list in forked workers, results as they finish, resumable.
 #pragma once
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "experiments/study/call.h"
-#include "experiments/study/run_set.h"
 
 namespace orrery::experiments {
+
+struct TaskList;
 
 struct RunnerOptions {
   std::string results_root = "results";
@@ -16,9 +16,9 @@ struct RunnerOptions {
   int shard_index = 1;  ///< `--shard i/n`: runs whose position is i - 1 modulo n.
   int shard_count = 1;
   bool dry_run = false;  ///< Nothing is written: see `positions` and `estimate_seconds`.
+  int limit = 0;         ///< Most runs that this call does; 0: all that are missing.
   bool figure = true;
   bool timelines = false;  ///< Write a Perfetto file for each run.
-  bool quiet = false;
 };
 
 struct SweepOutcome {
@@ -29,20 +29,24 @@ struct SweepOutcome {
   bool interrupted = false;
   std::string results_folder;
   std::string runs_csv;
+  std::string table;                   ///< TaskList::table of all runs; "": none, or a dry run.
   std::vector<std::string> figures;    ///< Written by the plot script.
   std::vector<std::string> problems;   ///< Failures in words; any of them means exit status 1.
-  std::vector<std::size_t> positions;  ///< Of this shard's runs in the set.
+  std::vector<std::size_t> positions;  ///< Of this shard's runs in the list.
   int missing = 0;                     ///< Runs that were to be done (in a dry run: that are).
   /// Of the missing runs on these workers, from timings.csv of earlier calls; negative: unknown.
   double estimate_seconds = -1;
+  double planning_seconds = 0;  ///< Wall clock of all runs that are there, by timings.csv.
+  double evaluation_seconds = 0;
+  double total_seconds = 0;
 };
 
 /// Runs what is missing below `results_root`/`name`. Every run's folder appears whole or not at all
-/// (atomic rename); runs.csv and timings.csv grow as runs finish and end in the order of the set,
+/// (atomic rename); runs.csv and timings.csv grow as runs finish and end in the order of the list,
 /// runs of other shards included. A worker that dies leaves a failed row and failed/<hash>/log.txt;
 /// failed runs are tried again by the next call. A full disk ends the sweep and keeps what is done.
-/// SIGINT and SIGTERM end the sweep and keep what is done. No FlowEngine may exist in this process.
-SweepOutcome sweep_runs(const RunSet& runs, const std::string& name, const RunnerOptions& options,
-                        const std::function<void(const Progress&)>& on_progress);
+/// Canceled, it keeps what is done. No FlowEngine may exist in this process.
+SweepOutcome sweep_runs(const TaskList& list, const std::string& name, const RunnerOptions& options,
+                        const Call& call);
 
 }  // namespace orrery::experiments

@@ -8,12 +8,9 @@
 #include <utility>
 
 #include "experiments/study/assumptions.h"
-#include "experiments/study/manifest.h"
-#include "experiments/study/mixed_length.h"
-#include "experiments/study/mixed_length_file.h"
-#include "experiments/study/replay.h"
-#include "experiments/study/runner.h"
-#include "experiments/study/steps.h"
+#include "experiments/study/commands.h"
+#include "experiments/study/run_study.h"
+#include "experiments/study/study.h"
 #include "models/base/text.h"
 #include "models/config/document.h"
 #include "models/ir/model_shape.h"
@@ -77,26 +74,12 @@ std::string check_plan(const std::string& path, const ValidateSettings& args,
   return fmt::format("fits {} and {}", spec.cluster.value, spec.model.value);
 }
 
-std::string check_manifest(const std::string& path, const models::Library& library,
-                           Diagnostics& diagnostics) {
-  const Manifest manifest = load_manifest(path, diagnostics);
-  return fmt::format("{} runs", check_runs(manifest, library, diagnostics));
-}
-
 std::string check_study(const std::string& path, const models::Library& library,
                         Diagnostics& diagnostics) {
-  const ReplayStudy study = load_replay_study(path, diagnostics);
-  return fmt::format("{} runs", check_replay_study(study, library, diagnostics));
-}
-
-std::string check_mixed_length(const std::string& path, const models::Library& library,
-                               Diagnostics& diagnostics) {
-  auto file = config::load_file<MixedLengthFile>(path, diagnostics);
-  if (diagnostics.empty()) {
-    load_mixed_length(std::move(file), fs::path(path).parent_path().string(), 0, library,
-                      diagnostics);
-  }
-  return "";
+  const Study study = load_study(path, diagnostics);
+  if (study.command.value.empty() || find_study_command(study.command.value) == nullptr) return "";
+  const TaskList list = tasks_of(study, library, {}, diagnostics);
+  return fmt::format("{}, {}", study.command.value, counted(list.tasks.size(), "run"));
 }
 
 /// A file that only has to be read.
@@ -119,20 +102,14 @@ std::vector<FileKind> file_kinds(const ValidateSettings& settings) {
          models::load_lengths(path, "", {path, 0, 0}, diagnostics);
          return std::string();
        }},
-      {"manifest", check_manifest},
-      {"mixed_length", check_mixed_length},
       {"model", check_model},
       {"plan",
        [&settings](const std::string& path, const Library& library, Diagnostics& diagnostics) {
          return check_plan(path, settings, library, diagnostics);
        }},
       readable("profile", models::load_profile),
-      {"replay", check_study},
       readable("step_plan", models::load_step_plan),
-      {"steps",
-       [](const std::string& path, const Library&, Diagnostics& diagnostics) {
-         return counted(load_steps(path, diagnostics).steps.size(), "step");
-       }},
+      {"study", check_study},
       readable("trace_generator", config::load_file<traces::TraceGenerator>)};
   for (const char* name : {"gpus", "links"}) {
     kinds.push_back({name, [name](const std::string& path, const Library&, Diagnostics& found) {
@@ -168,6 +145,10 @@ const FileKind* kind_of(const std::string& path, const std::vector<FileKind>& ki
           : "";
   const FileKind* kind = find(name);
   if (kind != nullptr) return kind;
+  if (const std::string hint = former_schema_hint(text); !hint.empty()) {
+    diagnostics.add(schema->at, fmt::format("'{}' is a study now", text), hint);
+    return nullptr;
+  }
   std::vector<std::string> names;
   for (const FileKind& each : kinds) names.push_back(each.name);
   diagnostics.add(schema->at, fmt::format("unknown schema '{}'", text),
@@ -178,7 +159,7 @@ const FileKind* kind_of(const std::string& path, const std::vector<FileKind>& ki
 }  // namespace
 
 void describe(config::Visitor& v, ValidateSettings& settings) {
-  v.required("file", settings.files, "clusters, models, jobs, plans, profiles, manifests, studies",
+  v.required("file", settings.files, "clusters, models, jobs, plans, profiles, studies",
              {.positional = true});
   describe(v, settings.job, BatchDefault::of_the_plan);
 }

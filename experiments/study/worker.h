@@ -5,7 +5,7 @@
 #include <functional>
 #include <string>
 
-#include "experiments/study/run_set.h"
+#include "experiments/study/task.h"
 
 namespace orrery::experiments {
 

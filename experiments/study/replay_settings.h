@@ -1,15 +1,13 @@
-/// The file of a replay study (`schema: orrery/replay/1`): jobs on clusters, the traces that hit
-/// them, and the recovery policies that are compared. A run is (case, policy, point of the policy's
-/// axes, seed); the seed draws the trace, so that all policies of a case see the same one.
+/// Settings of one replay: a job on a cluster, the trace that hits it, and a recovery policy. The
+/// seed draws the trace, so that all policies of a case see the same one.
 #pragma once
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "experiments/study/figure.h"
-#include "experiments/study/subject.h"
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
 #include "models/spec/job.h"
@@ -18,7 +16,7 @@ namespace orrery::experiments {
 
 /// A policy with options, or just its name: `checkpoint_restart`.
 struct ReplayPolicy {
-  std::string name;   ///< Of the catalog; `all`: every one, with its defaults.
+  std::string name;   ///< Of the catalog; on an axis also `all`: every one, with its defaults.
   std::string label;  ///< In tables and figures; empty: the name.
   std::map<std::string, std::string> options;
   std::map<std::string, config::Position> option_positions;  ///< Where a file gives them.
@@ -34,12 +32,13 @@ struct ReplayTrace {
   bool repeat = false;     ///< A file that ends before the horizon starts again.
 };
 
+/// What is replayed, whatever the policy.
 struct ReplayCase {
-  std::string name;
+  std::string name;  ///< In tables and figures; of the study's axis `case`, not a setting.
   config::Located<std::string> cluster;
   config::Located<std::string> model;
-  config::Value job_text;  ///< As written: a map, or the path of a job file.
-  models::Job job;         ///< What it says.
+  models::Job job;
+  config::Position job_at;
   std::optional<config::Located<std::string>> profile;
   std::optional<config::Located<std::string>> scale_profile;  ///< As RunSpec::scale_profile.
   std::optional<config::Located<std::string>> plan;  ///< To begin with; none: the policy's own.
@@ -47,8 +46,7 @@ struct ReplayCase {
   std::optional<Seconds> horizon;  ///< None: the trace's.
   /// Mean time between interruptions that policies count on; none: ExpectedInterruptions.
   std::optional<Seconds> expected_mtbf;
-  bool ignore_leaves = false;                           ///< sim::CacheOptions.
-  std::vector<config::Located<ReplayPolicy>> policies;  ///< Empty: the study's.
+  bool ignore_leaves = false;  ///< sim::CacheOptions.
 };
 
 enum class PlanningTime {
@@ -59,17 +57,18 @@ enum class Prices { on_demand, spot };
 /// What checkpoints copy beside training (sim::ReplayOptions::background_transfers).
 enum class BackgroundTransfers { ignored, simulated };
 
-struct ReplayStudy : Subject {
-  std::vector<ReplayCase> cases;
-  std::vector<config::Located<ReplayPolicy>> policies;  ///< Empty: all of the catalog.
-  config::Located<std::vector<std::int64_t>> seeds{{0}, {}};
+/// How it is replayed, beside the policy.
+struct ReplayOptions {
   PlanningTime planning_time = PlanningTime::fixed;
   Prices prices = Prices::on_demand;
   BackgroundTransfers background_transfers = BackgroundTransfers::ignored;
-  /// Values of options by `POLICY.OPTION`, POLICY as shown; runs of other policies do not multiply.
-  std::map<std::string, config::Located<std::vector<std::string>>> sweep;
+  std::int64_t seed = 0;
+};
 
-  std::string hash;  ///< Content hash of the file.
+struct ReplayRun {
+  ReplayCase what;
+  config::Located<ReplayPolicy> policy;
+  ReplayOptions how;
 };
 
 std::vector<std::pair<PlanningTime, const char*>> enum_names(PlanningTime);
@@ -80,28 +79,19 @@ bool from_scalar(const std::string& text, ReplayPolicy& out, std::string& error)
 void describe(config::Visitor& v, ReplayPolicy& policy);
 void describe(config::Visitor& v, ReplayTrace& trace);
 void describe(config::Visitor& v, ReplayCase& one);
-void describe(config::Visitor& v, ReplayStudy& study);
-
-/// Problems: those of the file, of its job files, unknown policies and options.
-ReplayStudy load_replay_study(const std::string& path, config::Diagnostics& diagnostics);
+void describe(config::Visitor& v, ReplayRun& run);
 
 /// The policies of a list, `all` and an empty one expanded, each once. Options of `all` go to every
 /// policy that has them and does not set them itself.
-std::vector<ReplayPolicy> expand_policies(
+std::vector<config::Located<ReplayPolicy>> expand_policies(
     const std::vector<config::Located<ReplayPolicy>>& policies);
 
 /// For each option of `all` the policies that have no such option, in words.
 std::vector<std::string> options_not_of_all(
     const std::vector<config::Located<ReplayPolicy>>& policies);
 
-/// Unknown policies and unknown options, at `at` where the option has no place of its own. Values
-/// are checked when a policy is made: what is right depends on job and cluster.
-void check_policy(const ReplayPolicy& policy, config::Position at,
-                  config::Diagnostics& diagnostics);
-
-/// `path` seen from `folder`; "$ORRERY_DATA/..." below that folder (default: ../shared beside the
-/// source tree).
-std::string data_path(const std::string& path, const std::string& folder);
-bool is_below_data(const std::string& path);
+/// Unknown policies and unknown options, at the policy where the option has no place of its own.
+/// Values are checked when a policy is made: what is right depends on job and cluster.
+void check_policy(const config::Located<ReplayPolicy>& policy, config::Diagnostics& diagnostics);
 
 }  // namespace orrery::experiments

@@ -1,76 +1,18 @@
-#include "experiments/study/replay_file.h"
+#include "experiments/study/replay_settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <filesystem>
-#include <set>
-#include <system_error>
 
 #include "experiments/study/checks.h"
-#include "experiments/study/files.h"
-#include "models/base/hash.h"
-#include "models/config/document.h"
 #include "planners/recovery/catalog.h"
 
 namespace orrery::experiments {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* kAll = "all";
 constexpr Seconds kLongestHorizon{36525.0 * 86400};  ///< In nanoseconds it fits into 64 bits.
-constexpr const char* kData = "$ORRERY_DATA/";
-
-void check_distinct(config::Visitor& v, const ReplayStudy& study) {
-  std::set<std::string> names;
-  for (const ReplayCase& one : study.cases) {
-    if (names.insert(one.name).second) continue;
-    v.problem("cases", fmt::format("case '{}' stands twice", one.name));
-  }
-  std::set<std::int64_t> seeds;
-  for (const std::int64_t seed : study.seeds.value) {
-    if (!seeds.insert(seed).second) v.problem("seeds", fmt::format("{} stands twice", seed));
-  }
-}
-
-/// The same label on two policies of a list would mix their rows.
-void check_labels(const std::vector<config::Located<ReplayPolicy>>& policies,
-                  config::Diagnostics& diagnostics) {
-  std::set<std::string> labels;
-  for (const auto& policy : policies) {
-    check_policy(policy.value, policy.at, diagnostics);
-    if (labels.insert(policy.value.shown()).second) continue;
-    diagnostics.add(policy.at, fmt::format("policy '{}' stands twice", policy.value.shown()),
-                    "give one of them another label");
-  }
-}
-
-/// Axes lead to an option of a policy that some case runs.
-void check_sweep(const ReplayStudy& study, config::Diagnostics& diagnostics) {
-  std::vector<ReplayPolicy> all = expand_policies(study.policies);
-  for (const ReplayCase& one : study.cases) {
-    for (const ReplayPolicy& policy : expand_policies(one.policies)) all.push_back(policy);
-  }
-  for (const auto& [path, values] : study.sweep) {
-    if (values.value.empty()) {
-      diagnostics.add(values.at, fmt::format("axis '{}' has no values", path));
-    }
-    const std::size_t dot = path.find('.');
-    const std::string label = path.substr(0, dot);
-    const auto policy = std::find_if(all.begin(), all.end(),
-                                     [&](const auto& each) { return each.shown() == label; });
-    if (dot == std::string::npos || policy == all.end()) {
-      diagnostics.add(values.at, fmt::format("axis '{}' leads to no policy of this study", path),
-                      "as in checkpoint_restart.interval");
-      continue;
-    }
-    ReplayPolicy varied = *policy;
-    varied.options = {{path.substr(dot + 1), ""}};
-    check_policy(varied, values.at, diagnostics);
-  }
-}
 
 bool has_option(const std::string& policy, const std::string& option) {
   const planners::RecoveryEntry* entry = planners::find_policy(policy);
@@ -105,7 +47,7 @@ bool from_scalar(const std::string& text, ReplayPolicy& out, std::string&) {
 
 void describe(config::Visitor& v, ReplayPolicy& policy) {
   v.title("Policy");
-  v.required("name", policy.name, "see `orrery list policies`; all: every one of the catalog");
+  v.required("name", policy.name, "see `orrery list policies`; on an axis also all: every one");
   v.optional("label", policy.label, "in tables and figures; absent: the name");
   describe_options(v, policy.options, policy.option_positions,
                    "options of the policy by name; absent ones have their defaults");
@@ -127,11 +69,9 @@ void describe(config::Visitor& v, ReplayTrace& trace) {
 }
 
 void describe(config::Visitor& v, ReplayCase& one) {
-  v.title("Case");
-  v.required("name", one.name, "in tables and figures");
   v.required("cluster", one.cluster, "cluster of the library, or a file beside this one");
   v.required("model", one.model, "model of the library, or a file beside this one");
-  v.required("job", one.job_text, "batch, sequence length, numbers; or the path of a job file");
+  v.required("job", one.job, "batch, sequence length, numbers; or the path of a job file");
   v.optional("profile", one.profile, "file of measured numbers beside this one");
   v.optional("scale_profile", one.scale_profile,
              "FROM=TO: the profile's times of one GPU type stand, scaled, for another");
@@ -143,7 +83,7 @@ void describe(config::Visitor& v, ReplayCase& one) {
              "the like; absent: the generator's, or that of the trace file itself");
   v.optional("ignore_leaves", one.ignore_leaves,
              "nodes of different leaves are simulated as interchangeable: for large clusters");
-  v.optional("policies", one.policies, "absent: those of the study");
+  if (v.reading()) one.job_at = v.at("job");
   if (one.expected_mtbf) v.positive("expected_mtbf", *one.expected_mtbf);
   if (!one.horizon) return;
   v.positive("horizon", *one.horizon);
@@ -152,55 +92,31 @@ void describe(config::Visitor& v, ReplayCase& one) {
   }
 }
 
-void describe(config::Visitor& v, ReplayStudy& study) {
-  v.schema("orrery/replay", 1);
-  v.title("Replay study");
-  v.doc("Recovery policies on the same traces: what they keep of the time, and what it costs.");
-  describe_subject(v, study);
-  v.required("cases", study.cases, "jobs, clusters and traces");
-  v.optional("policies", study.policies, "absent: all of the catalog");
-  v.optional("seeds", study.seeds, "each case and policy runs once with each; they draw the trace");
-  v.optional("planning_time", study.planning_time,
+void describe(config::Visitor& v, ReplayRun& run) {
+  v.title("Replay");
+  v.doc("A recovery policy on a trace: what it keeps of the time, and what it costs.");
+  describe(v, run.what);
+  v.required("policy", run.policy, "by its name, or with options");
+  v.optional("planning_time", run.how.planning_time,
              "of policies that search plans: what they say, or what it took (not reproducible)");
-  v.optional("prices", study.prices, "of GPUs for which the trace names none");
-  v.optional("background_transfers", study.background_transfers,
+  v.optional("prices", run.how.prices, "of GPUs for which the trace names none");
+  v.optional("background_transfers", run.how.background_transfers,
              "copies of checkpoints beside training: simulated, they slow the iterations of their "
              "time, at up to twice as many simulations");
-  v.optional("sweep", study.sweep, "POLICY.OPTION and the values that it takes");
-  if (v.reading() && v.good()) check_distinct(v, study);
-  if (v.reading() && v.given("cases") && study.cases.empty()) v.problem("cases", "no case");
-  if (v.reading() && study.seeds.value.empty()) v.problem("seeds", "no seed", "as in [0]");
-  for (const std::int64_t seed : study.seeds.value) v.not_negative("seeds", seed);
+  v.optional("seed", run.how.seed, "of the trace, and of searches");
 }
 
-ReplayStudy load_replay_study(const std::string& path, config::Diagnostics& diagnostics) {
-  const std::size_t before = diagnostics.problems().size();
-  ReplayStudy study = config::load_file<ReplayStudy>(path, diagnostics);
-  study.came_from(path);
-  if (diagnostics.problems().size() != before) return study;
-  study.hash = content_hash(read_text_file(path));
-  for (ReplayCase& one : study.cases) {
-    complete_job(one.job_text, study.folder, diagnostics);
-    if (diagnostics.problems().size() != before) continue;
-    config::describe_value(one.job_text, one.job, diagnostics);
-    check_labels(one.policies, diagnostics);
-  }
-  check_labels(study.policies, diagnostics);
-  if (diagnostics.problems().size() == before) check_sweep(study, diagnostics);
-  return study;
-}
-
-std::vector<ReplayPolicy> expand_policies(
+std::vector<config::Located<ReplayPolicy>> expand_policies(
     const std::vector<config::Located<ReplayPolicy>>& policies) {
-  std::vector<ReplayPolicy> expanded;
-  const auto add = [&](const ReplayPolicy& policy) {
+  std::vector<config::Located<ReplayPolicy>> expanded;
+  const auto add = [&](const config::Located<ReplayPolicy>& policy) {
     const auto same = std::find_if(expanded.begin(), expanded.end(), [&](const auto& each) {
-      return each.shown() == policy.shown();
+      return each.value.shown() == policy.value.shown();
     });
     if (same == expanded.end()) expanded.push_back(policy);
   };
   for (const auto& policy : policies) {
-    if (policy.value.name != kAll) add(policy.value);
+    if (policy.value.name != kAll) add(policy);
   }
   const auto all = std::find_if(policies.begin(), policies.end(),
                                 [](const auto& p) { return p.value.name == kAll; });
@@ -208,10 +124,10 @@ std::vector<ReplayPolicy> expand_policies(
   for (const std::string& name : planners::policy_names()) {
     ReplayPolicy policy;
     policy.name = name;
-    add(policy);
+    add({policy, all == policies.end() ? config::Position{} : all->at});
   }
   if (all == policies.end()) return expanded;
-  for (ReplayPolicy& policy : expanded) {
+  for (auto& [policy, at] : expanded) {
     for (const auto& [name, value] : all->value.options) {
       if (!has_option(policy.name, name)) continue;
       policy.options.try_emplace(name, value);  // its own value counts more
@@ -228,7 +144,7 @@ std::vector<std::string> options_not_of_all(
     if (one.value.name != kAll) continue;
     for (const auto& [name, value] : one.value.options) {
       std::vector<std::string> without;
-      for (const ReplayPolicy& policy : expand_policies(policies)) {
+      for (const auto& [policy, at] : expand_policies(policies)) {
         if (!has_option(policy.name, name)) without.push_back(policy.shown());
       }
       if (without.empty()) continue;
@@ -239,8 +155,8 @@ std::vector<std::string> options_not_of_all(
   return notes;
 }
 
-void check_policy(const ReplayPolicy& policy, config::Position at,
-                  config::Diagnostics& diagnostics) {
+void check_policy(const config::Located<ReplayPolicy>& located, config::Diagnostics& diagnostics) {
+  const auto& [policy, at] = located;
   if (policy.name == kAll) {
     if (!policy.label.empty()) {
       diagnostics.add(at, "`all` takes no label", "name the policy that has it beside it");
@@ -271,17 +187,6 @@ void check_policy(const ReplayPolicy& policy, config::Position at,
                     fmt::format("policy '{}' has no option '{}'", policy.name, name),
                     known.empty() ? "it has none" : config::suggest(name, known, "options"));
   }
-}
-
-bool is_below_data(const std::string& path) { return path.rfind(kData, 0) == 0; }
-
-std::string data_path(const std::string& path, const std::string& folder) {
-  if (!is_below_data(path)) return (fs::path(folder) / path).string();
-  const char* data = std::getenv("ORRERY_DATA");
-  const fs::path root = data != nullptr && *data != '\0'
-                            ? fs::path(data)
-                            : fs::path(ORRERY_SOURCE_DIR).parent_path() / "shared";
-  return (root / path.substr(std::string(kData).size())).string();
 }
 
 }  // namespace orrery::experiments

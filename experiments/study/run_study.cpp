@@ -1,0 +1,47 @@
+#include "experiments/study/run_study.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "experiments/study/checks.h"
+#include "experiments/study/commands.h"
+
+namespace orrery::experiments {
+
+TaskList tasks_of(const Study& study, const models::Library& library, const RunnerOptions& options,
+                  config::Diagnostics& diagnostics) {
+  TaskList list;
+  std::vector<Point> points = expand(study, diagnostics);
+  for (const std::string& data : study.needs) {
+    const std::string path = data_path(data, study.folder);
+    std::error_code error;
+    if (std::filesystem::exists(path, error)) continue;
+    list.skipped.push_back(
+        fmt::format("{} is skipped: {} is not there (set ORRERY_DATA to the folder with it)",
+                    study.name, path));
+  }
+  if (!list.skipped.empty()) return list;
+  const StudyCommand& command = command_of(study);
+  list = command.tasks(study, std::move(points), library, options, diagnostics);
+  list.table = command.table == nullptr ? "" : command.table;
+  list.publish = study.publish;
+  list.figure = study.figure();
+  return list;
+}
+
+StudyResult run_study(const Study& study, const models::Library& library,
+                      const RunnerOptions& options, const Call& call) {
+  config::Diagnostics diagnostics;
+  const TaskList list = tasks_of(study, library, options, diagnostics);
+  diagnostics.raise();
+  StudyResult result;
+  result.skipped = list.skipped;
+  if (list.columns.empty()) return result;  // its data is not there
+  static_cast<SweepOutcome&>(result) = sweep_runs(list, study.name, options, call);
+  for (const std::size_t run : result.positions) result.runs.push_back(list.tasks[run]);
+  return result;
+}
+
+}  // namespace orrery::experiments
