@@ -15,7 +15,7 @@
 
 #include "executor/bench/bench_rank.h"
 #include "executor/launcher/rank.h"
-#include "experiments/study/runner.h"
+#include "experiments/study/version.h"
 #include "models/config/diagnostics.h"
 #include "tools/cli/command_line.h"
 #include "tools/cli/json.h"

@@ -4,7 +4,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <set>
 
+#include "experiments/study/files.h"
+#include "models/base/hash.h"
 #include "models/config/document.h"
 
 namespace orrery::experiments {
@@ -13,6 +16,18 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kData = "$ORRERY_DATA/";
+
+std::string hash_of_file(const fs::path& path) {
+  return content_hash(read_text_file(path.string()));
+}
+
+/// Pictures, texts, scripts and published values change no result.
+bool decides_results(const fs::path& path) {
+  static const std::set<std::string> kIgnored = {".md", ".py",  ".txt", ".cpp",
+                                                 ".h",  ".pdf", ".png"};
+  return !kIgnored.contains(path.extension().string()) && path.filename() != "published.csv" &&
+         path.filename() != "CMakeLists.txt";
+}
 
 }  // namespace
 
@@ -93,6 +108,19 @@ std::string data_path(const std::string& path, const std::string& folder) {
                             ? fs::path(data)
                             : fs::path(ORRERY_SOURCE_DIR).parent_path() / "shared";
   return (root / path.substr(std::string(kData).size())).string();
+}
+
+std::string hash_of_inputs(const std::string& path) {
+  if (!fs::is_directory(path)) return hash_of_file(path);
+  std::set<fs::path> files;
+  for (const auto& entry : fs::recursive_directory_iterator(path)) {
+    if (entry.is_regular_file() && decides_results(entry.path())) files.insert(entry.path());
+  }
+  std::string text;
+  for (const fs::path& file : files) {
+    text += fmt::format("{} {}\n", file.lexically_relative(path).string(), hash_of_file(file));
+  }
+  return content_hash(text);
 }
 
 }  // namespace orrery::experiments

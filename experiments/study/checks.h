@@ -29,6 +29,10 @@ void complete_job(config::Value& job, const std::string& folder, config::Diagnos
 std::string data_path(const std::string& path, const std::string& folder);
 bool is_below_data(const std::string& path);
 
+/// Hash of a file, or of all files of a folder that decide results, with their names: not pictures,
+/// texts, scripts and published values.
+std::string hash_of_inputs(const std::string& path);
+
 /// As the file says it: one of enum_names().
 template <class E>
 const char* name_of_enum(E value) {

@@ -8,10 +8,11 @@ extern const StudyCommand kPlanStudy;
 extern const StudyCommand kReplayStudy;
 extern const StudyCommand kMixedLengthStudy;
 extern const StudyCommand kProgramStudy;
+extern const StudyCommand kSimulateStudy;
 
 const std::vector<const StudyCommand*>& study_commands() {
-  static const std::vector<const StudyCommand*> kCommands = {&kPlanStudy, &kReplayStudy,
-                                                             &kMixedLengthStudy, &kProgramStudy};
+  static const std::vector<const StudyCommand*> kCommands = {
+      &kPlanStudy, &kReplayStudy, &kMixedLengthStudy, &kProgramStudy, &kSimulateStudy};
   return kCommands;
 }
 

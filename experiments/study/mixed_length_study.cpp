@@ -118,20 +118,8 @@ TaskList mixed_length_tasks(const Study& study, std::vector<Point> points,
       list.columns.push_back(axis);
     }
   }
-  DistinctProblems distinct(diagnostics);
-  std::vector<std::string> streams;
-  for (auto& [point, run] : read_settings<MixedLengthRun>(std::move(points), diagnostics)) {
-    run.name = point.on("case");
-    run.system = point.on("system");
-    config::Diagnostics found;
-    auto loaded = std::make_shared<LoadedMixedLength>(
-        load_mixed_length(std::move(run), study.folder, library, found));
-    distinct.take(found);
-    if (!found.empty()) continue;
-    const std::string content = config::dump(loaded->lengths);
-    const auto same = std::find(streams.begin(), streams.end(), content);
-    loaded->stream = static_cast<std::uint64_t>(same - streams.begin());
-    if (same == streams.end()) streams.push_back(content);
+  for (const auto& [point, loaded] :
+       load_mixed_lengths(study, std::move(points), library, diagnostics)) {
     const Identity identity = identity_of(*loaded);
     Task task{
         point, identity.hash(), fmt::format("{} {}", loaded->run.name, loaded->run.system), "",
@@ -151,8 +139,8 @@ TaskList mixed_length_tasks(const Study& study, std::vector<Point> points,
                    {"version", program_version()}}) {
       task.inputs[column] = text;
     }
-    task.fill = [loaded, identity](const std::string& folder,
-                                   const std::function<void(double)>& on_progress) {
+    task.fill = [loaded = loaded, identity](const std::string& folder,
+                                            const std::function<void(double)>& on_progress) {
       return fill_mixed_length(folder, *loaded, identity, on_progress);
     };
     list.tasks.push_back(std::move(task));
@@ -167,6 +155,46 @@ std::string text_if_there(const std::string& path) {
 }
 
 }  // namespace
+
+std::vector<std::pair<Point, std::shared_ptr<LoadedMixedLength>>> load_mixed_lengths(
+    const Study& study, std::vector<Point> points, const models::Library& library,
+    config::Diagnostics& diagnostics) {
+  std::vector<std::pair<Point, std::shared_ptr<LoadedMixedLength>>> all;
+  DistinctProblems distinct(diagnostics);
+  std::vector<std::string> streams;
+  for (auto& [point, run] : read_settings<MixedLengthRun>(std::move(points), diagnostics,
+                                                       [](const auto&, auto&) {})) {
+    run.name = point.on("case");
+    run.system = point.on("system");
+    config::Diagnostics found;
+    auto loaded = std::make_shared<LoadedMixedLength>(
+        load_mixed_length(std::move(run), study.folder, library, found));
+    distinct.take(found);
+    if (!found.empty()) continue;
+    const std::string content = config::dump(loaded->lengths);
+    const auto same = std::find(streams.begin(), streams.end(), content);
+    loaded->stream = static_cast<std::uint64_t>(same - streams.begin());
+    if (same == streams.end()) streams.push_back(content);
+    all.emplace_back(std::move(point), std::move(loaded));
+  }
+  return all;
+}
+
+void describe(config::Visitor& v, MixedLengthSummary& summary) {
+  v.title("Mixed lengths");
+  v.required("case", summary.of_case, "");
+  v.required("system", summary.system, "");
+  v.required("status", summary.status, "ok, infeasible or failed; empty: not run yet");
+  v.required("reason", summary.reason, "");
+  v.required("mean_seconds", summary.mean, "of a step");
+  v.required("low_seconds", summary.low, "10 % of the steps are below");
+  v.required("high_seconds", summary.high, "90 % of the steps are below");
+  v.required("switch_seconds", summary.switching, "of a step");
+  v.required("switches", summary.switches, "in a step");
+  v.required("computed_tokens", summary.computed_tokens, "in a step");
+  v.required("strategies", summary.strategies, "in words");
+  v.required("search", summary.search, "of the strategies, in words");
+}
 
 MixedLengthSummary mixed_length_summary(const Task& run, const std::string& results) {
   MixedLengthSummary out;

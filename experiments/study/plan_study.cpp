@@ -260,15 +260,14 @@ TaskList plan_tasks(const Study& study, std::vector<Point> points, const models:
                     const RunnerOptions& options, config::Diagnostics& diagnostics) {
   TaskList list;
   std::set<std::string> gpus;
-  DistinctProblems of_planners(diagnostics);
-  auto runs = read_settings<RunSpec>(points, diagnostics);
+  const auto check = [](const RunSpec& spec, config::Diagnostics& found) {
+    if (spec.planner && !spec.planner->name.value.empty()) check_planner(*spec.planner, found);
+  };
+  auto runs = read_settings<RunSpec>(points, diagnostics, check);
   if (runs.empty()) check_names(points, library, diagnostics);
   std::set<std::string> seen;
   for (auto& [point, spec] : runs) {
     config::Diagnostics found;
-    if (spec.planner && !spec.planner->name.value.empty()) check_planner(*spec.planner, found);
-    of_planners.take(found);
-    if (!found.empty()) continue;
     LoadedRun loaded = load_run(spec, study.folder, library, found);
     for (const config::Problem& problem : found.problems()) {
       if (seen.insert(to_string(problem)).second) {

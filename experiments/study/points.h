@@ -45,18 +45,21 @@ class DistinctProblems {
   std::vector<std::string> earlier_;
 };
 
-/// The settings of all points as a described type; points with problems are left out.
-template <class Settings>
+/// The settings of all points as a described type; points with problems are left out. `check` adds
+/// what else is wrong with settings, be they read in full or in part.
+template <class Settings, class Check>
 std::vector<std::pair<Point, Settings>> read_settings(std::vector<Point> points,
-                                                      config::Diagnostics& diagnostics) {
+                                                      config::Diagnostics& diagnostics,
+                                                      const Check& check) {
   std::vector<std::pair<Point, Settings>> read;
   DistinctProblems distinct(diagnostics);
   for (Point& point : points) {
     config::Diagnostics found;
     Settings settings;
-    const bool good = config::describe_value(point.settings, settings, found);
+    config::describe_value(point.settings, settings, found);
+    check(settings, found);
     distinct.take(found);
-    if (good) read.emplace_back(std::move(point), std::move(settings));
+    if (found.empty()) read.emplace_back(std::move(point), std::move(settings));
   }
   return read;
 }

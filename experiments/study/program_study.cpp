@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <set>
 #include <stdexcept>
 #include <system_error>
 
@@ -65,30 +64,6 @@ fs::path build_folder() { return fs::path(own_executable()).parent_path().parent
 /// Of a program that a command names by its path below the build folder.
 fs::path program_path(const std::string& word) {
   return word == kSelf ? fs::path(own_executable()) : build_folder() / word;
-}
-
-std::string hash_of_file(const fs::path& path) { return content_hash(read_text_file(path)); }
-
-/// Pictures, texts, scripts and published values change no result.
-bool decides_results(const fs::path& path) {
-  static const std::set<std::string> kIgnored = {".md", ".py",  ".txt", ".cpp",
-                                                 ".h",  ".pdf", ".png"};
-  return !kIgnored.contains(path.extension().string()) && path.filename() != "published.csv" &&
-         path.filename() != "CMakeLists.txt";
-}
-
-/// Hash of a file, or of all deciding files of a folder with their names.
-std::string hash_of(const fs::path& path) {
-  if (!fs::is_directory(path)) return hash_of_file(path);
-  std::set<fs::path> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path)) {
-    if (entry.is_regular_file() && decides_results(entry.path())) files.insert(entry.path());
-  }
-  std::string text;
-  for (const fs::path& file : files) {
-    text += fmt::format("{} {}\n", file.lexically_relative(path).string(), hash_of_file(file));
-  }
-  return content_hash(text);
 }
 
 std::string replace_out(std::string word, const std::string& out) {
@@ -166,22 +141,21 @@ TaskList program_tasks(const Study& study, std::vector<Point> points, const mode
   for (const char* column : {"run", "status", "reason", "output", "command", "version"}) {
     list.columns.emplace_back(column);
   }
-  DistinctProblems distinct(diagnostics);
-  TextPairs data = {{"study", hash_of(study.folder)}};
+  TextPairs data = {{"study", hash_of_inputs(study.folder)}};
   for (const std::string& path : study.needs) {
-    data.emplace_back(path, hash_of(data_path(path, study.folder)));
+    data.emplace_back(path, hash_of_inputs(data_path(path, study.folder)));
   }
-  for (auto& [point, run] : read_settings<ProgramRun>(std::move(points), diagnostics)) {
-    config::Diagnostics found;
-    check_program(run, study.folder, found);
-    distinct.take(found);
-    if (!found.empty()) continue;
+  const auto check = [&](const ProgramRun& run, config::Diagnostics& found) {
+    if (found.empty()) check_program(run, study.folder, found);
+  };
+  for (auto& [point, run] : read_settings<ProgramRun>(std::move(points), diagnostics, check)) {
     TextPairs hashes = data;
     for (const auto& input : run.inputs) {
-      hashes.emplace_back(input.value, hash_of(data_path(input.value, study.folder)));
+      hashes.emplace_back(input.value, hash_of_inputs(data_path(input.value, study.folder)));
     }
     const std::string& program = run.program.value.front();
-    if (program != kSelf) hashes.emplace_back("program", hash_of_file(program_path(program)));
+    if (program != kSelf)
+      hashes.emplace_back("program", content_hash(read_text_file(program_path(program).string())));
     const Identity identity{config::to_value(run), hashes};
     Task task{point, identity.hash(), study.name, "", {}, nullptr};
     std::string command;

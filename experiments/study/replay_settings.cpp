@@ -11,6 +11,8 @@
 namespace orrery::experiments {
 namespace {
 
+using config::Value;
+
 constexpr const char* kAll = "all";
 constexpr Seconds kLongestHorizon{36525.0 * 86400};  ///< In nanoseconds it fits into 64 bits.
 
@@ -153,6 +155,23 @@ std::vector<std::string> options_not_of_all(
     }
   }
   return notes;
+}
+
+config::Value as_value(const config::Located<ReplayPolicy>& policy) {
+  Value map = Value::map({}, policy.at);
+  map.append("name", Value::scalar(policy.value.name, policy.at));
+  if (!policy.value.label.empty()) {
+    map.append("label", Value::scalar(policy.value.label, policy.at));
+  }
+  Value options = Value::map({}, policy.at);
+  for (const auto& [name, text] : policy.value.options) {
+    const auto place = policy.value.option_positions.find(name);
+    options.append(
+        name, Value::scalar(
+                  text, place == policy.value.option_positions.end() ? policy.at : place->second));
+  }
+  if (!options.entries.empty()) map.append("options", std::move(options));
+  return map;
 }
 
 void check_policy(const config::Located<ReplayPolicy>& located, config::Diagnostics& diagnostics) {

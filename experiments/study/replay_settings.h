@@ -90,6 +90,9 @@ std::vector<config::Located<ReplayPolicy>> expand_policies(
 std::vector<std::string> options_not_of_all(
     const std::vector<config::Located<ReplayPolicy>>& policies);
 
+/// A policy as a file would say it, at its places.
+config::Value as_value(const config::Located<ReplayPolicy>& policy);
+
 /// Unknown policies and unknown options, at the policy where the option has no place of its own.
 /// Values are checked when a policy is made: what is right depends on job and cluster.
 void check_policy(const config::Located<ReplayPolicy>& policy, config::Diagnostics& diagnostics);

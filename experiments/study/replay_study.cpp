@@ -255,13 +255,15 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
   ReplayCases cases(study, library, list, diagnostics);
   DistinctProblems distinct(diagnostics);
   std::set<std::string> checked;
-  for (auto& [point, run] : read_settings<ReplayRun>(std::move(points), diagnostics)) {
+  const auto check = [](const ReplayRun& run, config::Diagnostics& found) {
+    if (!run.policy.value.name.empty()) check_policy(run.policy, found);
+  };
+  for (auto& [point, run] : read_settings<ReplayRun>(std::move(points), diagnostics, check)) {
     run.what.name = point.on("case");
     config::Diagnostics found;
-    check_policy(run.policy, found);
     const std::shared_ptr<const LoadedReplayCase> loaded = cases.load(run.what);
     const std::string policy = config::to_flow(config::to_value(run.policy.value));
-    if (loaded != nullptr && found.empty() && checked.insert(run.what.name + policy).second) {
+    if (loaded != nullptr && checked.insert(run.what.name + policy).second) {
       check_policy_options(*loaded, run.policy.value, run.policy.at, found);
     }
     distinct.take(found);
@@ -281,24 +283,6 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
     list.tasks.push_back(std::move(task));
   }
   return list;
-}
-
-/// As a file would say it.
-Value value_of(const config::Located<ReplayPolicy>& policy) {
-  Value map = Value::map({}, policy.at);
-  map.append("name", Value::scalar(policy.value.name, policy.at));
-  if (!policy.value.label.empty()) {
-    map.append("label", Value::scalar(policy.value.label, policy.at));
-  }
-  Value options = Value::map({}, policy.at);
-  for (const auto& [name, text] : policy.value.options) {
-    const auto place = policy.value.option_positions.find(name);
-    options.append(
-        name, Value::scalar(
-                  text, place == policy.value.option_positions.end() ? policy.at : place->second));
-  }
-  if (!options.entries.empty()) map.append("options", std::move(options));
-  return map;
 }
 
 /// Expands `all`. The same label on two policies of a list would mix their rows.
@@ -323,7 +307,7 @@ void resolve_policies(Value& list, Study& study, config::Diagnostics& diagnostic
   }
   const config::Position at = list.at;
   list = Value::list({}, at);
-  for (const auto& policy : expand_policies(policies)) list.items.push_back(value_of(policy));
+  for (const auto& policy : expand_policies(policies)) list.items.push_back(as_value(policy));
 }
 
 /// Axes of policies, of the study and of its cases; without any, all policies of the catalog.

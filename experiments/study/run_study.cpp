@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <filesystem>
+#include <set>
 #include <system_error>
 
 #include "experiments/study/checks.h"
@@ -29,6 +30,21 @@ TaskList tasks_of(const Study& study, const models::Library& library, const Runn
   list.publish = study.publish;
   list.figure = study.figure();
   return list;
+}
+
+std::size_t check_study(const Study& study, const models::Library& library,
+                        config::Diagnostics& diagnostics) {
+  if (find_study_command(study.command.value) == nullptr) return 0;
+  std::set<std::string> known;
+  for (const config::Problem& problem : diagnostics.problems()) known.insert(to_string(problem));
+  config::Diagnostics found;
+  const TaskList list = tasks_of(study, library, {}, found);
+  for (const config::Problem& problem : found.problems()) {
+    if (!known.contains(to_string(problem))) {
+      diagnostics.add(problem.at, problem.what, problem.hint);
+    }
+  }
+  return list.tasks.size();
 }
 
 StudyResult run_study(const Study& study, const models::Library& library,

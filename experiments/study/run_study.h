@@ -19,6 +19,11 @@ struct StudyResult : SweepOutcome {
 TaskList tasks_of(const Study& study, const models::Library& library, const RunnerOptions& options,
                   config::Diagnostics& diagnostics);
 
+/// Adds what is wrong with a study's runs beside what is named already: also useful for a study
+/// that has problems itself, as far as it can be read. Returns the number of runs.
+std::size_t check_study(const Study& study, const models::Library& library,
+                        config::Diagnostics& diagnostics);
+
 /// All runs of a study [sweep.h]. Problems of the study or of files that it names throw ConfigError
 /// before anything runs. No FlowEngine may exist in this process.
 StudyResult run_study(const Study& study, const models::Library& library,

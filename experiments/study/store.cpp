@@ -6,6 +6,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -147,17 +148,29 @@ std::optional<std::string> Store::summary(std::size_t run) const {
   return std::nullopt;
 }
 
-std::vector<std::vector<std::string>> Store::rows() const {
-  std::vector<std::vector<std::string>> rows;
+std::vector<std::vector<std::string>> Store::table() const {
+  std::vector<std::pair<const Task*, std::string>> ended;
+  std::vector<std::string> columns = list_.columns;
   for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
-    if (const auto text = summary(run))
-      rows.push_back(row_of(list_.tasks[run], list_.columns, *text));
+    const auto text = summary(run);
+    if (!text) continue;
+    ended.emplace_back(&list_.tasks[run], *text);
+    if (!list_.open_columns) continue;
+    const Json json = Json::parse(*text);
+    for (const auto& [key, value] : json.items()) {
+      const bool known = std::find(columns.begin(), columns.end(), key) != columns.end();
+      if (!known && key != "schema") columns.push_back(key);
+    }
   }
-  return rows;
+  std::vector<std::vector<std::string>> table = {columns};
+  for (const auto& [task, text] : ended) table.push_back(row_of(*task, columns, text));
+  return table;
 }
 
 void Store::append(std::size_t run, const std::optional<Timing>& timing) const {
-  if (const auto text = summary(run)) {
+  if (list_.open_columns) {
+    rewrite_runs();
+  } else if (const auto text = summary(run)) {
     append_row(runs_csv(), list_.columns, row_of(list_.tasks[run], list_.columns, *text));
   }
   if (timing) {
@@ -166,8 +179,8 @@ void Store::append(std::size_t run, const std::optional<Timing>& timing) const {
 }
 
 void Store::rewrite_runs() const {
-  std::string text = csv_line(list_.columns);
-  for (const std::vector<std::string>& row : rows()) text += csv_line(row);
+  std::string text;
+  for (const std::vector<std::string>& row : table()) text += csv_line(row);
   replace_text_file(runs_csv(), text);
 }
 
@@ -184,7 +197,12 @@ void Store::rewrite_timings() const {
   replace_text_file(folder_ + "/timings.csv", text);
 }
 
-void Store::rewrite_index() const { write_index(folder_ + "/index.sqlite", list_.columns, rows()); }
+void Store::rewrite_index() const {
+  std::vector<std::vector<std::string>> rows = table();
+  const std::vector<std::string> columns = std::move(rows.front());
+  rows.erase(rows.begin());
+  write_index(folder_ + "/index.sqlite", columns, rows);
+}
 
 std::string Store::gather_table() const {
   std::string all;

@@ -61,7 +61,8 @@ class Store {
  private:
   /// Text of summary.json of a run that ended; nullopt otherwise.
   std::optional<std::string> summary(std::size_t run) const;
-  std::vector<std::vector<std::string>> rows() const;
+  /// The columns, and the rows of all runs that ended.
+  std::vector<std::vector<std::string>> table() const;
 
   const std::string& hash(std::size_t run) const { return list_.tasks[run].hash; }
 

@@ -83,6 +83,14 @@ void Study::set_axis(const std::string& axis, std::vector<Value> values) {
   axes.append(axis, Value::list(std::move(values)));
 }
 
+void Study::drop_option_axes() {
+  const std::vector<std::string> known = setting_names(command_of(*this));
+  std::erase_if(axes.entries, [&](const Value::Entry& axis) {
+    const std::string first = axis.key.substr(0, axis.key.find('.'));
+    return first != axis.key && std::find(known.begin(), known.end(), first) == known.end();
+  });
+}
+
 void describe(config::Visitor& v, Study& study) {
   static const std::string kCommands = [] {
     std::string text = "what each run does:";
@@ -150,10 +158,13 @@ Study load_study(const std::string& path, config::Diagnostics& diagnostics) {
   }
   study.hash = content_hash(text);
   if (diagnostics.problems().size() != before) return study;
-  if (const StudyCommand& command = command_of(study); command.resolve != nullptr) {
-    command.resolve(study, diagnostics);
-  }
+  resolve(study, diagnostics);
   return study;
+}
+
+void resolve(Study& study, config::Diagnostics& diagnostics) {
+  const StudyCommand& command = command_of(study);
+  if (command.resolve != nullptr) command.resolve(study, diagnostics);
 }
 
 const StudyCommand& command_of(const Study& study) {

@@ -53,6 +53,8 @@ struct Study {
   void set(const std::string& setting, const config::Value& value);
   /// Gives the study an axis, in place of those of that name.
   void set_axis(const std::string& axis, std::vector<config::Value> values);
+  /// Removes axes of options of planners and policies.
+  void drop_option_axes();
 };
 
 void describe(config::Visitor& v, Study& study);
@@ -60,6 +62,10 @@ void describe(config::Visitor& v, Study& study);
 /// Problems: those of the file, an unknown command, scripts or published values that are not there.
 /// Files of former schemas are told what to write.
 Study load_study(const std::string& path, config::Diagnostics& diagnostics);
+
+/// Writes out what is short for something else in a study that was made or changed here, as
+/// load_study() does.
+void resolve(Study& study, config::Diagnostics& diagnostics);
 
 /// The command of a loaded study.
 const StudyCommand& command_of(const Study& study);

@@ -38,6 +38,8 @@ struct Task {
 struct TaskList {
   /// Of runs.csv: a task's input of that name, else what its summary.json says.
   std::vector<std::string> columns;
+  /// What summaries say beyond that has columns too, in the order in which it comes.
+  bool open_columns = false;
   std::vector<Task> tasks;
   std::vector<std::string> skipped;  ///< What cannot run for want of data, in words.
   /// CSV that each run leaves in its folder: the results folder's has the rows of all. "": none.

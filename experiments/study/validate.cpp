@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "experiments/study/assumptions.h"
-#include "experiments/study/commands.h"
 #include "experiments/study/run_study.h"
 #include "experiments/study/study.h"
 #include "models/base/text.h"
@@ -74,12 +73,11 @@ std::string check_plan(const std::string& path, const ValidateSettings& args,
   return fmt::format("fits {} and {}", spec.cluster.value, spec.model.value);
 }
 
-std::string check_study(const std::string& path, const models::Library& library,
-                        Diagnostics& diagnostics) {
+std::string check_study_file(const std::string& path, const models::Library& library,
+                             Diagnostics& diagnostics) {
   const Study study = load_study(path, diagnostics);
-  if (study.command.value.empty() || find_study_command(study.command.value) == nullptr) return "";
-  const TaskList list = tasks_of(study, library, {}, diagnostics);
-  return fmt::format("{}, {}", study.command.value, counted(list.tasks.size(), "run"));
+  return fmt::format("{}, {}", study.command.value,
+                     counted(check_study(study, library, diagnostics), "run"));
 }
 
 /// A file that only has to be read.
@@ -109,7 +107,7 @@ std::vector<FileKind> file_kinds(const ValidateSettings& settings) {
        }},
       readable("profile", models::load_profile),
       readable("step_plan", models::load_step_plan),
-      {"study", check_study},
+      {"study", check_study_file},
       readable("trace_generator", config::load_file<traces::TraceGenerator>)};
   for (const char* name : {"gpus", "links"}) {
     kinds.push_back({name, [name](const std::string& path, const Library&, Diagnostics& found) {

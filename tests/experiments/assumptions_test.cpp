@@ -5,7 +5,7 @@
 
 #include "experiments/study/execute.h"
 #include "experiments/study/hardware.h"
-#include "experiments/study/manifest.h"
+#include "experiments/study/study.h"
 #include "models/config/document.h"
 #include "models/spec/library.h"
 #include "tests/experiments/support.h"
@@ -19,14 +19,15 @@ using support::replaced;
 constexpr const char* kBase =
     "schema: orrery/assumptions/1\n"
     "paper: A. Author, 2024\n"
-    "run:\n"
+    "settings:\n"
     "  job: {global_batch: 8, sequence_length: 256}\n"
     "  hardware: {scale_network: 0.5}\n"
     "assumptions:\n"
     "  - {what: batch, value: 8 samples, source: homogeneous rows}\n";
 
 std::string manifest_with(const std::string& more, const std::string& job = "{}") {
-  return "schema: orrery/manifest/1\nname: tests/pair\nbase: assumptions.yaml\nrun:\n"
+  return "schema: orrery/study/1\nname: tests/pair\ncommand: plan\nbase: assumptions.yaml\n"
+         "settings:\n"
          "  cluster: pair.yaml\n  model: gpt3_125m\n  plan: plan.yaml\n  job: " +
          job + "\n" + more;
 }
@@ -62,16 +63,16 @@ TEST(Base, ThatIsNotThereIsAProblemAtItsPlace) {
   Experiment experiment;
   write_text_file(experiment.folder / "manifest.yaml", manifest_with(""));
   config::Diagnostics diagnostics;
-  load_manifest(experiment.folder / "manifest.yaml", diagnostics);
+  load_study(experiment.folder / "manifest.yaml", diagnostics);
   ASSERT_EQ(diagnostics.problems().size(), 1u);
-  EXPECT_EQ(diagnostics.problems()[0].at.line, 3u);
+  EXPECT_EQ(diagnostics.problems()[0].at.line, 4u);
 }
 
 TEST(Cases, AreAnAxisOfTheirOwnThatExclusionsKnow) {
   const Based experiment(
-      "cases:\n  - {name: small, job.global_batch: 4}\n"
-      "  - {name: large, job.global_batch: 16, job.sequence_length: 512}\n"
-      "sweep:\n  simulation.jitter: [0, 0.1]\n"
+      "axes:\n  case:\n    - {name: small, job.global_batch: 4}\n"
+      "    - {name: large, job.global_batch: 16, job.sequence_length: 512}\n"
+      "  simulation.jitter: [0, 0.1]\n"
       "exclude:\n  - {case: small, simulation.jitter: 0.1}\n");
   const auto runs = experiment.expanded();
   ASSERT_EQ(runs.size(), 3u);
@@ -84,18 +85,49 @@ TEST(Cases, AreAnAxisOfTheirOwnThatExclusionsKnow) {
 }
 
 TEST(Cases, NeedNamesThatDiffer) {
-  for (const char* cases : {"cases: [{job.global_batch: 4}]\n", "cases: [{name: a}, {name: a}]\n",
-                            "cases: [{name: a}]\nsweep:\n  case: [1]\n"}) {
-    const Based experiment(cases);
+  for (const char* cases :
+       {"[{job.global_batch: 4}]", "[{name: a}, {name: a}]", "[{name: a, modle: gpt3_125m}]"}) {
+    const Based experiment(std::string("axes: {case: ") + cases + "}\n",
+                           "{global_batch: 4, sequence_length: 512}");
     config::Diagnostics diagnostics;
-    load_manifest(experiment.folder / "manifest.yaml", diagnostics);
+    EXPECT_TRUE(expand(experiment.load(), diagnostics).empty());
     EXPECT_EQ(diagnostics.problems().size(), 1u) << cases;
   }
 }
 
+TEST(Cases, MayHaveAxesOfTheirOwn) {
+  const Based experiment(
+      "axes:\n  case:\n    - {name: one, axes: {simulation.jitter: [0.2, 0.3, 0.4]}}\n"
+      "    - {name: two, axes: {job.sequence_length: [256, 512]}}\n"
+      "  simulation.jitter: [0, 0.1]\n",
+      "{global_batch: 4}");
+  std::vector<std::string> texts;
+  for (const auto& run : experiment.expanded()) {
+    std::string text;
+    for (const auto& [axis, value] : run.axes) text += value + " ";
+    texts.push_back(text);
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"one 0.2 ", "one 0.3 ", "one 0.4 ", "two 256 0 ",
+                                             "two 256 0.1 ", "two 512 0 ", "two 512 0.1 "}));
+  EXPECT_EQ(axis_names(experiment.load()),
+            (std::vector<std::string>{"case", "simulation.jitter", "job.sequence_length"}));
+}
+
+TEST(Options, OfAPlannerMultiplyItsRunsAlone) {
+  const support::Experiment experiment(support::replaced(
+      support::replaced(support::kManifest, "  plan: plan.yaml\n", ""), "  simulation.jitter: [0, 0.1]\n",
+      "  planner: [{name: megatron_grid}, {name: hexiscale}]\n  hexiscale.rounds: [3, 4]\n"));
+  const auto runs = experiment.expanded();
+  ASSERT_EQ(runs.size(), 12u);
+  EXPECT_TRUE(runs[0].spec.planner->options.empty());
+  EXPECT_EQ(runs[2].spec.planner->options.at("rounds"), "3");
+  EXPECT_EQ(runs[4].spec.planner->options.at("rounds"), "4");
+  EXPECT_EQ(runs[4].axes.back(), (std::pair<std::string, std::string>("hexiscale.rounds", "4")));
+}
+
 TEST(Cases, HaveAColumnInTheResults) {
   const Based experiment(
-      "cases: [{name: near, hardware.scale_node: 1}, {name: far, hardware.scale_node: 0.01}]\n",
+      "axes: {case: [{name: near, hardware.scale_node: 1}, {name: far, hardware.scale_node: 0.01}]}\n",
       "{global_batch: 4, sequence_length: 512}");
   EXPECT_EQ(experiment.sweep(experiment.options()).done, 2);
   const auto rows = experiment.rows();

@@ -11,14 +11,13 @@ namespace {
 /// Pipeline times by plan, as runs.csv has them, to four decimals.
 std::vector<std::string> printed(const std::string& plan) {
   config::Diagnostics diagnostics;
-  const Manifest manifest =
-      load_manifest("experiments/hexiscale/case_study/manifest.yaml", diagnostics);
-  const std::vector<PlannedRun> runs = expand(manifest, diagnostics);
+  const Study study =
+      load_study("experiments/hexiscale/case_study/manifest.yaml", diagnostics);
   diagnostics.raise();
   std::vector<std::string> times;
-  for (const PlannedRun& run : runs) {
+  for (const support::PlannedRun& run : support::planned_runs(study)) {
     if (run.spec.cost != CostModel::hexiscale_public_code || run.spec.plan->value != plan) continue;
-    LoadedRun loaded = load_run(run.spec, manifest.folder, support::library(), diagnostics);
+    LoadedRun loaded = load_run(run.spec, study.folder, support::library(), diagnostics);
     diagnostics.raise();
     const RunOutcome outcome = Session(std::move(loaded)).execute(false, nullptr);
     for (const Seconds time : outcome.evaluation->pipeline_times) {

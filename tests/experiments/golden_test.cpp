@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <set>
 
-#include "experiments/study/runner.h"
+#include "experiments/study/run_study.h"
 #include "tests/experiments/support.h"
 
 namespace orrery::experiments::golden_test {
@@ -40,12 +40,12 @@ class Golden : public ::testing::TestWithParam<std::string> {};
 TEST_P(Golden, RowsAreAsExpected) {
   const std::string folder = "tests/golden/" + GetParam();
   config::Diagnostics diagnostics;
-  const Manifest manifest = load_manifest(folder + "/manifest.yaml", diagnostics);
+  const Study study = load_study(folder + "/manifest.yaml", diagnostics);
   diagnostics.raise();
   const support::TempFolder results;
   RunnerOptions options;
   options.results_root = results.path();
-  const SweepResult result = run_sweep(manifest, support::library(), options, {});
+  const StudyResult result = run_study(study, support::library(), options, {});
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   const std::string rows = rows_without(read_text_file(result.runs_csv));
   const char* update = std::getenv("ORRERY_UPDATE_GOLDEN");

@@ -1,4 +1,4 @@
-#include "experiments/study/manifest.h"
+#include "experiments/study/study.h"
 
 #include <gtest/gtest.h>
 
@@ -7,10 +7,11 @@
 #include "models/config/document.h"
 #include "tests/experiments/support.h"
 
-namespace orrery::experiments::manifest_test {
+namespace orrery::experiments::study_test {
 namespace {
 
 using support::Experiment;
+using support::PlannedRun;
 using support::replaced;
 
 std::vector<PlannedRun> expanded(const std::string& manifest) {
@@ -74,11 +75,10 @@ TEST(Expand, AJobMayBeAFile) {
       support::kManifest, "job: {global_batch: 4, sequence_length: 512}", "job: job.yaml"));
   write_text_file(experiment.folder / "job.yaml",
                   "schema: orrery/job/1\nglobal_batch: 4\nsequence_length: 256\n");
-  config::Diagnostics diagnostics;
-  Manifest manifest = experiment.load();
-  manifest.sweep.erase("job.sequence_length");
-  const auto runs = expand(manifest, diagnostics);
-  EXPECT_TRUE(diagnostics.empty());
+  Study study = experiment.load();
+  std::erase_if(study.axes.entries,
+                [](const auto& axis) { return axis.key == "job.sequence_length"; });
+  const auto runs = support::planned_runs(study);
   ASSERT_EQ(runs.size(), 4u);
   EXPECT_EQ(runs[0].spec.job.sequence_length, 256);
 }
@@ -95,12 +95,29 @@ TEST(RunSpec, DumpReadsBackEqual) {
   }
 }
 
-TEST(ManifestSchema, IsJsonAndKnowsTheKeysOfRuns) {
-  const auto schema = nlohmann::json::parse(manifest_schema());
-  EXPECT_EQ(schema["properties"]["schema"]["const"], "orrery/manifest/1");
-  EXPECT_TRUE(schema["properties"]["run"]["properties"].contains("planner"));
-  EXPECT_FALSE(schema["properties"]["run"].contains("required"));
-  EXPECT_NE(manifest_reference().find("work_budget"), std::string::npos);
+TEST(StudySchema, IsJsonAndKnowsTheSettingsOfEachCommand) {
+  const auto schema = nlohmann::json::parse(study_schema());
+  EXPECT_EQ(schema["properties"]["schema"]["const"], "orrery/study/1");
+  for (const auto& rule : schema["allOf"]) {
+    const auto& settings = rule["then"]["properties"]["settings"];
+    EXPECT_FALSE(settings.contains("required"));
+    const bool plan = rule["if"]["properties"]["command"]["const"] == "plan";
+    EXPECT_EQ(settings["properties"].contains("planner") && plan, plan);
+  }
+  EXPECT_NE(study_reference().find("work_budget"), std::string::npos);
+}
+
+TEST(FormerSchemas, AreToldWhatToWrite) {
+  for (const char* kind : {"manifest", "replay", "mixed_length", "steps", "twin"}) {
+    const Experiment experiment(replaced(support::kManifest, "orrery/study/1",
+                                         "orrery/" + std::string(kind) + "/1"));
+    config::Diagnostics diagnostics;
+    load_study(experiment.folder / "manifest.yaml", diagnostics);
+    ASSERT_EQ(diagnostics.problems().size(), 1u) << kind;
+    const std::string what = to_string(diagnostics.problems()[0]);
+    EXPECT_NE(what.find("manifest.yaml:1:9: "), std::string::npos) << what;
+    EXPECT_NE(what.find("write `schema: orrery/study/1`, `command: "), std::string::npos) << what;
+  }
 }
 
 /// A change to the tiny manifest and the message that it must lead to.
@@ -131,58 +148,64 @@ INSTANTIATE_TEST_SUITE_P(
     All, BadManifest,
     ::testing::Values(
         Mistake{"UnknownKey", "seeds: [1, 2]", "seed: [1, 2]",
-                "manifest.yaml:11:1: unknown key 'seed' (did you mean 'seeds'?)"},
-        Mistake{"DuplicateKey", "seeds: [1, 2]", "seeds: [1]\nseeds: [2]", "manifest.yaml:12:1: "},
+                "manifest.yaml:12:1: unknown key 'seed' (did you mean 'seeds'?)"},
+        Mistake{"DuplicateKey", "seeds: [1, 2]", "seeds: [1]\nseeds: [2]", "manifest.yaml:13:1: "},
         Mistake{"MissingKey", "name: tests/pair\n", "", "manifest.yaml:1:1: missing key 'name'"},
-        Mistake{"WrongType", "seeds: [1, 2]", "seeds: [1, two]", "manifest.yaml:11:12: "},
+        Mistake{"WrongType", "seeds: [1, 2]", "seeds: [1, two]", "manifest.yaml:12:12: "},
         Mistake{"NameLeavesResults", "tests/pair", "../pair",
                 "manifest.yaml:2:7: '../pair' is no folder below results/"},
+        Mistake{"UnknownCommand", "command: plan", "command: plann",
+                "manifest.yaml:3:10: unknown command 'plann' (did you mean 'plan'?)"},
+        Mistake{"AxisOfNoSetting", "job.sequence_length:", "jop.sequence_length:",
+                "manifest.yaml:10:3: axis 'jop.sequence_length' is no setting of `plan`"},
+        Mistake{"UnseededPlannerOfNoRun", "seeds: [1, 2]", "seeds: [1, 2]\nunseeded: [metis]",
+                "manifest.yaml:13:12: no run of this study has 'metis'"},
         Mistake{"EmptyAxis", "[512, 1024]", "[]",
-                "manifest.yaml:9:24: axis 'job.sequence_length' has no values"},
+                "manifest.yaml:10:24: axis 'job.sequence_length' has no values"},
         Mistake{"EmptySeeds", "seeds: [1, 2]", "seeds: []",
-                "manifest.yaml:11:8: `seeds` has no values"},
+                "manifest.yaml:12:8: `seeds` has no values"},
         Mistake{"AxisLeadsNowhere", "job.sequence_length:", "job.sequence_lenght:",
-                "manifest.yaml:9:25: unknown key 'sequence_lenght'"},
-        Mistake{"AxisValueOfWrongType", "[0, 0.1]", "[0, fast]", "manifest.yaml:10:26: "},
+                "manifest.yaml:10:25: unknown key 'sequence_lenght'"},
+        Mistake{"AxisValueOfWrongType", "[0, 0.1]", "[0, fast]", "manifest.yaml:11:26: "},
         Mistake{"AxisOutOfRange", "[0, 0.1]", "[0, 3]",
-                "manifest.yaml:10:26: must be from 0 to 1, is 3"},
+                "manifest.yaml:11:26: must be from 0 to 1, is 3"},
         Mistake{"SameValueTwice", "[0, 0.1]", "[0.1, 0.1]",
-                "manifest.yaml:10:28: runs 1 and 3 are the same"},
+                "manifest.yaml:11:28: runs 1 and 3 are the same"},
         Mistake{"PlannerAndPlan", "  plan: plan.yaml\n",
                 "  plan: plan.yaml\n  planner: {name: hexiscale}\n",
-                "manifest.yaml:6:9: both `planner` and `plan` are given"},
+                "manifest.yaml:7:9: both `planner` and `plan` are given"},
         Mistake{"NeitherPlannerNorPlan", "  plan: plan.yaml\n", "",
-                "manifest.yaml:4:3: neither `planner` nor `plan` is given"},
+                "manifest.yaml:5:3: neither `planner` nor `plan` is given"},
         Mistake{"UnknownPlanner", "plan: plan.yaml", "planner: {name: hexiscal}",
-                "manifest.yaml:6:19: unknown planner 'hexiscal' (did you mean 'hexiscale'?)"},
+                "manifest.yaml:7:19: unknown planner 'hexiscal' (did you mean 'hexiscale'?)"},
         Mistake{"UnknownOption", "plan: plan.yaml",
                 "planner: {name: hexiscale, options: {round: 3}}",
-                "manifest.yaml:6:47: planner 'hexiscale' has no option 'round' (did you mean"},
+                "manifest.yaml:7:47: planner 'hexiscale' has no option 'round' (did you mean"},
         Mistake{"BadOption", "plan: plan.yaml",
                 "planner: {name: hexiscale, options: {rounds: many}}",
-                "manifest.yaml:6:48: option 'rounds': "},
+                "manifest.yaml:7:48: option 'rounds': "},
         Mistake{"UnknownCluster", "pair.yaml", "hexiscale_241",
-                "manifest.yaml:4:12: unknown cluster 'hexiscale_241' (did you mean"},
+                "manifest.yaml:5:12: unknown cluster 'hexiscale_241' (did you mean"},
         Mistake{"NoClusterFile", "pair.yaml", "pear.yaml",
-                "manifest.yaml:4:12: no such cluster file 'pear.yaml'"},
+                "manifest.yaml:5:12: no such cluster file 'pear.yaml'"},
         Mistake{"UnknownModel", "gpt3_125m", "gpt3_126m",
-                "manifest.yaml:5:10: unknown model 'gpt3_126m' (did you mean"},
+                "manifest.yaml:6:10: unknown model 'gpt3_126m' (did you mean"},
         Mistake{"NoPlanFile", "plan: plan.yaml", "plan: none.yaml",
-                "manifest.yaml:6:9: no such plan file"},
+                "manifest.yaml:7:9: no such plan file"},
         Mistake{"NoProfileFile", "plan: plan.yaml", "plan: plan.yaml\n  profile: none.yaml",
-                "manifest.yaml:7:12: no such profile file"},
+                "manifest.yaml:8:12: no such profile file"},
         Mistake{"NoJobFile", "job: {global_batch: 4, sequence_length: 512}", "job: none.yaml",
-                "manifest.yaml:7:8: no such job file"},
+                "manifest.yaml:8:8: no such job file"},
         Mistake{"NoPlotScript", "seeds: [1, 2]", "seeds: [1, 2]\nplot: none.py",
-                "manifest.yaml:12:7: no such file"},
+                "manifest.yaml:13:7: no such file"},
         Mistake{"NoPublishedValues", "seeds: [1, 2]", "seeds: [1, 2]\npublished: none.csv",
-                "manifest.yaml:12:12: no such file"},
+                "manifest.yaml:13:12: no such file"},
         Mistake{"BatchThatThePlanDoesNotDivide", "global_batch: 4", "global_batch: 5",
                 "plan.yaml:3:3: pipelines: micro-batches add up to 4 samples, the job's batch is "
                 "5"},
         Mistake{"UnknownStraggler", "  plan: plan.yaml",
                 "  plan: plan.yaml\n  simulation: {stragglers: [{device: 9, slowdown: 2}]}",
-                "manifest.yaml:4:12: simulation: no device 9"}),
+                "manifest.yaml:5:12: simulation: no device 9"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(BadPlan, OfAnotherClusterIsRefusedWithBothHashes) {
@@ -212,4 +235,4 @@ TEST(BadPlan, TruncatedIsRefused) {
 }
 
 }  // namespace
-}  // namespace orrery::experiments::manifest_test
+}  // namespace orrery::experiments::study_test

@@ -6,34 +6,37 @@
 
 #include "experiments/study/execute.h"
 #include "experiments/study/files.h"
+#include "experiments/study/run_study.h"
 #include "models/config/document.h"
 #include "tests/experiments/support.h"
 
 namespace orrery::experiments::mixed_length_study_test {
 namespace {
 
-const std::string kCases = R"(cases:
-  - name: short
-    job: {sequence_length: 4096, lengths: [{longest: 1024, share: 0.5}, {longest: 8192, share: 0.5}]}
-    systems: &systems
-      - name: given
-        planner: hotspa
-        strategies:
-          - {longest: 4096, pipelines: [{count: 4, tensor_parallel: 4, stages: 2, sequence: megatron}]}
-      - name: impossible
-        planner: hetu_b
-        zero_stages: [0]
-        strategies:
-          - {longest: 4096, pipelines: [{count: 32}]}
-  - name: github
-    job: job.yaml
-    systems: *systems
+const std::string kCases = R"(axes:
+  case:
+    - name: short
+      job: {sequence_length: 4096, lengths: [{longest: 1024, share: 0.5}, {longest: 8192, share: 0.5}]}
+      axes:
+        system: &systems
+          - name: given
+            planner: hotspa
+            strategies:
+              - {longest: 4096, pipelines: [{count: 4, tensor_parallel: 4, stages: 2, sequence: megatron}]}
+          - name: impossible
+            planner: hetu_b
+            zero_stages: [0]
+            strategies:
+              - {longest: 4096, pipelines: [{count: 32}]}
+    - name: github
+      job: job.yaml
+      axes: {system: *systems}
 )";
 
-std::string file_text(const std::string& cases) {
-  return "schema: orrery/mixed_length/1\nname: study\ntitle: A study\ncluster: hetu_32h20\n"
-         "model: hetu_32b\ntokens_per_step: 16384\nsteps: 2\n" +
-         cases;
+std::string file_text(const std::string& axes) {
+  return "schema: orrery/study/1\nname: study\ntitle: A study\ncommand: mixed_length\n"
+         "settings: {cluster: hetu_32h20, model: hetu_32b, tokens_per_step: 16384, steps: 2}\n" +
+         axes;
 }
 
 class MixedLengthStudy : public ::testing::Test {
@@ -44,24 +47,31 @@ class MixedLengthStudy : public ::testing::Test {
         "schema: orrery/job/1\nglobal_batch: 4\nsequence_length: 4096\nlengths: github_like\n");
   }
 
-  LoadedMixedLength load(const std::string& text) {
+  Study load(const std::string& text) {
     problems_ = {};
-    const std::string path = folder_ / "mixed_length.yaml";
+    const std::string path = folder_ / "manifest.yaml";
     write_text_file(path, text);
-    auto file = config::load_file<MixedLengthFile>(path, problems_);
-    if (!problems_.empty()) return {};
-    return load_mixed_length(std::move(file), folder_.path(), 0, support::library(), problems_);
+    return load_study(path, problems_);
+  }
+  std::vector<LoadedMixedLength> runs(const std::string& text) {
+    const Study study = load(text);
+    std::vector<LoadedMixedLength> runs;
+    if (!problems_.empty()) return runs;
+    for (const auto& [point, loaded] : load_mixed_lengths(study, expand(study, problems_),
+                                                          support::library(), problems_)) {
+      runs.push_back(*loaded);
+    }
+    return runs;
   }
   std::string problem(const std::string& text) {
-    load(text);
+    runs(text);
     return problems_.empty() ? "" : config::to_string(problems_.problems().front());
   }
-  MixedLengthResult run(const LoadedMixedLength& loaded) const {
+  StudyResult run(const Study& study) const {
     RunnerOptions options;
     options.results_root = folder_ / "results";
     options.workers = 2;
-    options.quiet = true;
-    return run_mixed_length(loaded, folder_.path(), options, {});
+    return run_study(study, support::library(), options, {});
   }
 
   support::TempFolder folder_;
@@ -69,18 +79,20 @@ class MixedLengthStudy : public ::testing::Test {
 };
 
 TEST_F(MixedLengthStudy, GoesOnWhereItStoppedAndEndsWithTheSameBytes) {
-  const LoadedMixedLength loaded = load(file_text(kCases));
+  const Study study = load(file_text(kCases));
   ASSERT_TRUE(problems_.empty()) << config::to_string(problems_.problems().front());
-  const MixedLengthResult first = run(loaded);
+  const StudyResult first = run(study);
   ASSERT_TRUE(first.problems.empty()) << first.problems.front();
   EXPECT_EQ(first.done, 4);
-  EXPECT_EQ(first.steps, 4);  // Two steps of the two systems that have a plan.
-  EXPECT_EQ(first.systems[1].status, "infeasible");
-  EXPECT_NE(first.systems[1].reason.find("device memory"), std::string::npos);
-  EXPECT_EQ(first.systems[2].lengths, "github_like");
+  // Two steps of the two systems that have a plan.
+  EXPECT_EQ(read_csv_rows(first.table).size(), 4U);
+  const MixedLengthSummary second = mixed_length_summary(first.runs[1], first.results_folder);
+  EXPECT_EQ(second.status, "infeasible");
+  EXPECT_NE(second.reason.find("device memory"), std::string::npos);
+  EXPECT_EQ(first.runs[2].inputs.at("lengths"), "github_like");
   const std::string runs = read_text_file(first.runs_csv);
-  const std::string steps = read_text_file(first.steps_csv);
-  const MixedLengthResult nothing = run(loaded);
+  const std::string steps = read_text_file(first.table);
+  const StudyResult nothing = run(study);
   EXPECT_EQ(nothing.present, 4);
   EXPECT_EQ(nothing.done, 0);
   // As after Ctrl-C: one run is missing.
@@ -89,37 +101,40 @@ TEST_F(MixedLengthStudy, GoesOnWhereItStoppedAndEndsWithTheSameBytes) {
     if (support::fs::exists(entry.path() / "steps.csv")) missing = entry.path().string();
   }
   support::fs::remove_all(missing);
-  const MixedLengthResult rest = run(loaded);
+  const StudyResult rest = run(study);
   EXPECT_EQ(rest.present, 3);
   EXPECT_EQ(rest.done, 1);
   EXPECT_EQ(read_text_file(rest.runs_csv), runs);
-  EXPECT_EQ(read_text_file(rest.steps_csv), steps);
+  EXPECT_EQ(read_text_file(rest.table), steps);
 }
 
 TEST_F(MixedLengthStudy, CasesWithEqualLengthsSeeTheSameSequences) {
-  const std::string twice = R"(cases:
-  - {name: a, job: {sequence_length: 4096, lengths: github_like}, systems: &one [{name: s, planner: hetu_b, strategies: search}]}
-  - {name: b, job: {sequence_length: 4096, lengths: commoncrawl_like}, systems: *one}
-  - {name: c, job: {sequence_length: 2048, lengths: github_like}, systems: *one}
-  - {name: d, job: job.yaml, systems: *one}
+  const std::string twice = R"(axes:
+  case:
+    - {name: a, job: {sequence_length: 4096, lengths: github_like}}
+    - {name: b, job: {sequence_length: 4096, lengths: commoncrawl_like}}
+    - {name: c, job: {sequence_length: 2048, lengths: github_like}}
+    - {name: d, job: job.yaml}
+  system: [{name: s, planner: hetu_b, strategies: search}]
 )";
-  const LoadedMixedLength loaded = load(file_text(twice));
+  const std::vector<LoadedMixedLength> loaded = runs(file_text(twice));
   ASSERT_TRUE(problems_.empty()) << config::to_string(problems_.problems().front());
-  EXPECT_EQ(sequences_of(loaded, 0, 0), sequences_of(loaded, 3, 0));
-  EXPECT_NE(sequences_of(loaded, 0, 0), sequences_of(loaded, 1, 0));
-  EXPECT_NE(sequences_of(loaded, 0, 0), sequences_of(loaded, 0, 1));
-  EXPECT_NE(sequences_of(loaded, 0, 0), sequences_of(loaded, 0, 0, true));
+  ASSERT_EQ(loaded.size(), 4U);
+  EXPECT_EQ(sequences_of(loaded[0], 0), sequences_of(loaded[3], 0));
+  EXPECT_NE(sequences_of(loaded[0], 0), sequences_of(loaded[1], 0));
+  EXPECT_NE(sequences_of(loaded[0], 0), sequences_of(loaded[0], 1));
+  EXPECT_NE(sequences_of(loaded[0], 0), sequences_of(loaded[0], 0, true));
   // The shorter context cuts the same sequences.
-  EXPECT_EQ(sequences_of(loaded, 2, 0).front(),
-            std::min<std::int64_t>(sequences_of(loaded, 0, 0).front(), 2048));
-  LoadedMixedLength by_batch = loaded;
-  by_batch.file.tokens_per_step.reset();
-  EXPECT_EQ(sequences_of(by_batch, 3, 0).size(), 4U);
+  EXPECT_EQ(sequences_of(loaded[2], 0).front(),
+            std::min<std::int64_t>(sequences_of(loaded[0], 0).front(), 2048));
+  LoadedMixedLength by_batch = loaded[3];
+  by_batch.run.tokens_per_step.reset();
+  EXPECT_EQ(sequences_of(by_batch, 0).size(), 4U);
 }
 
 TEST_F(MixedLengthStudy, WhatIsWrongIsNamedAtItsPlace) {
   const auto with = [](const std::string& job, const std::string& system) {
-    return file_text("cases:\n  - {name: a, job: " + job + ", systems: [" + system + "]}\n");
+    return file_text("axes: {case: [{name: a, job: " + job + "}], system: [" + system + "]}\n");
   };
   const std::string good = "{sequence_length: 4096, lengths: github_like}";
   const std::string search = "{name: s, planner: hetu_b, strategies: search}";
@@ -128,7 +143,7 @@ TEST_F(MixedLengthStudy, WhatIsWrongIsNamedAtItsPlace) {
   const auto says = [&](const std::string& text, const std::string& what) {
     const std::string found = problem(text);
     EXPECT_NE(found.find(what), std::string::npos) << found;
-    EXPECT_NE(found.find("mixed_length.yaml:9:"), std::string::npos) << found;
+    EXPECT_NE(found.find("manifest.yaml:6:"), std::string::npos) << found;
   };
   says(with("{sequence_length: 4096}", search), "has no `lengths`");
   says(with("{sequence_length: 4096, lengths: githublike}", search), "did you mean 'github_like'");

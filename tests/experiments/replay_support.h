@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "experiments/study/replay.h"
 #include "experiments/study/replay_ranking.h"
 #include "tests/experiments/support.h"
 
@@ -34,42 +33,44 @@ inline constexpr const char* kGenerator =
 
 /// Two policies x two seeds, and an axis of two values on one of them: six runs.
 inline constexpr const char* kStudy =
-    "schema: orrery/replay/1\n"
+    "schema: orrery/study/1\n"
     "name: tests/replay\n"
-    "cases:\n"
-    "  - name: quad\n"
-    "    cluster: quad.yaml\n"
-    "    model: gpt3_125m\n"
-    "    job: {global_batch: 16, sequence_length: 512}\n"
-    "    trace: {generator: restless.yaml}\n"
-    "    horizon: 30 min\n"
-    "policies: [checkpoint_restart, {name: checkpoint_restart, label: nvme, options: {location: "
+    "command: replay\n"
+    "axes:\n"
+    "  case:\n"
+    "    - name: quad\n"
+    "      cluster: quad.yaml\n"
+    "      model: gpt3_125m\n"
+    "      job: {global_batch: 16, sequence_length: 512}\n"
+    "      trace: {generator: restless.yaml}\n"
+    "      horizon: 30 min\n"
+    "  policy: [checkpoint_restart, {name: checkpoint_restart, label: nvme, options: {location: "
     "nvme}}]\n"
-    "sweep:\n"
     "  nvme.interval: [60, 300]\n"
     "seeds: [1, 2]\n";
 
 struct ReplayExperiment : ExperimentFolder {
   explicit ReplayExperiment(const std::string& study = kStudy) {
-    write_text_file(folder / "replay.yaml", study);
+    write_text_file(folder / "manifest.yaml", study);
     write_text_file(folder / "quad.yaml", kReplayCluster);
     write_text_file(folder / "restless.yaml", kGenerator);
   }
-  ReplayStudy load() const {
+  Study load() const {
     config::Diagnostics diagnostics;
-    ReplayStudy study = load_replay_study(folder / "replay.yaml", diagnostics);
+    Study study = load_study(folder / "manifest.yaml", diagnostics);
     diagnostics.raise();
     return study;
   }
-  ReplayStudyResult run(const RunnerOptions& options,
-                        const std::function<void(const Progress&)>& on_progress = {}) const {
-    return run_replay_study(load(), library(), options, on_progress);
+  StudyResult run(const RunnerOptions& options,
+                  const std::function<void(const Progress&)>& on_progress = {},
+                  const Cancellation& cancellation = {}) const {
+    return run_study(load(), library(), options, {on_progress, {}, cancellation});
   }
   /// What is wrong with the study, one problem a line.
   std::string problems() const {
     config::Diagnostics diagnostics;
-    const ReplayStudy study = load_replay_study(folder / "replay.yaml", diagnostics);
-    if (diagnostics.empty()) check_replay_study(study, library(), diagnostics);
+    const Study study = load_study(folder / "manifest.yaml", diagnostics);
+    if (diagnostics.empty()) check_study(study, library(), diagnostics);
     std::string text;
     for (const config::Problem& problem : diagnostics.problems()) text += to_string(problem) + "\n";
     return text;

@@ -1,5 +1,3 @@
-#include "experiments/study/replay.h"
-
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
@@ -20,7 +18,7 @@ using support::kStudy;
 using support::replaced;
 using support::ReplayExperiment;
 
-const std::string kWithoutAxis = replaced(kStudy, "sweep:\n  nvme.interval: [60, 300]\n", "");
+const std::string kWithoutAxis = replaced(kStudy, "  nvme.interval: [60, 300]\n", "");
 
 std::int64_t whole(const CsvRow& row, const std::string& column) {
   return std::stoll(row.at(column));
@@ -28,7 +26,7 @@ std::int64_t whole(const CsvRow& row, const std::string& column) {
 
 TEST(ReplayStudy, RunsGoByPolicyThenPointThenSeed) {
   const ReplayExperiment experiment;
-  const ReplayStudyResult result = experiment.run(experiment.options(2));
+  const StudyResult result = experiment.run(experiment.options(2));
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   const auto rows = experiment.rows();
   ASSERT_EQ(rows.size(), 6u);
@@ -83,11 +81,11 @@ TEST(ReplayStudy, AllPoliciesSeeTheSameTraceOfASeed) {
 TEST(ReplayStudy, EveryPolicyOfTheCatalogRunsOrSaysWhyNot) {
   const ReplayExperiment experiment(
       replaced(replaced(kWithoutAxis,
-                        "policies: [checkpoint_restart, {name: checkpoint_restart, label: nvme, "
+                        "  policy: [checkpoint_restart, {name: checkpoint_restart, label: nvme, "
                         "options: {location: nvme}}]\n",
                         ""),
                "seeds: [1, 2]", "seeds: [1]"));
-  const ReplayStudyResult result = experiment.run(experiment.options(2));
+  const StudyResult result = experiment.run(experiment.options(2));
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   const auto rows = experiment.rows();
   ASSERT_EQ(rows.size(), planners::recovery_catalog().size());
@@ -103,11 +101,11 @@ TEST(ReplayStudy, EveryPolicyOfTheCatalogRunsOrSaysWhyNot) {
 
 TEST(ReplayStudy, EqualCasesAreReplayedOnceAndHaveARowEach) {
   const std::string rest =
-      "    cluster: quad.yaml\n    model: gpt3_125m\n"
-      "    job: {global_batch: 16, sequence_length: 512}\n"
-      "    trace: {generator: restless.yaml}\n    horizon: 30 min\n";
-  const ReplayExperiment experiment(replaced(kStudy, rest, rest + "  - name: again\n" + rest));
-  const ReplayStudyResult result = experiment.run(experiment.options(4));
+      "      cluster: quad.yaml\n      model: gpt3_125m\n"
+      "      job: {global_batch: 16, sequence_length: 512}\n"
+      "      trace: {generator: restless.yaml}\n      horizon: 30 min\n";
+  const ReplayExperiment experiment(replaced(kStudy, rest, rest + "    - name: again\n" + rest));
+  const StudyResult result = experiment.run(experiment.options(4));
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   EXPECT_EQ(result.total, 12);
   EXPECT_EQ(result.done, 6);
@@ -143,18 +141,21 @@ TEST(ReplayStudy, AKilledReplayGoesOnToTheBytesOfAWholeOne) {
   const auto kept = support::names_in(hurt.results() + "/runs");
   EXPECT_GE(kept.size(), 2u);
   EXPECT_LT(kept.size(), 6u);
-  const ReplayStudyResult rest = hurt.run(hurt.options(2));
+  const StudyResult rest = hurt.run(hurt.options(2));
   EXPECT_EQ(static_cast<std::size_t>(rest.present), kept.size());
   EXPECT_EQ(rest.present + rest.done, 6);
   EXPECT_EQ(contents(hurt.results()), contents(whole.results()));
 }
 
-TEST(ReplayStudy, CtrlCKeepsWhatIsDone) {
+TEST(ReplayStudy, CanceledItKeepsWhatIsDone) {
   const ReplayExperiment experiment;
-  const ReplayStudyResult result =
-      experiment.run(experiment.options(1), [](const Progress& progress) {
-        if (progress.done == 2 && progress.message.starts_with("started")) raise(SIGINT);
-      });
+  const Cancellation cancellation;
+  const StudyResult result = experiment.run(
+      experiment.options(1),
+      [&](const Progress& progress) {
+        if (progress.done == 2 && progress.message.starts_with("started")) cancellation.request();
+      },
+      cancellation);
   EXPECT_TRUE(result.interrupted);
   EXPECT_EQ(result.done, 2);
   EXPECT_EQ(experiment.rows().size(), 2u);
@@ -187,27 +188,39 @@ TEST(ReplayStudy, ProblemsAreNamedAtTheirPlaces) {
     const char* says;
   };
   for (const Mistake& mistake :
-       {Mistake{"policies: [checkpoint_restart", "policies: [checkpoint_restrat",
-                "replay.yaml:10:12: unknown policy 'checkpoint_restrat' (did you mean "
+       {Mistake{"policy: [checkpoint_restart", "policy: [checkpoint_restrat",
+                "manifest.yaml:12:12: unknown policy 'checkpoint_restrat' (did you mean "
                 "'checkpoint_restart'?)"},
         Mistake{"location: nvme", "locatoin: nvme", "has no option 'locatoin'"},
         Mistake{"location: nvme", "location: tape", "option 'location'"},
-        Mistake{"nvme.interval", "nvmm.interval", "leads to no policy of this study"},
+        Mistake{"nvme.interval", "nvmm.interval", "manifest.yaml:13:3: axis 'nvmm.interval' is no setting of `replay`"},
         Mistake{"generator: restless.yaml", "file: none.csv", "no such trace file"},
         Mistake{"trace: {generator: restless.yaml}", "trace: {}",
                 "a trace has either `file` or `generator`"},
-        Mistake{"    horizon: 30 min\n", "", "a generated trace needs a horizon"},
-        Mistake{"seeds: [1, 2]", "seeds: [1, 1]", "1 stands twice"}}) {
+        Mistake{"      horizon: 30 min\n", "", "a generated trace needs a horizon"},
+        Mistake{"seeds: [1, 2]", "seeds: [1, 1]", "runs 1 and 2 are the same"}}) {
     const std::string problems =
         ReplayExperiment(replaced(kStudy, mistake.from, mistake.to)).problems();
     EXPECT_NE(problems.find(mistake.says), std::string::npos) << mistake.to << ": " << problems;
   }
 }
 
+TEST(ReplayStudy, ASettingForAllRunsIsSetOverCasesAndAxes) {
+  Study study = ReplayExperiment().load();
+  study.set("horizon", config::Value::scalar("10 min"));
+  study.set_axis("policy", {config::Value::scalar("torchft")});
+  study.drop_option_axes();
+  config::Diagnostics diagnostics;
+  const auto points = expand(study, diagnostics);
+  ASSERT_EQ(points.size(), 2u);
+  EXPECT_EQ(points[0].settings.find("horizon")->text, "10 min");
+  EXPECT_EQ(points[0].settings.find("policy")->text, "torchft");
+}
+
 TEST(ReplayStudy, ACaseWithoutItsDataIsSkippedAndNamed) {
   const ReplayExperiment experiment(
       replaced(kStudy, "generator: restless.yaml", "file: $ORRERY_DATA/no/such/trace.csv"));
-  const ReplayStudyResult result = experiment.run(experiment.options());
+  const StudyResult result = experiment.run(experiment.options());
   EXPECT_EQ(result.total, 0);
   ASSERT_EQ(result.skipped.size(), 1u);
   EXPECT_NE(result.skipped[0].find("no/such/trace.csv is not there"), std::string::npos);
@@ -220,7 +233,7 @@ TEST(ReplayStudy, ATraceFileIsReplayedAsItIs) {
   write_text_file(experiment.folder / "trace.csv",
                   "# schema: orrery/trace/1\n# horizon: 30 min\n# nodes: a{0..1} A100-80GB x2\n"
                   "time,kind,scope,cause\n600,fail,node:a1,test\n1200,repair,node:a1,test\n");
-  const ReplayStudyResult result = experiment.run(experiment.options(2));
+  const StudyResult result = experiment.run(experiment.options(2));
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   for (const CsvRow& row : experiment.rows()) {
     EXPECT_EQ(row.at("events"), "2");

@@ -12,7 +12,10 @@
 #include <vector>
 
 #include "experiments/study/files.h"
-#include "experiments/study/runner.h"
+#include "experiments/study/run_spec.h"
+#include "experiments/study/run_study.h"
+#include "models/base/hash.h"
+#include "models/config/document.h"
 #include "tests/experiments/library.h"
 
 namespace orrery::experiments::support {
@@ -60,14 +63,15 @@ inline constexpr const char* kPlan =
 
 /// Eight runs: two sequence lengths x two jitters x two seeds on two GPUs.
 inline constexpr const char* kManifest =
-    "schema: orrery/manifest/1\n"
+    "schema: orrery/study/1\n"
     "name: tests/pair\n"
-    "run:\n"
+    "command: plan\n"
+    "settings:\n"
     "  cluster: pair.yaml\n"
     "  model: gpt3_125m\n"
     "  plan: plan.yaml\n"
     "  job: {global_batch: 4, sequence_length: 512}\n"
-    "sweep:\n"
+    "axes:\n"
     "  job.sequence_length: [512, 1024]\n"
     "  simulation.jitter: [0, 0.1]\n"
     "seeds: [1, 2]\n";
@@ -102,6 +106,26 @@ struct ExperimentFolder {
   TempFolder folder;
 };
 
+/// A run of a study of plans before anything is loaded.
+struct PlannedRun {
+  RunSpec spec;
+  std::vector<std::pair<std::string, std::string>> axes;
+  std::string hash;  ///< Of the settings.
+};
+
+/// Throws ConfigError.
+inline std::vector<PlannedRun> planned_runs(const Study& study) {
+  config::Diagnostics diagnostics;
+  std::vector<PlannedRun> runs;
+  const auto check = [](const RunSpec&, config::Diagnostics&) {};
+  for (auto& [point, spec] :
+       read_settings<RunSpec>(expand(study, diagnostics), diagnostics, check)) {
+    runs.push_back({spec, point.axes, content_hash(config::dump(spec))});
+  }
+  diagnostics.raise();
+  return runs;
+}
+
 /// A folder with manifest.yaml, pair.yaml and plan.yaml.
 struct Experiment : ExperimentFolder {
   explicit Experiment(const std::string& manifest = kManifest) {
@@ -109,22 +133,18 @@ struct Experiment : ExperimentFolder {
     write_text_file(folder / "pair.yaml", kCluster);
     write_text_file(folder / "plan.yaml", kPlan);
   }
-  Manifest load() const {
+  Study load() const {
     config::Diagnostics diagnostics;
-    Manifest manifest = load_manifest(folder / "manifest.yaml", diagnostics);
+    Study study = load_study(folder / "manifest.yaml", diagnostics);
     diagnostics.raise();
-    return manifest;
+    return study;
   }
   /// The runs of the manifest. Throws ConfigError.
-  std::vector<PlannedRun> expanded() const {
-    config::Diagnostics diagnostics;
-    std::vector<PlannedRun> runs = expand(load(), diagnostics);
-    diagnostics.raise();
-    return runs;
-  }
-  SweepResult sweep(const RunnerOptions& options,
-                    const std::function<void(const Progress&)>& on_progress = {}) const {
-    return run_sweep(load(), library(), options, on_progress);
+  std::vector<PlannedRun> expanded() const { return planned_runs(load()); }
+  StudyResult sweep(const RunnerOptions& options,
+                    const std::function<void(const Progress&)>& on_progress = {},
+                    const Cancellation& cancellation = {}) const {
+    return run_study(load(), library(), options, {on_progress, {}, cancellation});
   }
   std::string results() const { return folder / "results/tests/pair"; }
   std::string csv() const { return read_text_file(results() + "/runs.csv"); }

@@ -9,7 +9,7 @@
 #include <map>
 #include <memory>
 
-#include "experiments/study/runner.h"
+#include "experiments/study/run_study.h"
 #include "sim/flow/fork.h"
 #include "tests/experiments/support.h"
 
@@ -47,7 +47,7 @@ std::function<void(const Progress&)> strike(int nth, int signal_number) {
 
 TEST(Sweep, FinishesAllRunsInTheOrderOfTheManifest) {
   const Experiment experiment;
-  const SweepResult result = experiment.sweep(experiment.options(2));
+  const StudyResult result = experiment.sweep(experiment.options(2));
   EXPECT_EQ(result.total, 8);
   EXPECT_EQ(result.done, 8);
   EXPECT_EQ(result.failed, 0);
@@ -110,7 +110,7 @@ TEST(Sweep, RepeatsNothingThatIsPresent) {
   const Experiment experiment;
   experiment.sweep(experiment.options(2));
   const auto before = support::contents(experiment.results());
-  const SweepResult again = experiment.sweep(experiment.options(2));
+  const StudyResult again = experiment.sweep(experiment.options(2));
   EXPECT_EQ(again.present, 8);
   EXPECT_EQ(again.done, 0);
   EXPECT_EQ(support::contents(experiment.results()), before);
@@ -130,7 +130,7 @@ TEST(Sweep, ChangedContentOfAFileMakesAnotherRun) {
 /// A sweep whose nth worker got the signal. A worker may be done before the signal reaches it: then
 /// once more.
 std::unique_ptr<Experiment> struck_sweep(int workers, int nth, int signal_number,
-                                         SweepResult& result) {
+                                         StudyResult& result) {
   std::unique_ptr<Experiment> experiment;
   for (int attempt = 0; attempt < 20; ++attempt) {
     experiment = std::make_unique<Experiment>();
@@ -146,7 +146,7 @@ class KilledWorker : public ::testing::TestWithParam<int> {};
 TEST_P(KilledWorker, ResumesToTheBytesOfAnUninterruptedSweep) {
   const Experiment whole;
   whole.sweep(whole.options(1));
-  SweepResult first;
+  StudyResult first;
   const auto hurt = struck_sweep(GetParam(), 3, SIGKILL, first);
   EXPECT_EQ(first.done, 7);
   ASSERT_EQ(first.problems.size(), 1u);
@@ -159,7 +159,7 @@ TEST_P(KilledWorker, ResumesToTheBytesOfAnUninterruptedSweep) {
   EXPECT_TRUE(support::fs::exists(hurt->results() + "/failed/" + rows[2].at("run") + "/log.txt"));
   EXPECT_FALSE(support::fs::exists(hurt->results() + "/.work"));
 
-  const SweepResult second = hurt->sweep(hurt->options(GetParam()));
+  const StudyResult second = hurt->sweep(hurt->options(GetParam()));
   EXPECT_EQ(second.present, 7);
   EXPECT_EQ(second.done, 1);
   EXPECT_TRUE(second.problems.empty());
@@ -181,24 +181,28 @@ TEST(Sweep, AKilledParentLeavesNothingHalfDone) {
     return "";
   });
   EXPECT_GE(support::names_in(hurt.results() + "/runs").size(), 3u);
-  const SweepResult rest = hurt.sweep(hurt.options(2));
+  const StudyResult rest = hurt.sweep(hurt.options(2));
   EXPECT_GE(rest.present, 3);
   EXPECT_EQ(rest.present + rest.done, 8);
   EXPECT_EQ(support::contents(hurt.results()), support::contents(whole.results()));
 }
 
 TEST(Sweep, AnAbortedWorkerIsAFailedRowAndTheOthersGoOn) {
-  SweepResult result;
+  StudyResult result;
   struck_sweep(2, 1, SIGABRT, result);
   EXPECT_EQ(result.done, 7);
   EXPECT_NE(result.problems.at(0).find("signal 6"), std::string::npos);
 }
 
-TEST(Sweep, CtrlCKeepsWhatIsDone) {
+TEST(Sweep, CanceledItKeepsWhatIsDone) {
   const Experiment experiment;
-  const SweepResult result = experiment.sweep(experiment.options(1), [](const Progress& progress) {
-    if (progress.done == 2 && progress.message.starts_with("started")) raise(SIGINT);
-  });
+  const Cancellation cancellation;
+  const StudyResult result = experiment.sweep(
+      experiment.options(1),
+      [&](const Progress& progress) {
+        if (progress.done == 2 && progress.message.starts_with("started")) cancellation.request();
+      },
+      cancellation);
   EXPECT_TRUE(result.interrupted);
   EXPECT_EQ(result.done, 2);
   EXPECT_EQ(result.failed, 0);
@@ -266,24 +270,36 @@ TEST(Sweep, ShardsTogetherGiveTheWhole) {
   whole.sweep(whole.options(2));
   const Experiment parts;
   for (const int shard : {3, 1, 2}) {
-    const SweepResult result = parts.sweep(parts.shard(shard, 3));
+    const StudyResult result = parts.sweep(parts.shard(shard, 3));
     EXPECT_EQ(result.total, shard == 3 ? 2 : 3);
     EXPECT_EQ(result.done, result.total);
   }
   EXPECT_EQ(support::contents(parts.results()), support::contents(whole.results()));
 }
 
+TEST(Sweep, ALimitIsTheMostThatOneCallDoes) {
+  const Experiment experiment;
+  RunnerOptions options = experiment.options(2);
+  options.limit = 3;
+  EXPECT_EQ(experiment.sweep(options).done, 3);
+  EXPECT_EQ(experiment.rows().size(), 3u);
+  const StudyResult second = experiment.sweep(options);
+  EXPECT_EQ(second.present, 3);
+  EXPECT_EQ(second.done, 3);
+  EXPECT_EQ(experiment.sweep(options).done, 2);
+}
+
 TEST(Sweep, ADryRunWritesNothingAndEstimatesFromEarlierRuns) {
   const Experiment experiment;
   RunnerOptions options = experiment.options(2);
   options.dry_run = true;
-  const SweepResult first = experiment.sweep(options);
+  const StudyResult first = experiment.sweep(options);
   EXPECT_EQ(first.runs.size(), 8u);
   EXPECT_EQ(first.missing, 8);
   EXPECT_LT(first.estimate_seconds, 0);
   EXPECT_FALSE(support::fs::exists(experiment.folder / "results"));
   experiment.sweep(experiment.shard(1, 2));
-  const SweepResult second = experiment.sweep(options);
+  const StudyResult second = experiment.sweep(options);
   EXPECT_EQ(second.missing, 4);
   EXPECT_GE(second.estimate_seconds, 0);
 }
@@ -306,7 +322,7 @@ TEST(Sweep, TimelinesAreAddedToRunsThatLackThem) {
 
 TEST(Sweep, APlannerThatFindsNothingIsARowWithAReason) {
   const Experiment experiment(replaced(planned(""), "gpt3_125m", "gpt3_175b"));
-  const SweepResult result = experiment.sweep(experiment.options(2));
+  const StudyResult result = experiment.sweep(experiment.options(2));
   EXPECT_EQ(result.done, 4);
   EXPECT_EQ(result.failed, 0);
   for (const auto& row : experiment.rows()) {
@@ -319,7 +335,7 @@ TEST(Sweep, APlannerThatFindsNothingIsARowWithAReason) {
 
 TEST(Sweep, PlannersReportTheirEstimateAndTheSimulatorsTime) {
   const Experiment experiment(planned(""));
-  const SweepResult result = experiment.sweep(experiment.options(2));
+  const StudyResult result = experiment.sweep(experiment.options(2));
   EXPECT_EQ(result.done, 4);
   for (const auto& row : experiment.rows()) {
     EXPECT_EQ(row.at("status"), "ok") << row.at("reason");
@@ -332,7 +348,7 @@ TEST(Sweep, PlannersReportTheirEstimateAndTheSimulatorsTime) {
 TEST(Sweep, AnAxisOfWholePlannersFillsTheColumnsOfPlanners) {
   const Experiment experiment(
       planned("  planner: [{name: megatron_grid, options: {evaluate_top: 1}}, {name: alpa}]\n"));
-  const SweepResult result = experiment.sweep(experiment.options(2));
+  const StudyResult result = experiment.sweep(experiment.options(2));
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   EXPECT_EQ(result.done, 8);
   std::map<std::string, int> rows;
@@ -372,7 +388,7 @@ TEST(Figure, IsWhatThePlotScriptPrints) {
                   "open(args['--out'] + '/figure.pdf', 'w').write('x')\n"
                   "print(args['--out'] + '/figure.pdf')\n"
                   "print(len(rows))\n");
-  const SweepResult result = experiment.sweep(experiment.options(2));
+  const StudyResult result = experiment.sweep(experiment.options(2));
   EXPECT_TRUE(result.problems.empty()) << result.problems.front();
   ASSERT_EQ(result.figures.size(), 2u);
   EXPECT_EQ(result.figures[0], experiment.results() + "/figures/figure.pdf");
@@ -387,12 +403,12 @@ TEST(Figure, ProblemsOfTheScriptAreReportedAndResultsKept) {
   write_text_file(experiment.folder / "manifest.yaml",
                   std::string(support::kManifest) + "plot: plot.py\n");
   write_text_file(experiment.folder / "plot.py", "raise SystemExit('no such column')\n");
-  const SweepResult broken = experiment.sweep(experiment.options(2));
+  const StudyResult broken = experiment.sweep(experiment.options(2));
   EXPECT_EQ(broken.done, 8);
   ASSERT_EQ(broken.problems.size(), 1u);
   EXPECT_NE(broken.problems[0].find("no such column"), std::string::npos);
   write_text_file(experiment.folder / "plot.py", "import module_that_nobody_has\n");
-  const SweepResult missing = experiment.sweep(experiment.options(2));
+  const StudyResult missing = experiment.sweep(experiment.options(2));
   ASSERT_EQ(missing.problems.size(), 1u);
   EXPECT_NE(missing.problems[0].find("apt install python3-module_that_nobody_has"),
             std::string::npos)

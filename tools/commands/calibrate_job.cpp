@@ -15,7 +15,7 @@
 #include "executor/bench/compute_bench.h"
 #include "executor/cuda/backend.h"
 #include "executor/model/shard.h"
-#include "experiments/study/runner.h"
+#include "experiments/study/version.h"
 #include "models/base/text.h"
 #include "models/ir/measurement_text.h"
 #include "models/spec/library.h"

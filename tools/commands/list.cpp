@@ -6,10 +6,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "experiments/study/manifest.h"
-#include "experiments/study/mixed_length_file.h"
-#include "experiments/study/replay.h"
-#include "experiments/study/steps.h"
+#include "experiments/study/points.h"
+#include "experiments/study/study.h"
 #include "models/base/text.h"
 #include "models/config/document.h"
 #include "tools/cli/command.h"
@@ -50,26 +48,12 @@ std::vector<ExperimentRow> experiments_known() {
   for (const std::string& file : experiments_of(root.string(), diagnostics)) {
     ExperimentRow row;
     row.path = fs::proximate(fs::path(file).parent_path(), error).string();
-    const ExperimentKind kind = kind_of(file);
-    if (kind == ExperimentKind::replay) {
-      const auto study = experiments::load_replay_study(file, diagnostics);
-      row.title = study.title;
-      row.runs = static_cast<std::int64_t>(experiments::expand(study).size());
-    } else if (kind == ExperimentKind::steps) {
-      Diagnostics not_built;  // is no matter here
-      const auto steps = experiments::load_steps(file, not_built);
-      row.title = steps.title;
-      row.runs = std::ssize(steps.steps);
-    } else if (kind == ExperimentKind::mixed_length) {
-      const auto study = config::load_file<experiments::MixedLengthFile>(file, diagnostics);
-      row.title = study.title;
-      for (const auto& one : study.cases) row.runs += std::ssize(one.systems);
-    } else if (kind == ExperimentKind::twin) {
+    if (is_twin(file)) {
       row.title = "Twin: predicted against measured on this machine";
     } else {
-      const auto manifest = experiments::load_manifest(file, diagnostics);
-      row.title = manifest.title;
-      row.runs = static_cast<std::int64_t>(experiments::expand(manifest, diagnostics).size());
+      const experiments::Study study = experiments::load_study(file, diagnostics);
+      row.title = study.title;
+      if (diagnostics.empty()) row.runs = std::ssize(experiments::expand(study, diagnostics));
     }
     if (!diagnostics.empty()) break;
     rows.push_back(std::move(row));

@@ -8,14 +8,19 @@
 #include <limits>
 #include <vector>
 
+#include "experiments/study/commands.h"
 #include "experiments/study/mixed_length_study.h"
+#include "experiments/study/points.h"
+#include "experiments/study/run_study.h"
 #include "models/config/document.h"
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
+#include "tools/commands/study_report.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
@@ -23,13 +28,16 @@ namespace {
 
 namespace fs = std::filesystem;
 using experiments::LoadedMixedLength;
-using experiments::MixedLengthResult;
+using experiments::MixedLengthSummary;
+using experiments::Point;
+using experiments::Study;
+using experiments::StudyResult;
 
-std::string summary(const MixedLengthResult& result) {
+std::string summary(const std::vector<MixedLengthSummary>& systems) {
   Table table;
   table.column("case").column("system").number("mean s").number("10 %").number("90 %");
   table.number("switching s").number("switches").number("computed tokens");
-  for (const experiments::MixedLengthSummary& one : result.systems) {
+  for (const MixedLengthSummary& one : systems) {
     if (one.status != "ok") {
       table.row({one.of_case, one.system, one.status.empty() ? "not run" : one.status, "", "", "",
                  "", ""});
@@ -44,15 +52,15 @@ std::string summary(const MixedLengthResult& result) {
 }
 
 /// What was chosen where the file is silent, and why a system has no plan; equal lines once.
-std::string notes(const MixedLengthResult& result) {
+std::string notes(const std::vector<MixedLengthSummary>& systems) {
   std::vector<std::string> lines;
-  const auto add = [&](const experiments::MixedLengthSummary& one, const std::string& text) {
+  const auto add = [&](const MixedLengthSummary& one, const std::string& text) {
     std::string line = fmt::format("{}, {}: {}\n", one.of_case, one.system, text);
     if (std::find(lines.begin(), lines.end(), line) == lines.end()) {
       lines.push_back(std::move(line));
     }
   };
-  for (const experiments::MixedLengthSummary& one : result.systems) {
+  for (const MixedLengthSummary& one : systems) {
     if (!one.reason.empty()) add(one, fmt::format("{}: {}", one.status, one.reason));
     for (const std::string& text : one.search) add(one, text);
     for (const std::string& text : one.strategies) add(one, text);
@@ -62,38 +70,48 @@ std::string notes(const MixedLengthResult& result) {
   return text;
 }
 
-int closing_status(const MixedLengthResult& result) {
-  for (const std::string& problem : result.problems) fmt::print(stderr, "orrery: {}\n", problem);
-  if (result.interrupted) {
-    fmt::print(stderr, "orrery: interrupted; {} kept in {}, the same command goes on from there\n",
-               counted(static_cast<std::size_t>(result.present + result.done), "result"),
-               result.results_folder);
-    return kInterrupted;
-  }
-  return !result.problems.empty() || result.steps == 0 ? 1 : 0;
+/// What `--json` prints of a system.
+struct SystemDocument {
+  std::string run;
+  MixedLengthSummary summary;
+};
+
+struct MixedLengthDocument {
+  std::string study;
+  std::string results;
+  std::string runs_csv;
+  std::string steps_csv;
+  std::vector<std::string> figures;
+  std::vector<std::string> problems;
+  bool interrupted = false;
+  std::vector<SystemDocument> systems;
+};
+
+void describe(config::Visitor& v, SystemDocument& system) {
+  v.title("System");
+  v.required("run", system.run, "content hash: name of its folder");
+  experiments::describe(v, system.summary);
+}
+
+void describe(config::Visitor& v, MixedLengthDocument& document) {
+  v.title("Mixed lengths");
+  v.required("study", document.study, "");
+  v.required("results", document.results, "");
+  v.required("runs_csv", document.runs_csv, "");
+  v.required("steps_csv", document.steps_csv, "a row for each step");
+  v.required("figures", document.figures, "");
+  v.required("problems", document.problems, "");
+  v.required("interrupted", document.interrupted, "");
+  v.required("systems", document.systems, "");
 }
 
 /// CASE/SYSTEM/STEP of --of.
 struct StepPlace {
-  std::size_t of_case = 0;
-  std::size_t system = 0;
+  Point point;
   int step = 0;
 };
 
-template <class T>
-std::size_t place_of(const std::string& name, const std::vector<T>& all, const char* kind,
-                     config::Diagnostics& diagnostics) {
-  std::vector<std::string> known;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (all[i].name == name) return i;
-    known.push_back(all[i].name);
-  }
-  diagnostics.add(at_flag("--of"), fmt::format("no {} '{}'", kind, name),
-                  config::suggest(name, known, fmt::format("{}s", kind)));
-  return 0;
-}
-
-StepPlace place_of(const Text& text, const LoadedMixedLength& loaded,
+StepPlace place_of(const Text& text, const std::vector<Point>& points,
                    config::Diagnostics& diagnostics) {
   StepPlace place;
   const std::string& all = text.value_or("");
@@ -101,17 +119,28 @@ StepPlace place_of(const Text& text, const LoadedMixedLength& loaded,
   const std::size_t last = all.rfind('/');
   if (first == std::string::npos || first == last) {
     diagnostics.add(at_flag("--of"), fmt::format("'{}' is not CASE/SYSTEM/STEP", all),
-                    fmt::format("for example --of '{}/{}/0'", loaded.file.cases.front().name,
-                                loaded.file.cases.front().systems.front().name));
+                    fmt::format("for example --of '{}/{}/0'", points.front().on("case"),
+                                points.front().on("system")));
     return place;
   }
-  const std::size_t before = diagnostics.problems().size();
-  place.of_case = place_of(all.substr(0, first), loaded.file.cases, "case", diagnostics);
-  if (diagnostics.problems().size() == before) {
-    place.system = place_of(all.substr(first + 1, last - first - 1),
-                            loaded.file.cases[place.of_case].systems, "system", diagnostics);
+  std::vector<Point> left = points;
+  const auto keep = [&](const char* axis, const std::string& name) {
+    std::vector<std::string> known;
+    for (const Point& point : left) {
+      const std::string value = point.on(axis);
+      if (std::find(known.begin(), known.end(), value) == known.end()) known.push_back(value);
+    }
+    std::erase_if(left, [&](const Point& point) { return point.on(axis) != name; });
+    if (!left.empty()) return true;
+    diagnostics.add(at_flag("--of"), fmt::format("no {} '{}'", axis, name),
+                    config::suggest(name, known, fmt::format("{}s", axis)));
+    return false;
+  };
+  if (keep("case", all.substr(0, first)) &&
+      keep("system", all.substr(first + 1, last - first - 1))) {
+    place.point = left.front();
   }
-  const std::int64_t step = whole_number(all.substr(last + 1), "--of", 0, 0, diagnostics);
+  const std::int64_t step = whole_number(all.substr(last + 1), "of", 0, 0, diagnostics);
   if (step > experiments::kMostSteps) {
     diagnostics.add(at_flag("--of"),
                     fmt::format("step {}: at most {}", step, experiments::kMostSteps));
@@ -122,21 +151,19 @@ StepPlace place_of(const Text& text, const LoadedMixedLength& loaded,
 }
 
 /// Plans one step of one system and writes it.
-int save_plan(const LoadedMixedLength& loaded, const StepPlace& place, const std::string& path) {
-  experiments::MixedLengthSession session(loaded, place.of_case, place.system);
-  const experiments::MixedLengthCase& one = loaded.file.cases[place.of_case];
-  const experiments::MixedLengthSystem& system = one.systems[place.system];
+int save_plan(const LoadedMixedLength& loaded, int number, const std::string& path) {
+  experiments::MixedLengthSession session(loaded);
+  const experiments::MixedLengthRun& run = loaded.run;
   if (const auto& no = session.infeasible()) {
-    fmt::print(stderr, "orrery: {}, {}: no plan: {}: {}\n", one.name, system.name, no->constraint,
+    fmt::print(stderr, "orrery: {}, {}: no plan: {}: {}\n", run.name, run.system, no->constraint,
                no->witness);
     return 1;
   }
-  const std::vector<std::int64_t> lengths =
-      experiments::sequences_of(loaded, place.of_case, place.step);
+  const std::vector<std::int64_t> lengths = experiments::sequences_of(loaded, number);
   models::PlannedStep step = session.plan(lengths);
-  step.planner = system.planner.value;
+  step.planner = run.planner.value;
   write_file(path, models::dump_step_plan(step));
-  print(fmt::format("{}, {}, step {}: {} in {}, {:.3f} s\n", one.name, system.name, place.step,
+  print(fmt::format("{}, {}, step {}: {} in {}, {:.3f} s\n", run.name, run.system, number,
                     counted(lengths.size(), "sequence"), counted(step.phases.size(), "phase"),
                     session.run(lengths).time.value));
   for (const std::string& line : session.strategies()) print(line + "\n");
@@ -144,65 +171,82 @@ int save_plan(const LoadedMixedLength& loaded, const StepPlace& place, const std
   return 0;
 }
 
-}  // namespace
-
-void describe(config::Visitor& v, MixedLengthSettings& settings) {
-  v.required("file", settings.file, "mixed_length.yaml, or a folder that holds one",
-             {.positional = true});
-  describe(v, settings.sweep);
-  v.optional("steps", settings.steps, "steps of each case; default: what the file says");
-  v.optional("plan", settings.plan,
-             "run nothing: write the plan of one step to this file, for orrery simulate");
-  v.optional("of", settings.of, "CASE/SYSTEM/STEP: which step --plan writes");
+int plan_of_step(const Study& study, const MixedLengthSettings& args, config::Diagnostics& found) {
+  const models::Library library = open_library(found);
+  const auto all =
+      experiments::load_mixed_lengths(study, experiments::expand(study, found), library, found);
+  found.raise();
+  std::vector<Point> points;
+  for (const auto& [point, loaded] : all) points.push_back(point);
+  const StepPlace place = place_of(args.of, points, found);
+  found.raise();
+  probe_outputs({{"plan", args.plan}});
+  const auto chosen = std::find_if(all.begin(), all.end(), [&](const auto& each) {
+    return each.first.axes == place.point.axes;
+  });
+  return save_plan(*chosen->second, place.step, *args.plan);
 }
 
-int run_mixed_length_study(const MixedLengthSettings& args) {
-  config::Diagnostics diagnostics;
-  const experiments::RunnerOptions options = args.sweep.options();
-  const std::int64_t steps = whole_number(args.steps, "--steps", 1, 0, diagnostics);
+int run(const MixedLengthSettings& args, config::Diagnostics& diagnostics) {
+  const std::int64_t steps = whole_number(args.steps, "steps", 1, 0, diagnostics);
   if (steps > experiments::kMostSteps) {
     diagnostics.add(at_flag("--steps"), fmt::format("at most {}", experiments::kMostSteps));
   }
   if (args.of && !args.plan) {
     diagnostics.add(at_flag("--of"), "belongs to --plan FILE, which is not given");
   }
-  std::error_code error;
-  const std::string path = fs::is_directory(args.file, error)
-                               ? (fs::path(args.file) / kMixedLengthFile).string()
-                               : args.file;
-  check_outputs({{"--plan", args.plan}}, {path}, diagnostics);
-  const auto file = config::load_file<experiments::MixedLengthFile>(path, diagnostics);
-  const models::Library library = open_library(diagnostics);
+  const std::string path = study_file(args.file, diagnostics);
+  check_outputs({{"plan", args.plan}}, {path}, diagnostics);
+  Study study = load_study_of(path, "mixed_length", diagnostics);
   diagnostics.raise();
-  const std::string folder = fs::path(path).parent_path().string();
-  const LoadedMixedLength loaded =
-      experiments::load_mixed_length(file, folder, static_cast<int>(steps), library, diagnostics);
-  StepPlace place;
-  if (args.plan) place = place_of(args.of, loaded, diagnostics);
-  diagnostics.raise();
-  if (args.plan) {
-    probe_outputs({{"--plan", args.plan}});
-    return save_plan(loaded, place, *args.plan);
+  if (steps > 0) {
+    study.set("steps", config::Value::scalar(std::to_string(steps), at_flag("--steps")));
   }
-  const MixedLengthResult result = [&] {
-    SweepProgress shown(options);
-    return experiments::run_mixed_length(loaded, folder, options, shown.listener());
-  }();
-  if (options.dry_run) {
-    print(fmt::format("dry run: {} of {} to do; results would go to {}\n", result.missing,
-                      counted(static_cast<std::size_t>(result.total), "run"),
-                      result.results_folder));
-    return 0;
+  if (args.plan) return plan_of_step(study, args, diagnostics);
+  return run_and_report(study, args.sweep, args.json, false, diagnostics);
+}
+
+}  // namespace
+
+StudyReport report_mixed_lengths(const Study& study, const StudyResult& result, bool dry_run) {
+  StudyReport report;
+  MixedLengthDocument document{
+      study.name,     result.results_folder, result.runs_csv,    result.table,
+      result.figures, result.problems,       result.interrupted, {}};
+  std::vector<MixedLengthSummary> systems;
+  for (const experiments::Task& run : result.runs) {
+    systems.push_back(experiments::mixed_length_summary(run, result.results_folder));
+    document.systems.push_back({run.hash, systems.back()});
   }
-  print(section(file.title, summary(result)));
-  print(notes(result));
-  print(fmt::format("{} steps in {}\n", result.steps, result.steps_csv));
-  for (const std::string& drawn : result.figures) print(drawn + "\n");
-  return closing_status(result);
+  report.json = to_json(document);
+  if (dry_run) {
+    report.text =
+        fmt::format("dry run: {} of {} to do; results would go to {}\n", result.missing,
+                    counted(static_cast<std::size_t>(result.total), "run"), result.results_folder);
+    return report;
+  }
+  std::size_t steps = 0;
+  for (const auto& row : experiments::read_csv_rows(result.table)) steps += row.empty() ? 0 : 1;
+  report.any_result = steps > 0;
+  report.text = section(study.title, summary(systems)) + notes(systems);
+  report.text += fmt::format("{} steps in {}\n", steps, result.table);
+  for (const std::string& drawn : result.figures) report.text += drawn + "\n";
+  return report;
+}
+
+void describe(config::Visitor& v, MixedLengthSettings& settings) {
+  v.required("file", settings.file, "study of mixed lengths, or a folder that holds one",
+             {.positional = true});
+  describe(v, settings.sweep);
+  v.optional("steps", settings.steps, "steps of each case; default: what the file says");
+  v.optional("plan", settings.plan,
+             "run nothing: write the plan of one step to this file, for orrery simulate");
+  v.optional("of", settings.of, "CASE/SYSTEM/STEP: which step --plan writes");
+  describe_json(v, settings.json);
 }
 
 extern const Command kMixedLength;
-const Command kMixedLength = printing_command<MixedLengthSettings, run_mixed_length_study>(
+const Command kMixedLength = printing_command<MixedLengthSettings, run>(
     "mixed-length", "Simulate steps with sequences of mixed lengths, system by system",
     "mixed-length experiments/hetu/mixed_length --steps 2 --no-figure");
 

@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "experiments/study/checks.h"
 #include "models/base/hash.h"
 #include "models/base/text.h"
 #include "models/config/document.h"
@@ -23,20 +24,10 @@ namespace fs = std::filesystem;
 using config::Diagnostics;
 using config::Value;
 using experiments::ReplayPolicy;
-using experiments::ReplayStudy;
+using experiments::Study;
 
 constexpr Days kDefaultDays{54};  ///< Of a generated trace: the Llama 3 snapshot.
 constexpr std::int64_t kMostSeeds = 100'000;
-
-std::string study_file(const std::string& given, Diagnostics& diagnostics) {
-  std::error_code error;
-  if (!fs::exists(given, error)) {
-    diagnostics.add({}, fmt::format("no such file or folder '{}'", given),
-                    "orrery list experiments shows what there is");
-    diagnostics.raise();
-  }
-  return fs::is_directory(given, error) ? (fs::path(given) / kReplayFile).string() : given;
-}
 
 /// "a,b": policies by name, with the options that name them. Each stands at its flag.
 std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& args,
@@ -119,8 +110,12 @@ Value settings_of(const ReplaySettings& args, Value base, Diagnostics& diagnosti
   return base;
 }
 
-experiments::ReplayTrace trace_of(const ReplaySettings& args, Diagnostics& diagnostics) {
-  experiments::ReplayTrace trace;
+Value text_value(const std::string& text, const char* flag) {
+  return Value::scalar(text, at_flag(flag));
+}
+
+Value trace_of(const ReplaySettings& args, Diagnostics& diagnostics) {
+  Value trace = Value::map({}, at_flag(args.trace ? "--trace" : "--generate"));
   if (args.trace.has_value() == args.generate.has_value()) {
     diagnostics.add(at_flag(args.trace ? "--generate" : "--trace"),
                     args.trace ? "--trace and --generate exclude each other"
@@ -128,18 +123,19 @@ experiments::ReplayTrace trace_of(const ReplaySettings& args, Diagnostics& diagn
                     "for example --generate llama3");
     return trace;
   }
-  if (args.trace) trace.file = {*args.trace, at_flag("--trace")};
+  if (args.trace) trace.append("file", text_value(*args.trace, "--trace"));
   if (args.format && !args.trace) {
     diagnostics.add(at_flag("--format"), "is for files (--trace)");
-  } else {
-    trace.format = args.format;
+  } else if (args.format) {
+    trace.append("format", text_value(*args.format, "--format"));
   }
   if (args.repeat && !args.trace) {
     diagnostics.add(at_flag("--repeat"), "is for files (--trace)");
   }
-  trace.repeat = args.repeat;
-  if (args.generate) trace.generator = {*args.generate, at_flag("--generate")};
-  trace.settings = settings_of(args, {}, diagnostics);
+  if (args.generate) trace.append("generator", text_value(*args.generate, "--generate"));
+  Value settings = settings_of(args, {}, diagnostics);
+  if (!settings.is_null()) trace.append("settings", std::move(settings));
+  if (args.repeat) trace.append("repeat", text_value("true", "--repeat"));
   return trace;
 }
 
@@ -164,15 +160,25 @@ void refuse_case_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   refuse(args.plan.has_value(), "--plan");
 }
 
-ReplayStudy study_of_file(const ReplaySettings& args, Diagnostics& diagnostics) {
-  refuse_case_flags(args, diagnostics);
-  ReplayStudy study =
-      experiments::load_replay_study(study_file(args.file, diagnostics), diagnostics);
-  if (args.policies || !args.options.empty()) {
-    study.policies = policies_of(args, diagnostics);
-    for (experiments::ReplayCase& one : study.cases) one.policies.clear();
-    if (args.policies) study.sweep.clear();
+/// In place of those that the study names, wherever it does. Options alone stay with the axes of
+/// options that the file has.
+void set_policies(Study& study, const ReplaySettings& args, Diagnostics& diagnostics) {
+  std::vector<Value> values;
+  for (const auto& policy : policies_of(args, diagnostics)) {
+    values.push_back(experiments::as_value(policy));
   }
+  study.set_axis("policy", std::move(values));
+  if (args.policies) study.drop_option_axes();
+}
+
+Study study_of_file(const ReplaySettings& args, Diagnostics& diagnostics) {
+  refuse_case_flags(args, diagnostics);
+  const std::size_t before = diagnostics.problems().size();
+  const std::string file = study_file(args.file, diagnostics);
+  if (diagnostics.problems().size() != before) diagnostics.raise();
+  Study study = load_study_of(file, "replay", diagnostics);
+  if (study.command.value != "replay") diagnostics.raise();
+  if (args.policies || !args.options.empty()) set_policies(study, args, diagnostics);
   return study;
 }
 
@@ -184,70 +190,68 @@ std::string short_name(const std::string& name) {
   return file ? path.stem().string() : name;
 }
 
-ReplayStudy study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
-  ReplayStudy study;
-  study.folder = "";
-  experiments::ReplayCase one;
+Study study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
+  Study study;
+  study.command = {"replay", {}};
   if (!args.job.cluster || args.job.cluster->empty()) {
     diagnostics.add(at_flag("--cluster"), "missing",
-                    "for example --cluster a100_8; orrery list clusters; or give a replay.yaml");
+                    "for example --cluster a100_8; orrery list clusters; or give a study");
   }
   if (!args.job.model || args.job.model->empty()) {
     diagnostics.add(at_flag("--model"), "missing",
                     "for example --model llama2_13b; orrery list models");
   }
-  one.cluster = {args.job.cluster.value_or(""), at_flag("--cluster")};
-  one.model = {args.job.model.value_or(""), at_flag("--model")};
-  one.name = short_name(one.cluster.value) + "/" + short_name(one.model.value);
+  const std::string cluster = args.job.cluster.value_or("");
+  const std::string model = args.job.model.value_or("");
+  Value& settings = study.settings;
+  settings.append("cluster", text_value(cluster, "--cluster"));
+  settings.append("model", text_value(model, "--model"));
   JobSettings job = args.job;
   job.set_default("global_batch", kDefaultBatch);
   job.set_default("sequence_length", kDefaultLength);
-  one.job = make_job(job, std::nullopt, diagnostics);
-  one.job_text = config::to_value(one.job);
-  if (args.job.profile) one.profile = {*args.job.profile, at_flag("--profile")};
+  settings.append("job", config::to_value(make_job(job, std::nullopt, diagnostics)));
+  if (args.job.profile) settings.append("profile", text_value(*args.job.profile, "--profile"));
   if (args.job.scale_profile) {
-    one.scale_profile = {*args.job.scale_profile, at_flag("--scale-profile")};
+    settings.append("scale_profile", text_value(*args.job.scale_profile, "--scale-profile"));
   }
-  if (args.plan) one.plan = {*args.plan, at_flag("--plan")};
-  one.trace = trace_of(args, diagnostics);
-  study.cases.push_back(std::move(one));
-  study.policies = policies_of(args, diagnostics);
+  if (args.plan) settings.append("plan", text_value(*args.plan, "--plan"));
+  settings.append("trace", trace_of(args, diagnostics));
+  Value name = Value::map({});
+  name.append("name", Value::scalar(short_name(cluster) + "/" + short_name(model)));
+  study.set_axis("case", {std::move(name)});
+  set_policies(study, args, diagnostics);
   study.seeds = {{0}, at_flag("--seeds")};
   return study;
 }
 
 }  // namespace
 
-ReplayStudy study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
+Study study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
   const bool file = !args.file.empty();
-  ReplayStudy study = file ? study_of_file(args, diagnostics) : study_of_flags(args, diagnostics);
-  for (const auto& policy : study.policies) {
-    if (!file || args.policies || !args.options.empty()) {
-      experiments::check_policy(policy.value, policy.at, diagnostics);
-    }
-  }
+  Study study = file ? study_of_file(args, diagnostics) : study_of_flags(args, diagnostics);
+  const auto set = [&](const char* setting, const std::string& text, const char* flag) {
+    study.set(setting, text_value(text, flag));
+  };
   if (args.seeds) study.seeds = {seeds_of(*args.seeds, diagnostics), at_flag("--seeds")};
-  if (args.planning_time) study.planning_time = *args.planning_time;
-  if (args.prices) study.prices = *args.prices;
-  if (args.background) {
-    study.background_transfers = experiments::BackgroundTransfers::simulated;
+  if (args.planning_time) {
+    set("planning_time", experiments::name_of_enum(*args.planning_time), "--planning-time");
   }
+  if (args.prices) set("prices", experiments::name_of_enum(*args.prices), "--prices");
+  if (args.background) set("background_transfers", "simulated", "--background-transfers");
   if (args.expected_mtbf) {
-    for (experiments::ReplayCase& one : study.cases) one.expected_mtbf = args.expected_mtbf;
+    set("expected_mtbf", config::to_text(*args.expected_mtbf), "--expected-mtbf");
   }
   const bool generated = !file && args.generate.has_value();
   if (args.days || generated) {
     const bool usable = args.days && args.days->value > 0;  // What is wrong with it was reported.
     const Days days = usable ? *args.days : kDefaultDays;
-    const Seconds horizon = to_seconds(to_nanoseconds(days));
-    for (experiments::ReplayCase& one : study.cases) one.horizon = horizon;
+    set("horizon", config::to_text(to_seconds(to_nanoseconds(days))), "--days");
   }
-  if (!diagnostics.empty()) return study;
-  if (!file) {
-    // Calls that differ in anything have folders of their own; the same call goes on.
-    study.hash = content_hash(config::dump(study));
-    study.name = "replay/" + study.hash.substr(0, 12);
-  }
+  if (study.command.value == "replay") experiments::resolve(study, diagnostics);
+  if (!diagnostics.empty() || file) return study;
+  // Calls that differ in anything have folders of their own; the same call goes on.
+  study.hash = content_hash(config::dump(study));
+  study.name = "replay/" + study.hash.substr(0, 12);
   return study;
 }
 

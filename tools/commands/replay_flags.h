@@ -3,18 +3,19 @@
 #include <string>
 
 #include "experiments/study/days.h"
-#include "experiments/study/replay_file.h"
+#include "experiments/study/replay_settings.h"
+#include "experiments/study/study.h"
 #include "models/config/diagnostics.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
 
-/// Recovery policies on a trace: a study file, or flags that say the same.
 using experiments::Days;
 
+/// Recovery policies on a trace: a study file, or flags that say the same.
 struct ReplaySettings {
-  std::string file;  ///< replay.yaml or its folder; empty: the flags say what is replayed.
+  std::string file;  ///< Of a study, or its folder; empty: the flags say what is replayed.
   JobSettings job;
   Text trace;
   Text format;
@@ -35,9 +36,8 @@ struct ReplaySettings {
 };
 
 void describe(config::Visitor& v, ReplaySettings& settings);
-int run_replay(const ReplaySettings& settings, config::Diagnostics& problems);
 
-/// The study of the file, with the flags --policy and --seeds over it; or that of the flags.
-experiments::ReplayStudy study_of(const ReplaySettings& args, config::Diagnostics& diagnostics);
+/// The study of the file, with the flags over it; or that of the flags.
+experiments::Study study_of(const ReplaySettings& args, config::Diagnostics& diagnostics);
 
 }  // namespace orrery::tools

@@ -1,23 +1,29 @@
-#include "tools/commands/replay_tables.h"
+/// What is printed of replays: their ranking, where the time went, policies that cannot run.
 
 #include <fmt/format.h>
 
 #include <cmath>
 #include <filesystem>
 #include <system_error>
+#include <vector>
 
+#include "experiments/study/files.h"
+#include "experiments/study/points.h"
+#include "experiments/study/replay_ranking.h"
 #include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
+#include "tools/commands/study_report.h"
 
 namespace orrery::tools {
 namespace {
 
 using experiments::Interval;
 using experiments::Ranking;
-using experiments::ReplayStudy;
-using experiments::ReplayStudyResult;
 using experiments::Standing;
+using experiments::Study;
+using experiments::StudyResult;
+using experiments::Task;
 
 /// What `--json` prints.
 struct ReplayDocument {
@@ -150,7 +156,7 @@ std::string unable_text(const Ranking& ranking, const std::string& name, bool fa
   return text;
 }
 
-std::string work_text(const ReplayStudyResult& result, const Ranking& ranking) {
+std::string work_text(const StudyResult& result, const Ranking& ranking) {
   const double rest = result.total_seconds - result.planning_seconds - result.evaluation_seconds;
   return fmt::format(
       "replay {}, planning {} ({} searches), new iterations {} ({} simulated of {} asked for)\n",
@@ -158,7 +164,7 @@ std::string work_text(const ReplayStudyResult& result, const Ranking& ranking) {
       duration(result.evaluation_seconds), ranking.iterations_simulated, ranking.iterations_asked);
 }
 
-std::string closing_text(const ReplayStudyResult& result) {
+std::string replays_done(const StudyResult& result) {
   std::string text = fmt::format("{} done", counted(static_cast<std::size_t>(result.done), "run"));
   if (result.present > 0) text += fmt::format(", {} were present", result.present);
   if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
@@ -173,48 +179,82 @@ std::string closing_text(const ReplayStudyResult& result) {
   return text;
 }
 
-/// A file's trace is the same for all seeds; what differs then comes from random searches alone.
-std::string ranking_title(const experiments::ReplayCase& of_case, std::size_t seeds) {
-  if (seeds <= 1) return "Ranking, one seed";
-  return fmt::format("Ranking, means over {} seeds{}, ± 95 % confidence", seeds,
-                     of_case.trace.file ? " of the policies' searches (one trace)" : "");
+std::string dry_run_text(const Study& study, const StudyResult& result) {
+  Table table;
+  table.column("case").column("policy").column("options").number("seed").column("run");
+  for (const experiments::Task& run : result.runs) {
+    table.row({run.inputs.at("case"), run.inputs.at("policy"), run.inputs.at("options"),
+               run.inputs.at("seed"), run.hash});
+  }
+  std::string text = table.text(0, colors());
+  const auto missing = counted(static_cast<std::size_t>(result.missing), "run");
+  text += result.estimate_seconds < 0
+              ? fmt::format("\ndry run: {} to do; no run was timed yet\n", missing)
+              : fmt::format("\ndry run: {} to do, about {}\n", missing,
+                            duration(result.estimate_seconds));
+  for (const std::string& note : study.notes) {
+    text += note + "\n";
+  }
+  for (const std::string& skipped : result.skipped) text += skipped + "\n";
+  return text + fmt::format("results would go to {}\n", result.results_folder);
 }
 
-}  // namespace
+const config::Value* setting(const Task& run, const char* outer, const char* inner) {
+  const config::Value* value = run.point.settings.find(outer);
+  return value == nullptr ? nullptr : value->find(inner);
+}
 
-std::string replay_text(const ReplayStudy& study, const ReplayStudyResult& result,
-                        const Ranking& ranking) {
+/// A file's trace is the same for all seeds; what differs then comes from random searches alone.
+std::string ranking_title(const Task& run, std::size_t seeds) {
+  if (seeds <= 1) return "Ranking, one seed";
+  return fmt::format(
+      "Ranking, means over {} seeds{}, ± 95 % confidence", seeds,
+      setting(run, "trace", "file") != nullptr ? " of the policies' searches (one trace)" : "");
+}
+
+/// The first run of each case.
+std::vector<const Task*> cases_of(const StudyResult& result) {
+  std::vector<const Task*> cases;
+  for (const Task& run : result.runs) {
+    const bool known = std::any_of(cases.begin(), cases.end(), [&](const Task* each) {
+      return each->inputs.at("case") == run.inputs.at("case");
+    });
+    if (!known) cases.push_back(&run);
+  }
+  return cases;
+}
+
+std::string replay_text(const Study& study, const StudyResult& result, const Ranking& ranking) {
   std::string text;
   if (!study.title.empty()) text += bold(study.title) + "\n\n";
-  for (std::size_t c = 0; c < study.cases.size(); ++c) {
-    const std::string& name = study.cases[c].name;
+  for (const Task* run : cases_of(result)) {
+    const std::string& name = run->inputs.at("case");
     const std::vector<Standing> standings = of_case(ranking, name);
     const std::string unable = unable_text(ranking, name, false);
     const std::string failed = unable_text(ranking, name, true);
     if (standings.empty() && unable.empty() && failed.empty()) continue;
-    text += result.cases[c] + "\n\n";
+    text += run->about + "\n\n";
     if (!standings.empty()) {
-      text +=
-          section(ranking_title(study.cases[c], standings.front().seeds), ranking_table(standings));
+      text += section(ranking_title(*run, standings.front().seeds), ranking_table(standings));
       text += fmt::format("\n{}\n", section("Where the wall time goes", bucket_table(standings)));
     }
     if (!unable.empty()) text += section("Cannot run here", unable) + "\n";
     if (!failed.empty()) text += section("Failed", failed) + "\n";
   }
-  for (const std::string& note : experiments::options_not_of_all(study.policies)) {
-    text += note + "\n";
-  }
+  for (const std::string& note : study.notes) text += note + "\n";
   for (const std::string& skipped : result.skipped) text += skipped + "\n";
   if (result.total == 0) return text + "no run belongs to this call\n";
-  if (study.background_transfers == experiments::BackgroundTransfers::ignored) {
+  const bool ignored = std::any_of(result.runs.begin(), result.runs.end(), [](const Task& run) {
+    return run.inputs.at("background_transfers") == "ignored";
+  });
+  if (ignored) {
     text +=
         "Copies of checkpoints beside training slow no iteration here: --background-transfers\n\n";
   }
-  return text + work_text(result, ranking) + closing_text(result);
+  return text + work_text(result, ranking) + replays_done(result);
 }
 
-std::string replay_document(const ReplayStudy& study, const ReplayStudyResult& result,
-                            const Ranking& ranking) {
+std::string replay_document(const Study& study, const StudyResult& result, const Ranking& ranking) {
   ReplayDocument document;
   document.study = study.name;
   document.results = result.results_folder;
@@ -231,6 +271,20 @@ std::string replay_document(const ReplayStudy& study, const ReplayStudyResult& r
   document.ranking = ranking.standings;
   document.unable = ranking.unable;
   return to_json(document);
+}
+
+}  // namespace
+
+StudyReport report_replays(const Study& study, const StudyResult& result, bool dry_run) {
+  std::vector<std::string> axes;
+  for (const std::string& axis : experiments::axis_names(study)) {
+    if (axis != "case" && axis != "policy") axes.push_back(axis);
+  }
+  const Ranking ranking =
+      experiments::rank_policies(experiments::read_csv_rows(result.runs_csv), axes);
+  return {dry_run ? dry_run_text(study, result) : replay_text(study, result, ranking),
+          replay_document(study, result, ranking),
+          dry_run || result.total == 0 || !ranking.standings.empty()};
 }
 
 }  // namespace orrery::tools

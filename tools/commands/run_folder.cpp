@@ -1,14 +1,10 @@
-/// orrery run FOLDER: all experiments below a folder, one after the other.
+/// orrery run FOLDER: all studies below a folder, one after the other.
 #include "tools/commands/run_folder.h"
 
 #include <fmt/format.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -16,6 +12,8 @@
 #include <set>
 #include <system_error>
 
+#include "experiments/study/study.h"
+#include "models/base/subprocess.h"
 #include "models/config/document.h"
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"
@@ -29,11 +27,19 @@ namespace {
 
 namespace fs = std::filesystem;
 
+/// What a key of a file says; "" where it says nothing.
+std::string text_at(const std::string& file, const char* key) {
+  config::Diagnostics ignored;  // its reader says what is wrong with it
+  const config::Value tree = config::load_value(file, ignored);
+  const config::Value* value = tree.find(key);
+  return value == nullptr ? "" : value->text;
+}
+
+std::string command_of_file(const std::string& file) { return text_at(file, "command"); }
+
 std::vector<std::string> command_for(const RunSettings& args, const std::string& file) {
-  std::vector<std::string> words = {fs::read_symlink("/proc/self/exe").string(), "run", file,
-                                    "--results", args.sweep.results};
-  const ExperimentKind kind = kind_of(file);
-  const bool divides = kind != ExperimentKind::twin;
+  std::vector<std::string> words = {own_executable(), "run", file, "--results", args.sweep.results};
+  const bool divides = !is_twin(file);
   if (divides && args.sweep.workers) {
     words.insert(words.end(), {"--workers", std::to_string(*args.sweep.workers)});
   }
@@ -41,9 +47,12 @@ std::vector<std::string> command_for(const RunSettings& args, const std::string&
     const Shard& shard = *args.sweep.shard;
     words.insert(words.end(), {"--shard", fmt::format("{}/{}", shard.index, shard.count)});
   }
+  if (divides && args.sweep.limit) {
+    words.insert(words.end(), {"--limit", std::to_string(*args.sweep.limit)});
+  }
   if (args.sweep.no_figure) words.emplace_back("--no-figure");
   if (args.sweep.dry_run) words.emplace_back("--dry-run");
-  if (args.timelines && kind == ExperimentKind::manifest) words.emplace_back("--timelines");
+  if (args.timelines && command_of_file(file) == "plan") words.emplace_back("--timelines");
   if (args.sweep.quiet) words.emplace_back("--quiet");
   return words;
 }
@@ -53,24 +62,10 @@ std::vector<std::string> command_for(const RunSettings& args, const std::string&
 int run_apart(const std::vector<std::string>& words) {
   std::fflush(nullptr);
   const auto before = signal(SIGINT, SIG_IGN);
-  const pid_t child = fork();
-  if (child == 0) {
-    prctl(PR_SET_PDEATHSIG, SIGTERM);
-    signal(SIGINT, SIG_DFL);
-    std::vector<char*> arguments;
-    for (const std::string& word : words) arguments.push_back(const_cast<char*>(word.c_str()));
-    arguments.push_back(nullptr);
-    execv(arguments[0], arguments.data());
-    _exit(127);
-  }
-  int status = 0;
-  if (child > 0) {
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-    }
-  }
+  Subprocess child({.command = words, .signals = ChildSignals::defaults, .death_signal = SIGTERM});
+  const ExitStatus status = child.wait();
   signal(SIGINT, before);
-  if (child < 0) throw std::system_error(errno, std::generic_category(), "fork");
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+  return status.signal == 0 ? status.code : 1;
 }
 
 /// Folder of a file, or the file where the folder holds several.
@@ -87,7 +82,7 @@ void check_distinct_names(const std::vector<std::string>& files) {
   config::Diagnostics diagnostics;
   std::map<std::string, std::string> known;
   for (const std::string& file : files) {
-    if (kind_of(file) == ExperimentKind::twin) continue;  // results/twin/<name>
+    if (is_twin(file)) continue;  // results/twin/<name>
     config::Diagnostics ignored;
     const config::Value tree = config::load_value(file, ignored);
     const config::Value* name = tree.find("name");
@@ -110,18 +105,30 @@ std::string result_text(int status) {
 
 }  // namespace
 
-ExperimentKind kind_of(const std::string& file) {
-  config::Diagnostics ignored;
-  const config::Value tree = config::load_value(file, ignored);
-  const config::Value* schema = tree.find("schema");
-  const auto is = [&](const char* kind) {
-    return schema != nullptr && schema->text.rfind(kind, 0) == 0;
-  };
-  if (is("orrery/replay/")) return ExperimentKind::replay;
-  if (is("orrery/steps/")) return ExperimentKind::steps;
-  if (is("orrery/mixed_length/")) return ExperimentKind::mixed_length;
-  if (is("orrery/twin/")) return ExperimentKind::twin;
-  return ExperimentKind::manifest;
+std::string study_file(const std::string& given, config::Diagnostics& diagnostics) {
+  std::error_code error;
+  if (!fs::exists(given, error)) {
+    diagnostics.add({}, fmt::format("no such file or folder '{}'", given),
+                    "orrery list experiments shows what there is");
+  }
+  return fs::is_directory(given, error) ? (fs::path(given) / experiments::kStudyFile).string()
+                                        : given;
+}
+
+experiments::Study load_study_of(const std::string& file, const std::string& command,
+                                 config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  experiments::Study study = experiments::load_study(file, diagnostics);
+  if (diagnostics.problems().size() == before && study.command.value != command) {
+    diagnostics.add(study.command.at,
+                    fmt::format("a study of `{}`, not of `{}`", study.command.value, command),
+                    "orrery run runs all kinds");
+  }
+  return study;
+}
+
+bool is_twin(const std::string& file) {
+  return text_at(file, "schema").rfind("orrery/twin/", 0) == 0;
 }
 
 std::vector<std::string> experiments_of(const std::string& path, config::Diagnostics& diagnostics) {
@@ -132,11 +139,9 @@ std::vector<std::string> experiments_of(const std::string& path, config::Diagnos
     return {};
   }
   if (!fs::is_directory(path, error)) return {path};
-  static const std::set<std::string> kNames = {kManifestFile, kReplayFile, kStepsFile,
-                                               kMixedLengthFile};
   std::set<std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
-    if (kNames.contains(entry.path().filename().string())) files.insert(entry.path().string());
+    if (entry.path().filename() == experiments::kStudyFile) files.insert(entry.path().string());
   }
   if (files.empty()) {
     diagnostics.add({}, fmt::format("no experiment in '{}' nor below it", path),

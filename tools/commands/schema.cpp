@@ -5,10 +5,7 @@
 #include <vector>
 
 #include "experiments/study/assumptions.h"
-#include "experiments/study/manifest.h"
-#include "experiments/study/mixed_length_file.h"
-#include "experiments/study/replay_file.h"
-#include "experiments/study/steps.h"
+#include "experiments/study/study.h"
 #include "models/config/diagnostics.h"
 #include "models/config/document.h"
 #include "models/spec/schemas.h"
@@ -26,10 +23,11 @@ struct SchemaSettings {
 };
 
 void describe(config::Visitor& v, SchemaSettings& settings) {
-  v.required("kind", settings.kind,
-             "cluster, model, job, lengths, plan, step_plan, profile, manifest, mixed_length, "
-             "replay, trace_generator, gpus or links",
-             {.positional = true});
+  v.required(
+      "kind", settings.kind,
+      "cluster, model, job, lengths, plan, step_plan, profile, study, trace_generator, gpus or "
+      "links",
+      {.positional = true});
   v.optional("reference", settings.reference, "print the reference page (Markdown) instead");
 }
 
@@ -46,19 +44,13 @@ OwnKind own() {
 }
 
 constexpr char kAssumptions[] = "Assumptions";
-constexpr char kMixedLength[] = "Mixed lengths";
-constexpr char kReplay[] = "Replay study";
-constexpr char kSteps[] = "Steps";
 constexpr char kTraceGenerator[] = "Trace generator";
 constexpr char kTwin[] = "Twin";
 
 const std::map<std::string, OwnKind>& own_kinds() {
   static const std::map<std::string, OwnKind> kKinds = {
       {"assumptions", own<experiments::Assumptions, kAssumptions>()},
-      {"manifest", {experiments::manifest_schema, experiments::manifest_reference}},
-      {"mixed_length", own<experiments::MixedLengthFile, kMixedLength>()},
-      {"replay", own<experiments::ReplayStudy, kReplay>()},
-      {"steps", own<experiments::StepsFile, kSteps>()},
+      {"study", {experiments::study_schema, experiments::study_reference}},
       {"trace_generator", own<traces::TraceGenerator, kTraceGenerator>()},
       {"twin", own<TwinManifest, kTwin>()}};
   return kKinds;

@@ -28,10 +28,12 @@ void describe(config::Visitor& v, SweepSettings& settings) {
   v.optional("results", settings.results, "where results go; default: results");
   v.optional("workers", settings.workers, "processes at once; default: one for each core");
   v.optional("shard", settings.shard, "I/N: only every N-th run, from the I-th");
+  v.optional("limit", settings.limit, "do at most so many runs, then stop; the next call goes on");
   v.optional("dry_run", settings.dry_run, "print the runs and an estimate of the time");
   v.optional("no_figure", settings.no_figure, "do not draw the figure");
   v.optional("quiet", settings.quiet, "no progress", {.letter = 'q'});
   if (settings.workers) v.at_least("workers", *settings.workers, 1);
+  if (settings.limit) v.at_least("limit", *settings.limit, 1);
   if (v.reading() && settings.results.empty()) v.problem("results", "no folder is named");
 }
 
@@ -43,17 +45,14 @@ experiments::RunnerOptions SweepSettings::options() const {
     options.shard_index = shard->index;
     options.shard_count = shard->count;
   }
+  options.limit = limit.value_or(0);
   options.dry_run = dry_run;
   options.figure = !no_figure;
-  options.quiet = quiet;
   return options;
 }
 
-SweepProgress::SweepProgress(const experiments::RunnerOptions& options)
-    : line_(options.quiet || options.dry_run) {}
-
-std::function<void(const experiments::Progress&)> SweepProgress::listener() {
-  return [this](const experiments::Progress& progress) { line_.show(progress); };
+SweepCall::SweepCall(bool quiet) : line_(quiet), listener_(call_.cancellation, true, true) {
+  call_.on_progress = [this](const experiments::Progress& progress) { line_.show(progress); };
 }
 
 }  // namespace orrery::tools

@@ -1,7 +1,6 @@
 /// Settings and progress that all commands have in common which sweep runs
 /// (experiments/study/sweep.h).
 #pragma once
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -23,6 +22,7 @@ struct SweepSettings {
   std::string results = "results";
   std::optional<int> workers;
   std::optional<Shard> shard;
+  std::optional<int> limit;
   bool dry_run = false;
   bool no_figure = false;
   bool quiet = false;
@@ -31,14 +31,19 @@ struct SweepSettings {
 };
 void describe(config::Visitor& v, SweepSettings& settings);
 
-/// Shows what a sweep tells on a line; nothing if it is quiet or a dry run.
-class SweepProgress {
+/// What a sweep on the command line is called with, as long as this lives: a line of progress
+/// unless it is quiet, and Ctrl-C that keeps what is done.
+class SweepCall {
  public:
-  explicit SweepProgress(const experiments::RunnerOptions& options);
-  std::function<void(const experiments::Progress&)> listener();
+  explicit SweepCall(bool quiet);
+  SweepCall(const SweepCall&) = delete;
+  SweepCall& operator=(const SweepCall&) = delete;
+  const experiments::Call& call() const { return call_; }
 
  private:
   ProgressLine line_;
+  experiments::Call call_;
+  experiments::Cancellation::Listener listener_;
 };
 
 }  // namespace orrery::tools

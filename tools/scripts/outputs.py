@@ -50,8 +50,8 @@ QUICK = {
     "list_planners_markdown": "list planners --markdown",
     "list_policies_markdown": "list policies --markdown",
     **{f"schema_{k}": f"schema {k}" for k in
-       ["cluster", "model", "job", "plan", "profile", "manifest", "replay", "steps"]},
-    **{f"reference_{k}": f"schema {k} --reference" for k in ["cluster", "job", "manifest"]},
+       ["cluster", "model", "job", "plan", "profile", "study"]},
+    **{f"reference_{k}": f"schema {k} --reference" for k in ["cluster", "job", "study"]},
     "simulate": f"simulate {PLAN} {CASE} --global-batch 24",
     "simulate_json": f"simulate {PLAN} {CASE} --global-batch 24 --json",
     "simulate_public_code": f"simulate {PLAN} {CASE} --cost hexiscale_public_code",

@@ -49,12 +49,11 @@ def kind(row):
 
 def titles(folder):
     """Title of an experiment, from its file."""
-    for name in ("manifest.yaml", "replay.yaml", "steps.yaml", "mixed_length.yaml"):
-        path = folder / name
-        if path.exists():
-            found = re.search(r"^title: *(.*)$", path.read_text(encoding="utf-8"), re.M)
-            return found.group(1).strip("\"'") if found else folder.name
-    return folder.name
+    path = folder / "manifest.yaml"
+    if not path.exists():
+        return folder.name
+    found = re.search(r"^title: *(.*)$", path.read_text(encoding="utf-8"), re.M)
+    return found.group(1).strip("\"'") if found else folder.name
 
 
 def paper_order(folder):

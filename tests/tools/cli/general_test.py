@@ -194,22 +194,23 @@ class BadInput(Case):
         self.assertEqual(done.stderr.count("--seed"), 1)
 
     def test_problems_of_a_manifest_and_of_its_runs_are_named_together(self):
-        manifest = self.write("bad.yaml", "schema: orrery/manifest/1\nname: x\nrun:\n"
+        manifest = self.write("bad.yaml", "schema: orrery/study/1\nname: x\ncommand: plan\nsettings:\n"
                               "  cluster: hexiscale_24\n  model: llama_30\n"
                               "  planner: {name: hexiscal}\n"
                               "  job: {global_batch: 8, sequence_length: 2 K}\nnmae: y\n")
         self.refuse("run", manifest, says=[
-            f"{manifest}:4:12: unknown cluster 'hexiscale_24'",
-            f"{manifest}:5:10: unknown model 'llama_30'",
-            f"{manifest}:6:19: unknown planner 'hexiscal' (did you mean 'hexiscale'?)",
-            f"{manifest}:7:43: expected an integer, got '2 K'",
-            f"{manifest}:8:1: unknown key 'nmae' (did you mean 'name'?)"])
+            f"{manifest}:5:12: unknown cluster 'hexiscale_24'",
+            f"{manifest}:6:10: unknown model 'llama_30'",
+            f"{manifest}:7:19: unknown planner 'hexiscal' (did you mean 'hexiscale'?)",
+            f"{manifest}:8:43: expected an integer, got '2 K'",
+            f"{manifest}:9:1: unknown key 'nmae' (did you mean 'name'?)"])
 
     def test_a_manifest_with_an_empty_planner(self):
         manifest = self.write("manifest.yaml", (
-            "schema: orrery/manifest/1\nname: x\nrun:\n  cluster: hexiscale_case_study\n"
+            "schema: orrery/study/1\nname: x\ncommand: plan\nsettings:\n"
+            "  cluster: hexiscale_case_study\n"
             "  model: llama2_13b\n  job: {global_batch: 24, sequence_length: 4096}\n  planner:\n"))
-        self.refuse("run", manifest, says=f"{manifest}:4:3: neither `planner` nor `plan` is given")
+        self.refuse("run", manifest, says=f"{manifest}:5:3: neither `planner` nor `plan` is given")
         self.refuse("run", manifest, "--results", "", says="--results: no folder is named")
 
     def test_a_gpu_that_the_library_lacks(self):
@@ -219,13 +220,13 @@ class BadInput(Case):
         self.refuse("validate", cluster, says=f"{cluster}:5:18: ")
 
     def test_an_empty_sweep(self):
-        text = ("schema: orrery/manifest/1\nname: test/empty\nrun:\n"
+        text = ("schema: orrery/study/1\nname: test/empty\ncommand: plan\nsettings:\n"
                 "  cluster: hexiscale_case_study\n  model: llama2_13b\n  planner: {name: hexiscale}\n"
                 "  job: {global_batch: 24, sequence_length: 4096}\n"
-                "sweep:\n  model: []\n")
+                "axes:\n  model: []\n")
         manifest = self.write("manifest.yaml", text)
-        self.refuse("run", manifest, "--results", str(self.folder), says=f"{manifest}:9:10: ")
-        self.refuse("validate", manifest, says=f"{manifest}:9:10: ")
+        self.refuse("run", manifest, "--results", str(self.folder), says=f"{manifest}:10:10: ")
+        self.refuse("validate", manifest, says=f"{manifest}:10:10: ")
 
     def test_wrong_units(self):
         text = (ROOT / "models/library/clusters/hexiscale_case_study.yaml").read_text()

@@ -238,24 +238,22 @@ class Diff(Case):
 
 
 class MixedLength(Case):
-    CASE = """schema: orrery/mixed_length/1
+    CASE = """schema: orrery/study/1
 name: cli
 title: A test
-cluster: hetu_32h20
-model: hetu_32b
-tokens_per_step: 16384
-steps: 2
-cases:
-  - name: short
-    job: job.yaml
-    systems:
-      - name: HotSPa
-        planner: hotspa
-        strategies:
-          - {longest: 2048, pipelines: [{count: 4, tensor_parallel: 4, stages: 2, sequence: megatron}]}
-          - {longest: 8192, pipelines: [{count: 2, tensor_parallel: 8, stages: 2, sequence: megatron}]}
-      - {name: searched, planner: hetu_b, strategies: search, search: {borders: [2048], max_kinds: 1,
-          max_stages: 2, sample_steps: 2}}
+command: mixed_length
+settings: {cluster: hetu_32h20, model: hetu_32b, tokens_per_step: 16384, steps: 2}
+axes:
+  case:
+    - {name: short, job: job.yaml}
+  system:
+    - name: HotSPa
+      planner: hotspa
+      strategies:
+        - {longest: 2048, pipelines: [{count: 4, tensor_parallel: 4, stages: 2, sequence: megatron}]}
+        - {longest: 8192, pipelines: [{count: 2, tensor_parallel: 8, stages: 2, sequence: megatron}]}
+    - {name: searched, planner: hetu_b, strategies: search, search: {borders: [2048], max_kinds: 1,
+        max_stages: 2, sample_steps: 2}}
 """
     JOB = ("schema: orrery/job/1\nglobal_batch: 8\nsequence_length: 8192\n"
            "lengths: github_like\n")
@@ -263,7 +261,7 @@ cases:
     def setUp(self):
         super().setUp()
         self.job = self.write("job.yaml", self.JOB)
-        self.file = self.write("mixed_length.yaml", self.CASE)
+        self.file = self.write("manifest.yaml", self.CASE)
 
     def test_a_second_call_finds_everything_done(self):
         results = ["--results", str(self.folder / "out"), "--quiet"]

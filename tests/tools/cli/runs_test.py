@@ -54,7 +54,8 @@ class Run(Case):
 
     def test_interrupt_keeps_results_and_says_how_to_go_on(self):
         self.write("manifest.yaml", "\n".join([
-            "schema: orrery/manifest/1", "name: test/interrupt", "run:", "  cluster: hexiscale_240",
+            "schema: orrery/study/1", "name: test/interrupt", "command: plan", "settings:",
+            "  cluster: hexiscale_240",
             "  model: llama2_70b", "  planner: {name: hexiscale}",
             "  job: {global_batch: 256, sequence_length: 4096}",
             "seeds: [" + ", ".join(str(i) for i in range(200)) + "]", ""]))
@@ -66,17 +67,19 @@ class Run(Case):
 
 class RunFolder(Case):
     STEPS = "\n".join([
-        "schema: orrery/steps/1", "name: test/steps", "title: Two tables", "steps:",
-        "  - {name: gpus, command: [orrery, list, gpus, --json], output: gpus.json}",
-        "  - {name: links, command: [orrery, list, links, --json], output: links.json}", ""])
+        "schema: orrery/study/1", "name: test/steps", "title: Two tables", "command: program",
+        "axes:", "  step:",
+        "    - {name: gpus, program: [orrery, list, gpus, --json], output: gpus.json}",
+        "    - {name: links, program: [orrery, list, links, --json], output: links.json}", ""])
     MANIFEST = "\n".join([
-        "schema: orrery/manifest/1", "name: test/one", "run:", "  cluster: a100_8",
+        "schema: orrery/study/1", "name: test/one", "command: plan", "settings:",
+        "  cluster: a100_8",
         "  model: gpt3_125m", "  planner: {name: megatron_grid}",
         "  job: {global_batch: 8, sequence_length: 512}", ""])
 
     def experiment(self, text):
         (self.folder / "experiment").mkdir(exist_ok=True)
-        return self.write("experiment/steps.yaml", text)
+        return self.write("experiment/manifest.yaml", text)
 
     def run_it(self, path, *args, status=0, says=()):
         """Returns stdout; with a status, it must fail with that and say `says` on stderr."""
@@ -112,7 +115,7 @@ class RunFolder(Case):
     def test_programs_that_are_not_built_are_problems_of_the_file(self):
         done = self.run_it(self.experiment(self.STEPS.replace("[orrery", "[experiments/nothing", 1)),
                            status=2)
-        self.assertRegex(done.stderr, r"steps.yaml:5:\d+: .*is not built")
+        self.assertRegex(done.stderr, r"manifest.yaml:7:\d+: .*is not built")
 
     def test_data_that_is_not_there_skips_the_experiment(self):
         text = self.run_it(self.experiment(self.STEPS + "needs: [$ORRERY_DATA/no-such-data]\n"))
@@ -121,7 +124,7 @@ class RunFolder(Case):
     def test_a_folder_runs_all_below_it_and_goes_on_after_a_failure(self):
         for name in ("a", "b"):
             (self.folder / "all" / name).mkdir(parents=True)
-        (self.folder / "all/a/steps.yaml").write_text(self.STEPS.replace("list, links", "list, linx"))
+        (self.folder / "all/a/manifest.yaml").write_text(self.STEPS.replace("list, links", "list, linx"))
         (self.folder / "all/b/manifest.yaml").write_text(self.MANIFEST)
         done = self.run_it(self.folder / "all", status=1)
         self.assertRegex(done.stdout, r"all/a +failed")
@@ -131,10 +134,10 @@ class RunFolder(Case):
     def test_two_experiments_of_one_name_are_refused(self):
         for name in ("a", "b"):
             (self.folder / "all" / name).mkdir(parents=True)
-            (self.folder / "all" / name / "steps.yaml").write_text(self.STEPS)
+            (self.folder / "all" / name / "manifest.yaml").write_text(self.STEPS)
         done = self.run_it(self.folder / "all", status=2)
-        self.assertRegex(done.stderr, r"b/steps.yaml:2:\d+: the name 'test/steps' is also that of "
-                                      r".*a/steps.yaml")
+        self.assertRegex(done.stderr, r"b/manifest.yaml:2:\d+: the name 'test/steps' is also that of "
+                                      r".*a/manifest.yaml")
 
     def test_commands_stay_below_the_build_folder(self):
         for word in ("/bin/ls", "../../bin/ls", "''"):
@@ -151,11 +154,11 @@ class Replay(Case):
     """Two policies on four GPUs and half an hour of restless spot nodes."""
 
     STUDY = "\n".join([
-        "schema: orrery/replay/1", "name: test/replay", "title: A tiny study", "cases:",
-        "  - name: quad", "    cluster: quad.yaml", "    model: gpt3_125m",
-        "    job: {global_batch: 16, sequence_length: 512}",
-        "    trace: {generator: restless.yaml}", "    horizon: 30 min",
-        "policies: [checkpoint_restart, torchft]", "seeds: [1, 2]", ""])
+        "schema: orrery/study/1", "name: test/replay", "title: A tiny study", "command: replay",
+        "settings:", "  job: {global_batch: 16, sequence_length: 512}",
+        "  trace: {generator: restless.yaml}", "  horizon: 30 min",
+        "axes:", "  case: [{name: quad, cluster: quad.yaml, model: gpt3_125m}]",
+        "  policy: [checkpoint_restart, torchft]", "seeds: [1, 2]", ""])
     CLUSTER = "\n".join([
         "schema: orrery/cluster/1", "name: quad", "nodes:", "  - name: a", "    count: 2",
         "    gpus: {type: A100-80GB, count: 2}", "    domains: [{link: nvlink3}]",
@@ -170,7 +173,7 @@ class Replay(Case):
 
     def setUp(self):
         super().setUp()
-        self.write("replay.yaml", self.STUDY)
+        self.write("manifest.yaml", self.STUDY)
         self.write("quad.yaml", self.CLUSTER)
         self.write("restless.yaml", self.GENERATOR)
 
@@ -190,7 +193,7 @@ class Replay(Case):
         first = self.succeed("run", str(self.folder), "--results", str(self.folder / "r"))
         self.assertIn("Ranking, means over 2 seeds", first)
         self.assertIn("4 runs done", first)
-        again = self.succeed("replay", str(self.folder / "replay.yaml"), "--results",
+        again = self.succeed("replay", str(self.folder / "manifest.yaml"), "--results",
                              str(self.folder / "r"))
         self.assertIn("4 were present", again)
 
@@ -274,8 +277,8 @@ class Replay(Case):
     def test_bad_input_is_named_with_its_place(self):
         self.refuse_replay(*self.FLAGS, "--policy", "torchft", "--option", "torchft.quorumm=1",
                            says="--option: policy 'torchft' has no option 'quorumm'")
-        self.write("replay.yaml", self.STUDY.replace("torchft", "torchfd"))
-        self.refuse_replay(".", says="replay.yaml:11:32: unknown policy 'torchfd'")
+        self.write("manifest.yaml", self.STUDY.replace("torchft", "torchfd"))
+        self.refuse_replay(".", says="manifest.yaml:11:32: unknown policy 'torchfd'")
         self.refuse_replay(".", "--cluster", "a100_8", says="--cluster: the file . says it")
         self.refuse("run", str(self.folder), "--timelines", says="has no timelines")
 
@@ -310,7 +313,7 @@ class Replay(Case):
         self.refuse_replay(*self.flags_but_the_trace(), "--trace", "bad.csv", says="bad.csv:4:")
 
     def test_a_study_validates_and_has_a_schema(self):
-        self.assertIn("4 runs", self.succeed("validate", str(self.folder / "replay.yaml")))
+        self.assertIn("4 runs", self.succeed("validate", str(self.folder / "manifest.yaml")))
         schema = json.loads(self.succeed("schema", "replay"))
         self.assertIn("cases", schema["properties"])
 
@@ -325,7 +328,8 @@ class Replay(Case):
                          "make it again: tools/orrery list policies --markdown > docs/recovery.md")
 
     def test_studies_of_the_repository_validate(self):
-        files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("experiments/**/replay.yaml"))]
+        files = [str(p.relative_to(ROOT)) for p in sorted(ROOT.glob("experiments/**/manifest.yaml"))
+                 if "\ncommand: replay\n" in p.read_text()]
         self.assertGreaterEqual(len(files), 4)
         self.assertEqual(self.succeed("validate", *files).count(" ok "), len(files))
 
