@@ -1,5 +1,5 @@
 // The module orrery._orrery: what the files bind_*.cpp add, and how errors cross.
-#include "experiments/study/runner.h"
+#include "experiments/study/version.h"
 #include "models/config/diagnostics.h"
 #include "tools/python/bindings.h"
 
