@@ -162,8 +162,8 @@ std::vector<std::pair<Point, std::shared_ptr<LoadedMixedLength>>> load_mixed_len
   std::vector<std::pair<Point, std::shared_ptr<LoadedMixedLength>>> all;
   DistinctProblems distinct(diagnostics);
   std::vector<std::string> streams;
-  for (auto& [point, run] : read_settings<MixedLengthRun>(std::move(points), diagnostics,
-                                                       [](const auto&, auto&) {})) {
+  for (auto& [point, run] :
+       read_settings<MixedLengthRun>(std::move(points), diagnostics, [](const auto&, auto&) {})) {
     run.name = point.on("case");
     run.system = point.on("system");
     config::Diagnostics found;

@@ -115,7 +115,8 @@ TEST(Cases, MayHaveAxesOfTheirOwn) {
 
 TEST(Options, OfAPlannerMultiplyItsRunsAlone) {
   const support::Experiment experiment(support::replaced(
-      support::replaced(support::kManifest, "  plan: plan.yaml\n", ""), "  simulation.jitter: [0, 0.1]\n",
+      support::replaced(support::kManifest, "  plan: plan.yaml\n", ""),
+      "  simulation.jitter: [0, 0.1]\n",
       "  planner: [{name: megatron_grid}, {name: hexiscale}]\n  hexiscale.rounds: [3, 4]\n"));
   const auto runs = experiment.expanded();
   ASSERT_EQ(runs.size(), 12u);
@@ -127,7 +128,8 @@ TEST(Options, OfAPlannerMultiplyItsRunsAlone) {
 
 TEST(Cases, HaveAColumnInTheResults) {
   const Based experiment(
-      "axes: {case: [{name: near, hardware.scale_node: 1}, {name: far, hardware.scale_node: 0.01}]}\n",
+      "axes: {case: [{name: near, hardware.scale_node: 1}, {name: far, hardware.scale_node: "
+      "0.01}]}\n",
       "{global_batch: 4, sequence_length: 512}");
   EXPECT_EQ(experiment.sweep(experiment.options()).done, 2);
   const auto rows = experiment.rows();

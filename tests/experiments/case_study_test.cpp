@@ -11,8 +11,7 @@ namespace {
 /// Pipeline times by plan, as runs.csv has them, to four decimals.
 std::vector<std::string> printed(const std::string& plan) {
   config::Diagnostics diagnostics;
-  const Study study =
-      load_study("experiments/hexiscale/case_study/manifest.yaml", diagnostics);
+  const Study study = load_study("experiments/hexiscale/case_study/manifest.yaml", diagnostics);
   diagnostics.raise();
   std::vector<std::string> times;
   for (const support::PlannedRun& run : support::planned_runs(study)) {

@@ -1,9 +1,8 @@
-#include "experiments/study/study.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
+#include "experiments/study/study.h"
 #include "models/config/document.h"
 #include "tests/experiments/support.h"
 
@@ -109,8 +108,8 @@ TEST(StudySchema, IsJsonAndKnowsTheSettingsOfEachCommand) {
 
 TEST(FormerSchemas, AreToldWhatToWrite) {
   for (const char* kind : {"manifest", "replay", "mixed_length", "steps", "twin"}) {
-    const Experiment experiment(replaced(support::kManifest, "orrery/study/1",
-                                         "orrery/" + std::string(kind) + "/1"));
+    const Experiment experiment(
+        replaced(support::kManifest, "orrery/study/1", "orrery/" + std::string(kind) + "/1"));
     config::Diagnostics diagnostics;
     load_study(experiment.folder / "manifest.yaml", diagnostics);
     ASSERT_EQ(diagnostics.problems().size(), 1u) << kind;

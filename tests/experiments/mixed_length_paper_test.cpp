@@ -23,8 +23,8 @@ std::string published(const std::string& name, int steps, const std::vector<std:
   Study study = load_study("experiments/hetu/" + name + "/manifest.yaml", diagnostics);
   diagnostics.raise();
   study.set("steps", config::Value::scalar(std::to_string(steps)));
-  const auto runs = load_mixed_lengths(study, expand(study, diagnostics), support::library(),
-                                       diagnostics);
+  const auto runs =
+      load_mixed_lengths(study, expand(study, diagnostics), support::library(), diagnostics);
   diagnostics.raise();
   std::string all;
   for (const auto& [point, loaded] : runs) {
@@ -45,8 +45,9 @@ std::string published(const std::string& name, int steps, const std::vector<std:
 
 TEST(MixedLengthPaper, HetuAEqualsHotspaAndHetuBLeads) {
   constexpr int kSteps = 40;
-  const auto rows = parse_csv(published("mixed_length", kSteps, {"CommonCrawl-like 32K", "CommonCrawl-like 16K",
-                                                   "GitHub-like 32K", "GitHub-like 16K"}));
+  const auto rows = parse_csv(published(
+      "mixed_length", kSteps,
+      {"CommonCrawl-like 32K", "CommonCrawl-like 16K", "GitHub-like 32K", "GitHub-like 16K"}));
   ASSERT_EQ(rows.size(), 1U + 2 * 2 * 5 * kSteps);
   // Rows of a system without its name, and the mean of its step times.
   std::map<std::tuple<std::string, std::string, std::string>, std::vector<std::string>> all;

@@ -57,8 +57,8 @@ class MixedLengthStudy : public ::testing::Test {
     const Study study = load(text);
     std::vector<LoadedMixedLength> runs;
     if (!problems_.empty()) return runs;
-    for (const auto& [point, loaded] : load_mixed_lengths(study, expand(study, problems_),
-                                                          support::library(), problems_)) {
+    for (const auto& [point, loaded] :
+         load_mixed_lengths(study, expand(study, problems_), support::library(), problems_)) {
       runs.push_back(*loaded);
     }
     return runs;

@@ -353,7 +353,7 @@ class Library(Case):
         self.succeed("validate", *files)
 
     def test_schemas_are_json_and_reference_pages_are_tables(self):
-        for kind in ("cluster", "model", "job", "plan", "profile", "manifest", "gpus", "links"):
+        for kind in ("cluster", "model", "job", "plan", "profile", "study", "gpus", "links"):
             self.assertIn("$schema", json.loads(self.succeed("schema", kind)))
             self.assertIn("| key |", self.succeed("schema", kind, "--reference"))
 

@@ -314,8 +314,8 @@ class Replay(Case):
 
     def test_a_study_validates_and_has_a_schema(self):
         self.assertIn("4 runs", self.succeed("validate", str(self.folder / "manifest.yaml")))
-        schema = json.loads(self.succeed("schema", "replay"))
-        self.assertIn("cases", schema["properties"])
+        schema = json.loads(self.succeed("schema", "study"))
+        self.assertIn("axes", schema["properties"])
 
     def test_policies_are_listed_in_short_and_in_detail(self):
         short = self.succeed("list", "policies")
