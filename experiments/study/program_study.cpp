@@ -17,6 +17,7 @@
 #include "experiments/study/clock.h"
 #include "experiments/study/commands.h"
 #include "experiments/study/files.h"
+#include "experiments/study/python_script.h"
 #include "experiments/study/summary.h"
 #include "experiments/study/version.h"
 #include "models/base/hash.h"
@@ -31,9 +32,9 @@ constexpr const char* kSelf = "orrery";
 constexpr const char* kOut = "{out}";
 
 struct ProgramRun {
-  /// Words. The first is `orrery`, or a program's path below the build folder. "{out}" in a word is
-  /// the folder of the run's results; "$ORRERY_DATA/..." is as in data_path(). Paths are seen from
-  /// the folder of the study.
+  /// Words. The first is `orrery`, a Python script beside the study (python_script.h), or a
+  /// program's path below the build folder. "{out}" in a word is the folder of the run's results;
+  /// "$ORRERY_DATA/..." is as in data_path(). Paths are seen from the folder of the study.
   config::Located<std::vector<std::string>> program;
   std::string output;  ///< File in the run's folder that takes what the command prints.
   /// Files and folders whose content decides the results, beside the folder of the study itself
@@ -44,8 +45,8 @@ struct ProgramRun {
 void describe(config::Visitor& v, ProgramRun& run) {
   v.title("Program");
   v.required("program", run.program,
-             "words; the first is `orrery` or the path of a program below the build folder; {out} "
-             "is the folder of its results");
+             "words; the first is `orrery`, a Python script beside the study, or the path of a "
+             "program below the build folder; {out} is the folder of its results");
   v.required("output", run.output, "file that takes what it prints");
   v.optional("inputs", run.inputs, "files and folders elsewhere that decide the results");
   if (!v.reading()) return;
@@ -64,6 +65,19 @@ fs::path build_folder() { return fs::path(own_executable()).parent_path().parent
 /// Of a program that a command names by its path below the build folder.
 fs::path program_path(const std::string& word) {
   return word == kSelf ? fs::path(own_executable()) : build_folder() / word;
+}
+
+/// The words that start a command.
+std::vector<std::string> start_of(const std::string& word, const std::string& study_folder) {
+  if (is_python_script(word)) return python_command((fs::path(study_folder) / word).string());
+  return {program_path(word).string()};
+}
+
+/// Of what runs a command; "" where that is this program, whose version every run has.
+std::string hash_of_program(const std::string& word, const std::string& study_folder) {
+  if (word == kSelf) return "";
+  if (is_python_script(word)) return hash_of_python((fs::path(study_folder) / word).string());
+  return content_hash(read_text_file(program_path(word).string()));
 }
 
 std::string replace_out(std::string word, const std::string& out) {
@@ -97,7 +111,7 @@ void run_command(const std::vector<std::string>& words, const std::string& folde
 RunSeconds fill_program(const ProgramRun& run, const std::string& study_folder,
                         const std::string& hash, const std::string& folder) {
   const std::string out = fs::absolute(folder).string();
-  std::vector<std::string> words = {program_path(run.program.value.front()).string()};
+  std::vector<std::string> words = start_of(run.program.value.front(), study_folder);
   for (std::size_t i = 1; i < run.program.value.size(); ++i) {
     const std::string& word = run.program.value[i];
     words.push_back(is_below_data(word) ? data_path(word, study_folder) : replace_out(word, out));
@@ -119,7 +133,14 @@ void check_program(const ProgramRun& run, const std::string& folder,
   if (program.empty() || words.is_absolute() || leaves) {
     diagnostics.add(run.program.at,
                     fmt::format("'{}' is no program below the build folder", program),
-                    "`orrery`, or for example experiments/hetu/elastic/hetu_elastic");
+                    "`orrery`, a script beside the study, or for example "
+                    "experiments/hetu/elastic/hetu_elastic");
+  } else if (is_python_script(program)) {
+    if (!fs::is_regular_file(fs::path(folder) / program, error)) {
+      diagnostics.add(run.program.at, fmt::format("no script '{}' beside the study", program));
+    } else if (const auto problem = find_python_problem()) {
+      diagnostics.add(run.program.at, problem->what, problem->hint);
+    }
   } else if (program != kSelf && !fs::is_regular_file(program_path(program), error)) {
     diagnostics.add(
         run.program.at,
@@ -153,9 +174,8 @@ TaskList program_tasks(const Study& study, std::vector<Point> points, const mode
     for (const auto& input : run.inputs) {
       hashes.emplace_back(input.value, hash_of_inputs(data_path(input.value, study.folder)));
     }
-    const std::string& program = run.program.value.front();
-    if (program != kSelf)
-      hashes.emplace_back("program", content_hash(read_text_file(program_path(program).string())));
+    const std::string program = hash_of_program(run.program.value.front(), study.folder);
+    if (!program.empty()) hashes.emplace_back("program", program);
     const Identity identity{config::to_value(run), hashes};
     Task task{point, identity.hash(), study.name, "", {}, nullptr};
     std::string command;

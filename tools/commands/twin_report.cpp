@@ -8,7 +8,7 @@
 #include <map>
 #include <sstream>
 
-#include "experiments/validation/common/errors.h"
+#include "calibration/compare/errors.h"
 #include "models/config/csv.h"
 #include "models/config/visitor.h"
 #include "models/ir/wire.h"
@@ -116,7 +116,7 @@ std::vector<Metric> metrics() {
 
 /// A line of the error table, and how far the machine took part in it.
 struct TwinErrorLine {
-  experiments::ErrorLine line;
+  calibration::ErrorSummary errors;
   double disturbed = 0;  ///< Share of the compute ops of its runs.
 };
 
@@ -141,9 +141,10 @@ std::vector<TwinErrorLine> error_lines(const TwinSummary& summary) {
         }
       }
       if (errors.empty()) continue;
-      experiments::ErrorSummary line = experiments::summarize(set, metric.name, errors);
+      calibration::ErrorSummary line = calibration::summarize_errors(set, metric.name, errors);
       line.worst = worst;
-      lines.push_back({{line, metric.target, std::nullopt}, share(disturbed, ops)});
+      line.target = metric.target;
+      lines.push_back({line, share(disturbed, ops)});
     }
   }
   return lines;
@@ -382,10 +383,10 @@ std::string phases_csv(const TwinSummary& summary) {
 
 std::string twin_errors_csv(const TwinSummary& summary) {
   const std::vector<TwinErrorLine> lines = error_lines(summary);
-  std::vector<experiments::ErrorLine> plain;
-  for (const TwinErrorLine& line : lines) plain.push_back(line.line);
+  std::vector<calibration::ErrorSummary> plain;
+  for (const TwinErrorLine& line : lines) plain.push_back(line.errors);
   // A line each, the header first: names have no line breaks.
-  std::istringstream rows(experiments::errors_csv(fmt::format("twin/{}", summary.name), plain));
+  std::istringstream rows(calibration::errors_csv(fmt::format("twin/{}", summary.name), plain));
   std::string text, row;
   for (std::size_t i = 0; std::getline(rows, row); ++i) {
     text += fmt::format("{},{}\n", row,
@@ -415,12 +416,12 @@ std::string twin_text(const TwinSummary& summary) {
   errors.column("set").column("metric").number("runs").number("mean").number("median");
   errors.number("max").number("bias").number("target").number("disturbed").column("worst");
   for (const TwinErrorLine& line : error_lines(summary)) {
-    const experiments::ErrorSummary& e = line.line.errors;
+    const calibration::ErrorSummary& e = line.errors;
     const auto percent = [](double value) { return fmt::format("{:.1f} %", 100 * value); };
     errors.row({e.set, e.metric, std::to_string(e.rows), percent(e.mean), percent(e.median),
                 percent(e.max), error_cell(e.bias),
-                line.line.target ? percent(*line.line.target) : std::string("-"),
-                percent(line.disturbed), e.worst});
+                e.target ? percent(*e.target) : std::string("-"), percent(line.disturbed),
+                e.worst});
   }
   std::string text =
       section(fmt::format("Runs ({})", summary.loopback ? "over loopback: the network is not the "
@@ -441,7 +442,7 @@ std::string twin_json(const TwinSummary& summary) {
   document.name = summary.name;
   document.network = summary.loopback ? "loopback" : "netlab";
   for (const TwinErrorLine& line : error_lines(summary)) {
-    const experiments::ErrorSummary& e = line.line.errors;
+    const calibration::ErrorSummary& e = line.errors;
     document.errors.push_back(
         {e.set, e.metric, e.rows, e.mean, e.median, e.max, e.bias, e.worst, line.disturbed});
   }

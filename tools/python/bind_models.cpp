@@ -1,10 +1,14 @@
 // What models/ computes: lowering, checks, prices, memory, collectives, topologies, utilization.
+#include <map>
+#include <tuple>
+
 #include "models/check/validate.h"
 #include "models/cost/collective.h"
 #include "models/cost/memory.h"
 #include "models/cost/mfu.h"
 #include "models/cost/pricer.h"
 #include "models/ir/breakdown.h"
+#include "models/ir/op_traits.h"
 #include "models/ir/wire.h"
 #include "models/lower/lower.h"
 #include "models/reshard/reshard_plan.h"
@@ -110,12 +114,37 @@ void bind_context(py::module_& m) {
       .def("used_entries", [](const Context& at) { return at.pricer().used_entries(); });
 }
 
+/// `price` is called once for all compute ops that are equal but for rank and micro-batch.
+py::list price_ops(const ir::Program& program, const py::function& price) {
+  std::map<std::tuple<ir::OpKind, std::int32_t, std::int32_t, double>, py::object> known;
+  const py::float_ nothing(0.0);
+  py::list times(program.ops.size());
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const ir::Op& op = program.ops[i];
+    py::object time = nothing;
+    if (ir::is_compute(op.kind)) {
+      const auto [entry, fresh] =
+          known.try_emplace({op.kind, op.segment, op.samples, op.bytes.value});
+      if (fresh) entry->second = py::float_(price(op).cast<double>());
+      time = entry->second;
+    }
+    times[i] = std::move(time);
+  }
+  return times;
+}
+
 void bind_topology(py::module_& m) {
   py::class_<NetworkTopology, std::shared_ptr<NetworkTopology>>(m, "Topology")
       .def(py::init([](const Shared<models::Cluster>& cluster, const ir::Profile& profile) {
         return std::make_shared<NetworkTopology>(cluster.pointer, profile);
       }))
       .def("links", [](const NetworkTopology& at) { return at->links(); })
+      .def(
+          "nic_of",
+          [](const NetworkTopology& at, int device) {
+            return at->nic_of(device_of(device, at.cluster()));
+          },
+          "Position in Node.nics of the card that a device uses; -1: none.")
       .def("path",
            [](const NetworkTopology& at, int a, int b) {
              const models::Path path =
@@ -188,6 +217,15 @@ void bind_plan_parts(py::module_& m) {
   m.def("model_flops", [](const models::Workload& w) { return models::model_flops(w).value; });
   m.def("memory_fits", [](const ir::MemoryVerdict& verdict) { return verdict.fits(); });
   m.def("memory_words", [](const ir::MemoryVerdict& verdict) { return verdict.explain(); });
+  m.def(
+      "price_ops", &price_ops, py::arg("program"), py::arg("price"),
+      "Seconds of each op of a program, for Training.simulate(op_times=...), by a function of your "
+      "own: price(op) is called once for all compute ops that are equal but for rank and "
+      "micro-batch; other ops have no price.");
+  m.def(
+      "settled", [](const Shared<ir::Program>& program) { return program; }, py::arg("program"),
+      "The same program in a record of which nothing was read: it is passed on as it is, where one "
+      "whose lists were given out or set is converted anew each time.");
   m.def("find_defect", [](const ir::Program& program) { return ir::find_defect(program); });
   m.def("peak_memory", [](const ir::Program& program) {
     check_program(program);

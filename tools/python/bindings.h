@@ -5,10 +5,11 @@
 
 namespace orrery::python {
 
-void bind_values(py::module_& module);      ///< Plans, programs, clusters, ... as records.
-void bind_files(py::module_& module);       ///< Loading, checking and writing them.
-void bind_models(py::module_& module);      ///< Lowering, prices, memory, collectives, topologies.
-void bind_restore(py::module_& module);    ///< Sources of state, closed forms of moving it.
-void bind_simulation(py::module_& module);  ///< The simulator, in processes of its own.
+void bind_values(py::module_& module);       ///< Plans, programs, clusters, ... as records.
+void bind_files(py::module_& module);        ///< Loading, checking and writing them.
+void bind_models(py::module_& module);       ///< Lowering, prices, memory, collectives, topologies.
+void bind_restore(py::module_& module);      ///< Sources of state, closed forms of moving it.
+void bind_simulation(py::module_& module);   ///< The simulator, in processes of its own.
+void bind_calibration(py::module_& module);  ///< Errors of predictions, importers of profiles.
 
 }  // namespace orrery::python

@@ -32,6 +32,7 @@ PYBIND11_MODULE(_orrery, module) {
   });
   module.attr("version") = orrery::experiments::program_version();
   orrery::python::bind_values(module);
+  orrery::python::bind_calibration(module);
   orrery::python::bind_files(module);
   orrery::python::bind_models(module);
   orrery::python::bind_restore(module);

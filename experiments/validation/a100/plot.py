@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 """Predicted against measured iteration times of runs on A100 clusters, and the errors by degree of
-tensor and of pipeline parallelism. Draws breakdown.csv of validation_vtrain or
-validation_megatron: measured rows only, each predicted without having been fitted on (the error of
-a fitting row is its leave-one-out error).
+tensor and of pipeline parallelism. Draws breakdown.csv of vtrain or megatron: measured rows only,
+each predicted without having been fitted on (the error of a fitting row is its leave-one-out error).
 
     plot.py --runs results/validation/vtrain/breakdown.csv --out results/validation/vtrain
 """
