@@ -142,7 +142,7 @@ DiffResult diff(const DiffSettings& settings, const Call& call, config::Diagnost
     const std::string name = run.spec.plan->value;
     tasks.push_back({name, std::move(run), {}});
   }
-  result.plans = run_tasks(tasks, call);
+  result.plans = run_tasks(tasks, call, settings.judge.cache.open(call.on_note).get());
   result.inputs = std::move(tasks.front().run);
   result.cluster = result.inputs.cluster.name;
   result.model = result.inputs.workload.name;

@@ -13,15 +13,20 @@
 #include "models/base/check.h"
 #include "models/base/hash.h"
 #include "models/check/validate.h"
+#include "models/config/document.h"
 #include "models/cost/hexiscale_model.h"
 #include "models/cost/memory.h"
 #include "models/cost/pricer.h"
+#include "models/interfaces/answer_bytes.h"
 #include "models/ir/wire.h"
 #include "models/lower/lower.h"
 #include "models/spec/plan_yaml.h"
 #include "models/spec/topology.h"
 #include "planners/catalog.h"
 #include "sim/iteration/evaluator.h"
+#include "sim/replay/question.h"
+#include "sim/replay/simulated_iteration_timer.h"
+#include "sim/replay/transfer_paths.h"
 
 namespace orrery::experiments {
 namespace {
@@ -193,14 +198,21 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
 }
 
 struct Session::State {
-  explicit State(LoadedRun loaded) : run(std::move(loaded)), topology(run.cluster, run.profile) {
+  State(LoadedRun loaded, const models::AnswerStore* store)
+      : run(std::move(loaded)), answers(store), topology(run.cluster, run.profile) {
     if (run.spec.cost != CostModel::simulator) {
       closed_form = std::make_unique<ClosedForm>(run, topology);
       return;
     }
     simulator = std::make_unique<sim::IterationSimulator>(run.cluster, topology);
-    evaluator = std::make_unique<sim::SimulatorEvaluator>(*simulator, run.workload, run.spec.job,
-                                                          run.profile, run.spec.simulation);
+    paths = std::make_unique<sim::TransferPaths>(run.cluster, topology);
+    const std::string context =
+        sim::transfer_context(run.cluster, run.profile, simulator->effective_config());
+    timer = std::make_unique<sim::SimulatedIterationTimer>(
+        *simulator, *paths, run.workload, run.spec.job, run.profile, run.spec.simulation,
+        sim::CacheOptions{.answers = answers},
+        sim::iteration_context(context, run.workload, run.spec.job, run.spec.simulation));
+    evaluator = std::make_unique<sim::CachedEvaluator>(*timer);
   }
   const models::Evaluator& judge() const {
     if (closed_form) return *closed_form;
@@ -210,14 +222,22 @@ struct Session::State {
   void evaluate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome);
   void simulate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome);
 
+  /// Everything that the report depends on.
+  std::string question() const;
+  std::optional<RunOutcome> find(const std::string& key) const;
+
   LoadedRun run;
+  const models::AnswerStore* answers;
   models::Topology topology;
   std::unique_ptr<ClosedForm> closed_form;
   std::unique_ptr<sim::IterationSimulator> simulator;
-  std::unique_ptr<sim::SimulatorEvaluator> evaluator;
+  std::unique_ptr<sim::TransferPaths> paths;
+  std::unique_ptr<sim::SimulatedIterationTimer> timer;
+  std::unique_ptr<sim::CachedEvaluator> evaluator;
 };
 
-Session::Session(LoadedRun run) : state_(std::make_unique<State>(std::move(run))) {}
+Session::Session(LoadedRun run, const models::AnswerStore* answers)
+    : state_(std::make_unique<State>(std::move(run), answers)) {}
 Session::~Session() = default;
 const LoadedRun& Session::loaded() const { return state_->run; }
 
@@ -291,7 +311,49 @@ void Session::State::evaluate(const ir::Plan& plan, bool record_timeline, RunOut
   outcome.evaluation_seconds = seconds_since(start);
 }
 
+std::string Session::State::question() const {
+  ByteWriter out;
+  out.put(std::string_view("report"));
+  for (const std::string& part :
+       {config::dump(run.spec), run.cluster.hash, run.workload.hash, run.profile_hash}) {
+    out.put(std::string_view(part));
+  }
+  if (run.plan) models::put(out, *run.plan);
+  if (simulator) {
+    for (const auto& [name, value] : simulator->effective_config()) {
+      out.put(std::string_view(name));
+      out.put(std::string_view(value));
+    }
+  }
+  return content_digest(out.bytes());
+}
+
+std::optional<RunOutcome> Session::State::find(const std::string& key) const {
+  const std::optional<std::string> text = answers->find(key);
+  if (!text) return std::nullopt;
+  config::Diagnostics problems;
+  RunOutcome outcome;
+  static_cast<RunReport&>(outcome) = config::load_text<RunReport>(*text, "report", problems);
+  if (!problems.empty()) return std::nullopt;
+  if (outcome.evaluation && simulator) outcome.simgrid = simulator->effective_config();
+  return outcome;
+}
+
 RunOutcome Session::execute(bool record_timeline, const std::atomic<bool>* canceled) {
+  if (record_timeline || state_->answers == nullptr) return carry_out(record_timeline, canceled);
+  const Clock::time_point start = Clock::now();
+  const std::string key = state_->question();
+  if (auto known = state_->find(key)) {
+    known->planning_seconds = seconds_since(start);
+    return std::move(*known);
+  }
+  RunOutcome outcome = carry_out(record_timeline, canceled);
+  const bool cut_short = canceled != nullptr && *canceled;
+  if (!cut_short) state_->answers->keep(key, config::dump<RunReport>(outcome));
+  return outcome;
+}
+
+RunOutcome Session::carry_out(bool record_timeline, const std::atomic<bool>* canceled) {
   RunOutcome outcome;
   if (state_->run.plan) {
     outcome.plan = state_->run.plan;

@@ -9,6 +9,7 @@
 
 #include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
+#include "models/interfaces/answer_store.h"
 #include "models/interfaces/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
@@ -75,11 +76,14 @@ struct RunOutcome : RunReport {
 /// runs are judged by closed forms.
 class Session {
  public:
-  explicit Session(LoadedRun run);
+  /// What runs before this one came to is looked up in `answers`, and what this one comes to kept
+  /// there; null: nowhere. Results do not depend on it.
+  explicit Session(LoadedRun run, const models::AnswerStore* answers = nullptr);
   ~Session();
   const LoadedRun& loaded() const;
-  /// `record_timeline` keeps spans and memory samples in the outcome's log. `canceled` ends a
-  /// search early; may be null.
+  /// `record_timeline` keeps spans and memory samples in the outcome's log; without it, an outcome
+  /// that comes from the store has neither program nor log. `canceled` ends a search early; may be
+  /// null.
   RunOutcome execute(bool record_timeline, const std::atomic<bool>* canceled);
   /// Judges another valid plan on the same cluster (for `orrery diff`). Simulations of one session
   /// follow each other on one clock: times may differ from a fresh session's in the last bits.
@@ -87,6 +91,7 @@ class Session {
 
  private:
   struct State;
+  RunOutcome carry_out(bool record_timeline, const std::atomic<bool>* canceled);
   std::unique_ptr<State> state_;
 };
 

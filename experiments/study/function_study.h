@@ -54,12 +54,14 @@ FunctionResult call_function(const Settings& settings) {
 
 template <auto Function>
 TaskList tasks_of_function(const Study& study, std::vector<Point> points, const models::Library&,
-                           const RunnerOptions&, config::Diagnostics& diagnostics) {
+                           const RunnerOptions& options, config::Diagnostics& diagnostics) {
   using Settings = typename FunctionTraits<decltype(Function)>::Settings;
   std::vector<std::pair<Point, FunctionRun>> runs;
   for (auto& [point, settings] : read_settings<Settings>(
            std::move(points), diagnostics, [](const Settings&, const config::Diagnostics&) {})) {
-    FunctionRun run{config::to_value(settings),
+    const config::Value asked = config::to_value(settings);
+    if constexpr (requires { settings.judge.cache; }) settings.judge.cache = options.cache;
+    FunctionRun run{asked,
                     [settings = settings] { return call_function<Function, Settings>(settings); }};
     runs.emplace_back(std::move(point), std::move(run));
   }

@@ -162,6 +162,7 @@ void describe(config::Visitor& v, JudgeSettings& settings) {
   v.optional("ring", simulation.ring, "ring collectives: aggregated or stepwise");
   v.optional("expanded", settings.expanded,
              "one rank for each GPU instead of one for each tensor-parallel group");
+  describe(v, settings.cache);
   v.not_negative("seed", settings.seed);
   v.between("jitter", simulation.jitter, 0.0, 1.0);
   if (!v.reading()) return;

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/study/cache_setting.h"
 #include "experiments/study/execute.h"
 #include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
@@ -53,6 +54,7 @@ struct JudgeSettings {
   std::int64_t seed = 0;  ///< Of planner and jitter.
   sim::IterationOptions simulation;
   bool expanded = false;
+  CacheSetting cache;
   std::vector<std::string> given;  ///< Flags that the command line has.
 };
 

@@ -153,7 +153,7 @@ PlanResult plan(const PlanSettings& settings, const Call& call, config::Diagnost
   const std::vector<RunTask> tasks = make_tasks(settings, problems);
   probe_outputs(outputs_of(settings));
   PlanResult result;
-  result.planners = run_tasks(tasks, call);
+  result.planners = run_tasks(tasks, call, settings.judge.cache.open(call.on_note).get());
   result.inputs = tasks.front().run;
   result.cluster = result.inputs.cluster.name;
   result.model = result.inputs.workload.name;

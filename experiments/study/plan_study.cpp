@@ -219,8 +219,9 @@ std::string timeline(const models::Cluster& cluster, const RunOutcome& outcome) 
 /// effective.yaml, plan.yaml, summary.json, profile_entries.txt, log.txt and timeline.perfetto if
 /// asked for.
 RunSeconds fill_plan(const std::string& folder, LoadedRun loaded, const Identity& identity,
-                     bool timelines) {
-  Session session(std::move(loaded));
+                     const RunnerOptions& options) {
+  const bool timelines = options.timelines;
+  Session session(std::move(loaded), options.answers.get());
   const RunOutcome outcome = session.execute(timelines, nullptr);
   write_text_file(folder + "/effective.yaml", identity.effective_config(outcome.simgrid));
   if (outcome.plan) write_text_file(folder + "/plan.yaml", models::dump_plan(*outcome.plan));
@@ -284,12 +285,12 @@ TaskList plan_tasks(const Study& study, std::vector<Point> points, const models:
               nullptr};
     task.inputs["run"] = task.hash;
     for (const models::GpuType& gpu : loaded.cluster.gpu_types) gpus.insert(gpu.name);
-    task.fill = [&study, &library, spec, identity, timelines = options.timelines](
-                    const std::string& folder, const std::function<void(double)>&) {
+    task.fill = [&study, &library, spec, identity, options](const std::string& folder,
+                                                            const std::function<void(double)>&) {
       config::Diagnostics problems;
       LoadedRun again = load_run(spec, study.folder, library, problems);
       problems.raise();
-      return fill_plan(folder, std::move(again), identity, timelines);
+      return fill_plan(folder, std::move(again), identity, options);
     };
     // A simulated plan has a timeline, if asked for.
     if (options.timelines && spec.cost == CostModel::simulator) {

@@ -77,11 +77,6 @@ class TimedPolicy final : public models::RecoveryPolicy {
     const Watch watch(*this);
     return policy_.on_events(state, events);
   }
-  models::PlanPointer plan_to_prefetch(const models::JobState& state,
-                                       std::span<const ir::ClusterEvent> events) const override {
-    const Watch watch(*this);
-    return policy_.plan_to_prefetch(state, events);
-  }
 
  private:
   /// Adds the time of its life.
@@ -204,7 +199,7 @@ std::map<std::string, std::string> all_options(const ReplayPolicy& policy) {
 }
 
 ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
-                          const ReplayOptions& options,
+                          const ReplayOptions& options, const models::AnswerStore* answers,
                           const std::function<void(double)>& on_progress) {
   const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
   ORRERY_CHECK(entry != nullptr, "policy '{}' was not checked", policy.name);
@@ -212,7 +207,8 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   const traces::Trace trace = loaded.traces.trace(static_cast<std::uint64_t>(options.seed));
   const models::Topology topology(loaded.cluster, loaded.profile);
   sim::SimulatedTimers timers(loaded.cluster, topology, loaded.workload, loaded.spec.job,
-                              loaded.profile, {}, {.ignore_leaves = loaded.spec.ignore_leaves});
+                              loaded.profile, {},
+                              {.ignore_leaves = loaded.spec.ignore_leaves, .answers = answers});
   const planners::PolicyInput input{.cluster = loaded.cluster,
                                     .topology = topology,
                                     .workload = loaded.workload,
@@ -253,7 +249,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   outcome.work.asked = counts.asked;
   outcome.work.simulated = counts.simulated;
   outcome.seconds.evaluation = simulating(timers);
-  outcome.profile_entries = timers.iterations().pricer().used_entries();
+  outcome.profile_entries = timers.iterations().used_entries();
   for (const auto& [name, value] : measured.options) {
     if (policy.options.contains(name)) continue;
     outcome.profile_entries.push_back(fmt::format("profile: phase {} {} s", name, value));

@@ -12,6 +12,7 @@
 #include "experiments/study/replay_traces.h"
 #include "experiments/study/task.h"
 #include "models/config/diagnostics.h"
+#include "models/interfaces/answer_store.h"
 #include "models/interfaces/evaluator.h"
 #include "models/ir/plan.h"
 #include "models/ir/profile.h"
@@ -76,9 +77,10 @@ std::map<std::string, std::string> all_options(const ReplayPolicy& policy);
 ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile& profile);
 
 /// Builds simulator, policy and trace and replays. One call per process: the simulator lives as
-/// long as the process. `on_progress` gets the share of the horizon that was reached.
+/// long as the process. `answers`: sim::CacheOptions. `on_progress` gets the share of the horizon
+/// that was reached.
 ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
-                          const ReplayOptions& options,
+                          const ReplayOptions& options, const models::AnswerStore* answers,
                           const std::function<void(double)>& on_progress);
 
 /// "Case NAME: ..." with cluster, model, batch, trace and horizon.

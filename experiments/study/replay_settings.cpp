@@ -104,7 +104,7 @@ void describe(config::Visitor& v, ReplayRun& run) {
   v.optional("prices", run.how.prices, "of GPUs for which the trace names none");
   v.optional("background_transfers", run.how.background_transfers,
              "copies of checkpoints beside training: simulated, they slow the iterations of their "
-             "time, at up to twice as many simulations");
+             "time; ignored halves the simulations and flatters policies that copy much");
   v.optional("seed", run.how.seed, "of the trace, and of searches");
 }
 

@@ -61,7 +61,7 @@ enum class BackgroundTransfers { ignored, simulated };
 struct ReplayOptions {
   PlanningTime planning_time = PlanningTime::fixed;
   Prices prices = Prices::on_demand;
-  BackgroundTransfers background_transfers = BackgroundTransfers::ignored;
+  BackgroundTransfers background_transfers = BackgroundTransfers::simulated;
   std::int64_t seed = 0;
 };
 

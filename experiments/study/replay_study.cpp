@@ -187,8 +187,10 @@ Identity identity_of(const LoadedReplayCase& loaded, ReplayRun run) {
 /// effective.yaml, profile_entries.txt, points.csv, interruptions.csv and summary.json.
 RunSeconds fill_replay(const std::string& folder, const LoadedReplayCase& loaded,
                        const ReplayRun& run, const Identity& identity,
+                       const models::AnswerStore* answers,
                        const std::function<void(double)>& on_progress) {
-  const ReplayOutcome outcome = replay_once(loaded, run.policy.value, run.how, on_progress);
+  const ReplayOutcome outcome =
+      replay_once(loaded, run.policy.value, run.how, answers, on_progress);
   write_text_file(folder + "/effective.yaml", identity.effective_config(outcome.simgrid));
   std::string entries;
   for (const std::string& line : outcome.profile_entries) entries += line + "\n";
@@ -249,7 +251,7 @@ class ReplayCases {
 };
 
 TaskList replay_tasks(const Study& study, std::vector<Point> points, const models::Library& library,
-                      const RunnerOptions&, config::Diagnostics& diagnostics) {
+                      const RunnerOptions& options, config::Diagnostics& diagnostics) {
   TaskList list;
   list.columns = replay_columns(study);
   ReplayCases cases(study, library, list, diagnostics);
@@ -276,9 +278,9 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
               replay_inputs(study, point, run, loaded->hashes),
               nullptr};
     task.inputs["run"] = task.hash;
-    task.fill = [loaded, run, identity](const std::string& folder,
-                                        const std::function<void(double)>& on_progress) {
-      return fill_replay(folder, *loaded, run, identity, on_progress);
+    task.fill = [loaded, run, identity, answers = options.answers](
+                    const std::string& folder, const std::function<void(double)>& on_progress) {
+      return fill_replay(folder, *loaded, run, identity, answers.get(), on_progress);
     };
     list.tasks.push_back(std::move(task));
   }

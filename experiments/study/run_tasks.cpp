@@ -48,8 +48,9 @@ std::string receive(const std::string& name, sim::ForkedRun child) {
   return bytes.substr(1);
 }
 
-std::string carry_out(const RunTask& task, const Cancellation& cancellation) {
-  Session session(task.run);
+std::string carry_out(const RunTask& task, const Cancellation& cancellation,
+                      const models::AnswerStore* answers) {
+  Session session(task.run, answers);
   // SimGrid has just put its own handler in place, which ends the process untidily.
   if (task.run.spec.planner) {
     cancellation.request_on_interrupt();
@@ -69,7 +70,8 @@ std::string run_child(const std::string& name, const std::function<std::string()
                  sim::ForkedRun([&work, parent = getpid()] { return deliver(parent, work); }));
 }
 
-std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& call) {
+std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& call,
+                                 const models::AnswerStore* answers) {
   const bool searches = std::any_of(tasks.begin(), tasks.end(), [](const RunTask& task) {
     return task.run.spec.planner.has_value();
   });
@@ -80,8 +82,8 @@ std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& 
   for (std::size_t started = 0; reports.size() < tasks.size();) {
     for (; started < tasks.size() && children.size() < cores; ++started) {
       const RunTask& task = tasks[started];
-      children.emplace_back([&task, &call, parent = getpid()] {
-        return deliver(parent, [&] { return carry_out(task, call.cancellation); });
+      children.emplace_back([&task, &call, answers, parent = getpid()] {
+        return deliver(parent, [&] { return carry_out(task, call.cancellation, answers); });
       });
     }
     const std::string& name = tasks[reports.size()].name;

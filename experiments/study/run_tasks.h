@@ -41,7 +41,8 @@ T run_in_child(const std::string& name, const std::function<T()>& work) {
 }
 
 /// Carries out all tasks, reports in their order. SIGINT cancels searches: the best plan so far
-/// comes back. Throws std::runtime_error if a child fails.
-std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& call);
+/// comes back. `answers`: of Session. Throws std::runtime_error if a child fails.
+std::vector<RunReport> run_tasks(const std::vector<RunTask>& tasks, const Call& call,
+                                 const models::AnswerStore* answers = nullptr);
 
 }  // namespace orrery::experiments

@@ -157,7 +157,7 @@ SimulateResult simulate(const SimulateSettings& settings, const Call& call,
   probe_outputs(outputs);
   std::vector<RunTask> tasks;
   for (const LoadedRun& run : result.inputs) tasks.push_back({run.spec.plan->value, run, exports});
-  result.plans = run_tasks(tasks, call);
+  result.plans = run_tasks(tasks, call, settings.judge.cache.open(call.on_note).get());
   result.cluster = result.inputs.front().cluster.name;
   result.model = result.inputs.front().workload.name;
   return result;

@@ -41,6 +41,38 @@ int cores() {
   return std::max(1, CPU_COUNT(&set));
 }
 
+/// Runs of one kind take about as long as each other: those that differ by their seed only.
+std::string kind_of(const Task& task) {
+  std::string text;
+  for (const auto& [axis, value] : task.point.axes) text += axis + "=" + value + " ";
+  return text;
+}
+
+/// How long runs take, by what was seen of their kind, else of all.
+class RunTimes {
+ public:
+  void add(const std::string& kind, double seconds) {
+    for (Seen* seen : {&all_, &kinds_[kind]}) {
+      seen->seconds += seconds;
+      ++seen->runs;
+    }
+  }
+  bool empty() const { return all_.runs == 0; }
+  double expected(const std::string& kind) const {
+    const auto found = kinds_.find(kind);
+    return (found == kinds_.end() ? all_ : found->second).mean();
+  }
+
+ private:
+  struct Seen {
+    double seconds = 0;
+    int runs = 0;
+    double mean() const { return runs == 0 ? 0 : seconds / runs; }
+  };
+  Seen all_;
+  std::map<std::string, Seen> kinds_;
+};
+
 /// Nothing can be written any more: going on would lose every result.
 bool is_disk_error(int code) {
   return code == ENOSPC || code == EDQUOT || code == EROFS || code == EIO || code == EFBIG;
@@ -112,7 +144,7 @@ class Sweep {
   std::list<Worker> running_;
   bool disk_failed_ = false;
   Clock::time_point start_ = Clock::now();
-  double busy_seconds_ = 0;  ///< Of the runs that this call finished.
+  RunTimes times_;  ///< Of the runs that this call finished.
 };
 
 void Sweep::find_missing() {
@@ -134,18 +166,19 @@ void Sweep::find_missing() {
   result_.missing = static_cast<int>(missing_.size());
 }
 
-/// Runs that were timed count with their own time, others with the mean of all.
+/// Runs that were timed count with their own time, others with the mean of their kind, or of all.
 void Sweep::estimate() {
   const std::map<std::string, Timing> timings = store_.timings();
   if (missing_.empty()) result_.estimate_seconds = 0;
   if (timings.empty() || missing_.empty()) return;
-  double mean = 0;
-  for (const auto& [run, timing] : timings) mean += timing.total;
-  mean /= static_cast<double>(timings.size());
+  std::map<std::string, std::string> kinds;
+  for (const Task& each : list_.tasks) kinds[each.hash] = kind_of(each);
+  RunTimes times;
+  for (const auto& [run, timing] : timings) times.add(kinds[run], timing.total);
   double sum = 0;
   for (const std::size_t run : missing_) {
     const auto known = timings.find(task(run).hash);
-    sum += known == timings.end() ? mean : known->second.total;
+    sum += known == timings.end() ? times.expected(kind_of(task(run))) : known->second.total;
   }
   result_.estimate_seconds = sum / std::min(workers_, static_cast<int>(missing_.size()));
 }
@@ -157,16 +190,16 @@ void Sweep::show(std::string message) {
   progress.present = result_.present;
   progress.failed = result_.failed;
   progress.elapsed_seconds = seconds_since(start_);
-  const int ended = result_.done + result_.failed;
-  const int left = result_.missing - ended;
   for (const Worker& worker : running_) progress.under_way += worker.done.get();
-  if (ended > 0) {
-    const double mean = busy_seconds_ / ended;
-    double under_way = 0;
+  if (!times_.empty()) {
+    double left = 0;
+    for (const std::size_t run : missing_) left += times_.expected(kind_of(task(run)));
     for (const Worker& worker : running_) {
-      under_way += std::min(mean, seconds_since(worker.start));
+      const double expected = times_.expected(kind_of(task(worker.run)));
+      left += std::max(0.0, expected - seconds_since(worker.start));
     }
-    progress.remaining_seconds = (left * mean - under_way) / std::max(1, std::min(workers_, left));
+    const int runs = result_.missing - result_.done - result_.failed;
+    progress.remaining_seconds = left / std::max(1, std::min(workers_, runs));
   }
   progress.message = std::move(message);
   call_.progress(progress);
@@ -217,7 +250,7 @@ void Sweep::finish(Worker& worker) {
   const sim::ForkResult delivered = worker.process->join();
   const std::size_t run = worker.run;
   const double total = seconds_since(worker.start);
-  busy_seconds_ += total;
+  times_.add(kind_of(task(run)), total);
   if (const auto* failure = std::get_if<sim::ChildFailure>(&delivered)) {
     return fail(run, failure->message);
   }

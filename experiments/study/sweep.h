@@ -1,9 +1,11 @@
 /// Sweeps: runs of a list in forked workers, results as they finish, resumable.
 #pragma once
 #include <cstddef>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "experiments/study/cache_setting.h"
 #include "experiments/study/call.h"
 
 namespace orrery::experiments {
@@ -19,6 +21,9 @@ struct RunnerOptions {
   int limit = 0;         ///< Most runs that this call does; 0: all that are missing.
   bool figure = true;
   bool timelines = false;  ///< Write a Perfetto file for each run.
+  /// Where runs look answers up and keep them, and that opened; results do not depend on it.
+  CacheSetting cache{"off"};
+  std::shared_ptr<const models::AnswerStore> answers;
 };
 
 struct SweepOutcome {

@@ -100,8 +100,15 @@ struct Pricer::State {
   Workload workload;
   Job job;
   ir::Profile profile;
-  mutable std::unordered_map<BlockQuery, Seconds, QueryHash> cache;
+  struct Priced {
+    Seconds time;
+    std::vector<const std::string*> lines;  ///< Of `used`.
+  };
+  mutable std::unordered_map<BlockQuery, Priced, QueryHash> cache;
   mutable std::set<std::string> used;
+  mutable std::set<const std::string*> recent;  ///< Of `used`, since take_recent_entries().
+
+  void note(std::string line) const { recent.insert(&*used.insert(std::move(line)).first); }
 
   const GpuType& gpu(int type) const { return cluster.gpu_types[static_cast<std::size_t>(type)]; }
 
@@ -166,11 +173,11 @@ std::optional<Seconds> Pricer::State::measured(const BlockQuery& query, Pass pas
                     query.samples, workload.sequence_length, dtype_note(type)) +
         scaled_note(lower->provenance);
     if (lower->micro_batch_size == upper->micro_batch_size) {
-      used.insert(std::move(line));
+      note(std::move(line));
       return lower->time;
     }
-    used.insert(fmt::format("{}, linear between samples {} and {}", line, lower->micro_batch_size,
-                            upper->micro_batch_size));
+    note(fmt::format("{}, linear between samples {} and {}", line, lower->micro_batch_size,
+                     upper->micro_batch_size));
     const double share = static_cast<double>(query.samples - lower->micro_batch_size) /
                          (upper->micro_batch_size - lower->micro_batch_size);
     return lower->time + share * (upper->time - lower->time);
@@ -227,9 +234,9 @@ Seconds Pricer::State::roofline(const BlockQuery& query) const {
   moved = passes * moved;
 
   const auto [share, origin] = efficiency(type, work);
-  used.insert(fmt::format("roofline: {} {} {} {}, efficiency {}, memory {:g}", type.name,
-                          name_of(block.kind), name_of(query.pass), dtype_note(type), origin,
-                          type.memory_efficiency));
+  note(fmt::format("roofline: {} {} {} {}, efficiency {}, memory {:g}", type.name,
+                   name_of(block.kind), name_of(query.pass), dtype_note(type), origin,
+                   type.memory_efficiency));
   const Seconds computing = work / (peak_flops(type, workload.dtype) * share);
   const Seconds moving = moved / (type.memory_bandwidth * type.memory_efficiency);
   return std::max(computing, moving) + type.launch;
@@ -252,9 +259,14 @@ Seconds Pricer::State::price(const BlockQuery& query) const {
 
 Seconds Pricer::State::cached(const BlockQuery& query) const {
   const auto found = cache.find(query);
-  if (found != cache.end()) return found->second;
+  if (found != cache.end()) {
+    recent.insert(found->second.lines.begin(), found->second.lines.end());
+    return found->second.time;
+  }
+  auto before = std::exchange(recent, {});
   const Seconds time = price(query);
-  cache.emplace(query, time);
+  cache.emplace(query, Priced{time, {recent.begin(), recent.end()}});
+  recent.merge(before);
   return time;
 }
 
@@ -279,8 +291,8 @@ Seconds Pricer::State::pass(int gpu_type, const ir::SegmentInfo& segment, const 
 Seconds Pricer::State::overhead(const GpuType& gpu, Pass pass) const {
   for (const ir::PassOverhead& entry : profile.pass_overheads) {
     if (entry.gpu != gpu.name || entry.pass != pass) continue;
-    used.insert(fmt::format("profile: {} {} overhead of each op{}", gpu.name, name_of(pass),
-                            scaled_note(entry.provenance)));
+    note(fmt::format("profile: {} {} overhead of each op{}", gpu.name, name_of(pass),
+                     scaled_note(entry.provenance)));
     return entry.time;
   }
   return {};
@@ -292,8 +304,7 @@ std::optional<Seconds> Pricer::State::storage(const ir::Op& op) const {
   if (op.location == ir::Location::peer) return std::nullopt;  // flows
   for (const ir::StorageTime& entry : profile.storage) {
     if (entry.location != name_of(op.location) || entry.write != write) continue;
-    used.insert(
-        fmt::format("profile: {} {}", write ? "writing to" : "reading from", entry.location));
+    note(fmt::format("profile: {} {}", write ? "writing to" : "reading from", entry.location));
     return entry.latency + op.bytes / entry.bandwidth;
   }
   return std::nullopt;
@@ -326,8 +337,8 @@ Seconds Pricer::State::sweep(int gpu_type, double parameters) const {
   const Dtype dtype = dtype_on(type);
   for (const ir::OptimizerTime& entry : profile.optimizers) {
     if (entry.gpu != type.name || entry.dtype != dtype) continue;
-    used.insert(fmt::format("profile: {} optimizer step {}{}", type.name, dtype_note(type),
-                            scaled_note(entry.provenance)));
+    note(fmt::format("profile: {} optimizer step {}{}", type.name, dtype_note(type),
+                     scaled_note(entry.provenance)));
     return entry.fixed + parameters * entry.per_parameter;
   }
   const StateBytes& bytes = job.state_bytes;
@@ -338,7 +349,7 @@ Seconds Pricer::State::sweep(int gpu_type, double parameters) const {
 
 Pricer::Pricer(const Cluster& cluster, const Workload& workload, const Job& job,
                const ir::Profile& profile)
-    : state_(new State{cluster, workload, job, profile, {}, {}}) {}
+    : state_(new State{cluster, workload, job, profile, {}, {}, {}}) {}
 Pricer::~Pricer() = default;
 Pricer::Pricer(Pricer&&) noexcept = default;
 
@@ -374,6 +385,13 @@ std::vector<std::string> Pricer::used_entries() const {
     all.insert(std::move(line));
   }
   return {all.begin(), all.end()};
+}
+
+std::vector<std::string> Pricer::take_recent_entries() const {
+  std::vector<std::string> lines;
+  for (const std::string* line : std::exchange(state_->recent, {})) lines.push_back(*line);
+  std::sort(lines.begin(), lines.end());
+  return lines;
 }
 
 const Cluster& Pricer::cluster() const { return state_->cluster; }

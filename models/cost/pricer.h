@@ -71,6 +71,9 @@ class Pricer {
   /// fell back to the roofline, with its efficiency and where that comes from; for each link class
   /// of the profile whether the cluster's topology takes it; sorted.
   std::vector<std::string> used_entries() const;
+  /// Those for ops that were priced since the last call, however often before; without link
+  /// classes. For one who remembers prices himself, or what follows from them.
+  std::vector<std::string> take_recent_entries() const;
 
   const Cluster& cluster() const;
   const Workload& workload() const;

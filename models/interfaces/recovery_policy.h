@@ -143,12 +143,6 @@ class RecoveryPolicy {
   /// `events` happened at the same instant, in trace order, and are already in `state`.
   virtual RecoveryDecision on_events(const JobState& state,
                                      std::span<const ir::ClusterEvent> events) const = 0;
-  /// The plan that on_events() would probably resume with, so that replay can simulate its
-  /// iteration ahead of time. For policies that remember the search that this takes; null: none, or
-  /// not worth prefetching. Changes no answer.
-  virtual PlanPointer plan_to_prefetch(const JobState&, std::span<const ir::ClusterEvent>) const {
-    return nullptr;
-  }
 };
 
 }  // namespace orrery::models

@@ -37,8 +37,6 @@ class TransferTimer {
   /// From the common start of all transfers to the end of the last. 0 of none.
   virtual Nanoseconds time(const std::vector<StateTransfer>& transfers,
                            const DegradedLinks& degraded_links = {}) const = 0;
-  /// These will probably be asked for soon: may be simulated in parallel with the caller.
-  virtual void prefetch(const std::vector<StateTransfer>&, const DegradedLinks&) const {}
 };
 
 }  // namespace orrery::models

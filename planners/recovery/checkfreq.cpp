@@ -87,8 +87,7 @@ constinit const RecoveryEntry kCheckfreqRecovery = recovery_entry<Checkfreq>({
     .slow = kLeavesOutSlowDevices,
     .deviations = "the interval follows from closed-form costs and the simulated iteration, not "
                   "from profiling at run time, and is not tuned again when costs change; the state "
-                  "of the data loader is not modeled; asynchronous persists and uploads do not "
-                  "slow iterations unless background transfers are simulated",
+                  "of the data loader is not modeled",
 });
 
 }  // namespace orrery::planners

@@ -93,8 +93,7 @@ constinit const RecoveryEntry kCheckpointRestartRecovery = recovery_entry<Checkp
     .loses = "all iterations since the last persisted checkpoint",
     .slow = kLeavesOutSlowDevices,
     .deviations = "a save before a planned change takes a closed-form time; no person and no queue "
-                  "is waited for beyond the phases; with save: asynchronous, persists do not slow "
-                  "iterations unless background transfers are simulated",
+                  "is waited for beyond the phases",
 });
 
 }  // namespace orrery::planners

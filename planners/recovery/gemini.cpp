@@ -64,12 +64,11 @@ constinit const RecoveryEntry kGeminiRecovery = recovery_entry<Gemini>({
     .loses = "one iteration where idle network time allows a checkpoint each, while a replica of "
              "each share survives; else back to the cloud's",
     .slow = kLeavesOutSlowDevices,
-    .deviations =
-        "a spare or a smaller plan takes the place of lost machines, where Gemini waits for new "
-        "ones; idle network time is taken from the breakdown of a simulated iteration, not from "
-        "profiled gaps, and traffic placed there never delays training: copies to peers and "
-        "uploads to the cloud do not slow iterations unless background transfers are simulated, "
-        "which spreads them evenly over an iteration",
+    .deviations = "a spare or a smaller plan takes the place of lost machines, where Gemini waits "
+                  "for new ones; idle network time is taken from the breakdown of a simulated "
+                  "iteration, not from profiled gaps, and traffic is not placed into them: copies "
+                  "to peers and uploads to the cloud are spread evenly over an iteration and slow "
+                  "it",
 });
 
 }  // namespace orrery::planners

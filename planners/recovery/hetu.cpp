@@ -200,8 +200,7 @@ constinit const RecoveryEntry kHetuRecovery = recovery_entry<HetuRecovery>({
     .slow = kLeavesOutSlowDevices,
     .deviations = "planning time, detection, checkpoints for a slice without owner and what "
                   "happens when devices come are not published and are options; a plan that is "
-                  "searched for during training costs training nothing; asynchronous persists and "
-                  "uploads do not slow iterations unless background transfers are simulated",
+                  "searched for during training costs training nothing",
 });
 
 }  // namespace orrery::planners

@@ -74,8 +74,7 @@ constinit const RecoveryEntry kUnicronRecovery = recovery_entry<Unicron>({
     .deviations = "the ladder has no retry rung: a failed process is started again at once; "
                   "partial gradients of the iteration in flight are not reused, it is lost; GPU "
                   "memory is lost when the job itself fails; one job has the cluster, so that the "
-                  "weighted sum over jobs is its speed; copies to peers and uploads to the cloud "
-                  "do not slow iterations unless background transfers are simulated",
+                  "weighted sum over jobs is its speed",
 });
 
 }  // namespace orrery::planners

@@ -95,10 +95,8 @@ constinit const RecoveryEntry kVarunaRecovery = recovery_entry<VarunaMorphing>({
     .needs = "no tensor parallelism (planner varuna); object storage",
     .loses = "all iterations since the last checkpoint in the cloud",
     .slow = kLeavesOutSlowDevices,
-    .deviations =
-        "the time of a checkpoint is a closed form of the links; the restart time is one number, "
-        "measured for GPT-2 by Oobleck's authors, whatever model and cluster; asynchronous "
-        "persists and uploads do not slow iterations unless background transfers are simulated",
+    .deviations = "the time of a checkpoint is a closed form of the links; the restart time is one "
+                  "number, measured for GPT-2 by Oobleck's authors, whatever model and cluster",
 });
 
 }  // namespace orrery::planners

@@ -155,11 +155,13 @@ DeviceRenaming::Shape DeviceRenaming::make_shape(const models::Node& node, int f
 }
 
 /// Groups are numbered again, level by level, in order of appearance.
-std::vector<int> DeviceRenaming::positions(const Shape& shape,
-                                           const std::vector<int>& order) const {
+const std::vector<int>& DeviceRenaming::positions(const Shape& shape,
+                                                  const std::vector<int>& order) const {
   if (!shape.regular) return order;
+  const auto [known, is_new] = shape.known.try_emplace(order);
+  std::vector<int>& result = known->second;
+  if (!is_new) return result;
   std::vector<std::map<int, int>> number(shape.group.size()), used(shape.group.size());
-  std::vector<int> result;
   for (const int position : order) {
     int at = 0;
     for (std::size_t level = 0; level < shape.group.size(); ++level) {
@@ -301,13 +303,20 @@ DeviceRenaming::Names DeviceRenaming::names(std::span<const DeviceId> order,
       while (fixed[choice[at]]) ++at;
       to = choice[at++];
     }
-    const std::vector<int> places =
+    const std::vector<int>& places =
         keep ? node.positions : positions(shapes_[shape], node.positions);
     for (std::size_t i = 0; i < places.size(); ++i) {
       result.to[DeviceId{first_[node.node] + node.positions[i]}] = {first_[to] + places[i]};
     }
   }
   return result;
+}
+
+DeviceRenaming::Names DeviceRenaming::unchanged(std::span<const DeviceId> order,
+                                                const models::DegradedLinks& degraded) const {
+  Names names{IdVector<DeviceId, DeviceId>(cluster_.devices.size()), degraded};
+  for (const DeviceId device : order) names.to[device] = device;
+  return names;
 }
 
 ir::Plan renamed(const ir::Plan& plan, const IdVector<DeviceId, DeviceId>& to) {

@@ -36,6 +36,8 @@ class DeviceRenaming {
   /// Depends on the first appearances in `order` only. Names stay as they are if the leaves cannot
   /// be matched.
   Names names(std::span<const DeviceId> order, const models::DegradedLinks& degraded) const;
+  /// The same, with every device under its own name.
+  Names unchanged(std::span<const DeviceId> order, const models::DegradedLinks& degraded) const;
   NodeId node_of(DeviceId device) const { return cluster_.device(device).node; }
   /// Nodes of one number are built alike.
   int kind_of(NodeId node) const { return shape_[node].value; }
@@ -50,6 +52,8 @@ class DeviceRenaming {
     std::vector<std::vector<int>> group;  ///< By level and position, numbered along the node.
     std::vector<int> fan;                 ///< Groups of each level in one of the level above.
     std::vector<int> sorted;              ///< Positions in the order of their groups.
+    /// Answers of positions(): most nodes of a plan are used alike.
+    mutable std::map<std::vector<int>, std::vector<int>> known;
   };
   struct UsedNode {
     NodeId node;
@@ -64,7 +68,7 @@ class DeviceRenaming {
                                      IdVector<NodeId, bool>& fixed) const;
   IdVector<UsedLeafId, LeafId> match_leaves(const std::vector<UsedNode>& used, int leaves,
                                             const IdVector<NodeId, bool>& fixed) const;
-  std::vector<int> positions(const Shape& shape, const std::vector<int>& order) const;
+  const std::vector<int>& positions(const Shape& shape, const std::vector<int>& order) const;
 
   const models::Cluster& cluster_;
   const models::Topology& topology_;

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <stdexcept>
 #include <string>
 #include <tuple>
@@ -13,6 +12,7 @@
 #include "models/base/check.h"
 #include "sim/flow/fork.h"
 #include "sim/replay/device_renaming.h"
+#include "sim/replay/question.h"
 
 namespace orrery::sim {
 namespace {
@@ -57,26 +57,37 @@ class FlowTransferTimer::Impl {
   using Transfers = std::vector<models::StateTransfer>;
 
   Impl(const models::Cluster& cluster, const models::Topology& topology, const TransferPaths& paths,
-       FlowEngine& engine, CacheOptions cache)
+       FlowEngine& engine, CacheOptions cache, std::string context)
       : cluster_(cluster),
         topology_(topology),
         paths_(paths),
         engine_(engine),
-        renaming_(cluster, topology, cache.ignore_leaves) {}
+        renaming_(cluster, topology, cache.ignore_leaves),
+        answers_(cache.answers, std::move(context)) {}
 
   Nanoseconds time(const Transfers& transfers, const models::DegradedLinks& degraded_links) {
-    return cache_.get([&] { return name(transfers, degraded_links); },
-                      [&](const Key& key) { return start(key); },
-                      [](Running running) { return to_nanoseconds(join(std::move(running))); });
+    Question asked;
+    return answers_
+        .get(
+            [&](ByteWriter& out) {
+              asked = name(transfers, degraded_links);
+              put(out, asked);
+            },
+            [&] { return Answer{to_nanoseconds(simulate(asked))}; })
+        .time;
   }
-  void prefetch(const Transfers& transfers, const models::DegradedLinks& degraded_links) {
-    cache_.prefetch([&] { return name(transfers, degraded_links); },
-                    [&](const Key& key) { return start(key); });
-  }
-  const CacheCounts& counts() const { return cache_.counts(); }
+  const CacheCounts& counts() const { return answers_.counts(); }
 
  private:
-  using Key = std::pair<Transfers, models::DegradedLinks>;
+  struct Question {
+    Transfers transfers;
+    models::DegradedLinks degraded_links;
+  };
+  struct Answer {
+    Nanoseconds time;
+    void put(ByteWriter& out) const { out.put(time.count); }
+    static Answer get(ByteReader& in) { return {{in.get<std::int64_t>()}}; }
+  };
   struct Flow {
     std::vector<LinkId> links;
     Seconds latency;
@@ -84,30 +95,30 @@ class FlowTransferTimer::Impl {
   };
   /// Bandwidths of links that are slower than they are built.
   using Bandwidths = std::map<LinkId, BytesPerSecond>;
-  /// A set of transfers that is being simulated.
-  struct Running {
-    Seconds bound;                   ///< It takes at least this long.
-    std::optional<ForkedRun> child;  ///< None: it takes exactly that.
-  };
 
-  Key name(const Transfers& transfers, const models::DegradedLinks& degraded_links) const {
+  static void put(ByteWriter& out, const Question& question) {
+    sim::put(out, question.transfers);
+    sim::put(out, question.degraded_links);
+  }
+
+  Question name(const Transfers& transfers, const models::DegradedLinks& degraded_links) const {
     DeviceRenaming::Names names =
         renaming_.names(devices_by_node(transfers, cluster_), degraded_links);
-    Key key{transfers, std::move(names.degraded_links)};
-    for (models::StateTransfer& transfer : key.first) {
+    Question question{transfers, std::move(names.degraded_links)};
+    for (models::StateTransfer& transfer : question.transfers) {
       for (DeviceId* end : {&transfer.source, &transfer.destination}) {
         if (end->valid()) *end = names.to[*end];
       }
     }
-    std::sort(key.first.begin(), key.first.end());
-    return key;
+    std::sort(question.transfers.begin(), question.transfers.end());
+    return question;
   }
 
-  Running start(const Key& key) const {
-    const std::vector<models::StateTransfer>& transfers = key.first;
-    const Bandwidths changed = bandwidths(key.second);
+  Seconds simulate(const Question& question) const {
+    const std::vector<models::StateTransfer>& transfers = question.transfers;
+    const Bandwidths changed = bandwidths(question.degraded_links);
     const std::vector<Flow> flows = flows_of(transfers);
-    if (flows.size() <= kMostFlows) return {Seconds{}, simulate(flows, changed)};
+    if (flows.size() <= kMostFlows) return simulate(flows, changed);
     const auto node_of = [&](DeviceId device) {
       return device.valid() ? cluster_.device(device).node : NodeId{};
     };
@@ -128,10 +139,10 @@ class FlowTransferTimer::Impl {
       });
     }
     const Seconds bound = busiest_link(flows, changed);
-    if (merged.size() > kMostFlows) return {bound, std::nullopt};
+    if (merged.size() > kMostFlows) return bound;
     std::vector<Flow> fewer;
     for (auto& [pair, flow] : merged) fewer.push_back(std::move(flow));
-    return {bound, simulate(fewer, changed)};
+    return std::max(bound, simulate(fewer, changed));
   }
 
   std::vector<Flow> flows_of(const Transfers& transfers) const {
@@ -172,8 +183,8 @@ class FlowTransferTimer::Impl {
     return busiest + latency;
   }
 
-  ForkedRun simulate(const std::vector<Flow>& flows, const Bandwidths& changed) const {
-    return ForkedRun([&] {
+  Seconds simulate(const std::vector<Flow>& flows, const Bandwidths& changed) const {
+    const ForkResult delivered = run_forked([&] {
       std::vector<std::vector<LinkId>> links;
       for (const Flow& flow : flows) links.push_back(flow.links);
       paths_.assign(std::move(links));
@@ -189,11 +200,6 @@ class FlowTransferTimer::Impl {
       for (const TaskId task : tasks) last = std::max(last, engine_.end_time(task) - start);
       return std::string(reinterpret_cast<const char*>(&last.value), sizeof last.value);
     });
-  }
-
-  static Seconds join(Running running) {
-    if (!running.child) return running.bound;
-    const ForkResult delivered = running.child->join();
     if (const auto* failure = std::get_if<ChildFailure>(&delivered)) {
       throw std::runtime_error("simulation of transfers failed: " + failure->message);
     }
@@ -202,7 +208,7 @@ class FlowTransferTimer::Impl {
     ORRERY_CHECK(bytes.size() == sizeof last.value, "{} bytes from the forked simulator",
                  bytes.size());
     std::memcpy(&last.value, bytes.data(), sizeof last.value);
-    return std::max(running.bound, last);
+    return last;
   }
 
   const models::Cluster& cluster_;
@@ -210,24 +216,19 @@ class FlowTransferTimer::Impl {
   const TransferPaths& paths_;
   FlowEngine& engine_;
   DeviceRenaming renaming_;
-  SimulationCache<Key, Running, Nanoseconds> cache_{1};
+  Remembered<Answer> answers_;
 };
 
 FlowTransferTimer::FlowTransferTimer(const models::Cluster& cluster,
                                      const models::Topology& topology, const TransferPaths& paths,
-                                     FlowEngine& engine, CacheOptions cache)
-    : impl_(std::make_unique<Impl>(cluster, topology, paths, engine, cache)) {}
+                                     FlowEngine& engine, CacheOptions cache, std::string context)
+    : impl_(std::make_unique<Impl>(cluster, topology, paths, engine, cache, std::move(context))) {}
 
 FlowTransferTimer::~FlowTransferTimer() = default;
 
 Nanoseconds FlowTransferTimer::time(const std::vector<models::StateTransfer>& transfers,
                                     const models::DegradedLinks& degraded_links) const {
   return transfers.empty() ? Nanoseconds{} : impl_->time(transfers, degraded_links);
-}
-
-void FlowTransferTimer::prefetch(const std::vector<models::StateTransfer>& transfers,
-                                 const models::DegradedLinks& degraded_links) const {
-  if (!transfers.empty()) impl_->prefetch(transfers, degraded_links);
 }
 
 CacheCounts FlowTransferTimer::counts() const { return impl_->counts(); }

@@ -2,13 +2,14 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "models/interfaces/transfer_timer.h"
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
 #include "sim/flow/engine.h"
-#include "sim/replay/simulation_cache.h"
+#include "sim/replay/remembered.h"
 #include "sim/replay/transfer_paths.h"
 
 namespace orrery::sim {
@@ -28,17 +29,16 @@ class FlowTransferTimer final : public models::TransferTimer {
  public:
   static constexpr std::size_t kMostFlows = 4096;
 
-  /// Keeps references. `engine` has the extension of `paths`.
+  /// Keeps references. `engine` has the extension of `paths`. `context`: what a store of answers
+  /// must know of cluster and engine (transfer_context()); may be empty without one.
   FlowTransferTimer(const models::Cluster& cluster, const models::Topology& topology,
-                    const TransferPaths& paths, FlowEngine& engine, CacheOptions cache = {});
+                    const TransferPaths& paths, FlowEngine& engine, CacheOptions cache = {},
+                    std::string context = {});
   ~FlowTransferTimer() override;
 
   /// Throws std::runtime_error if the forked copy fails.
   Nanoseconds time(const std::vector<models::StateTransfer>& transfers,
                    const models::DegradedLinks& degraded_links = {}) const override;
-  /// Starts the simulation, if it is a new one; the set that was prefetched before is given up.
-  void prefetch(const std::vector<models::StateTransfer>& transfers,
-                const models::DegradedLinks& degraded_links) const override;
   CacheCounts counts() const;
 
  private:

@@ -20,9 +20,6 @@ class IterationTimer {
  public:
   virtual ~IterationTimer() = default;
   virtual Seconds time(const ir::Plan& plan, const IterationConditions& conditions) const = 0;
-  /// This will probably be asked for soon, after what was prefetched before: may be simulated in
-  /// parallel with the caller.
-  virtual void prefetch(const ir::Plan&, const IterationConditions&) const {}
 };
 
 }  // namespace orrery::sim

@@ -34,9 +34,6 @@ RecoveryRun::RecoveryRun(models::RecoveryDecision decision, Instant now,
       end_(now),
       now_(now) {
   if (decision_.phases.empty()) return;
-  if (decision_.phases.front().kind != Kind::move_state) {
-    transfers_.prefetch(decision_.transfers, states_.degraded_links());
-  }
   end_ = now + duration_of(decision_.phases.front());
 }
 

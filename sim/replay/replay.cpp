@@ -12,7 +12,6 @@
 #include "sim/replay/checkpoint_schedule.h"
 #include "sim/replay/device_states.h"
 #include "sim/replay/event_batch.h"
-#include "sim/replay/prefetcher.h"
 #include "sim/replay/recovery_run.h"
 #include "sim/replay/replica_store.h"
 #include "sim/replay/training_run.h"
@@ -63,8 +62,7 @@ class Replay {
         horizon_{(options.horizon.count > 0 ? options.horizon : input.trace.horizon).count},
         devices_(input.cluster, traces::absent_at_start(input.trace), options.spot_prices),
         replicas_(input.cluster),
-        accounting_(input.cluster, devices_, horizon_),
-        prefetcher_(input, horizon_) {
+        accounting_(input.cluster, devices_, horizon_) {
     ORRERY_CHECK(horizon_.nanoseconds > 0, "a horizon of {} ns", horizon_.nanoseconds);
   }
 
@@ -73,7 +71,6 @@ class Replay {
     std::size_t next = 0;
     while (next < events.size() && events[next].time == Instant{}) ++next;
     start(events.first(next));
-    look_ahead(events.subspan(next));
     while (next < events.size() && events[next].time < horizon_) {
       ORRERY_CHECK(events[next].time >= now_, "event {} of the trace goes back in time",
                    events[next].sequence);
@@ -81,7 +78,6 @@ class Replay {
       const Events batch = first_batch(events.subspan(next), input_.cluster);
       next += batch.size();
       handle(batch);
-      look_ahead(events.subspan(next));
       if (on_progress) on_progress(now_);
     }
     advance_to(horizon_);
@@ -271,17 +267,6 @@ class Replay {
     return decision;
   }
 
-  void look_ahead(Events coming) const {
-    if (options_.measured_planning) return;
-    models::JobState now;
-    now.iteration = run_ ? run_->done() : done_;
-    now.iteration_time = iteration_time_;
-    now.first = first_;
-    now.pending = pending_switch();
-    const models::PlanPointer plan = recovery_ ? recovery_->plan() : run_ ? run_->plan() : nullptr;
-    prefetcher_.look_ahead(std::move(now), plan, devices_, replicas_, coming);
-  }
-
   // ---- decisions ----
 
   /// Whether everything that the decision needs lives.
@@ -339,7 +324,6 @@ class Replay {
     proceed();
     pending_ = Pending{std::move(decision), now_, cause, asked};
     pending_->at = now_ + pending_->decision.run_on;
-    prefetcher_.prefetch(*pending_->decision.plan, devices_);
   }
 
   void proceed() {
@@ -383,7 +367,6 @@ class Replay {
     replicas_.roll_back(done_);
     plan_ = decision.plan;
     recovery_.emplace(std::move(decision), now_, input_.transfers, devices_, accounting_.ledger());
-    prefetcher_.prefetch(*plan_, devices_);
     add_point();
   }
 
@@ -444,7 +427,6 @@ class Replay {
   DeviceStates devices_;
   ReplicaStore replicas_;
   Accounting accounting_;
-  Prefetcher prefetcher_;
 
   std::optional<TrainingRun> run_;
   std::optional<RecoveryRun> recovery_;

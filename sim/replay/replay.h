@@ -23,8 +23,8 @@
 ///   as it is, unless something that the switch needs has died.
 /// - When a device or a link changes its speed under a plan that proceeds, what is left of the
 ///   iteration in flight takes the new time.
-/// - Background transfers slow training only with `background_transfers`; recoveries, the transfers
-///   themselves and the times that policies are told ignore them.
+/// - Background transfers slow training unless `background_transfers` is false; recoveries, the
+///   transfers themselves and the times that policies are told ignore them.
 /// - An iteration that the horizon cuts off is accounted as productive and degraded, but not
 /// counted.
 #pragma once
@@ -79,7 +79,7 @@ struct ReplayOptions {
   bool record_spans = false;
   /// The background transfers of checkpoints (CheckpointLevel::background) slow iterations: their
   /// bytes are spread evenly over the whole iterations that they take.
-  bool background_transfers = false;
+  bool background_transfers = true;
 };
 
 /// A stretch of wall time in one bucket, for timelines. Iterations come in runs.

@@ -9,8 +9,13 @@ namespace orrery::sim {
 PlanDevices::PlanDevices(const ir::Plan& plan)
     : all(std::make_shared<std::vector<DeviceId>>(ir::devices_of(plan))),
       working(std::make_shared<std::vector<DeviceId>>(ir::working_devices(plan))) {
+  auto next = working->begin();  // Both ascend.
   for (std::size_t i = 0; i < all->size(); ++i) {
-    if (!works((*all)[i])) idle.push_back(static_cast<std::uint32_t>(i));
+    if (next != working->end() && *next == (*all)[i]) {
+      ++next;
+    } else {
+      idle.push_back(static_cast<std::uint32_t>(i));
+    }
   }
 }
 

@@ -2,53 +2,75 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
+#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/base/check.h"
+#include "models/interfaces/answer_bytes.h"
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/device_renaming.h"
 #include "sim/replay/pipeline_order.h"
+#include "sim/replay/question.h"
 
 namespace orrery::sim {
 
 /// A question under the names that all equal ones get.
-struct IterationKey {
+struct IterationQuestion {
   ir::Plan plan;
   std::vector<models::SlowDevice> slow;
   models::DegradedLinks degraded_links;
   std::vector<models::StateTransfer> background;
-  auto operator<=>(const IterationKey&) const = default;
+};
+
+struct IterationAnswer {
+  models::Evaluation evaluation;
+  std::vector<std::string> prices;  ///< Pricer::take_recent_entries().
+
+  void put(ByteWriter& out) const {
+    models::put(out, evaluation);
+    out.put(prices.size());
+    for (const std::string& line : prices) out.put(std::string_view(line));
+  }
+  static IterationAnswer get(ByteReader& in) {
+    IterationAnswer answer{models::get_evaluation(in), {}};
+    answer.prices.resize(in.count());
+    for (std::string& line : answer.prices) line = in.text();
+    return answer;
+  }
 };
 
 class SimulatedIterationTimer::Impl {
  public:
   Impl(IterationSimulator& simulator, const TransferPaths& paths, const models::Workload& workload,
        const models::Job& job, const ir::Profile& profile, IterationOptions options,
-       CacheOptions cache)
+       CacheOptions cache, std::string context)
       : topology_(simulator.topology()),
         paths_(paths),
         renaming_(simulator.cluster(), simulator.topology(), cache.ignore_leaves),
-        evaluator_(simulator, workload, job, profile, std::move(options)) {}
-
-  void prefetch(const ir::Plan& plan, const IterationConditions& conditions) {
-    cache_.prefetch([&] { return name(plan, conditions).key; },
-                    [&](const IterationKey& key) { return start(key); });
-  }
+        renames_(options.jitter == 0 && options.stragglers.empty() && options.slow_links.empty()),
+        evaluator_(simulator, workload, job, profile, std::move(options)),
+        answers_(cache.answers, std::move(context)) {}
 
   models::Evaluation evaluate(const ir::Plan& plan, const IterationConditions& conditions) {
     Named named;
-    const models::Evaluation& known = cache_.get(
-        [&] {
+    const IterationAnswer& known = answers_.get(
+        [&](ByteWriter& out) {
           named = name(plan, conditions);
-          return std::move(named.key);
+          models::put(out, named.question.plan);
+          put(out, named.question.slow);
+          put(out, named.question.degraded_links);
+          put(out, named.question.background);
         },
-        [&](const IterationKey& key) { return start(key); },
-        [](SimulatorEvaluator::Running running) { return running.join(); });
-    models::Evaluation evaluation = known;
-    for (std::size_t i = 0; i < known.pipeline_times.size(); ++i) {
-      evaluation.pipeline_times[named.pipelines[i]] = known.pipeline_times[i];
+        [&] { return simulate(named.question); });
+    prices_.insert(known.prices.begin(), known.prices.end());
+    models::Evaluation evaluation = known.evaluation;
+    const std::vector<Seconds>& times = known.evaluation.pipeline_times;
+    for (std::size_t i = 0; i < times.size(); ++i) {
+      evaluation.pipeline_times[named.pipelines[i]] = times[i];
     }
     // The verdict names devices and pipelines: those of the plan that was asked for.
     for (ir::MemoryUse& use : evaluation.memory.by_gpu_type) {
@@ -62,12 +84,16 @@ class SimulatedIterationTimer::Impl {
     return evaluation;
   }
 
-  const CacheCounts& counts() const { return cache_.counts(); }
-  const models::Pricer& pricer() const { return evaluator_.pricer(); }
+  const CacheCounts& counts() const { return answers_.counts(); }
+  std::vector<std::string> used_entries() const {
+    std::set<std::string> all = prices_;
+    for (std::string& line : evaluator_.pricer().used_entries()) all.insert(std::move(line));
+    return {all.begin(), all.end()};
+  }
 
  private:
   struct Named {
-    IterationKey key;
+    IterationQuestion question;
     std::vector<std::size_t> pipelines;  ///< order_of_pipelines()
     std::vector<DeviceId> devices;       ///< Of the plan in that order, under its own names.
     IdVector<DeviceId, DeviceId> to;
@@ -75,22 +101,32 @@ class SimulatedIterationTimer::Impl {
 
   Named name(const ir::Plan& plan, const IterationConditions& conditions) const {
     Named named;
-    named.pipelines = order_of_pipelines(plan, conditions.slow, renaming_);
-    const ir::Plan sorted = reordered(plan, named.pipelines);
+    if (renames_) {
+      named.pipelines = order_of_pipelines(plan, conditions.slow, renaming_);
+    } else {
+      named.pipelines.resize(plan.pipelines.size());
+      std::iota(named.pipelines.begin(), named.pipelines.end(), std::size_t{0});
+    }
+    const bool stays = std::is_sorted(named.pipelines.begin(), named.pipelines.end());
+    std::optional<ir::Plan> other;
+    if (!stays) other = reordered(plan, named.pipelines);
+    const ir::Plan& sorted = stays ? plan : *other;
     named.devices = devices_in_order(sorted);
-    DeviceRenaming::Names names = renaming_.names(named.devices, conditions.degraded_links);
+    DeviceRenaming::Names names =
+        renames_ ? renaming_.names(named.devices, conditions.degraded_links)
+                 : renaming_.unchanged(named.devices, conditions.degraded_links);
     named.to = std::move(names.to);
-    IterationKey& key = named.key;
-    key.plan = renamed(sorted, named.to);
+    IterationQuestion& question = named.question;
+    question.plan = renamed(sorted, named.to);
     for (const models::SlowDevice& device : conditions.slow) {
       const DeviceId to = named.to[device.device];
-      if (to.valid() && device.factor != 1.0) key.slow.push_back({to, device.factor});
+      if (to.valid() && device.factor != 1.0) question.slow.push_back({to, device.factor});
     }
-    std::sort(key.slow.begin(), key.slow.end(),
+    std::sort(question.slow.begin(), question.slow.end(),
               [](const auto& a, const auto& b) { return a.device < b.device; });
-    key.degraded_links = std::move(names.degraded_links);
-    key.background = conditions.background;
-    for (models::StateTransfer& transfer : key.background) {
+    question.degraded_links = std::move(names.degraded_links);
+    question.background = conditions.background;
+    for (models::StateTransfer& transfer : question.background) {
       for (DeviceId* end : {&transfer.source, &transfer.destination}) {
         if (!end->valid()) continue;
         const DeviceId to = named.to[*end];
@@ -99,25 +135,27 @@ class SimulatedIterationTimer::Impl {
         *end = to;
       }
     }
-    std::sort(key.background.begin(), key.background.end());
+    std::sort(question.background.begin(), question.background.end());
     return named;
   }
 
-  SimulatorEvaluator::Running start(const IterationKey& key) const {
+  IterationAnswer simulate(const IterationQuestion& question) const {
     std::vector<Straggler> stragglers;
-    for (const models::SlowDevice& device : key.slow) {
+    for (const models::SlowDevice& device : question.slow) {
       stragglers.push_back({device.device, 1 / device.factor});
     }
     std::vector<SlowLink> links;
-    for (const auto& [link, factor] : key.degraded_links) links.push_back({link, 1 / factor});
-    add_background(key, links);
-    return evaluator_.start(key.plan, stragglers, links);
+    for (const auto& [link, factor] : question.degraded_links) links.push_back({link, 1 / factor});
+    add_background(question, links);
+    evaluator_.pricer().take_recent_entries();
+    models::Evaluation evaluation = evaluator_.evaluate(question.plan, stragglers, links);
+    return {std::move(evaluation), evaluator_.pricer().take_recent_entries()};
   }
 
   /// What background transfers take from links, as slower links.
-  void add_background(const IterationKey& key, std::vector<SlowLink>& links) const {
+  void add_background(const IterationQuestion& question, std::vector<SlowLink>& links) const {
     std::map<LinkId, double> rates;
-    for (const models::StateTransfer& transfer : key.background) {
+    for (const models::StateTransfer& transfer : question.background) {
       std::vector<LinkId> route;
       Seconds latency;
       paths_.path(transfer, route, latency);
@@ -128,7 +166,7 @@ class SimulatedIterationTimer::Impl {
     for (const auto& [id, rate] : rates) {
       const models::Link& link = topology_.links()[id];
       double bandwidth = link.bandwidth.value;
-      for (const auto& [name, factor] : key.degraded_links) {
+      for (const auto& [name, factor] : question.degraded_links) {
         bandwidth *= name == link.name ? factor : 1;
       }
       links.push_back({link.name, bandwidth / std::max(bandwidth - rate, bandwidth / 2)});
@@ -138,24 +176,22 @@ class SimulatedIterationTimer::Impl {
   const models::Topology& topology_;
   const TransferPaths& paths_;
   DeviceRenaming renaming_;
+  bool renames_;  ///< False where the options tell devices or links of one kind apart.
   SimulatorEvaluator evaluator_;
-  SimulationCache<IterationKey, SimulatorEvaluator::Running, models::Evaluation> cache_{2};
+  Remembered<IterationAnswer> answers_;
+  std::set<std::string> prices_;
 };
 
 SimulatedIterationTimer::SimulatedIterationTimer(IterationSimulator& simulator,
                                                  const TransferPaths& paths,
                                                  const models::Workload& workload,
                                                  const models::Job& job, const ir::Profile& profile,
-                                                 IterationOptions options, CacheOptions cache)
+                                                 IterationOptions options, CacheOptions cache,
+                                                 std::string context)
     : impl_(std::make_unique<Impl>(simulator, paths, workload, job, profile, std::move(options),
-                                   cache)) {}
+                                   cache, std::move(context))) {}
 
 SimulatedIterationTimer::~SimulatedIterationTimer() = default;
-
-void SimulatedIterationTimer::prefetch(const ir::Plan& plan,
-                                       const IterationConditions& conditions) const {
-  impl_->prefetch(plan, conditions);
-}
 
 models::Evaluation SimulatedIterationTimer::evaluate(const ir::Plan& plan,
                                                      const IterationConditions& conditions) const {
@@ -163,6 +199,8 @@ models::Evaluation SimulatedIterationTimer::evaluate(const ir::Plan& plan,
 }
 
 CacheCounts SimulatedIterationTimer::counts() const { return impl_->counts(); }
-const models::Pricer& SimulatedIterationTimer::pricer() const { return impl_->pricer(); }
+std::vector<std::string> SimulatedIterationTimer::used_entries() const {
+  return impl_->used_entries();
+}
 
 }  // namespace orrery::sim

@@ -4,9 +4,9 @@
 #pragma once
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "models/base/units.h"
-#include "models/cost/pricer.h"
 #include "models/interfaces/evaluator.h"
 #include "models/ir/profile.h"
 #include "models/spec/job.h"
@@ -14,7 +14,7 @@
 #include "sim/iteration/iteration.h"
 #include "sim/iteration/options.h"
 #include "sim/replay/iteration_timer.h"
-#include "sim/replay/simulation_cache.h"
+#include "sim/replay/remembered.h"
 #include "sim/replay/transfer_paths.h"
 
 namespace orrery::sim {
@@ -29,24 +29,23 @@ namespace orrery::sim {
 /// forked copy of the process (SimulatorEvaluator). Not for concurrent use.
 class SimulatedIterationTimer final : public IterationTimer {
  public:
-  /// Keeps references. `paths`: those of background transfers.
+  /// Keeps references. `paths`: those of background transfers. `context`: what a store of answers
+  /// must know beside plan and conditions (iteration_context()); may be empty without one.
   SimulatedIterationTimer(IterationSimulator& simulator, const TransferPaths& paths,
                           const models::Workload& workload, const models::Job& job,
                           const ir::Profile& profile, IterationOptions options = {},
-                          CacheOptions cache = {});
+                          CacheOptions cache = {}, std::string context = {});
   ~SimulatedIterationTimer() override;
 
   Seconds time(const ir::Plan& plan, const IterationConditions& conditions = {}) const override {
     return evaluate(plan, conditions).iteration_time;
   }
-  /// Starts the simulation, if it is a new one. Two may run at once: the next plan and the one
-  /// after it.
-  void prefetch(const ir::Plan& plan, const IterationConditions& conditions = {}) const override;
   models::Evaluation evaluate(const ir::Plan& plan,
                               const IterationConditions& conditions = {}) const;
   CacheCounts counts() const;
   /// Priced everything that was simulated, and knows which entries of the profile it used.
-  const models::Pricer& pricer() const;
+  /// Pricer::used_entries() of all plans that were asked for, remembered ones included.
+  std::vector<std::string> used_entries() const;
 
  private:
   class Impl;

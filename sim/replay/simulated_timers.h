@@ -1,8 +1,9 @@
 /// All that a replay asks the simulator, on the one engine of a process.
 #pragma once
-#include <utility>
+#include <string>
 
 #include "sim/replay/flow_transfer_timer.h"
+#include "sim/replay/question.h"
 #include "sim/replay/simulated_iteration_timer.h"
 #include "sim/replay/transfer_paths.h"
 
@@ -13,12 +14,16 @@ class SimulatedTimers {
  public:
   SimulatedTimers(const models::Cluster& cluster, const models::Topology& topology,
                   const models::Workload& workload, const models::Job& job,
-                  const ir::Profile& profile, IterationOptions options = {},
+                  const ir::Profile& profile, const IterationOptions& options = {},
                   CacheOptions cache = {})
       : paths_(cluster, topology),
         simulator_(cluster, topology, false, paths_.extension()),
-        iterations_(simulator_, paths_, workload, job, profile, std::move(options), cache),
-        transfers_(cluster, topology, paths_, simulator_.engine(), cache),
+        context_(cache.answers == nullptr
+                     ? ""
+                     : transfer_context(cluster, profile, simulator_.effective_config())),
+        transfers_(cluster, topology, paths_, simulator_.engine(), cache, context_),
+        iterations_(simulator_, paths_, workload, job, profile, options, cache,
+                    context_.empty() ? "" : iteration_context(context_, workload, job, options)),
         evaluator_(iterations_) {}
 
   IterationSimulator& simulator() { return simulator_; }
@@ -30,8 +35,9 @@ class SimulatedTimers {
  private:
   TransferPaths paths_;
   IterationSimulator simulator_;
-  SimulatedIterationTimer iterations_;
+  std::string context_;
   FlowTransferTimer transfers_;
+  SimulatedIterationTimer iterations_;
   CachedEvaluator evaluator_;
 };
 

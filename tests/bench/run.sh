@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Prints the design's targets for iterations, lowering, all-reduce, plan switches and HexiScale's
 # search and what is measured here, with the ratio to the bare SimGrid prototype where its source
-# is there; then a replay of 54 days on 16,384 GPUs and one of 30 days of spot machines, what the
+# is there; then a replay of 54 days on 16,384 GPUs and one of 30 days of spot machines, what studies
+# cost the second time (tests/bench/second_call.py), what the
 # executor adds to an op and its log to a step, its matrix products against those of the libraries
 # alone, its emulated links against what they are asked for (where namespaces are permitted; else it
 # says so), and the search times of all planners on 4 to 240 GPUs against the papers'.
@@ -13,7 +14,7 @@
 # is missed.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
-benches=(executor_bench gemm_bench iteration_bench models_bench netlab_bench planner_bench
+benches=(executor_bench gemm_bench iteration_bench models_bench netlab_bench orrery planner_bench
   replay_bench replay_spot_bench search_bench switch_bench)
 if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
@@ -127,6 +128,8 @@ echo
 "$build/tests/bench/replay_bench" || status=1
 echo
 (cd -- "$root" && "$build/tests/bench/replay_spot_bench") || status=1
+echo
+"$root/tests/bench/second_call.py" "$build/tools/orrery" || status=1
 echo
 "$build/tests/bench/executor_bench" || status=1
 echo

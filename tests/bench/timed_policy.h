@@ -66,10 +66,6 @@ class TimedPolicy final : public models::RecoveryPolicy {
                                      std::span<const ir::ClusterEvent> events) const override {
     return timed(deciding_, [&] { return policy_.on_events(state, events); });
   }
-  models::PlanPointer plan_to_prefetch(const models::JobState& state,
-                                       std::span<const ir::ClusterEvent> events) const override {
-    return timed(deciding_, [&] { return policy_.plan_to_prefetch(state, events); });
-  }
   double deciding() const { return deciding_; }  ///< CPU s, simulations that it asked for included.
   double checkpoint_costs() const { return checkpoints_; }
 

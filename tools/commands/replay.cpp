@@ -48,9 +48,9 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
   v.optional("planning_time", settings.planning_time,
              "fixed (default: what policies say) or measured (not reproducible)");
   v.optional("prices", settings.prices, "on_demand (default) or spot, where the trace names none");
-  v.optional("background_transfers", settings.background,
-             "what checkpoints copy beside training slows the iterations of that time: up to twice "
-             "as many simulations");
+  v.optional("background_transfers", settings.background_transfers,
+             "what checkpoints copy beside training: simulated (default), it slows the iterations "
+             "of that time; ignored halves the simulations and flatters who copies much");
   v.section("");
   describe(v, settings.sweep);
   describe_json(v, settings.json);

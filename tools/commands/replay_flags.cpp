@@ -237,7 +237,10 @@ Study study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
     set("planning_time", experiments::name_of_enum(*args.planning_time), "--planning-time");
   }
   if (args.prices) set("prices", experiments::name_of_enum(*args.prices), "--prices");
-  if (args.background) set("background_transfers", "simulated", "--background-transfers");
+  if (args.background_transfers) {
+    set("background_transfers", experiments::name_of_enum(*args.background_transfers),
+        "--background-transfers");
+  }
   if (args.expected_mtbf) {
     set("expected_mtbf", config::to_text(*args.expected_mtbf), "--expected-mtbf");
   }

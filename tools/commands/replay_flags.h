@@ -29,7 +29,7 @@ struct ReplaySettings {
   std::optional<Seconds> expected_mtbf;
   std::optional<experiments::PlanningTime> planning_time;
   std::optional<experiments::Prices> prices;
-  bool background = false;
+  std::optional<experiments::BackgroundTransfers> background_transfers;
   Text plan;
   SweepSettings sweep;
   bool json = false;

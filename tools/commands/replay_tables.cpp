@@ -249,7 +249,8 @@ std::string replay_text(const Study& study, const StudyResult& result, const Ran
   });
   if (ignored) {
     text +=
-        "Copies of checkpoints beside training slow no iteration here: --background-transfers\n\n";
+        "Copies of checkpoints beside training slow no iteration here (background_transfers: "
+        "ignored)\n\n";
   }
   return text + work_text(result, ranking) + replays_done(result);
 }

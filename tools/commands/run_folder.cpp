@@ -53,6 +53,8 @@ std::vector<std::string> command_for(const RunSettings& args, const std::string&
   if (args.sweep.no_figure) words.emplace_back("--no-figure");
   if (args.sweep.dry_run) words.emplace_back("--dry-run");
   if (args.timelines && command_of_file(file) == "plan") words.emplace_back("--timelines");
+  if (!args.sweep.cache.folder.empty())
+    words.insert(words.end(), {"--cache", args.sweep.cache.folder});
   if (args.sweep.quiet) words.emplace_back("--quiet");
   return words;
 }

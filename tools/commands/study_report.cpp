@@ -340,6 +340,11 @@ int run_and_report(const Study& study, const SweepSettings& sweep, bool json, bo
   const models::Library library = open_library(problems);
   if (!problems.empty()) experiments::check_study(study, library, problems);
   problems.raise();
+  if (!sweep.dry_run) {
+    options.cache = sweep.cache;
+    options.answers =
+        sweep.cache.open([](const std::string& note) { fmt::print(stderr, "orrery: {}\n", note); });
+  }
   const StudyResult result = [&] {
     const SweepCall call(sweep.quiet || sweep.dry_run);
     return experiments::run_study(study, library, options, call.call());

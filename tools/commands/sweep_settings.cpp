@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdio>
 
 namespace orrery::tools {
 
@@ -32,6 +33,7 @@ void describe(config::Visitor& v, SweepSettings& settings) {
   v.optional("dry_run", settings.dry_run, "print the runs and an estimate of the time");
   v.optional("no_figure", settings.no_figure, "do not draw the figure");
   v.optional("quiet", settings.quiet, "no progress", {.letter = 'q'});
+  describe(v, settings.cache);
   if (settings.workers) v.at_least("workers", *settings.workers, 1);
   if (settings.limit) v.at_least("limit", *settings.limit, 1);
   if (v.reading() && settings.results.empty()) v.problem("results", "no folder is named");

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "experiments/study/cache_setting.h"
 #include "experiments/study/sweep.h"
 #include "models/config/visitor.h"
 #include "tools/cli/progress.h"
@@ -26,6 +27,7 @@ struct SweepSettings {
   bool dry_run = false;
   bool no_figure = false;
   bool quiet = false;
+  experiments::CacheSetting cache;
 
   experiments::RunnerOptions options() const;
 };

@@ -89,7 +89,7 @@ SLOW = {
     "replay_json": f"replay {FAILURES} --days 2 --policy torchft,hetu --json "
                    "--results {out}/results",
     "replay_background": f"replay {FAILURES} --days 1 --policy hot_spare,gemini "
-                         "--background-transfers --results {out}/results",
+                         "--background-transfers ignored --results {out}/results",
     "mixed_length": "mixed-length experiments/hetu/mixed_length --steps 10 "
                     "--results {out}/results",
     **{f"run_{e}": f"run experiments/{e} --results {{out}}/results" for e in
@@ -116,7 +116,7 @@ def record(arguments):
     folder = Path(arguments.folder).resolve()
     commands = dict(QUICK) if arguments.quick else {**QUICK, **SLOW}
     environment = dict(os.environ, NO_COLOR="1", COLUMNS="100", MPLBACKEND="Agg",
-                       SOURCE_DATE_EPOCH="0")
+                       SOURCE_DATE_EPOCH="0", XDG_CACHE_HOME=f"{folder}.cache")
     for name, text in commands.items():
         if arguments.only and not re.search(arguments.only, name):
             continue

@@ -252,8 +252,7 @@ constinit const RecoveryEntry kAutohetRecovery = recovery_entry<AutohetRecovery>
     .deviations = "reads the slices that a device needs, not whole files (option reads: files has "
                   "the paper's); intervals, the cost of a checkpoint and of a restart and what "
                   "happens when devices come are not published and are options; a save before a "
-                  "planned change takes a closed-form time; asynchronous persists and uploads do "
-                  "not slow iterations unless background transfers are simulated",
+                  "planned change takes a closed-form time",
 });
 
 }  // namespace orrery::planners

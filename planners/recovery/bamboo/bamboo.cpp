@@ -403,12 +403,10 @@ constinit const RecoveryEntry kBambooRecovery = recovery_entry<Bamboo>({
     .loses = "the iteration in flight; what came after the last checkpoint when a stage is lost "
              "with the one before it",
     .slow = kKeepsSlowDevices,
-    .deviations =
-        "the iteration in flight is lost, where Bamboo's shadow repeats the lost backward passes; "
-        "pipelines are formed anew at once, not at the end of the step; the second stage, not the "
-        "last one, takes over a lost first stage; with too few nodes for one pipeline the shadow "
-        "goes on, where Bamboo's simulator stops; asynchronous persists and uploads do not slow "
-        "iterations unless background transfers are simulated",
+    .deviations = "the iteration in flight is lost, where Bamboo's shadow repeats the lost "
+                  "backward passes; pipelines are formed anew at once, not at the end of the step; "
+                  "the second stage, not the last one, takes over a lost first stage; with too few "
+                  "nodes for one pipeline the shadow goes on, where Bamboo's simulator stops",
 });
 
 }  // namespace orrery::planners

@@ -173,8 +173,7 @@ constinit const RecoveryEntry kHotSpareRecovery = recovery_entry<HotSpare>({
     .slow = kLeavesOutSlowDevices,
     .deviations = "a mixture of ByteRobust and NVRx without over-eviction of a suspect's parallel "
                   "group, without a search for silent faults and without restarts inside a "
-                  "process; a spare is warm at once; copies to peers and uploads to the cloud do "
-                  "not slow iterations unless background transfers are simulated",
+                  "process; a spare is warm at once",
 });
 
 }  // namespace orrery::planners

@@ -402,13 +402,20 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
                                                            const InMemorySettings& settings) {
   const std::vector<DeviceId> devices = ir::devices_of(plan);
   const std::vector<Bytes> shares = state_shares(input, plan, models::all_state_bytes(input.job));
-  std::map<NodeId, int> number;  // The plan's nodes, numbered by id.
-  std::vector<std::vector<DeviceId>> on_node;
+  // The plan's nodes in its own order: one that replaces another takes its place, and the others
+  // keep their partners.
+  std::map<NodeId, int> number;
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const DeviceId device : ir::devices_of(stage)) {
+        number.try_emplace(input.cluster.device(device).node, static_cast<int>(number.size()));
+      }
+    }
+  }
+  std::vector<std::vector<DeviceId>> on_node(number.size());  // Ascending.
   for (const DeviceId device : devices) {
-    const auto [at, fresh] =
-        number.try_emplace(input.cluster.device(device).node, static_cast<int>(on_node.size()));
-    if (fresh) on_node.emplace_back();
-    on_node[static_cast<std::size_t>(at->second)].push_back(device);
+    const int at = number.at(input.cluster.device(device).node);
+    on_node[static_cast<std::size_t>(at)].push_back(device);
   }
   const auto nodes = static_cast<int>(on_node.size());
   const auto replicas = replica_nodes(nodes, settings.replicas, settings.placement);

@@ -113,6 +113,7 @@ struct InMemorySettings {
 /// idle: iteration time without the exposed pipeline and data-parallel communication that the
 /// evaluator reports; every k-th iteration with the least k whose idle time suffices. Copies over
 /// PCIe, one for each replica that a node takes, and traffic overlap training, without stall.
+/// Nodes are grouped in the order in which the plan names them.
 /// Where a node is never idle, training stops for the traffic, every k-th iteration by
 /// young_interval(). [Gemini 4 and 5]
 std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& input,

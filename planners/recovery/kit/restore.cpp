@@ -306,14 +306,21 @@ class SliceServer {
     return table;
   }
 
-  /// Each returns the receivers that are left.
+  /// Each returns the receivers that are left. `owners` ascend.
   std::vector<int> serve_from_own(StateSource source, const std::vector<int>& owners,
                                   const std::vector<int>& receivers, SliceTable& table) const {
+    const Reach reach = reach_of(source);
+    // What a receiver must have in common with an owner: its node, or itself.
+    const auto place = [&](int device) {
+      return reach == Reach::node ? view_.cluster().device({device}).node.value : device;
+    };
+    std::vector<int> places;
+    for (const int owner : owners) places.push_back(place(owner));
+    std::sort(places.begin(), places.end());
     std::vector<int> left;
     for (const int receiver : receivers) {
-      const bool there = std::any_of(owners.begin(), owners.end(), [&](int owner) {
-        return view_.reaches(source, owner, receiver);
-      });
+      const bool there =
+          reach == Reach::all || std::binary_search(places.begin(), places.end(), place(receiver));
       if (there) {
         table.fixed.push_back({source, receiver});
       } else {

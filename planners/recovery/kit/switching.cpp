@@ -107,7 +107,7 @@ models::RecoveryDecision SwitchingPolicy::leave(const models::JobState& state,
   return before_deadline(input_, state, *deadline, std::move(*decision));
 }
 
-std::variant<models::RecoveryDecision, SwitchingPolicy::Restart> SwitchingPolicy::decide(
+models::RecoveryDecision SwitchingPolicy::on_events(
     const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
   const std::vector<DeviceId> good = usable(state, settings_.slowest);
   const EventSummary what = summarize(events);
@@ -139,24 +139,7 @@ std::variant<models::RecoveryDecision, SwitchingPolicy::Restart> SwitchingPolicy
     const Stall& decide = settings_.phases.decide;
     phases.push_back({PhaseKind::decide, to_nanoseconds(decide.duration), decide.source});
   }
-  return Restart{std::move(plan), std::move(phases)};
-}
-
-models::RecoveryDecision SwitchingPolicy::on_events(
-    const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
-  auto decided = decide(state, events);
-  if (auto* restart = std::get_if<Restart>(&decided)) {
-    return recover(state, std::move(restart->plan), std::move(restart->phases));
-  }
-  return std::get<models::RecoveryDecision>(std::move(decided));
-}
-
-models::PlanPointer SwitchingPolicy::plan_to_prefetch(
-    const models::JobState& state, std::span<const ir::ClusterEvent> events) const {
-  const auto decided = decide(state, events);
-  if (const auto* restart = std::get_if<Restart>(&decided)) return restart->plan;
-  const auto& decision = std::get<models::RecoveryDecision>(decided);
-  return decision.action == models::RecoveryDecision::Action::resume ? decision.plan : nullptr;
+  return recover(state, std::move(plan), std::move(phases));
 }
 
 }  // namespace orrery::planners

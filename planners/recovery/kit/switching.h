@@ -41,9 +41,6 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   /// before they go. Devices slower than `slowest`: a plan without them, if that is faster.
   models::RecoveryDecision on_events(const models::JobState& state,
                                      std::span<const ir::ClusterEvent> events) const final;
-  /// Its planner remembers its plans.
-  models::PlanPointer plan_to_prefetch(const models::JobState& state,
-                                       std::span<const ir::ClusterEvent> events) const final;
 
  protected:
   /// Restart on `plan`, which uses live devices only. `phases`: detection and planning so far.
@@ -58,13 +55,6 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   const SwitchingSettings& settings() const { return settings_; }
 
  private:
-  /// What recover() is called with.
-  struct Restart {
-    models::PlanPointer plan;
-    std::vector<models::RecoveryPhase> phases;
-  };
-  std::variant<models::RecoveryDecision, Restart> decide(
-      const models::JobState& state, std::span<const ir::ClusterEvent> events) const;
   FoundPlan plan_for(const std::vector<DeviceId>& devices) const;
   models::RecoveryDecision on_join(const models::JobState& state,
                                    const std::vector<DeviceId>& good) const;

@@ -243,8 +243,7 @@ constinit const RecoveryEntry kOobleckRecovery = recovery_entry<Oobleck>({
     .deviations = "all stages of a template have the same number of GPUs, a tensor-parallel group, "
                   "where the paper lets them differ inside a node and shards their states; "
                   "reconfiguration takes a time interpolated between model sizes, where Oobleck's "
-                  "simulator has one number a model; asynchronous persists and uploads do not slow "
-                  "iterations unless background transfers are simulated",
+                  "simulator has one number a model",
 });
 
 }  // namespace orrery::planners

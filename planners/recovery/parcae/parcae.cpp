@@ -357,11 +357,10 @@ constinit const RecoveryEntry kParcaeRecovery = recovery_entry<Parcae>({
     .loses = "the iteration in flight; what came after the last checkpoint once all copies of a "
              "stage are lost",
     .slow = kKeepsSlowDevices,
-    .deviations =
-        "no ARIMA forecast: devices vanish at the expected rate and none come back; the "
-        "configuration is chosen at events only, not once an interval; checkpoints to the cloud "
-        "stand for ParcaePS, which keeps each step's state on on-demand machines; asynchronous "
-        "persists and uploads do not slow iterations unless background transfers are simulated",
+    .deviations = "no ARIMA forecast: devices vanish at the expected rate and none come back; the "
+                  "configuration is chosen at events only, not once an interval; checkpoints to "
+                  "the cloud stand for ParcaePS, which keeps each step's state on on-demand "
+                  "machines",
 });
 
 }  // namespace orrery::planners

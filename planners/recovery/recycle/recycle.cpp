@@ -239,14 +239,13 @@ constinit const RecoveryEntry kRecycleRecovery = recovery_entry<Recycle>({
     .loses = "the iteration in flight; what came after the last checkpoint once all copies of a "
              "stage are lost",
     .slow = kKeepsSlowDevices,
-    .deviations =
-        "the order of passes is that of ZB-H1 with rerouted ones behind own ones, where ReCycle "
-        "solves an integer program, so that staggering gains nothing where transfers or gradients "
-        "to synchronize make the first stage end last; a stage begins the next iteration when all "
-        "its own passes of this one have ended, they do not mix; undisturbed plans are staggered "
-        "too, so that goodput is not that of staggering; the iteration in flight is lost; spare "
-        "devices are used only once a stage has no peer left; asynchronous persists and uploads do "
-        "not slow iterations unless background transfers are simulated",
+    .deviations = "the order of passes is that of ZB-H1 with rerouted ones behind own ones, where "
+                  "ReCycle solves an integer program, so that staggering gains nothing where "
+                  "transfers or gradients to synchronize make the first stage end last; a stage "
+                  "begins the next iteration when all its own passes of this one have ended, they "
+                  "do not mix; undisturbed plans are staggered too, so that goodput is not that of "
+                  "staggering; the iteration in flight is lost; spare devices are used only once a "
+                  "stage has no peer left",
 });
 
 }  // namespace orrery::planners

@@ -116,8 +116,7 @@ constinit const RecoveryEntry kTorchftRecovery = recovery_entry<Torchft>({
                   "in flight is lost, where torchft commits it; all replicas stop while one that "
                   "joins loads its weights, where only the peer that sends them is busy; the "
                   "quorum costs time at changes of membership only; a lost replica starts on spare "
-                  "devices when devices come, not at the loss; asynchronous persists and uploads "
-                  "do not slow iterations unless background transfers are simulated",
+                  "devices when devices come, not at the loss",
 });
 
 }  // namespace orrery::planners

@@ -30,7 +30,8 @@ TEST(Background, TransfersSlowTheWholeIterationsThatTheyTake) {
   EXPECT_EQ(wall(result, Bucket::productive), 200);
   EXPECT_EQ(wall(result, Bucket::degraded), 12);
   EXPECT_EQ(wall(result, Bucket::checkpoint), 8);
-  const ReplayResult without = run(cluster, events.trace, policy);
+  options.background_transfers = false;
+  const ReplayResult without = run(cluster, events.trace, policy, options);
   EXPECT_EQ(wall(without, Bucket::degraded), 0);
 }
 

@@ -177,22 +177,6 @@ TEST(SimulatedIterationTimer, StaggeredPlansHaveTimesOfTheirOwn) {
   EXPECT_EQ(said, "true true 2");
 }
 
-TEST(SimulatedIterationTimer, PrefetchingChangesNoAnswer) {
-  const std::string said = with_timer(four_nodes(), [](const auto& timer, const auto& judge) {
-    const ir::Plan plan = two_stages();
-    timer.prefetch(plan, {.slow = {{{3}, 0.5}}});
-    timer.prefetch(plan);
-    timer.prefetch(moved(plan, {{2, 4}, {3, 5}}));  // known to be the same
-    timer.prefetch(plan, {.slow = {{{3}, 0.25}}});  // gives the first one up
-    const std::int64_t before = timer.counts().simulated;
-    const bool right = timer.time(plan) == judge.evaluate(plan).iteration_time;
-    timer.prefetch(plan);
-    const bool slower = timer.time(plan, {.slow = {{{3}, 0.5}}}) > timer.time(plan);
-    return fmt::format("{} {} {} {}", before, right, slower, timer.counts().simulated);
-  });
-  EXPECT_EQ(said, "0 true true 2");
-}
-
 TEST(PipelineOrder, ReroutesLeadToTheSamePipelinesInAnyOrder) {
   const models::Cluster cluster = four_nodes();
   const models::Topology topology(cluster);

@@ -38,8 +38,7 @@ struct Answers {
   std::int64_t simulated = 0;
 };
 
-/// Times of the sets, one after another, in a process of its own. Each is prefetched before the
-/// previous one is asked for.
+/// Times of the sets, one after another, in a process of its own.
 Answers times(const models::Cluster& cluster, const Sets& sets,
               const std::vector<models::DegradedLinks>& degraded = {}) {
   const std::string text = in_child([&] {
@@ -52,7 +51,6 @@ Answers times(const models::Cluster& cluster, const Sets& sets,
       return i < degraded.size() ? degraded[i] : models::DegradedLinks{};
     };
     for (std::size_t i = 0; i < sets.size(); ++i) {
-      if (i + 1 < sets.size()) timer.prefetch(sets[i + 1], links(i + 1));
       said += fmt::format("{} ", timer.time(sets[i], links(i)).count);
     }
     return said + fmt::format("{}", timer.counts().simulated);

@@ -1,0 +1,30 @@
+/// Keys of what the simulator is asked, for an AnswerStore. Private to sim/replay.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/base/bytes.h"
+#include "models/interfaces/recovery_policy.h"
+#include "models/interfaces/transfer_timer.h"
+#include "models/ir/profile.h"
+#include "models/spec/cluster.h"
+#include "models/spec/job.h"
+#include "models/spec/workload.h"
+#include "sim/iteration/options.h"
+
+namespace orrery::sim {
+
+void put(ByteWriter& out, const std::vector<models::StateTransfer>& transfers);
+void put(ByteWriter& out, const models::DegradedLinks& links);
+void put(ByteWriter& out, const std::vector<models::SlowDevice>& devices);
+
+/// All that times of transfers depend on beside the transfers: cluster, profile (of its links),
+/// SimGrid and its options.
+std::string transfer_context(const models::Cluster& cluster, const ir::Profile& profile,
+                             const std::vector<std::pair<std::string, std::string>>& simgrid);
+/// And iterations beside plan and conditions.
+std::string iteration_context(const std::string& transfers, const models::Workload& workload,
+                              const models::Job& job, const IterationOptions& options);
+
+}  // namespace orrery::sim
