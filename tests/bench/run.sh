@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Prints the design's targets for iterations, lowering, all-reduce, plan switches and HexiScale's
 # search and what is measured here, with the ratio to the bare SimGrid prototype where its source
-# is there; then a replay of 54 days on 16,384 GPUs and one of 30 days of spot machines, what studies
-# cost the second time (tests/bench/second_call.py), what the
-# executor adds to an op and its log to a step, its matrix products against those of the libraries
-# alone, its emulated links against what they are asked for (where namespaces are permitted; else it
-# says so), and the search times of all planners on 4 to 240 GPUs against the papers'.
+# is there; then a replay of 54 days on 16,384 GPUs and one of 30 days of spot machines, what a
+# second call of a study costs (second_call.py), what the executor adds to an op and its log to a
+# step, its matrix products against those of the libraries alone, its emulated links against what
+# they are asked for (where namespaces are permitted; else it says so), and the search times of all
+# planners on 4 to 240 GPUs against the papers'.
 #
 #   tests/bench/run.sh [BUILD]    takes some minutes
 #
