@@ -101,18 +101,17 @@ class Planner {
 using OwnEstimate = std::variant<Seconds, models::Infeasible>(const PlannerInput& input,
                                                               const ir::Plan& plan);
 
-/// An entry of the catalog. Factories report bad option values as {name, problem}.
+/// An entry of the catalog.
 struct PlannerEntry {
   const char* name;
   const char* source;    ///< Paper and section.
   const char* searches;  ///< One line: the space that it searches.
   const char* ignores;   ///< One line: what it assumes or leaves out.
   std::vector<OptionInfo> (*options)();
-  struct BadOption {
-    std::string name;
-    std::string what;
-  };
-  std::variant<std::unique_ptr<Planner>, BadOption> (*make)(const Options& options);
+  /// Problems of option values, each at the position of its option: {name, 0, 0}.
+  config::Diagnostics (*check)(const Options& options);
+  /// Of options in which check() finds nothing.
+  std::unique_ptr<Planner> (*make)(const Options& options);
   /// Takes a job with a distribution of sequence lengths, and counts every sample as the longest.
   bool takes_lengths = false;
   OwnEstimate* estimate = nullptr;  ///< None: the planner's cost model judges only its own plans.

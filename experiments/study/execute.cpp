@@ -245,21 +245,19 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
   const PlannerChoice& choice = *run.spec.planner;
   const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
   ORRERY_CHECK(entry != nullptr, "planner '{}' was not checked", choice.name.value);
-  auto made = entry->make({choice.options.begin(), choice.options.end()});
-  const auto* planner = std::get_if<std::unique_ptr<planners::Planner>>(&made);
-  ORRERY_CHECK(planner != nullptr, "options of '{}' were not checked", choice.name.value);
+  const auto planner = entry->make({choice.options.begin(), choice.options.end()});
   std::vector<DeviceId> devices;
   for (const models::Device& device : run.cluster.devices) devices.push_back(device.id);
-  planners::PlannerResult result = (*planner)->plan({.cluster = run.cluster,
-                                                     .topology = topology,
-                                                     .workload = run.workload,
-                                                     .job = run.spec.job,
-                                                     .profile = run.profile,
-                                                     .evaluator = judge(),
-                                                     .devices = std::move(devices),
-                                                     .seed = run.spec.seed,
-                                                     .work_budget = run.spec.work_budget,
-                                                     .canceled = canceled});
+  planners::PlannerResult result = planner->plan({.cluster = run.cluster,
+                                                  .topology = topology,
+                                                  .workload = run.workload,
+                                                  .job = run.spec.job,
+                                                  .profile = run.profile,
+                                                  .evaluator = judge(),
+                                                  .devices = std::move(devices),
+                                                  .seed = run.spec.seed,
+                                                  .work_budget = run.spec.work_budget,
+                                                  .canceled = canceled});
   outcome.search = std::move(result.report);
   if (auto* infeasible = std::get_if<models::Infeasible>(&result.outcome)) {
     outcome.infeasible = std::move(*infeasible);

@@ -36,16 +36,6 @@ config::Located<std::string> resolved(const config::Located<std::string>& name,
   return fs::is_regular_file(beside, error) ? config::Located<std::string>{beside, name.at} : name;
 }
 
-/// Stands for a judge while options are checked.
-class NoEvaluator final : public models::Evaluator {
- public:
-  struct Asked : std::runtime_error {
-    Asked() : std::runtime_error("a policy was made only to check its options") {}
-  };
-  models::Evaluation evaluate(const ir::Plan&) const override { throw Asked(); }
-  std::string name() const override { return "none"; }
-};
-
 double simulating(const sim::SimulatedTimers& timers) {
   return timers.iterations().counts().simulating.value +
          timers.transfers().counts().simulating.value;
@@ -145,36 +135,6 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
   return loaded;
 }
 
-void check_policy_options(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
-                          config::Position at, config::Diagnostics& diagnostics) {
-  const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
-  if (entry == nullptr || policy.options.empty()) return;  // named already, or nothing to refuse
-  const models::Topology topology(loaded.cluster, loaded.profile);
-  const NoEvaluator evaluator;
-  const planners::PolicyInput input{.cluster = loaded.cluster,
-                                    .topology = topology,
-                                    .workload = loaded.workload,
-                                    .job = loaded.spec.job,
-                                    .profile = loaded.profile,
-                                    .evaluator = evaluator,
-                                    .plan = loaded.plan};
-  try {
-    const auto made = entry->make(input, options_of(policy));
-    const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made);
-    if (bad == nullptr) return;
-    const std::vector<planners::OptionInfo> known = entry->options();
-    if (std::none_of(known.begin(), known.end(),
-                     [&](const auto& info) { return info.name == bad->name; })) {
-      return;  // check_policy() has said so
-    }
-    const auto place = policy.option_positions.find(bad->name);
-    diagnostics.add(place == policy.option_positions.end() ? at : place->second,
-                    fmt::format("policy '{}', option '{}': {}", policy.name, bad->name, bad->what));
-  } catch (const NoEvaluator::Asked&) {
-    // It went on to planning: its options are good.
-  }
-}
-
 ReplayPolicy with_measured_phases(const ReplayPolicy& policy, const ir::Profile& profile) {
   ReplayPolicy out = policy;
   const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
@@ -224,9 +184,6 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   const ReplayPolicy measured = with_measured_phases(policy, loaded.profile);
   auto made = entry->make(input, options_of(measured));
   outcome.seconds.planning = seconds_since(start) - simulating(timers);
-  if (auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
-    throw std::runtime_error(fmt::format("option '{}': {}", bad->name, bad->what));
-  }
   if (auto* infeasible = std::get_if<models::Infeasible>(&made)) {
     outcome.infeasible = std::move(*infeasible);
     return outcome;

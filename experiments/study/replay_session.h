@@ -65,10 +65,6 @@ struct LoadedReplayCase {
 LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& folder,
                                   const models::Library& library, config::Diagnostics& diagnostics);
 
-/// Option values that the policy refuses in this case, at their places. Plans nothing.
-void check_policy_options(const LoadedReplayCase& loaded, const ReplayPolicy& policy,
-                          config::Position at, config::Diagnostics& diagnostics);
-
 /// The policy's options, defaults included, sorted by name.
 std::map<std::string, std::string> all_options(const ReplayPolicy& policy);
 

@@ -208,4 +208,18 @@ void check_policy(const config::Located<ReplayPolicy>& located, config::Diagnost
   }
 }
 
+void check_policy_values(const ReplayPolicy& policy, config::Position at,
+                         config::Diagnostics& diagnostics) {
+  const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
+  if (entry == nullptr) return;
+  const config::Diagnostics found = entry->check({policy.options.begin(), policy.options.end()});
+  for (const config::Problem& problem : found.problems()) {
+    const std::string& name = problem.at.file;
+    if (!has_option(policy.name, name)) continue;
+    diagnostics.add(position_of(policy, name, at),
+                    fmt::format("policy '{}', option '{}': {}", policy.name, name, problem.what),
+                    problem.hint);
+  }
+}
+
 }  // namespace orrery::experiments

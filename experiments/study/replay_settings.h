@@ -94,7 +94,9 @@ std::vector<std::string> options_not_of_all(
 config::Value as_value(const config::Located<ReplayPolicy>& policy);
 
 /// Unknown policies and unknown options, at the policy where the option has no place of its own.
-/// Values are checked when a policy is made: what is right depends on job and cluster.
 void check_policy(const config::Located<ReplayPolicy>& policy, config::Diagnostics& diagnostics);
+/// Values that the policy refuses, of a policy and options that check_policy() accepts.
+void check_policy_values(const ReplayPolicy& policy, config::Position at,
+                         config::Diagnostics& diagnostics);
 
 }  // namespace orrery::experiments

@@ -266,7 +266,7 @@ TaskList replay_tasks(const Study& study, std::vector<Point> points, const model
     const std::shared_ptr<const LoadedReplayCase> loaded = cases.load(run.what);
     const std::string policy = config::to_flow(config::to_value(run.policy.value));
     if (loaded != nullptr && checked.insert(run.what.name + policy).second) {
-      check_policy_options(*loaded, run.policy.value, run.policy.at, found);
+      check_policy_values(run.policy.value, run.policy.at, found);
     }
     distinct.take(found);
     if (loaded == nullptr || !found.empty()) continue;

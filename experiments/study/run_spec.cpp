@@ -77,9 +77,11 @@ void check_planner(const PlannerChoice& choice, config::Diagnostics& diagnostics
                     fmt::format("planner '{}' has no option '{}'", entry->name, name),
                     known.empty() ? "it has none" : config::suggest(name, known, "options"));
   }
-  const auto made = entry->make(options);
-  if (const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
-    diagnostics.add(position(bad->name), fmt::format("option '{}': {}", bad->name, bad->what));
+  const config::Diagnostics found = entry->check(options);
+  for (const config::Problem& problem : found.problems()) {
+    const std::string& name = problem.at.file;
+    diagnostics.add(position(name), fmt::format("option '{}': {}", name, problem.what),
+                    problem.hint);
   }
 }
 

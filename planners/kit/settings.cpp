@@ -3,6 +3,8 @@
 #include <map>
 #include <string>
 
+#include "models/base/check.h"
+
 namespace orrery::planners {
 
 std::vector<OptionInfo> detail::options_of(config::Slot prototype) {
@@ -13,23 +15,23 @@ std::vector<OptionInfo> detail::options_of(config::Slot prototype) {
   return options;
 }
 
-std::optional<PlannerEntry::BadOption> detail::read_settings(const Options& given,
-                                                             config::Slot out) {
+config::Diagnostics detail::check_options(const Options& given, config::Slot out) {
   std::map<std::string, std::string> last;  // Later values of the same name win.
   for (const auto& [name, text] : given) last[name] = text;
   config::Diagnostics problems;
   config::Value tree = config::Value::map({});
   for (const auto& [name, text] : last) {
-    // The position names the option, so that a problem can be told by it.
     tree =
         config::merge(std::move(tree), name, config::Value::scalar(text, {name, 0, 0}), problems);
   }
   for (config::Value::Entry& entry : tree.entries) entry.at = {entry.key, 0, 0};
   config::detail::read_value(tree, out, problems);
-  if (problems.empty()) return std::nullopt;
-  const config::Problem& first = problems.problems().front();
-  const std::string hint = first.hint.empty() ? "" : " (" + first.hint + ")";
-  return PlannerEntry::BadOption{first.at.file, first.what + hint};
+  return problems;
+}
+
+void detail::read_settings(const Options& given, config::Slot out) {
+  const config::Diagnostics problems = check_options(given, out);
+  ORRERY_CHECK(problems.empty(), "{}", to_string(problems.problems().front()));
 }
 
 }  // namespace orrery::planners

@@ -2,9 +2,7 @@
 /// options of `-o NAME=VALUE`, of manifests and of `orrery list planners` are their fields.
 #pragma once
 #include <memory>
-#include <optional>
 #include <utility>
-#include <variant>
 #include <vector>
 
 #include "models/config/document.h"
@@ -14,7 +12,8 @@ namespace orrery::planners {
 
 namespace detail {
 std::vector<OptionInfo> options_of(config::Slot prototype);
-std::optional<PlannerEntry::BadOption> read_settings(const Options& given, config::Slot out);
+config::Diagnostics check_options(const Options& given, config::Slot prototype);
+void read_settings(const Options& given, config::Slot out);
 }  // namespace detail
 
 /// The fields of Settings with their defaults and explanations.
@@ -24,10 +23,19 @@ std::vector<OptionInfo> options_of() {
   return detail::options_of(config::detail::slot(prototype));
 }
 
-/// Reads what was given over the defaults; the first problem where there is any.
+/// PlannerEntry::check() of what has these settings.
 template <class Settings>
-std::optional<PlannerEntry::BadOption> read_settings(const Options& given, Settings& out) {
-  return detail::read_settings(given, config::detail::slot(out));
+config::Diagnostics check_options(const Options& given) {
+  Settings prototype{};
+  return detail::check_options(given, config::detail::slot(prototype));
+}
+
+/// What was given over the defaults, of options that have been checked.
+template <class Settings>
+Settings read_settings(const Options& given) {
+  Settings settings{};
+  detail::read_settings(given, config::detail::slot(settings));
+  return settings;
 }
 
 /// An entry of the catalog for a class P that is made from its P::Settings.
@@ -35,19 +43,17 @@ template <class P>
 constexpr PlannerEntry planner_entry(const char* name, const char* source, const char* searches,
                                      const char* ignores, OwnEstimate* estimate = nullptr,
                                      bool takes_lengths = false) {
-  return {
-      name,
-      source,
-      searches,
-      ignores,
-      options_of<typename P::Settings>,
-      [](const Options& given) -> std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption> {
-        typename P::Settings settings;
-        if (auto problem = read_settings(given, settings)) return *std::move(problem);
-        return std::make_unique<P>(std::move(settings));
-      },
-      takes_lengths,
-      estimate};
+  return {name,
+          source,
+          searches,
+          ignores,
+          options_of<typename P::Settings>,
+          check_options<typename P::Settings>,
+          [](const Options& given) -> std::unique_ptr<Planner> {
+            return std::make_unique<P>(read_settings<typename P::Settings>(given));
+          },
+          takes_lengths,
+          estimate};
 }
 
 /// A planner whose work is Search(input, settings).run().

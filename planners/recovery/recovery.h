@@ -56,9 +56,8 @@ struct PolicyInput {
 /// A plan, or why there is none.
 using FoundPlan = std::variant<models::PlanPointer, models::Infeasible>;
 
-/// A policy, a bad option, or why this job on this cluster cannot have the policy.
-using MadePolicy = std::variant<std::unique_ptr<models::RecoveryPolicy>, PlannerEntry::BadOption,
-                                models::Infeasible>;
+/// A policy, or why this job on this cluster cannot have it.
+using MadePolicy = std::variant<std::unique_ptr<models::RecoveryPolicy>, models::Infeasible>;
 
 /// An entry of the catalog.
 struct RecoveryEntry {
@@ -72,6 +71,9 @@ struct RecoveryEntry {
   /// whom that favors where it is known.
   const char* deviations;
   std::vector<OptionInfo> (*options)() = nullptr;
+  /// As PlannerEntry::check().
+  config::Diagnostics (*check)(const Options& options) = nullptr;
+  /// Of options in which check() finds nothing.
   MadePolicy (*make)(const PolicyInput& input, const Options& options) = nullptr;
 };
 
@@ -87,9 +89,9 @@ inline constexpr const char* kLeavesOutSlowDevices =
 template <class P>
 constexpr RecoveryEntry recovery_entry(RecoveryEntry entry) {
   entry.options = options_of<typename P::Settings>;
+  entry.check = check_options<typename P::Settings>;
   entry.make = [](const PolicyInput& input, const Options& given) -> MadePolicy {
-    typename P::Settings settings;
-    if (auto problem = read_settings(given, settings)) return *std::move(problem);
+    auto settings = read_settings<typename P::Settings>(given);
     if constexpr (requires { P::make(input, std::move(settings)); }) {
       return P::make(input, std::move(settings));
     } else {

@@ -235,9 +235,9 @@ TEST(Alpa, NodesThatAreNoPowerOfTwoAreCut) {
   EXPECT_EQ(cut.report.notes.front(), "hosts of 2: 4 of 6 GPUs, the rest fills no host");
   const auto free = run_planner("alpa", world.input());
   EXPECT_LE(*free.report.estimate, *cut.report.estimate);
-  const PlannerEntry::BadOption bad =
-      std::get<PlannerEntry::BadOption>(find_planner("alpa")->make({{"gpus_per_host", "3"}}));
-  EXPECT_EQ(bad.name, "gpus_per_host");
+  const config::Diagnostics found = find_planner("alpa")->check({{"gpus_per_host", "3"}});
+  ASSERT_EQ(found.problems().size(), 1u);
+  EXPECT_EQ(found.problems().front().at.file, "gpus_per_host");
 }
 
 TEST(Alpa, SaysWhyThereIsNoPlan) {

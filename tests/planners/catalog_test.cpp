@@ -10,12 +10,6 @@
 namespace orrery::planners::catalog_test {
 namespace {
 
-using Made = std::variant<std::unique_ptr<Planner>, PlannerEntry::BadOption>;
-
-const PlannerEntry::BadOption* problem(const Made& made) {
-  return std::get_if<PlannerEntry::BadOption>(&made);
-}
-
 TEST(Catalog, NamesAreDistinctAndFound) {
   std::set<std::string> names;
   for (const PlannerEntry* entry : catalog()) {
@@ -36,11 +30,10 @@ TEST(Catalog, EveryDefaultParses) {
     for (const OptionInfo& info : entry->options()) {
       EXPECT_NE(std::string(info.doc), "") << entry->name << " " << info.name;
       all.emplace_back(info.name, info.default_value);
-      const Made made = entry->make({all.back()});
-      EXPECT_EQ(problem(made), nullptr) << entry->name << " " << info.name;
+      EXPECT_TRUE(entry->check({all.back()}).empty()) << entry->name << " " << info.name;
     }
-    EXPECT_EQ(problem(entry->make(all)), nullptr) << entry->name;
-    EXPECT_EQ(problem(entry->make({})), nullptr) << entry->name;
+    EXPECT_TRUE(entry->check(all).empty()) << entry->name;
+    EXPECT_TRUE(entry->check({}).empty()) << entry->name;
   }
 }
 
@@ -48,10 +41,10 @@ TEST(Catalog, NoOptionTakesNonsense) {
   for (const PlannerEntry* entry : catalog()) {
     for (const OptionInfo& info : entry->options()) {
       for (const char* value : {"", "-1", "no such value", "1e999", "4x"}) {
-        const Made made = entry->make({{info.name, value}});
-        ASSERT_NE(problem(made), nullptr) << entry->name << " " << info.name << ": " << value;
-        EXPECT_EQ(problem(made)->name, info.name);
-        EXPECT_NE(problem(made)->what, "");
+        const config::Diagnostics found = entry->check({{info.name, value}});
+        ASSERT_FALSE(found.empty()) << entry->name << " " << info.name << ": " << value;
+        EXPECT_EQ(found.problems().front().at.file, info.name);
+        EXPECT_NE(found.problems().front().what, "");
       }
     }
   }
@@ -59,11 +52,12 @@ TEST(Catalog, NoOptionTakesNonsense) {
 
 TEST(Catalog, UnknownOptionAnswersWithTheValidOnes) {
   for (const PlannerEntry* entry : catalog()) {
-    const Made made = entry->make({{"qqqqqqqq", "3"}});
-    ASSERT_NE(problem(made), nullptr) << entry->name;
-    EXPECT_EQ(problem(made)->name, "qqqqqqqq");
+    const config::Diagnostics found = entry->check({{"qqqqqqqq", "3"}});
+    ASSERT_FALSE(found.empty()) << entry->name;
+    EXPECT_EQ(found.problems().front().at.file, "qqqqqqqq");
+    const std::string& hint = found.problems().front().hint;
     for (const OptionInfo& info : entry->options()) {
-      EXPECT_NE(problem(made)->what.find(info.name), std::string::npos) << problem(made)->what;
+      EXPECT_NE(hint.find(info.name), std::string::npos) << hint;
     }
   }
 }

@@ -75,10 +75,7 @@ std::string World::defects(const ir::Plan& plan) const {
 PlannerResult run_planner(const char* name, const PlannerInput& input, const Options& options) {
   const PlannerEntry* entry = find_planner(name);
   ORRERY_CHECK(entry != nullptr, "no planner {}", name);
-  auto made = entry->make(options);
-  const auto* bad = std::get_if<PlannerEntry::BadOption>(&made);
-  ORRERY_CHECK(bad == nullptr, "{}: {}", bad->name, bad->what);
-  return std::get<std::unique_ptr<Planner>>(made)->plan(input);
+  return entry->make(options)->plan(input);
 }
 
 const ir::Plan* plan_of(const PlannerResult& result) {

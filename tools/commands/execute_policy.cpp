@@ -70,9 +70,6 @@ class PolicyServer::Impl {
         plans_{{0, plan_}} {
     const planners::RecoveryEntry& entry = *planners::find_policy(question.policy);
     auto made = entry.make(input_, policy_options(entry, question));
-    if (const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) {
-      throw std::runtime_error(fmt::format("option '{}': {}", bad->name, bad->what));
-    }
     if (const auto* infeasible = std::get_if<models::Infeasible>(&made)) {
       throw std::runtime_error(fmt::format("{} ({})", infeasible->constraint, infeasible->witness));
     }

@@ -80,9 +80,10 @@ void describe_checkpointed(config::Visitor& v, CheckpointedSettings& settings) {
              "none.");
   v.between("slowest", settings.slowest, 0.0, 1.0);
   if (!v.reading() || !v.good()) return;
-  const auto made = find_planner(settings.planner)->make(settings.planner_options.values);
-  if (const auto* bad = std::get_if<PlannerEntry::BadOption>(&made)) {
-    v.problem("planner_options", fmt::format("{}: {}", bad->name, bad->what));
+  const config::Diagnostics found =
+      find_planner(settings.planner)->check(settings.planner_options.values);
+  for (const config::Problem& problem : found.problems()) {
+    v.problem("planner_options", to_string(problem));
   }
 }
 

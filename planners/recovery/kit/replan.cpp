@@ -205,11 +205,7 @@ Replanner::Replanner(const PolicyInput& input, const std::string& planner, const
     : input_(input) {
   const PlannerEntry* entry = find_planner(planner);
   ORRERY_CHECK(entry != nullptr, "no planner {}", planner);
-  auto made = entry->make(options);
-  const auto* bad = std::get_if<PlannerEntry::BadOption>(&made);
-  ORRERY_CHECK(bad == nullptr, "planner {}: {}: {}", planner, bad->name, bad->what);
-  memory_ =
-      std::make_shared<Memory>(input.cluster, std::get<std::unique_ptr<Planner>>(std::move(made)));
+  memory_ = std::make_shared<Memory>(input.cluster, entry->make(options));
 }
 
 FoundPlan Replanner::plan_for(const std::vector<DeviceId>& devices) const {

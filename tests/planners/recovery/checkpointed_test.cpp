@@ -228,8 +228,7 @@ TEST(HotSpare, KeepsSparesOutSwapsThemAndThenShrinks) {
 TEST(HotSpare, RefusesToSpareEveryNode) {
   const auto world = recovery_world();
   EXPECT_EQ(make_policy("hot_spare", policy_input(*world), {{"spares", "6"}}), nullptr);
-  const auto bad = find_policy("hot_spare")->make(policy_input(*world), {{"spares", "many"}});
-  EXPECT_TRUE(std::holds_alternative<PlannerEntry::BadOption>(bad));
+  EXPECT_FALSE(find_policy("hot_spare")->check({{"spares", "many"}}).empty());
 }
 
 TEST(Unicron, TakesTheStateOfTheLastIterationFromAPeersGpu) {
@@ -284,12 +283,9 @@ TEST(VarunaMorphing, TrainingStopsForTheLocalWriteOnly) {
 }
 
 TEST(CheckpointedOptions, BadValuesNameTheOption) {
-  const auto world = recovery_world();
-  const PolicyInput input = policy_input(*world);
   const auto problem = [&](const char* policy, const char* option, const char* value) {
-    const auto made = find_policy(policy)->make(input, {{option, value}});
-    const auto* bad = std::get_if<PlannerEntry::BadOption>(&made);
-    return bad == nullptr ? "" : bad->name;
+    const config::Diagnostics found = find_policy(policy)->check({{option, value}});
+    return found.empty() ? "" : found.problems().front().at.file;
   };
   EXPECT_EQ(problem("checkpoint_restart", "planner", "none"), "planner");
   EXPECT_EQ(problem("checkpoint_restart", "planner_options", "order"), "planner_options");

@@ -180,9 +180,6 @@ std::unique_ptr<models::RecoveryPolicy> make_policy(const std::string& name,
   const RecoveryEntry* entry = find_policy(name);
   ORRERY_CHECK(entry != nullptr, "no policy {}", name);
   auto made = entry->make(input, options);
-  if (const auto* bad = std::get_if<PlannerEntry::BadOption>(&made)) {
-    ORRERY_CHECK(false, "{}: {}: {}", name, bad->name, bad->what);
-  }
   if (std::holds_alternative<models::Infeasible>(made)) return nullptr;
   return std::get<std::unique_ptr<models::RecoveryPolicy>>(std::move(made));
 }
