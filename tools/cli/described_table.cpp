@@ -3,11 +3,13 @@
 #include <string>
 #include <utility>
 
+#include "models/config/partial_visitor.h"
+
 namespace orrery::tools {
 namespace {
 
 /// The text of one field, and how its column is aligned.
-class Cell final : public config::Visitor {
+class Cell final : public config::PartialVisitor {
  public:
   explicit Cell(const config::Face& face) : face_(face) {}
   std::string text = "-";
@@ -35,19 +37,12 @@ class Cell final : public config::Visitor {
       text = "-";
     }
   }
-  void schema(const char*, int) override {}
-  void field(const char*, const char*, bool, config::Slot) override {}
-  void any(config::Value&) override {}
-  void locate(config::Position&) override {}
-  void list(config::ListSlot&) override {}
-  void dictionary(config::DictionarySlot&) override {}
-  void structure(const std::type_info&, config::Slot, const config::Shorthand*) override {}
 
  private:
   const config::Face& face_;
 };
 
-class Row final : public config::Visitor {
+class Row final : public config::PartialVisitor {
  public:
   explicit Row(Table& table) : table_(table), first_(table.empty()) {}
   std::vector<std::string> cells;
@@ -61,21 +56,6 @@ class Row final : public config::Visitor {
     if (first_) table_.column(face.column, cell.align);
     cells.push_back(std::move(cell.text));
   }
-  void structure(const std::type_info&, config::Slot body, const config::Shorthand*) override {
-    body.visit(*this);
-  }
-  void schema(const char*, int) override {}
-  void boolean(bool&) override {}
-  void integer(std::int64_t&, std::int64_t, std::int64_t) override {}
-  void number(double&) override {}
-  void string(std::string&) override {}
-  void quantity(double&, config::UnitTable) override {}
-  void enumeration(std::size_t&, const std::vector<std::string>&) override {}
-  void any(config::Value&) override {}
-  void locate(config::Position&) override {}
-  void maybe(config::MaybeSlot&) override {}
-  void list(config::ListSlot&) override {}
-  void dictionary(config::DictionarySlot&) override {}
 
  private:
   Table& table_;

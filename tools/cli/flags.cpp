@@ -8,6 +8,7 @@
 
 #include "models/base/check.h"
 #include "models/base/text.h"
+#include "models/config/partial_visitor.h"
 #include "models/config/type_tree.h"
 
 namespace orrery::tools {
@@ -16,7 +17,7 @@ namespace {
 using config::TypeNode;
 
 /// Turns the fields of one description into flags.
-class Collector final : public config::Visitor {
+class Collector final : public config::PartialVisitor {
  public:
   Collector(CLI::App& app, std::vector<std::unique_ptr<Flag>>& flags) : app_(app), flags_(flags) {}
 
@@ -33,22 +34,6 @@ class Collector final : public config::Visitor {
     if (required) option->required();
     if (!section_.empty()) option->group(section_);
     face_ = {};
-  }
-
-  void schema(const char*, int) override {}
-  void boolean(bool&) override {}
-  void integer(std::int64_t&, std::int64_t, std::int64_t) override {}
-  void number(double&) override {}
-  void string(std::string&) override {}
-  void quantity(double&, config::UnitTable) override {}
-  void enumeration(std::size_t&, const std::vector<std::string>&) override {}
-  void any(config::Value&) override {}
-  void locate(config::Position&) override {}
-  void maybe(config::MaybeSlot&) override {}
-  void list(config::ListSlot&) override {}
-  void dictionary(config::DictionarySlot&) override {}
-  void structure(const std::type_info&, config::Slot body, const config::Shorthand*) override {
-    body.visit(*this);
   }
 
  private:
