@@ -450,9 +450,7 @@ PlannerResult AutohetSearch::run() {
         round.tensor = tensor;
         round.micro_batch_size = size;
         round.recompute = recompute;
-        round.sequence = tensor > 1 && input_.job.allowed.sequence_parallel
-                             ? ir::SequenceParallelism::megatron
-                             : ir::SequenceParallelism::none;
+        round.sequence = megatron_sequence(input_.job, tensor);
         search(round);
       }
     }

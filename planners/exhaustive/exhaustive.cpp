@@ -369,10 +369,7 @@ bool Search::examine(const ir::Plan& common, const Parts& structure) {
         ir::Group& group = segment.groups.emplace_back();
         group.devices = devices;
         group.tensor_parallel = static_cast<int>(devices.size());
-        if (devices.size() > 1 && input_.job.allowed.sequence_parallel &&
-            input_.workload.sequence_length % group.tensor_parallel == 0) {
-          group.sequence = ir::SequenceParallelism::megatron;
-        }
+        group.sequence = megatron_sequence(input_.job, group.tensor_parallel);
       }
       chain.stages.push_back({{std::move(segment)}});
     }

@@ -151,9 +151,7 @@ ir::Group GalvatronCosts::group(const GalvatronStrategy& strategy, int batch) co
   ir::Group group;
   group.tensor_parallel = strategy.tensor;
   group.samples = batch / strategy.replicas;
-  if (strategy.tensor > 1 && input_.job.allowed.sequence_parallel) {
-    group.sequence = ir::SequenceParallelism::megatron;
-  }
+  group.sequence = megatron_sequence(input_.job, strategy.tensor);
   return group;
 }
 

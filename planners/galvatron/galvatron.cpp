@@ -268,13 +268,10 @@ ir::Segment GalvatronSearch::segment(const GalvatronShape& shape, const Galvatro
   const auto devices = std::span(nodes_.devices)
                            .subspan(at(stage * strategy.tensor * strategy.replicas),
                                     at(strategy.tensor * strategy.replicas));
-  const auto sequence = strategy.tensor > 1 && input_.job.allowed.sequence_parallel
-                            ? ir::SequenceParallelism::megatron
-                            : ir::SequenceParallelism::none;
-  return segment_of_layers(
-      input_.workload, first, layers,
-      tensor_groups(devices, strategy.tensor, shape.batch / strategy.replicas, sequence),
-      strategy.recompute, strategy.zero);
+  return segment_of_layers(input_.workload, first, layers,
+                           tensor_groups(devices, strategy.tensor, shape.batch / strategy.replicas,
+                                         megatron_sequence(input_.job, strategy.tensor)),
+                           strategy.recompute, strategy.zero);
 }
 
 ir::Plan GalvatronSearch::build(const GalvatronShape& shape, const GalvatronPlan& layers) const {

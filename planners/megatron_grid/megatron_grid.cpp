@@ -233,9 +233,7 @@ ir::Plan MegatronGridSearch::build(const GridPoint& grid) const {
   // Micro-batches by replica.
   const std::vector<int> shares =
       even_shares(static_cast<int>(input_.job.global_batch / grid.micro_batch_size), grid.replicas);
-  const auto sequence = grid.tensor > 1 && input_.job.allowed.sequence_parallel
-                            ? ir::SequenceParallelism::megatron
-                            : ir::SequenceParallelism::none;
+  const auto sequence = megatron_sequence(input_.job, grid.tensor);
   ir::Plan plan;
   plan.schedule = grid.schedule;
   plan.communication.activation_transfer = settings_.transfer;
