@@ -96,41 +96,6 @@ void fill_others(std::vector<std::string>& cells) {
   }
 }
 
-struct Cell {
-  std::string text;
-  int column = 1;  ///< Where it begins, in bytes from 1.
-};
-
-/// Cells of a row, or none where a quotation mark is not closed or text follows it; then `at` is
-/// its column.
-std::optional<std::vector<Cell>> split_row(std::string_view line, int& at) {
-  std::vector<Cell> cells;
-  std::size_t i = 0;
-  while (true) {
-    Cell cell;
-    cell.column = static_cast<int>(i) + 1;
-    if (i < line.size() && line[i] == '"') {
-      at = cell.column;
-      bool closed = false;
-      for (++i; i < line.size() && !closed; ++i) {
-        if (line[i] != '"') {
-          cell.text += line[i];
-        } else if (i + 1 < line.size() && line[i + 1] == '"') {
-          cell.text += line[i++];
-        } else {
-          closed = true;
-        }
-      }
-      if (!closed || (i < line.size() && line[i] != ',')) return std::nullopt;
-    } else {
-      while (i < line.size() && line[i] != ',') cell.text += line[i++];
-    }
-    cells.push_back(std::move(cell));
-    if (i >= line.size()) return cells;
-    ++i;
-  }
-}
-
 /// Reads a file line by line.
 class SampleReader {
  public:
@@ -212,24 +177,23 @@ class SampleReader {
 
   void take_row(std::string_view line, ir::MeasurementSet& set) {
     if (wrong_columns_) return;
-    int column = 1;
-    const auto cells = split_row(line, column);
-    if (!cells) {
-      diagnostics_.add(at(column), "a quotation mark that is not closed at the end of its cell");
+    std::vector<config::CsvCell> cells;
+    if (const auto problem = config::split_csv(line, cells)) {
+      diagnostics_.add(at(problem->column), problem->what, config::kCsvHint);
       return;
     }
     const std::size_t wanted = ir::measurement_columns().size();
-    if (cells->size() != wanted) {
-      diagnostics_.add(at(1), fmt::format("{} cells instead of {}", cells->size(), wanted));
+    if (cells.size() != wanted) {
+      diagnostics_.add(at(1), fmt::format("{} cells instead of {}", cells.size(), wanted));
       return;
     }
     std::vector<std::string> texts;
-    for (const Cell& cell : *cells) texts.push_back(cell.text);
+    for (const config::CsvCell& cell : cells) texts.push_back(cell.text);
     fill_others(texts);
     ir::Measurement sample;
     if (const auto problem = ir::from_cells(texts, sample)) {
       diagnostics_.add(
-          at((*cells)[problem->column].column),
+          at(cells[problem->column].column),
           fmt::format("{}: {}", ir::measurement_columns()[problem->column], problem->what));
       return;
     }
@@ -280,12 +244,8 @@ std::string samples_header(const ir::MeasurementSet& set) {
 std::string sample_row(const ir::Measurement& sample) {
   std::vector<std::string> cells = ir::to_cells(sample);
   empty_others(sample.kind, cells);
-  std::string row;
-  for (const std::string& cell : cells) {
-    if (!row.empty()) row += ',';
-    row += config::csv_cell(config::one_line(cell));
-  }
-  return row + '\n';
+  for (std::string& cell : cells) cell = config::one_line(std::move(cell));
+  return config::csv_line(cells);
 }
 
 std::string samples_csv(const ir::MeasurementSet& set) {

@@ -64,9 +64,9 @@ void HeaderReader::read(std::string_view line, std::int64_t number) {
     problems_.add(number, 1, "a header line that is not `# key: value`");
     return;
   }
-  const std::string key(trimmed(line.substr(begin, colon - begin)));
+  const std::string key(config::trimmed(line.substr(begin, colon - begin)));
   const std::string_view rest = line.substr(colon + 1);
-  const std::string_view value = trimmed(rest);
+  const std::string_view value = config::trimmed(rest);
   const int column =
       static_cast<int>(value.empty() ? colon + 1
                                      : static_cast<std::size_t>(value.data() - line.data())) +
@@ -167,9 +167,9 @@ class EventReader {
       : layout_(layout), end_(end), problems_(problems) {}
 
   /// The line of column names; false if events cannot be read.
-  bool read_columns(const std::vector<Cell>& cells, std::int64_t line) {
+  bool read_columns(const std::vector<config::CsvCell>& cells, std::int64_t line) {
     bool good = true;
-    for (const Cell& cell : cells) {
+    for (const config::CsvCell& cell : cells) {
       const auto at = std::find(column_names().begin(), column_names().end(), cell.text);
       const auto column = static_cast<std::size_t>(at - column_names().begin());
       if (at == column_names().end()) {
@@ -191,7 +191,7 @@ class EventReader {
     return good;
   }
 
-  std::optional<ClusterEvent> read(const std::vector<Cell>& cells, std::int64_t line) {
+  std::optional<ClusterEvent> read(const std::vector<config::CsvCell>& cells, std::int64_t line) {
     line_ = line;
     good_ = true;
     if (cells.size() > columns_.size()) {
@@ -200,7 +200,7 @@ class EventReader {
            "a cause with a comma needs quotes"});
       return std::nullopt;
     }
-    static const Cell kEmpty;
+    static const config::CsvCell kEmpty;
     at_.fill(&kEmpty);
     for (std::size_t i = 0; i < cells.size(); ++i) at_[columns_[i]] = &cells[i];
     ClusterEvent event;
@@ -216,13 +216,13 @@ class EventReader {
   }
 
  private:
-  void add(const Cell& cell, const config::TextError& error) {
+  void add(const config::CsvCell& cell, const config::TextError& error) {
     good_ = false;
     problems_.add(line_, cell.column, error.what, error.hint);
   }
 
   void read_time(ClusterEvent& event) {
-    const Cell& cell = *at_[kTime];
+    const config::CsvCell& cell = *at_[kTime];
     config::TextError error;
     const auto time = parse_time(cell.text, error);
     if (!time) {
@@ -242,7 +242,7 @@ class EventReader {
   }
 
   bool read_kind(ClusterEvent& event) {
-    const Cell& cell = *at_[kKind];
+    const config::CsvCell& cell = *at_[kKind];
     const auto at = std::find(kind_names().begin(), kind_names().end(), cell.text);
     event.kind = static_cast<EventKind>(at - kind_names().begin());
     if (at != kind_names().end()) return true;
@@ -252,7 +252,7 @@ class EventReader {
   }
 
   void read_scope(ClusterEvent& event, bool has_kind) {
-    const Cell& cell = *at_[kScope];
+    const config::CsvCell& cell = *at_[kScope];
     config::TextError error;
     auto scope = parse_scope(cell.text, layout_, error);
     if (!scope) return add(cell, error);
@@ -307,7 +307,7 @@ class EventReader {
 
   /// Whether the cell is to be read; reports one that is missing or belongs to other kinds.
   bool wanted(Column column, bool fits, bool needed, EventKind kind) {
-    const Cell& cell = *at_[column];
+    const config::CsvCell& cell = *at_[column];
     if (fits && (needed || !cell.text.empty())) {
       if (!cell.text.empty()) return true;
       add(*at_[kKind], {fmt::format("{} without {}", kind_name(kind), column_names()[column]), ""});
@@ -319,7 +319,7 @@ class EventReader {
   }
 
   void read_price(ClusterEvent& event) {
-    const Cell& cell = *at_[kPrice];
+    const config::CsvCell& cell = *at_[kPrice];
     if (cell.text.empty()) return;
     DollarsPerSecond price;
     config::TextError error;
@@ -335,7 +335,7 @@ class EventReader {
   std::optional<Instant> end_;
   FileProblems& problems_;
   std::vector<std::size_t> columns_;
-  std::array<const Cell*, kColumns> at_{};
+  std::array<const config::CsvCell*, kColumns> at_{};
   std::int64_t line_ = 0;
   Instant last_;
   bool good_ = true;
@@ -434,12 +434,12 @@ class TraceScanner {
     if (header_.has_horizon()) end = Instant{trace_.horizon.count};
     EventReader events(layout, end, problems_);
     EventQueue queue(layout, problems_, on_event_);
-    std::vector<Cell> cells;
+    std::vector<config::CsvCell> cells;
     if (!split_cells(line, lines_.number(), cells, problems_)) return;
     if (!events.read_columns(cells, lines_.number())) return;
     Instant last;
     while (!problems_.too_many() && lines_.next(line)) {
-      if (trimmed(line).empty()) continue;
+      if (config::trimmed(line).empty()) continue;
       if (line[0] == '#') {
         problems_.add(lines_.number(), 1, "a header line behind the column names");
         continue;

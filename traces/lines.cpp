@@ -17,8 +17,6 @@ namespace {
 constexpr std::size_t kChunk = 1 << 16;
 constexpr std::size_t kLongestLine = 4 << 20;
 
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
 }  // namespace
 
 LineReader::LineReader(const std::string& path, config::Diagnostics& diagnostics, std::int64_t most)
@@ -80,48 +78,11 @@ bool LineReader::next(std::string& line) {
   return true;
 }
 
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
-bool split_cells(std::string_view line, std::int64_t number, std::vector<Cell>& cells,
+bool split_cells(std::string_view line, std::int64_t number, std::vector<config::CsvCell>& cells,
                  FileProblems& problems) {
-  std::size_t count = 0;
-  bool good = true;
-  for (std::size_t at = 0; at <= line.size();) {
-    if (count == cells.size()) cells.emplace_back();
-    Cell& cell = cells[count++];
-    cell.text.clear();
-    while (at < line.size() && is_blank(line[at])) ++at;
-    cell.column = static_cast<int>(at) + 1;
-    if (at < line.size() && line[at] == '"') {
-      for (++at; at < line.size(); ++at) {
-        if (line[at] == '"' && !(at + 1 < line.size() && line[at + 1] == '"')) break;
-        if (line[at] == '"') ++at;
-        cell.text += line[at];
-      }
-      const std::size_t end = std::min(line.find(',', at), line.size());
-      if (at == line.size()) {
-        problems.add(number, cell.column, "a quote that does not end", "a quote inside is doubled");
-        good = false;
-      } else if (!trimmed(line.substr(at + 1, end - at - 1)).empty()) {
-        problems.add(number, static_cast<int>(at) + 2, "text behind the closing quote",
-                     "a quote inside is doubled");
-        good = false;
-      }
-      at = end < line.size() ? end : std::string_view::npos;
-    } else {
-      const std::size_t end = std::min(line.find(',', at), line.size());
-      cell.text = trimmed(line.substr(at, end - at));
-      at = end < line.size() ? end : std::string_view::npos;
-    }
-    if (at == std::string_view::npos) break;
-    ++at;
-  }
-  cells.resize(count);
-  return good;
+  const auto problem = config::split_csv(line, cells);
+  if (problem) problems.add(number, problem->column, problem->what, config::kCsvHint);
+  return !problem;
 }
 
 void FileProblems::add(std::int64_t line, int column, std::string what, std::string hint) {

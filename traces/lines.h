@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "models/config/csv.h"
 #include "models/config/diagnostics.h"
 #include "traces/csv.h"
 
@@ -43,17 +44,10 @@ class LineReader {
   bool failed_ = false;
 };
 
-struct Cell {
-  std::string text;  ///< Without blanks around it, quotes taken off.
-  int column = 1;    ///< From 1.
-};
-
-std::string_view trimmed(std::string_view text);
-
 class FileProblems;
 /// Cells of line `number`. False, and a problem, where a quote does not end or text follows it.
 /// Reuses `cells`.
-bool split_cells(std::string_view line, std::int64_t number, std::vector<Cell>& cells,
+bool split_cells(std::string_view line, std::int64_t number, std::vector<config::CsvCell>& cells,
                  FileProblems& problems);
 
 /// How many problems of a foreign file are named: a wrong format is wrong in every line.

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <thread>
 
+#include "models/base/median.h"
+
 namespace orrery::executor {
 namespace {
 
@@ -38,13 +40,6 @@ class SystemClock final : public BenchClock {
     return Seconds{static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec)};
   }
 };
-
-double median_of(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : 0.5 * (values[half - 1] + values[half]);
-}
 
 struct WorkTimes {
   Seconds wall;
@@ -132,7 +127,7 @@ void Sampler::add(Seconds wall, bool disturbed) {
   }
 }
 
-Seconds Sampler::median() const { return Seconds{median_of(walls_)}; }
+Seconds Sampler::median() const { return Seconds{walls_.empty() ? 0 : orrery::median(walls_)}; }
 
 bool Sampler::stable() const {
   std::vector<double> sorted = walls_;
@@ -143,7 +138,7 @@ bool Sampler::stable() const {
     return sorted[static_cast<std::size_t>(std::clamp(rank, 0.0, last))];
   };
   const double width = at(std::ceil(0.5 * last + half)) - at(std::floor(0.5 * last - half));
-  return 0.5 * width <= rule_.spread * median_of(sorted);
+  return 0.5 * width <= rule_.spread * orrery::median(sorted);
 }
 
 bool Sampler::done() const {

@@ -87,54 +87,6 @@ void make_folders(const std::string& path) {
   if (error) throw std::system_error(error, "cannot make folder " + path);
 }
 
-std::string csv_line(const std::vector<std::string>& cells) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) {
-    if (i > 0) line += ',';
-    if (cells[i].find_first_of(",\"\n\r") == std::string::npos) {
-      line += cells[i];
-      continue;
-    }
-    line += '"';
-    for (const char c : cells[i]) {
-      if (c == '"') line += '"';
-      line += c;
-    }
-    line += '"';
-  }
-  line += '\n';
-  return line;
-}
-
-std::vector<std::vector<std::string>> parse_csv(std::string_view text) {
-  std::vector<std::vector<std::string>> rows;
-  std::vector<std::string> row{""};
-  bool quoted = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted) {
-      if (c != '"') {
-        row.back() += c;
-      } else if (i + 1 < text.size() && text[i + 1] == '"') {
-        row.back() += '"';
-        ++i;
-      } else {
-        quoted = false;
-      }
-    } else if (c == '"') {
-      quoted = true;
-    } else if (c == ',') {
-      row.emplace_back();
-    } else if (c == '\n') {
-      rows.push_back(std::move(row));
-      row = {""};
-    } else if (c != '\r') {
-      row.back() += c;
-    }
-  }
-  return rows;
-}
-
 std::vector<CsvRow> read_csv_rows(const std::string& path) {
   std::vector<CsvRow> rows;
   std::string bytes;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/config/csv.h"
+
 namespace orrery::experiments {
 
 std::string read_text_file(const std::string& path);
@@ -20,11 +22,8 @@ void write_file(const std::string& path, std::string_view bytes);
 void append_text_file(const std::string& path, std::string_view text);
 void make_folders(const std::string& path);
 
-/// One CSV line with its newline; cells are quoted where RFC 4180 asks for it.
-std::string csv_line(const std::vector<std::string>& cells);
-/// Rows of a CSV text, quoted cells resolved. A last line without a newline is left out: it was cut
-/// off.
-std::vector<std::vector<std::string>> parse_csv(std::string_view text);
+using config::csv_line;
+using config::parse_csv;
 /// Cells by column.
 using CsvRow = std::map<std::string, std::string>;
 /// Rows of a CSV file below its first line; none if there is no file.

@@ -1,26 +1,40 @@
-/// Cells of CSV files.
+/// CSV as all files of ours have it (RFC 4180), one rule for readers and writers: cells with
+/// commas, quotes, line breaks or blanks at an end are in quotes, a quote inside is doubled;
+/// readers drop blanks around cells.
 #pragma once
-#include <algorithm>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace orrery::config {
 
-/// A cell of CSV, in quotes where RFC 4180 asks for them.
-inline std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\n\r") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"') quoted += '"';
-    quoted += c;
-  }
-  return quoted + '"';
-}
+struct CsvCell {
+  std::string text;  ///< Without blanks around it, quotes taken off.
+  int column = 1;    ///< Where it begins, in bytes from 1.
+};
+
+struct CsvProblem {
+  int column = 1;
+  const char* what;
+};
+inline constexpr const char* kCsvHint = "a quote inside is doubled";
+
+/// Splits one row; the last problem where a quote does not end or text follows it. Reuses `cells`.
+std::optional<CsvProblem> split_csv(std::string_view row, std::vector<CsvCell>& cells);
+
+/// Rows of a text, whose cells may have line breaks. A last line without a newline is left out: it
+/// was cut off. For files of ours: wrong quotes pass.
+std::vector<std::vector<std::string>> parse_csv(std::string_view text);
+
+std::string csv_cell(const std::string& text);
+/// One line with its newline.
+std::string csv_line(const std::vector<std::string>& cells);
 
 /// The text with its line breaks turned into blanks, for formats of one line an entry.
-inline std::string one_line(std::string text) {
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  return text;
-}
+std::string one_line(std::string text);
+
+/// Without blanks, tabs and carriage returns at its ends.
+std::string_view trimmed(std::string_view text);
 
 }  // namespace orrery::config

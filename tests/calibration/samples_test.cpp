@@ -224,7 +224,7 @@ TEST(Samples, EveryProblemHasItsPlace) {
       {"kind,", "sort,", "s.csv:7:1: not the columns of samples"},
       {"\nblock,", "\nblok,", "s.csv:8:1: kind: unknown value 'blok'"},
       {"transformer,", "transformer,extra,", "s.csv:8:1: 28 cells instead of 27"},
-      {"\"slow\"\"\"", "\"slow\"\"", "s.csv:8:7: a quotation mark that is not closed"},
+      {"\"slow\"\"\"", "\"slow\"\"", "s.csv:8:7: a quote that does not end"},
       {"0.25", "fast", "s.csv:8:"},
       {"0.25", "-0.25", "wall_seconds: -0.25 is less than 0"},
       {"0.25", "nan", "wall_seconds: 'nan' is not finite"},

@@ -12,17 +12,6 @@
 namespace orrery::experiments::files_test {
 namespace {
 
-TEST(Csv, CellsComeBackAsTheyWere) {
-  const std::vector<std::string> cells = {"plain", "a,b", "say \"no\"", "two\nlines", ""};
-  EXPECT_EQ(csv_line({"a", "b,c"}), "a,\"b,c\"\n");
-  EXPECT_EQ(parse_csv(csv_line(cells)).at(0), cells);
-}
-
-TEST(Csv, ALineThatWasCutOffIsLeftOut) {
-  EXPECT_EQ(parse_csv("a,b\nc,d\ne"),
-            (std::vector<std::vector<std::string>>{{"a", "b"}, {"c", "d"}}));
-}
-
 TEST(Files, AFullDiskLeavesFilesAsTheyWere) {
   const support::TempFolder folder;
   const std::string path = folder / "file";

@@ -98,7 +98,7 @@ void for_each_line(
   std::string text;
   bool any = false;
   while (!problems.too_many() && lines.next(text)) {
-    if (trimmed(text).empty()) continue;
+    if (config::trimmed(text).empty()) continue;
     any = true;
     read(text, lines.number(), problems);
   }
@@ -114,7 +114,7 @@ std::optional<std::int64_t> ForeignRow::integer(std::size_t cell, std::int64_t m
 
 void for_each_row(const ImportInput& input, std::size_t columns, const char* description,
                   const char* nothing, const std::function<void(const ForeignRow&)>& read) {
-  std::vector<Cell> cells;
+  std::vector<config::CsvCell> cells;
   for_each_line(
       input, nothing, [&](const std::string& text, std::int64_t line, FileProblems& problems) {
         if (!split_cells(text, line, cells, problems)) return;

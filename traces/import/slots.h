@@ -27,7 +27,7 @@ void for_each_line(
 
 /// A line of comma-separated cells. Reading a cell of the wrong kind adds a problem.
 struct ForeignRow {
-  const std::vector<Cell>& cells;
+  const std::vector<config::CsvCell>& cells;
   std::int64_t line;
   FileProblems& problems;
 

@@ -9,6 +9,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "models/config/csv.h"
+
 namespace orrery::experiments {
 namespace {
 
@@ -19,16 +21,11 @@ void read_lines(const std::string& path, std::size_t cells, Take take) {
   if (!file) throw std::runtime_error(fmt::format("{}: cannot be read", path));
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    if (!line.empty() && line.back() == '\r') line.pop_back();
-    if (line.empty()) continue;
-    std::vector<std::string> parts(1);
-    for (const char c : line) {
-      if (c == ',') {
-        parts.emplace_back();
-      } else {
-        parts.back() += c;
-      }
-    }
+    if (config::trimmed(line).empty()) continue;
+    std::vector<config::CsvCell> cells_of_line;
+    config::split_csv(line, cells_of_line);
+    std::vector<std::string> parts;
+    for (const config::CsvCell& cell : cells_of_line) parts.push_back(cell.text);
     if (parts.size() != cells || !take(number, parts)) {
       throw std::runtime_error(fmt::format("{}:{}:1: cannot read '{}'", path, number, line));
     }
