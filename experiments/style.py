@@ -155,7 +155,7 @@ def compare(arguments, ours):
     known = {(row["row"], row["quantity"]) for row in rows}
     problems += [f"no row {key} for a value of ours" for key in ours if key not in known]
     if len(known) < len(rows):
-        problems.append("a row stands twice")
+        problems.append("a row appears twice")
     lines = []
     for row in rows:
         key = (row["row"], row["quantity"])

@@ -110,7 +110,7 @@ struct PlannerEntry {
   std::vector<OptionInfo> (*options)();
   /// Problems of option values, each at the position of its option: {name, 0, 0}.
   config::Diagnostics (*check)(const Options& options);
-  /// Of options in which check() finds nothing.
+  /// Takes options in which check() finds nothing wrong.
   std::unique_ptr<Planner> (*make)(const Options& options);
   /// Takes a job with a distribution of sequence lengths, and counts every sample as the longest.
   bool takes_lengths = false;

@@ -144,7 +144,7 @@ void report_block(const std::string& name, const SampleSet& set, const PassFit& 
        what.micro_batch_size, what.sequence_length, what.dtype, Seconds{time},
        provenance(context.measured, entry)});
   if (time <= 0) {
-    context.report.warnings.push_back(name + ": no time beside the overhead of the pass");
+    context.report.warnings.push_back(name + ": no time besides the overhead of the pass");
   }
   // Embedding and head are timed alone: there is nothing else that they could be.
   const bool layer = what.block == ir::BlockKind::transformer || what.block == ir::BlockKind::moe;

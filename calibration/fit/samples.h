@@ -57,7 +57,7 @@ std::map<std::string, SampleSet> group_samples(
     const std::function<std::string(const ir::Measurement&)>& name_of, const Axis& axis);
 
 /// Marks the samples of a share of the distinct x as held out, never the smallest and the largest
-/// x, and never so many that fewer than `needed` distinct x remain. Chosen by (seed, name).
+/// x, and never as many that fewer than `needed` distinct x remain. Chosen by (seed, name).
 void hold_out(SampleSet& set, const std::string& name, const Axis& axis, std::size_t needed,
               const FitOptions& options);
 

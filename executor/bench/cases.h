@@ -15,7 +15,7 @@ namespace orrery::executor {
 /// One measurement to be taken, by the processes of `devices` together.
 struct BenchCase {
   ir::Measurement key;  ///< Without results.
-  /// Of compute: the one that computes; point-to-point: source, destination; collective: the ring.
+  /// The one that computes; source and destination of a message; the ring of a collective.
   std::vector<DeviceId> devices;
   double slowdown = 1;  ///< Emulated slower device: factor on the time of compute.
   bool operator==(const BenchCase&) const = default;

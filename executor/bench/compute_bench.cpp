@@ -223,7 +223,7 @@ class ComputeBench::Impl {
   void sample(const BenchCase& one, TimedWork work, const SamplingRule& rule,
               const std::vector<Measurement>& before, const BenchSink& sink) {
     work.synchronize = [this] { backend_.synchronize(); };
-    // Of a GPU the thread only waits.
+    // With a GPU the thread only waits.
     work.computes = work.computes && backend_.on_host();
     take_samples(one.key, work, rule, before, clock_, sink.sample, sink.check);
   }

@@ -178,7 +178,7 @@ class Member {
     return Seconds{1e-9 * static_cast<double>(std::max<std::int64_t>(end - start, 1))};
   }
 
-  /// Of a message to this rank; null where there is none.
+  /// Posts the receive of a message to this rank; null where there is none.
   RequestPointer post_receive(std::uint64_t op) {
     if (!message()) return nullptr;
     const bool leads = group_.position == 0;

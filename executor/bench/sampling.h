@@ -64,7 +64,7 @@ class Sampler {
   int next_repetition() const { return next_; }
   int good() const { return static_cast<int>(walls_.size()); }
   int disturbed() const { return disturbed_; }
-  /// Of the repetitions that count; 0 without any.
+  /// Wall time over the repetitions that count; 0 without any.
   Seconds median() const;
 
  private:

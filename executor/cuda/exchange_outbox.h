@@ -25,7 +25,7 @@ class Outbox {
 
   bool empty() const { return messages_.empty(); }
   void add(int to, Tag tag, std::span<const std::byte> data, PendingPointer request);
-  /// Of a piece; none where its message was taken back.
+  /// The bytes of a piece; none where its message was taken back.
   std::optional<std::span<const std::byte>> bytes(const Place& place) const;
   /// A piece has passed; the message's request where it was the last one.
   PendingPointer pass(const Place& place);

@@ -21,7 +21,7 @@ namespace {
 using Kind = TransportError::Kind;
 using Clock = std::chrono::steady_clock;
 
-/// Of device and of pinned memory, once for each direction.
+/// So much device memory and as much pinned memory for each direction.
 constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 constexpr std::chrono::microseconds kPoll{20};
 

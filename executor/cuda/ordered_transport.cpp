@@ -25,7 +25,7 @@ using Kind = TransportError::Kind;
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-/// Of the exchange's id; places have their highest bit set.
+/// Carries the id of the exchange; the tags of places have their highest bit set.
 constexpr Tag kIdTag{1};
 
 class OrderedTransport final : public Transport {
@@ -392,7 +392,7 @@ class OrderedTransport final : public Transport {
   std::mutex touching_;  ///< Held while a caller's buffer is touched.
   std::map<std::pair<int, std::uint64_t>, Inbox::Arrival> arriving_;  ///< By sender and number.
 
-  // Of the thread that follows the order.
+  // Used only by the thread that follows the order.
   std::set<std::pair<int, bool>> connected_;
   int leavers_ = 0;
   int gone_ = 0;

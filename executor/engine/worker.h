@@ -55,7 +55,7 @@ struct StepResult {
   std::vector<ir::MemorySample> memory;
   std::int64_t peak_bytes = 0;  ///< Of the back end in this step.
   std::int64_t compute_ops = 0;
-  /// Of them those that could not be as fast as they should: their own wall time was above
+  /// Those among them that could not be as fast as they should: their own wall time was above
   /// max(slowdown, kDisturbed) x processor time, because others had the core.
   std::int64_t disturbed_ops = 0;
 };

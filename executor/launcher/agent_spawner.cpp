@@ -211,7 +211,7 @@ std::vector<std::int32_t> AgentSpawner::alive() const {
 }
 
 void AgentSpawner::start(std::int32_t device, std::int64_t generation) {
-  // Of a process that had its place before.
+  // The heartbeat of a process that had this place before.
   store_.client().remove(fmt::format("beat/{}", device));
   order(node_of(device), fmt::format("start {} {}", device, generation));
   pulses_[device] = {};

@@ -30,7 +30,7 @@ class GenerationTracker {
   }
   /// Steps that all ranks have finished and that were not given out before, ascending.
   std::vector<StepLine> take_finished();
-  /// Of the newest of them; `none` before the first.
+  /// Number of the last finished step; `none` before the first.
   std::int64_t last_step(std::int64_t none) const;
   /// Longest over members of the named event, in run time; none if nobody had it.
   std::optional<std::int64_t> last_event(const std::string& kind) const;

@@ -33,7 +33,8 @@ struct StateNeed {
   bool whole = false;
 };
 
-/// Of one member of a generation. Helpers, which have state but no rank, need nothing.
+/// What one member of a generation needs and offers. Helpers, which have state but no rank, need
+/// nothing.
 struct StateReport {
   std::string node;
   std::vector<StateNeed> needs;

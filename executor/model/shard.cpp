@@ -12,7 +12,7 @@
 namespace orrery::executor {
 namespace {
 
-/// Of a run of blocks, by block.
+/// What a run of blocks keeps, block by block.
 class SegmentKept : public Kept {
  public:
   SegmentKept(const Backend& backend, BlockId first, BlockId last)

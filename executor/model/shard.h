@@ -75,7 +75,7 @@ struct HeldParameter {
   /// Units whose optimizer states are here, ascending: all that are held, or with ZeRO this rank's
   /// shard.
   std::vector<UnitRange> updated;
-  /// Of the units of `updated`, one range after the other. Empty with Optimizer::sgd.
+  /// For the units of `updated`, one range after the other. Empty with Optimizer::sgd.
   Tensor first_moment;
   Tensor second_moment;
   /// ZeRO-3: the master weights, too, are only those of `updated`, one range after the other, and

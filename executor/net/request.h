@@ -32,7 +32,7 @@ class PendingRequest final : public Request {
   bool done() const override;
   void then(Callback callback) override;
   void finish();
-  /// Of several errors the first counts; none after finish().
+  /// The first error counts; after finish() none does.
   void fail(const TransportError& error);
 
  private:

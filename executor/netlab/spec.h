@@ -69,7 +69,7 @@ std::string netlab_address(int node);
 /// One way, from sending a frame of no length to its arrival.
 Seconds netlab_latency(const NetlabSpec& spec, int a, int b);
 
-/// Of `cores` cores what is left to the switch and to the ranks' transport threads: half a core,
+/// The part of `cores` that is left to the switch and to the ranks' transport threads: half a core,
 /// but at most a quarter of what there is. Without it ranks whose passes meet wait for a core, and
 /// an op takes longer than its stretched time (`disturbed` in the run log).
 double netlab_reserve(double cores);

@@ -174,7 +174,7 @@ int tap_destination(std::span<const char> data, int nodes) {
 std::int64_t tap_wire_bytes(std::span<const char> data) {
   const VirtioHeader header = header_of(data);
   const std::size_t bytes = data.size() - sizeof header;
-  // Of a segmented frame the kernel says where TCP starts; its own header_bytes is only a hint.
+  // For a segmented frame the kernel says where TCP starts; its header_bytes is only a hint.
   constexpr std::size_t kDataOffset = 12;  // of the byte of the TCP header that holds its length
   const std::size_t tcp = header.checksum_start;
   if (header.segmentation == 0 || header.segment_bytes == 0 ||

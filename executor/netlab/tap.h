@@ -24,10 +24,10 @@ int attach_tap(int device, const char* name);
 /// Throws NetlabError.
 Socket open_tap(const NetlabSpec& spec, int node);
 
-/// Of what a TAP gave: the node that its destination address names, -1: none (broadcast,
+/// The node that the destination address of a frame from a TAP names; -1: none (broadcast,
 /// strangers).
 int tap_destination(std::span<const char> data, int nodes);
-/// Of what a TAP gave: bytes of Ethernet frames that it makes on the wire, after segmentation.
+/// Bytes that a frame from a TAP takes as Ethernet frames on the wire, after segmentation.
 std::int64_t tap_wire_bytes(std::span<const char> data);
 
 }  // namespace orrery::executor

@@ -127,7 +127,7 @@ void check_out_folder(const char* key, const std::string& path, config::Diagnost
   }
   std::error_code error;
   fs::path there = fs::absolute(path, error);
-  // Of /dev/null/x nothing can be said: its status is an error.
+  // Nothing can be said about /dev/null/x: its status is an error.
   while (fs::symlink_status(there, error).type() == fs::file_type::not_found &&
          there.has_relative_path()) {
     there = there.parent_path();

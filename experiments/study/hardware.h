@@ -26,7 +26,7 @@ struct HardwareChanges {
 void describe(config::Visitor& v, HardwareChanges& changes);
 
 /// Carries them out and seals the cluster anew, so that its hash says what it is. GPU types that it
-/// does not have are problems. A link class that stands both inside nodes and between them is
+/// does not have are problems. A link class that is used both inside nodes and between them is
 /// scaled by `scale_network`.
 void apply(const HardwareChanges& changes, models::Cluster& cluster,
            config::Diagnostics& diagnostics);

@@ -27,7 +27,7 @@ struct MixedLengthSummary {
   double switches = 0;                  ///< In a step.
   double computed_tokens = 0;           ///< In a step.
   std::vector<std::string> strategies;  ///< In words.
-  /// Of the strategies if they were searched, else nothing.
+  /// How the search for the strategies went; nothing where they were given.
   std::vector<std::string> search;
 };
 

@@ -89,7 +89,7 @@ class TimedPolicy final : public models::RecoveryPolicy {
   double& seconds_;
 };
 
-/// Of the cluster's devices, by the given plan; policies that plan themselves use nearly all.
+/// Share of the cluster's devices that the given plan uses; a policy's own plans use nearly all.
 double share_in_use(const LoadedReplayCase& loaded) {
   if (!loaded.plan) return 1;
   return static_cast<double>(ir::devices_of(*loaded.plan).size()) /

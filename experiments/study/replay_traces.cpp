@@ -25,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kSecond = 1'000'000'000;  ///< Shorter traces are not repeated.
 
-/// Another file of the same format whose nodes stand beside those of the first.
+/// Another file of the same format whose nodes are added to those of the first.
 struct AlsoFile {
   config::Located<std::string> file;
   std::string gpu_type;

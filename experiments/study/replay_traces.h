@@ -28,7 +28,7 @@ class TraceSource {
 
   /// The file that is not there; "" otherwise.
   const std::string& absent() const { return absent_; }
-  /// Of the file's content, or of the settings.
+  /// Hash of the file's content, or of the generator's settings.
   const std::string& hash() const { return hash_; }
   /// "llama3", "p3-trace.csv".
   const std::string& name() const { return name_; }

@@ -33,8 +33,8 @@ struct RunSpec {
   config::Located<std::string> cluster;
   config::Located<std::string> model;
   models::Job job;
-  config::Position job_at;                           ///< Where the job stands, for problems.
-  std::optional<PlannerChoice> planner;              ///< Exactly one of planner and plan.
+  config::Position job_at;               ///< Where the file gives the job, for problems.
+  std::optional<PlannerChoice> planner;  ///< Exactly one of planner and plan.
   std::optional<config::Located<std::string>> plan;  ///< Path, relative to the manifest.
   std::optional<config::Located<std::string>> profile;
   std::optional<config::Located<std::string>> scale_profile;  ///< FROM=TO: GPU types.

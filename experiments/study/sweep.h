@@ -39,7 +39,7 @@ struct SweepOutcome {
   std::vector<std::string> problems;   ///< Failures in words; any of them means exit status 1.
   std::vector<std::size_t> positions;  ///< Of this shard's runs in the list.
   int missing = 0;                     ///< Runs that were to be done (in a dry run: that are).
-  /// Of the missing runs on these workers, from timings.csv of earlier calls; negative: unknown.
+  /// How long the missing runs will take, by timings.csv of earlier calls; negative: unknown.
   double estimate_seconds = -1;
   double planning_seconds = 0;  ///< Wall clock of all runs that are there, by timings.csv.
   double evaluation_seconds = 0;

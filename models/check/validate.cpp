@@ -207,7 +207,7 @@ class Validator {
           continue;
         }
         if (!devices.insert(device).second) {
-          fail(own, fmt::format("device {} stands twice in a segment", device.value));
+          fail(own, fmt::format("device {} appears twice in a segment", device.value));
         } else if (first) {
           const auto [user, fresh] = user_.try_emplace(device, own);
           if (!fresh) {

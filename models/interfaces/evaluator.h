@@ -43,7 +43,7 @@ struct Evaluation {
   double hfu = 0;  ///< As MFU, counting recomputed FLOPs too.
   std::optional<Dollars> dollars_per_million_tokens;  ///< None where a GPU type has no price.
   std::vector<Seconds> pipeline_times;  ///< End of each pipeline's last backward, from step start.
-  /// Of closed forms: gradient synchronization, which no pipeline time contains.
+  /// Closed forms only: gradient synchronization, which no pipeline time contains.
   std::optional<Seconds> synchronization;
 };
 

@@ -38,7 +38,7 @@ struct Measurement {
   int tensor_parallel = 1;
   int micro_batch_size = 0;
   std::int64_t sequence_length = 0;
-  /// Of block and memory. A backward pass with full recompute runs the forward pass again: fits of
+  /// For block and memory. A backward pass with full recompute runs the forward pass again: fits of
   /// plain passes leave these out.
   Recompute recompute = Recompute::none;
   Dtype dtype = Dtype::fp32;

@@ -55,7 +55,7 @@ inline constexpr std::array<OpTraits, 10> kOpTraits = {{
 static_assert(kOpTraits.size() == static_cast<std::size_t>(OpKind::save_state) + 1);
 
 constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[static_cast<std::size_t>(kind)]; }
-/// Of the compute op that is priced as `pass`.
+/// Those of the compute op that is priced as `pass`.
 constexpr const OpTraits& traits(Pass pass) {
   std::size_t i = 0;
   while (kOpTraits.at(i).priced_as != pass) ++i;

@@ -202,7 +202,7 @@ class Checker {
         }
         if (!within(o.rank.value, p_.ranks) || o.rank.index() != slot / kStreams ||
             static_cast<std::size_t>(o.stream) != slot % kStreams) {
-          return fail("{} stands among the ops of rank {}, stream {}", describe(i), slot / kStreams,
+          return fail("{} is among the ops of rank {}, stream {}", describe(i), slot / kStreams,
                       name_of(static_cast<Stream>(slot % kStreams)));
         }
       }

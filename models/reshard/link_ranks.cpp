@@ -104,7 +104,7 @@ void LinkRanks::rank_bandwidths(std::vector<double> shares, std::vector<double> 
     }
   }
   // The last that is not slower: there is one, as each value or a faster one within the tolerance
-  // stands in the list.
+  // is in the list.
   const auto number = [&](double bandwidth) {
     const auto slower =
         std::upper_bound(fastest.begin(), fastest.end(), bandwidth, std::greater<>());

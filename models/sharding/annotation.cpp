@@ -34,7 +34,7 @@ Problem check_states(const Subgroup& subgroup, int dimensions) {
     const bool twice = std::any_of(subgroup.states.begin(), entry, [&](const AxisShards& other) {
       return other.axis == entry->axis;
     });
-    if (twice) return fmt::format("{} stands twice in one DS", name(axis));
+    if (twice) return fmt::format("{} appears twice in one DS", name(axis));
     product *= shards;
   }
   if (product == static_cast<std::int64_t>(subgroup.devices.size())) return std::nullopt;
@@ -51,7 +51,7 @@ Problem check_devices(const Annotation& annotation) {
   std::sort(devices.begin(), devices.end());
   if (devices.front() < 0) return fmt::format("device {} is negative", devices.front());
   const auto twice = std::adjacent_find(devices.begin(), devices.end());
-  if (twice != devices.end()) return fmt::format("device {} stands twice", *twice);
+  if (twice != devices.end()) return fmt::format("device {} appears twice", *twice);
   return std::nullopt;
 }
 

@@ -93,7 +93,7 @@ void check_blocks(config::Visitor& v, const ModelFile& file) {
       !is(file.blocks.back(), ir::BlockKind::head))
     return v.problem("blocks",
                      "the first block must be one embedding (the stem), the last one head",
-                     "at least one block stands between them");
+                     "at least one block is between them");
   std::int64_t total = 0;
   for (std::size_t i = 0; i < file.blocks.size(); ++i) {
     total += file.blocks[i].count;

@@ -264,7 +264,7 @@ void describe(config::Visitor& v, Profile& profile) {
   v.optional("links", profile.links, "latency and bandwidth by message size");
   v.optional("collectives", profile.collectives, "factors on closed forms");
   v.optional("memory", profile.memory, "overheads");
-  v.optional("pass_overheads", profile.pass_overheads, "time of each op beside its blocks");
+  v.optional("pass_overheads", profile.pass_overheads, "time of each op besides its blocks");
   v.optional("optimizers", profile.optimizers, "optimizer steps");
   v.optional("storage", profile.storage, "checkpoints to and from storage");
   v.optional("phases", profile.phases, "phases of recovery");

@@ -25,7 +25,7 @@ class Pool {
     return unit;
   }
 
-  /// So many units of the kind on the first node that has them; empty if there is none.
+  /// That many units of the kind on the first node that has them; empty if there is none.
   std::vector<int> take_from_one_node(std::size_t kind, std::size_t count) {
     std::map<NodeId, std::vector<int>> by_node;
     for (const int unit : free_[kind]) {

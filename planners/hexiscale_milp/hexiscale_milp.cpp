@@ -117,7 +117,7 @@ class MilpSearch {
     Seconds bound;                ///< No plan of this case is faster.
     bool too_large = false;
     bool done = false;
-    /// Of one node.
+    /// Expected work of one node of the search tree.
     double effort() const { return std::pow(static_cast<double>(variables) / 100, 2); }
   };
 

@@ -190,7 +190,7 @@ Seconds PlanEstimator::synchronization(const ir::Plan& plan) const {
     if (holders.size() < 2) continue;
     const Bytes gradient{static_cast<double>(models::parameters(workload_, first, last)) *
                          job_.state_bytes.gradient};
-    // Of an all-reduce's two halves ZeRO repeats the reduce-scatter; ZeRO-3 gathers twice.
+    // ZeRO repeats the reduce-scatter half of the all-reduce every round; ZeRO-3 gathers twice.
     const double once = zero == 0 ? 0 : zero == 3 ? 1.0 : 0.5;
     const double each = zero == 0 ? 1.0 : 0.5;
     const Seconds time = (rounds * each + once) * all_reduce(holders, gradient);

@@ -35,7 +35,7 @@ class PlanEstimator {
 
  private:
   using SegmentKey = std::tuple<int, int, int, int, int, int>;
-  /// Of one micro-batch.
+  /// Times of one micro-batch.
   struct Passes {
     Seconds forward;
     Seconds backward;

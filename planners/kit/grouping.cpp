@@ -153,7 +153,7 @@ bool Solver::possible(int groups, double theta) const {
   return w.slack >= 0 && w.capped_slack >= 0;
 }
 
-/// Of D min G: bisection on theta, to within rounding from above.
+/// Upper bound of D min G by bisection on theta, tight to within rounding.
 double Solver::bound(int groups) const {
   const double k = problem_.micro_batches;
   double low = 0;

@@ -74,7 +74,7 @@ class MetisChoices {
   std::vector<std::int64_t> batches_;
 };
 
-/// Of the paper or of the public code, as the settings say.
+/// The rules of the paper or of the public code, as the settings say.
 std::unique_ptr<MetisChoices> make_metis_choices(const PlannerInput& input,
                                                  const MetisSettings& settings,
                                                  const MetisTables& tables,

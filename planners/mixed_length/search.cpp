@@ -197,7 +197,7 @@ class StrategySetSearch {
     return place->second;
   }
 
-  /// Of whole steps the load does not depend on where the interval begins.
+  /// The load of whole steps does not depend on where the interval begins.
   Seconds load(std::size_t candidate, Interval interval, std::size_t step,
                const std::vector<std::int64_t>& own) {
     const std::size_t first = rule_.by_interval ? interval.first : 0;
@@ -260,7 +260,7 @@ class StrategySetSearch {
   /// last finalist's time.
   std::vector<ChainOfBorders> best_sets() {
     using Queued = std::pair<Seconds, ChainOfBorders>;
-    // Of equal ones the smaller set first: strategies that no sample needs are left out.
+    // Among equal ones the smaller set comes first: strategies that no sample needs are left out.
     const auto later = [](const Queued& a, const Queued& b) {
       return std::tuple(a.first, a.second.borders.size(), a.second.borders, a.second.entries) >
              std::tuple(b.first, b.second.borders.size(), b.second.borders, b.second.entries);

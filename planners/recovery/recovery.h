@@ -73,7 +73,7 @@ struct RecoveryEntry {
   std::vector<OptionInfo> (*options)() = nullptr;
   /// As PlannerEntry::check().
   config::Diagnostics (*check)(const Options& options) = nullptr;
-  /// Of options in which check() finds nothing.
+  /// Takes options in which check() finds nothing wrong.
   MadePolicy (*make)(const PolicyInput& input, const Options& options) = nullptr;
 };
 

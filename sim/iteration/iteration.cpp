@@ -214,8 +214,7 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
 void IterationSimulator::Impl::run_to_end(const ir::Program& program) {
   engine.run();
   const std::vector<TaskId> unfinished = engine.unfinished();
-  ORRERY_CHECK(unfinished.empty(),
-               "the program of {} ops stands still: {} of its tasks never start",
+  ORRERY_CHECK(unfinished.empty(), "the program of {} ops is stuck: {} of its tasks never start",
                program.ops.size(), unfinished.size());
 }
 

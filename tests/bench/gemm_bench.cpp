@@ -150,7 +150,7 @@ bool measure(const std::string& library, const Shape& s, const Product& own, con
   return ratio >= kTarget;
 }
 
-/// Of all shapes; false: one missed the target.
+/// Measures all shapes; false: one missed the target.
 bool measure_all(const std::string& library, const std::function<Product(const Shape&)>& alone,
                  int repeats) {
   const auto backend = make_cpu_backend(Precision::fp32, library);

@@ -26,7 +26,7 @@ inline double cpu_seconds(int who) {
   };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
-/// Of this process and of its forked simulations.
+/// By this process and its forked simulations.
 inline double cpu_seconds() { return cpu_seconds(RUSAGE_SELF) + cpu_seconds(RUSAGE_CHILDREN); }
 
 /// The policy of the catalog; aborts where it cannot be had.

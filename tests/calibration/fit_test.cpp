@@ -348,7 +348,7 @@ TEST(Fit, AHeadShorterThanTheOverheadHasAnErrorOfItsFit) {
   const FitReport report = fit(set);
   EXPECT_GT(entry(report, kHead).fit_mean_error, 0.5);
   EXPECT_GT(entry(report, kHead).held_out_mean_error, 0.5);
-  EXPECT_TRUE(warns(report, "no time beside the overhead"));
+  EXPECT_TRUE(warns(report, "no time besides the overhead"));
 }
 
 TEST(Fit, OneRepetitionJudgesNothing) {
@@ -375,7 +375,7 @@ TEST(Fit, EveryPassOverheadHasSamplesAndAHeldOutError) {
   for (const ir::PassOverhead& overhead : report.profile.pass_overheads) {
     EXPECT_TRUE(overhead.provenance.held_out_error.has_value());
     EXPECT_GT(overhead.provenance.samples, 0);
-    // Of the optimizer's pass there are no blocks: what there is is the engine's part.
+    // The optimizer's pass has no blocks: all of it is the engine's part.
     if (overhead.pass == ir::Pass::optimizer) {
       EXPECT_EQ(overhead.provenance.samples, 6);
     }

@@ -246,7 +246,7 @@ class BruteForce {
                   [static_cast<std::size_t>(slot.index * replicas_ + replica)];
   }
 
-  /// Layers in the middle of the model where there are so many, else wherever they are cheapest.
+  /// Layers in the middle of the model where there are enough, else wherever they are cheapest.
   double layers_time(int type, int layers) const {
     double least = kNever;
     for (const auto& members : groups_[static_cast<std::size_t>(type)]) {

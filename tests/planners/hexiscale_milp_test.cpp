@@ -23,8 +23,8 @@ namespace {
 
 constexpr const char* kName = "hexiscale_milp";
 
-/// Of the family: the first 48 problems, without those whose GPUs times layers are above 20, so
-/// that the test takes seconds (of all 80 the optimum is the brute force's too).
+/// The first 48 problems of the family, without those whose GPUs times layers are above 20, so that
+/// the test takes seconds (the brute force agrees on all 80).
 constexpr int kProblems = 48;
 constexpr int kMostGpusTimesLayers = 20;
 

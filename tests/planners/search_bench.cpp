@@ -26,7 +26,7 @@ namespace {
 using namespace orrery;
 using namespace orrery::planners;
 
-/// Seconds that a paper gives for its planner at so many GPUs.
+/// Seconds that a paper gives for its planner at this many GPUs.
 std::string published(const std::string& planner, int gpus) {
   static const std::map<std::pair<std::string, int>, const char*> times = {
       {{"metis", 4}, "0.1"},        {{"metis", 8}, "0.5"},  {{"metis", 16}, "1.7"},

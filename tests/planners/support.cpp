@@ -28,7 +28,7 @@ class World::ClosedForm final : public models::Evaluator {
 
 namespace {
 
-/// Stands in while the world builds its own evaluator.
+/// In its place until the world has built its own evaluator.
 class NoEvaluator final : public models::Evaluator {
  public:
   models::Evaluation evaluate(const ir::Plan&) const override { return {}; }

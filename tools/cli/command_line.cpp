@@ -70,7 +70,7 @@ std::string unexpected(const CLI::App& app) {
   return text;
 }
 
-/// Whether a flag, by any of its names, stands twice on the command line.
+/// Whether a flag, by any of its names, is given twice on the command line.
 bool is_repeated(const std::string& flag, const CLI::App& app, int argc, const char* const* argv) {
   const CLI::Option* option = app.get_option_no_throw(flag);
   if (option == nullptr) return false;

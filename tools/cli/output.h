@@ -24,7 +24,7 @@ std::string bold(std::string_view text);
 std::string good(std::string_view text);
 std::string bad(std::string_view text);
 
-/// A bold title line and what stands below it.
+/// A bold title line and what comes below it.
 std::string section(std::string_view title, std::string_view body);
 
 }  // namespace orrery::tools

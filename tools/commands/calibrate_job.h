@@ -54,7 +54,7 @@ struct CalibrateJob {
   /// hosts, ssh, listen, port, advertise.
   executor::LaunchOptions where;
   std::optional<executor::NetlabSpec> lab;
-  /// Of green contexts, by device type; other types have the whole GPU.
+  /// Multiprocessors of the green context of a device type; other types have the whole GPU.
   std::map<std::string, int> multiprocessors;
   ir::MeasurementSet about;  ///< Without measurements.
   calibration::FitOptions fit;

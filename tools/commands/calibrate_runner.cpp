@@ -106,7 +106,7 @@ class CaseRunner {
       lab_ = std::make_unique<ExecuteLab>(*job_.lab, hooks_.on_message);
       options.hosts = lab_->hosts();
       options.listen = executor::netlab_address(0);
-      // Of this thread and those that it starts from now on.
+      // This thread enters it, and with it those that it starts from now on.
       executor::enter_namespace(executor::namespace_name(*job_.lab, 0));
     }
     session_ = std::make_unique<executor::BenchSession>(std::move(options));

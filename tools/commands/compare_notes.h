@@ -17,8 +17,8 @@ namespace orrery::tools {
 /// were parts of one GPU, and inputs that were changed since (LoadedInputs::changed).
 std::vector<std::string> notes_of_run(const LoadedInputs& inputs);
 
-/// What to say if the plan and the other inputs that lie beside the log no longer give the program
-/// that ran; "" if they do, or if no plan lies there.
+/// What to say if the plan and the other inputs that were kept with the log no longer give the
+/// program that ran; "" if they do, or if no plan lies there.
 std::string changed_program(const LoadedInputs& inputs, const std::optional<ir::Plan>& plan,
                             std::int64_t generation, const ir::Program& program);
 

@@ -318,7 +318,7 @@ void describe(config::Visitor& v, ExecuteSettings& settings) {
   v.optional("seed", settings.seed, "of initial weights, data and injected faults; default: 0");
   v.optional("out", settings.out, "new folder for run logs, timelines and losses.csv",
              {.letter = 'o'});
-  v.optional("log_steps", settings.log_steps, "log every op of so many steps; default: 100");
+  v.optional("log_steps", settings.log_steps, "log every op of this many steps; default: 100");
   v.optional("slowdown", settings.slowdowns,
              "DEVICE=FACTOR: its compute takes FACTOR times as long; may be repeated");
   v.optional("ranks", settings.ranks,

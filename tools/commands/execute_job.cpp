@@ -144,7 +144,7 @@ ExecutedJob executed_job(const ExecuteSettings& args, Precision precision,
   if (given != nullptr) {
     if (given->text != own) {
       out.note =
-          fmt::format("the job file's dtype {} stands, the ranks compute in {}", given->text, own);
+          fmt::format("the job file's dtype {} is kept, the ranks compute in {}", given->text, own);
     }
     return out;
   }

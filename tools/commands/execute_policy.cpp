@@ -18,7 +18,7 @@
 namespace orrery::tools {
 namespace {
 
-/// Of a checkpoint folder where the cluster file has no storage or NVMe. Policies that choose
+/// Speed of a checkpoint folder where the cluster file has no storage or NVMe. Policies that choose
 /// between stalls see it; the run itself is as fast as the folder. [choice: a disk of a cloud VM]
 constexpr BytesPerSecond kFolderSpeed{1e9};
 /// Checkpoints that are kept. [executor/launcher/checkpoint.cpp]

@@ -63,7 +63,7 @@ std::vector<executor::HostSlots> hosts_of(const Text& text, config::Diagnostics&
 executor::RunSettings settings_of(const ExecuteSettings& args, std::uint64_t seed,
                                   config::Diagnostics& diagnostics);
 
-/// Of --kill.
+/// One value of --kill.
 struct KillRequest {
   std::int64_t rank = 0;
   std::int64_t step = 0;

@@ -13,7 +13,7 @@
 namespace orrery::tools {
 namespace {
 
-/// Of GPU types, which all have it; none: they have no dtype in common.
+/// A dtype that all GPU types have; none: they have no dtype in common.
 std::optional<ir::Dtype> common_dtype(const models::Cluster& cluster) {
   const auto is_common = [&](ir::Dtype dtype) {
     return std::all_of(cluster.gpu_types.begin(), cluster.gpu_types.end(),
@@ -26,7 +26,7 @@ std::optional<ir::Dtype> common_dtype(const models::Cluster& cluster) {
   return std::nullopt;
 }
 
-/// Of the node's slowest device: its ranks share one factor.
+/// The speed of the node's slowest device: its ranks share one factor.
 double speed_of(const models::Cluster& cluster, const models::Node& node,
                 std::optional<ir::Dtype> dtype) {
   double slowest = 0;

@@ -29,7 +29,7 @@ void write(const fs::path& path, const std::string& bytes) {
   }
 }
 
-/// Of a file as it lies there; "": it cannot be read.
+/// Hash of a file as it is now; "": it cannot be read.
 std::string hash_of(const fs::path& path) {
   std::string bytes;
   if (read_file(path.string(), bytes)) return "";
@@ -103,7 +103,7 @@ void describe(config::Visitor& v, RunInputs& inputs) {
   v.required("steps", inputs.steps, "asked for");
   v.required("seed", inputs.seed, "of weights, data and faults");
   v.optional("checkpoint_places", inputs.checkpoint_places, "nvme, cloud; absent: no checkpoints");
-  v.optional("slowdowns", inputs.slowdowns, "by device: its compute took so many times as long");
+  v.optional("slowdowns", inputs.slowdowns, "by device: factor on the time of its compute");
   v.optional("lab_slowdowns", inputs.lab_slowdowns,
              "by device: the part of it by which a lab emulates the device's type");
   v.optional("ranks", inputs.ranks, "processes, or threads of one");

@@ -1,4 +1,4 @@
-/// What a run was given, as it lies beside its logs in DIR/inputs: run.yaml and the files that it
+/// What a run was given, as it is kept with its logs in DIR/inputs: run.yaml and the files that it
 /// names. `orrery execute --out` writes it, `orrery compare` reads it.
 #pragma once
 #include <cstdint>
@@ -43,7 +43,7 @@ struct RunInputs {
   /// By device: percent of the multiprocessors of the one GPU that all shared; empty: none.
   std::map<std::string, std::int64_t> shares;
   /// Content hashes of the files of this folder as they were written, by name; of run.yaml itself
-  /// what stands above this map, its last key. Empty: another version of orrery wrote it.
+  /// what is above this map, its last key. Empty: another version of orrery wrote it.
   std::map<std::string, std::string> hashes;
 };
 void describe(config::Visitor& v, RunInputs& inputs);

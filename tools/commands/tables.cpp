@@ -85,7 +85,7 @@ std::string job_line(const experiments::LoadedRun& run) {
 
 namespace {
 
-/// What the table shows of a stage beside its devices, a cell for each column.
+/// What the table shows of a stage besides its devices, a cell for each column.
 std::vector<std::string> stage_cells(const ir::Stage& stage, const Columns& columns,
                                      const experiments::LoadedRun& run) {
   std::vector<std::string> cells = {

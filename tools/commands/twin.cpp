@@ -247,7 +247,7 @@ TwinResult result_of(const PreparedTwin& prepared, const TwinRun& run,
   const bool recovery = !run.policy.empty();
   RunComparison raw = compared(prepared, run, raw_profile);
   RunComparison final = compared(prepared, run, profile);
-  // Of a recovery the steps after it count.
+  // In a run with a recovery the steps after it count.
   const std::size_t which = recovery ? 1 : 0;
   if (final.generations.size() <= which) {
     out.problem = "no device was lost";

@@ -177,7 +177,7 @@ std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& 
   return std::nullopt;
 }
 
-/// The reason that lies beside a plan that could not be made from these inputs.
+/// The reason that was kept for a plan that could not be made from these inputs.
 std::optional<std::string> stored_reason(const std::string& note, const std::string& inputs) {
   std::string text;
   if (read_file(note, text) || !text.starts_with(inputs + "\n")) return std::nullopt;

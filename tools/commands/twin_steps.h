@@ -60,7 +60,7 @@ void look_at_plans(const TwinManifest& manifest, const JobSettings& job, const T
                    std::vector<TwinRun>& runs);
 
 /// The times that were measured over loopback, under the name of each link class of the cluster
-/// that has none: what stands for the cluster's links where ranks talk over loopback. Each copy's
+/// that has none: what the cluster's links are where ranks talk over loopback. Each copy's
 /// source says so.
 ir::Profile over_loopback(ir::Profile profile, const models::Cluster& cluster);
 

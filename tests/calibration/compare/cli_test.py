@@ -165,7 +165,7 @@ class Compare(Case):
         self.assertGreater(parts["bytes"], 0)
         self.assertGreater(parts["measured_seconds"], 0)
         self.assertGreaterEqual(parts["longest_seconds"], parts["measured_seconds"])
-        # Of steps 3 to 6 those after a checkpoint do not count.
+        # Those of steps 3 to 6 that follow a checkpoint do not count.
         self.assertEqual(first["steps"], 2)
         times = {row["name"]: row for row in first["times"]}
         self.assertAlmostEqual(sum(times[name]["measured"] for name in COMPONENTS),
@@ -295,7 +295,7 @@ class Compare(Case):
         self.assertEqual(phases, ["detect", "decide", "reinitialize", "move_state", "first_step"])
         measured = sum(row["measured_seconds"] for row in second["phases"])
         self.assertAlmostEqual(second["recovery"]["measured_seconds"], measured, places=9)
-        # Without a profile only the first step is predicted: the reason stands below the table.
+        # Without a profile only the first step is predicted: the reason is below the table.
         self.assertIsNone(second["recovery"]["predicted_seconds"])
         why = "not predicted: detect, decide, reinitialize, move_state: the profile has no such " \
               "phases"

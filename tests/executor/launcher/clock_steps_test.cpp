@@ -29,7 +29,7 @@ constexpr std::int64_t kHour = 3600;
 /// Nothing here takes so long, however noisy the machine; a step of the clock is longer.
 constexpr double kMostSeconds = 1200;
 
-/// Of this process; null where the shim is not loaded.
+/// This process's clock; null where the shim is not loaded.
 SharedClock* shared_clock() {
   const auto find =
       reinterpret_cast<SharedClock* (*)()>(::dlsym(RTLD_DEFAULT, "orrery_shared_clock"));

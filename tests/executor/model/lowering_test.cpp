@@ -131,7 +131,7 @@ TEST(HeldSlice, IsThatOfLowering) {
           const int rounds = copies ? degree / static_cast<int>(info.split_length) : 1;
           for (int i = 0; i < degree; ++i) {
             const UnitRange found = held_slice(info, degree, i);
-            // Of fewer units than members, each round of members holds all of them.
+            // With fewer units than members, each round of members holds all units.
             const models::Slice wanted =
                 models::even_part({0, info.split_length}, degree / rounds, i / rounds);
             EXPECT_EQ(found.begin, wanted.begin) << info.name << " " << i << " of " << degree;

@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
              "pipelines[1].stages[0].segments[0].groups[0]: device 0 is already used by "
              "pipelines[0].stages[0].segments[0].groups[0]"},
         Case{"DeviceTwiceInASegment", [](World& w) { w.group(0, 1, 1).devices[0] = {2}; },
-             "groups[1]: device 2 stands twice in a segment"},
+             "groups[1]: device 2 appears twice in a segment"},
         Case{"MissingFirstBlock", [](World& w) { w.segment(0, 0).first_block = {1}; },
              "pipelines[0].stages[0].segments[0]: begins at block 1, blocks 0 to 0 are missing"},
         Case{"MissingMiddle", [](World& w) { w.segment(0, 0).last_block = {0}; },

@@ -1,4 +1,4 @@
-/// Whatever stands in a file, reading ends with a value or with problems that have positions.
+/// Whatever a file holds, reading ends with a value or with problems that have positions.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -35,7 +35,7 @@ const std::vector<Case>& cases() {
        [](Program& p) { std::swap(p.stream_begin[1], p.stream_begin[2]); }},
       {"StreamsOfTooFewRanks", "stream_begin has 12 entries for 4 ranks",
        [](Program& p) { p.stream_begin.pop_back(); }},
-      {"OpAmongThoseOfAnotherRank", "op 0 (forward of rank 1, micro-batch 0) stands among the ops",
+      {"OpAmongThoseOfAnotherRank", "op 0 (forward of rank 1, micro-batch 0) is among the ops",
        [](Program& p) { p.ops[0].rank = {1}; }},
       {"UnknownKind", "op 3 has a kind, stream",
        [](Program& p) { p.ops[3].kind = static_cast<OpKind>(50); }},

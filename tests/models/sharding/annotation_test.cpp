@@ -48,7 +48,7 @@ TEST(Annotation, InvalidOnesAreRefusedWithTheReason) {
   EXPECT_EQ(problem(example()), "");
   EXPECT_EQ(problem({}), "it has no subgroup");
   EXPECT_EQ(problem({{{{}, {}}}, 0, {}}), "subgroup 0 has no device");
-  EXPECT_EQ(problem({{{{0}, {}}, {{0}, {}}}, 0, {}}), "device 0 stands twice");
+  EXPECT_EQ(problem({{{{0}, {}}, {{0}, {}}}, 0, {}}), "device 0 appears twice");
   EXPECT_EQ(problem({{{{-3}, {}}}, 0, {}}), "device -3 is negative");
   EXPECT_EQ(problem({{{{0, 1}, {{0, 3}}}}, 0, {}}), "subgroup 0: 3 shards on 2 devices");
   EXPECT_EQ(problem({{{{0, 1}, {{0, 0}}}}, 0, {}}), "subgroup 0: S0 has 0 shards");
@@ -57,9 +57,9 @@ TEST(Annotation, InvalidOnesAreRefusedWithTheReason) {
   EXPECT_EQ(problem({{{{0, 1}, {{-3, 2}}}}, 0, {}}),
             "subgroup 0: axis -3 of a tensor of 2 dimensions");
   EXPECT_EQ(problem({{{{0, 1, 2, 3}, {{0, 2}, {0, 2}}}}, 0, {}}),
-            "subgroup 0: S0 stands twice in one DS");
+            "subgroup 0: S0 appears twice in one DS");
   EXPECT_EQ(problem({{{{0, 1, 2, 3}, {{kPartial, 2}, {kPartial, 2}}}}, 0, {}}),
-            "subgroup 0: P stands twice in one DS");
+            "subgroup 0: P appears twice in one DS");
   EXPECT_EQ(problem({{{{0, 1, 2}, {{0, 3}}}}, 0, {}}),
             "subgroup 0: 3 shards do not divide the 10 of dimension 0");
   EXPECT_EQ(problem({{{{0}, {}}, {{1}, {}}}, 2, {}}), "HDim: axis 2 of a tensor of 2 dimensions");

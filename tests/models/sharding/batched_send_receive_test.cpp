@@ -53,7 +53,7 @@ TEST(BatchedSendReceive, WithoutHeuristicsTheLowestIdSends) {
 }
 
 TEST(BatchedSendReceive, LoadOnSlowLinksDoesNotCountOnFastOnes) {
-  // Device 0 has sent over the network; inside its node it is still free and stands first.
+  // Device 0 has sent over the network; inside its node it is still free and comes first.
   const std::vector<SliceRow> rows = {{100, {0}, {8}}, {1, {0, 1}, {2}}};
   EXPECT_EQ(plan_sends(rows, {node_rank, true}).sends, (Sends{{0, 0, 8}, {1, 0, 2}}));
 }
@@ -148,7 +148,7 @@ void expect_as_in_the_text(int devices, int most) {
 
 RC_GTEST_PROP(BatchedSendReceiveLaw, ChoosesAsTheTextSays, ()) { expect_as_in_the_text(24, 8); }
 
-// So many owners that choices go through the heap.
+// Enough owners for choices to go through the heap.
 RC_GTEST_PROP(BatchedSendReceiveLaw, ChoosesAsTheTextSaysAmongManyOwners, ()) {
   expect_as_in_the_text(90, 60);
 }

@@ -228,7 +228,7 @@ RC_GTEST_PROP(GradientLaw, ZeroKeepsOneCopyPerShardGroupAndGathersTheRest, ()) {
 
 TEST(SynchronizeGradientsDeathTest, AbortsOnWhatAreNoGradients) {
   EXPECT_DEATH(synchronize_gradients(gradients({{{0}, {}}, {{0}, {}}}, {8})),
-               "device 0 stands twice");
+               "device 0 appears twice");
   Gradients copies = gradients({{{0}, {}}, {{1}, {}}}, {8});
   copies.annotation.hetero_axis = kDuplicate;
   EXPECT_DEATH(synchronize_gradients(copies), "whose copies do not add up");

@@ -44,7 +44,7 @@ std::optional<double> read(const Buffers& buffers, int device, std::size_t eleme
 
 Problem check_form(const SliceMove& move, CommunicationKind kind) {
   const std::set<int> members(move.devices.begin(), move.devices.end());
-  if (members.size() != move.devices.size()) return "a device stands twice in a group";
+  if (members.size() != move.devices.size()) return "a device appears twice in a group";
   if (members.size() < 2) return "a group has fewer than two devices";
   if (!is_collective(kind) && members.size() != 2) return "a send is no pair";
   const bool needs_root =

@@ -61,7 +61,7 @@ inline std::optional<Twins> random_twins(Rng& rng, TransformerFeatures features)
   features.ends = true;
   auto made = TransformerMaker(rng, features).make(draw(rng, 1, 3), kUnit);
   if (features.experts) made.model.experts = 8;
-  if (made.model.kv_heads == 8) {  // So many that lowering can cut them among all copies.
+  if (made.model.kv_heads == 8) {  // Enough for lowering to cut them among all copies.
     made.model.head_dim = 1;
     made.model.heads = made.model.kv_heads = 8 * kUnit;
   }

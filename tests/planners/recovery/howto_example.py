@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Makes the sources of planners_recovery_howto from docs/howto/recovery-policy.md, so that the
-guide's example is compiled and tested as it stands there:
+guide's example is compiled and tested as printed there:
 
     howto_example.py GUIDE CATALOG FOLDER
 

@@ -283,7 +283,7 @@ void expect_restored(const RestoreCase& c, std::uint64_t seed) {
   const Restore restore = plan_restore(input, c.state, c.to, {7, c.order, kBytes});
   const Slow slow(c);
   const models::SlowBandwidth links(c.cluster, topology);
-  // Of GPUs; nodes count as equally fast here.
+  // Between GPUs; nodes count as equally fast here.
   const auto bandwidth = [&](ir::Location location, int giver, int receiver) {
     return location == ir::Location::peer ? links(giver, receiver) : 1.0;
   };
