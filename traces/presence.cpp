@@ -155,13 +155,4 @@ void Presence::apply(const ir::ClusterEvent& event, std::vector<Contradiction>& 
   }
 }
 
-std::vector<Contradiction> find_contradictions(const Trace& trace) {
-  const TraceLayout layout(trace.nodes);
-  Presence presence(layout);
-  std::vector<Contradiction> found;
-  for (const ir::ClusterEvent& event : trace.events) presence.apply(event, found);
-  presence.finish({trace.horizon.count}, found);
-  return found;
-}
-
 }  // namespace orrery::traces

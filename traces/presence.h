@@ -74,7 +74,4 @@ class Presence {
   std::set<std::pair<Pending, DeviceId>> deadlines_;
 };
 
-/// Contradictions of a whole trace; none in a trace that a reader or generator made.
-std::vector<Contradiction> find_contradictions(const Trace& trace);
-
 }  // namespace orrery::traces

@@ -65,8 +65,7 @@ HethubStages::HethubStages(const PlannerInput& input, const StageCosts& costs,
   const auto groups = hethub_groups(input, tensor);
   for (std::size_t type = 0; type < groups.size(); ++type) {
     const auto wide = static_cast<std::ptrdiff_t>(replicas);
-    count_.push_back(static_cast<int>(std::ssize(groups[type]) / wide));
-    for (int i = 0; i < count_.back(); ++i) {
+    for (std::ptrdiff_t i = 0; i < std::ssize(groups[type]) / wide; ++i) {
       const auto begin = groups[type].begin() + i * wide;
       places_.push_back({static_cast<int>(type), {begin, begin + wide}});
     }

@@ -63,8 +63,6 @@ class HethubStages {
 
   /// Type by type in the cluster's order.
   const std::vector<HethubPlace>& places() const { return places_; }
-  /// Places of each GPU type.
-  const std::vector<int>& places_of_type() const { return count_; }
 
   /// The stages in pipeline order, each as slow as its slowest replica.
   std::vector<PredictedStage> predict(std::span<const HethubSlot> order,
@@ -83,7 +81,6 @@ class HethubStages {
   ir::ActivationTransfer transfer_;
   int tensor_;
   std::vector<HethubPlace> places_;
-  std::vector<int> count_;
   /// By place: one group for each kind of links among its members.
   std::vector<std::vector<std::vector<DeviceId>>> distinct_;
   mutable std::map<std::tuple<int, int, double>, Seconds> hops_;

@@ -34,10 +34,11 @@ HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSetting
       zero_(smallest_zero_stage(input.job)) {
   const std::size_t n = input.devices.size();
   std::map<NodeId, int> in_node;
+  int tensor_limit = 1;
   for (std::size_t i = 0; i < n; ++i) {
     const DeviceId device = input.devices[i];
     dense_[device.index()] = static_cast<int>(i);
-    tensor_limit_ = std::max(tensor_limit_, ++in_node[input.cluster.device(device).node]);
+    tensor_limit = std::max(tensor_limit, ++in_node[input.cluster.device(device).node]);
   }
   paths_.resize(n * n);
   for (std::size_t i = 0; i < n; ++i) {
@@ -45,7 +46,7 @@ HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSetting
       paths_[i * n + j] = input.topology.path(input.devices[i], input.devices[j]);
     }
   }
-  degrees_ = planners::tensor_degrees(input.workload, input.job, tensor_limit_);
+  degrees_ = planners::tensor_degrees(input.workload, input.job, tensor_limit);
   schedule_ = models::preferred_schedule(input.job.allowed.schedules).value_or(schedule_);
 }
 

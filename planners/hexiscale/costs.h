@@ -44,7 +44,6 @@ class HexiscaleCosts {
   int most_pipelines() const;
 
   int layers() const { return layers_; }
-  int tensor_limit() const { return tensor_limit_; }
   /// Degrees that model and job allow, ascending.
   const std::vector<int>& tensor_degrees() const { return degrees_; }
   ir::ScheduleKind schedule() const { return schedule_; }
@@ -75,7 +74,6 @@ class HexiscaleCosts {
   std::vector<models::Path> paths_;  // [devices x devices]
   models::HexiscaleModel model_;
   int layers_ = 0;
-  int tensor_limit_ = 1;
   std::vector<int> degrees_;
   ir::ScheduleKind schedule_ = ir::ScheduleKind::one_f_one_b;
   ir::Recompute recompute_ = ir::Recompute::none;

@@ -13,6 +13,7 @@
 #include "traces/csv.h"
 #include "traces/generate/generate.h"
 #include "traces/import/import.h"
+#include "traces/layout.h"
 #include "traces/presence.h"
 #include "traces/trace.h"
 
@@ -52,6 +53,16 @@ inline std::string all(const config::Diagnostics& diagnostics) {
   std::string text;
   for (const std::string& line : lines_of(diagnostics)) text += line + "\n";
   return text;
+}
+
+/// Contradictions of a whole trace; none in a trace that a reader or generator made.
+inline std::vector<Contradiction> find_contradictions(const Trace& trace) {
+  const TraceLayout layout(trace.nodes);
+  Presence presence(layout);
+  std::vector<Contradiction> found;
+  for (const ir::ClusterEvent& event : trace.events) presence.apply(event, found);
+  presence.finish({trace.horizon.count}, found);
+  return found;
 }
 
 inline Trace read_text(const std::string& text) {
