@@ -153,6 +153,40 @@ TEST(AllPlanners, AnswerForOddBatchesAndLayers) {
                  "(ZeRO stage)");
   expect_answers(World(cluster(), small_model(7), 9, 512), "seven layers",
                  "fsdp (ZeRO stage), hexiscale_milp (size of the program)");
+  expect_answers(World(make_cluster({{"X", 300, 24, 3, 200, 1}, {"Y", 80, 16, 1, 100, 3}}, 2),
+                       small_model(7), 13, 1024),
+                 "a batch of 13 on nodes of three and of one",
+                 "fsdp (ZeRO stage), hexiscale_milp (size of the program)");
+}
+
+TEST(AllPlanners, HavePlansForOddClustersInEveryMode) {
+  const std::vector<std::pair<const char*, Options>> modes = {
+      {"alpa", {{"submeshes", "small_power_of_two"}}},
+      {"alpa", {{"submeshes", "all"}}},
+      {"amp", {{"mode", "fixed"}}},
+      {"amp", {{"mode", "as_published"}}},
+      {"autohet", {{"group_memory", "sum"}}},
+      {"autohet", {{"tensor_links", "nvlink"}, {"power", "peak"}}},
+      {"galvatron", {{"mode", "fixed"}}},
+      {"galvatron", {{"mode", "as_published"}}},
+      {"hetu", {}},
+      {"metis", {}},
+      {"piper", {{"memory", "paper"}}},
+      {"piper", {{"memory", "plan"}}},
+      {"varuna", {}},
+  };
+  for (const int gpus : {1, 2, 3, 5, 6}) {
+    World world(make_cluster({{"A", 300, 80, gpus, 200, 1}, {"B", 80, 80, gpus, 16, 2}}, 5),
+                small_model(19), 30, 512);
+    world.job.allowed.recompute = {ir::Recompute::selective};
+    for (const auto& [planner, mode] : modes) {
+      const PlannerResult result = run_planner(planner, world.input(), mode);
+      std::string where = std::string(planner) + " on nodes of " + std::to_string(gpus);
+      for (const auto& [name, value] : mode) where += " " + name + "=" + value;
+      EXPECT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << where;
+      EXPECT_EQ(complaint(world, world.input(), result), "") << where;
+    }
+  }
 }
 
 TEST(AllPlanners, AnswerOnNodesOfOneGpu) {

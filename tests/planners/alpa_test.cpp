@@ -129,16 +129,6 @@ TEST(Alpa, EqualsBruteForceOverItsSpace) {
   EXPECT_LT(feasible, 80);
 }
 
-TEST(Alpa, PlansOfTheFamilyAreValidAndFit) {
-  for (std::uint64_t n = 0; n < 80; ++n) {
-    const auto world = tiny_world(n);
-    for (const char* submeshes : {"power_of_two", "small_power_of_two", "all"}) {
-      const PlannerResult result = run_planner("alpa", world->input(), {{"submeshes", submeshes}});
-      EXPECT_EQ(complaint(*world, world->input(), result), "") << n;
-    }
-  }
-}
-
 /// With one sample a micro-batch and no tensor parallelism, every stage has one GPU.
 TEST(Alpa, OneGpuStagesAreTheExactSplitOfTheChain) {
   const World world(make_cluster({{"X", 100, 80, 4, 50, 1}}, 5), small_model(10), 12, 1024);
@@ -238,33 +228,6 @@ TEST(Alpa, NodesThatAreNoPowerOfTwoAreCut) {
   const config::Diagnostics found = find_planner("alpa")->check({{"gpus_per_host", "3"}});
   ASSERT_EQ(found.problems().size(), 1u);
   EXPECT_EQ(found.problems().front().at.file, "gpus_per_host");
-}
-
-TEST(Alpa, SaysWhyThereIsNoPlan) {
-  World world(make_cluster({{"X", 300, 1, 4, 200, 1}}, 5), small_model(8), 8, 1024);
-  const auto memory = run_planner("alpa", world.input());
-  const auto* no = std::get_if<models::Infeasible>(&memory.outcome);
-  ASSERT_NE(no, nullptr);
-  EXPECT_EQ(no->constraint, "device memory");
-  EXPECT_NE(no->witness.find("X has 0.25 GiB"), std::string::npos) << no->witness;
-  const auto batches = run_planner("alpa", world.input(), {{"micro_batches", "3"}});
-  EXPECT_EQ(std::get<models::Infeasible>(batches.outcome).witness,
-            "3 micro-batches do not divide a batch of 8");
-  world.job.allowed.zero_stages = {};
-  EXPECT_EQ(std::get<models::Infeasible>(run_planner("alpa", world.input()).outcome).constraint,
-            "job");
-  world.job.allowed.schedules = {ir::ScheduleKind::interleaved_one_f_one_b};
-  const auto schedule = run_planner("alpa", world.input());
-  EXPECT_EQ(std::get<models::Infeasible>(schedule.outcome).constraint, "schedule");
-}
-
-TEST(Alpa, PlansTheMixedClusterOf240) {
-  const World world(mixed_cluster(240), llama_30b(), 1024);
-  const auto result = run_planner("alpa", world.input());
-  ASSERT_NE(plan_of(result), nullptr);
-  EXPECT_EQ(world.defects(*plan_of(result)), "");
-  EXPECT_TRUE(world.verdict(*plan_of(result)).fits());
-  EXPECT_EQ(ir::devices_of(*plan_of(result)).size(), 240u);
 }
 
 }  // namespace

@@ -532,30 +532,5 @@ TEST(Amp, NodesOfDifferentSizesAreCutIntoEqualOnes) {
   EXPECT_EQ(result.report.notes.front(), "3 nodes are seen as 4 of 1 GPUs each");
 }
 
-TEST(Amp, WhatDoesNotDivideIsInfeasibleInWords) {
-  // Seven GPUs, five layers, a batch of three: neither seven stages nor seven replicas.
-  const World world(make_cluster({{"X", 100, 80, 7, 10, 1}}, 1), small_model(5), 3, 512);
-  for (const char* mode : {"fixed", "as_published"}) {
-    const PlannerResult result = run_planner("amp", world.input(), {{"mode", mode}});
-    ASSERT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
-    const auto& no = std::get<models::Infeasible>(result.outcome);
-    EXPECT_EQ(no.constraint, "symmetric grid");
-    EXPECT_NE(no.witness.find("all 7 GPUs"), std::string::npos) << no.witness;
-  }
-}
-
-TEST(Amp, OddClustersHaveValidPlansInEveryMode) {
-  for (const int gpus : {1, 2, 3, 5, 6}) {
-    World world(make_cluster({{"A", 300, 80, gpus, 200, 1}, {"B", 80, 80, gpus, 16, 2}}, 5),
-                small_model(19), 30, 512);
-    world.job.allowed.recompute = {ir::Recompute::selective};
-    for (const char* mode : {"fixed", "as_published"}) {
-      const PlannerResult result = run_planner("amp", world.input(), {{"mode", mode}});
-      ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << gpus;
-      EXPECT_EQ(world.defects(std::get<ir::Plan>(result.outcome)), "");
-    }
-  }
-}
-
 }  // namespace
 }  // namespace orrery::planners::amp_test

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <set>
 
 #include "planners/autohet/costs.h"
@@ -157,81 +156,6 @@ TEST(Autohet, OnlyDimensionsThatDivideEveryNodeAreValid) {
   }
   ASSERT_FALSE(result.report.constraints.empty());
   EXPECT_EQ(result.report.constraints[0].witness, "TP 2, TP 4");
-}
-
-TEST(Autohet, ABudgetEndsItExactlyAndKeepsThePlan) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}, {"Y", 100, 40, 4, 50, 1}}, 5),
-                    small_model(8), 32, 1024);
-  const std::int64_t whole = run_planner("autohet", world.input()).report.work;
-  ASSERT_GT(whole, 30);
-  for (std::int64_t budget = 1; budget <= whole + 1; budget += 7) {
-    PlannerInput input = world.input();
-    input.work_budget = budget;
-    const auto result = run_planner("autohet", input);
-    EXPECT_EQ(result.report.work, std::min(budget, whole));
-    EXPECT_EQ(result.report.complete, budget >= whole);
-    ASSERT_NE(plan_of(result), nullptr) << budget;
-    EXPECT_EQ(world.defects(*plan_of(result)), "");
-  }
-  std::atomic<bool> canceled = true;
-  PlannerInput input = world.input();
-  input.canceled = &canceled;
-  const auto result = run_planner("autohet", input);
-  EXPECT_EQ(plan_of(result), nullptr);
-  EXPECT_FALSE(result.report.complete);
-  EXPECT_EQ(result.report.work, 0);
-}
-
-TEST(Autohet, OddInputsGetAnAnswer) {
-  const auto check = [](const World& world, const PlannerInput& input, const Options& options,
-                        bool expect_plan) {
-    const auto result = run_planner("autohet", input, options);
-    EXPECT_EQ(plan_of(result) != nullptr, expect_plan);
-    if (plan_of(result) == nullptr) {
-      EXPECT_NE(std::get<models::Infeasible>(result.outcome).witness, "");
-    } else {
-      EXPECT_EQ(world.defects(*plan_of(result)), "");
-      EXPECT_TRUE(world.verdict(*plan_of(result)).fits());
-    }
-  };
-  const World single(make_cluster({{"A", 100, 80, 1, 200, 1}}, 10), small_model(7), 13, 512);
-  check(single, single.input(), {}, true);
-  const World none(make_cluster({{"A", 100, 0, 2, 200, 1}}, 10), small_model(7), 13, 512);
-  check(none, none.input(), {}, false);
-  check(none, none.input(), {{"group_memory", "sum"}}, false);
-  const World eight(uneven_cluster(), small_model(7), 13, 512);
-  check(eight, eight.input(), {}, true);
-  check(eight, eight.input(), {{"micro_batch_size", "2"}}, false);
-  check(eight, eight.input(), {{"micro_batch_size", "0"}, {"group_memory", "sum"}}, true);
-  check(eight, eight.input(), {{"tensor_links", "nvlink"}, {"power", "peak"}}, true);
-  PlannerInput some = eight.input();
-  some.devices = {DeviceId{1}, DeviceId{4}, DeviceId{6}};
-  check(eight, some, {}, true);
-  some.devices = {};
-  check(eight, some, {}, false);
-  // Eight GPUs in use, a batch for one pipeline, and two layers: no grouping takes all GPUs.
-  const World few(uneven_cluster(), small_model(2), 1, 512);
-  check(few, few.input(), {{"tensor_links", "nvlink"}}, true);
-  World forced(uneven_cluster(), small_model(2), 1, 512);
-  forced.job.allowed.max_tensor_parallel = 1;
-  check(forced, forced.input(), {}, false);
-}
-
-TEST(Autohet, UsesWhatTheJobAllowsOnly) {
-  World world(uneven_cluster(), small_model(8), 16, 1024);
-  world.job.allowed.recompute = {ir::Recompute::selective};
-  world.job.allowed.zero_stages = {1};
-  world.job.allowed.schedules = {ir::ScheduleKind::gpipe};
-  world.job.allowed.sequence_parallel = true;
-  world.job.allowed.max_tensor_parallel = 2;
-  for (const char* links : {"node", "nvlink"}) {
-    const auto result = run_planner("autohet", world.input(), {{"tensor_links", links}});
-    ASSERT_NE(plan_of(result), nullptr);
-    EXPECT_EQ(world.defects(*plan_of(result)), "");
-    EXPECT_EQ(plan_of(result)->schedule, ir::ScheduleKind::gpipe);
-  }
-  world.job.allowed.schedules = {ir::ScheduleKind::interleaved_one_f_one_b};
-  EXPECT_EQ(plan_of(run_planner("autohet", world.input())), nullptr);
 }
 
 TEST(Autohet, ReturnsOnTheLargeMix) {

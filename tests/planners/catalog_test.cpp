@@ -90,30 +90,6 @@ TEST(Catalog, EveryPlannerSignsValidPlansThatFit) {
 /// Planners that examine many plans.
 constexpr const char* kSearches[] = {"megatron_grid", "hexiscale"};
 
-TEST(Searches, ACanceledSearchStillAnswers) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  const std::atomic<bool> canceled = true;
-  for (const char* name : kSearches) {
-    PlannerInput input = world.input();
-    input.canceled = &canceled;
-    const PlannerResult result = run_planner(name, input);
-    EXPECT_FALSE(result.report.complete) << name;
-    EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome)) << name;
-  }
-}
-
-TEST(Searches, AWorkBudgetBoundsTheSearch) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  for (const char* name : kSearches) {
-    PlannerInput input = world.input();
-    input.work_budget = 5;
-    const PlannerResult result = run_planner(name, input);
-    EXPECT_EQ(result.report.work, 5) << name;
-    EXPECT_FALSE(result.report.complete) << name;
-    EXPECT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << name;
-  }
-}
-
 /// Passes on to another evaluator, but for what a test changes.
 class Wrapped : public models::Evaluator {
  public:

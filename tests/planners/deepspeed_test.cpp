@@ -170,23 +170,6 @@ TEST(Deepspeed, IncompleteNodesIdleFirst) {
   EXPECT_EQ(devices.front(), DeviceId{4});
 }
 
-TEST(Deepspeed, WhatTheJobForbidsIsNamed) {
-  World world(make_cluster({{"X", 100, 24, 4, 100, 1}}, 5), small_model(6), 8, 512);
-  const auto constraint = [&](const Options& options) {
-    const PlannerResult result = run_planner("deepspeed", world.input(), options);
-    const auto* no = std::get_if<models::Infeasible>(&result.outcome);
-    return no == nullptr ? "" : no->constraint;
-  };
-  EXPECT_EQ(constraint({}), "");
-  EXPECT_EQ(constraint({{"zero_stage", "3"}}), "ZeRO stage");
-  EXPECT_EQ(constraint({{"recompute", "selective"}}), "recompute");
-  EXPECT_EQ(constraint({{"sequence_degree", "2"}}), "not expressible");
-  EXPECT_EQ(constraint({{"data_parallel", "3"}}), "not expressible");
-  world.job.global_batch = 7;
-  EXPECT_EQ(constraint({{"use_all", "yes"}}), "equal batches");
-  EXPECT_EQ(constraint({}), "");  // One replica.
-}
-
 // ---- The settings of Hetu v2's Tables 4, 6 and 9. [Hetu v2, A.2-A.4]
 
 struct Row {

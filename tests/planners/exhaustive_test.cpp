@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <set>
 
 #include "models/base/rng.h"
@@ -342,61 +341,6 @@ TEST(Exhaustive, AskingForAllPlansKeepsTheBest) {
     EXPECT_GE(all.report.plans_examined, one.report.plans_examined) << n;
     EXPECT_FALSE(all.report.runners_up.empty()) << n;
   }
-}
-
-TEST(Exhaustive, ABudgetStopsTheSearchExactlyAndKeepsThePlanFound) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  double last = kNever;
-  for (const std::int64_t budget : {5, 100, 2000}) {
-    PlannerInput input = world.input();
-    input.work_budget = budget;
-    const PlannerResult result = run_planner("exhaustive", input);
-    EXPECT_EQ(result.report.work, budget);
-    EXPECT_FALSE(result.report.complete);
-    ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << budget;
-    EXPECT_LE(estimate_of(result), last) << budget;
-    last = estimate_of(result);
-  }
-  const PlannerResult option = run_planner("exhaustive", world.input(), {{"most_plans", "100"}});
-  EXPECT_EQ(option.report.work, 100);
-}
-
-TEST(Exhaustive, ACanceledSearchEndsAtOnce) {
-  const World world(make_cluster({{"X", 300, 80, 8, 200, 8}}, 5), small_model(8), 32, 1024);
-  const std::atomic<bool> canceled = true;
-  PlannerInput input = world.input();
-  input.canceled = &canceled;
-  const PlannerResult result = run_planner("exhaustive", input);
-  EXPECT_FALSE(result.report.complete);
-  EXPECT_EQ(result.report.work, 0);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
-}
-
-TEST(Exhaustive, SaysWhatIsImpossible) {
-  const auto constraint = [](World& world) {
-    const PlannerResult result = run_planner("exhaustive", world.input());
-    const auto* no = std::get_if<models::Infeasible>(&result.outcome);
-    if (no == nullptr) return std::string("a plan");
-    EXPECT_NE(no->witness, "");
-    return no->constraint;
-  };
-  const auto make = [] { return tiny_world(1); };
-  auto world = make();
-  world->job.allowed.max_micro_batch_size = 0;
-  EXPECT_EQ(constraint(*world), "micro-batch size");
-  world = make();
-  world->job.allowed.recompute.clear();
-  EXPECT_EQ(constraint(*world), "recompute");
-  world = make();
-  world->job.allowed.schedules = {ir::ScheduleKind::interleaved_one_f_one_b};
-  EXPECT_EQ(constraint(*world), "schedule");
-  world = make();
-  world->job.allowed.zero_stages.clear();
-  EXPECT_EQ(constraint(*world), "ZeRO");
-  World small(make_cluster({{"X", 300, 0.8, 2, 200, 1}}, 5), tiny_model(3), 4, 512);
-  EXPECT_EQ(constraint(small), "device memory");
-  World large(make_cluster({{"X", 300, 80, 8, 200, 65}}, 5), tiny_model(3), 4, 512);
-  EXPECT_EQ(constraint(large), "size of the search");
 }
 
 }  // namespace

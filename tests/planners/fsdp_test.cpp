@@ -70,18 +70,6 @@ TEST(Fsdp, EqualsBruteForceOnTheFamily) {
   EXPECT_GT(plans, 180);
 }
 
-TEST(Fsdp, NeedsAJobThatAllowsZeroThree) {
-  World world(make_cluster({{"X", 100, 24, 4, 100, 1}}, 5), small_model(6), 8, 512);
-  world.job.allowed.zero_stages = {0, 1, 2};
-  const PlannerResult result = run_planner("fsdp", world.input());
-  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
-  const auto& no = std::get<models::Infeasible>(result.outcome);
-  EXPECT_EQ(no.constraint, "ZeRO stage");
-  EXPECT_NE(no.witness.find("3 needs a job that allows it; this one allows 0, 1, 2"),
-            std::string::npos)
-      << no.witness;
-}
-
 TEST(Fsdp, HybridShardingTradesMemoryForSlowLinksBetweenNodes) {
   World world(make_cluster({{"X", 100, 24, 4, 100, 2}}, 0.5), small_model(6), 16, 512);
   world.job.allowed.zero_stages = {3};

@@ -507,20 +507,6 @@ TEST(Galvatron, AStageWhoseDegreeChangesNeedsTheSumOfItsSegmentsOnEachDevice) {
   }
 }
 
-TEST(Galvatron, UsesOnlyWhatTheJobAllows) {
-  World world = tight();
-  world.job.allowed.recompute = {ir::Recompute::selective};
-  world.job.allowed.zero_stages = {3};
-  world.job.allowed.max_tensor_parallel = 2;
-  world.job.allowed.max_micro_batch_size = 2;
-  world.job.allowed.sequence_parallel = true;
-  for (const char* mode : {"fixed", "as_published"}) {
-    const PlannerResult result = run_planner("galvatron", world.input(), {{"mode", mode}});
-    ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-    EXPECT_EQ(world.defects(std::get<ir::Plan>(result.outcome)), "");
-  }
-}
-
 TEST(Galvatron, TheLimitedSpacesOfThePaperHoldTheirPlans) {
   World world(make_cluster({{"X", 100, 80, 4, 100, 2}}, 20), small_model(8), 16, 512);
   world.job.allowed.zero_stages = {0, 2, 3};
@@ -571,28 +557,6 @@ TEST(Galvatron, DoesNotSeeWhichNodeIsFast) {
   EXPECT_NEAR(plan_a.report.estimate->value, plan_b.report.estimate->value, 1e-12);
   EXPECT_EQ(std::get<ir::Plan>(plan_a.outcome).pipelines,
             std::get<ir::Plan>(plan_b.outcome).pipelines);
-}
-
-TEST(Galvatron, WithoutMemoryItNamesTheStage) {
-  const World world(make_cluster({{"Tiny", 100, 4, 4, 100, 1}}, 5), llama2_13b(), 16);
-  const PlannerResult result = run_planner("galvatron", world.input());
-  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
-  const auto& no = std::get<models::Infeasible>(result.outcome);
-  EXPECT_EQ(no.constraint, "device memory");
-  EXPECT_NE(no.witness.find("GiB on the smallest GPU"), std::string::npos) << no.witness;
-  EXPECT_EQ(result.report.rejected_by_memory, result.report.plans_examined);
-}
-
-TEST(Galvatron, OddClustersHaveValidPlansInEveryMode) {
-  for (const int gpus : {1, 2, 3, 5, 6}) {
-    World world(make_cluster({{"A", 300, 80, gpus, 200, 1}, {"B", 80, 80, gpus, 16, 2}}, 5),
-                small_model(19), 30, 512);
-    for (const char* mode : {"fixed", "as_published"}) {
-      const PlannerResult result = run_planner("galvatron", world.input(), {{"mode", mode}});
-      ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << gpus;
-      EXPECT_EQ(world.defects(std::get<ir::Plan>(result.outcome)), "");
-    }
-  }
 }
 
 }  // namespace

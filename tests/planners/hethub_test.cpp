@@ -2,7 +2,6 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <map>
 #include <numeric>
@@ -457,73 +456,6 @@ TEST(Hethub, RdmaBetweenVendorsIsNoSlowerThanHostStaging) {
   ASSERT_TRUE(staged.report.estimate && rdma.report.estimate);
   EXPECT_LT(rdma.report.estimate->value, staged.report.estimate->value);
   EXPECT_EQ(world.defects(std::get<ir::Plan>(rdma.outcome)), "");
-}
-
-TEST(Hethub, ABudgetEndsTheSearchAtThatWork) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  for (const int budget : {1, 2, 5}) {
-    PlannerInput input = world.input();
-    input.work_budget = budget;
-    const PlannerResult result = run_planner("hethub", input);
-    EXPECT_EQ(result.report.work, budget);
-    EXPECT_FALSE(result.report.complete);
-    EXPECT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-  }
-}
-
-TEST(Hethub, ACanceledSearchAnswersAtOnce) {
-  const World world(make_cluster({{"X", 300, 80, 4, 200, 2}}, 5), small_model(8), 32, 1024);
-  const std::atomic<bool> canceled = true;
-  PlannerInput input = world.input();
-  input.canceled = &canceled;
-  const PlannerResult result = run_planner("hethub", input);
-  EXPECT_FALSE(result.report.complete);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
-}
-
-TEST(Hethub, SaysWhyThereIsNoPlan) {
-  const World tiny(make_cluster({{"Tiny", 100, 1, 4, 100, 1}}, 5), llama2_13b(), 16);
-  const auto memory = run_planner("hethub", tiny.input());
-  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(memory.outcome));
-  EXPECT_EQ(std::get<models::Infeasible>(memory.outcome).constraint, "device memory");
-  EXPECT_NE(std::get<models::Infeasible>(memory.outcome).witness.find("Tiny has 1.0 GiB"),
-            std::string::npos);
-
-  World gpipe(make_cluster({{"X", 100, 24, 4, 100, 1}}, 5), small_model(8), 16, 1024);
-  gpipe.job.allowed.schedules = {ir::ScheduleKind::gpipe};
-  const auto schedule = run_planner("hethub", gpipe.input());
-  EXPECT_EQ(std::get<models::Infeasible>(schedule.outcome).constraint, "schedule");
-
-  PlannerInput nothing = tiny.input();
-  nothing.devices.clear();
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(run_planner("hethub", nothing).outcome));
-  const auto degrees = run_planner("hethub", gpipe.input(), {{"tensor_parallel", "3"}});
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(degrees.outcome));
-}
-
-TEST(Hethub, WhatTheJobAllowsBinds) {
-  for (std::uint64_t number = 0; number < 40; ++number) {
-    const auto world = tiny_world(number);
-    world->job.allowed.recompute = {ir::Recompute::full};
-    world->job.allowed.zero_stages = {number % 2 == 0 ? 2 : 3};
-    world->job.allowed.max_tensor_parallel = 1;
-    world->job.allowed.max_micro_batch_size = 2;
-    const PlannerResult result = run_planner("hethub", world->input());
-    const auto* plan = std::get_if<ir::Plan>(&result.outcome);
-    EXPECT_EQ(plan == nullptr ? "" : world->defects(*plan), "") << number;
-  }
-}
-
-TEST(Hethub, OddClustersAndPrimeBatchesHavePlans) {
-  const World world(make_cluster({{"A", 300, 24, 3, 200, 1}, {"B", 80, 16, 1, 100, 3}}, 2),
-                    small_model(7), 13, 1024);
-  PlannerInput input = world.input();
-  input.devices.erase(input.devices.begin() + 1);
-  const PlannerResult result = run_planner("hethub", input);
-  ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome));
-  const auto& plan = std::get<ir::Plan>(result.outcome);
-  EXPECT_EQ(world.defects(plan), "");
-  for (const DeviceId device : ir::devices_of(plan)) EXPECT_NE(device.value, 1);
 }
 
 // --------------------------------------------------------------------------------------------

@@ -401,25 +401,5 @@ TEST(Hetu, NoPlanBeatsItsLowerBound) {
   }
 }
 
-/// Clusters that fit nothing neatly.
-TEST(Hetu, OddInputsGetAPlanOrAReason) {
-  for (const int gpus : {1, 3, 7}) {
-    for (const std::int64_t batch : {1, 7, 13}) {
-      World world(make_cluster({{"X", 100, 24, gpus, 100, 1}}, 5), small_model(7), batch, 1024);
-      const PlannerResult result = run_planner("hetu", world.input());
-      ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << gpus << " " << batch;
-      EXPECT_EQ(world.defects(std::get<ir::Plan>(result.outcome)), "");
-    }
-  }
-  const World tiny(make_cluster({{"Tiny", 100, 1, 4, 100, 1}}, 5), llama2_13b(), 16);
-  const PlannerResult no = run_planner("hetu", tiny.input());
-  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(no.outcome));
-  EXPECT_EQ(std::get<models::Infeasible>(no.outcome).constraint, "device memory");
-  World zero(make_cluster({{"X", 100, 24, 4, 100, 1}}, 5), small_model(7), 8, 1024);
-  zero.job.allowed.zero_stages = {3};
-  const PlannerResult three = run_planner("hetu", zero.input());
-  EXPECT_EQ(std::get<models::Infeasible>(three.outcome).constraint, "ZeRO stage");
-}
-
 }  // namespace
 }  // namespace orrery::planners::hetu_test

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <functional>
@@ -364,17 +363,6 @@ TEST(HexiscaleMilp, EqualInputGivesEqualPlans) {
   EXPECT_EQ(std::get<ir::Plan>(first.outcome), std::get<ir::Plan>(second.outcome));
   EXPECT_EQ(first.report.work, second.report.work);
   EXPECT_EQ(first.report.notes, second.report.notes);
-}
-
-TEST(HexiscaleMilp, ACanceledSearchAnswers) {
-  NEEDS_SOLVER();
-  const auto world = tiny_world(30);
-  const std::atomic<bool> canceled = true;
-  PlannerInput input = world->input();
-  input.canceled = &canceled;
-  const PlannerResult result = run_planner(kName, input);
-  EXPECT_FALSE(result.report.complete);
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
 }
 
 TEST(HexiscaleMilp, GivesUpOnLargeClustersAndSaysHowLargeTheProgramIs) {

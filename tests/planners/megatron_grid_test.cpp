@@ -215,16 +215,6 @@ TEST(MegatronGrid, UnequalBatchesFavorTheFirstRanksOnlyWhereAsked) {
   EXPECT_EQ(ir::devices_of(std::get<ir::Plan>(some.outcome)), (std::vector<DeviceId>{{0}, {1}}));
 }
 
-TEST(MegatronGrid, ATooSmallClusterIsInfeasibleWithAWitness) {
-  const World world(make_cluster({{"Tiny", 100, 4, 4, 100, 1}}, 5), llama2_13b(), 16);
-  const PlannerResult result = run_planner("megatron_grid", world.input());
-  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome));
-  const auto& no = std::get<models::Infeasible>(result.outcome);
-  EXPECT_EQ(no.constraint, "device memory");
-  EXPECT_NE(no.witness.find("Tiny has 4.0 GiB"), std::string::npos) << no.witness;
-  EXPECT_EQ(result.report.rejected_by_memory, result.report.plans_examined);
-}
-
 TEST(MegatronGrid, AskingTheEvaluatorAboutFewFindsTheSameWhereBothUseTheClosedForm) {
   const World world(make_cluster({{"X", 100, 24, 4, 100, 2}}, 5), small_model(8), 16, 1024);
   const auto one = run_planner("megatron_grid", world.input(), {{"evaluate_top", "1"}});

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <functional>
 #include <numeric>
@@ -628,23 +627,6 @@ TEST(MetisSearch, ASmallBudgetSaysWhatWasNotSearched) {
   EXPECT_TRUE(said);
 }
 
-TEST(MetisSearch, ACanceledSearchAnswersAtOnce) {
-  const World world = two_types();
-  const std::atomic<bool> canceled = true;
-  PlannerInput input = world.input();
-  input.canceled = &canceled;
-  const PlannerResult result = run_planner("metis", input);
-  EXPECT_EQ(plan_of(result), nullptr);
-  EXPECT_FALSE(result.report.complete);
-}
-
-TEST(MetisSearch, EqualInputsGiveEqualPlans) {
-  const World world = two_types();
-  const PlannerResult a = run_planner("metis", world.input(1));
-  const PlannerResult b = run_planner("metis", world.input(1));
-  EXPECT_EQ(*plan_of(a), *plan_of(b));
-}
-
 TEST(MetisSearch, BalancingOfDataAndLayersPaysOnMixedDevices) {
   // As the microbenchmark of Figure 6: two stages, each of two types.
   const World world(
@@ -712,22 +694,6 @@ TEST(MetisSearch, AProfileWithoutATypeIsNamed) {
   ASSERT_EQ(plan_of(result), nullptr);
   EXPECT_EQ(std::get<models::Infeasible>(result.outcome).constraint, "profile");
   EXPECT_NE(std::get<models::Infeasible>(result.outcome).witness.find("T4"), std::string::npos);
-}
-
-TEST(MetisSearch, OddClustersBatchesAndSubsetsAreAnswered) {
-  for (const int gpus : {1, 3, 5, 7}) {
-    const World world(make_cluster({{"A", 100, 24, 1, 10, gpus}}, 1), small_model(7), 13, 256);
-    const PlannerResult result = run_planner("metis", world.input());
-    ASSERT_NE(plan_of(result), nullptr) << gpus;
-    EXPECT_EQ(world.defects(*plan_of(result)), "") << gpus;
-    PlannerInput some = world.input();
-    some.devices = {DeviceId{gpus - 1}};
-    const PlannerResult one = run_planner("metis", some);
-    ASSERT_NE(plan_of(one), nullptr) << gpus;
-    EXPECT_EQ(ir::devices_of(*plan_of(one)), some.devices);
-  }
-  const World none(make_cluster({{"A", 100, 0, 2, 10, 2}}, 1), small_model(7), 8, 256);
-  EXPECT_EQ(plan_of(run_planner("metis", none.input())), nullptr);
 }
 
 }  // namespace

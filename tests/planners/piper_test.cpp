@@ -181,16 +181,6 @@ TEST(Piper, EqualsBruteForceWithTheMemoryOfThePaperUnlessThePlanDoesNotFit) {
   EXPECT_GT(later, 0);
 }
 
-TEST(Piper, PlansOfTheFamilyAreValidAndFit) {
-  for (std::uint64_t n = 0; n < kAll; ++n) {
-    const auto world = world_of(n);
-    for (const char* memory : {"paper", "plan"}) {
-      const PlannerResult result = run_planner("piper", world->input(), {{"memory", memory}});
-      EXPECT_EQ(complaint(*world, world->input(), result), "") << n;
-    }
-  }
-}
-
 TEST(Piper, RecomputesFewerLayersTheMoreMemoryThereIs) {
   std::set<int> counts;
   int before = 6;
@@ -293,31 +283,6 @@ TEST(Piper, TensorGroupsStayInTheirNodes) {
       }
     }
   }
-}
-
-TEST(Piper, SaysWhyThereIsNoPlan) {
-  World world(make_cluster({{"X", 300, 1, 4, 200, 1}}, 5), small_model(8), 8, 1024);
-  const auto memory = run_planner("piper", world.input());
-  const auto* no = std::get_if<models::Infeasible>(&memory.outcome);
-  ASSERT_NE(no, nullptr);
-  EXPECT_EQ(no->constraint, "device memory");
-  EXPECT_NE(no->witness.find("X has 0.25 GiB"), std::string::npos) << no->witness;
-  const auto size = run_planner("piper", world.input(), {{"micro_batch_size", "3"}});
-  EXPECT_EQ(std::get<models::Infeasible>(size.outcome).constraint, "micro-batches");
-  world.job.allowed.zero_stages = {};
-  EXPECT_EQ(std::get<models::Infeasible>(run_planner("piper", world.input()).outcome).constraint,
-            "job");
-  world.job.allowed.schedules = {ir::ScheduleKind::interleaved_one_f_one_b};
-  const auto schedule = run_planner("piper", world.input());
-  EXPECT_EQ(std::get<models::Infeasible>(schedule.outcome).constraint, "schedule");
-}
-
-TEST(Piper, PlansTheMixedClusterOf240) {
-  const World world(mixed_cluster(240), llama_30b(), 1024);
-  const auto result = run_planner("piper", world.input());
-  ASSERT_NE(plan_of(result), nullptr);
-  EXPECT_EQ(world.defects(*plan_of(result)), "");
-  EXPECT_TRUE(world.verdict(*plan_of(result)).fits());
 }
 
 }  // namespace

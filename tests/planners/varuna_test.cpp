@@ -249,25 +249,5 @@ TEST(Varuna, PublicDepthsDivideTheLayers) {
   EXPECT_EQ(result.report.work, 3) << "1, 2 and 3 of 5 GPUs and 6 layers";
 }
 
-TEST(Varuna, SaysWhichStageDoesNotFit) {
-  const World world(make_cluster({{"X", 300, 1, 2, 200, 1}}, 5), small_model(8), 32, 1024);
-  const PlannerResult result = run_planner("varuna", world.input());
-  const auto& no = std::get<models::Infeasible>(result.outcome);
-  EXPECT_EQ(no.constraint, "device memory");
-  EXPECT_NE(no.witness.find("GiB, the smallest GPU, X, has"), std::string::npos) << no.witness;
-}
-
-TEST(Varuna, OddClustersAndBatchesAreAnswered) {
-  for (const int gpus : {1, 3, 7}) {
-    for (const int batch : {1, 7, 13}) {
-      const World world(make_cluster({{"X", 300, 80, gpus, 200, 1}}, 5), small_model(7), batch,
-                        1024);
-      const PlannerResult result = run_planner("varuna", world.input());
-      ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << gpus << " " << batch;
-      EXPECT_EQ(world.defects(std::get<ir::Plan>(result.outcome)), "");
-    }
-  }
-}
-
 }  // namespace
 }  // namespace orrery::planners::varuna_test

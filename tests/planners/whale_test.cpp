@@ -385,17 +385,5 @@ TEST(Whale, LeavesDevicesIdleOnlyWhereNoAnnotationUsesAll) {
   EXPECT_EQ(world.defects(std::get<ir::Plan>(rest.outcome)), "");
 }
 
-TEST(Whale, SaysWhyThereIsNoPlan) {
-  const World tiny(make_cluster({{"Tiny", 100, 0.5, 4, 100, 1}}, 5), llama2_13b(), 16);
-  const auto memory = run_planner("whale", tiny.input());
-  ASSERT_TRUE(std::holds_alternative<models::Infeasible>(memory.outcome));
-  EXPECT_EQ(std::get<models::Infeasible>(memory.outcome).constraint, "device memory");
-  EXPECT_NE(std::get<models::Infeasible>(memory.outcome).witness.find("Tiny has 0.5 GiB"),
-            std::string::npos);
-  PlannerInput nothing = tiny.input();
-  nothing.devices.clear();
-  EXPECT_TRUE(std::holds_alternative<models::Infeasible>(run_planner("whale", nothing).outcome));
-}
-
 }  // namespace
 }  // namespace orrery::planners::whale_test
