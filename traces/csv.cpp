@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "models/base/check.h"
+#include "models/base/text.h"
 #include "models/config/csv.h"
 #include "models/config/units.h"
 #include "traces/layout.h"
@@ -64,9 +65,9 @@ void HeaderReader::read(std::string_view line, std::int64_t number) {
     problems_.add(number, 1, "a header line that is not `# key: value`");
     return;
   }
-  const std::string key(config::trimmed(line.substr(begin, colon - begin)));
+  const std::string key(trimmed(line.substr(begin, colon - begin)));
   const std::string_view rest = line.substr(colon + 1);
-  const std::string_view value = config::trimmed(rest);
+  const std::string_view value = trimmed(rest);
   const int column =
       static_cast<int>(value.empty() ? colon + 1
                                      : static_cast<std::size_t>(value.data() - line.data())) +
@@ -439,7 +440,7 @@ class TraceScanner {
     if (!events.read_columns(cells, lines_.number())) return;
     Instant last;
     while (!problems_.too_many() && lines_.next(line)) {
-      if (config::trimmed(line).empty()) continue;
+      if (trimmed(line).empty()) continue;
       if (line[0] == '#') {
         problems_.add(lines_.number(), 1, "a header line behind the column names");
         continue;

@@ -10,6 +10,10 @@ namespace orrery {
 /// Items of "a,b,c" without blanks around them; nothing of "".
 std::vector<std::string> split(const std::string& text, char separator);
 
+inline constexpr const char* kBlanks = " \t\r";
+/// Without blanks, tabs and carriage returns at its ends.
+std::string_view trimmed(std::string_view text);
+
 /// "1 run", "2 runs": a count with its noun; the plural takes an s.
 std::string counted(std::size_t count, std::string_view noun);
 

@@ -3,19 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/base/text.h"
+
 namespace orrery::config {
-namespace {
-
-bool is_blank(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-}  // namespace
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && is_blank(text.front())) text.remove_prefix(1);
-  while (!text.empty() && is_blank(text.back())) text.remove_suffix(1);
-  return text;
-}
-
 std::optional<CsvProblem> split_csv(std::string_view row, std::vector<CsvCell>& cells) {
   std::optional<CsvProblem> problem;
   std::size_t count = 0;
@@ -23,7 +13,7 @@ std::optional<CsvProblem> split_csv(std::string_view row, std::vector<CsvCell>& 
     if (count == cells.size()) cells.emplace_back();
     CsvCell& cell = cells[count++];
     cell.text.clear();
-    while (at < row.size() && is_blank(row[at])) ++at;
+    at = std::min(row.find_first_not_of(kBlanks, at), row.size());
     cell.column = static_cast<int>(at) + 1;
     const bool quoted = at < row.size() && row[at] == '"';
     if (quoted) {

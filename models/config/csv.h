@@ -34,7 +34,4 @@ std::string csv_line(const std::vector<std::string>& cells);
 /// The text with its line breaks turned into blanks, for formats of one line an entry.
 std::string one_line(std::string text);
 
-/// Without blanks, tabs and carriage returns at its ends.
-std::string_view trimmed(std::string_view text);
-
 }  // namespace orrery::config

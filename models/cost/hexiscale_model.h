@@ -16,9 +16,6 @@
 
 namespace orrery::models {
 
-inline constexpr const char* kHexiscalePaper = "hexiscale_paper";
-inline constexpr const char* kHexiscalePublicCode = "hexiscale_public_code";
-
 /// All that the two forms do differently. The defaults are the paper's.
 struct HexiscaleOptions {
   /// Latencies (alpha) count. The code knows none.

@@ -71,39 +71,6 @@ SymbolicShape local_shape(const Annotation& annotation, const SymbolicShape& sha
   return local;
 }
 
-std::variant<Annotation, Unbound> bind_shares(const Annotation& annotation,
-                                              const SymbolicShape& shape,
-                                              const std::vector<SymbolicSize>& parts,
-                                              const Binding& values) {
-  if (annotation.hetero_axis < 0 || annotation.hetero_axis >= static_cast<int>(shape.size())) {
-    return Unbound{
-        fmt::format("HDim {} is no dimension of {}", annotation.hetero_axis, to_string(shape))};
-  }
-  if (parts.size() != annotation.subgroups.size()) {
-    return Unbound{
-        fmt::format("{} parts for {} subgroups", parts.size(), annotation.subgroups.size())};
-  }
-  const SymbolicSize& size = shape[static_cast<std::size_t>(annotation.hetero_axis)];
-  const auto whole = bind(size, values);
-  if (const auto* problem = std::get_if<Unbound>(&whole)) return *problem;
-  Annotation bound = annotation;
-  bound.shares.clear();
-  for (const SymbolicSize& part : parts) {
-    const auto value = bind(part, values);
-    if (const auto* problem = std::get_if<Unbound>(&value)) return *problem;
-    bound.shares.push_back(std::get<std::int64_t>(value));
-    if (bound.shares.back() <= 0) {
-      return Unbound{fmt::format("part {} is {}", to_string(part), bound.shares.back())};
-    }
-  }
-  const std::int64_t sum = total_share(bound);
-  if (sum != std::get<std::int64_t>(whole)) {
-    return Unbound{fmt::format("the parts add up to {}, {} is {}", sum, to_string(size),
-                               std::get<std::int64_t>(whole))};
-  }
-  return bound;
-}
-
 std::string to_string(const SymbolicSize& size) {
   std::string text;
   if (size.symbol().empty() || size.numerator() != 1) text = fmt::format("{}", size.numerator());

@@ -1,7 +1,6 @@
 /// Sizes that are known at run time only: a dimension is a whole number or a symbol times a ratio
 /// (B, B/2, 3B/4). Annotations and deduction work on them; bind() puts numbers in, and refuses
-/// where a division leaves a remainder, where a symbol has no value and where the parts that were
-/// given for HDim do not add up. [Hetu v2, section 5.5]
+/// where a division leaves a remainder and where a symbol has no value. [Hetu v2, section 5.5]
 #pragma once
 #include <cstdint>
 #include <map>
@@ -52,14 +51,6 @@ std::variant<Shape, Unbound> bind(const SymbolicShape& shape, const Binding& val
 /// What each device of a subgroup holds: the dimension of HDim times the subgroup's share, every
 /// dimension of its DS divided by the shards. The annotation is valid in structure.
 SymbolicShape local_shape(const Annotation& annotation, const SymbolicShape& shape, int subgroup);
-
-/// A split along HDim that is given at run time: subgroup i gets `parts[i]` of the dimension.
-/// Refused where a part is unbound or not positive, where the parts do not add up to the dimension
-/// and where HDim is not a dimension.
-std::variant<Annotation, Unbound> bind_shares(const Annotation& annotation,
-                                              const SymbolicShape& shape,
-                                              const std::vector<SymbolicSize>& parts,
-                                              const Binding& values);
 
 /// "B", "B/2", "3B/4", "128".
 std::string to_string(const SymbolicSize& size);

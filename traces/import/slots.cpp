@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "models/base/text.h"
 #include "models/base/rng.h"
 #include "models/config/units.h"
 
@@ -98,7 +99,7 @@ void for_each_line(
   std::string text;
   bool any = false;
   while (!problems.too_many() && lines.next(text)) {
-    if (config::trimmed(text).empty()) continue;
+    if (trimmed(text).empty()) continue;
     any = true;
     read(text, lines.number(), problems);
   }

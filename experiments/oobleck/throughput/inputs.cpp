@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "models/base/text.h"
 #include "models/config/csv.h"
 
 namespace orrery::experiments {
@@ -21,7 +22,7 @@ void read_lines(const std::string& path, std::size_t cells, Take take) {
   if (!file) throw std::runtime_error(fmt::format("{}: cannot be read", path));
   std::string line;
   for (int number = 1; std::getline(file, line); ++number) {
-    if (config::trimmed(line).empty()) continue;
+    if (trimmed(line).empty()) continue;
     std::vector<config::CsvCell> cells_of_line;
     config::split_csv(line, cells_of_line);
     std::vector<std::string> parts;

@@ -109,21 +109,5 @@ TEST(SymbolicShape, LocalShapesFollowBothTiers) {
   EXPECT_EQ(to_string(local_shape(example(), shape, 1)), "(B/5, 4)");
 }
 
-TEST(SymbolicShape, SharesAlongHDimMayComeAtRunTime) {
-  Annotation annotation = example();
-  annotation.shares.clear();
-  const SymbolicShape shape{SymbolicSize("B"), 4};
-  const std::vector<SymbolicSize> parts{SymbolicSize("long"), SymbolicSize("short")};
-  const auto bound = bind_shares(annotation, shape, parts, {{"B", 10}, {"long", 6}, {"short", 4}});
-  EXPECT_EQ(pieces(std::get<Annotation>(bound), {10, 4})[2].box[0], (Slice{3, 6}));
-  const auto reason = [&](const Binding& values) {
-    return std::get<Unbound>(bind_shares(annotation, shape, parts, values)).reason;
-  };
-  EXPECT_EQ(reason({{"B", 11}, {"long", 6}, {"short", 4}}), "the parts add up to 10, B is 11");
-  EXPECT_EQ(reason({{"B", 10}, {"long", 6}}), "short: no value for short");
-  annotation.hetero_axis = kPartial;
-  EXPECT_EQ(reason({}), "HDim -2 is no dimension of (B, 4)");
-}
-
 }  // namespace
 }  // namespace orrery::models::testing::annotation_test
