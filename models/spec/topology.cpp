@@ -410,4 +410,10 @@ Path Topology::path(DeviceId source, DeviceId destination) const {
 
 const std::vector<LinkId>& Topology::links_of(NodeId node) const { return of_node_[node]; }
 
+bool Topology::share_nic(DeviceId a, DeviceId b) const {
+  const Port& first = ports_[a];
+  const Port& second = ports_[b];
+  return first.node == second.node && first.nic >= 0 && first.nic == second.nic;
+}
+
 }  // namespace orrery::models

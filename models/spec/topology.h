@@ -79,6 +79,8 @@ class Topology {
   Path path(DeviceId source, DeviceId destination) const;
   /// Links that live on a node (its NICs, ports and slots): what goes down with it.
   const std::vector<LinkId>& links_of(NodeId node) const;
+  /// Both devices use the same NIC when they talk to other nodes.
+  bool share_nic(DeviceId a, DeviceId b) const;
 
   /// Positions in Node::nics and Node::pcie of what the device uses; -1: none.
   int nic_of(DeviceId device) const { return ports_[device].nic; }

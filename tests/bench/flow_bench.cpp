@@ -2,11 +2,8 @@
 // per tensor-parallel group), 1F1B, 64 micro-batches, one long ring flow per edge for the
 // gradients. CPU time of running the graph; platform and graph are built beforehand.
 #include <benchmark/benchmark.h>
-#include <sys/resource.h>
-#include <time.h>
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -16,7 +13,7 @@
 #include "models/base/check.h"
 #include "models/base/rng.h"
 #include "sim/flow/engine.h"
-#include "sim/flow/fork.h"
+#include "tests/bench/in_child.h"
 
 namespace orrery::sim {
 namespace {
@@ -130,12 +127,6 @@ class Iteration {
   std::vector<TaskId> last_;  ///< Of each rank.
 };
 
-double cpu_seconds() {
-  timespec time;
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
 struct Measurement {
   double build_platform, build_graph, run, tasks, simulated, peak_megabytes;
 };
@@ -176,38 +167,29 @@ void add_all_reduce(FlowEngine& engine, int n, bool step_by_step) {
 }
 
 Measurement measure(FlowPlatform platform, const std::function<void(FlowEngine&)>& build) {
-  const double start = cpu_seconds();
+  const double start = bench::process_seconds();
   FlowEngine engine(std::move(platform));
-  const double built = cpu_seconds();
+  const double built = bench::process_seconds();
   build(engine);
-  const double ready = cpu_seconds();
+  const double ready = bench::process_seconds();
   engine.run();
-  const double end = cpu_seconds();
+  const double end = bench::process_seconds();
   ORRERY_CHECK(engine.unfinished().empty(), "{} tasks did not end", engine.unfinished().size());
-  rusage usage;
-  getrusage(RUSAGE_SELF, &usage);
   return {built - start,      ready - built,
           end - ready,        static_cast<double>(engine.tasks()),
-          engine.now().value, static_cast<double>(usage.ru_maxrss) * 1024 / 1e6};
+          engine.now().value, bench::peak_megabytes()};
 }
 
 /// Measures in a fresh process per repetition.
 void report(benchmark::State& state, const std::function<Measurement()>& work) {
-  Measurement last{};
   double seconds = 0;
-  for (auto step : state) {
-    const ForkResult result = run_forked([&] {
-      const Measurement measurement = work();
-      return std::string(reinterpret_cast<const char*>(&measurement), sizeof measurement);
-    });
-    if (const auto* failure = std::get_if<ChildFailure>(&result)) {
-      state.SkipWithError(failure->message.c_str());
-      return;
-    }
-    std::memcpy(&last, std::get<std::string>(result).data(), sizeof last);
-    seconds += last.run;
-    state.SetIterationTime(last.run);
-  }
+  const auto measured =
+      bench::measure_in_children<Measurement>(state, work, [&](const Measurement& one) {
+        seconds += one.run;
+        return one.run;
+      });
+  if (!measured) return;
+  const Measurement& last = *measured;
   state.counters["activities"] = last.tasks;
   state.counters["activities/s"] = last.tasks * static_cast<double>(state.iterations()) / seconds;
   state.counters["simulated_s"] = last.simulated;

@@ -127,7 +127,10 @@ TEST_F(TopologyTest, OppositeDirectionsShareNoLink) {
 }
 
 TEST_F(TopologyTest, GpusAreSpreadOverTheNicsInOrder) {
-  for (const int device : {0, 1, 2, 3}) EXPECT_EQ(topology.nic_of({device}), device / 2);
+  EXPECT_TRUE(topology.share_nic({0}, {1}));
+  EXPECT_FALSE(topology.share_nic({1}, {2}));
+  EXPECT_TRUE(topology.share_nic({2}, {3}));
+  EXPECT_FALSE(topology.share_nic({0}, {4}));
 }
 
 TEST_F(TopologyTest, ANodeOwnsItsPortsSlotsUplinksNicsAndStaging) {
