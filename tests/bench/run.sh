@@ -14,8 +14,8 @@
 # is missed.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
-benches=(executor_bench gemm_bench iteration_bench models_bench netlab_bench orrery planner_bench
-  replay_bench replay_spot_bench search_bench switch_bench)
+benches=(executor_bench gemm_bench iteration_bench models_bench netlab_bench orrery replay_bench
+  replay_spot_bench search_bench switch_bench)
 if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
   cmake --build "$build" --target "${benches[@]}" >&2
@@ -31,7 +31,7 @@ trap 'rm -rf -- "$work"' EXIT
 "$build/tests/bench/iteration_bench" --benchmark_format=json 2>/dev/null >"$work/bench.json"
 (cd -- "$root" && "$build/tests/bench/models_bench" --benchmark_format=json) \
   2>/dev/null >"$work/models.json"
-"$build/tests/planners/planner_bench" 50 >"$work/planner.txt"
+"$build/tests/planners/search_bench" --papers hexiscale >"$work/planner.txt"
 (cd -- "$root" && "$build/tests/bench/switch_bench" 3) >"$work/switch.txt"
 
 prototype=${ORRERY_DATA:-$root/../shared}/prototypes/simgrid/iter.cpp
@@ -102,7 +102,7 @@ for line in open(folder + "/switch.txt"):
     rows.append((f"switch, {int(gpus):,} GPUs, {what}", "CPU s", float(target), float(seconds),
                  None))
 for fields in search:
-    rows.append((f"HexiScale, 320 GPUs, 50 rounds, {fields[1]}", "s", 5, float(fields[2]), None))
+    rows.append((f"HexiScale, 320 GPUs, 50 rounds, {fields[2]}", "s", 5, float(fields[3]), None))
 if not search:
     rows.append(("HexiScale, 320 GPUs, 50 rounds", "s", 5, None, None))
 

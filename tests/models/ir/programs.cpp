@@ -429,7 +429,8 @@ const char* difference(const Program& a, const Program& b) {
   if (x.schema != y.schema || x.model != y.model || x.blocks != y.blocks ||
       x.sequence_length != y.sequence_length || x.global_batch != y.global_batch ||
       x.dtype != y.dtype || x.optimizer != y.optimizer || x.seed != y.seed ||
-      x.schedule != y.schedule || x.collapsed != y.collapsed || x.plan_hash != y.plan_hash ||
+      x.schedule != y.schedule || x.optimizer_start != y.optimizer_start ||
+      x.collapsed != y.collapsed || x.plan_hash != y.plan_hash ||
       x.cluster_hash != y.cluster_hash || x.workload_hash != y.workload_hash) {
     return "header";
   }
