@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <limits>
 
 #include "models/config/diagnostics.h"
 

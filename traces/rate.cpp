@@ -1,6 +1,5 @@
 #include "traces/rate.h"
 
-#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>

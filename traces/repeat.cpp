@@ -1,7 +1,6 @@
 #include "traces/repeat.h"
 
 #include <cmath>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "models/config/visitor.h"
 #include "traces/csv.h"

@@ -1,7 +1,6 @@
 // Blocks: a pass over n of them takes an overhead and n times the time of a block.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>

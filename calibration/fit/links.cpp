@@ -1,8 +1,6 @@
 // Messages between two devices, and collectives over the closed form on the fitted links.
 #include <fmt/format.h>
 
-#include <cmath>
-
 #include "calibration/fit/parts.h"
 #include "calibration/fit/robust.h"
 #include "calibration/fit/segments.h"

@@ -1,6 +1,5 @@
 /// Eq. 1 on plans that the search did not make.
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <limits>
-#include <set>
 
 #include "models/cost/collective.h"
 #include "models/cost/memory.h"

@@ -1,7 +1,6 @@
 #include "planners/galvatron/shape.h"
 
 #include <algorithm>
-#include <cstddef>
 
 #include "models/cost/memory.h"
 #include "planners/kit/integers.h"

@@ -8,7 +8,6 @@
 #include <limits>
 #include <numeric>
 #include <set>
-#include <span>
 
 #include "models/schedule/closed_form.h"
 #include "models/schedule/schedule.h"

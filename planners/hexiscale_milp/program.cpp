@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <utility>
 
 #include "models/cost/memory.h"
 #include "models/schedule/schedule.h"

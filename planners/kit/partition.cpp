@@ -1,7 +1,6 @@
 #include "planners/kit/partition.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <numeric>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "models/cost/memory.h"
 #include "planners/kit/integers.h"

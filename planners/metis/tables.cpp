@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <bit>
 #include <map>
-#include <set>
 
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"

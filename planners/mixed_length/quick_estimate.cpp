@@ -1,6 +1,5 @@
 #include "planners/mixed_length/quick_estimate.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"

@@ -1,7 +1,6 @@
 #include "planners/whale/balance.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "models/base/check.h"
 #include "planners/kit/partition_dp.h"

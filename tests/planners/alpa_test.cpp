@@ -1,8 +1,5 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <set>
-
 #include "planners/kit/integers.h"
 #include "planners/kit/partition_dp.h"
 #include "tests/planners/family.h"

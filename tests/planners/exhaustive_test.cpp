@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <set>
 
 #include "models/base/rng.h"
 #include "planners/exhaustive/space.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
-#include <numeric>
 
 #include "models/config/diagnostics.h"
 #include "models/spec/library.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <map>
 #include <set>
 
 #include "models/base/rng.h"

@@ -2,8 +2,6 @@
 // own plan, and a reason in words where the model cannot represent one.
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "tests/planners/support.h"
 
 namespace orrery::planners::own_estimate_test {

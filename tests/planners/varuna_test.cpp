@@ -2,9 +2,7 @@
 #include <rapidcheck/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "models/cost/pricer.h"

@@ -1,10 +1,8 @@
 #include "experiments/oobleck/throughput/honest.h"
 
 #include <algorithm>
-#include <array>
 #include <map>
 #include <memory>
-#include <utility>
 #include <variant>
 #include <vector>
 

@@ -8,7 +8,6 @@
 #include <exception>
 #include <filesystem>
 #include <string>
-#include <vector>
 
 #include "experiments/oobleck/throughput/cases.h"
 

@@ -1,10 +1,7 @@
 #include "planners/recovery/autohet/bitmap.h"
 
 #include <algorithm>
-#include <numeric>
 #include <tuple>
-
-#include "models/base/check.h"
 
 namespace orrery::planners {
 namespace {

@@ -9,7 +9,6 @@
 #include <limits>
 #include <map>
 #include <memory>
-#include <utility>
 
 #include "models/config/units.h"
 #include "planners/recovery/catalog.h"

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "models/base/check.h"
 #include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/kit/transfer_estimate.h"

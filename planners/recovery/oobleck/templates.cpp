@@ -1,7 +1,6 @@
 #include "planners/recovery/oobleck/templates.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 
 namespace orrery::planners {

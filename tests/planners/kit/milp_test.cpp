@@ -7,7 +7,6 @@
 #include <cmath>
 #include <functional>
 #include <numeric>
-#include <string>
 #include <vector>
 
 namespace orrery::planners::milp_test {

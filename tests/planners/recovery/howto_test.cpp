@@ -3,9 +3,6 @@
 // program.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <string>
-
 #include "tests/planners/recovery/family.h"
 
 namespace orrery::planners::howto_test {

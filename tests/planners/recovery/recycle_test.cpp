@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 
 #include "models/lower/lower.h"
 #include "planners/recovery/recycle/reroutes.h"
