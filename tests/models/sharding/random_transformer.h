@@ -29,9 +29,12 @@ struct TransformerCase {
 };
 
 class TransformerMaker {
+  /// Three pipelines of three stages of two groups that share experts, each of TP 4 x 2.
+  static constexpr int kMostDevices = 3 * 3 * 2 * 8;
+
  public:
   TransformerMaker(Rng& rng, const TransformerFeatures& features)
-      : rng_(rng), features_(features), order_(random_devices(rng, 96, 96)) {}
+      : rng_(rng), features_(features), order_(random_devices(rng, kMostDevices, kMostDevices)) {}
 
   /// All widths are multiples of `unit` x 8.
   TransformerCase make(int layers, int unit) {
