@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners {
 namespace {
@@ -23,7 +24,7 @@ class Arrivals {
   }
   bool there(std::size_t stage, int pass) const { return pass < count_[stage]; }
   Seconds& slot(std::size_t stage, int pass) {
-    return times_[stage * window_ + static_cast<std::size_t>(pass) % window_];
+    return times_[stage * window_ + at(pass) % window_];
   }
 
  private:

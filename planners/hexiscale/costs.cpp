@@ -6,6 +6,7 @@
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/schedule/schedule.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -51,8 +52,8 @@ HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSetting
 }
 
 models::Path HexiscaleCosts::path(DeviceId a, DeviceId b) const {
-  const auto row = static_cast<std::size_t>(dense_[a.index()]) * input_.devices.size();
-  return paths_[row + static_cast<std::size_t>(dense_[b.index()])];
+  const auto row = at(dense_[a.index()]) * input_.devices.size();
+  return paths_[row + at(dense_[b.index()])];
 }
 
 Seconds HexiscaleCosts::per_layer(std::span<const DeviceId> group) const {

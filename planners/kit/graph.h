@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 
 /// An undirected complete graph. Vertex weights are what a partition balances (HexiScale: peak
@@ -25,10 +27,7 @@ struct WeightedGraph {
   }
 
  private:
-  std::size_t index(int u, int v) const {
-    return static_cast<std::size_t>(u) * static_cast<std::size_t>(vertices) +
-           static_cast<std::size_t>(v);
-  }
+  std::size_t index(int u, int v) const { return at(u) * at(vertices) + at(v); }
 };
 
 /// A graph with the given vertex weights, sizes 1 and all edges 0.

@@ -1,6 +1,7 @@
 /// Numbers that searches work with: divisors, powers of two, ordered and unordered ways to write a
 /// number as a sum.
 #pragma once
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,7 +14,10 @@ namespace orrery::planners {
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
 
 /// A number from 0 on as a position in a vector.
-inline std::size_t at(int index) { return static_cast<std::size_t>(index); }
+template <std::integral T>
+constexpr std::size_t at(T index) {
+  return static_cast<std::size_t>(index);
+}
 
 /// All divisors of n >= 1, ascending. O(sqrt(n)).
 std::vector<std::int64_t> divisors(std::int64_t n);

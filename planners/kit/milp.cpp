@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "planners/kit/integers.h"
 
 #ifdef ORRERY_HAVE_CBC
 #include <CbcEventHandler.hpp>
@@ -103,10 +104,10 @@ void load(const MilpModel& model, bool with_objective, OsiClpSolverInterface& so
   for (const MilpModel::Row& row : model.rows()) {
     CoinPackedVector vector;
     for (const MilpTerm& term : row.terms) {
-      sum[static_cast<std::size_t>(term.variable)] += term.coefficient;
+      sum[at(term.variable)] += term.coefficient;
     }
     for (const MilpTerm& term : row.terms) {
-      double& coefficient = sum[static_cast<std::size_t>(term.variable)];
+      double& coefficient = sum[at(term.variable)];
       if (coefficient != 0) vector.insert(term.variable, coefficient);
       coefficient = 0;
     }

@@ -12,6 +12,7 @@
 #include "models/cost/path_function.h"
 #include "models/cost/pricer.h"
 #include "models/ir/plan.h"
+#include "planners/kit/integers.h"
 #include "planners/planner.h"
 
 namespace orrery::planners {
@@ -67,7 +68,7 @@ class StageCosts {
   /// Peak on one device of the group, without context and fragmentation. [check_memory]
   Bytes memory(const StageShape& shape) const;
   /// What a device of the type has for that: (memory - context) / fragmentation.
-  Bytes capacity(int gpu_type) const { return capacity_[static_cast<std::size_t>(gpu_type)]; }
+  Bytes capacity(int gpu_type) const { return capacity_[at(gpu_type)]; }
   /// On every member.
   bool fits(std::span<const DeviceId> group, const StageShape& shape) const;
 

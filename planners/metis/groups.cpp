@@ -30,9 +30,7 @@ MultisetPermutations::MultisetPermutations(std::vector<std::vector<int>> items)
   i_ = order_.size() > 1 ? std::prev(j_) : j_;
 }
 
-bool MultisetPermutations::less(int a, int b) const {
-  return items_[static_cast<std::size_t>(a)] < items_[static_cast<std::size_t>(b)];
-}
+bool MultisetPermutations::less(int a, int b) const { return items_[at(a)] < items_[at(b)]; }
 
 bool MultisetPermutations::next() {
   const Place after_j = std::next(j_);
@@ -104,7 +102,7 @@ bool DeviceGroups::next_partition() {
   if (smallest_ == 0) return false;
   std::size_t raised = 0;
   if (!std::exchange(started_, true)) {
-    partition_.assign(static_cast<std::size_t>(stages_), 0);
+    partition_.assign(at(stages_), 0);
     if (!place(0, smallest_, devices_)) return false;
   } else {
     // Raise the last stage that can be raised; those after it take the least that is possible.
@@ -127,7 +125,7 @@ void DeviceGroups::write(std::vector<int>& sizes) const {
   const MultisetPermutations& current = permutations_.back();
   sizes.clear();
   for (const int index : current.order()) {
-    const std::vector<int>& group = current.sorted()[static_cast<std::size_t>(index)];
+    const std::vector<int>& group = current.sorted()[at(index)];
     sizes.insert(sizes.end(), group.begin(), group.end());
   }
 }

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "models/ir/plan.h"
+#include "planners/kit/integers.h"
 #include "planners/kit/stage_costs.h"
 #include "planners/metis/choices.h"
 #include "planners/metis/placement.h"
@@ -60,10 +61,9 @@ class MetisStages {
   /// By step.
   std::span<const MetisLayerBound> layer_bounds(int first, int size, int batch) {
     const int place = (first * sizes_ + std::countr_zero(static_cast<unsigned>(size)));
-    const int known = bounds_at_[static_cast<std::size_t>(place) * batches_.size() +
-                                 static_cast<std::size_t>(batch)];
+    const int known = bounds_at_[at(place) * batches_.size() + at(batch)];
     const int begin = known >= 0 ? known : make_layer_bounds(first, size, batch);
-    return {layer_bounds_.data() + begin, static_cast<std::size_t>(steps(size))};
+    return {layer_bounds_.data() + begin, at(steps(size))};
   }
   int steps(int size) const {
     return std::min(static_cast<int>(std::bit_width(static_cast<unsigned>(size))),

@@ -11,8 +11,7 @@ namespace {
 
 template <class T>
 T one_of(Rng& rng, const std::vector<T>& values) {
-  return values[static_cast<std::size_t>(
-      rng.integer(0, static_cast<std::int64_t>(values.size()) - 1))];
+  return values[at(rng.integer(0, static_cast<std::int64_t>(values.size()) - 1))];
 }
 
 }  // namespace

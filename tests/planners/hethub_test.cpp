@@ -79,8 +79,7 @@ class SlowPredictor {
 };
 
 std::vector<PredictedStage> equal_stages(int count, Seconds forward, Seconds backward) {
-  return std::vector<PredictedStage>(static_cast<std::size_t>(count),
-                                     PredictedStage{forward, backward, {}, {}, {}});
+  return std::vector<PredictedStage>(at(count), PredictedStage{forward, backward, {}, {}, {}});
 }
 
 TEST(HethubPredictor, EqualStagesTakeMicroBatchesPlusStagesMinusOne) {
@@ -207,11 +206,9 @@ class BruteForce {
     groups_.assign(world_.cluster.gpu_types.size(), {});
     for (std::size_t node = 0; node < world_.cluster.nodes.size(); ++node) {
       const auto devices = world_.cluster.devices_of(NodeId{static_cast<int>(node)});
-      for (std::size_t i = 0; i + static_cast<std::size_t>(tensor_) <= devices.size();
-           i += static_cast<std::size_t>(tensor_)) {
+      for (std::size_t i = 0; i + at(tensor_) <= devices.size(); i += at(tensor_)) {
         const auto begin = devices.begin() + static_cast<std::ptrdiff_t>(i);
-        groups_[static_cast<std::size_t>(world_.cluster.device(*begin).gpu_type)].emplace_back(
-            begin, begin + tensor_);
+        groups_[at(world_.cluster.device(*begin).gpu_type)].emplace_back(begin, begin + tensor_);
       }
     }
   }
@@ -240,14 +237,13 @@ class BruteForce {
   }
 
   const std::vector<DeviceId>& group(const Slot& slot, int replica) const {
-    return groups_[static_cast<std::size_t>(slot.type)]
-                  [static_cast<std::size_t>(slot.index * replicas_ + replica)];
+    return groups_[at(slot.type)][at(slot.index * replicas_ + replica)];
   }
 
   /// Layers in the middle of the model where there are enough, else wherever they are cheapest.
   double layers_time(int type, int layers) const {
     double least = kNever;
-    for (const auto& members : groups_[static_cast<std::size_t>(type)]) {
+    for (const auto& members : groups_[at(type)]) {
       for (int first = 0; first + layers <= layers_; ++first) {
         least = std::min(least, costs_.passes(members, shape(first, layers)).both().value);
       }
@@ -259,10 +255,10 @@ class BruteForce {
     std::vector<Slot> slots;
     for (std::size_t type = 0; type < layers.size(); ++type) {
       const int places = static_cast<int>(groups_[type].size()) / replicas_;
-      std::vector<int> stages(static_cast<std::size_t>(places), 0);
-      for (int i = 0; i < layers[type]; ++i) ++stages[static_cast<std::size_t>(i % places)];
+      std::vector<int> stages(at(places), 0);
+      for (int i = 0; i < layers[type]; ++i) ++stages[at(i % places)];
       for (int i = 0; i < places; ++i) {
-        const int own = stages[static_cast<std::size_t>(i)];
+        const int own = stages[at(i)];
         if (own > 0) slots.push_back({static_cast<int>(type), i, own});
       }
     }
@@ -286,7 +282,7 @@ class BruteForce {
       for (int member = 0; member < tensor_; ++member) {
         std::vector<DeviceId> ring;
         for (int r = 0; r < replicas_; ++r) {
-          ring.push_back(group(slots[s], r)[static_cast<std::size_t>(member)]);
+          ring.push_back(group(slots[s], r)[at(member)]);
         }
         stage.update = std::max(
             stage.update,

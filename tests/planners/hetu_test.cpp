@@ -85,7 +85,7 @@ TEST(HetuPrograms, LayersEqualBruteForce) {
   int feasible = 0;
   for (int round = 0; round < 2000; ++round) {
     const int layers = static_cast<int>(rng.integer(1, 12));
-    std::vector<LayerStage> stages(static_cast<std::size_t>(rng.integer(1, 5)));
+    std::vector<LayerStage> stages(at(rng.integer(1, 5)));
     for (LayerStage& s : stages) {
       // Multiples and fractions of each other, so that ties are frequent.
       s.layer_time = static_cast<double>(rng.integer(1, 4)) / (rng.integer(0, 1) == 0 ? 1 : 3);
@@ -102,7 +102,7 @@ TEST(HetuPrograms, LayersEqualBruteForce) {
 TEST(HetuPrograms, MicroBatchesEqualBruteForce) {
   Rng rng(8);
   for (int round = 0; round < 1000; ++round) {
-    std::vector<double> periods(static_cast<std::size_t>(rng.integer(1, 4)));
+    std::vector<double> periods(at(rng.integer(1, 4)));
     for (double& o : periods) o = static_cast<double>(rng.integer(1, 9)) / 4;
     const int total = static_cast<int>(rng.integer(1, 14));
     const std::vector<int> ones(periods.size(), 1);
@@ -139,7 +139,7 @@ TEST(HetuPrograms, RestsEqualBruteForce) {
   Rng rng(9);
   const std::vector<int> sizes = {1, 2, 4, 8};
   for (int round = 0; round < 300; ++round) {
-    std::vector<double> slow(static_cast<std::size_t>(rng.integer(1, 7)));
+    std::vector<double> slow(at(rng.integer(1, 7)));
     for (double& s : slow) s = static_cast<double>(rng.integer(1, 4));
     std::sort(slow.begin(), slow.end());
     const double alpha = static_cast<double>(rng.integer(3, 6)) / 2;

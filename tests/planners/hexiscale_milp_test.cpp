@@ -42,7 +42,7 @@ class BruteForce {
   void every_name() { by_name_ = true; }
 
   std::optional<double> best() {
-    used_.assign(static_cast<std::size_t>(world_.cluster.size()), false);
+    used_.assign(at(world_.cluster.size()), false);
     grow();
     return best_;
   }
@@ -381,8 +381,7 @@ TEST(HexiscaleMilp, OptionsNarrowTheSearch) {
     const PlannerResult result =
         run_planner(kName, world->input(), {{"pipelines", std::to_string(pipelines)}});
     ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << pipelines;
-    EXPECT_EQ(std::get<ir::Plan>(result.outcome).pipelines.size(),
-              static_cast<std::size_t>(pipelines));
+    EXPECT_EQ(std::get<ir::Plan>(result.outcome).pipelines.size(), at(pipelines));
   }
   const PlannerResult many = run_planner(kName, world->input(), {{"pipelines", "100"}});
   EXPECT_EQ(std::get<models::Infeasible>(many.outcome).constraint, "device memory");

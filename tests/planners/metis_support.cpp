@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "planners/kit/integers.h"
+
 namespace orrery::planners {
 
 ir::Profile synthetic_profile(double t4_speed) {
@@ -75,7 +77,7 @@ std::unique_ptr<World> synthetic_world(const std::vector<std::pair<int, int>>& n
     }
     models::Node node;
     node.name = fmt::format("{}-{}", k.name, cluster.nodes.size());
-    node.gpu_types.assign(static_cast<std::size_t>(gpus), type);
+    node.gpu_types.assign(at(gpus), type);
     models::LinkDomain domain;
     for (int g = 0; g < gpus; ++g) domain.members.push_back(g);
     domain.link = link(k.inside);

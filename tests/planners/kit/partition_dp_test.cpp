@@ -67,7 +67,7 @@ void check_split(const std::optional<ChainSplit>& split, double expected, int bl
   RC_ASSERT(split.has_value() == (expected != kInfinity));
   if (!split) return;
   RC_ASSERT(split->cost == expected);
-  RC_ASSERT(split->boundaries.size() == static_cast<std::size_t>(stages) + 1);
+  RC_ASSERT(split->boundaries.size() == at(stages) + 1);
   RC_ASSERT(split->boundaries.front() == 0 && split->boundaries.back() == blocks);
   RC_ASSERT(std::adjacent_find(split->boundaries.begin(), split->boundaries.end(),
                                std::greater_equal<>()) == split->boundaries.end());
@@ -147,7 +147,7 @@ TEST(BalanceLayers, FixesSmallSharesAtTheMinimum) {
 
 RC_GTEST_PROP(BalanceLayers, SumsToTheTotalAndStaysWithinOneOfTheShare, (std::uint64_t seed)) {
   Rng rng(seed);
-  std::vector<double> weights(static_cast<std::size_t>(rng.integer(1, 12)));
+  std::vector<double> weights(at(rng.integer(1, 12)));
   for (double& w : weights) w = rng.bernoulli(0.2) ? 0 : rng.uniform() * 10;
   const int minimum = static_cast<int>(rng.integer(0, 3));
   const int total =

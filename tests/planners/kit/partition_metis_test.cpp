@@ -25,7 +25,7 @@ std::vector<int> metis_partition(const WeightedGraph& graph, int parts, CutObjec
   std::vector<idx_t> edges;
   std::vector<idx_t> weights;
   for (int u = 0; u < n; ++u) {
-    weights.push_back(static_cast<idx_t>(graph.vertex_weight[static_cast<std::size_t>(u)]));
+    weights.push_back(static_cast<idx_t>(graph.vertex_weight[at(u)]));
     for (int v = 0; v < n; ++v) {
       if (u == v) continue;
       neighbors.push_back(v);
@@ -42,7 +42,7 @@ std::vector<int> metis_partition(const WeightedGraph& graph, int parts, CutObjec
   idx_t constraints = 1;
   idx_t count = parts;
   idx_t objective_value = 0;
-  std::vector<idx_t> part(static_cast<std::size_t>(n));
+  std::vector<idx_t> part(at(n));
   const auto run = parts <= 8 ? METIS_PartGraphRecursive : METIS_PartGraphKway;  // As HexiScale.
   const int status =
       run(&n, &constraints, offsets.data(), neighbors.data(), weights.data(), nullptr, edges.data(),
@@ -68,7 +68,7 @@ Comparison compare(const MakeGraph& make_graph, CutObjective objective, int part
     options.objective = objective;
     options.max_imbalance = std::max(1.0, imbalance(graph, theirs));
     const std::vector<int> ours = partition(graph, parts, options, rng);
-    EXPECT_EQ(std::set<int>(ours.begin(), ours.end()).size(), static_cast<std::size_t>(parts));
+    EXPECT_EQ(std::set<int>(ours.begin(), ours.end()).size(), at(parts));
     result.mean_ratio += cut(graph, ours) / cut(graph, theirs) / kSeeds;
     result.worst_imbalance =
         std::max(result.worst_imbalance, imbalance(graph, ours) / options.max_imbalance);

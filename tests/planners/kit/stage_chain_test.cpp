@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "models/base/rng.h"
+#include "planners/kit/integers.h"
 
 namespace orrery::planners::stage_chain_test {
 namespace {
@@ -49,7 +50,7 @@ Case any_case(Rng& rng) {
   for (int first = 0; first < c.layers; ++first) {
     for (int last = first; last < c.layers; ++last) {
       for (int choice = 0; choice < choices; ++choice) {
-        const int taken = c.choices[static_cast<std::size_t>(choice)].devices;
+        const int taken = c.choices[at(choice)].devices;
         auto& own = c.steps[{first, last, choice}];
         const int count = draw(0, 5) == 0 ? 0 : draw(1, 2);
         for (int i = 0; i < count; ++i) {
@@ -75,7 +76,7 @@ void for_each_chain(const Case& c, int first, int load, double sum, double large
   }
   for (int last = first; last < c.layers; ++last) {
     for (int choice = 0; choice < static_cast<int>(c.choices.size()); ++choice) {
-      const StageChoice& taken = c.choices[static_cast<std::size_t>(choice)];
+      const StageChoice& taken = c.choices[at(choice)];
       if (taken.degree > load || devices + taken.devices > c.devices) continue;
       const double cost = c.cost(first, last, choice, load);
       if (cost == kNever) continue;
@@ -159,14 +160,14 @@ TEST(StageChain, PicksCoverAllLayersAtTheirCosts) {
     if (!found.best) continue;
     int load = 0;
     for (const StagePick& stage : found.best->stages) {
-      load += c.choices[static_cast<std::size_t>(stage.choice)].degree;
+      load += c.choices[at(stage.choice)].degree;
     }
     int next = 0;
     for (const StagePick& stage : found.best->stages) {
       ASSERT_TRUE(stage.first == next);
       next = stage.last + 1;
       ASSERT_TRUE(stage.cost == c.cost(stage.first, stage.last, stage.choice, load));
-      load -= c.choices[static_cast<std::size_t>(stage.choice)].degree;
+      load -= c.choices[at(stage.choice)].degree;
     }
     ASSERT_TRUE(next == c.layers);
   }
