@@ -239,6 +239,21 @@ TEST(AllPlanners, KeepToWhatTheJobAllows) {
   expect_answers(*world, "no tensor parallelism, micro-batches of one", "fsdp (ZeRO stage)");
 }
 
+TEST(AllPlanners, AmpAndGalvatronDoNotSeeWhichNodeIsFast) {
+  const auto world = [](double first, double last) {
+    return World(make_cluster({{"A", first, 32, 4, 20, 1}, {"B", last, 32, 4, 20, 1}}, 2),
+                 small_model(12), 16, 1024);
+  };
+  const World fast_first = world(300, 60);
+  const World fast_last = world(60, 300);
+  for (const char* planner : {"amp", "galvatron"}) {
+    const PlannerResult a = run_planner(planner, fast_first.input());
+    const PlannerResult b = run_planner(planner, fast_last.input());
+    EXPECT_NEAR(a.report.estimate->value, b.report.estimate->value, 1e-12) << planner;
+    EXPECT_EQ(std::get<ir::Plan>(a.outcome).pipelines, std::get<ir::Plan>(b.outcome).pipelines);
+  }
+}
+
 TEST(AllPlanners, ReturnTheSamePlanTwice) {
   const World world(make_cluster({{"X", 300, 8, 4, 100, 1}, {"Y", 80, 24, 2, 100, 1}}, 5),
                     small_model(6), 12, 512);

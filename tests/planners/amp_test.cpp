@@ -474,21 +474,6 @@ TEST(Amp, ThePublishedWeightsAreTheCountsOfThePublishedCluster) {
   EXPECT_LT(estimate_of(half, {{"average", "as_published"}}), estimate_of(half));
 }
 
-TEST(Amp, DoesNotSeeWhichNodeIsFast) {
-  // Equal links everywhere; the fast node comes first or last.
-  const auto world = [](double first, double last) {
-    return World(make_cluster({{"A", first, 32, 4, 20, 1}, {"B", last, 32, 4, 20, 1}}, 2),
-                 small_model(12), 16, 1024);
-  };
-  const World a = world(300, 60);
-  const World b = world(60, 300);
-  const auto plan_a = run_planner("amp", a.input());
-  const auto plan_b = run_planner("amp", b.input());
-  EXPECT_NEAR(plan_a.report.estimate->value, plan_b.report.estimate->value, 1e-12);
-  EXPECT_EQ(std::get<ir::Plan>(plan_a.outcome).pipelines,
-            std::get<ir::Plan>(plan_b.outcome).pipelines);
-}
-
 TEST(Amp, ThePublishedModeCountsFourBytesAnElement) {
   // One device: no communication, and one sample takes as long in both modes.
   World one(make_cluster({{"X", 100, 80, 1, 10, 1}}, 1), small_model(6), 4, 512);

@@ -545,19 +545,5 @@ TEST(Galvatron, ThePublishedDivisionGivesTheRemainderToTheLastStage) {
   EXPECT_EQ(layers_of(world, "as_published"), (std::vector<int>{3, 2, 2, 6}));
 }
 
-TEST(Galvatron, DoesNotSeeWhichNodeIsFast) {
-  const auto world = [](double first, double last) {
-    return World(make_cluster({{"A", first, 32, 4, 20, 1}, {"B", last, 32, 4, 20, 1}}, 2),
-                 small_model(12), 16, 1024);
-  };
-  const World a = world(300, 60);
-  const World b = world(60, 300);
-  const auto plan_a = run_planner("galvatron", a.input());
-  const auto plan_b = run_planner("galvatron", b.input());
-  EXPECT_NEAR(plan_a.report.estimate->value, plan_b.report.estimate->value, 1e-12);
-  EXPECT_EQ(std::get<ir::Plan>(plan_a.outcome).pipelines,
-            std::get<ir::Plan>(plan_b.outcome).pipelines);
-}
-
 }  // namespace
 }  // namespace orrery::planners::galvatron_test
