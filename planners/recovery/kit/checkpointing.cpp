@@ -94,7 +94,7 @@ constexpr std::array kIntervalRules = {
     std::pair{IntervalRule::availability, "availability"},
     std::pair{IntervalRule::tuned, "tuned"},
 };
-constexpr const char* kNever = "never";
+constexpr const char* kNoCheckpoints = "never";
 
 constexpr double kMostIterations = 1e15;
 
@@ -302,7 +302,7 @@ std::string to_scalar(const CheckpointInterval& interval) {
 }
 
 bool from_scalar(const std::string& text, OptionalInterval& out, std::string& error) {
-  if (text == kNever) {
+  if (text == kNoCheckpoints) {
     out.interval.reset();
     return true;
   }
@@ -312,7 +312,7 @@ bool from_scalar(const std::string& text, OptionalInterval& out, std::string& er
 }
 
 std::string to_scalar(const OptionalInterval& interval) {
-  return interval.interval ? to_scalar(*interval.interval) : kNever;
+  return interval.interval ? to_scalar(*interval.interval) : kNoCheckpoints;
 }
 
 std::int64_t iterations_between(const CheckpointInterval& interval, const CheckpointTimes& times,

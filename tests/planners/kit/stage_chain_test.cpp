@@ -13,8 +13,6 @@
 namespace orrery::planners::stage_chain_test {
 namespace {
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
-
 /// A random chain and everything known of it.
 struct Case {
   int layers = 1;
