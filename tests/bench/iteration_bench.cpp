@@ -92,11 +92,12 @@ void iteration(benchmark::State& state) {
   report(state, [&] {
     const models::Cluster cluster = nodes_of(data * stages * tensor / kGpusPerNode, kGpusPerNode);
     const models::Workload workload = llama_80();
-    const ir::Plan plan = make_plan({.pipelines = data,
-                                     .stages = stages,
-                                     .tensor_parallel = tensor,
-                                     .micro_batches = kMicroBatches},
-                                    workload.size());
+    PlanShape shape;
+    shape.pipelines = data;
+    shape.stages = stages;
+    shape.tensor_parallel = tensor;
+    shape.micro_batches = kMicroBatches;
+    const ir::Plan plan = make_plan(shape, workload.size());
     IterationOptions options;
     options.jitter = 0.05;
     return measure(
