@@ -13,7 +13,7 @@ struct ImportSettings {
   std::vector<std::string> files;  ///< Or a folder.
   std::vector<std::string> gpus;   ///< TYPE=NAME
   std::vector<std::string> links;  ///< KIND=CLASS, or CLASS
-  Text cluster;                    ///< Whose names count beside the library's.
+  Text cluster;                    ///< Its names count as well as the library's.
   Text bandwidth_unit;
   Text output;
 };

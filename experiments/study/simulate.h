@@ -36,7 +36,7 @@ struct SimulateResult {
 };
 void describe(config::Visitor& v, SimulateResult& result);
 
-/// Of a step plan settings that say how an iteration is judged or exported are refused: they have
+/// A step plan refuses settings that say how an iteration is judged or exported: they have
 /// no meaning there. `problems`: those found in the settings so far.
 SimulateResult simulate(const SimulateSettings& settings, const Call& call,
                         config::Diagnostics problems = {});

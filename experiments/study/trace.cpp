@@ -88,7 +88,7 @@ void describe(config::Visitor& v, TraceGenerateSettings& settings) {
       {.positional = true});
   v.optional("cluster", settings.cluster, "cluster of the library, or a YAML file",
              {.letter = 'c'});
-  v.optional("gpus", settings.gpus, "instead of a cluster: so many GPUs in equal nodes");
+  v.optional("gpus", settings.gpus, "instead of a cluster: this many GPUs in equal nodes");
   v.optional("gpus_per_node", settings.gpus_per_node, "default: 8");
   v.optional("gpu_type", settings.gpu_type, "of the equal nodes; default: not said");
   v.optional("days", settings.days, "length of the trace; default: 54");

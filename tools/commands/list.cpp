@@ -194,7 +194,7 @@ std::string catalog_text(const std::vector<Entry>& entries, bool options, const 
 
 // ---- catalogs as Markdown ----
 
-/// Of a cell of a table.
+/// The text as a cell of a table.
 std::string escaped(const std::string& text) {
   std::string out;
   for (const char c : text) {
