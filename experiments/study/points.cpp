@@ -369,7 +369,7 @@ void check_unseeded(const Study& study, const std::set<std::string>& known,
   }
 }
 
-/// Names the first run that stands twice.
+/// Names the first run that appears twice.
 void check_distinct(const Study& study, const std::vector<Point>& points,
                     const std::vector<config::Position>& places, config::Diagnostics& diagnostics) {
   std::map<std::pair<std::vector<std::pair<std::string, std::string>>, std::int64_t>, std::size_t>

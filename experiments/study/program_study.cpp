@@ -62,7 +62,7 @@ void describe(config::Visitor& v, ProgramRun& run) {
 
 fs::path build_folder() { return fs::path(own_executable()).parent_path().parent_path(); }
 
-/// Of a program that a command names by its path below the build folder.
+/// Where a program is that a command names by its path below the build folder.
 fs::path program_path(const std::string& word) {
   return word == kSelf ? fs::path(own_executable()) : build_folder() / word;
 }

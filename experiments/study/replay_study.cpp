@@ -296,7 +296,7 @@ void resolve_policies(Value& list, Study& study, config::Diagnostics& diagnostic
     if (!config::describe_value(item, policy, diagnostics)) return;
     check_policy(policy, diagnostics);
     if (!labels.insert(policy.value.shown()).second) {
-      diagnostics.add(policy.at, fmt::format("policy '{}' stands twice", policy.value.shown()),
+      diagnostics.add(policy.at, fmt::format("policy '{}' appears twice", policy.value.shown()),
                       "give one of them another label");
     }
     policies.push_back(std::move(policy));

@@ -36,7 +36,7 @@ struct Task {
 
 /// All runs of a study, and what becomes of their results.
 struct TaskList {
-  /// Of runs.csv: a task's input of that name, else what its summary.json says.
+  /// Cells of runs.csv: a task's input of that name, else what its summary.json says.
   std::vector<std::string> columns;
   /// What summaries say beyond that has columns too, in the order in which it comes.
   bool open_columns = false;

@@ -36,7 +36,7 @@ std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& arg
   for (const std::string& name : split(args.policies.value_or("all"), ',')) {
     const bool twice = std::any_of(policies.begin(), policies.end(),
                                    [&](const auto& each) { return each.value.name == name; });
-    if (twice) diagnostics.add(at_flag("--policy"), fmt::format("'{}' stands twice", name));
+    if (twice) diagnostics.add(at_flag("--policy"), fmt::format("'{}' appears twice", name));
     ReplayPolicy policy;
     policy.name = name;
     policies.push_back({policy, at_flag("--policy")});
@@ -88,7 +88,7 @@ std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnos
   for (const std::string& item : split(text, ',')) {
     const std::int64_t seed = whole_number(item, "--seeds", 0, 0, diagnostics);
     if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end()) {
-      diagnostics.add(at_flag("--seeds"), fmt::format("{} stands twice", seed));
+      diagnostics.add(at_flag("--seeds"), fmt::format("{} appears twice", seed));
     }
     seeds.push_back(seed);
   }
