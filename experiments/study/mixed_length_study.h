@@ -39,7 +39,7 @@ std::vector<std::pair<Point, std::shared_ptr<LoadedMixedLength>>> load_mixed_len
     const Study& study, std::vector<Point> points, const models::Library& library,
     config::Diagnostics& diagnostics);
 
-/// Of a run below the folder of results.
+/// What came of a run below the folder of results.
 MixedLengthSummary mixed_length_summary(const Task& run, const std::string& results);
 
 }  // namespace orrery::experiments
