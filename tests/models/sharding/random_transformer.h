@@ -28,13 +28,15 @@ struct TransformerCase {
   ir::Plan plan;
 };
 
-class TransformerMaker {
-  /// Three pipelines of three stages of two groups that share experts, each of TP 4 x 2.
-  static constexpr int kMostDevices = 3 * 3 * 2 * 8;
+/// Three pipelines of three stages of two groups that share experts, each of eight devices.
+inline constexpr int kMostDevices = 3 * 3 * 2 * 8;
 
+class TransformerMaker {
  public:
   TransformerMaker(Rng& rng, const TransformerFeatures& features)
-      : rng_(rng), features_(features), order_(random_devices(rng, kMostDevices, kMostDevices)) {}
+      : rng_(rng), features_(features), order_(random_devices(rng, 96, 96)) {
+    while (order_.size() < kMostDevices) order_.push_back(static_cast<int>(order_.size()));
+  }
 
   /// All widths are multiples of `unit` x 8.
   TransformerCase make(int layers, int unit) {

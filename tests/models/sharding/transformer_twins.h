@@ -21,7 +21,6 @@
 
 namespace orrery::models::testing {
 
-inline constexpr int kDevices = 96;
 inline constexpr std::int64_t kTokens = 64;
 /// Divisible by every number of copies that may share shards.
 inline constexpr int kUnit = 55440;
@@ -81,7 +80,7 @@ inline std::optional<Twins> random_twins(Rng& rng, TransformerFeatures features)
   Workload workload = build_workload(made.model, kTokens, ir::Dtype::bf16);
   return Twins{std::move(made), std::get<Graph>(std::move(graph)),
                std::get<SpecializedGraph>(std::move(special)), std::move(workload),
-               worlds::one_node(kDevices)};
+               worlds::one_node(kMostDevices)};
 }
 
 }  // namespace orrery::models::testing
