@@ -108,7 +108,9 @@ TEST(Refusals, NameTheConstraintAndAWitness) {
     std::string where = std::string(row.planner) + " (" + row.constraint + ")";
     for (const auto& [name, value] : row.options) where += " " + name + "=" + value;
     ASSERT_NE(no, nullptr) << where;
-    if (*row.constraint != '\0') EXPECT_EQ(no->constraint, row.constraint) << where;
+    if (*row.constraint != '\0') {
+      EXPECT_EQ(no->constraint, row.constraint) << where;
+    }
     EXPECT_NE(no->witness, "") << where;
     EXPECT_NE(no->witness.find(row.witness), std::string::npos) << where << ": " << no->witness;
   }
