@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/planners/family.h"
+#include "tests/planners/support.h"
 
 namespace orrery::planners::refusals_test {
 namespace {
@@ -51,7 +51,7 @@ const std::vector<Refusal>& refusals() {
   static const Given no_memory = {{{"A", 100, 0, 2, 200, 1}}, small_model(7), 13};
   static const Given tight = {
       {{"Tight", 100, 25, 8, 100, 1}}, llama2_13b(), 16, [](models::Job&) {}, 4096};
-  static const Given many = {{{"X", 300, 80, 8, 200, 65}}, tiny_model(3), 4};
+  static const Given many = {{{"X", 300, 80, 8, 200, 65}}, small_model(3), 4};
   static const std::vector<Refusal> all = {
       {"alpa", little, {}, "device memory", "X has 0.25 GiB"},
       {"alpa", little, {{"micro_batches", "3"}}, "", "3 micro-batches do not divide a batch of 8"},
@@ -71,7 +71,7 @@ const std::vector<Refusal>& refusals() {
       {"exhaustive", fits(no_recompute), {}, "recompute"},
       {"exhaustive", fits(only_interleaved), {}, "schedule"},
       {"exhaustive", fits(no_zero_stage), {}, "ZeRO"},
-      {"exhaustive", {{{"X", 300, 0.8, 2, 200, 1}}, tiny_model(3), 4}, {}, "device memory"},
+      {"exhaustive", {{{"X", 300, 0.8, 2, 200, 1}}, small_model(3), 4}, {}, "device memory"},
       {"exhaustive", many, {}, "size of the search"},
       {"fsdp",
        fits(below_zero_three),
