@@ -9,8 +9,8 @@
 #include <tuple>
 #include <utility>
 
-#include "models/base/text.h"
 #include "models/base/rng.h"
+#include "models/base/text.h"
 #include "models/config/units.h"
 
 namespace orrery::traces {
