@@ -9,10 +9,13 @@ extern const StudyCommand kReplayStudy;
 extern const StudyCommand kMixedLengthStudy;
 extern const StudyCommand kProgramStudy;
 extern const StudyCommand kSimulateStudy;
+extern const StudyCommand kSwitchStudy;
+extern const StudyCommand kTwinStudy;
 
 const std::vector<const StudyCommand*>& study_commands() {
   static const std::vector<const StudyCommand*> kCommands = {
-      &kPlanStudy, &kReplayStudy, &kMixedLengthStudy, &kProgramStudy, &kSimulateStudy};
+      &kPlanStudy,     &kReplayStudy, &kMixedLengthStudy, &kProgramStudy,
+      &kSimulateStudy, &kSwitchStudy, &kTwinStudy};
   return kCommands;
 }
 

@@ -28,6 +28,9 @@ struct StudyCommand {
   /// The setting that is a choice of a catalog ({name, options}); null: none. Axes of options lead
   /// to it.
   const char* choice;
+  /// Whether `job` may be the path of a file, whose settings axes then change; else it stays a
+  /// path.
+  bool job_files = true;
   SettingsText settings;  ///< Of one run.
   /// Replaces what is short for something else in the axes of a study (`all`); null: nothing is.
   void (*resolve)(Study&, config::Diagnostics&);

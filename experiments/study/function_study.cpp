@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "experiments/study/assumptions.h"
 #include "experiments/study/checks.h"
 #include "experiments/study/clock.h"
 #include "experiments/study/files.h"
 #include "experiments/study/simulate.h"
 #include "experiments/study/summary.h"
+#include "experiments/study/switch.h"
 #include "experiments/study/version.h"
 
 namespace orrery::experiments {
@@ -15,34 +17,22 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Json json_of(const config::Value& value) {
-  if (value.is_null()) return nullptr;
-  if (value.is_map()) {
-    Json json = Json::object();
-    for (const auto& entry : value.entries) json[entry.key] = json_of(entry.value);
-    return json;
-  }
-  if (value.is_list()) {
-    Json json = Json::array();
-    for (const config::Value& item : value.items) json.push_back(json_of(item));
-    return json;
-  }
-  return value.text;
-}
-
 /// Scalars by their path; lists of scalars stay lists.
-void flatten_into(Json& row, const config::Value& value, const std::string& path) {
+void flatten_into(Json& row, const Json& value, const std::string& path) {
   const auto below = [&](const std::string& key) { return path.empty() ? key : path + "." + key; };
-  const bool plain = std::all_of(value.items.begin(), value.items.end(),
-                                 [](const config::Value& item) { return item.is_scalar(); });
-  if (value.is_map()) {
-    for (const auto& entry : value.entries) flatten_into(row, entry.value, below(entry.key));
-  } else if (value.is_list() && !plain) {
-    for (std::size_t i = 0; i < value.items.size(); ++i) {
-      flatten_into(row, value.items[i], below(std::to_string(i)));
+  const bool plain =
+      !value.is_structured() ||
+      (value.is_array() && std::none_of(value.begin(), value.end(),
+                                        [](const Json& item) { return item.is_structured(); }));
+  if (plain && !value.is_null()) {
+    row[row.contains(path) ? "result." + path : path] =
+        value.is_number_float() ? Json(rounded(value.get<double>())) : value;
+  } else if (value.is_object()) {
+    for (const auto& [key, item] : value.items()) flatten_into(row, item, below(key));
+  } else if (value.is_array()) {
+    for (std::size_t i = 0; i < value.size(); ++i) {
+      flatten_into(row, value[i], below(std::to_string(i)));
     }
-  } else if (!value.is_null()) {
-    row[row.contains(path) ? "result." + path : path] = json_of(value);
   }
 }
 
@@ -56,8 +46,8 @@ RunSeconds fill_function(const std::string& folder, const std::string& study_fol
   const double seconds = seconds_since(start);
   Json summary = begin_summary(identity.hash(), std::nullopt);
   if (result.status != 0) summary["status"] = "infeasible";
-  flatten_into(summary, result.value, "");
-  write_text_file(out + "/result.json", json_of(result.value).dump(2) + "\n");
+  flatten_into(summary, Json::parse(result.json), "");
+  write_text_file(out + "/result.json", result.json);
   write_text_file(out + "/summary.json", summary_text(summary));
   return {0, seconds};
 }
@@ -73,7 +63,8 @@ TaskList function_tasks(const Study& study, std::vector<std::pair<Point, Functio
   }
   const std::string inputs = hash_of_inputs(study.folder);
   for (auto& [point, run] : runs) {
-    const Identity identity{run.settings, {{"study", inputs}}};
+    // What is given counts too: some settings are kept as they are until they are known.
+    const Identity identity{overlay(run.settings, point.settings), {{"study", inputs}}};
     Task task{point, identity.hash(), "", "", {point.axes.begin(), point.axes.end()}, nullptr};
     task.inputs["run"] = task.hash;
     task.inputs["seed"] = std::to_string(point.seed);
@@ -91,6 +82,10 @@ TaskList function_tasks(const Study& study, std::vector<std::pair<Point, Functio
 
 extern const StudyCommand kSimulateStudy;
 const StudyCommand kSimulateStudy =
-    function_study<simulate>("simulate", "what `orrery simulate` does", {"seed"});
+    function_study<simulate>("simulate", "given plans simulated", {"seed"});
+
+extern const StudyCommand kSwitchStudy;
+const StudyCommand kSwitchStudy =
+    function_study<switch_plans>("switch", "the state moved from one plan to another");
 
 }  // namespace orrery::experiments

@@ -4,19 +4,20 @@
 /// seen from the folder of the study.
 #pragma once
 #include <functional>
-#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "experiments/study/call.h"
 #include "experiments/study/commands.h"
+#include "experiments/study/json.h"
 
 namespace orrery::experiments {
 
 /// What a function came to.
 struct FunctionResult {
-  config::Value value;
-  int status = 0;  ///< As of the command line: not 0 where it found nothing.
+  std::string json;  ///< The result.
+  int status = 0;    ///< As of the command line: not 0 where it found nothing.
 };
 
 /// A call of a function.
@@ -42,7 +43,7 @@ FunctionResult call_function(const Settings& settings) {
   const auto finish = [](auto result) {
     FunctionResult out;
     if constexpr (requires { exit_status(result); }) out.status = exit_status(result);
-    out.value = config::to_value(std::move(result));
+    out.json = to_json(std::move(result));
     return out;
   };
   if constexpr (FunctionTraits<decltype(Function)>::kTakesProblems) {

@@ -286,9 +286,10 @@ void exclude(const Study& study, config::Diagnostics& diagnostics,
 }
 
 /// A job may be the path of a file.
-void complete(Value& settings, const std::string& folder, config::Diagnostics& problems) {
+void complete(Value& settings, const Study& study, config::Diagnostics& problems) {
+  if (!command_of(study).job_files) return;
   for (Value::Entry& entry : settings.entries) {
-    if (entry.key == "job") complete_job(entry.value, folder, problems);
+    if (entry.key == "job") complete_job(entry.value, study.folder, problems);
   }
 }
 
@@ -309,7 +310,7 @@ Point make_point(const Study& study, const Selection& selection, config::Diagnos
   Point point;
   Value& tree = point.settings;
   tree = study.settings;
-  complete(tree, study.folder, problems);
+  complete(tree, study, problems);
   for (const auto& [axis, value] : selection) {
     if (!problems.empty()) return point;
     if (axis->kind == Axis::Kind::cases) {
@@ -328,7 +329,7 @@ Point make_point(const Study& study, const Selection& selection, config::Diagnos
   if (const Value* seed = tree.find("seed"); seed != nullptr && problems.empty()) {
     problems.add(seed->at, "a run takes its seed from `seeds`", "write `seeds: [1, 2, 3]`");
   }
-  complete(tree, study.folder, problems);  // an axis may bring another job
+  complete(tree, study, problems);  // an axis may bring another job
   return point;
 }
 
@@ -371,13 +372,13 @@ void check_unseeded(const Study& study, const std::set<std::string>& known,
 
 /// Names the first run that appears twice.
 void check_distinct(const Study& study, const std::vector<Point>& points,
-                    const std::vector<config::Position>& places, config::Diagnostics& diagnostics) {
+                    config::Diagnostics& diagnostics) {
   std::map<std::pair<std::vector<std::pair<std::string, std::string>>, std::int64_t>, std::size_t>
       seen;
   for (std::size_t i = 0; i < points.size(); ++i) {
     const auto [first, is_new] = seen.emplace(std::pair(points[i].axes, points[i].seed), i);
     if (is_new) continue;
-    diagnostics.add(points[i].axes.empty() ? study.seeds.at : places[i],
+    diagnostics.add(points[i].axes.empty() ? study.seeds.at : points[i].at,
                     fmt::format("runs {} and {} are the same", first->second + 1, i + 1),
                     "an axis or `seeds` has a value twice");
     return;
@@ -403,7 +404,6 @@ std::vector<Point> expand(const Study& study, config::Diagnostics& diagnostics) 
   if (selections.empty()) return points;
   exclude(study, diagnostics, selections);
   DistinctProblems distinct(diagnostics);
-  std::vector<config::Position> places;
   std::set<std::string> choices;
   bool whole = true;
   for (const Selection& selection : selections) {
@@ -415,13 +415,13 @@ std::vector<Point> expand(const Study& study, config::Diagnostics& diagnostics) 
     const bool one_seed = is_unseeded(study, point.settings, choices);
     for (const std::int64_t seed : study.seeds.value) {
       points.push_back(point);
+      points.back().at = selection.empty() ? study.settings.at : place_of(selection.back());
       set_seed(points.back(), study, seed);
-      places.push_back(selection.empty() ? study.seeds.at : place_of(selection.back()));
       if (one_seed) break;
     }
   }
   if (whole) check_unseeded(study, choices, diagnostics);
-  check_distinct(study, points, places, diagnostics);
+  check_distinct(study, points, diagnostics);
   return points;
 }
 

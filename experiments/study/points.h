@@ -17,6 +17,7 @@ struct Point {
   /// The values that it takes: (axis, value as text; of a case its name).
   std::vector<std::pair<std::string, std::string>> axes;
   std::int64_t seed = 0;
+  config::Position at;  ///< Of its value on the last axis.
 
   /// Text of an axis; "" where it is on none of that name.
   std::string on(const std::string& axis) const;

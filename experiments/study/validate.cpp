@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <iterator>
+#include <functional>
 #include <utility>
 
 #include "experiments/study/assumptions.h"
@@ -22,6 +22,14 @@ namespace {
 
 namespace fs = std::filesystem;
 using config::Diagnostics;
+
+/// Files of one schema, `orrery/NAME/VERSION`.
+struct FileKind {
+  std::string name;
+  /// Adds what is wrong with a file; says what is in it, in words or not at all.
+  std::function<std::string(const std::string& path, const models::Library&, config::Diagnostics&)>
+      check;
+};
 
 /// Library files are read by folder; only the problems of this file count.
 void check_library_file(const std::string& path, const std::string& kind, Diagnostics& out) {
@@ -115,6 +123,8 @@ std::vector<FileKind> file_kinds(const ValidateSettings& settings) {
                        return std::string();
                      }});
   }
+  std::sort(kinds.begin(), kinds.end(),
+            [](const FileKind& a, const FileKind& b) { return a.name < b.name; });
   return kinds;
 }
 
@@ -180,14 +190,11 @@ int exit_status(const ValidateResult& result) {
   return good ? 0 : 2;
 }
 
-ValidateResult validate_files(const ValidateSettings& settings, std::vector<FileKind> more) {
+ValidateResult validate(const ValidateSettings& settings, const Call&) {
   Diagnostics of_library;
   const models::Library library = open_library(of_library);
   of_library.raise();
-  std::vector<FileKind> kinds = file_kinds(settings);
-  std::move(more.begin(), more.end(), std::back_inserter(kinds));
-  std::sort(kinds.begin(), kinds.end(),
-            [](const FileKind& a, const FileKind& b) { return a.name < b.name; });
+  const std::vector<FileKind> kinds = file_kinds(settings);
   ValidateResult result;
   for (const std::string& path : settings.files) {
     Diagnostics diagnostics;

@@ -1,12 +1,10 @@
 /// Reads files as the other functions do and names every problem: what `orrery validate` does.
 #pragma once
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "experiments/study/call.h"
 #include "experiments/study/inputs.h"
-#include "models/spec/library.h"
 
 namespace orrery::config {
 void describe(Visitor& v, Problem& problem);
@@ -34,15 +32,6 @@ struct ValidateResult {
 void describe(config::Visitor& v, ValidateResult& result);
 int exit_status(const ValidateResult& result);
 
-/// Files of one schema, `orrery/NAME/VERSION`.
-struct FileKind {
-  std::string name;
-  /// Adds what is wrong with a file; says what is in it, in words or not at all.
-  std::function<std::string(const std::string& path, const models::Library&, config::Diagnostics&)>
-      check;
-};
-
-/// `more`: kinds that only the caller knows.
-ValidateResult validate_files(const ValidateSettings& settings, std::vector<FileKind> more = {});
+ValidateResult validate(const ValidateSettings& settings, const Call& call);
 
 }  // namespace orrery::experiments

@@ -377,6 +377,45 @@ TEST(Sweep, TheIndexMirrorsRunsCsv) {
   sqlite3_close(database);
 }
 
+/// `orrery simulate` of the plan at two lengths.
+constexpr const char* kSimulations =
+    "schema: orrery/study/1\n"
+    "name: tests/pair\n"
+    "command: simulate\n"
+    "settings: {cluster: pair.yaml, model: gpt3_125m, plan: [plan.yaml]}\n"
+    "axes:\n"
+    "  sequence_length: [512, 1024]\n";
+
+TEST(FunctionStudy, HasTheResultOfAnyFunctionInItsRows) {
+  const Experiment experiment(kSimulations);
+  const StudyResult result = experiment.sweep(experiment.options(2));
+  EXPECT_TRUE(result.problems.empty()) << result.problems.front();
+  const auto rows = experiment.rows();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].at("sequence_length"), "512");
+  EXPECT_EQ(rows[0].at("plans.0.name"), "plan.yaml");
+  const auto seconds = [&](std::size_t row) {
+    return std::stod(rows[row].at("plans.0.evaluation.iteration_seconds"));
+  };
+  EXPECT_LT(seconds(0), seconds(1));
+  const Experiment plans(replaced(support::kManifest, "  simulation.jitter: [0, 0.1]\n", ""));
+  plans.sweep(plans.options(2));
+  EXPECT_NEAR(seconds(0), std::stod(plans.rows()[0].at("iteration_time_s")), 1e-9);
+  EXPECT_EQ(experiment.sweep(experiment.options(1)).present, 2);
+}
+
+TEST(FunctionStudy, NamesProblemsOfSettingsAtTheirPlaces) {
+  const Experiment experiment(
+      replaced(kSimulations, "sequence_length: [512, 1024]", "cost: [simulator, guessed]"));
+  try {
+    experiment.sweep(experiment.dry_run());
+    FAIL() << "no problem was found";
+  } catch (const config::ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("manifest.yaml:6:21: "), std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(Figure, IsWhatThePlotScriptPrints) {
   const Experiment experiment;
   write_text_file(experiment.folder / "manifest.yaml",

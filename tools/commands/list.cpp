@@ -48,13 +48,9 @@ std::vector<ExperimentRow> experiments_known() {
   for (const std::string& file : experiments_of(root.string(), diagnostics)) {
     ExperimentRow row;
     row.path = fs::proximate(fs::path(file).parent_path(), error).string();
-    if (is_twin(file)) {
-      row.title = "Twin: predicted against measured on this machine";
-    } else {
-      const experiments::Study study = experiments::load_study(file, diagnostics);
-      row.title = study.title;
-      if (diagnostics.empty()) row.runs = std::ssize(experiments::expand(study, diagnostics));
-    }
+    const experiments::Study study = experiments::load_study(file, diagnostics);
+    row.title = study.title;
+    if (diagnostics.empty()) row.runs = std::ssize(experiments::expand(study, diagnostics));
     if (!diagnostics.empty()) break;
     rows.push_back(std::move(row));
   }

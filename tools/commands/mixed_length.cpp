@@ -15,7 +15,6 @@
 #include "models/config/document.h"
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"
-#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
@@ -151,27 +150,29 @@ StepPlace place_of(const Text& text, const std::vector<Point>& points,
 }
 
 /// Plans one step of one system and writes it.
-int save_plan(const LoadedMixedLength& loaded, int number, const std::string& path) {
+StudyReport save_plan(const LoadedMixedLength& loaded, int number, const std::string& path,
+                      const experiments::Call& call) {
   experiments::MixedLengthSession session(loaded);
   const experiments::MixedLengthRun& run = loaded.run;
   if (const auto& no = session.infeasible()) {
-    fmt::print(stderr, "orrery: {}, {}: no plan: {}: {}\n", run.name, run.system, no->constraint,
-               no->witness);
-    return 1;
+    call.note(
+        fmt::format("{}, {}: no plan: {}: {}", run.name, run.system, no->constraint, no->witness));
+    return {[] {}, nullptr, 1};
   }
   const std::vector<std::int64_t> lengths = experiments::sequences_of(loaded, number);
   models::PlannedStep step = session.plan(lengths);
   step.planner = run.planner.value;
   write_file(path, models::dump_step_plan(step));
-  print(fmt::format("{}, {}, step {}: {} in {}, {:.3f} s\n", run.name, run.system, number,
-                    counted(lengths.size(), "sequence"), counted(step.phases.size(), "phase"),
-                    session.run(lengths).time.value));
-  for (const std::string& line : session.strategies()) print(line + "\n");
-  print(path + "\n");
-  return 0;
+  std::string text =
+      fmt::format("{}, {}, step {}: {} in {}, {:.3f} s\n", run.name, run.system, number,
+                  counted(lengths.size(), "sequence"), counted(step.phases.size(), "phase"),
+                  session.run(lengths).time.value);
+  for (const std::string& line : session.strategies()) text += line + "\n";
+  return {[text = text + path + "\n"] { print(text); }, nullptr, 0};
 }
 
-int plan_of_step(const Study& study, const MixedLengthSettings& args, config::Diagnostics& found) {
+StudyReport plan_of_step(const Study& study, const MixedLengthSettings& args,
+                         const experiments::Call& call, config::Diagnostics found) {
   const models::Library library = open_library(found);
   const auto all =
       experiments::load_mixed_lengths(study, experiments::expand(study, found), library, found);
@@ -184,10 +185,11 @@ int plan_of_step(const Study& study, const MixedLengthSettings& args, config::Di
   const auto chosen = std::find_if(all.begin(), all.end(), [&](const auto& each) {
     return each.first.axes == place.point.axes;
   });
-  return save_plan(*chosen->second, place.step, *args.plan);
+  return save_plan(*chosen->second, place.step, *args.plan, call);
 }
 
-int run(const MixedLengthSettings& args, config::Diagnostics& diagnostics) {
+StudyReport mixed_length(const MixedLengthSettings& args, const experiments::Call& call,
+                         config::Diagnostics diagnostics) {
   const std::int64_t steps = whole_number(args.steps, "steps", 1, 0, diagnostics);
   if (steps > experiments::kMostSteps) {
     diagnostics.add(at_flag("--steps"), fmt::format("at most {}", experiments::kMostSteps));
@@ -202,14 +204,13 @@ int run(const MixedLengthSettings& args, config::Diagnostics& diagnostics) {
   if (steps > 0) {
     study.set("steps", config::Value::scalar(std::to_string(steps), at_flag("--steps")));
   }
-  if (args.plan) return plan_of_step(study, args, diagnostics);
-  return run_and_report(study, args.sweep, args.json, false, diagnostics);
+  if (args.plan) return plan_of_step(study, args, call, std::move(diagnostics));
+  return run_and_report(study, args.sweep, false, call, std::move(diagnostics));
 }
 
 }  // namespace
 
 StudyReport report_mixed_lengths(const Study& study, const StudyResult& result, bool dry_run) {
-  StudyReport report;
   MixedLengthDocument document{
       study.name,     result.results_folder, result.runs_csv,    result.table,
       result.figures, result.problems,       result.interrupted, {}};
@@ -218,20 +219,17 @@ StudyReport report_mixed_lengths(const Study& study, const StudyResult& result, 
     systems.push_back(experiments::mixed_length_summary(run, result.results_folder));
     document.systems.push_back({run.hash, systems.back()});
   }
-  report.json = to_json(document);
   if (dry_run) {
-    report.text =
+    return report_of(
         fmt::format("dry run: {} of {} to do; results would go to {}\n", result.missing,
-                    counted(static_cast<std::size_t>(result.total), "run"), result.results_folder);
-    return report;
+                    counted(static_cast<std::size_t>(result.total), "run"), result.results_folder),
+        document);
   }
-  std::size_t steps = 0;
-  for (const auto& row : experiments::read_csv_rows(result.table)) steps += row.empty() ? 0 : 1;
-  report.any_result = steps > 0;
-  report.text = section(study.title, summary(systems)) + notes(systems);
-  report.text += fmt::format("{} steps in {}\n", steps, result.table);
-  for (const std::string& drawn : result.figures) report.text += drawn + "\n";
-  return report;
+  const std::size_t steps = experiments::read_csv_rows(result.table).size();
+  std::string text = section(study.title, summary(systems)) + notes(systems);
+  text += fmt::format("{} steps in {}\n", steps, result.table);
+  for (const std::string& drawn : result.figures) text += drawn + "\n";
+  return report_of(text, document, steps > 0 ? 0 : 1);
 }
 
 void describe(config::Visitor& v, MixedLengthSettings& settings) {
@@ -242,11 +240,10 @@ void describe(config::Visitor& v, MixedLengthSettings& settings) {
   v.optional("plan", settings.plan,
              "run nothing: write the plan of one step to this file, for orrery simulate");
   v.optional("of", settings.of, "CASE/SYSTEM/STEP: which step --plan writes");
-  describe_json(v, settings.json);
 }
 
 extern const Command kMixedLength;
-const Command kMixedLength = printing_command<MixedLengthSettings, run>(
+const Command kMixedLength = command<mixed_length, print_report<MixedLengthSettings>>(
     "mixed-length", "Simulate steps with sequences of mixed lengths, system by system",
     "mixed-length experiments/hetu/mixed_length --steps 2 --no-figure");
 

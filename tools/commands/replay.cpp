@@ -1,4 +1,6 @@
 /// orrery replay: recovery policies on traces, then their ranking.
+#include <utility>
+
 #include "experiments/study/study.h"
 #include "tools/cli/command.h"
 #include "tools/commands/inputs.h"
@@ -8,9 +10,10 @@
 namespace orrery::tools {
 namespace {
 
-int run(const ReplaySettings& args, config::Diagnostics& diagnostics) {
-  const experiments::Study study = study_of(args, diagnostics);
-  return run_and_report(study, args.sweep, args.json, false, diagnostics);
+StudyReport replay(const ReplaySettings& args, const experiments::Call& call,
+                   config::Diagnostics problems) {
+  const experiments::Study study = study_of(args, problems);
+  return run_and_report(study, args.sweep, false, call, std::move(problems));
 }
 
 }  // namespace
@@ -53,13 +56,12 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
              "of that time; ignored halves the simulations and flatters who copies much");
   v.section("");
   describe(v, settings.sweep);
-  describe_json(v, settings.json);
   describe(v, settings.job, BatchDefault::fixed);
   if (settings.expected_mtbf) v.positive("expected_mtbf", *settings.expected_mtbf);
 }
 
 extern const Command kReplay;
-const Command kReplay = printing_command<ReplaySettings, run>(
+const Command kReplay = command<replay, print_report<ReplaySettings>>(
     "replay", "Replay failures and preemptions under recovery policies, and rank them",
     "replay --cluster a100_8 --model gpt3_1.3b --global-batch 64 --sequence-length 1024 --generate "
     "llama3 --days 2 --policy all --seeds 2",

@@ -32,7 +32,6 @@ struct ReplaySettings {
   std::optional<experiments::BackgroundTransfers> background_transfers;
   Text plan;
   SweepSettings sweep;
-  bool json = false;
 };
 
 void describe(config::Visitor& v, ReplaySettings& settings);

@@ -10,7 +10,6 @@
 #include "experiments/study/files.h"
 #include "experiments/study/points.h"
 #include "experiments/study/replay_ranking.h"
-#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/study_report.h"
@@ -255,7 +254,8 @@ std::string replay_text(const Study& study, const StudyResult& result, const Ran
   return text + work_text(result, ranking) + replays_done(result);
 }
 
-std::string replay_document(const Study& study, const StudyResult& result, const Ranking& ranking) {
+ReplayDocument replay_document(const Study& study, const StudyResult& result,
+                               const Ranking& ranking) {
   ReplayDocument document;
   document.study = study.name;
   document.results = result.results_folder;
@@ -271,7 +271,7 @@ std::string replay_document(const Study& study, const StudyResult& result, const
   document.interrupted = result.interrupted;
   document.ranking = ranking.standings;
   document.unable = ranking.unable;
-  return to_json(document);
+  return document;
 }
 
 }  // namespace
@@ -283,9 +283,9 @@ StudyReport report_replays(const Study& study, const StudyResult& result, bool d
   }
   const Ranking ranking =
       experiments::rank_policies(experiments::read_csv_rows(result.runs_csv), axes);
-  return {dry_run ? dry_run_text(study, result) : replay_text(study, result, ranking),
-          replay_document(study, result, ranking),
-          dry_run || result.total == 0 || !ranking.standings.empty()};
+  const bool any = dry_run || result.total == 0 || !ranking.standings.empty();
+  return report_of(dry_run ? dry_run_text(study, result) : replay_text(study, result, ranking),
+                   replay_document(study, result, ranking), any ? 0 : 1);
 }
 
 }  // namespace orrery::tools

@@ -1,7 +1,6 @@
 /// orrery run: all runs of a study, then a table of them and the figure.
-#include <fmt/format.h>
-
-#include <filesystem>
+#include <memory>
+#include <utility>
 
 #include "experiments/study/study.h"
 #include "tools/cli/command.h"
@@ -9,44 +8,51 @@
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/study_report.h"
-#include "tools/commands/twin_manifest.h"
 
 namespace orrery::tools {
+
+extern const Command kTwin;
+
 namespace {
 
 /// Flags that say nothing to a study of some command.
-void refuse(bool given, const char* flag, const char* what) {
-  if (!given) return;
-  config::Diagnostics diagnostics;
-  diagnostics.add(at_flag(flag), what);
-  diagnostics.raise();
+void refuse(bool given, const char* flag, const char* what, config::Diagnostics& problems) {
+  if (given) problems.add(at_flag(flag), what);
 }
 
-int run_twin_of(const RunSettings& args) {
-  refuse(args.timelines, "--timelines", "this experiment has no timelines");
-  refuse(args.sweep.shard.has_value(), "--shard", "a twin's runs are not divided");
-  TwinSettings twin;
-  twin.manifest = args.manifest;
-  if (args.sweep.results != SweepSettings().results) twin.results = args.sweep.results;
-  twin.dry_run = args.sweep.dry_run;
-  twin.no_figure = args.sweep.no_figure;
-  twin.json = args.json;
-  return run_twin(twin);
-}
-
-int run(const RunSettings& given) {
-  config::Diagnostics diagnostics;
-  const std::vector<std::string> files = experiments_of(given.manifest, diagnostics);
-  diagnostics.raise();
-  if (files.size() > 1) return run_folder(given, files);
-  RunSettings args = given;
-  args.manifest = files.front();
-  if (is_twin(args.manifest)) return run_twin_of(args);
-  const experiments::Study study = experiments::load_study(args.manifest, diagnostics);
-  if (study.command.value != "plan") {
-    refuse(args.timelines, "--timelines", "this experiment has no timelines");
+/// Shows how it went as it is: not a sweep.
+StudyReport run_twin(const RunSettings& args, const std::string& file,
+                     const experiments::Call& call, config::Diagnostics problems) {
+  refuse(args.sweep.shard.has_value(), "--shard", "a twin's runs are not divided", problems);
+  config::Value twin = config::Value::map({});
+  twin.append("manifest", config::Value::scalar(file));
+  if (args.sweep.results != SweepSettings().results) {
+    twin.append("results", config::Value::scalar(args.sweep.results));
   }
-  return run_and_report(study, args.sweep, args.json, args.timelines, diagnostics);
+  if (args.sweep.dry_run) twin.append("dry_run", config::Value::scalar("true"));
+  if (args.sweep.no_figure) twin.append("no_figure", config::Value::scalar("true"));
+  const std::shared_ptr<Outcome> outcome =
+      kTwin.run(twin, config::Value::map({}), call, std::move(problems));
+  return {.print = [outcome] { outcome->print(); },
+          .document = [outcome](config::Visitor& v) { outcome->result().visit(v); },
+          .status = outcome->status()};
+}
+
+StudyReport run_experiment(const RunSettings& args, const experiments::Call& call,
+                           config::Diagnostics problems) {
+  const std::vector<std::string> files = experiments_of(args.manifest, problems);
+  if (files.empty()) problems.raise();
+  if (files.size() > 1) {
+    problems.raise();
+    return run_folder(args, files, call);
+  }
+  const std::string& file = files.front();
+  const std::string command = command_of_file(file);
+  refuse(args.timelines && command != "plan", "--timelines", "this experiment has no timelines",
+         problems);
+  if (command == "twin") return run_twin(args, file, call, std::move(problems));
+  const experiments::Study study = experiments::load_study(file, problems);
+  return run_and_report(study, args.sweep, args.timelines, call, std::move(problems));
 }
 
 }  // namespace
@@ -56,11 +62,10 @@ void describe(config::Visitor& v, RunSettings& settings) {
              "manifest.yaml of a study, or a folder: all studies below it", {.positional = true});
   describe(v, settings.sweep);
   v.optional("timelines", settings.timelines, "write a Perfetto timeline for each run");
-  describe_json(v, settings.json);
 }
 
 extern const Command kRun;
-const Command kRun = printing_command<RunSettings, run>(
+const Command kRun = command<run_experiment, print_report<RunSettings>>(
     "run", "Run an experiment: all runs of a manifest, and the figure that they end in",
     "run experiments/hexiscale/case_study --no-figure");
 

@@ -5,18 +5,18 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <set>
 #include <system_error>
 
 #include "experiments/study/study.h"
 #include "models/base/subprocess.h"
 #include "models/config/document.h"
-#include "tools/cli/command.h"
-#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
@@ -35,11 +35,9 @@ std::string text_at(const std::string& file, const char* key) {
   return value == nullptr ? "" : value->text;
 }
 
-std::string command_of_file(const std::string& file) { return text_at(file, "command"); }
-
 std::vector<std::string> command_for(const RunSettings& args, const std::string& file) {
   std::vector<std::string> words = {own_executable(), "run", file, "--results", args.sweep.results};
-  const bool divides = !is_twin(file);
+  const bool divides = command_of_file(file) != "twin";
   if (divides && args.sweep.workers) {
     words.insert(words.end(), {"--workers", std::to_string(*args.sweep.workers)});
   }
@@ -59,15 +57,51 @@ std::vector<std::string> command_for(const RunSettings& args, const std::string&
   return words;
 }
 
-/// Status of the command, run as a child that dies with this process. Ctrl-C goes to both: the
-/// child keeps its results, and this process waits for it.
-int run_apart(const std::vector<std::string>& words) {
-  std::fflush(nullptr);
+/// How a command ended, and what it printed.
+struct Ran {
+  int status = 0;
+  std::string text;
+};
+
+/// Runs a command as a child that dies with this process. Ctrl-C goes to both: the child keeps its
+/// results, and this process waits for it.
+Ran run_apart(const std::vector<std::string>& words) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> out(std::tmpfile(), std::fclose);
+  if (out == nullptr) throw std::system_error(errno, std::generic_category(), "temporary file");
   const auto before = signal(SIGINT, SIG_IGN);
-  Subprocess child({.command = words, .signals = ChildSignals::defaults, .death_signal = SIGTERM});
+  Subprocess child({.command = words,
+                    .out = fileno(out.get()),
+                    .signals = ChildSignals::defaults,
+                    .death_signal = SIGTERM});
   const ExitStatus status = child.wait();
   signal(SIGINT, before);
-  return status.signal == 0 ? status.code : 1;
+  Ran ran{status.signal == 0 ? status.code : 1, ""};
+  std::rewind(out.get());
+  char buffer[1 << 14];
+  while (const std::size_t count = std::fread(buffer, 1, sizeof buffer, out.get())) {
+    ran.text.append(buffer, count);
+  }
+  return ran;
+}
+
+/// What `--json` prints of a folder.
+struct FolderRow {
+  std::string experiment;
+  int status = 0;
+};
+struct FolderDocument {
+  std::vector<FolderRow> experiments;
+};
+
+void describe(config::Visitor& v, FolderRow& row) {
+  v.title("Experiment");
+  v.required("experiment", row.experiment, "its file");
+  v.required("status", row.status, "exit status; 0: done");
+}
+
+void describe(config::Visitor& v, FolderDocument& document) {
+  v.title("Experiments");
+  v.required("experiments", document.experiments, "of the folder");
 }
 
 /// Folder of a file, or the file where the folder holds several.
@@ -84,7 +118,6 @@ void check_distinct_names(const std::vector<std::string>& files) {
   config::Diagnostics diagnostics;
   std::map<std::string, std::string> known;
   for (const std::string& file : files) {
-    if (is_twin(file)) continue;  // results/twin/<name>
     config::Diagnostics ignored;
     const config::Value tree = config::load_value(file, ignored);
     const config::Value* name = tree.find("name");
@@ -129,9 +162,7 @@ experiments::Study load_study_of(const std::string& file, const std::string& com
   return study;
 }
 
-bool is_twin(const std::string& file) {
-  return text_at(file, "schema").rfind("orrery/twin/", 0) == 0;
-}
+std::string command_of_file(const std::string& file) { return text_at(file, "command"); }
 
 std::vector<std::string> experiments_of(const std::string& path, config::Diagnostics& diagnostics) {
   std::error_code error;
@@ -152,32 +183,27 @@ std::vector<std::string> experiments_of(const std::string& path, config::Diagnos
   return {files.begin(), files.end()};
 }
 
-int run_folder(const RunSettings& args, const std::vector<std::string>& files) {
-  if (args.json) {
-    config::Diagnostics diagnostics;
-    diagnostics.add(at_flag("--json"),
-                    fmt::format("{} are {} experiments", args.manifest, files.size()),
-                    "name one of them");
-    diagnostics.raise();
-  }
+StudyReport run_folder(const RunSettings& args, const std::vector<std::string>& files,
+                       const experiments::Call& call) {
   check_distinct_names(files);
   Table table;
   table.column("experiment").column("result").number("time");
+  FolderDocument document;
+  std::string text;
   int worst = 0;
   for (std::size_t i = 0; i < files.size() && worst != kInterrupted; ++i) {
-    print(bold(fmt::format("[{}/{}] {}", i + 1, files.size(), files[i])) + "\n");
+    const std::string head = fmt::format("[{}/{}] {}", i + 1, files.size(), files[i]);
+    if (!args.sweep.quiet) call.note(head);
     const auto start = std::chrono::steady_clock::now();
-    const int status = run_apart(command_for(args, files[i]));
+    const Ran ran = run_apart(command_for(args, files[i]));
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-    table.row({shown(files[i], files), result_text(status), duration(seconds.count())});
-    worst = status == kInterrupted ? status : std::max(worst, status);
-    print("\n");
+    text += bold(head) + "\n" + ran.text + "\n";
+    table.row({shown(files[i], files), result_text(ran.status), duration(seconds.count())});
+    document.experiments.push_back({files[i], ran.status});
+    worst = ran.status == kInterrupted ? ran.status : std::max(worst, ran.status);
   }
-  print(table.text(0, colors()));
-  if (worst == kInterrupted) {
-    fmt::print(stderr, "orrery: interrupted; the same command goes on from there\n");
-  }
-  return worst;
+  if (worst == kInterrupted) call.note("interrupted; the same command goes on from there");
+  return report_of(text + table.text(0, colors()), document, worst);
 }
 
 }  // namespace orrery::tools

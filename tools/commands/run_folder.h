@@ -6,6 +6,7 @@
 #include "experiments/study/study.h"
 #include "models/config/diagnostics.h"
 #include "tools/commands/inputs.h"
+#include "tools/commands/study_report.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
@@ -14,7 +15,6 @@ struct RunSettings {
   std::string manifest;
   SweepSettings sweep;
   bool timelines = false;
-  bool json = false;
 };
 
 void describe(config::Visitor& v, RunSettings& settings);
@@ -26,7 +26,6 @@ struct MixedLengthSettings {
   Text plan;  ///< File for the plan of one step.
   Text of;    ///< CASE/SYSTEM/STEP
   SweepSettings sweep;
-  bool json = false;
 };
 
 void describe(config::Visitor& v, MixedLengthSettings& settings);
@@ -38,15 +37,16 @@ std::string study_file(const std::string& given, config::Diagnostics& diagnostic
 experiments::Study load_study_of(const std::string& file, const std::string& command,
                                  config::Diagnostics& diagnostics);
 
-/// Whether a file is a twin's, by its `schema`.
-bool is_twin(const std::string& file);
+/// The `command` of a study; "" where the file says none.
+std::string command_of_file(const std::string& file);
 
 /// The studies of a folder and of those below it, by path; a file is itself. Where the
 /// path leads nowhere, or to a folder without any, a problem.
 std::vector<std::string> experiments_of(const std::string& path, config::Diagnostics& diagnostics);
 
-/// Runs the files one after the other, each in a process of its own, and says at the end how each
-/// went. Goes on after one that failed; the status is that of the worst.
-int run_folder(const RunSettings& args, const std::vector<std::string>& files);
+/// Runs the files one after the other, each in a process of its own, and says how each went. Goes
+/// on after one that failed; the status is that of the worst.
+StudyReport run_folder(const RunSettings& args, const std::vector<std::string>& files,
+                       const experiments::Call& call);
 
 }  // namespace orrery::tools

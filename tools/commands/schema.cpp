@@ -11,7 +11,6 @@
 #include "models/spec/schemas.h"
 #include "tools/cli/command.h"
 #include "tools/commands/tables.h"
-#include "tools/commands/twin_manifest.h"
 #include "traces/generate/settings.h"
 
 namespace orrery::tools {
@@ -45,14 +44,12 @@ OwnKind own() {
 
 constexpr char kAssumptions[] = "Assumptions";
 constexpr char kTraceGenerator[] = "Trace generator";
-constexpr char kTwin[] = "Twin";
 
 const std::map<std::string, OwnKind>& own_kinds() {
   static const std::map<std::string, OwnKind> kKinds = {
       {"assumptions", own<experiments::Assumptions, kAssumptions>()},
       {"study", {experiments::study_schema, experiments::study_reference}},
-      {"trace_generator", own<traces::TraceGenerator, kTraceGenerator>()},
-      {"twin", own<TwinManifest, kTwin>()}};
+      {"trace_generator", own<traces::TraceGenerator, kTraceGenerator>()}};
   return kKinds;
 }
 
@@ -66,8 +63,10 @@ experiments::TextResult schema(const SchemaSettings& settings, const experiments
     for (const auto& [name, kind] : own_kinds()) kinds.push_back(name);
     std::sort(kinds.begin(), kinds.end());
     config::Diagnostics diagnostics;
+    const bool former = !experiments::former_schema_hint("orrery/" + settings.kind + "/").empty();
     diagnostics.add({"schema", 0, 0}, "unknown kind of file '" + settings.kind + "'",
-                    config::suggest(settings.kind, kinds, "kinds"));
+                    former ? "it is a study now: orrery schema study"
+                           : config::suggest(settings.kind, kinds, "kinds"));
     diagnostics.raise();
   }
   return {settings.reference ? models::reference_page_of(settings.kind)

@@ -1,6 +1,7 @@
 #include "tools/commands/study_report.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <charconv>
@@ -11,7 +12,6 @@
 #include <vector>
 
 #include "experiments/study/files.h"
-#include "tools/cli/json.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/inputs.h"
@@ -30,7 +30,7 @@ constexpr std::size_t kCellWidth = 60;  ///< Longer texts end in "...".
 
 using Row = experiments::CsvRow;
 
-struct RunRecord {
+struct ShownRun {
   std::string run;
   std::map<std::string, std::string> axes;
   std::int64_t seed = 0;
@@ -57,10 +57,10 @@ struct RunDocument {
   int missing = 0;
   bool interrupted = false;
   std::optional<double> estimate_seconds;
-  std::vector<RunRecord> runs;
+  std::vector<ShownRun> runs;
 };
 
-void describe(config::Visitor& v, RunRecord& record) {
+void describe(config::Visitor& v, ShownRun& record) {
   v.title("Run");
   v.required("run", record.run, "content hash: name of its folder");
   v.required("axes", record.axes, "of the sweep");
@@ -91,7 +91,7 @@ void describe(config::Visitor& v, RunDocument& document) {
   v.required("runs", document.runs, "");
 }
 
-struct StepRunRecord {
+struct ShownStep {
   std::string step;
   std::string status;
   std::string reason;
@@ -104,10 +104,10 @@ struct StepsDocument {
   std::vector<std::string> figures;
   std::vector<std::string> problems;
   std::vector<std::string> skipped;
-  std::vector<StepRunRecord> steps;
+  std::vector<ShownStep> steps;
 };
 
-void describe(config::Visitor& v, StepRunRecord& record) {
+void describe(config::Visitor& v, ShownStep& record) {
   v.title("Step");
   v.required("step", record.step, "");
   v.required("status", record.status, "");
@@ -142,8 +142,8 @@ std::optional<double> number(const Row& row, const std::string& column) {
              : std::nullopt;
 }
 
-RunRecord record_of(const Task& run, const std::map<std::string, Row>& rows) {
-  RunRecord record;
+ShownRun shown(const Task& run, const std::map<std::string, Row>& rows) {
+  ShownRun record;
   record.run = run.hash;
   record.axes = {run.point.axes.begin(), run.point.axes.end()};
   record.seed = run.point.seed;
@@ -197,7 +197,7 @@ std::string runs_table(const StudyResult& result, const std::map<std::string, Ro
   table.column("status").number("iteration s").number("tokens/s").number("MFU").column("verdict");
   for (std::size_t i = 0; i < result.runs.size() && i < kRowsShown; ++i) {
     const Task& run = result.runs[i];
-    const RunRecord record = record_of(run, rows);
+    const ShownRun record = shown(run, rows);
     std::vector<std::string> cells;
     for (const auto& [path, value] : run.point.axes) cells.push_back(axis_cell(path, value));
     if (seeds) cells.push_back(std::to_string(run.point.seed));
@@ -231,6 +231,18 @@ std::string estimate_text(const StudyResult& result) {
                      duration(result.estimate_seconds));
 }
 
+/// "all runs present (8)", "3 runs done, 1 failed".
+std::string done_text(const StudyResult& result) {
+  if (result.total == 0) return "no run belongs to this shard\n";
+  if (result.missing == 0) return fmt::format("all runs present ({})\n", result.total);
+  std::string text = fmt::format("{} done", counted(static_cast<std::size_t>(result.done), "run"));
+  if (result.present > 0) text += fmt::format(", {} were present", result.present);
+  if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
+  const int left = result.missing - result.done - result.failed;
+  if (left > 0) text += fmt::format(", {} left", left);
+  return text + "\n";
+}
+
 std::string closing_text(const StudyResult& result) {
   std::string text = done_text(result);
   text += fmt::format("runs: {}\n", result.runs_csv);
@@ -238,7 +250,7 @@ std::string closing_text(const StudyResult& result) {
   return text;
 }
 
-std::string document_of(const Study& study, const StudyResult& result,
+RunDocument document_of(const Study& study, const StudyResult& result,
                         const std::map<std::string, Row>& rows) {
   RunDocument document{.experiment = study.name,
                        .results = result.results_folder,
@@ -254,14 +266,13 @@ std::string document_of(const Study& study, const StudyResult& result,
                        .estimate_seconds = std::nullopt,
                        .runs = {}};
   if (result.estimate_seconds >= 0) document.estimate_seconds = result.estimate_seconds;
-  for (const Task& run : result.runs) document.runs.push_back(record_of(run, rows));
-  return to_json(document);
+  for (const Task& run : result.runs) document.runs.push_back(shown(run, rows));
+  return document;
 }
 
 /// As runs.csv has them.
-std::vector<StepRunRecord> steps_of(const StudyResult& result,
-                                    const std::map<std::string, Row>& rows) {
-  std::vector<StepRunRecord> records;
+std::vector<ShownStep> steps_of(const StudyResult& result, const std::map<std::string, Row>& rows) {
+  std::vector<ShownStep> records;
   for (const Task& run : result.runs) {
     const auto at = rows.find(run.hash);
     const auto cell = [&](const char* column) {
@@ -286,17 +297,6 @@ Report report_for(const std::string& command) {
 
 }  // namespace
 
-std::string done_text(const StudyResult& result) {
-  if (result.total == 0) return "no run belongs to this shard\n";
-  if (result.missing == 0) return fmt::format("all runs present ({})\n", result.total);
-  std::string text = fmt::format("{} done", counted(static_cast<std::size_t>(result.done), "run"));
-  if (result.present > 0) text += fmt::format(", {} were present", result.present);
-  if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
-  const int left = result.missing - result.done - result.failed;
-  if (left > 0) text += fmt::format(", {} left", left);
-  return text + "\n";
-}
-
 StudyReport report_plans(const Study& study, const StudyResult& result, bool dry_run) {
   const std::map<std::string, Row> rows = read_rows(result.runs_csv);
   std::string text;
@@ -306,35 +306,41 @@ StudyReport report_plans(const Study& study, const StudyResult& result, bool dry
   text += dry_run ? fmt::format("dry run: {}\nresults would go to {}\n", estimate_text(result),
                                 result.results_folder)
                   : closing_text(result);
-  return {text, document_of(study, result, rows)};
+  return report_of(std::move(text), document_of(study, result, rows));
 }
 
 StudyReport report_programs(const Study& study, const StudyResult& result, bool dry_run) {
-  const std::vector<StepRunRecord> steps = steps_of(result, read_rows(result.runs_csv));
-  StudyReport report;
-  report.json = to_json(StepsDocument{study.name, result.results_folder, result.figures,
-                                      result.problems, result.skipped, steps});
-  std::string& text = report.text;
-  if (!study.title.empty()) text += bold(study.title) + "\n\n";
+  const std::vector<ShownStep> steps = steps_of(result, read_rows(result.runs_csv));
+  const StepsDocument document{study.name,      result.results_folder, result.figures,
+                               result.problems, result.skipped,        steps};
+  std::string text = study.title.empty() ? "" : bold(study.title) + "\n\n";
   for (const std::string& skipped : result.skipped) text += skipped + "\n";
-  if (!result.skipped.empty()) return report;
+  if (!result.skipped.empty()) return report_of(text, document);
   Table table;
   table.column("step").column("status").column("output");
-  for (const StepRunRecord& step : steps) table.row({step.step, step.status, step.output});
+  for (const ShownStep& step : steps) table.row({step.step, step.status, step.output});
   text += table.text(0, colors()) + "\n";
   if (dry_run) {
     text += fmt::format("dry run: {} to do\nresults would go to {}\n",
                         counted(static_cast<std::size_t>(result.missing), "step"),
                         result.results_folder);
-    return report;
+    return report_of(text, document);
   }
   text += fmt::format("results: {}\n", result.results_folder);
   for (const std::string& figure : result.figures) text += fmt::format("figure: {}\n", figure);
-  return report;
+  return report_of(text, document);
 }
 
-int run_and_report(const Study& study, const SweepSettings& sweep, bool json, bool timelines,
-                   config::Diagnostics& problems) {
+void describe(config::Visitor& v, StudyReport& report) {
+  if (report.document) return report.document(v);
+  RunDocument none;
+  describe(v, none);
+}
+
+int exit_status(const StudyReport& report) { return report.status; }
+
+StudyReport run_and_report(const Study& study, const SweepSettings& sweep, bool timelines,
+                           const experiments::Call& call, config::Diagnostics problems) {
   experiments::RunnerOptions options = sweep.options();
   options.timelines = timelines;
   const models::Library library = open_library(problems);
@@ -342,23 +348,24 @@ int run_and_report(const Study& study, const SweepSettings& sweep, bool json, bo
   problems.raise();
   if (!sweep.dry_run) {
     options.cache = sweep.cache;
-    options.answers =
-        sweep.cache.open([](const std::string& note) { fmt::print(stderr, "orrery: {}\n", note); });
+    options.answers = sweep.cache.open([&](const std::string& note) { call.note(note); });
   }
+  experiments::Call of_sweep = call;
+  if (sweep.quiet || sweep.dry_run) of_sweep.on_progress = nullptr;
   const StudyResult result = [&] {
-    const SweepCall call(sweep.quiet || sweep.dry_run);
-    return experiments::run_study(study, library, options, call.call());
+    const experiments::Cancellation::Listener listener(call.cancellation, {SIGINT, SIGTERM});
+    return experiments::run_study(study, library, options, of_sweep);
   }();
-  const StudyReport report = report_for(study.command.value)(study, result, sweep.dry_run);
-  print(json ? report.json : report.text);
-  for (const std::string& problem : result.problems) fmt::print(stderr, "orrery: {}\n", problem);
+  for (const std::string& problem : result.problems) call.note(problem);
+  StudyReport report = report_for(study.command.value)(study, result, sweep.dry_run);
+  if (!result.problems.empty()) report.status = 1;
   if (result.interrupted) {
-    fmt::print(stderr, "orrery: interrupted; {} kept in {}, the same command goes on from there\n",
-               counted(static_cast<std::size_t>(result.present + result.done), "result"),
-               result.results_folder);
-    return kInterrupted;
+    call.note(fmt::format("interrupted; {} kept in {}, the same command goes on from there",
+                          counted(static_cast<std::size_t>(result.present + result.done), "result"),
+                          result.results_folder));
+    report.status = kInterrupted;
   }
-  return result.problems.empty() && report.any_result ? 0 : 1;
+  return report;
 }
 
 }  // namespace orrery::tools

@@ -1,20 +1,39 @@
 /// Studies on the command line: they are run, then their results are shown as befits the command
 /// that they repeat.
 #pragma once
+#include <functional>
+#include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "experiments/study/run_study.h"
 #include "experiments/study/study.h"
+#include "models/config/visitor.h"
+#include "tools/cli/output.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
 
-/// What is printed on results; the runs may be those of a dry run.
+/// What a study came to; the runs may be those of a dry run.
 struct StudyReport {
-  std::string text;
-  std::string json;
-  bool any_result = true;  ///< Else the exit status is 1.
+  std::function<void()> print;                     ///< Tables and sentences.
+  std::function<void(config::Visitor&)> document;  ///< Describes the results; null: there are none.
+  int status = 0;
 };
+/// As its document.
+void describe(config::Visitor& v, StudyReport& report);
+int exit_status(const StudyReport& report);
+
+/// A report with a described document.
+template <class Document>
+StudyReport report_of(std::string text, Document document, int status = 0) {
+  return {[text = std::move(text)] { print(text); },
+          [held = std::make_shared<Document>(std::move(document))](config::Visitor& v) {
+            describe(v, *held);
+          },
+          status};
+}
 
 StudyReport report_plans(const experiments::Study& study, const experiments::StudyResult& result,
                          bool dry_run);
@@ -25,12 +44,16 @@ StudyReport report_mixed_lengths(const experiments::Study& study,
 StudyReport report_replays(const experiments::Study& study, const experiments::StudyResult& result,
                            bool dry_run);
 
-/// "all runs present (8)", "3 runs done, 1 failed".
-std::string done_text(const experiments::StudyResult& result);
+/// Runs a study and reports on it. `problems`: those found so far; they are raised together with
+/// what else is wrong. Problems of runs are notes of the call. SIGINT and SIGTERM are requests to
+/// cancel meanwhile.
+StudyReport run_and_report(const experiments::Study& study, const SweepSettings& sweep,
+                           bool timelines, const experiments::Call& call,
+                           config::Diagnostics problems);
 
-/// Runs a study and prints its report. `problems`: those found so far; they are raised together
-/// with what else is wrong. Returns the exit status.
-int run_and_report(const experiments::Study& study, const SweepSettings& sweep, bool json,
-                   bool timelines, config::Diagnostics& problems);
+template <class Settings>
+void print_report(const StudyReport& report, const Settings&) {
+  report.print();
+}
 
 }  // namespace orrery::tools

@@ -53,8 +53,4 @@ experiments::RunnerOptions SweepSettings::options() const {
   return options;
 }
 
-SweepCall::SweepCall(bool quiet) : line_(quiet), listener_(call_.cancellation, true, true) {
-  call_.on_progress = [this](const experiments::Progress& progress) { line_.show(progress); };
-}
-
 }  // namespace orrery::tools

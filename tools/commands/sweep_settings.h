@@ -1,4 +1,4 @@
-/// Settings and progress that all commands have in common which sweep runs
+/// Settings that all commands have in common which sweep runs
 /// (experiments/study/sweep.h).
 #pragma once
 #include <optional>
@@ -7,7 +7,6 @@
 #include "experiments/study/cache_setting.h"
 #include "experiments/study/sweep.h"
 #include "models/config/visitor.h"
-#include "tools/cli/progress.h"
 
 namespace orrery::tools {
 
@@ -32,20 +31,5 @@ struct SweepSettings {
   experiments::RunnerOptions options() const;
 };
 void describe(config::Visitor& v, SweepSettings& settings);
-
-/// What a sweep on the command line is called with, as long as this lives: a line of progress
-/// unless it is quiet, and Ctrl-C that keeps what is done.
-class SweepCall {
- public:
-  explicit SweepCall(bool quiet);
-  SweepCall(const SweepCall&) = delete;
-  SweepCall& operator=(const SweepCall&) = delete;
-  const experiments::Call& call() const { return call_; }
-
- private:
-  ProgressLine line_;
-  experiments::Call call_;
-  experiments::Cancellation::Listener listener_;
-};
 
 }  // namespace orrery::tools

@@ -320,7 +320,7 @@ void predict_all(const PreparedTwin& prepared, const TwinSettings& args, ir::Pro
 }  // namespace
 
 void describe(config::Visitor& v, TwinSettings& settings) {
-  v.required("manifest", settings.manifest, "twin manifest (schema: orrery/twin/1)",
+  v.required("manifest", settings.manifest, "study of a twin (command: twin), or its folder",
              {.positional = true});
   v.optional("results", settings.results, "where results go; default: results/twin/<name>");
   v.optional("steps", settings.steps, "steps of each run; default: what the manifest says");

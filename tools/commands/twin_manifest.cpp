@@ -5,8 +5,12 @@
 #include <algorithm>
 #include <filesystem>
 #include <set>
+#include <utility>
 
+#include "experiments/study/points.h"
 #include "experiments/study/run_spec.h"
+#include "experiments/study/study.h"
+#include "experiments/study/twin_settings.h"
 #include "models/base/file.h"
 #include "models/base/hash.h"
 #include "models/config/document.h"
@@ -98,6 +102,62 @@ void check_recovery(const TwinRecovery& recovery, const std::set<std::string>& p
   }
 }
 
+/// What all runs say alike; one that says otherwise is a problem.
+void take_common(const experiments::TwinRunSettings& run, bool first, TwinManifest& manifest,
+                 config::Diagnostics& diagnostics) {
+  if (first) {
+    manifest.cluster = run.cluster;
+    manifest.model = run.model;
+    manifest.profile = run.profile;
+    manifest.steps = run.steps;
+    manifest.warm_up = run.warm_up;
+    manifest.seed = run.seed;
+    return;
+  }
+  const auto text = [](const std::optional<config::Located<std::string>>& value) {
+    return value ? value->value : std::string();
+  };
+  if (run.cluster.value != manifest.cluster.value || run.model.value != manifest.model.value ||
+      text(run.profile) != text(manifest.profile) || run.steps != manifest.steps ||
+      run.warm_up != manifest.warm_up || run.seed != manifest.seed) {
+    diagnostics.add(run.cluster.at,
+                    "runs of one twin have one cluster, model, profile, seed and number of steps",
+                    "make several studies of it");
+  }
+}
+
+/// The study's runs as plans and recoveries.
+void take_runs(const experiments::Study& study, TwinManifest& manifest,
+               config::Diagnostics& diagnostics) {
+  const config::Value* job = study.settings.find("job");
+  if (job == nullptr || !job->is_scalar()) {
+    diagnostics.add(study.settings.at, "missing key 'job' in `settings`", "a job file");
+    return;
+  }
+  manifest.job = {job->text, job->at};
+  bool first = true;
+  for (const auto& [point, run] : experiments::read_settings<experiments::TwinRunSettings>(
+           experiments::expand(study, diagnostics), diagnostics, [](const auto&, const auto&) {})) {
+    take_common(run, std::exchange(first, false), manifest, diagnostics);
+    const config::Located<std::string> name{point.on("run"), point.at};
+    if (run.from) {
+      manifest.recoveries.push_back({name, *run.from, *run.policy, *run.kill, run.fit});
+      continue;
+    }
+    TwinPlan plan;
+    plan.name = name;
+    plan.plan = run.plan;
+    plan.fit = run.fit;
+    plan.seen = run.seen;
+    if (run.planner) {
+      plan.planner = run.planner->name;
+      plan.options = run.planner->options;
+    }
+    if (run.job.value != job->text) plan.job = run.job;
+    manifest.plans.push_back(std::move(plan));
+  }
+}
+
 }  // namespace
 
 std::optional<TwinKill> kill_of(const TwinRecovery& recovery, config::Diagnostics& diagnostics) {
@@ -112,65 +172,29 @@ std::optional<TwinKill> kill_of(const TwinRecovery& recovery, config::Diagnostic
   return TwinKill{kills.front().rank, kills.front().step};
 }
 
-void describe(config::Visitor& v, TwinPlan& plan) {
-  v.title("Plan to execute");
-  v.required("name", plan.name, "of its results");
-  v.optional("plan", plan.plan, "file, seen from here");
-  v.optional("planner", plan.planner, "makes the plan (orrery list planners)");
-  v.optional("options", plan.options, "of the planner");
-  v.optional("job", plan.job, "file in place of the manifest's job");
-  v.optional("fit", plan.fit, "its run is for fitting; the others are predicted");
-  v.optional("seen", plan.seen,
-             "why it is no unseen run: what was changed after a look at it; it is in no mean of "
-             "predicted runs");
-}
-
-void describe(config::Visitor& v, TwinRecovery& recovery) {
-  v.title("Run that loses a device");
-  v.required("name", recovery.name, "of its results");
-  v.required("plan", recovery.plan, "name of the plan to begin with");
-  v.required("policy", recovery.policy, "that says how to go on (orrery list policies)");
-  v.required("kill", recovery.kill, "RANK@STEP");
-  v.optional("fit", recovery.fit, "its phases are for fitting; those of the others are predicted");
-}
-
-void describe(config::Visitor& v, TwinManifest& manifest) {
-  v.schema("orrery/twin", 1);
-  v.title("Twin");
-  v.doc("Plans to execute on one cluster, and to predict.");
-  v.required("name", manifest.name, "folder under results/twin");
-  v.required("cluster", manifest.cluster, "whose nodes are emulated");
-  v.required("model", manifest.model, "name or file");
-  v.required("job", manifest.job, "file");
-  v.optional("profile", manifest.profile, "of this machine; absent: it is measured");
-  v.optional("steps", manifest.steps, "of each run");
-  v.optional("warm_up", manifest.warm_up, "first steps that do not count");
-  v.optional("seed", manifest.seed, "of weights, data, faults and planners");
-  v.required("plans", manifest.plans, "to execute");
-  v.optional("recoveries", manifest.recoveries, "runs that lose a device");
-  v.at_least("steps", manifest.steps, std::int64_t{2});
-  v.not_negative("warm_up", manifest.warm_up);
-  v.not_negative("seed", manifest.seed);
-  if (v.reading() && v.given("name") && !is_plain(manifest.name)) {
-    v.problem("name", fmt::format("'{}' is no plain word: a-z, 0-9, _ and - only", manifest.name));
-  }
-  if (v.reading() && manifest.warm_up >= manifest.steps) {
-    v.problem("warm_up",
-              fmt::format("{} of {} steps leave none", manifest.warm_up, manifest.steps));
-  }
-}
-
 TwinManifest load_twin_manifest(const std::string& path, config::Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   std::error_code error;
   const std::string file =
-      fs::is_directory(path, error) ? (fs::path(path) / "manifest.yaml").string() : path;
-  TwinManifest manifest = config::load_file<TwinManifest>(file, diagnostics);
+      fs::is_directory(path, error) ? (fs::path(path) / experiments::kStudyFile).string() : path;
+  const experiments::Study study = experiments::load_study(file, diagnostics);
+  TwinManifest manifest;
   if (diagnostics.problems().size() != before) return manifest;
-  manifest.folder = fs::path(file).parent_path().string();
-  std::string text;
-  if (const auto problem = read_file(file, text)) diagnostics.add({file, 0, 0}, *problem);
-  manifest.hash = content_hash(text);
+  const std::string prefix = "twin/";
+  if (study.command.value != "twin") {
+    diagnostics.add(study.command.at,
+                    fmt::format("a study of `{}`, not of `twin`", study.command.value),
+                    "orrery run runs it");
+  } else if (!study.name.starts_with(prefix) || !is_plain(study.name.substr(prefix.size()))) {
+    diagnostics.add({file, 0, 0}, fmt::format("'{}' is no name of a twin", study.name),
+                    "twin/ and a plain word: a-z, 0-9, _ and - only");
+  } else {
+    take_runs(study, manifest, diagnostics);
+  }
+  if (diagnostics.problems().size() != before) return manifest;
+  manifest.name = study.name.substr(prefix.size());
+  manifest.folder = study.folder;
+  manifest.hash = study.hash;
   for (auto* name : {&manifest.cluster, &manifest.model, &manifest.job}) {
     name->value = resolved(manifest.folder, name->value);
   }

@@ -50,7 +50,7 @@ struct TwinRecovery {
   bool fit = false;
 };
 
-/// `schema: orrery/twin/1`.
+/// A study of `command: twin` (experiments/study/twin_settings.h).
 struct TwinManifest {
   std::string name;
   config::Located<std::string> cluster;  ///< Name or file, as in all of these.
@@ -68,10 +68,6 @@ struct TwinManifest {
   std::string hash;    ///< Of the file's content.
 };
 
-void describe(config::Visitor& v, TwinPlan& plan);
-void describe(config::Visitor& v, TwinRecovery& recovery);
-void describe(config::Visitor& v, TwinManifest& manifest);
-
 /// What `kill` says; problems at its place.
 struct TwinKill {
   std::int64_t rank = 0;
@@ -79,10 +75,9 @@ struct TwinKill {
 };
 std::optional<TwinKill> kill_of(const TwinRecovery& recovery, config::Diagnostics& diagnostics);
 
-/// The file, or the manifest.yaml of a folder. Problems: those of the file, names that are used
-/// twice, plans and jobs that are not there, jobs of another sequence length or dtype (the machine
-/// is measured for one), unknown planners and policies, kills after the last step. Paths are
-/// resolved.
+/// The study, or that of a folder. Problems: those of the file, runs on several clusters or models,
+/// plans and jobs that are not there, jobs of another sequence length or dtype (the machine is
+/// measured for one), unknown planners and policies, kills after the last step. Paths are resolved.
 TwinManifest load_twin_manifest(const std::string& path, config::Diagnostics& diagnostics);
 
 }  // namespace orrery::tools

@@ -5,22 +5,12 @@
 
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
-#include "tools/commands/twin_manifest.h"
 
 namespace orrery::tools {
 namespace {
 
 using experiments::ValidateResult;
 using experiments::ValidateSettings;
-
-ValidateResult validate(const ValidateSettings& settings, const experiments::Call&) {
-  const auto check_twin = [](const std::string& path, const models::Library&,
-                             config::Diagnostics& diagnostics) {
-    config::load_file<TwinManifest>(path, diagnostics);
-    return std::string();
-  };
-  return experiments::validate_files(settings, {{"twin", check_twin}});
-}
 
 void print_validation(const ValidateResult& result, const ValidateSettings&) {
   config::Diagnostics all;
@@ -37,9 +27,9 @@ void print_validation(const ValidateResult& result, const ValidateSettings&) {
 }  // namespace
 
 extern const Command kValidate;
-const Command kValidate =
-    command<validate, print_validation>("validate", "Check files: every problem with its place",
-                                        "validate models/library/clusters/hexiscale_240.yaml "
-                                        "models/library/gpus.yaml");
+const Command kValidate = command<experiments::validate, print_validation>(
+    "validate", "Check files: every problem with its place",
+    "validate models/library/clusters/hexiscale_240.yaml "
+    "models/library/gpus.yaml");
 
 }  // namespace orrery::tools

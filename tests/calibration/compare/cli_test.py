@@ -24,20 +24,22 @@ sequence_length: 16
 dtype: fp32
 state_bytes: {weight: 4, gradient: 4, master: 0, moments: 8}
 """
-MANIFEST = """schema: orrery/twin/1
-name: small
-cluster: {cluster}
-model: {model}
-job: job.yaml
-profile: profile.yaml
-steps: 4
-warm_up: 1
-plans:
-  - {{name: first, plan: {plan}, fit: true}}
-  - {{name: again, planner: {planner}}}
-  - {{name: same, planner: {planner}}}
-recoveries:
-  - {{name: loss, plan: first, policy: hetu, kill: 3@3}}
+MANIFEST = """schema: orrery/study/1
+name: twin/small
+command: twin
+settings:
+  cluster: {cluster}
+  model: {model}
+  job: job.yaml
+  profile: profile.yaml
+  steps: 4
+  warm_up: 1
+axes:
+  run:
+    - {{name: first, plan: {plan}, fit: true}}
+    - {{name: again, planner: {{name: {planner}}}}}
+    - {{name: same, planner: {{name: {planner}}}}}
+    - {{name: loss, from: first, policy: hetu, kill: 3@3}}
 """
 STORAGE = """schema: orrery/profile/1
 name: slow_disk
@@ -63,15 +65,15 @@ phases:
 def twin_manifest(name, *plans):
     """With {root} left to fill in."""
     return "\n".join([
-        "schema: orrery/twin/1", f"name: {name}",
-        "cluster: {root}/experiments/executor/netlab_4.yaml",
-        "model: {root}/experiments/executor/tiny_llama.yaml", "job: job.yaml",
-        "profile: profile.yaml", "steps: 4", "warm_up: 1", "plans:",
-        *(f"  - {{{{{plan}}}}}" for plan in plans), ""])
+        "schema: orrery/study/1", f"name: twin/{name}", "command: twin", "settings:",
+        "  cluster: {root}/experiments/executor/netlab_4.yaml",
+        "  model: {root}/experiments/executor/tiny_llama.yaml", "  job: job.yaml",
+        "  profile: profile.yaml", "  steps: 4", "  warm_up: 1", "axes:", "  run:",
+        *(f"    - {{{{{plan}}}}}" for plan in plans), ""])
 
 
-JOBS = twin_manifest("jobs", "name: plain, planner: fsdp",
-                     "name: sharded, planner: fsdp, job: zero3.yaml, seen: a reason")
+JOBS = twin_manifest("jobs", "name: plain, planner: {{name: fsdp}}",
+                     "name: sharded, planner: {{name: fsdp}}, job: zero3.yaml, seen: a reason")
 SMALL = twin_manifest(
     "small", "name: first, plan: {root}/experiments/executor/two_replicas.yaml, fit: true")
 # Cells of a measurement that nothing was said about, by column of samples.csv.

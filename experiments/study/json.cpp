@@ -1,9 +1,9 @@
-#include "tools/cli/json.h"
+#include "experiments/study/json.h"
 
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-namespace orrery::tools {
+namespace orrery::experiments {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -83,4 +83,4 @@ std::string detail::to_json(config::Slot slot) {
   return writer.value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-}  // namespace orrery::tools
+}  // namespace orrery::experiments
