@@ -159,7 +159,7 @@ PreparedExecution prepare(const ExecuteSettings& args, Diagnostics& diagnostics)
   }
   if (args.elastic && planners::find_policy(*args.elastic) == nullptr) {
     diagnostics.add(at_flag("--elastic"), fmt::format("unknown policy '{}'", *args.elastic),
-                    config::suggest(*args.elastic, planners::policy_names(), "policies"));
+                    planners::unknown_policy_hint(*args.elastic));
   }
   const std::vector<KillRequest> kills = kills_of(args, diagnostics);
   std::vector<std::string> files;

@@ -90,7 +90,7 @@ void check_recovery(const TwinRecovery& recovery, const std::set<std::string>& p
   }
   if (planners::find_policy(recovery.policy.value) == nullptr) {
     diagnostics.add(recovery.policy.at, fmt::format("unknown policy '{}'", recovery.policy.value),
-                    config::suggest(recovery.policy.value, planners::policy_names(), "policies"));
+                    planners::unknown_policy_hint(recovery.policy.value));
   }
   const std::optional<TwinKill> kill = kill_of(recovery, diagnostics);
   if (kill && kill->step > steps) {

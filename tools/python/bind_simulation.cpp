@@ -33,7 +33,7 @@ std::string RemoteSimulator::ask(char kind, const std::string& bytes) const {
     std::optional<py::gil_scoped_release> release;
     if (PyGILState_Check() != 0) release.emplace();
     channel_.send(kind, bytes);
-    answer = channel_.receive(&raise_signals);
+    answer = channel_.receive(raise_signals);
   }
   if (!answer) throw ChannelError("the simulator's process ended without an answer");
   broken_ = false;
@@ -71,7 +71,10 @@ void check_options(const sim::IterationOptions& options, const Context& at) {
 }  // namespace
 
 void bind_simulation(py::module_& m) {
-  m.def("serve", [](int socket) { serve(socket); });
+  m.def("serve", [](int socket) {
+    const py::gil_scoped_release release;  // Planners of Python take it where they run.
+    serve(socket);
+  });
   py::class_<RemoteSimulator, std::shared_ptr<RemoteSimulator>>(m, "RemoteSimulator")
       .def(py::init([](int socket, std::shared_ptr<Context> context,
                        const sim::IterationOptions& options, bool for_replay) {
@@ -88,6 +91,13 @@ void bind_simulation(py::module_& m) {
                                      " entries for " + std::to_string(program.ops.size()) + " ops");
              }
              return self.run(program, times, options);
+           })
+      .def("seconds_of_run",
+           [](const RemoteSimulator& self, const ir::Program& program,
+              const sim::IterationOptions& options) {
+             check_program(program, self.context().cluster(), self.context().workload());
+             const std::string question = pack(program, std::vector<Seconds>{}, options);
+             return std::get<0>(unpack<double>(self.ask(kTimedRun, question)));
            })
       .def("evaluate", &RemoteSimulator::evaluate)
       .def("iteration_time",

@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <memory>
 #include <variant>
 
@@ -10,6 +11,7 @@
 #include "sim/flow/fork.h"
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/simulated_timers.h"
+#include "tools/python/commands.h"
 
 namespace orrery::python {
 namespace {
@@ -36,6 +38,12 @@ class Session {
     switch (message.kind) {
       case kRun:
         return run(message.bytes);
+      case kTimedRun: {
+        const auto start = std::chrono::steady_clock::now();
+        run(message.bytes);
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+        return pack(taken.count());
+      }
       case kEvaluate: {
         const auto [plan] = unpack<ir::Plan>(message.bytes);
         return pack(timers_ ? timers_->evaluator().evaluate(plan) : evaluator_->evaluate(plan));
@@ -93,6 +101,7 @@ void run_session(Channel channel) {
   std::unique_ptr<Session> session;
   while (const auto message = channel.receive()) {
     try {
+      if (message->kind == kCommand) return run_command(channel, message->bytes);
       std::string answer;
       if (message->kind == kSetUp) {
         auto [cluster, profile, workload, job, options, for_replay] =
