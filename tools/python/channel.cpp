@@ -117,7 +117,11 @@ void serve(int socket) {
       signal(SIGINT, SIG_DFL);  // Python's handler would only take note.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       close(socket);
-      run_session(Channel(file));
+      try {
+        run_session(Channel(file));
+      } catch (const ChannelError&) {
+        // The parent has gone, or does not want the answer any more.
+      }
       _exit(0);
     }
     close(file);

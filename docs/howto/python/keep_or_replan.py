@@ -18,7 +18,7 @@ class KeepOrReplan(orrery.RecoveryPolicy):
     every: Annotated[int, "iterations between checkpoints"] = 100
 
     def first_plan(self, live: list[int]) -> Union[Plan, Infeasible]:
-        given = self.input.plan
+        given = self.input.first
         if given is not None and set(orrery.plan_devices(given)) <= set(live):
             return given
         return self.input.find_plan(self.planner, live)

@@ -56,7 +56,16 @@ def default(field: dict[str, Any]) -> Any:
 
 
 def _given(name: str, value: Any, field: dict[str, Any], folder: list[Any]) -> Any:
-    """A keyword argument as the settings want it. A Plan, Cluster, ... goes through a file."""
+    """A keyword argument as the settings want it."""
+    if isinstance(value, str) and field["type"]["kind"] in ("list", "any") and field["commas"]:
+        return value.split(",")
+    if isinstance(value, str) and field["type"]["kind"] == "list":
+        return [value]
+    return _filed(name, value, folder)
+
+
+def _filed(name: str, value: Any, folder: list[Any]) -> Any:
+    """A Plan, Cluster, ... as the path of a file with it."""
     if isinstance(value, Record):
         if not folder:
             folder.append(tempfile.TemporaryDirectory(prefix="orrery-"))
@@ -65,11 +74,7 @@ def _given(name: str, value: Any, field: dict[str, Any], folder: list[Any]) -> A
         values.save(value, path)
         return path
     if isinstance(value, (list, tuple)):
-        return [_given(name, item, field, folder) for item in value]
-    if isinstance(value, str) and field["type"]["kind"] in ("list", "any") and field["commas"]:
-        return value.split(",")
-    if isinstance(value, str) and field["type"]["kind"] == "list":
-        return [value]
+        return [_filed(name, item, folder) for item in value]
     return value
 
 
@@ -114,7 +119,9 @@ def _make(command: dict[str, Any]) -> Callable[..., Result]:
     parameters.append(inspect.Parameter("progress", inspect.Parameter.KEYWORD_ONLY, default=None,
                                         annotation="Callable[[dict[str, Any]], Any] | None"))
 
-    result = results.class_of(command["result"], name).__name__ if command["result"] else "Result"
+    result = "Result"
+    if command["result"]:
+        result = "results." + results.class_of(command["result"], name).__name__
 
     def function(*, progress: Callable[[dict[str, Any]], Any] | None = None,
                  **given: Any) -> Result:
@@ -145,7 +152,10 @@ def _make(command: dict[str, Any]) -> Callable[..., Result]:
         finally:
             for each in folder:
                 each.cleanup()
-        made = _wrap(json.loads(result), command["result"]) if result else Result()
+        made = Result()
+        if result:
+            tree = json.loads(result)
+            made = _wrap({"value": tree} if command["bare"] else tree, command["result"])
         made.__dict__.update(_text=text, status=status, notes=notes)
         return made
 
@@ -163,6 +173,18 @@ def _renamed(problem: Problem) -> Problem:
     return problem._replace(file=word(problem.file[2:]))
 
 
-commands: list[dict[str, Any]] = _orrery.commands()
+def _whole(command: dict[str, Any]) -> dict[str, Any]:
+    """A result that is a list or a text as a field of one."""
+    kind = command["result"]
+    command["bare"] = kind is not None and kind["kind"] != "structure"
+    if command["bare"]:
+        field = {"key": "value", "doc": "the whole", "required": True, "default": None,
+                 "type": kind}
+        command["result"] = {"kind": "structure", "name": "", "doc": "", "schema": "",
+                             "fields": [field]}
+    return command
+
+
+commands: list[dict[str, Any]] = [_whole(command) for command in _orrery.commands()]
 functions: dict[str, Callable[..., Result]] = {
     word(command["name"]): _make(command) for command in commands}

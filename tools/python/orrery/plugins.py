@@ -45,15 +45,15 @@ class PolicyInput(Training):
     """What a recovery policy is given: what is trained on what, and
 
     interruptions_per_second  that a user would expect; 0: unknown
-    plan                      that the user gives to begin with, or None
+    first                     plan that the user gives to begin with, or None
     seed                      of random numbers"""
 
     def __init__(self, context: Any, questions: Any, interruptions_per_second: float,
-                 plan: Plan | None, seed: int) -> None:
+                 first: Plan | None, seed: int) -> None:
         self._take(context)
         self._questions = questions
         self.interruptions_per_second = interruptions_per_second
-        self.plan = plan
+        self.first = first
         self.seed = seed
 
     def evaluate(self, plan: Any) -> Evaluation:
@@ -63,6 +63,8 @@ class PolicyInput(Training):
     def find_plan(self, planner: Any, devices: list[int], **options: Any) -> Any:
         """The Plan that a planner (a name or a Planner) makes for these devices, or Infeasible. Its
         questions go to this policy's judge."""
+        if not devices:
+            return Infeasible(constraint="devices", witness="none is there")
         return _orrery.search_for(self._context, _known(planner), _texts(options), self._questions,
                                   devices, self.seed).outcome
 

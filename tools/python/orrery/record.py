@@ -80,7 +80,7 @@ def to_frame(records: Iterable[Any]) -> Any:
 def frame_of(rows: list[dict[str, Any]]) -> Any:
     """The same of dicts."""
     try:
-        import pandas
+        import pandas  # type: ignore[import]
     except ImportError as error:
         raise ImportError("to_frame() needs pandas: apt-get install python3-pandas") from error
     return pandas.DataFrame([_flat(row) for row in rows])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import keyword
+import re
 from typing import Any
 
 _BASE = {"integer": "int", "number": "float", "boolean": "bool", "string": "str", "any": "Any"}
@@ -99,7 +100,7 @@ def class_of(kind: dict[str, Any], command: str = "") -> type:
     """The class of a described struct; of the result of a command if its name is given."""
     fields = tuple(word(field["key"]) for field in kind["fields"])
     title = "".join(part[:1].upper() + part[1:] for part in
-                    (command.replace("_", " ") + " result" if command else kind["name"]).split())
+                    re.split(r"\W+|_", command + " result" if command else kind["name"]))
     name, number = title, 2
     while name in classes and classes[name]._fields != fields:  # type: ignore[attr-defined]
         name, number = f"{title}{number}", number + 1

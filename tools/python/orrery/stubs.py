@@ -54,7 +54,8 @@ def results_stub() -> str:
     """Of the results of commands."""
     for command in commands.commands:
         if command["result"]:
-            _touch(command["result"])
+            for field in command["result"]["fields"]:
+                _touch(field["type"])
     lines = [_HEAD, "from typing import Any, Literal\n", "from ._orrery import Plan\n", "",
              "class Result:", "    status: int", "    notes: list[str]",
              "    def to_dict(self) -> dict[str, Any]: ...",
@@ -88,14 +89,14 @@ def package_stub() -> str:
     """Of the package: what it takes from its modules, and the commands."""
     package = pathlib.Path(__file__).with_name("__init__.py").read_text(encoding="utf-8")
     lines = [_HEAD, "from os import PathLike",
-             "from typing import Any, Callable, Literal, Mapping, Sequence\n"]
+             "from typing import Any, Callable, Dict, List, Literal, Mapping, Sequence\n"]
     for node in ast.parse(package).body:
         if isinstance(node, ast.ImportFrom) and node.module not in (None, "commands", "_orrery"):
             lines += _import(str(node.module), [alias.name for alias in node.names])
     lines += _import("_orrery", list(records()))
-    lines += _import("results", ["Result", *sorted(results.classes)])
-    lines += ["", "__version__: str", "def planners() -> list[dict[str, Any]]: ...",
-              "def policies() -> list[dict[str, Any]]: ..."]
+    lines += ["from .results import Result as Result", "from . import results as results"]
+    lines += ["", "__version__: str", "def planners() -> List[Dict[str, Any]]: ...",
+              "def policies() -> List[Dict[str, Any]]: ..."]  # `list` is a command
     for name, function in commands.functions.items():
         signature = inspect.signature(function)
         arguments = ", ".join(f"{each.name}: {each.annotation}"
