@@ -19,8 +19,26 @@ using Options = std::map<std::string, std::string>;
 
 planners::Options listed(const Options& options) { return {options.begin(), options.end()}; }
 
-[[noreturn]] void refuse(const planners::PlannerEntry::BadOption& bad) {
-  throw config::ConfigError({{{"options." + bad.name, 0, 0}, bad.what, ""}});
+/// Throws ConfigError with what is wrong with the options of a planner or policy.
+template <class Entry>
+void check_options(const Entry& entry, const Options& options) {
+  config::Diagnostics problems;
+  const std::vector<planners::OptionInfo> known = entry.options();
+  for (const auto& [name, value] : options) {
+    if (std::any_of(known.begin(), known.end(),
+                    [&](const auto& info) { return info.name == name; })) {
+      continue;
+    }
+    std::vector<std::string> names;
+    for (const planners::OptionInfo& info : known) names.push_back(info.name);
+    problems.add({"options." + name, 0, 0}, "no such option",
+                 names.empty() ? "it has none" : config::suggest(name, names, "options"));
+  }
+  problems.raise();
+  for (const config::Problem& problem : entry.check(listed(options)).problems()) {
+    problems.add({"options." + problem.at.file, 0, 0}, problem.what, problem.hint);
+  }
+  problems.raise();
 }
 
 std::vector<DeviceId> devices_or_all(const std::optional<std::vector<DeviceId>>& given,
@@ -101,12 +119,12 @@ class Policy {
   std::optional<models::Infeasible> make(const std::string& name, const Options& options) {
     const auto& entry =
         found(planners::find_policy(name), name, "policy", planners::policy_names());
+    check_options(entry, options);
     planners::MadePolicy made;
     {
       const py::gil_scoped_release release;
       made = entry.make(input_, listed(options));
     }
-    if (const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) refuse(*bad);
     if (auto* infeasible = std::get_if<models::Infeasible>(&made)) return std::move(*infeasible);
     policy_ = std::get<std::unique_ptr<models::RecoveryPolicy>>(std::move(made));
     return std::nullopt;
@@ -294,10 +312,8 @@ planners::PlannerResult search(std::shared_ptr<Context> context, const py::objec
   const auto name = what.cast<std::string>();
   const auto& entry =
       found(planners::find_planner(name), name, "planner", planners::planner_names());
-  auto made = entry.make(listed(options));
-  if (const auto* bad = std::get_if<planners::PlannerEntry::BadOption>(&made)) refuse(*bad);
-  return ask(*std::get<std::unique_ptr<planners::Planner>>(made), *context, evaluator, devices,
-             seed, work_budget);
+  check_options(entry, options);
+  return ask(*entry.make(listed(options)), *context, evaluator, devices, seed, work_budget);
 }
 
 void bind_planning(py::module_& m) {

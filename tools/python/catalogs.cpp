@@ -62,42 +62,31 @@ py::dict settings_of(const planners::Options& options) {
   return settings;
 }
 
-/// What a bad setting says; anything else goes on.
-planners::PlannerEntry::BadOption bad_option(py::error_already_set& error,
-                                             const std::string& name) {
-  try {
-    rethrow(error, name);
-  } catch (const config::ConfigError& refused) {
-    const config::Problem& problem = refused.problems.front();
-    const std::string prefix = "options.";
-    if (!problem.at.file.starts_with(prefix)) throw;
-    return {problem.at.file.substr(prefix.size()),
-            problem.hint.empty() ? problem.what : problem.what + " (" + problem.hint + ")"};
+/// Problems of settings, each at the name of its setting.
+config::Diagnostics check(const PluginClass& plugin, const planners::Options& options) {
+  const py::gil_scoped_acquire acquire;
+  config::Diagnostics problems;
+  const py::object found =
+      py::module_::import("orrery.plugins").attr("problems_of")(plugin.type, settings_of(options));
+  for (const py::handle problem : found) {
+    const auto parts = problem.cast<py::tuple>();
+    problems.add({parts[0].cast<std::string>(), 0, 0}, parts[1].cast<std::string>(),
+                 parts[2].cast<std::string>());
   }
+  return problems;
 }
 
 template <std::size_t I>
-std::variant<std::unique_ptr<planners::Planner>, planners::PlannerEntry::BadOption> make_planner(
-    const planners::Options& options) {
+std::unique_ptr<planners::Planner> make_planner(const planners::Options& options) {
   const py::gil_scoped_acquire acquire;
-  const PluginClass& plugin = planner_classes()[I];
-  try {
-    return std::make_unique<PythonPlanner>(plugin.type(**settings_of(options)));
-  } catch (py::error_already_set& error) {
-    return bad_option(error, plugin.name);
-  }
+  return std::make_unique<PythonPlanner>(planner_classes()[I].type(**settings_of(options)));
 }
 
 template <std::size_t I>
 planners::MadePolicy make_policy(const planners::PolicyInput& input,
                                  const planners::Options& options) {
   const py::gil_scoped_acquire acquire;
-  const PluginClass& plugin = policy_classes()[I];
-  try {
-    return make_python_policy(plugin.type, settings_of(options), input);
-  } catch (py::error_already_set& error) {
-    return bad_option(error, plugin.name);
-  }
+  return make_python_policy(policy_classes()[I].type, settings_of(options), input);
 }
 
 template <std::size_t... I>
@@ -105,6 +94,8 @@ const planners::PlannerEntry* add_planner(PluginClass plugin, std::index_sequenc
   using Entry = planners::PlannerEntry;
   static constexpr std::array<decltype(Entry::options), sizeof...(I)> kOptions = {
       [] { return options_of(planner_classes()[I]); }...};
+  static constexpr std::array<decltype(Entry::check), sizeof...(I)> kCheck = {
+      [](const planners::Options& options) { return check(planner_classes()[I], options); }...};
   static constexpr std::array<decltype(Entry::make), sizeof...(I)> kMake = {make_planner<I>...};
   static std::deque<Entry> entries;
   const std::size_t at = entries.size();
@@ -116,6 +107,7 @@ const planners::PlannerEntry* add_planner(PluginClass plugin, std::index_sequenc
   entry.searches = kept.summary.c_str();
   entry.ignores = "";
   entry.options = kOptions[at];
+  entry.check = kCheck[at];
   entry.make = kMake[at];
   return &entry;
 }
@@ -125,6 +117,8 @@ const planners::RecoveryEntry* add_policy(PluginClass plugin, std::index_sequenc
   using Entry = planners::RecoveryEntry;
   static constexpr std::array<decltype(Entry::options), sizeof...(I)> kOptions = {
       [] { return options_of(policy_classes()[I]); }...};
+  static constexpr std::array<decltype(Entry::check), sizeof...(I)> kCheck = {
+      [](const planners::Options& options) { return check(policy_classes()[I], options); }...};
   static constexpr std::array<decltype(Entry::make), sizeof...(I)> kMake = {make_policy<I>...};
   static std::deque<Entry> entries;
   const std::size_t at = entries.size();
@@ -136,6 +130,7 @@ const planners::RecoveryEntry* add_policy(PluginClass plugin, std::index_sequenc
   entry.recovers = kept.summary.c_str();
   entry.needs = entry.loses = entry.slow = entry.deviations = "";
   entry.options = kOptions[at];
+  entry.check = kCheck[at];
   entry.make = kMake[at];
   return &entry;
 }

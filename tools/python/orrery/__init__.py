@@ -8,15 +8,17 @@
 Quantities are floats in base units (seconds, bytes, bytes/s, FLOP, FLOP/s, dollars), points in time
 and exact durations ints in nanoseconds, ids ints (-1: none), enums strings."""
 
+from typing import Any
+
 from . import _orrery
 from ._orrery import *  # noqa: F401,F403  (the records)
-from .commands import Result, functions as _commands
 from .errors import ConfigError, Problem
 from .parts import (bind_trace, combine_traces, count_layers, find_defect, global_batch, library,
                     model_flops, parameters, peak_memory, plan_devices, plan_hash, plan_words,
                     program_hash, segment_of_layers, sort_events, stage_devices, working_devices)
 from .plugins import Planner, PlannerInput, PolicyInput, RecoveryPolicy
 from .record import Record, to_frame
+from .results import Result
 from .topology import Topology
 from .training import Training
 from .values import (dumps, generate_trace, load_cluster, load_job, load_model, load_plan,
@@ -37,6 +39,27 @@ def policies() -> list[dict]:
     return _orrery.policies()
 
 
-globals().update(_commands)  # plan(), simulate(), replay(), ...
+for _name in ("commands", "main", "replay", "run_command", "search", "search_for", "serve"):
+    globals().pop(_name)  # Of the module alone; plan(), replay(), ... are commands.
+
+
+def __getattr__(name: str) -> Any:
+    """Commands as functions: plan(), simulate(), replay(), ...; made when the first is asked for."""
+    import importlib
+
+    commands = importlib.import_module(".commands", __name__)
+    if name == "commands":
+        return commands
+    try:
+        return commands.functions[name]
+    except KeyError:
+        raise AttributeError(f"module 'orrery' has no attribute '{name}'") from None
+
+
+def __dir__() -> list[str]:
+    from . import commands
+
+    return sorted({*globals(), *commands.functions})
+
 
 __version__ = _orrery.version

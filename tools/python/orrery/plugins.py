@@ -192,3 +192,18 @@ def _problem(place: str, what: str, hint: str) -> Exception:
 def summary_of(kind: type) -> str:
     """The first line of a class's docstring."""
     return (inspect.getdoc(kind) or "").partition("\n")[0]
+
+
+def problems_of(kind: type, settings: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """What is wrong with settings: name, what, hint."""
+    from .errors import ConfigError
+
+    known, found = settings_of(kind), []
+    for name, value in settings.items():
+        try:
+            if name not in known:
+                raise _bad(name, f"{kind.__name__} has no such setting", known)
+            _converted(name, value, known[name])
+        except ConfigError as error:
+            found += [(name, problem.what, problem.hint) for problem in error.problems]
+    return found

@@ -91,7 +91,8 @@ def package_stub() -> str:
     lines = [_HEAD, "from os import PathLike",
              "from typing import Any, Callable, Dict, List, Literal, Mapping, Sequence\n"]
     for node in ast.parse(package).body:
-        if isinstance(node, ast.ImportFrom) and node.module not in (None, "commands", "_orrery"):
+        if (isinstance(node, ast.ImportFrom) and node.level
+                    and node.module not in (None, "_orrery", "results")):
             lines += _import(str(node.module), [alias.name for alias in node.names])
     lines += _import("_orrery", list(records()))
     lines += ["from .results import Result as Result", "from . import results as results"]
