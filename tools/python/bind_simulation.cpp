@@ -41,10 +41,16 @@ std::string RemoteSimulator::ask(char kind, const std::string& bytes) const {
   return std::move(answer->bytes);
 }
 
-sim::IterationResult RemoteSimulator::run(const ir::Program& program,
+sim::IterationResult RemoteSimulator::run(const Shared<ir::Program>& program,
                                           const std::vector<Seconds>& times,
                                           const sim::IterationOptions& options) const {
-  return std::get<0>(unpack<sim::IterationResult>(ask(kRun, pack(program, times, options))));
+  if (program.pointer != program_) {
+    check_program(*program.pointer, context_->cluster(), context_->workload());
+    program_.reset();
+    ask(kProgram, pack(*program.pointer));
+    program_ = program.pointer;
+  }
+  return std::get<0>(unpack<sim::IterationResult>(ask(kRun, pack(times, options))));
 }
 models::Evaluation RemoteSimulator::evaluate(const ir::Plan& plan) const {
   return std::get<0>(unpack<models::Evaluation>(ask(kEvaluate, pack(plan))));
@@ -82,13 +88,14 @@ void bind_simulation(py::module_& m) {
         return std::make_shared<RemoteSimulator>(socket, std::move(context), options, for_replay);
       }))
       .def("run",
-           [](const RemoteSimulator& self, const ir::Program& program,
+           [](const RemoteSimulator& self, const Shared<ir::Program>& program,
               const std::vector<Seconds>& times, const sim::IterationOptions& options) {
-             check_program(program, self.context().cluster(), self.context().workload());
+             if (program.pointer == nullptr) throw py::type_error("a Program, not None");
+             const std::size_t ops = program.pointer->ops.size();
              check_options(options, self.context());
-             if (!times.empty() && times.size() != program.ops.size()) {
+             if (!times.empty() && times.size() != ops) {
                throw py::value_error("op_times has " + std::to_string(times.size()) +
-                                     " entries for " + std::to_string(program.ops.size()) + " ops");
+                                     " entries for " + std::to_string(ops) + " ops");
              }
              return self.run(program, times, options);
            })

@@ -36,6 +36,9 @@ class Session {
 
   std::string answer(const Channel::Message& message) {
     switch (message.kind) {
+      case kProgram:
+        program_ = std::get<0>(unpack<ir::Program>(message.bytes));
+        return "";
       case kRun:
         return run(message.bytes);
       case kTimedRun: {
@@ -70,13 +73,13 @@ class Session {
   /// In a fork: with the clock at its start.
   std::string run(const std::string& bytes) {
     const sim::ForkResult result = sim::run_forked([&] {
-      const auto [program, times, options] =
-          unpack<ir::Program, std::vector<Seconds>, sim::IterationOptions>(bytes);
+      const auto [times, options] = unpack<std::vector<Seconds>, sim::IterationOptions>(bytes);
       sim::IterationResult outcome =
-          times.empty() ? simulator().run(
-                              program, models::Pricer(cluster_, workload_, job_, profile_), options)
-                        : simulator().run(program, models::ProgramPrices(times), options);
-      if (options.record_spans) outcome.log.program_hash = ir::program_hash(program);
+          times.empty()
+              ? simulator().run(program_, models::Pricer(cluster_, workload_, job_, profile_),
+                                options)
+              : simulator().run(program_, models::ProgramPrices(times), options);
+      if (options.record_spans) outcome.log.program_hash = ir::program_hash(program_);
       return pack(outcome);
     });
     if (const auto* failure = std::get_if<sim::ChildFailure>(&result)) {
@@ -90,6 +93,7 @@ class Session {
   models::Workload workload_;
   models::Job job_;
   models::Topology topology_;
+  ir::Program program_;
   std::optional<sim::IterationSimulator> simulator_;
   std::optional<sim::SimulatorEvaluator> evaluator_;
   std::optional<sim::SimulatedTimers> timers_;

@@ -6,7 +6,8 @@ namespace orrery::python {
 
 /// Kinds of messages. Of the parent:
 inline constexpr char kSetUp = 's';      ///< Cluster, profile, workload, job, options, for replay.
-inline constexpr char kRun = 'r';        ///< Program, prices (empty: the pricer's), options.
+inline constexpr char kProgram = 'p';    ///< Program of the runs that follow; nothing.
+inline constexpr char kRun = 'r';        ///< Prices (empty: the pricer's), options.
 inline constexpr char kEvaluate = 'e';   ///< Plan; Evaluation.
 inline constexpr char kIteration = 'i';  ///< Plan, conditions; seconds.
 inline constexpr char kTransfer = 't';   ///< Transfers, degraded links; nanoseconds.
