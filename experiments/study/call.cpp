@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <new>
+#include <utility>
+#include <vector>
 
 namespace orrery::experiments {
 namespace {
@@ -22,11 +24,18 @@ void on_signal(int) {
   requested_by_signal.load()->store(true);
 }
 
+void take_signal(int number) {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(number, &action, nullptr);
+}
+
 }  // namespace
 
-struct Cancellation::Listener::Action {
-  struct sigaction interrupt {};
-  struct sigaction terminate {};
+struct Cancellation::Listener::Actions {
+  std::vector<std::pair<int, struct sigaction>> all;  ///< By signal.
 };
 
 Cancellation::Cancellation() {
@@ -37,29 +46,32 @@ Cancellation::Cancellation() {
                                 [](Flag* flag) { munmap(flag, sizeof(Flag)); });
 }
 
-void Cancellation::request_on_interrupt(bool terminate) const {
+void Cancellation::request_on_interrupt() const {
   requested_by_signal = flag_.get();
   signals = 0;
-  struct sigaction action {};
-  action.sa_handler = on_signal;
-  action.sa_flags = SA_RESTART;
-  sigemptyset(&action.sa_mask);
-  sigaction(SIGINT, &action, nullptr);
-  if (terminate) sigaction(SIGTERM, &action, nullptr);
+  take_signal(SIGINT);
 }
 
-Cancellation::Listener::Listener(const Cancellation& cancellation, bool active, bool terminate) {
-  if (!active) return;
-  before_ = std::make_unique<Action>();
-  sigaction(SIGINT, nullptr, &before_->interrupt);
-  sigaction(SIGTERM, nullptr, &before_->terminate);
-  cancellation.request_on_interrupt(terminate);
+Cancellation::Listener::Listener(const Cancellation& cancellation, bool active)
+    : Listener(cancellation,
+               active ? std::initializer_list<int>{SIGINT} : std::initializer_list<int>{}) {}
+
+Cancellation::Listener::Listener(const Cancellation& cancellation, std::initializer_list<int> taken)
+    : before_(std::make_unique<Actions>()) {
+  if (taken.size() == 0) return;
+  requested_by_signal = cancellation.flag_.get();
+  signals = 0;
+  for (const int number : taken) {
+    struct sigaction before {};
+    sigaction(number, nullptr, &before);
+    if (number == SIGHUP && before.sa_handler == SIG_IGN) continue;
+    before_->all.emplace_back(number, before);
+    take_signal(number);
+  }
 }
 
 Cancellation::Listener::~Listener() {
-  if (!before_) return;
-  sigaction(SIGINT, &before_->interrupt, nullptr);
-  sigaction(SIGTERM, &before_->terminate, nullptr);
+  for (const auto& [number, action] : before_->all) sigaction(number, &action, nullptr);
 }
 
 }  // namespace orrery::experiments

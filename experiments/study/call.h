@@ -3,7 +3,9 @@
 #pragma once
 #include <atomic>
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 namespace orrery::experiments {
@@ -30,21 +32,23 @@ class Cancellation {
   bool requested() const { return *flag_; }
   const std::atomic<bool>* flag() const { return flag_.get(); }
 
-  /// From here on, in this process, the first SIGINT (and SIGTERM, if `terminate`) is the request
-  /// instead of the end of the process, and the second one ends it with status 130.
-  void request_on_interrupt(bool terminate = false) const;
+  /// From here on, in this process, the first SIGINT is the request instead of the end of the
+  /// process, and the second one ends it with status 130.
+  void request_on_interrupt() const;
 
   /// request_on_interrupt() as long as this lives, if `active`.
   class Listener {
    public:
-    explicit Listener(const Cancellation& cancellation, bool active = true, bool terminate = false);
+    explicit Listener(const Cancellation& cancellation, bool active = true);
+    /// The same with several signals. SIGHUP stays ignored where it is (nohup).
+    Listener(const Cancellation& cancellation, std::initializer_list<int> signals);
     ~Listener();
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;
 
    private:
-    struct Action;
-    std::unique_ptr<Action> before_;  ///< None: not active.
+    struct Actions;
+    std::unique_ptr<Actions> before_;
   };
 
  private:
@@ -54,11 +58,20 @@ class Cancellation {
 /// Exit status of a command that was stopped by SIGINT.
 inline constexpr int kInterrupted = 130;
 
+/// A canceled call that has no result; what() says what is kept.
+struct Interrupted : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 /// What a function gets besides its settings. A default one hears nothing and is never canceled.
+/// Threads of the function may speak at once.
 struct Call {
   std::function<void(const Progress&)> on_progress;
   /// A sentence for people that is no part of the result: a warning, what was left out.
   std::function<void(const std::string&)> on_note;
+  /// A line that a terminal shows while the result grows, and that the result has too: a step of a
+  /// training.
+  std::function<void(const std::string&)> on_line;
   Cancellation cancellation;
 
   void progress(const Progress& progress) const {
@@ -66,6 +79,9 @@ struct Call {
   }
   void note(const std::string& text) const {
     if (on_note) on_note(text);
+  }
+  void line(const std::string& text) const {
+    if (on_line) on_line(text);
   }
 };
 

@@ -1,20 +1,12 @@
-/// JSON of described structs (models/config/visitor.h), for `--json`.
+/// JSON of described structs under the names that commands use.
 #pragma once
-#include <string>
-
-#include "models/config/visitor.h"
+#include "experiments/study/json.h"
 
 namespace orrery::tools {
 
+using experiments::to_json;
 namespace detail {
-std::string to_json(config::Slot slot);
-}
-
-/// One indented document ending in a newline. Keys in the order of describe(); quantities in base
-/// units (seconds, bytes, FLOP, dollars); absent optionals are null.
-template <class T>
-std::string to_json(T value) {
-  return detail::to_json(config::detail::slot(value));
+using experiments::detail::to_json;
 }
 
 }  // namespace orrery::tools

@@ -11,6 +11,7 @@
 
 #include "executor/bench/bench_rank.h"
 #include "executor/launcher/rank.h"
+#include "executor/netlab/lab.h"
 #include "experiments/study/version.h"
 #include "models/config/diagnostics.h"
 #include "tools/cli/command_line.h"
@@ -29,12 +30,16 @@ constexpr int kBadInput = 2;
 void complain(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
 
 int run(int argc, char** argv) {
-  // What `orrery execute` and `orrery calibrate` start for each device; not for users.
+  // What `orrery execute` and `orrery calibrate` start for each device, and `orrery netlab` for a
+  // lab; not for users.
   if (argc == 2 && std::string(argv[1]) == "execute-rank") {
     return executor::run_rank_process();
   }
   if (argc == 2 && std::string(argv[1]) == executor::kBenchRankCommand) {
     return executor::run_bench_rank_process();
+  }
+  if (argc == 3 && std::string(argv[1]) == executor::kNetlabSwitchCommand) {
+    return executor::serve_netlab_switch(argv[2]);
   }
   const auto parsed =
       parse_command_line(commands(), command_groups(), experiments::program_version(), argc, argv);
@@ -43,7 +48,7 @@ int run(int argc, char** argv) {
     return reply->status;
   }
   const auto& invocation = std::get<Invocation>(parsed);
-  ProgressLine progress(false);
+  ProgressLine progress(invocation.json);
   std::mutex mutex;  // Threads of a command may speak, too.
   experiments::Call call;
   call.on_progress = [&](const auto& view) {
@@ -55,6 +60,14 @@ int run(int argc, char** argv) {
     progress.clear();
     complain("orrery: " + text);
   };
+  if (!invocation.json) {
+    call.on_line = [&](const std::string& text) {
+      const std::lock_guard lock(mutex);
+      progress.clear();
+      print(text);
+      flush();
+    };
+  }
   const auto outcome =
       invocation.command->run(invocation.settings, invocation.view, call, invocation.problems);
   progress.clear();
@@ -80,6 +93,9 @@ int run_program(int argc, char** argv) {
     } catch (const config::ConfigError& error) {
       complain(error.what());
       status = kBadInput;
+    } catch (const experiments::Interrupted& stop) {
+      complain(fmt::format("orrery: {}", stop.what()));
+      status = experiments::kInterrupted;
     }
     flush();
   } catch (const std::bad_alloc&) {

@@ -6,12 +6,16 @@
 #include "experiments/study/study.h"
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
 #include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/study_report.h"
-#include "tools/commands/twin_manifest.h"
 
 namespace orrery::tools {
+
+extern const Command kTwin;
+
 namespace {
 
 /// Flags that say nothing to a study of some command.
@@ -25,13 +29,22 @@ void refuse(bool given, const char* flag, const char* what) {
 int run_twin_of(const RunSettings& args) {
   refuse(args.timelines, "--timelines", "this experiment has no timelines");
   refuse(args.sweep.shard.has_value(), "--shard", "a twin's runs are not divided");
-  TwinSettings twin;
-  twin.manifest = args.manifest;
-  if (args.sweep.results != SweepSettings().results) twin.results = args.sweep.results;
-  twin.dry_run = args.sweep.dry_run;
-  twin.no_figure = args.sweep.no_figure;
-  twin.json = args.json;
-  return run_twin(twin);
+  config::Value twin = config::Value::map({});
+  twin.append("manifest", config::Value::scalar(args.manifest));
+  if (args.sweep.results != SweepSettings().results) {
+    twin.append("results", config::Value::scalar(args.sweep.results));
+  }
+  if (args.sweep.dry_run) twin.append("dry_run", config::Value::scalar("true"));
+  if (args.sweep.no_figure) twin.append("no_figure", config::Value::scalar("true"));
+  experiments::Call call;
+  call.on_note = [](const std::string& text) { fmt::print(stderr, "orrery: {}\n", text); };
+  const auto outcome = kTwin.run(twin, config::Value::map({}), call, {});
+  if (args.json) {
+    print(detail::to_json(outcome->result()));
+  } else {
+    outcome->print();
+  }
+  return outcome->status();
 }
 
 int run(const RunSettings& given) {

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "experiments/execution/twin_manifest.h"
 #include "experiments/study/assumptions.h"
 #include "experiments/study/study.h"
 #include "models/config/diagnostics.h"
@@ -11,7 +12,6 @@
 #include "models/spec/schemas.h"
 #include "tools/cli/command.h"
 #include "tools/commands/tables.h"
-#include "tools/commands/twin_manifest.h"
 #include "traces/generate/settings.h"
 
 namespace orrery::tools {
@@ -45,14 +45,14 @@ OwnKind own() {
 
 constexpr char kAssumptions[] = "Assumptions";
 constexpr char kTraceGenerator[] = "Trace generator";
-constexpr char kTwin[] = "Twin";
+constexpr char kTwinFile[] = "Twin";
 
 const std::map<std::string, OwnKind>& own_kinds() {
   static const std::map<std::string, OwnKind> kKinds = {
       {"assumptions", own<experiments::Assumptions, kAssumptions>()},
       {"study", {experiments::study_schema, experiments::study_reference}},
       {"trace_generator", own<traces::TraceGenerator, kTraceGenerator>()},
-      {"twin", own<TwinManifest, kTwin>()}};
+      {"twin", own<experiments::TwinManifest, kTwinFile>()}};
   return kKinds;
 }
 

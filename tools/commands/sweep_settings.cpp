@@ -1,6 +1,7 @@
 #include "tools/commands/sweep_settings.h"
 
 #include <fmt/format.h>
+#include <signal.h>
 
 #include <charconv>
 #include <cstdio>
@@ -53,7 +54,7 @@ experiments::RunnerOptions SweepSettings::options() const {
   return options;
 }
 
-SweepCall::SweepCall(bool quiet) : line_(quiet), listener_(call_.cancellation, true, true) {
+SweepCall::SweepCall(bool quiet) : line_(quiet), listener_(call_.cancellation, {SIGINT, SIGTERM}) {
   call_.on_progress = [this](const experiments::Progress& progress) { line_.show(progress); };
 }
 

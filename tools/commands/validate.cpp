@@ -3,9 +3,9 @@
 
 #include <fmt/format.h>
 
+#include "experiments/execution/twin_manifest.h"
 #include "tools/cli/command.h"
 #include "tools/cli/output.h"
-#include "tools/commands/twin_manifest.h"
 
 namespace orrery::tools {
 namespace {
@@ -16,7 +16,7 @@ using experiments::ValidateSettings;
 ValidateResult validate(const ValidateSettings& settings, const experiments::Call&) {
   const auto check_twin = [](const std::string& path, const models::Library&,
                              config::Diagnostics& diagnostics) {
-    config::load_file<TwinManifest>(path, diagnostics);
+    config::load_file<experiments::TwinManifest>(path, diagnostics);
     return std::string();
   };
   return experiments::validate_files(settings, {{"twin", check_twin}});
