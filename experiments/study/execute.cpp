@@ -254,15 +254,18 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
 }
 
 void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
-  outcome.program = models::lower(plan, run.cluster, run.workload, run.spec.job,
-                                  {.collapsed = run.spec.collapsed, .seed = run.spec.seed});
-  outcome.program.header.plan_hash = models::plan_hash(plan);
   sim::IterationOptions options = run.spec.simulation;
   options.record_spans = options.record_memory = record_timeline;
   options.record_links = true;
+  sim::FoldedIteration iteration(plan, run.cluster, topology, run.workload, run.spec.job,
+                                 {.collapsed = run.spec.collapsed, .seed = run.spec.seed}, options);
   // A pricer of its own: it names the entries that this plan used, not those of a whole search.
   const models::Pricer pricer(run.cluster, run.workload, run.spec.job, run.profile);
-  sim::IterationResult result = simulator->run(outcome.program, pricer, options);
+  const models::ProgramPrices prices(iteration.program(), pricer);
+  sim::IterationResult result = simulator->run(iteration, prices, pricer, options);
+  outcome.ops = iteration.whole_ops();
+  outcome.program = iteration.take_program();
+  outcome.program.header.plan_hash = models::plan_hash(plan);
   ir::MemoryVerdict verdict =
       sim::memory_verdict(plan, outcome.program, result.peak_memory, run.cluster, run.workload,
                           run.spec.job, run.profile);
@@ -275,7 +278,7 @@ void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOut
   outcome.stages = stage_loads(outcome.program, result.ranks);
   outcome.simgrid = simulator->effective_config();
   outcome.ranks = static_cast<std::int64_t>(outcome.program.ranks.size());
-  outcome.ops = static_cast<std::int64_t>(outcome.program.ops.size());
+  outcome.simulated_pipelines = result.simulated_pipelines;
 }
 
 void Session::State::evaluate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
@@ -374,6 +377,8 @@ void describe(config::Visitor& v, RunReport& report) {
   v.required("prices", report.prices, "where op times come from");
   v.required("ranks", report.ranks, "of the simulated program");
   v.required("ops", report.ops, "of the simulated program");
+  v.required("simulated_pipelines", report.simulated_pipelines,
+             "each of the others did the same as one of these");
   v.optional("plan", report.plan, "");
 }
 
