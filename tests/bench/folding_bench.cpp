@@ -3,7 +3,7 @@
 // runs in a process of its own and reports CPU seconds and peak memory, those of plan, cluster and
 // topology apart.
 //
-//   folding_bench [GPUS [KIND [FOLD]]]     symmetric, slow or short; automatic or off; as CSV
+//   folding_bench [GPUS [KIND [FOLD]]]     symmetric, slow, short or mixed; automatic or off; CSV
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -26,8 +26,9 @@ namespace {
 constexpr int kGpusPerNode = 8, kNodesPerLeaf = 32, kMicroBatches = 64, kTensor = 8;
 constexpr std::int64_t kSequence = 4096;
 
-/// Nodes of eight GPUs with NVLink and a NIC each; 32 nodes to a leaf.
-models::Cluster make_cluster(int nodes) {
+/// Nodes of eight GPUs with NVLink and a NIC each; 32 nodes to a leaf. `mixed`: the GPUs of the
+/// second half of the nodes are slower.
+models::Cluster make_cluster(int nodes, bool mixed) {
   models::Cluster cluster;
   models::GpuType gpu;
   gpu.name = "gpu";
@@ -35,6 +36,9 @@ models::Cluster make_cluster(int nodes) {
   gpu.memory = 80_GiB;
   gpu.memory_bandwidth = BytesPerSecond{3.35e12};
   cluster.gpu_types = {gpu};
+  gpu.name = "slower";
+  gpu.peak = {{ir::Dtype::bf16, FlopsPerSecond{660e12}}};
+  if (mixed) cluster.gpu_types.push_back(gpu);
   cluster.links["nvlink"] = {"nvlink", BytesPerSecond{450e9}, Seconds{1e-6}, 1, false, ""};
   cluster.links["nic"] = {"nic", BytesPerSecond{50e9}, Seconds{4e-6}, 1, false, ""};
   models::Node node;
@@ -45,7 +49,9 @@ models::Cluster make_cluster(int nodes) {
   node.nics = {{"nic", {}}};
   cluster.nodes.assign(static_cast<std::size_t>(nodes), node);
   for (int n = 0; n < nodes; ++n) {
-    cluster.nodes[static_cast<std::size_t>(n)].leaf = n / kNodesPerLeaf;
+    models::Node& one = cluster.nodes[static_cast<std::size_t>(n)];
+    one.leaf = n / kNodesPerLeaf;
+    if (mixed && n >= nodes / 2) one.gpu_types.assign(kGpusPerNode, 1);
   }
   cluster.fabric.leaf_latency = Seconds{1e-6};
   cluster.fabric.spine_latency = Seconds{2e-6};
@@ -111,7 +117,7 @@ struct Measurement {
 Measurement measure(int gpus, std::string_view kind, FoldMode fold) {
   const int stages = std::min(8, gpus / kTensor);
   const double begin = cpu_seconds();
-  const models::Cluster cluster = make_cluster(gpus / kGpusPerNode);
+  const models::Cluster cluster = make_cluster(gpus / kGpusPerNode, kind == "mixed");
   const models::Workload workload = make_workload();
   const ir::Plan plan =
       make_plan(gpus / (stages * kTensor), stages, workload.size(), kind == "short");
