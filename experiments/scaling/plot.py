@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws results.csv: CPU seconds and memory of one iteration over the number of GPUs, folded and
+"""Draws scaling.csv: CPU seconds and memory of one iteration over the number of GPUs, folded and
 not. Writes scaling.pdf and scaling.png beside it, or into the folder that is its argument."""
 
 import csv
@@ -17,7 +17,7 @@ KINDS = [("symmetric", "all alike", "o"), ("slow", "one slow GPU", "s"),
 
 def main():
     out = sys.argv[1] if len(sys.argv) > 1 else HERE
-    with open(os.path.join(HERE, "results.csv")) as file:
+    with open(os.path.join(HERE, "scaling.csv")) as file:
         rows = list(csv.DictReader(file))
     style.use()
     figure, axes = plt.subplots(1, 2, figsize=(style.PAGE, 2.4))

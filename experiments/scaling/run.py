@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Times one iteration, from plan to iteration time, on 8 to 1,048,576 GPUs, folded and not, and
-writes results.csv; plot.py draws it.
+writes scaling.csv; plot.py draws it.
 
     experiments/scaling/run.py [BENCH]    some minutes; BENCH: tests/bench/folding_bench of a build
 """
@@ -34,7 +34,7 @@ def main():
                 rows.append(dict(zip(FIELDS, line.strip().split(","))))
                 print(line, end="", flush=True)
     check(rows)
-    with open(os.path.join(HERE, "results.csv"), "w", newline="") as file:
+    with open(os.path.join(HERE, "scaling.csv"), "w", newline="") as file:
         table = csv.DictWriter(file, FIELDS, lineterminator="\n")
         table.writeheader()
         table.writerows(rows)

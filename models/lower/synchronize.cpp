@@ -45,6 +45,7 @@ class Synchronizer {
       : context_(context),
         builder_(builder),
         partial_(partial),
+        seen_(context.placement.ranks.size(), 0),
         last_sync_(context.placement.ranks.size(), kNoOp),
         last_p2p_(context.placement.ranks.size(), kNoOp) {
     for (std::size_t p = 0; p < ops.size(); ++p) {
@@ -247,12 +248,13 @@ class Synchronizer {
     fed_ = add_shadow_gradients(context_, alike, wait, builder_);
   }
 
-  std::vector<RankId> ranks_of(const std::vector<int>& owners) const {
+  /// Each once, in order.
+  std::vector<RankId> ranks_of(const std::vector<int>& owners) {
     std::vector<RankId> ranks;
-    std::set<RankId> known;
+    ++asked_;
     for (const int owner : owners) {
       const RankId rank = context_.placement.rank_of[{owner}];
-      if (known.insert(rank).second) ranks.push_back(rank);
+      if (std::exchange(seen_[rank], asked_) != asked_) ranks.push_back(rank);
     }
     return ranks;
   }
@@ -503,6 +505,8 @@ class Synchronizer {
   std::map<RankId, std::vector<Moved>> moved_;  ///< In this round, by rank.
   int round_ = 0;
   std::map<RankId, std::set<RankId>> expert_peers_;
+  IdVector<RankId, int> seen_;  ///< The last call of ranks_of() that met a rank.
+  int asked_ = 0;
   std::set<int> cuts_;                ///< Blocks at which a rank's gradients become complete.
   std::vector<PendingOp> last_sync_;  ///< By rank: its last op on the collective stream so far.
   std::vector<PendingOp> last_p2p_;   ///< By rank: its last point-to-point step so far.

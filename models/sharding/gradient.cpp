@@ -114,7 +114,7 @@ std::optional<std::vector<GroupStep>> part_by_part(const Gradients& gradients) {
   for (const Subgroup& copy : copies) {
     devices.insert(devices.end(), copy.devices.begin(), copy.devices.end());
   }
-  std::sort(devices.begin(), devices.end());
+  if (!std::is_sorted(devices.begin(), devices.end())) std::sort(devices.begin(), devices.end());
   const bool sound =
       devices.front() >= 0 && std::adjacent_find(devices.begin(), devices.end()) == devices.end();
   if (!sound) return std::nullopt;  // resolve() says what is wrong.
