@@ -108,10 +108,9 @@ class FoldedIteration::Impl {
         if (set_apart(partial_.missing)) continue;
         return whole();
       }
-      symmetry_ =
-          std::make_unique<Symmetry>(Symmetry::Input{plan_, topology_, path_, factors_, *members_,
-                                                     program, partial_, mode_, crossings_},
-                                     colors_);
+      symmetry_ = std::make_unique<Symmetry>(Symmetry::Input{topology_, path_, factors_, *members_,
+                                                             program, partial_, mode_, crossings_},
+                                             colors_);
       if (!symmetry_->lonely.empty()) {
         if (set_apart(symmetry_->lonely)) continue;
         return whole();

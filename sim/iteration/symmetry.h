@@ -71,14 +71,14 @@ Color color_of(const ir::Pipeline& pipeline, const models::Cluster& cluster, con
 /// The colors of pipelines, flows, links and collectives of one partly built program.
 class Symmetry {
  public:
-  /// Families of flows that are held never to meet on a link, though they share it.
+  /// Which of the families of flows that cross a link are held to do so at the same time: all of
+  /// them, or those of which it is known.
   enum class Meetings { all, found };
   /// Two families meet on a link: 0 are the flows inside pipelines, 1 + n those of the n-th step of
   /// synchronization.
   using Meeting = std::tuple<LinkId, std::int32_t, std::int32_t>;
 
   struct Input {
-    const ir::Plan& plan;
     const models::Topology& topology;
     const models::PathFunction& path;
     const LinkFactors& factors;
@@ -89,6 +89,8 @@ class Symmetry {
     bool links;  ///< Bytes on links are asked for.
   };
 
+  /// `colors` are those of pipelines, as color_of() or an earlier refine() gave them; one of each
+  /// is built. Keeps the references of `input`. Where it finds lonely pipelines nothing else works.
   Symmetry(const Input& input, const std::vector<Color>& colors)
       : in_(input), topology_(input.topology), colors_(colors) {
     find_classes();
@@ -106,7 +108,8 @@ class Symmetry {
   const std::vector<Color>& refine(Meetings meetings, const std::vector<Meeting>& known,
                                    std::size_t most);
 
-  /// The classes as a Folding; none where a pipeline is in two collectives of one class.
+  /// The classes as a Folding, after refine(); none where a pipeline is in two collectives of one
+  /// class: it is lonely then. `crossings`: with Folding::crossings.
   std::unique_ptr<Folding> fold(bool crossings);
 
   /// What these flows met on links beyond what refine() was told: appended to `known`.
