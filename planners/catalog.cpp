@@ -45,11 +45,21 @@ std::span<const PlannerEntry* const> catalog() {
   return entries;
 }
 
+namespace {
+
+PlannerSource planner_source = nullptr;
+
+}  // namespace
+
+void set_planner_source(PlannerSource source) { planner_source = source; }
+
+bool names_python(const std::string& name) { return name.find(".py:") != std::string::npos; }
+
 const PlannerEntry* find_planner(const std::string& name) {
   for (const PlannerEntry* entry : catalog()) {
     if (name == entry->name) return entry;
   }
-  return nullptr;
+  return names_python(name) && planner_source != nullptr ? planner_source(name) : nullptr;
 }
 
 std::vector<std::string> planner_names() {

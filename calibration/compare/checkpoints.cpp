@@ -183,6 +183,19 @@ std::variant<CheckpointPrice, std::string> price_checkpoint(Bytes bytes, std::in
   return out;
 }
 
+void describe(config::Visitor& v, CheckpointComparison& comparison) {
+  v.required("checkpoints", comparison.checkpoints, "steps after which there is one; 0: none");
+  v.required("parts", comparison.parts, "of ranks, all together");
+  v.required("bytes", comparison.bytes, "of a part, mean");
+  v.optional("predicted_seconds", comparison.predicted,
+             "that a part holds its rank's training; mean");
+  v.required("measured_seconds", comparison.measured, "the same");
+  v.required("longest_seconds", comparison.longest, "measured");
+  v.required("between_steps_seconds", comparison.between_steps,
+             "measured: not counted in any iteration");
+  v.required("problem", comparison.problem, "why nothing is predicted, or events are left out");
+}
+
 CheckpointComparison compare_checkpoints(const ir::Program& program, const ir::RunLog& measured,
                                          const std::vector<ir::Location>& places,
                                          const models::Cluster& cluster, const ir::Profile& profile,

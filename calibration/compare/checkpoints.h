@@ -12,6 +12,7 @@
 
 #include "models/base/ids.h"
 #include "models/base/units.h"
+#include "models/config/visitor.h"
 #include "models/ir/profile.h"
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"
@@ -72,10 +73,12 @@ struct CheckpointComparison {
   Bytes bytes;                   ///< Size of a part.
   double measured = 0;           ///< Seconds that a part held its rank.
   double longest = 0;
+  double between_steps = 0;          ///< Seconds, of Comparison::held: the caller's.
   std::optional<double> predicted;   ///< None: `problem` says why.
   std::vector<std::string> sources;  ///< Where the price comes from.
   std::string problem;               ///< Also of events that could not be read.
 };
+void describe(config::Visitor& v, CheckpointComparison& comparison);
 
 /// The k-th checkpoint of a rank, n steps of `iteration` after the one before it, should hold it
 /// for copy + max(0, write - n x iteration); the first one for copy. A rank writes a file for each

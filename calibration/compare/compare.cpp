@@ -230,6 +230,39 @@ void compare_transfers(const ir::Program& program, const std::vector<JoinedOp>& 
 
 }  // namespace
 
+std::vector<ComponentRow> times_of(const Comparison& comparison) {
+  std::vector<ComponentRow> out = {{"iteration", comparison.iteration}};
+  out.insert(out.end(), comparison.components.begin(), comparison.components.end());
+  out.push_back({"transfers", comparison.transfers});
+  return out;
+}
+
+void describe(config::Visitor& v, ComponentRow& row) {
+  double error = row.seconds.error();
+  v.required("name", row.name, "");
+  v.required("predicted", row.seconds.predicted, "seconds");
+  v.required("measured", row.seconds.measured, "");
+  v.required("error", error, "predicted / measured - 1; null: nothing was measured");
+}
+
+void describe(config::Visitor& v, MemoryRow& row) {
+  double error = row.bytes.error();
+  v.required("rank", row.rank, "");
+  v.required("device", row.device, "");
+  v.required("predicted_bytes", row.bytes.predicted, "peak");
+  v.required("measured_bytes", row.bytes.measured, "peak");
+  v.required("error", error, "");
+}
+
+void describe(config::Visitor& v, OpRow& row) {
+  v.required("rank", row.rank, "");
+  v.required("what", row.what, "");
+  v.required("ops", row.ops, "that differ in the micro-batch only");
+  v.required("predicted_seconds", row.seconds.predicted, "");
+  v.required("measured_seconds", row.seconds.measured, "");
+  v.required("share", row.share, "of the sum of all |differences|");
+}
+
 double PredictedMeasured::error() const {
   if (predicted == measured) return 0;
   return predicted / measured - 1;

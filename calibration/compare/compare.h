@@ -13,6 +13,7 @@
 #include "calibration/compare/steps.h"
 #include "models/base/ids.h"
 #include "models/base/units.h"
+#include "models/config/visitor.h"
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"
 
@@ -82,6 +83,13 @@ struct Comparison {
   std::vector<MemoryRow> memory;  ///< Ranks of which both logs have samples.
   std::vector<OpRow> worst;       ///< By share, largest first.
 };
+
+/// The iteration, its components, and all transfers.
+std::vector<ComponentRow> times_of(const Comparison& comparison);
+
+void describe(config::Visitor& v, ComponentRow& row);
+void describe(config::Visitor& v, MemoryRow& row);
+void describe(config::Visitor& v, OpRow& row);
 
 /// Why two logs cannot be compared, in words.
 using CompareProblem = std::string;

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/config/visitor.h"
 #include "models/ir/measurement.h"
 #include "models/ir/profile.h"
 #include "models/spec/job.h"
@@ -79,6 +80,8 @@ struct FitEntry {
   /// What is held out are repetitions of the one measurement there is, not whole measurements: the
   /// error is their spread.
   bool repetitions = false;
+  /// "repetitions" or "measurements", as said above; "": nothing is held out.
+  const char* held_out() const;
   std::string x_name;
   std::string x_unit;
   std::string y_name;
@@ -91,6 +94,10 @@ struct FitReport {
   std::vector<FitEntry> entries;
   std::vector<std::string> warnings;  ///< One line each, in the order of the entries.
 };
+
+/// Without the points; errors that there are not are absent.
+void describe(config::Visitor& v, FitParameter& parameter);
+void describe(config::Visitor& v, FitEntry& entry);
 
 /// Fits everything that the measurements allow. Deterministic: same measurements and options, same
 /// report. Entries without a usable sample appear as warnings. A machine without measurements of

@@ -30,6 +30,15 @@ CudaStatus cuda_status();
 /// "2 devices: NVIDIA H100 80GB HBM3 (79.1 GiB, 132 SMs, 9.0), ..." or the problem.
 std::string describe(const CudaStatus& status);
 
+/// Multiprocessors of a part of a card in percent: whole groups of what the hardware splits by,
+/// rounded down, at least one group, so that parts that add up to 100 fit. Groups are the least
+/// that a context can have: 8 from compute capability 9.0 on, 4 on 8.x, else 2. [CUDA driver
+/// API, 6.35 "Green Contexts", cuDevSmResourceSplitByCount]
+int multiprocessors_of_share(const CudaDeviceInfo& gpu, std::int64_t percent);
+
+/// Name of such a part as a GPU type of profiles and cluster files: "H100-80GB 50%".
+std::string type_of_share(const std::string& gpu_type, std::int64_t percent);
+
 /// The device for process `number` of a node: they share what is there in turn. 0 without any.
 int cuda_device_for(int number);
 

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "executor/cuda/backend.h"
@@ -17,6 +18,16 @@ std::string describe(const CudaStatus& status) {
                         device.name, gib, device.multiprocessors, device.major, device.minor);
   }
   return text;
+}
+
+int multiprocessors_of_share(const CudaDeviceInfo& gpu, std::int64_t percent) {
+  const int unit = gpu.major >= 9 ? 8 : gpu.major == 8 ? 4 : 2;
+  const std::int64_t groups = gpu.multiprocessors / unit;
+  return static_cast<int>(std::max<std::int64_t>(1, groups * percent / 100)) * unit;
+}
+
+std::string type_of_share(const std::string& gpu_type, std::int64_t percent) {
+  return fmt::format("{} {}%", gpu_type, percent);
 }
 
 int cuda_device_for(int number) {

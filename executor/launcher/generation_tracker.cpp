@@ -184,6 +184,7 @@ GenerationSummary GenerationTracker::summary() const {
   for (int rank = 0; rank < ranks(); ++rank) {
     const auto index = static_cast<std::size_t>(rank);
     RankSummary one;
+    one.rank = rank;
     one.device = members_[index];
     if (clocks_[index]) {
       one.clock_offset_ns = clocks_[index]->offset_ns;

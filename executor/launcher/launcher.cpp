@@ -452,6 +452,72 @@ class Launch {
 };
 
 }  // namespace
+}  // namespace orrery::executor
+
+namespace orrery::ir {
+
+void describe(config::Visitor& v, LogEvent& event) {
+  double seconds = 1e-9 * static_cast<double>(event.at.nanoseconds);
+  v.required("seconds", seconds, "from the start of the run");
+  v.required("kind", event.kind, "");
+  v.required("detail", event.detail, "");
+}
+
+}  // namespace orrery::ir
+
+namespace orrery::executor {
+
+void describe(config::Visitor& v, LostDevices& lost) {
+  v.required("lost", lost.lost, "since the last question");
+  v.required("live", lost.live, "ascending");
+  v.required("last_step", lost.last_step, "that all ranks had finished");
+  v.required("generation", lost.generation, "that ended");
+  v.required("switched_after", lost.switched_after, "step of the planned switch made last");
+}
+
+std::vector<std::pair<LaunchReport::Result, const char*>> enum_names(LaunchReport::Result) {
+  using Result = LaunchReport::Result;
+  return {{Result::completed, "completed"},
+          {Result::failed, "failed"},
+          {Result::interrupted, "interrupted"},
+          {Result::refused, "refused"}};
+}
+
+void describe(config::Visitor& v, StepLine& step) {
+  v.required("generation", step.generation, "");
+  v.required("step", step.step, "");
+  v.required("loss", step.loss, "mean over tokens, nats");
+  v.required("start_seconds", step.start_seconds, "from the start of the run");
+  v.required("step_seconds", step.seconds, "");
+  v.required("tokens_per_second", step.tokens_per_second, "");
+}
+
+void describe(config::Visitor& v, RankSummary& rank) {
+  double offset = 1e-9 * static_cast<double>(rank.clock_offset_ns);
+  double uncertainty = 1e-9 * static_cast<double>(rank.clock_uncertainty_ns);
+  v.required("rank", rank.rank, "");
+  v.required("device", rank.device, "");
+  v.required("peak_bytes", rank.peak_bytes, "of tensors in the fullest step");
+  v.required("sent_bytes", rank.sent_bytes, "");
+  v.required("received_bytes", rank.received_bytes, "");
+  v.required("clock_offset_seconds", offset, "to rank 0");
+  v.required("clock_uncertainty_seconds", uncertainty, "");
+}
+
+void describe(config::Visitor& v, GenerationSummary& generation) {
+  v.required("generation", generation.number, "");
+  v.required("what", generation.what, "");
+  v.required("ranks", generation.ranks, "");
+  v.required("events", generation.events, "");
+}
+
+void describe(config::Visitor& v, LaunchReport& report) {
+  v.title("A run");
+  v.required("result", report.result, "completed, failed, interrupted or refused");
+  v.required("problem", report.problem, "why it failed");
+  v.required("steps", report.steps, "");
+  v.required("generations", report.generations, "");
+}
 
 LaunchReport launch(LaunchOptions options) {
   const auto agents = [](RunStore& store, const LaunchOptions& o) -> std::unique_ptr<Spawner> {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,8 +18,13 @@
 #include "executor/launcher/settings.h"
 #include "executor/launcher/spawner.h"
 #include "models/base/ids.h"
+#include "models/config/visitor.h"
 #include "models/ir/program.h"
 #include "models/ir/run_log.h"
+
+namespace orrery::ir {
+void describe(config::Visitor& v, LogEvent& event);
+}
 
 namespace orrery::executor {
 
@@ -36,6 +42,8 @@ struct LostDevices {
   /// `step` of the planned switch that was made last; 0: none so far.
   std::int64_t switched_after = 0;
 };
+void describe(config::Visitor& v, LostDevices& lost);
+
 /// The program to go on with, or why there is none. Lost devices are not in it.
 using NextProgramFunction =
     std::function<std::variant<NextProgram, std::string>(const LostDevices&)>;
@@ -58,6 +66,7 @@ struct StepLine {
 };
 
 struct RankSummary {
+  std::int32_t rank = 0;
   std::int32_t device = 0;
   std::int64_t peak_bytes = 0;
   std::int64_t clock_offset_ns = 0;
@@ -96,6 +105,12 @@ struct LaunchReport {
   std::vector<StepLine> steps;  ///< In the order in which they were finished.
   std::vector<GenerationSummary> generations;
 };
+std::vector<std::pair<LaunchReport::Result, const char*>> enum_names(LaunchReport::Result);
+
+void describe(config::Visitor& v, StepLine& step);
+void describe(config::Visitor& v, RankSummary& rank);
+void describe(config::Visitor& v, GenerationSummary& generation);
+void describe(config::Visitor& v, LaunchReport& report);
 
 /// True while a launch() writes into this folder, of this process or another one.
 bool is_written(const std::string& out);

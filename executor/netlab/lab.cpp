@@ -46,6 +46,7 @@ std::set<std::string> namespaces_of(const NetlabSpec& spec) {
 /// Everything of the lab, as far as it is there. Goes on after a failure and throws the first one.
 NetlabDown remove_all(const std::optional<std::string>& path, const NetlabSpec& asked) {
   NetlabDown done;
+  done.name = asked.name;
   std::set<std::string> names = namespaces_of(asked);
   std::string problem;
   const auto attempt = [&](const auto& step) {
@@ -178,6 +179,13 @@ NetlabUp netlab_up(const NetlabSpec& spec, const NetlabOptions& options) {
     throw;
   }
   return NetlabUp::created;
+}
+
+void describe(config::Visitor& v, NetlabDown& down) {
+  v.required("name", down.name, "");
+  v.required("switch_ran", down.switch_ran, "");
+  v.required("removed", down.removed, "");
+  v.required("processes", down.processes, "");
 }
 
 NetlabDown netlab_down(const NetlabSpec& spec, const NetlabOptions& options) {

@@ -34,10 +34,12 @@ enum class NetlabUp { created, already_up };
 NetlabUp netlab_up(const NetlabSpec& spec, const NetlabOptions& options);
 
 struct NetlabDown {
+  std::string name;  ///< Of the lab.
   bool switch_ran = false;
   std::vector<std::string> removed;  ///< Namespaces.
   std::vector<int> processes;        ///< Still run in removed namespaces.
 };
+void describe(config::Visitor& v, NetlabDown& down);
 /// Removes the lab of the spec's name: its switch, its namespaces, those that `spec` names, and its
 /// files, as far as they are there.
 NetlabDown netlab_down(const NetlabSpec& spec, const NetlabOptions& options);
@@ -65,6 +67,8 @@ struct NetlabStatus {
 };
 NetlabStatus netlab_status(const NetlabSpec& spec, const NetlabOptions& options);
 
+/// First argument of a program that is to serve_netlab_switch(); the path of the state follows.
+inline constexpr const char* kNetlabSwitchCommand = "netlab-switch";
 /// The switch of the lab with this state: waits for a line on standard input, builds the ports,
 /// answers "ok" or what went wrong in one line on standard output, and carries frames until it is
 /// ended. Returns the exit status.

@@ -78,6 +78,16 @@ void describe_options(config::Visitor& v, std::map<std::string, std::string>& op
   }
 }
 
+std::optional<std::string> find_file(const config::Located<std::string>& name, const char* kind,
+                                     const std::string& base_folder,
+                                     config::Diagnostics& diagnostics) {
+  const std::string path = (fs::path(base_folder) / name.value).string();
+  std::error_code error;
+  if (fs::is_regular_file(path, error)) return path;
+  diagnostics.add(name.at, fmt::format("no such {} file '{}'", kind, path));
+  return std::nullopt;
+}
+
 void complete_job(config::Value& job, const std::string& folder, config::Diagnostics& problems) {
   if (job.is_map() && job.find("schema") == nullptr) {
     job.append("schema", config::Value::scalar("orrery/job/1"));

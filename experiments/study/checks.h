@@ -1,6 +1,7 @@
 /// Checks and parts that experiment files have in common.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 
 #include "models/config/visitor.h"
@@ -19,6 +20,11 @@ void check_result_name(config::Visitor& v, const std::string& name);
 /// The key `options` of a planner or policy: a map of values, kept as text with their places.
 void describe_options(config::Visitor& v, std::map<std::string, std::string>& options,
                       std::map<std::string, config::Position>& positions, const char* doc);
+
+/// The path of a file that a spec names, seen from `base_folder`; a problem if it is not there.
+std::optional<std::string> find_file(const config::Located<std::string>& name, const char* kind,
+                                     const std::string& base_folder,
+                                     config::Diagnostics& diagnostics);
 
 /// A job as an experiment file gives it: splices the job file that a scalar names, seen from
 /// `folder`, or adds the `schema` that a job inside another file need not repeat.

@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <variant>
 
+#include "experiments/study/checks.h"
 #include "experiments/study/clock.h"
-#include "experiments/study/files.h"
 #include "experiments/study/limits.h"
 #include "experiments/study/profile_scaling.h"
 #include "models/base/check.h"
-#include "models/base/hash.h"
 #include "models/check/validate.h"
 #include "models/config/document.h"
 #include "models/cost/hexiscale_model.h"
@@ -31,26 +29,26 @@
 namespace orrery::experiments {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr std::size_t kLinksShown = 10;
 
-/// The path of a file that a spec names; a problem if it is not there.
-std::optional<std::string> find_file(const config::Located<std::string>& name, const char* kind,
-                                     const std::string& base_folder,
-                                     config::Diagnostics& diagnostics) {
-  const std::string path = (fs::path(base_folder) / name.value).string();
-  std::error_code error;
-  if (fs::is_regular_file(path, error)) return path;
-  diagnostics.add(name.at, fmt::format("no such {} file '{}'", kind, path));
-  return std::nullopt;
-}
-
 void check_simulation(const LoadedRun& run, config::Diagnostics& diagnostics) {
+  const RunSpec& spec = run.spec;
   const models::Topology topology(run.cluster);
-  for (const std::string& what : sim::find_problems(run.spec.simulation, run.cluster, topology)) {
-    diagnostics.add(run.spec.cluster.at, "simulation: " + what);
-  }
+  const auto check = [&](const sim::IterationOptions& part, const config::Position& at) {
+    for (const std::string& what : sim::find_problems(part, run.cluster, topology)) {
+      if (at.file.empty()) {
+        diagnostics.add(spec.cluster.at, "simulation: " + what);
+      } else {
+        diagnostics.add(at, what);
+      }
+    }
+  };
+  sim::IterationOptions stragglers;
+  stragglers.stragglers = spec.simulation.stragglers;
+  check(stragglers, spec.stragglers_at);
+  sim::IterationOptions links;
+  links.slow_links = spec.simulation.slow_links;
+  check(links, spec.slow_links_at);
 }
 
 /// Planners and iterations here see sequences of one length; those that take a distribution count
@@ -148,17 +146,6 @@ std::vector<StageLoad> stage_loads(const ir::Program& program,
   return result;
 }
 
-void scale_profile(const config::Located<std::string>& asked, const models::Library& library,
-                   std::size_t problems_before, LoadedRun& run, config::Diagnostics& diagnostics) {
-  if (!run.spec.profile) {
-    diagnostics.add(asked.at, "there is no profile to scale");
-    return;
-  }
-  if (diagnostics.problems().size() != problems_before) return;
-  run.profile = scaled_profile(std::move(run.profile), asked, run.cluster, library, diagnostics);
-  run.profile_hash = content_hash(run.profile_hash + "\nscaled " + asked.value);
-}
-
 }  // namespace
 
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
@@ -172,23 +159,17 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
       models::load_workload(spec.model.value, spec.job, library, spec.model.at, diagnostics);
   if (spec.planner) check_planner(*spec.planner, diagnostics);
   check_lengths(spec, diagnostics);
-  if (spec.profile) {
-    if (const auto path = find_file(*spec.profile, "profile", base_folder, diagnostics)) {
-      run.profile = models::load_profile(*path, diagnostics);
-      run.profile_hash = content_hash(read_text_file(*path));
-    }
-  }
-  if (spec.scale_profile) scale_profile(*spec.scale_profile, library, before, run, diagnostics);
+  LoadedProfile profile = load_profile(spec.profile, spec.scale_profile, base_folder, run.cluster,
+                                       library, diagnostics);
+  run.profile = std::move(profile.profile);
+  run.profile_hash = std::move(profile.hash);
   std::optional<std::string> plan_path;
   if (spec.plan) plan_path = find_file(*spec.plan, "plan", base_folder, diagnostics);
   if (plan_path) run.plan = models::load_plan(*plan_path, diagnostics);
   if (diagnostics.problems().size() != before) return run;
   check_simulation(run, diagnostics);
-  check_dtypes(spec, run.cluster, diagnostics);
-  if (spec.planner) check_batch(spec, run.cluster, run.workload, diagnostics);
-  if (run.plan) check_size(spec, *run.plan, *plan_path, diagnostics);
-  if (diagnostics.problems().size() != before) return run;
-  check_duration(spec, run.cluster, run.workload, run.profile, diagnostics);
+  check_limits(spec, run.cluster, run.workload, run.profile, run.plan ? &*run.plan : nullptr,
+               plan_path.value_or(""), diagnostics);
   if (run.plan) {
     auto defects = models::validate(*run.plan, run.cluster, run.workload, spec.job);
     if (defects.empty()) defects = models::find_unsupported(*run.plan);
@@ -273,15 +254,18 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
 }
 
 void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
-  outcome.program = models::lower(plan, run.cluster, run.workload, run.spec.job,
-                                  {.collapsed = run.spec.collapsed, .seed = run.spec.seed});
-  outcome.program.header.plan_hash = models::plan_hash(plan);
   sim::IterationOptions options = run.spec.simulation;
   options.record_spans = options.record_memory = record_timeline;
   options.record_links = true;
+  sim::FoldedIteration iteration(plan, run.cluster, topology, run.workload, run.spec.job,
+                                 {.collapsed = run.spec.collapsed, .seed = run.spec.seed}, options);
   // A pricer of its own: it names the entries that this plan used, not those of a whole search.
   const models::Pricer pricer(run.cluster, run.workload, run.spec.job, run.profile);
-  sim::IterationResult result = simulator->run(outcome.program, pricer, options);
+  const models::ProgramPrices prices(iteration.program(), pricer);
+  sim::IterationResult result = simulator->run(iteration, prices, pricer, options);
+  outcome.ops = iteration.whole_ops();
+  outcome.program = iteration.take_program();
+  outcome.program.header.plan_hash = models::plan_hash(plan);
   ir::MemoryVerdict verdict =
       sim::memory_verdict(plan, outcome.program, result.peak_memory, run.cluster, run.workload,
                           run.spec.job, run.profile);
@@ -294,7 +278,7 @@ void Session::State::simulate(const ir::Plan& plan, bool record_timeline, RunOut
   outcome.stages = stage_loads(outcome.program, result.ranks);
   outcome.simgrid = simulator->effective_config();
   outcome.ranks = static_cast<std::int64_t>(outcome.program.ranks.size());
-  outcome.ops = static_cast<std::int64_t>(outcome.program.ops.size());
+  outcome.simulated_pipelines = result.simulated_pipelines;
 }
 
 void Session::State::evaluate(const ir::Plan& plan, bool record_timeline, RunOutcome& outcome) {
@@ -393,6 +377,8 @@ void describe(config::Visitor& v, RunReport& report) {
   v.required("prices", report.prices, "where op times come from");
   v.required("ranks", report.ranks, "of the simulated program");
   v.required("ops", report.ops, "of the simulated program");
+  v.required("simulated_pipelines", report.simulated_pipelines,
+             "each of the others did the same as one of these");
   v.optional("plan", report.plan, "");
 }
 

@@ -1,17 +1,20 @@
 #include "experiments/study/figure.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <signal.h>
-#include <sys/wait.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <system_error>
+#include <thread>
 
 #include "experiments/study/files.h"
+#include "models/base/subprocess.h"
 
 namespace orrery::experiments {
 namespace {
@@ -19,83 +22,61 @@ namespace {
 constexpr const char* kPython = "/usr/bin/python3";
 
 struct Output {
-  int status = 0;  ///< As of wait().
+  ExitStatus status;
   std::string out;
   std::string err;
   bool interrupted = false;  ///< It was ended.
 };
 
-/// Milliseconds between looks at whether the user has had enough, and looks that a script has to
-/// tidy up before it is ended all the same.
-constexpr int kLookEvery = 50;
-constexpr int kMostLooks = 40;
+/// Between looks at whether the script has ended or the user has had enough, and looks that a
+/// script has to tidy up before it is ended all the same.
+constexpr std::chrono::milliseconds kLookEvery{20};
+constexpr int kMostLooks = 100;
 
-/// Reads both pipes to their ends; ends `child` when interrupted.
-void drain(int out_pipe, int err_pipe, pid_t child, const std::atomic<bool>* interrupted,
-           Output& output) {
-  pollfd pipes[2] = {{out_pipe, POLLIN, 0}, {err_pipe, POLLIN, 0}};
-  std::string* texts[2] = {&output.out, &output.err};
-  char buffer[1 << 12];
-  int looks = 0;  // Since the interruption.
-  while (pipes[0].fd >= 0 || pipes[1].fd >= 0) {
-    const int ready = poll(pipes, 2, interrupted == nullptr ? -1 : kLookEvery);
-    if (ready < 0 && errno != EINTR) return;
-    if (interrupted != nullptr && *interrupted) {
-      if (looks == 0) kill(child, SIGINT);
-      if (++looks == kMostLooks) kill(child, SIGKILL);
-      output.interrupted = true;
-    }
-    if (ready <= 0) continue;
-    for (int i = 0; i < 2; ++i) {
-      if (pipes[i].fd < 0 || pipes[i].revents == 0) continue;
-      const ssize_t count = read(pipes[i].fd, buffer, sizeof buffer);
-      if (count > 0) {
-        texts[i]->append(buffer, static_cast<std::size_t>(count));
-      } else if (count == 0 || errno != EINTR) {
-        pipes[i].fd = -1;
-      }
-    }
+/// A file in memory, which takes what a child says.
+class MemoryFile {
+ public:
+  MemoryFile() : file_(::memfd_create("output", MFD_CLOEXEC)) {
+    if (file_ < 0) throw std::system_error(errno, std::generic_category(), "memfd_create");
   }
-}
+  ~MemoryFile() { ::close(file_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  int file() const { return file_; }
+  std::string text() const {
+    std::string text(static_cast<std::size_t>(::lseek(file_, 0, SEEK_END)), '\0');
+    const ssize_t count = ::pread(file_, text.data(), text.size(), 0);
+    text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+    return text;
+  }
+
+ private:
+  int file_;
+};
 
 Output run(const std::vector<std::string>& command, const std::atomic<bool>* interrupted) {
-  std::vector<char*> arguments;
-  for (const std::string& word : command) arguments.push_back(const_cast<char*>(word.c_str()));
-  arguments.push_back(nullptr);
+  const MemoryFile out, err;
+  SubprocessOptions options;
+  options.command = command;
+  options.out = out.file();
+  options.err = err.file();
+  Subprocess child(options);
   Output output;
-  int out[2];
-  int err[2];
-  if (pipe2(out, O_CLOEXEC) != 0) return {kCannotStart << 8, "", std::strerror(errno), false};
-  if (pipe2(err, O_CLOEXEC) != 0) {
-    const int code = errno;
-    close(out[0]);
-    close(out[1]);
-    return {kCannotStart << 8, "", std::strerror(code), false};
+  std::optional<ExitStatus> ended;
+  for (int looks = 0; !(ended = child.poll()); std::this_thread::sleep_for(kLookEvery)) {
+    if (interrupted == nullptr || !*interrupted) continue;
+    if (looks == 0) child.signal(SIGINT);
+    if (++looks == kMostLooks) child.signal(SIGKILL);
+    output.interrupted = true;
   }
-  const pid_t child = fork();
-  if (child == 0) {
-    dup2(out[1], STDOUT_FILENO);
-    dup2(err[1], STDERR_FILENO);
-    execv(arguments[0], arguments.data());
-    _exit(kCannotStart);
-  }
-  const int fork_error = errno;
-  close(out[1]);
-  close(err[1]);
-  if (child < 0) {
-    output = {kCannotStart << 8, "", std::strerror(fork_error), false};
-  } else {
-    drain(out[0], err[0], child, interrupted, output);
-    while (waitpid(child, &output.status, 0) < 0 && errno == EINTR) {
-    }
-  }
-  close(out[0]);
-  close(err[0]);
+  output.status = *ended;
+  output.out = out.text();
+  output.err = err.text();
   return output;
 }
 
 std::string explain(const Output& output) {
-  if (WIFEXITED(output.status) && WEXITSTATUS(output.status) == kCannotStart) {
+  if (output.status.code == kCannotStart) {
     return fmt::format("cannot start {} {}(install python3)", kPython, output.err);
   }
   const std::size_t missing = output.err.find("No module named '");
@@ -124,7 +105,7 @@ FigureResult draw_figure(const FigureScript& script, const std::string& runs_csv
     result.problem = "figure: interrupted";
     return result;
   }
-  if (output.status != 0) {
+  if (!output.status.ok()) {
     result.problem = "figure: " + explain(output);
     return result;
   }

@@ -6,9 +6,6 @@
 
 namespace orrery::experiments {
 
-/// Exit status of a child process that could not start its program.
-inline constexpr int kCannotStart = 127;
-
 /// What an experiment's file says about its figure.
 struct FigureScript {
   std::string folder;     ///< Of the file.

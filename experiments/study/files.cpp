@@ -58,12 +58,13 @@ void replace_text_file(const std::string& path, std::string_view text) {
 void write_file(const std::string& path, std::string_view bytes) {
   std::error_code error;
   const auto status = std::filesystem::status(path, error);
-  if (!std::filesystem::exists(status) || std::filesystem::is_regular_file(status)) {
-    return replace_text_file(path, bytes);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
+    const int code = file < 0 ? errno : write_and_close(file, bytes);
+    if (code != 0) fail("cannot write", path, code);
+    return;
   }
-  const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_CLOEXEC);
-  const int code = file < 0 ? errno : write_and_close(file, bytes);
-  if (code != 0) fail("cannot write", path, code);
+  replace_text_file(path, bytes);
 }
 
 void append_text_file(const std::string& path, std::string_view text) {

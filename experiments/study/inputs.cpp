@@ -41,15 +41,6 @@ Value everything() {
   return allowed;
 }
 
-/// The tree that the flags change: the job file, or an empty job.
-Value base_job(const JobSettings& args, const Text& plan, Diagnostics& diagnostics) {
-  if (args.job) return config::load_value(*args.job, diagnostics);
-  Value job = Value::map({});
-  job.append("schema", Value::scalar("orrery/job/1"));
-  if (plan) job.append("allowed", everything());
-  return job;
-}
-
 /// Global batch of a plan file that can be read; else 1, and whoever loads the plan reports why.
 std::int64_t batch_of(const std::string& plan) {
   Diagnostics ignored;
@@ -57,9 +48,24 @@ std::int64_t batch_of(const std::string& plan) {
   return ignored.empty() ? std::max<std::int64_t>(ir::global_batch(read), 1) : 1;
 }
 
-void require(const Value& job, const char* key, const char* example, const JobSettings& args,
+/// The tree that the flags change: the job file, or an empty job.
+Value base_job(const JobSettings& args, const Text& plan, Diagnostics& diagnostics) {
+  if (args.job) return config::load_value(*args.job, diagnostics);
+  Value job = Value::map({});
+  job.append("schema", Value::scalar("orrery/job/1"));
+  if (!plan) return job;
+  job.append("allowed", everything());
+  if (!args.gives("global_batch")) {
+    job.append("global_batch",
+               Value::scalar(std::to_string(batch_of(*plan)), at_setting("global_batch")));
+  }
+  return job;
+}
+
+/// What neither a job file nor a setting gives.
+void require(const char* key, const char* example, const JobSettings& args,
              Diagnostics& diagnostics) {
-  if (args.job || job.find(key) != nullptr) return;
+  if (args.job || args.gives(key)) return;
   const config::Position at = at_setting(key);
   diagnostics.add(
       at, "missing",
@@ -193,17 +199,12 @@ std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
 
 models::Job make_job(const JobSettings& args, const Text& plan, Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
+  if (!plan) require("global_batch", "24", args, diagnostics);
+  require("sequence_length", "4096", args, diagnostics);
   Value tree = base_job(args, plan, diagnostics);
-  if (diagnostics.problems().size() != before) return {};
   for (const auto& [path, value] : args.changes) {
     tree = config::merge(std::move(tree), path, value, diagnostics);
   }
-  if (plan && !args.job && !args.gives("global_batch")) {
-    tree.append("global_batch",
-                Value::scalar(std::to_string(batch_of(*plan)), at_setting("global_batch")));
-  }
-  require(tree, "global_batch", "24", args, diagnostics);
-  require(tree, "sequence_length", "4096", args, diagnostics);
   if (diagnostics.problems().size() != before) return {};
   models::Job job;
   config::describe_value(tree, job, diagnostics);
@@ -238,6 +239,8 @@ RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text
   spec.seed = static_cast<std::uint64_t>(judge.seed);
   spec.simulation = judge.simulation;
   spec.simulation.seed = judge.seed;
+  spec.stragglers_at = at_setting("straggler");
+  spec.slow_links_at = at_setting("slow_link");
   return spec;
 }
 
@@ -251,35 +254,6 @@ void check_names(const RunSpec& spec, const models::Library& library, Diagnostic
   if (!spec.model.value.empty()) {
     models::load_workload(spec.model.value, job, library, spec.model.at, diagnostics);
   }
-}
-
-LoadedRun load(const RunSpec& spec, const models::Library& library, Diagnostics& diagnostics) {
-  const std::size_t before = diagnostics.problems().size();
-  RunSpec plain = spec;
-  plain.simulation.stragglers.clear();  // checked below, at their flags
-  plain.simulation.slow_links.clear();
-  LoadedRun run = load_run(plain, "", library, diagnostics);
-  run.spec.simulation = spec.simulation;
-  if (diagnostics.problems().size() != before) return run;
-  const models::Topology topology(run.cluster);
-  const auto check = [&](const sim::IterationOptions& part, const char* key) {
-    for (const std::string& what : sim::find_problems(part, run.cluster, topology)) {
-      diagnostics.add(at_setting(key), what);
-    }
-  };
-  sim::IterationOptions stragglers;
-  stragglers.stragglers = spec.simulation.stragglers;
-  check(stragglers, "straggler");
-  sim::IterationOptions links;
-  links.slow_links = spec.simulation.slow_links;
-  check(links, "slow_link");
-  if (diagnostics.problems().size() == before) {
-    // It was short enough without them.
-    RunSpec slowed = run.spec;
-    slowed.job_at = at_setting(slowed.simulation.stragglers.empty() ? "slow_link" : "straggler");
-    check_duration(slowed, run.cluster, run.workload, run.profile, diagnostics);
-  }
-  return run;
 }
 
 std::vector<LoadedRun> load_plans(const std::vector<std::string>& plans, const JobSettings& job,
@@ -297,7 +271,7 @@ std::vector<LoadedRun> load_plans(const std::vector<std::string>& plans, const J
   }
   std::vector<LoadedRun> runs;
   for (const RunSpec& spec : specs) {
-    runs.push_back(load(spec, library, diagnostics));
+    runs.push_back(load_run(spec, "", library, diagnostics));
   }
   diagnostics.raise();
   return runs;

@@ -80,10 +80,11 @@ RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text
 void check_names(const RunSpec& spec, const models::Library& library,
                  config::Diagnostics& diagnostics);
 
-/// Loads and checks a run of make_spec(). Stragglers and slow links that the cluster does not have
-/// are reported at their flags.
-LoadedRun load(const RunSpec& spec, const models::Library& library,
-               config::Diagnostics& diagnostics);
+/// Loads and checks a run of make_spec().
+inline LoadedRun load(const RunSpec& spec, const models::Library& library,
+                      config::Diagnostics& diagnostics) {
+  return load_run(spec, "", library, diagnostics);
+}
 
 /// Runs that judge the plan files, loaded and checked. `complete` changes each job before it is
 /// used. Throws ConfigError with all problems, those of the flags (`problems`) among them.

@@ -55,8 +55,8 @@ struct Slowest {
   double block = 0;  ///< Seconds: largest measured time of one block.
 };
 
-Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster,
-                   const ir::Profile& profile) {
+Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster, const ir::Profile& profile,
+                   bool slowdowns) {
   Slowest least;
   for (const models::GpuType& gpu : cluster.gpu_types) {
     const double peak = models::peak_flops(gpu, spec.job.dtype).value;
@@ -86,6 +86,7 @@ Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster,
   for (const ir::BlockTime& time : profile.block_times) {
     least.block = std::max(least.block, time.time.value);
   }
+  if (!slowdowns) return least;
   double straggler = 1;
   for (const auto& each : spec.simulation.stragglers) {
     straggler = std::max(straggler, each.slowdown);
@@ -98,8 +99,6 @@ Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster,
   least.network /= link;
   return least;
 }
-
-}  // namespace
 
 void check_dtypes(const RunSpec& spec, const models::Cluster& cluster,
                   config::Diagnostics& diagnostics) {
@@ -125,22 +124,10 @@ void check_size(const RunSpec& spec, const ir::Plan& plan, const std::string& pl
                  plan_file, diagnostics);
 }
 
-void check_batch(const RunSpec& spec, const models::Cluster& cluster,
-                 const models::Workload& workload, config::Diagnostics& diagnostics) {
-  const int depth = std::max(1, std::min(workload.size() - 2, cluster.size()));
-  const std::int64_t most = 2 * kMostPasses / depth;
-  if (spec.job.global_batch <= most) return;
-  diagnostics.add(spec.job_at,
-                  fmt::format("global batch {}: plans for {} on {} GPUs can be searched up to {} "
-                              "samples",
-                              spec.job.global_batch, workload.name, cluster.size(), most),
-                  "every micro-batch is simulated in every stage");
-}
-
-void check_duration(const RunSpec& spec, const models::Cluster& cluster,
-                    const models::Workload& workload, const ir::Profile& profile,
-                    config::Diagnostics& diagnostics) {
-  const Slowest slowest = slowest_of(spec, cluster, profile);
+/// A bound of an iteration's seconds, with and without the slowdowns of the simulation.
+double most_seconds(const RunSpec& spec, const models::Cluster& cluster,
+                    const models::Workload& workload, const ir::Profile& profile, bool slowdowns) {
+  const Slowest slowest = slowest_of(spec, cluster, profile, slowdowns);
   double flops = 0;
   double traffic = 0;
   double messages = 0;
@@ -162,14 +149,52 @@ void check_duration(const RunSpec& spec, const models::Cluster& cluster,
   if (cluster.size() > 1) {
     seconds += (samples * kMessages * messages + state_bytes) / slowest.network;
   }
+  return seconds;
+}
+
+void check_duration(const RunSpec& spec, const models::Cluster& cluster,
+                    const models::Workload& workload, const ir::Profile& profile,
+                    config::Diagnostics& diagnostics) {
+  const double seconds = most_seconds(spec, cluster, workload, profile, true);
   if (seconds <= kLongestSeconds) return;
+  const config::Position& slowed_at =
+      spec.simulation.stragglers.empty() ? spec.slow_links_at : spec.stragglers_at;
+  const bool slowed = !slowed_at.file.empty() &&
+                      most_seconds(spec, cluster, workload, profile, false) <= kLongestSeconds;
   diagnostics.add(
-      spec.job_at,
+      slowed ? slowed_at : spec.job_at,
       fmt::format(
           "on the slowest GPU and link of cluster '{}' an iteration could last {:.3g} years, "
           "more than the {:.0f} that the clock counts",
           cluster.name, seconds / kSecondsPerYear, kLongestSeconds / kSecondsPerYear),
       "look at batch, sequence length, peaks, bandwidths and slowdowns");
+}
+
+}  // namespace
+
+void check_batch(const RunSpec& spec, const models::Cluster& cluster,
+                 const models::Workload& workload, config::Diagnostics& diagnostics) {
+  const int depth = std::max(1, std::min(workload.size() - 2, cluster.size()));
+  const std::int64_t most = 2 * kMostPasses / depth;
+  if (spec.job.global_batch <= most) return;
+  diagnostics.add(spec.job_at,
+                  fmt::format("global batch {}: plans for {} on {} GPUs can be searched up to {} "
+                              "samples",
+                              spec.job.global_batch, workload.name, cluster.size(), most),
+                  "every micro-batch is simulated in every stage");
+}
+
+void check_limits(const RunSpec& spec, const models::Cluster& cluster,
+                  const models::Workload& workload, const ir::Profile& profile,
+                  const ir::Plan* plan, const std::string& plan_file,
+                  config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  check_dtypes(spec, cluster, diagnostics);
+  if (spec.planner) check_batch(spec, cluster, workload, diagnostics);
+  if (plan != nullptr) check_size(spec, *plan, plan_file, diagnostics);
+  if (diagnostics.problems().size() == before) {
+    check_duration(spec, cluster, workload, profile, diagnostics);
+  }
 }
 
 }  // namespace orrery::experiments

@@ -58,17 +58,13 @@ std::vector<OutputFile> outputs_of(const PlanSettings& args) {
   return {{"output", args.output}, {"timeline", args.timeline}};
 }
 
-/// Without a job file a plan is made for kDefaultBatch samples of kDefaultLength tokens.
-JobSettings with_defaults(JobSettings job) {
-  job.set_default("global_batch", kDefaultBatch);
-  job.set_default("sequence_length", kDefaultLength);
-  return job;
-}
-
 std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& diagnostics) {
   const models::Library library = open_library(diagnostics);
   const std::vector<std::string> names = planner_list(args, diagnostics);
-  RunSpec spec = make_spec(with_defaults(args.job), args.judge, {}, diagnostics);
+  JobSettings job = args.job;
+  job.set_default("global_batch", kDefaultBatch);
+  job.set_default("sequence_length", kDefaultLength);
+  RunSpec spec = make_spec(job, args.judge, {}, diagnostics);
   spec.work_budget = args.work_budget.value_or(0);
   check_names(spec, library, diagnostics);
   check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
@@ -81,7 +77,7 @@ std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& d
       if (spec.planner) check_planner(*spec.planner, diagnostics);
       continue;
     }
-    tasks.push_back({name, load(spec, library, diagnostics), {}});
+    tasks.push_back({name, load_run(spec, "", library, diagnostics), {}});
   }
   diagnostics.raise();
   return tasks;

@@ -5,7 +5,11 @@
 
 #include <set>
 #include <sstream>
+#include <utility>
 
+#include "experiments/study/checks.h"
+#include "experiments/study/files.h"
+#include "models/base/hash.h"
 #include "models/cost/scale_profile.h"
 
 namespace orrery::experiments {
@@ -68,6 +72,29 @@ ir::Profile scaled_profile(ir::Profile profile, const config::Located<std::strin
   }
   if (!any) diagnostics.add(asked.at, "nothing to scale", "FROM=TO: names of GPU types");
   return profile;
+}
+
+LoadedProfile load_profile(const std::optional<config::Located<std::string>>& file,
+                           const std::optional<config::Located<std::string>>& scale,
+                           const std::string& base_folder, const models::Cluster& cluster,
+                           const models::Library& library, config::Diagnostics& diagnostics) {
+  const std::size_t before = diagnostics.problems().size();
+  LoadedProfile loaded;
+  if (file) {
+    if (const auto path = find_file(*file, "profile", base_folder, diagnostics)) {
+      const std::string text = read_text_file(*path);
+      loaded.profile = models::load_profile(*path, diagnostics);
+      loaded.hash = content_hash(text);
+    }
+  }
+  if (scale && !file) {
+    diagnostics.add(scale->at, "there is no profile to scale");
+  } else if (scale && diagnostics.problems().size() == before && !cluster.devices.empty()) {
+    loaded.profile =
+        scaled_profile(std::move(loaded.profile), *scale, cluster, library, diagnostics);
+    loaded.hash = content_hash(loaded.hash + "\nscaled " + scale->value);
+  }
+  return loaded;
 }
 
 }  // namespace orrery::experiments

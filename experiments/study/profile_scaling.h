@@ -1,5 +1,7 @@
-/// `scale_profile: FROM=TO`: a profile of one GPU type as an estimate for another.
+/// Profiles of a run: files of measured times, and `scale_profile: FROM=TO`, times of one GPU type
+/// as an estimate for another.
 #pragma once
+#include <optional>
 #include <string>
 
 #include "models/config/diagnostics.h"
@@ -16,5 +18,16 @@ namespace orrery::experiments {
 ir::Profile scaled_profile(ir::Profile profile, const config::Located<std::string>& asked,
                            const models::Cluster& cluster, const models::Library& library,
                            config::Diagnostics& diagnostics);
+
+struct LoadedProfile {
+  ir::Profile profile;
+  std::string hash;  ///< Of the file's content and of how it was scaled; "" without a file.
+};
+
+/// Reads the file, if there is one, and scales what it says, if that is asked for.
+LoadedProfile load_profile(const std::optional<config::Located<std::string>>& file,
+                           const std::optional<config::Located<std::string>>& scale,
+                           const std::string& base_folder, const models::Cluster& cluster,
+                           const models::Library& library, config::Diagnostics& diagnostics);
 
 }  // namespace orrery::experiments

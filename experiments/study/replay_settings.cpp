@@ -195,7 +195,7 @@ void check_policy(const config::Located<ReplayPolicy>& located, config::Diagnost
   const planners::RecoveryEntry* entry = planners::find_policy(policy.name);
   if (entry == nullptr) {
     diagnostics.add(at, fmt::format("unknown policy '{}'", policy.name),
-                    config::suggest(policy.name, planners::policy_names(), "policies"));
+                    planners::unknown_policy_hint(policy.name));
     return;
   }
   std::vector<std::string> known;

@@ -42,6 +42,9 @@ struct RunSpec {
   CostModel cost = CostModel::simulator;
   bool collapsed = true;  ///< Lowering; see models/lower. Planners always judge collapsed.
   sim::IterationOptions simulation;
+  /// Where its slowdowns stand, for problems, if not with all the rest.
+  config::Position stragglers_at;
+  config::Position slow_links_at;
   std::int64_t work_budget = 0;  ///< Of the planner; 0: its own end.
   std::uint64_t seed = 0;
 };

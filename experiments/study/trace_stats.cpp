@@ -4,10 +4,8 @@
 #include <stdlib.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <memory>
 #include <stdexcept>
 #include <utility>
 
@@ -45,39 +43,6 @@ class TemporaryFolder {
   fs::path path_;
 };
 
-/// The curve as CSV, written as it comes: time (s), gpu_type, nodes, available (GPUs).
-class CurveFile {
- public:
-  explicit CurveFile(const std::string& path) : path_(path), file_(std::fopen(path.c_str(), "wb")) {
-    if (!file_) fail();
-    write("time,gpu_type,nodes,available\n");
-  }
-  void set_types(std::vector<std::string> types) { types_ = std::move(types); }
-  void add(const traces::AvailabilityPoint& point) {
-    const std::string& type = types_[point.type];
-    write(fmt::format("{},{},{},{}\n", traces::format_time(point.at.nanoseconds),
-                      type.empty() ? "GPU" : type, point.nodes, point.devices));
-  }
-  void close() {
-    if (std::fclose(file_.release()) != 0) fail();
-  }
-
- private:
-  struct Close {
-    void operator()(std::FILE* file) const { std::fclose(file); }
-  };
-  void write(const std::string& text) {
-    if (std::fwrite(text.data(), 1, text.size(), file_.get()) != text.size()) fail();
-  }
-  [[noreturn]] void fail() const {
-    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, std::strerror(errno)));
-  }
-
-  std::string path_;
-  std::unique_ptr<std::FILE, Close> file_;
-  std::vector<std::string> types_;
-};
-
 void check_figure(const TraceStatsSettings& args, Diagnostics& diagnostics) {
   if (!args.figure) return;
   const fs::path path = *args.figure;
@@ -88,14 +53,17 @@ void check_figure(const TraceStatsSettings& args, Diagnostics& diagnostics) {
 }
 
 /// Draws the curve; what went wrong, or "".
-std::string draw(const std::string& curve, const std::string& figure, const fs::path& folder) {
+std::string draw(const std::string& curve, const std::string& figure) {
+  const TemporaryFolder folder;
+  const std::string csv = (folder.path() / "curve.csv").string();
+  write_text_file(csv, curve);
   const FigureResult drawn =
       draw_figure({std::string(ORRERY_SOURCE_DIR) + "/tools/scripts", "plot_availability.py", ""},
-                  curve, folder.string());
+                  csv, folder.path().string());
   if (!drawn.problem.empty()) return drawn.problem;
   std::string bytes;
-  const std::string made = (folder / ("availability" + fs::path(figure).extension().string()));
-  if (const auto problem = read_file(made, bytes)) return *problem;
+  const fs::path made = folder.path() / ("availability" + fs::path(figure).extension().string());
+  if (const auto problem = read_file(made.string(), bytes)) return *problem;
   write_file(figure, bytes);
   return "";
 }
@@ -124,31 +92,28 @@ TraceStatsResult trace_stats(const TraceStatsSettings& settings, const Call& cal
   check_outputs(outputs, {settings.file}, diagnostics);
   diagnostics.raise();
   probe_outputs(outputs);
-  // The curve is written aside while the trace is read: a bad trace leaves no half of it.
-  const TemporaryFolder folder;
-  const std::string curve = (folder.path() / "curve.csv").string();
-  std::unique_ptr<CurveFile> file;
-  if (settings.csv || settings.figure) file = std::make_unique<CurveFile>(curve);
+  const bool wanted = settings.csv || settings.figure;
+  std::string curve = "time,gpu_type,nodes,available\n";
+  std::vector<std::string> types;
   TraceStatsResult result;
   result.statistics = traces::statistics_of_file(
-      settings.file,
-      [&](const traces::Trace& header) {
-        if (file) file->set_types(traces::gpu_types_of(header));
-      },
+      settings.file, [&](const traces::Trace& header) { types = traces::gpu_types_of(header); },
       [&](const traces::AvailabilityPoint& point) {
-        if (file) file->add(point);
+        if (!wanted) return;
+        const std::string& type = types[point.type];
+        curve += fmt::format("{},{},{},{}\n", traces::format_time(point.at.nanoseconds),
+                             type.empty() ? "GPU" : type, point.nodes, point.devices);
       },
       diagnostics);
   diagnostics.raise();
-  if (file) file->close();
-  if (settings.csv) {
-    TextResult written = delivered_to(settings.csv, read_text_file(curve));
-    if (!written.file) result.curve = std::move(written.text);
-  }
   if (settings.figure) {
-    const std::string problem = draw(curve, *settings.figure, folder.path());
+    const std::string problem = draw(curve, *settings.figure);
     result.figure = problem.empty();
     if (!result.figure) call.note(problem);
+  }
+  if (settings.csv) {
+    TextResult written = delivered_to(settings.csv, std::move(curve));
+    if (!written.file) result.curve = std::move(written.text);
   }
   return result;
 }

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <string_view>
@@ -136,6 +137,10 @@ std::vector<std::string> environment_without(const std::vector<std::string>& nam
   return out;
 }
 
-std::string own_executable() { return std::filesystem::read_symlink("/proc/self/exe").string(); }
+std::string own_executable() {
+  // Set by the package of Python, where the running program is Python itself.
+  if (const char* program = std::getenv("ORRERY_PROGRAM")) return program;
+  return std::filesystem::read_symlink("/proc/self/exe").string();
+}
 
 }  // namespace orrery

@@ -74,7 +74,7 @@ class Subprocess {
 /// The variables of this process, NAME=VALUE, without those named.
 std::vector<std::string> environment_without(const std::vector<std::string>& names = {});
 
-/// Path of the running program. Throws std::system_error.
+/// Path of this program; $ORRERY_PROGRAM where a host (Python) sets it. Throws std::system_error.
 std::string own_executable();
 
 }  // namespace orrery

@@ -76,7 +76,8 @@ class PipelineCompute {
         pipeline_(context.plan.pipelines[static_cast<std::size_t>(pipeline)]),
         elements_(elements_of(context.placement, pipeline)),
         builder_(builder),
-        ops_(elements_, pipeline_.micro_batches) {
+        ops_(elements_, context.builds(pipeline) ? pipeline_.micro_batches : 0) {
+    if (!context.builds(pipeline)) return;
     // The passes of one micro-batch on a single stage are one of each kind.
     for (const StagePass& pass : schedule_entry(context_.plan.schedule).passes({})) {
       kinds_.push_back(pass.kind);
@@ -448,6 +449,7 @@ std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathe
   const auto count = static_cast<int>(plan.pipelines.size());
   for (int p = 0; p < count; ++p) pipelines.emplace_back(context, p, gathers, builder);
   for (int p = 0; p < count; ++p) {
+    if (!context.builds(p)) continue;
     const auto stages = static_cast<int>(plan.pipelines[static_cast<std::size_t>(p)].stages.size());
     for (int stage = 0; stage < stages; ++stage) {
       add_stage(plan, schedule, p, stage, pipelines);

@@ -74,15 +74,21 @@ std::vector<PlanDefect> find_unsupported(const ir::Plan& plan) {
 }
 
 ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
-                  const Job& job, const LowerOptions& options) {
+                  const Job& job, const LowerOptions& options, PartialProgram* partial) {
   ORRERY_CHECK(!plan.pipelines.empty(), "a plan without pipelines");
   const std::vector<PlanDefect> unsupported = find_unsupported(plan);
   ORRERY_CHECK(unsupported.empty(), "{}: {}", unsupported.front().path, unsupported.front().what);
   const Placement placement = place(plan, cluster, options.collapsed);
   const BlockReplicas replicas(workload, placement);
-  const LowerContext context = {plan,     workload,
-                                job,      placement,
-                                replicas, gradient_rounds(plan, job.gradient_synchronizations)};
+  ORRERY_CHECK(options.built.empty() || options.built.size() == plan.pipelines.size(),
+               "{} pipelines, {} choices", plan.pipelines.size(), options.built.size());
+  const LowerContext context = {plan,
+                                workload,
+                                job,
+                                placement,
+                                replicas,
+                                options.built,
+                                gradient_rounds(plan, job.gradient_synchronizations)};
   ProgramBuilder builder;
   builder.program.header = make_header(plan, workload, job, options);
   builder.program.ranks = placement.ranks;
@@ -96,9 +102,10 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
   const ZeroGathers gathers(workload, replicas, job.state_bytes.weight);
   std::vector<ComputeOps> ops = add_compute(context, gathers, builder);
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
-    add_transfers(context, p, ops[static_cast<std::size_t>(p)], builder);
+    if (context.builds(p)) add_transfers(context, p, ops[static_cast<std::size_t>(p)], builder);
   }
-  add_synchronization(context, ops, builder);
+  PartialProgram ignored;
+  add_synchronization(context, ops, builder, partial == nullptr ? ignored : *partial);
   return builder.finish();
 }
 

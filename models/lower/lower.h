@@ -17,6 +17,21 @@ struct LowerOptions {
   /// One representative rank for each tensor-parallel group instead of one for each device.
   bool collapsed = true;
   std::uint64_t seed = 0;  ///< Copied to the header: the executor's initial weights and data.
+  /// By pipeline: whether its ops are built; empty: all are. For the simulator, which needs one of
+  /// several pipelines that do the same. The ranks, segments and groups of the others are there,
+  /// and so are the collectives among pipelines, with the full groups but only the built ones'
+  /// ops as members, if any. Regions are left out.
+  std::vector<bool> built = {};
+};
+
+/// What a program does not say of its pipelines when it has the ops of some only.
+struct PartialProgram {
+  /// For each collective: which step of synchronization it is part of, ascending; all pipelines
+  /// walk the steps in this order. -1: it serves one built pipeline.
+  std::vector<std::int32_t> steps;
+  /// Pipelines that send to or receive from others beyond collectives and were not all built: their
+  /// messages are missing. Ascending.
+  std::vector<std::int32_t> missing;
 };
 
 /// What a valid plan may say and lower() cannot turn into ops: redundancy together with ZeRO,
@@ -39,6 +54,6 @@ std::vector<PlanDefect> find_unsupported(const ir::Plan& plan);
 /// cut by gradient_overlap become segments of their own in the program. The result has no defect
 /// (ir::find_defect).
 ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& workload,
-                  const Job& job, const LowerOptions& options);
+                  const Job& job, const LowerOptions& options, PartialProgram* partial = nullptr);
 
 }  // namespace orrery::models

@@ -17,7 +17,13 @@ struct LowerContext {
   const Job& job;
   const Placement& placement;
   const BlockReplicas& replicas;
-  int rounds = 1;  ///< Of gradient synchronization (schedule/rounds.h).
+  const std::vector<bool>& built;  ///< LowerOptions::built.
+  int rounds = 1;                  ///< Of gradient synchronization (schedule/rounds.h).
+
+  bool builds_all() const { return built.empty(); }
+  bool builds(int pipeline) const {
+    return built.empty() || built[static_cast<std::size_t>(pipeline)];
+  }
 };
 
 /// Ops of one pipeline's compute streams, to hang transfers and synchronization on.
@@ -72,6 +78,6 @@ void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
 /// block to the first. There is no second gradient buffer: after a round the next pass that adds to
 /// a gradient waits until the gradient is through; forward passes before it in the schedule go on.
 void add_synchronization(const LowerContext& context, const std::vector<ComputeOps>& ops,
-                         ProgramBuilder& builder);
+                         ProgramBuilder& builder, PartialProgram& partial);
 
 }  // namespace orrery::models

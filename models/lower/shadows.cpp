@@ -86,6 +86,7 @@ ShadowRecvs add_shadow_gradients(const LowerContext& context,
   ShadowRecvs recvs;
   for (const std::vector<PlacedSegment>& shadows : context.placement.shadows) {
     for (const PlacedSegment& shadow : shadows) {
+      if (!context.builds(shadow.pipeline)) continue;
       Feeder feeder(context, shadow);
       for (const auto& [first, last] : alike) {
         if (first < shadow.segment->first_block || shadow.segment->last_block < first) continue;
@@ -113,6 +114,7 @@ std::map<RankId, ir::BufferEffect> add_shadow_states(const LowerContext& context
   std::map<RankId, ir::BufferEffect> received;
   for (const std::vector<PlacedSegment>& shadows : context.placement.shadows) {
     for (const PlacedSegment& shadow : shadows) {
+      if (!context.builds(shadow.pipeline)) continue;
       const ir::Segment& segment = *shadow.segment;
       for (std::size_t g = 0; g < segment.groups.size(); ++g) {
         const ir::Group& group = segment.groups[g];

@@ -41,9 +41,11 @@ using StepTable = std::map<StepKey, StepLoad>;
 class Synchronizer {
  public:
   Synchronizer(const LowerContext& context, const std::vector<ComputeOps>& ops,
-               ProgramBuilder& builder)
+               ProgramBuilder& builder, PartialProgram& partial)
       : context_(context),
         builder_(builder),
+        partial_(partial),
+        seen_(context.placement.ranks.size(), 0),
         last_sync_(context.placement.ranks.size(), kNoOp),
         last_p2p_(context.placement.ranks.size(), kNoOp) {
     for (std::size_t p = 0; p < ops.size(); ++p) {
@@ -77,6 +79,8 @@ class Synchronizer {
     add_optimizer_steps();
     for (const Run& run : runs) emit(run, SyncPhase::gather);
     if (context_.replicas.tied()) emit_tied(SyncPhase::gather);
+    partial_.steps.resize(builder_.program.collectives.size(), -1);
+    partial_.missing.assign(missing_.begin(), missing_.end());
   }
 
  private:
@@ -172,6 +176,7 @@ class Synchronizer {
   /// Adds the steps of one parameter of all blocks of the run to the table.
   void collect(const Run& run, std::size_t parameter, SyncPhase phase,
                const std::vector<ParameterStep>& steps, StepTable& table) const {
+    const bool with_regions = context_.builds_all();
     const StateBytes& state = context_.job.state_bytes;
     const auto elements =
         static_cast<double>(context_.workload.block({run.first}).parameters[parameter].elements);
@@ -191,6 +196,7 @@ class Synchronizer {
     for (const ParameterStep& one : steps) {
       StepLoad& load = table[{one.order, one.step.kind, one.step.group}];
       load.bytes += one.share * whole;
+      if (!with_regions) continue;
       append(one.step.slices, load.regions);
       load.parts.resize(one.step.parts.size());
       for (std::size_t i = 0; i < one.step.parts.size(); ++i) {
@@ -242,12 +248,13 @@ class Synchronizer {
     fed_ = add_shadow_gradients(context_, alike, wait, builder_);
   }
 
-  std::vector<RankId> ranks_of(const std::vector<int>& owners) const {
+  /// Each once, in order.
+  std::vector<RankId> ranks_of(const std::vector<int>& owners) {
     std::vector<RankId> ranks;
-    std::set<RankId> known;
+    ++asked_;
     for (const int owner : owners) {
       const RankId rank = context_.placement.rank_of[{owner}];
-      if (known.insert(rank).second) ranks.push_back(rank);
+      if (std::exchange(seen_[rank], asked_) != asked_) ranks.push_back(rank);
     }
     return ranks;
   }
@@ -255,6 +262,7 @@ class Synchronizer {
   /// Steps of equal kind among the same ranks run side by side: in a collapsed program one for each
   /// position of the tensor-parallel groups.
   void emit(const StepTable& table, int first_block, int last_block, SyncPhase phase) {
+    const int first_step = step_ + 1;
     using Key = std::tuple<int, StepKind, std::vector<RankId>>;
     std::map<Key, std::vector<const StepTable::value_type*>> together;
     std::vector<Key> sequence;
@@ -266,12 +274,14 @@ class Synchronizer {
     }
     for (const Key& key : sequence) {
       const auto& [order, kind, ranks] = key;
+      step_ = std::max(step_, first_step + order);
       if (kind == StepKind::send_receive && ranks.size() > 1) {
         for (const auto* entry : together.at(key)) {
           emit_send(*entry, ranks, first_block, last_block, phase);
         }
       } else {
-        emit_collective(kind, ranks, together.at(key), first_block, last_block, phase);
+        emit_collective(kind, ranks, together.at(key), first_block, last_block, phase,
+                        first_step + order);
       }
     }
   }
@@ -287,7 +297,7 @@ class Synchronizer {
 
   void emit_collective(StepKind kind, const std::vector<RankId>& ranks,
                        const std::vector<const StepTable::value_type*>& entries, int first_block,
-                       int last_block, SyncPhase phase) {
+                       int last_block, SyncPhase phase, int step) {
     ir::CollectiveShape shape;
     shape.kind = collective_kind(kind);
     shape.purpose = phase == SyncPhase::reduce ? ir::Purpose::data_parallel : ir::Purpose::zero;
@@ -303,6 +313,7 @@ class Synchronizer {
     const std::int32_t index = builder_.collective_shape(std::move(shape));
     std::vector<PendingOp> members;
     for (const RankId rank : ranks) {
+      if (!builds(rank)) continue;
       ir::Op member = op(ir::OpKind::collective, ir::Stream::collective, rank, phase);
       member.regions = region_set;
       member.bytes = total;
@@ -313,8 +324,13 @@ class Synchronizer {
       note_move(rank, first_block, last_block, id, phase);
       members.push_back(id);
     }
+    partial_.steps.resize(builder_.program.collectives.size(), -1);
+    partial_.steps.push_back(step);
     builder_.add_collective(index, members);
   }
+
+  int pipeline_of(RankId rank) const { return context_.placement.ranks[rank.index()].pipeline; }
+  bool builds(RankId rank) const { return context_.builds(pipeline_of(rank)); }
 
   /// A ring that crosses each node boundary once: device ids run node by node. A broadcast keeps
   /// its source in front.
@@ -338,6 +354,11 @@ class Synchronizer {
 
   void emit_send(const StepTable::value_type& entry, const std::vector<RankId>& ranks,
                  int first_block, int last_block, SyncPhase phase) {
+    if (!builds(ranks[0]) || !builds(ranks[1])) {
+      const int ends[] = {pipeline_of(ranks[0]), pipeline_of(ranks[1])};
+      if (ends[0] != ends[1]) missing_.insert(std::begin(ends), std::end(ends));
+      return;
+    }
     const std::int32_t transfers = builder_.transfer_set(
         {{{entry.first.owners[0]}, {entry.first.owners[1]}, entry.second.bytes}});
     PendingOp ids[2];
@@ -380,6 +401,7 @@ class Synchronizer {
   void find_expert_peers() {
     for (const std::vector<PlacedSegment>& elements : context_.placement.elements) {
       for (const PlacedSegment& element : elements) {
+        if (!context_.builds(element.pipeline)) continue;
         const auto degree = static_cast<std::size_t>(element.segment->expert_parallel);
         for (std::size_t g = 0; degree > 1 && g < element.ranks.size(); ++g) {
           for (std::size_t other = g / degree * degree; other < (g / degree + 1) * degree;
@@ -414,10 +436,13 @@ class Synchronizer {
     std::vector<Bytes> states(context_.placement.ranks.size());
     builder_.program.resident.resize(context_.placement.ranks.size());
     for (const std::vector<PlacedSegment>& elements : context_.placement.elements) {
-      for (const PlacedSegment& element : elements) add_states(element, states);
+      for (const PlacedSegment& element : elements) {
+        if (context_.builds(element.pipeline)) add_states(element, states);
+      }
     }
     const auto received = add_shadow_states(context_, states, builder_);
     for (std::size_t r = 0; r < states.size(); ++r) {
+      if (!builds({static_cast<std::int32_t>(r)})) continue;
       ir::Op step = op(ir::OpKind::optimizer_step, ir::Stream::compute,
                        {static_cast<std::int32_t>(r)}, SyncPhase::reduce);
       step.bytes = states[r];
@@ -470,6 +495,9 @@ class Synchronizer {
 
   const LowerContext& context_;
   ProgramBuilder& builder_;
+  PartialProgram& partial_;
+  int step_ = -1;          ///< PartialProgram::steps.
+  std::set<int> missing_;  ///< PartialProgram::missing.
   /// By rank and round.
   std::map<std::pair<RankId, int>, std::vector<ComputeOps::GradientOp>> ready_;
   /// By round: with their ranks.
@@ -477,6 +505,8 @@ class Synchronizer {
   std::map<RankId, std::vector<Moved>> moved_;  ///< In this round, by rank.
   int round_ = 0;
   std::map<RankId, std::set<RankId>> expert_peers_;
+  IdVector<RankId, int> seen_;  ///< The last call of ranks_of() that met a rank.
+  int asked_ = 0;
   std::set<int> cuts_;                ///< Blocks at which a rank's gradients become complete.
   std::vector<PendingOp> last_sync_;  ///< By rank: its last op on the collective stream so far.
   std::vector<PendingOp> last_p2p_;   ///< By rank: its last point-to-point step so far.
@@ -487,8 +517,8 @@ class Synchronizer {
 }  // namespace
 
 void add_synchronization(const LowerContext& context, const std::vector<ComputeOps>& ops,
-                         ProgramBuilder& builder) {
-  Synchronizer(context, ops, builder).run();
+                         ProgramBuilder& builder, PartialProgram& partial) {
+  Synchronizer(context, ops, builder, partial).run();
 }
 
 }  // namespace orrery::models

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/icl/interval_set.hpp>
 #include <iterator>
+#include <optional>
 #include <utility>
 #include <variant>
 
@@ -92,6 +93,46 @@ void append_resolution(std::vector<GroupStep>& steps, const Layout& from, const 
   std::move(more.begin(), more.end(), std::back_inserter(steps));
 }
 
+/// Copies that are all cut alike add up part by part: what resolve() finds, without looking for it
+/// on each of thousands of copies. Nothing where there is more to do.
+std::optional<std::vector<GroupStep>> part_by_part(const Gradients& gradients) {
+  const std::vector<Subgroup>& copies = gradients.annotation.subgroups;
+  if (gradients.shape.size() != 1 || copies.size() < 2) return std::nullopt;
+  const std::size_t parts = copies.front().devices.size();
+  const auto count = static_cast<std::int64_t>(parts);
+  const std::int64_t length = gradients.shape.front();
+  const DistributedStates cut = {{0, static_cast<int>(parts)}};
+  const bool alike = gradients.annotation.hetero_axis == kPartial &&
+                     gradients.annotation.shares.empty() && count <= length &&
+                     std::all_of(copies.begin(), copies.end(), [&](const Subgroup& copy) {
+                       return copy.devices.size() == parts &&
+                              (copy.states == cut || (parts == 1 && copy.states.empty()));
+                     });
+  if (!alike) return std::nullopt;
+  std::vector<int> devices;
+  devices.reserve(copies.size() * parts);
+  for (const Subgroup& copy : copies) {
+    devices.insert(devices.end(), copy.devices.begin(), copy.devices.end());
+  }
+  if (!std::is_sorted(devices.begin(), devices.end())) std::sort(devices.begin(), devices.end());
+  const bool sound =
+      devices.front() >= 0 && std::adjacent_find(devices.begin(), devices.end()) == devices.end();
+  if (!sound) return std::nullopt;  // resolve() says what is wrong.
+  std::vector<GroupStep> steps;
+  for (std::int64_t part = 0; part < count; ++part) {
+    GroupStep step{.kind = StepKind::all_reduce,
+                   .slices = {even_part({0, length}, count, part)},
+                   .group = {},
+                   .parts = {}};
+    step.group.reserve(copies.size());
+    for (const Subgroup& copy : copies) {
+      step.group.push_back(copy.devices[static_cast<std::size_t>(part)]);
+    }
+    steps.push_back(std::move(step));
+  }
+  return steps;
+}
+
 }  // namespace
 
 Annotation parameter_annotation(const Annotation& gradients) {
@@ -139,6 +180,7 @@ Layout zero_layout(const Gradients& gradients, int shard_group) {
 }
 
 std::vector<GroupStep> synchronize_gradients(const Gradients& gradients) {
+  if (auto known = part_by_part(gradients)) return std::move(*known);
   std::vector<GroupStep> steps;
   append_resolution(steps, gradient_layout(gradients), parameter_layout(gradients));
   return steps;

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <limits>
 #include <map>
-#include <set>
 
 #include "models/base/check.h"
 #include "models/spec/link_calibration.h"
@@ -197,21 +196,19 @@ BytesPerSecond Topology::nic_bandwidth(NodeId node) const {
 }
 
 void Topology::add_fabric(const Cluster& cluster) {
-  std::set<int> numbers;
-  for (const Node& node : cluster.nodes) numbers.insert(node.leaf);
-  for (const Node& node : cluster.nodes) {
-    leaf_.push_back(
-        static_cast<std::size_t>(std::distance(numbers.begin(), numbers.find(node.leaf))));
-  }
+  std::map<int, std::size_t> numbers;  // Of the cluster file: which leaf it is.
+  for (const Node& node : cluster.nodes) numbers[node.leaf] = 0;
+  std::size_t leaves = 0;
+  for (auto& [number, index] : numbers) index = leaves++;
+  for (const Node& node : cluster.nodes) leaf_.push_back(numbers.at(node.leaf));
   const Fabric& fabric = cluster.fabric;
   const bool limited = fabric.leaf_uplink.value > 0;
   const Seconds latency = 0.5 * (fabric.leaf_latency + fabric.spine_latency);
   if (numbers.size() < 2 || (!limited && latency.value == 0)) return;
   std::vector<BytesPerSecond> below(numbers.size());
   for (const NodeId node : leaf_.ids()) below[leaf_[node]] += nic_bandwidth(node);
-  std::size_t leaf = 0;
-  for (const int number : numbers) {
-    const BytesPerSecond bandwidth = limited ? fabric.leaf_uplink : below[leaf++];
+  for (const auto& [number, leaf] : numbers) {
+    const BytesPerSecond bandwidth = limited ? fabric.leaf_uplink : below[leaf];
     const std::string name = fmt::format("leaf{}", number);
     const LinkId up = add(name + "/up", "", bandwidth, latency, {}, !limited);
     leaf_uplinks_.push_back({up, add(name + "/down", "", bandwidth, latency, {}, !limited)});

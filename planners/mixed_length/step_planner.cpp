@@ -39,6 +39,7 @@ std::vector<std::string> step_planner_names() {
 }
 
 std::string unknown_planner_hint(const std::string& name) {
+  if (names_python(name)) return kPythonHint;
   if (find_step_planner(name) == nullptr) return config::suggest(name, planner_names(), "planners");
   return fmt::format(
       "{} plans steps of sequences of mixed lengths: orrery mixed-length, orrery list "

@@ -2,6 +2,9 @@
 
 #include <array>
 
+#include "models/config/diagnostics.h"
+#include "planners/catalog.h"
+
 namespace orrery::planners {
 
 // One line a policy, in alphabetical order: declared here, defined in its own file.
@@ -29,6 +32,8 @@ constexpr std::array kCatalog = {
     &kVarunaRecovery,
 };
 
+PolicySource policy_source = nullptr;
+
 }  // namespace
 
 std::span<const RecoveryEntry* const> recovery_catalog() { return kCatalog; }
@@ -37,7 +42,14 @@ const RecoveryEntry* find_policy(const std::string& name) {
   for (const RecoveryEntry* entry : kCatalog) {
     if (name == entry->name) return entry;
   }
-  return nullptr;
+  return names_python(name) && policy_source != nullptr ? policy_source(name) : nullptr;
+}
+
+void set_policy_source(PolicySource source) { policy_source = source; }
+
+std::string unknown_policy_hint(const std::string& name) {
+  if (names_python(name)) return kPythonHint;
+  return config::suggest(name, policy_names(), "policies");
 }
 
 std::vector<std::string> policy_names() {

@@ -9,8 +9,14 @@
 namespace orrery::planners {
 
 std::span<const RecoveryEntry* const> recovery_catalog();
-/// nullptr when there is none of that name.
+/// nullptr when there is none of that name, in the catalog or of set_policy_source().
 const RecoveryEntry* find_policy(const std::string& name);
 std::vector<std::string> policy_names();
+/// What a message about a name that find_policy() does not find should add.
+std::string unknown_policy_hint(const std::string& name);
+
+/// As PlannerSource.
+using PolicySource = const RecoveryEntry* (*)(const std::string& name);
+void set_policy_source(PolicySource source);
 
 }  // namespace orrery::planners

@@ -117,19 +117,49 @@ class FlowEngine::Impl final : public Network::Listener {
   }
 
   bool flow_alive(const TaskGraph::Flow& flow) {
-    if (!network.host_on(flow.source) || !network.host_on(flow.destination)) return false;
-    return flow.source == flow.destination ||
-           network.alive(network.route(flow.source, flow.destination));
+    if (!hosts_alive(flow)) return false;
+    return flow.source == flow.destination || network.alive(route_of(flow));
+  }
+  /// A flow on a route of its own has ~ of the route's number as its source.
+  const Network::Route& route_of(const TaskGraph::Flow& flow) {
+    if (flow.source < 0) return routes[static_cast<std::size_t>(~flow.source)];
+    return network.route(flow.source, flow.destination);
+  }
+  bool hosts_alive(const TaskGraph::Flow& flow) const {
+    return flow.source < 0 || (network.host_on(flow.source) && network.host_on(flow.destination));
   }
   bool host_alive(int host) const { return host < 0 || network.host_on(host); }
 
+  /// Fails the flows that still move bytes from or to a host that is off.
+  void fail_flows_of_hosts() {
+    for (const std::int32_t task : network.running()) {
+      const auto index = static_cast<std::size_t>(task);
+      TaskGraph::Flow& flow = graph.flow(index);
+      if (flow.slot < 0 || hosts_alive(flow)) continue;
+      network.cancel(std::exchange(flow.slot, -1));
+      settle(index, TaskState::failed);
+    }
+    drain();
+  }
+
   void rewind(const Mark& mark) {
     graph.rewind(mark);
+    routes.resize(mark.routes);
     committed = std::min(committed, mark.tasks);
     const auto pending = ready.begin() + static_cast<std::ptrdiff_t>(next_ready);
     ready.erase(
         std::remove_if(pending, ready.end(), [&](std::size_t task) { return task >= mark.tasks; }),
         ready.end());
+  }
+
+  TaskId add_flow(std::int32_t source, std::int32_t destination, Bytes bytes, Seconds tail) {
+    ORRERY_CHECK(std::isfinite(bytes.value) && bytes.value >= 0, "flow of {} bytes", bytes.value);
+    ORRERY_CHECK(std::isfinite(tail.value) && tail.value >= 0, "latency of {} s", tail.value);
+    return graph.add_flow({.bytes = static_cast<std::uint64_t>(std::llround(bytes.value)),
+                           .tail = tail.value,
+                           .source = source,
+                           .destination = destination,
+                           .slot = -1});
   }
 
   std::size_t checked(TaskId task) const {
@@ -153,6 +183,7 @@ class FlowEngine::Impl final : public Network::Listener {
   std::vector<std::size_t> free_calls;
   std::array<Callback, 3> callbacks;
   std::vector<Bytes> link_bytes;
+  std::vector<Network::Route> routes;
   std::size_t committed = 0;  ///< Tasks from here on were added since the last drain.
 
  private:
@@ -174,12 +205,10 @@ class FlowEngine::Impl final : public Network::Listener {
     TaskGraph::Flow& flow = graph.flow(task);
     if (!flow_alive(flow)) return settle(task, TaskState::failed);
     if (flow.source == flow.destination) return begin_tail(task);
-    const Network::Route& route = network.route(flow.source, flow.destination);
+    const Network::Route& route = route_of(flow);
     flow.tail += route.latency;
     if (flow.bytes == 0 || route.links.empty()) return begin_tail(task);
-    const std::int32_t slot =
-        network.start(static_cast<std::int32_t>(task), flow.source, flow.destination, flow.bytes);
-    flow.slot = slot;
+    flow.slot = network.start(static_cast<std::int32_t>(task), route, flow.bytes);
   }
 
   void begin_tail(std::size_t task) { end_after(task, graph.flow(task).tail); }
@@ -207,7 +236,7 @@ class FlowEngine::Impl final : public Network::Listener {
 
   void count_bytes(const TaskGraph::Flow& flow) {
     if (flow.source == flow.destination) return;
-    for (const LinkId link : network.route(flow.source, flow.destination).links)
+    for (const LinkId link : route_of(flow).links)
       link_bytes[link.index()] += Bytes{static_cast<double>(flow.bytes)};
   }
 
@@ -252,15 +281,23 @@ TaskId FlowEngine::add_flow(int source_host, int destination_host, Bytes bytes,
                             Seconds extra_latency) {
   impl_->check_host(source_host);
   impl_->check_host(destination_host);
-  ORRERY_CHECK(std::isfinite(bytes.value) && bytes.value >= 0, "flow of {} bytes", bytes.value);
-  ORRERY_CHECK(std::isfinite(extra_latency.value) && extra_latency.value >= 0, "latency of {} s",
-               extra_latency.value);
-  return impl_->graph.add_flow({.bytes = static_cast<std::uint64_t>(std::llround(bytes.value)),
-                                .tail = extra_latency.value,
-                                .source = source_host,
-                                .destination = destination_host,
-                                .slot = -1});
+  return impl_->add_flow(source_host, destination_host, bytes, extra_latency);
 }
+
+RouteId FlowEngine::add_route(std::vector<LinkId> links, Seconds latency) {
+  for (const LinkId link : links) impl_->check_link(link);
+  ORRERY_CHECK(std::isfinite(latency.value) && latency.value >= 0, "latency of {} s",
+               latency.value);
+  impl_->routes.push_back({std::move(links), latency.value});
+  return {static_cast<std::int32_t>(impl_->routes.size() - 1)};
+}
+
+TaskId FlowEngine::add_flow(RouteId route, Bytes bytes, Seconds extra_latency) {
+  ORRERY_CHECK(route.valid() && route.index() < impl_->routes.size(), "no route {}", route.value);
+  return impl_->add_flow(~route.value, 0, bytes, extra_latency);
+}
+
+void FlowEngine::make_links() { impl_->network.make_links(); }
 
 TaskId FlowEngine::add_barrier() { return impl_->graph.add_barrier(); }
 void FlowEngine::add_dependency(TaskId before, TaskId after) {
@@ -268,7 +305,11 @@ void FlowEngine::add_dependency(TaskId before, TaskId after) {
 }
 void FlowEngine::cancel(std::span<const TaskId> tasks) { impl_->cancel(tasks); }
 
-FlowEngine::Mark FlowEngine::mark() const { return impl_->graph.mark(); }
+FlowEngine::Mark FlowEngine::mark() const {
+  Mark mark = impl_->graph.mark();
+  mark.routes = impl_->routes.size();
+  return mark;
+}
 void FlowEngine::rewind(const Mark& mark) { impl_->rewind(mark); }
 void FlowEngine::shrink(const Mark& mark) { impl_->graph.shrink(mark); }
 
@@ -320,6 +361,7 @@ void FlowEngine::set_hosts(std::span<const int> hosts, bool on) {
                ? !impl_->flow_alive(impl_->graph.flow(task))
                : !impl_->host_alive(impl_->graph.delay_host(task));
   });
+  impl_->fail_flows_of_hosts();
 }
 
 void FlowEngine::set_link_bandwidth(LinkId link, BytesPerSecond bandwidth) {

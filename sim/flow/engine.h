@@ -22,6 +22,9 @@ using TaskId = Id<struct TaskTag>;
 
 enum class TaskKind : std::uint8_t { delay, flow, barrier };
 
+/// Routes of their own are numbered from 0 in the order in which they are added.
+using RouteId = Id<struct RouteTag>;
+
 /// waiting -> running -> done or failed; waiting or running -> canceled.
 enum class TaskState : std::uint8_t { waiting, running, done, failed, canceled };
 
@@ -47,7 +50,7 @@ class FlowEngine {
   using Callback = std::function<void(TaskId, TaskState)>;
   /// A position in the order of tasks, for rewind().
   struct Mark {
-    std::size_t tasks = 0, edges = 0, delays = 0, flows = 0;
+    std::size_t tasks = 0, edges = 0, delays = 0, flows = 0, routes = 0;
   };
 
   explicit FlowEngine(FlowPlatform platform, FlowOptions options = {});
@@ -63,6 +66,11 @@ class FlowEngine {
   /// remaining latencies of a ring, for example). Fails if a link or an end is off or goes off. A
   /// flow from a host to itself occupies no link and has no latency but the extra one.
   TaskId add_flow(int source_host, int destination_host, Bytes bytes, Seconds extra_latency = {});
+  /// A route that belongs to no pair of hosts. A link that is named n times is occupied n times: a
+  /// flow at rate r takes n r of it. `latency` as RouteTable's.
+  RouteId add_route(std::vector<LinkId> links, Seconds latency);
+  /// As between two hosts, along that route; no host can make it fail.
+  TaskId add_flow(RouteId route, Bytes bytes, Seconds extra_latency = {});
   /// Takes no time.
   TaskId add_barrier();
   /// `after` starts only once `before` is done; never, if `before` fails or is canceled. `after`
@@ -72,12 +80,16 @@ class FlowEngine {
   void cancel(std::span<const TaskId> tasks);
 
   Mark mark() const;
-  /// Forgets every task that was added after `mark`; their ids will be given again. None of them
-  /// may be running. Keeps the memory of a long replay bounded.
+  /// Forgets every task and route that was added after `mark`; their ids will be given again. No
+  /// task of them may be running. Keeps the memory of a long replay bounded.
   void rewind(const Mark& mark);
   /// Gives back to the system what the tasks that were added after `mark` needed until they ended;
   /// all have. Their kinds, states and times stay. No task may be added until rewind(mark).
   void shrink(const Mark& mark);
+
+  /// Makes all links known to SimGrid, which else learns of each when a flow first uses it: worth
+  /// it before many forks that use most of them.
+  void make_links();
 
   // ---- time ----
   /// Runs until nothing is pending: no running task and no callback of at().

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <csignal>
-#include <functional>
 
 #include "models/base/check.h"
 #include "sim/flow/compat.h"
@@ -16,25 +16,19 @@ namespace s4u = compat::s4u;
 namespace kernel = simgrid::kernel;
 using kernel::routing::NetPoint;
 
-/// All hosts and links lie in one zone: a hierarchy of zones takes quadratic time to build. A route
-/// is asked for when a flow starts.
+/// Two hosts stand for all: SimGrid asks for a route when a flow starts, and gets that of the flow
+/// which is being started.
 class FlatZone final : public kernel::routing::NetZoneImpl {
  public:
-  using Resolver = std::function<const Network::Route&(int, int)>;
-  explicit FlatZone(Resolver resolve) : NetZoneImpl("platform"), resolve_(std::move(resolve)) {}
+  explicit FlatZone(const std::string& name) : NetZoneImpl(name) {}
 
   /// Reports no latency: the engine adds it after the flow (see FlowEngine).
-  void get_local_route(const NetPoint* source, const NetPoint* destination,
-                       kernel::routing::Route* into, double*) override {
-    const Network::Route& route =
-        resolve_(static_cast<int>(source->id()), static_cast<int>(destination->id()));
-    for (const LinkId link : route.links) into->link_list_.push_back(links[link.index()]);
+  void get_local_route(const NetPoint*, const NetPoint*, kernel::routing::Route* into,
+                       double*) override {
+    into->link_list_.insert(into->link_list_.end(), route.begin(), route.end());
   }
 
-  std::vector<kernel::resource::StandardLinkImpl*> links;
-
- private:
-  Resolver resolve_;
+  std::vector<kernel::resource::StandardLinkImpl*> route;
 };
 
 namespace {
@@ -88,20 +82,24 @@ class Network::Impl {
         routes_(std::move(platform.routes)),
         engine_(the_engine(options)),
         root_(compat::root_zone(engine_)),
-        zone_(*new FlatZone([this](int s, int d) -> const Route& { return route(s, d); })) {
+        zone_(*new FlatZone("platform")),
+        late_zone_(*new FlatZone("links")),
+        links_(platform.links.size(), nullptr),
+        link_on_(platform.links.size(), true),
+        host_on_(static_cast<std::size_t>(platform.hosts), true) {
     s4u::NetZone* const zone = zone_.get_iface();
     zone->set_parent(root_);
+    bandwidths_.reserve(platform.links.size());
     for (const LinkSpec& spec : platform.links) {
       ORRERY_CHECK(spec.bandwidth.value > 0 && std::isfinite(spec.bandwidth.value),
                    "link {} has bandwidth {}", spec.name, spec.bandwidth.value);
-      links_.push_back(compat::add_link(zone, spec.name, spec.bandwidth.value));
-      zone_.links.push_back(links_.back()->get_impl());
+      bandwidths_.push_back(spec.bandwidth.value);
     }
-    for (int host = 0; host < platform.hosts; ++host)
-      hosts_.push_back(compat::add_host(zone, fmt::format("host{}", host), 1.0));
+    ends_ = {compat::add_host(zone, "source", 1.0), compat::add_host(zone, "destination", 1.0)};
     zone->seal();
     root_->seal();
     engine_.seal_platform();
+    late_zone_.set_network_model(zone_.get_network_model());
     live_ = this;
     compat::on_comm_end([](const s4u::Comm& comm) {
       if (live_ != nullptr) live_->comm_ended(comm);
@@ -138,7 +136,17 @@ class Network::Impl {
     return route_;
   }
 
-  std::int32_t start(std::int32_t task, int source, int destination, std::uint64_t bytes) {
+  s4u::Link& link(LinkId id) {
+    s4u::Link*& known = links_[id.index()];
+    if (known == nullptr) {
+      known = compat::add_link(late_zone_.get_iface(), fmt::format("link{}", id.value),
+                               bandwidths_[id.index()]);
+      known->seal();
+    }
+    return *known;
+  }
+
+  std::int32_t start(std::int32_t task, const Route& route, std::uint64_t bytes) {
     if (free_slots_.empty()) {
       free_slots_.push_back(static_cast<std::int32_t>(slots_.size()));
       slots_.emplace_back();
@@ -149,9 +157,17 @@ class Network::Impl {
     comm->set_payload_size(bytes);
     comm->set_data(reinterpret_cast<void*>(static_cast<std::intptr_t>(slot)));
     slots_[static_cast<std::size_t>(slot)] = {comm, task};
-    compat::start_between(comm, hosts_[static_cast<std::size_t>(source)],
-                          hosts_[static_cast<std::size_t>(destination)]);
+    zone_.route.clear();
+    for (const LinkId id : route.links) zone_.route.push_back(link(id).get_impl());
+    compat::start_between(comm, ends_[0], ends_[1]);
     return slot;
+  }
+  std::vector<std::int32_t> running() const {
+    std::vector<std::int32_t> tasks;
+    for (const Slot& slot : slots_)
+      if (slot.comm != nullptr) tasks.push_back(slot.task);
+    std::sort(tasks.begin(), tasks.end());
+    return tasks;
   }
   void cancel(std::int32_t slot) {
     const s4u::CommPtr comm = retire(slot);
@@ -167,8 +183,14 @@ class Network::Impl {
   s4u::Engine& engine_;
   s4u::NetZone* root_;  ///< Must exist before other zones.
   FlatZone& zone_;      ///< Owned by SimGrid.
-  std::vector<s4u::Link*> links_;
-  std::vector<s4u::Host*> hosts_;
+  /// SimGrid's platform is complete before the first run; links that a flow asks for later lie in a
+  /// zone that is never part of it. A million links cost nothing until they are used.
+  FlatZone& late_zone_;
+  std::vector<s4u::Link*> links_;  ///< Null until used.
+  std::vector<double> bandwidths_;
+  std::vector<bool> link_on_;
+  std::vector<bool> host_on_;
+  std::array<s4u::Host*, 2> ends_ = {};
 
  private:
   struct Slot {
@@ -230,28 +252,30 @@ bool Network::alive(const Route& route) const {
     if (!link_on(link)) return false;
   return true;
 }
-std::int32_t Network::start(std::int32_t task, int source, int destination, std::uint64_t bytes) {
-  return impl_->start(task, source, destination, bytes);
+std::vector<std::int32_t> Network::running() const { return impl_->running(); }
+void Network::make_links() {
+  for (std::size_t i = 0; i < links(); ++i) impl_->link({static_cast<std::int32_t>(i)});
+}
+std::int32_t Network::start(std::int32_t task, const Route& route, std::uint64_t bytes) {
+  return impl_->start(task, route, bytes);
 }
 void Network::cancel(std::int32_t slot) { impl_->cancel(slot); }
 
 void Network::set_link(LinkId link, bool on) {
-  s4u::Link* const target = impl_->links_[link.index()];
-  on ? target->turn_on() : target->turn_off();
+  impl_->link_on_[link.index()] = on;
+  s4u::Link* const known = impl_->links_[link.index()];
+  if (known != nullptr) on ? known->turn_on() : known->turn_off();
 }
-void Network::set_host(int host, bool on) {
-  s4u::Host* const target = impl_->hosts_[static_cast<std::size_t>(host)];
-  on ? target->turn_on() : target->turn_off();
-}
+void Network::set_host(int host, bool on) { impl_->host_on_[static_cast<std::size_t>(host)] = on; }
 void Network::set_bandwidth(LinkId link, double bandwidth) {
-  impl_->links_[link.index()]->set_bandwidth(bandwidth);
+  impl_->bandwidths_[link.index()] = bandwidth;
+  s4u::Link* const known = impl_->links_[link.index()];
+  if (known != nullptr) known->set_bandwidth(bandwidth);
 }
-bool Network::link_on(LinkId link) const { return impl_->links_[link.index()]->is_on(); }
-bool Network::host_on(int host) const {
-  return impl_->hosts_[static_cast<std::size_t>(host)]->is_on();
-}
+bool Network::link_on(LinkId link) const { return impl_->link_on_[link.index()]; }
+bool Network::host_on(int host) const { return impl_->host_on_[static_cast<std::size_t>(host)]; }
 std::size_t Network::links() const { return impl_->links_.size(); }
-std::size_t Network::hosts() const { return impl_->hosts_.size(); }
+std::size_t Network::hosts() const { return impl_->host_on_.size(); }
 
 std::vector<std::pair<std::string, std::string>> Network::effective_config() const {
   std::vector<std::pair<std::string, std::string>> result;

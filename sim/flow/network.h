@@ -41,10 +41,14 @@ class Network {
 
   /// The route between two different hosts; valid until the next call.
   const Route& route(int source, int destination);
+  /// Tasks of the flows that have not moved their last byte, ascending.
+  std::vector<std::int32_t> running() const;
+  void make_links();
+
   /// Whether every link of `route` is on.
   bool alive(const Route& route) const;
-  /// Starts a flow without latency on a live route between live hosts; the slot is for cancel().
-  std::int32_t start(std::int32_t task, int source, int destination, std::uint64_t bytes);
+  /// Starts a flow without latency on a live route; the slot is for cancel().
+  std::int32_t start(std::int32_t task, const Route& route, std::uint64_t bytes);
   /// Ends the flow without telling the listener.
   void cancel(std::int32_t slot);
 

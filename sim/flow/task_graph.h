@@ -61,7 +61,7 @@ class TaskGraph {
   }
 
   FlowEngine::Mark mark() const {
-    return {size(), edges_.size(), delay_seconds_.size(), flows_.size()};
+    return {size(), edges_.size(), delay_seconds_.size(), flows_.size(), 0};
   }
   void rewind(const FlowEngine::Mark& mark);
   void shrink(const FlowEngine::Mark& mark);

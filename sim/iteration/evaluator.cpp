@@ -8,7 +8,6 @@
 
 #include "models/base/check.h"
 #include "models/cost/memory.h"
-#include "models/lower/lower.h"
 
 namespace orrery::sim {
 namespace {
@@ -98,20 +97,23 @@ SimulatorEvaluator::Running SimulatorEvaluator::start(
   IterationOptions options = options_;
   options.stragglers.insert(options.stragglers.end(), stragglers.begin(), stragglers.end());
   options.slow_links.insert(options.slow_links.end(), slow_links.begin(), slow_links.end());
-  ir::Program lowered = models::lower(plan, simulator_.cluster(), workload_, job_, {});
-  const models::ProgramPrices prices(lowered, pricer_);
-  return Running(*this, plan, std::move(lowered), [&](const ir::Program& program) {
-    return encode(simulator_.run(program, prices, options));
+  FoldedIteration iteration(plan, simulator_.cluster(), simulator_.topology(), workload_, job_, {},
+                            options);
+  const models::ProgramPrices prices(iteration.program(), pricer_);
+  // What the copies would each do again.
+  if (iteration.folding() == nullptr) simulator_.engine().make_links();
+  return Running(*this, plan, iteration, [&](FoldedIteration& folded) {
+    return encode(simulator_.run(folded, prices, pricer_, options));
   });
 }
 
 SimulatorEvaluator::Running::Running(const SimulatorEvaluator& of, const ir::Plan& plan,
-                                     ir::Program program,
-                                     const std::function<std::string(const ir::Program&)>& simulate)
+                                     FoldedIteration& iteration,
+                                     const std::function<std::string(FoldedIteration&)>& simulate)
     : of_(of),
       plan_(plan),
-      program_(std::move(program)),
-      child_([&] { return simulate(program_); }) {}
+      child_([&] { return simulate(iteration); }),
+      program_(iteration.take_program()) {}
 
 models::Evaluation SimulatorEvaluator::Running::join() {
   const ForkResult delivered = child_.join();

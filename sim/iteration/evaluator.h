@@ -17,9 +17,10 @@
 
 namespace orrery::sim {
 
-/// Lowers a plan (collapsed), simulates one iteration without recording and rates it.
-/// Each evaluation runs in a forked copy of the process, with the clock at its start, so that it
-/// does not depend on what was evaluated before. Throws std::runtime_error if the copy fails.
+/// Lowers a plan (collapsed, folded where that is exact), simulates one iteration without recording
+/// and rates it. Each evaluation runs in a forked copy of the process, with the clock at its start,
+/// so that it does not depend on what was evaluated before. Throws std::runtime_error if the copy
+/// fails.
 class SimulatorEvaluator final : public models::Evaluator {
  public:
   /// Keeps references to all but `options`. The cluster is that of the simulator.
@@ -41,12 +42,12 @@ class SimulatorEvaluator final : public models::Evaluator {
 
    private:
     friend class SimulatorEvaluator;
-    Running(const SimulatorEvaluator& of, const ir::Plan& plan, ir::Program program,
-            const std::function<std::string(const ir::Program&)>& simulate);
+    Running(const SimulatorEvaluator& of, const ir::Plan& plan, FoldedIteration& iteration,
+            const std::function<std::string(FoldedIteration&)>& simulate);
     const SimulatorEvaluator& of_;
     ir::Plan plan_;
-    ir::Program program_;
     ForkedRun child_;
+    ir::Program program_;
   };
   /// As evaluate(), to be joined later; several may run at once.
   Running start(const ir::Plan& plan, const std::vector<Straggler>& stragglers,

@@ -27,6 +27,22 @@ InnerPhase repeated(const InnerPhase& phase) {
 
 }  // namespace
 
+InnerMode effective_mode(bool collapsed, InnerMode mode) {
+  if (mode != InnerMode::automatic) return mode;
+  return collapsed ? InnerMode::closed_form : InnerMode::aggregated;
+}
+
+bool takes_closed_form(const ir::Program& program, const ir::CollectiveShape& shape,
+                       const models::PathFunction& path) {
+  if (shape.parts.size() != 1) return false;
+  const ir::CollectiveShape::Part& part = shape.parts.front();
+  const auto edges =
+      models::collective_flows(shape.kind, program.group(part.group).devices, part.bytes, path);
+  return std::all_of(edges.begin(), edges.end(), [&](const models::FlowEdge& edge) {
+    return path(edge.source, edge.destination).kind == models::PathClass::nvlink;
+  });
+}
+
 InnerTable::InnerTable(const ir::Program& program, const models::PathFunction& path)
     : program_(program), path_(path), closed_form_(program.inner_sets.size()) {}
 

@@ -10,8 +10,18 @@
 #include "models/base/units.h"
 #include "models/cost/path_function.h"
 #include "models/ir/program.h"
+#include "sim/iteration/options.h"
 
 namespace orrery::sim {
+
+/// The mode that `automatic` stands for.
+InnerMode effective_mode(bool collapsed, InnerMode mode);
+
+/// A collective of that shape inside one collapsed rank takes its closed form when inner
+/// collectives do: it is one part whose edges are all NVLink, and nobody else uses those links but
+/// inner collectives.
+bool takes_closed_form(const ir::Program& program, const ir::CollectiveShape& shape,
+                       const models::PathFunction& path);
 
 /// A flow of one repetition. `tail`: its latency in addition to that of its path.
 struct InnerFlow {

@@ -15,43 +15,10 @@
 #include "sim/iteration/memory_timeline.h"
 #include "sim/iteration/pace.h"
 #include "sim/iteration/program_tasks.h"
+#include "sim/iteration/slow_links.h"
 
 namespace orrery::sim {
 namespace {
-
-/// Slowdown of each link that has one.
-using LinkFactors = std::map<LinkId, double>;
-
-LinkFactors link_factors(const models::Topology& topology, const IterationOptions& options) {
-  LinkFactors factors;
-  if (options.slow_links.empty()) return factors;
-  std::unordered_map<std::string_view, double> by_name;
-  for (const SlowLink& slow : options.slow_links) {
-    by_name.try_emplace(slow.link, 1.0).first->second *= slow.slowdown;
-  }
-  for (const LinkId link : topology.links().ids()) {
-    const auto slow = by_name.find(topology.links()[link].name);
-    if (slow != by_name.end()) factors[link] = slow->second;
-  }
-  return factors;
-}
-
-models::PathFunction path_function(const models::Topology& topology, const LinkFactors& factors) {
-  if (factors.empty()) {
-    return [&](DeviceId a, DeviceId b) { return topology.path(a, b); };
-  }
-  return [&](DeviceId a, DeviceId b) {
-    models::Path path = topology.path(a, b);
-    std::vector<LinkId> links;
-    topology.route(a, b, links);
-    for (const LinkId link : links) {
-      const auto slow = factors.find(link);
-      if (slow == factors.end()) continue;
-      path.bandwidth = std::min(path.bandwidth, topology.links()[link].bandwidth / slow->second);
-    }
-    return path;
-  };
-}
 
 /// Ops from which memory counts; a small program that runs again is faster with its memory kept.
 constexpr std::size_t kLargeProgram = 100'000;
@@ -113,8 +80,10 @@ class IterationSimulator::Impl {
         engine(make_platform(topology, cluster.size(), extension),
                {.count_link_bytes = count_links}) {}
 
+  /// `intervals`: of the flows of a folded program; null: nobody asks.
   IterationResult run(const ir::Program& program, const models::ProgramPrices& prices,
-                      const IterationOptions& options);
+                      const IterationOptions& options, const Folding* folding = nullptr,
+                      std::vector<FlowInterval>* intervals = nullptr);
   /// The outcome of a run of consecutive iterations: one, or several of a staggered program.
   struct Ran {
     IterationChain& chain;
@@ -122,6 +91,7 @@ class IterationSimulator::Impl {
     const Pace& pace;
     Seconds origin;  ///< Instants of the log count from here.
     int first_logged = 0;
+    const Folding* folding = nullptr;
 
     int last() const { return chain.count() - 1; }
     Seconds begin(int iteration, RankId rank) const {
@@ -136,9 +106,13 @@ class IterationSimulator::Impl {
                     RankId rank, const MemoryTimeline& memory, IterationResult& result) const;
   std::vector<ir::Span> spans_of(const ir::Program& program, ProgramTasks& tasks, RankId rank,
                                  Seconds origin) const;
-  void collect_links(const std::vector<Bytes>& before, IterationChain& chain,
-                     const LinkFactors& factors, IterationResult& result) const;
+  void collect_links(std::vector<Bytes> carried, const LinkFactors& factors,
+                     IterationResult& result) const;
+  std::vector<Bytes> carried_since(const std::vector<Bytes>& before, IterationChain& chain) const;
+  std::vector<Bytes> carried_by_all(const Folding& folding, IterationChain& chain) const;
   void scale_links(const LinkFactors& factors, bool slow);
+  /// The first of them.
+  RouteId add_routes(const Folding* folding);
 
   const models::Cluster& cluster;
   const models::Topology& topology;
@@ -155,7 +129,9 @@ void IterationSimulator::Impl::scale_links(const LinkFactors& factors, bool slow
 
 IterationResult IterationSimulator::Impl::run(const ir::Program& program,
                                               const models::ProgramPrices& prices,
-                                              const IterationOptions& options) {
+                                              const IterationOptions& options,
+                                              const Folding* folding,
+                                              std::vector<FlowInterval>* intervals) {
   const std::vector<std::string> problems = find_problems(options, cluster, topology);
   ORRERY_CHECK(problems.empty(), "iteration options: {}", problems.front());
   const bool links = options.record_links && count_links;
@@ -169,10 +145,12 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
   const bool logs = options.record_spans || options.record_memory;
   std::optional<Pace> known;
   for (int count = staggered ? kFirstChain : 1;;) {
-    const std::vector<Bytes> carried = links ? engine.link_bytes() : std::vector<Bytes>{};
+    const std::vector<Bytes> carried =
+        links && folding == nullptr ? engine.link_bytes() : std::vector<Bytes>{};
     const Seconds start = engine.now();
-    IterationChain chain({program, prices, cluster, path, options, topology.calibrated()}, engine,
-                         count);
+    IterationChain chain({program, prices, cluster, path, options, topology.calibrated(), folding,
+                          add_routes(folding)},
+                         engine, count);
     run_to_end(program);
     const std::vector<RankEnds> ends = chain.ends(start);
     const Pace pace = known.value_or(find_pace(ends, kPrecision));
@@ -189,11 +167,15 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
       count = kLoggedChain;
       continue;
     }
-    if (program.ops.size() >= kLargeProgram) engine.shrink(mark);  // the log takes as much
+    if (folding == nullptr && program.ops.size() >= kLargeProgram)
+      engine.shrink(mark);  // the log takes as much
     result.work = chain.work();
     const int logged = std::max(0, count - kLoggedChain);
     const Seconds origin = earliest(ends[static_cast<std::size_t>(logged)]);
-    collect(program, {chain, ends, pace, origin, logged}, options, result);
+    collect(program, {chain, ends, pace, origin, logged, folding}, options, result);
+    if (intervals != nullptr) {
+      for (int i = 0; i < count; ++i) chain.iteration(i).append_intervals(i, *intervals);
+    }
     result.iterations = count;
     result.settled = !staggered || pace.settled;
     if (!result.settled) {
@@ -203,7 +185,11 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
                        "mean over the last {}",
                        count, pace.window)});
     }
-    if (links) collect_links(carried, chain, factors, result);
+    if (links) {
+      collect_links(
+          folding == nullptr ? carried_since(carried, chain) : carried_by_all(*folding, chain),
+          factors, result);
+    }
     engine.rewind(mark);
     break;
   }
@@ -257,7 +243,23 @@ void IterationSimulator::Impl::collect(const ir::Program& program, const Ran& ra
   if (options.record_spans) log.spans.reserve(logged * program.ops.size());
   result.pipeline_times.resize(program.pipelines.size());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-    collect_rank(program, ran, options, {static_cast<std::int32_t>(r)}, memory, result);
+    const RankId rank{static_cast<std::int32_t>(r)};
+    if (ran.folding == nullptr || ran.folding->is_built(rank)) {
+      collect_rank(program, ran, options, rank, memory, result);
+      continue;
+    }
+    const std::size_t same = ran.folding->same_rank[r].index();
+    result.ranks.push_back(result.ranks[same]);
+    result.peak_memory.push_back(result.peak_memory[same]);
+    log.clocks.push_back({rank, {}, {}});
+  }
+  result.simulated_pipelines = static_cast<int>(program.pipelines.size());
+  if (ran.folding != nullptr) {
+    result.simulated_pipelines = ran.folding->built();
+    for (std::size_t p = 0; p < result.pipeline_times.size(); ++p) {
+      result.pipeline_times[p] =
+          result.pipeline_times[static_cast<std::size_t>(ran.folding->representative[p])];
+    }
   }
   result.breakdown = mean_breakdown(program, result.ranks);
 }
@@ -309,9 +311,19 @@ void IterationSimulator::Impl::collect_rank(const ir::Program& program, const Ra
   }
 }
 
-void IterationSimulator::Impl::collect_links(const std::vector<Bytes>& before,
-                                             IterationChain& chain, const LinkFactors& factors,
-                                             IterationResult& result) const {
+RouteId IterationSimulator::Impl::add_routes(const Folding* folding) {
+  RouteId first;
+  if (folding == nullptr) return first;
+  for (const Folding::Route& route : folding->routes) {
+    const RouteId id = engine.add_route(route.links, route.latency);
+    if (!first.valid()) first = id;
+  }
+  return first;
+}
+
+/// Per iteration.
+std::vector<Bytes> IterationSimulator::Impl::carried_since(const std::vector<Bytes>& before,
+                                                           IterationChain& chain) const {
   std::vector<Bytes> carried = engine.link_bytes();
   const auto iterations = static_cast<double>(chain.count());  // All carry the same.
   for (std::size_t i = 0; i < carried.size(); ++i) {
@@ -323,6 +335,49 @@ void IterationSimulator::Impl::collect_links(const std::vector<Bytes>& before,
     topology.route(source, destination, route);
     for (const LinkId link : route) carried[link.index()] += bytes;
   });
+  return carried;
+}
+
+/// The same of a folded program: every flow of a class carries what the simulated one does.
+std::vector<Bytes> IterationSimulator::Impl::carried_by_all(const Folding& folding,
+                                                            IterationChain& chain) const {
+  std::vector<Bytes> carried(topology.links().size());
+  const std::vector<Bytes> by_route = chain.iteration(0).bytes_by_route();
+  for (std::size_t i = 0; i < folding.crossings.size(); ++i) {
+    const std::size_t end = i + 1 < folding.crossings.size() ? folding.crossings[i + 1].first_link
+                                                             : folding.crossed.size();
+    for (std::size_t at = folding.crossings[i].first_link; at < end; ++at) {
+      carried[folding.crossed[at].index()] +=
+          by_route[static_cast<std::size_t>(folding.crossings[i].route)];
+    }
+  }
+  std::vector<std::vector<std::size_t>> members(folding.representative.size());
+  std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>> position;
+  for (std::size_t p = 0; p < members.size(); ++p) {
+    const auto built = static_cast<std::size_t>(folding.representative[p]);
+    members[built].push_back(p);
+    if (built != p) continue;
+    for (std::size_t i = 0; i < folding.devices[p].size(); ++i) {
+      position[folding.devices[p][i].value] = {p, i};
+    }
+  }
+  std::vector<LinkId> route;
+  chain.iteration(0).for_each_closed_form([&](DeviceId source, DeviceId destination, Bytes bytes) {
+    const auto [pipeline, from] = position.at(source.value);
+    const auto [same, to] = position.at(destination.value);
+    const bool inside = same == pipeline;
+    for (const std::size_t member : members[pipeline]) {
+      route.clear();
+      const std::vector<DeviceId>& own = folding.devices[member];
+      topology.route(own[from], inside ? own[to] : destination, route);
+      for (const LinkId link : route) carried[link.index()] += bytes;
+    }
+  });
+  return carried;
+}
+
+void IterationSimulator::Impl::collect_links(std::vector<Bytes> carried, const LinkFactors& factors,
+                                             IterationResult& result) const {
   for (const LinkId id : topology.links().ids()) {
     const models::Link& link = topology.links()[id];
     const Bytes bytes = carried[id.index()];
@@ -348,6 +403,23 @@ IterationResult IterationSimulator::run(const ir::Program& program,
 IterationResult IterationSimulator::run(const ir::Program& program, const models::Pricer& pricer,
                                         const IterationOptions& options) {
   return run(program, models::ProgramPrices(program, pricer), options);
+}
+
+IterationResult IterationSimulator::run(FoldedIteration& iteration,
+                                        const models::ProgramPrices& prices,
+                                        const models::Pricer& pricer,
+                                        const IterationOptions& options) {
+  std::vector<FlowInterval> intervals;
+  const auto once = [&](const models::ProgramPrices& of) {
+    intervals.clear();
+    return impl_->run(iteration.program(), of, options, iteration.folding(),
+                      iteration.needs_check() ? &intervals : nullptr);
+  };
+  IterationResult result = once(prices);
+  while (!iteration.check(intervals)) {
+    result = once(models::ProgramPrices(iteration.program(), pricer));
+  }
+  return result;
 }
 
 const models::Cluster& IterationSimulator::cluster() const { return impl_->cluster; }

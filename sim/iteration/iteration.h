@@ -17,6 +17,7 @@
 #include "models/spec/cluster.h"
 #include "models/spec/topology.h"
 #include "sim/flow/engine.h"
+#include "sim/iteration/folding.h"
 #include "sim/iteration/options.h"
 #include "sim/platform/platform.h"
 
@@ -49,6 +50,8 @@ struct IterationResult {
   std::vector<Seconds> pipeline_times;
   std::vector<Bytes> peak_memory;  ///< By rank, per device, without the GPU's context.
   SimulatedWork work;
+  /// Pipelines that ran; each of the others did the same as one of them (sim/iteration/folding.h).
+  int simulated_pipelines = 0;
 };
 
 /// One per process, as the engine below it; fork (sim/flow/fork.h) to run from a clean clock.
@@ -82,6 +85,11 @@ class IterationSimulator {
                       const IterationOptions& options);
   IterationResult run(const ir::Program& program, const models::Pricer& pricer,
                       const IterationOptions& options);
+  /// The same for a program that may be folded: results are those of the whole program, up to
+  /// rounding, and speak of all ranks. `iteration` was made with the same options and this cluster.
+  /// `prices` are those of its program; `pricer` serves if it changes (FoldedIteration::check).
+  IterationResult run(FoldedIteration& iteration, const models::ProgramPrices& prices,
+                      const models::Pricer& pricer, const IterationOptions& options);
 
   const models::Cluster& cluster() const;
   const models::Topology& topology() const;

@@ -21,7 +21,7 @@ bool opens(const ir::Program& program, OpId id, std::uint32_t stream_begin) {
 }  // namespace
 
 IterationChain::IterationChain(const ProgramTasks::Input& input, FlowEngine& engine, int count)
-    : program_(input.program), engine_(engine) {
+    : program_(input.program), folding_(input.folding), engine_(engine) {
   for (int i = 0; i < count; ++i) {
     iterations_.push_back(std::make_unique<ProgramTasks>(input, engine));
     iterations_.back()->build();
@@ -71,6 +71,11 @@ std::vector<RankEnds> IterationChain::ends(Seconds start) const {
       latest = std::max(latest, end);
     }
     for (std::size_t r = 0; r < ends.size(); ++r) {
+      const RankId rank{static_cast<std::int32_t>(r)};
+      if (folding_ != nullptr && !folding_->is_built(rank)) {
+        ends[r] = ends[folding_->same_rank[r].index()];
+        continue;
+      }
       const bool idle =
           program_.stream_begin[r * ir::kStreams] == program_.stream_begin[(r + 1) * ir::kStreams];
       if (idle) ends[r] = latest;

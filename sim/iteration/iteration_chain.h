@@ -28,6 +28,7 @@ class IterationChain {
   void follow(const ProgramTasks& before, const ProgramTasks& after);
 
   const ir::Program& program_;
+  const Folding* folding_;
   FlowEngine& engine_;
   std::vector<std::unique_ptr<ProgramTasks>> iterations_;
 };

@@ -32,6 +32,13 @@ enum class RingMode {
 };
 std::vector<std::pair<RingMode, const char*>> enum_names(RingMode);
 
+/// Whether pipelines that do the same are simulated once (sim/iteration/folding.h).
+enum class FoldMode {
+  automatic,  ///< Where it is exact.
+  off,        ///< Never: the slow reference.
+};
+std::vector<std::pair<FoldMode, const char*>> enum_names(FoldMode);
+
 /// A device whose compute ops take `slowdown` times as long.
 struct Straggler {
   DeviceId device;
@@ -54,6 +61,7 @@ struct IterationOptions {
   std::vector<SlowLink> slow_links;   ///< Several for one link multiply.
   InnerMode inner = InnerMode::automatic;
   RingMode ring = RingMode::aggregated;
+  FoldMode fold = FoldMode::automatic;
   bool record_spans = true;
   bool record_memory = true;
   bool record_links = true;

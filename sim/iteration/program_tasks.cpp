@@ -9,11 +9,6 @@
 namespace orrery::sim {
 namespace {
 
-InnerMode effective_mode(const ir::Program& program, InnerMode mode) {
-  if (mode != InnerMode::automatic) return mode;
-  return program.header.collapsed ? InnerMode::closed_form : InnerMode::aggregated;
-}
-
 constexpr std::int32_t kUnset = INT32_MIN;  ///< Neither a task nor ~ of an index.
 
 template <class T>
@@ -30,9 +25,11 @@ ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
       path_(input.path),
       options_(input.options),
       calibrated_(input.calibrated),
+      folding_(input.folding),
+      first_route_(input.first_route),
       engine_(engine),
       inner_(program_, path_),
-      mode_(effective_mode(program_, options_.inner)),
+      mode_(effective_mode(program_.header.collapsed, options_.inner)),
       rng_(static_cast<std::uint64_t>(options_.seed)),
       variance_(std::log1p(options_.jitter * options_.jitter)),
       slowdown_(cluster_.devices.size(), 1.0),
@@ -42,6 +39,7 @@ ProgramTasks::ProgramTasks(const Input& input, FlowEngine& engine)
   for (const Straggler& straggler : options_.stragglers) {
     slowdown_[straggler.device] *= straggler.slowdown;
   }
+  if (folding_ != nullptr) class_ends_.resize(folding_->collective_flows.size());
 }
 
 void ProgramTasks::build() {
@@ -58,8 +56,34 @@ TaskId ProgramTasks::delay(Seconds duration) {
 }
 
 TaskId ProgramTasks::flow(DeviceId source, DeviceId destination, Bytes bytes, Seconds extra) {
+  extra = std::max(extra, Seconds{});
+  if (folding_ != nullptr && source != destination) {
+    return folded_flow(folding_->route_of_pair.at(Folding::key(source, destination)), bytes, extra);
+  }
   ++work_.flows;
-  return engine_.add_flow(source.value, destination.value, bytes, std::max(extra, Seconds{}));
+  return engine_.add_flow(source.value, destination.value, bytes, extra);
+}
+
+TaskId ProgramTasks::folded_flow(std::int32_t route, Bytes bytes, Seconds extra) {
+  ++work_.flows;
+  const TaskId task = engine_.add_flow({first_route_.value + route}, bytes, extra);
+  folded_flows_.push_back({task, route, bytes, extra + at(folding_->routes, route).latency});
+  return task;
+}
+
+void ProgramTasks::append_intervals(int iteration, std::vector<FlowInterval>& intervals) const {
+  for (const FoldedFlow& flow : folded_flows_) {
+    intervals.push_back({flow.route, iteration, engine_.start_time(flow.task),
+                         engine_.end_time(flow.task) - flow.tail});
+  }
+}
+
+std::vector<Bytes> ProgramTasks::bytes_by_route() const {
+  std::vector<Bytes> all(folding_->routes.size());
+  for (const FoldedFlow& flow : folded_flows_) {
+    all[static_cast<std::size_t>(flow.route)] += Bytes{std::round(flow.bytes.value)};
+  }
+  return all;
 }
 
 TaskId ProgramTasks::message(DeviceId source, DeviceId destination, Bytes bytes) {
@@ -338,19 +362,13 @@ const std::vector<models::FlowEdge>& ProgramTasks::shape_flows(std::int32_t shap
   return flows;
 }
 
-/// Ring time of a collective inside one collapsed rank whose edges are all NVLink: nobody else uses
-/// those links but inner collectives, which have closed forms then too.
+/// Ring time of a collective inside one collapsed rank that needs no flows.
 std::optional<Seconds> ProgramTasks::local_time(const ir::Collective& collective) {
   if (mode_ != InnerMode::closed_form || collective.members.member_count != 1) return std::nullopt;
   auto& known = local_time_[static_cast<std::size_t>(collective.shape)];
   if (known) return *known;
   const ir::CollectiveShape& shape = program_.shape_of(collective);
-  const auto& edges = shape_flows(collective.shape);
-  const bool local =
-      shape.parts.size() == 1 &&
-      std::all_of(edges.begin(), edges.end(), [&](const models::FlowEdge& edge) {
-        return path_(edge.source, edge.destination).kind == models::PathClass::nvlink;
-      });
+  const bool local = takes_closed_form(program_, shape, path_);
   std::optional<Seconds> time;
   if (local) {
     const ir::CollectiveShape::Part& part = shape.parts.front();
@@ -363,6 +381,11 @@ std::optional<Seconds> ProgramTasks::local_time(const ir::Collective& collective
 
 void ProgramTasks::add_collective(const ir::Collective& collective) {
   const std::span<const OpId> members = program_.members_of(collective.members);
+  if (folding_ != nullptr) {
+    const std::int32_t of = folding_->class_of_collective[static_cast<std::size_t>(
+        &collective - program_.collectives.data())];
+    if (of >= 0) return add_folded_collective(of, members);
+  }
   if (const std::optional<Seconds> time = local_time(collective)) {
     ++shape_uses_[static_cast<std::size_t>(collective.shape)];
     const TaskId task = delay(*time);
@@ -391,6 +414,21 @@ void ProgramTasks::add_collective(const ir::Collective& collective) {
     engine_.add_dependency(start, task);
     engine_.add_dependency(task, end);
   }
+}
+
+/// All collectives of a class start and end together: those that have members here are one.
+void ProgramTasks::add_folded_collective(std::int32_t of, std::span<const OpId> members) {
+  std::optional<Ends>& ends = class_ends_[static_cast<std::size_t>(of)];
+  if (!ends) {
+    ends = Ends{barrier(), barrier()};
+    engine_.add_dependency(ends->first, ends->last);
+    for (const Folding::Flow& flow : at(folding_->collective_flows, of)) {
+      const TaskId task = folded_flow(flow.route, flow.bytes, flow.tail);
+      engine_.add_dependency(ends->first, task);
+      engine_.add_dependency(task, ends->last);
+    }
+  }
+  for (const OpId member : members) set(member, ends->first, ends->last);
 }
 
 /// In each step every member sends a p-th of the tensor to the next one: what it got in the step

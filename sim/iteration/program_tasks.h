@@ -17,6 +17,7 @@
 #include "models/ir/program.h"
 #include "models/spec/cluster.h"
 #include "sim/flow/engine.h"
+#include "sim/iteration/folding.h"
 #include "sim/iteration/inner.h"
 #include "sim/iteration/iteration.h"
 #include "sim/iteration/options.h"
@@ -32,6 +33,8 @@ class ProgramTasks {
     const models::PathFunction& path;
     const IterationOptions& options;
     bool calibrated = false;  ///< Paths may have calibrations.
+    const Folding* folding = nullptr;
+    RouteId first_route = {};  ///< Of the engine, for folding->routes.
   };
   /// Keeps references; build() adds the tasks of all ops to `engine`, with all their dependencies.
   ProgramTasks(const Input& input, FlowEngine& engine);
@@ -49,10 +52,15 @@ class ProgramTasks {
   /// Calls take(source, destination, bytes) for what closed forms moved without flows.
   void for_each_closed_form(
       const std::function<void(DeviceId source, DeviceId destination, Bytes bytes)>& take);
+  /// After the run of a folded program: appends when its flows moved bytes.
+  void append_intervals(int iteration, std::vector<FlowInterval>& intervals) const;
+  /// Bytes of the flows on each of Folding::routes.
+  std::vector<Bytes> bytes_by_route() const;
 
  private:
   TaskId delay(Seconds duration);
   TaskId flow(DeviceId source, DeviceId destination, Bytes bytes, Seconds extra = {});
+  TaskId folded_flow(std::int32_t route, Bytes bytes, Seconds extra);
   /// One message (models::point_to_point_flow).
   TaskId message(DeviceId source, DeviceId destination, Bytes bytes);
   TaskId barrier();
@@ -75,6 +83,7 @@ class ProgramTasks {
   void add_transfer(OpId id);
   void add_state(OpId id);
   void add_collective(const ir::Collective& collective);
+  void add_folded_collective(std::int32_t of, std::span<const OpId> members);
   void add_ring_steps(ir::CollectiveKind kind, std::span<const DeviceId> group, Bytes bytes,
                       TaskId start, TaskId end);
   void add_dependencies();
@@ -92,6 +101,8 @@ class ProgramTasks {
   const models::PathFunction& path_;
   const IterationOptions& options_;
   const bool calibrated_;
+  const Folding* folding_;
+  const RouteId first_route_;
   FlowEngine& engine_;
   InnerTable inner_;
   InnerMode mode_;
@@ -112,6 +123,14 @@ class ProgramTasks {
   };
   std::map<std::pair<std::int32_t, std::int32_t>, InnerUse> inner_uses_;
   std::vector<std::int64_t> shape_uses_;
+  struct FoldedFlow {
+    TaskId task;
+    std::int32_t route;
+    Bytes bytes;
+    Seconds tail;  ///< All latency after its last byte.
+  };
+  std::vector<FoldedFlow> folded_flows_;
+  std::vector<std::optional<Ends>> class_ends_;  ///< By class of collectives.
   SimulatedWork work_;
 };
 

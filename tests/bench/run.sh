@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Prints the design's targets for iterations, lowering, all-reduce, plan switches and HexiScale's
-# search and what is measured here, with the ratio to the bare SimGrid prototype where its source
-# is there; then a replay of 54 days on 16,384 GPUs and one of 30 days of spot machines, what a
-# second call of a study costs (second_call.py), what the executor adds to an op and its log to a
-# step, its matrix products against those of the libraries alone, its emulated links against what
-# they are asked for (where namespaces are permitted; else it says so), and the search times of all
-# planners on 4 to 240 GPUs against the papers'.
+# search, calls from Python, and what is measured here, with the ratio to the bare SimGrid
+# prototype where its source is there; iterations of up to a million GPUs, folded; then a replay of
+# 54 days on 16,384 GPUs and one of 30 days of spot machines, what a second call of a study costs
+# (second_call.py), what the executor adds to an op and its log to a step, its matrix products
+# against those of the libraries alone, its emulated links against what they are asked for (where
+# namespaces are permitted; else it says so), and the search times of all planners on 4 to 240 GPUs
+# against the papers'.
 #
 #   tests/bench/run.sh [BUILD]    takes some minutes
 #
@@ -14,8 +15,8 @@
 # is missed.
 set -euo pipefail
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/../.." && pwd)
-benches=(executor_bench gemm_bench iteration_bench models_bench netlab_bench orrery replay_bench
-  replay_spot_bench search_bench switch_bench)
+benches=(executor_bench folding_bench gemm_bench iteration_bench models_bench netlab_bench orrery
+  orrery_python replay_bench replay_spot_bench search_bench switch_bench)
 if (($# > 0)); then
   build=$(cd -- "$1" && pwd)
   cmake --build "$build" --target "${benches[@]}" >&2
@@ -33,6 +34,9 @@ trap 'rm -rf -- "$work"' EXIT
   2>/dev/null >"$work/models.json"
 "$build/tests/planners/search_bench" --papers hexiscale >"$work/planner.txt"
 (cd -- "$root" && "$build/tests/bench/switch_bench" 3) >"$work/switch.txt"
+
+PYTHONPATH=$build/tools/python /usr/bin/python3 -B "$root/tests/bench/python_call_bench.py" \
+  >"$work/python.csv"
 
 prototype=${ORRERY_DATA:-$root/../shared}/prototypes/simgrid/iter.cpp
 : >"$work/prototype.txt"
@@ -101,6 +105,10 @@ for line in open(folder + "/switch.txt"):
     gpus, _, what, seconds, target = line.split()[:5]
     rows.append((f"switch, {int(gpus):,} GPUs, {what}", "CPU s", float(target), float(seconds),
                  None))
+for line in list(open(folder + "/python.csv"))[1:]:
+    call, _, _, overhead_ms = line.split(",")
+    rows.append((f"simulate(), a small {call}: Python adds", "s", 0.001, float(overhead_ms) / 1e3,
+                 None))
 for fields in search:
     rows.append((f"HexiScale, 320 GPUs, 50 rounds, {fields[2]}", "s", 5, float(fields[3]), None))
 if not search:
@@ -124,6 +132,8 @@ print("\nIterations and all-reduce: lowering, prices, simulation, spans and memo
 print("process start and platform. Prototype: its event loop alone, on a hand-written graph.")
 sys.exit(missed)
 PYTHON
+echo
+"$build/tests/bench/folding_bench" || status=1
 echo
 "$build/tests/bench/replay_bench" || status=1
 echo

@@ -20,7 +20,7 @@ class Records(unittest.TestCase):
     def test_what_is_changed_inside_counts(self):
         plan = two_stages()
         plan.pipelines[0].stages[1].segments[0].recompute = "full"
-        again = orrery.plan(yaml_of(plan))
+        again = orrery.load_plan(yaml_of(plan))
         self.assertEqual(again.pipelines[0].stages[1].segments[0].recompute, "full")
         self.assertEqual(again.pipelines[0].stages[0].segments[0].recompute, "none")
         self.assertEqual(again, plan)
@@ -61,9 +61,9 @@ class Records(unittest.TestCase):
             orrery.dumps(orrery.Job())
 
     def test_numbers_are_in_base_units(self):
-        cluster = orrery.cluster("hexiscale_case_study")
+        cluster = orrery.load_cluster("hexiscale_case_study")
         self.assertEqual(cluster.gpu_types[0].memory, 80 * 2**30)
-        job = orrery.job(global_batch=8, sequence_length=128, state_bytes={"gradient": 4})
+        job = orrery.load_job(global_batch=8, sequence_length=128, state_bytes={"gradient": 4})
         self.assertEqual(job.state_bytes.gradient, 4.0)
         with self.assertRaisesRegex(TypeError, "gpu_types.*memory: expected a finite number"):
             cluster.gpu_types[0].memory = float("nan")
@@ -71,22 +71,22 @@ class Records(unittest.TestCase):
 
     def test_every_cluster_of_the_library_reads_back_from_its_dump(self):
         for name in orrery._orrery.library()["clusters"]:
-            cluster = orrery.cluster(name)
+            cluster = orrery.load_cluster(name)
             with tempfile.NamedTemporaryFile(suffix=".yaml") as file:
                 orrery.save(cluster, file.name)
-                self.assertEqual(orrery.cluster(file.name).hash, cluster.hash, name)
+                self.assertEqual(orrery.load_cluster(file.name).hash, cluster.hash, name)
 
     def test_a_cluster_of_numbers_is_checked_as_a_file_is(self):
         tree = {"schema": "orrery/cluster/1", "name": "pair",
                 "nodes": [{"name": "n", "count": 2, "gpus": {"type": "A100-80GB", "count": 2},
                            "domains": {"link": "nvlink3"},
                            "nics": {"link": "infiniband-200", "bandwidth": 5e9}}]}
-        cluster = orrery.cluster(tree)
+        cluster = orrery.load_cluster(tree)
         self.assertEqual([len(node.gpu_types) for node in cluster.nodes], [2, 2])
         self.assertEqual(cluster.links[cluster.nodes[0].nics[0].link].bandwidth, 5e9)
         tree["nodes"][0]["gpus"]["typ"] = tree["nodes"][0]["gpus"].pop("type")
         with self.assertRaisesRegex(orrery.ConfigError, r"cluster.nodes\[0\].gpus.*did you mean 'type'"):
-            orrery.cluster(tree)
+            orrery.load_cluster(tree)
         cluster.nodes[1].gpu_types = [0, 4]
         with self.assertRaisesRegex(orrery.ConfigError, "no GPU type 4"):
             orrery.dumps(cluster)
@@ -97,7 +97,7 @@ class Records(unittest.TestCase):
         program = at.lower(two_stages())
         with tempfile.NamedTemporaryFile() as file:
             orrery.save(program, file.name)
-            again = orrery.program(file.name)
+            again = orrery.load_program(file.name)
         self.assertEqual(again, program)
         again.ops[0].samples += 1
         self.assertNotEqual(orrery._orrery.program_hash(again),

@@ -76,8 +76,8 @@ class Training(unittest.TestCase):
         self.assertEqual(len(set(times)), 1)
 
     def test_topologies_know_what_collectives_take(self):
-        cluster = orrery.cluster("hexiscale_case_study")
-        network = orrery.Topology(cluster, orrery.Profile())
+        cluster = orrery.load_cluster("hexiscale_case_study")
+        network = orrery.Topology(cluster)
         path = network.path(0, 1)
         bytes_, ranks = 1e9, 3
         steps = 2 * (ranks - 1)

@@ -1,218 +1,137 @@
-/// orrery calibrate: measures a machine by the executor's own passes, transports and checkpoints,
-/// keeps every sample, and fits a profile.
+/// orrery calibrate: a machine measured, and a profile of it fitted.
+#include "experiments/execution/calibrate.h"
+
 #include <fmt/format.h>
-#include <signal.h>
 
-#include <atomic>
-#include <chrono>
-#include <ctime>
-#include <filesystem>
-#include <mutex>
-#include <stdexcept>
-#include <utility>
+#include <algorithm>
 
-#include "calibration/fit/fit.h"
-#include "executor/netlab/namespaces.h"
-#include "experiments/study/figure.h"
-#include "models/spec/library.h"
+#include "models/ir/measurement_text.h"
 #include "tools/cli/command.h"
-#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
-#include "tools/cli/progress.h"
-#include "tools/commands/calibrate_job.h"
-#include "tools/commands/calibrate_report.h"
-#include "tools/commands/calibrate_runner.h"
-#include "tools/commands/calibrate_samples.h"
-#include "tools/commands/inputs.h"
-#include "tools/commands/interrupt.h"
+#include "tools/cli/table.h"
 
 namespace orrery::tools {
 namespace {
 
-namespace fs = std::filesystem;
-using Clock = std::chrono::steady_clock;
+using calibration::FitEntry;
+using calibration::FitReport;
+using experiments::CalibrateResult;
+using experiments::CalibrateSettings;
 
-std::string today() {
-  const std::time_t now = std::time(nullptr);
-  std::tm utc{};
-  ::gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
+constexpr std::size_t kWorst = 10;
+constexpr std::size_t kWarnings = 20;
 
-/// One line that says how far it is; estimates from the mean time of the cases so far.
-class Progress {
+std::string error_percent(double error) { return error < 0 ? "-" : grouped(100 * error, 1); }
+
+/// Mean of the errors that there are.
+class MeanError {
  public:
-  explicit Progress(bool quiet) : line_(quiet) {}
-
-  void show(const CalibrateProgress& progress) {
-    const std::lock_guard lock(mutex_);
-    experiments::Progress view;
-    view.noun = "measurements";
-    view.total = static_cast<int>(progress.total);
-    view.present = static_cast<int>(progress.present);
-    view.done = static_cast<int>(progress.done - progress.present);
-    view.elapsed_seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-    if (view.done > 0) {
-      view.remaining_seconds =
-          view.elapsed_seconds / view.done * static_cast<double>(progress.total - progress.done);
-    }
-    view.message = progress.now;
-    line_.show(view);
+  void add(double error) {
+    if (error < 0) return;
+    sum_ += error;
+    ++count_;
   }
-
-  void say(const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    line_.clear();
-    fmt::print(stderr, "orrery: {}\n", text);
-  }
+  double value() const { return count_ > 0 ? sum_ / count_ : -1; }
 
  private:
-  std::mutex mutex_;  // The agents' thread may speak, too.
-  Clock::time_point start_ = Clock::now();
-  ProgressLine line_;
+  double sum_ = 0;
+  int count_ = 0;
 };
 
-/// Before anything is measured. Nothing stands in for the emulated network: times over loopback are
-/// not those of its links.
-void check_lab() {
-  const std::string why = executor::netlab_unavailable();
-  if (why.empty()) return;
-  config::Diagnostics diagnostics;
-  diagnostics.add(at_flag("--netlab"), why,
-                  "or name the cluster's machines with --hosts; without --netlab loopback is "
-                  "measured, as link class 'loopback', and one core as type 'cpu'");
-  diagnostics.raise();
+constexpr const char* kOfRepetitions =
+    "repetitions: entries with one measurement, each repetition against the median of others; "
+    "their errors are in no other column\n";
+
+/// The held-out error, or without one that of the fit.
+double error_of(const FitEntry& entry) {
+  return entry.held_out_mean_error >= 0 ? entry.held_out_mean_error : entry.fit_mean_error;
 }
 
-/// False: interrupted.
-bool measure(const CalibrateSettings& args, const CalibrateJob& job, const std::string& samples) {
-  SampleStore store(samples, job.about);
-  Progress progress(args.quiet || args.json);
-  CalibrateHooks hooks;
-  hooks.on_progress = [&](const CalibrateProgress& at) { progress.show(at); };
-  hooks.on_message = [&](const std::string& text) { progress.say(text); };
-  hooks.interrupted = &interrupted;
-  try {
-    take_cases(job, executor::list_cases(job.request), store, hooks);
-    if (!args.quick && !args.only) store.set_sampling("");
-  } catch (const executor::BenchInterrupted&) {
-    progress.say(fmt::format("interrupted; {} samples are kept in {}",
-                             store.set().measurements.size(), samples));
-    return false;
+std::string kinds_table(const FitReport& report) {
+  std::vector<std::string> kinds;
+  for (const FitEntry& entry : report.entries) {
+    if (std::find(kinds.begin(), kinds.end(), entry.kind) == kinds.end()) {
+      kinds.push_back(entry.kind);
+    }
   }
-  return true;
+  Table table;
+  table.column("kind").number("entries").number("used").number("disturbed");
+  table.number("fit error %").number("held out %").number("worst held out %");
+  table.number("repetitions %");
+  for (const std::string& kind : kinds) {
+    std::int64_t entries = 0, samples = 0, disturbed = 0;
+    double worst = -1;
+    MeanError fit, held, repetitions;
+    for (const FitEntry& entry : report.entries) {
+      if (entry.kind != kind) continue;
+      ++entries;
+      samples += entry.samples;
+      disturbed += entry.disturbed;
+      fit.add(entry.fit_mean_error);
+      (entry.repetitions ? repetitions : held).add(entry.held_out_mean_error);
+      if (!entry.repetitions) worst = std::max(worst, entry.held_out_max_error);
+    }
+    table.row({kind, std::to_string(entries), std::to_string(samples), std::to_string(disturbed),
+               error_percent(fit.value()), error_percent(held.value()), error_percent(worst),
+               error_percent(repetitions.value())});
+  }
+  const bool any = std::any_of(report.entries.begin(), report.entries.end(),
+                               [](const FitEntry& entry) { return entry.repetitions; });
+  return table.text(2) + (any ? std::string("  ") + kOfRepetitions : std::string());
 }
 
-/// Profile, tables and figures of the fits; returns the names of the files.
-std::vector<std::string> write_fits(const CalibrateSettings& args,
-                                    const calibration::FitReport& report, std::string& problem) {
-  const fs::path out = args.out;
-  std::vector<std::string> files;
-  const auto write = [&](const char* name, const std::string& text) {
-    files.push_back((out / name).string());
-    write_file(files.back(), text);
-  };
-  write("profile.yaml", models::dump_profile(report.profile));
-  write("entries.csv", entries_csv(report));
-  write("fits.csv", calibration::points_csv(report));
-  if (args.no_figure || report.entries.empty()) return files;
-  const experiments::FigureResult figure = experiments::draw_figure(
-      {(fs::path(ORRERY_SOURCE_DIR) / "calibration").string(), "plot_fits.py", ""}, files.back(),
-      out.string(), &interrupted);
-  files.insert(files.end(), figure.files.begin(), figure.files.end());
-  problem = figure.problem;
-  return files;
+std::string worst_table(const FitReport& report) {
+  std::vector<const FitEntry*> entries;
+  for (const FitEntry& entry : report.entries) {
+    if (error_of(entry) >= 0) entries.push_back(&entry);
+  }
+  std::stable_sort(entries.begin(), entries.end(), [](const FitEntry* a, const FitEntry* b) {
+    return error_of(*a) > error_of(*b);
+  });
+  if (entries.size() > kWorst) entries.resize(kWorst);
+  Table table;
+  table.column("entry").number("used").number("disturbed").number("fit %").number("held out %");
+  table.column("of");
+  for (const FitEntry* entry : entries) {
+    table.row({entry->name, std::to_string(entry->samples), std::to_string(entry->disturbed),
+               error_percent(entry->fit_mean_error), error_percent(entry->held_out_mean_error),
+               entry->held_out()});
+  }
+  return table.empty() ? "" : table.text(2);
 }
 
-}  // namespace
-
-void describe(config::Visitor& v, CalibrateSettings& settings) {
-  v.optional("out", settings.out,
-             "folder for samples.csv, profile.yaml, fits and figures; a second run goes on where "
-             "the first one ended; default: results/calibration",
-             {.letter = 'o'});
-  v.optional("quick", settings.quick, "few sizes, few repetitions: to see that it works");
-  v.optional("only", settings.only,
-             "comma-separated kinds: block, gemm, memory_bandwidth, optimizer, memory, "
-             "op_overhead, checkpoint_write, checkpoint_read, point_to_point, collective");
-  v.optional("fit_only", settings.fit_only, "measure nothing, fit the samples that are there");
-  v.optional("no_figure", settings.no_figure, "do not draw the fits");
-  v.optional("quiet", settings.quiet, "no progress", {.letter = 'q'});
-  describe_json(v, settings.json);
-  v.section("What is measured");
-  v.optional("backend", settings.backend, "cpu (default) or cuda");
-  v.optional("library", settings.library, "of the cpu back end: eigen or openblas");
-  v.optional("precision", settings.precision, "default: fp32, with cuda bf16");
-  v.optional(
-      "model", settings.model,
-      "whose blocks are timed; default: experiments/executor/tiny_llama.yaml, with cuda llama_7b");
-  v.optional("sequence_length", settings.sequence_length,
-             "tokens per sample; default: 64, cuda 2048");
-  v.optional(
-      "cluster", settings.cluster,
-      "whose GPU types, links and devices, with --netlab or --hosts; without them only as many "
-      "processes on this machine as it has devices; default: processes on this machine");
-  v.optional(
-      "gpu_type", settings.gpu_type,
-      "measure one device, not slowed down, under this name, not each GPU type of the cluster");
-  v.optional("shares", settings.shares,
-             "cuda: percent of the multiprocessors, for example 50,25: green contexts, as types of "
-             "their own");
-  v.optional("ranks", settings.ranks,
-             "processes without a cluster; default: 2 for cpu, none for cuda");
-  v.optional("checkpoints", settings.checkpoints, "folder for checkpoints; default: below --out");
-  v.optional("cloud", settings.cloud,
-             "folder for checkpoints that all nodes see; default: not measured");
-  v.section("Machines");
-  v.optional("hosts", settings.hosts,
-             "a:4,b:8: device 0-3 on a, 4-11 on b; default: all on this machine");
-  v.optional("ssh", settings.ssh, "start the agents of the hosts by ssh, instead of printing how");
-  v.optional("netlab", settings.netlab,
-             "emulate the cluster's nodes and network on this machine, for this run");
-  v.optional("listen", settings.listen,
-             "ADDRESS:PORT of the store; default: loopback, with --hosts all addresses, any port");
-  v.optional("advertise", settings.advertise,
-             "this machine's address for hosts; default: its name");
-}
-
-namespace {
-
-int run(const CalibrateSettings& args) {
-  const CalibrateJob job = make_calibrate_job(args, today());
-  const std::string samples = (fs::path(args.out) / "samples.csv").string();
-  signal(SIGINT, on_interrupt);
-  signal(SIGTERM, on_interrupt);
-  if (!args.fit_only) {
-    if (job.lab) check_lab();
-    if (!job.note.empty() && !args.quiet) fmt::print(stderr, "orrery: {}\n", job.note);
-    if (!measure(args, job, samples)) return kInterrupted;
+/// Where from, a row for each kind of entry, the entries that fit worst, warnings, files.
+void print_calibration(const CalibrateResult& result, const CalibrateSettings&) {
+  const ir::MeasurementSet& measured = result.measured;
+  const FitReport& report = result.fit;
+  std::string text =
+      fmt::format("{}\n{}, {}; blocks of {}\n{}, {} of them disturbed and used in no fit\n",
+                  measured.machine, measured.libraries, measured.date, measured.model,
+                  counted(measured.measurements.size(), "sample"), result.disturbed());
+  if (measured.sampling == ir::kQuickSampling) {
+    text += "Taken with --quick: a try, not a profile for use; it says so wherever it is used.\n";
   }
-  const ir::MeasurementSet measured = load_samples(samples);
-  calibration::FitReport report = calibration::fit(measured, job.fit);
-  if (!job.note.empty() && !args.fit_only) {
-    report.warnings.insert(report.warnings.begin(), job.note);
+  if (!report.entries.empty()) {
+    text += fmt::format("\n{}", section("Fits", kinds_table(report)));
+    text += fmt::format("\n{}", section("Worst", worst_table(report)));
   }
-  std::string problem;
-  const std::vector<std::string> files = write_fits(args, report, problem);
-  print(args.json ? calibration_json(measured, report) : calibration_text(measured, report));
-  if (!args.json) {
-    print("\n" + samples + "\n");
-    for (const std::string& file : files) print(file + "\n");
+  std::string warnings;
+  for (std::size_t i = 0; i < std::min(kWarnings, report.warnings.size()); ++i) {
+    warnings += fmt::format("  {}\n", report.warnings[i]);
   }
-  if (interrupted) {
-    fmt::print(stderr, "orrery: interrupted; the profile is written, figures are not\n");
-    return kInterrupted;
+  if (report.warnings.size() > kWarnings) {
+    warnings += fmt::format("  and {} more (--json has all)\n", report.warnings.size() - kWarnings);
   }
-  if (!problem.empty()) fmt::print(stderr, "orrery: no {}\n", problem);
-  return 0;
+  if (!warnings.empty()) text += fmt::format("\n{}", section("Warnings", warnings));
+  text += "\n";
+  for (const std::string& file : result.files) text += file + "\n";
+  print(text);
 }
 
 }  // namespace
 
 extern const Command kCalibrate;
-const Command kCalibrate = printing_command<CalibrateSettings, run>(
+const Command kCalibrate = command<experiments::calibrate, print_calibration>(
     "calibrate", "Measure a machine and fit a profile of it",
     "calibrate --quick --only gemm,op_overhead --no-figure",
     "Exit code 130: interrupted; samples are kept.");

@@ -1,106 +1,174 @@
 /// orrery compare: a run that was executed against what the simulator says about its programs.
+#include "experiments/execution/compare.h"
+
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <algorithm>
 
-#include "experiments/study/figure.h"
+#include "models/base/text.h"
 #include "tools/cli/command.h"
-#include "tools/cli/flags.h"
 #include "tools/cli/output.h"
-#include "tools/commands/compare_report.h"
-#include "tools/commands/compare_run.h"
-#include "tools/commands/inputs.h"
+#include "tools/cli/table.h"
+#include "tools/commands/tables.h"
 
 namespace orrery::tools {
 namespace {
 
-/// A run that was executed against its simulation.
-struct CompareSettings {
-  std::string run;
-  Text profile;
-  Text cluster;
-  std::optional<int> warm_up;
-  int worst = calibration::CompareOptions{}.worst;
-  Text out;
-  bool no_figure = false;
-  bool json = false;
-};
+using calibration::PredictedMeasured;
+using experiments::ComparedPhase;
+using experiments::CompareResult;
+using experiments::CompareSettings;
+using experiments::GenerationComparison;
 
-void describe(config::Visitor& v, CompareSettings& settings) {
-  v.required("run", settings.run,
-             "folder that `orrery execute --out` wrote, one of its generations, or a run.log",
-             {.positional = true});
-  v.optional("profile", settings.profile, "profile to predict with; default: the run's own");
-  v.optional("cluster", settings.cluster, "cluster to predict for; default: the run's own");
-  v.optional("warm_up", settings.warm_up, "first steps that do not count; default: 2");
-  v.optional("worst", settings.worst, "ops to list; default: 10");
-  v.optional("out", settings.out, "folder for comparison.json, timelines as CSV and figures",
-             {.letter = 'o'});
-  v.optional("no_figure", settings.no_figure, "do not draw the figure");
-  describe_json(v, settings.json);
-  if (settings.warm_up) v.not_negative("warm_up", *settings.warm_up);
-  v.not_negative("worst", settings.worst);
+std::string milliseconds(double seconds) { return grouped(1e3 * seconds, 2); }
+std::string mib(double bytes) { return grouped(bytes / 0x1p20, 2); }
+
+/// The row of checkpoints, which are apart from the iteration.
+void add_checkpoints(const calibration::CheckpointComparison& checkpoints, Table& table) {
+  if (checkpoints.parts == 0) {
+    table.row({"checkpoint", "-", "-", "-", "none written"});
+    return;
+  }
+  const PredictedMeasured held{checkpoints.predicted.value_or(0), checkpoints.measured};
+  table.row({"checkpoint", checkpoints.predicted ? milliseconds(held.predicted) : std::string("-"),
+             milliseconds(held.measured),
+             checkpoints.predicted ? error_cell(held.error()) : std::string("-"), "apart"});
 }
 
-namespace fs = std::filesystem;
-
-/// Writes comparison.json and, for each generation, timeline-<g>.csv and its figure; returns the
-/// lines to print.
-std::string write_results(const CompareSettings& args, const RunComparison& comparison,
-                          int warm_up) {
-  const fs::path out = *args.out;
-  std::error_code error;
-  fs::create_directories(out, error);
-  if (error) {
-    throw std::runtime_error(fmt::format("cannot create {}: {}", out.string(), error.message()));
+std::string checkpoints_text(const calibration::CheckpointComparison& checkpoints) {
+  std::string text;
+  if (checkpoints.parts > 0) {
+    text = fmt::format(
+        "checkpoint: mean time that it held a rank ({} after {}, {} MiB each, {} ms at most); {} "
+        "ms between steps are in no iteration\n",
+        counted(static_cast<std::size_t>(checkpoints.parts), "part"),
+        counted(static_cast<std::size_t>(checkpoints.checkpoints), "step"),
+        mib(checkpoints.bytes.value), milliseconds(checkpoints.longest),
+        milliseconds(checkpoints.between_steps));
   }
-  write_file((out / "comparison.json").string(), comparison_json(args.run, comparison));
-  std::string lines = fmt::format("{}\n", (out / "comparison.json").string());
-  for (const GenerationComparison& generation : comparison.generations) {
-    if (!generation.comparison) continue;
-    const fs::path csv = out / fmt::format("timeline-{}.csv", generation.generation);
-    write_file(csv.string(), timeline_csv(generation, warm_up));
-    lines += csv.string() + "\n";
-    if (args.no_figure) continue;
-    const experiments::FigureResult figure = experiments::draw_figure(
-        {(fs::path(ORRERY_SOURCE_DIR) / "tools" / "scripts").string(), "plot_compare.py", ""},
-        csv.string(), out.string());
-    for (const std::string& file : figure.files) lines += file + "\n";
-    if (!figure.problem.empty()) lines += fmt::format("no {}\n", figure.problem);
+  if (!checkpoints.problem.empty()) {
+    text += fmt::format("checkpoint: {}\n", checkpoints.problem);
   }
-  return lines;
+  return text;
 }
 
-}  // namespace
-
-namespace {
-
-int run(const CompareSettings& args, config::Diagnostics& diagnostics) {
-  if (args.out) check_out_folder("--out", *args.out, diagnostics);
-  CompareRequest request{args.run, args.cluster.value_or(""), args.profile.value_or(""), {}};
-  request.options.warm_up = args.warm_up.value_or(request.options.warm_up);
-  request.options.worst = args.worst;
-  diagnostics.raise();
-  const RunComparison comparison = compare_run(request, diagnostics);
-  for (const GenerationComparison& one : comparison.generations) {
-    const std::size_t steps = one.measured.iterations.size();
-    if (!args.warm_up || static_cast<std::size_t>(request.options.warm_up) < steps) continue;
-    diagnostics.add(at_flag("--warm-up"),
-                    fmt::format("generation {} has {} steps: none is left", one.generation, steps));
+std::string times_table(const calibration::Comparison& comparison,
+                        const calibration::CheckpointComparison& checkpoints) {
+  Table table;
+  table.column("").number("predicted ms").number("measured ms").number("error");
+  table.number("of the iteration");
+  const auto row = [&](const std::string& name, const PredictedMeasured& time, double part) {
+    table.row({name, milliseconds(time.predicted), milliseconds(time.measured),
+               error_cell(time.error()), error_cell(part)});
+  };
+  row("iteration", comparison.iteration, comparison.iteration.error());
+  for (const calibration::ComponentRow& component : comparison.components) {
+    row(component.name, component.seconds, component.of_iteration);
   }
-  diagnostics.raise();
-  print(args.json ? comparison_json(args.run, comparison) : comparison_text(comparison));
-  if (args.out) {
-    const std::string lines = write_results(args, comparison, request.options.warm_up);
-    if (!args.json) print(fmt::format("\n{}", lines));
+  add_checkpoints(checkpoints, table);
+  return table.text(0, colors());
+}
+
+std::string memory_table(const calibration::Comparison& comparison) {
+  Table table;
+  table.number("rank").number("device").number("predicted MiB").number("measured MiB");
+  table.number("error");
+  for (const calibration::MemoryRow& row : comparison.memory) {
+    table.row({std::to_string(row.rank.value), std::to_string(row.device.value),
+               mib(row.bytes.predicted), mib(row.bytes.measured), error_cell(row.bytes.error())});
   }
-  return 0;
+  return table.empty() ? "" : fmt::format("\n{}", section("Peak memory", table.text(0, colors())));
+}
+
+std::string ops_table(const calibration::Comparison& comparison) {
+  Table table;
+  table.number("rank").column("op").number("ops").number("predicted ms").number("measured ms");
+  table.number("share of the error");
+  for (const calibration::OpRow& row : comparison.worst) {
+    table.row({std::to_string(row.rank.value), row.what, std::to_string(row.ops),
+               milliseconds(row.seconds.predicted), milliseconds(row.seconds.measured),
+               fmt::format("{:.1f} %", 100 * row.share)});
+  }
+  return table.empty()
+             ? ""
+             : fmt::format("\n{}", section("Ops that are furthest off", table.text(0, colors())));
+}
+
+std::string phases_table(const GenerationComparison& generation) {
+  Table table;
+  table.column("phase").number("predicted s").number("measured s").number("error");
+  std::vector<ComparedPhase> rows = generation.phases;
+  if (const auto total = total_of(rows)) rows.push_back(*total);
+  for (const ComparedPhase& phase : rows) {
+    table.row({phase.phase, phase.predicted ? seconds_cell(*phase.predicted) : std::string("-"),
+               seconds_cell(phase.measured),
+               phase.predicted
+                   ? error_cell(PredictedMeasured{*phase.predicted, phase.measured}.error())
+                   : std::string("-")});
+  }
+  if (table.empty()) return "";
+  std::string text = table.text(0, colors());
+  if (!generation.phases_problem.empty()) text += generation.phases_problem + "\n";
+  return fmt::format("\n{}", section("Recovery", text));
+}
+
+std::string lines_of(const std::vector<std::string>& lines) {
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  return text;
+}
+
+std::string prices_text(const std::vector<std::string>& prices) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kPricesShown, prices.size()); ++i) {
+    text += prices[i] + "\n";
+  }
+  if (prices.size() > kPricesShown) {
+    text += fmt::format("and {}\n", counted(prices.size() - kPricesShown, "line"));
+  }
+  return fmt::format("\n{}", section("Where predicted times come from", text));
+}
+
+std::string generation_text(const GenerationComparison& generation) {
+  const std::string name = fmt::format("Generation {}", generation.generation);
+  if (!generation.comparison) {
+    return section(name, lines_of(generation.notes) + generation.problem + "\n") +
+           phases_table(generation);
+  }
+  const calibration::Comparison& comparison = *generation.comparison;
+  std::string body = times_table(comparison, generation.checkpoints);
+  body +=
+      fmt::format("{} counted, {} to {} ms long; transfers {} ({:.1f} % mean |error|); ops {}\n",
+                  counted(static_cast<std::size_t>(comparison.steps), "step"),
+                  milliseconds(comparison.shortest_step), milliseconds(comparison.longest_step),
+                  error_cell(comparison.transfers.error()), 100 * comparison.transfer_error,
+                  error_cell(comparison.op_bias));
+  body += checkpoints_text(generation.checkpoints);
+  if (generation.compute_ops > 0) {
+    body += fmt::format(
+        "disturbed: {} of {} compute ops ({:.1f} %) took longer than their device allows\n",
+        generation.disturbed_ops, generation.compute_ops,
+        100.0 * static_cast<double>(generation.disturbed_ops) /
+            static_cast<double>(generation.compute_ops));
+  }
+  return section(name, lines_of(generation.notes) + body) + memory_table(comparison) +
+         ops_table(comparison) + phases_table(generation) + prices_text(generation.prices);
+}
+
+void print_comparison(const CompareResult& result, const CompareSettings&) {
+  std::string text = lines_of(result.notes);
+  for (const GenerationComparison& generation : result.generations) {
+    if (!text.empty()) text += '\n';
+    text += generation_text(generation);
+  }
+  if (!result.files.empty()) text += '\n' + lines_of(result.files);
+  print(text);
 }
 
 }  // namespace
 
 extern const Command kCompare;
-const Command kCompare = printing_command<CompareSettings, run>(
+const Command kCompare = command<experiments::compare, print_comparison>(
     "compare", "Compare an executed run with its simulation, op by op",
     "compare results/first --profile results/calibrated/profile.yaml",
     "Predicted: one simulated iteration of the program that ran. Measured: mean of the middle half "

@@ -62,6 +62,11 @@ std::string report_text(const experiments::RunReport& report, const experiments:
     text +=
         fmt::format("\n{} operations on {} ranks\n", grouped(static_cast<double>(report.ops), 0),
                     grouped(static_cast<double>(report.ranks), 0));
+    const std::size_t pipelines = report.plan->pipelines.size();
+    if (report.simulated_pipelines < static_cast<std::int64_t>(pipelines)) {
+      text += fmt::format("{} of {} pipelines simulated: the others did the same\n",
+                          report.simulated_pipelines, pipelines);
+    }
   }
   return text;
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -70,6 +71,10 @@ int layers_of(const ir::Stage& stage, const models::Workload& workload) {
 }
 
 }  // namespace
+
+std::string error_cell(double error) {
+  return std::isfinite(error) ? fmt::format("{:+.1f} %", 100 * error) : "-";
+}
 
 std::string percent(double share) { return fmt::format("{:.1f} %", 100 * share); }
 

@@ -46,6 +46,9 @@ std::string memory_text(const models::Evaluation& evaluation);
 /// "fits", or the verdict's sentence, colored.
 std::string verdict_text(const models::Evaluation& evaluation);
 
+/// "+12.3 %", "-4.0 %" of a relative error; "-" where it is not finite.
+std::string error_cell(double error);
+
 /// "41.2 %"
 std::string percent(double share);
 

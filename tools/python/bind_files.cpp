@@ -25,6 +25,13 @@ std::vector<std::string> keys(const std::map<std::string, T>& map) {
   return names;
 }
 
+/// The tree with its schema, which code need not say.
+py::dict with_schema(const py::dict& tree, const char* schema) {
+  const py::dict copy = tree.attr("copy")();
+  copy.attr("setdefault")("schema", schema);
+  return copy;
+}
+
 /// The value, or ValueError in words.
 template <class T>
 T parsed(std::variant<T, std::string> outcome) {
@@ -38,9 +45,10 @@ void bind_library(py::module_& m) {
       return models::load_cluster(name, library(), at("cluster"), problems);
     });
   });
-  m.def("cluster_from", [](py::dict tree) {
+  m.def("cluster_from", [](const py::dict& tree) {
+    const py::dict whole = with_schema(tree, "orrery/cluster/1");
     return checked([&](auto& problems) {
-      return models::read_cluster(tree_of(tree, models::cluster_file_type(), "cluster"), library(),
+      return models::read_cluster(tree_of(whole, models::cluster_file_type(), "cluster"), library(),
                                   problems);
     });
   });
@@ -78,26 +86,23 @@ void bind_job_and_plan(py::module_& m) {
   m.def("load_job", [](const std::string& path) {
     return checked([&](auto& problems) { return models::load_job(path, problems); });
   });
-  m.def("job_from", [](py::dict tree) {
-    tree["schema"] = "orrery/job/1";
-    return described<models::Job>(tree, "job");
+  m.def("job_from", [](const py::dict& tree) {
+    return described<models::Job>(with_schema(tree, "orrery/job/1"), "job");
   });
   m.def("job_yaml", [](const models::Job& job) { return config::dump(job); });
   m.def("load_plan", [](const std::string& path) {
     return checked([&](auto& problems) { return models::load_plan(path, problems); });
   });
-  m.def("plan_from", [](py::dict tree) {
-    tree["schema"] = "orrery/plan/1";
-    return described<ir::Plan>(tree, "plan");
+  m.def("plan_from", [](const py::dict& tree) {
+    return described<ir::Plan>(with_schema(tree, "orrery/plan/1"), "plan");
   });
   m.def("plan_yaml", &models::dump_plan);
   m.def("plan_hash", &models::plan_hash);
   m.def("load_profile", [](const std::string& path) {
     return checked([&](auto& problems) { return models::load_profile(path, problems); });
   });
-  m.def("profile_from", [](py::dict tree) {
-    tree["schema"] = "orrery/profile/1";
-    return described<ir::Profile>(tree, "profile");
+  m.def("profile_from", [](const py::dict& tree) {
+    return described<ir::Profile>(with_schema(tree, "orrery/profile/1"), "profile");
   });
   m.def("profile_yaml", &models::dump_profile);
 }

@@ -48,6 +48,13 @@ void bind_context(py::module_& m) {
         return std::make_shared<Context>(cluster.pointer, workload.pointer, job.pointer,
                                          profile.pointer);
       }))
+      .def_property_readonly("cluster",
+                             [](const Context& at) { return Shared{at.cluster_pointer()}; })
+      .def_property_readonly("workload",
+                             [](const Context& at) { return Shared{at.workload_pointer()}; })
+      .def_property_readonly("job", [](const Context& at) { return Shared{at.job_pointer()}; })
+      .def_property_readonly("profile",
+                             [](const Context& at) { return Shared{at.profile_pointer()}; })
       .def("validate",
            [](const Context& at, const ir::Plan& plan) {
              return models::validate(plan, at.cluster(), at.workload(), at.job());

@@ -33,7 +33,7 @@ std::string RemoteSimulator::ask(char kind, const std::string& bytes) const {
     std::optional<py::gil_scoped_release> release;
     if (PyGILState_Check() != 0) release.emplace();
     channel_.send(kind, bytes);
-    answer = channel_.receive(&raise_signals);
+    answer = channel_.receive(raise_signals);
   }
   if (!answer) throw ChannelError("the simulator's process ended without an answer");
   broken_ = false;
@@ -41,10 +41,16 @@ std::string RemoteSimulator::ask(char kind, const std::string& bytes) const {
   return std::move(answer->bytes);
 }
 
-sim::IterationResult RemoteSimulator::run(const ir::Program& program,
+sim::IterationResult RemoteSimulator::run(const Shared<ir::Program>& program,
                                           const std::vector<Seconds>& times,
                                           const sim::IterationOptions& options) const {
-  return std::get<0>(unpack<sim::IterationResult>(ask(kRun, pack(program, times, options))));
+  if (program.pointer != program_) {
+    check_program(*program.pointer, context_->cluster(), context_->workload());
+    program_.reset();
+    ask(kProgram, pack(*program.pointer));
+    program_ = program.pointer;
+  }
+  return std::get<0>(unpack<sim::IterationResult>(ask(kRun, pack(times, options))));
 }
 models::Evaluation RemoteSimulator::evaluate(const ir::Plan& plan) const {
   return std::get<0>(unpack<models::Evaluation>(ask(kEvaluate, pack(plan))));
@@ -71,7 +77,10 @@ void check_options(const sim::IterationOptions& options, const Context& at) {
 }  // namespace
 
 void bind_simulation(py::module_& m) {
-  m.def("serve", [](int socket) { serve(socket); });
+  m.def("serve", [](int socket) {
+    const py::gil_scoped_release release;  // Planners of Python take it where they run.
+    serve(socket);
+  });
   py::class_<RemoteSimulator, std::shared_ptr<RemoteSimulator>>(m, "RemoteSimulator")
       .def(py::init([](int socket, std::shared_ptr<Context> context,
                        const sim::IterationOptions& options, bool for_replay) {
@@ -79,15 +88,23 @@ void bind_simulation(py::module_& m) {
         return std::make_shared<RemoteSimulator>(socket, std::move(context), options, for_replay);
       }))
       .def("run",
-           [](const RemoteSimulator& self, const ir::Program& program,
+           [](const RemoteSimulator& self, const Shared<ir::Program>& program,
               const std::vector<Seconds>& times, const sim::IterationOptions& options) {
-             check_program(program, self.context().cluster(), self.context().workload());
+             if (program.pointer == nullptr) throw py::type_error("a Program, not None");
+             const std::size_t ops = program.pointer->ops.size();
              check_options(options, self.context());
-             if (!times.empty() && times.size() != program.ops.size()) {
+             if (!times.empty() && times.size() != ops) {
                throw py::value_error("op_times has " + std::to_string(times.size()) +
-                                     " entries for " + std::to_string(program.ops.size()) + " ops");
+                                     " entries for " + std::to_string(ops) + " ops");
              }
              return self.run(program, times, options);
+           })
+      .def("seconds_of_run",
+           [](const RemoteSimulator& self, const ir::Program& program,
+              const sim::IterationOptions& options) {
+             check_program(program, self.context().cluster(), self.context().workload());
+             const std::string question = pack(program, std::vector<Seconds>{}, options);
+             return std::get<0>(unpack<double>(self.ask(kTimedRun, question)));
            })
       .def("evaluate", &RemoteSimulator::evaluate)
       .def("iteration_time",

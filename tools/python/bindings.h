@@ -11,5 +11,8 @@ void bind_models(py::module_& module);       ///< Lowering, prices, memory, coll
 void bind_restore(py::module_& module);      ///< Sources of state, closed forms of moving it.
 void bind_simulation(py::module_& module);   ///< The simulator, in processes of its own.
 void bind_calibration(py::module_& module);  ///< Errors of predictions, importers of profiles.
+void bind_planning(py::module_& module);     ///< Planners and recovery policies, replay.
+void bind_commands(py::module_& module);     ///< What the command line offers.
+void bind_plugins(py::module_& module);      ///< What those written in Python may ask.
 
 }  // namespace orrery::python

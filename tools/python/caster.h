@@ -16,6 +16,8 @@ template <class T>
 struct Shared {
   std::shared_ptr<const T> pointer;
 };
+template <class T>
+Shared(std::shared_ptr<const T>) -> Shared<T>;
 
 /// Types that convert.h has rules for.
 template <class T>

@@ -27,11 +27,11 @@ bool write_all(int socket, const char* bytes, std::size_t size) {
 }
 
 /// False at the end of the stream.
-bool read_all(int socket, char* bytes, std::size_t size, void (*on_signal)()) {
+bool read_all(int socket, char* bytes, std::size_t size, const std::function<void()>& on_signal) {
   while (size > 0) {
     const ssize_t count = read(socket, bytes, size);
     if (count < 0 && errno == EINTR) {
-      if (on_signal != nullptr) on_signal();
+      if (on_signal) on_signal();
       continue;
     }
     if (count <= 0) return false;
@@ -57,7 +57,7 @@ void Channel::send(char kind, std::string_view bytes) const {
   }
 }
 
-std::optional<Channel::Message> Channel::receive(void (*on_signal)()) const {
+std::optional<Channel::Message> Channel::receive(const std::function<void()>& on_signal) const {
   char head[1 + sizeof(std::size_t)];
   if (!read_all(socket_, head, sizeof head, on_signal)) return std::nullopt;
   std::size_t size = 0;
@@ -114,9 +114,14 @@ void serve(int socket) {
     const pid_t child = fork();
     if (child == 0) {
       signal(SIGCHLD, SIG_DFL);
+      signal(SIGINT, SIG_DFL);  // Python's handler would only take note.
       prctl(PR_SET_PDEATHSIG, SIGKILL);
       close(socket);
-      run_session(Channel(file));
+      try {
+        run_session(Channel(file));
+      } catch (const ChannelError&) {
+        // The parent has gone, or does not want the answer any more.
+      }
       _exit(0);
     }
     close(file);

@@ -6,6 +6,7 @@
 /// anew), which forks a session for each simulator; a session builds one engine and forks for each
 /// run. All of them end when their socket does.
 #pragma once
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -49,8 +50,8 @@ class Channel {
     char kind = 0;
     std::string bytes;
   };
-  /// None at the end of the stream. With `wait` it is called whenever a signal interrupts.
-  std::optional<Message> receive(void (*on_signal)() = nullptr) const;
+  /// None at the end of the stream. `on_signal` is called whenever a signal interrupts the wait.
+  std::optional<Message> receive(const std::function<void()>& on_signal = {}) const;
 
   /// Hands an open file to the other side, which gets a copy.
   void send_file(int file) const;

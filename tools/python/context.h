@@ -32,6 +32,10 @@ class Context {
   const models::Workload& workload() const { return *workload_; }
   const models::Job& job() const { return *job_; }
   const ir::Profile& profile() const { return *profile_; }
+  const ClusterPointer& cluster_pointer() const { return cluster_; }
+  const WorkloadPointer& workload_pointer() const { return workload_; }
+  const JobPointer& job_pointer() const { return job_; }
+  const ProfilePointer& profile_pointer() const { return profile_; }
   const models::Pricer& pricer() const {
     if (!pricer_) pricer_.emplace(*cluster_, *workload_, *job_, *profile_);
     return *pricer_;

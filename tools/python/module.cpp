@@ -2,6 +2,7 @@
 #include "experiments/study/version.h"
 #include "models/config/diagnostics.h"
 #include "tools/python/bindings.h"
+#include "tools/python/catalogs.h"
 
 namespace py = pybind11;
 
@@ -37,4 +38,7 @@ PYBIND11_MODULE(_orrery, module) {
   orrery::python::bind_models(module);
   orrery::python::bind_restore(module);
   orrery::python::bind_simulation(module);
+  orrery::python::bind_planning(module);
+  orrery::python::bind_commands(module);
+  orrery::python::offer_plugins();
 }

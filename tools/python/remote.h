@@ -28,7 +28,8 @@ class RemoteSimulator final : public models::Evaluator,
   const Context& context() const { return *context_; }
   std::string ask(char kind, const std::string& bytes) const;
   /// `times`: of each op; empty: those of the context's pricer.
-  sim::IterationResult run(const ir::Program& program, const std::vector<Seconds>& times,
+  /// The program must not be null; one that was the last one asked about is not sent again.
+  sim::IterationResult run(const Shared<ir::Program>& program, const std::vector<Seconds>& times,
                            const sim::IterationOptions& options) const;
   models::Evaluation evaluate(const ir::Plan& plan) const override;
   std::string name() const override { return "simulator"; }
@@ -39,6 +40,7 @@ class RemoteSimulator final : public models::Evaluator,
  private:
   std::shared_ptr<const Context> context_;
   Channel channel_;
+  mutable std::shared_ptr<const ir::Program> program_;  ///< That the session has.
   mutable bool broken_ = false;  ///< An answer may still come that nobody waits for.
 };
 

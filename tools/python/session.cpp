@@ -2,6 +2,7 @@
 
 #include <signal.h>
 
+#include <chrono>
 #include <memory>
 #include <variant>
 
@@ -10,6 +11,7 @@
 #include "sim/flow/fork.h"
 #include "sim/iteration/evaluator.h"
 #include "sim/replay/simulated_timers.h"
+#include "tools/python/commands.h"
 
 namespace orrery::python {
 namespace {
@@ -34,8 +36,17 @@ class Session {
 
   std::string answer(const Channel::Message& message) {
     switch (message.kind) {
+      case kProgram:
+        program_ = std::get<0>(unpack<ir::Program>(message.bytes));
+        return "";
       case kRun:
         return run(message.bytes);
+      case kTimedRun: {
+        const auto start = std::chrono::steady_clock::now();
+        run(message.bytes);
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+        return pack(taken.count());
+      }
       case kEvaluate: {
         const auto [plan] = unpack<ir::Plan>(message.bytes);
         return pack(timers_ ? timers_->evaluator().evaluate(plan) : evaluator_->evaluate(plan));
@@ -62,13 +73,13 @@ class Session {
   /// In a fork: with the clock at its start.
   std::string run(const std::string& bytes) {
     const sim::ForkResult result = sim::run_forked([&] {
-      const auto [program, times, options] =
-          unpack<ir::Program, std::vector<Seconds>, sim::IterationOptions>(bytes);
+      const auto [times, options] = unpack<std::vector<Seconds>, sim::IterationOptions>(bytes);
       sim::IterationResult outcome =
-          times.empty() ? simulator().run(
-                              program, models::Pricer(cluster_, workload_, job_, profile_), options)
-                        : simulator().run(program, models::ProgramPrices(times), options);
-      if (options.record_spans) outcome.log.program_hash = ir::program_hash(program);
+          times.empty()
+              ? simulator().run(program_, models::Pricer(cluster_, workload_, job_, profile_),
+                                options)
+              : simulator().run(program_, models::ProgramPrices(times), options);
+      if (options.record_spans) outcome.log.program_hash = ir::program_hash(program_);
       return pack(outcome);
     });
     if (const auto* failure = std::get_if<sim::ChildFailure>(&result)) {
@@ -82,6 +93,7 @@ class Session {
   models::Workload workload_;
   models::Job job_;
   models::Topology topology_;
+  ir::Program program_;
   std::optional<sim::IterationSimulator> simulator_;
   std::optional<sim::SimulatorEvaluator> evaluator_;
   std::optional<sim::SimulatedTimers> timers_;
@@ -93,6 +105,7 @@ void run_session(Channel channel) {
   std::unique_ptr<Session> session;
   while (const auto message = channel.receive()) {
     try {
+      if (message->kind == kCommand) return run_command(channel, message->bytes);
       std::string answer;
       if (message->kind == kSetUp) {
         auto [cluster, profile, workload, job, options, for_replay] =

@@ -557,7 +557,7 @@ class Twin(Case):
                          r"manifest\.yaml:14:\d+: kill: step 5 of 4")
         path.write_text(text.replace("3@3", "x"))
         self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
-                         r"manifest\.yaml:14:\d+: kill: ")
+                         r"manifest\.yaml:14:\d+: 'x' is not RANK@STEP")
         path.write_text(text.replace("profile: profile.yaml", "profile: none.yaml"))
         self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
                          r"manifest\.yaml:6:\d+: no such profile")

@@ -78,7 +78,7 @@ class Netlab(unittest.TestCase):
         self.succeed("up")
         self.assertEqual(self.status()["switch_pid"], pid)
         command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        self.assertEqual(command[1:3], [b"netlab", b"switch"])
+        self.assertEqual(command[1], b"netlab-switch")
         self.assertIn("removed 2 namespaces and the switch", self.succeed("down"))
         self.assertEqual(self.namespaces(), [])
         self.assertTrue(has_ended(pid))

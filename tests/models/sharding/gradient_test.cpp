@@ -56,6 +56,18 @@ Gradients random_gradients(bool equal_gradients) {
   return out;
 }
 
+RC_GTEST_PROP(SynchronizeGradients, OfCopiesThatAreCutAlikeIsWhatTheResolverFinds, ()) {
+  const int parts = random_int(1, 5);
+  const int copies = random_int(2, 6);
+  int next = 0;
+  std::vector<Subgroup> all;
+  for (int i = 0; i < copies; ++i) all.push_back(split_copy(next_devices(next, parts)));
+  if (parts == 1) all.front().states.clear();
+  const Gradients alike = gradients(std::move(all), {random_int(parts, 14)});
+  const auto found = resolve(gradient_layout(alike), parameter_layout(alike));
+  RC_ASSERT(synchronize_gradients(alike) == std::get<std::vector<GroupStep>>(found));
+}
+
 TEST(ParameterAnnotation, HasCopiesWhereGradientsHaveSummands) {
   const Gradients heads = gradients(
       {{{0, 1, 2, 3}, {{0, 2}, {kPartial, 2}}}, {{4, 5, 6, 7}, {{kDuplicate, 2}, {kPartial, 2}}}},

@@ -199,8 +199,8 @@ links:
                     "fp99", "--only", "gem", "--hosts", "a", "--ranks", "0", "--model", "llama_7c",
                     "--shares", "50",
                     says=["--backend: unknown value 'gpu'", "--precision: unknown value 'fp99'",
-                          "--only: unknown kind 'gem' (did you mean 'gemm'?)",
-                          "--hosts: 'a' is not NAME:DEVICES", "--ranks: must be at least 1",
+                          "--only: unknown value 'gem' (did you mean 'gemm'?",
+                          "--hosts: 'a' is not NAME:DEVICES", "--ranks: must be from 1 to 64",
                           "did you mean 'llama_7b'"])
         self.refuse("calibrate", "--out", str(self.folder), "--shares", "50",
                     says="--shares: needs a GPU of this machine")

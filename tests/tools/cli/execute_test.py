@@ -119,7 +119,7 @@ class Execute(Case):
                           "--checkpoints: /proc/checkpoints: cannot be made"])
         self.refuse("execute", self.PLAN, *self.WHERE, "--silence", "0.2", "--prune-checkpoints",
                     "--kill", "1@2:after", "--netlab", "--hosts", "a:8",
-                    says=["--silence: 0.2 s is not between 1 and 3600 s",
+                    says=["--silence: must be from 1 to 3600, is 0.2",
                           "--prune-checkpoints: this run has no checkpoints",
                           "--kill: expected an integer, got '2:after'", "--netlab: names the hosts itself"])
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -340,9 +340,9 @@ class Threads(Case):
         gpu = [*self.RUN, "--backend", "cuda", "--out", str(out)]
         self.refuse(*gpu, "--shares", "0=50,1=60",
                     says="--shares: 2 devices have 110 % of the card together (100 at most")
-        self.refuse(*gpu, "--shares", "0=50,x=1,1,2=0",
-                    says=["--shares: expected an integer, got 'x'",
-                          "--shares: '1' is not DEVICE=PERCENT", "--shares: must be at least 1"])
+        self.refuse(*gpu, "--shares", "0=50,x=1,2=0",
+                    says=["--shares: expected an integer, got 'x'", "--shares: must be at least 1"])
+        self.refuse(*gpu, "--shares", "0=50,1", says="--shares: '1' is not DEVICE=PERCENT")
         self.refuse(*gpu, "--shares", "20", "--ranks", "processes",
                     says="--ranks: parts of one card are disjoint only in one process")
         self.refuse(*self.RUN, "--shares", "20", "--out", str(out),

@@ -8,13 +8,58 @@
 Quantities are floats in base units (seconds, bytes, bytes/s, FLOP, FLOP/s, dollars), points in time
 and exact durations ints in nanoseconds, ids ints (-1: none), enums strings."""
 
+from typing import Any
+
 from . import _orrery
 from ._orrery import *  # noqa: F401,F403  (the records)
-from ._orrery import Topology
 from .errors import ConfigError, Problem
+from .parts import (bind_trace, combine_traces, count_layers, find_defect, global_batch, library,
+                    model_flops, parameters, peak_memory, plan_devices, plan_hash, plan_words,
+                    program_hash, segment_of_layers, sort_events, stage_devices, working_devices)
+from .plugins import Planner, PlannerInput, PolicyInput, RecoveryPolicy
 from .record import Record, to_frame
+from .results import Result
+from .topology import Topology
 from .training import Training
-from .values import (cluster, dumps, job, model, plan, profile, program, run_log, save, shape,
-                     trace)
+from .values import (dumps, generate_trace, load_cluster, load_job, load_model, load_plan,
+                     load_profile, load_program, load_run_log, load_shape, load_trace, save)
+
+MemoryVerdict.fits = property(  # type: ignore[name-defined]
+    lambda verdict: _orrery.memory_fits(verdict), doc="Whether all devices have enough.")
+MemoryVerdict.__str__ = lambda verdict: _orrery.memory_words(verdict)  # type: ignore[name-defined]
+
+
+def planners() -> list[dict]:
+    """The catalog of planners: name, source, searches, ignores, options."""
+    return _orrery.planners()
+
+
+def policies() -> list[dict]:
+    """The catalog of recovery policies: name, source, recovers, needs, options."""
+    return _orrery.policies()
+
+
+for _name in ("commands", "main", "replay", "run_command", "search", "search_for", "serve"):
+    globals().pop(_name)  # Of the module alone; plan(), replay(), ... are commands.
+
+
+def __getattr__(name: str) -> Any:
+    """Commands as functions: plan(), simulate(), replay(), ...; made when the first is asked for."""
+    import importlib
+
+    commands = importlib.import_module(".commands", __name__)
+    if name == "commands":
+        return commands
+    try:
+        return commands.functions[name]
+    except KeyError:
+        raise AttributeError(f"module 'orrery' has no attribute '{name}'") from None
+
+
+def __dir__() -> list[str]:
+    from . import commands
+
+    return sorted({*globals(), *commands.functions})
+
 
 __version__ = _orrery.version

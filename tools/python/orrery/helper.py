@@ -29,7 +29,7 @@ def session() -> int:
             process = subprocess.Popen(
                 [sys.executable, "-S", "-E", "-c", _CODE, folder, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True,
-                env={**os.environ, "ORRERY_HELPER": "1"})
+                env={**os.environ, "ORRERY_PROGRAM": os.path.join(folder, "orrery", "__main__.py")})
             theirs.close()
             _helper = (os.getpid(), process, ours)
         ours, theirs = socket.socketpair()

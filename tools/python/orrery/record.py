@@ -74,11 +74,16 @@ def make_class(name: str, doc: str, fields: list[str], read: Callable[[Any, str]
 def to_frame(records: Iterable[Any]) -> Any:
     """A pandas.DataFrame with a row for each record; fields of records inside are `outer.inner`.
     Needs pandas (python3-pandas)."""
+    return frame_of([record.to_dict() for record in records])
+
+
+def frame_of(rows: list[dict[str, Any]]) -> Any:
+    """The same of dicts."""
     try:
-        import pandas
+        import pandas  # type: ignore[import]
     except ImportError as error:
         raise ImportError("to_frame() needs pandas: apt-get install python3-pandas") from error
-    return pandas.DataFrame([_flat(record.to_dict()) for record in records])
+    return pandas.DataFrame([_flat(row) for row in rows])
 
 
 def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:

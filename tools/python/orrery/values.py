@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Union
+from typing import Any, Sequence, Union
 
 from . import _orrery
 from ._orrery import Cluster, Job, ModelShape, Plan, Profile, Program, RunLog, Trace, Workload
@@ -11,7 +11,7 @@ from ._orrery import Cluster, Job, ModelShape, Plan, Profile, Program, RunLog, T
 PathLike = Union[str, "os.PathLike[str]"]
 
 
-def cluster(what: Any) -> Cluster:
+def load_cluster(what: Any) -> Cluster:
     """A cluster: the name of one in the library ("hexiscale_240"), a path to a YAML file, a dict
     with the keys of such a file (`orrery schema cluster`), or a Cluster itself. In a dict a plain
     number counts in base units: B/s, seconds, bytes."""
@@ -20,9 +20,9 @@ def cluster(what: Any) -> Cluster:
     return _orrery.cluster_from(what) if isinstance(what, dict) else _orrery.load_cluster(os.fspath(what))
 
 
-def job(what: Any = None, **settings: Any) -> Job:
+def load_job(what: Any = None, **settings: Any) -> Job:
     """A job: a path to a YAML file, a dict with the keys of such a file, a Job itself, or nothing.
-    Settings go on top: job(global_batch=512, sequence_length=4096, allowed={"zero_stages": [1]})."""
+    Settings go on top: load_job(global_batch=512, sequence_length=4096, allowed={"zero_stages": [1]})."""
     if what is None or isinstance(what, dict):
         return _orrery.job_from({**(what or {}), **settings})
     value = what if isinstance(what, Job) else _orrery.load_job(os.fspath(what))
@@ -39,7 +39,7 @@ def job(what: Any = None, **settings: Any) -> Job:
     return value
 
 
-def model(what: Any, job: Job) -> Workload:
+def load_model(what: Any, job: Job) -> Workload:
     """A model at a job's sequence length and dtype: the name of one in the library ("llama_30b"), a
     path to a model YAML or a Hugging Face config.json, a ModelShape, or a Workload itself."""
     if isinstance(what, Workload):
@@ -49,19 +49,19 @@ def model(what: Any, job: Job) -> Workload:
     return _orrery.load_workload(os.fspath(what), job)
 
 
-def shape(name: PathLike) -> ModelShape:
+def load_shape(name: PathLike) -> ModelShape:
     """The dimensions of a model of the library, or of a file."""
     return _orrery.load_model(os.fspath(name))
 
 
-def plan(what: Any) -> Plan:
+def load_plan(what: Any) -> Plan:
     """A plan: a path to a YAML file, a dict with the keys of such a file, or a Plan itself."""
     if isinstance(what, Plan):
         return what
     return _orrery.plan_from(what) if isinstance(what, dict) else _orrery.load_plan(os.fspath(what))
 
 
-def profile(what: Any = None) -> Profile:
+def load_profile(what: Any = None) -> Profile:
     """A profile: a path to a YAML file, a dict with the keys of such a file, a Profile itself, or
     nothing: an empty one."""
     if what is None:
@@ -71,18 +71,25 @@ def profile(what: Any = None) -> Profile:
     return _orrery.profile_from(what) if isinstance(what, dict) else _orrery.load_profile(os.fspath(what))
 
 
-def trace(what: Any) -> Trace:
+def load_trace(what: Any) -> Trace:
     """A trace: a path to a CSV file, or a Trace itself."""
     return what if isinstance(what, Trace) else _orrery.load_trace(os.fspath(what))
 
 
-def program(path: PathLike) -> Program:
+def generate_trace(generator: str, cluster: Cluster, *, days: float, seed: int = 0,
+                   changes: Sequence[str] = ()) -> Trace:
+    """A trace drawn for a cluster: `generator` is one of the library ("llama3", "spot") or a path;
+    `changes` are "key.path=value"."""
+    return _orrery.generate_trace(generator, cluster, days, seed, list(changes))
+
+
+def load_program(path: PathLike) -> Program:
     """A program that save() or `orrery simulate --program` wrote."""
     with open(path, "rb") as file:
         return _orrery.parse_program(file.read())
 
 
-def run_log(path: PathLike) -> RunLog:
+def load_run_log(path: PathLike) -> RunLog:
     """A run log that save(), the simulator or the executor wrote."""
     with open(path, "rb") as file:
         return _orrery.parse_run_log(file.read())

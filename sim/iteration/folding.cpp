@@ -1,0 +1,207 @@
+#include "sim/iteration/folding.h"
+
+#include <optional>
+#include <set>
+#include <utility>
+
+#include "models/base/id_vector.h"
+#include "sim/iteration/inner.h"
+#include "sim/iteration/slow_links.h"
+#include "sim/iteration/symmetry.h"
+
+namespace orrery::sim {
+namespace {
+
+/// Runs until a guess must have proved exact; then the whole program runs.
+constexpr int kMostGuesses = 8;
+
+Color alone(int pipeline) { return mix(0xa10e, pipeline); }
+
+}  // namespace
+
+int Folding::built() const {
+  int count = 0;
+  for (std::size_t p = 0; p < representative.size(); ++p) {
+    count += representative[p] == static_cast<int>(p) ? 1 : 0;
+  }
+  return count;
+}
+
+class FoldedIteration::Impl {
+ public:
+  Impl(const ir::Plan& plan, const models::Cluster& cluster, const models::Topology& topology,
+       const models::Workload& workload, const models::Job& job,
+       const models::LowerOptions& lower_options, const IterationOptions& options)
+      : plan_(plan),
+        cluster_(cluster),
+        topology_(topology),
+        workload_(workload),
+        job_(job),
+        lower_options_(lower_options),
+        crossings_(options.record_links),
+        mode_(effective_mode(lower_options.collapsed, options.inner)),
+        factors_(link_factors(topology, options)),
+        path_(path_function(topology, factors_)) {
+    if (!may_fold(plan, options)) {
+      whole();
+      return;
+    }
+    members_.emplace(plan, cluster);
+    IdVector<DeviceId, double> slowdown(cluster.devices.size(), 1.0);
+    for (const Straggler& straggler : options.stragglers) {
+      slowdown[straggler.device] *= straggler.slowdown;
+    }
+    for (const ir::Pipeline& pipeline : plan.pipelines) {
+      colors_.push_back(color_of(pipeline, cluster, *members_, slowdown));
+    }
+    for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+      for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
+        alone_.insert({static_cast<int>(p), reroute.to_pipeline});
+      }
+    }
+    build();
+  }
+
+  bool check(const std::vector<FlowInterval>& flows) {
+    if (!guess_) return true;
+    if (!symmetry_->find_meetings(flows, meetings_)) return true;
+    if (++guesses_ >= kMostGuesses) {
+      whole();
+    } else if (!refold()) {
+      build();
+    }
+    return false;
+  }
+
+  ir::Program program;
+  std::unique_ptr<Folding> folding;
+  bool guess_ = false;
+
+ private:
+  static bool may_fold(const ir::Plan& plan, const IterationOptions& options) {
+    return options.fold == FoldMode::automatic && options.jitter == 0 &&
+           options.ring == RingMode::aggregated && !options.record_spans &&
+           !options.record_memory && plan.pipelines.size() > 1;
+  }
+
+  void whole() {
+    symmetry_.reset();
+    folding.reset();
+    guess_ = false;
+    program = models::lower(plan_, cluster_, workload_, job_, lower_options_);
+  }
+
+  /// Lowers one pipeline of each color and refines the colors until each has its pipeline.
+  void build() {
+    for (;;) {
+      for (const int p : alone_) colors_[static_cast<std::size_t>(p)] = alone(p);
+      models::LowerOptions options = lower_options_;
+      options.built.assign(colors_.size(), false);
+      std::set<Color> known;
+      for (std::size_t p = 0; p < colors_.size(); ++p) {
+        options.built[p] = known.insert(colors_[p]).second;
+      }
+      // Where most pipelines are their own class there is little to save.
+      if (4 * known.size() > 3 * colors_.size()) return whole();
+      program = models::lower(plan_, cluster_, workload_, job_, options, &partial_);
+      if (!partial_.missing.empty()) {
+        if (set_apart(partial_.missing)) continue;
+        return whole();
+      }
+      symmetry_ = std::make_unique<Symmetry>(Symmetry::Input{topology_, path_, factors_, *members_,
+                                                             program, partial_, mode_, crossings_},
+                                             colors_);
+      if (!symmetry_->lonely.empty()) {
+        if (set_apart(symmetry_->lonely)) continue;
+        return whole();
+      }
+      if (!guess_) {
+        const std::vector<Color>& refined =
+            symmetry_->refine(Symmetry::Meetings::all, {}, known.size());
+        guess_ = distinct(refined) > known.size();
+      }
+      if (refold()) return;
+      if (!symmetry_->lonely.empty() && !set_apart(symmetry_->lonely)) return whole();
+    }
+  }
+
+  /// Folds the program by the classes that are known now; false: they need other pipelines built.
+  bool refold() {
+    if (guess_) {
+      const std::size_t built = distinct(colors_);
+      std::vector<Color> refined =
+          symmetry_->refine(Symmetry::Meetings::found, meetings_, 3 * colors_.size() / 4);
+      if (distinct(refined) > built) {
+        colors_ = std::move(refined);
+        return false;
+      }
+    }
+    folding = symmetry_->fold(crossings_);
+    if (folding != nullptr) number_ranks();
+    return folding != nullptr;
+  }
+
+  /// Whether one of them was not apart yet.
+  template <class Pipelines>
+  bool set_apart(const Pipelines& pipelines) {
+    const std::size_t before = alone_.size();
+    alone_.insert(pipelines.begin(), pipelines.end());
+    return alone_.size() > before;
+  }
+
+  /// Ranks stand pipeline by pipeline, those of one class in the same order.
+  void number_ranks() {
+    std::vector<std::int32_t> first(colors_.size(), -1);
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+      const auto rank = static_cast<std::int32_t>(r);
+      const auto pipeline = static_cast<std::size_t>(program.ranks[r].pipeline);
+      if (first[pipeline] < 0) first[pipeline] = rank;
+      const auto same = static_cast<std::size_t>(folding->representative[pipeline]);
+      folding->same_rank.push_back({first[same] + rank - first[pipeline]});
+    }
+  }
+
+  const ir::Plan& plan_;
+  const models::Cluster& cluster_;
+  const models::Topology& topology_;
+  const models::Workload& workload_;
+  const models::Job& job_;
+  models::LowerOptions lower_options_;
+  bool crossings_;
+  InnerMode mode_;
+  LinkFactors factors_;
+  models::PathFunction path_;
+  std::optional<Members> members_;
+  std::vector<Color> colors_;  ///< By pipeline: one is built of each.
+  std::set<int> alone_;        ///< Pipelines with colors of their own.
+  models::PartialProgram partial_;
+  std::unique_ptr<Symmetry> symmetry_;
+  std::vector<Symmetry::Meeting> meetings_;
+  int guesses_ = 0;
+};
+
+FoldedIteration::FoldedIteration(const ir::Plan& plan, const models::Cluster& cluster,
+                                 const models::Topology& topology, const models::Workload& workload,
+                                 const models::Job& job, const models::LowerOptions& lower_options,
+                                 const IterationOptions& options)
+    : impl_(
+          std::make_unique<Impl>(plan, cluster, topology, workload, job, lower_options, options)) {}
+FoldedIteration::~FoldedIteration() = default;
+
+const ir::Program& FoldedIteration::program() const { return impl_->program; }
+ir::Program FoldedIteration::take_program() { return std::move(impl_->program); }
+std::int64_t FoldedIteration::whole_ops() const {
+  const ir::Program& program = impl_->program;
+  if (impl_->folding == nullptr) return static_cast<std::int64_t>(program.ops.size());
+  std::int64_t ops = 0;
+  for (const RankId rank : impl_->folding->same_rank) {
+    ops += program.stream_begin[(rank.index() + 1) * ir::kStreams] -
+           program.stream_begin[rank.index() * ir::kStreams];
+  }
+  return ops;
+}
+const Folding* FoldedIteration::folding() const { return impl_->folding.get(); }
+bool FoldedIteration::needs_check() const { return impl_->guess_; }
+bool FoldedIteration::check(const std::vector<FlowInterval>& flows) { return impl_->check(flows); }
+
+}  // namespace orrery::sim

@@ -1,0 +1,624 @@
+#include "sim/iteration/symmetry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "models/ir/op_traits.h"
+#include "sim/iteration/inner.h"
+
+namespace orrery::sim {
+namespace {
+
+/// Overlaps shorter than this are rounding: flows that follow each other.
+constexpr Seconds kTouch{1e-12};
+
+}  // namespace
+
+std::size_t distinct(const std::vector<Color>& colors) {
+  std::vector<Color> slots(std::bit_ceil(2 * colors.size() + 1), 0);
+  const std::size_t mask = slots.size() - 1;
+  std::size_t count = 0;
+  for (const Color color : colors) {
+    std::size_t at = color & mask;
+    while (slots[at] != 0 && slots[at] != color) at = (at + 1) & mask;
+    count += slots[at] == 0 ? 1 : 0;
+    slots[at] = color;
+  }
+  return count;
+}
+
+Members::Members(const ir::Plan& plan, const models::Cluster& cluster)
+    : of_device(cluster.devices.size()), node_label(cluster.devices.size(), -1) {
+  std::vector<std::pair<int, int>> first_on_node(cluster.nodes.size(), {-1, -1});
+  for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+    const auto pipeline = static_cast<std::int32_t>(p);
+    std::vector<DeviceId>& own = devices.emplace_back();
+    for (const ir::Stage& stage : plan.pipelines[p].stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        for (const ir::Group& group : segment.groups) {
+          for (const DeviceId device : group.devices) {
+            Position& at = of_device[device];
+            if (at.pipeline == pipeline) continue;
+            at = {pipeline, static_cast<std::int32_t>(own.size())};
+            auto& [seen_by, label] = first_on_node[cluster.device(device).node.index()];
+            if (seen_by != pipeline) label = at.position;
+            seen_by = pipeline;
+            node_label[device] = label;
+            own.push_back(device);
+          }
+        }
+      }
+    }
+  }
+}
+
+Color color_of(const ir::Pipeline& pipeline, const models::Cluster& cluster, const Members& members,
+               const IdVector<DeviceId, double>& slowdown) {
+  Color color = 1;
+  const auto add = [&](auto value) { color = mix(color, static_cast<Color>(value)); };
+  add(pipeline.micro_batches);
+  add(pipeline.micro_batch_size);
+  for (const ir::Stage& stage : pipeline.stages) {
+    add(stage.segments.size());
+    for (const ir::Segment& segment : stage.segments) {
+      for (const auto value :
+           {segment.first_block.value, segment.last_block.value, segment.virtual_stage,
+            static_cast<int>(segment.recompute), segment.zero.stage, segment.zero.shard_group,
+            segment.expert_parallel, static_cast<int>(segment.groups.size())}) {
+        add(value);
+      }
+      for (const ir::Group& group : segment.groups) {
+        for (const auto value :
+             {group.tensor_parallel, static_cast<int>(group.sequence), group.sequence_degree,
+              group.samples, static_cast<int>(group.devices.size())}) {
+          add(value);
+        }
+        for (const DeviceId device : group.devices) {
+          add(members.of_device[device].position);
+          add(cluster.device(device).gpu_type);
+          color = mix(color, slowdown[device]);
+        }
+      }
+    }
+  }
+  return color;
+}
+
+const std::vector<Color>& Symmetry::refine(Meetings meetings, const std::vector<Meeting>& known,
+                                           std::size_t most) {
+  place_on_links(meetings, known);
+  paint_fixed();
+  std::size_t before = 0;
+  for (;;) {
+    const std::size_t pipelines = distinct(pipeline_colors_);
+    if (pipelines > most) break;
+    paint_links();
+    const std::size_t count =
+        pipelines + distinct(link_colors_) + distinct(flow_colors_) + distinct(collective_colors_);
+    if (count == before) break;
+    before = count;
+    paint_rest();
+  }
+  return pipeline_colors_;
+}
+
+/// Between which devices the built pipeline sends, and whose paths decide its closed forms.
+void Symmetry::find_patterns(LocalClass& one) {
+  std::set<std::pair<DeviceId, DeviceId>> flows;
+  const auto add_flow = [&](DeviceId source, DeviceId destination) {
+    if (source == destination) return;
+    if (local(source, destination) || singleton(one.built)) flows.insert({source, destination});
+  };
+  std::set<std::int32_t> transfers, shapes;
+  std::set<std::pair<std::int32_t, std::int32_t>> inner;  // Set, op group or -1 - rank.
+  const ir::Program& program = in_.program;
+  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+    if (program.ranks[r].pipeline != one.built) continue;
+    const std::size_t begin = program.stream_begin[r * ir::kStreams];
+    const std::size_t end = program.stream_begin[(r + 1) * ir::kStreams];
+    for (std::size_t i = begin; i < end; ++i) {
+      const ir::Op& op = program.ops[i];
+      if (op.transfers != ir::kNone) transfers.insert(op.transfers);
+      if (op.kind == ir::OpKind::collective) {
+        if (in_.partial.steps[static_cast<std::size_t>(op.match)] < 0) {
+          shapes.insert(program.collective_of(op).shape);
+        }
+      } else if (op.inner != ir::kNone) {
+        inner.insert({op.inner, -1 - op.rank.value});
+      }
+    }
+  }
+  for (const std::int32_t set : transfers) {
+    for (const ir::Transfer& transfer : program.transfer_sets[static_cast<std::size_t>(set)]) {
+      add_flow(transfer.source, transfer.destination);
+    }
+  }
+  for (const std::int32_t index : shapes) {
+    const ir::CollectiveShape& shape = program.collective_shapes[static_cast<std::size_t>(index)];
+    for (const ir::CollectiveShape::Part& part : shape.parts) {
+      const std::vector<DeviceId>& group = program.group(part.group).devices;
+      add_paths(group, shape.kind == ir::CollectiveKind::all_to_all, one);
+      for (const models::FlowEdge& edge :
+           models::collective_flows(shape.kind, group, part.bytes, in_.path)) {
+        add_flow(edge.source, edge.destination);
+      }
+    }
+  }
+  for (const auto& [set, rank] : inner) {
+    for (const ir::InnerCollective& collective :
+         program.inner_sets[static_cast<std::size_t>(set)]) {
+      for (const std::int32_t index : collective.groups) {
+        const std::vector<DeviceId>& group = program.group(index).devices;
+        const bool inside = std::all_of(group.begin(), group.end(), [&](DeviceId device) {
+          return in_.members.of_device[device].pipeline == one.built;
+        });
+        if (!inside && in_.mode == InnerMode::closed_form) {
+          check_shared_paths(group, one);
+          continue;
+        }
+        add_paths(group, collective.kind == ir::CollectiveKind::all_to_all, one);
+        if (in_.mode == InnerMode::closed_form) continue;
+        for (const models::FlowEdge& edge : models::collective_flows(
+                 collective.kind, group, collective.bytes, in_.path, collective.bytes_per_peer)) {
+          if (in_.members.of_device[edge.source].pipeline != one.built) continue;
+          add_flow(edge.source, edge.destination);
+        }
+      }
+    }
+  }
+  one.flows.assign(flows.begin(), flows.end());
+}
+
+void Symmetry::add_paths(std::span<const DeviceId> group, bool all_pairs, LocalClass& one) {
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    for (std::size_t j = 0; j < group.size(); ++j) {
+      if (i == j || (!all_pairs && j != (i + 1) % group.size())) continue;
+      if (local(group[i], group[j])) one.paths.emplace_back(group[i], group[j]);
+    }
+  }
+}
+
+/// A group that reaches over pipelines takes the same time for those that are in it alike.
+void Symmetry::check_shared_paths(std::span<const DeviceId> group, const LocalClass& one) {
+  if (in_.links && one.members.size() > 1) lonely.insert(one.members.begin(), one.members.end());
+  const std::set<DeviceId> all(group.begin(), group.end());
+  for (const DeviceId device : group) {
+    const Position& at = in_.members.of_device[device];
+    if (at.pipeline != one.built) continue;
+    for (const int member : one.members) {
+      if (all.count(in_.members.at(member, at.position)) == 0) lonely.insert(member);
+    }
+  }
+}
+
+std::uint32_t Symmetry::add_route(DeviceId source, DeviceId destination) {
+  const auto begin = static_cast<std::uint32_t>(crossed_.size());
+  topology_.route(source, destination, crossed_);
+  const auto& links = topology_.links();
+  crossed_.erase(std::remove_if(crossed_.begin() + begin, crossed_.end(),
+                                [&](LinkId link) { return links[link].uncontended; }),
+                 crossed_.end());
+  return begin;
+}
+
+Color Symmetry::path_color(DeviceId source, DeviceId destination) const {
+  const models::Path path = in_.path(source, destination);
+  Color color = mix(2, path.bandwidth.value);
+  color = mix(color, path.latency.value);
+  color = mix(color, static_cast<int>(path.kind));
+  color = mix(color, static_cast<Color>(reinterpret_cast<std::uintptr_t>(path.calibration)));
+  color = mix(color, path.source_nic);
+  color = mix(color, in_.members.node_label[source]);
+  return mix(color, in_.members.node_label[destination]);
+}
+
+void Symmetry::add_local_flows() {
+  local_fixed_.assign(colors_.size(), 0);
+  for (LocalClass& one : classes_) {
+    one.first_flow = route_begin_.size();
+    const auto position = [&](DeviceId device) { return in_.members.of_device[device]; };
+    for (const int member : one.members) {
+      Color& fixed = local_fixed_[static_cast<std::size_t>(member)];
+      const auto here = [&](DeviceId device) {
+        const Position at = position(device);
+        // A lone pipeline may send to others.
+        return at.pipeline == one.built ? in_.members.at(member, at.position) : device;
+      };
+      for (const auto& [source, destination] : one.paths) {
+        fixed = mix(fixed, path_color(here(source), here(destination)));
+      }
+      for (const auto& [source, destination] : one.flows) {
+        const DeviceId from = here(source);
+        const DeviceId to = here(destination);
+        fixed = mix(fixed, path_color(from, to));
+        route_begin_.push_back(add_route(from, to));
+      }
+    }
+  }
+  local_flows_ = route_begin_.size();
+}
+
+void Symmetry::add_collectives() {
+  const ir::Program& program = in_.program;
+  for (std::size_t k = 0; k < program.collectives.size(); ++k) {
+    if (in_.partial.steps[k] < 0) continue;
+    const ir::CollectiveShape& shape = program.shape_of(program.collectives[k]);
+    GlobalCollective one;
+    one.index = static_cast<std::int32_t>(k);
+    one.step = in_.partial.steps[k];
+    one.first_flow = edges_.size();
+    Color color = mix(mix(3, one.step), static_cast<int>(shape.kind));
+    const std::vector<DeviceId>& first = program.group(shape.parts.front().group).devices;
+    const bool closed = in_.mode == InnerMode::closed_form && shape.parts.size() == 1 &&
+                        within_rank(first) && takes_closed_form(program, shape, in_.path);
+    for (const ir::CollectiveShape::Part& part : shape.parts) {
+      const std::vector<DeviceId>& group = program.group(part.group).devices;
+      color = mix(mix(color, part.bytes.value), static_cast<Color>(group.size()));
+      if (closed) {
+        for (std::size_t i = 0; i < group.size(); ++i) {
+          color = mix(color, path_color(group[i], group[(i + 1) % group.size()]));
+        }
+        continue;
+      }
+      for (models::FlowEdge& edge :
+           models::collective_flows(shape.kind, group, part.bytes, in_.path)) {
+        const Seconds extra = std::max(edge.extra_latency, Seconds{});
+        const bool same = edge.source == edge.destination;
+        const Seconds latency =
+            same ? Seconds{} : topology_.path(edge.source, edge.destination).latency;
+        tails_.push_back(extra.value + latency.value);
+        route_begin_.push_back(same ? static_cast<std::uint32_t>(crossed_.size())
+                                    : add_route(edge.source, edge.destination));
+        edges_.push_back(edge);
+      }
+    }
+    one.end_flow = edges_.size();
+    collectives_.push_back(one);
+    collective_fixed_.push_back(color);
+  }
+  route_begin_.push_back(static_cast<std::uint32_t>(crossed_.size()));
+}
+
+std::int32_t Symmetry::find_place(LinkId link, std::int32_t family) const {
+  if (family == 0 || all_meet_) return local_place_[link.index()];
+  const auto at = step_place_.find(Folding::key({link.value}, {family}));
+  return at == step_place_.end() ? -1 : at->second;
+}
+
+std::int32_t Symmetry::place(LinkId link, std::int32_t family) {
+  const bool shared = family == 0 || all_meet_;
+  std::int32_t& known =
+      shared ? local_place_[link.index()]
+             : step_place_.try_emplace(Folding::key({link.value}, {family}), -1).first->second;
+  if (known < 0) {
+    known = static_cast<std::int32_t>(parents_.size());
+    parents_.push_back(known);
+    link_of_place_.push_back(link);
+  }
+  return known;
+}
+
+std::int32_t Symmetry::root(std::int32_t place) const {
+  while (parents_[static_cast<std::size_t>(place)] != place) {
+    std::int32_t& parent = parents_[static_cast<std::size_t>(place)];
+    parent = parents_[static_cast<std::size_t>(parent)];
+    place = parent;
+  }
+  return place;
+}
+
+bool Symmetry::unite(std::int32_t a, std::int32_t b) {
+  if (a < 0 || b < 0) return false;
+  a = root(a);
+  b = root(b);
+  if (a == b) return false;
+  parents_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+  return true;
+}
+
+void Symmetry::place_on_links(Meetings meetings, const std::vector<Meeting>& known) {
+  all_meet_ = meetings == Meetings::all;
+  parents_.clear();
+  link_of_place_.clear();
+  step_place_.clear();
+  local_place_.assign(topology_.links().size(), -1);
+  places_.resize(crossed_.size());
+  const auto enter = [&](std::size_t flow, std::int32_t family) {
+    for (std::uint32_t i = route_begin_[flow]; i < route_begin_[flow + 1]; ++i) {
+      places_[i] = place(crossed_[i], family);
+    }
+  };
+  for (std::size_t flow = 0; flow < local_flows_; ++flow) enter(flow, 0);
+  for (const GlobalCollective& one : collectives_) {
+    for (std::size_t flow = one.first_flow; flow < one.end_flow; ++flow) {
+      enter(local_flows_ + flow, 1 + one.step);
+    }
+  }
+  if (!all_meet_) {
+    for (const auto& [link, a, b] : known) unite(find_place(link, a), find_place(link, b));
+    for (std::int32_t& at : places_) at = root(at);
+  }
+  capacity_.assign(parents_.size(), 0);
+  for (std::size_t at = 0; at < capacity_.size(); ++at) {
+    const LinkId link = link_of_place_[at];
+    const auto slow = in_.factors.find(link);
+    const double factor = slow == in_.factors.end() ? 1.0 : slow->second;
+    capacity_[at] = mix(4, topology_.links()[link].bandwidth.value / factor);
+  }
+}
+
+void Symmetry::paint_fixed() {
+  pipeline_colors_ = colors_;
+  for (std::size_t p = 0; p < colors_.size(); ++p) {
+    pipeline_colors_[p] = mix(colors_[p], local_fixed_[p]);
+  }
+  collective_colors_ = collective_fixed_;
+  flow_colors_.resize(edges_.size());
+  for (std::size_t k = 0; k < collectives_.size(); ++k) {
+    for (std::size_t f = collectives_[k].first_flow; f < collectives_[k].end_flow; ++f) {
+      flow_colors_[f] =
+          mix(collective_colors_[k], static_cast<Color>(std::llround(edges_[f].bytes.value)));
+    }
+  }
+}
+
+/// A link is as the flows that cross it.
+void Symmetry::paint_links() {
+  crossing_.assign(capacity_.size(), 0);
+  const auto cross = [&](std::size_t flow, Color color) {
+    const Color scrambled = scramble(color);
+    for (const std::int32_t at : places_of(flow)) {
+      crossing_[static_cast<std::size_t>(at)] += scrambled;
+    }
+  };
+  for_each_local([&](const LocalClass&, int member, std::size_t j, std::size_t flow) {
+    cross(flow, mix(pipeline_colors_[static_cast<std::size_t>(member)], static_cast<Color>(j)));
+  });
+  for (std::size_t f = 0; f < flow_colors_.size(); ++f) cross(local_flows_ + f, flow_colors_[f]);
+  link_colors_.resize(capacity_.size());
+  for (std::size_t at = 0; at < capacity_.size(); ++at) {
+    link_colors_[at] = mix(capacity_[at], crossing_[at]);
+  }
+}
+
+/// Pipelines, flows and collectives are as the links and the others that they meet.
+void Symmetry::paint_rest() {
+  std::vector<Color> met(pipeline_colors_.size(), 0);  // In the order of the collectives.
+  std::vector<Color> roles(pipeline_colors_.size(), 0);
+  std::vector<std::size_t> touched;
+  std::vector<Color> collectives = collective_colors_;
+  for (std::size_t k = 0; k < collectives_.size(); ++k) {
+    const GlobalCollective& one = collectives_[k];
+    Color devices = 0;
+    const Color own = collective_colors_[k];
+    const ir::CollectiveShape& shape =
+        in_.program.shape_of(in_.program.collectives[static_cast<std::size_t>(one.index)]);
+    for (std::size_t part = 0; part < shape.parts.size(); ++part) {
+      for (const DeviceId device : in_.program.group(shape.parts[part].group).devices) {
+        const Position& at = in_.members.of_device[device];
+        const auto p = static_cast<std::size_t>(at.pipeline);
+        const Color role = mix(static_cast<Color>(part), at.position);
+        devices += mix(pipeline_colors_[p], role);
+        if (roles[p] == 0) touched.push_back(p);
+        roles[p] += mix(own, role);
+      }
+    }
+    collectives[k] = mix(own, devices);
+    for (const std::size_t p : touched) met[p] = mix(met[p], std::exchange(roles[p], 0));
+    touched.clear();
+  }
+  for (std::size_t k = 0; k < collectives_.size(); ++k) {
+    Color flows = 0;
+    for (std::size_t f = collectives_[k].first_flow; f < collectives_[k].end_flow; ++f) {
+      Color links = 0;
+      for (const std::int32_t at : places_of(local_flows_ + f)) {
+        links += scramble(link_colors_[static_cast<std::size_t>(at)]);
+      }
+      flow_colors_[f] = mix(mix(flow_colors_[f], links), collective_colors_[k]);
+      flows += mix(flow_colors_[f], tails_[f]);
+    }
+    collectives[k] = mix(collectives[k], flows);
+  }
+  collective_colors_ = std::move(collectives);
+  std::vector<Color> own(pipeline_colors_.size(), 0);
+  for_each_local([&](const LocalClass&, int member, std::size_t, std::size_t flow) {
+    Color& color = own[static_cast<std::size_t>(member)];
+    for (const std::int32_t at : places_of(flow)) {
+      color = mix(color, link_colors_[static_cast<std::size_t>(at)]);
+    }
+  });
+  for (std::size_t p = 0; p < pipeline_colors_.size(); ++p) {
+    pipeline_colors_[p] = mix(mix(pipeline_colors_[p], own[p]), met[p]);
+  }
+}
+
+/// A pipeline in two collectives of one class would wait for itself.
+void Symmetry::find_doubles(const std::vector<int>& uses) {
+  std::map<std::pair<std::int32_t, int>, std::int32_t> known;  // By class, pipeline.
+  for (const GlobalCollective& one : collectives_) {
+    if (uses[static_cast<std::size_t>(one.dense)] < 2) continue;
+    const ir::CollectiveShape& shape =
+        in_.program.shape_of(in_.program.collectives[static_cast<std::size_t>(one.index)]);
+    for (const ir::CollectiveShape::Part& part : shape.parts) {
+      for (const DeviceId device : in_.program.group(part.group).devices) {
+        const int p = in_.members.of_device[device].pipeline;
+        const auto [entry, first] = known.try_emplace({one.dense, p}, one.index);
+        if (entry->second != one.index) lonely.insert(p);
+      }
+    }
+  }
+}
+
+std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
+  auto out = std::make_unique<Folding>();
+  out->devices = in_.members.devices;
+  for (std::size_t p = 0; p < colors_.size(); ++p) {
+    out->representative.push_back(classes_[class_of_[p]].built);
+  }
+  // Classes of flows: those of local classes first.
+  std::size_t routes = 0;
+  for (LocalClass& one : classes_) {
+    one.first_route = routes;
+    routes += one.flows.size();
+  }
+  step_of_route_.assign(routes, -1);
+  std::unordered_map<Color, std::int32_t> class_of_collective;
+  std::unordered_map<Color, std::int32_t> route_of_flow;
+  std::vector<std::int32_t> global_route(edges_.size());
+  std::vector<std::size_t> first_of_route(routes);
+  std::vector<int> uses(collectives_.size(), 0);  // By class of collectives.
+  out->class_of_collective.assign(in_.program.collectives.size(), -1);
+  for (std::size_t k = 0; k < collectives_.size(); ++k) {
+    GlobalCollective& one = collectives_[k];
+    const auto [at, fresh] = class_of_collective.try_emplace(
+        collective_colors_[k], static_cast<std::int32_t>(class_of_collective.size()));
+    one.dense = at->second;
+    ++uses[static_cast<std::size_t>(one.dense)];
+    if (one.first_flow == one.end_flow) continue;
+    out->class_of_collective[static_cast<std::size_t>(one.index)] = one.dense;
+    if (fresh) out->collective_flows.resize(static_cast<std::size_t>(one.dense) + 1);
+    std::vector<Folding::Flow>& flows = out->collective_flows[static_cast<std::size_t>(one.dense)];
+    for (std::size_t f = one.first_flow; f < one.end_flow; ++f) {
+      const auto [route, first] =
+          route_of_flow.try_emplace(flow_colors_[f], static_cast<std::int32_t>(routes));
+      if (first) {
+        ++routes;
+        first_of_route.push_back(local_flows_ + f);
+        step_of_route_.push_back(one.step);
+        flows.push_back({route->second, edges_[f].bytes, Seconds{tails_[f]}});
+      } else if (fresh) {
+        const auto same = std::find_if(flows.begin(), flows.end(), [&](const Folding::Flow& flow) {
+          return flow.route == route->second;
+        });
+        same->tail = std::max(same->tail, Seconds{tails_[f]});
+      }
+      global_route[f] = route->second;
+    }
+  }
+  find_doubles(uses);
+  if (!lonely.empty()) return nullptr;
+  out->collective_flows.resize(class_of_collective.size());
+
+  // How often flows of each class cross the first link of each class of links.
+  std::unordered_map<Color, std::int32_t> class_of_link;
+  std::vector<std::int32_t> first_of_class;
+  std::vector<std::int32_t> dense(capacity_.size(), -1);
+  for (const std::int32_t at : places_) {
+    const auto p = static_cast<std::size_t>(at);
+    if (dense[p] >= 0) continue;
+    const auto [entry, fresh] = class_of_link.try_emplace(
+        link_colors_[p], static_cast<std::int32_t>(first_of_class.size()));
+    if (fresh) first_of_class.push_back(at);
+    dense[p] = entry->second;
+  }
+  std::unordered_map<std::uint64_t, std::int32_t> counts;  // By route, class of links.
+  const auto count = [&](std::size_t flow, std::size_t route) {
+    for (const std::int32_t at : places_of(flow)) {
+      const std::int32_t of = dense[static_cast<std::size_t>(at)];
+      if (first_of_class[static_cast<std::size_t>(of)] != at) continue;
+      ++counts[static_cast<std::uint64_t>(route) << 32 | static_cast<std::uint32_t>(of)];
+    }
+  };
+  for_each_local([&](const LocalClass& one, int member, std::size_t j, std::size_t flow) {
+    count(flow, one.first_route + j);
+    if (member == one.built) first_of_route[one.first_route + j] = flow;
+  });
+  for (std::size_t f = 0; f < edges_.size(); ++f) {
+    count(local_flows_ + f, static_cast<std::size_t>(global_route[f]));
+  }
+  for (std::size_t route = 0; route < routes; ++route) {
+    Folding::Route made;
+    std::vector<std::int32_t> crossed;
+    for (const std::int32_t at : places_of(first_of_route[route])) {
+      const std::int32_t of = dense[static_cast<std::size_t>(at)];
+      if (std::find(crossed.begin(), crossed.end(), of) != crossed.end()) continue;
+      crossed.push_back(of);
+      const std::int32_t first = first_of_class[static_cast<std::size_t>(of)];
+      const std::int32_t times =
+          counts.at(static_cast<std::uint64_t>(route) << 32 | static_cast<std::uint32_t>(of));
+      made.links.insert(made.links.end(), static_cast<std::size_t>(times),
+                        link_of_place_[static_cast<std::size_t>(first)]);
+    }
+    out->routes.push_back(std::move(made));
+  }
+  for (const LocalClass& one : classes_) {
+    for (std::size_t j = 0; j < one.flows.size(); ++j) {
+      const auto& [source, destination] = one.flows[j];
+      const std::size_t route = one.first_route + j;
+      out->routes[route].latency = topology_.path(source, destination).latency;
+      out->route_of_pair[Folding::key(source, destination)] = static_cast<std::int32_t>(route);
+    }
+  }
+  if (crossings) {
+    out->crossed = crossed_;
+    for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
+      out->crossings.push_back(
+          {static_cast<std::int32_t>(one.first_route + j), route_begin_[flow]});
+    });
+    for (std::size_t f = 0; f < edges_.size(); ++f) {
+      out->crossings.push_back({global_route[f], route_begin_[local_flows_ + f]});
+    }
+  }
+  return out;
+}
+
+bool Symmetry::find_meetings(const std::vector<FlowInterval>& flows, std::vector<Meeting>& known) {
+  // When each step moved bytes, and which steps and local flows did so at the same time.
+  std::map<std::pair<std::int32_t, int>, std::pair<Seconds, Seconds>> windows;
+  for (const FlowInterval& flow : flows) {
+    const std::int32_t step = step_of_route_[static_cast<std::size_t>(flow.route)];
+    if (step < 0) continue;
+    const auto [at, fresh] = windows.try_emplace({step, flow.iteration}, flow.start, flow.end);
+    if (fresh) continue;
+    at->second.first = std::min(at->second.first, flow.start);
+    at->second.second = std::max(at->second.second, flow.end);
+  }
+  const auto overlap = [](Seconds begin, Seconds end, const std::pair<Seconds, Seconds>& window) {
+    return std::min(end, window.second) - std::max(begin, window.first) > kTouch;
+  };
+  std::set<std::pair<std::int32_t, std::int32_t>> met;  // Route, step.
+  for (const FlowInterval& flow : flows) {
+    if (step_of_route_[static_cast<std::size_t>(flow.route)] >= 0) continue;
+    for (const auto& [at, window] : windows) {
+      if (overlap(flow.start, flow.end, window)) met.insert({flow.route, at.first});
+    }
+  }
+  std::set<std::pair<std::int32_t, std::int32_t>> steps_met;
+  for (const auto& [a, window] : windows) {
+    for (const auto& [b, other] : windows) {
+      if (a.first < b.first && overlap(window.first, window.second, other)) {
+        steps_met.insert({a.first, b.first});
+      }
+    }
+  }
+  const std::size_t before = known.size();
+  const auto meet = [&](LinkId link, std::int32_t a, std::int32_t b) {
+    if (unite(find_place(link, a), find_place(link, b))) known.emplace_back(link, a, b);
+  };
+  for (const auto& [route, step] : met) {
+    for (const LocalClass& one : classes_) {
+      const std::size_t j = static_cast<std::size_t>(route) - one.first_route;
+      if (static_cast<std::size_t>(route) < one.first_route || j >= one.flows.size()) continue;
+      for (std::size_t m = 0; m < one.members.size(); ++m) {
+        const std::size_t flow = one.first_flow + m * one.flows.size() + j;
+        for (const LinkId link : links_of(flow)) meet(link, 0, 1 + step);
+      }
+    }
+  }
+  for (const GlobalCollective& one : collectives_) {
+    std::vector<std::int32_t> others;
+    for (const auto& [step, other] : steps_met) {
+      if (step == one.step) others.push_back(other);
+    }
+    if (others.empty()) continue;
+    for (std::size_t f = one.first_flow; f < one.end_flow; ++f) {
+      for (const LinkId link : links_of(local_flows_ + f)) {
+        for (const std::int32_t other : others) meet(link, 1 + one.step, 1 + other);
+      }
+    }
+  }
+  return known.size() > before;
+}
+
+}  // namespace orrery::sim

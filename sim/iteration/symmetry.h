@@ -1,0 +1,238 @@
+/// The classes of pipelines, flows, links and collectives of a plan, found by refining colors: in
+/// each round the color of each is mixed with those of the others that it meets, until no class
+/// splits any more [Cardon, Crochemore 1982; color refinement]. Private to sim/iteration.
+#pragma once
+#include <bit>
+#include <cstdint>
+#include <memory>
+#include <set>
+#include <span>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "models/base/id_vector.h"
+#include "models/base/ids.h"
+#include "models/cost/collective.h"
+#include "models/cost/path_function.h"
+#include "models/ir/plan.h"
+#include "models/ir/program.h"
+#include "models/lower/lower.h"
+#include "models/spec/cluster.h"
+#include "models/spec/topology.h"
+#include "sim/iteration/folding.h"
+#include "sim/iteration/slow_links.h"
+
+namespace orrery::sim {
+
+using Color = std::uint64_t;
+
+/// Finalizer of MurmurHash3 [Appleby 2011, public domain].
+inline Color scramble(Color value) {
+  value = (value ^ (value >> 33)) * 0xff51afd7ed558ccdULL;
+  value = (value ^ (value >> 33)) * 0xc4ceb9fe1a85ec53ULL;
+  return value ^ (value >> 33);
+}
+inline Color mix(Color color, Color value) {
+  return scramble((color << 7 | color >> 57) + scramble(value + 0x9e3779b97f4a7c15ULL));
+}
+inline Color mix(Color color, double value) { return mix(color, std::bit_cast<Color>(value)); }
+inline Color mix(Color color, int value) { return mix(color, static_cast<Color>(value)); }
+
+/// The number of different ones.
+std::size_t distinct(const std::vector<Color>& colors);
+
+/// Where a device is in its pipeline.
+struct Position {
+  std::int32_t pipeline = -1;
+  std::int32_t position = -1;
+  bool operator==(const Position&) const = default;
+};
+
+/// A plan's pipelines as lists of devices.
+struct Members {
+  Members(const ir::Plan& plan, const models::Cluster& cluster);
+  DeviceId at(int pipeline, int position) const {
+    return devices[static_cast<std::size_t>(pipeline)][static_cast<std::size_t>(position)];
+  }
+
+  std::vector<std::vector<DeviceId>> devices;  ///< By pipeline.
+  IdVector<DeviceId, Position> of_device;
+  /// The position of the first device of the same pipeline on the same node.
+  IdVector<DeviceId, std::int32_t> node_label;
+};
+
+/// What a pipeline computes, on which GPUs; equal for pipelines that differ at most in where they
+/// are and whom they meet.
+Color color_of(const ir::Pipeline& pipeline, const models::Cluster& cluster, const Members& members,
+               const IdVector<DeviceId, double>& slowdown);
+
+/// The colors of pipelines, flows, links and collectives of one partly built program.
+class Symmetry {
+ public:
+  /// Which of the families of flows that cross a link are held to do so at the same time: all of
+  /// them, or those of which it is known.
+  enum class Meetings { all, found };
+  /// Two families meet on a link: 0 are the flows inside pipelines, 1 + n those of the n-th step of
+  /// synchronization.
+  using Meeting = std::tuple<LinkId, std::int32_t, std::int32_t>;
+
+  struct Input {
+    const models::Topology& topology;
+    const models::PathFunction& path;
+    const LinkFactors& factors;
+    const Members& members;
+    const ir::Program& program;
+    const models::PartialProgram& partial;
+    InnerMode mode;
+    bool links;  ///< Bytes on links are asked for.
+  };
+
+  /// `colors` are those of pipelines, as color_of() or an earlier refine() gave them; one of each
+  /// is built. Keeps the references of `input`. Where it finds lonely pipelines nothing else works.
+  Symmetry(const Input& input, const std::vector<Color>& colors)
+      : in_(input), topology_(input.topology), colors_(colors) {
+    find_classes();
+    for (LocalClass& one : classes_) find_patterns(one);
+    if (!lonely.empty()) return;
+    add_local_flows();
+    add_collectives();
+  }
+
+  /// Pipelines that must be built because they meet others in ways that have no classes.
+  std::set<int> lonely;
+
+  /// Refines the colors until no class splits, and returns those of pipelines; or, once these have
+  /// more than `most` colors, as far as it has come.
+  const std::vector<Color>& refine(Meetings meetings, const std::vector<Meeting>& known,
+                                   std::size_t most);
+
+  /// The classes as a Folding, after refine(); none where a pipeline is in two collectives of one
+  /// class: it is lonely then. `crossings`: with Folding::crossings.
+  std::unique_ptr<Folding> fold(bool crossings);
+
+  /// What these flows met on links beyond what refine() was told: appended to `known`.
+  bool find_meetings(const std::vector<FlowInterval>& flows, std::vector<Meeting>& known);
+
+ private:
+  struct LocalClass {
+    int built = 0;
+    std::vector<int> members;
+    std::vector<std::pair<DeviceId, DeviceId>> flows;  ///< Of the built one.
+    std::vector<std::pair<DeviceId, DeviceId>> paths;  ///< Whose times it takes without flows.
+    std::size_t first_flow = 0;  ///< Of its first member; members follow one another.
+    std::size_t first_route = 0;
+  };
+  struct GlobalCollective {
+    std::int32_t index = 0;  ///< In the program.
+    std::int32_t step = 0;
+    std::size_t first_flow = 0;  ///< Among global flows.
+    std::size_t end_flow = 0;
+    std::int32_t dense = -1;  ///< Class, once folded.
+  };
+
+  bool singleton(int pipeline) const {
+    return classes_[class_of_[static_cast<std::size_t>(pipeline)]].members.size() == 1;
+  }
+
+  void find_classes() {
+    std::unordered_map<Color, std::size_t> known;
+    for (std::size_t p = 0; p < colors_.size(); ++p) {
+      const auto [at, fresh] = known.try_emplace(colors_[p], classes_.size());
+      if (fresh) classes_.push_back({static_cast<int>(p), {}, {}, {}});
+      classes_[at->second].members.push_back(static_cast<int>(p));
+      class_of_.push_back(at->second);
+    }
+  }
+
+  /// Whether a flow or path between two devices stays in its pipeline; else both are built.
+  bool local(DeviceId a, DeviceId b) {
+    const int p = in_.members.of_device[a].pipeline;
+    const int q = in_.members.of_device[b].pipeline;
+    if (p == q) return true;
+    for (const int end : {p, q}) {
+      if (!singleton(end)) lonely.insert(end);
+    }
+    return false;
+  }
+
+  bool within_rank(std::span<const DeviceId> devices) {
+    if (rank_of_.empty()) {
+      rank_of_.assign(in_.members.of_device.size(), {});
+      for (std::size_t r = 0; r < in_.program.ranks.size(); ++r) {
+        for (const DeviceId device : in_.program.ranks[r].devices) {
+          rank_of_[device] = {static_cast<std::int32_t>(r)};
+        }
+      }
+    }
+    return std::all_of(devices.begin(), devices.end(), [&](DeviceId device) {
+      return rank_of_[device] == rank_of_[devices.front()];
+    });
+  }
+
+  void find_patterns(LocalClass& one);
+  void add_paths(std::span<const DeviceId> group, bool all_pairs, LocalClass& one);
+  void check_shared_paths(std::span<const DeviceId> group, const LocalClass& one);
+  void add_local_flows();
+  void add_collectives();
+  std::uint32_t add_route(DeviceId source, DeviceId destination);
+  Color path_color(DeviceId source, DeviceId destination) const;
+  void place_on_links(Meetings meetings, const std::vector<Meeting>& known);
+  std::int32_t place(LinkId link, std::int32_t family);
+  std::int32_t find_place(LinkId link, std::int32_t family) const;
+  std::int32_t root(std::int32_t place) const;
+  bool unite(std::int32_t a, std::int32_t b);
+  void paint_fixed();
+  void paint_links();
+  void paint_rest();
+  void find_doubles(const std::vector<int>& uses);
+
+  template <class F>
+  void for_each_local(F&& take) const {  // take(class, member, number of the flow, flow)
+    for (const LocalClass& one : classes_) {
+      std::size_t flow = one.first_flow;
+      for (const int member : one.members) {
+        for (std::size_t j = 0; j < one.flows.size(); ++j) take(one, member, j, flow++);
+      }
+    }
+  }
+  std::span<const LinkId> links_of(std::size_t flow) const {
+    return {crossed_.data() + route_begin_[flow], route_begin_[flow + 1] - route_begin_[flow]};
+  }
+  std::span<const std::int32_t> places_of(std::size_t flow) const {
+    return {places_.data() + route_begin_[flow], route_begin_[flow + 1] - route_begin_[flow]};
+  }
+
+  const Input in_;
+  const models::Topology& topology_;
+  std::vector<Color> colors_;
+  std::vector<LocalClass> classes_;
+  std::vector<std::size_t> class_of_;  ///< By pipeline.
+  IdVector<DeviceId, RankId> rank_of_;
+
+  // Flows: those of classes, member by member, then those of collectives.
+  std::vector<std::uint32_t> route_begin_;
+  std::vector<LinkId> crossed_;
+  std::size_t local_flows_ = 0;
+  std::vector<Color> local_fixed_;  ///< By pipeline: latencies of its flows and paths.
+  std::vector<GlobalCollective> collectives_;
+  std::vector<Color> collective_fixed_;
+  std::vector<models::FlowEdge> edges_;  ///< By global flow.
+  std::vector<double> tails_;
+
+  // A place is a link for the families that meet there.
+  std::vector<std::int32_t> places_;  ///< Parallel to crossed_; roots.
+  mutable std::vector<std::int32_t> parents_;
+  std::vector<LinkId> link_of_place_;
+  std::vector<std::int32_t> local_place_;  ///< By link.
+  std::unordered_map<std::uint64_t, std::int32_t> step_place_;
+  bool all_meet_ = true;
+
+  std::vector<std::int32_t> step_of_route_;  ///< -1: of flows inside pipelines.
+  std::vector<Color> pipeline_colors_, link_colors_, flow_colors_, collective_colors_;
+  std::vector<Color> capacity_;  ///< By place, as a color.
+  std::vector<Color> crossing_;  ///< By place, of the current round.
+};
+
+}  // namespace orrery::sim

@@ -1,0 +1,76 @@
+// Can a program call what commands do, as functions, without a terminal?
+#include "experiments/study/plan.h"
+
+#include <gtest/gtest.h>
+
+#include "experiments/study/simulate.h"
+#include "tests/experiments/support.h"
+
+namespace orrery::experiments::plan_test {
+namespace {
+
+/// Two GPUs, a small model, 4 samples of 512 tokens.
+JobSettings small_job(const support::TempFolder& folder) {
+  write_text_file(folder / "pair.yaml", support::kCluster);
+  JobSettings job;
+  job.cluster = folder / "pair.yaml";
+  job.model = "gpt3_125m";
+  job.set_default("global_batch", 4);
+  job.set_default("sequence_length", 512);
+  return job;
+}
+
+TEST(Plan, ABestPlanComesBackAndSimulatesTheSame) {
+  const support::TempFolder folder;
+  PlanSettings settings;
+  settings.job = small_job(folder);
+  settings.planners = {"hexiscale", "amp", "hexiscale"};
+  settings.output = folder / "best.yaml";
+  const PlanResult planned = plan(settings, {});
+  ASSERT_EQ(planned.planners.size(), 2u) << "a planner that is named twice runs once";
+  const RunReport* best = planned.best_report();
+  ASSERT_NE(best, nullptr);
+  EXPECT_EQ(exit_status(planned), 0);
+
+  SimulateSettings again;
+  again.job = small_job(folder);
+  again.plans = {*settings.output};
+  const SimulateResult simulated = simulate(again, {});
+  ASSERT_EQ(simulated.plans.size(), 1u);
+  EXPECT_EQ(simulated.plans[0].evaluation->iteration_time.value,
+            best->evaluation->iteration_time.value)
+      << "a call leaves nothing in the process that another one sees";
+}
+
+TEST(Plan, AllProblemsComeAtOnceAtTheirSettings) {
+  PlanSettings settings;
+  settings.output = "";
+  try {
+    plan(settings, {});
+    FAIL() << "no settings are settings";
+  } catch (const config::ConfigError& error) {
+    std::vector<std::string> at;
+    for (const config::Problem& problem : error.problems) at.push_back(problem.at.file);
+    EXPECT_EQ(at, (std::vector<std::string>{"--planner", "--cluster", "--model", "--output"}));
+  }
+}
+
+TEST(Plan, ACanceledCallSaysSo) {
+  const support::TempFolder folder;
+  PlanSettings settings;
+  settings.job = small_job(folder);
+  settings.planners = {"exhaustive"};
+  std::vector<std::string> notes;
+  Call call;
+  call.on_note = [&](const std::string& text) { notes.push_back(text); };
+  call.cancellation.request();
+  const PlanResult result = plan(settings, call);
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(exit_status(result), kInterrupted);
+  EXPECT_EQ(notes.size(), 1u);
+  ASSERT_TRUE(result.planners[0].search.has_value());
+  EXPECT_FALSE(result.planners[0].search->complete) << "the search heard of it in its own process";
+}
+
+}  // namespace
+}  // namespace orrery::experiments::plan_test

@@ -1,0 +1,29 @@
+"""The page docs/howto/python.md runs as it stands."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Howto(unittest.TestCase):
+    def test_the_script_of_the_page_runs_and_draws(self):
+        page = (ROOT / "docs" / "howto" / "python.md").read_text(encoding="utf-8")
+        (script,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+        lines = [line for line in script.splitlines() if line.strip()]
+        self.assertLessEqual(len(lines), 40)
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, "-B", "-c", script], cwd=folder,
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertRegex(done.stdout, r"s by the planner, [\d.]+ s simulated")
+            self.assertGreater(os.path.getsize(os.path.join(folder, "replay.png")), 5000)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,111 @@
+#include "tools/cli/program.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <cstdio>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <string>
+
+#include "executor/bench/bench_rank.h"
+#include "executor/launcher/rank.h"
+#include "executor/netlab/lab.h"
+#include "experiments/study/version.h"
+#include "models/config/diagnostics.h"
+#include "tools/cli/command_line.h"
+#include "tools/cli/json.h"
+#include "tools/cli/output.h"
+#include "tools/cli/progress.h"
+#include "tools/commands/catalog.h"
+
+namespace orrery::tools {
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kBadInput = 2;
+
+/// fmt::print would throw where standard error is closed.
+void complain(const std::string& text) { std::fputs((text + "\n").c_str(), stderr); }
+
+int run(int argc, char** argv) {
+  // What `orrery execute` and `orrery calibrate` start for each device, and `orrery netlab` for a
+  // lab; not for users.
+  if (argc == 2 && std::string(argv[1]) == "execute-rank") {
+    return executor::run_rank_process();
+  }
+  if (argc == 2 && std::string(argv[1]) == executor::kBenchRankCommand) {
+    return executor::run_bench_rank_process();
+  }
+  if (argc == 3 && std::string(argv[1]) == executor::kNetlabSwitchCommand) {
+    return executor::serve_netlab_switch(argv[2]);
+  }
+  const auto parsed =
+      parse_command_line(commands(), command_groups(), experiments::program_version(), argc, argv);
+  if (const Reply* reply = std::get_if<Reply>(&parsed)) {
+    std::fputs(reply->text.c_str(), reply->status == 0 ? stdout : stderr);
+    return reply->status;
+  }
+  const auto& invocation = std::get<Invocation>(parsed);
+  ProgressLine progress(invocation.json);
+  std::mutex mutex;  // Threads of a command may speak, too.
+  experiments::Call call;
+  call.on_progress = [&](const auto& view) {
+    const std::lock_guard lock(mutex);
+    progress.show(view);
+  };
+  call.on_note = [&](const std::string& text) {
+    const std::lock_guard lock(mutex);
+    progress.clear();
+    complain("orrery: " + text);
+  };
+  if (!invocation.json) {
+    call.on_line = [&](const std::string& text) {
+      const std::lock_guard lock(mutex);
+      progress.clear();
+      print(text);
+      flush();
+    };
+  }
+  const auto outcome =
+      invocation.command->run(invocation.settings, invocation.view, call, invocation.problems);
+  progress.clear();
+  if (invocation.json) {
+    print(detail::to_json(outcome->result()));
+  } else {
+    outcome->print();
+  }
+  return outcome->status();
+}
+
+}  // namespace
+
+int run_program(int argc, char** argv) {
+  // A closed pipe and a file above its size limit are errors of write(), reported as a full disk
+  // is.
+  signal(SIGPIPE, SIG_IGN);
+  signal(SIGXFSZ, SIG_IGN);
+  int status = kFailed;
+  try {
+    try {
+      status = run(argc, argv);
+    } catch (const config::ConfigError& error) {
+      complain(error.what());
+      status = kBadInput;
+    } catch (const experiments::Interrupted& stop) {
+      complain(fmt::format("orrery: {}", stop.what()));
+      status = experiments::kInterrupted;
+    }
+    flush();
+  } catch (const std::bad_alloc&) {
+    complain("orrery: out of memory");
+    status = kFailed;
+  } catch (const std::exception& error) {
+    complain(fmt::format("orrery: {}", error.what()));
+    status = kFailed;
+  }
+  return status;
+}
+
+}  // namespace orrery::tools
