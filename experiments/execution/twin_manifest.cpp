@@ -138,7 +138,12 @@ void take_runs(const Study& study, TwinManifest& manifest, config::Diagnostics& 
     take_common(run, std::exchange(first, false), manifest, diagnostics);
     const config::Located<std::string> name{point.on("run"), point.at};
     if (run.from) {
-      manifest.recoveries.push_back({name, *run.from, *run.policy, *run.kill, run.fit});
+      TwinRecovery recovery{name, *run.from, *run.policy, {{}, run.kill->at}, run.fit};
+      std::string error;
+      if (!from_scalar(run.kill->value, recovery.kill.value, error)) {
+        diagnostics.add(run.kill->at, "kill: " + error);
+      }
+      manifest.recoveries.push_back(std::move(recovery));
       continue;
     }
     TwinPlan plan;

@@ -64,7 +64,9 @@ struct ReplayExperiment : ExperimentFolder {
   StudyResult run(const RunnerOptions& options,
                   const std::function<void(const Progress&)>& on_progress = {},
                   const Cancellation& cancellation = {}) const {
-    return run_study(load(), library(), options, {on_progress, {}, cancellation});
+    return run_study(
+        load(), library(), options,
+        {.on_progress = on_progress, .on_note = {}, .on_line = {}, .cancellation = cancellation});
   }
   /// What is wrong with the study, one problem a line.
   std::string problems() const {

@@ -144,7 +144,9 @@ struct Experiment : ExperimentFolder {
   StudyResult sweep(const RunnerOptions& options,
                     const std::function<void(const Progress&)>& on_progress = {},
                     const Cancellation& cancellation = {}) const {
-    return run_study(load(), library(), options, {on_progress, {}, cancellation});
+    return run_study(
+        load(), library(), options,
+        {.on_progress = on_progress, .on_note = {}, .on_line = {}, .cancellation = cancellation});
   }
   std::string results() const { return folder / "results/tests/pair"; }
   std::string csv() const { return read_text_file(results() + "/runs.csv"); }
