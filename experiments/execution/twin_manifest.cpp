@@ -141,7 +141,7 @@ void take_runs(const Study& study, TwinManifest& manifest, config::Diagnostics& 
       TwinRecovery recovery{name, *run.from, *run.policy, {{}, run.kill->at}, run.fit};
       std::string error;
       if (!from_scalar(run.kill->value, recovery.kill.value, error)) {
-        diagnostics.add(run.kill->at, "kill: " + error);
+        diagnostics.add(run.kill->at, error);
       }
       manifest.recoveries.push_back(std::move(recovery));
       continue;

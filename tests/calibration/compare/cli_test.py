@@ -468,12 +468,12 @@ class Twin(Case):
         text = JOBS.format(root=Path(ROOT).resolve())
         manifest.write_text(text)
         said = self.refuse("twin", str(manifest), "--dry-run")
-        self.assertRegex(said, r"manifest\.yaml:11:\d+: job: sequence length 32, the manifest's job "
+        self.assertRegex(said, r"manifest\.yaml:14:\d+: job: sequence length 32, the manifest's job "
                                r"has 16")
-        self.assertRegex(said, r"manifest\.yaml:11:\d+: job: dtype bf16, the manifest's job has fp32")
+        self.assertRegex(said, r"manifest\.yaml:14:\d+: job: dtype bf16, the manifest's job has fp32")
         manifest.write_text(text.replace("zero3.yaml", "none.yaml"))
         self.assertRegex(self.refuse("twin", str(manifest), "--dry-run"),
-                         r"manifest\.yaml:11:\d+: no such job")
+                         r"manifest\.yaml:14:\d+: no such job")
         manifest.write_text(text.replace("seen: a reason", "seen: a reason, fit: true")
                             .replace("job: zero3.yaml, ", ""))
         self.assertIn("seen: a run for fitting is none of the predicted ones",
@@ -551,23 +551,23 @@ class Twin(Case):
         text = path.read_text()
         path.write_text(text.replace("3@3", "4@3"))
         self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
-                         r"manifest\.yaml:14:\d+: kill: rank 4 of 4, of plan 'first'")
+                         r"manifest\.yaml:16:\d+: kill: rank 4 of 4, of plan 'first'")
         path.write_text(text.replace("3@3", "3@5"))
         self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
-                         r"manifest\.yaml:14:\d+: kill: step 5 of 4")
+                         r"manifest\.yaml:16:\d+: kill: step 5 of 4")
         path.write_text(text.replace("3@3", "x"))
         self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
-                         r"manifest\.yaml:14:\d+: 'x' is not RANK@STEP")
+                         r"manifest\.yaml:16:\d+: 'x' is not RANK@STEP")
         path.write_text(text.replace("profile: profile.yaml", "profile: none.yaml"))
         self.assertRegex(self.refuse("twin", str(path), "--dry-run"),
-                         r"manifest\.yaml:6:\d+: no such profile")
+                         r"manifest\.yaml:8:\d+: no such profile")
 
     def test_all_problems_of_a_manifest_are_named(self):
         text = self.refuse("twin", self.manifest(planner="deepsped", plan="none.yaml"))
         self.assertIn("deepsped", text)
         self.assertIn("did you mean 'deepspeed'", text)
         self.assertIn("no such plan", text)
-        self.assertIn("manifest.yaml:10:", text)
+        self.assertIn("manifest.yaml:13:", text)
         self.assertFalse((self.folder / "out").exists())
 
 
