@@ -12,7 +12,6 @@
 namespace orrery::experiments {
 namespace {
 
-constexpr double kTwoSided = 0.025;  ///< Tail on each side of a 95 % interval.
 constexpr double kNanoseconds = 1e-9;
 
 double number(const CsvRow& row, const std::string& column) {
@@ -100,7 +99,7 @@ Interval behind(const std::vector<const CsvRow*>& first, const std::vector<const
 
 }  // namespace
 
-Interval confidence(const std::vector<double>& values) {
+Interval confidence(const std::vector<double>& values, double tail) {
   if (values.empty()) return {std::nan(""), std::nan("")};
   Interval interval{mean(values), std::nan("")};
   if (values.size() < 2) return interval;
@@ -109,8 +108,8 @@ Interval confidence(const std::vector<double>& values) {
   const auto count = static_cast<double>(values.size());
   const double deviation = std::sqrt(squares / (count - 1));
   const boost::math::students_t distribution(count - 1);
-  interval.half = boost::math::quantile(boost::math::complement(distribution, kTwoSided)) *
-                  deviation / std::sqrt(count);
+  interval.half = boost::math::quantile(boost::math::complement(distribution, tail)) * deviation /
+                  std::sqrt(count);
   return interval;
 }
 

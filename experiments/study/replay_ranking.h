@@ -14,13 +14,13 @@
 
 namespace orrery::experiments {
 
-/// Mean of a sample and half the width of its 95 % confidence interval by Student's t
-/// (Boost.Math). Of fewer than two values `half` is not finite.
+/// Mean of a sample and half the width of its confidence interval by Student's t (Boost.Math);
+/// `tail` lies beyond it on each side. Of fewer than two values `half` is not finite.
 struct Interval {
   double mean = 0;
   double half = 0;
 };
-Interval confidence(const std::vector<double>& values);
+Interval confidence(const std::vector<double>& values, double tail = 0.025);
 
 /// A policy at a point of its axes in one case.
 struct Standing {

@@ -35,7 +35,8 @@ void check_options(const Entry& entry, const Options& options) {
                  names.empty() ? "it has none" : config::suggest(name, names, "options"));
   }
   problems.raise();
-  for (const config::Problem& problem : entry.check(listed(options)).problems()) {
+  const config::Diagnostics found_problems = entry.check(listed(options));
+  for (const config::Problem& problem : found_problems.problems()) {
     problems.add({"options." + problem.at.file, 0, 0}, problem.what, problem.hint);
   }
   problems.raise();
@@ -324,6 +325,24 @@ void bind_planning(py::module_& m) {
                      const std::optional<std::vector<DeviceId>>& devices, std::uint64_t seed,
                      std::int64_t work_budget) {
     return search(std::move(context), what, options, *judge, devices, seed, work_budget);
+  });
+  m.def("own_estimate", [](const Context& at, const std::string& name, const ir::Plan& plan) {
+    const auto& entry =
+        found(planners::find_planner(name), name, "planner", planners::planner_names());
+    if (entry.estimate == nullptr) {
+      throw py::value_error("the cost model of '" + name + "' judges only its own plans");
+    }
+    const NoEvaluator none;
+    const planners::PlannerInput input{.cluster = at.cluster(),
+                                       .topology = at.topology(),
+                                       .workload = at.workload(),
+                                       .job = at.job(),
+                                       .profile = at.profile(),
+                                       .evaluator = none,
+                                       .devices = ir::devices_of(plan)};
+    const auto own = entry.estimate(input, plan);
+    if (const auto* no = std::get_if<models::Infeasible>(&own)) return to_python(*no);
+    return py::object(py::float_(std::get<Seconds>(own).value));
   });
   m.def("planners", [] {
     py::list list;

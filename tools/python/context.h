@@ -3,8 +3,10 @@
 #include <memory>
 #include <optional>
 
+#include "models/base/check.h"
 #include "models/cost/path_function.h"
 #include "models/cost/pricer.h"
+#include "models/interfaces/evaluator.h"
 #include "models/ir/profile.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
@@ -52,6 +54,16 @@ class Context {
   ProfilePointer profile_;
   mutable std::optional<models::Pricer> pricer_;
   mutable std::optional<models::Topology> topology_;
+};
+
+/// For what asks for no iteration time.
+class NoEvaluator final : public models::Evaluator {
+ public:
+  models::Evaluation evaluate(const ir::Plan&) const override {
+    ORRERY_CHECK(false, "nothing here asks for an iteration time");
+    return {};
+  }
+  std::string name() const override { return "none"; }
 };
 
 /// A topology with the cluster that it was made from.

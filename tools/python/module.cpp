@@ -36,8 +36,9 @@ PYBIND11_MODULE(_orrery, module) {
   orrery::python::bind_calibration(module);
   orrery::python::bind_files(module);
   orrery::python::bind_models(module);
-  orrery::python::bind_restore(module);
+  orrery::python::bind_recovery_kit(module);
   orrery::python::bind_simulation(module);
+  orrery::python::bind_statistics(module);
   orrery::python::bind_planning(module);
   orrery::python::bind_commands(module);
   orrery::python::offer_plugins();

@@ -13,9 +13,11 @@ from typing import Any
 from . import _orrery
 from ._orrery import *  # noqa: F401,F403  (the records)
 from .errors import ConfigError, Problem
-from .parts import (bind_trace, combine_traces, count_layers, find_defect, global_batch, library,
-                    model_flops, parameters, peak_memory, plan_devices, plan_hash, plan_words,
-                    program_hash, segment_of_layers, sort_events, stage_devices, working_devices)
+from .parts import (BUCKETS, all_state_bytes, bind_trace, combine_traces, confidence, count_layers,
+                    expected_ettr, find_defect, global_batch, import_trace, library, model_flops,
+                    parameters, peak_memory, plan_devices, plan_hash, plan_words, program_hash,
+                    replica_survival, segment_of_layers, sort_events, stage_devices,
+                    unexpected_interruptions, weight_bytes, working_devices, young_interval)
 from .plugins import Planner, PlannerInput, PolicyInput, RecoveryPolicy
 from .record import Record, to_frame
 from .results import Result

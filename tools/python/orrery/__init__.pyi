@@ -4,12 +4,17 @@ from os import PathLike
 from typing import Any, Callable, Dict, List, Literal, Mapping, Sequence
 
 from .errors import (ConfigError as ConfigError, Problem as Problem)
-from .parts import (bind_trace as bind_trace, combine_traces as combine_traces,
-    count_layers as count_layers, find_defect as find_defect, global_batch as global_batch,
-    library as library, model_flops as model_flops, parameters as parameters,
-    peak_memory as peak_memory, plan_devices as plan_devices, plan_hash as plan_hash,
-    plan_words as plan_words, program_hash as program_hash, segment_of_layers as segment_of_layers,
-    sort_events as sort_events, stage_devices as stage_devices, working_devices as working_devices)
+from .parts import (BUCKETS as BUCKETS, all_state_bytes as all_state_bytes,
+    bind_trace as bind_trace, combine_traces as combine_traces, confidence as confidence,
+    count_layers as count_layers, expected_ettr as expected_ettr, find_defect as find_defect,
+    global_batch as global_batch, import_trace as import_trace, library as library,
+    model_flops as model_flops, parameters as parameters, peak_memory as peak_memory,
+    plan_devices as plan_devices, plan_hash as plan_hash, plan_words as plan_words,
+    program_hash as program_hash, replica_survival as replica_survival,
+    segment_of_layers as segment_of_layers, sort_events as sort_events,
+    stage_devices as stage_devices, unexpected_interruptions as unexpected_interruptions,
+    weight_bytes as weight_bytes, working_devices as working_devices,
+    young_interval as young_interval)
 from .plugins import (Planner as Planner, PlannerInput as PlannerInput, PolicyInput as PolicyInput,
     RecoveryPolicy as RecoveryPolicy)
 from .record import (Record as Record, to_frame as to_frame)
@@ -27,18 +32,19 @@ from ._orrery import (Allowed as Allowed, Block as Block, BlockQuery as BlockQue
     Communication as Communication, CommunicationGroup as CommunicationGroup,
     ConstraintCost as ConstraintCost, Device as Device, DeviceHours as DeviceHours,
     EfficiencyCurve as EfficiencyCurve, EfficiencyPoint as EfficiencyPoint,
-    Evaluation as Evaluation, EventScope as EventScope, Fabric as Fabric, FlowEdge as FlowEdge,
-    GpuType as GpuType, Group as Group, HostStaging as HostStaging, Infeasible as Infeasible,
-    InnerCollective as InnerCollective, InterruptionRecord as InterruptionRecord,
-    IterationConditions as IterationConditions, IterationMark as IterationMark,
-    IterationOptions as IterationOptions, IterationResult as IterationResult, Job as Job,
-    JobState as JobState, LayerProfile as LayerProfile, LeavingDevice as LeavingDevice,
-    LengthBucket as LengthBucket, LengthDistribution as LengthDistribution,
-    LengthRange as LengthRange, Link as Link, LinkClass as LinkClass, LinkDomain as LinkDomain,
-    LinkSegment as LinkSegment, LinkUse as LinkUse, LogEvent as LogEvent,
-    LowerOptions as LowerOptions, MemoryOverhead as MemoryOverhead, MemorySample as MemorySample,
-    MemoryUse as MemoryUse, MemoryVerdict as MemoryVerdict, ModelLayers as ModelLayers,
-    ModelShape as ModelShape, Nic as Nic, Node as Node, ObjectStorage as ObjectStorage, Op as Op,
+    ErrorSummary as ErrorSummary, Evaluation as Evaluation, EventScope as EventScope,
+    Fabric as Fabric, FlowEdge as FlowEdge, GpuType as GpuType, Group as Group,
+    HostStaging as HostStaging, Infeasible as Infeasible, InnerCollective as InnerCollective,
+    InterruptionRecord as InterruptionRecord, IterationConditions as IterationConditions,
+    IterationMark as IterationMark, IterationOptions as IterationOptions,
+    IterationResult as IterationResult, Job as Job, JobState as JobState,
+    LayerProfile as LayerProfile, LeavingDevice as LeavingDevice, LengthBucket as LengthBucket,
+    LengthDistribution as LengthDistribution, LengthRange as LengthRange, Link as Link,
+    LinkClass as LinkClass, LinkDomain as LinkDomain, LinkSegment as LinkSegment,
+    LinkUse as LinkUse, LogEvent as LogEvent, LowerOptions as LowerOptions,
+    MemoryOverhead as MemoryOverhead, MemorySample as MemorySample, MemoryUse as MemoryUse,
+    MemoryVerdict as MemoryVerdict, ModelLayers as ModelLayers, ModelShape as ModelShape,
+    Nic as Nic, Node as Node, ObjectStorage as ObjectStorage, Op as Op,
     OptimizerTime as OptimizerTime, OptionInfo as OptionInfo, PairOverride as PairOverride,
     Parameter as Parameter, PassOverhead as PassOverhead, PcieSwitch as PcieSwitch,
     PendingSwitch as PendingSwitch, PhaseTime as PhaseTime, Pipeline as Pipeline,
@@ -49,12 +55,15 @@ from ._orrery import (Allowed as Allowed, Block as Block, BlockQuery as BlockQue
     RecoveryPhase as RecoveryPhase, Region as Region, Rendezvous as Rendezvous,
     ReplayOptions as ReplayOptions, ReplayPoint as ReplayPoint, ReplayResult as ReplayResult,
     ReplaySpan as ReplaySpan, Reroute as Reroute, ReshardBytes as ReshardBytes, Restore as Restore,
-    RunLog as RunLog, RunnerUp as RunnerUp, SearchReport as SearchReport, Segment as Segment,
-    SegmentInfo as SegmentInfo, SegmentMemory as SegmentMemory, SimulatedWork as SimulatedWork,
-    SlowDevice as SlowDevice, SlowLink as SlowLink, Span as Span, Stage as Stage,
-    StateBytes as StateBytes, StateReplica as StateReplica, StateTransfer as StateTransfer,
-    StorageTime as StorageTime, Straggler as Straggler, Trace as Trace, TraceNode as TraceNode,
-    Transfer as Transfer, Workload as Workload, Zero as Zero)
+    RunLog as RunLog, RunnerUp as RunnerUp, SailorBandwidth as SailorBandwidth,
+    SailorLayerMemory as SailorLayerMemory, SailorLayerTime as SailorLayerTime,
+    SailorOptimizerTime as SailorOptimizerTime, SailorTables as SailorTables,
+    SearchReport as SearchReport, Segment as Segment, SegmentInfo as SegmentInfo,
+    SegmentMemory as SegmentMemory, SimulatedWork as SimulatedWork, SlowDevice as SlowDevice,
+    SlowLink as SlowLink, Span as Span, Stage as Stage, StateBytes as StateBytes,
+    StateReplica as StateReplica, StateTransfer as StateTransfer, StorageTime as StorageTime,
+    Straggler as Straggler, Trace as Trace, TraceNode as TraceNode, Transfer as Transfer,
+    Workload as Workload, Zero as Zero)
 from .results import Result as Result
 from . import results as results
 
@@ -63,9 +72,10 @@ def planners() -> List[Dict[str, Any]]: ...
 def policies() -> List[Dict[str, Any]]: ...
 
 def run(*, manifest: str | PathLike[str] | Record, results: str | PathLike[str] | Record = ...,
-        workers: int | None = ..., shard: str | Mapping[str, Any] | None = ..., dry_run: bool = ...,
-        no_figure: bool = ..., quiet: bool = ..., timelines: bool = ..., json: bool = ...,
-        progress: Callable[[dict[str, Any]], Any] | None = ...) -> Result:
+        workers: int | None = ..., shard: str | Mapping[str, Any] | None = ...,
+        limit: int | None = ..., dry_run: bool = ..., no_figure: bool = ..., quiet: bool = ...,
+        cache: str | PathLike[str] | Record = ..., timelines: bool = ...,
+        progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.RunResult:
     """Run an experiment: all runs of a manifest, and the figure that they end in."""
     ...
 
@@ -84,8 +94,9 @@ def plan(*, planner: Sequence[str | PathLike[str] | Record] | str, option: Mappi
          straggler: Sequence[str | Mapping[str, Any]] | str = ...,
          slow_link: Sequence[str | Mapping[str, Any]] | str = ..., inner: Literal["automatic",
          "closed_form", "aggregated", "per_block"] = ..., ring: Literal["aggregated",
-         "stepwise"] = ..., expanded: bool = ..., explain: bool = ..., full: bool = ...,
-         progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.PlanResult:
+         "stepwise"] = ..., expanded: bool = ..., cache: str | PathLike[str] | Record = ...,
+         explain: bool = ..., full: bool = ..., progress: Callable[[dict[str, Any]],
+         Any] | None = ...) -> results.PlanResult:
     """Make a plan with one planner or several, and simulate it."""
     ...
 
@@ -105,8 +116,9 @@ def simulate(*, plan: Sequence[str | PathLike[str] | Record] | str,
              jitter: float = ..., straggler: Sequence[str | Mapping[str, Any]] | str = ...,
              slow_link: Sequence[str | Mapping[str, Any]] | str = ..., inner: Literal["automatic",
              "closed_form", "aggregated", "per_block"] = ..., ring: Literal["aggregated",
-             "stepwise"] = ..., expanded: bool = ..., full: bool = ...,
-             progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.SimulateResult:
+             "stepwise"] = ..., expanded: bool = ..., cache: str | PathLike[str] | Record = ...,
+             full: bool = ..., progress: Callable[[dict[str, Any]],
+             Any] | None = ...) -> results.SimulateResult:
     """Simulate one iteration of plans."""
     ...
 
@@ -135,8 +147,8 @@ def diff(*, first: str | PathLike[str] | Record, second: str | PathLike[str] | R
          straggler: Sequence[str | Mapping[str, Any]] | str = ...,
          slow_link: Sequence[str | Mapping[str, Any]] | str = ..., inner: Literal["automatic",
          "closed_form", "aggregated", "per_block"] = ..., ring: Literal["aggregated",
-         "stepwise"] = ..., expanded: bool = ..., progress: Callable[[dict[str, Any]],
-         Any] | None = ...) -> results.DiffResult:
+         "stepwise"] = ..., expanded: bool = ..., cache: str | PathLike[str] | Record = ...,
+         progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.DiffResult:
     """Compare two plans: what differs and what it costs."""
     ...
 
@@ -153,11 +165,12 @@ def schema(*, kind: str | PathLike[str] | Record, reference: bool = ...,
 
 def mixed_length(*, file: str | PathLike[str] | Record, results: str | PathLike[str] | Record = ...,
                  workers: int | None = ..., shard: str | Mapping[str, Any] | None = ...,
-                 dry_run: bool = ..., no_figure: bool = ..., quiet: bool = ...,
+                 limit: int | None = ..., dry_run: bool = ..., no_figure: bool = ...,
+                 quiet: bool = ..., cache: str | PathLike[str] | Record = ...,
                  steps: str | PathLike[str] | Record | None = ...,
                  plan: str | PathLike[str] | Record | None = ...,
                  of: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str, Any]],
-                 Any] | None = ...) -> Result:
+                 Any] | None = ...) -> results.MixedLengthResult:
     """Simulate steps with sequences of mixed lengths, system by system."""
     ...
 
@@ -197,10 +210,12 @@ def replay(*, file: str | PathLike[str] | Record = ...,
            seeds: str | PathLike[str] | Record | None = ...,
            plan: str | PathLike[str] | Record | None = ..., expected_mtbf: float | str | None = ...,
            planning_time: Literal["fixed", "measured"] | None = ..., prices: Literal["on_demand",
-           "spot"] | None = ..., background_transfers: bool = ...,
+           "spot"] | None = ..., background_transfers: Literal["ignored", "simulated"] | None = ...,
            results: str | PathLike[str] | Record = ..., workers: int | None = ...,
-           shard: str | Mapping[str, Any] | None = ..., dry_run: bool = ..., no_figure: bool = ...,
-           quiet: bool = ..., json: bool = ..., cluster: str | PathLike[str] | Record | None = ...,
+           shard: str | Mapping[str, Any] | None = ..., limit: int | None = ...,
+           dry_run: bool = ..., no_figure: bool = ..., quiet: bool = ...,
+           cache: str | PathLike[str] | Record = ...,
+           cluster: str | PathLike[str] | Record | None = ...,
            model: str | PathLike[str] | Record | None = ...,
            job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,
            sequence_length: Any = ..., dtype: Any = ..., recompute: Any = ...,
@@ -208,7 +223,7 @@ def replay(*, file: str | PathLike[str] | Record = ...,
            max_micro_batch_size: Any = ..., sequence_parallel: Any = ...,
            profile: str | PathLike[str] | Record | None = ...,
            scale_profile: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
-           Any]], Any] | None = ...) -> Result:
+           Any]], Any] | None = ...) -> results.ReplayResult:
     """Replay failures and preemptions under recovery policies, and rank them."""
     ...
 
@@ -240,31 +255,27 @@ def trace_import(*, format: str | PathLike[str] | Record,
     """Read traces of Bamboo, Oobleck, Parcae, AWS, GCP, SkyPilot."""
     ...
 
-def netlab(*, action: str | PathLike[str] | Record, cluster: str | PathLike[str] | Record,
-           json: bool = ..., progress: Callable[[dict[str, Any]], Any] | None = ...) -> Result:
+def netlab(*, action: Literal["up", "down", "status"], cluster: str | PathLike[str] | Record,
+           progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.NetlabResult:
     """Emulate the nodes of a cluster and their network on this machine."""
     ...
 
 def execute(*, plan: str | PathLike[str] | Record = ...,
             planner: str | PathLike[str] | Record | None = ..., steps: int = ...,
-            backend: str | PathLike[str] | Record | None = ...,
-            library: str | PathLike[str] | Record | None = ...,
-            transport: str | PathLike[str] | Record | None = ...,
-            precision: str | PathLike[str] | Record | None = ...,
-            data: str | PathLike[str] | Record | None = ..., learning_rate: float | None = ...,
-            seed: int = ..., out: str | PathLike[str] | Record | None = ...,
-            log_steps: int | None = ...,
-            slowdown: Sequence[str | PathLike[str] | Record] | str = ...,
-            ranks: str | PathLike[str] | Record | None = ...,
-            shares: str | PathLike[str] | Record | None = ..., quiet: bool = ..., json: bool = ...,
-            hosts: str | PathLike[str] | Record | None = ..., ssh: bool = ..., netlab: bool = ...,
-            listen: str | PathLike[str] | Record | None = ...,
+            backend: Literal["cpu", "cuda"] = ..., library: Literal["eigen",
+            "openblas"] | None = ..., transport: Literal["tcp", "nccl"] = ...,
+            precision: Literal["fp32", "fp64", "bf16"] = ...,
+            data: str | PathLike[str] | Record | None = ..., learning_rate: float = ...,
+            seed: int = ..., out: str | PathLike[str] | Record | None = ..., log_steps: int = ...,
+            slowdown: Sequence[str | Mapping[str, Any]] | str = ..., ranks: Literal["processes",
+            "threads"] | None = ..., shares: Sequence[str | PathLike[str] | Record] | str = ...,
+            quiet: bool = ..., hosts: Sequence[str | PathLike[str] | Record] | str = ...,
+            ssh: bool = ..., netlab: bool = ..., listen: str | PathLike[str] | Record | None = ...,
             advertise: str | PathLike[str] | Record | None = ...,
             checkpoint_every: int | None = ...,
             checkpoints: str | PathLike[str] | Record | None = ...,
             cloud: str | PathLike[str] | Record | None = ..., prune_checkpoints: bool = ...,
-            elastic: str | PathLike[str] | Record | None = ...,
-            silence: str | PathLike[str] | Record | None = ...,
+            elastic: str | PathLike[str] | Record | None = ..., silence: float = ...,
             kill: Sequence[str | PathLike[str] | Record] | str = ...,
             switch_to: Sequence[str | PathLike[str] | Record] | str = ...,
             cluster: str | PathLike[str] | Record | None = ...,
@@ -275,7 +286,7 @@ def execute(*, plan: str | PathLike[str] | Record = ...,
             max_micro_batch_size: Any = ..., sequence_parallel: Any = ...,
             profile: str | PathLike[str] | Record | None = ...,
             scale_profile: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
-            Any]], Any] | None = ...) -> Result:
+            Any]], Any] | None = ...) -> results.ExecuteResult:
     """Run a plan for real: one process for each device."""
     ...
 
@@ -290,36 +301,34 @@ def compare(*, run: str | PathLike[str] | Record,
             profile: str | PathLike[str] | Record | None = ...,
             cluster: str | PathLike[str] | Record | None = ..., warm_up: int | None = ...,
             worst: int = ..., out: str | PathLike[str] | Record | None = ..., no_figure: bool = ...,
-            json: bool = ..., progress: Callable[[dict[str, Any]], Any] | None = ...) -> Result:
+            progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.CompareResult:
     """Compare an executed run with its simulation, op by op."""
     ...
 
 def calibrate(*, out: str | PathLike[str] | Record = ..., quick: bool = ...,
-              only: str | PathLike[str] | Record | None = ..., fit_only: bool = ...,
-              no_figure: bool = ..., quiet: bool = ..., json: bool = ...,
-              backend: str | PathLike[str] | Record | None = ...,
-              library: str | PathLike[str] | Record | None = ...,
-              precision: str | PathLike[str] | Record | None = ...,
-              model: str | PathLike[str] | Record | None = ...,
-              sequence_length: str | PathLike[str] | Record | None = ...,
+              only: Sequence[Literal["block", "gemm", "memory_bandwidth", "point_to_point",
+              "collective", "optimizer", "checkpoint_write", "checkpoint_read", "memory",
+              "op_overhead"]] | str = ..., fit_only: bool = ..., no_figure: bool = ...,
+              quiet: bool = ..., backend: Literal["cpu", "cuda"] = ..., library: Literal["eigen",
+              "openblas"] | None = ..., precision: Literal["fp32", "fp64", "bf16"] | None = ...,
+              model: str | PathLike[str] | Record | None = ..., sequence_length: int | None = ...,
               cluster: str | PathLike[str] | Record | None = ...,
               gpu_type: str | PathLike[str] | Record | None = ...,
-              shares: str | PathLike[str] | Record | None = ...,
-              ranks: str | PathLike[str] | Record | None = ...,
+              shares: Sequence[str | PathLike[str] | Record] | str = ..., ranks: int | None = ...,
               checkpoints: str | PathLike[str] | Record | None = ...,
               cloud: str | PathLike[str] | Record | None = ...,
-              hosts: str | PathLike[str] | Record | None = ..., ssh: bool = ..., netlab: bool = ...,
-              listen: str | PathLike[str] | Record | None = ...,
+              hosts: Sequence[str | PathLike[str] | Record] | str = ..., ssh: bool = ...,
+              netlab: bool = ..., listen: str | PathLike[str] | Record | None = ...,
               advertise: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
-              Any]], Any] | None = ...) -> Result:
+              Any]], Any] | None = ...) -> results.CalibrateResult:
     """Measure a machine and fit a profile of it."""
     ...
 
 def twin(*, manifest: str | PathLike[str] | Record,
          results: str | PathLike[str] | Record | None = ..., steps: int | None = ...,
-         only: str | PathLike[str] | Record | None = ..., loopback: bool = ..., quick: bool = ...,
-         dry_run: bool = ..., no_figure: bool = ..., json: bool = ..., progress: Callable[[dict[str,
-         Any]], Any] | None = ...) -> Result:
+         only: Sequence[str | PathLike[str] | Record] | str = ..., loopback: bool = ...,
+         quick: bool = ..., dry_run: bool = ..., no_figure: bool = ...,
+         progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.TwinResult:
     """Plan, execute, calibrate, predict and compare in one go."""
     ...
 

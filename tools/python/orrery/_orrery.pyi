@@ -265,6 +265,23 @@ class EfficiencyPoint(Record):
     efficiency: float
     def __init__(self, *, work: float = ..., efficiency: float = ...) -> None: ...
 
+class ErrorSummary(Record):
+    """Errors of the rows of one set and metric, relative: absolute but for `bias`."""
+
+    set: str
+    metric: str
+    rows: int
+    mean: float
+    median: float
+    max: float
+    bias: float
+    worst: str
+    target: float | None
+    published_best: float | None
+    def __init__(self, *, set: str = ..., metric: str = ..., rows: int = ..., mean: float = ...,
+                 median: float = ..., max: float = ..., bias: float = ..., worst: str = ...,
+                 target: float | None = ..., published_best: float | None = ...) -> None: ...
+
 class Evaluation(Record):
     """What a judge says of a plan."""
 
@@ -413,14 +430,15 @@ class IterationOptions(Record):
     slow_links: list[SlowLink]
     inner: Literal["automatic", "closed_form", "aggregated", "per_block"]
     ring: Literal["aggregated", "stepwise"]
+    fold: Literal["automatic", "off"]
     record_spans: bool
     record_memory: bool
     record_links: bool
     def __init__(self, *, jitter: float = ..., seed: int = ..., stragglers: list[Straggler] = ...,
                  slow_links: list[SlowLink] = ..., inner: Literal["automatic", "closed_form",
                  "aggregated", "per_block"] = ..., ring: Literal["aggregated", "stepwise"] = ...,
-                 record_spans: bool = ..., record_memory: bool = ...,
-                 record_links: bool = ...) -> None: ...
+                 fold: Literal["automatic", "off"] = ..., record_spans: bool = ...,
+                 record_memory: bool = ..., record_links: bool = ...) -> None: ...
 
 class IterationResult(Record):
     """A simulated iteration."""
@@ -434,10 +452,11 @@ class IterationResult(Record):
     pipeline_times: list[float]
     peak_memory: list[float]
     work: SimulatedWork
+    simulated_pipelines: int
     def __init__(self, *, log: RunLog = ..., iteration_time: float = ..., iterations: int = ...,
                  settled: bool = ..., ranks: list[RankBreakdown] = ..., breakdown: Breakdown = ...,
                  pipeline_times: list[float] = ..., peak_memory: list[float] = ...,
-                 work: SimulatedWork = ...) -> None: ...
+                 work: SimulatedWork = ..., simulated_pipelines: int = ...) -> None: ...
 
 class Job(Record):
     """What is trained on what batch."""
@@ -1153,6 +1172,81 @@ class RunnerUp(Record):
     evaluated: float | None
     def __init__(self, *, what: str = ..., estimate: float = ...,
                  evaluated: float | None = ...) -> None: ...
+
+class SailorBandwidth(Record):
+    """Sending between GPUs as a parabola in the size of the message."""
+
+    inter_node: bool
+    sender_gpu: str
+    sender_pairs: int
+    receiver_gpu: str
+    receiver_pairs: int
+    c2: float
+    c1: float
+    c0: float
+    most_measured: float
+    positive_from: float
+    def __init__(self, *, inter_node: bool = ..., sender_gpu: str = ..., sender_pairs: int = ...,
+                 receiver_gpu: str = ..., receiver_pairs: int = ..., c2: float = ...,
+                 c1: float = ..., c0: float = ..., most_measured: float = ...,
+                 positive_from: float = ...) -> None: ...
+
+class SailorLayerMemory(Record):
+    """A run of layers with equal memory: one GPU, micro-batch size 1."""
+
+    model: str
+    tensor_parallel: int
+    first_layer: int
+    last_layer: int
+    parameters: float
+    parameter_bytes: float
+    input: float
+    output: float
+    saved_activations: float
+    def __init__(self, *, model: str = ..., tensor_parallel: int = ..., first_layer: int = ...,
+                 last_layer: int = ..., parameters: float = ..., parameter_bytes: float = ...,
+                 input: float = ..., output: float = ...,
+                 saved_activations: float = ...) -> None: ...
+
+class SailorLayerTime(Record):
+    """A run of layers with equal times, in seconds."""
+
+    model: str
+    gpu: str
+    tensor_parallel: int
+    micro_batch_size: int
+    first_layer: int
+    last_layer: int
+    forward: float
+    backward: float
+    def __init__(self, *, model: str = ..., gpu: str = ..., tensor_parallel: int = ...,
+                 micro_batch_size: int = ..., first_layer: int = ..., last_layer: int = ...,
+                 forward: float = ..., backward: float = ...) -> None: ...
+
+class SailorOptimizerTime(Record):
+    """AdamW on the whole profiled model."""
+
+    model: str
+    gpu: str
+    tensor_parallel: int
+    micro_batch_size: int
+    step: float
+    parameters: float
+    def __init__(self, *, model: str = ..., gpu: str = ..., tensor_parallel: int = ...,
+                 micro_batch_size: int = ..., step: float = ...,
+                 parameters: float = ...) -> None: ...
+
+class SailorTables(Record):
+    """The tables of Sailor's public profiles."""
+
+    layer_times: list[SailorLayerTime]
+    optimizer_times: list[SailorOptimizerTime]
+    layer_memory: list[SailorLayerMemory]
+    bandwidths: list[SailorBandwidth]
+    def __init__(self, *, layer_times: list[SailorLayerTime] = ...,
+                 optimizer_times: list[SailorOptimizerTime] = ...,
+                 layer_memory: list[SailorLayerMemory] = ...,
+                 bandwidths: list[SailorBandwidth] = ...) -> None: ...
 
 class SearchReport(Record):
     """What a search did."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 from . import _orrery
-from ._orrery import Block, Cluster, Plan, Program, Segment, Stage, Trace, Workload
+from ._orrery import (Block, Cluster, Job, Plan, Program, ReshardBytes, Segment, Stage, Trace,
+                      Workload)
 
 
 def library() -> dict[str, Any]:
@@ -94,3 +95,49 @@ def bind_trace(trace: Trace, cluster: Cluster) -> Trace:
 def combine_traces(traces: Sequence[Trace]) -> Trace:
     """One trace from several, with all their nodes and events; it ends with the shortest."""
     return _orrery.combine_traces(list(traces))
+
+
+def weight_bytes(job: Job) -> ReshardBytes:
+    """Bytes per parameter of weights and their master copy; moments start from zero."""
+    return _orrery.weight_bytes(job)
+
+
+def all_state_bytes(job: Job) -> ReshardBytes:
+    """Bytes per parameter of weights, master copy and moments."""
+    return _orrery.all_state_bytes(job)
+
+
+def young_interval(cost: float, interruptions_per_second: float) -> float:
+    """Seconds between checkpoints of so many seconds each: sqrt(2 cost / rate). [Young 1974]"""
+    return _orrery.young_interval(cost, interruptions_per_second)
+
+
+def expected_ettr(interruptions_per_second: float, restart: float, interval: float,
+                  cost: float) -> float:
+    """Effective training time by the additive form. [Kokolis et al. 2025, arXiv 2410.21680]"""
+    return _orrery.expected_ettr(interruptions_per_second, restart, interval, cost)
+
+
+def replica_survival(nodes: int, replicas: int, lost: int, placement: str) -> float:
+    """Probability that in-memory checkpoints outlive the loss of so many nodes at once; placement
+    is "ring" or "mixed" (groups). [Gemini, SOSP 2023, 4.2]"""
+    return _orrery.replica_survival(nodes, replicas, lost, placement)
+
+
+def confidence(values: Sequence[float], level: float = 0.95) -> tuple[float, float]:
+    """Mean of a sample and half the width of its confidence interval, by Student's t."""
+    return _orrery.confidence(list(values), level)
+
+
+def unexpected_interruptions(trace: Trace) -> int:
+    """Failures, and instants at which something leaves without notice."""
+    return _orrery.unexpected_interruptions(trace)
+
+
+#: What a ReplayResult's `wall` counts, in its order.
+BUCKETS: tuple[str, ...] = tuple(_orrery.buckets())
+
+
+def import_trace(format: str, path: str) -> Trace:
+    """A trace in another project's format: bamboo, oobleck, gcp, aws, parcae, skypilot."""
+    return _orrery.import_trace(format, path)

@@ -48,6 +48,18 @@ class BytesByPath(Result):
     network: float
     host_staged: float
 
+class CalibrateResult(Result):
+    machine: str
+    libraries: str
+    date: str
+    model: str
+    backend: str
+    sampling: str
+    samples: int
+    disturbed: int
+    entries: list[FitEntry]
+    warnings: list[str]
+
 class CauseCount(Result):
     kind: str
     cause: str
@@ -58,6 +70,16 @@ class CheckedFile(Result):
     content: str
     problems: list[Problem]
 
+class CheckpointComparison(Result):
+    checkpoints: int
+    parts: int
+    bytes: float
+    predicted_seconds: float | None
+    measured_seconds: float
+    longest_seconds: float
+    between_steps_seconds: float
+    problem: str
+
 class Communication(Result):
     layers: str
     operator: str
@@ -65,6 +87,22 @@ class Communication(Result):
     from_: str
     to: str
     steps: list[StepOfACommunication]
+
+class CompareResult(Result):
+    run: str
+    notes: list[str]
+    generations: list[GenerationComparison]
+
+class ComparedPhase(Result):
+    phase: str
+    predicted_seconds: float | None
+    measured_seconds: float
+
+class ComponentRow(Result):
+    name: str
+    predicted: float
+    measured: float
+    error: float
 
 class Constraint(Result):
     constraint: str
@@ -102,6 +140,55 @@ class Evaluation(Result):
     verdict: str
     memory: list[Memory]
 
+class ExecuteResult(Result):
+    result: Literal["completed", "failed", "interrupted", "refused"]
+    problem: str
+    steps: list[StepLine]
+    generations: list[GenerationSummary]
+
+class FitEntry(Result):
+    name: str
+    kind: str
+    samples: int
+    disturbed: int
+    fit_mean_error: float | None
+    fit_max_error: float | None
+    held_out_mean_error: float | None
+    held_out_max_error: float | None
+    held_out: str
+    parameters: list[FitParameter]
+
+class FitParameter(Result):
+    name: str
+    value: float
+    unit: str
+
+class GenerationComparison(Result):
+    generation: int
+    problem: str
+    steps: int
+    shortest_step_seconds: float
+    longest_step_seconds: float
+    transfer_error: float
+    op_bias: float
+    compute_ops: int
+    disturbed_ops: int
+    notes: list[str]
+    times: list[ComponentRow]
+    checkpoint: CheckpointComparison
+    memory: list[MemoryRow]
+    worst_ops: list[OpRow]
+    phases: list[ComparedPhase]
+    recovery: ComparedPhase | None
+    phases_problem: str
+    prices: list[str]
+
+class GenerationSummary(Result):
+    generation: int
+    what: str
+    ranks: list[RankSummary]
+    events: list[LogEvent]
+
 class ImportResult(Result):
     text: str
     file: str | None
@@ -110,8 +197,28 @@ class Infeasible(Result):
     constraint: str
     witness: str
 
+class LabNode(Result):
+    node: str
+    namespace: str
+    address: str
+    bytes_per_second: float
+    latency_seconds: float
+    devices: int
+    slowdown: float
+    present: bool
+    sent_bytes: int
+    received_bytes: int
+    dropped_frames: int
+    refused_frames: int
+    processes: int
+
 class ListResult(Result):
     value: list[Planner]
+
+class LogEvent(Result):
+    seconds: float
+    kind: str
+    detail: str
 
 class LostSlice(Result):
     first_block: int
@@ -133,6 +240,46 @@ class Memory(Result):
     need_bytes: float
     have_bytes: float
     fits: bool
+
+class MemoryRow(Result):
+    rank: int
+    device: int
+    predicted_bytes: float
+    measured_bytes: float
+    error: float
+
+class MixedLengthResult(Result):
+    experiment: str
+    results: str
+    runs_csv: str
+    figures: list[str]
+    problems: list[str]
+    total: int
+    present: int
+    done: int
+    failed: int
+    missing: int
+    interrupted: bool
+    estimate_seconds: float | None
+    runs: list[Run]
+
+class NetlabResult(Result):
+    name: str
+    state: str
+    switch_pid: int
+    real_time: bool
+    late_frames: int
+    worst_late_seconds: float
+    nodes: list[LabNode]
+    differences: list[str]
+
+class OpRow(Result):
+    rank: int
+    what: str
+    ops: int
+    predicted_seconds: float
+    measured_seconds: float
+    share: float
 
 class Option(Result):
     name: str
@@ -167,6 +314,30 @@ class Quantile(Result):
     nodes: float
     devices: float
 
+class RankSummary(Result):
+    rank: int
+    device: int
+    peak_bytes: int
+    sent_bytes: int
+    received_bytes: int
+    clock_offset_seconds: float
+    clock_uncertainty_seconds: float
+
+class ReplayResult(Result):
+    experiment: str
+    results: str
+    runs_csv: str
+    figures: list[str]
+    problems: list[str]
+    total: int
+    present: int
+    done: int
+    failed: int
+    missing: int
+    interrupted: bool
+    estimate_seconds: float | None
+    runs: list[Run]
+
 class Report(Result):
     name: str
     infeasible: Infeasible | None
@@ -177,7 +348,35 @@ class Report(Result):
     prices: list[str]
     ranks: int
     ops: int
+    simulated_pipelines: int
     plan: Plan | None
+
+class Run(Result):
+    run: str
+    axes: dict[str, str]
+    seed: int
+    status: str
+    reason: str
+    iteration_seconds: float | None
+    tokens_per_second: float | None
+    mfu: float | None
+    fits: bool | None
+    verdict: str
+
+class RunResult(Result):
+    experiment: str
+    results: str
+    runs_csv: str
+    figures: list[str]
+    problems: list[str]
+    total: int
+    present: int
+    done: int
+    failed: int
+    missing: int
+    interrupted: bool
+    estimate_seconds: float | None
+    runs: list[Run]
 
 class RunnerUp(Result):
     what: str
@@ -212,6 +411,14 @@ class Stage(Result):
     tensor_parallel_seconds: float
     transfer_seconds: float
     bubble_seconds: float
+
+class StepLine(Result):
+    generation: int
+    step: int
+    loss: float
+    start_seconds: float
+    step_seconds: float
+    tokens_per_second: float
 
 class StepOfACommunication(Result):
     phase: int
@@ -275,6 +482,33 @@ class TrafficOfADevice(Result):
     messages_received: int
     kept_bytes: float
     lost_bytes: float
+
+class TwinErrorLine(Result):
+    set: str
+    metric: str
+    rows: int
+    mean: float
+    median: float
+    max: float
+    bias: float
+    worst: str
+    disturbed_share: float
+
+class TwinResult(Result):
+    name: str
+    network: str
+    errors: list[TwinErrorLine]
+    runs: list[TwinResult2]
+
+class TwinResult2(Result):
+    run: str
+    set: str
+    problem: str
+    predicted_seconds: float
+    measured_seconds: float
+    disturbed_share: float
+    same_program_as: str
+    seen: str
 
 class ValidateResult(Result):
     files: list[CheckedFile]

@@ -57,7 +57,7 @@ def results_stub() -> str:
             for field in command["result"]["fields"]:
                 _touch(field["type"])
     lines = [_HEAD, "from typing import Any, Literal\n", "from ._orrery import Plan\n", "",
-             "class Result:", "    status: int", "    notes: list[str]",
+             "class Result:", "    status: Any", "    notes: list[str]",
              "    def to_dict(self) -> dict[str, Any]: ...",
              "    def to_frame(self) -> Any: ..."]
     for name, kind in sorted(results.classes.items()):

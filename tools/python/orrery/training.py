@@ -112,6 +112,14 @@ class Training:
                               self._simulator(False), None if devices is None else list(devices),
                               seed, work_budget)
 
+    def own_estimate(self, planner: str, plan: Any) -> float | Infeasible:
+        """Seconds of an iteration by the cost model of a planner (with default settings) that need
+        not have made the plan; Infeasible where the model cannot represent it. Of the catalog
+        autohet, hethub, hetu and metis judge plans of others."""
+        plan = values.load_plan(plan)
+        self._context.require_valid(plan)
+        return _orrery.own_estimate(self._context, planner, plan)
+
     def policy(self, policy: Any, *, plan: Any = None, interruptions_per_second: float = 0.0,
                seed: int = 0, **options: Any) -> Any:
         """A recovery policy for this training: a name of the catalog (orrery.policies()), a class

@@ -1,6 +1,7 @@
 // What recoveries are made of: where the state for a plan comes from, and the closed form of moving
 // it.
 #include "models/reshard/reshard_plan.h"
+#include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/kit/restore.h"
 #include "planners/recovery/kit/transfer_estimate.h"
 #include "tools/python/bindings.h"
@@ -8,16 +9,6 @@
 
 namespace orrery::python {
 namespace {
-
-/// Iteration times are not asked for here.
-class NoEvaluator final : public models::Evaluator {
- public:
-  models::Evaluation evaluate(const ir::Plan&) const override {
-    ORRERY_CHECK(false, "nothing here asks for an iteration time");
-    return {};
-  }
-  std::string name() const override { return "none"; }
-};
 
 planners::PolicyInput input_of(const Context& at, const models::Evaluator& evaluator) {
   return {at.cluster(), at.topology(), at.workload(), at.job(), at.profile(), evaluator, 0, {}, 0};
@@ -53,7 +44,7 @@ void check_devices(const std::vector<models::StateTransfer>& transfers,
 
 }  // namespace
 
-void bind_restore(py::module_& m) {
+void bind_recovery_kit(py::module_& m) {
   ORRERY_RECORD(m, models::ReshardBytes, "Bytes per parameter of the states that move.", weight,
                 master, moments);
   ORRERY_RECORD(m, planners::Restore,
@@ -78,6 +69,21 @@ void bind_restore(py::module_& m) {
           check_devices(transfers, at.cluster());
           const NoEvaluator none;
           return planners::transfer_estimate(input_of(at, none), transfers).value;
+        });
+  m.def("young_interval", [](double cost, double interruptions_per_second) {
+    return planners::young_interval(Seconds{cost}, interruptions_per_second).value;
+  });
+  m.def("expected_ettr",
+        [](double interruptions_per_second, double restart, double interval, double cost) {
+          return planners::expected_ettr(interruptions_per_second, Seconds{restart},
+                                         Seconds{interval}, Seconds{cost});
+        });
+  m.def("replica_survival",
+        [](int nodes, int replicas, int lost, planners::ReplicaPlacement placement) {
+          if (nodes < 1 || replicas < 1 || replicas > nodes || lost < 0 || lost > nodes) {
+            throw py::value_error("1 <= replicas <= nodes and 0 <= lost <= nodes");
+          }
+          return planners::replica_survival(nodes, replicas, lost, placement);
         });
 }
 
