@@ -1,13 +1,13 @@
 #!/usr/bin/python3
 """Compares plans that the papers quote with the plans that their planners find here.
 
-    experiments/agreement/agreement.py            writes docs/agreement.md
-    experiments/agreement/agreement.py --check    compares it with the file; exit code 1: they differ
+    tools/orrery python experiments/agreement/agreement.py            writes docs/agreement.md
+    tools/orrery python experiments/agreement/agreement.py --check    compares it with the file; exit
+                                                                      code 1: they differ
 
-Reads rows.yaml (see there for the keys), runs `orrery plan`, `orrery simulate` and
-agreement_estimate, and computes verdict and figures of each row. Without --orrery and --estimate it
-takes the binaries of build/release; build the second with `ninja -C build/release
-agreement_estimate`.
+Reads rows.yaml (see there for the keys), runs `orrery plan` and `orrery simulate`, asks the planners'
+own cost models (package orrery), and computes verdict and figures of each row. Without --orrery it
+takes the binary of build/release.
 """
 
 import argparse
@@ -21,12 +21,13 @@ import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import orrery
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "agreement.md"
 TIED = 0.005  # Estimates that differ by less count as equal.
-SAME_NUMBER = 1e-9  # The planner's report and agreement_estimate on its plan.
+SAME_NUMBER = 1e-9  # The planner's report and its cost model on its plan.
 
 
 class Broken(Exception):
@@ -37,8 +38,8 @@ class Broken(Exception):
 
 
 class Tools:
-    def __init__(self, orrery, estimate, folder):
-        self.orrery, self.estimate, self.folder = orrery, estimate, folder
+    def __init__(self, program, folder):
+        self.orrery, self.folder = program, folder
 
     def call(self, *words):
         return subprocess.run([str(w) for w in words], cwd=ROOT, text=True, capture_output=True)
@@ -68,13 +69,12 @@ class Tools:
         return json.loads(done.stdout)["plans"][0], None
 
     def own(self, row, cluster, job, plan):
-        done = self.call(self.estimate, row["planner"], cluster, row["model"], job, plan)
-        if done.returncode != 0:
-            raise Broken(f"{row['id']}: agreement_estimate: {done.stderr.strip()}")
-        text = done.stdout.strip()
-        if not re.fullmatch(r"[-+.e\d]+", text):
-            raise Broken(f"{row['id']}: agreement_estimate: {text}")
-        return float(text)
+        """Seconds by the planner's own cost model, with its default settings."""
+        at = orrery.Training(cluster if "/" not in cluster else ROOT / cluster, row["model"], job)
+        said = at.own_estimate(row["planner"], plan if Path(plan).is_absolute() else ROOT / plan)
+        if isinstance(said, orrery.Infeasible):
+            raise Broken(f"{row['id']}: {said.constraint}: {said.witness}")
+        return said
 
 
 # ---- What a plan is
@@ -291,22 +291,19 @@ def arguments():
     build = ROOT / "build" / "release"
     parser.add_argument("--check", action="store_true", help="compare with the page; write nothing")
     parser.add_argument("--orrery", type=Path, default=build / "tools/orrery")
-    parser.add_argument("--estimate", type=Path,
-                        default=build / "experiments/agreement/agreement_estimate")
     parser.add_argument("--only", help="rows whose id contains this, to the terminal")
     return parser.parse_args()
 
 
 def main():
     options = arguments()
-    for binary in (options.orrery, options.estimate):
-        if not os.access(binary, os.X_OK):
-            sys.exit(f"agreement.py: no program {binary}; build it or name another one (see --help)")
+    if not os.access(options.orrery, os.X_OK):
+        sys.exit(f"agreement.py: no program {options.orrery}; build it or name another one")
     rows = yaml.safe_load((ROOT / "experiments/agreement/rows.yaml").read_text())["rows"]
     if options.only:
         rows = [row for row in rows if options.only in row["id"]]
     with tempfile.TemporaryDirectory() as folder:
-        tools = Tools(options.orrery.resolve(), options.estimate.resolve(), Path(folder))
+        tools = Tools(options.orrery.resolve(), Path(folder))
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             try:
                 done = list(pool.map(lambda row: Row(row, tools), rows))

@@ -134,7 +134,7 @@ void check_program(const ProgramRun& run, const std::string& folder,
     diagnostics.add(run.program.at,
                     fmt::format("'{}' is no program below the build folder", program),
                     "`orrery`, a script beside the study, or for example "
-                    "experiments/hetu/elastic/hetu_elastic");
+                    "tests/bench/folding_bench");
   } else if (is_python_script(program)) {
     if (!fs::is_regular_file(fs::path(folder) / program, error)) {
       diagnostics.add(run.program.at, fmt::format("no script '{}' beside the study", program));

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Laws of the program of AutoHet's Figure 3, and the counts of its Figure 1.
+"""Laws of AutoHet's Figure 3, and the counts of its Figure 1.
 
-    autohet_figures_test.py SOURCE_DIR ASYMMETRIC_TP
+    autohet_figures_test.py SOURCE_DIR      with the package orrery on the path
 """
 
 import csv
@@ -14,11 +14,6 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(sys.argv[1])
-PROGRAM = sys.argv[2]
-
-
-def asymmetric_tp(folder):
-    return subprocess.run([PROGRAM, str(folder)], capture_output=True, text=True, timeout=60)
 
 
 def figure_1():
@@ -32,7 +27,9 @@ def figure_1():
 class AsymmetricTp(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        done = asymmetric_tp(ROOT / "experiments/autohet/figure_3")
+        script = ROOT / "experiments/autohet/figure_3/asymmetric_tp.py"
+        done = subprocess.run([sys.executable, "-B", script], capture_output=True, text=True,
+                              timeout=60)
         assert done.returncode == 0, done.stderr
         cls.rows = list(csv.DictReader(io.StringIO(done.stdout)))
 
@@ -56,16 +53,6 @@ class AsymmetricTp(unittest.TestCase):
             self.assertEqual(row["fits"], "true")
             ratio = float(row["asymmetric_s"]) / float(row["symmetric_s"])
             self.assertAlmostEqual(ratio, 1, delta=2e-3)
-
-    def test_problems_of_the_file_have_a_place(self):
-        text = (ROOT / "experiments/autohet/figure_3/asymmetric_tp.yaml").read_text()
-        with tempfile.TemporaryDirectory() as folder:
-            (Path(folder) / "asymmetric_tp.yaml").write_text(
-                text.replace("[24, 0]", "[24]").replace("[1, 8, 32]", "[0]"))
-            done = asymmetric_tp(folder)
-        self.assertEqual(done.returncode, 2)
-        self.assertRegex(done.stderr, r"asymmetric_tp.yaml:\d+:\d+: .*two replicas")
-        self.assertIn("must be 1 or more", done.stderr)
 
 
 class Availability(unittest.TestCase):
