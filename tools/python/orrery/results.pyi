@@ -6,7 +6,7 @@ from ._orrery import Plan
 
 
 class Result:
-    status: int
+    status: Any
     notes: list[str]
     def to_dict(self) -> dict[str, Any]: ...
     def to_frame(self) -> Any: ...
