@@ -41,15 +41,17 @@ std::string RemoteSimulator::ask(char kind, const std::string& bytes) const {
   return std::move(answer->bytes);
 }
 
+void RemoteSimulator::hold(const Shared<ir::Program>& program) const {
+  if (program.pointer == program_) return;
+  check_program(*program.pointer, context_->cluster(), context_->workload());
+  program_.reset();
+  ask(kProgram, pack(*program.pointer));
+  program_ = program.pointer;
+}
 sim::IterationResult RemoteSimulator::run(const Shared<ir::Program>& program,
                                           const std::vector<Seconds>& times,
                                           const sim::IterationOptions& options) const {
-  if (program.pointer != program_) {
-    check_program(*program.pointer, context_->cluster(), context_->workload());
-    program_.reset();
-    ask(kProgram, pack(*program.pointer));
-    program_ = program.pointer;
-  }
+  hold(program);
   return std::get<0>(unpack<sim::IterationResult>(ask(kRun, pack(times, options))));
 }
 models::Evaluation RemoteSimulator::evaluate(const ir::Plan& plan) const {
@@ -100,10 +102,10 @@ void bind_simulation(py::module_& m) {
              return self.run(program, times, options);
            })
       .def("seconds_of_run",
-           [](const RemoteSimulator& self, const ir::Program& program,
+           [](const RemoteSimulator& self, const Shared<ir::Program>& program,
               const sim::IterationOptions& options) {
-             check_program(program, self.context().cluster(), self.context().workload());
-             const std::string question = pack(program, std::vector<Seconds>{}, options);
+             self.hold(program);
+             const std::string question = pack(std::vector<Seconds>{}, options);
              return std::get<0>(unpack<double>(self.ask(kTimedRun, question)));
            })
       .def("evaluate", &RemoteSimulator::evaluate)

@@ -28,7 +28,8 @@ class RemoteSimulator final : public models::Evaluator,
   const Context& context() const { return *context_; }
   std::string ask(char kind, const std::string& bytes) const;
   /// `times`: of each op; empty: those of the context's pricer.
-  /// The program must not be null; one that was the last one asked about is not sent again.
+  /// Sends the program, which must not be null, unless it was the last one asked about.
+  void hold(const Shared<ir::Program>& program) const;
   sim::IterationResult run(const Shared<ir::Program>& program, const std::vector<Seconds>& times,
                            const sim::IterationOptions& options) const;
   models::Evaluation evaluate(const ir::Plan& plan) const override;
