@@ -153,7 +153,7 @@ class StatusAlone final : public Outcome {
 
 }  // namespace detail
 
-/// Commands that still print as they work and have no result.
+/// A command that has no result: it prints as it works.
 template <class Settings, int (*Run)(const Settings&, config::Diagnostics&)>
 constexpr Command printing_command(const char* name, const char* summary, const char* example,
                                    const char* notes = "") {
@@ -169,24 +169,6 @@ constexpr Command printing_command(const char* name, const char* summary, const 
             Settings settings{};
             config::describe_value(given, settings, problems);
             return std::make_unique<detail::StatusAlone>(Run(settings, problems));
-          }};
-}
-template <class Settings, int (*Run)(const Settings&)>
-constexpr Command printing_command(const char* name, const char* summary, const char* example,
-                                   const char* notes = "") {
-  return {name,
-          summary,
-          example,
-          notes,
-          detail::describe_default<Settings>,
-          nullptr,
-          nullptr,
-          [](const config::Value& given, const config::Value&, const experiments::Call&,
-             config::Diagnostics problems) -> std::unique_ptr<Outcome> {
-            Settings settings{};
-            config::describe_value(given, settings, problems);
-            problems.raise();
-            return std::make_unique<detail::StatusAlone>(Run(settings));
           }};
 }
 
