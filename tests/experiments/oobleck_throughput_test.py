@@ -16,6 +16,28 @@ import throughput  # noqa: E402
 from inputs import MODELS, Change  # noqa: E402
 
 
+class OneRendezvous(compat.Simulation):
+    """The artifact, but losses of one instant start one rendezvous, and one that starts while
+    another is under way takes its place (against compat.py's rule 3)."""
+    began = None
+
+    def open(self):
+        return any(event.kind in (compat.FATAL_RENDEZVOUS, compat.RENDEZVOUS)
+                   for event in self.queue)
+
+    def schedule_rendezvous(self, now, fatal):
+        if self.began == now and self.open():
+            self.participants = [node.name for node in self.nodes.values()
+                                 if node.state != "booting"]
+            return
+        self.began = now
+        super().schedule_rendezvous(now, fatal)
+
+    def end_rendezvous(self, now, fatal):
+        if not self.open():
+            super().end_rendezvous(now, fatal)
+
+
 class Figures(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -47,20 +69,45 @@ class Figures(unittest.TestCase):
         self.assertEqual(found, sum(map(len, published.values())))
         self.assertEqual(found, 48 + 12 + 4)
 
-    def test_replay_is_near_for_losses_one_by_one(self):
+    def test_replay_is_near_or_listed_with_its_distance_and_reason(self):
+        with open(STUDY / "apart.csv", newline="", encoding="utf-8") as file:
+            listed = {(int(row["figure"]), row["trace"], row["model"], row["system"]): row
+                      for row in csv.DictReader(file)}
+        self.assertEqual({row["reason"] for row in listed.values()}, {
+            "the artifact counts steps during restarts",
+            "losses of one instant stop the artifact's job",
+            "losses of waiting nodes slow the artifact's steps",
+            "the artifact does not go back to a checkpoint"})
         for run in self.runs:
-            # Varuna's largest models live on steps that the artifact counts during restarts.
-            if run.figure == 9 and not (run.system == "varuna" and
-                                        run.model.label in ("2.7B", "6.7B")):
-                distance = run.honest.samples_per_second / run.compat.samples_per_second - 1
-                self.assertLess(abs(distance), 0.02 if run.system == "oobleck" else 0.09, msg=run)
+            own, artifact = run.honest.samples_per_second, run.compat.samples_per_second
+            row = listed.pop((run.figure, run.trace, run.model.label, run.system), None)
+            if artifact == 0:
+                self.assertEqual(own > 0, row is not None and row["percent"] == "", msg=run)
+                continue
+            percent = 100 * (own / artifact - 1)
+            far = abs(percent) >= (2 if run.system == "oobleck" else 9)
+            self.assertEqual(far, row is not None, msg=f"{percent:.1f} % {run}")
+            if far:
+                self.assertAlmostEqual(percent, float(row["percent"]), delta=0.1, msg=run)
+        self.assertEqual(listed, {})
 
-    def test_replay_does_not_stop_at_losses_of_one_instant(self):
+    def test_without_double_rendezvous_the_artifact_agrees_with_replay_on_oobleck(self):
+        folder = throughput.data_folder()
+        tables = throughput.read_throughput(folder / "throughput.csv")
+        files = {trace: file for figure, trace, file in throughput.TRACES if figure == 10}
+        compared = 0
         for run in self.runs:
-            if run.figure == 10 and run.system == "oobleck":
-                ratio = run.honest.samples_per_second / run.compat.samples_per_second
-                self.assertGreater(ratio, 1.02, msg=run)
-                self.assertLess(ratio, 1.23, msg=run)
+            if run.figure != 10 or run.system != "oobleck":
+                continue
+            changes = throughput.read_changes(folder / files[run.trace])
+            once = OneRendezvous(run.model, "oobleck", tables[run.model.name, "oobleck"], changes,
+                                 False).run()
+            ratio = run.honest.samples_per_second / once.samples_per_second
+            self.assertAlmostEqual(ratio, 1, delta=0.035, msg=run)
+            # The cause makes a difference: the published count is further away.
+            self.assertGreater(once.samples_per_second, 1.02 * run.compat.samples_per_second)
+            compared += 1
+        self.assertEqual(compared, 10)
 
     def test_replay_accounts_for_all_time_once(self):
         for run in self.runs:

@@ -1,6 +1,6 @@
 // The plans that Hetu v2 prints (Tables 5, 7 and 8), compared with those that the planner finds for
-// the same tensor-parallel degree, number of pipelines and ZeRO stage: found (the same groups in
-// the same stages), or beaten under the planner's own cost model. [Hetu v2, A.2 and A.3]
+// the same tensor-parallel degree, number of pipelines and ZeRO stage: found (the same groups and
+// layers), or beaten in the simulator, which the planner does not ask. [Hetu v2, A.2 and A.3]
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +10,9 @@
 #include "planners/hetu/costs.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
+#include "sim/iteration/evaluator.h"
 #include "tests/planners/support.h"
+#include "tests/sim/in_child.h"
 
 namespace orrery::planners::hetu_paper_test {
 namespace {
@@ -169,8 +171,21 @@ int layers_apart(const ir::Plan& a, const ir::Plan& b) {
   return apart;
 }
 
-TEST(HetuTables, PublishedPlansAreFoundOrBeaten) {
+/// Seconds of an iteration in the simulator.
+double simulated(const World& world, const ir::Plan& plan) {
+  const std::string seconds = sim::in_child([&] {
+    const models::Topology topology(world.cluster);
+    sim::IterationSimulator simulator(world.cluster, topology);
+    const sim::SimulatorEvaluator judge(simulator, world.workload, world.job, world.profile);
+    return std::to_string(judge.evaluate(plan).iteration_time.value);
+  });
+  return seconds.empty() ? kNever : std::stod(seconds);
+}
+
+TEST(HetuTables, PublishedPlansAreFoundOrBeatenInTheSimulator) {
+  int found = 0;
   for (const Row& row : rows()) {
+    SCOPED_TRACE(row.name);
     const auto world = world_of(row);
     const PlannerInput input = input_of(*world, row);
     const HetuCostSettings settings;
@@ -180,31 +195,34 @@ TEST(HetuTables, PublishedPlansAreFoundOrBeaten) {
     variant.micro_batch_size = row.micro_batch_size;
     variant.zero = row.zero;
     const HetuLayout layout = published(row, costs, groups, variant);
-    ASSERT_EQ(layout.size(), row.published.size()) << row.name;
+    ASSERT_EQ(layout.size(), row.published.size());
     const ir::Plan printed = costs.build(variant, layout);
-    EXPECT_EQ(world->defects(printed), "") << row.name;
+    EXPECT_EQ(world->defects(printed), "");
     // At 16 bytes per parameter, no recompute.
-    EXPECT_TRUE(world->verdict(printed).fits()) << row.name << world->verdict(printed).explain();
-    const Seconds theirs = costs.estimate(groups, variant, layout);
+    EXPECT_TRUE(world->verdict(printed).fits()) << world->verdict(printed).explain();
     const PlannerResult forced = run_planner("hetu", input,
                                              {{"tensor_parallel", std::to_string(row.tensor)},
                                               {"pipelines", std::to_string(row.published.size())},
                                               {"rest", "use"}});
-    ASSERT_TRUE(std::holds_alternative<ir::Plan>(forced.outcome)) << row.name;
+    ASSERT_TRUE(std::holds_alternative<ir::Plan>(forced.outcome));
     const auto& plan = std::get<ir::Plan>(forced.outcome);
-    const PlannerResult free = run_planner("hetu", input);
-    EXPECT_LE(*forced.report.estimate, theirs) << row.name;
-    EXPECT_LE(*free.report.estimate, *forced.report.estimate) << row.name;
-    EXPECT_GE(*forced.report.estimate, 0.9 * theirs) << row.name;  // Near what they print.
     const int apart = layers_apart(plan, printed);
-    EXPECT_EQ(apart >= 0, row.same_groups) << row.name << ": " << forced.report.chosen;
+    EXPECT_EQ(apart >= 0, row.same_groups) << forced.report.chosen;
     if (row.same_groups) {
-      EXPECT_EQ(apart, row.apart) << row.name << ": " << forced.report.chosen;
+      EXPECT_EQ(apart, row.apart) << forced.report.chosen;
     }
-    std::printf("%-32s published %.3f s, same degrees %.3f s, free %.3f s, layers apart %d: %s\n",
-                row.name, theirs.value, forced.report.estimate->value, free.report.estimate->value,
-                apart, row.why);
+    const double theirs = simulated(*world, printed);
+    const double ours = simulated(*world, plan);
+    EXPECT_GT(ours, 0.9 * theirs) << forced.report.chosen;  // Near what they print.
+    if (apart == 0 && row.micro_batch_size == plan.pipelines[0].micro_batch_size) {
+      ++found;
+      EXPECT_EQ(ours, theirs) << forced.report.chosen;
+    } else {
+      // A planner whose cost model misjudges the difference loses here.
+      EXPECT_LT(ours, 0.995 * theirs) << forced.report.chosen << ": " << row.why;
+    }
   }
+  EXPECT_EQ(found, 4);  // One of Table 5's plans with 24 H20, that with 32; C3 and C5.
 }
 
 TEST(HetuTables, AtEighteenBytesPerParameterOnlyTheStageOf31LayersOfC7DoesNotFit) {
