@@ -3,7 +3,6 @@ wrong in them is said with file, line and column, all of it at once."""
 
 import difflib
 import math
-import os
 import re
 import sys
 from pathlib import Path
@@ -108,9 +107,9 @@ class Table:
         return iter(self.rows)
 
 
-def data_folder(name):
-    """validation/`name` below $ORRERY_DATA, else below shared/ next to the source tree."""
-    return Path(os.environ.get("ORRERY_DATA") or ROOT.parent / "shared") / "validation" / name
+def measurements(name):
+    """The folder of the published values of a study, with sources.csv."""
+    return ROOT / "experiments" / "validation" / name / "measurements"
 
 
 def write(folder, name, text):

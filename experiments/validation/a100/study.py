@@ -167,7 +167,7 @@ def main(name, free, read, lines, more_rows=None):
     """The program of a study. `read(folder, problems)` gives the runs, `lines(runs, unseen)` the
     error table, `more_rows(runs, predictions, folder)` further metrics."""
     parser = argparse.ArgumentParser(description="Predicts measured iterations; says how far off")
-    parser.add_argument("--data", default=str(tables.data_folder(name)),
+    parser.add_argument("--data", default=str(tables.measurements(name)),
                         help="folder of the published tables (default: %(default)s)")
     parser.add_argument("--out", default=f"results/validation/{name}", help="folder of the results")
     parser.add_argument("--jobs", type=int, help="simulations at once (default: one for each core)")

@@ -1,6 +1,6 @@
-"""Models, clusters and plans of the public Sailor measurements (`validation/sailor` of the data
-folder; its README has units and doubts). measured.json has plans with measured values,
-unmeasured_plans.json plans to predict. Times in seconds, sizes in bytes."""
+"""Models, clusters and plans of the public Sailor measurements (`measurements/`, whose README has
+units and doubts). measured.json has plans with measured values, unmeasured_plans.json plans to
+predict. Times in seconds, sizes in bytes."""
 
 import json
 from dataclasses import dataclass, field

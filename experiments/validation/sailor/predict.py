@@ -198,7 +198,7 @@ def components_csv(report):
 def main():
     name = "validation/sailor"
     parser = argparse.ArgumentParser(description="Predicts Sailor's plans; says how far off")
-    parser.add_argument("--data", default=str(tables.data_folder("sailor")),
+    parser.add_argument("--data", default=str(tables.measurements("sailor")),
                         help="folder of the published tables (default: %(default)s)")
     parser.add_argument("--out", default=f"results/{name}", help="folder of the results")
     parser.add_argument("--jobs", type=int, help="plans at once (default: one for each core)")

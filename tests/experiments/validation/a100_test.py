@@ -84,12 +84,10 @@ class Rows(support.Folder):
 
 
 class PublishedData(unittest.TestCase):
-    """The public data, where it lies."""
+    """The public data."""
 
     def read(self, study_of, name):
-        folder = tables.data_folder(name)
-        if not folder.is_dir():
-            self.skipTest(f"no folder {folder} (set ORRERY_DATA)")
+        folder = tables.measurements(name)
         problems = tables.Problems()
         runs = study_of.read(folder, problems)
         self.assertEqual(problems.found, [])

@@ -1,11 +1,13 @@
 #!/usr/bin/python3
 """What counts in an error table, and the form of predictions.csv
-(experiments/validation/errors.py)."""
+(experiments/validation/errors.py); and whether each published value has a source."""
 
+import csv
 import unittest
 
 import support  # noqa: F401  (finds the studies)
 import errors
+import tables
 
 
 def rows():
@@ -33,6 +35,20 @@ class Summaries(unittest.TestCase):
         self.assertTrue(errors.enough_rows(1, 5))
         self.assertFalse(errors.enough_rows(1, 4))
         self.assertFalse(errors.enough_rows(2, 9))
+
+
+class Sources(unittest.TestCase):
+    def test_every_file_of_measurements_has_its_source(self):
+        for name in ("sailor", "vtrain", "megatron"):
+            folder = tables.measurements(name)
+            with open(folder / "sources.csv", newline="", encoding="utf-8") as file:
+                sources = list(csv.DictReader(file))
+            files = {path.name for path in folder.iterdir()} - {"README.md", "sources.csv"}
+            self.assertEqual({row["file"] for row in sources}, files, msg=name)
+            for row in sources:
+                for column in ("repository", "path", "license"):
+                    self.assertTrue(row[column], msg=f"{name} {row}")
+                self.assertTrue(row["commit"] or "arxiv.org" in row["repository"], msg=row)
 
 
 class Predictions(unittest.TestCase):

@@ -173,13 +173,11 @@ class Data(Toy):
 
 
 class PublishedData(unittest.TestCase):
-    """The public data, where it lies."""
+    """The public data."""
 
     @classmethod
     def setUpClass(cls):
-        cls.folder = tables.data_folder("sailor")
-        if not (cls.folder / "measured.json").exists():
-            raise unittest.SkipTest(f"no measured.json in {cls.folder} (set ORRERY_DATA)")
+        cls.folder = tables.measurements("sailor")
         problems = tables.Problems()
         cls.data = sailor_data.read(cls.folder, problems)
         assert not problems.found, problems.found
