@@ -1,13 +1,15 @@
 #!/usr/bin/python3
 """Writes docs/accuracy.md: how far predictions are off, from the results on disk.
 
-    tools/scripts/accuracy.py [--results results] [--out docs/accuracy.md] [--check]
+    tools/scripts/accuracy.py [--results results] [--out docs/accuracy.md] [--keep] [--check]
 
 Reads results/twin/*/errors.csv and results/validation/*/errors.csv (columns experiment, set, metric,
 rows, mean, median, max, bias, target, published_best; errors are relative; twins also have
-disturbed_share), twin.csv, parameters.csv and phases.csv next to them, and notes.md, which says in
-words what is measured, what is assumed and what is known to be wrong (for validations the copy that
-the results were written with, for twins that of the tree). Computes nothing. An experiment without results is named as missing.
+disturbed_share), other_simulators.csv (the same of rivals on the same rows, where there are any),
+twin.csv, parameters.csv and phases.csv next to them, and notes.md, which says in words what is
+measured, what is assumed and what is known to be wrong (for validations the copy that the results
+were written with, for twins that of the tree). Computes nothing. An experiment without results is
+named as missing, or with --keep stands as the file on disk has it.
 --check: exit code 1 if the file on disk is not what would be written."""
 
 import argparse
@@ -34,8 +36,13 @@ INTRODUCTION = """\
 Written by `tools/scripts/accuracy.py` from the results of the experiments below; do not edit. An
 error is predicted / measured - 1. *mean*, *median* and *max* are of its absolute value; *bias* is its
 signed mean, negative if predictions are too short. Targets that are missed stay in the table. *best
-published* is the smallest mean error that others have published for the same measurements.
+rival, same rows* is the smallest mean error of another simulator over exactly the rows of the line,
+and says so where it is smaller than ours; *published, their rows* is the smallest that others print
+for these measurements, over rows of their own choice, which is no comparison. Blank: nobody's
+predictions of these rows are known to us.
 """
+# In other_simulators.csv, but no simulator: what a second measurement would say.
+SECOND_RUN = "the earlier run"
 # What the sets and metrics of a twin are.
 TWIN = """\
 Sets:
@@ -68,6 +75,8 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--results", default=str(ROOT / "results"), help="folder of all results")
     parser.add_argument("--out", default=str(ROOT / "docs" / "accuracy.md"))
+    parser.add_argument("--keep", action="store_true",
+                        help="sections of experiments without results stay as they are")
     parser.add_argument("--check", action="store_true", help="write nothing; 1 if it differs")
     return parser.parse_args()
 
@@ -98,19 +107,43 @@ def verdict(row):
     return "met" if float(row["mean"]) <= float(row["target"]) else "**missed**"
 
 
+def rivals(folder):
+    """(mean error, name, rows) of other simulators by set and metric; the set of a line of theirs is
+    "our set, their name"."""
+    path = folder / "other_simulators.csv"
+    found = {}
+    for row in read(path) if path.exists() else []:
+        name, rival = row["set"].rsplit(", ", 1)
+        if rival != SECOND_RUN:
+            found.setdefault((name, row["metric"]), []).append(
+                (float(row["mean"]), rival, row["rows"]))
+    return found
+
+
+def best_rival(row, found):
+    """The best of those that predict exactly our rows."""
+    same = [(mean, name) for mean, name, rows in found.get((row["set"], row["metric"]), [])
+            if rows == row["rows"]]
+    if not same:
+        return ""
+    mean, name = min(same)
+    return f"{percent(mean)} ({name})" + (", **better**" if mean < float(row["mean"]) else "")
+
+
 def errors(folder):
     rows = [row for row in read(folder / "errors.csv") if row["rows"] not in ("", "0")]
+    others = rivals(folder)
     head = ["set", "metric", "rows", "mean", "median", "max", "bias", "target", "",
-            "best published"]
+            "best rival, same rows", "published, their rows"]
     cells = [[row["set"], row["metric"].replace("_", " "), row["rows"], percent(row["mean"]),
               percent(row["median"]), percent(row["max"]), percent(row["bias"], sign=True),
-              percent(row["target"]), verdict(row), percent(row["published_best"])]
-             for row in rows]
+              percent(row["target"]), verdict(row), best_rival(row, others),
+              percent(row["published_best"])] for row in rows]
     if any("disturbed_share" in row for row in rows):
         # Nobody has published errors of our own runs.
-        head[-1] = "disturbed"
+        head[-2:] = ["disturbed"]
         for row, line in zip(rows, cells):
-            line[-1] = percent(row["disturbed_share"])
+            line[-2:] = [percent(row["disturbed_share"])]
     return table(head, cells)
 
 
@@ -205,10 +238,21 @@ def notes(folder, of_tree):
     return ""
 
 
-def document(results):
+def section(document, title):
+    """What stands below the heading, or None."""
+    start = document.find(f"\n## {title}\n")
+    end = document.find("\n## ", start + 1)
+    return None if start < 0 else document[start:end if end > 0 else None]
+
+
+def document(results, old):
+    """`old`: the text from which sections of experiments without results are kept."""
     text = INTRODUCTION
     for title, place, of_tree, command in EXPERIMENTS:
         folder = results / place
+        if not (folder / "errors.csv").exists() and section(old, title):
+            text += section(old, title)
+            continue
         text += f"\n## {title}\n\n"
         if not (folder / "errors.csv").exists():
             text += f"No results here yet: `{command}`. Errors that the notes below mention are of an " \
@@ -223,8 +267,9 @@ def document(results):
 
 def main():
     options = arguments()
-    text = document(Path(options.results))
     out = Path(options.out)
+    old = out.read_text(encoding="utf-8") if options.keep and out.exists() else ""
+    text = document(Path(options.results), old)
     if options.check:
         same = out.exists() and out.read_text(encoding="utf-8") == text
         print("up to date" if same else f"{out} is not what the results say: tools/scripts/accuracy.py")

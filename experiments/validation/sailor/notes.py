@@ -22,11 +22,10 @@ def error_lines(lines):
         return "" if value is None else percent(value)
 
     return table(
-        ["set", "metric", "rows", "mean %", "median %", "max %", "bias %", "target %",
-         "others' best %"],
+        ["set", "metric", "rows", "mean %", "median %", "max %", "bias %", "target %"],
         [[line.set, line.metric, str(line.rows), percent(line.mean), percent(line.median),
-          percent(line.max), f"{100 * line.bias:+.1f}", optional(line.target),
-          optional(line.published_best)] for line in lines if line.rows])
+          percent(line.max), f"{100 * line.bias:+.1f}", optional(line.target)]
+         for line in lines if line.rows])
 
 
 def residuals(report):

@@ -44,6 +44,29 @@ class Accuracy(unittest.TestCase):
                       "`a`)", text)
         self.assertNotIn("More than 5 %", self.document(0.05))
 
+    def test_rivals_are_compared_on_the_same_rows(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "results" / "validation" / "sailor"
+            folder.mkdir(parents=True)
+            header = ERRORS.splitlines()[0].removesuffix(",disturbed_share") + "\n"
+            (folder / "errors.csv").write_text(
+                header + "s,a,time,8,0.07,0.06,0.2,0,0.06,\ns,b,time,6,0.07,0.06,0.2,0,,0.111\n")
+            (folder / "other_simulators.csv").write_text(header + "".join(
+                f's,"a, {rival}",time,{rows},{mean},0,0,0,,\n' for rival, rows, mean in (
+                    ("Near", 8, 0.062), ("Far", 8, 0.5), ("Few", 7, 0.01),
+                    ("the earlier run", 8, 0.02))) + 's,"b, Far",time,6,0.08,0,0,0,,\n')
+            out = Path(name) / "accuracy.md"
+            out.write_text("x\n\n## Megatron's measurements\n\nOf before.\n")
+            command = [sys.executable, "-B", ROOT / "tools" / "scripts" / "accuracy.py",
+                       "--results", Path(name) / "results", "--out", out]
+            subprocess.run([*command, "--keep"], check=True, capture_output=True)
+            text = out.read_text(encoding="utf-8")
+            self.assertIn("| **missed** | 6.2 % (Near), **better** |  |", text)
+            self.assertIn("|  |  | 8.0 % (Far) | 11.1 % |", text)
+            self.assertIn("## Megatron's measurements\n\nOf before.\n", text)
+            subprocess.run(command, check=True, capture_output=True)
+            self.assertNotIn("Of before.", out.read_text(encoding="utf-8"))
+
     def test_what_was_seen_meets_no_target(self):
         self.assertRegex(self.document(0), r"\| seen \| iteration .* \| 10.0 % \| seen \|")
 
