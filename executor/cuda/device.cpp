@@ -20,21 +20,29 @@ constexpr std::size_t kHalfBytes = std::size_t{2} << 20;
 /// What NVIDIA recommends for sm_90; of a fixed size, so that equal products take equal algorithms.
 /// [cuBLAS 13, cublasSetWorkspace]
 constexpr std::size_t kWorkspaceBytes = std::size_t{32} << 20;
+/// Small transfers that may be on their way at a time: more wait for the first.
+constexpr std::size_t kParcels = 16;
+
+cudaEvent_t make_plain_event() {
+  cudaEvent_t event{};
+  check_cuda(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreate");
+  return event;
+}
 
 }  // namespace
 
 /// A transfer on its way. Destroyed with its device current.
 struct StagingLane {
   cudaStream_t stream{};
-  cudaEvent_t before{};
+  cudaEvent_t before;  ///< Recorded on the stream of kernels; the others on that of the lane.
   std::array<cudaEvent_t, 2> done{};
   std::array<std::byte*, 2> pinned{};
 
-  StagingLane() {
+  /// Takes an event of the context that the stream of kernels is in.
+  explicit StagingLane(cudaEvent_t of_kernels) : before(of_kernels) {
     check_cuda(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreate");
-    check_cuda(cudaEventCreateWithFlags(&before, cudaEventDisableTiming), "cudaEventCreate");
     for (std::size_t half = 0; half < 2; ++half) {
-      check_cuda(cudaEventCreateWithFlags(&done[half], cudaEventDisableTiming), "cudaEventCreate");
+      done[half] = make_plain_event();
       void* memory = nullptr;
       check_cuda(cudaMallocHost(&memory, kHalfBytes), "pinned memory");
       pinned[half] = static_cast<std::byte*>(memory);
@@ -53,6 +61,15 @@ struct StagingLane {
   StagingLane& operator=(const StagingLane&) = delete;
 };
 
+/// Bytes that the stream of kernels takes from the host: the driver may read them at any time until
+/// the copy has run, from pageable memory too [CUDA 13, "API synchronization behavior"; where the
+/// GPU addresses host memory itself it does], so that they are kept in pinned memory until then.
+struct Parcel {
+  cudaEvent_t taken{};
+  std::byte* pinned = nullptr;
+  std::size_t capacity = 0;
+};
+
 struct CudaQueue {
   int device = 0;
   std::shared_ptr<GreenContext> part;
@@ -67,6 +84,8 @@ struct CudaQueue {
   std::recursive_mutex turn;
   std::uint64_t uses = 0;    ///< Of memory by the stream, so far.
   std::uint64_t waited = 0;  ///< Uses that the host has waited for.
+  std::array<Parcel, kParcels> parcels;
+  std::size_t next_parcel = 0;
 
   std::mutex count_mutex;
   std::size_t allocated = kWorkspaceBytes;
@@ -89,6 +108,30 @@ struct CudaQueue {
   CudaQueue& operator=(const CudaQueue&) = delete;
 
   void make_current() const { check_cuda(cudaSetDevice(device), "cudaSetDevice"); }
+
+  /// An event that may be recorded on the stream: it must be of the stream's context [CUDA driver
+  /// API, cuEventRecord]. Under the turn, with the device current.
+  cudaEvent_t make_event() { return part ? part->make_event() : make_plain_event(); }
+
+  /// One whose last copy has run, with room for so many bytes. Under the turn, with the device
+  /// current.
+  Parcel& empty_parcel(std::size_t bytes) {
+    Parcel& parcel = parcels[next_parcel++ % kParcels];
+    if (parcel.taken == nullptr) {
+      parcel.taken = make_event();
+    } else {
+      check_cuda(cudaEventSynchronize(parcel.taken), "copy to the device");
+    }
+    if (parcel.capacity < bytes) {
+      cudaFreeHost(std::exchange(parcel.pinned, nullptr));
+      parcel.capacity = 0;
+      void* memory = nullptr;
+      check_cuda(cudaMallocHost(&memory, bytes), "pinned memory");
+      parcel.pinned = static_cast<std::byte*>(memory);
+      parcel.capacity = bytes;
+    }
+    return parcel;
+  }
 
  private:
   void open() {
@@ -128,6 +171,10 @@ struct CudaQueue {
     cudaSetDevice(device);
     if (stream != nullptr) cudaStreamSynchronize(stream);
     lanes.clear();
+    for (const Parcel& parcel : parcels) {
+      if (parcel.taken != nullptr) cudaEventDestroy(parcel.taken);
+      if (parcel.pinned != nullptr) cudaFreeHost(parcel.pinned);
+    }
     if (cublas != nullptr) library.destroy(cublas);
     if (workspace != nullptr) cudaFree(workspace);
     if (pool != nullptr) cudaMemPoolDestroy(pool);
@@ -142,13 +189,16 @@ class Borrowed {
  public:
   explicit Borrowed(CudaQueue& queue) : queue_(queue) {
     queue.make_current();
-    const std::lock_guard lock(queue.lane_mutex);
-    if (queue.lanes.empty()) {
-      lane_ = std::make_unique<StagingLane>();
-    } else {
-      lane_ = std::move(queue.lanes.back());
-      queue.lanes.pop_back();
+    {
+      const std::lock_guard lock(queue.lane_mutex);
+      if (!queue.lanes.empty()) {
+        lane_ = std::move(queue.lanes.back());
+        queue.lanes.pop_back();
+        return;
+      }
     }
+    const std::lock_guard lock(queue.turn);
+    lane_ = std::make_unique<StagingLane>(queue.make_event());
   }
   ~Borrowed() {
     cudaStreamSynchronize(lane_->stream);  // After an error: nobody may write any more.
@@ -290,10 +340,14 @@ void CudaDevice::copy(const void* from, void* to, std::size_t bytes) {
 
 void CudaDevice::send(std::span<const std::byte> bytes, Memory& memory) {
   if (bytes.empty()) return;
+  const auto own_turn = turn();
   std::byte* to = use(memory);
-  // From pageable memory: the driver has taken the bytes when this returns.
-  check_cuda(cudaMemcpyAsync(to, bytes.data(), bytes.size(), cudaMemcpyHostToDevice, begin()),
+  const cudaStream_t stream = begin();
+  const Parcel& parcel = queue_->empty_parcel(bytes.size());
+  std::memcpy(parcel.pinned, bytes.data(), bytes.size());
+  check_cuda(cudaMemcpyAsync(to, parcel.pinned, bytes.size(), cudaMemcpyHostToDevice, stream),
              "copy to the device");
+  check_cuda(cudaEventRecord(parcel.taken, stream), "copy to the device");
 }
 
 void CudaDevice::upload(std::span<const std::byte> bytes, Memory& memory, std::size_t offset) {

@@ -37,6 +37,10 @@ struct Driver {
   decltype(cuGreenCtxCreate)* create = nullptr;
   decltype(cuGreenCtxDestroy)* destroy = nullptr;
   decltype(cuGreenCtxStreamCreate)* stream_create = nullptr;
+  decltype(cuCtxFromGreenCtx)* context_of = nullptr;
+  decltype(cuCtxPushCurrent)* push = nullptr;
+  decltype(cuCtxPopCurrent)* pop = nullptr;
+  decltype(cuEventCreate)* event_create = nullptr;
 
   Driver() {
     find("cuGetErrorName", 6000, error_name);
@@ -47,6 +51,10 @@ struct Driver {
     find("cuGreenCtxCreate", 12040, create);
     find("cuGreenCtxDestroy", 12040, destroy);
     find("cuGreenCtxStreamCreate", 12050, stream_create);
+    find("cuCtxFromGreenCtx", 12040, context_of);
+    find("cuCtxPushCurrent", 4000, push);
+    find("cuCtxPopCurrent", 4000, pop);
+    find("cuEventCreate", 2000, event_create);
   }
   void check(CUresult result, const char* what) const {
     if (result == CUDA_SUCCESS) return;
@@ -81,6 +89,17 @@ class DriverContext final : public GreenContext {
     driver_->check(driver_->stream_create(&stream, context_, CU_STREAM_NON_BLOCKING, 0),
                    "cuGreenCtxStreamCreate");
     return stream;
+  }
+  cudaEvent_t make_event() override {
+    CUcontext own{};
+    driver_->check(driver_->context_of(&own, context_), "cuCtxFromGreenCtx");
+    driver_->check(driver_->push(own), "cuCtxPushCurrent");
+    CUevent event{};
+    const CUresult made = driver_->event_create(&event, CU_EVENT_DISABLE_TIMING);
+    CUcontext popped{};
+    driver_->check(driver_->pop(&popped), "cuCtxPopCurrent");
+    driver_->check(made, "cuEventCreate");
+    return event;
   }
 
  private:

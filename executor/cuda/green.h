@@ -17,6 +17,9 @@ class GreenContext {
   /// The caller destroys it. Work on it needs no current context but the device's own: a green
   /// context may be current in one thread only, and ranks have several.
   virtual cudaStream_t make_stream() = 0;
+  /// Without times, of the context of those streams: other events cannot be recorded on them. Not
+  /// while another thread calls anything on one of its streams. The caller destroys it.
+  virtual cudaEvent_t make_event() = 0;
 };
 
 /// One part for each count, disjoint: groups of one split of the device, as many as needed. Throws

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <cstring>
 #include <stdexcept>
 #include <thread>
@@ -13,6 +14,7 @@
 #include "executor/cuda/backend.h"
 #include "executor/cuda/dynamic_library.h"
 #include "executor/cuda/error.h"
+#include "executor/cuda/nccl_version.h"
 #include "executor/cuda/ordered_transport.h"
 
 namespace orrery::executor {
@@ -27,6 +29,7 @@ constexpr std::chrono::microseconds kPoll{20};
 
 /// The functions of NCCL, loaded when they are first needed.
 struct Nccl {
+  decltype(ncclGetVersion)* get_version = nullptr;
   decltype(ncclGetUniqueId)* get_unique_id = nullptr;
   decltype(ncclCommInitRankConfig)* init = nullptr;
   decltype(ncclCommGetAsyncError)* get_async_error = nullptr;
@@ -48,6 +51,11 @@ struct Nccl {
 
  private:
   Nccl() : library_({"libnccl.so.2", ORRERY_NCCL_LIBRARY}) {
+    library_.find("ncclGetVersion", get_version);
+    int version = 0;
+    get_version(&version);
+    const std::string problem = nccl_version_problem(version);
+    if (!problem.empty()) throw std::runtime_error(problem);
     library_.find("ncclGetUniqueId", get_unique_id);
     library_.find("ncclCommInitRankConfig", init);
     library_.find("ncclCommGetAsyncError", get_async_error);
@@ -61,7 +69,8 @@ struct Nccl {
     library_.find("ncclGetErrorString", error_string);
     library_.find("ncclGetLastError", last_error);
   }
-  static_assert(NCCL_MAJOR == 2);
+  static_assert(NCCL_MAJOR == 2 && NCCL_VERSION_CODE >= kOldestNccl);
+  static_assert(NCCL_VERSION(2, 17, 1) == kOldestNccl);
   DynamicLibrary library_;
 };
 
@@ -132,6 +141,10 @@ class NcclExchange final : public PayloadExchange {
     static_assert(sizeof unique == sizeof id);
     std::memcpy(&unique, id.data(), sizeof unique);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    // The library that is loaded may be older than the header: what it is given has the form of the
+    // oldest one that is taken, which every later one reads.
+    config.size = offsetof(ncclConfig_t, netName) + sizeof config.netName;
+    config.version = kOldestNccl;
     config.blocking = 0;
     // It shares the GPU with the model's kernels.
     config.minCTAs = 1;

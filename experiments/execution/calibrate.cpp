@@ -143,8 +143,10 @@ void use_cluster(const CalibrateSettings& settings, const models::Cluster& clust
     if (diagnostics.empty()) slowdowns = lab_slowdowns(*job.lab);
   }
   job.request.devices = types_of(cluster, slowdowns);
-  job.request.pairs = bench_pairs(cluster);
-  job.request.groups = bench_groups(cluster);
+  const InsideNodes inside =
+      is_cuda(settings) && !settings.machines.netlab ? InsideNodes::loopback : InsideNodes::links;
+  job.request.pairs = bench_pairs(cluster, inside);
+  job.request.groups = bench_groups(cluster, inside);
   if (job.where.hosts.empty()) return;
   const int slots = settings.machines.devices();
   if (slots < cluster.size()) {
@@ -633,11 +635,24 @@ std::string narrowest_class(const models::Cluster& cluster, DeviceId source, Dev
   return found;
 }
 
-std::vector<executor::BenchPair> bench_pairs(const models::Cluster& cluster) {
+namespace {
+
+/// Class of what carries a message between two devices.
+std::string measured_class(const models::Cluster& cluster, DeviceId source, DeviceId destination,
+                           InsideNodes inside) {
+  const bool same_node = cluster.device(source).node == cluster.device(destination).node;
+  return same_node && inside == InsideNodes::loopback
+             ? kLoopback
+             : narrowest_class(cluster, source, destination);
+}
+
+}  // namespace
+
+std::vector<executor::BenchPair> bench_pairs(const models::Cluster& cluster, InsideNodes within) {
   std::vector<executor::BenchPair> out;
   const auto add = [&](DeviceId a, DeviceId b) {
-    out.push_back({a, b, narrowest_class(cluster, a, b)});
-    out.push_back({b, a, narrowest_class(cluster, b, a)});
+    out.push_back({a, b, measured_class(cluster, a, b, within)});
+    out.push_back({b, a, measured_class(cluster, b, a, within)});
   };
   std::vector<DeviceId> first;
   std::set<std::string> inside;
@@ -646,7 +661,7 @@ std::vector<executor::BenchPair> bench_pairs(const models::Cluster& cluster) {
     if (devices.empty()) continue;
     first.push_back(devices.front());
     for (std::size_t i = 1; i < devices.size(); ++i) {
-      if (inside.insert(narrowest_class(cluster, devices[0], devices[i])).second) {
+      if (inside.insert(measured_class(cluster, devices[0], devices[i], within)).second) {
         add(devices[0], devices[i]);
       }
     }
@@ -658,7 +673,8 @@ std::vector<executor::BenchPair> bench_pairs(const models::Cluster& cluster) {
   return out;
 }
 
-std::vector<executor::BenchGroup> bench_groups(const models::Cluster& cluster) {
+std::vector<executor::BenchGroup> bench_groups(const models::Cluster& cluster,
+                                               InsideNodes within) {
   std::vector<executor::BenchGroup> out;
   const auto add = [&](const std::vector<DeviceId>& devices) {
     for (const std::size_t size : {2, 4, 8}) {
@@ -674,7 +690,7 @@ std::vector<executor::BenchGroup> bench_groups(const models::Cluster& cluster) {
         const double bandwidth = topology.path(from, to).bandwidth.value;
         if (bandwidth >= narrowest) continue;
         narrowest = bandwidth;
-        group.link_class = narrowest_class(cluster, from, to);
+        group.link_class = measured_class(cluster, from, to, within);
       }
       out.push_back(group);
     }

@@ -52,7 +52,8 @@ void describe(config::Visitor& v, CalibrateResult& result);
 
 /// Of a cluster that is neither emulated nor on hosts only the number of devices counts: links are
 /// of class "loopback", the one device is of type "cpu" (or the GPU's name, or gpu_type). GPUs of
-/// this machine are the cluster's where it is one node. A second call goes on where the first one
+/// this machine are the cluster's where it is one node; their messages go through host memory and
+/// are of class "loopback" as well. A second call goes on where the first one
 /// ended. Throws ConfigError with all problems; Interrupted (samples are kept); std::runtime_error
 /// with what went wrong (devices that ended, folders that cannot be written).
 CalibrateResult calibrate(const CalibrateSettings& settings, const Call& call,
@@ -62,12 +63,19 @@ CalibrateResult calibrate(const CalibrateSettings& settings, const Call& call,
 /// a class; "" where none has.
 std::string narrowest_class(const models::Cluster& cluster, DeviceId source, DeviceId destination);
 
+/// What carries messages between devices of one node: the cluster's links, as with CPUs, whose
+/// processes are what the cluster describes; or, between the GPUs of a node, TCP over loopback from
+/// host memory to host memory, which says nothing about NVLink and has the class "loopback".
+enum class InsideNodes { links, loopback };
+
 /// Pairs to measure: inside nodes one for each link class and direction; between nodes all directed
 /// pairs of first devices, of more than kMostPairedNodes nodes those of neighbors.
-std::vector<executor::BenchPair> bench_pairs(const models::Cluster& cluster);
+std::vector<executor::BenchPair> bench_pairs(const models::Cluster& cluster,
+                                             InsideNodes within = InsideNodes::links);
 inline constexpr std::size_t kMostPairedNodes = 8;
 
 /// Groups of 2, 4 and 8 devices: the first of a node, and the first devices of the first nodes.
-std::vector<executor::BenchGroup> bench_groups(const models::Cluster& cluster);
+std::vector<executor::BenchGroup> bench_groups(const models::Cluster& cluster,
+                                               InsideNodes within = InsideNodes::links);
 
 }  // namespace orrery::experiments

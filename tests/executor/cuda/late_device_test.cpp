@@ -2,6 +2,8 @@
 // late as it may (late_runtime.cpp), where a forgotten wait gives wrong numbers.
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "executor/cuda/backend.h"
 #include "tests/executor/cuda/kernel_checks.h"
 
@@ -34,6 +36,43 @@ TEST(LateDevice, ATransferWaitsForTheKernelsOfItsOwnMemoryOnly) {
   backend->upload(bytes, busy);
   backend->download(busy, bytes);
   EXPECT_EQ(value, 4) << "the kernel came after the upload";
+}
+
+TEST(LateDevice, WhatIsSentMayChangeAtOnce) {
+  constexpr int kTokens = 3, kCalls = 40;  // More than are on their way at a time.
+  const auto backend = make_cuda_backend(Precision::fp64);
+  const Tensor table = backend->allocate(kCalls + kTokens, false);
+  std::vector<double> rows(kCalls + kTokens);
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i] = static_cast<double>(i);
+  backend->upload(std::as_bytes(std::span(rows)), table);
+  std::vector<Tensor> out;
+  std::vector<std::int32_t> tokens(kTokens);
+  for (int call = 0; call < kCalls; ++call) {
+    for (int i = 0; i < kTokens; ++i) tokens[static_cast<std::size_t>(i)] = call + i;
+    out.push_back(backend->allocate(kTokens, false));
+    backend->embed(tokens, table, 0, kCalls + kTokens, 1, out.back());
+    tokens.assign(kTokens, 0);
+  }
+  for (int call = 0; call < kCalls; ++call) {
+    std::vector<double> got(kTokens);
+    backend->download(out[static_cast<std::size_t>(call)],
+                      std::as_writable_bytes(std::span(got)));
+    EXPECT_EQ(got, (std::vector<double>{call + 0.0, call + 1.0, call + 2.0})) << call;
+  }
+}
+
+TEST(LateDevice, APartOfAGpuHasStreamAndEventsOfOneContext) {
+  for (const auto& backend : make_green_backends(Precision::fp64, 0, {1, 3})) {
+    const Tensor some = backend->allocate(1, false);
+    double value = 0;
+    const std::span<std::byte> bytes = std::as_writable_bytes(std::span(&value, 1));
+    backend->fill(some, 2);
+    backend->download(some, bytes);
+    EXPECT_EQ(value, 2);
+    backend->embed(std::vector<std::int32_t>{0}, some, 0, 1, 1, some);
+    backend->download(some, bytes);
+    EXPECT_EQ(value, 2);
+  }
 }
 
 TEST(LateDevice, ThePeakIsTheMostThatWasAllocatedAtATime) {

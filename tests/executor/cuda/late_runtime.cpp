@@ -1,6 +1,8 @@
 // The part of the CUDA runtime and of cuBLAS that the back end calls, on host memory, as late as
 // it may: what is enqueued on a stream runs only when someone waits for it. A missing wait, a
-// buffer that is used again too early, or an operand in the wrong place gives wrong numbers.
+// buffer that is used again too early, or an operand in the wrong place gives wrong numbers. Copies
+// from any host memory read it when they run; an event may be recorded on streams of its own
+// context only.
 // Everything happens in the thread that waits; one thread at a time.
 #include <cuda_runtime_api.h>
 
@@ -9,8 +11,6 @@
 #include <cstring>
 #include <deque>
 #include <functional>
-#include <iterator>
-#include <map>
 #include <memory>
 #include <stdexcept>
 #include <utility>
@@ -23,6 +23,7 @@
 #include "tests/executor/cuda/host_device.h"
 
 struct CUstream_st {
+  int context = 0;
   std::deque<std::function<void()>> work;
   std::size_t done = 0, enqueued = 0;
   void add(std::function<void()> item) {
@@ -42,6 +43,7 @@ struct cublasContext {
   CUstream_st* stream = nullptr;
 };
 struct CUevent_st {
+  int context = 0;
   CUstream_st* stream = nullptr;
   std::size_t position = 0;
 };
@@ -50,14 +52,6 @@ namespace {
 
 /// What lies in fresh memory: neither zero nor a number that computes.
 constexpr int kPoison = 0xff;
-
-/// Host memory that copies take and give without the driver's staging.
-std::map<const std::byte*, std::size_t> pinned;
-bool is_pinned(const void* memory) {
-  const auto* at = static_cast<const std::byte*>(memory);
-  const auto after = pinned.upper_bound(at);
-  return after != pinned.begin() && at < std::prev(after)->first + std::prev(after)->second;
-}
 
 void* poisoned(std::size_t bytes) { return std::memset(std::malloc(bytes), kPoison, bytes); }
 
@@ -76,18 +70,19 @@ cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t) { return "an error"; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaError"; }
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  return *stream = new CUstream_st, cudaSuccess;
+  return *stream = new CUstream_st{}, cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return stream->run_to(stream->enqueued), cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return *event = new CUevent_st, cudaSuccess;
+  return *event = new CUevent_st{}, cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return *event = {stream, stream->enqueued}, cudaSuccess;
+  if (event->context != stream->context) return cudaErrorInvalidResourceHandle;
+  return *event = {event->context, stream, stream->enqueued}, cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return event->stream->run_to(event->position), cudaSuccess;
@@ -100,15 +95,10 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   return *memory = poisoned(bytes), cudaSuccess;
 }
 cudaError_t cudaMallocHost(void** memory, std::size_t bytes) {
-  cudaMalloc(memory, bytes);
-  pinned[static_cast<const std::byte*>(*memory)] = bytes;
-  return cudaSuccess;
+  return cudaMalloc(memory, bytes);
 }
 cudaError_t cudaFree(void* memory) { return std::free(memory), cudaSuccess; }
-cudaError_t cudaFreeHost(void* memory) {
-  pinned.erase(static_cast<const std::byte*>(memory));
-  return cudaFree(memory);
-}
+cudaError_t cudaFreeHost(void* memory) { return cudaFree(memory); }
 cudaError_t cudaMemPoolCreate(cudaMemPool_t*, const cudaMemPoolProps*) { return cudaSuccess; }
 cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
@@ -122,15 +112,8 @@ cudaError_t cudaMallocFromPoolAsync(void** memory, std::size_t bytes, cudaMemPoo
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
   return stream->add([memory] { std::free(memory); }), cudaSuccess;
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  if (kind == cudaMemcpyHostToDevice && !is_pinned(from)) {  // Taken before the call returns.
-    const auto* bytes_there = static_cast<const std::byte*>(from);
-    stream->add([taken = std::vector<std::byte>(bytes_there, bytes_there + bytes), to] {
-      std::memcpy(to, taken.data(), taken.size());
-    });
-    return cudaSuccess;
-  }
   stream->add([=] { std::memcpy(to, from, bytes); });
   return cudaSuccess;
 }
@@ -158,8 +141,29 @@ cudaError_t launch_rows(const Kernel& kernel, std::size_t count, cudaStream_t st
   template cudaError_t launch_rows(const kernels::__VA_ARGS__&, std::size_t, cudaStream_t);
 ORRERY_ALL_KERNELS(ORRERY_EACH, ORRERY_ROWS)
 
-std::vector<std::shared_ptr<GreenContext>> split_device(int, const std::vector<int>&) {
-  throw std::runtime_error("no parts");
+namespace {
+
+/// A part: a context of its own.
+class LatePart final : public GreenContext {
+ public:
+  LatePart(int context, int count) : context_(context), count_(count) {}
+  int multiprocessors() const override { return count_; }
+  cudaStream_t make_stream() override { return new CUstream_st{context_, {}}; }
+  cudaEvent_t make_event() override { return new CUevent_st{context_}; }
+
+ private:
+  int context_;
+  int count_;
+};
+
+}  // namespace
+
+std::vector<std::shared_ptr<GreenContext>> split_device(int, const std::vector<int>& counts) {
+  std::vector<std::shared_ptr<GreenContext>> parts;
+  for (const int count : counts) {
+    parts.push_back(std::make_shared<LatePart>(static_cast<int>(parts.size()) + 1, count));
+  }
+  return parts;
 }
 
 namespace {

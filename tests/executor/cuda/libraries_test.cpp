@@ -6,6 +6,7 @@
 #include "executor/cuda/dynamic_library.h"
 #include "executor/cuda/error.h"
 #include "executor/cuda/nccl_transport.h"
+#include "executor/cuda/nccl_version.h"
 
 namespace orrery::executor::libraries_test {
 namespace {
@@ -19,6 +20,14 @@ TEST(Libraries, CublasHasAllThatIsCalled) {
 }
 
 TEST(Libraries, NcclHasAllThatIsCalled) { EXPECT_EQ(nccl_problem(), cuda_status().problem); }
+
+TEST(Libraries, NcclOfAnOldOrAnotherMajorVersionIsRefused) {
+  EXPECT_EQ(nccl_version_problem(21701), "");
+  EXPECT_EQ(nccl_version_problem(22809), "");
+  EXPECT_NE(nccl_version_problem(21605).find("2.16.5"), std::string::npos);
+  EXPECT_NE(nccl_version_problem(2708).find("2708"), std::string::npos);  // 2.7.8's own code
+  EXPECT_NE(nccl_version_problem(30000).find("3.0.0"), std::string::npos);
+}
 
 TEST(Libraries, WhatCannotBeLoadedSaysWhy) {
   try {

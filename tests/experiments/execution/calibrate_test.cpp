@@ -49,6 +49,25 @@ TEST(CalibratedCluster, InsideANodeOnePairForEachLinkClass) {
   EXPECT_EQ(pairs.front().source, pairs.back().destination);
 }
 
+TEST(CalibratedCluster, MessagesThroughHostMemoryAreNoneOfTheClustersLinks) {
+  const models::Cluster node = load("a100_8");
+  const auto pairs = bench_pairs(node, InsideNodes::loopback);
+  ASSERT_EQ(pairs.size(), 2u);
+  for (const executor::BenchPair& pair : pairs) EXPECT_EQ(pair.link_class, "loopback");
+  const auto groups = bench_groups(node, InsideNodes::loopback);
+  ASSERT_FALSE(groups.empty());
+  for (const executor::BenchGroup& group : groups) EXPECT_EQ(group.link_class, "loopback");
+  // Between nodes they cross the network.
+  const models::Cluster nodes = load("hexiscale_240");
+  std::set<std::string> between;
+  for (const executor::BenchPair& pair : bench_pairs(nodes, InsideNodes::loopback)) {
+    const bool inside = nodes.device(pair.source).node == nodes.device(pair.destination).node;
+    EXPECT_EQ(pair.link_class == "loopback", inside);
+    if (!inside) between.insert(pair.link_class);
+  }
+  EXPECT_FALSE(between.empty());
+}
+
 TEST(CalibratedCluster, LargeClustersAreNotPairedCompletely) {
   const models::Cluster cluster = load("hexiscale_240");
   ASSERT_GT(cluster.nodes.size(), kMostPairedNodes);
