@@ -673,8 +673,7 @@ std::vector<executor::BenchPair> bench_pairs(const models::Cluster& cluster, Ins
   return out;
 }
 
-std::vector<executor::BenchGroup> bench_groups(const models::Cluster& cluster,
-                                               InsideNodes within) {
+std::vector<executor::BenchGroup> bench_groups(const models::Cluster& cluster, InsideNodes within) {
   std::vector<executor::BenchGroup> out;
   const auto add = [&](const std::vector<DeviceId>& devices) {
     for (const std::size_t size : {2, 4, 8}) {

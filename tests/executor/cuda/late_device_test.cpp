@@ -55,8 +55,7 @@ TEST(LateDevice, WhatIsSentMayChangeAtOnce) {
   }
   for (int call = 0; call < kCalls; ++call) {
     std::vector<double> got(kTokens);
-    backend->download(out[static_cast<std::size_t>(call)],
-                      std::as_writable_bytes(std::span(got)));
+    backend->download(out[static_cast<std::size_t>(call)], std::as_writable_bytes(std::span(got)));
     EXPECT_EQ(got, (std::vector<double>{call + 0.0, call + 1.0, call + 2.0})) << call;
   }
 }
