@@ -133,7 +133,9 @@ def save(figure, folder, stem):
 
 
 PUBLISHED = ["row", "quantity", "value", "unit", "source", "status", "assumption", "why"]
-STATUSES = ["published", "bound", "withheld", "contradiction", "input", "not computed"]
+STATUSES = ["published", "assumption", "bound", "withheld", "contradiction", "input",
+            "not computed"]
+COMPARED = ("published", "assumption")  # Those whose difference counts.
 
 
 def compare(arguments, ours):
@@ -142,8 +144,9 @@ def compare(arguments, ours):
 
     published.csv has the columns PUBLISHED. `status` is one of STATUSES: of a `bound` the paper
     says only that its value is greater, so that no difference is taken; `withheld` values are
-    empty and only predicted; of a `contradiction` the text says why no consistent model gives it;
-    an `input` was used to get our number, so that it proves nothing; `not computed` rows say in
+    empty and only predicted; a value is an `assumption` where no plan or rate that we assume gives
+    it, so that the difference, which counts, may be that of the assumption; a `contradiction` is
+    impossible by arithmetic alone (TP 8 of 52 heads), whatever one assumes; an `input` was used to get our number, so that it proves nothing; `not computed` rows say in
     `why` what is missing. `assumption` names what our value hangs on, `why` explains a difference
     in one line. Every row needs a value of ours, None where we have no plan, unless it is not
     computed; every value needs a row."""
@@ -165,9 +168,11 @@ def compare(arguments, ours):
             problems.append(f"{key}: a withheld row has a value")
         if row["status"] != "not computed" and key not in ours:
             problems.append(f"{key}: no value of ours")
+        if row["status"] == "assumption" and not (row["assumption"] and row["why"]):
+            problems.append(f"{key}: says neither what is assumed nor why that differs")
         value = ours.get(key)
         paper = float(row["value"]) if row["value"] else None
-        comparable = value is not None and paper and row["status"] == "published"
+        comparable = value is not None and paper and row["status"] in COMPARED
         lines.append({**row, "ours": "" if value is None else f"{value:.6g}",
                       "difference": f"{value / paper - 1:.6g}" if comparable else ""})
     if problems:

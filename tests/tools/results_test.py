@@ -44,6 +44,16 @@ class Compare(unittest.TestCase):
         self.assertEqual([row["difference"] for row in rows], ["0.25", ""])
         self.assertEqual([row["ours"] for row in rows], ["2.5", "3"])
 
+    def test_a_value_that_an_assumption_excludes_is_compared_and_an_impossible_one_is_not(self):
+        rows = self.compare("a,time,2,s,p. 1,assumption,batch 64,none gives it\n"
+                            "b,time,2,s,p. 1,contradiction,,20 x 4 is not 64\n",
+                            {("a", "time"): 3, ("b", "time"): 3})
+        self.assertEqual([row["difference"] for row in rows], ["0.5", ""])
+        self.assertEqual(results.difference(rows[0]), "+50.0 %, under the assumption")
+        self.assertEqual(results.difference(rows[1]), "contradiction")
+        self.assertEqual(len(results.compared(rows)["speed"]), 1)
+        self.assertEqual(results.COMPARED, style.COMPARED)
+
     def test_no_plan_is_no_difference(self):
         rows = self.compare("a,time,2,s,p. 1,published,,\n", {("a", "time"): None})
         self.assertEqual((rows[0]["ours"], rows[0]["difference"]), ("", ""))
@@ -53,6 +63,8 @@ class Compare(unittest.TestCase):
                                 ("", {("a", "time"): 1}),
                                 ("a,time,2,s,p. 1,withheld,,\n", {("a", "time"): 1}),
                                 ("a,time,2,s,p. 1,maybe,,\n", {("a", "time"): 1}),
+                                ("a,time,2,s,p,assumption,,none gives it\n", {("a", "time"): 1}),
+                                ("a,time,2,s,p,assumption,batch 64,\n", {("a", "time"): 1}),
                                 ("a,time,2,s,p,published,,\na,time,3,s,p,published,,\n",
                                  {("a", "time"): 1})):
             with self.assertRaises(SystemExit):

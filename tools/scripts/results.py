@@ -25,6 +25,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 PAPERS = [("autohet", "AutoHet"), ("hethub", "HetHub"), ("hexiscale", "HexiScale"),
           ("hetu", "Hetu v2"), ("metis", "Metis")]
+# Of rows whose difference counts, as in experiments/style.py.
+COMPARED = ("published", "assumption")
 LIMIT = 0.10  # of a difference that needs no reason
 WORST = 10  # rows of a paper that the page shows
 MARK = "<!-- results -->"
@@ -98,7 +100,7 @@ def cell(text):
 
 def agrees(row):
     """Whether a claim of the paper holds here; None where there is nothing to compare."""
-    if row["status"] != "published" or not row["value"] or not row["ours"]:
+    if row["status"] not in COMPARED or not row["value"] or not row["ours"]:
         return None
     return float(row["value"]) == float(row["ours"])
 
@@ -116,7 +118,15 @@ def times(ratio):
 
 
 def difference(row):
-    """What the difference between paper and us reads like, by the kind of the row."""
+    """What the difference between paper and us reads like; for rows that hang on an assumption
+    which the paper's value may not share, that too."""
+    text = plain_difference(row)
+    hangs = row["status"] == "assumption" and text and text not in ("equal", "agrees")
+    return f"{text}, under the assumption" if hangs else text
+
+
+def plain_difference(row):
+    """The difference by the kind of the row."""
     if row["status"] in ("bound", "contradiction", "input"):
         return row["status"]
     which = kind(row)
@@ -285,8 +295,10 @@ in a median:
 - *setting*: a bandwidth, a length or a share that describes the experiment.
 
 In `results.csv`, a *withheld* value is predicted only. An *input* was used to get our number. Of a
-*bound* the paper says only that its value is greater. A *contradiction* is a value that no
-consistent model can give, with the reason. A number that appears in several experiments counts once.
+*bound* the paper says only that its value is greater. An *assumption* marks a value that nothing
+gives under what we assume beside it (`depends on`); its difference counts as any other. A
+*contradiction* is impossible by arithmetic alone, as 20 replicas of 4 samples in a batch of 64, and
+only such a value is not compared. A number that appears in several experiments counts once.
 
 """
 HEADINGS = ["rows", "compared", "speed: median difference", "shape: median difference",
