@@ -1,6 +1,5 @@
 #include "sim/iteration/evaluator.h"
 
-#include <cstring>
 #include <stdexcept>
 #include <utility>
 #include <variant>
@@ -8,48 +7,9 @@
 
 #include "models/base/check.h"
 #include "models/cost/memory.h"
+#include "sim/iteration/iteration_bytes.h"
 
 namespace orrery::sim {
-namespace {
-
-/// The numbers of a result that an evaluation needs, as bytes for the pipe to the parent.
-std::string encode(const IterationResult& result) {
-  std::vector<double> numbers = {result.iteration_time.value,
-                                 result.breakdown.compute.value,
-                                 result.breakdown.tensor_parallel.value,
-                                 result.breakdown.pipeline.value,
-                                 result.breakdown.data_parallel.value,
-                                 result.breakdown.optimizer.value,
-                                 result.breakdown.bubble.value,
-                                 static_cast<double>(result.pipeline_times.size())};
-  for (const Seconds time : result.pipeline_times) numbers.push_back(time.value);
-  for (const Bytes peak : result.peak_memory) numbers.push_back(peak.value);
-  std::string bytes(numbers.size() * sizeof(double), '\0');
-  std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  return bytes;
-}
-
-IterationResult decode(const std::string& bytes) {
-  std::vector<double> numbers(bytes.size() / sizeof(double));
-  std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  ORRERY_CHECK(numbers.size() >= 8, "{} bytes from the forked simulator", bytes.size());
-  IterationResult result;
-  result.iteration_time = {numbers[0]};
-  result.breakdown = {{numbers[1]}, {numbers[2]}, {numbers[3]},
-                      {numbers[4]}, {numbers[5]}, {numbers[6]}};
-  const auto pipelines = static_cast<std::size_t>(numbers[7]);
-  for (std::size_t i = 8; i < numbers.size(); ++i) {
-    if (i < 8 + pipelines) {
-      result.pipeline_times.push_back({numbers[i]});
-    } else {
-      result.peak_memory.push_back({numbers[i]});
-    }
-  }
-  return result;
-}
-
-}  // namespace
-
 ir::MemoryVerdict memory_verdict(const ir::Plan& plan, const ir::Program& program,
                                  const std::vector<Bytes>& peaks, const models::Cluster& cluster,
                                  const models::Workload& workload, const models::Job& job,
@@ -103,7 +63,7 @@ SimulatorEvaluator::Running SimulatorEvaluator::start(
   // What the copies would each do again.
   if (iteration.folding() == nullptr) simulator_.engine().make_links();
   return Running(*this, plan, iteration, [&](FoldedIteration& folded) {
-    return encode(simulator_.run(folded, prices, pricer_, options));
+    return to_bytes(simulator_.run(folded, prices, pricer_, options));
   });
 }
 
@@ -120,7 +80,7 @@ models::Evaluation SimulatorEvaluator::Running::join() {
   if (const auto* failure = std::get_if<ChildFailure>(&delivered)) {
     throw std::runtime_error("simulation failed: " + failure->message);
   }
-  const IterationResult result = decode(std::get<std::string>(delivered));
+  const IterationResult result = iteration_from_bytes(std::get<std::string>(delivered));
   const models::Cluster& cluster = of_.simulator_.cluster();
   return evaluation_from(result, plan_, cluster, of_.workload_,
                          memory_verdict(plan_, program_, result.peak_memory, cluster, of_.workload_,

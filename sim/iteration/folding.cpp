@@ -62,15 +62,15 @@ class FoldedIteration::Impl {
     build();
   }
 
-  bool check(const std::vector<FlowInterval>& flows) {
-    if (!guess_) return true;
-    if (!symmetry_->find_meetings(flows, meetings_)) return true;
+  bool find_meetings(const std::vector<FlowInterval>& flows) {
+    return symmetry_->find_meetings(flows, meetings_);
+  }
+  void fold_again() {
     if (++guesses_ >= kMostGuesses) {
       whole();
     } else if (!refold()) {
       build();
     }
-    return false;
   }
 
   ir::Program program;
@@ -202,6 +202,9 @@ std::int64_t FoldedIteration::whole_ops() const {
 }
 const Folding* FoldedIteration::folding() const { return impl_->folding.get(); }
 bool FoldedIteration::needs_check() const { return impl_->guess_; }
-bool FoldedIteration::check(const std::vector<FlowInterval>& flows) { return impl_->check(flows); }
+bool FoldedIteration::find_meetings(const std::vector<FlowInterval>& flows) {
+  return impl_->find_meetings(flows);
+}
+void FoldedIteration::fold_again() { impl_->fold_again(); }
 
 }  // namespace orrery::sim

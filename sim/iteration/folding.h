@@ -100,11 +100,14 @@ class FoldedIteration {
   std::int64_t whole_ops() const;
   /// Null: the program is whole.
   const Folding* folding() const;
-  /// What a run says before check() accepted its flows is a guess.
+  /// The program is a guess: what a run of it says is exact only if find_meetings() finds nothing in
+  /// its flows.
   bool needs_check() const;
-  /// Whether these flows of a run met only whom they were held to meet: the run was exact. Else the
-  /// program is another one now, to be run.
-  bool check(const std::vector<FlowInterval>& flows);
+  /// Whether these flows of a run met others than those that they were held to meet; such meetings
+  /// are remembered.
+  bool find_meetings(const std::vector<FlowInterval>& flows);
+  /// Makes another program that knows the meetings found so far.
+  void fold_again();
 
  private:
   class Impl;

@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <set>
+#include <stdexcept>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
 
 #include "models/base/check.h"
 #include "models/ir/op_traits.h"
+#include "sim/flow/fork.h"
+#include "sim/iteration/iteration_bytes.h"
 #include "sim/iteration/iteration_chain.h"
 #include "sim/iteration/memory_timeline.h"
 #include "sim/iteration/pace.h"
@@ -66,6 +71,23 @@ models::Breakdown mean_breakdown(const ir::Program& program,
     *part *= 1 / devices;
   }
   return mean;
+}
+
+/// What a run of a guess says: its result, or the flows that show what it got wrong.
+constexpr char kExact = 'e';
+constexpr char kFlows = 'f';
+
+std::string encode(const std::vector<FlowInterval>& flows) {
+  static_assert(std::is_trivially_copyable_v<FlowInterval>);
+  std::string bytes(1 + flows.size() * sizeof(FlowInterval), kFlows);
+  std::memcpy(bytes.data() + 1, flows.data(), flows.size() * sizeof(FlowInterval));
+  return bytes;
+}
+
+std::vector<FlowInterval> decode(std::string_view bytes) {
+  std::vector<FlowInterval> flows(bytes.size() / sizeof(FlowInterval));
+  std::memcpy(flows.data(), bytes.data() + 1, flows.size() * sizeof(FlowInterval));
+  return flows;
 }
 
 }  // namespace
@@ -409,17 +431,27 @@ IterationResult IterationSimulator::run(FoldedIteration& iteration,
                                         const models::ProgramPrices& prices,
                                         const models::Pricer& pricer,
                                         const IterationOptions& options) {
-  std::vector<FlowInterval> intervals;
-  const auto once = [&](const models::ProgramPrices& of) {
-    intervals.clear();
-    return impl_->run(iteration.program(), of, options, iteration.folding(),
-                      iteration.needs_check() ? &intervals : nullptr);
-  };
-  IterationResult result = once(prices);
-  while (!iteration.check(intervals)) {
-    result = once(models::ProgramPrices(iteration.program(), pricer));
+  std::optional<models::ProgramPrices> repriced;
+  while (iteration.needs_check()) {
+    // Each guess runs in a copy, so that the next one finds the clock where this one did: shares of
+    // links amplify differences of the last bit (docs/equations.md).
+    ForkResult told = run_forked([&] {
+      std::vector<FlowInterval> flows;
+      const IterationResult result = impl_->run(iteration.program(), repriced ? *repriced : prices,
+                                                options, iteration.folding(), &flows);
+      return iteration.find_meetings(flows) ? encode(flows) : kExact + to_bytes(result);
+    });
+    if (const auto* failure = std::get_if<ChildFailure>(&told)) {
+      throw std::runtime_error("simulation failed: " + failure->message);
+    }
+    const std::string_view bytes = std::get<std::string>(told);
+    if (bytes.front() == kExact) return iteration_from_bytes(bytes.substr(1));
+    iteration.find_meetings(decode(bytes));
+    iteration.fold_again();
+    repriced.emplace(iteration.program(), pricer);
   }
-  return result;
+  return impl_->run(iteration.program(), repriced ? *repriced : prices, options,
+                    iteration.folding());
 }
 
 const models::Cluster& IterationSimulator::cluster() const { return impl_->cluster; }

@@ -87,7 +87,8 @@ class IterationSimulator {
                       const IterationOptions& options);
   /// The same for a program that may be folded: results are those of the whole program, up to
   /// rounding, and speak of all ranks. `iteration` was made with the same options and this cluster.
-  /// `prices` are those of its program; `pricer` serves if it changes (FoldedIteration::check).
+  /// `prices` are those of its program; `pricer` serves if it changes (fold_again). What needs a
+  /// check runs in forked copies: throws std::runtime_error if one fails.
   IterationResult run(FoldedIteration& iteration, const models::ProgramPrices& prices,
                       const models::Pricer& pricer, const IterationOptions& options);
 

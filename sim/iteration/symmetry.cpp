@@ -138,7 +138,7 @@ void Symmetry::find_patterns(LocalClass& one) {
     const ir::CollectiveShape& shape = program.collective_shapes[static_cast<std::size_t>(index)];
     for (const ir::CollectiveShape::Part& part : shape.parts) {
       const std::vector<DeviceId>& group = program.group(part.group).devices;
-      add_paths(group, shape.kind == ir::CollectiveKind::all_to_all, one);
+      add_paths(group, shape.kind, one);
       for (const models::FlowEdge& edge :
            models::collective_flows(shape.kind, group, part.bytes, in_.path)) {
         add_flow(edge.source, edge.destination);
@@ -157,7 +157,7 @@ void Symmetry::find_patterns(LocalClass& one) {
           check_shared_paths(group, one);
           continue;
         }
-        add_paths(group, collective.kind == ir::CollectiveKind::all_to_all, one);
+        add_paths(group, collective.kind, one);
         if (in_.mode == InnerMode::closed_form) continue;
         for (const models::FlowEdge& edge : models::collective_flows(
                  collective.kind, group, collective.bytes, in_.path, collective.bytes_per_peer)) {
@@ -170,12 +170,23 @@ void Symmetry::find_patterns(LocalClass& one) {
   one.flows.assign(flows.begin(), flows.end());
 }
 
-void Symmetry::add_paths(std::span<const DeviceId> group, bool all_pairs, LocalClass& one) {
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    for (std::size_t j = 0; j < group.size(); ++j) {
-      if (i == j || (!all_pairs && j != (i + 1) % group.size())) continue;
-      if (local(group[i], group[j])) one.paths.emplace_back(group[i], group[j]);
+/// The paths that decide a collective's closed form: of its rings, which may leave the group's order
+/// (nic_rings), or between all.
+void Symmetry::add_paths(std::span<const DeviceId> group, ir::CollectiveKind kind,
+                         LocalClass& one) {
+  const auto add = [&](DeviceId a, DeviceId b) {
+    if (a != b && local(a, b)) one.paths.emplace_back(a, b);
+  };
+  if (kind == ir::CollectiveKind::all_to_all) {
+    for (const DeviceId a : group) {
+      for (const DeviceId b : group) add(a, b);
     }
+    return;
+  }
+  // The group's own order says how many rings there are.
+  for (std::size_t i = 0; i < group.size(); ++i) add(group[i], group[(i + 1) % group.size()]);
+  for (const std::vector<DeviceId>& ring : models::nic_rings(group, in_.path)) {
+    for (std::size_t i = 0; i < ring.size(); ++i) add(ring[i], ring[(i + 1) % ring.size()]);
   }
 }
 

@@ -172,7 +172,7 @@ class Symmetry {
   }
 
   void find_patterns(LocalClass& one);
-  void add_paths(std::span<const DeviceId> group, bool all_pairs, LocalClass& one);
+  void add_paths(std::span<const DeviceId> group, ir::CollectiveKind kind, LocalClass& one);
   void check_shared_paths(std::span<const DeviceId> group, const LocalClass& one);
   void add_local_flows();
   void add_collectives();

@@ -144,7 +144,7 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
   plan.communication.gradient_overlap = one_in(3);
   if (one_in(4)) plan.optimizer = ir::OptimizerStart::staggered;
   const int stages = *rc::gen::inRange(1, 5);
-  const int pipelines = *rc::gen::inRange(2, 13);
+  const int pipelines = one_in(8) ? *rc::gen::inRange(13, 33) : *rc::gen::inRange(2, 13);
   const int tensor = *rc::gen::element(1, 2, 4);
   const bool alike = regular || !one_in(3);  // Of one template; else of two.
   const bool asymmetric = one_in(3);
@@ -156,7 +156,7 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
   }
   const auto sequence =
       one_in(3) && tensor > 1 ? ir::SequenceParallelism::megatron : ir::SequenceParallelism::none;
-  const int full = *rc::gen::inRange(1, 7);
+  const int full = one_in(8) ? *rc::gen::inRange(16, 65) : *rc::gen::inRange(1, 7);
   std::vector<Template> templates(2);
   for (Template& one : templates) {
     one.groups = groups;
