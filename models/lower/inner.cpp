@@ -49,6 +49,12 @@ DeviceSets expert_groups(const ir::Segment& segment, int group) {
   return sets;
 }
 
+/// Equal but for the groups.
+bool alike(const ir::InnerCollective& a, const ir::InnerCollective& b) {
+  return std::tie(a.kind, a.purpose, a.count, a.bytes, a.bytes_per_peer) ==
+         std::tie(b.kind, b.purpose, b.count, b.bytes, b.bytes_per_peer);
+}
+
 class Collector {
  public:
   explicit Collector(ProgramBuilder& builder) : builder_(builder) {}
@@ -65,12 +71,22 @@ class Collector {
     counts_[inner] += count;
   }
 
+  /// In an order that is the same in every pipeline: it does not tell which groups were named first.
   std::vector<ir::InnerCollective> take() const {
     std::vector<ir::InnerCollective> all;
     for (const auto& [inner, count] : counts_) {
       all.push_back(inner);
       all.back().count = count;
     }
+    std::sort(all.begin(), all.end(), [&](const auto& a, const auto& b) {
+      return std::tie(a.kind, a.purpose, a.bytes, a.count, a.bytes_per_peer) <
+                 std::tie(b.kind, b.purpose, b.bytes, b.count, b.bytes_per_peer) ||
+             (alike(a, b) && std::lexicographical_compare(
+                                 a.groups.begin(), a.groups.end(), b.groups.begin(),
+                                 b.groups.end(), [&](std::int32_t one, std::int32_t other) {
+                                   return builder_.devices(one) < builder_.devices(other);
+                                 }));
+    });
     return all;
   }
 
@@ -240,10 +256,6 @@ std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
       all = own;
       continue;
     }
-    const auto alike = [](const ir::InnerCollective& a, const ir::InnerCollective& b) {
-      return std::tie(a.kind, a.purpose, a.count, a.bytes, a.bytes_per_peer) ==
-             std::tie(b.kind, b.purpose, b.count, b.bytes, b.bytes_per_peer);
-    };
     if (!std::equal(all.begin(), all.end(), own.begin(), own.end(), alike)) return {};
     for (std::size_t i = 0; i < all.size(); ++i) {
       for (const std::int32_t index : own[i].groups) {

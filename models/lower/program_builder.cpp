@@ -76,6 +76,10 @@ std::int32_t ProgramBuilder::group(std::vector<DeviceId> devices) {
   return intern(groups_, program.groups, std::move(devices));
 }
 
+const std::vector<DeviceId>& ProgramBuilder::devices(std::int32_t group) const {
+  return program.groups[static_cast<std::size_t>(group)].devices;
+}
+
 std::int32_t ProgramBuilder::inner_set(std::vector<ir::InnerCollective> set) {
   if (set.empty()) return ir::kNone;
   return intern(inner_sets_, program.inner_sets, std::move(set));

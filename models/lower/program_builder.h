@@ -35,6 +35,7 @@ class ProgramBuilder {
 
   /// Tables without duplicates.
   std::int32_t group(std::vector<DeviceId> devices);
+  const std::vector<DeviceId>& devices(std::int32_t group) const;
   std::int32_t inner_set(std::vector<ir::InnerCollective> set);
   std::int32_t buffer_set(std::vector<ir::BufferEffect> set);
   std::int32_t region_set(std::vector<ir::Region> set);

@@ -96,8 +96,7 @@ void describe(config::Visitor& v, IterationOptions& options) {
   v.optional("inner", options.inner, "collectives inside forward and backward passes");
   v.optional("ring", options.ring, "ring collectives between ranks");
   v.optional("fold", options.fold,
-             "automatic: simulate pipelines that do the same once; experimental, not yet exact in "
-             "all cases");
+             "automatic: simulate pipelines that do the same at the same time once");
   v.optional("record_spans", options.record_spans, "keep a span for each op");
   v.optional("record_memory", options.record_memory, "keep the memory timeline of each rank");
   v.optional("record_links", options.record_links, "keep the bytes that crossed each link");

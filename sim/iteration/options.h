@@ -32,10 +32,9 @@ enum class RingMode {
 };
 std::vector<std::pair<RingMode, const char*>> enum_names(RingMode);
 
-/// Whether pipelines that do the same are simulated once (sim/iteration/folding.h). Not yet by
-/// default: cases are known where it is not exact (docs/equations.md).
+/// Whether pipelines that do the same are simulated once (sim/iteration/folding.h).
 enum class FoldMode {
-  automatic,  ///< Where it is believed to be exact.
+  automatic,  ///< Where it is exact (docs/equations.md).
   off,        ///< Never: the reference.
 };
 std::vector<std::pair<FoldMode, const char*>> enum_names(FoldMode);
@@ -62,7 +61,7 @@ struct IterationOptions {
   std::vector<SlowLink> slow_links;   ///< Several for one link multiply.
   InnerMode inner = InnerMode::automatic;
   RingMode ring = RingMode::aggregated;
-  FoldMode fold = FoldMode::off;
+  FoldMode fold = FoldMode::automatic;
   bool record_spans = true;
   bool record_memory = true;
   bool record_links = true;
