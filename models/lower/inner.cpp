@@ -71,7 +71,8 @@ class Collector {
     counts_[inner] += count;
   }
 
-  /// In an order that is the same in every pipeline: it does not tell which groups were named first.
+  /// In an order that is the same in every pipeline: it does not tell which groups were named
+  /// first.
   std::vector<ir::InnerCollective> take() const {
     std::vector<ir::InnerCollective> all;
     for (const auto& [inner, count] : counts_) {
@@ -82,8 +83,8 @@ class Collector {
       return std::tie(a.kind, a.purpose, a.bytes, a.count, a.bytes_per_peer) <
                  std::tie(b.kind, b.purpose, b.bytes, b.count, b.bytes_per_peer) ||
              (alike(a, b) && std::lexicographical_compare(
-                                 a.groups.begin(), a.groups.end(), b.groups.begin(),
-                                 b.groups.end(), [&](std::int32_t one, std::int32_t other) {
+                                 a.groups.begin(), a.groups.end(), b.groups.begin(), b.groups.end(),
+                                 [&](std::int32_t one, std::int32_t other) {
                                    return builder_.devices(one) < builder_.devices(other);
                                  }));
     });

@@ -100,8 +100,8 @@ class FoldedIteration {
   std::int64_t whole_ops() const;
   /// Null: the program is whole.
   const Folding* folding() const;
-  /// The program is a guess: what a run of it says is exact only if find_meetings() finds nothing in
-  /// its flows.
+  /// The program is a guess: what a run of it says is exact only if find_meetings() finds nothing
+  /// in its flows.
   bool needs_check() const;
   /// Whether these flows of a run met others than those that they were held to meet; such meetings
   /// are remembered.

@@ -170,8 +170,8 @@ void Symmetry::find_patterns(LocalClass& one) {
   one.flows.assign(flows.begin(), flows.end());
 }
 
-/// The paths that decide a collective's closed form: of its rings, which may leave the group's order
-/// (nic_rings), or between all.
+/// The paths that decide a collective's closed form: of its rings, which may leave the group's
+/// order (nic_rings), or between all.
 void Symmetry::add_paths(std::span<const DeviceId> group, ir::CollectiveKind kind,
                          LocalClass& one) {
   const auto add = [&](DeviceId a, DeviceId b) {
