@@ -21,6 +21,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 # (title, folder below results, notes in the tree, command)
 EXPERIMENTS = [
+    ("Twin: plans drawn before any of them ran", "twin/fresh", "experiments/twin/fresh/notes.md",
+     "tools/orrery twin experiments/twin/fresh/manifest.yaml"),
     ("Twin: our own executor on emulated nodes", "twin/netlab", "experiments/twin/netlab/notes.md",
      "tools/orrery twin experiments/twin/netlab/manifest.yaml"),
     ("Sailor's measurements", "validation/sailor", "experiments/validation/sailor/notes.md",
@@ -48,7 +50,8 @@ TWIN = """\
 Sets:
 
 - *predict*: runs on which nothing was fitted.
-- *seen*: runs on which nothing was fitted either, but whose results led to a change of the model.
+- *seen*: runs on which nothing was fitted either, but whose results were known when the model or
+  the lab changed. They meet no target.
 - *fit*: runs on which the parameters below were fitted. They show how well the parameters fit, not
   how well they predict.
 - *recovery*: training steps after a device was lost and, as *recovery total*, the recovery itself,
