@@ -173,6 +173,10 @@ def mutate(options):
               if int(row["seed"]) == options.seed and row["commit"] == commit]
     done = {int(row["number"]) for row in earlier}
     judged = sum(row["verdict"] != "not built" for row in earlier)
+    for folder in FOLDERS:
+        verdict, by = judge(tree, folder)
+        if verdict != "missed":
+            sys.exit(f"{folder} is broken before any fault: {verdict} {by}")
     end = time.monotonic() + 60 * options.minutes
     print(f"{commit}: {judged} faults are judged already", flush=True)
     for number, (folder, file, line, kind, before, after) in enumerate(sample(tree, options.seed)):
