@@ -112,6 +112,13 @@ class Backend {
   virtual void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& gain,
                                  const Tensor& inverse, int rows, int width, const Tensor& dx,
                                  const Tensor& d_gain) = 0;
+  /// y = x less the mean of each row, in the same memory or in another. RMSNorm of it is LayerNorm
+  /// without its bias, and as a projection it is its own derivative. [Ba et al. 2016]
+  virtual void center(const Tensor& x, int rows, int width, const Tensor& y) = 0;
+  /// x += row, to each row: biases; positions, with the tokens of a sample as one row.
+  virtual void add_row(const Tensor& row, int rows, int width, const Tensor& x) = 0;
+  /// sum += the sum of all rows (sum is wide).
+  virtual void sum_rows(const Tensor& x, int rows, int width, const Tensor& sum) = 0;
   /// Rotary position embedding on heads of `rows` tokens, in place; `inverse` for gradients.
   /// Position is the row modulo `tokens`; elements 2 i and 2 i + 1 of a head are a pair.
   /// [Su et al. 2021, Eq. 34]
@@ -129,6 +136,9 @@ class Backend {
                                   const Tensor& dv) = 0;
   virtual void gelu(const Tensor& x, const Tensor& y) = 0;  ///< With the error function.
   virtual void gelu_backward(const Tensor& dy, const Tensor& x, const Tensor& dx) = 0;
+  virtual void relu(const Tensor& x, const Tensor& y) = 0;  ///< Also in place.
+  /// From the output, which all that the derivative asks is whether it is positive.
+  virtual void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) = 0;
   /// y = silu(gate) up.
   virtual void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) = 0;
   virtual void swiglu_backward(const Tensor& dy, const Tensor& gate, const Tensor& up,

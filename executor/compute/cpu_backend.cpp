@@ -88,6 +88,21 @@ class CpuBackend : public Backend {
     Kernels::rms_norm_backward(at(dy), at(x), at(gain), at(inverse), size(rows), size(width),
                                at(dx), d_gain.memory != nullptr ? at(d_gain) : nullptr);
   }
+  void center(const Tensor& x, int rows, int width, const Tensor& y) override {
+    expect(x, size(rows) * size(width));
+    expect(y, x.elements);
+    Kernels::center(at(x), size(rows), size(width), at(y));
+  }
+  void add_row(const Tensor& row, int rows, int width, const Tensor& x) override {
+    expect(x, size(rows) * size(width));
+    expect(row, size(width));
+    Kernels::add_row(at(row), size(rows), size(width), at(x));
+  }
+  void sum_rows(const Tensor& x, int rows, int width, const Tensor& sum) override {
+    expect(x, size(rows) * size(width));
+    expect(sum, size(width));
+    Kernels::sum_rows(at(x), size(rows), size(width), at(sum));
+  }
   void rotate(const Tensor& x, int rows, int tokens, int heads, int head_dim,
               bool inverse) override {
     expect(x, size(rows) * size(heads) * size(head_dim));
@@ -117,6 +132,15 @@ class CpuBackend : public Backend {
     expect(dy, x.elements);
     expect(dx, x.elements);
     Kernels::gelu_backward(at(dy), {at(x), x.elements}, at(dx));
+  }
+  void relu(const Tensor& x, const Tensor& y) override {
+    expect(y, x.elements);
+    Kernels::relu({at(x), x.elements}, at(y));
+  }
+  void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) override {
+    expect(dy, y.elements);
+    expect(dx, y.elements);
+    Kernels::relu_backward(at(dy), {at(y), y.elements}, at(dx));
   }
   void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) override {
     expect(up, gate.elements);

@@ -51,6 +51,16 @@ void CpuKernels<T>::gelu_backward(const T* dy, std::span<const T> x, T* dx) {
 }
 
 template <class T>
+void CpuKernels<T>::relu(std::span<const T> x, T* y) {
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = std::max(x[i], T(0));
+}
+
+template <class T>
+void CpuKernels<T>::relu_backward(const T* dy, std::span<const T> y, T* dx) {
+  for (std::size_t i = 0; i < y.size(); ++i) dx[i] = y[i] > T(0) ? dy[i] : T(0);
+}
+
+template <class T>
 void CpuKernels<T>::swiglu(std::span<const T> gate, const T* up, T* y) {
   for (std::size_t i = 0; i < gate.size(); ++i) y[i] = gate[i] * sigmoid(gate[i]) * up[i];
 }
@@ -97,6 +107,8 @@ void CpuKernels<T>::sgd(double learning_rate, std::span<const T> gradient, T* ma
   template void CpuKernels<T>::add(std::span<const T>, T*);                                     \
   template void CpuKernels<T>::gelu(std::span<const T>, T*);                                    \
   template void CpuKernels<T>::gelu_backward(const T*, std::span<const T>, T*);                 \
+  template void CpuKernels<T>::relu(std::span<const T>, T*);                                    \
+  template void CpuKernels<T>::relu_backward(const T*, std::span<const T>, T*);                 \
   template void CpuKernels<T>::swiglu(std::span<const T>, const T*, T*);                        \
   template void CpuKernels<T>::swiglu_backward(const T*, std::span<const T>, const T*, T*, T*); \
   template void CpuKernels<T>::adam(const AdamStep&, std::span<const T>, T*, T*, T*);           \

@@ -21,6 +21,9 @@ struct CpuKernels {
   /// `d_gain` may be null.
   static void rms_norm_backward(const T* dy, const T* x, const T* gain, const T* inverse,
                                 std::size_t rows, std::size_t width, T* dx, T* d_gain);
+  static void center(const T* x, std::size_t rows, std::size_t width, T* y);
+  static void add_row(const T* row, std::size_t rows, std::size_t width, T* x);
+  static void sum_rows(const T* x, std::size_t rows, std::size_t width, T* sum);
   static void rotate(T* x, std::size_t rows, std::size_t tokens, std::size_t heads,
                      std::size_t head_dim, bool inverse);
 
@@ -32,6 +35,8 @@ struct CpuKernels {
 
   static void gelu(std::span<const T> x, T* y);
   static void gelu_backward(const T* dy, std::span<const T> x, T* dx);
+  static void relu(std::span<const T> x, T* y);
+  static void relu_backward(const T* dy, std::span<const T> y, T* dx);
   static void swiglu(std::span<const T> gate, const T* up, T* y);
   static void swiglu_backward(const T* dy, std::span<const T> gate, const T* up, T* d_gate,
                               T* d_up);

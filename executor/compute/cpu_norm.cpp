@@ -1,4 +1,4 @@
-// RMSNorm and rotary position embedding.
+// RMSNorm, what makes LayerNorm of it, biases, and rotary position embedding.
 #include <cmath>
 #include <vector>
 
@@ -37,6 +37,29 @@ void CpuKernels<T>::rms_norm_backward(const T* dy, const T* x, const T* gain, co
 }
 
 template <class T>
+void CpuKernels<T>::center(const T* x, std::size_t rows, std::size_t width, T* y) {
+  for (std::size_t row = 0; row < rows; ++row, x += width, y += width) {
+    const double sum = lane_sum(width, [x](std::size_t i) { return static_cast<double>(x[i]); });
+    const T mean = T(sum / static_cast<double>(width));
+    for (std::size_t i = 0; i < width; ++i) y[i] = x[i] - mean;
+  }
+}
+
+template <class T>
+void CpuKernels<T>::add_row(const T* row, std::size_t rows, std::size_t width, T* x) {
+  for (std::size_t r = 0; r < rows; ++r, x += width) {
+    for (std::size_t i = 0; i < width; ++i) x[i] += row[i];
+  }
+}
+
+template <class T>
+void CpuKernels<T>::sum_rows(const T* x, std::size_t rows, std::size_t width, T* sum) {
+  for (std::size_t r = 0; r < rows; ++r, x += width) {
+    for (std::size_t i = 0; i < width; ++i) sum[i] += x[i];
+  }
+}
+
+template <class T>
 void CpuKernels<T>::rotate(T* x, std::size_t rows, std::size_t tokens, std::size_t heads,
                            std::size_t head_dim, bool inverse) {
   const std::size_t pairs = head_dim / 2;
@@ -66,6 +89,9 @@ void CpuKernels<T>::rotate(T* x, std::size_t rows, std::size_t tokens, std::size
   template void CpuKernels<T>::rms_norm(const T*, const T*, std::size_t, std::size_t, T*, T*); \
   template void CpuKernels<T>::rms_norm_backward(const T*, const T*, const T*, const T*,       \
                                                  std::size_t, std::size_t, T*, T*);            \
+  template void CpuKernels<T>::center(const T*, std::size_t, std::size_t, T*);                 \
+  template void CpuKernels<T>::add_row(const T*, std::size_t, std::size_t, T*);                \
+  template void CpuKernels<T>::sum_rows(const T*, std::size_t, std::size_t, T*);               \
   template void CpuKernels<T>::rotate(T*, std::size_t, std::size_t, std::size_t, std::size_t, bool);
 ORRERY_INSTANTIATE(float)
 ORRERY_INSTANTIATE(double)

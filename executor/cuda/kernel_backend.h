@@ -142,14 +142,28 @@ class KernelBackend final : public Backend {
         kernels::RmsNormBackward<T>{at(dy), at(x), at(gain), wide_at(inverse), size(width), at(dx)},
         size(rows));
     if (d_gain.memory == nullptr) return;
-    expect(d_gain, size(width));
-    const std::size_t chunks = (size(rows) + kernels::kGainRows - 1) / kernels::kGainRows;
-    const MemoryPointer parts = device_->allocate(chunks * size(width) * sizeof(C));
-    C* sums = address<C>(parts);
-    device_->each(
-        kernels::GainParts<T>{at(dy), at(x), wide_at(inverse), size(rows), size(width), sums},
-        chunks * size(width));
-    device_->each(kernels::AddParts<C>{sums, chunks, size(width), wide_at(d_gain)}, size(width));
+    add_parts(rows, width, d_gain, [&](C* sums) {
+      return kernels::GainParts<T>{at(dy), at(x), wide_at(inverse), size(rows), size(width), sums};
+    });
+  }
+  void center(const Tensor& x, int rows, int width, const Tensor& y) override {
+    const auto turn = device_->turn();
+    expect(x, size(rows) * size(width));
+    expect(y, x.elements);
+    device_->rows(kernels::Center<T>{at(x), size(width), at(y)}, size(rows));
+  }
+  void add_row(const Tensor& row, int rows, int width, const Tensor& x) override {
+    const auto turn = device_->turn();
+    expect(x, size(rows) * size(width));
+    expect(row, size(width));
+    device_->each(kernels::AddRow<T>{at(row), size(width), at(x)}, x.elements);
+  }
+  void sum_rows(const Tensor& x, int rows, int width, const Tensor& sum) override {
+    const auto turn = device_->turn();
+    expect(x, size(rows) * size(width));
+    add_parts(rows, width, sum, [&](C* sums) {
+      return kernels::RowParts<T>{at(x), size(rows), size(width), sums};
+    });
   }
   void rotate(const Tensor& x, int rows, int tokens, int heads, int head_dim,
               bool inverse) override {
@@ -180,6 +194,17 @@ class KernelBackend final : public Backend {
     const auto turn = device_->turn();
     for (const Tensor* tensor : {&dy, &x, &dx}) expect(*tensor, x.elements);
     device_->each(kernels::GeluBackward<T>{at(dy), at(x), at(dx)}, x.elements);
+  }
+  void relu(const Tensor& x, const Tensor& y) override {
+    const auto turn = device_->turn();
+    expect(x, x.elements);
+    expect(y, x.elements);
+    device_->each(kernels::Relu<T>{at(x), at(y)}, x.elements);
+  }
+  void relu_backward(const Tensor& dy, const Tensor& y, const Tensor& dx) override {
+    const auto turn = device_->turn();
+    for (const Tensor* tensor : {&dy, &y, &dx}) expect(*tensor, y.elements);
+    device_->each(kernels::ReluBackward<T>{at(dy), at(y), at(dx)}, y.elements);
   }
   void swiglu(const Tensor& gate, const Tensor& up, const Tensor& y) override {
     const auto turn = device_->turn();
@@ -301,6 +326,17 @@ class KernelBackend final : public Backend {
   T* weight_apart(const Tensor& master, const Tensor& weight) const {
     const bool same = weight.memory == master.memory && weight.offset == master.offset;
     return same ? nullptr : at(weight);
+  }
+  /// Adds sums over rows to `to`: first those of chunks of rows, by the kernel that `chunk_sums`
+  /// makes for their memory. Under the turn.
+  template <class Make>
+  void add_parts(int rows, int width, const Tensor& to, const Make& chunk_sums) {
+    expect(to, size(width));
+    const std::size_t chunks = (size(rows) + kernels::kGainRows - 1) / kernels::kGainRows;
+    const MemoryPointer parts = device_->allocate(chunks * size(width) * sizeof(C));
+    C* sums = address<C>(parts);
+    device_->each(chunk_sums(sums), chunks * size(width));
+    device_->each(kernels::AddParts<C>{sums, chunks, size(width), wide_at(to)}, size(width));
   }
   MemoryPointer send(std::span<const std::int32_t> numbers) {
     const MemoryPointer memory = device_->allocate(numbers.size_bytes());

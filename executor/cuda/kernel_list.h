@@ -12,10 +12,14 @@
   EACH(Scale<T>)                         \
   EACH(Gelu<T>)                          \
   EACH(GeluBackward<T>)                  \
+  EACH(Relu<T>)                          \
+  EACH(ReluBackward<T>)                  \
+  EACH(AddRow<T>)                        \
   EACH(SwiGlu<T>)                        \
   EACH(SwiGluBackward<T>)                \
   EACH(Rotate<T>)                        \
   EACH(GainParts<T>)                     \
+  EACH(RowParts<T>)                      \
   EACH(Embed<T>)                         \
   EACH(EmbedBackward<T>)                 \
   EACH(Adam<T>)                          \
@@ -26,6 +30,7 @@
   EACH(BatchedProduct<T, T>)             \
   ROWS(RmsNorm<T>)                       \
   ROWS(RmsNormBackward<T>)               \
+  ROWS(Center<T>)                        \
   ROWS(RowMaximum<T>)                    \
   ROWS(RowSums<T>)                       \
   ROWS(CrossEntropyBackward<T>)          \

@@ -64,6 +64,36 @@ struct GeluBackward {
 };
 
 template <class T>
+struct Relu {
+  const T* x;
+  T* y;
+  ORRERY_HD void operator()(std::size_t i) const {
+    const WideOf<T> value = load(x[i]);
+    y[i] = store<T>(value > 0 ? value : WideOf<T>(0));
+  }
+};
+
+template <class T>
+struct ReluBackward {
+  const T *dy, *y;
+  T* dx;
+  ORRERY_HD void operator()(std::size_t i) const {
+    dx[i] = load(y[i]) > 0 ? dy[i] : store<T>(WideOf<T>(0));
+  }
+};
+
+/// Element i of x gets element i % width of the row.
+template <class T>
+struct AddRow {
+  const T* row;
+  std::size_t width;
+  T* x;
+  ORRERY_HD void operator()(std::size_t i) const {
+    x[i] = store<T>(load(x[i]) + load(row[i % width]));
+  }
+};
+
+template <class T>
 struct SwiGlu {
   const T *gate, *up;
   T* y;

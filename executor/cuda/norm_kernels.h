@@ -1,5 +1,5 @@
-/// Bodies of the kernels of RMSNorm and rotary positions. Written for host and device as those of
-/// kernels.h.
+/// Bodies of the kernels of norms and rotary positions, and of sums over rows. Written for host and
+/// device as those of kernels.h.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -71,7 +71,23 @@ struct RmsNormBackward {
   }
 };
 
-/// Rows that one thread adds up for the gradient of the gain.
+template <class T>
+struct Center {
+  const T* x;
+  std::size_t width;
+  T* y;
+  template <class Lanes>
+  ORRERY_HD void operator()(std::size_t row, const Lanes& lanes) const {
+    using C = WideOf<T>;
+    const T* in = x + row * width;
+    T* out = y + row * width;
+    const C sum = lanes.sum(C(0), width, [=](std::size_t i) { return load(in[i]); });
+    const C mean = sum / static_cast<C>(width);
+    lanes.each(width, [=](std::size_t i) { out[i] = store<T>(load(in[i]) - mean); });
+  }
+};
+
+/// Rows that one thread adds up for the gradients of gains and biases.
 inline constexpr std::size_t kGainRows = 64;
 
 /// Element i is column i % width of chunk i / width of kGainRows rows: their part of sum(dy n).
@@ -90,6 +106,21 @@ struct GainParts {
       const std::size_t at = row * width + column;
       sum += load(dy[at]) * (load(x[at]) * inverse[row]);
     }
+    parts[i] = sum;
+  }
+};
+
+/// The same of sum(x).
+template <class T>
+struct RowParts {
+  const T* x;
+  std::size_t rows, width;
+  WideOf<T>* parts;
+  ORRERY_HD void operator()(std::size_t i) const {
+    const std::size_t column = i % width, begin = i / width * kGainRows;
+    const std::size_t end = begin + kGainRows < rows ? begin + kGainRows : rows;
+    WideOf<T> sum = 0;
+    for (std::size_t row = begin; row < end; ++row) sum += load(x[row * width + column]);
     parts[i] = sum;
   }
 };

@@ -269,6 +269,13 @@ std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
       blocks[b] = {b, info.tensor_parallel, op_group(at).position};
     }
   }
+  // The token matrix is the embedding's in programs, and so are its gradients and states.
+  const auto head = blocks.find({static_cast<std::int32_t>(program_.header.blocks.size()) - 1});
+  if (program_.header.model.tied_embeddings && head != blocks.end() && !blocks.contains({0})) {
+    ModelShard::HeldBlock embedding = {{0}, head->second.degree, head->second.position};
+    embedding.for_head = true;
+    blocks[{0}] = embedding;
+  }
   std::vector<ModelShard::HeldBlock> out;
   for (auto& [block, held] : blocks) {
     for (const auto& [key, ranges] : arriving_) {

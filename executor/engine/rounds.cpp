@@ -30,6 +30,11 @@ void GradientRounds::before(const ir::Op& op) {
     const auto end = synchronized_.lower_bound({{info.last_block.value + 1}, 0});
     begun = {first, end};
     synchronized_.erase(first, end);
+    // A tied head adds to the embedding's matrix.
+    const ir::ProgramHeader& header = view_.program().header;
+    const bool head = info.last_block.index() + 1 == header.blocks.size();
+    const Key token = {{0}, 0};
+    if (header.model.tied_embeddings && head && synchronized_.erase(token) > 0) begun.insert(token);
   }
   Backend& backend = shard_.backend();
   for (const Key& key : begun) {

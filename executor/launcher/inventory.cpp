@@ -168,6 +168,7 @@ std::vector<StateNeed> needs_of(Worker& worker) {
     }
     for (std::size_t p = 0; p < all.size(); ++p) {
       if (all[p].sharded) continue;  // Passes bring the rest.
+      if (all[p].tied) continue;     // It is the embedding's.
       for (const auto& [begin, end] : without({all[p].begin, all[p].end}, owned[p])) {
         needs.push_back({{block.value, static_cast<std::int32_t>(p), begin, end}, false});
       }

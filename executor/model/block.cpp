@@ -10,7 +10,7 @@ std::size_t BlockKept::bytes(const Backend& backend) const {
        {&input,   &norm1,   &inverse1, &query,    &key,      &value,   &attended,
         &log_sum, &middle,  &norm2,    &inverse2, &gate,     &up,      &activated,
         &logits,  &maximum, &sums,     &d_output, &d_middle, &d_query, &d_key,
-        &d_value, &d_gate,  &d_up,     &d_gain1,  &d_gain2}) {
+        &d_value, &d_gate,  &d_up,     &d_gain1,  &d_gain2,  &d_bias1, &d_bias2}) {
     if (tensor->memory != nullptr) sum += tensor->elements * backend.element_bytes(tensor->wide);
   }
   return sum;
@@ -19,6 +19,62 @@ std::size_t BlockKept::bytes(const Backend& backend) const {
 Tensor BlockWork::allocate(int columns, bool wide) const {
   return backend.allocate(static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns),
                           wide);
+}
+
+void norm_forward(const BlockWork& work, const ParameterPair& numbers, const Tensor& x, Tensor& y,
+                  Tensor& inverse) {
+  const int rows = work.rows(), hidden = work.hidden();
+  Tensor in = x;
+  if (numbers.bias != kAbsent) {
+    in = work.allocate(hidden);
+    work.backend.center(x, rows, hidden, in);
+  }
+  y = work.allocate(hidden);
+  inverse = work.allocate(1, true);
+  work.backend.rms_norm(in, work.parameters[numbers.main].weight, rows, hidden, y, inverse);
+  add_bias(work, numbers, y);
+}
+
+void norm_backward(const BlockWork& work, const ParameterPair& numbers, const Tensor& d_norm,
+                   const Tensor& x, const Tensor& inverse, const Tensor& dx, Tensor& d_gain,
+                   Tensor& d_bias) {
+  Backend& backend = work.backend;
+  const int rows = work.rows(), hidden = work.hidden();
+  const auto width = static_cast<std::size_t>(hidden);
+  d_gain = backend.allocate(width, true);
+  backend.fill(d_gain, 0);
+  const Tensor& gain = work.parameters[numbers.main].weight;
+  if (numbers.bias == kAbsent) {
+    backend.rms_norm_backward(d_norm, x, gain, inverse, rows, hidden, dx, d_gain);
+    return;
+  }
+  d_bias = backend.allocate(width, true);
+  backend.fill(d_bias, 0);
+  backend.sum_rows(d_norm, rows, hidden, d_bias);
+  const Tensor centered = work.allocate(hidden), d_centered = work.allocate(hidden);
+  backend.center(x, rows, hidden, centered);
+  backend.fill(d_centered, 0);
+  backend.rms_norm_backward(d_norm, centered, gain, inverse, rows, hidden, d_centered, d_gain);
+  backend.center(d_centered, rows, hidden, d_centered);
+  backend.add(d_centered, dx);
+}
+
+void add_norm_gradients(const BlockWork& work, const ParameterPair& numbers, const Tensor& d_gain,
+                        const Tensor& d_bias) {
+  work.backend.add(d_gain, work.parameters[numbers.main].gradient);
+  if (numbers.bias != kAbsent) work.backend.add(d_bias, work.parameters[numbers.bias].gradient);
+}
+
+void add_bias(const BlockWork& work, const ParameterPair& numbers, const Tensor& y) {
+  if (numbers.bias == kAbsent) return;
+  const int width = static_cast<int>(y.elements) / work.rows();
+  work.backend.add_row(work.parameters[numbers.bias].weight, work.rows(), width, y);
+}
+
+void add_bias_gradient(const BlockWork& work, const ParameterPair& numbers, const Tensor& dy) {
+  if (numbers.bias == kAbsent) return;
+  const int width = static_cast<int>(dy.elements) / work.rows();
+  work.backend.sum_rows(dy, work.rows(), width, work.parameters[numbers.bias].gradient);
 }
 
 void sum_over(const BlockWork& work, TensorGroup& group, const Tensor& tensor) {

@@ -34,7 +34,8 @@ struct BlockKept {
   // gradients in the backward pass; `sums` are the row sums, then the logits of the targets.
   Tensor logits, maximum, sums;
   // From the input's half of the backward pass to the weights' half.
-  Tensor d_output, d_middle, d_query, d_key, d_value, d_gate, d_up, d_gain1, d_gain2;
+  Tensor d_output, d_middle, d_query, d_key, d_value, d_gate, d_up, d_gain1, d_gain2, d_bias1,
+      d_bias2;
 
   std::size_t bytes(const Backend& backend) const;
 };
@@ -72,6 +73,19 @@ void head_input_gradient(const BlockWork& work, TensorGroup& group, double scale
                          Tensor& d_input);
 void head_weight_gradients(const BlockWork& work, const BlockKept& kept);
 
+/// RMSNorm, or LayerNorm where the model has it: RMSNorm of the centered input, and a bias. `y` and
+/// `inverse` (1 / rms by row) are new. Deviation: with bf16 the centered input is rounded.
+void norm_forward(const BlockWork& work, const ParameterPair& numbers, const Tensor& x, Tensor& y,
+                  Tensor& inverse);
+/// Adds to `dx` what comes through the norm. The gradients of gain and bias (empty without) are new
+/// and those of this micro-batch alone, to be added in the weights' half.
+void norm_backward(const BlockWork& work, const ParameterPair& numbers, const Tensor& d_norm,
+                   const Tensor& x, const Tensor& inverse, const Tensor& dx, Tensor& d_gain,
+                   Tensor& d_bias);
+/// Adds those to the gradients of the parameters.
+void add_norm_gradients(const BlockWork& work, const ParameterPair& numbers, const Tensor& d_gain,
+                        const Tensor& d_bias);
+
 /// Sums the tensor over the group, where there is one.
 void sum_over(const BlockWork& work, TensorGroup& group, const Tensor& tensor);
 
@@ -79,6 +93,10 @@ void sum_over(const BlockWork& work, TensorGroup& group, const Tensor& tensor);
 Tensor project(const BlockWork& work, const Tensor& x, const Tensor& weight, int inputs);
 /// y = x w of rows() x inputs and inputs x outputs; y is new.
 Tensor project_back(const BlockWork& work, const Tensor& x, const Tensor& weight, int outputs);
+/// Adds a bias, where there is one, to each row.
+void add_bias(const BlockWork& work, const ParameterPair& numbers, const Tensor& y);
+/// Adds the gradient of a bias, where there is one: the sum of the rows of dy.
+void add_bias_gradient(const BlockWork& work, const ParameterPair& numbers, const Tensor& dy);
 /// gradient += left^T right; its shape is (columns of left) x hidden.
 void add_weight_gradient(const BlockWork& work, const Tensor& left, const Tensor& right,
                          const Tensor& gradient);

@@ -8,8 +8,19 @@
 namespace orrery::executor {
 namespace {
 
-constexpr std::size_t kToken = 0;              ///< Of the embedding.
-constexpr std::size_t kNorm = 0, kOutput = 1;  ///< Of the head.
+const HeldParameter& output_table(const BlockWork& work) {
+  return work.parameters[head_parameters(work.header.model).output];
+}
+
+/// Positions of the tokens of a sample, as one row.
+struct PositionRow {
+  std::size_t elements;
+  int samples, width;
+};
+PositionRow position_row(const BlockWork& work) {
+  const int width = static_cast<int>(work.header.sequence_length) * work.hidden();
+  return {static_cast<std::size_t>(width), work.batch.samples, width};
+}
 
 int first_entry(const HeldParameter& table) { return static_cast<int>(table.begin); }
 int entries(const HeldParameter& table) { return static_cast<int>(table.end - table.begin); }
@@ -41,24 +52,30 @@ void embedding_forward(const BlockWork& work, TensorGroup& group, Tensor& output
   work.backend.embed(work.batch.tokens, table.weight, first_entry(table), entries(table),
                      work.hidden(), output);
   sum_over(work, group, output);
+  if (work.header.model.positions == 0) return;
+  const PositionRow row = position_row(work);
+  work.backend.add_row(part(work.parameters[kPosition].weight, 0, row.elements), row.samples,
+                       row.width, output);
 }
 
 void embedding_weight_gradients(const BlockWork& work, const BlockKept& kept) {
   const HeldParameter& table = work.parameters[kToken];
   work.backend.embed_backward(work.batch.tokens, kept.d_output, first_entry(table), entries(table),
                               work.hidden(), table.gradient);
+  if (work.header.model.positions == 0) return;
+  const PositionRow row = position_row(work);
+  work.backend.sum_rows(kept.d_output, row.samples, row.width,
+                        part(work.parameters[kPosition].gradient, 0, row.elements));
 }
 
 /// Loss of a row: log of the sum of exponentials over the whole vocabulary less the target's logit.
 void head_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
                   std::vector<double>& losses) {
   Backend& backend = work.backend;
-  const HeldParameter& table = work.parameters[kOutput];
+  const HeldParameter& table = output_table(work);
   const auto rows = static_cast<std::size_t>(work.rows());
-  kept.norm1 = work.allocate(work.hidden());
-  kept.inverse1 = work.allocate(1, true);
-  backend.rms_norm(kept.input, work.parameters[kNorm].weight, work.rows(), work.hidden(),
-                   kept.norm1, kept.inverse1);
+  norm_forward(work, head_parameters(work.header.model).norm, kept.input, kept.norm1,
+               kept.inverse1);
   kept.logits = project(work, kept.norm1, table.weight, work.hidden());
   kept.maximum = work.allocate(1, true);
   backend.row_maximum(kept.logits, work.rows(), entries(table), kept.maximum);
@@ -82,7 +99,7 @@ void head_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
 void head_input_gradient(const BlockWork& work, TensorGroup& group, double scale, BlockKept& kept,
                          Tensor& d_input) {
   Backend& backend = work.backend;
-  const HeldParameter& table = work.parameters[kOutput];
+  const HeldParameter& table = output_table(work);
   backend.cross_entropy_backward(kept.logits, work.batch.targets, first_entry(table),
                                  entries(table), kept.maximum,
                                  part(kept.sums, 0, static_cast<std::size_t>(work.rows())), scale);
@@ -90,16 +107,15 @@ void head_input_gradient(const BlockWork& work, TensorGroup& group, double scale
   sum_over(work, group, d_norm);
   d_input = work.allocate(work.hidden());
   backend.fill(d_input, 0);
-  kept.d_gain1 = backend.allocate(static_cast<std::size_t>(work.hidden()), true);
-  backend.fill(kept.d_gain1, 0);
-  backend.rms_norm_backward(d_norm, kept.input, work.parameters[kNorm].weight, kept.inverse1,
-                            work.rows(), work.hidden(), d_input, kept.d_gain1);
+  norm_backward(work, head_parameters(work.header.model).norm, d_norm, kept.input, kept.inverse1,
+                d_input, kept.d_gain1, kept.d_bias1);
   for (Tensor* tensor : {&kept.input, &kept.inverse1, &kept.maximum, &kept.sums}) *tensor = {};
 }
 
 void head_weight_gradients(const BlockWork& work, const BlockKept& kept) {
-  add_weight_gradient(work, kept.logits, kept.norm1, work.parameters[kOutput].gradient);
-  work.backend.add(kept.d_gain1, work.parameters[kNorm].gradient);
+  const HeadParameters numbers = head_parameters(work.header.model);
+  add_weight_gradient(work, kept.logits, kept.norm1, work.parameters[numbers.output].gradient);
+  add_norm_gradients(work, numbers.norm, kept.d_gain1, kept.d_bias1);
 }
 
 }  // namespace orrery::executor

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
+#include <utility>
 
 #include "models/base/check.h"
 #include "models/base/rng.h"
@@ -13,18 +15,65 @@ namespace {
 
 constexpr double kInitialDeviation = 0.02;
 
-std::vector<ParameterInfo> transformer_parameters_of(const ir::ModelShape& s) {
+/// A parameter list as models/spec/workload.cpp makes it, in its order.
+class ParameterList {
+ public:
+  explicit ParameterList(const ir::ModelShape& shape) : s_(shape) {}
+
+  ParameterPair norm(const std::string& name) {
+    ParameterPair out = {add({name + ".gain", 0, s_.hidden})};
+    if (s_.normalization == ir::Normalization::layer_norm) {
+      out.bias = add({name + ".bias", 0, s_.hidden});
+    }
+    return out;
+  }
+  /// A matrix whose units make one bias element each `bias_unit` times; 0: a bias of the whole
+  /// output, which every member of a tensor-parallel group holds.
+  ParameterPair linear(const std::string& name, std::int64_t units, std::int64_t unit,
+                       std::int64_t bias_unit) {
+    ParameterPair out = {add({name, units, unit})};
+    if (!s_.biases) return out;
+    const std::string bias = name + ".bias";
+    out.bias = add(bias_unit > 0 ? ParameterInfo{bias, units, bias_unit}
+                                 : ParameterInfo{bias, 0, s_.hidden});
+    return out;
+  }
+  std::size_t add(ParameterInfo info) {
+    all_.push_back(std::move(info));
+    return all_.size() - 1;
+  }
+  std::vector<ParameterInfo> take() { return std::move(all_); }
+
+ private:
+  const ir::ModelShape& s_;
+  std::vector<ParameterInfo> all_;
+};
+
+TransformerParameters add_transformer(const ir::ModelShape& s, ParameterList& list) {
   const std::int64_t hidden = s.hidden;
   const std::int64_t head = hidden * s.head_dim;
-  std::vector<ParameterInfo> all = {
-      {"norm1.gain", 0, hidden},           {"attention.query", s.heads, head},
-      {"attention.key", s.kv_heads, head}, {"attention.value", s.kv_heads, head},
-      {"attention.output", s.heads, head}, {"norm2.gain", 0, hidden},
-  };
-  if (s.activation == ir::Activation::swiglu) all.push_back({"mlp.gate", s.ffn, hidden});
-  all.push_back({"mlp.up", s.ffn, hidden});
-  all.push_back({"mlp.down", s.ffn, hidden});
-  return all;
+  TransformerParameters out;
+  out.norm1 = list.norm("norm1");
+  out.query = list.linear("attention.query", s.heads, head, s.head_dim);
+  out.key = list.linear("attention.key", s.kv_heads, head, s.head_dim);
+  out.value = list.linear("attention.value", s.kv_heads, head, s.head_dim);
+  out.output = list.linear("attention.output", s.heads, head, 0);
+  out.norm2 = list.norm("norm2");
+  if (s.activation == ir::Activation::swiglu) out.gate = list.linear("mlp.gate", s.ffn, hidden, 1);
+  out.up = list.linear("mlp.up", s.ffn, hidden, 1);
+  out.down = list.linear("mlp.down", s.ffn, hidden, 0);
+  return out;
+}
+
+HeadParameters add_head(const ir::ModelShape& s, ParameterList& list) {
+  HeadParameters out;
+  out.norm = list.norm("norm");
+  out.output = list.add({"output", s.vocabulary, s.hidden});
+  return out;
+}
+
+bool ends_with(const std::string& name, const std::string& end) {
+  return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
 }
 
 bool writes_to_residual(const std::string& name) {
@@ -34,25 +83,39 @@ bool writes_to_residual(const std::string& name) {
 }  // namespace
 
 TransformerParameters transformer_parameters(const ir::ModelShape& shape) {
-  if (shape.activation == ir::Activation::swiglu) return {.up = 7, .down = 8};
-  return {.up = 6, .down = 7};
+  ParameterList list(shape);
+  return add_transformer(shape, list);
+}
+
+HeadParameters head_parameters(const ir::ModelShape& shape) {
+  ParameterList list(shape);
+  return add_head(shape, list);
+}
+
+bool is_tied(const ir::ProgramHeader& header, BlockId block, std::size_t parameter) {
+  return header.model.tied_embeddings && header.blocks[block.index()] == ir::BlockKind::head &&
+         parameter == head_parameters(header.model).output;
 }
 
 std::vector<ParameterInfo> parameters_of(const ir::ProgramHeader& header, BlockId block) {
   const ir::ModelShape& s = header.model;
+  ParameterList list(s);
   switch (header.blocks[block.index()]) {
     case ir::BlockKind::embedding:
-      return {{"token", s.vocabulary, s.hidden}};
+      list.add({"token", s.vocabulary, s.hidden});
+      if (s.positions > 0) list.add({"position", 0, std::int64_t{s.positions} * s.hidden});
+      break;
     case ir::BlockKind::transformer:
-      return transformer_parameters_of(s);
+      add_transformer(s, list);
+      break;
     case ir::BlockKind::head:
-      return {{"norm.gain", 0, s.hidden}, {"output", s.vocabulary, s.hidden}};
+      add_head(s, list);
+      break;
     case ir::BlockKind::moe:
     case ir::BlockKind::convolution:
-      break;
+      ORRERY_CHECK(false, "block {} is of a kind that find_unsupported() names", block.value);
   }
-  ORRERY_CHECK(false, "block {} is of a kind that find_unsupported() names", block.value);
-  return {};
+  return list.take();
 }
 
 UnitRange held_slice(const ParameterInfo& info, int degree, int position) {
@@ -70,9 +133,11 @@ UnitRange held_slice(const ParameterInfo& info, int degree, int position) {
 
 std::vector<double> initial_values(const ir::ProgramHeader& header, BlockId block,
                                    std::size_t parameter, std::int64_t begin, std::int64_t end) {
+  if (is_tied(header, block, parameter)) return initial_values(header, {0}, kToken, begin, end);
   const ParameterInfo info = parameters_of(header, block)[parameter];
-  std::vector<double> values(static_cast<std::size_t>(end - begin), 1.0);
-  if (info.split_length == 0) return values;
+  const bool gain = ends_with(info.name, ".gain");
+  std::vector<double> values(static_cast<std::size_t>(end - begin), gain ? 1.0 : 0.0);
+  if (gain || ends_with(info.name, ".bias")) return values;
   const double deviation = writes_to_residual(info.name)
                                ? kInitialDeviation / std::sqrt(2.0 * header.model.layers)
                                : kInitialDeviation;

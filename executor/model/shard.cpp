@@ -93,9 +93,12 @@ class ModelShard::Impl {
       : backend_(backend), header_(header) {
     for (const HeldBlock& held : blocks) {
       Part part = {held, {}};
-      int parameter = 0;
       for (const ParameterInfo& info : parameters_of(header_, held.block)) {
-        part.parameters.push_back(hold(info, held, parameter++));
+        const std::size_t parameter = part.parameters.size();
+        if (held.for_head && parameter > kToken) break;
+        part.parameters.push_back(is_tied(header_, held.block, parameter)
+                                      ? alias(info, held)
+                                      : hold(info, held, static_cast<int>(parameter)));
       }
       const bool fresh = parts_.emplace(held.block, std::move(part)).second;
       ORRERY_CHECK(fresh, "block {} is held twice", held.block.value);
@@ -128,6 +131,7 @@ class ModelShard::Impl {
     for (auto& [block, part] : parts_) {
       for (std::size_t p = 0; p < part.parameters.size(); ++p) {
         HeldParameter& held = part.parameters[p];
+        if (held.tied) continue;
         const std::vector<UnitRange> all = {{held.begin, held.end}};
         for (const UnitRange& range : held.sharded ? held.updated : all) {
           upload_wide(backend_,
@@ -164,6 +168,22 @@ class ModelShard::Impl {
   }
 
  private:
+  /// The embedding's matrix under the name of a tied head's. Blocks come ascending.
+  HeldParameter alias(const ParameterInfo& info, const HeldBlock& at) {
+    const auto embedding = parts_.find({0});
+    ORRERY_CHECK(embedding != parts_.end(), "a tied head without the embedding's matrix");
+    HeldParameter held = embedding->second.parameters[kToken];
+    const UnitRange slice = held_slice(info, at.degree, at.position);
+    ORRERY_CHECK(held.begin == slice.begin && held.end == slice.end,
+                 "the ends of a tied matrix in slices {}-{} and {}-{}", held.begin, held.end,
+                 slice.begin, slice.end);
+    held.info = info;
+    held.updated.clear();
+    held.first_moment = held.second_moment = {};
+    held.tied = true;
+    return held;
+  }
+
   HeldParameter hold(const ParameterInfo& info, const HeldBlock& at, int parameter) {
     const UnitRange slice = held_slice(info, at.degree, at.position);
     const auto elements = static_cast<std::size_t>((slice.end - slice.begin) * info.unit);

@@ -3,9 +3,12 @@
 /// sockets.
 ///
 /// Numbering of blocks and parameters is that of the Program's header and of the workload that it
-/// was lowered from: embedding {token}, transformer {norm1.gain, attention.query, .key, .value,
-/// .output, norm2.gain, [mlp.gate,] mlp.up, mlp.down}, head {norm.gain, output}. A test holds the
-/// two lists equal. Parameters start from a counter-based generator keyed by (seed, block,
+/// was lowered from: embedding {token, [position]}, transformer {norm1.gain, attention.query, .key,
+/// .value, .output, norm2.gain, [mlp.gate,] mlp.up, mlp.down}, head {norm.gain, output}, each gain
+/// of a LayerNorm and each matrix of a model with biases followed by its bias. A test holds the two
+/// lists equal. A tied head's output is the embedding's token: its weights, gradients and states
+/// are those of block 0, which programs name too, also on ranks that hold the head alone.
+/// Parameters start from a counter-based generator keyed by (seed, block,
 /// parameter, element of the whole tensor), so that they do not depend on the plan.
 #pragma once
 #include <cstdint>
@@ -23,9 +26,9 @@
 
 namespace orrery::executor {
 
-/// What this program cannot be run for, in words, all of it: experts, layer norm, biases, tied
-/// embeddings, learned positions, sequence parallelism, convolution, ZeRO-3 with tensor
-/// parallelism. Empty: it can.
+/// What this program cannot be run for, in words, all of it: experts, sequence parallelism,
+/// convolution, ZeRO-3 with tensor parallelism or tied embeddings, tied embeddings whose ends a
+/// rank holds in different slices. Empty: it can.
 ///
 /// In Programs gradients are scattered once a round of synchronization, after its last backward
 /// pass, with any ZeRO stage. Deviation: until then each rank holds them whole, where ZeRO-2 and 3
@@ -82,6 +85,9 @@ struct HeldParameter {
   /// so is `shard`, the weights that follow from them (in the same memory where precisions agree).
   bool sharded = false;
   Tensor shard;
+  /// A tied head's output: weight, gradient and master are those of the embedding's token, which
+  /// has the states. Nothing is updated or saved under this name.
+  bool tied = false;
 
   /// Units [begin, end) of a tensor of all units: weight, gradient, master unless sharded.
   Tensor units(const Tensor& tensor, std::int64_t begin, std::int64_t end) const;
@@ -119,6 +125,8 @@ class ModelShard {
     /// By parameter: units that other ranks update, in any order. They need no moments here.
     std::map<int, std::vector<UnitRange>> elsewhere = {};
     bool sharded = false;  ///< ZeRO-3: those are not here at all outside of passes.
+    /// The embedding for a tied head that is held without it: its token matrix and nothing else.
+    bool for_head = false;
   };
   ModelShard(Backend& backend, const ir::ProgramHeader& header,
              const std::vector<HeldBlock>& blocks);

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <set>
 
 #include "executor/model/shard.h"
+#include "models/ir/op_traits.h"
 
 namespace orrery::executor {
 namespace {
@@ -31,11 +33,10 @@ void check_blocks(const ir::ProgramHeader& header, Problems& out) {
 
 void check_shape(const ir::ProgramHeader& header, Problems& out) {
   const ir::ModelShape& s = header.model;
-  if (s.normalization != ir::Normalization::rms_norm) out.emplace_back("layer norm");
-  if (s.activation == ir::Activation::relu) out.emplace_back("the activation relu");
-  if (s.biases) out.emplace_back("biases");
-  if (s.tied_embeddings) out.emplace_back("tied embeddings");
-  if (s.positions > 0) out.emplace_back("learned positions");
+  if (s.positions > 0 && s.positions < header.sequence_length) {
+    out.push_back(fmt::format("{} learned positions for sequences of {} tokens", s.positions,
+                              header.sequence_length));
+  }
   if (s.hidden < 1 || s.heads < 1 || s.kv_heads < 1 || s.head_dim < 1 || s.ffn < 1 ||
       s.vocabulary < 1 || header.sequence_length < 1) {
     out.emplace_back("a model without dimensions");
@@ -60,6 +61,8 @@ void check_segments(const ir::Program& program, Problems& out) {
     const int degree = segment.tensor_parallel;
     if (segment.zero.shards_parameters() && degree > 1)
       found.emplace("ZeRO-3 with tensor parallelism");
+    if (segment.zero.shards_parameters() && s.tied_embeddings)
+      found.emplace("ZeRO-3 with tied embeddings");
     if (degree < 1 || s.heads < 1 || s.kv_heads < 1 || s.ffn < 1) continue;
     const bool kv = s.kv_heads % degree == 0 || degree % s.kv_heads == 0;
     if (s.heads % degree != 0 || s.ffn % degree != 0 || !kv) {
@@ -68,6 +71,24 @@ void check_segments(const ir::Program& program, Problems& out) {
     }
   }
   out.insert(out.end(), found.begin(), found.end());
+}
+
+/// A rank keeps one slice of the tied matrix for both ends.
+void check_tied_ends(const ir::Program& program, Problems& out) {
+  if (!program.header.model.tied_embeddings) return;
+  const std::int32_t last = static_cast<std::int32_t>(program.header.blocks.size()) - 1;
+  std::map<RankId, int> degrees;
+  for (const ir::Op& op : program.ops) {
+    if (!ir::is_pass(op.kind)) continue;
+    const ir::SegmentInfo& segment = program.segment_of(op);
+    if (segment.first_block.value != 0 && segment.last_block.value != last) continue;
+    const auto [at, fresh] = degrees.try_emplace(op.rank, segment.tensor_parallel);
+    if (at->second == segment.tensor_parallel) continue;
+    out.push_back(
+        fmt::format("tied embeddings whose ends lie on one rank with tensor parallelism {} and {}",
+                    at->second, segment.tensor_parallel));
+    return;
+  }
 }
 
 }  // namespace
@@ -80,6 +101,7 @@ std::vector<std::string> find_unsupported(const ir::Program& program) {
   check_blocks(program.header, out);
   check_shape(program.header, out);
   check_segments(program, out);
+  check_tied_ends(program, out);
   return out;
 }
 

@@ -140,7 +140,8 @@ def judge(tree, folder):
         passed, text = run(tree, ["ctest", "--test-dir", str(BUILD), "-R", tests,
                                   "--stop-on-failure", "--timeout", str(TEST_LIMIT)])
         if not passed:
-            failed = re.search(r"\d+ - (\S+) \(", text)
+            listed = text.partition("The following tests FAILED")[2]  # Skipped ones stand before.
+            failed = re.search(r"\d+ - (\S+) \(", listed)
             return "noticed", failed[1] if failed else "ctest"
     return "missed", ""
 

@@ -123,6 +123,39 @@ TEST_P(CpuKernel, NormDividesByTheRootMeanSquare) {
   EXPECT_EQ(to_numbers(*backend_, dx), to_numbers(*backend_, dx_alone));
 }
 
+TEST_P(CpuKernel, RowsAreCenteredSummedAndAddedTo) {
+  const int rows = 5, width = 37;
+  const Numbers x = random_numbers(rows * width, 1), row = random_numbers(width, 2);
+  Numbers centered = x, added = x, sums = row;
+  for (std::size_t r = 0; r < rows; ++r) {
+    double mean = 0;
+    for (std::size_t i = 0; i < width; ++i) mean += x[r * width + i] / width;
+    for (std::size_t i = 0; i < width; ++i) {
+      centered[r * width + i] -= mean;
+      added[r * width + i] += row[i];
+      sums[i] += x[r * width + i];
+    }
+  }
+  const Tensor y = fresh(x.size()), in_place = tensor(x), to = tensor(x), sum = tensor(row, true);
+  backend_->center(tensor(x), rows, width, y);
+  backend_->center(in_place, rows, width, in_place);
+  backend_->add_row(tensor(row), rows, width, to);
+  backend_->sum_rows(tensor(x), rows, width, sum);
+  expect_near(y, centered, "centered");
+  EXPECT_EQ(to_numbers(*backend_, y), to_numbers(*backend_, in_place));
+  expect_near(to, added, "added");
+  expect_near(sum, sums, "sums");
+}
+
+TEST_P(CpuKernel, ReluKeepsWhatIsPositive) {
+  const Numbers x = {-2, -0.5, 0, 0.25, 3}, dy = {1, 2, 3, 4, 5};
+  const Tensor y = fresh(x.size()), dx = fresh(x.size());
+  backend_->relu(tensor(x), y);
+  EXPECT_EQ(to_numbers(*backend_, y), (Numbers{0, 0, 0, 0.25, 3}));
+  backend_->relu_backward(tensor(dy), y, dx);
+  EXPECT_EQ(to_numbers(*backend_, dx), (Numbers{0, 0, 0, 4, 5}));
+}
+
 TEST_P(CpuKernel, RotationTurnsPairsAndItsInverseTurnsThemBack) {
   const int tokens = 7, rows = 14, heads = 3, dim = 10;
   const Numbers x = random_numbers(rows * heads * dim, 1);

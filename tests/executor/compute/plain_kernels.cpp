@@ -100,6 +100,49 @@ NormGradients rms_norm_backward(const Numbers& dy, const Numbers& x, const Numbe
   return out;
 }
 
+namespace {
+
+/// Mean and 1 / standard deviation of a row.
+std::pair<double, double> moments(const Numbers& x, int row, int width) {
+  double mean = 0, variance = 0;
+  for (int i = 0; i < width; ++i) mean += x[at(row, width, i)] / width;
+  for (int i = 0; i < width; ++i) variance += std::pow(x[at(row, width, i)] - mean, 2) / width;
+  return {mean, 1 / std::sqrt(variance + kNormEpsilon)};
+}
+
+}  // namespace
+
+Numbers layer_norm(const Numbers& x, const Numbers& gain, const Numbers& bias, int rows,
+                   int width) {
+  Numbers y(x.size());
+  for (int row = 0; row < rows; ++row) {
+    const auto [mean, r] = moments(x, row, width);
+    for (int i = 0; i < width; ++i) {
+      y[at(row, width, i)] = (x[at(row, width, i)] - mean) * r * gain[at(i)] + bias[at(i)];
+    }
+  }
+  return y;
+}
+
+/// y_j = (x_j - m) r g_j + b_j with dm/dx_i = 1 / width and dr/dx_i = -r^3 (x_i - m) / width.
+LayerNormGradients layer_norm_backward(const Numbers& dy, const Numbers& x, const Numbers& gain,
+                                       int rows, int width) {
+  LayerNormGradients out = {Numbers(x.size(), 0), Numbers(gain.size(), 0), Numbers(gain.size(), 0)};
+  for (int row = 0; row < rows; ++row) {
+    const auto [mean, r] = moments(x, row, width);
+    for (int i = 0; i < width; ++i) {
+      for (int j = 0; j < width; ++j) {
+        const double own = x[at(row, width, j)] - mean, other = x[at(row, width, i)] - mean;
+        const double slope = (i == j ? r : 0) - r / width - own * r * r * r * other / width;
+        out.dx[at(row, width, i)] += dy[at(row, width, j)] * gain[at(j)] * slope;
+      }
+      out.d_gain[at(i)] += dy[at(row, width, i)] * (x[at(row, width, i)] - mean) * r;
+      out.d_bias[at(i)] += dy[at(row, width, i)];
+    }
+  }
+  return out;
+}
+
 Numbers rotate(const Numbers& x, int rows, int tokens, int heads, int head_dim, bool inverse) {
   Numbers y = x;
   for (int row = 0; row < rows; ++row) {

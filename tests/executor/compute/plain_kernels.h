@@ -21,6 +21,12 @@ struct NormGradients {
 };
 NormGradients rms_norm_backward(const Numbers& dy, const Numbers& x, const Numbers& gain, int rows,
                                 int width);
+struct LayerNormGradients {
+  Numbers dx, d_gain, d_bias;
+};
+Numbers layer_norm(const Numbers& x, const Numbers& gain, const Numbers& bias, int rows, int width);
+LayerNormGradients layer_norm_backward(const Numbers& dy, const Numbers& x, const Numbers& gain,
+                                       int rows, int width);
 Numbers rotate(const Numbers& x, int rows, int tokens, int heads, int head_dim, bool inverse);
 
 struct Attention {

@@ -24,6 +24,10 @@ TEST(HostLanes, TrainAsOneDeviceInSinglePrecision) {
   expect_plans_equal(on_host(Precision::fp32), {ir::Activation::gelu}, 20, 6);
 }
 
+TEST(HostLanes, TrainGptAsOneDevice) {
+  expect_plans_equal(on_host(Precision::fp64), kTinyGpt, 60, 4);
+}
+
 TEST(HostLanes, TrainAsOneDeviceInBf16WithMasterWeights) {
   expect_plans_equal(on_host(Precision::bf16), {}, 40, 8);
 }

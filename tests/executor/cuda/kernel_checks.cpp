@@ -212,6 +212,23 @@ TEST_P(Kernel, NormsAndTheirGradients) {
   }
 }
 
+TEST_P(Kernel, RowsAreCenteredSummedAndAddedTo) {
+  for (const int rows : {1, 5, 130}) {  // Also more than one chunk of rows.
+    const int width = 37;
+    const Twin x = random(count(rows, width), 1), row = random(37, 2),
+               y = fresh(count(rows, width)), to = random(count(rows, width), 3),
+               sum = random(37, 4, 1, true);
+    on_both([&](Backend& backend, const auto& of) {
+      backend.center(of(x), rows, width, of(y));
+      backend.add_row(of(row), rows, width, of(to));
+      backend.sum_rows(of(x), rows, width, of(sum));
+    });
+    expect_near(y, "centered");
+    expect_near(to, "added");
+    expect_near(sum, "sums");
+  }
+}
+
 TEST_P(Kernel, RotationTurnsPairs) {
   const Twin x = random(14 * 30, 1), back = random(14 * 30, 2);
   on_both([&](Backend& backend, const auto& of) {
@@ -257,15 +274,19 @@ TEST_P(Kernel, ActivationsAndTheirSlopes) {
   numbers[2] = -60;
   const Twin x = twin(numbers), up = random(203, 2), dy = random(203, 3);
   const Twin y = fresh(203), dx = fresh(203), product = fresh(203), d_gate = fresh(203),
-             d_up = fresh(203);
+             d_up = fresh(203), rectified = fresh(203), d_rectified = fresh(203);
   on_both([&](Backend& backend, const auto& of) {
     backend.gelu(of(x), of(y));
     backend.gelu_backward(of(dy), of(x), of(dx));
+    backend.relu(of(x), of(rectified));
+    backend.relu_backward(of(dy), of(rectified), of(d_rectified));
     backend.swiglu(of(x), of(up), of(product));
     backend.swiglu_backward(of(dy), of(x), of(up), of(d_gate), of(d_up));
   });
   expect_near(y, "gelu");
   expect_near(dx, "gelu'");
+  expect_near(rectified, "relu");
+  expect_near(d_rectified, "relu'");
   expect_near(product, "swiglu");
   expect_near(d_gate, "d_gate");
   expect_near(d_up, "d_up");

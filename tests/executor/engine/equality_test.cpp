@@ -20,6 +20,8 @@ constexpr int kSteps = 20;
 constexpr std::uint64_t kDoubleSeeds = 0;
 constexpr std::uint64_t kSingleSeeds = 200;
 constexpr std::uint64_t kRoundSeeds = 400;
+constexpr std::uint64_t kGptSeeds = 600;
+constexpr std::uint64_t kOptSeeds = 700;
 
 TEST(Equality, RandomPlansTrainAsOneDeviceDoesInDoublePrecision) {
   expect_plans_equal(training(Precision::fp64, kSteps), {}, kDoubleSeeds, kPlans);
@@ -28,6 +30,55 @@ TEST(Equality, RandomPlansTrainAsOneDeviceDoesInDoublePrecision) {
 TEST(Equality, RandomPlansTrainAsOneDeviceDoesInSinglePrecision) {
   expect_plans_equal(training(Precision::fp32, kSteps), {ir::Activation::gelu}, kSingleSeeds,
                      kPlans);
+}
+
+TEST(Equality, RandomPlansTrainGptAsOneDeviceDoes) {
+  expect_plans_equal(training(Precision::fp64, 6), kTinyGpt, kGptSeeds, kPlans);
+}
+
+/// The same with ReLU. [Zhang et al. 2022]
+TEST(Equality, RandomPlansTrainOptAsOneDeviceDoesInSinglePrecision) {
+  TinyModel opt = kTinyGpt;
+  opt.activation = ir::Activation::relu;
+  expect_plans_equal(training(Precision::fp32, 6), opt, kOptSeeds, kPlans / 3);
+}
+
+/// How a tied matrix lies in a plan: at both ends of a rank, or at ends of several.
+TEST(Equality, MostGptPlansRunAndTheirEndsLieTogetherAndApart) {
+  const models::Workload workload = tiny_workload(kTinyGpt);
+  int run = 0, together = 0, apart = 0, zero = 0;
+  for (std::uint64_t seed = kGptSeeds; seed < kGptSeeds + kPlans; ++seed) {
+    const ir::Plan plan = random_training_plan(seed, workload);
+    if (!find_unsupported(lower_for_executor(plan, workload)).empty()) continue;
+    ++run;
+    for (const ir::Pipeline& pipeline : plan.pipelines) {
+      ++(pipeline.stages.size() == 1 ? together : apart);
+      zero += pipeline.stages.front().segments.front().zero.stage > 0;
+    }
+  }
+  EXPECT_GT(run, 9 * kPlans / 10);
+  EXPECT_GT(together, 5);
+  EXPECT_GT(apart, 20);
+  EXPECT_GT(zero, 10);
+}
+
+/// Plans with reroutes may have one round only.
+bool has_reroutes(const ir::Plan& plan) {
+  return std::any_of(plan.pipelines.begin(), plan.pipelines.end(),
+                     [](const ir::Pipeline& pipeline) { return !pipeline.reroutes.empty(); });
+}
+
+TEST(Rounds, RandomPlansOfGptWithoutAccumulationTrainAsOneDeviceDoes) {
+  const models::Workload workload = tiny_workload(kTinyGpt);
+  const TrainingRun expected = reference(workload, Precision::fp64, 2);
+  for (std::uint64_t seed = kGptSeeds; seed < kGptSeeds + kPlans; ++seed) {
+    const ir::Plan plan = random_training_plan(seed, workload);
+    if (has_reroutes(plan)) continue;
+    const ir::Program program = lower_for_executor(plan, workload, 5, models::kEveryMicroBatch);
+    if (!find_unsupported(program).empty()) continue;
+    expect_equal(train(program, training(Precision::fp64, 2)), expected, Precision::fp64,
+                 "plan " + std::to_string(seed));
+  }
 }
 
 TEST(Equality, SchedulesAndPipelinesDoNotChangeABit) {
@@ -94,12 +145,6 @@ TEST(Equality, FullyShardedParametersOfUnequalReplicasAreRefused) {
   const auto problems = find_unrunnable(lower_for_executor(plan, workload));
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_NE(problems[0].find("ZeRO-3 among ranks whose passes differ"), std::string::npos);
-}
-
-/// Plans with reroutes may have one round only.
-bool has_reroutes(const ir::Plan& plan) {
-  return std::any_of(plan.pipelines.begin(), plan.pipelines.end(),
-                     [](const ir::Pipeline& pipeline) { return !pipeline.reroutes.empty(); });
 }
 
 TEST(Rounds, RandomPlansWithoutAccumulationTrainAsOneDeviceDoes) {

@@ -21,7 +21,13 @@ struct TinyModel {
   ir::Activation activation = ir::Activation::swiglu;
   int layers = 4;
   std::int64_t sequence_length = 6;
+  /// As GPT-3 and OPT: LayerNorm, biases, learned positions.
+  bool gpt = false;
+  bool tied_embeddings = false;
 };
+/// LayerNorm, biases, learned positions and one matrix at both ends. [Brown et al. 2020, 2.1]
+inline constexpr TinyModel kTinyGpt = {
+    .activation = ir::Activation::gelu, .gpt = true, .tied_embeddings = true};
 models::Workload tiny_workload(const TinyModel& model = {});
 
 /// Samples of a step: the same for all plans.
@@ -67,7 +73,8 @@ struct TrainingOptions {
 /// Throws what a rank throws.
 TrainingRun train(ir::Program program, const TrainingOptions& options = {});
 
-/// Largest ||a - b|| / ||b|| over tensors.
+/// Largest ||a - b|| / ||b|| over tensors. Where b is rounding only (the gradient of a bias of
+/// keys, which shifts all scores of a query alike), relative to the largest tensor.
 double relative_distance(const Numbers& a, const Numbers& b);
 
 }  // namespace orrery::executor

@@ -1,8 +1,12 @@
 #include "tests/executor/model/reference.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <map>
+#include <string>
 
+#include "executor/model/shard.h"
 #include "tests/executor/compute/plain_kernels.h"
 
 namespace orrery::executor::reference {
@@ -29,9 +33,16 @@ class Model {
     shape_.head_dim = m_.head_dim;
     shape_.group = m_.heads / m_.kv_heads;
     shape_.causal = m_.causal;
-    for (const auto& block : weights) {
+    for (std::size_t b = 0; b < weights.size(); ++b) {
       gradients_.emplace_back();
-      for (const Numbers& parameter : block) gradients_.back().emplace_back(parameter.size(), 0.0);
+      for (const Numbers& parameter : weights[b]) {
+        gradients_.back().emplace_back(parameter.size(), 0.0);
+      }
+      numbers_.emplace_back();
+      for (const ParameterInfo& info : parameters_of(header, {static_cast<std::int32_t>(b)})) {
+        const std::size_t number = numbers_.back().size();
+        numbers_.back()[info.name] = number;
+      }
     }
   }
 
@@ -39,9 +50,11 @@ class Model {
              double scale) {
     Numbers x;
     const auto width = static_cast<std::size_t>(m_.hidden);
-    for (const std::int32_t token : tokens) {
+    const auto length = static_cast<std::size_t>(shape_.tokens);
+    for (std::size_t row = 0; row < tokens.size(); ++row) {
       for (std::size_t i = 0; i < width; ++i) {
-        x.push_back(w_[0][0][static_cast<std::size_t>(token) * width + i]);
+        x.push_back(w_[0][0][static_cast<std::size_t>(tokens[row]) * width + i]);
+        if (m_.positions > 0) x.back() += w_[0][1][row % length * width + i];
       }
     }
     std::vector<Layer> layers;
@@ -56,7 +69,13 @@ class Model {
     for (std::size_t row = 0; row < tokens.size(); ++row) {
       for (std::size_t i = 0; i < width; ++i) {
         gradients_[0][0][static_cast<std::size_t>(tokens[row]) * width + i] += dx[row * width + i];
+        if (m_.positions > 0) gradients_[0][1][row % length * width + i] += dx[row * width + i];
       }
+    }
+    if (m_.tied_embeddings) {  // One matrix under two names.
+      Numbers& both = gradients_[0][0];
+      both = sum(both, gradients_.back().back());
+      gradients_.back().back() = both;
     }
     out.gradients = gradients_;
     return out;
@@ -64,7 +83,55 @@ class Model {
 
  private:
   bool swiglu() const { return m_.activation == ir::Activation::swiglu; }
-  std::size_t up_number() const { return swiglu() ? 7 : 6; }
+  bool layer_norm() const { return m_.normalization == ir::Normalization::layer_norm; }
+
+  const Numbers& weight(std::size_t block, const std::string& name) const {
+    return w_[block][numbers_[block].at(name)];
+  }
+  Numbers& gradient(std::size_t block, const std::string& name) {
+    return gradients_[block][numbers_[block].at(name)];
+  }
+
+  Numbers norm(std::size_t block, const std::string& name, const Numbers& x) const {
+    const Numbers& gain = weight(block, name + ".gain");
+    if (!layer_norm()) return plain::rms_norm(x, gain, rows_, m_.hidden);
+    return plain::layer_norm(x, gain, weight(block, name + ".bias"), rows_, m_.hidden);
+  }
+  Numbers norm_backward(std::size_t block, const std::string& name, const Numbers& dy,
+                        const Numbers& x) {
+    const Numbers& gain = weight(block, name + ".gain");
+    if (!layer_norm()) {
+      const plain::NormGradients all = plain::rms_norm_backward(dy, x, gain, rows_, m_.hidden);
+      gradient(block, name + ".gain") = all.d_gain;
+      return all.dx;
+    }
+    const plain::LayerNormGradients all = plain::layer_norm_backward(dy, x, gain, rows_, m_.hidden);
+    gradient(block, name + ".gain") = all.d_gain;
+    gradient(block, name + ".bias") = all.d_bias;
+    return all.dx;
+  }
+
+  /// The bias of a matrix to each row, and its gradient: sums over rows.
+  Numbers biased(std::size_t block, const std::string& matrix, Numbers x) const {
+    if (!m_.biases) return x;
+    const Numbers& bias = weight(block, matrix + ".bias");
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] += bias[i % bias.size()];
+    return x;
+  }
+  void bias_gradient(std::size_t block, const std::string& matrix, const Numbers& dy) {
+    if (!m_.biases) return;
+    Numbers& to = gradient(block, matrix + ".bias");
+    for (std::size_t i = 0; i < dy.size(); ++i) to[i % to.size()] += dy[i];
+  }
+
+  double activate(double up, double gate) const {
+    if (swiglu()) return plain::silu(gate) * up;
+    return m_.activation == ir::Activation::gelu ? plain::gelu(up) : std::max(up, 0.0);
+  }
+  double activation_slope(double up, double gate) const {
+    if (swiglu()) return plain::silu(gate);
+    return m_.activation == ir::Activation::gelu ? plain::gelu_slope(up) : (up > 0 ? 1.0 : 0.0);
+  }
 
   /// x w^T for a weight of outputs x inputs, and x w for one of inputs x outputs.
   Numbers times_transposed(const Numbers& x, const Numbers& w, int inputs) const {
@@ -76,36 +143,43 @@ class Model {
                        0, {});
   }
   /// Adds left^T right, where `right` is rows x hidden.
-  void add(std::size_t block, std::size_t parameter, const Numbers& left, const Numbers& right) {
-    Numbers& to = gradients_[block][parameter];
+  void add(std::size_t block, const std::string& name, const Numbers& left, const Numbers& right) {
+    Numbers& to = gradient(block, name);
     to = sum(to, plain::gemm(true, false, static_cast<int>(left.size()) / rows_, m_.hidden, rows_,
                              1, left, right, 0, {}));
   }
 
+  /// x w^T and the bias.
+  Numbers linear(std::size_t b, const std::string& matrix, const Numbers& x) const {
+    return biased(b, matrix, times_transposed(x, weight(b, matrix), m_.hidden));
+  }
+  Numbers turned(const Numbers& x, int heads, bool inverse) const {
+    if (m_.positions > 0) return x;
+    return plain::rotate(x, rows_, shape_.tokens, heads, m_.head_dim, inverse);
+  }
+
   Numbers forward(std::size_t b, Layer& a) {
-    const std::vector<Numbers>& w = w_[b];
-    a.h1 = plain::rms_norm(a.x, w[0], rows_, m_.hidden);
-    a.q = plain::rotate(times_transposed(a.h1, w[1], m_.hidden), rows_, shape_.tokens, m_.heads,
-                        m_.head_dim, false);
-    a.k = plain::rotate(times_transposed(a.h1, w[2], m_.hidden), rows_, shape_.tokens, m_.kv_heads,
-                        m_.head_dim, false);
-    a.v = times_transposed(a.h1, w[3], m_.hidden);
+    a.h1 = norm(b, "norm1", a.x);
+    a.q = turned(linear(b, "attention.query", a.h1), m_.heads, false);
+    a.k = turned(linear(b, "attention.key", a.h1), m_.kv_heads, false);
+    a.v = linear(b, "attention.value", a.h1);
     a.o = plain::attention(shape_, a.q, a.k, a.v).o;
-    a.x1 = sum(times(a.o, w[4], m_.hidden), a.x);
-    a.h2 = plain::rms_norm(a.x1, w[5], rows_, m_.hidden);
-    a.up = times_transposed(a.h2, w[up_number()], m_.hidden);
-    if (swiglu()) a.gate = times_transposed(a.h2, w[6], m_.hidden);
+    a.x1 = sum(biased(b, "attention.output", times(a.o, weight(b, "attention.output"), m_.hidden)),
+               a.x);
+    a.h2 = norm(b, "norm2", a.x1);
+    a.up = linear(b, "mlp.up", a.h2);
+    a.gate = swiglu() ? linear(b, "mlp.gate", a.h2) : Numbers(a.up.size(), 0.0);
     for (std::size_t i = 0; i < a.up.size(); ++i) {
-      a.activated.push_back(swiglu() ? plain::silu(a.gate[i]) * a.up[i] : plain::gelu(a.up[i]));
+      a.activated.push_back(activate(a.up[i], a.gate[i]));
     }
-    return sum(times(a.activated, w[up_number() + 1], m_.hidden), a.x1);
+    return sum(biased(b, "mlp.down", times(a.activated, weight(b, "mlp.down"), m_.hidden)), a.x1);
   }
 
   Numbers head(const Numbers& x, const std::vector<std::int32_t>& targets, double scale,
                Numbers& losses) {
-    const std::vector<Numbers>& w = w_.back();
-    const Numbers h = plain::rms_norm(x, w[0], rows_, m_.hidden);
-    const Numbers logits = times_transposed(h, w[1], m_.hidden);
+    const std::size_t b = w_.size() - 1;
+    const Numbers h = norm(b, "norm", x);
+    const Numbers logits = times_transposed(h, weight(b, "output"), m_.hidden);
     const auto entries = static_cast<std::size_t>(m_.vocabulary);
     losses.assign(static_cast<std::size_t>(shape_.samples), 0);
     for (std::size_t row = 0; row < targets.size(); ++row) {
@@ -115,47 +189,45 @@ class Model {
           std::log(exponentials) - logits[row * entries + static_cast<std::size_t>(targets[row])];
     }
     const Numbers d_logits = plain::cross_entropy_backward(logits, targets, m_.vocabulary, scale);
-    add(w_.size() - 1, 1, d_logits, h);
-    const Numbers dh = times(d_logits, w[1], m_.hidden);
-    const plain::NormGradients norm = plain::rms_norm_backward(dh, x, w[0], rows_, m_.hidden);
-    gradients_.back()[0] = norm.d_gain;
-    return norm.dx;
+    add(b, "output", d_logits, h);
+    return norm_backward(b, "norm", times(d_logits, weight(b, "output"), m_.hidden), x);
   }
 
   Numbers backward(std::size_t b, const Layer& a, const Numbers& dy) {
-    const std::vector<Numbers>& w = w_[b];
-    const std::size_t up = up_number();
-    const Numbers d_activated = times_transposed(dy, w[up + 1], m_.hidden);
+    const Numbers d_activated = times_transposed(dy, weight(b, "mlp.down"), m_.hidden);
     Numbers d_up, d_gate;
     for (std::size_t i = 0; i < a.up.size(); ++i) {
-      d_up.push_back(d_activated[i] *
-                     (swiglu() ? plain::silu(a.gate[i]) : plain::gelu_slope(a.up[i])));
+      d_up.push_back(d_activated[i] * activation_slope(a.up[i], a.gate[i]));
       if (swiglu()) d_gate.push_back(d_activated[i] * a.up[i] * plain::silu_slope(a.gate[i]));
     }
-    add(b, up + 1, a.activated, dy);
-    add(b, up, d_up, a.h2);
-    Numbers dh2 = times(d_up, w[up], m_.hidden);
+    add(b, "mlp.down", a.activated, dy);
+    bias_gradient(b, "mlp.down", dy);
+    add(b, "mlp.up", d_up, a.h2);
+    bias_gradient(b, "mlp.up", d_up);
+    Numbers dh2 = times(d_up, weight(b, "mlp.up"), m_.hidden);
     if (swiglu()) {
-      add(b, 6, d_gate, a.h2);
-      dh2 = sum(dh2, times(d_gate, w[6], m_.hidden));
+      add(b, "mlp.gate", d_gate, a.h2);
+      bias_gradient(b, "mlp.gate", d_gate);
+      dh2 = sum(dh2, times(d_gate, weight(b, "mlp.gate"), m_.hidden));
     }
-    const plain::NormGradients second = plain::rms_norm_backward(dh2, a.x1, w[5], rows_, m_.hidden);
-    gradients_[b][5] = second.d_gain;
-    const Numbers dx1 = sum(second.dx, dy);
+    const Numbers dx1 = sum(norm_backward(b, "norm2", dh2, a.x1), dy);
 
-    add(b, 4, a.o, dx1);
-    plain::AttentionGradients d =
-        plain::attention_backward(shape_, times_transposed(dx1, w[4], m_.hidden), a.q, a.k, a.v);
-    d.dq = plain::rotate(d.dq, rows_, shape_.tokens, m_.heads, m_.head_dim, true);
-    d.dk = plain::rotate(d.dk, rows_, shape_.tokens, m_.kv_heads, m_.head_dim, true);
-    add(b, 1, d.dq, a.h1);
-    add(b, 2, d.dk, a.h1);
-    add(b, 3, d.dv, a.h1);
-    const Numbers dh1 = sum(sum(times(d.dq, w[1], m_.hidden), times(d.dk, w[2], m_.hidden)),
-                            times(d.dv, w[3], m_.hidden));
-    const plain::NormGradients first = plain::rms_norm_backward(dh1, a.x, w[0], rows_, m_.hidden);
-    gradients_[b][0] = first.d_gain;
-    return sum(first.dx, dx1);
+    add(b, "attention.output", a.o, dx1);
+    bias_gradient(b, "attention.output", dx1);
+    const Numbers d_o = times_transposed(dx1, weight(b, "attention.output"), m_.hidden);
+    plain::AttentionGradients d = plain::attention_backward(shape_, d_o, a.q, a.k, a.v);
+    d.dq = turned(d.dq, m_.heads, true);
+    d.dk = turned(d.dk, m_.kv_heads, true);
+    Numbers dh1(a.h1.size(), 0.0);
+    for (const auto& [name, gradient_of] :
+         {std::pair<const char*, const Numbers&>("attention.query", d.dq),
+          {"attention.key", d.dk},
+          {"attention.value", d.dv}}) {
+      add(b, name, gradient_of, a.h1);
+      bias_gradient(b, name, gradient_of);
+      dh1 = sum(dh1, times(gradient_of, weight(b, name), m_.hidden));
+    }
+    return sum(norm_backward(b, "norm1", dh1, a.x), dx1);
   }
 
   const ir::ModelShape& m_;
@@ -163,6 +235,7 @@ class Model {
   int rows_;
   AttentionShape shape_;
   Weights gradients_;
+  std::vector<std::map<std::string, std::size_t>> numbers_;  ///< By block: of a name.
 };
 
 }  // namespace

@@ -74,6 +74,7 @@ class Member {
       auto& parameters = shard_.parameters({static_cast<std::int32_t>(b)});
       for (std::size_t p = 0; p < parameters.size(); ++p) {
         const HeldParameter& held = parameters[p];
+        if (held.tied) continue;
         const auto first = weights[b][p].begin();
         backend_->copy(to_tensor(*backend_, {first + held.begin * held.info.unit,
                                              first + held.end * held.info.unit}),
@@ -185,18 +186,29 @@ ir::ProgramHeader small_header(int heads, int kv_heads, ir::Activation activatio
   return header;
 }
 
+ir::ProgramHeader small_gpt(int heads, int kv_heads, ir::Activation activation, int vocabulary,
+                            bool tied_embeddings) {
+  ir::ProgramHeader header = small_header(heads, kv_heads, activation, vocabulary);
+  header.model.normalization = ir::Normalization::layer_norm;
+  header.model.biases = true;
+  header.model.positions = 9;  // Two more than there are tokens.
+  header.model.tied_embeddings = tied_embeddings;
+  return header;
+}
+
 reference::Weights random_weights(const ir::ProgramHeader& header, std::uint64_t seed) {
   reference::Weights out;
   for (std::int32_t b = 0; b < static_cast<std::int32_t>(header.blocks.size()); ++b) {
     out.emplace_back();
     for (const ParameterInfo& info : parameters_of(header, {b})) {
-      const bool gain = info.split_length == 0;
+      const bool gain = info.name.find(".gain") != std::string::npos;
       out.back().push_back(
           random_numbers(static_cast<std::size_t>(info.elements()), ++seed, gain ? 0.125 : 0.25));
       if (!gain) continue;
       for (double& number : out.back().back()) number += 1;
     }
   }
+  if (header.model.tied_embeddings) out.back().back() = out.front().front();
   return out;
 }
 

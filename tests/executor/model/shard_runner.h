@@ -13,6 +13,9 @@ namespace orrery::executor {
 /// A small model with the blocks of a Program's header.
 ir::ProgramHeader small_header(int heads, int kv_heads, ir::Activation activation,
                                int vocabulary = 37);
+/// With LayerNorm, biases and learned positions besides, and tied embeddings if asked for.
+ir::ProgramHeader small_gpt(int heads, int kv_heads, ir::Activation activation, int vocabulary,
+                            bool tied_embeddings);
 
 /// Whole tensors of numbers large enough that every path matters.
 reference::Weights random_weights(const ir::ProgramHeader& header, std::uint64_t seed);

@@ -24,12 +24,24 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   return std::sqrt(difference / (norm > 0 ? norm : 1));
 }
 
-/// The largest distance over the losses and all gradients.
+double norm_of(const std::vector<double>& x) {
+  double squares = 0;
+  for (const double value : x) squares += value * value;
+  return std::sqrt(squares);
+}
+
+/// The largest distance over the losses and all gradients. A bias of keys shifts all scores of a
+/// query alike, so that its gradient is 0: what is left of it counts against the block's largest.
 double distance(const reference::Result& a, const reference::Result& b) {
   double largest = distance(a.losses, b.losses);
   for (std::size_t block = 0; block < b.gradients.size(); ++block) {
+    double most = 0;
+    for (const auto& gradient : b.gradients[block]) most = std::max(most, norm_of(gradient));
     for (std::size_t p = 0; p < b.gradients[block].size(); ++p) {
-      largest = std::max(largest, distance(a.gradients[block][p], b.gradients[block][p]));
+      const auto& one = a.gradients[block][p];
+      const bool none = norm_of(b.gradients[block][p]) < 1e-9 * most;
+      largest =
+          std::max(largest, none ? norm_of(one) / most : distance(one, b.gradients[block][p]));
     }
   }
   return largest;
@@ -54,20 +66,27 @@ struct Shape {
   int kv_heads;
   Activation activation;
   int vocabulary;
+  bool gpt = false;  ///< LayerNorm, biases, learned positions.
+  bool tied = false;
+  ir::ProgramHeader header() const {
+    return gpt ? small_gpt(8, kv_heads, activation, vocabulary, tied)
+               : small_header(8, kv_heads, activation, vocabulary);
+  }
 };
 
 class ShardOfShape : public ::testing::TestWithParam<Shape> {};
 
-INSTANTIATE_TEST_SUITE_P(All, ShardOfShape,
-                         ::testing::Values(Shape{8, Activation::gelu, 37},
-                                           Shape{8, Activation::swiglu, 64},
-                                           Shape{4, Activation::swiglu, 37},
-                                           Shape{2, Activation::gelu, 41},
-                                           Shape{1, Activation::swiglu, 5}));
+INSTANTIATE_TEST_SUITE_P(
+    All, ShardOfShape,
+    ::testing::Values(Shape{8, Activation::gelu, 37}, Shape{8, Activation::swiglu, 64},
+                      Shape{4, Activation::swiglu, 37}, Shape{2, Activation::gelu, 41},
+                      Shape{1, Activation::swiglu, 5}, Shape{8, Activation::gelu, 37, true, true},
+                      Shape{8, Activation::relu, 64, true, true},
+                      Shape{2, Activation::relu, 41, true, false},
+                      Shape{4, Activation::swiglu, 37, true, true}));
 
 TEST_P(ShardOfShape, LossAndGradientsEqualTheReferenceAtEveryDegree) {
-  const auto [kv_heads, activation, vocabulary] = GetParam();
-  const Setting setting(small_header(8, kv_heads, activation, vocabulary));
+  const Setting setting(GetParam().header());
   const reference::Result wanted =
       reference::run(setting.header, setting.weights, setting.tokens.samples, setting.tokens.tokens,
                      setting.tokens.targets, 0.125);
@@ -83,8 +102,7 @@ TEST_P(ShardOfShape, LossAndGradientsEqualTheReferenceAtEveryDegree) {
 }
 
 TEST_P(ShardOfShape, RecomputeSplitBackwardAndStagesChangeNoBit) {
-  const auto [kv_heads, activation, vocabulary] = GetParam();
-  const Setting setting(small_header(8, kv_heads, activation, vocabulary));
+  const Setting setting(GetParam().header());
   for (const int degree : {1, 2}) {
     const ShardResult plain = setting.shards({.precision = Precision::fp32, .degree = degree});
     for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
@@ -96,7 +114,10 @@ TEST_P(ShardOfShape, RecomputeSplitBackwardAndStagesChangeNoBit) {
                                                     .recompute = recompute,
                                                     .split_backward = split,
                                                     .stages = stages});
-          EXPECT_TRUE(equal_bits(found.whole, plain.whole))
+          // Both ends add to a tied matrix, here in another order.
+          const bool order = GetParam().tied && split;
+          EXPECT_TRUE(order ? distance(found.whole, plain.whole) < 1e-6
+                            : equal_bits(found.whole, plain.whole))
               << "recompute " << static_cast<int>(recompute) << " split " << split << " stages "
               << stages.size() << ": " << distance(found.whole, plain.whole);
           EXPECT_EQ(found.kept_at_end, 0U);
@@ -134,8 +155,10 @@ double total(const std::vector<double>& losses) {
 
 /// (8 (f(h) - f(-h)) - (f(2h) - f(-2h))) / 12 h: the error is of the fourth power of h.
 TEST(ModelShard, GradientsAreThoseOfCentralDifferences) {
-  for (const Activation activation : {Activation::gelu, Activation::swiglu}) {
-    Setting setting(small_header(4, 2, activation, 13), 2);
+  for (const ir::ProgramHeader& header :
+       {small_header(4, 2, Activation::gelu, 13), small_header(4, 2, Activation::swiglu, 13),
+        small_gpt(4, 2, Activation::gelu, 13, false)}) {
+    Setting setting(header, 2);
     const ShardResult found = setting.shards({});
     for (std::size_t b = 0; b < setting.weights.size(); ++b) {
       for (std::size_t p = 0; p < setting.weights[b].size(); ++p) {
@@ -154,7 +177,12 @@ TEST(ModelShard, GradientsAreThoseOfCentralDifferences) {
           numeric.push_back((8 * (loss(h) - loss(-h)) - (loss(2 * h) - loss(-2 * h))) / (12 * h));
           analytic.push_back(gradient[i]);
         }
-        EXPECT_LT(distance(analytic, numeric), 1e-6) << "block " << b << " parameter " << p;
+        const ParameterInfo info = parameters_of(header, {static_cast<std::int32_t>(b)})[p];
+        if (info.name == "attention.key.bias") {  // Without rotation it shifts scores alike.
+          EXPECT_LT(norm_of(analytic), 1e-12);
+          continue;
+        }
+        EXPECT_LT(distance(analytic, numeric), 1e-6) << "block " << b << " " << info.name;
       }
     }
   }

@@ -204,8 +204,8 @@ links:
                           "did you mean 'llama_7b'"])
         self.refuse("calibrate", "--out", str(self.folder), "--shares", "50",
                     says="--shares: needs a GPU of this machine")
-        self.refuse("calibrate", "--out", str(self.folder), "--model", "gpt3_125m",
-                    says="--model: the executor cannot run layer norm")
+        self.refuse("calibrate", "--out", str(self.folder), "--model",
+                    "gshard_moe_1.3b", says="--model: the executor cannot run experts")
         self.refuse("calibrate", "--out", "/dev/null/x", says="--out: cannot write into")
         self.refuse("calibrate", "--out", str(self.folder), "--fit-only",
                     says="samples.csv: cannot")
