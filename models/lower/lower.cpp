@@ -104,8 +104,9 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
     if (context.builds(p)) add_transfers(context, p, ops[static_cast<std::size_t>(p)], builder);
   }
-  PartialProgram ignored;
-  add_synchronization(context, ops, builder, partial == nullptr ? ignored : *partial);
+  PartialProgram left_out;
+  add_synchronization(context, ops, builder, left_out);
+  if (partial != nullptr) *partial = std::move(left_out);
   return builder.finish();
 }
 
