@@ -27,7 +27,9 @@ TEST(Cuda, RandomPlansTrainAsOneDeviceDoesInSinglePrecision) {
   expect_plans_equal(on_gpu(Precision::fp32), {ir::Activation::gelu}, 30, 30);
 }
 
-TEST(Cuda, GptTrainsAsOneDeviceDoes) { expect_plans_equal(on_gpu(Precision::fp64), kTinyGpt, 80, 20); }
+TEST(Cuda, GptTrainsAsOneDeviceDoes) {
+  expect_plans_equal(on_gpu(Precision::fp64), kTinyGpt, 80, 20);
+}
 
 TEST(Cuda, RandomPlansTrainAsOneDeviceDoesInBf16) {
   expect_plans_equal(on_gpu(Precision::bf16), {}, 60, 20);
