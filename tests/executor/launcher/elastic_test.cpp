@@ -146,5 +146,21 @@ TEST(Switch, BetweenShardedStatesKeepsMomentsToo) {
   EXPECT_LE(worst_difference(losses_of(report), expected_losses(first, 6)), 1e-12);
 }
 
+/// A tied matrix has one state, whichever end a rank holds: on one device both, in a pipeline each
+/// end on a rank of its own, with ZeRO-1 in shards of both.
+TEST(Switch, BetweenTiedEndsThatLieTogetherAndApartKeepsMomentsToo) {
+  const models::Workload workload = tiny_workload(kTinyGpt);
+  const ir::Program single = lower_for_executor(single_device_plan(workload), workload);
+  const ir::Program first = lower_for_executor(uneven_replicas(workload, true), workload);
+  const ir::Program pipeline =
+      lower_for_executor(pipeline_plan(workload, 3, ir::ScheduleKind::one_f_one_b), workload);
+  LaunchOptions options = launch_options(first, 8);
+  options.switches = {
+      {2, {single, "one device"}}, {4, {pipeline, "pipeline"}}, {6, {first, "back"}}};
+  const LaunchReport report = complete(options);
+  EXPECT_EQ(report.generations.size(), 4u);
+  EXPECT_LE(worst_difference(losses_of(report), expected_losses(first, 8)), 1e-12);
+}
+
 }  // namespace
 }  // namespace orrery::executor::elastic_test
