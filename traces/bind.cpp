@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "models/base/check.h"
@@ -132,11 +133,8 @@ class Binder {
   }
 
   bool check_link(const std::string& link) {
-    if (links_.empty()) {
-      const models::Topology topology(cluster_);
-      for (const models::Link& one : topology.links()) links_.insert(one.name);
-    }
-    if (links_.contains(link)) return true;
+    if (!topology_) topology_.emplace(cluster_);
+    if (topology_->find(link).valid()) return true;
     problems_.insert(fmt::format("cluster '{}' has no link '{}'", cluster_.name, link));
     return false;
   }
@@ -150,7 +148,7 @@ class Binder {
   config::Diagnostics& diagnostics_;
   IdVector<NodeId, NodeId> target_;  ///< By node of the trace: the one of the cluster.
   std::set<std::string> problems_;   ///< Each once.
-  std::set<std::string> links_;
+  std::optional<models::Topology> topology_;  ///< Once a link is named.
 };
 
 }  // namespace

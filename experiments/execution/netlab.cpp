@@ -179,10 +179,16 @@ NetlabResult netlab(const NetlabSettings& settings, const Call&) {
 executor::NetlabSpec netlab_of(const models::Cluster& cluster) {
   executor::NetlabSpec spec;
   spec.name = cluster.name;
-  std::set<int> leaves;
-  for (const models::Node& node : cluster.nodes) leaves.insert(node.leaf);
-  const bool limited = leaves.size() > 1 && cluster.fabric.leaf_uplink.value > 0;
-  if (limited) spec.uplinks.assign(leaves.size(), {cluster.fabric.leaf_uplink});
+  std::map<int, BytesPerSecond> leaves;  // Bandwidth of the NICs below.
+  for (const models::Node& node : cluster.nodes) leaves[node.leaf] += port_of(cluster, node).rate;
+  const models::Fabric& fabric = cluster.fabric;
+  const bool limited = leaves.size() > 1 && fabric.limits_leaves();
+  for (const auto& [leaf, below] : leaves) {
+    if (!limited) break;
+    const bool given = fabric.leaf_uplink.value > 0;
+    spec.uplinks.push_back({given ? fabric.rails * fabric.leaf_uplink
+                                  : below / fabric.leaf_oversubscription});
+  }
   const std::optional<ir::Dtype> dtype = common_dtype(cluster);
   for (const models::Node& node : cluster.nodes) {
     executor::NetlabNode port = port_of(cluster, node);
@@ -213,6 +219,13 @@ std::vector<std::string> netlab_differences(const models::Cluster& cluster) {
       differences.push_back(
           fmt::format("node '{}': all its devices are as slow as its slowest", node.name));
     }
+  }
+  if (cluster.fabric.rails > 1) {
+    differences.push_back(
+        fmt::format("the {} switches of a leaf are one of their sum", cluster.fabric.rails));
+  }
+  if (cluster.fabric.leaves_per_pod > 0 && cluster.fabric.limits_pods()) {
+    differences.emplace_back("the uplinks of pods have no limit");
   }
   if (!cluster.host_staging.empty()) {
     differences.emplace_back("host staging between vendors is not emulated");

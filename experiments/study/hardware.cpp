@@ -38,6 +38,8 @@ void scale_links(const HardwareChanges& changes, models::Cluster& cluster) {
   cluster.fabric.leaf_uplink = changes.scale_network * cluster.fabric.leaf_uplink;
   cluster.fabric.leaf_latency = changes.scale_latency * cluster.fabric.leaf_latency;
   cluster.fabric.spine_latency = changes.scale_latency * cluster.fabric.spine_latency;
+  cluster.fabric.spine_uplink = changes.scale_network * cluster.fabric.spine_uplink;
+  cluster.fabric.core_latency = changes.scale_latency * cluster.fabric.core_latency;
   for (models::PairOverride& pair : cluster.overrides) {
     if (pair.bandwidth) pair.bandwidth = changes.scale_network * *pair.bandwidth;
     if (pair.latency) pair.latency = changes.scale_latency * *pair.latency;

@@ -77,8 +77,15 @@ Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster, const ir
   for (const models::HostStaging& pair : cluster.host_staging) {
     least.network = std::min(least.network, pair.bandwidth.value);
   }
-  if (cluster.fabric.leaf_uplink.value > 0) {
-    least.network = std::min(least.network, cluster.fabric.leaf_uplink.value);
+  const models::Fabric& fabric = cluster.fabric;
+  // Uplinks that are shares of NICs, of which none is slower than the slowest link.
+  least.network /= std::max(1.0, fabric.leaf_oversubscription);
+  if (fabric.leaf_uplink.value > 0) {
+    least.network = std::min(least.network, fabric.leaf_uplink.value);
+  }
+  least.network /= std::max(1.0, fabric.spine_oversubscription);
+  if (fabric.spine_uplink.value > 0) {
+    least.network = std::min(least.network, fabric.spine_uplink.value);
   }
   for (const ir::LinkSegment& segment : profile.links) {
     least.network = std::min(least.network, segment.bandwidth.value);

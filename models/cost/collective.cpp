@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "models/base/check.h"
@@ -16,12 +15,10 @@ namespace {
 using ir::CollectiveKind;
 using Group = std::span<const DeviceId>;
 
-/// A group's members on one node.
+/// A group's members on one node: those from position `first` to the next node's.
 struct NodeMembers {
-  NodeId node;
-  std::vector<DeviceId> devices;
-  std::vector<std::size_t> starts;  ///< Positions at which the next NIC's devices begin.
-  int last_nic = -1;
+  std::size_t first = 0;
+  std::vector<std::size_t> starts;  ///< Positions after `first` where the next NIC's devices begin.
 };
 
 /// Narrowest bandwidth and latencies over a set of edges that carry messages of one size.
@@ -45,11 +42,18 @@ struct Bottleneck {
   }
 };
 
-/// The ring's edges; of a chain all but the closing one.
-Bottleneck along(Group group, const PathFunction& path, bool closed, Bytes message) {
+/// The paths of a ring's edges; of a chain all but the closing one.
+std::vector<Path> paths_along(Group group, const PathFunction& path, bool closed) {
+  std::vector<Path> paths;
+  paths.reserve(group.size());
+  for (std::size_t i = 0; i + 1 < group.size(); ++i) paths.push_back(path(group[i], group[i + 1]));
+  if (closed) paths.push_back(path(group.back(), group.front()));
+  return paths;
+}
+
+Bottleneck along(std::span<const Path> paths, Bytes message) {
   Bottleneck result(message);
-  for (std::size_t i = 0; i + 1 < group.size(); ++i) result.add(path(group[i], group[i + 1]));
-  if (closed) result.add(path(group.back(), group.front()));
+  for (const Path& path : paths) result.add(path);
   return result;
 }
 
@@ -76,11 +80,11 @@ int ring_steps(CollectiveKind kind, std::size_t members) {
 }
 
 /// The edges of a closed ring for messages of that size.
-std::vector<RingEdge> ring_edges(Group group, Bytes message, const PathFunction& path) {
+std::vector<RingEdge> ring_edges(std::span<const Path> paths, Bytes message) {
   std::vector<RingEdge> edges;
-  edges.reserve(group.size());
-  for (std::size_t i = 0; i < group.size(); ++i) {
-    const Path edge = at_size(path(group[i], group[(i + 1) % group.size()]), message);
+  edges.reserve(paths.size());
+  for (const Path& path : paths) {
+    const Path edge = at_size(path, message);
     edges.push_back({message / edge.bandwidth, edge.latency});
   }
   return edges;
@@ -89,15 +93,15 @@ std::vector<RingEdge> ring_edges(Group group, Bytes message, const PathFunction&
 /// Time of one ring in group order.
 Seconds single_ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   const Bytes step = bytes / static_cast<double>(group.size());
-  const Bottleneck ring = along(group, path, true, step);
-  return ring.factor(kind, group.size()) *
-         ring_duration(ring_edges(group, step, path), ring_steps(kind, group.size()));
+  const std::vector<Path> paths = paths_along(group, path, true);
+  return along(paths, step).factor(kind, group.size()) *
+         ring_duration(ring_edges(paths, step), ring_steps(kind, group.size()));
 }
 
 Seconds ring_time(CollectiveKind kind, Group group, Bytes bytes, const PathFunction& path) {
   if (group.size() < 2) return {};
   if (kind == CollectiveKind::broadcast) {
-    const Bottleneck chain = along(group, path, false, bytes);
+    const Bottleneck chain = along(paths_along(group, path, false), bytes);
     return chain.factor(kind, group.size()) * (bytes / chain.bandwidth + chain.sum);
   }
   const auto rings = nic_rings(group, path);
@@ -251,14 +255,16 @@ void add_ring_flows(CollectiveKind kind, Group group, Bytes bytes, const PathFun
                     std::vector<FlowEdge>& flows) {
   const bool chain = kind == CollectiveKind::broadcast;
   const Bytes message = chain ? bytes : bytes / static_cast<double>(group.size());
-  const Bottleneck edges = along(group, path, !chain, message);
+  const std::vector<Path> paths = paths_along(group, path, !chain);
+  const Bottleneck edges = along(paths, message);
   const double factor = edges.factor(kind, group.size());
   const int steps = ring_steps(kind, group.size());
   const Bytes carried = chain ? bytes : steps / static_cast<double>(group.size()) * bytes;
-  const Seconds latency = chain ? edges.sum : ring_latency(ring_edges(group, message, path), steps);
-  for (std::size_t i = 0; i + (chain ? 1 : 0) < group.size(); ++i) {
+  const Seconds latency = chain ? edges.sum : ring_latency(ring_edges(paths, message), steps);
+  flows.reserve(flows.size() + paths.size());
+  for (std::size_t i = 0; i < paths.size(); ++i) {
     const DeviceId next = group[(i + 1) % group.size()];
-    const Path edge = path(group[i], next);
+    const Path& edge = paths[i];
     flows.push_back({group[i], next, carried, std::max(Seconds{}, latency - edge.latency)});
     if (edge.calibration != nullptr) {
       flows.back().extra_latency += slower_messages(edge, carried, message);
@@ -278,29 +284,35 @@ void check_peers(CollectiveKind kind, std::size_t members, std::span<const doubl
 std::vector<std::vector<DeviceId>> nic_rings(Group group, const PathFunction& path) {
   std::vector<std::vector<DeviceId>> alone = {{group.begin(), group.end()}};
   std::vector<NodeMembers> nodes;
-  std::set<NodeId> seen;
-  std::size_t count = group.size();
+  std::vector<NodeId> seen;
+  int last_nic = -1;
   for (std::size_t i = 0; i < group.size(); ++i) {
     const Path edge = path(group[i], group[(i + 1) % group.size()]);
     if (!edge.source_node.valid() || edge.source_nic < 0) return alone;
-    const bool next = nodes.empty() || nodes.back().node != edge.source_node;
-    if (next && !seen.insert(edge.source_node).second) return alone;
-    if (next) nodes.push_back({edge.source_node, {}, {}, -1});
-    NodeMembers& node = nodes.back();
-    if (edge.source_nic != node.last_nic) node.starts.push_back(node.devices.size());
-    node.last_nic = edge.source_nic;
-    node.devices.push_back(group[i]);
+    if (seen.empty() || seen.back() != edge.source_node) {
+      if (!nodes.empty() && nodes.back().starts.size() < 2) return alone;
+      nodes.push_back({i, {}});
+      seen.push_back(edge.source_node);
+      last_nic = -1;
+    }
+    if (edge.source_nic != last_nic) nodes.back().starts.push_back(i - nodes.back().first);
+    last_nic = edge.source_nic;
   }
-  if (nodes.size() < 2) return alone;
+  std::size_t count = group.size();
   for (const NodeMembers& node : nodes) count = std::min(count, node.starts.size());
-  if (count < 2) return alone;
+  if (nodes.size() < 2 || count < 2) return alone;
+  std::sort(seen.begin(), seen.end());  // A node that the ring comes back to would count twice.
+  if (std::adjacent_find(seen.begin(), seen.end()) != seen.end()) return alone;
   std::vector<std::vector<DeviceId>> rings(count);
   for (std::size_t ring = 0; ring < count; ++ring) {
     rings[ring].reserve(group.size());
-    for (const NodeMembers& node : nodes) {
+    for (std::size_t n = 0; n < nodes.size(); ++n) {
+      const NodeMembers& node = nodes[n];
+      const std::size_t past = n + 1 < nodes.size() ? nodes[n + 1].first : group.size();
+      const std::size_t size = past - node.first;
       const std::size_t start = node.starts[ring * node.starts.size() / count];
-      for (std::size_t i = 0; i < node.devices.size(); ++i) {
-        rings[ring].push_back(node.devices[(start + i) % node.devices.size()]);
+      for (std::size_t i = 0; i < size; ++i) {
+        rings[ring].push_back(group[node.first + (start + i) % size]);
       }
     }
   }
@@ -326,11 +338,13 @@ std::vector<FlowEdge> ring_step_flows(CollectiveKind kind, Group group, Bytes by
                                       const PathFunction& path) {
   if (group.size() < 2) return {};
   const Bytes message = bytes / static_cast<double>(group.size());
-  const double factor = along(group, path, true, message).factor(kind, group.size());
+  const std::vector<Path> paths = paths_along(group, path, true);
+  const double factor = along(paths, message).factor(kind, group.size());
   std::vector<FlowEdge> flows;
+  flows.reserve(paths.size());
   for (std::size_t i = 0; i < group.size(); ++i) {
     const DeviceId next = group[(i + 1) % group.size()];
-    const Path edge = path(group[i], next);
+    const Path& edge = paths[i];
     flows.push_back(message_flow(group[i], next, message, edge));
     if (factor != 1) stretch(flows.back(), factor, edge);
   }

@@ -332,10 +332,60 @@ void BlockReplicas::add_shadow_pieces(BlockId block, std::size_t parameter, Layo
   }
 }
 
+/// What the general way finds where all copies are cut alike: one all-reduce for each position in
+/// the copies. Nothing where there is more to it.
+std::vector<ParameterStep> BlockReplicas::steps_of_equal_groups(BlockId block,
+                                                                const Parameter& parameter) const {
+  const std::vector<BlockReplica>& all = of(block);
+  const bool is_split = parameter.split_length > 0;
+  const int width = group_of(all.front()).tensor_parallel;
+  const auto length = is_split ? parameter.split_length : std::int64_t{1};
+  const auto plain = [&](const BlockReplica& at) {
+    const ir::Group& group = group_of(at);
+    const bool own_tokens = group.sequence == ir::SequenceParallelism::megatron && width > 1;
+    return group.tensor_parallel == width && (is_split || !own_tokens);
+  };
+  if (parameter.expert || counts_[block] < 2 || (is_split && width > length)) return {};
+  if (!std::all_of(all.begin(), all.end(), plain)) return {};
+  std::vector<ParameterStep> out(static_cast<std::size_t>(width));
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto position = static_cast<std::int64_t>(i);
+    const Slice slice = is_split ? even_part({0, length}, width, position) : Slice{0, 1};
+    out[i] = {{.kind = StepKind::all_reduce, .slices = {slice}, .group = {}, .parts = {}},
+              1,
+              static_cast<double>(slice.size()) / static_cast<double>(length)};
+    out[i].step.group.reserve(static_cast<std::size_t>(counts_[block]));
+  }
+  int last = -1;
+  bool ascending = true;
+  for (const BlockReplica& at : all) {
+    const std::vector<DeviceId>& devices = group_of(at).devices;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      ascending = ascending && last < devices[i].value;
+      last = devices[i].value;
+      out[i % out.size()].step.group.push_back(last);
+    }
+  }
+  if (ascending) return out;
+  // Which devices are in two copies is for the general way to say.
+  std::set<int> seen;
+  for (const ParameterStep& step : out) {
+    for (const int device : step.step.group) {
+      if (!seen.insert(device).second) return {};
+    }
+  }
+  return out;
+}
+
 std::vector<ParameterStep> BlockReplicas::steps(BlockId block, std::size_t parameter_index,
                                                 SyncPhase phase) const {
   const ir::Zero& sharding = zero(block);
   if (phase == SyncPhase::gather && sharding.stage == 0) return {};
+  if (phase == SyncPhase::reduce && sharding.stage == 0 && !is_tied(block, parameter_index)) {
+    const Parameter& parameter = workload_.block(block).parameters[parameter_index];
+    std::vector<ParameterStep> known = steps_of_equal_groups(block, parameter);
+    if (!known.empty()) return known;
+  }
   const std::vector<Sheet> all = sheets(block, parameter_index);
   // Sheets side by side each have the whole length; consecutive ones share it.
   const auto length = static_cast<double>(all.back().end());

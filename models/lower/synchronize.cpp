@@ -337,7 +337,8 @@ class Synchronizer {
   ir::CollectiveShape::Part ring_part(const StepKey& key, const StepLoad& load) {
     std::vector<std::size_t> order(key.owners.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
-    if (key.kind != StepKind::broadcast && key.kind != StepKind::send_receive) {
+    if (key.kind != StepKind::broadcast && key.kind != StepKind::send_receive &&
+        !std::is_sorted(key.owners.begin(), key.owners.end())) {
       std::sort(order.begin(), order.end(),
                 [&](std::size_t a, std::size_t b) { return key.owners[a] < key.owners[b]; });
     }

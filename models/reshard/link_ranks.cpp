@@ -115,8 +115,8 @@ void LinkRanks::rank_bandwidths(std::vector<double> shares, std::vector<double> 
 }
 
 /// Devices are in one group if everything that decides about a path to another node is equal: their
-/// links and store, the GPU type (its vendor stages through host memory or not), the leaf where
-/// leaves are limited, the node where it has limits of its own.
+/// links and store, the GPU type (its vendor stages through host memory or not), the switch of
+/// the leaf or the pod where these are limited, the node where it has limits of its own.
 void LinkRanks::group_devices() {
   std::vector<bool> limited(cluster_.nodes.size(), false);
   for (const PairOverride& pair : cluster_.overrides) {
@@ -125,8 +125,12 @@ void LinkRanks::group_devices() {
   std::map<std::vector<int>, std::size_t> groups;
   for (const Device& device : cluster_.devices) {
     const Node& node = cluster_.node(device.node);
+    const bool leaves = cluster_.fabric.limits_leaves();
     std::vector<int> key = {device.gpu_type, store_speed_[device.node.index()],
-                            cluster_.fabric.leaf_uplink.value > 0 ? node.leaf : 0,
+                            leaves                          ? node.leaf
+                            : cluster_.fabric.limits_pods() ? cluster_.fabric.pod_of(node.leaf)
+                                                            : 0,
+                            leaves ? topology_.nic_of(device.id) % cluster_.fabric.rails : 0,
                             limited[device.node.index()] ? device.node.value : -1};
     for (const bool up : {true, false}) {
       links_.clear();

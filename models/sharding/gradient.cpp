@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <boost/icl/interval_set.hpp>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -58,21 +59,87 @@ Layout joined(std::int64_t length, const Replicas& replicas, bool summands) {
   return layout;
 }
 
-/// The shards of one group: each finest slice is cut evenly among its owners, one per replica.
-std::vector<Piece> shards(std::int64_t length, const Replicas& group) {
+/// A slice that no border of a replica cuts.
+struct Shared {
+  Slice slice;
+  std::vector<int> owners;  ///< One of each replica, the first that holds it.
+  /// What owner `i` keeps: the slice is cut evenly. May be empty.
+  Slice share(std::size_t i) const {
+    return even_part(slice, static_cast<std::int64_t>(owners.size()), static_cast<std::int64_t>(i));
+  }
+};
+
+/// The finest slices of a group of replicas, ascending.
+std::vector<Shared> shared_slices(std::int64_t length, const Replicas& group) {
   const Layout owners = joined(length, first_holders(group), true);
   const FinestSlices finest = finest_slices(owners, {length, {}});
-  std::vector<Piece> pieces;
+  std::vector<Shared> all;
   for (std::size_t i = 0; i < finest.slices.size(); ++i) {
-    const std::vector<Holder>& from = finest.slices[i].from;
-    const auto count = static_cast<std::int64_t>(from.size());
-    for (std::int64_t part = 0; part < count; ++part) {
-      const Slice share = even_part(finest.bounds[i], count, part);
-      if (share.size() == 0) continue;
-      pieces.push_back({from[static_cast<std::size_t>(part)].device, share, kFullValue});
+    Shared& one = all.emplace_back();
+    one.slice = finest.bounds[i];
+    for (const Holder& holder : finest.slices[i].from) one.owners.push_back(holder.device);
+  }
+  return all;
+}
+
+/// The shards of one group.
+std::vector<Piece> shards(const std::vector<Shared>& slices) {
+  std::vector<Piece> pieces;
+  for (const Shared& one : slices) {
+    for (std::size_t i = 0; i < one.owners.size(); ++i) {
+      const Slice share = one.share(i);
+      if (share.size() > 0) pieces.push_back({one.owners[i], share, kFullValue});
     }
   }
   return pieces;
+}
+
+void join(std::vector<Slice>& slices, Slice slice) {
+  if (!slices.empty() && slices.back().end == slice.begin) {
+    slices.back().end = slice.end;
+  } else {
+    slices.push_back(slice);
+  }
+}
+
+/// One step for each set of owners, in the order of their first slices; parts are shares. What
+/// resolve() finds between replicas or full values and shards; it would look at all owners of a
+/// slice for each of their shares. Slices with one owner need no step.
+std::vector<GroupStep> steps_by_owners(StepKind kind, const std::vector<Shared>& slices) {
+  std::map<std::vector<int>, std::size_t> index;
+  std::vector<GroupStep> steps;
+  for (const Shared& one : slices) {
+    if (one.owners.size() < 2) continue;
+    const auto [at, fresh] = index.try_emplace(one.owners, steps.size());
+    if (fresh) {
+      GroupStep& step = steps.emplace_back();
+      step.kind = kind;
+      step.group = one.owners;
+      step.parts.resize(one.owners.size());
+    }
+    GroupStep& step = steps[at->second];
+    join(step.slices, one.slice);
+    for (std::size_t i = 0; i < one.owners.size(); ++i) {
+      const Slice share = one.share(i);
+      if (share.size() > 0) join(step.parts[i], share);
+    }
+  }
+  return steps;
+}
+
+/// A gather of which one member brings everything is a broadcast, or a send to the only other.
+void simplify_gather(GroupStep& step) {
+  const auto brings = [](const std::vector<Slice>& part) { return !part.empty(); };
+  if (std::count_if(step.parts.begin(), step.parts.end(), brings) != 1) return;
+  const auto root = std::find_if(step.parts.begin(), step.parts.end(), brings);
+  const auto source = step.group.begin() + (root - step.parts.begin());
+  std::rotate(step.group.begin(), source, source + 1);
+  step.parts.clear();
+  step.source = step.group[0];
+  step.kind = StepKind::broadcast;
+  if (step.group.size() > 2) return;
+  step.kind = StepKind::send_receive;
+  step.destination = step.group[1];
 }
 
 /// Aborts unless these are gradients.
@@ -85,12 +152,15 @@ Layout flat(const Gradients& gradients) {
 
 Axis without_sum(Axis axis) { return axis == kPartial ? kDuplicate : axis; }
 
+void append(std::vector<GroupStep>& steps, std::vector<GroupStep> more) {
+  std::move(more.begin(), more.end(), std::back_inserter(steps));
+}
+
 void append_resolution(std::vector<GroupStep>& steps, const Layout& from, const Layout& to) {
   auto result = resolve(from, to);
   const auto* failure = std::get_if<Unresolvable>(&result);
   ORRERY_CHECK(failure == nullptr, "gradients: {}", failure->reason);
-  auto& more = std::get<std::vector<GroupStep>>(result);
-  std::move(more.begin(), more.end(), std::back_inserter(steps));
+  append(steps, std::move(std::get<std::vector<GroupStep>>(result)));
 }
 
 /// Copies that are all cut alike add up part by part: what resolve() finds, without looking for it
@@ -174,7 +244,7 @@ Layout zero_layout(const Gradients& gradients, int shard_group) {
   const std::int64_t length = volume(gradients.shape);
   Replicas groups;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
-    groups.push_back(shards(length, group));
+    groups.push_back(shards(shared_slices(length, group)));
   }
   return joined(length, groups, false);
 }
@@ -191,8 +261,9 @@ std::vector<GroupStep> scatter_gradients(const Gradients& gradients, int shard_g
   std::vector<GroupStep> steps;
   Replicas reduced;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
-    reduced.push_back(shards(length, group));
-    append_resolution(steps, joined(length, group, true), joined(length, {reduced.back()}, false));
+    const std::vector<Shared> slices = shared_slices(length, group);
+    reduced.push_back(shards(slices));
+    append(steps, steps_by_owners(StepKind::reduce_scatter, slices));
   }
   append_resolution(steps, joined(length, reduced, true), joined(length, reduced, false));
   return steps;
@@ -202,8 +273,10 @@ std::vector<GroupStep> gather_parameters(const Gradients& gradients, int shard_g
   const std::int64_t length = volume(gradients.shape);
   std::vector<GroupStep> steps;
   for (const Replicas& group : shard_groups(replicas(gradients), shard_group)) {
-    const Layout first = joined(length, first_holders(group), false);
-    append_resolution(steps, joined(length, {shards(length, group)}, false), first);
+    std::vector<GroupStep> gathers =
+        steps_by_owners(StepKind::all_gather, shared_slices(length, group));
+    std::for_each(gathers.begin(), gathers.end(), simplify_gather);
+    append(steps, std::move(gathers));
     for (const auto& replica : group) {
       std::int64_t held_elements = 0;
       for (const Piece& piece : replica) held_elements += piece.slice.size();

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <string_view>
+#include <tuple>
 
 #include "models/base/hash.h"
 #include "models/ir/names.h"
@@ -36,7 +38,10 @@ class Canonical {
     integer(static_cast<int>(items.size()));
     for (const auto& item : items) write(item);
   }
-  std::string str() const { return fmt::to_string(buffer_); }
+  void append(std::string_view written) {
+    buffer_.append(written.data(), written.data() + written.size());
+  }
+  std::string_view view() const { return {buffer_.data(), buffer_.size()}; }
 
  private:
   template <class... Args>
@@ -70,8 +75,8 @@ void write(Canonical& out, const LinkClass& link) {
   out.integer(link.shared ? 1 : 0);
 }
 
-void write(Canonical& out, const Node& node) {
-  out.text(node.name);
+/// Everything but its name and leaf.
+void write_rest(Canonical& out, const Node& node) {
   out.list(node.gpu_types);
   out.each(node.domains, [&](const LinkDomain& domain) {
     out.list(domain.members);
@@ -92,17 +97,60 @@ void write(Canonical& out, const Node& node) {
   out.number(node.host_memory);
   out.number(node.host_memory_bandwidth);
   out.text(node.region);
-  out.integer(node.leaf);
 }
 
-std::string canonical(const Cluster& cluster) {
-  Canonical out;
+bool equal_rest(const Node& a, const Node& b) {
+  const auto rest = [](const Node& node) {
+    return std::tie(node.gpu_types, node.domains, node.pcie, node.nics, node.nvme_read,
+                    node.nvme_write, node.nvme_capacity, node.host_memory,
+                    node.host_memory_bandwidth, node.region);
+  };
+  return rest(a) == rest(b);
+}
+
+/// Most nodes are like the one before.
+void write(Canonical& out, const std::vector<Node>& nodes) {
+  const Node* before = nullptr;
+  std::string rest;
+  out.each(nodes, [&](const Node& node) {
+    if (before == nullptr || !equal_rest(*before, node)) {
+      Canonical text;
+      write_rest(text, node);
+      rest = text.view();
+    }
+    before = &node;
+    out.text(node.name);
+    out.append(rest);
+    out.integer(node.leaf);
+  });
+}
+
+/// What two levels with one leaf switch each do without.
+void write_levels(Canonical& out, const Fabric& fabric) {
+  if (fabric.leaf_oversubscription > 0) {
+    out.text("leaf_oversubscription");
+    out.number(fabric.leaf_oversubscription);
+  }
+  if (fabric.rails != 1) {
+    out.text("rails");
+    out.integer(fabric.rails);
+  }
+  if (fabric.leaves_per_pod == 0) return;
+  out.text("pods");
+  out.integer(fabric.leaves_per_pod);
+  out.number(fabric.spine_uplink);
+  out.number(fabric.spine_oversubscription);
+  out.number(fabric.core_latency);
+}
+
+void write(Canonical& out, const Cluster& cluster) {
   out.each(cluster.gpu_types, [&](const GpuType& gpu) { write(out, gpu); });
   out.each(cluster.links, [&](const auto& entry) { write(out, entry.second); });
-  out.each(cluster.nodes, [&](const Node& node) { write(out, node); });
+  write(out, cluster.nodes);
   out.number(cluster.fabric.leaf_uplink);
   out.number(cluster.fabric.leaf_latency);
   out.number(cluster.fabric.spine_latency);
+  write_levels(out, cluster.fabric);
   out.each(cluster.overrides, [&](const PairOverride& pair) {
     out.integer(pair.a.value);
     out.integer(pair.b.value);
@@ -121,7 +169,6 @@ std::string canonical(const Cluster& cluster) {
     out.integer(static_cast<int>(cluster.storage->scope));
     out.number(cluster.storage->latency);
   }
-  return out.str();
 }
 
 }  // namespace
@@ -140,6 +187,9 @@ std::vector<DeviceId> Cluster::devices_of(NodeId node) const {
 
 void seal(Cluster& cluster) {
   cluster.devices.clear();
+  std::size_t devices = 0;
+  for (const Node& node : cluster.nodes) devices += node.gpu_types.size();
+  cluster.devices.reserve(devices);
   for (std::size_t node = 0; node < cluster.nodes.size(); ++node) {
     const std::vector<int>& types = cluster.nodes[node].gpu_types;
     for (std::size_t position = 0; position < types.size(); ++position) {
@@ -147,7 +197,9 @@ void seal(Cluster& cluster) {
                                  static_cast<int>(position), types[position]});
     }
   }
-  cluster.hash = content_hash(canonical(cluster));
+  Canonical text;
+  write(text, cluster);
+  cluster.hash = content_hash(text.view());
 }
 
 }  // namespace orrery::models

@@ -45,6 +45,7 @@ struct LinkClass {
 struct LinkDomain {
   std::vector<int> members;  ///< Positions in the node's GPU list.
   std::string link;          ///< LinkClass: per-GPU port bandwidth.
+  auto operator<=>(const LinkDomain&) const = default;
 };
 
 /// GPUs behind one PCIe switch, and the uplink that they share towards the CPU and the NICs.
@@ -52,6 +53,7 @@ struct PcieSwitch {
   std::vector<int> members;
   std::string link;    ///< LinkClass of each GPU's own slot.
   std::string uplink;  ///< LinkClass of the shared uplink; empty: not a bottleneck.
+  auto operator<=>(const PcieSwitch&) const = default;
 };
 
 struct Nic {
@@ -59,6 +61,7 @@ struct Nic {
   /// GPUs that may use it; empty: all GPUs of the node. A GPU uses one NIC: GPUs that may use
   /// several are spread over them in order (8 GPUs, 2 NICs: 0-3 and 4-7).
   std::vector<int> members;
+  auto operator<=>(const Nic&) const = default;
 };
 
 struct Node {
@@ -76,12 +79,25 @@ struct Node {
   int leaf = 0;  ///< Leaf switch that its NICs hang on.
 };
 
-/// Two-level fabric.
+/// Leaf switches under one spine; or, with pods, under a spine for each pod, and these under a core.
 struct Fabric {
-  /// Bandwidth from one leaf switch to the spine, one direction; 0: no limit above the leaves.
+  /// Bandwidth from one leaf switch to its spine, one direction; 0: no limit above the leaves.
   BytesPerSecond leaf_uplink;
   Seconds leaf_latency;
   Seconds spine_latency;
+  /// Instead of leaf_uplink: NIC bandwidth below a leaf switch over that of its uplink; 0: not said.
+  double leaf_oversubscription = 0;
+  /// Leaf switches of a leaf: NIC n of each of its nodes hangs on switch n % rails, and only the
+  /// spine joins these.
+  int rails = 1;
+  int leaves_per_pod = 0;       ///< Leaf n is of pod n / leaves_per_pod; 0: one spine for all.
+  BytesPerSecond spine_uplink;  ///< From one pod to the core, one direction; 0: no limit.
+  double spine_oversubscription = 0;  ///< Instead: bandwidth of its leaves' uplinks over its own.
+  Seconds core_latency;
+
+  bool limits_leaves() const { return leaf_uplink.value > 0 || leaf_oversubscription > 0; }
+  bool limits_pods() const { return spine_uplink.value > 0 || spine_oversubscription > 0; }
+  int pod_of(int leaf) const { return leaves_per_pod > 0 ? leaf / leaves_per_pod : 0; }
 };
 
 /// Replaces the path between two nodes (both directions).

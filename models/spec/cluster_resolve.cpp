@@ -60,6 +60,7 @@ class Resolver {
     for (const NodeEntry& entry : file_.nodes) add_nodes(entry);
     if (cluster_.nodes.size() > 1) {
       for (const NodeEntry& entry : file_.nodes) check_network(entry);
+      check_rails();
     }
     for (const StagingEntry& entry : file_.host_staging) add_staging(entry);
     if (diagnostics_.problems().size() != before) return cluster_;
@@ -196,6 +197,24 @@ class Resolver {
             "give both a domain, or `pcie`");
       }
     }
+  }
+
+  /// A switch of a leaf needs a NIC.
+  void check_rails() {
+    std::size_t most = 0;
+    const NodeEntry* widest = nullptr;
+    for (const NodeEntry& entry : file_.nodes) {
+      std::size_t nics = 0;
+      for (const NicEntry& nic : entry.nics) nics += static_cast<std::size_t>(nic.count);
+      if (widest == nullptr || nics > most) widest = &entry;
+      most = std::max(most, nics);
+    }
+    const auto rails = static_cast<std::size_t>(file_.fabric.rails);
+    if (most == 0 || rails <= most) return;
+    fail(widest->name.at,
+         fmt::format("no node has more NICs than '{}', which has {}, and the fabric has {} rails",
+                     widest->name.value, most, rails),
+         fmt::format("rails are 1 to {}", most));
   }
 
   void check_network(const NodeEntry& entry) {

@@ -241,14 +241,46 @@ void describe(config::Visitor& v, NodeEntry& node) {
 
 void describe(config::Visitor& v, Fabric& fabric) {
   v.title("Fabric");
-  v.doc("Leaf switches under one spine.");
+  v.doc(
+      "Leaf switches under one spine; or, with pods, under a spine for each pod, and these under a "
+      "core.");
   v.optional("leaf_uplink", fabric.leaf_uplink,
-             "of one leaf towards the spine, one direction; 0: no limit");
+             "of one leaf switch towards its spine, one direction; 0: no limit");
+  v.optional("leaf_oversubscription", fabric.leaf_oversubscription,
+             "instead of leaf_uplink: NIC bandwidth below a leaf switch over that of its uplink");
   v.optional("leaf_latency", fabric.leaf_latency, "of one leaf switch");
-  v.optional("spine_latency", fabric.spine_latency, "of the spine");
+  v.optional("rails", fabric.rails,
+             "leaf switches of a leaf: NIC n of each of its nodes hangs on switch n % rails, and "
+             "only the spine joins these");
+  v.optional("spine_latency", fabric.spine_latency, "of a spine");
+  v.optional("leaves_per_pod", fabric.leaves_per_pod,
+             "leaf n is under the spine of pod n / leaves_per_pod; 0: all are under one spine");
+  v.optional("spine_uplink", fabric.spine_uplink,
+             "of one pod towards the core, one direction; 0: no limit");
+  v.optional("spine_oversubscription", fabric.spine_oversubscription,
+             "instead of spine_uplink: bandwidth that comes from a pod's leaves over that of its "
+             "uplink");
+  v.optional("core_latency", fabric.core_latency, "of the core");
   v.not_negative("leaf_uplink", fabric.leaf_uplink);
+  v.not_negative("leaf_oversubscription", fabric.leaf_oversubscription);
   v.not_negative("leaf_latency", fabric.leaf_latency);
+  v.between("rails", fabric.rails, 1, 1 << 12);
   v.not_negative("spine_latency", fabric.spine_latency);
+  v.between("leaves_per_pod", fabric.leaves_per_pod, 0, 1 << 16);
+  v.not_negative("spine_uplink", fabric.spine_uplink);
+  v.not_negative("spine_oversubscription", fabric.spine_oversubscription);
+  v.not_negative("core_latency", fabric.core_latency);
+  if (!v.reading()) return;
+  if (fabric.leaf_uplink.value > 0 && fabric.leaf_oversubscription > 0) {
+    v.problem("leaf_oversubscription", "`leaf_uplink` says it too", "give one of the two");
+  }
+  if (fabric.spine_uplink.value > 0 && fabric.spine_oversubscription > 0) {
+    v.problem("spine_oversubscription", "`spine_uplink` says it too", "give one of the two");
+  }
+  for (const char* key : {"spine_uplink", "spine_oversubscription", "core_latency"}) {
+    if (fabric.leaves_per_pod > 0 || !v.given(key)) continue;
+    v.problem(key, "a fabric without pods has one spine and no core", "give `leaves_per_pod`");
+  }
 }
 
 void describe(config::Visitor& v, OverrideEntry& pair) {

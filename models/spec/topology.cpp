@@ -5,17 +5,13 @@
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <tuple>
 
 #include "models/base/check.h"
 #include "models/spec/link_calibration.h"
 
 namespace orrery::models {
 namespace {
-
-std::string node_name(const Cluster& cluster, NodeId id) {
-  const std::string& name = cluster.node(id).name;
-  return name.empty() ? fmt::format("node{}", id.value) : name;
-}
 
 const LinkClass& class_of(const Cluster& cluster, const std::string& name) {
   const auto found = cluster.links.find(name);
@@ -26,13 +22,19 @@ const LinkClass& class_of(const Cluster& cluster, const std::string& name) {
 
 BytesPerSecond achieved(const LinkClass& link) { return link.bandwidth * link.efficiency; }
 
-DeviceId device_at(DeviceId first, int position) { return {first.value + position}; }
-
 std::vector<int> all_positions(const Node& node) {
   std::vector<int> positions(node.gpu_types.size());
   for (std::size_t i = 0; i < positions.size(); ++i) positions[i] = static_cast<int>(i);
   return positions;
 }
+
+/// Whether nodes have equal links and GPUs of equal types.
+struct BuiltBefore {
+  bool operator()(const Node* a, const Node* b) const {
+    return std::tie(a->gpu_types, a->domains, a->pcie, a->nics) <
+           std::tie(b->gpu_types, b->domains, b->pcie, b->nics);
+  }
+};
 
 }  // namespace
 
@@ -53,25 +55,300 @@ Seconds network_latency(const Cluster& cluster, NodeId a, NodeId b) {
     }
     sum += 0.5 * (slowest + cluster.fabric.leaf_latency);
   }
-  if (cluster.node(a).leaf == cluster.node(b).leaf) return sum;
-  return sum + cluster.fabric.leaf_latency + cluster.fabric.spine_latency;
+  const Fabric& fabric = cluster.fabric;
+  const int leaf = cluster.node(a).leaf;
+  const int other = cluster.node(b).leaf;
+  if (leaf == other) return sum;
+  sum = sum + fabric.leaf_latency + fabric.spine_latency;
+  if (fabric.pod_of(leaf) == fabric.pod_of(other)) return sum;
+  return sum + fabric.spine_latency + fabric.core_latency;
 }
 
-Topology::Topology(const Cluster& cluster)
-    : ports_(cluster.devices.size()), of_node_(cluster.nodes.size()), nics_(cluster.nodes.size()) {
-  for (const Device& device : cluster.devices) ports_[device.id].node = device.node;
-  DeviceId first{0};
-  for (const NodeId node : nics_.ids()) {
-    add_domains(cluster, node, first);
-    add_pcie(cluster, node, first);
-    add_nics(cluster, node, first);
-    first = device_at(first, static_cast<int>(cluster.node(node).gpu_types.size()));
+/// Fills a topology from a cluster.
+class Topology::Builder {
+ public:
+  Builder(const Cluster& cluster, Topology& out) : cluster_(cluster), out_(out) {}
+
+  void run() {
+    number_vendors();
+    add_nodes();
+    add_fabric();
+    add_overrides();
+    add_staging();
   }
-  ORRERY_CHECK(first.value == cluster.size(), "cluster '{}' is not sealed", cluster.name);
-  add_fabric(cluster);
-  add_overrides(cluster);
-  add_staging(cluster);
-}
+
+ private:
+  using KindKey = std::tuple<std::string, double, double, bool>;
+
+  std::uint32_t kind_of_link(const Link& link) {
+    const KindKey key{link.link_class, link.bandwidth.value, link.latency.value, link.uncontended};
+    std::vector<Link>& kinds = out_.links_.kinds_;
+    const auto [at, fresh] = kinds_.try_emplace(key, static_cast<std::uint32_t>(kinds.size()));
+    if (fresh) kinds.push_back(link);
+    return at->second;
+  }
+  LinkId add(const Link& link) { return out_.links_.kind_of_.push_back(kind_of_link(link)); }
+  Duplex add_duplex(const Link& link) {
+    const LinkId up = add(link);
+    return {up, add(link)};
+  }
+
+  /// Links of a node that is being described.
+  Local add(NodeKind& kind, std::string name, const Link& link) {
+    kind.links.push_back({std::move(name), kind_of_link(link)});
+    return static_cast<Local>(kind.links.size()) - 1;
+  }
+  LocalDuplex add_duplex(NodeKind& kind, const std::string& name, const LinkClass& link_class,
+                         Seconds extra_latency = {}) {
+    const Link link{link_class.name, achieved(link_class),
+                    0.5 * (link_class.latency + extra_latency)};
+    const Local up = add(kind, name + "/up", link);
+    return {up, add(kind, name + "/down", link)};
+  }
+  const Link& link_of(const NodeKind& kind, Local link) const {
+    return out_.links_.kinds_[kind.links[static_cast<std::size_t>(link)].kind];
+  }
+
+  void number_vendors() {
+    std::map<std::string, int> vendors;
+    std::vector<int> of_type(cluster_.gpu_types.size(), -1);
+    for (const Node& node : cluster_.nodes) {
+      for (const int type : node.gpu_types) {
+        int& vendor = of_type[static_cast<std::size_t>(type)];
+        if (vendor >= 0) continue;
+        const std::string& name = cluster_.gpu_types[static_cast<std::size_t>(type)].vendor;
+        vendor = vendors.try_emplace(name, static_cast<int>(vendors.size())).first->second;
+      }
+    }
+    vendor_of_type_ = std::move(of_type);
+    vendors_ = std::move(vendors);
+  }
+
+  void add_nodes() {
+    std::map<const Node*, std::uint32_t, BuiltBefore> known;
+    out_.nodes_.reserve(cluster_.nodes.size());
+    out_.names_.reserve(cluster_.nodes.size());
+    out_.node_of_.reserve(cluster_.devices.size());
+    std::map<int, std::uint32_t> leaves;  // By the cluster file's number.
+    for (const Node& node : cluster_.nodes) leaves.try_emplace(node.leaf, 0);
+    for (auto& [number, leaf] : leaves) {
+      leaf = static_cast<std::uint32_t>(out_.leaf_numbers_.size());
+      out_.leaf_numbers_.push_back(number);
+    }
+    for (const Node& node : cluster_.nodes) {
+      const auto [at, fresh] =
+          known.try_emplace(&node, static_cast<std::uint32_t>(out_.kinds_.size()));
+      if (fresh) out_.kinds_.push_back(make_kind(node));
+      const NodeKind& kind = out_.kinds_[at->second];
+      const NodeId id = out_.names_.push_back(node.name);
+      out_.nodes_.push_back({at->second, leaves.at(node.leaf), out_.links_.kind_of_.next_id(),
+                             out_.node_of_.next_id()});
+      for (const LocalLink& link : kind.links) out_.links_.kind_of_.push_back(link.kind);
+      for (std::size_t i = 0; i < kind.ports.size(); ++i) out_.node_of_.push_back(id);
+    }
+    ORRERY_CHECK(out_.node_of_.size() == cluster_.devices.size(), "cluster '{}' is not sealed",
+                 cluster_.name);
+  }
+
+  NodeKind make_kind(const Node& node) {
+    NodeKind kind;
+    kind.ports.resize(node.gpu_types.size());
+    for (std::size_t i = 0; i < kind.ports.size(); ++i) {
+      kind.ports[i].vendor = vendor_of_type_[static_cast<std::size_t>(node.gpu_types[i])];
+    }
+    add_domains(node, kind);
+    add_pcie(node, kind);
+    add_nics(node, kind);
+    return kind;
+  }
+
+  void add_domains(const Node& node, NodeKind& kind) {
+    const std::vector<LinkDomain>& domains = node.domains;
+    for (std::size_t d = 0; d < domains.size(); ++d) {
+      const LinkClass& link = class_of(cluster_, domains[d].link);
+      const PathClass path = link.name.starts_with("pcie") ? PathClass::pcie : PathClass::nvlink;
+      const int index = static_cast<int>(d);
+      LocalDuplex medium;
+      if (link.shared) {
+        medium.up = add(kind, fmt::format("/domain{}/{}", d, link.name),
+                        {link.name, achieved(link), link.latency});
+        medium.down = medium.up;
+      }
+      for (const int member : domains[d].members) {
+        // Domains of one class that overlap need names of their own.
+        const std::string name = fmt::format("/gpu{}/{}{}", member, link.name,
+                                             d == 0 ? "" : fmt::format("/domain{}", d));
+        const LocalDuplex port = link.shared ? medium : add_duplex(kind, name, link);
+        kind.ports[static_cast<std::size_t>(member)].domains.push_back({index, port, path});
+      }
+    }
+    for (Port& port : kind.ports) {
+      std::stable_sort(port.domains.begin(), port.domains.end(),
+                       [&](const Domain& a, const Domain& b) {
+                         return link_of(kind, a.port.up).bandwidth >
+                                link_of(kind, b.port.up).bandwidth;
+                       });
+    }
+  }
+
+  void add_pcie(const Node& node, NodeKind& kind) {
+    const std::vector<PcieSwitch>& switches = node.pcie;
+    for (std::size_t s = 0; s < switches.size(); ++s) {
+      const LinkClass& link = class_of(cluster_, switches[s].link);
+      const std::string name = fmt::format("/pcie{}", s);
+      LocalDuplex medium, uplink;
+      if (link.shared) medium = add_duplex(kind, name + "/slots", link);
+      if (!switches[s].uplink.empty()) {
+        uplink = add_duplex(kind, name + "/uplink", class_of(cluster_, switches[s].uplink));
+      }
+      for (const int member : switches[s].members) {
+        Port& port = kind.ports[static_cast<std::size_t>(member)];
+        port.slot =
+            link.shared ? medium : add_duplex(kind, fmt::format("/gpu{}/slot", member), link);
+        port.pcie_switch = static_cast<int>(s);
+        port.uplink = uplink;
+      }
+    }
+  }
+
+  void add_nics(const Node& node, NodeKind& kind) {
+    std::vector<std::vector<int>> usable(node.gpu_types.size());  // NICs, by position.
+    for (std::size_t n = 0; n < node.nics.size(); ++n) {
+      const Nic& nic = node.nics[n];
+      kind.nics.push_back(add_duplex(kind, fmt::format("/nic{}", n), class_of(cluster_, nic.link),
+                                     cluster_.fabric.leaf_latency));
+      for (const int member : nic.members.empty() ? all_positions(node) : nic.members) {
+        usable[static_cast<std::size_t>(member)].push_back(static_cast<int>(n));
+      }
+    }
+    // GPUs with the same choice are spread over it in order.
+    std::map<std::vector<int>, std::vector<int>> sharers;
+    for (std::size_t i = 0; i < usable.size(); ++i) {
+      sharers[usable[i]].push_back(static_cast<int>(i));
+    }
+    for (const auto& [choice, positions] : sharers) {
+      if (choice.empty()) continue;
+      for (std::size_t i = 0; i < positions.size(); ++i) {
+        Port& port = kind.ports[static_cast<std::size_t>(positions[i])];
+        port.nic = choice[i * choice.size() / positions.size()];
+        port.nic_port = kind.nics[static_cast<std::size_t>(port.nic)];
+      }
+    }
+  }
+
+  /// Sum over the node's NICs that hang on switch `rail` of its leaf.
+  BytesPerSecond nic_bandwidth(const PlacedNode& node, std::size_t rail, std::size_t rails) const {
+    BytesPerSecond sum;
+    const NodeKind& kind = out_.kinds_[node.kind];
+    for (std::size_t n = rail; n < kind.nics.size(); n += rails) {
+      sum += link_of(kind, kind.nics[n].up).bandwidth;
+    }
+    return sum;
+  }
+
+  void add_fabric() {
+    const Fabric& fabric = cluster_.fabric;
+    ORRERY_CHECK(fabric.rails > 0, "{} rails", fabric.rails);
+    out_.rails_ = static_cast<std::size_t>(fabric.rails);
+    std::map<int, std::uint32_t> pods;
+    for (const int leaf : out_.leaf_numbers_) pods.try_emplace(fabric.pod_of(leaf), 0);
+    for (auto& [number, pod] : pods) {
+      pod = static_cast<std::uint32_t>(out_.pod_numbers_.size());
+      out_.pod_numbers_.push_back(number);
+    }
+    for (const int leaf : out_.leaf_numbers_) {
+      out_.pod_of_leaf_.push_back(pods.at(fabric.pod_of(leaf)));
+    }
+    const std::size_t switches = out_.leaf_numbers_.size() * out_.rails_;
+    std::vector<BytesPerSecond> below(switches);  // NICs, by leaf switch.
+    for (const PlacedNode& node : out_.nodes_) {
+      for (std::size_t rail = 0; rail < out_.rails_; ++rail) {
+        below[node.leaf * out_.rails_ + rail] += nic_bandwidth(node, rail, out_.rails_);
+      }
+    }
+    out_.first_leaf_uplink_ = out_.links_.kind_of_.next_id();
+    const Seconds to_spine = 0.5 * (fabric.leaf_latency + fabric.spine_latency);
+    if (switches > 1) {
+      out_.has_leaf_uplinks_ = add_uplinks(fabric.leaf_uplink, fabric.leaf_oversubscription,
+                                           to_spine, below);
+    }
+    std::vector<BytesPerSecond> below_spine(pods.size());
+    for (std::size_t s = 0; s < switches; ++s) {
+      below_spine[out_.pod_of_leaf_[s / out_.rails_]] += below[s];
+    }
+    out_.first_pod_uplink_ = out_.links_.kind_of_.next_id();
+    const Seconds to_core = 0.5 * (fabric.spine_latency + fabric.core_latency);
+    if (pods.size() > 1) {
+      out_.has_pod_uplinks_ = add_uplinks(fabric.spine_uplink, fabric.spine_oversubscription,
+                                          to_core, below_spine);
+    }
+  }
+
+  /// The uplink of each switch, unless nothing is known of them; `below` becomes their bandwidths.
+  bool add_uplinks(BytesPerSecond given, double oversubscription, Seconds latency,
+                   std::vector<BytesPerSecond>& below) {
+    const bool limited = given.value > 0 || oversubscription > 0;
+    if (!limited && latency.value == 0) return false;
+    for (BytesPerSecond& bandwidth : below) {
+      if (given.value > 0) {
+        bandwidth = given;
+      } else if (limited) {
+        bandwidth = bandwidth / oversubscription;
+      }
+      add_duplex({"", bandwidth, latency, !limited});
+    }
+    return true;
+  }
+
+  void add_overrides() {
+    out_.first_override_ = out_.links_.kind_of_.next_id();
+    std::map<std::pair<int, int>, const PairOverride*> last;  // the last that names a pair counts
+    for (const PairOverride& pair : cluster_.overrides) {
+      ORRERY_CHECK(pair.a != pair.b, "an override between node {} and itself", pair.a.value);
+      last[std::minmax(pair.a.value, pair.b.value)] = &pair;
+    }
+    for (const auto& [nodes, pair] : last) {
+      const NodeId a{nodes.first}, b{nodes.second};
+      const Seconds present = network_latency(cluster_, a, b);
+      const Seconds latency = std::max(Seconds{}, pair->latency.value_or(present) - present);
+      const bool limited = pair->bandwidth.has_value();
+      const BytesPerSecond bandwidth =
+          limited ? *pair->bandwidth
+                  : std::min(nic_bandwidth(out_.nodes_[a], 0, 1), nic_bandwidth(out_.nodes_[b], 0, 1));
+      out_.overrides_.push_back({nodes, add_duplex({"", bandwidth, latency, !limited})});
+    }
+  }
+
+  void add_staging() {
+    out_.first_staging_ = out_.links_.kind_of_.next_id();
+    out_.vendors_ = static_cast<int>(vendors_.size());
+    out_.staging_of_.assign(static_cast<std::size_t>(out_.vendors_ * out_.vendors_), -1);
+    for (const HostStaging& pair : cluster_.host_staging) {
+      const auto a = vendors_.find(pair.vendor_a), b = vendors_.find(pair.vendor_b);
+      if (a == vendors_.end() || b == vendors_.end()) continue;
+      const int index = static_cast<int>(out_.staging_.size());
+      out_.staging_of_[static_cast<std::size_t>(a->second * out_.vendors_ + b->second)] = index;
+      out_.staging_of_[static_cast<std::size_t>(b->second * out_.vendors_ + a->second)] = index;
+      Staging& own = out_.staging_.emplace_back();
+      own.name = fmt::format("staging-{}-{}", pair.vendor_a, pair.vendor_b);
+      own.of_device.resize(out_.node_of_.size());
+      for (const DeviceId device : out_.node_of_.ids()) {
+        const int vendor = out_.end_of(device).port.vendor;
+        if (vendor != a->second && vendor != b->second) continue;
+        own.devices.push_back(device);
+        own.of_device[device] = add_duplex({"", pair.bandwidth, 0.5 * pair.latency});
+      }
+    }
+  }
+
+  const Cluster& cluster_;
+  Topology& out_;
+  std::map<KindKey, std::uint32_t> kinds_;
+  std::vector<int> vendor_of_type_;
+  std::map<std::string, int> vendors_;
+};
+
+Topology::Topology(const Cluster& cluster) { Builder(cluster, *this).run(); }
 
 Topology::Topology(const Cluster& cluster, const ir::Profile& profile) : Topology(cluster) {
   calibrate(profile);
@@ -81,196 +358,128 @@ void Topology::calibrate(const ir::Profile& profile) {
   if (profile.links.empty() && profile.collectives.empty()) return;
   const auto all =
       std::make_shared<const std::map<std::string, LinkCalibration>>(link_calibrations(profile));
-  IdVector<LinkId, const LinkCalibration*> of_link;
+  std::vector<const LinkCalibration*> of_kind;
   bool any = false;
-  for (const Link& link : links_) {
-    const auto found = all->find(link.link_class);
-    of_link.push_back(found == all->end() ? nullptr : &found->second);
-    any = any || of_link.back() != nullptr;
+  for (const Link& kind : links_.kinds_) {
+    const auto found = all->find(kind.link_class);
+    of_kind.push_back(found == all->end() ? nullptr : &found->second);
+    any = any || of_kind.back() != nullptr;
   }
   if (!any) return;
   calibrations_ = all;
-  calibration_of_ = std::move(of_link);
-  for (const LinkId link : links_.ids()) {
-    declared_.push_back(links_[link].bandwidth);
-    const LinkCalibration* measured = calibration_of_[link];
+  calibration_of_ = std::move(of_kind);
+  for (std::size_t k = 0; k < calibration_of_.size(); ++k) {
+    declared_.push_back(links_.kinds_[k].bandwidth);
+    const LinkCalibration* measured = calibration_of_[k];
     if (measured == nullptr || measured->segments.empty()) continue;
-    links_[link].bandwidth = measured->wire_bandwidth;
+    links_.kinds_[k].bandwidth = measured->wire_bandwidth;
   }
 }
 
-LinkId Topology::add(std::string name, const std::string& link_class, BytesPerSecond bandwidth,
-                     Seconds latency, NodeId node, bool uncontended) {
-  const LinkId id =
-      links_.push_back({std::move(name), link_class, bandwidth, latency, uncontended});
-  if (node.valid()) of_node_[node].push_back(id);
-  return id;
+std::string Topology::node_name(NodeId node) const {
+  return names_[node].empty() ? fmt::format("node{}", node.value) : names_[node];
 }
 
-Topology::Duplex Topology::add_duplex(const std::string& name, const LinkClass& link_class,
-                                      NodeId node, Seconds extra_latency) {
-  const Seconds latency = 0.5 * (link_class.latency + extra_latency);
-  const LinkId up = add(name + "/up", link_class.name, achieved(link_class), latency, node);
-  return {up, add(name + "/down", link_class.name, achieved(link_class), latency, node)};
+NodeId Topology::node_of(LinkId link) const {
+  if (link < first_leaf_uplink_) {
+    const auto past = std::upper_bound(
+        nodes_.begin(), nodes_.end(), link,
+        [](LinkId id, const PlacedNode& node) { return id < node.first_link; });
+    return {static_cast<std::int32_t>(past - nodes_.begin()) - 1};
+  }
+  return link < first_staging_ ? NodeId{} : node_of_[staged(link).second];
 }
 
-void Topology::add_domains(const Cluster& cluster, NodeId id, DeviceId first) {
-  const std::string prefix = node_name(cluster, id);
-  const std::vector<LinkDomain>& domains = cluster.node(id).domains;
-  for (std::size_t d = 0; d < domains.size(); ++d) {
-    const LinkClass& link = class_of(cluster, domains[d].link);
-    const PathClass kind = link.name.starts_with("pcie") ? PathClass::pcie : PathClass::nvlink;
-    const int index = static_cast<int>(d);
-    Duplex medium;
-    if (link.shared) {
-      medium.up = add(fmt::format("{}/domain{}/{}", prefix, d, link.name), link.name,
-                      achieved(link), link.latency, id);
-      medium.down = medium.up;
-    }
-    for (const int member : domains[d].members) {
-      // Domains of one class that overlap need names of their own.
-      const std::string name = fmt::format("{}/gpu{}/{}{}", prefix, member, link.name,
-                                           d == 0 ? "" : fmt::format("/domain{}", d));
-      const Duplex port = link.shared ? medium : add_duplex(name, link, id);
-      ports_[device_at(first, member)].domains.push_back({index, port, kind});
-    }
+/// Whose link of host staging it is.
+std::pair<const Topology::Staging*, DeviceId> Topology::staged(LinkId link) const {
+  auto at = static_cast<std::size_t>(link.value - first_staging_.value) / 2;
+  for (const Staging& staging : staging_) {
+    if (at < staging.devices.size()) return {&staging, staging.devices[at]};
+    at -= staging.devices.size();
   }
-  for (const int position : all_positions(cluster.node(id))) {
-    std::vector<Domain>& own = ports_[device_at(first, position)].domains;
-    std::stable_sort(own.begin(), own.end(), [&](const Domain& a, const Domain& b) {
-      return links_[a.port.up].bandwidth > links_[b.port.up].bandwidth;
-    });
-  }
+  ORRERY_CHECK(false, "no link {}", link.value);
+  return {};
 }
 
-void Topology::add_pcie(const Cluster& cluster, NodeId id, DeviceId first) {
-  const std::string prefix = node_name(cluster, id);
-  const std::vector<PcieSwitch>& switches = cluster.node(id).pcie;
-  for (std::size_t s = 0; s < switches.size(); ++s) {
-    const LinkClass& link = class_of(cluster, switches[s].link);
-    const std::string name = fmt::format("{}/pcie{}", prefix, s);
-    Duplex medium, uplink;
-    if (link.shared) medium = add_duplex(name + "/slots", link, id);
-    if (!switches[s].uplink.empty()) {
-      uplink = add_duplex(name + "/uplink", class_of(cluster, switches[s].uplink), id);
-    }
-    for (const int member : switches[s].members) {
-      Port& port = ports_[device_at(first, member)];
-      port.slot =
-          link.shared ? medium : add_duplex(fmt::format("{}/gpu{}/slot", prefix, member), link, id);
-      port.pcie_switch = static_cast<int>(s);
-      port.uplink = uplink;
-    }
+std::string Topology::name_of(LinkId link) const {
+  const auto direction = [&](LinkId first) {
+    return (link.value - first.value) % 2 == 0 ? "up" : "down";
+  };
+  const auto number = [&](LinkId first) {
+    return static_cast<std::size_t>(link.value - first.value) / 2;
+  };
+  if (link < first_leaf_uplink_) {
+    const NodeId node = node_of(link);
+    const auto local = static_cast<std::size_t>(link.value - nodes_[node].first_link.value);
+    return node_name(node) + kinds_[nodes_[node].kind].links[local].name;
   }
+  if (link < first_pod_uplink_) {
+    const std::size_t at = number(first_leaf_uplink_);
+    const std::string leaf = fmt::format("leaf{}", leaf_numbers_[at / rails_]);
+    const std::string rail = rails_ > 1 ? fmt::format("/rail{}", at % rails_) : "";
+    return fmt::format("{}{}/{}", leaf, rail, direction(first_leaf_uplink_));
+  }
+  if (link < first_override_) {
+    return fmt::format("pod{}/{}", pod_numbers_[number(first_pod_uplink_)],
+                       direction(first_pod_uplink_));
+  }
+  if (link < first_staging_) {
+    const auto& [nodes, duplex] = overrides_[number(first_override_)];
+    const bool up = link == duplex.up;
+    return fmt::format("{}/to/{}", node_name({up ? nodes.first : nodes.second}),
+                       node_name({up ? nodes.second : nodes.first}));
+  }
+  const auto& [staging, device] = staged(link);
+  const NodeId node = node_of_[device];
+  return fmt::format("{}/gpu{}/{}/{}", node_name(node),
+                     device.value - nodes_[node].first_device.value, staging->name,
+                     direction(first_staging_));
 }
 
-void Topology::add_nics(const Cluster& cluster, NodeId id, DeviceId first) {
-  const Node& node = cluster.node(id);
-  std::vector<std::vector<int>> usable(node.gpu_types.size());  // NICs, by position.
-  std::vector<Duplex>& own = nics_[id];
-  for (std::size_t n = 0; n < node.nics.size(); ++n) {
-    const Nic& nic = node.nics[n];
-    own.push_back(add_duplex(fmt::format("{}/nic{}", node_name(cluster, id), n),
-                             class_of(cluster, nic.link), id, cluster.fabric.leaf_latency));
-    for (const int member : nic.members.empty() ? all_positions(node) : nic.members) {
-      usable[static_cast<std::size_t>(member)].push_back(static_cast<int>(n));
+LinkId Topology::find(std::string_view name) const {
+  const auto named = [&](LinkId link) { return name_of(link) == name; };
+  const auto is_of = [&](std::string_view node) {
+    return name.size() > node.size() && name[node.size()] == '/' && name.starts_with(node);
+  };
+  for (const NodeId node : nodes_.ids()) {
+    if (names_[node].empty() ? !is_of(node_name(node)) : !is_of(names_[node])) continue;
+    for (const LinkId link : links_of(node)) {
+      if (named(link)) return link;
     }
-  }
-  // GPUs with the same choice are spread over it in order.
-  std::map<std::vector<int>, std::vector<int>> sharers;
-  for (std::size_t i = 0; i < usable.size(); ++i) sharers[usable[i]].push_back(static_cast<int>(i));
-  for (const auto& [choice, positions] : sharers) {
-    if (choice.empty()) continue;
-    for (std::size_t i = 0; i < positions.size(); ++i) {
-      Port& port = ports_[device_at(first, positions[i])];
-      port.nic = choice[i * choice.size() / positions.size()];
-      port.nic_port = own[static_cast<std::size_t>(port.nic)];
+    for (const auto& [nodes, duplex] : overrides_) {
+      if (node.value != nodes.first && node.value != nodes.second) continue;
+      for (const LinkId link : {duplex.up, duplex.down}) {
+        if (named(link)) return link;
+      }
     }
   }
+  for (LinkId link = first_leaf_uplink_; link < first_override_; ++link) {
+    if (named(link)) return link;
+  }
+  return {};
 }
 
-BytesPerSecond Topology::nic_bandwidth(NodeId node) const {
-  BytesPerSecond sum;
-  for (const Duplex& nic : nics_[node]) sum += links_[nic.up].bandwidth;
-  return sum;
-}
-
-void Topology::add_fabric(const Cluster& cluster) {
-  std::map<int, std::size_t> numbers;  // Of the cluster file: which leaf it is.
-  for (const Node& node : cluster.nodes) numbers[node.leaf] = 0;
-  std::size_t leaves = 0;
-  for (auto& [number, index] : numbers) index = leaves++;
-  for (const Node& node : cluster.nodes) leaf_.push_back(numbers.at(node.leaf));
-  const Fabric& fabric = cluster.fabric;
-  const bool limited = fabric.leaf_uplink.value > 0;
-  const Seconds latency = 0.5 * (fabric.leaf_latency + fabric.spine_latency);
-  if (numbers.size() < 2 || (!limited && latency.value == 0)) return;
-  std::vector<BytesPerSecond> below(numbers.size());
-  for (const NodeId node : leaf_.ids()) below[leaf_[node]] += nic_bandwidth(node);
-  for (const auto& [number, leaf] : numbers) {
-    const BytesPerSecond bandwidth = limited ? fabric.leaf_uplink : below[leaf];
-    const std::string name = fmt::format("leaf{}", number);
-    const LinkId up = add(name + "/up", "", bandwidth, latency, {}, !limited);
-    leaf_uplinks_.push_back({up, add(name + "/down", "", bandwidth, latency, {}, !limited)});
+std::vector<LinkId> Topology::links_of(NodeId node) const {
+  const PlacedNode& at = nodes_[node];
+  const NodeKind& kind = kinds_[at.kind];
+  std::vector<LinkId> links;
+  for (std::size_t i = 0; i < kind.links.size(); ++i) {
+    links.push_back({at.first_link.value + static_cast<std::int32_t>(i)});
   }
-}
-
-void Topology::add_overrides(const Cluster& cluster) {
-  std::map<std::pair<int, int>, const PairOverride*> last;  // the last that names a pair counts
-  for (const PairOverride& pair : cluster.overrides) {
-    ORRERY_CHECK(pair.a != pair.b, "an override between node {} and itself", pair.a.value);
-    last[std::minmax(pair.a.value, pair.b.value)] = &pair;
-  }
-  for (const auto& [nodes, pair] : last) {
-    const NodeId a{nodes.first}, b{nodes.second};
-    const Seconds present = network_latency(cluster, a, b);
-    const Seconds latency = std::max(Seconds{}, pair->latency.value_or(present) - present);
-    const bool limited = pair->bandwidth.has_value();
-    const BytesPerSecond bandwidth =
-        limited ? *pair->bandwidth : std::min(nic_bandwidth(a), nic_bandwidth(b));
-    const auto one_way = [&](NodeId from, NodeId to) {
-      return add(fmt::format("{}/to/{}", node_name(cluster, from), node_name(cluster, to)), "",
-                 bandwidth, latency, {}, !limited);
-    };
-    const LinkId up = one_way(a, b);
-    overrides_.push_back({nodes, {up, one_way(b, a)}});
-  }
-}
-
-void Topology::add_staging(const Cluster& cluster) {
-  std::map<std::string, int> vendors;
-  for (const DeviceId device : ports_.ids()) {
-    const std::string& vendor = cluster.gpu(device).vendor;
-    ports_[device].vendor =
-        vendors.try_emplace(vendor, static_cast<int>(vendors.size())).first->second;
-  }
-  vendors_ = static_cast<int>(vendors.size());
-  staging_of_.assign(static_cast<std::size_t>(vendors_ * vendors_), -1);
-  for (const HostStaging& pair : cluster.host_staging) {
-    const auto a = vendors.find(pair.vendor_a), b = vendors.find(pair.vendor_b);
-    if (a == vendors.end() || b == vendors.end()) continue;
-    const int index = static_cast<int>(staging_.size());
-    staging_of_[static_cast<std::size_t>(a->second * vendors_ + b->second)] = index;
-    staging_of_[static_cast<std::size_t>(b->second * vendors_ + a->second)] = index;
-    IdVector<DeviceId, Duplex>& own = staging_.emplace_back(ports_.size());
-    for (const DeviceId device : ports_.ids()) {
-      const Port& port = ports_[device];
-      if (port.vendor != a->second && port.vendor != b->second) continue;
-      const NodeId node = port.node;
-      const std::string name =
-          fmt::format("{}/gpu{}/staging-{}-{}", node_name(cluster, node),
-                      cluster.device(device).position, pair.vendor_a, pair.vendor_b);
-      const Seconds half = 0.5 * pair.latency;
-      const LinkId up = add(name + "/up", "", pair.bandwidth, half, node);
-      own[device] = {up, add(name + "/down", "", pair.bandwidth, half, node)};
+  for (const Staging& staging : staging_) {
+    for (std::size_t i = 0; i < kind.ports.size(); ++i) {
+      const Duplex& own =
+          staging.of_device[{at.first_device.value + static_cast<std::int32_t>(i)}];
+      if (own.up.valid()) links.insert(links.end(), {own.up, own.down});
     }
   }
+  return links;
 }
 
-const Topology::Duplex* Topology::staging(DeviceId device, DeviceId peer) const {
+const Topology::Duplex* Topology::staging(const End& end, DeviceId device, const End& peer) const {
   const int pair =
-      staging_of_[static_cast<std::size_t>(ports_[device].vendor * vendors_ + ports_[peer].vendor)];
-  return pair < 0 ? nullptr : &staging_[static_cast<std::size_t>(pair)][device];
+      staging_of_[static_cast<std::size_t>(end.port.vendor * vendors_ + peer.port.vendor)];
+  return pair < 0 ? nullptr : &staging_[static_cast<std::size_t>(pair)].of_device[device];
 }
 
 const Topology::Duplex* Topology::override_of(NodeId a, NodeId b) const {
@@ -282,111 +491,138 @@ const Topology::Duplex* Topology::override_of(NodeId a, NodeId b) const {
   return found != overrides_.end() && found->first == key ? &found->second : nullptr;
 }
 
-/// Calls take(link) for each link from the one NIC to the other.
-template <class F>
-void Topology::walk_network(const Port& from, const Port& to, F&& take) const {
-  take(from.nic_port.up);
-  const std::size_t leaf = leaf_[from.node];
-  const std::size_t other = leaf_[to.node];
-  const bool across = leaf != other && !leaf_uplinks_.empty();
-  if (across) take(leaf_uplinks_[leaf].up);
-  if (const Duplex* pair = override_of(from.node, to.node)) {
-    take(from.node < to.node ? pair->up : pair->down);
-  }
-  if (across) take(leaf_uplinks_[other].down);
-  take(to.nic_port.down);
+std::size_t Topology::leaf_switch(const End& end) const {
+  return end.node.leaf * rails_ + static_cast<std::size_t>(end.port.nic) % rails_;
 }
 
-/// Calls take(link) for each link from source to destination, in order.
+Topology::Duplex Topology::leaf_uplink(std::size_t leaf_switch) const {
+  const int up = first_leaf_uplink_.value + 2 * static_cast<int>(leaf_switch);
+  return {{up}, {up + 1}};
+}
+
+Topology::Duplex Topology::pod_uplink(std::size_t pod) const {
+  const int up = first_pod_uplink_.value + 2 * static_cast<int>(pod);
+  return {{up}, {up + 1}};
+}
+
+/// Calls take(link, its kind) for each link from the one NIC to the other.
 template <class F>
-PathClass Topology::walk(DeviceId source, DeviceId destination, F&& take) const {
+void Topology::walk_network(const End& from, const End& to, F&& take_kind) const {
+  const auto take = [&](LinkId link) { take_kind(link, links_.kind_of_[link]); };
+  take_kind(from.link(from.port.nic_port.up), from.kind_of(from.port.nic_port.up));
+  const std::size_t leaf = leaf_switch(from);
+  const std::size_t other = leaf_switch(to);
+  const bool across = leaf != other && has_leaf_uplinks_;
+  if (across) take(leaf_uplink(leaf).up);
+  const std::size_t pod = pod_of_leaf_[from.node.leaf];
+  const std::size_t other_pod = pod_of_leaf_[to.node.leaf];
+  const bool over_core = pod != other_pod && has_pod_uplinks_;
+  if (over_core) take(pod_uplink(pod).up);
+  if (const Duplex* pair = override_of(from.id, to.id)) {
+    take(from.id < to.id ? pair->up : pair->down);
+  }
+  if (over_core) take(pod_uplink(other_pod).down);
+  if (across) take(leaf_uplink(other).down);
+  take_kind(to.link(to.port.nic_port.down), to.kind_of(to.port.nic_port.down));
+}
+
+/// Calls take(link, its kind) for each link from source to destination, in order.
+template <class F>
+PathClass Topology::walk(DeviceId source, const End& from, DeviceId destination, const End& to,
+                         F&& take_kind) const {
   if (source == destination) return PathClass::same_device;
-  const Port& from = ports_[source];
-  const Port& to = ports_[destination];
-  const auto maybe = [&](LinkId link) {
-    if (link.valid()) take(link);
+  const auto take = [&](const End& end, Local link) {
+    take_kind(end.link(link), end.kind_of(link));
   };
-  const Duplex* out = staging(source, destination);
-  const bool same_node = from.node == to.node;
+  const auto maybe = [&](const End& end, Local link) {
+    if (link >= 0) take(end, link);
+  };
+  const auto stage = [&](LinkId link) { take_kind(link, links_.kind_of_[link]); };
+  const Duplex* out = staging(from, source, to);
+  const bool same_node = from.id == to.id;
   if (same_node && out == nullptr) {
-    for (const Domain& a : from.domains) {
-      for (const Domain& b : to.domains) {
+    for (const Domain& a : from.port.domains) {
+      for (const Domain& b : to.port.domains) {
         if (a.index != b.index) continue;
-        take(a.port.up);
-        if (b.port.down != a.port.up) take(b.port.down);
+        take(from, a.port.up);
+        if (b.port.down != a.port.up) take(to, b.port.down);
         return a.kind;
       }
     }
-    ORRERY_CHECK(from.slot.up.valid() && to.slot.up.valid(),
+    ORRERY_CHECK(from.port.slot.up >= 0 && to.port.slot.up >= 0,
                  "devices {} and {} of a node share no domain and not both have a PCIe slot",
                  source.value, destination.value);
-    const bool crosses = from.pcie_switch != to.pcie_switch;
-    take(from.slot.up);
-    if (crosses) maybe(from.uplink.up);
-    if (crosses) maybe(to.uplink.down);
-    take(to.slot.down);
+    const bool crosses = from.port.pcie_switch != to.port.pcie_switch;
+    take(from, from.port.slot.up);
+    if (crosses) maybe(from, from.port.uplink.up);
+    if (crosses) maybe(to, to.port.uplink.down);
+    take(to, to.port.slot.down);
     return PathClass::pcie;
   }
-  maybe(from.slot.up);
-  maybe(from.uplink.up);
-  if (out != nullptr) take(out->up);
+  maybe(from, from.port.slot.up);
+  maybe(from, from.port.uplink.up);
+  if (out != nullptr) stage(out->up);
   if (!same_node) {
-    ORRERY_CHECK(from.nic >= 0 && to.nic >= 0, "devices {} and {} are not both behind a NIC",
-                 source.value, destination.value);
-    walk_network(from, to, take);
+    ORRERY_CHECK(from.port.nic >= 0 && to.port.nic >= 0,
+                 "devices {} and {} are not both behind a NIC", source.value, destination.value);
+    walk_network(from, to, take_kind);
   }
-  if (out != nullptr) take(staging(destination, source)->down);
-  maybe(to.uplink.down);
-  maybe(to.slot.down);
+  if (out != nullptr) stage(staging(to, destination, from)->down);
+  maybe(to, to.port.uplink.down);
+  maybe(to, to.port.slot.down);
   return out != nullptr ? PathClass::host_staged : PathClass::network;
 }
 
 void Topology::route(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const {
-  walk(source, destination, [&](LinkId link) { links.push_back(link); });
+  walk(source, end_of(source), destination, end_of(destination),
+       [&](LinkId link, std::uint32_t) { links.push_back(link); });
 }
 
 void Topology::host_links(DeviceId device, bool up, std::vector<LinkId>& links) const {
-  const Port& port = ports_[device];
-  const LinkId slot = up ? port.slot.up : port.slot.down;
-  const LinkId uplink = up ? port.uplink.up : port.uplink.down;
-  if (up && slot.valid()) links.push_back(slot);
-  if (uplink.valid()) links.push_back(uplink);
-  if (!up && slot.valid()) links.push_back(slot);
+  const End end = end_of(device);
+  const Local slot = up ? end.port.slot.up : end.port.slot.down;
+  const Local uplink = up ? end.port.uplink.up : end.port.uplink.down;
+  if (up && slot >= 0) links.push_back(end.link(slot));
+  if (uplink >= 0) links.push_back(end.link(uplink));
+  if (!up && slot >= 0) links.push_back(end.link(slot));
 }
 
 void Topology::nic_link(DeviceId device, bool up, std::vector<LinkId>& links) const {
-  const Port& port = ports_[device];
-  if (port.nic >= 0) links.push_back(up ? port.nic_port.up : port.nic_port.down);
+  const End end = end_of(device);
+  const LocalDuplex& nic = end.port.nic_port;
+  if (end.port.nic >= 0) links.push_back(end.link(up ? nic.up : nic.down));
 }
 
 void Topology::network_links(DeviceId source, DeviceId destination,
                              std::vector<LinkId>& links) const {
-  const Port& from = ports_[source];
-  const Port& to = ports_[destination];
-  ORRERY_CHECK(from.nic >= 0 && to.nic >= 0, "devices {} and {} are not both behind a NIC",
-               source.value, destination.value);
-  walk_network(from, to, [&](LinkId link) { links.push_back(link); });
+  const End from = end_of(source);
+  const End to = end_of(destination);
+  ORRERY_CHECK(from.port.nic >= 0 && to.port.nic >= 0,
+               "devices {} and {} are not both behind a NIC", source.value, destination.value);
+  walk_network(from, to, [&](LinkId link, std::uint32_t) { links.push_back(link); });
 }
 
 /// Between its ends, without links.
-Path Topology::blank_path(DeviceId source, DeviceId destination) const {
+Path Topology::blank_path(const End& source, const End& destination) {
   Path path{{std::numeric_limits<double>::infinity()}, {}, PathClass::same_device};
-  path.source_node = ports_[source].node;
-  path.source_nic = ports_[source].nic;
-  path.destination_node = ports_[destination].node;
+  path.source_node = source.id;
+  path.source_nic = source.port.nic;
+  path.destination_node = destination.id;
   return path;
 }
 
 Path Topology::calibrated_path(DeviceId source, DeviceId destination) const {
-  Path path = blank_path(source, destination);
+  const End from = end_of(source);
+  const End to = end_of(destination);
+  Path path = blank_path(from, to);
   BytesPerSecond narrowest{std::numeric_limits<double>::infinity()};
-  path.kind = walk(source, destination, [&](LinkId id) {
-    path.bandwidth = std::min(path.bandwidth, links_[id].bandwidth);
-    path.latency += links_[id].latency;
-    const BytesPerSecond declared = declared_[id];
+  path.kind = walk(source, from, destination, to, [&](LinkId, std::uint32_t kind) {
+    path.bandwidth = std::min(path.bandwidth, links_.kinds_[kind].bandwidth);
+    path.latency += links_.kinds_[kind].latency;
+    const BytesPerSecond declared = declared_[kind];
     if (declared > narrowest || (declared == narrowest && path.calibration != nullptr)) return;
     narrowest = declared;
-    path.calibration = calibration_of_[id];
+    path.calibration = calibration_of_[kind];
   });
   if (path.calibration != nullptr && !path.calibration->segments.empty()) {
     path.latency = path.calibration->wire_latency;
@@ -396,21 +632,21 @@ Path Topology::calibrated_path(DeviceId source, DeviceId destination) const {
 
 Path Topology::path(DeviceId source, DeviceId destination) const {
   if (calibrated()) return calibrated_path(source, destination);
-  Path path = blank_path(source, destination);
-  path.kind = walk(source, destination, [&](LinkId id) {
-    const Link& link = links_[id];
+  const End from = end_of(source);
+  const End to = end_of(destination);
+  Path path = blank_path(from, to);
+  path.kind = walk(source, from, destination, to, [&](LinkId, std::uint32_t kind) {
+    const Link& link = links_.kinds_[kind];
     path.bandwidth = std::min(path.bandwidth, link.bandwidth);
     path.latency += link.latency;
   });
   return path;
 }
 
-const std::vector<LinkId>& Topology::links_of(NodeId node) const { return of_node_[node]; }
-
 bool Topology::share_nic(DeviceId a, DeviceId b) const {
-  const Port& first = ports_[a];
-  const Port& second = ports_[b];
-  return first.node == second.node && first.nic >= 0 && first.nic == second.nic;
+  const End first = end_of(a);
+  const End second = end_of(b);
+  return first.id == second.id && first.port.nic >= 0 && first.port.nic == second.port.nic;
 }
 
 }  // namespace orrery::models

@@ -1,9 +1,11 @@
 /// The cluster as plain one-way links and routes computed by arithmetic. The simulator turns these
 /// links into SimGrid's, the closed forms read bottlenecks from them: both see the same network.
 #pragma once
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -17,15 +19,29 @@ namespace orrery::models {
 
 struct LinkCalibration;  // models/spec/link_calibration.h
 
-/// A one-way link. `bandwidth` is what large messages achieve (class bandwidth x efficiency).
+/// What one-way links of a kind have in common. `bandwidth` is what large messages achieve (class
+/// bandwidth x efficiency).
 struct Link {
-  std::string name;        ///< "a800-3/nic0/up", "a800-3/gpu5/nvlink-a800/down", "leaf0/up", ...
   std::string link_class;  ///< Name of the LinkClass; "" for limits that have none.
   BytesPerSecond bandwidth;
   Seconds latency;
   /// Never a bottleneck: carries latency only, so that flows over it need not be compared. Its
   /// bandwidth is that of all NICs below it.
   bool uncontended = false;
+};
+
+/// The links of a topology by id. Those of one kind are one Link: a cluster of a million GPUs has
+/// millions of links of a few kinds.
+class Links {
+ public:
+  std::size_t size() const { return kind_of_.size(); }
+  IdRange<LinkId> ids() const { return kind_of_.ids(); }
+  const Link& operator[](LinkId link) const { return kinds_[kind_of_[link]]; }
+
+ private:
+  friend class Topology;
+  std::vector<Link> kinds_;
+  IdVector<LinkId, std::uint32_t> kind_of_;
 };
 
 /// Coarse kind of a path, for tables of volumes. A link domain counts as nvlink unless the name of
@@ -59,9 +75,10 @@ Seconds network_latency(const Cluster& cluster, NodeId a, NodeId b);
 ///
 /// Latency: a class's latency is one way and lies half on the up link and half on the down link, so
 /// that paths are symmetric. NIC links carry half of the leaf's latency each, leaf uplinks half of
-/// the leaf's and half of the spine's: same leaf = 1 leaf, other leaf = 2 leaves + 1 spine. The
-/// link of a pair override carries what its latency exceeds that of NICs and fabric. A domain or
-/// slot of a shared class is one medium for all its members.
+/// the leaf's and half of the spine's, spine uplinks half of the spine's and half of the core's:
+/// same leaf = 1 leaf, other leaf = 2 leaves + 1 spine, other pod = 2 leaves + 2 spines + 1 core.
+/// The link of a pair override carries what its latency exceeds that of NICs and fabric. A domain
+/// or slot of a shared class is one medium for all its members.
 class Topology {
  public:
   explicit Topology(const Cluster& cluster);
@@ -73,18 +90,29 @@ class Topology {
 
   /// Whether the profile says something about one of the links.
   bool calibrated() const { return !calibration_of_.empty(); }
-  const IdVector<LinkId, Link>& links() const { return links_; }
+  const Links& links() const { return links_; }
+  /// "a800-3/nic0/up", "a800-3/gpu5/nvlink-a800/down", "leaf0/up", "leaf0/rail3/up", "pod1/down":
+  /// different for all links of a cluster whose nodes have different names.
+  std::string name_of(LinkId link) const;
+  /// The link of that name; invalid: there is none.
+  LinkId find(std::string_view name) const;
   /// Appends the links from `source` to `destination` in order; nothing if they are equal.
   void route(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const;
   Path path(DeviceId source, DeviceId destination) const;
   /// Links that live on a node (its NICs, ports and slots): what goes down with it.
-  const std::vector<LinkId>& links_of(NodeId node) const;
+  std::vector<LinkId> links_of(NodeId node) const;
+  /// The node that the link lives on; none of the fabric's and of pair overrides.
+  NodeId node_of(LinkId link) const;
+  /// An uplink of a leaf or pod.
+  bool is_fabric(LinkId link) const {
+    return !(link < first_leaf_uplink_) && link < first_override_;
+  }
   /// Both devices use the same NIC when they talk to other nodes.
   bool share_nic(DeviceId a, DeviceId b) const;
 
   /// Positions in Node::nics and Node::pcie of what the device uses; -1: none.
-  int nic_of(DeviceId device) const { return ports_[device].nic; }
-  int pcie_switch_of(DeviceId device) const { return ports_[device].pcie_switch; }
+  int nic_of(DeviceId device) const { return end_of(device).port.nic; }
+  int pcie_switch_of(DeviceId device) const { return end_of(device).port.pcie_switch; }
   /// Appends what lies between a device and its node's memory: slot and uplink of its switch.
   /// `up`: away from the device.
   void host_links(DeviceId device, bool up, std::vector<LinkId>& links) const;
@@ -99,57 +127,105 @@ class Topology {
     LinkId up;
     LinkId down;
   };
+  // Nodes that are built alike share a NodeKind, which numbers a node's links from 0.
+  using Local = std::int32_t;
+  struct LocalDuplex {
+    Local up = -1;
+    Local down = -1;
+  };
   struct Domain {
-    int index = 0;  ///< In Node::domains.
-    Duplex port;    ///< Of a shared medium: up and down are the same link.
+    int index = 0;     ///< In Node::domains.
+    LocalDuplex port;  ///< Of a shared medium: up and down are the same link.
     PathClass kind = PathClass::nvlink;
   };
-  struct Port {  ///< A device's own links.
-    NodeId node;
+  struct Port {                   ///< A device's own links.
     std::vector<Domain> domains;  ///< Fastest first.
-    Duplex slot;
+    LocalDuplex slot;
     int pcie_switch = -1;
-    Duplex uplink;  ///< Of its switch; invalid ids: not a bottleneck.
+    LocalDuplex uplink;  ///< Of its switch; -1: not a bottleneck.
     int nic = -1;
-    Duplex nic_port;
+    LocalDuplex nic_port;
     int vendor = 0;
   };
-  LinkId add(std::string name, const std::string& link_class, BytesPerSecond bandwidth,
-             Seconds latency, NodeId node, bool uncontended = false);
-  Duplex add_duplex(const std::string& name, const LinkClass& link_class, NodeId node,
-                    Seconds extra_latency = {});
-  void add_domains(const Cluster& cluster, NodeId id, DeviceId first);
-  void add_pcie(const Cluster& cluster, NodeId id, DeviceId first);
-  void add_nics(const Cluster& cluster, NodeId id, DeviceId first);
-  void add_fabric(const Cluster& cluster);
-  void add_overrides(const Cluster& cluster);
-  void add_staging(const Cluster& cluster);
-  const Duplex* staging(DeviceId device, DeviceId peer) const;
+  struct LocalLink {
+    std::string name;  ///< After the node's.
+    std::uint32_t kind = 0;
+  };
+  struct NodeKind {
+    std::vector<LocalLink> links;
+    std::vector<Port> ports;  ///< By position.
+    std::vector<LocalDuplex> nics;
+  };
+  struct PlacedNode {
+    std::uint32_t kind = 0;
+    std::uint32_t leaf = 0;  ///< Numbered from 0.
+    LinkId first_link;
+    DeviceId first_device;
+  };
+  /// Where a path begins or ends.
+  struct End {
+    NodeId id;
+    const PlacedNode& node;
+    const NodeKind& kind;
+    const Port& port;
+    LinkId link(Local local) const { return {node.first_link.value + local}; }
+    std::uint32_t kind_of(Local local) const {
+      return kind.links[static_cast<std::size_t>(local)].kind;
+    }
+  };
+  struct Staging {
+    std::string name;               ///< "staging-a-b"
+    std::vector<DeviceId> devices;  ///< Their links follow one another.
+    IdVector<DeviceId, Duplex> of_device;
+  };
+  class Builder;
+
+  End end_of(DeviceId device) const {
+    const NodeId id = node_of_[device];
+    const PlacedNode& node = nodes_[id];
+    const NodeKind& kind = kinds_[node.kind];
+    return {id, node, kind,
+            kind.ports[static_cast<std::size_t>(device.value - node.first_device.value)]};
+  }
+  std::string node_name(NodeId node) const;
+  std::pair<const Staging*, DeviceId> staged(LinkId link) const;
+  std::size_t leaf_switch(const End& end) const;
+  Duplex leaf_uplink(std::size_t leaf_switch) const;
+  Duplex pod_uplink(std::size_t pod) const;
+  const Duplex* staging(const End& end, DeviceId device, const End& peer) const;
   const Duplex* override_of(NodeId a, NodeId b) const;
-  BytesPerSecond nic_bandwidth(NodeId node) const;  ///< Sum over its NICs.
   void calibrate(const ir::Profile& profile);
-  Path blank_path(DeviceId source, DeviceId destination) const;
+  static Path blank_path(const End& source, const End& destination);
   Path calibrated_path(DeviceId source, DeviceId destination) const;
   template <class F>
-  void walk_network(const Port& from, const Port& to, F&& take) const;
+  void walk_network(const End& from, const End& to, F&& take) const;
   template <class F>
-  PathClass walk(DeviceId source, DeviceId destination, F&& take) const;
+  PathClass walk(DeviceId source, const End& from, DeviceId destination, const End& to,
+                 F&& take) const;
 
-  IdVector<LinkId, Link> links_;
-  IdVector<DeviceId, Port> ports_;
-  IdVector<NodeId, std::vector<LinkId>> of_node_;
-  IdVector<NodeId, std::vector<Duplex>> nics_;
-  IdVector<NodeId, std::size_t> leaf_;  ///< Numbered from 0.
-  std::vector<Duplex> leaf_uplinks_;    ///< By leaf; empty without limit and latency.
+  Links links_;
+  std::vector<NodeKind> kinds_;
+  IdVector<NodeId, PlacedNode> nodes_;
+  IdVector<NodeId, std::string> names_;  ///< Of nodes.
+  IdVector<DeviceId, NodeId> node_of_;
+  // Fabric: the uplinks of leaf switches, then those of pods, follow the links of nodes. Pair
+  // overrides come next, then staging, device by device.
+  std::size_t rails_ = 1;  ///< Leaf switches of a leaf.
+  LinkId first_leaf_uplink_, first_pod_uplink_, first_override_, first_staging_;
+  bool has_leaf_uplinks_ = false;
+  bool has_pod_uplinks_ = false;
+  std::vector<int> leaf_numbers_;         ///< By leaf: of the cluster file; ascending.
+  std::vector<std::uint32_t> pod_of_leaf_;
+  std::vector<int> pod_numbers_;  ///< By pod.
   /// Sorted by node pair (lower id first); up leads from the lower to the higher.
   std::vector<std::pair<std::pair<int, int>, Duplex>> overrides_;
   int vendors_ = 0;
   std::vector<int> staging_of_;  ///< By vendor pair: index into staging_, or -1.
-  std::vector<IdVector<DeviceId, Duplex>> staging_;
+  std::vector<Staging> staging_;
   /// The next three stay empty where no link class of the cluster is in the profile.
   std::shared_ptr<const std::map<std::string, LinkCalibration>> calibrations_;
-  IdVector<LinkId, const LinkCalibration*> calibration_of_;  ///< Null: not measured.
-  IdVector<LinkId, BytesPerSecond> declared_;                ///< The cluster file's.
+  std::vector<const LinkCalibration*> calibration_of_;  ///< By kind of links; null: not measured.
+  std::vector<BytesPerSecond> declared_;                ///< The same: the cluster file's.
 };
 
 }  // namespace orrery::models

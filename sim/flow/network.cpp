@@ -92,7 +92,7 @@ class Network::Impl {
     bandwidths_.reserve(platform.links.size());
     for (const LinkSpec& spec : platform.links) {
       ORRERY_CHECK(spec.bandwidth.value > 0 && std::isfinite(spec.bandwidth.value),
-                   "link {} has bandwidth {}", spec.name, spec.bandwidth.value);
+                   "link {} has bandwidth {}", bandwidths_.size(), spec.bandwidth.value);
       bandwidths_.push_back(spec.bandwidth.value);
     }
     ends_ = {compat::add_host(zone, "source", 1.0), compat::add_host(zone, "destination", 1.0)};

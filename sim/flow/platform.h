@@ -2,7 +2,6 @@
 /// SimGrid. sim/platform builds it from a Cluster; the engine turns it into one flat SimGrid zone.
 #pragma once
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "models/base/ids.h"
@@ -13,8 +12,7 @@ namespace orrery::sim {
 /// A unidirectional link; a full-duplex cable is two of them. All flows on it share it max-min.
 struct LinkSpec {
   BytesPerSecond bandwidth;  ///< Positive.
-  Seconds latency;           ///< For route tables and reports; see RouteTable::route.
-  std::string name;          ///< Unique within the platform, not empty.
+  Seconds latency;           ///< For route tables; see RouteTable::route.
 };
 
 /// Routes by arithmetic, so that a large cluster stores none. Hosts are numbered from 0.

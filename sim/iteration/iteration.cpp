@@ -406,7 +406,7 @@ void IterationSimulator::Impl::collect_links(std::vector<Bytes> carried, const L
     if (link.uncontended || bytes.value <= 0) continue;
     const auto slow = factors.find(id);
     const double factor = slow == factors.end() ? 1.0 : slow->second;
-    result.log.links.push_back({link.name, link.bandwidth / factor, bytes});
+    result.log.links.push_back({topology.name_of(id), link.bandwidth / factor, bytes});
   }
 }
 

@@ -6,8 +6,6 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <string_view>
-#include <unordered_set>
 
 #include "models/config/units.h"
 #include "models/config/visitor.h"
@@ -119,12 +117,8 @@ std::vector<std::string> find_problems(const IterationOptions& options,
     }
     check_factor(straggler.slowdown, fmt::format("device {}", straggler.device.value));
   }
-  std::unordered_set<std::string_view> names;
-  if (!options.slow_links.empty()) {
-    for (const models::Link& link : topology.links()) names.insert(link.name);
-  }
   for (const SlowLink& slow : options.slow_links) {
-    if (!names.contains(slow.link)) {
+    if (!topology.find(slow.link).valid()) {
       problems.push_back(fmt::format("no link '{}' in cluster '{}'", slow.link, cluster.name));
     }
     check_factor(slow.slowdown, fmt::format("link '{}'", slow.link));

@@ -1,22 +1,15 @@
 #include "sim/iteration/slow_links.h"
 
 #include <algorithm>
-#include <string_view>
-#include <unordered_map>
 #include <vector>
 
 namespace orrery::sim {
 
 LinkFactors link_factors(const models::Topology& topology, const IterationOptions& options) {
   LinkFactors factors;
-  if (options.slow_links.empty()) return factors;
-  std::unordered_map<std::string_view, double> by_name;
   for (const SlowLink& slow : options.slow_links) {
-    by_name.try_emplace(slow.link, 1.0).first->second *= slow.slowdown;
-  }
-  for (const LinkId link : topology.links().ids()) {
-    const auto slow = by_name.find(topology.links()[link].name);
-    if (slow != by_name.end()) factors[link] = slow->second;
+    const LinkId link = topology.find(slow.link);
+    if (link.valid()) factors.try_emplace(link, 1.0).first->second *= slow.slowdown;
   }
   return factors;
 }

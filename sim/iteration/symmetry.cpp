@@ -16,14 +16,22 @@ constexpr Seconds kTouch{1e-12};
 }  // namespace
 
 std::size_t distinct(const std::vector<Color>& colors) {
-  std::vector<Color> slots(std::bit_ceil(2 * colors.size() + 1), 0);
-  const std::size_t mask = slots.size() - 1;
+  std::vector<Color> slots(1024, 0);  // Grows with what is distinct.
   std::size_t count = 0;
+  const auto slot_of = [&](Color color) -> Color& {
+    std::size_t at = color & (slots.size() - 1);
+    while (slots[at] != 0 && slots[at] != color) at = (at + 1) & (slots.size() - 1);
+    return slots[at];
+  };
   for (const Color color : colors) {
-    std::size_t at = color & mask;
-    while (slots[at] != 0 && slots[at] != color) at = (at + 1) & mask;
-    count += slots[at] == 0 ? 1 : 0;
-    slots[at] = color;
+    Color& slot = slot_of(color);
+    if (slot == color) continue;
+    slot = color;
+    if (2 * ++count < slots.size()) continue;
+    const std::vector<Color> full = std::exchange(slots, std::vector<Color>(4 * slots.size(), 0));
+    for (const Color known : full) {
+      if (known != 0) slot_of(known) = known;
+    }
   }
   return count;
 }
@@ -226,6 +234,10 @@ Color Symmetry::path_color(DeviceId source, DeviceId destination) const {
 
 void Symmetry::add_local_flows() {
   local_fixed_.assign(colors_.size(), 0);
+  std::size_t flows = 0;
+  for (const LocalClass& one : classes_) flows += one.members.size() * one.flows.size();
+  route_begin_.reserve(flows);
+  crossed_.reserve(4 * flows);
   for (LocalClass& one : classes_) {
     one.first_flow = route_begin_.size();
     const auto position = [&](DeviceId device) { return in_.members.of_device[device]; };
@@ -252,6 +264,17 @@ void Symmetry::add_local_flows() {
 
 void Symmetry::add_collectives() {
   const ir::Program& program = in_.program;
+  std::size_t members = 0;
+  for (std::size_t k = 0; k < program.collectives.size(); ++k) {
+    if (in_.partial.steps[k] < 0) continue;
+    for (const auto& part : program.shape_of(program.collectives[k]).parts) {
+      members += program.group(part.group).devices.size();
+    }
+  }
+  edges_.reserve(members);
+  tails_.reserve(members);
+  route_begin_.reserve(route_begin_.size() + members + 1);
+  crossed_.reserve(crossed_.size() + 4 * members);
   for (std::size_t k = 0; k < program.collectives.size(); ++k) {
     if (in_.partial.steps[k] < 0) continue;
     const ir::CollectiveShape& shape = program.shape_of(program.collectives[k]);
@@ -289,6 +312,51 @@ void Symmetry::add_collectives() {
     collective_fixed_.push_back(color);
   }
   route_begin_.push_back(static_cast<std::uint32_t>(crossed_.size()));
+}
+
+/// A link of the fabric is left out where the narrowest other links of the flows that cross it, each
+/// counted once, are together no wider: then it never is the narrowest of a flow, and max-min shares
+/// do not depend on it. Else the few pipelines whose rings cross an uplink would be unlike the rest.
+void Symmetry::leave_out_wide_links() {
+  if (in_.links) {
+    whole_route_begin_ = route_begin_;
+    whole_crossed_ = crossed_;
+  }
+  const auto bandwidth = [&](LinkId link) {
+    const auto slow = in_.factors.find(link);
+    return topology_.links()[link].bandwidth.value /
+           (slow == in_.factors.end() ? 1.0 : slow->second);
+  };
+  std::map<LinkId, std::set<LinkId>> below;  // Of links of the fabric: what limits their flows.
+  for (std::size_t flow = 0; flow + 1 < route_begin_.size(); ++flow) {
+    for (const LinkId link : links_of(flow)) {
+      if (!topology_.is_fabric(link)) continue;
+      LinkId narrowest;
+      for (const LinkId other : links_of(flow)) {
+        if (topology_.is_fabric(other)) continue;
+        if (!narrowest.valid() || bandwidth(other) < bandwidth(narrowest)) narrowest = other;
+      }
+      below[link].insert(narrowest.valid() ? narrowest : link);
+    }
+  }
+  std::set<LinkId> wide;
+  for (const auto& [link, limits] : below) {
+    double sum = 0;
+    for (const LinkId limit : limits) sum += bandwidth(limit);
+    if (sum <= bandwidth(link)) wide.insert(link);
+  }
+  if (wide.empty()) return;
+  std::size_t to = 0, from = 0;
+  for (std::size_t flow = 0; flow + 1 < route_begin_.size(); ++flow) {
+    const std::size_t end = route_begin_[flow + 1];
+    route_begin_[flow] = static_cast<std::uint32_t>(to);
+    for (; from < end; ++from) {
+      const LinkId link = crossed_[from];
+      if (!topology_.is_fabric(link) || wide.count(link) == 0) crossed_[to++] = link;
+    }
+  }
+  route_begin_.back() = static_cast<std::uint32_t>(to);
+  crossed_.resize(to);
 }
 
 std::int32_t Symmetry::find_place(LinkId link, std::int32_t family) const {
@@ -562,13 +630,13 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
     }
   }
   if (crossings) {
-    out->crossed = crossed_;
+    out->crossed = whole_crossed_;
     for_each_local([&](const LocalClass& one, int, std::size_t j, std::size_t flow) {
       out->crossings.push_back(
-          {static_cast<std::int32_t>(one.first_route + j), route_begin_[flow]});
+          {static_cast<std::int32_t>(one.first_route + j), whole_route_begin_[flow]});
     });
     for (std::size_t f = 0; f < edges_.size(); ++f) {
-      out->crossings.push_back({global_route[f], route_begin_[local_flows_ + f]});
+      out->crossings.push_back({global_route[f], whole_route_begin_[local_flows_ + f]});
     }
   }
   return out;

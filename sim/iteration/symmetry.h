@@ -98,6 +98,7 @@ class Symmetry {
     if (!lonely.empty()) return;
     add_local_flows();
     add_collectives();
+    leave_out_wide_links();
   }
 
   /// Pipelines that must be built because they meet others in ways that have no classes.
@@ -176,6 +177,7 @@ class Symmetry {
   void check_shared_paths(std::span<const DeviceId> group, const LocalClass& one);
   void add_local_flows();
   void add_collectives();
+  void leave_out_wide_links();
   std::uint32_t add_route(DeviceId source, DeviceId destination);
   Color path_color(DeviceId source, DeviceId destination) const;
   void place_on_links(Meetings meetings, const std::vector<Meeting>& known);
@@ -214,6 +216,9 @@ class Symmetry {
   // Flows: those of classes, member by member, then those of collectives.
   std::vector<std::uint32_t> route_begin_;
   std::vector<LinkId> crossed_;
+  /// The same with links that are too wide to matter, if bytes on links are asked for.
+  std::vector<std::uint32_t> whole_route_begin_;
+  std::vector<LinkId> whole_crossed_;
   std::size_t local_flows_ = 0;
   std::vector<Color> local_fixed_;  ///< By pipeline: latencies of its flows and paths.
   std::vector<GlobalCollective> collectives_;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -51,9 +50,9 @@ class ExtendedRoutes final : public RouteTable {
 FlowPlatform make_platform(const models::Topology& topology, int devices) {
   FlowPlatform platform;
   platform.links.reserve(topology.links().size());
-  for (const models::Link& link : topology.links()) {
-    // The engine keeps several copies of each name; a number is short.
-    platform.links.push_back({link.bandwidth, link.latency, std::to_string(platform.links.size())});
+  for (const LinkId id : topology.links().ids()) {
+    const models::Link& link = topology.links()[id];
+    platform.links.push_back({link.bandwidth, link.latency});
   }
   platform.hosts = devices;
   platform.routes = std::make_shared<TopologyRoutes>(topology);

@@ -8,8 +8,7 @@
 
 namespace orrery::sim {
 
-/// Links as in Topology::links(), with the same ids and bandwidths, named by their id; host i is
-/// device i.
+/// Links as in Topology::links(), with the same ids and bandwidths; host i is device i.
 /// Routes leave out links that are never a bottleneck (Link::uncontended) but count their latency;
 /// a calibrated path has the latency that Topology::path says.
 /// The result refers to `topology`, which must outlive every engine that is built from it.

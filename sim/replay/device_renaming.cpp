@@ -181,18 +181,11 @@ models::DegradedLinks DeviceRenaming::fix_degraded(const models::DegradedLinks& 
                                                    const IdVector<NodeId, int>& number,
                                                    IdVector<NodeId, bool>& fixed) const {
   models::DegradedLinks kept;
-  if (!degraded.empty() && node_of_link_.empty()) {
-    for (std::size_t n = 0; n < cluster_.nodes.size(); ++n) {
-      const NodeId node{static_cast<int>(n)};
-      for (const LinkId link : topology_.links_of(node)) {
-        node_of_link_.emplace(topology_.links()[link].name, node);
-      }
-    }
-  }
   for (const auto& [link, factor] : degraded) {
     std::vector<NodeId> nodes;
-    const auto found = node_of_link_.find(link);
-    if (found != node_of_link_.end()) nodes.push_back(found->second);
+    const LinkId id = topology_.find(link);
+    const NodeId owner = id.valid() ? topology_.node_of(id) : NodeId{};
+    if (owner.valid()) nodes.push_back(owner);
     for (std::size_t n = 0; n < cluster_.nodes.size() && nodes.empty(); ++n) {
       if (!link.starts_with(fmt::format("leaf{}/", cluster_.nodes[n].leaf))) continue;
       for (std::size_t k = n; k < cluster_.nodes.size(); ++k) {
@@ -232,11 +225,12 @@ IdVector<DeviceRenaming::UsedLeafId, DeviceRenaming::LeafId> DeviceRenaming::mat
   for (int i = 0; i < leaves; ++i) {
     demands.push_back({{i}, {}, 0, IdVector<ShapeId, int>(shapes_.size(), 0)});
   }
+  // Leaves of different pods are not alike.
+  const bool stay = cluster_.fabric.leaves_per_pod > 0;
   for (const UsedNode& node : used) {
     Demand& demand = demands[node.leaf.index()];
-    if (node.fixed) {
-      demand.forced = leaf_[node.node];
-    } else {
+    if (node.fixed || stay) demand.forced = leaf_[node.node];
+    if (!node.fixed) {
       ++demand.total;
       ++demand.by_shape[shape_[node.node]];
     }

@@ -10,8 +10,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -78,7 +76,6 @@ class DeviceRenaming {
   IdVector<ShapeId, Shape> shapes_;
   IdVector<LeafId, IdVector<ShapeId, std::vector<NodeId>>> nodes_;  ///< Ascending.
   std::vector<NodeId> overridden_;
-  mutable std::unordered_map<std::string_view, NodeId> node_of_link_;  ///< Made when first needed.
 };
 
 /// The plan with its devices renamed, and without what does not matter to its time: prediction,

@@ -159,10 +159,8 @@ class FlowTransferTimer::Impl {
   Bandwidths bandwidths(const models::DegradedLinks& degraded) const {
     Bandwidths changed;
     for (const auto& [name, factor] : degraded) {
-      for (const LinkId id : topology_.links().ids()) {
-        const models::Link& link = topology_.links()[id];
-        if (link.name == name) changed[id] = link.bandwidth * factor;
-      }
+      const LinkId id = topology_.find(name);
+      if (id.valid()) changed[id] = topology_.links()[id].bandwidth * factor;
     }
     return changed;
   }

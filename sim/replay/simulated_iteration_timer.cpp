@@ -166,10 +166,11 @@ class SimulatedIterationTimer::Impl {
     for (const auto& [id, rate] : rates) {
       const models::Link& link = topology_.links()[id];
       double bandwidth = link.bandwidth.value;
+      const std::string link_name = topology_.name_of(id);
       for (const auto& [name, factor] : question.degraded_links) {
-        bandwidth *= name == link.name ? factor : 1;
+        bandwidth *= name == link_name ? factor : 1;
       }
-      links.push_back({link.name, bandwidth / std::max(bandwidth - rate, bandwidth / 2)});
+      links.push_back({link_name, bandwidth / std::max(bandwidth - rate, bandwidth / 2)});
     }
   }
 

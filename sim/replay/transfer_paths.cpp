@@ -1,7 +1,5 @@
 #include "sim/replay/transfer_paths.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -29,21 +27,20 @@ class TransferPaths::Table final : public RouteTable {
 TransferPaths::TransferPaths(const models::Cluster& cluster, const models::Topology& topology)
     : cluster_(cluster), topology_(topology), table_(std::make_shared<Table>()) {
   const bool shared = cluster.storage && cluster.storage->scope == models::BandwidthScope::shared;
-  const LinkId cloud = shared ? add("cloud", cluster.storage->bandwidth) : LinkId{};
+  const LinkId cloud = shared ? add(cluster.storage->bandwidth) : LinkId{};
   for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
     const models::Node& node = cluster.nodes[n];
-    const std::string prefix = fmt::format("storage{}", n);
-    host_memory_.push_back(add(prefix + "/memory", node.host_memory_bandwidth));
-    nvme_read_.push_back(add(prefix + "/nvme/read", node.nvme_read));
-    nvme_write_.push_back(add(prefix + "/nvme/write", node.nvme_write));
+    host_memory_.push_back(add(node.host_memory_bandwidth));
+    nvme_read_.push_back(add(node.nvme_read));
+    nvme_write_.push_back(add(node.nvme_write));
     const bool own = cluster.storage && !shared;
-    cloud_.push_back(own ? add(prefix + "/cloud", cluster.storage->bandwidth) : cloud);
+    cloud_.push_back(own ? add(cluster.storage->bandwidth) : cloud);
   }
 }
 
-LinkId TransferPaths::add(const std::string& name, BytesPerSecond bandwidth) {
+LinkId TransferPaths::add(BytesPerSecond bandwidth) {
   if (bandwidth.value <= 0) return {};
-  links_.push_back({bandwidth, {}, name});
+  links_.push_back({bandwidth, {}});
   return {static_cast<int>(topology_.links().size() + links_.size()) - 1};
 }
 

@@ -43,7 +43,7 @@ class TransferPaths {
 
  private:
   class Table;
-  LinkId add(const std::string& name, BytesPerSecond bandwidth);
+  LinkId add(BytesPerSecond bandwidth);
   void add_storage(ir::Location location, NodeId node, bool write,
                    std::vector<LinkId>& links) const;
 

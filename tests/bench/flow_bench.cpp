@@ -46,7 +46,7 @@ class NodeRoutes final : public RouteTable {
 FlowPlatform platform(int gpus) {
   FlowPlatform result{.links = {}, .hosts = gpus, .routes = std::make_shared<NodeRoutes>(gpus)};
   const auto add = [&](BytesPerSecond bandwidth) {
-    result.links.push_back({bandwidth, {}, "link" + std::to_string(result.links.size())});
+    result.links.push_back({bandwidth, {}});
   };
   for (int gpu = 0; gpu < gpus; ++gpu)
     for (const double bandwidth : {450e9, 450e9, 64e9, 64e9}) add({bandwidth});
@@ -144,7 +144,7 @@ class NicRoutes final : public RouteTable {
 FlowPlatform nics(int hosts) {
   FlowPlatform result{.links = {}, .hosts = hosts, .routes = std::make_shared<NicRoutes>()};
   for (int link = 0; link < 2 * hosts; ++link)
-    result.links.push_back({BytesPerSecond{50e9}, {}, "link" + std::to_string(link)});
+    result.links.push_back({BytesPerSecond{50e9}, {}});
   return result;
 }
 

@@ -145,7 +145,7 @@ void bind_topology(py::module_& m) {
       .def(py::init([](const Shared<models::Cluster>& cluster, const ir::Profile& profile) {
         return std::make_shared<NetworkTopology>(cluster.pointer, profile);
       }))
-      .def("links", [](const NetworkTopology& at) { return at->links(); })
+      .def("links", [](const NetworkTopology& at) { return at.links(); })
       .def(
           "nic_of",
           [](const NetworkTopology& at, int device) {

@@ -15,6 +15,7 @@
 #include "sim/iteration/iteration.h"
 #include "sim/replay/replay.h"
 #include "tools/python/bindings.h"
+#include "tools/python/context.h"
 #include "traces/trace.h"
 
 namespace orrery::python {
@@ -144,8 +145,9 @@ void bind_cluster(py::module_& m) {
   ORRERY_RECORD(m, models::Node, "A node and its GPUs (indices into Cluster.gpu_types).", name,
                 gpu_types, domains, pcie, nics, nvme_read, nvme_write, nvme_capacity, host_memory,
                 host_memory_bandwidth, region, leaf);
-  ORRERY_RECORD(m, models::Fabric, "Leaf switches under one spine.", leaf_uplink, leaf_latency,
-                spine_latency);
+  ORRERY_RECORD(m, models::Fabric, "Leaf switches under one spine, or under pods and a core.",
+                leaf_uplink, leaf_latency, spine_latency, leaf_oversubscription, rails,
+                leaves_per_pod, spine_uplink, spine_oversubscription, core_latency);
   ORRERY_RECORD(m, models::PairOverride, "Replaces the path between two nodes.", a, b, bandwidth,
                 latency);
   ORRERY_RECORD(m, models::HostStaging, "Two vendors that talk through host memory.", vendor_a,
@@ -158,7 +160,7 @@ void bind_cluster(py::module_& m) {
   record_info<models::Cluster>().settle = [](void* cluster) {
     models::seal(*static_cast<models::Cluster*>(cluster));
   };
-  ORRERY_RECORD(m, models::Link, "A one-way link of a topology.", name, link_class, bandwidth,
+  ORRERY_RECORD(m, Link, "A one-way link of a topology.", name, link_class, bandwidth,
                 latency, uncontended);
 }
 

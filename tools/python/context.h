@@ -66,6 +66,15 @@ class NoEvaluator final : public models::Evaluator {
   std::string name() const override { return "none"; }
 };
 
+/// A link with its name.
+struct Link {
+  std::string name;
+  std::string link_class;
+  BytesPerSecond bandwidth;
+  Seconds latency;
+  bool uncontended = false;
+};
+
 /// A topology with the cluster that it was made from.
 class NetworkTopology {
  public:
@@ -73,6 +82,15 @@ class NetworkTopology {
       : cluster_(std::move(cluster)), topology_(*cluster_, profile) {}
   const models::Topology* operator->() const { return &topology_; }
   const models::Cluster& cluster() const { return *cluster_; }
+  std::vector<Link> links() const {
+    std::vector<Link> out;
+    for (const LinkId id : topology_.links().ids()) {
+      const models::Link& link = topology_.links()[id];
+      out.push_back({topology_.name_of(id), link.link_class, link.bandwidth, link.latency,
+                     link.uncontended});
+    }
+    return out;
+  }
   models::PathFunction path_function() const {
     return [this](DeviceId a, DeviceId b) { return topology_.path(a, b); };
   }

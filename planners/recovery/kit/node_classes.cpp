@@ -181,13 +181,16 @@ NodeClasses::NodeClasses(const models::Cluster& cluster) : cluster_(cluster) {
     }
     nodes_of_leaf[cluster.nodes[n].leaf][kind].push_back(node);
   }
-  std::map<std::vector<std::pair<int, std::size_t>>, int> kinds;
+  std::map<std::pair<int, std::vector<std::pair<int, std::size_t>>>, int> kinds;
   for (const auto& [leaf, groups] : nodes_of_leaf) {
     std::vector<std::pair<int, std::size_t>> counts;
     for (const auto& [kind, nodes] : groups) counts.emplace_back(kind, nodes.size());
     Leaf& at = leaves_.emplace_back();
     at.groups.assign(groups.begin(), groups.end());
-    at.kind = kinds.try_emplace(counts, static_cast<int>(kinds.size())).first->second;
+    at.kind = kinds
+                  .try_emplace({cluster.fabric.pod_of(leaf), std::move(counts)},
+                               static_cast<int>(kinds.size()))
+                  .first->second;
   }
   leaf_kinds_ = static_cast<int>(kinds.size());
 }

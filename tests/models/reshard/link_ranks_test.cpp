@@ -81,7 +81,7 @@ TEST(LinkRanks, SharesOfLinksDivideNicsUplinksAndMedia) {
   const std::vector<BytesPerSecond> shares = shares_of_links(cluster, topology);
   std::map<std::string, double> by_name;
   for (const LinkId link : topology.links().ids()) {
-    by_name[topology.links()[link].name] = shares[link.index()].value;
+    by_name[topology.name_of(link)] = shares[link.index()].value;
   }
   EXPECT_DOUBLE_EQ(by_name["node0/nic0/up"], 200 * kGbps);
   EXPECT_DOUBLE_EQ(by_name["node1/nic3/down"], 400 * kGbps);

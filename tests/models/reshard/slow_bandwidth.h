@@ -28,7 +28,7 @@ class SlowBandwidth {
         way.clear();
         topology.route(a.id, b.id, way);
         for (const LinkId link : way) {
-          const bool down = topology.links()[link].name.ends_with("/down");
+          const bool down = topology.name_of(link).ends_with("/down");
           const Device& user = down ? b : a;
           if (user.node == node_of_[link.index()]) users_[link.index()].insert(user.id.value);
         }

@@ -68,6 +68,24 @@ RC_GTEST_PROP(SynchronizeGradients, OfCopiesThatAreCutAlikeIsWhatTheResolverFind
   RC_ASSERT(synchronize_gradients(alike) == std::get<std::vector<GroupStep>>(found));
 }
 
+RC_GTEST_PROP(Zero, ScattersAndGathersAsTheResolverFinds, ()) {
+  const Gradients any = random_gradients(false);
+  const std::int64_t length = volume(any.shape);
+  const Layout shards = zero_layout(any, 0);
+  Layout summands{length, {}}, full{length, {}};
+  const Replicas all = replicas(any);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    for (const Piece& piece : all[i]) {
+      summands.pieces.push_back({piece.owner, piece.slice, static_cast<int>(i)});
+      full.pieces.push_back(piece);
+    }
+  }
+  const auto scatter = resolve(summands, shards);
+  RC_ASSERT(scatter_gradients(any, 0) == std::get<std::vector<GroupStep>>(scatter));
+  const auto gather = resolve(shards, full);
+  RC_ASSERT(gather_parameters(any, 0) == std::get<std::vector<GroupStep>>(gather));
+}
+
 TEST(ParameterAnnotation, HasCopiesWhereGradientsHaveSummands) {
   const Gradients heads = gradients(
       {{{0, 1, 2, 3}, {{0, 2}, {kPartial, 2}}}, {{4, 5, 6, 7}, {{kDuplicate, 2}, {kPartial, 2}}}},

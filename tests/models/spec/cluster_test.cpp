@@ -112,7 +112,11 @@ TEST(ClusterHash, ChangesWithEveryNumberThatMatters) {
   std::vector<std::string> hashes{cluster_of(kTwo).hash};
   for (const char* more :
        {"storage: {bandwidth: 1 GB/s}\n", "fabric: {leaf_latency: 1 us}\n",
-        "fabric: {spine_latency: 1 us}\n",
+        "fabric: {spine_latency: 1 us}\n", "fabric: {leaf_uplink: 2 GB/s}\n",
+        "fabric: {leaf_oversubscription: 2}\n", "fabric: {leaves_per_pod: 2}\n",
+        "fabric: {leaves_per_pod: 2, core_latency: 1 us}\n",
+        "fabric: {leaves_per_pod: 2, spine_uplink: 1 GB/s}\n",
+        "fabric: {leaves_per_pod: 2, spine_oversubscription: 2}\n",
         "overrides: [{between: [n-0, n-1], bandwidth: 1 GB/s}]\n",
         "gpus: {A100: {base: A100, price: $1/h}}\n", "links: {ib: {base: ib, latency: 6 us}}\n",
         "links: {ib: {base: ib, shared: true}}\n"}) {
@@ -180,6 +184,15 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"StagingOfOneVendor",
              with("host_staging: [{vendors: [nvidia, nvidia], bandwidth: 1 GB/s}]\n"),
              "expected two different vendors"},
+        Case{"UplinkSaidTwice",
+             with("fabric: {leaf_uplink: 1 GB/s, leaf_oversubscription: 2}\n"),
+             "c.yaml:5:57: `leaf_uplink` says it too (give one of the two)"},
+        Case{"CoreWithoutPods", with("fabric: {core_latency: 1 us}\n"),
+             "c.yaml:5:24: a fabric without pods has one spine and no core (give "
+             "`leaves_per_pod`)"},
+        Case{"RailWithoutNic", with("fabric: {rails: 4}\n"),
+             "c.yaml:4:12: no node has more NICs than 'n', which has 1, and the fabric has 4 rails "
+             "(rails are 1 to 1)"},
         Case{"UnknownBase", with("gpus: {X: {base: A1000}}\n"),
              "c.yaml:5:18: unknown GPU type 'A1000' (did you mean 'A100'?)"},
         Case{"IncompleteLocalGpu", with("gpus: {X: {vendor: x}}\n"), "missing key 'peak'"},

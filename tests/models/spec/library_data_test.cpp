@@ -97,6 +97,30 @@ TEST_F(LibraryData, ClustersHaveTheGpusOfTheirPapers) {
   EXPECT_EQ(count_types(cluster("llama3_16384")), (Count{{"H100-80GB", 16384}}));
 }
 
+// The Llama 3 Herd of Models, 3.3.1: a seventh of the bisection above pods.
+TEST_F(LibraryData, LeavesRailsAndPodsJoinTheirNodes) {
+  const Topology llama(cluster("llama3_24576"));
+  const auto links_between = [](const Topology& topology, int a, int b) {
+    std::string names;
+    std::vector<LinkId> links;
+    topology.route({a}, {b}, links);
+    for (const LinkId link : links) names += topology.name_of(link) + " ";
+    return names;
+  };
+  const int pod = 3072;
+  EXPECT_EQ(links_between(llama, pod - 8, pod),
+            "node-383/gpu0/slot/up node-383/nic0/up leaf191/up pod0/up pod1/down leaf192/down "
+            "node-384/nic0/down node-384/gpu0/slot/down ");
+  const BytesPerSecond nic = llama.links()[llama.find("node-0/nic0/up")].bandwidth;
+  EXPECT_NEAR(llama.links()[llama.find("pod7/up")].bandwidth / nic, pod / 7.0, 1e-9);
+  const Topology dgx(cluster("dgx_superpod_h100"));
+  EXPECT_EQ(links_between(dgx, 0, 8 * 31),
+            "dgx-0/gpu0/slot/up dgx-0/nic0/up dgx-31/nic0/down dgx-31/gpu0/slot/down ");
+  EXPECT_EQ(links_between(dgx, 3, 8 * 31 + 4),
+            "dgx-0/gpu3/slot/up dgx-0/nic3/up leaf0/rail3/up leaf0/rail4/down dgx-31/nic4/down "
+            "dgx-31/gpu4/slot/down ");
+}
+
 // HexiScale 5.1: 1.36 % more and 1.59 % less FLOPS than 16 A800.
 TEST_F(LibraryData, HexiScaleSettingsHaveTheirPublishedFlops) {
   const double base = peak("hexiscale_homogeneous_ethernet");

@@ -42,7 +42,7 @@ class TopologyTest : public ::testing::Test {
     std::vector<LinkId> links;
     topology.route({a}, {b}, links);
     std::vector<std::string> out;
-    for (const LinkId link : links) out.push_back(topology.links()[link].name);
+    for (const LinkId link : links) out.push_back(topology.name_of(link));
     return out;
   }
   void expect(int a, int b, PathClass kind, double gigabytes, double latency_us) const {
@@ -137,7 +137,8 @@ TEST_F(TopologyTest, ANodeOwnsItsPortsSlotsUplinksNicsAndStaging) {
   // 2 ports, 4 slots, 2 uplinks, 2 NICs, 4 staging paths, both ways; no leaf, no pair override.
   EXPECT_EQ(topology.links_of({0}).size(), 2u * (2 + 4 + 2 + 2 + 4));
   for (const LinkId link : topology.links_of({0})) {
-    EXPECT_TRUE(topology.links()[link].name.starts_with("a-0/"));
+    EXPECT_TRUE(topology.name_of(link).starts_with("a-0/"));
+    EXPECT_EQ(topology.node_of(link), NodeId{0});
   }
 }
 

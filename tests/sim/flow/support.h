@@ -34,8 +34,7 @@ inline FlowPlatform star(const std::vector<BytesPerSecond>& up_and_down,
   FlowPlatform platform;
   platform.hosts = static_cast<int>(up_and_down.size() / 2);
   for (std::size_t link = 0; link < up_and_down.size(); ++link)
-    platform.links.push_back(
-        {.bandwidth = up_and_down[link], .latency = {}, .name = "link" + std::to_string(link)});
+    platform.links.push_back({.bandwidth = up_and_down[link], .latency = {}});
   platform.routes = std::make_shared<StarRoutes>(std::move(latency));
   return platform;
 }

@@ -245,7 +245,7 @@ World random_world() {
   if (!regular && one_in(2)) {
     const models::Topology topology(world.cluster);
     const LinkId link{*rc::gen::inRange(0, static_cast<std::int32_t>(topology.links().size()))};
-    world.options.slow_links.push_back({topology.links()[link].name, 2.5});
+    world.options.slow_links.push_back({topology.name_of(link), 2.5});
   }
   world.options.record_links = one_in(2);
   return world;

@@ -225,6 +225,7 @@ TEST(SimulatedIterationTimer, BackgroundTransfersTakeTheirShareOfTheNetwork) {
   std::vector<LinkId> nic;
   topology.nic_link({0}, true, nic);
   const models::Link& link = topology.links()[nic.front()];
+  const std::string name = topology.name_of(nic.front());
   const std::string said = with_timer(cluster, [&](const auto& timer, const auto&) {
     const ir::Plan plan = two_stages();
     const auto upload = [&](int device, double share) -> std::vector<models::StateTransfer> {
@@ -240,8 +241,8 @@ TEST(SimulatedIterationTimer, BackgroundTransfersTakeTheirShareOfTheNetwork) {
     const ir::Plan other = moved(plan, {{0, 4}, {1, 5}, {2, 6}, {3, 7}});
     const auto simulated = timer.counts().simulated;
     return fmt::format("{} {} {} {} {}", alone < quarter,
-                       timer.time(plan, {.degraded_links = {{link.name, 0.75}}}) == quarter,
-                       timer.time(plan, {.degraded_links = {{link.name, 0.5}}}) == all,
+                       timer.time(plan, {.degraded_links = {{name, 0.75}}}) == quarter,
+                       timer.time(plan, {.degraded_links = {{name, 0.5}}}) == all,
                        timer.time(other, {.background = upload(4, 0.25)}) == quarter, simulated);
   });
   EXPECT_EQ(said, "true true true true 3");

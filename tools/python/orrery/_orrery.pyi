@@ -311,13 +311,21 @@ class EventScope(Record):
                  devices: list[int] = ..., node: int = ..., link: str = ...) -> None: ...
 
 class Fabric(Record):
-    """Leaf switches under one spine."""
+    """Leaf switches under one spine, or under pods and a core."""
 
     leaf_uplink: float
     leaf_latency: float
     spine_latency: float
+    leaf_oversubscription: float
+    rails: int
+    leaves_per_pod: int
+    spine_uplink: float
+    spine_oversubscription: float
+    core_latency: float
     def __init__(self, *, leaf_uplink: float = ..., leaf_latency: float = ...,
-                 spine_latency: float = ...) -> None: ...
+                 spine_latency: float = ..., leaf_oversubscription: float = ..., rails: int = ...,
+                 leaves_per_pod: int = ..., spine_uplink: float = ...,
+                 spine_oversubscription: float = ..., core_latency: float = ...) -> None: ...
 
 class FlowEdge(Record):
     """One edge of a collective as a flow."""
