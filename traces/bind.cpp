@@ -146,8 +146,8 @@ class Binder {
   const TraceLayout to_;
   config::Position asked_at_;
   config::Diagnostics& diagnostics_;
-  IdVector<NodeId, NodeId> target_;  ///< By node of the trace: the one of the cluster.
-  std::set<std::string> problems_;   ///< Each once.
+  IdVector<NodeId, NodeId> target_;           ///< By node of the trace: the one of the cluster.
+  std::set<std::string> problems_;            ///< Each once.
   std::optional<models::Topology> topology_;  ///< Once a link is named.
 };
 

@@ -186,8 +186,8 @@ executor::NetlabSpec netlab_of(const models::Cluster& cluster) {
   for (const auto& [leaf, below] : leaves) {
     if (!limited) break;
     const bool given = fabric.leaf_uplink.value > 0;
-    spec.uplinks.push_back({given ? fabric.rails * fabric.leaf_uplink
-                                  : below / fabric.leaf_oversubscription});
+    spec.uplinks.push_back(
+        {given ? fabric.rails * fabric.leaf_uplink : below / fabric.leaf_oversubscription});
   }
   const std::optional<ir::Dtype> dtype = common_dtype(cluster);
   for (const models::Node& node : cluster.nodes) {

@@ -12,7 +12,8 @@ import style  # noqa: E402
 from style import plt  # noqa: E402
 
 KINDS = [("symmetric", "all alike", "o"), ("slow", "one slow GPU", "s"),
-         ("short", "one short of a node", "^"), ("mixed", "two GPU types", "D")]
+         ("short", "one short of a node", "^"), ("mixed", "two GPU types", "D"),
+         ("pods", "three-level fabric", "v")]
 
 
 def main():

@@ -1,20 +1,24 @@
 #!/usr/bin/env python3
-"""Times one iteration, from plan to iteration time, on 8 to 1,048,576 GPUs, folded and not, and
-writes scaling.csv; plot.py draws it.
+"""Times one iteration, from plan to iteration time, on 8 to 1,048,576 GPUs, folded and not: writes
+scaling.csv, the table of targets in README.md, and the figure (plot.py).
 
     experiments/scaling/run.py [BENCH]    some minutes; BENCH: tests/bench/folding_bench of a build
 """
 
 import csv
 import os
+import re
 import subprocess
 import sys
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 BENCH = os.path.join(HERE, "../../build/release/tests/bench/folding_bench")
-SIZES = [8 * 4**n for n in range(9)] + [1048576]  # 8 to 524,288, and a million
+SIZES = [8, 32, 128, 512, 2048, 8192, 16384, 32768, 131072, 524288, 1048576]
 LARGEST_WHOLE = 32768  # A whole program of four times as many GPUs takes more than a minute.
-KINDS = ["symmetric", "slow", "short", "mixed"]
+KINDS = ["symmetric", "slow", "short", "mixed", "pods"]
+TARGETS = [  # GPUs, kind, seconds, MB (0: none)
+    (16384, "symmetric", 0.05, 50), (16384, "slow", 0.15, 0), (16384, "short", 0.15, 0),
+    (131072, "pods", 0.1, 0), (1048576, "pods", 1, 512)]
 FIELDS = ["gpus", "kind", "fold", "inputs_s", "lower_s", "run_s", "iteration_s", "pipelines",
           "inputs_mb", "peak_mb"]
 
@@ -34,10 +38,39 @@ def main():
                 rows.append(dict(zip(FIELDS, line.strip().split(","))))
                 print(line, end="", flush=True)
     check(rows)
+    write_targets(rows)
     with open(os.path.join(HERE, "scaling.csv"), "w", newline="") as file:
         table = csv.DictWriter(file, FIELDS, lineterminator="\n")
         table.writeheader()
         table.writerows(rows)
+    subprocess.run([sys.executable, os.path.join(HERE, "plot.py")], check=True)
+
+
+def write_targets(rows):
+    """The lines of README.md between its two marks."""
+    known = {(int(row["gpus"]), row["kind"], row["fold"]): row for row in rows}
+
+    def seconds(row):
+        return float(row["lower_s"]) + float(row["run_s"])
+
+    lines = ["| GPUs | job | target | measured | whole program |", "|---|---|---|---|---|"]
+    for gpus, kind, most, memory in TARGETS:
+        folded = known[gpus, kind, "automatic"]
+        target = f"{most:g} s" + (f", {memory} MB" if memory else "")
+        measured = f"{seconds(folded):.3f} s, {float(folded['peak_mb']):.0f} MB"
+        whole = known.get((gpus, kind, "off"))
+        ratio = "-"
+        if whole is not None:
+            ratio = f"{seconds(whole):.2f} s, {float(whole['peak_mb']):.0f} MB, "
+            ratio += f"{seconds(whole) / seconds(folded):.0f} times"
+        lines.append(f"| {gpus:,} | `{kind}` | {target} | {measured} | {ratio} |")
+    path = os.path.join(HERE, "README.md")
+    with open(path) as file:
+        text = file.read()
+    begin, end = "<!-- targets: written by run.py -->\n", "<!-- end of targets -->"
+    text = re.sub(f"{begin}.*{end}", begin + "\n".join(lines) + "\n" + end, text, flags=re.S)
+    with open(path, "w") as file:
+        file.write(text)
 
 
 def check(rows):

@@ -79,13 +79,13 @@ struct Node {
   int leaf = 0;  ///< Leaf switch that its NICs hang on.
 };
 
-/// Leaf switches under one spine; or, with pods, under a spine for each pod, and these under a core.
+/// Leaf switches under one spine; or, with pods, under a spine in each pod, these under a core.
 struct Fabric {
   /// Bandwidth from one leaf switch to its spine, one direction; 0: no limit above the leaves.
   BytesPerSecond leaf_uplink;
   Seconds leaf_latency;
   Seconds spine_latency;
-  /// Instead of leaf_uplink: NIC bandwidth below a leaf switch over that of its uplink; 0: not said.
+  /// Instead of leaf_uplink: bandwidth of the NICs below a leaf switch over its own; 0: not said.
   double leaf_oversubscription = 0;
   /// Leaf switches of a leaf: NIC n of each of its nodes hangs on switch n % rails, and only the
   /// spine joins these.

@@ -183,11 +183,10 @@ class Topology::Builder {
       }
     }
     for (Port& port : kind.ports) {
-      std::stable_sort(port.domains.begin(), port.domains.end(),
-                       [&](const Domain& a, const Domain& b) {
-                         return link_of(kind, a.port.up).bandwidth >
-                                link_of(kind, b.port.up).bandwidth;
-                       });
+      std::stable_sort(
+          port.domains.begin(), port.domains.end(), [&](const Domain& a, const Domain& b) {
+            return link_of(kind, a.port.up).bandwidth > link_of(kind, b.port.up).bandwidth;
+          });
     }
   }
 
@@ -269,8 +268,8 @@ class Topology::Builder {
     out_.first_leaf_uplink_ = out_.links_.kind_of_.next_id();
     const Seconds to_spine = 0.5 * (fabric.leaf_latency + fabric.spine_latency);
     if (switches > 1) {
-      out_.has_leaf_uplinks_ = add_uplinks(fabric.leaf_uplink, fabric.leaf_oversubscription,
-                                           to_spine, below);
+      out_.has_leaf_uplinks_ =
+          add_uplinks(fabric.leaf_uplink, fabric.leaf_oversubscription, to_spine, below);
     }
     std::vector<BytesPerSecond> below_spine(pods.size());
     for (std::size_t s = 0; s < switches; ++s) {
@@ -279,8 +278,8 @@ class Topology::Builder {
     out_.first_pod_uplink_ = out_.links_.kind_of_.next_id();
     const Seconds to_core = 0.5 * (fabric.spine_latency + fabric.core_latency);
     if (pods.size() > 1) {
-      out_.has_pod_uplinks_ = add_uplinks(fabric.spine_uplink, fabric.spine_oversubscription,
-                                          to_core, below_spine);
+      out_.has_pod_uplinks_ =
+          add_uplinks(fabric.spine_uplink, fabric.spine_oversubscription, to_core, below_spine);
     }
   }
 
@@ -312,9 +311,9 @@ class Topology::Builder {
       const Seconds present = network_latency(cluster_, a, b);
       const Seconds latency = std::max(Seconds{}, pair->latency.value_or(present) - present);
       const bool limited = pair->bandwidth.has_value();
-      const BytesPerSecond bandwidth =
-          limited ? *pair->bandwidth
-                  : std::min(nic_bandwidth(out_.nodes_[a], 0, 1), nic_bandwidth(out_.nodes_[b], 0, 1));
+      const BytesPerSecond bandwidth = limited ? *pair->bandwidth
+                                               : std::min(nic_bandwidth(out_.nodes_[a], 0, 1),
+                                                          nic_bandwidth(out_.nodes_[b], 0, 1));
       out_.overrides_.push_back({nodes, add_duplex({"", bandwidth, latency, !limited})});
     }
   }
@@ -382,9 +381,9 @@ std::string Topology::node_name(NodeId node) const {
 
 NodeId Topology::node_of(LinkId link) const {
   if (link < first_leaf_uplink_) {
-    const auto past = std::upper_bound(
-        nodes_.begin(), nodes_.end(), link,
-        [](LinkId id, const PlacedNode& node) { return id < node.first_link; });
+    const auto past =
+        std::upper_bound(nodes_.begin(), nodes_.end(), link,
+                         [](LinkId id, const PlacedNode& node) { return id < node.first_link; });
     return {static_cast<std::int32_t>(past - nodes_.begin()) - 1};
   }
   return link < first_staging_ ? NodeId{} : node_of_[staged(link).second];
@@ -468,8 +467,7 @@ std::vector<LinkId> Topology::links_of(NodeId node) const {
   }
   for (const Staging& staging : staging_) {
     for (std::size_t i = 0; i < kind.ports.size(); ++i) {
-      const Duplex& own =
-          staging.of_device[{at.first_device.value + static_cast<std::int32_t>(i)}];
+      const Duplex& own = staging.of_device[{at.first_device.value + static_cast<std::int32_t>(i)}];
       if (own.up.valid()) links.insert(links.end(), {own.up, own.down});
     }
   }

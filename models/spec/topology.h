@@ -214,7 +214,7 @@ class Topology {
   LinkId first_leaf_uplink_, first_pod_uplink_, first_override_, first_staging_;
   bool has_leaf_uplinks_ = false;
   bool has_pod_uplinks_ = false;
-  std::vector<int> leaf_numbers_;         ///< By leaf: of the cluster file; ascending.
+  std::vector<int> leaf_numbers_;  ///< By leaf: of the cluster file; ascending.
   std::vector<std::uint32_t> pod_of_leaf_;
   std::vector<int> pod_numbers_;  ///< By pod.
   /// Sorted by node pair (lower id first); up leads from the lower to the higher.

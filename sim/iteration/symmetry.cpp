@@ -13,6 +13,9 @@ namespace {
 /// Overlaps shorter than this are rounding: flows that follow each other.
 constexpr Seconds kTouch{1e-12};
 
+/// Sums of bandwidths that differ by less than this share may be equal.
+constexpr double kRounding = 1e-9;
+
 }  // namespace
 
 std::size_t distinct(const std::vector<Color>& colors) {
@@ -314,9 +317,10 @@ void Symmetry::add_collectives() {
   route_begin_.push_back(static_cast<std::uint32_t>(crossed_.size()));
 }
 
-/// A link of the fabric is left out where the narrowest other links of the flows that cross it, each
-/// counted once, are together no wider: then it never is the narrowest of a flow, and max-min shares
-/// do not depend on it. Else the few pipelines whose rings cross an uplink would be unlike the rest.
+/// A link of the fabric is left out where the narrowest other links of the flows that cross it,
+/// each counted once, are together narrower: then it never is the narrowest of a flow, and max-min
+/// shares do not depend on it. Else the few pipelines whose rings cross an uplink would be unlike
+/// the rest.
 void Symmetry::leave_out_wide_links() {
   if (in_.links) {
     whole_route_begin_ = route_begin_;
@@ -343,7 +347,7 @@ void Symmetry::leave_out_wide_links() {
   for (const auto& [link, limits] : below) {
     double sum = 0;
     for (const LinkId limit : limits) sum += bandwidth(limit);
-    if (sum <= bandwidth(link)) wide.insert(link);
+    if (sum < (1 - kRounding) * bandwidth(link)) wide.insert(link);
   }
   if (wide.empty()) return;
   std::size_t to = 0, from = 0;

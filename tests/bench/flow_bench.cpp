@@ -45,9 +45,7 @@ class NodeRoutes final : public RouteTable {
 
 FlowPlatform platform(int gpus) {
   FlowPlatform result{.links = {}, .hosts = gpus, .routes = std::make_shared<NodeRoutes>(gpus)};
-  const auto add = [&](BytesPerSecond bandwidth) {
-    result.links.push_back({bandwidth, {}});
-  };
+  const auto add = [&](BytesPerSecond bandwidth) { result.links.push_back({bandwidth, {}}); };
   for (int gpu = 0; gpu < gpus; ++gpu)
     for (const double bandwidth : {450e9, 450e9, 64e9, 64e9}) add({bandwidth});
   for (int node = 0; node < 2 * gpus / kGpusPerNode; ++node) add({50e9});
@@ -143,8 +141,7 @@ class NicRoutes final : public RouteTable {
 
 FlowPlatform nics(int hosts) {
   FlowPlatform result{.links = {}, .hosts = hosts, .routes = std::make_shared<NicRoutes>()};
-  for (int link = 0; link < 2 * hosts; ++link)
-    result.links.push_back({BytesPerSecond{50e9}, {}});
+  for (int link = 0; link < 2 * hosts; ++link) result.links.push_back({BytesPerSecond{50e9}, {}});
   return result;
 }
 

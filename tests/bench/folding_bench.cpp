@@ -3,8 +3,8 @@
 // runs in a process of its own and reports CPU seconds and peak memory, those of plan, cluster and
 // topology apart.
 //
-//   folding_bench [GPUS [KIND [FOLD]]]     symmetric, slow, short, mixed or pods; automatic or off;
-//                                          CSV
+//   folding_bench [GPUS [KIND [FOLD]]]     symmetric, slow, short, mixed, pods, zero1 or zero3;
+//                                          automatic or off; CSV
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <time.h>
@@ -82,19 +82,21 @@ models::Workload make_workload() {
   return models::build_workload(shape, kSequence, ir::Dtype::bf16);
 }
 
-/// `short_one`: the second pipeline has one stage less than the others.
-ir::Plan make_plan(int data, int stages, int blocks, bool short_one) {
+/// `short`: the second pipeline has one stage less than the others.
+ir::Plan make_plan(int data, int stages, int blocks, std::string_view kind) {
   ir::Plan plan;
   plan.pipelines.reserve(static_cast<std::size_t>(data));
   for (int p = 0; p < data; ++p) {
     ir::Pipeline pipeline;
     pipeline.micro_batches = kMicroBatches;
-    const int own = short_one && p == 1 ? stages - 1 : stages;
+    const int own = kind == "short" && p == 1 ? stages - 1 : stages;
     int device = p * stages * kTensor;
     for (int s = 0; s < own; ++s) {
       ir::Segment segment;
       segment.first_block = {blocks * s / own};
       segment.last_block = {blocks * (s + 1) / own - 1};
+      if (kind == "zero1") segment.zero.stage = 1;
+      if (kind == "zero3") segment.zero.stage = 3;
       ir::Group group;
       group.tensor_parallel = kTensor;
       for (int t = 0; t < kTensor; ++t) group.devices.push_back({device++});
@@ -128,8 +130,7 @@ Measurement measure(int gpus, std::string_view kind, FoldMode fold) {
   const double begin = cpu_seconds();
   const models::Cluster cluster = make_cluster(gpus / kGpusPerNode, kind);
   const models::Workload workload = make_workload();
-  const ir::Plan plan =
-      make_plan(gpus / (stages * kTensor), stages, workload.size(), kind == "short");
+  const ir::Plan plan = make_plan(gpus / (stages * kTensor), stages, workload.size(), kind);
   models::Job job;
   job.sequence_length = kSequence;
   const models::Topology topology(cluster);

@@ -160,8 +160,8 @@ void bind_cluster(py::module_& m) {
   record_info<models::Cluster>().settle = [](void* cluster) {
     models::seal(*static_cast<models::Cluster*>(cluster));
   };
-  ORRERY_RECORD(m, Link, "A one-way link of a topology.", name, link_class, bandwidth,
-                latency, uncontended);
+  ORRERY_RECORD(m, Link, "A one-way link of a topology.", name, link_class, bandwidth, latency,
+                uncontended);
 }
 
 void bind_job(py::module_& m) {

@@ -86,8 +86,8 @@ class NetworkTopology {
     std::vector<Link> out;
     for (const LinkId id : topology_.links().ids()) {
       const models::Link& link = topology_.links()[id];
-      out.push_back({topology_.name_of(id), link.link_class, link.bandwidth, link.latency,
-                     link.uncontended});
+      out.push_back(
+          {topology_.name_of(id), link.link_class, link.bandwidth, link.latency, link.uncontended});
     }
     return out;
   }

@@ -82,7 +82,8 @@ World random_world() {
         break;
     }
   }
-  world.cluster = cluster_of(fmt::format(R"(schema: orrery/cluster/1
+  world.cluster =
+      cluster_of(fmt::format(R"(schema: orrery/cluster/1
 name: c
 nodes:
   - name: n
@@ -93,8 +94,7 @@ nodes:
     nodes_per_leaf: {}
 fabric: {{{}}}
 )",
-                                         world.nodes, world.gpus, world.nics, world.nodes_per_leaf,
-                                         fabric));
+                             world.nodes, world.gpus, world.nics, world.nodes_per_leaf, fabric));
   return world;
 }
 
@@ -116,8 +116,8 @@ RC_GTEST_PROP(TopologyLaw, APathPassesTheSwitchesBetweenItsEnds, ()) {
       }
       if (world.pod(a) != world.pod(b)) {
         latency += fabric.spine_latency + fabric.core_latency;
-        bandwidth = std::min({bandwidth, world.spine_uplink(world.pod(a)),
-                              world.spine_uplink(world.pod(b))});
+        bandwidth = std::min(
+            {bandwidth, world.spine_uplink(world.pod(a)), world.spine_uplink(world.pod(b))});
       }
       const Path path = topology.path({a}, {b});
       RC_ASSERT(std::abs(path.bandwidth.value / bandwidth - 1) < 1e-12);
