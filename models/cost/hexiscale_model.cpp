@@ -115,12 +115,15 @@ Seconds HexiscaleModel::hop(Group from, Group to, int samples) const {
   const Bytes whole = activation(samples);
   const Bytes part = whole / static_cast<double>(to.size());
   Seconds best{HUGE_VAL};
-  for (const DeviceId sender : from) {
-    for (const DeviceId receiver : to) {
+  std::vector<Seconds> passed_on;
+  for (const DeviceId receiver : to) {
+    passed_on.clear();
+    for (const DeviceId other : to) {
+      if (other != receiver) passed_on.push_back(wire(receiver, other, part));
+    }
+    for (const DeviceId sender : from) {
       Seconds time = wire(sender, receiver, whole);
-      for (const DeviceId other : to) {
-        if (other != receiver) time += wire(receiver, other, part);
-      }
+      for (const Seconds each : passed_on) time += each;
       best = std::min(best, time);
     }
   }

@@ -124,6 +124,12 @@ models::Cluster random_cluster(int least_gpus, bool regular) {
     const double below = nic_speed * nics * leaf;
     cluster.fabric.leaf_uplink = BytesPerSecond{below / *rc::gen::element(1, 2, 4)};
   }
+  if (one_in(4)) cluster.fabric.rails = *rc::gen::inRange(1, std::min(nics, gpus) + 1);
+  if (one_in(3)) {
+    cluster.fabric.leaves_per_pod = *rc::gen::inRange(1, 4);
+    cluster.fabric.spine_oversubscription = *rc::gen::element(0, 1, 3);
+    cluster.fabric.core_latency = Seconds{*rc::gen::element(0.0, 7e-6)};
+  }
   models::seal(cluster);
   return cluster;
 }
@@ -269,6 +275,10 @@ std::string described(const World& world) {
       fmt::format("uplink {}, latencies {} {}, shared slots {}\n",
                   world.cluster.fabric.leaf_uplink.value, world.cluster.fabric.leaf_latency.value,
                   world.cluster.fabric.spine_latency.value, world.cluster.links.at("slot").shared);
+  text +=
+      fmt::format("rails {}, leaves per pod {}, {} to 1, core {}\n", world.cluster.fabric.rails,
+                  world.cluster.fabric.leaves_per_pod, world.cluster.fabric.spine_oversubscription,
+                  world.cluster.fabric.core_latency.value);
   for (const Straggler& slow : world.options.stragglers) {
     text += fmt::format("device {} slower by {}\n", slow.device.value, slow.slowdown);
   }
