@@ -25,6 +25,19 @@ BUCKETS = [
     ("absent", "Absent", "#FFFFFF", "...."),
 ]
 
+# What throughput is lost to (Loss of experiments/study/replay_ranking.h): label, color, hatch, and
+# the columns whose share of the horizon it is; the plan's loss is what they leave over.
+LOSSES = [
+    ("Detection", "#F0E442", "", ("detect_ns",)),
+    ("Restart", "#000000", "", ("decide_ns", "reinitialize_ns")),
+    ("State", "#009E73", "", ("move_state_ns",)),
+    ("Lost work", "#D55E00", "", ("rolled_back_ns",)),
+    ("Saves", "#E69F00", "....", ("checkpoint_ns",)),
+    ("Copies", "#CC79A7", "xxxx", ("background_ns",)),
+    ("Spares", "#56B4E9", "////", ("degraded_ns", "idle_ns", "-background_ns")),
+    ("Plan", "#0072B2", "", None),
+]
+
 # Two-sided 95 % quantiles of Student's t by degrees of freedom; beyond the table the normal one.
 T95 = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160,
        2.145, 2.131, 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056,
@@ -159,6 +172,46 @@ def draw_tokens(axes, arguments, policies):
                 handlelength=2.4)
 
 
+def losses(row, fastest):
+    """Shares of what the fastest undisturbed plan would train, in the order of LOSSES."""
+    parts = [sum((-1 if column[0] == "-" else 1) * row[column.lstrip("-")] for column in columns)
+             / row["horizon_ns"] for _, _, _, columns in LOSSES if columns]
+    return parts + [1 - row["tokens"] / (row["horizon_ns"] * 1e-9) / fastest - sum(parts)]
+
+
+def draw_owed(arguments, rows, case, stem):
+    """What each place owes to: losses less those of the first, stacked, with the interval of their
+    sum over seeds."""
+    policies = ranked([row for row in rows if row["case"] == case])
+    if len(policies) < 2 or "background_ns" not in policies[0][1][0]:
+        return
+    fastest = max(row["tokens"] / row["iterations"] / row["reference_s"]
+                  for _, each in policies for row in each if row["iterations"] > 0)
+    first = {row["seed"]: losses(row, fastest) for row in policies[0][1]}
+    figure, axes = plt.subplots(figsize=(style.PAGE, 0.9 + 0.19 * len(policies)))
+    for y, (_, own) in enumerate(policies):
+        behind = [[100 * (a - b) for a, b in zip(losses(row, fastest), first[row["seed"]])]
+                  for row in own if row["seed"] in first]
+        if not behind:
+            continue
+        right = left = 0.0
+        for place, (label, color, hatch, _) in enumerate(LOSSES):
+            width = statistics.mean(parts[place] for parts in behind)
+            axes.barh(y, width, 0.74, left=right if width > 0 else left, color=color, hatch=hatch,
+                      edgecolor="black", linewidth=0.3, label=label if y == 0 else None)
+            right, left = right + max(width, 0), left + min(width, 0)
+        draw_interval(axes, y, [sum(parts) for parts in behind], fmt="D", markersize=3,
+                      markerfacecolor="white")
+    axes.axvline(0, color="black", linewidth=0.6)
+    axes.set_yticks(range(len(policies)), [name.replace("_", " ") for name, _ in policies])
+    axes.invert_yaxis()
+    axes.set_xlabel("Behind the first (% of the fastest undisturbed plan)")
+    axes.grid(axis="x")
+    axes.legend(loc="lower left", bbox_to_anchor=(-0.02, 1.01), ncols=len(LOSSES), handlelength=1.4,
+                columnspacing=1.0)
+    style.save(figure, arguments.out, stem)
+
+
 def draw_case(arguments, rows, case, stem):
     """One figure for a case; nothing if none of its runs has a result."""
     policies = ranked([row for row in rows if row["case"] == case])
@@ -193,3 +246,4 @@ def draw_cases():
             cases.append(row["case"])
     for case in cases:
         draw_case(arguments, rows, case, str(case))
+        draw_owed(arguments, rows, case, f"{case}_owed")

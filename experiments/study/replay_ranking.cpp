@@ -47,6 +47,32 @@ double rate(const CsvRow& row) {
   return number(row, "tokens") / (number(row, "horizon_ns") * kNanoseconds);
 }
 
+/// Tokens per second of the run's undisturbed plan.
+double undisturbed(const CsvRow& row) {
+  const double iterations = number(row, "iterations");
+  return iterations > 0 ? number(row, "tokens") / iterations / number(row, "reference_s") : 0;
+}
+
+/// `fastest`: the most of undisturbed() in the case.
+std::array<double, kLosses> losses_of(const CsvRow& row, double fastest) {
+  const double horizon = number(row, "horizon_ns");
+  const auto share = [&](const char* column) { return number(row, column) / horizon; };
+  std::array<double, kLosses> out{};
+  const auto at = [&](Loss loss) -> double& { return out[static_cast<std::size_t>(loss)]; };
+  at(Loss::detection) = share("detect_ns");
+  at(Loss::restart) = share("decide_ns") + share("reinitialize_ns");
+  at(Loss::state) = share("move_state_ns");
+  at(Loss::lost_work) = share("rolled_back_ns");
+  at(Loss::saves) = share("checkpoint_ns");
+  at(Loss::copies) = share("background_ns");
+  at(Loss::spares) = share("degraded_ns") - share("background_ns") + share("idle_ns");
+  // What is left: productive time at the own pace instead of the fastest.
+  double others = 0;
+  for (const double each : out) others += each;
+  at(Loss::plan) = 1 - rate(row) / fastest - others;
+  return out;
+}
+
 /// "interval=600" of "checkpoint_restart.interval".
 std::string axes_text(const CsvRow& row, const std::vector<std::string>& axes) {
   std::string out;
@@ -58,7 +84,8 @@ std::string axes_text(const CsvRow& row, const std::vector<std::string>& axes) {
   return out;
 }
 
-Standing standing_of(const std::vector<const CsvRow*>& rows, const std::vector<std::string>& axes) {
+Standing standing_of(const std::vector<const CsvRow*>& rows, const std::vector<std::string>& axes,
+                     double fastest) {
   Standing standing;
   standing.in_case = text(*rows.front(), "case");
   standing.policy = text(*rows.front(), "policy");
@@ -80,6 +107,13 @@ Standing standing_of(const std::vector<const CsvRow*>& rows, const std::vector<s
     standing.wall[b] = sum(column_of(rows, bucket + "_ns")) / horizons;
     standing.gpu_hours[b] = mean(column_of(rows, "gpu_hours." + bucket));
   }
+  std::vector<std::array<double, kLosses>> losses;
+  for (const CsvRow* row : rows) losses.push_back(losses_of(*row, fastest));
+  for (std::size_t l = 0; l < kLosses; ++l) {
+    std::vector<double> shares;
+    for (const auto& each : losses) shares.push_back(each[l]);
+    standing.losses[l] = confidence(shares);
+  }
   standing.spare_gpu_hours = mean(column_of(rows, "gpu_hours.spare"));
   standing.absent_gpu_hours = mean(column_of(rows, "gpu_hours.absent"));
   return standing;
@@ -97,7 +131,30 @@ Interval behind(const std::vector<const CsvRow*>& first, const std::vector<const
   return confidence(differences);
 }
 
+/// Losses of `other` less those of `first`, on the seeds that both have.
+std::array<Interval, kLosses> owed(const std::vector<const CsvRow*>& first,
+                                   const std::vector<const CsvRow*>& other, double fastest) {
+  std::array<std::vector<double>, kLosses> differences;
+  for (const CsvRow* mine : other) {
+    for (const CsvRow* best : first) {
+      if (text(*best, "seed") != text(*mine, "seed")) continue;
+      const auto here = losses_of(*mine, fastest);
+      const auto there = losses_of(*best, fastest);
+      for (std::size_t l = 0; l < kLosses; ++l) differences[l].push_back(here[l] - there[l]);
+    }
+  }
+  std::array<Interval, kLosses> out{};
+  for (std::size_t l = 0; l < kLosses; ++l) out[l] = confidence(differences[l]);
+  return out;
+}
+
 }  // namespace
+
+const char* name_of(Loss loss) {
+  constexpr std::array<const char*, kLosses> kNames = {
+      "detection", "restart", "state", "lost_work", "saves", "copies", "spares", "plan"};
+  return kNames[static_cast<std::size_t>(loss)];
+}
 
 Interval confidence(const std::vector<double>& values, double tail) {
   if (values.empty()) return {std::nan(""), std::nan("")};
@@ -145,8 +202,13 @@ Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::st
   }
   for (const std::string& name : cases) {
     std::vector<Standing> of_case;
+    double fastest = 0;
     for (const Key& key : order) {
-      if (std::get<0>(key) == name) of_case.push_back(standing_of(groups[key], axes));
+      if (std::get<0>(key) != name) continue;
+      for (const CsvRow* row : groups[key]) fastest = std::max(fastest, undisturbed(*row));
+    }
+    for (const Key& key : order) {
+      if (std::get<0>(key) == name) of_case.push_back(standing_of(groups[key], axes, fastest));
     }
     std::stable_sort(of_case.begin(), of_case.end(), [](const Standing& a, const Standing& b) {
       return a.tokens_per_second.mean > b.tokens_per_second.mean;
@@ -158,6 +220,7 @@ Ranking rank_policies(const std::vector<CsvRow>& rows, const std::vector<std::st
       of_case[i].behind = behind(rows_of(of_case.front()), rows_of(of_case[i]));
       of_case[i].behind_previous =
           behind(rows_of(of_case[i == 0 ? 0 : i - 1]), rows_of(of_case[i]));
+      of_case[i].owed = owed(rows_of(of_case.front()), rows_of(of_case[i]), fastest);
     }
     ranking.standings.insert(ranking.standings.end(), of_case.begin(), of_case.end());
   }
@@ -195,6 +258,13 @@ void describe(config::Visitor& v, Standing& standing) {
   gpu_hours["absent"] = standing.absent_gpu_hours;
   v.required("wall_share", wall, "");
   v.required("gpu_hours", gpu_hours, "");
+  std::map<std::string, Interval> losses, owed;
+  for (std::size_t l = 0; l < kLosses; ++l) {
+    losses[name_of(static_cast<Loss>(l))] = standing.losses[l];
+    owed[name_of(static_cast<Loss>(l))] = standing.owed[l];
+  }
+  v.required("losses", losses, "");
+  v.required("owed", owed, "");
 }
 
 void describe(config::Visitor& v, Unable& unable) {

@@ -22,6 +22,21 @@ struct Interval {
 };
 Interval confidence(const std::vector<double>& values, double tail = 0.025);
 
+/// What throughput is lost to. With R the tokens per second of the fastest undisturbed plan of the
+/// case, 1 - tokens / (R x horizon) is the sum of all.
+enum class Loss {
+  detection,
+  restart,  ///< Planning, processes, communicators.
+  state,    ///< Moving the state.
+  lost_work,
+  saves,   ///< Training stopped for checkpoints.
+  copies,  ///< Iterations slowed by copies beside training.
+  spares,  ///< Iterations on fewer, slower or rerouted devices; waiting for devices.
+  plan,    ///< The own undisturbed plan is slower than the fastest.
+};
+inline constexpr std::size_t kLosses = 8;
+const char* name_of(Loss loss);
+
 /// A policy at a point of its axes in one case.
 struct Standing {
   std::string in_case;
@@ -41,6 +56,9 @@ struct Standing {
   double lost_iterations = 0;
   std::array<double, sim::kBuckets> wall{};       ///< Shares of the horizon.
   std::array<double, sim::kBuckets> gpu_hours{};  ///< Mean.
+  std::array<Interval, kLosses> losses{};         ///< Shares of R x horizon.
+  /// The same less those of the first of the case, seed by seed: what its place owes to.
+  std::array<Interval, kLosses> owed{};
   double spare_gpu_hours = 0;
   double absent_gpu_hours = 0;
 };

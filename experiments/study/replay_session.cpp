@@ -20,6 +20,7 @@
 #include "planners/recovery/catalog.h"
 #include "sim/replay/replay.h"
 #include "sim/replay/simulated_timers.h"
+#include "traces/rate.h"
 
 namespace orrery::experiments {
 namespace {
@@ -45,12 +46,31 @@ planners::Options options_of(const ReplayPolicy& policy) {
   return {policy.options.begin(), policy.options.end()};
 }
 
-/// Measures how long a policy thinks, without what it lets be simulated meanwhile.
+/// Devices of the running plan, or the job itself, were hit without an announcement.
+bool interrupts(const models::JobState& state, std::span<const ir::ClusterEvent> events,
+                const models::Cluster& cluster) {
+  if (state.plan == nullptr) return false;
+  const std::vector<DeviceId> used = ir::working_devices(*state.plan);
+  return std::any_of(events.begin(), events.end(), [&](const ir::ClusterEvent& event) {
+    const bool loss = event.kind == ir::EventKind::fail || event.kind == ir::EventKind::leave;
+    if (!loss || event.cause == traces::kPlannedMaintenance) return false;
+    if (event.scope.kind == ir::EventScope::Kind::job) return true;
+    const std::vector<DeviceId> hit = event.scope.kind == ir::EventScope::Kind::node
+                                          ? cluster.devices_of(event.scope.node)
+                                          : event.scope.devices;
+    return std::any_of(hit.begin(), hit.end(), [&](DeviceId device) {
+      return std::binary_search(used.begin(), used.end(), device);
+    });
+  });
+}
+
+/// Measures how long a policy thinks, without what it lets be simulated meanwhile, and counts the
+/// interruptions that it sees.
 class TimedPolicy final : public models::RecoveryPolicy {
  public:
   TimedPolicy(const models::RecoveryPolicy& policy, const sim::SimulatedTimers& timers,
-              double& seconds)
-      : policy_(policy), timers_(timers), seconds_(seconds) {}
+              const models::Cluster& cluster, planners::InterruptionsSeen& seen, double& seconds)
+      : policy_(policy), timers_(timers), cluster_(cluster), seen_(seen), seconds_(seconds) {}
   std::string name() const override { return policy_.name(); }
   std::variant<models::PlanPointer, models::Infeasible> first_plan(
       const std::vector<DeviceId>& live) const override {
@@ -65,8 +85,11 @@ class TimedPolicy final : public models::RecoveryPolicy {
   models::RecoveryDecision on_events(const models::JobState& state,
                                      std::span<const ir::ClusterEvent> events) const override {
     const Watch watch(*this);
+    if (interrupts(state, events, cluster_)) ++seen_.count;
+    seen_.elapsed = to_seconds(state.now - Instant{});
     return policy_.on_events(state, events);
   }
+  bool asks_after_recovery() const override { return policy_.asks_after_recovery(); }
 
  private:
   /// Adds the time of its life.
@@ -86,6 +109,8 @@ class TimedPolicy final : public models::RecoveryPolicy {
 
   const models::RecoveryPolicy& policy_;
   const sim::SimulatedTimers& timers_;
+  const models::Cluster& cluster_;
+  planners::InterruptionsSeen& seen_;
   double& seconds_;
 };
 
@@ -94,6 +119,26 @@ double share_in_use(const LoadedReplayCase& loaded) {
   if (!loaded.plan) return 1;
   return static_cast<double>(ir::devices_of(*loaded.plan).size()) /
          static_cast<double>(loaded.cluster.devices.size());
+}
+
+/// Only the first nodes stay.
+void keep_nodes(const ReplayCase& one, const std::optional<ir::Plan>& plan,
+                models::Cluster& cluster, config::Diagnostics& diagnostics) {
+  const auto all = static_cast<std::int64_t>(cluster.nodes.size());
+  if (*one.nodes > all) {
+    diagnostics.add(one.cluster.at,
+                    fmt::format("`nodes` is {}, the cluster has {}", *one.nodes, all));
+    return;
+  }
+  cluster.nodes.resize(static_cast<std::size_t>(*one.nodes));
+  std::erase_if(cluster.overrides, [&](const models::PairOverride& pair) {
+    return pair.a.value >= *one.nodes || pair.b.value >= *one.nodes;
+  });
+  models::seal(cluster);
+  if (plan && ir::devices_of(*plan).back().value >= cluster.size()) {
+    diagnostics.add(one.cluster.at,
+                    fmt::format("the plan uses devices beyond the first {} nodes", *one.nodes));
+  }
 }
 
 }  // namespace
@@ -117,6 +162,9 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
   LoadedReplayCase loaded;
   loaded.spec = one;
   loaded.cluster = std::move(run.cluster);
+  if (diagnostics.problems().size() == before && one.nodes) {
+    keep_nodes(one, run.plan, loaded.cluster, diagnostics);
+  }
   loaded.workload = std::move(run.workload);
   loaded.profile = std::move(run.profile);
   loaded.plan = std::move(run.plan);
@@ -169,6 +217,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
   sim::SimulatedTimers timers(loaded.cluster, topology, loaded.workload, loaded.spec.job,
                               loaded.profile, {},
                               {.ignore_leaves = loaded.spec.ignore_leaves, .answers = answers});
+  const auto seen = std::make_shared<planners::InterruptionsSeen>();
   const planners::PolicyInput input{.cluster = loaded.cluster,
                                     .topology = topology,
                                     .workload = loaded.workload,
@@ -178,7 +227,9 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
                                     .interruptions_per_second = loaded.interruptions.per_second,
                                     .plan = loaded.plan,
                                     .seed = static_cast<std::uint64_t>(options.seed),
-                                    .searches = &outcome.work.searches};
+                                    .searches = &outcome.work.searches,
+                                    .runtime = loaded.spec.runtime,
+                                    .seen = loaded.interruptions.per_second > 0 ? nullptr : seen};
   outcome.simgrid = timers.simulator().effective_config();
   const Clock::time_point start = Clock::now();
   const ReplayPolicy measured = with_measured_phases(policy, loaded.profile);
@@ -189,7 +240,7 @@ ReplayOutcome replay_once(const LoadedReplayCase& loaded, const ReplayPolicy& po
     return outcome;
   }
   const auto& chosen = *std::get<std::unique_ptr<models::RecoveryPolicy>>(made);
-  const TimedPolicy timed(chosen, timers, outcome.seconds.planning);
+  const TimedPolicy timed(chosen, timers, loaded.cluster, *seen, outcome.seconds.planning);
   const Nanoseconds horizon =
       loaded.spec.horizon ? to_nanoseconds(*loaded.spec.horizon) : trace.horizon;
   outcome.result = sim::replay(

@@ -79,13 +79,17 @@ void describe(config::Visitor& v, ReplayCase& one) {
              "FROM=TO: the profile's times of one GPU type stand, scaled, for another");
   v.optional("plan", one.plan, "plan file to begin with; absent: the policy's own");
   v.required("trace", one.trace, "what happens to the cluster");
+  v.optional("runtime", one.runtime,
+             "what it takes to notice, to start, to connect and to plan, for every policy");
+  v.optional("nodes", one.nodes, "so many of the cluster's nodes, the first ones; absent: all");
   v.optional("horizon", one.horizon, "how long is replayed; absent: the whole trace");
   v.optional("expected_mtbf", one.expected_mtbf,
              "mean time between interruptions that policies count on for checkpoint intervals and "
-             "the like; absent: the generator's, or that of the trace file itself");
+             "the like; absent: the generator's, or for a trace file what was seen so far");
   v.optional("ignore_leaves", one.ignore_leaves,
              "nodes of different leaves are simulated as interchangeable: for large clusters");
   if (v.reading()) one.job_at = v.at("job");
+  if (one.nodes) v.positive("nodes", *one.nodes);
   if (one.expected_mtbf) v.positive("expected_mtbf", *one.expected_mtbf);
   if (!one.horizon) return;
   v.positive("horizon", *one.horizon);

@@ -11,6 +11,7 @@
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
 #include "models/spec/job.h"
+#include "models/spec/runtime.h"
 
 namespace orrery::experiments {
 
@@ -43,7 +44,9 @@ struct ReplayCase {
   std::optional<config::Located<std::string>> scale_profile;  ///< As RunSpec::scale_profile.
   std::optional<config::Located<std::string>> plan;  ///< To begin with; none: the policy's own.
   ReplayTrace trace;
-  std::optional<Seconds> horizon;  ///< None: the trace's.
+  models::Runtime runtime;
+  std::optional<std::int64_t> nodes;  ///< The first ones of the cluster; none: all.
+  std::optional<Seconds> horizon;     ///< None: the trace's.
   /// Mean time between interruptions that policies count on; none: ExpectedInterruptions.
   std::optional<Seconds> expected_mtbf;
   bool ignore_leaves = false;  ///< sim::CacheOptions.

@@ -45,6 +45,7 @@ Json result_json(const sim::ReplayResult& result) {
     json[hours_column(bucket)] =
         rounded(result.device_hours.in_plan[static_cast<std::size_t>(bucket)]);
   }
+  json["background_ns"] = result.background.count;
   json["gpu_hours.spare"] = rounded(result.device_hours.spare);
   json["gpu_hours.absent"] = rounded(result.device_hours.absent);
   json["ettr"] = rounded(result.ettr);
@@ -155,6 +156,7 @@ std::vector<std::string> replay_columns(const Study& study) {
     columns.emplace_back(name);
   }
   for (const sim::Bucket bucket : buckets()) columns.push_back(wall_column(bucket));
+  columns.emplace_back("background_ns");
   for (const sim::Bucket bucket : buckets()) columns.push_back(hours_column(bucket));
   for (const char* name :
        {"gpu_hours.spare", "gpu_hours.absent", "ettr", "goodput", "iterations", "samples", "tokens",

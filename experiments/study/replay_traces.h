@@ -14,7 +14,7 @@ namespace orrery::experiments {
 
 /// What policies are told about the future (planners::PolicyInput).
 struct ExpectedInterruptions {
-  double per_second = 0;  ///< 0: unknown.
+  double per_second = 0;  ///< 0: unknown; then policies count what they see.
   std::string source;     ///< In words.
 };
 
@@ -34,9 +34,8 @@ class TraceSource {
   const std::string& name() const { return name_; }
   /// With the cluster's nodes, until the case's horizon. A generator draws from the seed.
   traces::Trace trace(std::uint64_t seed) const;
-  /// A generator's rate, the same for all seeds. A file has none: then the mean of the file itself,
-  /// up to the horizon, which a user could not know. Unknown before it is loaded. `in_use`: share
-  /// of the cluster's devices.
+  /// A generator's rate, the same for all seeds; `in_use`: share of the cluster's devices. A file
+  /// names none: unknown, as before it is loaded.
   ExpectedInterruptions interruptions(double in_use) const;
 
  private:

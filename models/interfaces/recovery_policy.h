@@ -143,6 +143,9 @@ class RecoveryPolicy {
   /// `events` happened at the same instant, in trace order, and are already in `state`.
   virtual RecoveryDecision on_events(const JobState& state,
                                      std::span<const ir::ClusterEvent> events) const = 0;
+  /// True: on_events() is asked once more when a recovery has ended, without events, so that the
+  /// policy can prepare something beside training: spares that it does not wait for.
+  virtual bool asks_after_recovery() const { return false; }
 };
 
 }  // namespace orrery::models

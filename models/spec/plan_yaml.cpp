@@ -91,6 +91,45 @@ void describe_blocks(config::Visitor& v, Segment& segment) {
   segment.last_block = {range->second};
 }
 
+/// A pipeline, and how often it stands in the plan.
+struct PipelineText {
+  Pipeline pipeline;
+  std::int64_t copies = 1;
+  std::int64_t device_step = 0;
+};
+
+void describe(config::Visitor& v, PipelineText& text) {
+  describe(v, text.pipeline);
+  if (v.dumping()) return;  // Each pipeline for itself.
+  v.optional("copies", text.copies, "so many pipelines like this one");
+  v.optional("device_step", text.device_step,
+             "ids of a copy's devices above those of the one before");
+  v.between<std::int64_t>("copies", text.copies, 1, kMostDevices);
+  v.between<std::int64_t>("device_step", text.device_step, 0, kMostDevices);
+  if (!v.reading() || text.copies == 1) return;
+  if (text.device_step == 0) v.problem("device_step", "copies need devices of their own");
+  if (!text.pipeline.reroutes.empty()) v.problem("reroutes", "a pipeline with copies has none");
+}
+
+/// Appends the pipeline as often as it says; false: ids of devices grow too large.
+bool append_copies(const PipelineText& text, std::vector<Pipeline>& pipelines) {
+  for (std::int64_t copy = 0; copy < text.copies; ++copy) {
+    Pipeline& added = pipelines.emplace_back(text.pipeline);
+    for (Stage& stage : added.stages) {
+      for (Segment& segment : stage.segments) {
+        for (Group& group : segment.groups) {
+          for (DeviceId& device : group.devices) {
+            const std::int64_t id = device.value + copy * text.device_step;
+            if (id > kLargestId) return false;
+            device = {static_cast<std::int32_t>(id)};
+          }
+        }
+      }
+    }
+  }
+  return true;
+}
+
 }  // namespace
 
 void describe(config::Visitor& v, LengthRange& range) {
@@ -202,9 +241,18 @@ void describe(config::Visitor& v, Plan& plan) {
   v.optional("optimizer", plan.optimizer,
              "steps of all ranks together, or each stage when it is ready (staggered)");
   v.optional("predicted", plan.predicted, "by the planner");
-  v.required("pipelines", plan.pipelines, "replicas of the model");
+  std::vector<PipelineText> texts;
+  for (const Pipeline& pipeline : plan.pipelines) texts.push_back({pipeline, 1, 0});
+  v.required("pipelines", texts, "replicas of the model");
   v.at_least("virtual_stages", plan.virtual_stages, 1);
-  v.not_empty("pipelines", plan.pipelines);
+  v.not_empty("pipelines", texts);
+  if (!v.reading()) return;
+  plan.pipelines.clear();
+  for (const PipelineText& text : texts) {
+    if (!append_copies(text, plan.pipelines)) {
+      return v.problem("pipelines", "copies have devices beyond all numbers");
+    }
+  }
 }
 
 }  // namespace orrery::ir

@@ -21,6 +21,7 @@ namespace {
 struct CheckfreqSettings {
   CheckpointedSettings checkpointed;
   PersistTo location = PersistTo::cloud;
+  CheckpointInterval interval;
   double overhead = 0.035;
   double backward_share = 1;
 };
@@ -28,8 +29,13 @@ struct CheckfreqSettings {
 void describe(config::Visitor& v, CheckfreqSettings& s) {
   describe_checkpointed(v, s.checkpointed);
   v.optional("location", s.location, "Where checkpoints persist: cloud, or the node's nvme.");
+  v.optional(
+      "interval", s.interval,
+      "Between checkpoints: auto (Young's), own (the shortest within overhead), young, daly, "
+      "availability, tuned, or seconds.");
   v.optional("overhead", s.overhead,
-             "Most share of training time that stalls may take [CheckFreq, 4.3: 3.5 %, "
+             "Of the own interval: most share of training time that stalls may take [CheckFreq, "
+             "4.3: 3.5 %, "
              "unverified].");
   v.between("overhead", s.overhead, 1e-6, 1.0);
   v.optional("backward_share", s.backward_share,
@@ -50,7 +56,7 @@ class Checkfreq final : public CheckpointedPolicy {
         settings_(s) {}
   std::string name() const override { return kCheckfreqRecovery.name; }
 
-  /// Least k with stall / (k T) <= budget and persist <= k T + stall.
+  /// Own interval: the least k with stall / (k T) <= budget and persist <= k T + stall.
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
                                                    Seconds iteration_time) const override {
     const ir::Location location = location_of(settings_.location);
@@ -58,16 +64,24 @@ class Checkfreq final : public CheckpointedPolicy {
     const Seconds hidden = settings_.backward_share * iteration_time;
     const Seconds stall = std::max(Seconds{0}, cost.snapshot - hidden);
     const Seconds written = cost.snapshot + cost.persist;
-    const double by_budget = std::ceil(stall / (settings_.overhead * iteration_time) - 1e-9);
-    const double by_storage = std::ceil((written - stall) / iteration_time - 1e-9);
     models::CheckpointLevel level;
     level.location = location;
     level.stall = to_nanoseconds(stall);
     level.persist = to_nanoseconds(written);
+    level.background = std::move(cost.uploads);
+    const CheckpointInterval own = {CheckpointInterval::Rule::own, {}};
+    const CheckpointInterval interval = chosen(settings_.interval, own, phases().constants);
+    if (interval.rule != CheckpointInterval::Rule::own) {
+      level.every = iterations_between(interval, {stall, written, restart_estimate(plan)},
+                                       iteration_time, expected_interruptions(input()));
+      level.source = "CheckFreq 4; interval " + to_scalar(interval);
+      return {level};
+    }
+    const double by_budget = std::ceil(stall / (settings_.overhead * iteration_time) - 1e-9);
+    const double by_storage = std::ceil((written - stall) / iteration_time - 1e-9);
     level.every = static_cast<std::int64_t>(std::max({1.0, by_budget, by_storage}));
     level.source = fmt::format("CheckFreq 4: {} bounds the interval",
                                by_budget > by_storage ? "the overhead budget" : "persisting");
-    level.background = std::move(cost.uploads);
     return {level};
   }
 

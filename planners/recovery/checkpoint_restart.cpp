@@ -16,17 +16,19 @@ extern const RecoveryEntry kCheckpointRestartRecovery;
 
 namespace {
 
-enum class Save { blocking, asynchronous };
+enum class Save { automatic, blocking, asynchronous };
 
 std::vector<std::pair<Save, const char*>> enum_names(Save) {
-  return {{Save::blocking, "blocking"}, {Save::asynchronous, "asynchronous"}};
+  return {{Save::automatic, "auto"},
+          {Save::blocking, "blocking"},
+          {Save::asynchronous, "asynchronous"}};
 }
 
 struct CheckpointRestartSettings {
   CheckpointedSettings checkpointed;
   PersistTo location = PersistTo::cloud;
   CheckpointInterval interval;
-  Save save = Save::blocking;
+  Save save = Save::automatic;
   bool drop_nodes = true;
 };
 
@@ -36,11 +38,12 @@ void describe(config::Visitor& v, CheckpointRestartSettings& s) {
              "cloud: object storage, replicas written once; nvme: each device to its own node, "
              "so that a lost node's shares come from replicas on other nodes.");
   v.optional("interval", s.interval,
-             "Between checkpoints: young, daly, availability, tuned (best expected ETTR), or "
-             "seconds.");
+             "Between checkpoints: auto and own (Young's), young, daly, availability, tuned (best "
+             "expected ETTR), or seconds.");
   v.optional("save", s.save,
              "blocking: training stops until the checkpoint is persisted; asynchronous: for "
-             "the copy to host memory only [PyTorch asynchronous DCP].");
+             "the copy to host memory only, as the saves of other policies [PyTorch asynchronous "
+             "DCP]; auto: asynchronous, with constants=as_published blocking.");
   v.optional("drop_nodes", s.drop_nodes,
              "true: a node that has lost a GPU is left out [Hetu v2, A.3]; false: its other GPUs "
              "stay.");
@@ -56,7 +59,14 @@ class CheckpointRestart final : public CheckpointedPolicy {
   CheckpointRestart(const PolicyInput& input, const Settings& s)
       : CheckpointedPolicy(input, s.checkpointed,
                            restart_from(location_of(s.location), s.drop_nodes)),
-        settings_(s) {}
+        settings_(s) {
+    const bool published = s.checkpointed.phases.constants == Constants::as_published;
+    if (s.save == Save::automatic) {
+      settings_.save = published ? Save::blocking : Save::asynchronous;
+    }
+    settings_.interval =
+        chosen(s.interval, {CheckpointInterval::Rule::young, {}}, s.checkpointed.phases.constants);
+  }
   std::string name() const override { return kCheckpointRestartRecovery.name; }
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
                                                    Seconds iteration_time) const override {
@@ -64,7 +74,7 @@ class CheckpointRestart final : public CheckpointedPolicy {
     CheckpointCost cost = checkpoint_cost(input(), plan, location);
     const Seconds written = cost.snapshot + cost.persist;
     const CheckpointTimes times{settings_.save == Save::blocking ? written : cost.snapshot, written,
-                                phases().reinitialize.duration};
+                                restart_estimate(plan)};
     models::CheckpointLevel level;
     level.location = location;
     level.stall = to_nanoseconds(times.stall);

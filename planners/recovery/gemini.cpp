@@ -25,7 +25,7 @@ struct GeminiSettings {
               "Seconds of restart warm-up until training goes on, the retrieval of the state apart "
               "[Gemini, Figure 14: more than 4 min, unverified]."}}};
   InMemorySettings memory;
-  OptionalInterval cloud_interval = kGeminiCloudInterval;
+  OptionalInterval cloud_interval;
 };
 
 void describe(config::Visitor& v, GeminiSettings& s) {
@@ -49,7 +49,7 @@ class Gemini final : public MemoryCloudPolicy {
             {.order = {StateSource::own_host, StateSource::peer_host, StateSource::cloud},
              .drops_nodes = true,
              .save_first = ir::Location::host_memory},
-            s.memory, s.cloud_interval) {}
+            s.memory, s.cloud_interval, kGeminiCloudInterval) {}
   std::string name() const override { return kGeminiRecovery.name; }
 };
 

@@ -37,7 +37,8 @@ struct HetuRecoverySettings {
                  .restart = kRestart}};
   int pipelines = 2;
   MovedBytes bytes = MovedBytes::all;
-  CheckpointInterval interval = {CheckpointInterval::Rule::daly};
+  double specialize = 10;
+  CheckpointInterval interval;
 };
 
 void describe(config::Visitor& v, HetuRecoverySettings& s) {
@@ -49,9 +50,14 @@ void describe(config::Visitor& v, HetuRecoverySettings& s) {
   v.optional("bytes", s.bytes,
              "What moves. all: weights, master copy, moments; weights_and_master: 6 bytes per "
              "parameter, which the volumes of Table 2 suggest.");
+  v.optional("specialize", s.specialize,
+             "Seconds of graph specialization, on top of the runtime's communicators: \"within 10 "
+             "seconds\" together with these, which on its 32 GPUs are 0.1 s of the runtime's. "
+             "[Hetu v2, 8]");
+  v.between("specialize", s.specialize, 0.0, 1e7);
   v.optional("interval", s.interval,
-             "Between checkpoints for losses that leave a slice without owner: young, daly, "
-             "availability, tuned, or seconds.");
+             "Between checkpoints for losses that leave a slice without owner: auto (Young's), own "
+             "(Daly's), young, daly, availability, tuned, or seconds.");
 }
 
 /// The planner with the wanted number of pipelines, then with any.
@@ -63,6 +69,8 @@ std::vector<std::pair<std::string, Options>> hetu_planners(int pipelines) {
   planners.push_back({"hetu", {{"zero", "off"}}});
   return planners;
 }
+
+constexpr const char* kSpecialization = "graph specialization [Hetu v2, 8]";
 
 class HetuRecovery final : public SwitchingPolicy {
  public:
@@ -76,7 +84,9 @@ class HetuRecovery final : public SwitchingPolicy {
   }
   HetuRecovery(const PolicyInput& input, const Settings& s)
       : SwitchingPolicy(input, s.switching, hetu_planners(s.pipelines)),
-        interval_(s.interval),
+        interval_(
+            chosen(s.interval, {CheckpointInterval::Rule::daly, {}}, s.switching.phases.constants)),
+        specialize_(s.specialize),
         moved_(s.bytes == MovedBytes::all ? models::all_state_bytes(input.job)
                                           : models::weight_bytes(input.job)),
         stored_(models::all_state_bytes(input.job)) {}
@@ -90,10 +100,13 @@ class HetuRecovery final : public SwitchingPolicy {
                                    std::vector<models::RecoveryPhase> phases) const override;
   std::optional<models::RecoveryDecision> switch_to(const models::JobState& state,
                                                     models::PlanPointer plan) const override;
+  Way way() const override { return {Processes::stay, {Seconds{specialize_}, kSpecialization}}; }
   void restart(const models::JobState& state, models::RecoveryDecision& decision) const;
-  void switch_plans(Restore restore, models::RecoveryDecision& decision) const;
+  void switch_plans(Restore restore, const Stall& stall, models::RecoveryDecision& decision) const;
+  Stall restart_stall(const ir::Plan* from, const ir::Plan& to) const;
 
   CheckpointInterval interval_;
+  double specialize_;
   models::ReshardBytes moved_;
   models::ReshardBytes stored_;
 };
@@ -118,7 +131,7 @@ std::vector<models::CheckpointLevel> HetuRecovery::checkpoints(const ir::Plan& p
   if (location_problem(input().cluster, location)) return {};
   CheckpointCost cost = checkpoint_cost(input(), plan, location);
   const CheckpointTimes times{cost.snapshot, cost.snapshot + cost.persist,
-                              settings().phases.restart->duration};
+                              restart_stall(&plan, plan).duration};
   models::CheckpointLevel level;
   level.location = location;
   level.every =
@@ -130,8 +143,15 @@ std::vector<models::CheckpointLevel> HetuRecovery::checkpoints(const ir::Plan& p
   return {level};
 }
 
-void HetuRecovery::switch_plans(Restore restore, models::RecoveryDecision& decision) const {
-  add_phase(decision, PhaseKind::reinitialize, settings().phases.reinitialize);
+/// All processes start again.
+Stall HetuRecovery::restart_stall(const ir::Plan* from, const ir::Plan& to) const {
+  return pay(*settings().phases.restart,
+             [&] { return bring_up(input(), from, to, {.processes = Processes::restart}); });
+}
+
+void HetuRecovery::switch_plans(Restore restore, const Stall& stall,
+                                models::RecoveryDecision& decision) const {
+  add_phase(decision, PhaseKind::reinitialize, stall);
   decision.phases.push_back(
       {PhaseKind::move_state, {}, "fused batched send-receive [Hetu v2, 6.2]"});
   const Bytes moved = restore.from[static_cast<std::size_t>(StateSource::peer_gpu)];
@@ -141,7 +161,7 @@ void HetuRecovery::switch_plans(Restore restore, models::RecoveryDecision& decis
 
 void HetuRecovery::restart(const models::JobState& state,
                            models::RecoveryDecision& decision) const {
-  add_phase(decision, PhaseKind::reinitialize, *settings().phases.restart);
+  add_phase(decision, PhaseKind::reinitialize, restart_stall(state.plan.get(), *decision.plan));
   auto newest = newest_restore(input(), state, *decision.plan, checkpoint_order(), stored_);
   if (!newest) {
     decision.reason += "no checkpoint: from the start";
@@ -163,7 +183,7 @@ models::RecoveryDecision HetuRecovery::recover(const models::JobState& state,
   if (const auto newest = newest_restore(input(), state, *decision.plan, gpus(), stored_)) {
     decision.resume_iteration = newest->iteration;
     switch_plans(plan_restore(input(), state, *decision.plan, {newest->iteration, gpus(), moved_}),
-                 decision);
+                 reinitialize(state, *decision.plan, false), decision);
     return decision;
   }
   const Restore lost =
@@ -183,8 +203,7 @@ std::optional<models::RecoveryDecision> HetuRecovery::switch_to(const models::Jo
   decision.action = models::RecoveryDecision::Action::resume;
   decision.plan = std::move(plan);
   decision.resume_iteration = state.iteration;
-  decision.run_on = to_nanoseconds(settings().phases.decide.duration);
-  switch_plans(std::move(restore), decision);
+  switch_plans(std::move(restore), reinitialize(state, *decision.plan, true), decision);
   return decision;
 }
 

@@ -16,6 +16,7 @@
 #include "models/ir/profile.h"
 #include "models/spec/cluster.h"
 #include "models/spec/job.h"
+#include "models/spec/runtime.h"
 #include "models/spec/topology.h"
 #include "models/spec/workload.h"
 #include "planners/kit/settings.h"
@@ -26,6 +27,12 @@ namespace orrery::planners {
 /// What kit/state_layouts.h has worked out; not for concurrent use.
 class StateMemory;
 std::shared_ptr<StateMemory> new_state_memory();
+
+/// Interruptions so far, kept up to date by who asks the policy.
+struct InterruptionsSeen {
+  std::int64_t count = 0;
+  Seconds elapsed;  ///< Of the job, until the last event.
+};
 
 /// All outlive the policy. But for the expected rate of interruptions nothing about the future is
 /// known to a policy.
@@ -39,9 +46,8 @@ struct PolicyInput {
   const models::Evaluator& evaluator;
   /// Interruptions of the whole job per second that a user would expect (failures and preemptions
   /// of devices in use, planned maintenance left out), for checkpoint intervals and liveput; 0:
-  /// unknown. What the user says, or the generator's rate. A trace file names no rate: then it is
-  /// the mean of the very trace that is replayed, so that the policy knows how often, though not
-  /// when, it will be interrupted.
+  /// unknown. What the user says, or the generator's rate. A trace file names no rate: then the
+  /// policy has what it has seen so far (`seen`).
   double interruptions_per_second = 0;
   /// The plan that the user gives; policies that replan start with it, return to it while spare
   /// devices fill its gaps, and keep their own planner for later. None: the policy's planner.
@@ -51,6 +57,10 @@ struct PolicyInput {
   std::int64_t* searches = nullptr;
   /// Copies of the input share it.
   std::shared_ptr<StateMemory> memory = new_state_memory();
+  /// What it takes to notice, to start, to connect and to search.
+  models::Runtime runtime = {};
+  /// Null: not counted, the rate above holds.
+  std::shared_ptr<const InterruptionsSeen> seen = nullptr;
 };
 
 /// A plan, or why there is none.

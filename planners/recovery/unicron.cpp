@@ -35,7 +35,7 @@ struct UnicronSettings {
       "Seconds to start a failed process again in place; Unicron gives none: a requeue of 5 min "
       "[Kokolis et al. 2025] over 11.04 [ByteRobust, in-place update, unverified]; derived."};
   InMemorySettings memory;
-  OptionalInterval cloud_interval = kGeminiCloudInterval;
+  OptionalInterval cloud_interval;
 };
 
 void describe(config::Visitor& v, UnicronSettings& s) {
@@ -56,8 +56,9 @@ class Unicron final : public MemoryCloudPolicy {
             {.order = {StateSource::own_gpu, StateSource::peer_gpu, StateSource::own_host,
                        StateSource::peer_host, StateSource::own_nvme, StateSource::peer_nvme,
                        StateSource::cloud},
-             .restart_processes = s.restart_process},
-            s.memory, s.cloud_interval) {}
+             .restart_processes = s.restart_process,
+             .bring_up = {.processes = Processes::stay}},
+            s.memory, s.cloud_interval, kGeminiCloudInterval) {}
   std::string name() const override { return kUnicronRecovery.name; }
 };
 

@@ -25,13 +25,14 @@ void ReplayLedger::append(Entry entry) {
 }
 
 void ReplayLedger::open_run(Instant start, std::int64_t first, Nanoseconds duration,
-                            std::int64_t devices, std::int64_t samples) {
+                            std::int64_t devices, std::int64_t samples, Nanoseconds background) {
   ORRERY_CHECK(!is_open_, "a run of iterations is open");
   open_ = {};
   open_.run = true;
   open_.start = start;
   open_.first = first;
   open_.duration = duration;
+  open_.background = background;
   open_.devices = devices;
   open_.samples = samples;
   is_open_ = true;
@@ -109,6 +110,7 @@ void ReplayLedger::fill(ReplayResult& result, bool spans) const {
   for (const Entry& entry : entries_) {
     result.samples += entry.counted * entry.samples;
     result.iterations += entry.counted;
+    result.background += times(entry.counted, entry.background);
     for (const Piece& piece : pieces(entry)) {
       if (piece.duration.count == 0) continue;
       result.wall[index_of(piece.bucket)] += piece.duration;

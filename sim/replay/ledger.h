@@ -25,9 +25,10 @@ class ReplayLedger {
   /// anything is read.
   void set_reference(Nanoseconds reference) { reference_ = reference; }
 
-  /// From `start` on each iteration takes `duration` and trains `samples`; `first` is the next one.
+  /// From `start` on each iteration takes `duration`, `background` of it because of transfers
+  /// beside training, and trains `samples`; `first` is the next one.
   void open_run(Instant start, std::int64_t first, Nanoseconds duration, std::int64_t devices,
-                std::int64_t samples);
+                std::int64_t samples, Nanoseconds background = {});
   void add_iterations(std::int64_t count);
   void add_checkpoint(Nanoseconds duration);
   /// Aborts if iterations and checkpoints do not reach exactly to `end`.
@@ -56,6 +57,7 @@ class ReplayLedger {
     std::int64_t counted = 0;  ///< Iterations of a run that count; the lost ones come after them.
     std::int64_t lost = 0;
     Nanoseconds duration;    ///< Of one iteration.
+    Nanoseconds background;  ///< Part of it.
     Nanoseconds checkpoint;  ///< In all.
     std::int64_t samples = 0;
     std::string what;

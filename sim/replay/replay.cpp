@@ -157,6 +157,10 @@ class Replay {
     recovery_.reset();
     train(plan, devices);
     report_late_arrivals();
+    if (!input_.policy.asks_after_recovery() || !run_ || pending_) return;
+    announced_ = false;
+    health_changed_ = false;
+    apply_decision(ask({}), false, "after a recovery");
   }
 
   /// What came during the recovery and is not used: the policy was busy then and is asked now.

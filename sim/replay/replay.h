@@ -112,6 +112,9 @@ struct ReplayPoint {
 struct ReplayResult {
   Nanoseconds horizon;
   std::array<Nanoseconds, kBuckets> wall{};
+  /// Of productive and degraded time: what transfers beside training added to iterations that
+  /// count.
+  Nanoseconds background;
   DeviceHours device_hours;
   std::int64_t iterations = 0;  ///< That count.
   std::int64_t samples = 0;

@@ -72,7 +72,9 @@ void TrainingRun::set_checkpoints(CheckpointSchedule checkpoints) {
 void TrainingRun::open_run(Nanoseconds duration) {
   ORRERY_CHECK(duration.count > 0, "an iteration of {} ns", duration.count);
   run_duration_ = duration;
-  ledger_.open_run(now_, done_ + 1, duration, devices_.working_count(), samples_);
+  const bool loaded = background_levels() != 0 && !retimed_ && duration > iteration_;
+  ledger_.open_run(now_, done_ + 1, duration, devices_.working_count(), samples_,
+                   loaded ? duration - iteration_ : Nanoseconds{});
 }
 
 /// Levels whose background transfers overlap with the next iteration, a bit each.

@@ -54,6 +54,7 @@ class TimedPolicy final : public models::RecoveryPolicy {
  public:
   explicit TimedPolicy(const models::RecoveryPolicy& policy) : policy_(policy) {}
   std::string name() const override { return policy_.name(); }
+  bool asks_after_recovery() const override { return policy_.asks_after_recovery(); }
   std::variant<models::PlanPointer, models::Infeasible> first_plan(
       const std::vector<DeviceId>& live) const override {
     return timed(deciding_, [&] { return policy_.first_plan(live); });

@@ -60,6 +60,53 @@ TEST(Ranking, MostTokensComeFirstAndDifferencesArePaired) {
   EXPECT_EQ(ranking.unable[0].reason, "memory: too small");
 }
 
+TEST(Ranking, WhatAPlaceOwesAddsUpToItsDistance) {
+  // 1,000 s and 10 tokens an iteration; undisturbed, the first plan takes 2 s, the second 4 s.
+  const auto run = [](const std::string& policy, int seed, double iterations, double reference,
+                      const std::map<std::string, double>& seconds) {
+    CsvRow cells = row(policy, seed, 10 * iterations);
+    cells["iterations"] = std::to_string(iterations);
+    cells["reference_s"] = std::to_string(reference);
+    cells["horizon_ns"] = std::to_string(1000e9);
+    cells["productive_ns"] = "0";
+    cells["background_ns"] = "0";
+    for (const auto& [bucket, length] : seconds)
+      cells[bucket + "_ns"] = std::to_string(length * 1e9);
+    return cells;
+  };
+  std::vector<CsvRow> rows;
+  for (const int seed : {1, 2}) {
+    rows.push_back(
+        run("a", seed, 450, 2, {{"productive", 900}, {"detect", 60}, {"rolled_back", 40}}));
+    rows.push_back(run("b", seed, 200, 4,
+                       {{"productive", 800},
+                        {"degraded", 50},
+                        {"background", 20},
+                        {"detect", 20},
+                        {"decide", 10},
+                        {"reinitialize", 30},
+                        {"move_state", 15},
+                        {"checkpoint", 25},
+                        {"idle", 50}}));
+  }
+  const Ranking ranking = rank_policies(rows, {});
+  ASSERT_EQ(ranking.standings.size(), 2u);
+  const Standing& second = ranking.standings[1];
+  const std::map<Loss, double> expected = {{Loss::detection, -0.04}, {Loss::restart, 0.04},
+                                           {Loss::state, 0.015},     {Loss::lost_work, -0.04},
+                                           {Loss::saves, 0.025},     {Loss::copies, 0.02},
+                                           {Loss::spares, 0.08},     {Loss::plan, 0.4}};
+  double sum = 0;
+  for (const auto& [loss, share] : expected) {
+    const Interval& owed = second.owed[static_cast<std::size_t>(loss)];
+    EXPECT_NEAR(owed.mean, share, 1e-9) << name_of(loss);
+    EXPECT_NEAR(owed.half, 0, 1e-9) << name_of(loss);
+    sum += owed.mean;
+  }
+  EXPECT_NEAR(sum, (450 - 200) * 2.0 / 1000, 1e-9) << "iterations of the fastest plan";
+  for (const Interval& own : ranking.standings[0].owed) EXPECT_EQ(own.mean, 0);
+}
+
 TEST(Ranking, PointsOfAnAxisAreApart) {
   CsvRow a = row("p", 1, 10);
   CsvRow b = row("p", 1, 20);

@@ -44,10 +44,13 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
              "how many traces are drawn, or their seeds (1,2,5); default: 1. Searches draw from "
              "them, too");
   v.optional("plan", settings.plan, "plan file to begin with; default: the policy's own plan");
-  v.optional(
-      "expected_mtbf", settings.expected_mtbf,
-      "mean time between interruptions that policies count on, as in \"3 h\" (checkpoint "
-      "intervals, liveput); default: the generator's rate, or the mean of the trace file itself");
+  v.optional("expected_mtbf", settings.expected_mtbf,
+             "mean time between interruptions that policies count on, as in \"3 h\" (checkpoint "
+             "intervals, liveput); default: the generator's rate, or for a trace file what was "
+             "seen so far");
+  v.optional("runtime", settings.runtime,
+             "NAME=VALUE: what it takes to notice, to start, to connect and to plan (orrery schema "
+             "replay --reference), as in monitor=timeout or start_node=\"45 s\"; may be repeated");
   v.optional("planning_time", settings.planning_time,
              "fixed (default: what policies say) or measured (not reproducible)");
   v.optional("prices", settings.prices, "on_demand (default) or spot, where the trace names none");

@@ -244,6 +244,15 @@ Study study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
   if (args.expected_mtbf) {
     set("expected_mtbf", config::to_text(*args.expected_mtbf), "--expected-mtbf");
   }
+  for (const std::string& text : args.runtime) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      diagnostics.add(at_flag("--runtime"), fmt::format("'{}' is not NAME=VALUE", text),
+                      "for example --runtime monitor=timeout");
+      continue;
+    }
+    set(("runtime." + text.substr(0, equals)).c_str(), text.substr(equals + 1), "--runtime");
+  }
   const bool generated = !file && args.generate.has_value();
   if (args.days || generated) {
     const bool usable = args.days && args.days->value > 0;  // What is wrong with it was reported.

@@ -26,6 +26,7 @@ struct ReplaySettings {
   Text policies;                     ///< Comma-separated, or "all".
   std::vector<std::string> options;  ///< POLICY.NAME=VALUE
   Text seeds;                        ///< A count, or a list: 1,2,5
+  std::vector<std::string> runtime;  ///< NAME=VALUE
   std::optional<Seconds> expected_mtbf;
   std::optional<experiments::PlanningTime> planning_time;
   std::optional<experiments::Prices> prices;

@@ -144,6 +144,28 @@ std::string bucket_table(const std::vector<Standing>& standings) {
   return table.text(0, colors());
 }
 
+/// What each place owes to: points of the fastest undisturbed plan's throughput behind the first.
+std::string owed_table(const std::vector<Standing>& standings) {
+  Table table;
+  table.column("policy").number("behind");
+  for (std::size_t l = 0; l < experiments::kLosses; ++l) {
+    std::string name = experiments::name_of(static_cast<experiments::Loss>(l));
+    for (char& c : name) c = c == '_' ? ' ' : c;
+    table.number(name);
+  }
+  for (const Standing& standing : standings) {
+    std::vector<std::string> cells = {shown(standing)};
+    double sum = 0;
+    for (const Interval& each : standing.owed) sum += each.mean;
+    cells.push_back(grouped(100 * sum, 2));
+    for (const Interval& each : standing.owed) cells.push_back(with_half(each, 100, 2));
+    table.row(std::move(cells));
+  }
+  return table.text(0, colors()) +
+         "points of the throughput of the fastest undisturbed plan; negative: less lost than by "
+         "the first\n";
+}
+
 /// Policies that have no standing, with the reason: those whose runs failed, or the others.
 std::string unable_text(const Ranking& ranking, const std::string& name, bool failed) {
   std::string text;
@@ -236,6 +258,9 @@ std::string replay_text(const Study& study, const StudyResult& result, const Ran
     if (!standings.empty()) {
       text += section(ranking_title(*run, standings.front().seeds), ranking_table(standings));
       text += fmt::format("\n{}\n", section("Where the wall time goes", bucket_table(standings)));
+      if (standings.size() > 1) {
+        text += section("What each place owes to", owed_table(standings)) + "\n";
+      }
     }
     if (!unable.empty()) text += section("Cannot run here", unable) + "\n";
     if (!failed.empty()) text += section("Failed", failed) + "\n";

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""For each case: GPU-hours by bucket, ETTR, goodput and dollars of each policy, tokens over time.
+"""For each case: GPU-hours by bucket, ETTR, goodput and dollars of each policy, tokens over time, and
+what each place owes to.
 Draws runs.csv and the points.csv of its runs; computes no model."""
 
 import sys

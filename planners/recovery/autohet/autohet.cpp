@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 #include "models/reshard/reshard_plan.h"
@@ -41,8 +42,9 @@ struct AutohetRecoverySettings {
           .decide = {{159.12},
                      "Seconds of planning: the longest search, simulated configurations up to 64 "
                      "GPUs; the shortest takes 1.23 [AutoHet, I and V-B]."}}};
-  CheckpointInterval local_interval = {CheckpointInterval::Rule::daly};
-  CheckpointInterval cloud_interval = {CheckpointInterval::Rule::daly};
+  CheckpointInterval local_interval;
+  CheckpointInterval cloud_interval;
+  int micro_batch_size = 0;
   HostCheckpoints memory = HostCheckpoints::read;
   bool nvme = true;
   FileReads reads = FileReads::slices;
@@ -50,11 +52,15 @@ struct AutohetRecoverySettings {
 
 void describe(config::Visitor& v, AutohetRecoverySettings& s) {
   describe_switching(v, s.switching);
-  v.optional("local_interval", s.local_interval,
-             "Between checkpoints in CPU memory and on NVMe: young, daly, availability, tuned, or "
-             "seconds.");
+  v.optional(
+      "local_interval", s.local_interval,
+      "Between checkpoints in CPU memory and on NVMe: auto (Young's), own (Daly's; the paper "
+      "names none), young, daly, availability, tuned, or seconds.");
   v.optional("cloud_interval", s.cloud_interval,
              "The same for the cloud; a multiple of the local one.");
+  v.optional("micro_batch_size", s.micro_batch_size,
+             "Samples, of the planner's plans; 0: every size that the job allows.");
+  v.between("micro_batch_size", s.micro_batch_size, 0, 1'000'000);
   v.optional("memory", s.memory,
              "Checkpoints in CPU memory: read, or skip where restarting a container clears it. "
              "[IV-B1]");
@@ -68,9 +74,15 @@ class AutohetRecovery final : public SwitchingPolicy {
  public:
   using Settings = AutohetRecoverySettings;
   AutohetRecovery(const PolicyInput& input, const Settings& s)
-      : SwitchingPolicy(input, s.switching, {{"autohet", {}}}),
+      : SwitchingPolicy(input, s.switching,
+                        {{"autohet", {{"micro_batch_size", std::to_string(s.micro_batch_size)}}}}),
         settings_(s),
-        bytes_(models::all_state_bytes(input.job)) {}
+        bytes_(models::all_state_bytes(input.job)) {
+    for (CheckpointInterval* interval : {&settings_.local_interval, &settings_.cloud_interval}) {
+      *interval =
+          chosen(*interval, {CheckpointInterval::Rule::daly, {}}, s.switching.phases.constants);
+    }
+  }
 
   std::string name() const override { return kAutohetRecovery.name; }
   std::vector<models::CheckpointLevel> checkpoints(const ir::Plan& plan,
@@ -82,6 +94,11 @@ class AutohetRecovery final : public SwitchingPolicy {
   std::optional<models::RecoveryDecision> switch_to(const models::JobState& state,
                                                     models::PlanPointer plan) const override;
   std::vector<StateSource> order() const;
+  /// On the plan that ran.
+  Seconds restart_estimate(const ir::Plan& plan) const {
+    return pay(settings().phases.reinitialize, [&] { return bring_up(input(), &plan, plan, {}); })
+        .duration;
+  }
   void load(const models::JobState& state, NewestRestore newest,
             models::RecoveryDecision& decision) const;
 
@@ -94,7 +111,7 @@ std::vector<models::CheckpointLevel> AutohetRecovery::checkpoints(const ir::Plan
   // One snapshot stops training; what is written from it overlaps training.
   const Seconds snapshot = checkpoint_cost(input(), plan, ir::Location::host_memory).snapshot;
   const auto every = [&](const CheckpointInterval& interval, Seconds persist) {
-    const CheckpointTimes times{snapshot, persist, settings().phases.reinitialize.duration};
+    const CheckpointTimes times{snapshot, persist, restart_estimate(plan)};
     return iterations_between(interval, times, iteration_time, expected_interruptions(input()));
   };
   const auto level = [](ir::Location location, std::int64_t iterations, Seconds persist,
@@ -198,7 +215,7 @@ models::RecoveryDecision AutohetRecovery::recover(const models::JobState& state,
   decision.action = models::RecoveryDecision::Action::resume;
   decision.plan = std::move(plan);
   decision.phases = std::move(phases);
-  add_phase(decision, PhaseKind::reinitialize, settings().phases.reinitialize);
+  add_phase(decision, PhaseKind::reinitialize, reinitialize(state, *decision.plan, false));
   auto newest = newest_restore(input(), state, *decision.plan, order(), bytes_);
   if (!newest) {
     decision.reason = "nothing that it reads holds the whole state";
@@ -219,8 +236,7 @@ std::optional<models::RecoveryDecision> AutohetRecovery::switch_to(const models:
   decision.action = models::RecoveryDecision::Action::resume;
   decision.plan = std::move(plan);
   decision.resume_iteration = state.iteration;
-  decision.run_on = to_nanoseconds(settings().phases.decide.duration);
-  add_phase(decision, PhaseKind::reinitialize, settings().phases.reinitialize);
+  add_phase(decision, PhaseKind::reinitialize, reinitialize(state, *decision.plan, true));
   decision.reason = "planned beside training, state saved at the end of an iteration";
   models::StateReplica saved;
   saved.iteration = state.iteration;

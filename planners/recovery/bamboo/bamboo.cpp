@@ -99,7 +99,7 @@ class Bamboo final : public ElasticPolicy {
   Bamboo(const PolicyInput& input, const Settings& s, std::shared_ptr<const UnitChains> chains,
          ChainShape shape)
       : ElasticPolicy(input, s.phases, s.checkpoint_interval),
-        failover_(s.failover),
+        failover_(settled(s.failover, s.phases.constants)),
         chains_(std::move(chains)),
         shape_(shape) {}
 

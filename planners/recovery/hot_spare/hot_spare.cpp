@@ -63,7 +63,7 @@ struct HotSpareSettings {
   SpareNodes spares;
   double replace_time = 86'400;
   InMemorySettings memory;
-  OptionalInterval cloud_interval = {CheckpointInterval{CheckpointInterval::Rule::tuned}};
+  OptionalInterval cloud_interval;
 };
 
 void describe(config::Visitor& v, HotSpareSettings& s) {
@@ -79,8 +79,8 @@ void describe(config::Visitor& v, HotSpareSettings& s) {
                     "Nodes that hold each share in host memory, the own one included, as often as "
                     "idle network time allows [ByteRobust: every step]; 0: none.");
   v.optional("cloud_interval", s.cloud_interval,
-             "Between checkpoints to the cloud: never, young, daly, availability, tuned, or "
-             "seconds. Without object storage there are none.");
+             "Between checkpoints to the cloud: auto (Young's), own (tuned), never, young, daly, "
+             "availability, tuned, or seconds. Without object storage there are none.");
 }
 
 int count_spares(const PolicyInput& input, const HotSpareSettings& s) {
@@ -115,8 +115,9 @@ class HotSpare final : public MemoryCloudPolicy {
             input, s.checkpointed,
             {.order = {StateSource::own_host, StateSource::peer_host, StateSource::cloud},
              .drops_nodes = true,
-             .save_first = s.memory.replicas > 0 ? ir::Location::host_memory : ir::Location::cloud},
-            s.memory, s.cloud_interval),
+             .save_first = s.memory.replicas > 0 ? ir::Location::host_memory : ir::Location::cloud,
+             .bring_up = {.warm_spares = true}},
+            s.memory, s.cloud_interval, {CheckpointInterval::Rule::tuned, {}}),
         spares_(spares) {}
   std::string name() const override { return kHotSpareRecovery.name; }
 

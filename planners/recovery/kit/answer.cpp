@@ -103,7 +103,7 @@ models::RecoveryDecision resume(const PolicyInput& input, const models::JobState
   }
   const bool current = newest && newest->iteration == state.iteration;
   if (resumption.planned && state.training && current && runs_on(*state.plan, state.live)) {
-    decision.run_on = to_nanoseconds(resumption.decide.duration);
+    decision.run_on = to_nanoseconds(resumption.decide.duration + resumption.preparation);
   } else {
     add_phase(decision, PhaseKind::detect, resumption.detect);
     add_phase(decision, PhaseKind::decide, resumption.decide);

@@ -41,6 +41,7 @@ struct Resumption {
   bool planned = false;
   Stall detect;
   Stall decide;
+  Seconds preparation = {};  ///< Of a planned change, beside training: new nodes start.
   Stall reinitialize;
   std::string reason;
 };

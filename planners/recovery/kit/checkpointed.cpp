@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "models/reshard/reshard_plan.h"
@@ -102,14 +103,28 @@ CheckpointedPolicy::CheckpointedPolicy(const PolicyInput& input, CheckpointedSet
     : input_(input),
       settings_(std::move(settings)),
       rules_(std::move(rules)),
-      replanner_(input_, settings_.planner, settings_.planner_options.values) {}
+      replanner_(input_, settings_.planner, settings_.planner_options.values) {
+  settings_.phases = settled(std::move(settings_.phases), input_.runtime);
+  if (rules_.restart_processes) {
+    rules_.restart_processes =
+        settled(std::move(*rules_.restart_processes), settings_.phases.constants);
+  }
+}
 
 FoundPlan CheckpointedPolicy::first_plan(const std::vector<DeviceId>& live) const {
-  return best(nullptr, live);
+  auto found = best(nullptr, live);
+  if (auto* none = std::get_if<models::Infeasible>(&found)) return std::move(*none);
+  return std::get<Choice>(std::move(found)).plan;
 }
 
 Seconds CheckpointedPolicy::time_of(const ir::Plan& plan) const {
   return input_.evaluator.evaluate(plan).iteration_time;
+}
+
+Seconds CheckpointedPolicy::restart_estimate(const ir::Plan& plan) const {
+  return pay(settings_.phases.reinitialize,
+             [&] { return planners::bring_up(input_, &plan, plan, rules_.bring_up); })
+      .duration;
 }
 
 Stall CheckpointedPolicy::reinitialize(const ir::Plan*, const ir::Plan&) const {
@@ -127,18 +142,18 @@ models::PlanPointer CheckpointedPolicy::kept(const models::PlanPointer& running,
 
 /// Keeps the running plan's shape where that is as large as it can be, so that a planner is asked
 /// only for a new number of devices.
-FoundPlan CheckpointedPolicy::best(const models::PlanPointer& running,
-                                   const std::vector<DeviceId>& usable) const {
+CheckpointedPolicy::Found CheckpointedPolicy::best(const models::PlanPointer& running,
+                                                   const std::vector<DeviceId>& usable) const {
   const std::vector<DeviceId> fit =
       rules_.drops_nodes ? whole_nodes(input_.cluster, usable) : usable;
   const std::vector<DeviceId> room = planned_on(fit);
   const models::PlanPointer same = kept(running, usable);
   std::size_t largest = room.size();
   if (input_.plan) largest = std::min(largest, ir::devices_of(*input_.plan).size());
-  if (same != nullptr && ir::devices_of(*same).size() >= largest) return same;
-  if (auto home = home_plan(input_, usable)) return home;
+  if (same != nullptr && ir::devices_of(*same).size() >= largest) return Choice{same, false};
+  if (auto home = home_plan(input_, usable)) return Choice{std::move(home), false};
   if (fit.empty() && !usable.empty()) {
-    if (same != nullptr) return same;
+    if (same != nullptr) return Choice{same, false};
     return models::Infeasible{
         "whole nodes",
         fmt::format("the policy drops nodes that lack a device, as all {} nodes that are left do",
@@ -148,10 +163,32 @@ FoundPlan CheckpointedPolicy::best(const models::PlanPointer& running,
   if (std::holds_alternative<models::Infeasible>(found) && room != fit) {
     found = replanner_.plan_for(fit);  // Rather without spares than not at all.
   }
-  if (same == nullptr) return found;
-  const auto* plan = std::get_if<models::PlanPointer>(&found);
-  if (plan == nullptr || time_of(**plan) >= time_of(*same)) return same;
-  return found;
+  auto* plan = std::get_if<models::PlanPointer>(&found);
+  if (same != nullptr && (plan == nullptr || time_of(**plan) >= time_of(*same))) {
+    return Choice{same, true};
+  }
+  if (plan == nullptr) return std::get<models::Infeasible>(std::move(found));
+  return Choice{std::move(*plan), true};
+}
+
+/// Planning, where the planner is asked.
+Stall CheckpointedPolicy::decide(const Choice& choice) const {
+  return pay(settings_.phases.decide, [&] {
+    const std::string asked[] = {settings_.planner};
+    return search_time(input_, std::span(asked, choice.searched ? 1 : 0));
+  });
+}
+
+Stall CheckpointedPolicy::bring_up(const models::JobState& state, const ir::Plan& next,
+                                   bool job_failed, bool prepared) const {
+  const auto priced = [&] {
+    BringUp how = rules_.bring_up;
+    how.prepared = prepared;
+    if (job_failed) how.processes = Processes::restart;
+    return planners::bring_up(input_, state.plan.get(), next, how);
+  };
+  const bool in_place = job_failed && rules_.restart_processes && &next == state.plan.get();
+  return pay(in_place ? *rules_.restart_processes : reinitialize(state.plan.get(), next), priced);
 }
 
 models::RecoveryDecision CheckpointedPolicy::on_events(
@@ -162,9 +199,9 @@ models::RecoveryDecision CheckpointedPolicy::on_events(
   const std::vector<DeviceId> good = usable(state, settings_.slowest);
   if (!runs && !what.failure && was_recovering(state, events, input_.cluster) &&
       runs_on(*state.plan, good)) {
-    const FoundPlan found = best(state.plan, good);
-    const auto* plan = std::get_if<models::PlanPointer>(&found);
-    if (plan != nullptr && *plan == state.plan) return proceed("the recovery goes on");
+    const Found found = best(state.plan, good);
+    const auto* choice = std::get_if<Choice>(&found);
+    if (choice != nullptr && choice->plan == state.plan) return proceed("the recovery goes on");
   }
   if (!runs) return recover(state, what);
   if (!runs_on(*state.plan, good)) return leave(state, good);
@@ -176,7 +213,7 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
                                                      const EventSummary& what) const {
   // What is slow or about to leave is used only if there is no other way.
   const std::vector<DeviceId> good = usable(state, settings_.slowest);
-  FoundPlan found = best(state.plan, good);
+  Found found = best(state.plan, good);
   if (std::holds_alternative<models::Infeasible>(found) && good != state.live) {
     found = best(state.plan, state.live);
   }
@@ -185,7 +222,8 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
   }
   models::RecoveryDecision decision;
   decision.action = models::RecoveryDecision::Action::resume;
-  decision.plan = std::get<models::PlanPointer>(std::move(found));
+  const Choice choice = std::get<Choice>(std::move(found));
+  decision.plan = choice.plan;
   const bool same = decision.plan == state.plan;
   decision.reason = same ? "the same plan again" : "a plan for the devices that are left";
   const models::ReshardBytes bytes = models::all_state_bytes(input_.job);
@@ -199,26 +237,33 @@ models::RecoveryDecision CheckpointedPolicy::recover(const models::JobState& sta
   if (what.failure) {
     add_phase(decision, PhaseKind::detect, detection(what, state, settings_.phases));
   }
-  if (!same) add_phase(decision, PhaseKind::decide, settings_.phases.decide);
+  if (!same) add_phase(decision, PhaseKind::decide, decide(choice));
   if (!decision.transfers.empty()) {
     decision.phases.push_back({PhaseKind::move_state, Nanoseconds{0}, "simulated transfers"});
   }
-  const bool in_place = what.job && same && rules_.restart_processes;
-  add_phase(decision, PhaseKind::reinitialize,
-            in_place ? *rules_.restart_processes : reinitialize(state.plan.get(), *decision.plan));
+  add_phase(decision, PhaseKind::reinitialize, bring_up(state, *decision.plan, what.job, false));
   return decision;
+}
+
+/// What a planned change does beside training: the search, then new nodes, where they have to be
+/// started.
+Seconds CheckpointedPolicy::preparation(const models::JobState& state, const Choice& choice) const {
+  const Seconds search = decide(choice).duration;
+  const bool priced = settings_.phases.reinitialize.of == Stall::Of::runtime;
+  if (!priced || rules_.bring_up.warm_spares) return search;
+  return search + node_start(input_, state.plan.get(), *choice.plan);
 }
 
 /// A planned change from the state that the GPUs hold: saved first where the policy restarts from
 /// a checkpoint only.
 models::RecoveryDecision CheckpointedPolicy::change(const models::JobState& state,
-                                                    models::PlanPointer plan) const {
+                                                    Choice choice) const {
   const models::ReshardBytes bytes = models::all_state_bytes(input_.job);
   models::RecoveryDecision decision;
   decision.action = models::RecoveryDecision::Action::resume;
-  decision.plan = std::move(plan);
+  decision.plan = choice.plan;
   decision.resume_iteration = state.iteration;
-  decision.run_on = to_nanoseconds(settings_.phases.decide.duration);
+  decision.run_on = to_nanoseconds(preparation(state, choice));
   Seconds save;
   models::JobState from = state;
   if (rules_.save_first) {
@@ -241,19 +286,18 @@ models::RecoveryDecision CheckpointedPolicy::change(const models::JobState& stat
                                                 "transfers"
                                               : "simulated transfers"});
   }
-  add_phase(decision, PhaseKind::reinitialize, reinitialize(state.plan.get(), *decision.plan));
+  add_phase(decision, PhaseKind::reinitialize, bring_up(state, *decision.plan, false, true));
   return decision;
 }
 
 models::RecoveryDecision CheckpointedPolicy::leave(const models::JobState& state,
                                                    const std::vector<DeviceId>& good) const {
   const std::optional<Instant> deadline = deadline_of(state);
-  FoundPlan found = best(state.plan, good);
+  Found found = best(state.plan, good);
   if (const auto* why = std::get_if<models::Infeasible>(&found)) {
     return proceed(fmt::format("no plan without the devices that leave: {}", why->constraint));
   }
-  models::RecoveryDecision decision =
-      change(state, std::get<models::PlanPointer>(std::move(found)));
+  models::RecoveryDecision decision = change(state, std::get<Choice>(std::move(found)));
   if (decision.action == models::RecoveryDecision::Action::proceed) return decision;
   if (!deadline) {  // Slow devices only.
     if (time_of(*decision.plan) >= time_of(*state.plan) * (1 / settings_.slowest)) {
@@ -271,13 +315,15 @@ models::RecoveryDecision CheckpointedPolicy::grow(const models::JobState& state,
   if (settings_.grow == Growth::never) return proceed("new devices wait for the next restart");
   if (keeps_pending(state, settings_.phases.decide.duration))
     return proceed("a switch is on its way");
-  FoundPlan found = best(state.plan, good);
-  const auto* plan = std::get_if<models::PlanPointer>(&found);
-  if (plan == nullptr || *plan == state.plan) return proceed("no faster plan with the new devices");
+  const Found found = best(state.plan, good);
+  const auto* choice = std::get_if<Choice>(&found);
+  if (choice == nullptr || choice->plan == state.plan) {
+    return proceed("no faster plan with the new devices");
+  }
   const Seconds before = time_of(*state.plan);
-  const Seconds after = time_of(**plan);
+  const Seconds after = time_of(*choice->plan);
   if (after >= before) return proceed("no faster plan with the new devices");
-  models::RecoveryDecision decision = change(state, *plan);
+  models::RecoveryDecision decision = change(state, *choice);
   if (decision.action == models::RecoveryDecision::Action::proceed) return decision;
   const Seconds expected{1 / expected_interruptions(input_)};
   const Seconds stall = stall_estimate(input_, decision);
@@ -296,7 +342,7 @@ std::vector<models::CheckpointLevel> MemoryCloudPolicy::checkpoints(const ir::Pl
   std::vector<models::CheckpointLevel> levels;
   if (memory_.replicas > 0) levels = in_memory_checkpoints(input(), plan, iteration_time, memory_);
   const auto cloud =
-      cloud_checkpoint(input(), cloud_, plan, phases().reinitialize.duration, iteration_time);
+      cloud_checkpoint(input(), cloud_, plan, restart_estimate(plan), iteration_time);
   levels.insert(levels.end(), cloud.begin(), cloud.end());
   return levels;
 }
@@ -308,10 +354,11 @@ void describe_replicas(config::Visitor& v, const char* name, InMemorySettings& m
 }
 
 void describe_gemini_cloud_interval(config::Visitor& v, OptionalInterval& interval) {
-  v.optional("cloud_interval", interval,
-             "Between checkpoints to the cloud: never, young, daly, availability, tuned, or "
-             "seconds; 3 h, as for BLOOM [Gemini, 7.1, unverified]. Without object storage there "
-             "are none.");
+  v.optional(
+      "cloud_interval", interval,
+      "Between checkpoints to the cloud: auto (Young's), own (3 h, as for BLOOM [Gemini, 7.1, "
+      "unverified]), never, young, daly, availability, tuned, or seconds. Without object "
+      "storage there are none.");
 }
 
 }  // namespace orrery::planners

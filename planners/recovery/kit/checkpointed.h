@@ -12,6 +12,7 @@
 
 #include "models/interfaces/recovery_policy.h"
 #include "planners/recovery/kit/answer.h"
+#include "planners/recovery/kit/bring_up.h"
 #include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/recovery.h"
 
@@ -50,6 +51,8 @@ struct CheckpointedRules {
   std::optional<ir::Location> save_first = {};
   /// When the job failed and the plan stays; none: as any restart.
   std::optional<Stall> restart_processes = {};
+  /// How a plan is brought up; processes of a failed job start again in any case.
+  BringUp bring_up = {};
 };
 /// Rules of policies whose checkpoints are all in one location, cloud or NVMe.
 CheckpointedRules restart_from(ir::Location location, bool drops_nodes);
@@ -69,13 +72,26 @@ class CheckpointedPolicy : public models::RecoveryPolicy {
   virtual std::vector<DeviceId> planned_on(const std::vector<DeviceId>& usable) const {
     return usable;
   }
-  /// Re-initialization of `next` after a loss or a planned change; `running` may be null.
+  /// The stall whose figure holds for `next` after a loss or a planned change where that does not
+  /// follow the runtime; `running` may be null.
   virtual Stall reinitialize(const ir::Plan* running, const ir::Plan& next) const;
+  /// A restart of all that the policy restarts, on the plan that ran: for rules of intervals.
+  Seconds restart_estimate(const ir::Plan& plan) const;
   const PolicyInput& input() const { return input_; }
   const Phases& phases() const { return settings_.phases; }
 
  private:
-  FoundPlan best(const models::PlanPointer& running, const std::vector<DeviceId>& usable) const;
+  /// A plan, and whether the planner was asked for it.
+  struct Choice {
+    models::PlanPointer plan;
+    bool searched = false;
+  };
+  using Found = std::variant<Choice, models::Infeasible>;
+  Found best(const models::PlanPointer& running, const std::vector<DeviceId>& usable) const;
+  Stall decide(const Choice& choice) const;
+  Seconds preparation(const models::JobState& state, const Choice& choice) const;
+  Stall bring_up(const models::JobState& state, const ir::Plan& next, bool job_failed,
+                 bool prepared) const;
   models::PlanPointer kept(const models::PlanPointer& running,
                            const std::vector<DeviceId>& usable) const;
   models::RecoveryDecision recover(const models::JobState& state, const EventSummary& what) const;
@@ -83,7 +99,7 @@ class CheckpointedPolicy : public models::RecoveryPolicy {
                                  const std::vector<DeviceId>& usable) const;
   models::RecoveryDecision grow(const models::JobState& state,
                                 const std::vector<DeviceId>& usable) const;
-  models::RecoveryDecision change(const models::JobState& state, models::PlanPointer plan) const;
+  models::RecoveryDecision change(const models::JobState& state, Choice choice) const;
   Seconds time_of(const ir::Plan& plan) const;
 
   PolicyInput input_;
@@ -100,11 +116,13 @@ class MemoryCloudPolicy : public CheckpointedPolicy {
                                                    Seconds iteration_time) const final;
 
  protected:
+  /// `own`: of the policy's source, between checkpoints to the cloud.
   MemoryCloudPolicy(const PolicyInput& input, CheckpointedSettings settings,
-                    CheckpointedRules rules, InMemorySettings memory, OptionalInterval cloud)
+                    CheckpointedRules rules, InMemorySettings memory, OptionalInterval cloud,
+                    const CheckpointInterval& own)
       : CheckpointedPolicy(input, std::move(settings), std::move(rules)),
         memory_(memory),
-        cloud_(cloud) {}
+        cloud_(chosen(cloud, own, phases().constants)) {}
 
  private:
   InMemorySettings memory_;
@@ -114,9 +132,9 @@ class MemoryCloudPolicy : public CheckpointedPolicy {
 /// Setting `replicas`, or whatever its name, of such policies; at least `least`.
 void describe_replicas(config::Visitor& v, const char* name, InMemorySettings& memory, int least,
                        const char* doc);
-/// Gemini's interval between checkpoints to the cloud: setting `cloud_interval`.
-inline const OptionalInterval kGeminiCloudInterval = {
-    CheckpointInterval{CheckpointInterval::Rule::seconds, {10'800}}};
+/// Setting `cloud_interval`, whose own value is Gemini's interval between checkpoints to the cloud.
+inline const CheckpointInterval kGeminiCloudInterval = {CheckpointInterval::Rule::seconds,
+                                                        {10'800}};
 void describe_gemini_cloud_interval(config::Visitor& v, OptionalInterval& interval);
 
 }  // namespace orrery::planners

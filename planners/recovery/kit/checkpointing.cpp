@@ -89,6 +89,8 @@ double persist_of(const models::Cluster& cluster, const std::vector<double>& of_
 using IntervalRule = CheckpointInterval::Rule;
 
 constexpr std::array kIntervalRules = {
+    std::pair{IntervalRule::automatic, "auto"},
+    std::pair{IntervalRule::own, "own"},
     std::pair{IntervalRule::young, "young"},
     std::pair{IntervalRule::daly, "daly"},
     std::pair{IntervalRule::availability, "availability"},
@@ -247,10 +249,14 @@ CheckpointCost checkpoint_cost(const PolicyInput& input, const ir::Plan& plan,
 }
 
 double expected_interruptions(const PolicyInput& input) {
-  if (input.interruptions_per_second > 0) return input.interruptions_per_second;
   constexpr double kPerThousandNodeDays = 6.5;  // RSC-1 [Kokolis et al. 2025], unverified.
   constexpr double kDay = 86'400;
-  return kPerThousandNodeDays / 1000 / kDay * static_cast<double>(input.cluster.nodes.size());
+  const double before =
+      input.interruptions_per_second > 0
+          ? input.interruptions_per_second
+          : kPerThousandNodeDays / 1000 / kDay * static_cast<double>(input.cluster.nodes.size());
+  if (input.seen == nullptr) return before;
+  return (1 + static_cast<double>(input.seen->count)) / (1 / before + input.seen->elapsed.value);
 }
 
 Seconds young_interval(Seconds cost, double interruptions_per_second) {
@@ -290,8 +296,24 @@ bool from_scalar(const std::string& text, CheckpointInterval& out, std::string& 
     return true;
   }
   error = fmt::format(
-      "'{}' is none of young, daly, availability, tuned, and no positive number of seconds", text);
+      "'{}' is none of auto, own, young, daly, availability, tuned, and no positive number of "
+      "seconds",
+      text);
   return false;
+}
+
+CheckpointInterval chosen(const CheckpointInterval& interval, const CheckpointInterval& own,
+                          Constants constants) {
+  const bool published = constants == Constants::as_published;
+  const bool takes_own =
+      interval.rule == IntervalRule::own || (interval.rule == IntervalRule::automatic && published);
+  return takes_own ? own : interval;
+}
+
+OptionalInterval chosen(const OptionalInterval& interval, const CheckpointInterval& own,
+                        Constants constants) {
+  if (!interval.interval) return interval;
+  return {chosen(*interval.interval, own, constants)};
 }
 
 std::string to_scalar(const CheckpointInterval& interval) {
@@ -327,6 +349,10 @@ std::int64_t iterations_between(const CheckpointInterval& interval, const Checkp
     case IntervalRule::seconds:
       wanted = rounded(interval.seconds);
       break;
+    case IntervalRule::own:
+      ORRERY_CHECK(false, "an interval of the policy's own that it has not named");
+      break;
+    case IntervalRule::automatic:
     case IntervalRule::young:
       if (rate > 0) wanted = rounded(young_interval(times.stall, rate));
       break;

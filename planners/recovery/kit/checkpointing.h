@@ -8,6 +8,7 @@
 
 #include "models/base/units.h"
 #include "models/interfaces/recovery_policy.h"
+#include "planners/recovery/kit/phases.h"
 #include "planners/recovery/recovery.h"
 
 namespace orrery::planners {
@@ -37,7 +38,9 @@ std::vector<std::pair<PersistTo, const char*>> enum_names(PersistTo);
 ir::Location location_of(PersistTo to);
 
 /// The input's rate of interruptions per second; where it is unknown, that of RSC-1: 6.5 failures
-/// per 1,000 node-days [Kokolis et al. 2025, unverified] on all nodes of the cluster.
+/// per 1,000 node-days [Kokolis et al. 2025, unverified] on all nodes of the cluster. With
+/// PolicyInput::seen that counts as one interruption in its mean time, beside what has been seen:
+/// (1 + count) / (mean time + elapsed).
 double expected_interruptions(const PolicyInput& input);
 
 /// Young's interval: sqrt(2 w / rate) between checkpoints of cost w. [Young, CACM 1974]
@@ -53,8 +56,16 @@ double expected_ettr(double interruptions_per_second, Seconds restart, Seconds i
 
 /// A setting: the time between checkpoints, by a rule or in seconds.
 struct CheckpointInterval {
-  enum class Rule { young, daly, availability, tuned, seconds };
-  Rule rule = Rule::young;
+  enum class Rule {
+    automatic,  ///< Young's for every policy; with constants as_published as `own`.
+    own,        ///< The rule or figure of the policy's source.
+    young,
+    daly,
+    availability,
+    tuned,
+    seconds,
+  };
+  Rule rule = Rule::automatic;
   Seconds seconds = {};  ///< Of the rule `seconds`; positive.
 };
 bool from_scalar(const std::string& text, CheckpointInterval& out, std::string& error);
@@ -66,6 +77,12 @@ struct OptionalInterval {
 };
 bool from_scalar(const std::string& text, OptionalInterval& out, std::string& error);
 std::string to_scalar(const OptionalInterval& interval);
+
+/// What is meant by `automatic` and `own` where the policy's own is `own`; Young's stays automatic.
+CheckpointInterval chosen(const CheckpointInterval& interval, const CheckpointInterval& own,
+                          Constants constants);
+OptionalInterval chosen(const OptionalInterval& interval, const CheckpointInterval& own,
+                        Constants constants);
 
 /// What a checkpoint costs its job.
 struct CheckpointTimes {

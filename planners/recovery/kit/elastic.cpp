@@ -12,7 +12,20 @@ namespace orrery::planners {
 void describe_checkpoint_interval(config::Visitor& v, OptionalInterval& interval) {
   v.optional(
       "checkpoint_interval", interval,
-      "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or never.");
+      "Between checkpoints to the cloud: auto and own (Young's), young, daly, availability, tuned, "
+      "seconds, or never.");
+}
+
+std::vector<std::pair<Spares, const char*>> enum_names(Spares) {
+  return {{Spares::leave, "leave"}, {Spares::take, "take"}};
+}
+
+void describe_spares(config::Visitor& v, Spares& spares) {
+  v.optional(
+      "spares", spares,
+      "leave: spare devices are used when devices come, or when there is no other way; take: "
+      "they are started beside training as soon as it goes on after a loss, and take the "
+      "place of what was lost.");
 }
 
 std::optional<models::Infeasible> zero_off_problem(const models::Job& job, const char* what) {
@@ -24,8 +37,16 @@ std::optional<models::Infeasible> zero_off_problem(const models::Job& job, const
 
 ElasticPolicy::ElasticPolicy(const PolicyInput& input, Phases phases,
                              OptionalInterval checkpoint_interval)
-    : input_(input), phases_(std::move(phases)), checkpoint_interval_(checkpoint_interval) {
+    : input_(input),
+      phases_(settled(std::move(phases), input.runtime)),
+      checkpoint_interval_(
+          chosen(checkpoint_interval, {CheckpointInterval::Rule::young, {}}, phases_.constants)) {
   ORRERY_CHECK(phases_.restart.has_value(), "a policy with checkpoints needs a restart");
+}
+
+/// All processes start again.
+Stall ElasticPolicy::restart_stall(const ir::Plan* from, const ir::Plan& to) const {
+  return pay(*phases_.restart, [&] { return bring_up(input_, from, to, {}); });
 }
 
 FoundPlan ElasticPolicy::first_plan(const std::vector<DeviceId>& live) const {
@@ -35,7 +56,7 @@ FoundPlan ElasticPolicy::first_plan(const std::vector<DeviceId>& live) const {
 
 std::vector<models::CheckpointLevel> ElasticPolicy::checkpoints(const ir::Plan& plan,
                                                                 Seconds iteration_time) const {
-  return cloud_checkpoint(input_, checkpoint_interval_, plan, phases_.restart->duration,
+  return cloud_checkpoint(input_, checkpoint_interval_, plan, restart_stall(&plan, plan).duration,
                           iteration_time);
 }
 
@@ -46,15 +67,32 @@ models::RecoveryDecision ElasticPolicy::resume_with(const models::JobState& stat
   resumption.order = {StateSource::own_gpu, StateSource::peer_gpu, StateSource::cloud};
   resumption.planned = planned;
   resumption.detect = detection(what, state, phases_);
-  if (change.plan != state.plan) resumption.decide = phases_.decide;
-  resumption.reinitialize = stall_of(state, *change.plan, planned);
+  if (change.plan != state.plan) {
+    resumption.decide = pay(phases_.decide, [&] {
+      const std::string asked[] = {planner()};
+      return search_time(input_, std::span(asked, change.searched ? 1 : 0));
+    });
+  }
+  const models::PlanPointer to = change.plan;
+  const Stall own = stall_of(state, *to, planned);
+  resumption.reinitialize = pay(own, [&] {
+    Stall stall =
+        bring_up(input_, state.plan.get(), *to,
+                 {.processes = Processes::stay, .warm_spares = false, .prepared = planned});
+    stall.duration += own.duration;  // The policy's own mechanism.
+    return stall;
+  });
+  if (planned && own.of == Stall::Of::runtime) {
+    resumption.preparation = node_start(input_, state.plan.get(), *to);
+  }
   resumption.plan = std::move(change.plan);
   resumption.reason = std::move(change.reason);
   const models::JobState seen = known(state);
   models::RecoveryDecision decision = resume(input_, seen, resumption);
-  if (decision.resume_iteration < state.iteration) {
-    resumption.reinitialize = *phases_.restart;
-    resumption.reason += "; no replica is left of some layers: restart from the checkpoint";
+  if (decision.resume_iteration < state.iteration || what.job) {
+    resumption.reinitialize = restart_stall(state.plan.get(), *to);
+    if (decision.resume_iteration < state.iteration)
+      resumption.reason += "; no replica is left of some layers: restart from the checkpoint";
     decision = resume(input_, seen, resumption);
   }
   return decision;
@@ -81,7 +119,8 @@ models::RecoveryDecision ElasticPolicy::after_loss(const models::JobState& state
     }
     auto plan = first_plan(*live);
     if (auto* found = std::get_if<models::PlanPointer>(&plan)) {
-      return resume_with(state, {std::move(*found), std::move(reason)}, what, false);
+      const bool searched = home_plan(input_, *live) == nullptr;
+      return resume_with(state, {std::move(*found), std::move(reason), searched}, what, false);
     }
     why = std::get<models::Infeasible>(std::move(plan));
   }
@@ -106,7 +145,7 @@ models::RecoveryDecision ElasticPolicy::on_events(const models::JobState& state,
     }
     return proceed("no plan without the devices that will leave: on as long as they live");
   }
-  if (what.capacity) {
+  if (what.capacity || events.empty()) {
     if (keeps_pending(state, phases_.decide.duration)) {
       return proceed("a switch is on its way");
     }

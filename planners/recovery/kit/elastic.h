@@ -5,11 +5,13 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "models/interfaces/recovery_policy.h"
 #include "planners/recovery/kit/answer.h"
+#include "planners/recovery/kit/bring_up.h"
 #include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/recovery.h"
 
@@ -19,12 +21,22 @@ namespace orrery::planners {
 struct ElasticChange {
   models::PlanPointer plan;
   std::string reason;
+  bool searched = false;  ///< A planner was asked for it.
 };
 
 using FoundChange = std::variant<ElasticChange, models::Infeasible>;
 
 /// Setting `checkpoint_interval` of policies that need a checkpoint only when no replica is left.
 void describe_checkpoint_interval(config::Visitor& v, OptionalInterval& interval);
+
+/// What becomes of devices outside of the plan at a loss.
+enum class Spares {
+  leave,  ///< They wait until devices come or no other way is left.
+  take,   ///< Started beside training once it goes on without the lost ones.
+};
+std::vector<std::pair<Spares, const char*>> enum_names(Spares);
+/// Setting `spares`.
+void describe_spares(config::Visitor& v, Spares& spares);
 
 /// Why a job that does not allow ZeRO to be off cannot have a policy whose `what` must be whole.
 std::optional<models::Infeasible> zero_off_problem(const models::Job& job, const char* what);
@@ -37,6 +49,7 @@ class ElasticPolicy : public models::RecoveryPolicy {
                                                    Seconds iteration_time) const override;
   models::RecoveryDecision on_events(const models::JobState& state,
                                      std::span<const ir::ClusterEvent> events) const final;
+  bool asks_after_recovery() const final { return takes_spares(); }
 
  protected:
   /// Copies `input` (not what it refers to). `phases`: reinitialize after a loss and before a
@@ -55,10 +68,14 @@ class ElasticPolicy : public models::RecoveryPolicy {
   /// What of the state may be used; `state` itself unless the policy keeps more, or less.
   virtual models::JobState known(const models::JobState& state) const { return state; }
   /// Re-initialization when training continues with `to` without a rollback. `planned`: nothing was
-  /// lost.
+  /// lost. What follows the runtime is priced by the frame: processes stay.
   virtual Stall stall_of(const models::JobState&, const ir::Plan& /*to*/, bool /*planned*/) const {
     return phases_.reinitialize;
   }
+  /// The planner that fresh() asks; empty: none.
+  virtual std::string planner() const { return {}; }
+  /// True: once a recovery has ended, grow() is asked for a plan with the spares that are there.
+  virtual bool takes_spares() const { return false; }
   /// False: devices that have been given notice are used until they are gone.
   virtual bool honors_preemption_notice() const { return true; }
 
@@ -68,6 +85,7 @@ class ElasticPolicy : public models::RecoveryPolicy {
  private:
   models::RecoveryDecision resume_with(const models::JobState& state, ElasticChange change,
                                        const EventSummary& what, bool planned) const;
+  Stall restart_stall(const ir::Plan* from, const ir::Plan& to) const;
   models::RecoveryDecision after_loss(const models::JobState& state,
                                       const EventSummary& what) const;
 

@@ -1,28 +1,47 @@
-/// The stalls that every policy has as settings, under the same names and with the same meaning, so
-/// that a comparison of policies compares how they recover. A policy whose paper states a figure,
-/// or claims to be faster, has that as its default and names the paper; all others have the
-/// defaults below.
+/// The stalls that every policy has as settings, under the same names and with the same meaning.
+/// What a stall takes is a property of the runtime (models/spec/runtime.h), the same for all
+/// policies, so that a comparison of policies compares how they recover; what a policy's paper
+/// printed is kept beside it: `constants: as_published`.
 #pragma once
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "models/base/time.h"
 #include "models/base/units.h"
 #include "models/config/visitor.h"
 #include "models/interfaces/recovery_policy.h"
+#include "models/spec/runtime.h"
 
 namespace orrery::planners {
 
-/// A stall, and where its figure comes from. As a setting: its default, and what it means with the
-/// figure's source in brackets.
+/// Where stalls and intervals come from that the user does not give.
+enum class Constants {
+  runtime,       ///< The runtime: each policy pays the same for doing the same.
+  as_published,  ///< What the policy's own paper printed, else the defaults below.
+};
+std::vector<std::pair<Constants, const char*>> enum_names(Constants);
+
+/// A stall, and where its figure comes from. As a setting: what the paper printed, and what it
+/// means with the figure's source in brackets.
 struct Stall {
+  enum class Of {
+    published,
+    option,   ///< The user's.
+    runtime,  ///< What is done decides (bring_up.h); `duration` counts for detection only.
+  };
   Seconds duration;
   std::string source;
+  Of of = Of::published;
 };
 
-/// The setting `name`, in seconds; its source becomes "option NAME" once it differs from the
-/// default. A default of -1 stands for a formula of the policy.
+/// The setting `name`: seconds, or auto. A published duration of -1 stands for a formula of the
+/// policy.
 void describe_stall(config::Visitor& v, const char* name, Stall& stall);
+
+/// The stall as it counts: one that the user does not give follows `constants`.
+Stall settled(Stall stall, Constants constants);
 
 /// A restart of all processes, for policies that have a faster way of their own and must fall back
 /// to a checkpoint.
@@ -33,9 +52,10 @@ inline const Stall kRestart = {
     "2410.21680, unverified]."};
 
 struct Phases {
+  Constants constants = Constants::runtime;
   /// Until the job notices that devices are gone, where the trace's event has no `detection` and no
-  /// notice had announced it. An unreported loss shows as a hang; the default is the same for all
-  /// policies whose papers claim no faster detection.
+  /// notice had announced it. An unreported loss shows as a hang; the published default is the same
+  /// for all policies whose papers claim no faster detection.
   Stall detect = {{600},
                   "Seconds until lost devices are noticed where the trace does not say. Shared "
                   "default: timeout "
@@ -48,10 +68,9 @@ struct Phases {
       "where the trace does not say. Shared default: torchrun polled its workers each 5 s before "
       "PyTorch 2.3 [unverified]."};
   /// Planning of what to do. Before a planned change it overlaps training.
-  Stall decide = {
-      {0},
-      "Seconds of planning. Shared default: none, as if plans were ready when they are needed "
-      "[assumed]; measured planning counts what the search takes instead."};
+  Stall decide = {{0},
+                  "Seconds of planning. Shared default: none, as if plans were ready when they are "
+                  "needed [assumed]."};
   /// Processes, communicators, CUDA contexts, when training goes on in the policy's own way; the
   /// movement of state is simulated and comes on top.
   Stall reinitialize = {
@@ -61,8 +80,12 @@ struct Phases {
       "2025, arXiv 2410.21680, unverified]."};
   std::optional<Stall> restart = {};  ///< kRestart; none: the policy always restarts.
 };
-/// The settings detect, detect_exception, decide, reinitialize and, if there is one, restart.
+/// The settings constants, detect, detect_exception, decide, reinitialize and, if there is one,
+/// restart.
 void describe_phases(config::Visitor& v, Phases& phases);
+
+/// settled(), and detection by the runtime's monitor.
+Phases settled(Phases phases, const models::Runtime& runtime);
 
 using PhaseKind = models::RecoveryPhase::Kind;
 

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "models/base/check.h"
 #include "planners/recovery/kit/checkpointing.h"
 #include "planners/recovery/kit/transfer_estimate.h"
@@ -25,7 +28,44 @@ SwitchingPolicy::SwitchingPolicy(const PolicyInput& input, SwitchingSettings set
                                  const std::vector<std::pair<std::string, Options>>& planners)
     : input_(input), settings_(std::move(settings)) {
   ORRERY_CHECK(!planners.empty(), "a policy that replans needs a planner");
-  for (const auto& [name, options] : planners) replanners_.emplace_back(input_, name, options);
+  settings_.phases = settled(std::move(settings_.phases), input_.runtime);
+  for (const auto& [name, options] : planners) {
+    replanners_.emplace_back(input_, name, options);
+    if (std::find(names_.begin(), names_.end(), name) == names_.end()) names_.push_back(name);
+  }
+}
+
+Stall SwitchingPolicy::decide(bool searched) const {
+  return pay(settings_.phases.decide, [&] {
+    return search_time(
+        input_, searched ? std::span<const std::string>(names_) : std::span<const std::string>());
+  });
+}
+
+Stall SwitchingPolicy::reinitialize(const models::JobState& state, const ir::Plan& next,
+                                    bool prepared) const {
+  return pay(settings_.phases.reinitialize, [&] {
+    const Way own = way();
+    Stall stall =
+        bring_up(input_, state.plan.get(), next,
+                 {.processes = own.processes, .warm_spares = false, .prepared = prepared});
+    if (own.mechanism.duration.value <= 0) return stall;
+    stall.duration += own.mechanism.duration;
+    stall.source += "; " + own.mechanism.source;
+    return stall;
+  });
+}
+
+std::optional<models::RecoveryDecision> SwitchingPolicy::planned_change(
+    const models::JobState& state, const models::PlanPointer& plan, bool searched) const {
+  std::optional<models::RecoveryDecision> decision = switch_to(state, plan);
+  if (!decision) return decision;
+  Seconds preparation = decide(searched).duration;
+  if (settings_.phases.reinitialize.of == Stall::Of::runtime) {
+    preparation += node_start(input_, state.plan.get(), *plan);
+  }
+  decision->run_on = to_nanoseconds(preparation);
+  return decision;
 }
 
 FoundPlan SwitchingPolicy::plan_for(const std::vector<DeviceId>& devices) const {
@@ -40,8 +80,12 @@ FoundPlan SwitchingPolicy::plan_for(const std::vector<DeviceId>& devices) const 
 }
 
 FoundPlan SwitchingPolicy::first_plan(const std::vector<DeviceId>& live) const {
-  if (auto home = home_plan(input_, live)) return home;
-  return plan_for(live);
+  return planned_for(live).plan;
+}
+
+SwitchingPolicy::Planned SwitchingPolicy::planned_for(const std::vector<DeviceId>& live) const {
+  if (auto home = home_plan(input_, live)) return {std::move(home), false};
+  return {plan_for(live), true};
 }
 
 /// What a job knows: the time of its steps, and what its planner predicts. Without predictions of
@@ -59,13 +103,13 @@ models::RecoveryDecision SwitchingPolicy::on_join(const models::JobState& state,
   if (keeps_pending(state, settings_.phases.decide.duration)) {
     return proceed("a switch is on its way");
   }
-  const auto found = first_plan(good);
-  const auto* plan = std::get_if<models::PlanPointer>(&found);
+  const Planned found = planned_for(good);
+  const auto* plan = std::get_if<models::PlanPointer>(&found.plan);
   if (plan == nullptr) return proceed("no plan for all devices: the running one stays");
   if (ir::devices_of(**plan) == ir::devices_of(*state.plan)) {
     return proceed("the planner leaves the new devices idle");
   }
-  std::optional<models::RecoveryDecision> decision = switch_to(state, *plan);
+  std::optional<models::RecoveryDecision> decision = planned_change(state, *plan, found.searched);
   if (!decision) return proceed("the state for a new plan is not complete: the running one stays");
   const Seconds stall = stall_estimate(input_, *decision);
   const Seconds horizon =
@@ -83,17 +127,17 @@ models::RecoveryDecision SwitchingPolicy::on_join(const models::JobState& state,
 models::RecoveryDecision SwitchingPolicy::leave(const models::JobState& state,
                                                 const std::vector<DeviceId>& good) const {
   const std::optional<Instant> deadline = deadline_of(state);
-  const Phases& phases = settings_.phases;
-  const Seconds least = phases.decide.duration + phases.reinitialize.duration;
+  const Seconds least =
+      settings_.phases.decide.duration + reinitialize(state, *state.plan, true).duration;
   if (deadline && to_nanoseconds(least) > *deadline - state.now) {
     return proceed(
         fmt::format("a planned change takes more than {:.0f} s, the notice leaves {:.0f}",
                     least.value, to_seconds(*deadline - state.now).value));
   }
-  const auto found = first_plan(good);
-  const auto* plan = std::get_if<models::PlanPointer>(&found);
+  const Planned found = planned_for(good);
+  const auto* plan = std::get_if<models::PlanPointer>(&found.plan);
   if (plan == nullptr) return proceed("no plan without the devices that leave or are slow");
-  std::optional<models::RecoveryDecision> decision = switch_to(state, *plan);
+  std::optional<models::RecoveryDecision> decision = planned_change(state, *plan, found.searched);
   if (!decision) return proceed("the state for a new plan is not complete: the running one stays");
   if (!deadline) {
     const Seconds after = input_.evaluator.evaluate(**plan).iteration_time;
@@ -124,18 +168,18 @@ models::RecoveryDecision SwitchingPolicy::on_events(
   }
   models::PlanPointer plan = state.plan;
   if (plan == nullptr || what.capacity || !runs_on(*plan, good)) {
-    auto found = first_plan(good);
+    Planned found = planned_for(good);
     // What is slow or about to leave is used only if there is no other way.
-    if (std::holds_alternative<models::Infeasible>(found) && good != state.live) {
-      found = first_plan(state.live);
+    if (std::holds_alternative<models::Infeasible>(found.plan) && good != state.live) {
+      found = planned_for(state.live);
     }
-    if (const auto* none = std::get_if<models::Infeasible>(&found)) {
+    if (const auto* none = std::get_if<models::Infeasible>(&found.plan)) {
       return wait(fmt::format("no plan for {} devices: {}: {}", state.live.size(), none->constraint,
                               none->witness));
     }
-    plan = std::get<models::PlanPointer>(found);
-    const Stall& decide = settings_.phases.decide;
-    phases.push_back({PhaseKind::decide, to_nanoseconds(decide.duration), decide.source});
+    plan = std::get<models::PlanPointer>(found.plan);
+    const Stall planning = decide(found.searched);
+    phases.push_back({PhaseKind::decide, to_nanoseconds(planning.duration), planning.source});
   }
   return recover(state, std::move(plan), std::move(phases));
 }

@@ -13,6 +13,7 @@
 #include "models/base/units.h"
 #include "models/interfaces/recovery_policy.h"
 #include "planners/recovery/kit/answer.h"
+#include "planners/recovery/kit/bring_up.h"
 #include "planners/recovery/kit/replan.h"
 #include "planners/recovery/recovery.h"
 
@@ -46,15 +47,36 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   /// Restart on `plan`, which uses live devices only. `phases`: detection and planning so far.
   virtual models::RecoveryDecision recover(const models::JobState& state, models::PlanPointer plan,
                                            std::vector<models::RecoveryPhase> phases) const = 0;
-  /// Change to `plan` at the end of an iteration, planned during training (run_on), nothing is
-  /// lost; none: not possible without loss.
+  /// Change to `plan` at the end of an iteration, nothing is lost; none: not possible without loss.
+  /// The frame says how long it is prepared beside training (run_on).
   virtual std::optional<models::RecoveryDecision> switch_to(const models::JobState& state,
                                                             models::PlanPointer plan) const = 0;
 
+  /// What becomes of processes when training goes on in the policy's own way, and its own mechanism
+  /// on top of the runtime's price (graph specialization).
+  struct Way {
+    Processes processes = Processes::restart;
+    Stall mechanism = {};
+  };
+  virtual Way way() const { return {}; }
+
+  /// Re-initialization in the policy's own way. `prepared`: new nodes were started beside training.
+  Stall reinitialize(const models::JobState& state, const ir::Plan& next, bool prepared) const;
   const PolicyInput& input() const { return input_; }
   const SwitchingSettings& settings() const { return settings_; }
 
  private:
+  /// A plan, and whether the planners were asked for it.
+  struct Planned {
+    FoundPlan plan;
+    bool searched = false;
+  };
+  Planned planned_for(const std::vector<DeviceId>& live) const;
+  Stall decide(bool searched) const;
+  /// switch_to(), prepared beside training: the search, then new nodes.
+  std::optional<models::RecoveryDecision> planned_change(const models::JobState& state,
+                                                         const models::PlanPointer& plan,
+                                                         bool searched) const;
   FoundPlan plan_for(const std::vector<DeviceId>& devices) const;
   models::RecoveryDecision on_join(const models::JobState& state,
                                    const std::vector<DeviceId>& good) const;
@@ -65,6 +87,7 @@ class SwitchingPolicy : public models::RecoveryPolicy {
   PolicyInput input_;
   SwitchingSettings settings_;
   std::vector<Replanner> replanners_;
+  std::vector<std::string> names_;  ///< Of the planners.
 };
 
 }  // namespace orrery::planners

@@ -52,9 +52,10 @@ void describe(config::Visitor& v, OobleckSettings& s) {
   v.optional("micro_batch_size", s.micro_batch_size,
              "Samples of a micro-batch; 0: the size with the best first plan.");
   v.between("micro_batch_size", s.micro_batch_size, 0, 1'000'000);
-  v.optional("checkpoint_interval", s.checkpoint_interval,
-             "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or "
-             "never; they are needed only when more than f replicas are lost at once.");
+  v.optional(
+      "checkpoint_interval", s.checkpoint_interval,
+      "Between checkpoints to the cloud: auto and own (Young's), young, daly, availability, "
+      "tuned, seconds, or never; they are needed only when more than f replicas are lost at once.");
 }
 
 /// Linear between the sizes that Oobleck's simulator has. Deviation: it has one number a model.

@@ -50,27 +50,29 @@ void describe(config::Visitor& v, ParcaeSettings& s) {
   v.between("look_ahead", s.look_ahead, 1, 1000);
   v.optional("interval", s.interval, "Seconds of an interval. [Parcae's traces]");
   v.between("interval", s.interval, 1e-3, 1e6);
-  v.optional("group", s.group,
-             "Seconds to form a communication group in a migration; -1: by the number of "
-             "parameters, 0.0393 at 1.5 billion, 0.1156 at 6.7, linear between and constant "
-             "outside. [public code JF-D/Parcae]");
+  v.optional(
+      "group", s.group,
+      "As published: seconds to form a communication group in a migration; -1: by the number of "
+      "parameters, 0.0393 at 1.5 billion, 0.1156 at 6.7, linear between and constant "
+      "outside. [public code JF-D/Parcae]");
   v.between("group", s.group, -1.0, 1e6);
   v.optional("migration", s.migration,
              "Seconds of a migration beside its groups. [public code JF-D/Parcae]");
   v.between("migration", s.migration, 0.0, 1e6);
   v.optional("rendezvous", s.rendezvous,
-             "Seconds until instances that join, or a new depth, have found each other. [public "
-             "code JF-D/Parcae]");
+             "As published: seconds until instances that join, or a new depth, have found each "
+             "other. [public code JF-D/Parcae]");
   v.between("rendezvous", s.rendezvous, 0.0, 1e6);
   v.optional("rebuild_group", s.rebuild_group,
-             "Seconds to form a group after that. [public code JF-D/Parcae]");
+             "As published: seconds to form a group after that. [public code JF-D/Parcae]");
   v.between("rebuild_group", s.rebuild_group, 0.0, 1e6);
   v.optional("micro_batch_size", s.micro_batch_size,
              "Samples of a micro-batch; 0: the size of the best configuration.");
   v.between("micro_batch_size", s.micro_batch_size, 0, 1'000'000);
   v.optional("checkpoint_interval", s.checkpoint_interval,
-             "Seconds between checkpoints to the cloud, young, daly, availability, tuned, or "
-             "never. Deviation: they stand for ParcaePS, which keeps each step's state on "
+             "Between checkpoints to the cloud: auto and own (Young's), young, daly, availability, "
+             "tuned, seconds, or never. Deviation: they stand for ParcaePS, which keeps each "
+             "step's state on "
              "on-demand machines.");
 }
 
@@ -124,14 +126,21 @@ class ParcaeModel {
   double groups(const UnitGrid& grid) const {
     return grid.pipelines + grid.stages + 1.0 + static_cast<double>(grid.instances());
   }
+  /// What the runtime takes to connect all ranks of the grid.
+  double connect(const UnitGrid& grid) const {
+    return chains_.policy().runtime.connect_rank.value * width() *
+           static_cast<double>(grid.instances());
+  }
   double intra(const UnitGrid& grid) const {
-    const double own = settings_.phases.reinitialize.duration.value;
-    if (own >= 0) return own;
+    const Stall& own = settings_.phases.reinitialize;
+    if (own.of == Stall::Of::runtime) return settings_.migration + connect(grid);
+    if (own.duration.value >= 0) return own.duration.value;
     return settings_.migration + groups(grid) * settings_.group;
   }
   double rebuild(const UnitGrid& grid) const {
-    const double own = settings_.phases.reinitialize.duration.value;
-    if (own >= 0) return own;
+    const Stall& own = settings_.phases.reinitialize;
+    if (own.of == Stall::Of::runtime) return connect(grid);
+    if (own.duration.value >= 0) return own.duration.value;
     return settings_.rendezvous + groups(grid) * settings_.rebuild_group;
   }
   /// State of a stage from one instance to another.
@@ -141,11 +150,16 @@ class ParcaeModel {
     const models::ReshardBytes bytes = models::all_state_bytes(chains_.input().job);
     return largest_stage(*of, bytes.weight + bytes.optimizer()) / path_.bandwidth.value;
   }
+  double restart() const {
+    const Stall& own = *settings_.phases.restart;
+    if (own.of != Stall::Of::runtime) return own.duration.value;
+    const models::Runtime& runtime = chains_.policy().runtime;
+    return (runtime.start_process + runtime.connect_rank * chains_.input().cluster.size()).value;
+  }
   MigrationCosts costs() const {
     return {[this](const UnitGrid& g) { return intra(g); },
             [this](const UnitGrid& g) { return intra(g) + copy(g); },
-            [this](const UnitGrid& g) { return rebuild(g) + copy(g); },
-            settings_.phases.restart->duration.value};
+            [this](const UnitGrid& g) { return rebuild(g) + copy(g); }, restart()};
   }
 
   /// Grids worth a look with `least` to `most` instances: of each depth as many pipelines as fit.
@@ -219,7 +233,13 @@ class Parcae final : public ElasticPolicy {
   Stall stall_of(const models::JobState& state, const ir::Plan& to, bool) const override {
     const UnitGrid target = grid_of(to);
     const UnitGrid before = state.plan == nullptr ? UnitGrid{} : grid_of(*state.plan);
-    if (before.stages == target.stages && before.pipelines >= target.pipelines) {
+    const bool migrates = before.stages == target.stages && before.pipelines >= target.pipelines;
+    const Stall& own = phases().reinitialize;
+    if (own.of == Stall::Of::option) return own;
+    if (own.of == Stall::Of::runtime) {  // Its own mechanism; the frame adds the communicators.
+      return {Seconds{migrates ? model_.settings().migration : 0}, "", Stall::Of::runtime};
+    }
+    if (migrates) {
       return {Seconds{model_.intra(target)}, "options migration, group: migration"};
     }
     return {Seconds{model_.rebuild(target)}, "options rendezvous, rebuild_group"};
@@ -337,6 +357,7 @@ int best_micro_batch(const UnitChains& chains, ParcaeSettings settings) {
 MadePolicy Parcae::make(const PolicyInput& input, Settings s) {
   if (auto problem = zero_off_problem(input.job, "stages")) return *problem;
   if (s.group < 0) s.group = group_seconds(input.workload);
+  s.phases = settled(std::move(s.phases), input.runtime);
   auto chains = std::make_shared<const UnitChains>(input, CutCriterion::pipeline_time);
   s.micro_batch_size = best_micro_batch(*chains, s);
   if (s.micro_batch_size == 0) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "models/check/validate.h"
@@ -49,6 +50,7 @@ struct RecycleSettings {
   Decoupling decoupled_backward = Decoupling::on;
   ir::OptimizerStart optimizer = ir::OptimizerStart::staggered;
   MemoryRule memory = MemoryRule::must_fit;
+  Spares spares = Spares::leave;
   OptionalInterval checkpoint_interval;
 };
 
@@ -72,6 +74,7 @@ void describe(config::Visitor& v, RecycleSettings& s) {
              "must_fit: a rerouted plan whose activations do not fit is not used; ignore: it is. "
              "The verdict takes all rerouted micro-batches as held at once, ReCycle's own schedule "
              "holds fewer.");
+  describe_spares(v, s.spares);
   describe_checkpoint_interval(v, s.checkpoint_interval);
 }
 
@@ -115,10 +118,10 @@ class Recycle final : public ElasticPolicy {
     if (reroutes) {
       auto found = around(plan, live, undisturbed(plan));
       auto* change = std::get_if<ElasticChange>(&found);
-      if (change == nullptr || ir::working_devices(*change->plan) == ir::working_devices(plan)) {
-        return std::nullopt;
+      if (change != nullptr && ir::working_devices(*change->plan) != ir::working_devices(plan)) {
+        return std::move(*change);
       }
-      return std::move(*change);
+      return takes_spares() ? on_spares(plan, live) : std::nullopt;
     }
     // A fresh plan over more devices after a smaller one, if it is faster. The user's is as large
     // as it is meant to be.
@@ -132,10 +135,23 @@ class Recycle final : public ElasticPolicy {
     }
     const Seconds time = input().evaluator.evaluate(**larger).iteration_time;
     if (time >= state.iteration_time) return std::nullopt;
-    return ElasticChange{std::move(*larger), "more devices: planned anew"};
+    return ElasticChange{std::move(*larger), "more devices: planned anew", true};
   }
 
+  std::string planner() const override { return settings_.planner; }
+  bool takes_spares() const override { return settings_.spares == Spares::take; }
+
  private:
+  /// The plan as it was before it was rerouted, with spares in its gaps.
+  std::optional<ElasticChange> on_spares(ir::Plan plan, const std::vector<DeviceId>& live) const {
+    plan.schedule = undisturbed(plan);
+    for (ir::Pipeline& pipeline : plan.pipelines) pipeline.reroutes.clear();
+    auto whole = with_spares(plan, input().cluster, live);
+    if (!whole || !problem_with(*whole).empty()) return std::nullopt;
+    return ElasticChange{std::make_shared<const ir::Plan>(std::move(*whole)),
+                         "spares in the place of lost devices"};
+  }
+
   /// The user's plan steps as all others do: the same reference with and without failures.
   static PolicyInput stepping(PolicyInput input, const RecycleSettings& settings) {
     if (input.plan) input.plan->optimizer = settings.optimizer;
@@ -245,7 +261,7 @@ constinit const RecoveryEntry kRecycleRecovery = recovery_entry<Recycle>({
                   "begins the next iteration when all its own passes of this one have ended, they "
                   "do not mix; undisturbed plans are staggered too, so that goodput is not that of "
                   "staggering; the iteration in flight is lost; spare devices are used only once a "
-                  "stage has no peer left",
+                  "stage has no peer left, unless spares=take",
 });
 
 }  // namespace orrery::planners

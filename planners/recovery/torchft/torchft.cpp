@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "planners/recovery/catalog.h"
@@ -31,6 +32,7 @@ struct TorchftSettings {
            "of undisturbed steps overlaps their forward pass and is not charged."},
       .restart = kRestart};
   std::string planner = "megatron_grid";
+  Spares spares = Spares::leave;
   Stall rejoin = {{5},
                   "Seconds for all when a replica joins: quorum and new process groups, without "
                   "the transfer of weights [torchft, unverified]."};
@@ -42,6 +44,7 @@ void describe(config::Visitor& v, TorchftSettings& s) {
   describe_planner(v, s.planner,
                    "Who makes the first plan, and a new one when no replica is left: a name of "
                    "the catalog of planners.");
+  describe_spares(v, s.spares);
   describe_stall(v, "rejoin", s.rejoin);
   describe_checkpoint_interval(v, s.checkpoint_interval);
 }
@@ -56,7 +59,9 @@ class Torchft final : public ElasticPolicy {
   Torchft(const PolicyInput& input, const Settings& s)
       : ElasticPolicy(input, s.phases, s.checkpoint_interval),
         planner_(input, s.planner),
-        rejoin_stall_(s.rejoin) {}
+        planner_name_(s.planner),
+        spares_(s.spares),
+        rejoin_stall_(settled(s.rejoin, s.phases.constants)) {}
 
   std::string name() const override { return kTorchftRecovery.name; }
 
@@ -96,8 +101,13 @@ class Torchft final : public ElasticPolicy {
     return planned ? rejoin_stall_ : phases().reinitialize;
   }
 
+  std::string planner() const override { return planner_name_; }
+  bool takes_spares() const override { return spares_ == Spares::take; }
+
  private:
   ReplicaPlanner planner_;
+  std::string planner_name_;
+  Spares spares_;
   Stall rejoin_stall_;
 };
 
@@ -116,7 +126,7 @@ constinit const RecoveryEntry kTorchftRecovery = recovery_entry<Torchft>({
                   "in flight is lost, where torchft commits it; all replicas stop while one that "
                   "joins loads its weights, where only the peer that sends them is busy; the "
                   "quorum costs time at changes of membership only; a lost replica starts on spare "
-                  "devices when devices come, not at the loss",
+                  "devices when devices come, with spares=take also right after the loss",
 });
 
 }  // namespace orrery::planners

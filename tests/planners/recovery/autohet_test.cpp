@@ -204,7 +204,8 @@ TEST_F(AutohetRecoveryTest, LosingTwoGroupsLoadsFromLocalDisksOnly) {
   const auto before = shared(four_groups());
   PolicyInput input = world.input();
   input.plan = *before;
-  const auto policy = make_policy("autohet", input, {{"memory", "skip"}});
+  const auto policy =
+      make_policy("autohet", input, {{"memory", "skip"}, {"constants", "as_published"}});
   models::JobState at = state(before, join(range(0, 3), range(16, 19)));
   at.replicas = {copy_of(before, ir::Location::nvme, 100),
                  copy_of(before, ir::Location::cloud, 100)};
@@ -361,7 +362,8 @@ TEST_F(AutohetRecoveryTest, DevicesThatKeepComingCannotPutASwitchOffForEver) {
   const auto before = shared(four_groups(2));
   models::JobState at = state(before, join(range(0, 7), range(16, 23)));
   at.replicas = {copy_of(before, ir::Location::peer, 107)};
-  const auto policy = make_policy("autohet", world.input(), {{"horizon", "36000"}});
+  const auto policy =
+      make_policy("autohet", world.input(), {{"horizon", "36000"}, {"constants", "as_published"}});
   const std::vector<ir::ClusterEvent> events = {event(ir::EventKind::join, range(20, 23))};
   const models::RecoveryDecision first = policy->on_events(at, events);
   ASSERT_EQ(first.action, Action::resume) << first.reason;

@@ -31,12 +31,15 @@ bool reads_only(const models::RecoveryDecision& decision, ir::Location location)
                      [&](const auto& t) { return t.from == location; });
 }
 
-/// A policy with a plan of the user on the tiny world: nodes 0 to 3 A, 4 and 5 B, two GPUs each.
+/// A policy, with the constants of its paper, and a plan of the user on the tiny world: nodes 0 to
+/// 3 A, 4 and 5 B, two GPUs each.
 struct Fixture {
   explicit Fixture(const std::string& name, const Options& options = {},
                    const std::optional<std::array<int, 3>>& shape = {}, double rate = 1 / 86'400.0)
       : world(recovery_world()), input(with_plan(policy_input(*world), *world, shape, rate)) {
-    policy = make_policy(name, input, options);
+    Options all = {{"constants", "as_published"}};
+    all.insert(all.end(), options.begin(), options.end());
+    policy = make_policy(name, input, all);
     life.emplace(*world, input, *policy);
   }
   static PolicyInput with_plan(PolicyInput given, const World& world,
@@ -302,6 +305,9 @@ TEST(CheckpointedOptions, BadValuesNameTheOption) {
   EXPECT_EQ(problem("bamboo", "stages", "1"), "stages");
   EXPECT_EQ(problem("recycle", "planner", "none"), "planner");
   EXPECT_EQ(problem("oobleck", "reinitialize", "-2"), "reinitialize");
+  EXPECT_EQ(problem("oobleck", "reinitialize", "auto"), "");
+  EXPECT_EQ(problem("varuna", "planner", "megatron_grid"), "planner");
+  EXPECT_EQ(problem("unicron", "constants", "ours"), "constants");
 }
 
 TEST(CheckpointedOptions, WithoutObjectStorageCloudPoliciesAreInfeasible) {

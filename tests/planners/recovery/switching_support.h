@@ -78,8 +78,8 @@ struct SwitchingWorld {
     return out;
   }
 
-  /// What the policy of the catalog answers to the event; it keeps the contract of
-  /// RecoveryDecision.
+  /// What the policy of the catalog, with the constants of its paper, answers to the event; it
+  /// keeps the contract of RecoveryDecision.
   models::RecoveryDecision decide(const char* policy, const models::JobState& state,
                                   const ir::ClusterEvent& event, const Options& options = {}) const;
 
@@ -181,7 +181,9 @@ inline models::RecoveryDecision SwitchingWorld::decide(const char* policy,
                                                        const models::JobState& state,
                                                        const ir::ClusterEvent& event,
                                                        const Options& options) const {
-  auto decision = make_policy(policy, input(), options)->on_events(state, std::span(&event, 1));
+  Options all = {{"constants", "as_published"}};
+  all.insert(all.end(), options.begin(), options.end());
+  auto decision = make_policy(policy, input(), all)->on_events(state, std::span(&event, 1));
   EXPECT_EQ(broken(decision, state, *this), "") << decision.reason;
   return decision;
 }
