@@ -199,6 +199,10 @@ TEST(ReplayStudy, ProblemsAreNamedAtTheirPlaces) {
         Mistake{"trace: {generator: restless.yaml}", "trace: {}",
                 "a trace has either `file` or `generator`"},
         Mistake{"      horizon: 30 min\n", "", "a generated trace needs a horizon"},
+        Mistake{"      horizon: 30 min\n", "      horizon: 30 min\n      nodes: 3\n",
+                "`nodes` is 3, the cluster has 2"},
+        Mistake{"      horizon: 30 min\n",
+                "      horizon: 30 min\n      runtime: {monitor: nobody}\n", "nobody"},
         Mistake{"seeds: [1, 2]", "seeds: [1, 1]", "runs 1 and 2 are the same"}}) {
     const std::string problems =
         ReplayExperiment(replaced(kStudy, mistake.from, mistake.to)).problems();

@@ -118,6 +118,25 @@ TEST(PlanYaml, AnOptimizerIsWrittenOnlyWhenStaggeredAndOthersAreRefused) {
             "p.yaml:2:12: unknown value 'alone' (one of: together, staggered)");
 }
 
+TEST(PlanYaml, CopiesOfAPipelineStandForThemselves) {
+  const std::string head = "schema: orrery/plan/1\npipelines:\n";
+  const auto pipeline = [](const std::string& more, const std::string& devices) {
+    return "  - {micro_batches: 2, micro_batch_size: 1, " + more +
+           "stages: [{segments: [{blocks: 0-3, groups: [{devices: [" + devices +
+           "], tensor_parallel: 2}]}]}]}\n";
+  };
+  config::Diagnostics problems;
+  const ir::Plan copied = read(head + pipeline("copies: 3, device_step: 4, ", "0-1"), problems);
+  const ir::Plan written =
+      read(head + pipeline("", "0-1") + pipeline("", "4-5") + pipeline("", "8-9"), problems);
+  ASSERT_TRUE(problems.empty());
+  EXPECT_EQ(copied, written);
+  EXPECT_EQ(dump_plan(copied), dump_plan(written));
+  read(head + pipeline("copies: 3, ", "0-1"), problems);
+  ASSERT_FALSE(problems.empty());
+  EXPECT_NE(problems.problems().front().what.find("devices of their own"), std::string::npos);
+}
+
 TEST(PlanYaml, EmptyListsAreRefused) {
   for (const char* text : {"schema: orrery/plan/1\npipelines: []\n",
                            "schema: orrery/plan/1\npipelines: [{micro_batches: 1, "

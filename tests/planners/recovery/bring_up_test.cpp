@@ -3,11 +3,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "planners/recovery/kit/checkpointing.h"
+#include "planners/recovery/kit/node_classes.h"
 #include "tests/planners/recovery/family.h"
 
 namespace orrery::planners::bring_up_test {
@@ -126,7 +130,7 @@ TEST_P(PolicyPays, ForALostNodeWhatTheRuntimeTakes) {
     const models::RecoveryDecision& decision = life.decision();
     if (decision.action != models::RecoveryDecision::Action::resume) continue;
     ++losses;
-    EXPECT_EQ(seconds_of(decision, Kind::detect), kLoss) << node;
+    EXPECT_NEAR(seconds_of(decision, Kind::detect), kLoss, 1e-6) << node;
     EXPECT_EQ(seconds_of(decision, Kind::decide), 0) << node;
     // Who keeps processes loses them only with the state that they held.
     const bool rolled = habit.processes == Processes::stay && decision.resume_iteration < 100 &&
@@ -156,8 +160,9 @@ TEST_P(PolicyPays, ForAFailedJobTheSameAsAllOthers) {
   const models::RecoveryDecision& decision = life.decision();
   ASSERT_EQ(decision.action, models::RecoveryDecision::Action::resume);
   const auto ranks = static_cast<double>(ir::working_devices(*decision.plan).size());
-  EXPECT_EQ(seconds_of(decision, Kind::detect), kEnd);
-  EXPECT_EQ(seconds_of(decision, Kind::reinitialize), kProcess + ranks * kRank) << decision.reason;
+  EXPECT_NEAR(seconds_of(decision, Kind::detect), kEnd, 1e-6);
+  EXPECT_NEAR(seconds_of(decision, Kind::reinitialize), kProcess + ranks * kRank, 1e-6)
+      << decision.reason;
 }
 
 TEST_P(PolicyPays, ItsPapersConstantsWhenAsked) {
@@ -196,7 +201,7 @@ TEST(PricedSearch, IsPaidWhereAPlannerIsAskedOnly) {
     for (const int node : {0, 1, 2}) {
       life.train(100);
       ASSERT_EQ(life.fire(node_event(ir::EventKind::fail, node)), "");
-      EXPECT_EQ(seconds_of(life.decision(), Kind::decide), node < 2 ? 0 : search)
+      EXPECT_NEAR(seconds_of(life.decision(), Kind::decide), node < 2 ? 0 : search, 1e-6)
           << name << " node " << node << ": " << life.decision().reason;
     }
   }

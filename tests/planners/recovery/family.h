@@ -88,7 +88,7 @@ class JobLife {
   bool recovering_ = false;  ///< A recovery was interrupted.
 };
 
-/// A fixture: a policy's job on a world, after 100 iterations.
+/// A fixture: a policy's job on a world, with the constants of its paper, after 100 iterations.
 class PolicyLife : public testing::Test {
  protected:
   void start(const std::string& name, std::unique_ptr<World> on, const Options& options = {},
@@ -97,7 +97,9 @@ class PolicyLife : public testing::Test {
     input = std::make_unique<PolicyInput>(policy_input(*world));
     input->plan = plan;
     input->searches = &searches;
-    policy = make_policy(name, *input, options);
+    Options all = {{"constants", "as_published"}};
+    all.insert(all.end(), options.begin(), options.end());
+    policy = make_policy(name, *input, all);
     ASSERT_NE(policy, nullptr);
     life = std::make_unique<JobLife>(*world, *input, *policy);
     life->train(100);

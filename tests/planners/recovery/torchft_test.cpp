@@ -137,7 +137,7 @@ class TorchftLife : public PolicyLife {
   void start(int count = 6) {
     auto nodes = equal_nodes({count, 12, 2});
     const ir::Plan plan = uniform_plan(*nodes, 3, 2, 2);
-    PolicyLife::start("torchft", std::move(nodes), {{"constants", "as_published"}}, plan);
+    PolicyLife::start("torchft", std::move(nodes), {}, plan);
   }
 };
 

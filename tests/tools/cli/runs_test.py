@@ -213,8 +213,25 @@ class Replay(Case):
         for each in found["ranking"]:
             self.assertAlmostEqual(sum(each["wall_share"].values()), 1)
             self.assertAlmostEqual(sum(each["gpu_hours"].values()), 4 * 24 * 0.02, places=6)
+            lost = sum(each["losses"][name]["mean"] for name in each["losses"])
+            first = sum(found["ranking"][0]["losses"][name]["mean"] for name in each["losses"])
+            self.assertAlmostEqual(sum(owed["mean"] for owed in each["owed"].values()),
+                                   lost - first)
+            self.assertAlmostEqual(lost - first, (1 - first) * (
+                1 - each["tokens_per_second"]["mean"] / rates[0]))
         for each in found["unable"]:
             self.assertTrue(each["reason"])
+
+    def test_all_policies_have_the_runtime_that_the_flags_name(self):
+        tokens = []
+        for start in ("1 s", "900 s"):
+            found = self.replayed(*self.FLAGS, "--policy", "checkpoint_restart,gemini", "--runtime",
+                                  f"start_process={start}")
+            tokens.append({each["policy"]: each["tokens"] for each in found["ranking"]})
+        for policy, count in tokens[0].items():
+            self.assertGreater(count, tokens[1][policy], policy)
+        self.refuse_replay(*self.FLAGS, "--policy", "gemini", "--runtime", "start_proces=1 s",
+                           says="start_process")
 
     def test_an_option_changes_a_policy(self):
         shares = []
