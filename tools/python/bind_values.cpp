@@ -263,9 +263,9 @@ void bind_recovery(py::module_& m) {
   ORRERY_RECORD(m, sim::ReplayPoint, "A point of the curves over time.", at, iterations, live,
                 in_plan, samples_per_second);
   ORRERY_RECORD(m, sim::ReplayResult, "A replay: where the wall time went, and what came of it.",
-                horizon, wall, device_hours, iterations, samples, tokens, reference, ettr, goodput,
-                dollars, priced, events, interruptions, decisions, log, points, spans,
-                first_plan_problem);
+                horizon, wall, background, device_hours, iterations, samples, tokens, reference,
+                ettr, goodput, dollars, priced, events, interruptions, decisions, log, points,
+                spans, first_plan_problem);
 }
 
 }  // namespace

@@ -1087,6 +1087,7 @@ class ReplayResult(Record):
 
     horizon: int
     wall: list[int]
+    background: int
     device_hours: DeviceHours
     iterations: int
     samples: int
@@ -1103,7 +1104,7 @@ class ReplayResult(Record):
     points: list[ReplayPoint]
     spans: list[ReplaySpan]
     first_plan_problem: str
-    def __init__(self, *, horizon: int = ..., wall: list[int] = ...,
+    def __init__(self, *, horizon: int = ..., wall: list[int] = ..., background: int = ...,
                  device_hours: DeviceHours = ..., iterations: int = ..., samples: int = ...,
                  tokens: int = ..., reference: float = ..., ettr: float = ..., goodput: float = ...,
                  dollars: float = ..., priced: bool = ..., events: int = ...,
