@@ -1,5 +1,6 @@
 #include "sim/iteration/folding.h"
 
+#include <cmath>
 #include <optional>
 #include <set>
 #include <utility>
@@ -14,6 +15,10 @@ namespace {
 
 /// Runs until a guess must have proved exact; then the whole program runs.
 constexpr int kMostGuesses = 8;
+
+/// From the second guess on flows are also held to meet whom they miss by so much of an iteration,
+/// doubled with each guess: what one guess finds moves flows, and another would find the next ones.
+constexpr double kNear = 0.01;
 
 Color alone(int pipeline) { return mix(0xa10e, pipeline); }
 
@@ -63,7 +68,8 @@ class FoldedIteration::Impl {
   }
 
   bool find_meetings(const std::vector<FlowInterval>& flows) {
-    return symmetry_->find_meetings(flows, meetings_);
+    const double nearness = guesses_ == 0 ? 0 : kNear * std::exp2(guesses_);
+    return symmetry_->find_meetings(flows, nearness, meetings_);
   }
   void fold_again() {
     if (++guesses_ >= kMostGuesses) {

@@ -646,7 +646,17 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
   return out;
 }
 
-bool Symmetry::find_meetings(const std::vector<FlowInterval>& flows, std::vector<Meeting>& known) {
+bool Symmetry::find_meetings(const std::vector<FlowInterval>& flows, double nearness,
+                             std::vector<Meeting>& known) {
+  if (!add_meetings(flows, {}, known)) return false;
+  Seconds last;
+  for (const FlowInterval& flow : flows) last = std::max(last, flow.end);
+  if (nearness > 0) add_meetings(flows, nearness * (last - flows.front().start), known);
+  return true;
+}
+
+bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
+                            std::vector<Meeting>& known) {
   // When each step moved bytes, and which steps and local flows did so at the same time.
   std::map<std::pair<std::int32_t, int>, std::pair<Seconds, Seconds>> windows;
   for (const FlowInterval& flow : flows) {
@@ -657,8 +667,8 @@ bool Symmetry::find_meetings(const std::vector<FlowInterval>& flows, std::vector
     at->second.first = std::min(at->second.first, flow.start);
     at->second.second = std::max(at->second.second, flow.end);
   }
-  const auto overlap = [](Seconds begin, Seconds end, const std::pair<Seconds, Seconds>& window) {
-    return std::min(end, window.second) - std::max(begin, window.first) > kTouch;
+  const auto overlap = [&](Seconds begin, Seconds end, const std::pair<Seconds, Seconds>& window) {
+    return std::min(end, window.second) - std::max(begin, window.first) > kTouch - apart;
   };
   std::set<std::pair<std::int32_t, std::int32_t>> met;  // Route, step.
   for (const FlowInterval& flow : flows) {

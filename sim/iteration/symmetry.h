@@ -113,8 +113,10 @@ class Symmetry {
   /// class: it is lonely then. `crossings`: with Folding::crossings.
   std::unique_ptr<Folding> fold(bool crossings);
 
-  /// What these flows met on links beyond what refine() was told: appended to `known`.
-  bool find_meetings(const std::vector<FlowInterval>& flows, std::vector<Meeting>& known);
+  /// What these flows met on links beyond what refine() was told: appended to `known`, together with
+  /// what they almost met, that is by `nearness` times the duration of the run.
+  bool find_meetings(const std::vector<FlowInterval>& flows, double nearness,
+                     std::vector<Meeting>& known);
 
  private:
   struct LocalClass {
@@ -189,6 +191,8 @@ class Symmetry {
   void paint_links();
   void paint_rest();
   void find_doubles(const std::vector<int>& uses);
+  bool add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
+                    std::vector<Meeting>& known);
 
   template <class F>
   void for_each_local(F&& take) const {  // take(class, member, number of the flow, flow)
