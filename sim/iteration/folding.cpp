@@ -16,9 +16,9 @@ namespace {
 /// Runs until a guess must have proved exact; then the whole program runs.
 constexpr int kMostGuesses = 8;
 
-/// From the second guess on flows are also held to meet whom they miss by so much of an iteration,
-/// doubled with each guess: what one guess finds moves flows, and another would find the next ones.
-constexpr double kNear = 0.01;
+/// From the second guess on flows inside pipelines are also held to meet the steps that they miss by
+/// so much of an iteration, doubled with each guess: what one guess finds moves flows a little.
+constexpr double kNear = 0.0004;
 
 Color alone(int pipeline) { return mix(0xa10e, pipeline); }
 

@@ -655,6 +655,7 @@ bool Symmetry::find_meetings(const std::vector<FlowInterval>& flows, double near
   return true;
 }
 
+/// `apart`: so long before or after a step a flow inside a pipeline counts as met.
 bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apart,
                             std::vector<Meeting>& known) {
   // When each step moved bytes, and which steps and local flows did so at the same time.
@@ -680,7 +681,7 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
   std::set<std::pair<std::int32_t, std::int32_t>> steps_met;
   for (const auto& [a, window] : windows) {
     for (const auto& [b, other] : windows) {
-      if (a.first < b.first && overlap(window.first, window.second, other)) {
+      if (apart.value == 0 && a.first < b.first && overlap(window.first, window.second, other)) {
         steps_met.insert({a.first, b.first});
       }
     }

@@ -114,7 +114,7 @@ class Symmetry {
   std::unique_ptr<Folding> fold(bool crossings);
 
   /// What these flows met on links beyond what refine() was told: appended to `known`, together with
-  /// what they almost met, that is by `nearness` times the duration of the run.
+  /// the steps that flows inside pipelines missed by less than `nearness` times the run's duration.
   bool find_meetings(const std::vector<FlowInterval>& flows, double nearness,
                      std::vector<Meeting>& known);
 
