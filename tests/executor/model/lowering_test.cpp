@@ -179,10 +179,12 @@ TEST(Lowering, AddsUpTheGradientsOfReplicatedKeyValueHeads) {
 }
 
 /// The workload counts what flash attention, the norms and the activation keep; besides, the shard
-/// keeps 1 / rms of two norms for each row.
+/// keeps 1 / rms of two norms for each row. It trains without dropout, whose two masks of a byte
+/// for each element the workload counts for models with LayerNorm.
 TEST(Kept, IsWhatTheWorkloadSays) {
-  for (const Activation activation : {Activation::gelu, Activation::swiglu}) {
-    const ir::ProgramHeader header = small_header(8, 2, activation);
+  for (const ir::ProgramHeader& header :
+       {small_header(8, 2, Activation::gelu), small_header(8, 2, Activation::swiglu),
+        small_gpt(8, 2, Activation::gelu, 37, true), small_gpt(8, 2, Activation::relu, 37, true)}) {
     const models::Workload workload = workload_of(header);
     const models::Block& layer = workload.block({1});
     const int samples = 2;
@@ -195,8 +197,10 @@ TEST(Kept, IsWhatTheWorkloadSays) {
                                      .kept[1]);
     };
     const double norms = samples * 7 * 2 * 4;
+    const bool layer_norm = header.model.normalization == ir::Normalization::layer_norm;
+    const double masks = layer_norm ? samples * 7 * 20 * 2 : 0;
     EXPECT_EQ(kept(Recompute::none),
-              samples * (layer.kept_split + layer.kept_replicated).value + norms);
+              samples * (layer.kept_split + layer.kept_replicated).value + norms - masks);
     EXPECT_EQ(kept(Recompute::none) - kept(Recompute::selective),
               samples * layer.attention_kept.value);
     EXPECT_EQ(kept(Recompute::full), samples * layer.input_bytes.value);
