@@ -133,7 +133,13 @@ bool MetisBounds::hopeless(const MetisPath& path) {
     first = std::min(first, bound.first);
     last = std::min(last, bound.last);
     if (s + 1 < stages) {
-      hops += bound.samples * stages_.hop_per_sample(path.first[at(s)], size, path.size(s + 1));
+      // The last cut may be the head's.
+      const double least =
+          s + 2 < stages
+              ? 1
+              : std::min(1.0, stages_.head_input(tables_.max_tensor(), tables_.layers - 1));
+      hops +=
+          least * bound.samples * stages_.hop_per_sample(path.first[at(s)], size, path.size(s + 1));
     } else {
       sync = bound.sync;
     }

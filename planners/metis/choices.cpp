@@ -95,7 +95,11 @@ void MetisChoices::fill(MetisStageChoice& choice, int first, int size, int micro
   if (choice.samples.empty() || !add_kinds(choice, types)) return;
   const int most = *std::max_element(choice.samples.begin(), choice.samples.end());
   if (most > input_.job.allowed.max_micro_batch_size) return;
-  choice.nominal = (micro_batch + choice.data - 1) / choice.data;
+  choice.nominal = micro_batch / choice.data;
+  if (settings_.replica_samples == MetisReplicaSamples::rounded_up &&
+      micro_batch % choice.data != 0) {
+    ++choice.nominal;
+  }
   for (const MetisStageChoice::Kind& kind : choice.kinds) {
     double sync = 0;
     for (const int part : binary_parts(choice.nominal)) {

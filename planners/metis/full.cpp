@@ -40,12 +40,7 @@ MetisFull::MetisFull(const MetisProblem& problem, MetisStages& stages, MetisBoun
       stages_(stages),
       bounds_(bounds),
       paths_(paths),
-      progress_(progress),
-      bytes_before_(1, 0.0) {
-  for (const double bytes : tables_.parameter_bytes) {
-    bytes_before_.push_back(bytes_before_.back() + bytes);
-  }
-}
+      progress_(progress) {}
 
 /// A choice of degrees for each stage, with what its divisions need.
 class MetisFull::Divisions {
@@ -59,6 +54,9 @@ class MetisFull::Divisions {
       choices_.push_back(&search.paths_.choice(path, s));
       times_.push_back(&search.stage_times(path, s));
       reach_.push_back(&search.stage_reach(path, s));
+      head_.push_back(s + 2 == stages_
+                          ? search.paths_.hop(path, s, layers_ - 1) - search.paths_.hop(path, s, 0)
+                          : 0);
     }
   }
 
@@ -94,14 +92,15 @@ class MetisFull::Divisions {
   Terms with(const Terms& before, int stage, int begin, int end) const {
     const MetisStageChoice& each = *choices_[at(stage)];
     const double time = (*times_[at(stage)])[at(begin * (layers_ + 1) + end)];
-    const std::vector<double>& bytes = search_.bytes_before_;
     const double reduce =
-        each.reduce_ms_per_byte * ((bytes[at(end)] - bytes[at(begin)]) / each.tensor);
+        each.reduce_ms_per_byte * (search_.stages_.parameters(begin, end) / each.tensor);
     const double update =
         search_.tables_.optimizer_ms / each.tensor * (static_cast<double>(end - begin) / layers_);
-    return {before.sum + time, std::max(before.slowest, time), std::max(before.reduce, reduce),
-            std::max(before.update, update)};
+    return {before.sum + time + head(stage, end), std::max(before.slowest, time),
+            std::max(before.reduce, reduce), std::max(before.update, update)};
   }
+  /// What the hop of a stage that ends before the head costs more than others.
+  double head(int stage, int end) const { return end == layers_ - 1 ? head_[at(stage)] : 0; }
   bool fits(int stage, int begin, int end) const { return end <= (*reach_[at(stage)])[at(begin)]; }
 
   void visit(int stage, const Terms& before, bool fitting) {
@@ -137,6 +136,7 @@ class MetisFull::Divisions {
   std::vector<const MetisStageChoice*> choices_;
   std::vector<const std::vector<double>*> times_;
   std::vector<const std::vector<int>*> reach_;
+  std::vector<double> head_;  ///< By stage.
   std::vector<int> cuts_;
   std::vector<int> best_;
   double least_ = kNever;
@@ -159,7 +159,7 @@ void MetisFull::Divisions::weigh_rest() {
       const int last = std::min(layers_ - (stages_ - 1 - s), (*reach_[at(s)])[at(begin)]);
       for (int end = first; end <= last; ++end) {
         const double time = times[at(begin * width + end)];
-        sum = std::min(sum, time + rest_sum_[at((s + 1) * width + end)]);
+        sum = std::min(sum, time + head(s, end) + rest_sum_[at((s + 1) * width + end)]);
         slowest = std::min(slowest, std::max(time, rest_slowest_[at((s + 1) * width + end)]));
       }
     }

@@ -55,8 +55,7 @@ class MetisFull {
   MetisBounds& bounds_;
   MetisPaths& paths_;
   MetisProgress& progress_;
-  bool ended_ = false;                ///< The budget ended among the divisions of a combination.
-  std::vector<double> bytes_before_;  ///< Parameters before each layer, undivided.
+  bool ended_ = false;  ///< The budget ended among the divisions of a combination.
   std::map<const MetisStageChoice*, std::vector<double>> times_;
   std::map<std::pair<const MetisStageChoice*, int>, std::vector<int>> reach_;
 };

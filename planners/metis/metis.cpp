@@ -2,13 +2,14 @@
 // types, with layers and samples balanced by measured speed. Its search keeps data parallelism as
 // large as memory allows. [Um et al., Metis, ATC 2024, section 4; public code SamsungLabs/Metis]
 //
-// Where paper and public code differ, mode=fixed does what the paper says and mode=as_published
-// what the code does: from the second order of GPU types on the first groups are costed as one
-// stage; bandwidth between nodes is that inside them; gradients are reduced among the wrong ranks;
-// all nodes count as large as the first; the memory of a mixed stage is counted with the types of
-// the whole cluster; micro-batches that were not measured, replicas without samples and clusters
-// that are no power of two stop it; activations into the last layer count as its logits; layers
-// that no stage holds by more than half are lost.
+// The public code has defects that change plans, which mode=fixed repairs and mode=as_published
+// keeps: from the second order of GPU types on the first groups are costed as one stage; bandwidth
+// between nodes is that inside them; gradients are reduced among the wrong ranks; all nodes count
+// as large as the first; the memory of a mixed stage is counted with the types of the whole
+// cluster; micro-batches that were not measured, replicas without samples and clusters that are no
+// power of two stop it; layers that no stage holds by more than half are lost, and samples that the
+// replicas of a stage do not divide. What else its cost could tell better, options do by name:
+// layer_gradients, head_input, replica_samples.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -62,11 +63,21 @@ ir::EnumNames<MetisBalance> enum_names(MetisBalance) {
 ir::EnumNames<MetisSpace> enum_names(MetisSpace) {
   return {{MetisSpace::algorithm, "algorithm"}, {MetisSpace::full, "full"}};
 }
+ir::EnumNames<MetisLayerGradients> enum_names(MetisLayerGradients) {
+  return {{MetisLayerGradients::first, "first"}, {MetisLayerGradients::each, "each"}};
+}
+ir::EnumNames<MetisHeadInput> enum_names(MetisHeadInput) {
+  return {{MetisHeadInput::logits, "logits"}, {MetisHeadInput::hidden, "hidden"}};
+}
+ir::EnumNames<MetisReplicaSamples> enum_names(MetisReplicaSamples) {
+  return {{MetisReplicaSamples::rounded_down, "rounded_down"},
+          {MetisReplicaSamples::rounded_up, "rounded_up"}};
+}
 
 void describe(config::Visitor& v, MetisSettings& s) {
   v.optional("mode", s.mode,
-             "fixed: as the paper says. as_published: as the public code does, with the defects "
-             "that change plans (see docs).");
+             "fixed: the public code's cost with the defects repaired that change plans (they "
+             "stand in metis.cpp). as_published: as the public code does, with them.");
   v.optional("variance", s.variance,
              "Device groups have at least this share of the average size (rounded down). "
              "[5.4: 0.5]");
@@ -106,6 +117,18 @@ void describe(config::Visitor& v, MetisSettings& s) {
              "full: every degree of every stage and every division of layers [Table 4: "
              "Metis-alpha; with variance=0 and max_permute_len=64: Oracle]; with bounds=no each "
              "plan is looked at. as_published: algorithm.");
+  v.optional("layer_gradients", s.layer_gradients,
+             "Gradients of the layers between embedding and head. first: all have those of the "
+             "first of them [public code]. each: each layer its own. as_published: first.");
+  v.optional("head_input", s.head_input,
+             "What a stage that is the head alone receives. logits: vocabulary / TP elements for "
+             "a token, as if it sent them [public code]. hidden: the hidden size. as_published: "
+             "logits.");
+  v.optional("replica_samples", s.replica_samples,
+             "Samples of a replica for activations and the time outside the layers, where the "
+             "replicas of a stage do not divide a micro-batch: rounded_down [public code] or "
+             "rounded_up. Times of layers count what each replica trains. as_published: "
+             "rounded_down.");
   v.optional("default_budget", s.default_budget,
              "Nodes that the search visits without a work budget (about 2 us each): arrangements "
              "of device groups, and a half for each state of the bounds on many arrangements at "

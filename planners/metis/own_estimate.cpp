@@ -64,9 +64,9 @@ std::variant<Seconds, models::Infeasible> metis_estimate(const PlannerInput& inp
       sync = choice.sync_ms;
     } else {
       const ir::Segment& next = chain.stages[s + 1].segments.front();
-      hops += choice.nominal * stages.hop_per_sample(first, size,
-                                                     next.groups.front().tensor_parallel *
-                                                         static_cast<int>(next.groups.size()));
+      hops += stages.hop(choice, first, size,
+                         next.groups.front().tensor_parallel * static_cast<int>(next.groups.size()),
+                         end);
     }
     reduce =
         std::max(reduce, choice.reduce_ms_per_byte * stages.parameters(begin, end) / choice.tensor);

@@ -146,15 +146,8 @@ bool MetisPaths::divide_layers(const MetisPath& path, std::vector<double>& memor
 }
 
 double MetisPaths::hop(const MetisPath& path, int stage, int end) const {
-  const MetisStageChoice& from = choice(path, stage);
-  double samples = from.nominal;
-  if (settings_.as_published() && end == tables_.layers - 1) {
-    // The public code takes what the last layer produces for what it receives.
-    samples *= static_cast<double>(problem_.input.workload.shape.vocabulary) / from.tensor /
-               static_cast<double>(problem_.input.workload.shape.hidden);
-  }
-  return samples *
-         stages_.hop_per_sample(path.first[at(stage)], path.size(stage), path.size(stage + 1));
+  return stages_.hop(choice(path, stage), path.first[at(stage)], path.size(stage),
+                     path.size(stage + 1), end);
 }
 
 /// Milliseconds. [Metis, Eq. 1, with the terms of the public code that it does not print: time

@@ -13,6 +13,9 @@ enum class MetisRecompute { automatic, weakest, strongest };
 enum class MetisTypeOrders { all, first };
 enum class MetisBalance { capacity, uniform };
 enum class MetisSpace { algorithm, full };
+enum class MetisLayerGradients { first, each };
+enum class MetisHeadInput { logits, hidden };
+enum class MetisReplicaSamples { rounded_down, rounded_up };
 
 struct MetisSettings {
   MetisMode mode = MetisMode::fixed;
@@ -28,6 +31,10 @@ struct MetisSettings {
   MetisBalance data_balance = MetisBalance::capacity;
   bool bounds = true;
   MetisSpace space = MetisSpace::algorithm;
+  // Corrections of the cost beyond the defects that `fixed` repairs.
+  MetisLayerGradients layer_gradients = MetisLayerGradients::first;
+  MetisHeadInput head_input = MetisHeadInput::logits;
+  MetisReplicaSamples replica_samples = MetisReplicaSamples::rounded_down;
   std::int64_t default_budget = 28'000'000;
   int evaluate_top = 1;
 

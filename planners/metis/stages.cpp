@@ -8,7 +8,6 @@
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
-namespace {}  // namespace
 
 MetisStages::MetisStages(const PlannerInput& input, const MetisSettings& settings,
                          const MetisTables& tables, const MetisPlacement& placement,
@@ -28,7 +27,11 @@ MetisStages::MetisStages(const PlannerInput& input, const MetisSettings& setting
       bounds_at_(at(placement.size() * sizes_) * batches.size(), -1),
       hops_(at(placement.size() * sizes_ * sizes_), -1.0) {
   const std::vector<double>& bytes = tables.parameter_bytes;
-  if (bytes.size() > 2) least_bytes_ = *std::min_element(bytes.begin() + 1, bytes.end() - 1);
+  if (bytes.size() > 2) {
+    least_bytes_ = settings.layer_gradients == MetisLayerGradients::first
+                       ? bytes[1]
+                       : *std::min_element(bytes.begin() + 1, bytes.end() - 1);
+  }
 }
 
 MetisStages::Slot& MetisStages::slot(int first, int size, int batch, int step) {
@@ -132,10 +135,9 @@ const MetisStageBound& MetisStages::bound(int first, int size, int batch, int st
 
 double MetisStages::parameters(int begin, int end) const {
   const std::vector<double>& bytes = tables_.parameter_bytes;
-  if (!settings_.as_published()) {
+  if (settings_.layer_gradients == MetisLayerGradients::each && !settings_.as_published()) {
     return std::accumulate(bytes.begin() + begin, bytes.begin() + end, 0.0);
   }
-  // All inner layers count as the first of them.
   double sum = 0;
   int inner = end - begin;
   if (begin == 0) {
@@ -216,6 +218,13 @@ std::pair<double, double> MetisStages::device_memory(const MetisStageChoice& cho
     }
   }
   return tightest;
+}
+
+double MetisStages::head_input(int tensor, int end) const {
+  const bool hidden = settings_.head_input == MetisHeadInput::hidden && !settings_.as_published();
+  if (hidden || end != tables_.layers - 1) return 1;
+  return static_cast<double>(input_.workload.shape.vocabulary) / tensor /
+         static_cast<double>(input_.workload.shape.hidden);
 }
 
 double MetisStages::hop_per_sample(int first, int size, int next_size) {

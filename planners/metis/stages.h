@@ -88,6 +88,12 @@ class MetisStages {
                                           int in_flight);
   /// Activations of one sample to the next stage, milliseconds.
   double hop_per_sample(int first, int size, int next_size);
+  /// Of a micro-batch, from a stage of `size` ranks from `first` on whose layers stop before `end`.
+  double hop(const MetisStageChoice& from, int first, int size, int next_size, int end) {
+    return from.nominal * head_input(from.tensor, end) * hop_per_sample(first, size, next_size);
+  }
+  /// Elements of an activation over the hidden size; `end`: the layer that takes it.
+  double head_input(int tensor, int end) const;
 
  private:
   struct Slot {

@@ -67,7 +67,8 @@ TEST(MetisPublished, BestCostIsThatOfThePublicCode) {
   }
 }
 
-/// The same code with its defects repaired one by one (they stand in planners/metis/metis.cpp).
+/// The same code with its defects repaired one by one (they stand in planners/metis/metis.cpp), and
+/// with activations of the hidden size into the head.
 TEST(MetisFixed, BestCostIsThatOfTheRepairedCode) {
   const std::vector<Published> cases = {
       {{{kA100, 4}, {kT4, 4}}, 16, 13, "0", 287.2670235294117},
@@ -84,7 +85,8 @@ TEST(MetisFixed, BestCostIsThatOfTheRepairedCode) {
   for (const Published& c : cases) {
     const auto world = synthetic_world(c.nodes, c.batch, c.t4_speed);
     for (const char* order : {"0", "1"}) {
-      const PlannerResult result = run_planner("metis", world->input(), {{"type_order", order}});
+      const PlannerResult result =
+          run_planner("metis", world->input(), {{"type_order", order}, {"head_input", "hidden"}});
       ASSERT_NE(plan_of(result), nullptr) << c.best_ms;
       EXPECT_NEAR(ms(result), c.best_ms, 1e-9 * c.best_ms);
       EXPECT_TRUE(result.report.complete);
@@ -120,14 +122,20 @@ TEST(MetisPublished, StopsWhereThePublicCodeStops) {
 
 // ---- A literal re-implementation ---------------------------------------------------------------
 
-/// The whole algorithm without memory or bounds, and a brute force over the space that it moves in.
+/// All corrections of the cost that are options.
+const Options kCorrected = {
+    {"layer_gradients", "each"}, {"head_input", "hidden"}, {"replica_samples", "rounded_up"}};
+
+/// The whole algorithm without memory or bounds, and a brute force over the space that it moves in,
+/// under the cost of the public code with its defects repaired, or with kCorrected.
 class Dumb {
  public:
-  Dumb(const World& world, ir::Recompute recompute, double variance = 0.5)
+  Dumb(const World& world, ir::Recompute recompute, double variance = 0.5, bool corrected = false)
       : world_(world),
         input_(world.input()),
         recompute_(recompute),
         variance_(variance),
+        corrected_(corrected),
         tables_(make_metis_tables(input_, recompute)),
         costs_(input_) {}
 
@@ -260,9 +268,12 @@ class Dumb {
       sum += t;
       slowest = std::max(slowest, t);
       const int samples = static_cast<int>(world_.job.global_batch) / batches;
-      const int nominal = (samples + s.data - 1) / s.data;
+      const int nominal = corrected_ ? (samples + s.data - 1) / s.data : samples / s.data;
       double bytes = 0;
-      for (int l = cuts[i]; l < cuts[i + 1]; ++l) bytes += tables_.parameter_bytes[at(l)];
+      for (int l = cuts[i]; l < cuts[i + 1]; ++l) {
+        const bool inner = l > 0 && l + 1 < tables_.layers;
+        bytes += tables_.parameter_bytes[at(inner && !corrected_ ? 1 : l)];
+      }
       if (s.data > 1) {
         reduce = std::max(reduce, 2.0 * (s.data - 1) / s.data * bytes / s.tensor /
                                       (bandwidth(s.first, s.first + s.size) * kUnit));
@@ -270,8 +281,11 @@ class Dumb {
       update = std::max(update,
                         tables_.optimizer_ms / s.tensor * (cuts[i + 1] - cuts[i]) / tables_.layers);
       if (i + 1 < stages.size()) {
-        const double elements = static_cast<double>(world_.workload.sequence_length) *
-                                world_.workload.shape.hidden * nominal;
+        const bool logits = !corrected_ && cuts[i + 1] + 1 == tables_.layers;
+        const double elements =
+            static_cast<double>(world_.workload.sequence_length) * nominal *
+            (logits ? static_cast<double>(world_.workload.shape.vocabulary) / s.tensor
+                    : world_.workload.shape.hidden);
         hops += elements / (bandwidth(s.first, stages[i + 1].first + stages[i + 1].size) * kUnit);
         continue;
       }
@@ -402,6 +416,7 @@ class Dumb {
   PlannerInput input_;
   ir::Recompute recompute_;
   double variance_;
+  bool corrected_;
   MetisTables tables_;
   StageCosts costs_;
   std::vector<DeviceId> ranks_;
@@ -413,9 +428,11 @@ TEST(MetisFixed, EqualsTheFullAlgorithmOnTheFamily) {
   int feasible = 0;
   for (int n = 0; n < kFamily; ++n) {
     const auto world = tiny_world(static_cast<std::uint64_t>(n));
-    const PlannerResult result = run_planner("metis", world->input());
-    double full = Dumb(*world, ir::Recompute::none).full_algorithm();
-    if (full == kNever) full = Dumb(*world, ir::Recompute::full).full_algorithm();
+    const bool corrected = n % 2 == 1;
+    const PlannerResult result =
+        run_planner("metis", world->input(), corrected ? kCorrected : Options{});
+    double full = Dumb(*world, ir::Recompute::none, 0.5, corrected).full_algorithm();
+    if (full == kNever) full = Dumb(*world, ir::Recompute::full, 0.5, corrected).full_algorithm();
     ASSERT_EQ(plan_of(result) != nullptr, full < kNever) << "problem " << n;
     if (full == kNever) continue;
     ++feasible;
@@ -424,6 +441,26 @@ TEST(MetisFixed, EqualsTheFullAlgorithmOnTheFamily) {
     EXPECT_TRUE(world->verdict(*plan_of(result)).fits()) << "problem " << n;
   }
   EXPECT_GT(feasible, 50);
+}
+
+/// The public code knows the gradients of the first layer behind the embedding alone; `fixed` does
+/// not know better, but by name.
+TEST(MetisFixed, GradientsOfInnerLayersAreThoseOfTheFirstUnlessAskedFor) {
+  const auto even = synthetic_world({{kA100, 4}, {kT4, 4}}, 16, 13);
+  const auto uneven = synthetic_world({{kA100, 4}, {kT4, 4}}, 16, 13);
+  std::vector<double>& bytes = uneven->profile.model_layers.front().parameter_bytes;
+  for (std::size_t layer = 2; layer + 1 < bytes.size(); ++layer) bytes[layer] *= 9;
+  const Options fixed = {{"memory", "device"}};
+  const double first = ms(run_planner("metis", even->input(), fixed));
+  EXPECT_EQ(ms(run_planner("metis", uneven->input(), fixed)), first);
+  EXPECT_NEAR(first, Dumb(*even, ir::Recompute::none).full_algorithm(), 1e-9 * first);
+  EXPECT_GT(ms(run_planner("metis", uneven->input(),
+                           {{"memory", "device"}, {"layer_gradients", "each"}})),
+            first);
+  Options corrected = kCorrected;
+  corrected.insert(corrected.end(), fixed.begin(), fixed.end());
+  const double all = ms(run_planner("metis", uneven->input(), corrected));
+  EXPECT_NEAR(all, Dumb(*uneven, ir::Recompute::none, 0.5, true).full_algorithm(), 1e-9 * all);
 }
 
 TEST(MetisFixed, EqualsTheFullAlgorithmOnEightToSixteenDevices) {
@@ -451,7 +488,7 @@ TEST(MetisFixed, EqualsTheFullAlgorithmOnEightToSixteenDevices) {
 /// Relative gap to the best plan of the same space (device groups x strategies x layer splits)
 /// under the same cost. To see the figures: planners_metis_test --gtest_filter='*Golden*'
 TEST(MetisGolden, GapToBruteForceOnTheFamily) {
-  constexpr double kMean = 0.004287, kMax = 0.091433;
+  constexpr double kMean = 0.007271, kMax = 0.139592;
   double sum = 0, most = 0;
   int count = 0;
   for (int n = 0; n < kFamily; ++n) {
