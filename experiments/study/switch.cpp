@@ -125,8 +125,10 @@ void describe(config::Visitor& v, SwitchSettings& settings) {
   v.optional("lost", settings.lost, "devices that are gone with what they held: 31 or 24-31,40");
   v.optional("state", settings.state,
              "what moves: weights (with the master copy; default) or all (and the moments)");
-  v.optional("variant", settings.variant,
-             "fused (default), unfused (tensor by tensor), no-heuristics (from the lowest id)");
+  v.optional(
+      "variant", settings.variant,
+      "fused (default: a layer's slices that lie alike go as a whole), fused-by-tensor, unfused "
+      "(tensor by tensor), no-heuristics (from the lowest id)");
   describe(v, settings.job, BatchDefault::of_the_plan);
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <numeric>
 #include <tuple>
+#include <utility>
 
 #include "models/base/check.h"
 #include "models/reshard/link_ranks.h"
@@ -27,7 +28,8 @@ class ReshardPlanner {
                  const Topology& topology, const Workload& workload, const ReshardOptions& options)
       : workload_(workload),
         options_(options),
-        fused_(options.variant == ReshardVariant::fused),
+        fused_(options.variant == ReshardVariant::fused ||
+               options.variant == ReshardVariant::fused_by_tensor),
         paths_(cluster, topology),
         from_place_(place(from, cluster, true)),
         to_place_(place(to, cluster, true)),
@@ -47,9 +49,13 @@ class ReshardPlanner {
         if (b > 0 && from_.is_tied(block, p)) continue;  // Scanned with the embedding.
         for (const StatePart part : tables_.parts(block, options_.bytes)) {
           add_tensor(block, p, part);
+          if (options_.variant != ReshardVariant::fused) scan_waiting();
         }
       }
+      scan_waiting();
     }
+    std::sort(plan_.lost.begin(), plan_.lost.end(),
+              [](const LostState& a, const LostState& b) { return a.row < b.row; });
     make_messages();
     for (std::size_t d = 0; d < traffic_.size(); ++d) {
       DeviceTraffic& device = traffic_[d];
@@ -107,15 +113,40 @@ class ReshardPlanner {
           elements * static_cast<double>(held.slice.size()) / static_cast<double>(rows.length);
       plan_.rows.push_back({block, static_cast<std::int32_t>(parameter), part, held.slice,
                             Bytes{share * bytes_of(part, options_.bytes)}});
-      scan_row(held.holders);
+      wait(held.holders);
     }
     ++calls_;
   }
 
-  void scan_row(std::size_t table) {
+  /// The newest row waits for its senders, where `fused` with the rows of its layer that lie alike
+  /// among those who are left.
+  void wait(std::size_t table) {
     const auto row = static_cast<std::uint32_t>(plan_.rows.size() - 1);
-    const Bytes bytes = plan_.rows.back().bytes;
-    const std::vector<int>& senders = scan_.choose(scan_table(table), bytes.value);
+    const auto alike = [&](const Waiting& each) {
+      const SliceHolders& one = tables_.holders()[each.rows.front().second];
+      const SliceHolders& other = tables_.holders()[table];
+      return one.readers[kAlive] == other.readers[kAlive] && one.required == other.required;
+    };
+    auto place = waiting_.end();
+    if (options_.variant == ReshardVariant::fused) {
+      place = std::find_if(waiting_.begin(), waiting_.end(), alike);
+    }
+    if (place == waiting_.end()) place = waiting_.insert(place, Waiting{});
+    place->rows.emplace_back(row, table);
+    place->bytes += plan_.rows[row].bytes;
+  }
+
+  void scan_waiting() {
+    for (const Waiting& each : waiting_) {
+      const std::vector<int>& senders =
+          scan_.choose(scan_table(each.rows.front().second), each.bytes.value);
+      for (const auto& [row, table] : each.rows) place_row(row, senders, table);
+    }
+    waiting_.clear();
+  }
+
+  void place_row(std::uint32_t row, const std::vector<int>& senders, std::size_t table) {
+    const Bytes bytes = plan_.rows[row].bytes;
     const SliceHolders& holders = tables_.holders()[table];
     for (std::size_t i = 0; i < senders.size(); ++i) {
       const int receiver = holders.required[i];
@@ -126,7 +157,7 @@ class ReshardPlanner {
         traffic(receiver).kept += bytes;
       } else {
         plan_.sends.push_back({row, senders[i], receiver});
-        call_of_.push_back(fused_ ? 0 : calls_);
+        call_of_.push_back(fused_ ? 0 : calls_ - 1);
       }
     }
     if (holders.readers[kAlive].empty()) {
@@ -183,7 +214,13 @@ class ReshardPlanner {
   StateTables tables_;
   SendScan scan_;
   std::size_t scan_tables_ = 0;
-  std::int32_t calls_ = 0;
+  /// Rows that one choice of senders serves.
+  struct Waiting {
+    std::vector<std::pair<std::uint32_t, std::size_t>> rows;  ///< With their tables_.holders().
+    Bytes bytes;
+  };
+  std::vector<Waiting> waiting_;
+  std::int32_t calls_ = 0;              ///< Tensors so far.
   std::vector<std::int32_t> call_of_;   ///< By send.
   std::vector<DeviceTraffic> traffic_;  ///< By device id; no device: not concerned.
   ReshardPlan plan_;
@@ -201,6 +238,7 @@ ReshardBytes all_state_bytes(const Job& job) {
 
 std::vector<std::pair<ReshardVariant, const char*>> enum_names(ReshardVariant) {
   return {{ReshardVariant::fused, "fused"},
+          {ReshardVariant::fused_by_tensor, "fused-by-tensor"},
           {ReshardVariant::unfused, "unfused"},
           {ReshardVariant::no_heuristics, "no-heuristics"}};
 }

@@ -5,8 +5,9 @@
 ///
 /// Rows are in scan order, on which ties between equal senders depend: blocks in model order,
 /// parameters of a block in the workload's order, weights before optimizer states where the two lie
-/// apart, slices upwards. Owners and receivers of a row are scanned by ascending device id.
-/// Embedding and head matrix, if tied, are one tensor, scanned with the embedding.
+/// apart, slices upwards; what goes as a whole, where its first row stands. Owners and receivers of
+/// a row are scanned by ascending device id. Embedding and head matrix, if tied, are one tensor,
+/// scanned with the embedding.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -44,9 +45,12 @@ ReshardBytes weight_bytes(const Job& job);
 ReshardBytes all_state_bytes(const Job& job);
 
 enum class ReshardVariant {
-  fused,          ///< One scan for all tensors; one message for each pair of devices.
-  unfused,        ///< A scan and messages of its own for each tensor.
-  no_heuristics,  ///< Unfused, and always from the owner with the lowest id.
+  /// One scan for all tensors, one message for each pair of devices. What a layer has in slices
+  /// with the same owners and receivers goes as a whole from one sender.
+  fused,
+  fused_by_tensor,  ///< The same, with a sender for each tensor's slice: loads differ less.
+  unfused,          ///< A scan and messages of its own for each tensor.
+  no_heuristics,    ///< Unfused, and always from the owner with the lowest id.
 };
 std::vector<std::pair<ReshardVariant, const char*>> enum_names(ReshardVariant);
 
@@ -117,7 +121,7 @@ struct ReshardPlan {
   std::vector<StateRow> rows;    ///< In scan order; only those that some device needs.
   std::vector<SliceSend> sends;  ///< In scan order.
   std::vector<SliceCopy> copies;
-  std::vector<LostState> lost;
+  std::vector<LostState> lost;            ///< By row.
   std::vector<ReshardMessage> messages;   ///< By call, source, destination.
   std::vector<std::uint32_t> by_message;  ///< Indices into `sends`, message by message.
   std::vector<DeviceTraffic> devices;     ///< All that need or send anything, by id.

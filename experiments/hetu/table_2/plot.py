@@ -13,7 +13,7 @@ from style import plt  # noqa: E402
 GIB = 1 << 30
 BYTES = {2: "fused_2_bytes", 6: "fused", 14: "fused_14_bytes"}  # that move for each parameter
 VARIANTS = [("no_heuristics", "Unfused, no heuristics"), ("unfused", "Unfused"),
-            ("fused", "Fused")]
+            ("fused_by_tensor", "Fused by tensor (ours)"), ("fused", "Fused (whole layers)")]
 LINKS = [("nvlink", "NVLink", 4), ("network", "InfiniBand", 1)]
 PAPER = {"no_heuristics": "Unfused BSR w/o Heuristics", "fused": "Fused BSR"}
 
@@ -36,7 +36,7 @@ def main():
     for number, rank in enumerate(ranks):  # a gap where ranks are left out
         places.append(places[-1] + (1 if rank == ranks[number - 1] + 1 else 2) if places else 0)
     style.use()
-    figure, axes = plt.subplots(len(VARIANTS), 1, figsize=(style.COLUMN, 2.9), sharex=True,
+    figure, axes = plt.subplots(len(VARIANTS), 1, figsize=(style.COLUMN, 3.7), sharex=True,
                                 sharey=True)
     for row, (step, title) in enumerate(VARIANTS):
         bottom = [0.0] * len(ranks)

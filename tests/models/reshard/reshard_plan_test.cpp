@@ -72,6 +72,14 @@ double received(const ReshardPlan& plan, int device) {
   return 0;
 }
 
+double sent_over_network(const ReshardPlan& plan, int device) {
+  for (const DeviceTraffic& traffic : plan.devices) {
+    if (traffic.device.value != device) continue;
+    return traffic.sent[static_cast<std::size_t>(PathClass::network)].value;
+  }
+  return 0;
+}
+
 // C1 -> C2 by hand. Pipeline 0 (ranks 0-15) stays. Ranks 16-19, 20-23, 24-27 get 1, 2 and 3 layers
 // more, of which nobody among them had a part: each quarter of the split parameters, and the norm
 // gains whole. Ranks 28 and 29 had quarters 0 and 1 of layers 45-59 and get halves of 48-55: rank
@@ -145,6 +153,23 @@ TEST_F(HetuSwitch, FusingSpreadsWhatTwoPipelinesHold) {
   const ReshardPlan fused = to(plan("c1"), plan("c2"), range(31, 31));
   const ReshardPlan unfused = to(plan("c1"), plan("c2"), range(31, 31), ReshardVariant::unfused);
   EXPECT_LT(busiest(fused, ranks), 0.6 * busiest(unfused, ranks));
+}
+
+// Eight layers' slices are missing in each of ranks 20-23, and eight ranks hold them: whole slices
+// of a layer leave all with the same load, slices of tensors with loads a tenth off.
+TEST_F(HetuSwitch, EachRankSendsTheSameNumberOfWholeLayers) {
+  const ReshardPlan fused = to(plan("c1"), plan("c2"), range(31, 31));
+  const ReshardPlan by_tensor =
+      to(plan("c1"), plan("c2"), range(31, 31), ReshardVariant::fused_by_tensor);
+  double least = 1e30, most = 0;
+  for (const int rank : {8, 9, 10, 11, 24, 25, 26, 27}) {
+    EXPECT_NEAR(sent_over_network(fused, rank), kBytesPerParameter * kSplit / 4,
+                kBytesPerParameter * 8 * kHidden)
+        << rank;
+    least = std::min(least, sent_over_network(by_tensor, rank));
+    most = std::max(most, sent_over_network(by_tensor, rank));
+  }
+  EXPECT_GT(most, 1.05 * least);
 }
 
 // "a failure on one pipeline won't cause permanent loss of any weight" (A.3).
