@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "models/base/check.h"
@@ -164,17 +165,17 @@ HexiscaleEstimate HexiscaleModel::estimate(const ir::Plan& plan) const {
   for (const ir::Pipeline& chain : plan.pipelines) {
     std::vector<Seconds> stages;
     for (std::size_t s = 0; s < chain.stages.size(); ++s) {
-      const auto& segments = chain.stages[s].segments;
-      const auto& groups = segments.front().groups;
-      Seconds slowest;
-      for (std::size_t g = 0; g < groups.size(); ++g) {
-        Seconds time;
-        for (const ir::Segment& segment : segments) {
-          time += stage(segment.groups[g].devices, count_layers(workload_, segment),
-                        segment.groups[g].samples, segment.recompute == ir::Recompute::full);
+      // By device: its group may be another one in each segment.
+      std::map<DeviceId, Seconds> times;
+      for (const ir::Segment& segment : chain.stages[s].segments) {
+        for (const ir::Group& group : segment.groups) {
+          const Seconds time = stage(group.devices, count_layers(workload_, segment), group.samples,
+                                     segment.recompute == ir::Recompute::full);
+          for (const DeviceId device : group.devices) times[device] += time;
         }
-        slowest = std::max(slowest, time);
       }
+      Seconds slowest;
+      for (const auto& [device, time] : times) slowest = std::max(slowest, time);
       Seconds slowest_hop;
       if (s + 1 < chain.stages.size()) {
         const std::vector<DeviceId> from = ir::devices_of(chain.stages[s]);

@@ -74,9 +74,9 @@ class HexiscaleModel {
   /// 48 H^2 bytes / tp + B S H bytes.
   Bytes layer_memory(int tensor_parallel, int samples) const;
 
-  /// Eq. 10. A stage is as slow as its slowest group, a hop as slow as the slowest receiving group;
-  /// HexiScale's own plans have one group in each stage. Deviation: Eq. 4's set is formed from
-  /// the groups of a layer as the code does where their degrees differ: members of the smaller
+  /// Eq. 10. A stage is as slow as its slowest device, a hop as slow as the slowest receiving
+  /// group; HexiScale's own plans have one group in each stage. Deviation: Eq. 4's set is formed
+  /// from the groups of a layer as the code does where their degrees differ: members of the smaller
   /// groups stand for several of the larger ones, and there are as many sets as the largest degree
   /// over the smallest; the paper does not say.
   HexiscaleEstimate estimate(const ir::Plan& plan) const;

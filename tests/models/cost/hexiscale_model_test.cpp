@@ -64,6 +64,28 @@ TEST_F(CaseStudy, PublicCodePrintsThePipelinesOfMegatron) {
   EXPECT_NEAR(estimate.pipelines[1].value, 32.1739, 0.00005);
 }
 
+/// Galvatron's plans: groups of another degree from segment to segment of a stage.
+TEST_F(CaseStudy, AStageIsAsSlowAsItsSlowestDeviceWhereGroupsChange) {
+  ir::Plan changing = plan({worlds::pipeline({40}, {{3, 4}}, 8, kFull)});
+  ir::Segment& wide = changing.pipelines[0].stages[0].segments[0];
+  ir::Segment narrow = wide;
+  wide.last_block = BlockId{20};
+  narrow.first_block = BlockId{21};
+  const ir::Group pair = wide.groups[0];
+  narrow.groups = {pair, pair};
+  for (std::size_t g = 0; g < 2; ++g) {
+    narrow.groups[g].devices = {pair.devices[g]};
+    narrow.groups[g].tensor_parallel = 1;
+  }
+  narrow.groups[0].samples = 3;
+  changing.pipelines[0].stages[0].segments.push_back(narrow);
+  const HexiscaleModel judge = model(HexiscaleOptions::paper());
+  const HexiscaleEstimate estimate = judge.estimate(changing);
+  const std::vector<DeviceId> both = pair.devices, one = {both[0]};
+  const Seconds stage = judge.stage(both, 20, pair.samples, true) + judge.stage(one, 20, 3, true);
+  EXPECT_DOUBLE_EQ(estimate.pipelines[0].value, 8 * stage.value);
+}
+
 TEST_F(CaseStudy, EveryRoundOfSynchronizationCostsTheDataParallelTime) {
   HexiscaleOptions options = HexiscaleOptions::paper();
   const HexiscaleEstimate once = model(options).estimate(hexiscale());
