@@ -26,6 +26,9 @@ void describe(config::Visitor& v, SearchReport& search) {
   v.required("work", search.work, "in work_unit");
   v.required("work_unit", search.work_unit, "");
   v.required("complete", search.complete, "false: a budget or Ctrl-C ended the search");
+  v.required("judged", search.judged, "plans that the judge timed to choose; 0: it was not asked");
+  v.optional("own_choice_seconds", search.own_choice,
+             "judged time of the plan that the planner alone would return, where it was asked");
   v.required("notes", search.notes, "");
   v.required("chosen", search.chosen, "the plan in words");
   v.required("runners_up", search.runners_up, "next best plans, best first");

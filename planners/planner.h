@@ -70,13 +70,16 @@ struct ConstraintCost {
 struct SearchReport {
   std::int64_t plans_examined = 0;
   std::int64_t rejected_by_memory = 0;
-  std::int64_t work = 0;             ///< In the planner's own unit, see `work_unit`.
-  std::string work_unit;             ///< "plans", "rounds", "nodes".
-  bool complete = true;              ///< False when a budget or Ctrl-C ended the search early.
-  std::optional<Seconds> estimate;   ///< The planner's own belief of the iteration time.
-  std::vector<std::string> notes;    ///< In words: what decided, what was not searched.
-  std::string chosen;                ///< The returned plan in words, as RunnerUp::what.
-  std::vector<RunnerUp> runners_up;  ///< Next best plans, best first; at most a few.
+  std::int64_t work = 0;            ///< In the planner's own unit, see `work_unit`.
+  std::string work_unit;            ///< "plans", "rounds", "nodes".
+  bool complete = true;             ///< False when a budget or Ctrl-C ended the search early.
+  std::optional<Seconds> estimate;  ///< The planner's own belief of the iteration time.
+  std::int64_t judged = 0;          ///< Plans that the evaluator judged; 0: it was not asked.
+  /// Where the evaluator was asked: its time of the plan that the planner alone would return.
+  std::optional<Seconds> own_choice;
+  std::vector<std::string> notes;           ///< In words: what decided, what was not searched.
+  std::string chosen;                       ///< The returned plan in words, as RunnerUp::what.
+  std::vector<RunnerUp> runners_up;         ///< Next best plans, best first; at most a few.
   std::vector<ConstraintCost> constraints;  ///< Each that forbade something.
 };
 

@@ -108,6 +108,17 @@ class ClosedForm final : public models::Evaluator {
 
 namespace {
 
+bool has_experts_apart(const ir::Plan& plan) {
+  for (const ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Stage& stage : pipeline.stages) {
+      for (const ir::Segment& segment : stage.segments) {
+        if (segment.expert_parallel > 1) return true;
+      }
+    }
+  }
+  return false;
+}
+
 /// Links by their share of the iteration that they are busy, busiest first, in words.
 std::vector<std::string> busiest_links(const ir::RunLog& log, Seconds time) {
   std::vector<std::pair<double, const ir::LinkUse*>> order;
@@ -245,6 +256,12 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
     return;
   }
   outcome.plan = std::move(std::get<ir::Plan>(result.outcome));
+  if (run.workload.shape.experts > 0 && !has_experts_apart(*outcome.plan)) {
+    outcome.search->notes.push_back(fmt::format(
+        "no expert parallelism was searched: each tensor-parallel group holds its slice of all {} "
+        "experts of a block",
+        run.workload.shape.experts));
+  }
   if (outcome.plan->planner.empty()) outcome.plan->planner = choice.name.value;
   if (outcome.plan->cluster_hash.empty()) outcome.plan->cluster_hash = run.cluster.hash;
   if (outcome.plan->workload_hash.empty()) outcome.plan->workload_hash = run.workload.hash;

@@ -1,5 +1,7 @@
 #include "experiments/study/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 #include <utility>
@@ -12,6 +14,8 @@
 
 namespace orrery::experiments {
 namespace {
+
+constexpr const char* kJudgedOption = "evaluate_top";
 
 std::vector<std::string> planner_list(const PlanSettings& args, config::Diagnostics& diagnostics) {
   std::vector<std::string> names = args.planners;
@@ -37,8 +41,8 @@ bool knows_option(const std::string& planner, const std::string& option) {
                      [&](const planners::OptionInfo& info) { return info.name == option; });
 }
 
-/// Options for one planner of several: those that it knows, and those that none of them knows, so
-/// that they are reported.
+/// Options for one planner of several: those that it knows, those that none of them knows, so
+/// that they are reported, and the same access to the judge for all.
 PlannerChoice choose(const std::string& name, const std::vector<std::string>& all,
                      const PlanSettings& args) {
   PlannerChoice choice;
@@ -50,6 +54,9 @@ PlannerChoice choose(const std::string& name, const std::vector<std::string>& al
     if (all.size() > 1 && !known_to_any && name != all.front()) continue;
     choice.options[option] = value;
     choice.option_positions[option] = at_setting("option");
+  }
+  if (all.size() > 1 && knows_option(name, kJudgedOption)) {
+    choice.options.try_emplace(kJudgedOption, std::to_string(kJudgedInComparisons));
   }
   return choice;
 }
@@ -96,6 +103,37 @@ const RunReport* best_of(const std::vector<RunReport>& reports) {
   return best;
 }
 
+/// The tasks with the least ZeRO stage that their job allows alone; none where there is no other.
+std::vector<RunTask> narrower(std::vector<RunTask> tasks) {
+  std::vector<int>& stages = tasks.front().run.spec.job.allowed.zero_stages;
+  if (stages.size() < 2) return {};
+  const int least = *std::min_element(stages.begin(), stages.end());
+  for (RunTask& task : tasks) task.run.spec.job.allowed.zero_stages = {least};
+  return tasks;
+}
+
+/// Says in the notes of a search where the freedom to choose a ZeRO stage made its plan slower.
+void note_cost_of_freedom(RunReport& report, const RunReport& narrow, int zero_stage) {
+  constexpr double kNoticed = 1.01;
+  if (!report.evaluation || !narrow.evaluation || !report.search || !narrow.search) return;
+  if (!narrow.evaluation->memory.fits()) return;
+  const Seconds time = report.evaluation->iteration_time;
+  const Seconds less = narrow.evaluation->iteration_time;
+  if (time <= kNoticed * less) return;
+  std::string why = "its estimate is not that of the judge";
+  if (report.search->estimate && narrow.search->estimate) {
+    why = fmt::format(
+        "its estimate, {:.4g} s against {:.4g} s, {}", report.search->estimate->value,
+        narrow.search->estimate->value,
+        *report.search->estimate <= *narrow.search->estimate
+            ? "does not see why"
+            : "says so too, so that the search or the few plans judged left that plan out");
+  }
+  report.search->notes.push_back(
+      fmt::format("with ZeRO {} alone its plan takes {:.4g} s, {:.1f} % less: {}", zero_stage,
+                  less.value, 100 * (1 - less / time), why));
+}
+
 /// Writes plan and timeline; for the timeline the plan is simulated once more.
 void write_outputs(const PlanSettings& settings, const RunTask& task, const RunReport& best,
                    const Call& call) {
@@ -111,7 +149,9 @@ void write_outputs(const PlanSettings& settings, const RunTask& task, const RunR
 }  // namespace
 
 void describe(config::Visitor& v, PlanSettings& settings) {
-  v.required("planner", settings.planners, "name, comma-separated names, or all",
+  v.required("planner", settings.planners,
+             "name, comma-separated names, or all; of several each has 8 plans judged (-o "
+             "evaluate_top=N: another number)",
              {.letter = 'p', .commas = true});
   v.optional("option", settings.options,
              "NAME=VALUE: knob of the planner (orrery list planners NAME); may be repeated",
@@ -149,7 +189,16 @@ PlanResult plan(const PlanSettings& settings, const Call& call, config::Diagnost
   const std::vector<RunTask> tasks = make_tasks(settings, problems);
   probe_outputs(outputs_of(settings));
   PlanResult result;
-  result.planners = run_tasks(tasks, call, settings.judge.cache.open(call.on_note).get());
+  const auto answers = settings.judge.cache.open(call.on_note);
+  std::vector<RunTask> all = tasks;
+  const std::vector<RunTask> narrow = narrower(tasks);
+  all.insert(all.end(), narrow.begin(), narrow.end());
+  result.planners = run_tasks(all, call, answers.get());
+  for (std::size_t i = 0; i < narrow.size(); ++i) {
+    note_cost_of_freedom(result.planners[i], result.planners[tasks.size() + i],
+                         narrow[i].run.spec.job.allowed.zero_stages.front());
+  }
+  result.planners.resize(tasks.size());
   result.inputs = tasks.front().run;
   result.cluster = result.inputs.cluster.name;
   result.model = result.inputs.workload.name;

@@ -12,6 +12,10 @@
 
 namespace orrery::experiments {
 
+/// Plans of each planner that the judge times where several planners are compared, so that all
+/// have the same access to it; `-o evaluate_top=N` says another number.
+inline constexpr int kJudgedInComparisons = 8;
+
 struct PlanSettings {
   JobSettings job;
   JudgeSettings judge;

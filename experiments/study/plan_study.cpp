@@ -85,6 +85,8 @@ Json search_json(const planners::SearchReport& search) {
                {"work_unit", search.work_unit},
                {"search_complete", search.complete}};
   if (search.estimate) json["planner_estimate_s"] = rounded(search.estimate->value);
+  json["judged"] = search.judged;
+  if (search.own_choice) json["own_choice_s"] = rounded(search.own_choice->value);
   return json;
 }
 
@@ -180,6 +182,8 @@ std::vector<std::string> plan_columns(const std::vector<std::string>& axes,
                            "work",
                            "work_unit",
                            "search_complete",
+                           "judged",
+                           "own_choice_s",
                            "schedule",
                            "pipelines",
                            "stages",

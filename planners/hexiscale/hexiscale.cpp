@@ -84,10 +84,10 @@ void describe(config::Visitor& v, HexiscaleSettings& s) {
   v.optional("group_counts", s.group_counts,
              "Layouts in each round: values of k_i, the number of GPU groups of a pipeline [4.4].");
   v.optional("evaluate_top", s.evaluate_top,
-             "Plans, best by the paper's estimate, of which the evaluator picks the fastest; as "
-             "many stand in from searches beside this one with each power of two as the only "
-             "tensor-parallel degree, unless tensor_parallel or candidates bind the degrees. 1: "
-             "one search, and the estimate alone decides, as in the paper.");
+             "Plans that the evaluator judges, best first by the paper's estimate, in turns with "
+             "those of searches beside this one with each power of two as the only tensor-parallel "
+             "degree, unless tensor_parallel or candidates bind the degrees. 1: one search, and "
+             "the estimate alone decides, as in the paper.");
   v.optional("tensor_parallel", s.tensor_parallel,
              "Degree of all stages, a power of two up to 4096, as without asymmetric tensor "
              "parallelism [5.2]: GPUs of a machine beyond full groups stay idle. 0: each stage "

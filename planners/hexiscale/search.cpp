@@ -275,13 +275,16 @@ PlannerResult HexiscaleSearch::finish() {
     return {models::Infeasible{"search", "it was ended before the first round"}, report_};
   }
   if (none) {
-    const std::string why = nearest_.empty()
-                                ? fmt::format(
-                                      "no pipeline over a part of the {} devices holds all "
-                                      "{} layers",
-                                      input_.devices.size(), costs_.layers())
-                                : nearest_;
-    return {models::Infeasible{"device memory",
+    // Without a plan that memory refused, layers may be too few for the stages, or memory too small
+    // for one layer of a stage.
+    const bool refused = !nearest_.empty();
+    const std::string why =
+        refused ? nearest_
+                : fmt::format(
+                      "no pipelines over all {} devices hold the {} layers, at least one "
+                      "in each stage and no more than fit there",
+                      input_.devices.size(), costs_.layers());
+    return {models::Infeasible{refused ? "device memory" : "layers of stages",
                                fmt::format("in {} rounds with up to {} pipelines: {}", report_.work,
                                            std::min(costs_.most_pipelines(), micro_batches_), why)},
             report_};

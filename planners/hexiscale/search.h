@@ -25,7 +25,7 @@ struct RankedPlan {
 /// The whole search on one input: rounds of the search that the settings describe and, besides,
 /// of the same search with one tensor-parallel degree for all stages, for each power of two that
 /// model, job and machines allow. Each has its own history and its own finalists, and is what it
-/// would be alone; so where the evaluator picks, freedom of degrees never costs anything.
+/// would be alone; the evaluator sees their finalists in turns.
 ///
 /// Deviation: the paper searches once and its estimate decides. The estimate sees neither
 /// contention nor embedding and head, and among the best by it may be none with equal degrees

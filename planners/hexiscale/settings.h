@@ -28,7 +28,7 @@ struct HexiscaleSettings {
   double smoothing = 0.3;
   int tau = 2;
   int group_counts = 3;
-  int evaluate_top = 4;
+  int evaluate_top = 16;
   int tensor_parallel = 0;
   PartitionRule partition = PartitionRule::graph;
   NumPipelines num_pipelines = NumPipelines::enumerate;

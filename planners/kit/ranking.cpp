@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <utility>
 
 #include "models/base/check.h"
@@ -65,64 +66,73 @@ Seconds Ranking::best() const {
   return std::min_element(offers_.begin(), offers_.end())->estimate;
 }
 
-/// Another stratum offered the same plan, and it was judged: equal plans have equal estimates.
-bool Ranking::judged_before(const std::vector<Candidate>& fitting, const Candidate& candidate) {
-  for (auto other = fitting.rbegin(); other != fitting.rend(); ++other) {
-    if (other->offer->estimate != candidate.offer->estimate) return false;
-    if (other->time && other->offer->stratum != candidate.offer->stratum &&
-        other->plan == candidate.plan) {
-      return true;
+/// The best offer of each stratum, then the second of each, and so on; sorted offers.
+std::vector<const Ranking::Offer*> Ranking::in_turns() const {
+  std::map<int, int> seen;  // By stratum.
+  std::vector<std::pair<int, const Offer*>> turns;
+  for (const Offer& offer : offers_) turns.emplace_back(seen[offer.stratum]++, &offer);
+  std::stable_sort(turns.begin(), turns.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.first, a.second->stratum) < std::pair(b.first, b.second->stratum);
+  });
+  std::vector<const Offer*> offers;
+  for (const auto& turn : turns) offers.push_back(turn.second);
+  return offers;
+}
+
+/// Whether a plan fits: for the planners, and, if it is to `judge`, for the evaluator too.
+bool Ranking::check(Candidate& candidate, bool judge, SearchReport& report) {
+  const Offer& offer = *candidate.offer;
+  candidate.memory = models::check_memory(candidate.plan, input_.cluster, input_.workload,
+                                          input_.job, input_.profile);
+  const char* counted_by = "";
+  if (judge && candidate.memory.fits()) {
+    const models::Evaluation evaluation = input_.evaluator.evaluate(candidate.plan);
+    if (offer.stratum == 0 && !report.own_choice) report.own_choice = evaluation.iteration_time;
+    if (evaluation.memory.fits()) {
+      candidate.time = evaluation.iteration_time;
+      ++report.judged;
+    } else {
+      candidate.memory = evaluation.memory;
+      counted_by = " (as the evaluator counts)";
     }
   }
+  if (candidate.memory.fits()) return true;
+  forbid_by_memory(report, offer.estimate, [&] {
+    return fmt::format("{}: {}{}", offer.what(), candidate.memory.explain(), counted_by);
+  });
   return false;
 }
 
+/// What fits, judged plans first in the order of their turns, then others as a report has room.
 std::vector<Ranking::Candidate> Ranking::walk(int evaluate_top, SearchReport& report) {
   std::sort(offers_.begin(), offers_.end());
   std::vector<Candidate> fitting;
-  int judged = 0;
-  std::map<int, int> left;  // To be judged, by stratum; those with nothing left are dropped.
-  for (const Offer& offer : offers_) {
-    if (evaluate_top != 1) left.try_emplace(offer.stratum, evaluate_top);
-  }
-  const auto one_less = [&](int stratum) {
-    if (--left.at(stratum) == 0) left.erase(stratum);  // From 0 it never comes to 0: all.
+  std::set<const Offer*> seen;
+  const auto same = [&](const Candidate& candidate) {
+    return std::any_of(fitting.begin(), fitting.end(), [&](const Candidate& other) {
+      return other.offer->stratum != candidate.offer->stratum &&
+             other.offer->estimate == candidate.offer->estimate && other.plan == candidate.plan;
+    });
   };
-  for (const Offer& offer : offers_) {
-    const bool judge = left.contains(offer.stratum);
-    if (left.empty() && fitting.size() > kRunnersUp) break;
-    if (!judge && !left.empty()) continue;
+  for (const Offer* offer : in_turns()) {
+    if (evaluate_top == 1 || (evaluate_top > 0 && report.judged == evaluate_top)) break;
     if (canceled(input_) && !fitting.empty()) break;
+    seen.insert(offer);
+    Candidate candidate{offer, offer->build(), {}, std::nullopt};
+    if (same(candidate)) continue;
+    if (check(candidate, true, report)) fitting.push_back(std::move(candidate));
+  }
+  for (const Offer& offer : offers_) {
+    if (fitting.size() > kRunnersUp || (canceled(input_) && !fitting.empty())) break;
+    if (seen.contains(&offer)) continue;
     Candidate candidate{&offer, offer.build(), {}, std::nullopt};
-    if (judge && judged_before(fitting, candidate)) {
-      one_less(offer.stratum);
-      continue;
-    }
-    candidate.memory = models::check_memory(candidate.plan, input_.cluster, input_.workload,
-                                            input_.job, input_.profile);
-    const char* counted_by = "";
-    if (judge && candidate.memory.fits()) {
-      const models::Evaluation evaluation = input_.evaluator.evaluate(candidate.plan);
-      if (evaluation.memory.fits()) {
-        candidate.time = evaluation.iteration_time;
-        ++judged;
-        one_less(offer.stratum);
-      } else {
-        candidate.memory = evaluation.memory;
-        counted_by = " (as the evaluator counts)";
-      }
-    }
-    if (candidate.memory.fits()) {
+    if (!same(candidate) && check(candidate, false, report)) {
       fitting.push_back(std::move(candidate));
-    } else {
-      forbid_by_memory(report, offer.estimate, [&] {
-        return fmt::format("{}: {}{}", offer.what(), candidate.memory.explain(), counted_by);
-      });
     }
   }
   if (evaluate_top != 1) {
     report.notes.push_back(fmt::format("{} of the best {} plans were judged by the evaluator ({})",
-                                       judged, offers_.size(), input_.evaluator.name()));
+                                       report.judged, offers_.size(), input_.evaluator.name()));
   }
   return fitting;
 }

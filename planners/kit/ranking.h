@@ -31,9 +31,9 @@ class Ranking {
       : input_(input), most_(most) {}
 
   /// `what` names the plan in words ("TP 4 x PP 2 x DP 3, micro-batch 1"), `build` makes it; both
-  /// are called only if the offer is still among the best when the search ends. Of each `stratum`
-  /// (a part of the space that the planner wants judged, however it compares by estimate)
-  /// the evaluator sees as many.
+  /// are called only if the offer is still among the best when the search ends. A `stratum` is a
+  /// part of the space that the planner wants judged, however it compares by estimate: strata take
+  /// turns with the evaluator. Stratum 0 is what the planner searches without an evaluator.
   void offer(Seconds estimate, std::function<ir::Plan()> build, std::function<std::string()> what,
              int stratum = 0);
   /// As above, for a plan that is already there.
@@ -46,14 +46,15 @@ class Ranking {
   bool wants(Seconds estimate) const;
 
   /// Walks the offers in order. Those that check_memory() refuses are counted (device memory is a
-  /// constraint of the report, with the best of them as witness); the first `evaluate_top` of each
-  /// stratum that fit (0: all) are judged by the evaluator and the fastest wins; a plan that two
-  /// strata offer is judged once and counts for both. With evaluate_top 1 the planner's own
-  /// estimate decides and the evaluator is not asked. The winner is signed. Without any offer
-  /// that fits: Infeasible, with the best offer that did not, or with `none` if there was none; if
-  /// worse offers had been dropped before, the search counts as incomplete.
-  /// `report` is completed: estimate, chosen, runners-up, rejected_by_memory, notes, and after
-  /// Ctrl-C `complete`. To be called once, as the last.
+  /// constraint of the report, with the best of them as witness); of those that fit, `evaluate_top`
+  /// in all (0: all) are judged by the evaluator, the best of each stratum, then the second of
+  /// each, and so on, and the fastest wins; a plan that two strata offer is judged once. With
+  /// evaluate_top 1 the planner's own estimate decides and the evaluator is not asked, so that the
+  /// number means the same access to the judge for every planner. The winner is signed. Without any
+  /// offer that fits: Infeasible, with the best offer that did not, or with `none` if there was
+  /// none; if worse offers had been dropped before, the search counts as incomplete. `report` is
+  /// completed: estimate, judged, own_choice, chosen, runners-up, rejected_by_memory, notes, and
+  /// after Ctrl-C `complete`. To be called once, as the last.
   PlannerResult finish(const char* planner, int evaluate_top, SearchReport report,
                        models::Infeasible none);
 
@@ -75,8 +76,9 @@ class Ranking {
     ir::MemoryVerdict memory;
     std::optional<Seconds> time;  // By the evaluator.
   };
+  std::vector<const Offer*> in_turns() const;
   std::vector<Candidate> walk(int evaluate_top, SearchReport& report);
-  static bool judged_before(const std::vector<Candidate>& fitting, const Candidate& candidate);
+  bool check(Candidate& candidate, bool judge, SearchReport& report);
 
   const PlannerInput& input_;
   std::size_t most_;

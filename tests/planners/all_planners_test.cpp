@@ -12,6 +12,7 @@
 
 #include "models/spec/library.h"
 #include "planners/catalog.h"
+#include "tests/planners/family.h"
 #include "tests/planners/support.h"
 
 namespace orrery::planners::all_planners_test {
@@ -69,6 +70,50 @@ void expect_none(const World& world, const std::string& what) {
     EXPECT_EQ(complaint(world, world.input(), result), "") << entry->name << " on " << what;
     EXPECT_TRUE(std::holds_alternative<models::Infeasible>(result.outcome))
         << entry->name << " has a plan for " << what;
+  }
+}
+
+/// A planner that may choose more must not be worse by its own estimate, without a judge. With
+/// use_all=auto a plan over all devices, where there is one, comes before any estimate.
+TEST(Freedom, IsNeverWorseByThePlannersOwnEstimate) {
+  const std::vector<ir::Recompute> full = {ir::Recompute::full};
+  const std::vector<ir::Recompute> both = {ir::Recompute::none, ir::Recompute::full};
+  struct Job {
+    std::vector<int> zero;
+    std::vector<ir::Recompute> recompute;
+  };
+  const std::pair<Job, Job> cases[] = {{{{0}, full}, {{0, 1, 2, 3}, full}},
+                                       {{{0}, full}, {{0}, both}}};
+  for (const PlannerEntry* entry : catalog()) {
+    const std::string name = entry->name;
+    Options options = quick(name);
+    if (name == "exhaustive") options = {{"most_plans", "100000000"}};
+    if (name == "hexiscale_milp") continue;  // A budget of nodes is no search.
+    options.emplace_back("evaluate_top", "1");
+    for (const OptionInfo& option : entry->options()) {
+      if (option.name == "use_all") options.emplace_back("use_all", "no");
+    }
+    int compared = 0;
+    for (std::uint64_t number = 0; number < 40; ++number) {
+      const auto world = tiny_world(number);
+      if (world->cluster.size() > 4) continue;
+      for (const auto& [narrow, wide] : cases) {
+        const auto estimate = [&](const Job& job) {
+          world->job.allowed.zero_stages = job.zero;
+          world->job.allowed.recompute = job.recompute;
+          return run_planner(entry->name, world->input(), options);
+        };
+        const PlannerResult before = estimate(narrow);
+        if (plan_of(before) == nullptr) continue;
+        const PlannerResult after = estimate(wide);
+        ASSERT_NE(plan_of(after), nullptr) << name << " loses its plan on problem " << number;
+        EXPECT_LE(estimate_of(after), (1 + 1e-9) * estimate_of(before))
+            << name << ", problem " << number << ", ZeRO of " << wide.zero.size()
+            << ", recompute of " << wide.recompute.size();
+        ++compared;
+      }
+    }
+    EXPECT_GT(compared, name == "fsdp" ? -1 : 20) << name;  // fsdp needs ZeRO-3.
   }
 }
 
@@ -147,9 +192,10 @@ TEST(AllPlanners, AnswerForOddBatchesAndLayers) {
                  "fsdp (ZeRO stage), hexiscale_milp (size of the program)");
   expect_answers(World(cluster(), small_model(6), 1, 512), "a batch of 1",
                  "fsdp (ZeRO stage), hexiscale_milp (size of the program)");
-  expect_answers(World(cluster(), small_model(1), 8, 512), "one layer",
-                 "hexiscale (device memory), galvatron (even pipeline), amp (symmetric grid), fsdp "
-                 "(ZeRO stage)");
+  expect_answers(
+      World(cluster(), small_model(1), 8, 512), "one layer",
+      "hexiscale (layers of stages), galvatron (even pipeline), amp (symmetric grid), fsdp "
+      "(ZeRO stage)");
   expect_answers(World(cluster(), small_model(7), 9, 512), "seven layers",
                  "fsdp (ZeRO stage), hexiscale_milp (size of the program)");
   expect_answers(World(make_cluster({{"X", 300, 24, 3, 200, 1}, {"Y", 80, 16, 1, 100, 3}}, 2),

@@ -120,7 +120,7 @@ TEST(Ranking, WhatTheEvaluatorRefusesIsNotReturned) {
             std::string::npos);
 }
 
-TEST(Ranking, TheEvaluatorSeesAsManyOfEachStratum) {
+TEST(Ranking, StrataTakeTurnsWithOneNumberOfJudgedPlans) {
   Judge judge;
   judge.fastest = 2;
   const PlannerInput in = input(judge);
@@ -136,11 +136,14 @@ TEST(Ranking, TheEvaluatorSeesAsManyOfEachStratum) {
   ASSERT_TRUE(world().verdict(plan_on(world(), 2)).fits());
   EXPECT_EQ(one.finish("test", 2, {}, kNothing).report.chosen, "four");
   EXPECT_EQ(judge.asked, 2);
-  EXPECT_EQ(two.finish("test", 2, {}, kNothing).report.chosen, "two");
-  EXPECT_EQ(judge.asked, 2 + 4);
+  const SearchReport report = two.finish("test", 2, {}, kNothing).report;
+  EXPECT_EQ(report.chosen, "two");
+  EXPECT_EQ(judge.asked, 2 + 2) << "a stratum more is not a judgment more";
+  EXPECT_EQ(report.judged, 2);
+  EXPECT_EQ(*report.own_choice, Seconds{10}) << "alone, the planner returns its best estimate";
 }
 
-TEST(Ranking, APlanOfTwoStrataIsJudgedOnceAndCountsForBoth) {
+TEST(Ranking, APlanOfTwoStrataIsJudgedOnce) {
   Judge judge;
   judge.fastest = 2;
   const PlannerInput in = input(judge);
@@ -150,9 +153,22 @@ TEST(Ranking, APlanOfTwoStrataIsJudgedOnceAndCountsForBoth) {
     ranking.offer(2_s, plan_on(world(), 3), "three", stratum);
     ranking.offer(3_s, plan_on(world(), 2), "two", stratum);
   }
-  const PlannerResult result = ranking.finish("test", 2, {}, kNothing);
-  EXPECT_EQ(judge.asked, 2);
-  EXPECT_EQ(result.report.chosen, "four");
+  const PlannerResult result = ranking.finish("test", 3, {}, kNothing);
+  EXPECT_EQ(judge.asked, 3);
+  EXPECT_EQ(result.report.chosen, "two");
+}
+
+TEST(Ranking, AChoiceOfItsOwnThatTheEvaluatorRefusesIsStillTimed) {
+  Judge judge;
+  judge.too_large = 4;
+  const PlannerInput in = input(judge);
+  Ranking ranking(in);
+  ranking.offer(1_s, plan_on(world(), 4), "four");
+  ranking.offer(2_s, plan_on(world(), 3), "three");
+  const SearchReport report = ranking.finish("test", 2, {}, kNothing).report;
+  EXPECT_EQ(report.chosen, "three");
+  EXPECT_EQ(report.judged, 1);
+  EXPECT_EQ(*report.own_choice, Seconds{10});
 }
 
 TEST(Ranking, KeepsTheBestAndOfEqualOnesTheEarlier) {

@@ -251,6 +251,10 @@ std::string markdown(const std::vector<KnownPlanner>& entries, bool all) {
                         options_markdown(entry->options()));
   }
   if (!all) return text;
+  text +=
+      "\n## Compared\n\n"
+      "From [experiments/planners](../experiments/planners/README.md), by "
+      "`tools/scripts/results.py`.\n\n<!-- results -->\n<!-- results -->\n";
   const ListResult steps = experiments::list({"step-planners", {}}, experiments_known);
   return text + "\n" + markdown(std::get<std::vector<KnownStepPlanner>>(steps.rows));
 }

@@ -40,6 +40,12 @@ std::string fullest_gpu(const models::Evaluation& evaluation) {
                      fullest->have.value / 0x1p30, fullest->gpu);
 }
 
+/// Judged time of the plan that the planner would return if it could not ask the judge.
+std::string own_choice_cell(const experiments::RunReport& report) {
+  if (!report.search || !report.evaluation) return "-";
+  return seconds_cell(report.search->own_choice.value_or(report.evaluation->iteration_time).value);
+}
+
 std::string ranking(const std::vector<experiments::RunReport>& reports,
                     experiments::CostModel cost) {
   std::vector<const experiments::RunReport*> order;
@@ -56,6 +62,8 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
   table.column("planner")
       .number("estimate s")
       .number(cost == experiments::CostModel::simulator ? "simulated s" : "closed form s")
+      .number("judged")
+      .number("own choice s")
       .number("tokens/s");
   table.number("MFU").column("fullest GPU").number("$/M tokens").number("work");
   table.column("verdict");
@@ -67,6 +75,7 @@ std::string ranking(const std::vector<experiments::RunReport>& reports,
     table.row({report->name,
                search && search->estimate ? seconds_cell(search->estimate->value) : "-",
                evaluation ? seconds_cell(evaluation->iteration_time.value) : "-",
+               search ? std::to_string(search->judged) : "-", own_choice_cell(*report),
                evaluation ? grouped(evaluation->tokens_per_second, 0) : "-",
                evaluation ? percent(evaluation->mfu) : "-",
                evaluation ? fullest_gpu(*evaluation) : "-", evaluation ? dollars(*evaluation) : "-",

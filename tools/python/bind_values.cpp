@@ -209,7 +209,8 @@ void bind_judgment(py::module_& m) {
   ORRERY_RECORD(m, planners::ConstraintCost, "What a constraint kept the search from.", constraint,
                 rejected, best_without, witness);
   ORRERY_RECORD(m, planners::SearchReport, "What a search did.", plans_examined, rejected_by_memory,
-                work, work_unit, complete, estimate, notes, chosen, runners_up, constraints);
+                work, work_unit, complete, estimate, judged, own_choice, notes, chosen, runners_up,
+                constraints);
   ORRERY_RECORD(m, planners::PlannerResult, "A Plan or Infeasible, and what the search did.",
                 outcome, report);
   ORRERY_RECORD(m, planners::OptionInfo, "A setting of a planner or policy.", name, default_value,

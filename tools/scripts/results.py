@@ -8,7 +8,7 @@ Reads results/<paper>/<figure>/figures/{comparison.csv,*.png}, which `tools/orre
 experiments/<paper>` writes, and experiments/<paper>/README.md, the summary in words. A difference of
 more than 10 % must have a reason in published.csv (`why`). Where a figure leaves a table.md next to its
 pictures, that table replaces the text between the two markers `<!-- results -->` of the experiment's
-README. With --check nothing is written: it fails where documents, tables or pictures are not what
+README; that of experiments/planners also stands in docs/planners.md. With --check nothing is written: it fails where documents, tables or pictures are not what
 would be written."""
 
 import argparse
@@ -313,9 +313,14 @@ def table(head, rows):
 
 
 def in_words(paper):
-    """README.md of a paper's folder without its title; links lead there from docs/."""
-    text = (ROOT / "experiments" / paper / "README.md").read_text(encoding="utf-8")
-    text = text.split("\n", 1)[1].strip()
+    """README.md of a paper's folder as it stands in docs/."""
+    return linked_from_docs((ROOT / "experiments" / paper / "README.md").read_text(encoding="utf-8"),
+                            paper)
+
+
+def linked_from_docs(readme, paper):
+    """The README of experiments/<paper> without its title; links lead there from docs/."""
+    text = readme.split("\n", 1)[1].strip()
     return re.sub(r"\]\((?!https?:|#)", f"](../experiments/{paper}/", text)
 
 
@@ -424,6 +429,27 @@ def readmes(results, problems):
     return pages
 
 
+def planners_pages(results, write, problems):
+    """{path: text} of experiments/planners/README.md and, with its words, docs/planners.md; writes or
+    compares their picture."""
+    table = results / "planners" / "clusters" / "figures" / "table.md"
+    if not table.exists():
+        return {}
+    put_picture(table.with_name("clusters.png"), ROOT / "docs" / "images" / "planners_clusters.png",
+                write, problems)
+    readme, page = ROOT / "experiments" / "planners" / "README.md", ROOT / "docs" / "planners.md"
+    filled = spliced(readme.read_text(encoding="utf-8"), table.read_text(encoding="utf-8"))
+    if filled is None:
+        problems.append(f"{readme.relative_to(ROOT)}: has not two markers {MARK}")
+        return {}
+    words = linked_from_docs(filled, "planners").replace(MARK, "").strip()
+    whole = spliced(page.read_text(encoding="utf-8"), words)
+    if whole is None:
+        problems.append(f"{page.relative_to(ROOT)}: has not two markers {MARK}")
+        return {}
+    return {readme: filled, page: whole}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n")[0])
     parser.add_argument("--results", type=Path, default=Path("results"),
@@ -441,7 +467,8 @@ def main():
                 for key, _, found in papers},
              ROOT / "docs" / "gallery.md": gallery_page(arguments.results, not arguments.check,
                                                         problems),
-             **readmes(arguments.results, problems)}
+             **readmes(arguments.results, problems),
+             **planners_pages(arguments.results, not arguments.check, problems)}
     for path, text in pages.items():
         if not arguments.check:
             path.write_text(text, encoding="utf-8")

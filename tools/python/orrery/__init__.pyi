@@ -176,7 +176,7 @@ def mixed_length(*, file: str | PathLike[str] | Record, results: str | PathLike[
 
 def switch(*, from_: str | PathLike[str] | Record, to: str | PathLike[str] | Record,
            lost: str | PathLike[str] | Record | None = ..., state: Literal["weights", "all"] = ...,
-           variant: Literal["fused", "unfused", "no-heuristics"] = ...,
+           variant: Literal["fused", "fused-by-tensor", "unfused", "no-heuristics"] = ...,
            cluster: str | PathLike[str] | Record | None = ...,
            model: str | PathLike[str] | Record | None = ...,
            job: str | PathLike[str] | Record | None = ..., global_batch: Any = ...,

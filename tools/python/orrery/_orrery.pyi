@@ -1266,13 +1266,16 @@ class SearchReport(Record):
     work_unit: str
     complete: bool
     estimate: float | None
+    judged: int
+    own_choice: float | None
     notes: list[str]
     chosen: str
     runners_up: list[RunnerUp]
     constraints: list[ConstraintCost]
     def __init__(self, *, plans_examined: int = ..., rejected_by_memory: int = ..., work: int = ...,
                  work_unit: str = ..., complete: bool = ..., estimate: float | None = ...,
-                 notes: list[str] = ..., chosen: str = ..., runners_up: list[RunnerUp] = ...,
+                 judged: int = ..., own_choice: float | None = ..., notes: list[str] = ...,
+                 chosen: str = ..., runners_up: list[RunnerUp] = ...,
                  constraints: list[ConstraintCost] = ...) -> None: ...
 
 class Segment(Record):

@@ -394,6 +394,8 @@ class Search(Result):
     work: int
     work_unit: str
     complete: bool
+    judged: int
+    own_choice_seconds: float | None
     notes: list[str]
     chosen: str
     runners_up: list[RunnerUp]
@@ -435,7 +437,7 @@ class SwitchResult(Result):
     lost_devices: list[int]
     state: Literal["weights", "all"]
     bytes_per_parameter: float
-    variant: Literal["fused", "unfused", "no-heuristics"]
+    variant: Literal["fused", "fused-by-tensor", "unfused", "no-heuristics"]
     simulated_seconds: float
     moved_bytes: BytesByPath
     messages: int
