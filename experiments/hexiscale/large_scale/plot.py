@@ -1,6 +1,7 @@
 #!/usr/bin/python3
-"""Utilization and breakdown of the plans of four planners on 240 GPUs under three judges. Draws
-runs.csv and writes table.md for the README; computes means and ratios only."""
+"""Utilization and breakdown of the plans of four planners on 240 GPUs under three judges, with eight
+plans of each judged and with its own estimate alone. Draws runs.csv and writes table.md for the
+README; computes means and ratios only."""
 
 import statistics
 import sys
@@ -26,9 +27,18 @@ def title(planner):
     return TITLES.get(planner, style.name(planner))
 
 
-def of(rows, model, planner, judge):
+JUDGED, ALONE = 8, 1  # evaluate_top
+
+
+def of(rows, model, planner, judge, top=JUDGED):
     return [row for row in rows if row["model"] == model and row["planner"] == planner
-            and (row["cost"], row["cluster"]) == judge]
+            and (row["cost"], row["cluster"]) == judge
+            and row["planner.options.evaluate_top"] == top]
+
+
+def hfu(runs):
+    """Per cent, mean over seeds."""
+    return 100 * statistics.mean(row["hfu"] for row in runs)
 
 
 def draw_mfu(axes, rows, model, first):
@@ -47,8 +57,13 @@ def draw_mfu(axes, rows, model, first):
             axes.bar(x, mean, width * 0.92, yerr=error, color=style.COLORS[LOOKS[planner]],
                      hatch=style.HATCHES[LOOKS[planner]], edgecolor="black", linewidth=0.5, capsize=1.5,
                      error_kw={"linewidth": 0.7})
-            axes.annotate(f"{mean:.0f}", (x, max(values)), xytext=(0, 1.5),
-                          textcoords="offset points", ha="center", va="bottom", fontsize=6)
+            alone = of(rows, model, planner, judge, ALONE)
+            if alone:
+                axes.plot(x, hfu(alone), linestyle="none", marker="D", markersize=3, color="white",
+                          markeredgecolor="black", markeredgewidth=0.7)
+            axes.annotate(f"{mean:.0f}", (x, max(values + [hfu(alone)] if alone else values)),
+                          xytext=(0, 2.5), textcoords="offset points", ha="center", va="bottom",
+                          fontsize=6)
             if not all(style.is_true(row["fits"]) for row in runs):
                 axes.annotate("out of memory", (x, 0), xytext=(0, 3), rotation=90,
                               textcoords="offset points", ha="center", va="bottom", fontsize=6)
@@ -107,7 +122,8 @@ def values(rows):
     for model, row in zip(MODELS, ("Llama 30B", "Llama2 70B")):
         times = {}
         for planner in PLANNERS:
-            runs = of(rows, model, planner, JUDGES[0][0])
+            # The paper's planners choose by their own estimates.
+            runs = of(rows, model, planner, JUDGES[0][0], ALONE)
             times[planner] = statistics.mean(run["iteration_time_s"] for run in runs) if runs else None
         for other in ("metis", "galvatron"):
             ours[(row, f"HexiScale over {title(other)} under Appendix A")] = \
@@ -117,14 +133,19 @@ def values(rows):
 
 def table(rows, ours):
     """Means of the utilizations and the ratios under (1), as the README has them."""
-    lines = ["| judge | " + " | ".join(style.name(model) for model in MODELS) + " |", "|---|---|---|"]
+    lines = ["| judge | plans judged of each planner | "
+             + " | ".join(style.name(model) for model in MODELS) + " |", "|---|---|---|---|"]
     for judge, label, _ in JUDGES:
-        cells = []
-        for model in MODELS:
-            runs = [of(rows, model, planner, judge) for planner in PLANNERS]
-            cells.append(" / ".join(f"{100 * statistics.mean(row['hfu'] for row in own):.0f}"
-                                    if own else "no plan" for own in runs))
-        lines.append("| " + " | ".join([(label[0].lower() + label[1:]).replace("\n", " ")] + cells) + " |")
+        for top in (JUDGED, ALONE):
+            cells = []
+            judged = set()
+            for model in MODELS:
+                runs = [of(rows, model, planner, judge, top) for planner in PLANNERS]
+                judged |= {int(row["judged"]) for own in runs for row in own}
+                cells.append(" / ".join(f"{hfu(own):.0f}" if own else "no plan" for own in runs))
+            lines.append("| " + " | ".join(
+                [(label[0].lower() + label[1:]).replace("\n", " "),
+                 "none" if top == ALONE else ", ".join(map(str, sorted(judged)))] + cells) + " |")
     rivals = {}
     for (row, quantity), value in ours.items():
         rivals.setdefault(row, []).append(f"{quantity.split(' ')[2]} "
@@ -153,10 +174,13 @@ def main():
                 for judge, _, _ in JUDGES)
     labels = [title(planner) for planner in PLANNERS[:-1]]
     labels.append(f"{title('hexiscale')} ({seeds} seeds: mean, range)")
+    labels.append("Planner's own choice, no plan judged")
     handles = [plt.Rectangle((0, 0), 1, 1, facecolor=style.COLORS[LOOKS[planner]],
                              hatch=style.HATCHES[LOOKS[planner]], edgecolor="black",
                              linewidth=0.5) for planner in PLANNERS]
-    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.925), ncols=4,
+    handles.append(plt.Line2D([], [], linestyle="none", marker="D", markersize=4, color="white",
+                              markeredgecolor="black", markeredgewidth=0.7))
+    figure.legend(handles, labels, loc="lower center", bbox_to_anchor=(0.5, 0.925), ncols=3,
                   handlelength=1.6)
     draw_breakdown(figure.add_subplot(grid[1, :]), rows)
     style.save(figure, arguments.out, "large_scale")
