@@ -217,6 +217,7 @@ class SliceServer {
           add_tensor(block, p, part);
         }
       }
+      ask_peers();
     }
     for (const SliceTable& table : tables_) {
       for (const SliceTable::Fixed& fixed : table.fixed) {
@@ -363,11 +364,12 @@ class SliceServer {
       const Bytes bytes{share * models::bytes_of(part, options_.bytes)};
       SliceTable& table = table_of(held);
       table.bytes += bytes;
-      for (const PeerScan& scan : table.scans) {
-        const std::vector<int>& senders = scan_of(scan.source).choose(scan.table, bytes.value);
-        for (std::size_t i = 0; i < senders.size(); ++i) {
-          served_(scan.source, senders[i], scan.receivers[i], bytes);
-        }
+      const auto alike = std::find_if(waiting_.begin(), waiting_.end(),
+                                      [&](const auto& each) { return each.first == held.holders; });
+      if (alike == waiting_.end()) {
+        waiting_.emplace_back(held.holders, bytes);
+      } else {
+        alike->second += bytes;
       }
       if (table.unserved.empty()) continue;
       unserved_.bytes += bytes * static_cast<double>(table.unserved.size());
@@ -379,6 +381,19 @@ class SliceServer {
             table.unserved.front());
       }
     }
+  }
+
+  /// What a block has in slices that lie alike goes as a whole from one peer, as in a fused switch.
+  void ask_peers() {
+    for (const auto& [table, bytes] : waiting_) {
+      for (const PeerScan& scan : tables_[table].scans) {
+        const std::vector<int>& senders = scan_of(scan.source).choose(scan.table, bytes.value);
+        for (std::size_t i = 0; i < senders.size(); ++i) {
+          served_(scan.source, senders[i], scan.receivers[i], bytes);
+        }
+      }
+    }
+    waiting_.clear();
   }
 
   const RestoreView& view_;
@@ -394,6 +409,7 @@ class SliceServer {
   std::vector<SliceTable> tables_;  ///< By index into slices_.holders().
   std::array<std::unique_ptr<PeerStore>, kStateSources> stores_;
   UnservedShare unserved_;
+  std::vector<std::pair<std::size_t, Bytes>> waiting_;  ///< Of a block, by index into tables_.
 };
 
 /// Finds for single devices a source that has their whole share.
