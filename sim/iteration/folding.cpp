@@ -16,8 +16,8 @@ namespace {
 /// Runs until a guess must have proved exact; then the whole program runs.
 constexpr int kMostGuesses = 8;
 
-/// From the second guess on flows inside pipelines are also held to meet the steps that they miss by
-/// so much of an iteration, doubled with each guess: what one guess finds moves flows a little.
+/// From the second guess on flows inside pipelines are also held to meet the steps that they miss
+/// by so much of an iteration, doubled with each guess: what one guess finds moves flows a little.
 constexpr double kNear = 0.0004;
 
 Color alone(int pipeline) { return mix(0xa10e, pipeline); }

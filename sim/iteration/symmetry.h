@@ -113,8 +113,9 @@ class Symmetry {
   /// class: it is lonely then. `crossings`: with Folding::crossings.
   std::unique_ptr<Folding> fold(bool crossings);
 
-  /// What these flows met on links beyond what refine() was told: appended to `known`, together with
-  /// the steps that flows inside pipelines missed by less than `nearness` times the run's duration.
+  /// What these flows met on links beyond what refine() was told: appended to `known`, together
+  /// with the steps that flows inside pipelines missed by less than `nearness` times the run's
+  /// duration.
   bool find_meetings(const std::vector<FlowInterval>& flows, double nearness,
                      std::vector<Meeting>& known);
 
