@@ -163,10 +163,8 @@ std::vector<TraceNode> nodes_of(const models::Cluster& cluster) {
   for (const models::Node& node : cluster.nodes) {
     const bool one = std::all_of(node.gpu_types.begin(), node.gpu_types.end(),
                                  [&](int type) { return type == node.gpu_types.front(); });
-    nodes.push_back(
-        {node.name,
-         one ? cluster.gpu_types[static_cast<std::size_t>(node.gpu_types.front())].name : "",
-         static_cast<int>(node.gpu_types.size())});
+    nodes.push_back({node.name, one ? cluster.gpu_types[node.gpu_types.front()].name : "",
+                     static_cast<int>(node.gpu_types.size())});
   }
   return nodes;
 }

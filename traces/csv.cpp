@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/base/text.h"
 #include "models/config/csv.h"
 #include "models/config/units.h"
@@ -69,9 +70,7 @@ void HeaderReader::read(std::string_view line, std::int64_t number) {
   const std::string_view rest = line.substr(colon + 1);
   const std::string_view value = trimmed(rest);
   const int column =
-      static_cast<int>(value.empty() ? colon + 1
-                                     : static_cast<std::size_t>(value.data() - line.data())) +
-      1;
+      static_cast<int>(value.empty() ? colon + 1 : as_size(value.data() - line.data())) + 1;
   if (!schema_ && key != "schema") {
     problems_.add(number, 1, "the first line must be `# schema: orrery/trace/1`",
                   "orrery trace import reads the formats of others");
@@ -134,7 +133,7 @@ void HeaderReader::read_nodes(std::string_view value, std::int64_t line, int col
   if (words.size() == 2) node.gpu_type = words[1];
   const auto names = split_names(words[0], error);
   if (!names) return problems_.add(line, column, error.what, error.hint);
-  devices_ += names->size() * static_cast<std::size_t>(node.gpus);
+  devices_ += names->size() * as_size(node.gpus);
   if (devices_ > kMostDevices) {
     return problems_.add(line, column, fmt::format("more than {} devices", kMostDevices));
   }
@@ -172,7 +171,7 @@ class EventReader {
     bool good = true;
     for (const config::CsvCell& cell : cells) {
       const auto at = std::find(column_names().begin(), column_names().end(), cell.text);
-      const auto column = static_cast<std::size_t>(at - column_names().begin());
+      const std::size_t column = at - column_names().begin();
       if (at == column_names().end()) {
         problems_.add(line, cell.column, fmt::format("unknown column '{}'", cell.text),
                       config::suggest(cell.text, column_names(), "columns"));

@@ -60,7 +60,7 @@ bool LineReader::next(std::string& line) {
     const void* found = std::memchr(from, '\n', end_ - begin_);
     const char* to = found != nullptr ? static_cast<const char*>(found) : buffer_.data() + end_;
     line.append(from, to);
-    begin_ = static_cast<std::size_t>(to - buffer_.data()) + (found != nullptr ? 1 : 0);
+    begin_ = to - buffer_.data() + (found != nullptr ? 1 : 0);
     if (line.size() > kLongestLine) {
       const auto number =
           static_cast<int>(std::min<std::int64_t>(number_ + 1, std::numeric_limits<int>::max()));

@@ -6,6 +6,7 @@
 #include <cctype>
 #include <charconv>
 
+#include "models/base/ids.h"
 #include "models/config/diagnostics.h"
 
 namespace orrery::traces {
@@ -134,9 +135,7 @@ const std::vector<std::string>& kind_names() {
   return kNames;
 }
 
-const char* kind_name(ir::EventKind kind) {
-  return kind_names()[static_cast<std::size_t>(kind)].c_str();
-}
+const char* kind_name(ir::EventKind kind) { return kind_names()[index_of(kind)].c_str(); }
 
 std::string format_time(std::int64_t nanoseconds) {
   std::string text = fmt::format("{}", nanoseconds / kSecond);
@@ -225,7 +224,7 @@ std::optional<std::vector<std::string>> split_names(std::string_view text,
     error = {fmt::format("'{}' is no run of node names", text), "for example node{0..15}"};
     return std::nullopt;
   }
-  if (static_cast<std::size_t>(*last - *first) >= kMostNames) {
+  if (as_size(*last - *first) >= kMostNames) {
     error = {fmt::format("'{}' is more than {} nodes", text, kMostNames), ""};
     return std::nullopt;
   }

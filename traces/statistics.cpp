@@ -123,8 +123,7 @@ class StatisticsCollector::Parts {
     const std::vector<std::string> types = gpu_types_of(header);
     for (const std::string& type : types) groups_.emplace_back(type);
     for (const TraceNode& node : header.nodes) {
-      type_of_.push_back(static_cast<std::size_t>(
-          std::find(types.begin(), types.end(), node.gpu_type) - types.begin()));
+      type_of_.push_back(std::find(types.begin(), types.end(), node.gpu_type) - types.begin());
       groups_[type_of_.back()].add_node(node.gpus);
       all_.add_node(node.gpus);
     }

@@ -25,7 +25,7 @@ bool take(std::string_view& text, std::string_view key, T& value) {
   text.remove_prefix(key.size() + 1);
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || value < 0) return false;
-  text.remove_prefix(static_cast<std::size_t>(stop - text.data()));
+  text.remove_prefix(stop - text.data());
   if (text.empty()) return true;
   if (text.front() != ' ' || text.size() == 1) return false;
   text.remove_prefix(1);

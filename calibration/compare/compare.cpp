@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/base/median.h"
 #include "models/ir/names.h"
 #include "models/ir/op_traits.h"
@@ -31,7 +32,7 @@ struct Sides {
 /// Steps that follow a checkpoint only count where there are no others.
 std::vector<std::size_t> counted_steps(const std::vector<LoggedStep>& steps, int warm_up) {
   const std::size_t count = steps.size();
-  const std::size_t first = std::min(static_cast<std::size_t>(std::max(0, warm_up)), count - 1);
+  const std::size_t first = std::min(as_size(std::max(0, warm_up)), count - 1);
   const std::size_t last = count - first > 1 ? count - 1 : count;
   std::vector<std::size_t> all;
   std::vector<std::size_t> plain;
@@ -208,8 +209,8 @@ void rank_ops(const ir::Program& program, const std::vector<JoinedOp>& ops, int 
   }
   std::stable_sort(out.worst.begin(), out.worst.end(),
                    [](const OpRow& a, const OpRow& b) { return a.share > b.share; });
-  if (out.worst.size() > static_cast<std::size_t>(std::max(0, most))) {
-    out.worst.resize(static_cast<std::size_t>(std::max(0, most)));
+  if (out.worst.size() > as_size(std::max(0, most))) {
+    out.worst.resize(std::max(0, most));
   }
 }
 

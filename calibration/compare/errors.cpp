@@ -37,7 +37,7 @@ ErrorSummary summarize_errors(const std::string& set, const std::string& metric,
   summary.mean /= count;
   const auto largest = std::max_element(sizes.begin(), sizes.end());
   summary.max = *largest;
-  if (!ids.empty()) summary.worst = ids[static_cast<std::size_t>(largest - sizes.begin())];
+  if (!ids.empty()) summary.worst = ids[largest - sizes.begin()];
   summary.median = median(std::move(sizes));
   return summary;
 }

@@ -7,6 +7,7 @@
 
 #include "calibration/compare/checkpoints.h"
 #include "models/base/check.h"
+#include "models/base/id_vector.h"
 #include "models/ir/op_traits.h"
 #include "models/ir/timeline.h"
 
@@ -80,10 +81,10 @@ struct RankTimes {
   Instant last{std::numeric_limits<std::int64_t>::min()};
 };
 
-std::vector<RankTimes> rank_times(const ir::Program& program, const LoggedStep& step) {
-  std::vector<RankTimes> out(program.ranks.size());
+IdVector<RankId, RankTimes> rank_times(const ir::Program& program, const LoggedStep& step) {
+  IdVector<RankId, RankTimes> out(program.ranks.size());
   for (const Span& span : step.spans) {
-    RankTimes& times = out[span.rank.index()];
+    RankTimes& times = out[span.rank];
     times.first = std::min(times.first, span.start);
     times.last = std::max(times.last, span.end);
   }
@@ -97,15 +98,15 @@ void take_out_checkpoints(const ir::Program& program, const ir::RunLog& log,
   const std::vector<LoggedCheckpoint> written = logged_checkpoints(program, log).written;
   for (std::size_t k = 1; k < steps.size() && !written.empty(); ++k) {
     LoggedStep& step = steps[k];
-    const std::vector<RankTimes> before = rank_times(program, steps[k - 1]);
-    const std::vector<RankTimes> after = rank_times(program, step);
+    const IdVector<RankId, RankTimes> before = rank_times(program, steps[k - 1]);
+    const IdVector<RankId, RankTimes> after = rank_times(program, step);
     Instant on = step.start;
     for (const LoggedCheckpoint& one : written) {
       if (one.iteration != steps[k - 1].number) continue;
       step.after_checkpoint = true;
-      const Instant last = before[one.rank.index()].last;
+      const Instant last = before[one.rank].last;
       const Instant free{last.nanoseconds + to_nanoseconds(one.held).count};
-      on = std::max(on, std::min(free, after[one.rank.index()].first));
+      on = std::max(on, std::min(free, after[one.rank].first));
     }
     if (on >= step.end) continue;  // Ops without a length.
     step.held = on - step.start;

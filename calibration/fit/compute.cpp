@@ -46,7 +46,7 @@ std::vector<double> weights_at(const std::vector<double>& knots, double work) {
     weights.back() = 1;
   } else {
     const auto upper = std::upper_bound(knots.begin(), knots.end(), work);
-    const auto i = static_cast<std::size_t>(upper - knots.begin());
+    const std::size_t i = upper - knots.begin();
     weights[i] = (work - knots[i - 1]) / (knots[i] - knots[i - 1]);
     weights[i - 1] = 1 - weights[i];
   }

@@ -126,8 +126,7 @@ void hold_out(SampleSet& set, const std::string& name, const Axis& axis, std::si
   std::vector<double> inner(std::next(distinct.begin()), std::prev(distinct.end()));
   Rng rng = Rng(options.seed).fork(name_hash(name));
   for (std::size_t i = inner.size(); i > 1; --i) {
-    std::swap(inner[i - 1],
-              inner[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i) - 1))]);
+    std::swap(inner[i - 1], inner[rng.integer(0, static_cast<std::int64_t>(i) - 1)]);
   }
   const double wanted = options.held_out_share * static_cast<double>(distinct.size());
   const std::size_t count = std::min(

@@ -7,6 +7,7 @@
 
 #include "calibration/fit/robust.h"
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::calibration {
 namespace {
@@ -58,18 +59,17 @@ class Search {
 
  private:
   int count() const { return static_cast<int>(begin_.size()) - 1; }
-  double size(int i) const { return times_[begin_[static_cast<std::size_t>(i)]].bytes; }
+  double size(int i) const { return times_[begin_[i]].bytes; }
 
   const Piece& piece(int first, int last) {
-    std::optional<Piece>& known = pieces_[static_cast<std::size_t>(first * count() + last)];
+    std::optional<Piece>& known = pieces_[as_size(first * count() + last)];
     if (!known) known = make_piece(first, last);
     return *known;
   }
 
   Piece make_piece(int first, int last) const {
     Design design;
-    for (std::size_t i = begin_[static_cast<std::size_t>(first)];
-         i < begin_[static_cast<std::size_t>(last) + 1]; ++i) {
+    for (std::size_t i = begin_[first]; i < begin_[last + 1]; ++i) {
       if (first == last) {
         design.add({1}, times_[i].seconds);
       } else {
@@ -82,8 +82,7 @@ class Search {
     const double invisible =
         kInvisible * std::max(made.fit.latency, times_.front().seconds) / std::max(size(last), 1.0);
     made.fit.per_byte = std::max(made.fit.per_byte, invisible);
-    for (std::size_t i = begin_[static_cast<std::size_t>(first)];
-         i < begin_[static_cast<std::size_t>(last) + 1]; ++i) {
+    for (std::size_t i = begin_[first]; i < begin_[last + 1]; ++i) {
       const double fitted = made.fit.latency + made.fit.per_byte * times_[i].bytes;
       made.loss += loss_of((fitted - times_[i].seconds) / times_[i].seconds);
     }
@@ -106,11 +105,10 @@ std::optional<std::pair<std::vector<TimeSegment>, double>> Search::with(int piec
   };
   const int sizes = count();
   const int least = pieces == 1 ? 1 : kMinSizesPerSegment;
-  const auto cells = static_cast<std::size_t>(sizes) * static_cast<std::size_t>(sizes);
-  std::vector<std::vector<Entry>> table(static_cast<std::size_t>(pieces),
-                                        std::vector<Entry>(cells));
+  const auto cells = as_size(sizes) * as_size(sizes);
+  std::vector<std::vector<Entry>> table(pieces, std::vector<Entry>(cells));
   const auto at = [&](int k, int first, int last) -> Entry& {
-    return table[static_cast<std::size_t>(k)][static_cast<std::size_t>(first * sizes + last)];
+    return table[k][as_size(first * sizes + last)];
   };
   for (int last = least - 1; last < sizes; ++last) at(0, 0, last).loss = piece(0, last).loss;
   for (int k = 1; k < pieces; ++k) {

@@ -42,7 +42,7 @@ std::vector<Members> nvlink_domains(const std::vector<std::vector<bool>>& nvlink
     std::vector<Members> pairs;
     for (std::size_t i = 0; i < set.size(); ++i) {
       for (std::size_t j = i + 1; j < set.size(); ++j) {
-        const auto a = static_cast<std::size_t>(set[i]), b = static_cast<std::size_t>(set[j]);
+        const auto a = set[i], b = set[j];
         if (nvlink[a][b] || nvlink[b][a]) pairs.push_back({set[i], set[j]});
       }
     }

@@ -108,7 +108,7 @@ class SailorTable {
 
   std::optional<std::size_t> find(const std::string& column) {
     const auto found = std::find(header_.begin(), header_.end(), column);
-    if (found != header_.end()) return static_cast<std::size_t>(found - header_.begin());
+    if (found != header_.end()) return found - header_.begin();
     if (missing_.try_emplace(column).second) {
       diagnostics_.add({path_, 1, 1}, fmt::format("has no column '{}'", column));
     }

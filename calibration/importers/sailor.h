@@ -87,7 +87,7 @@ std::vector<ir::LinkSegment> sailor_segments(const SailorBandwidth& fit, double 
                                              const std::string& link_class);
 
 /// - block_times in fp32. A transformer layer takes the mean of the two that were profiled; the
-///   embedding has no backward time (the pricer's roofline stands in).
+///   embedding has no backward time (the pricer's roofline is used instead).
 /// - optimizers: least squares of step = fixed + parameters x per_parameter for each GPU type, over
 ///   models and degrees (mean over micro-batch sizes, which do not matter).
 /// - links: sailor_node_link() of each GPU type from its measurement between two equal nodes with

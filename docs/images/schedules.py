@@ -3,7 +3,7 @@
 
   docs/images/schedules.py --orrery PATH [--out FOLDER]
 
-Simulates the four plans of schedules/ with the given binary, writes schedules.svg beside this file,
+Simulates the four plans of schedules/ with the given binary, writes schedules.svg next to this file,
 or into FOLDER, and prints the tables in Markdown. Everything is read from the timelines (Chrome
 trace); only the published formulas are computed here.
 """

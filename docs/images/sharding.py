@@ -4,7 +4,7 @@
   docs/images/sharding.py [FOLDER]
 
 Writes sharding_annotation.svg, sharding_deduction.svg, sharding_resolution.svg and
-sharding_switching.svg beside this file, or into FOLDER.
+sharding_switching.svg next to this file, or into FOLDER.
 """
 import argparse
 import json
@@ -148,7 +148,7 @@ def switching(data, folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
     parser.add_argument("folder", nargs="?", type=pathlib.Path, default=HERE,
-                        help="where the pictures go (default: beside this file)")
+                        help="where the pictures go (default: next to this file)")
     folder = parser.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     data = json.loads((HERE / "sharding.json").read_text())

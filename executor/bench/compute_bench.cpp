@@ -9,6 +9,7 @@
 #include "executor/model/shard.h"
 #include "executor/net/thread_transport.h"
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "models/ir/op_traits.h"
 
@@ -47,7 +48,7 @@ ir::ProgramHeader bench_header(const BenchModel& model, int layers) {
   ir::ProgramHeader header;
   header.model = model.shape;
   header.model.layers = layers;
-  header.blocks.assign(static_cast<std::size_t>(layers) + 2, BlockKind::transformer);
+  header.blocks.assign(layers + 2, BlockKind::transformer);
   header.blocks.front() = BlockKind::embedding;
   header.blocks.back() = BlockKind::head;
   header.sequence_length = model.sequence_length;
@@ -70,10 +71,10 @@ ir::Program empty_program(const BenchModel& model, int ops) {
   ir::Op op;
   op.kind = ir::OpKind::optimizer_step;
   op.rank = RankId{0};
-  program.ops.assign(static_cast<std::size_t>(ops), op);
+  program.ops.assign(ops, op);
   const auto count = static_cast<std::uint32_t>(ops);
   program.stream_begin = {0, count, count, count};
-  program.dependency_begin.assign(static_cast<std::size_t>(ops) + 1, 0);
+  program.dependency_begin.assign(ops + 1, 0);
   return program;
 }
 
@@ -186,8 +187,7 @@ class ComputeBench::Impl {
     const bool head = key.block == BlockKind::head;
     data.first = BlockId{layer ? 1 : head ? layers_ + 1 : 0};
     data.last = BlockId{layer ? key.layers : data.first.value};
-    const auto rows = static_cast<std::size_t>(key.micro_batch_size) *
-                      static_cast<std::size_t>(key.sequence_length);
+    const auto rows = as_size(key.micro_batch_size) * as_size(key.sequence_length);
     Rng rng(3);
     for (std::size_t i = 0; i <= rows; ++i) {
       const std::int64_t token = rng.integer(0, model_.shape.vocabulary - 1);
@@ -195,7 +195,7 @@ class ComputeBench::Impl {
       if (i > 0) data.targets.push_back(static_cast<std::int32_t>(token));
     }
     data.batch.samples = key.micro_batch_size;
-    const std::size_t size = rows * static_cast<std::size_t>(model_.shape.hidden);
+    const std::size_t size = rows * as_size(model_.shape.hidden);
     if (key.block != BlockKind::embedding) {
       data.input = random_tensor(size, false, activations_);
     }
@@ -256,7 +256,7 @@ class ComputeBench::Impl {
   void time_gemm(const BenchCase& one, const SamplingRule& rule,
                  const std::vector<Measurement>& before, const BenchSink& sink) {
     const auto size = [](std::int64_t rows, std::int64_t columns) {
-      return static_cast<std::size_t>(rows * columns);
+      return as_size(rows * columns);
     };
     const Measurement& key = one.key;
     const Tensor a = random_tensor(size(key.m, key.k), false, activations_);
@@ -277,7 +277,7 @@ class ComputeBench::Impl {
 
   void time_copy(const BenchCase& one, const SamplingRule& rule,
                  const std::vector<Measurement>& before, const BenchSink& sink) {
-    const auto elements =
+    const std::size_t elements =
         static_cast<std::size_t>(one.key.bytes.value) / backend_.element_bytes(false);
     const Tensor from = random_tensor(elements, false, activations_);
     const Tensor to = random_tensor(elements, false, weights_);

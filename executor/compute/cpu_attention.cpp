@@ -8,6 +8,7 @@
 
 #include "executor/compute/cpu_kernels.h"
 #include "executor/compute/cpu_math.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 namespace {
@@ -61,10 +62,9 @@ int visible(const AttentionShape& shape, const Block& block, int i) {
 }
 
 std::size_t log_sum_at(const AttentionShape& shape, const Block& block) {
-  return (static_cast<std::size_t>(block.sample) * static_cast<std::size_t>(shape.heads) +
-          static_cast<std::size_t>(block.head)) *
-             static_cast<std::size_t>(shape.tokens) +
-         static_cast<std::size_t>(block.begin);
+  return (as_size(block.sample) * as_size(shape.heads) + as_size(block.head)) *
+             as_size(shape.tokens) +
+         as_size(block.begin);
 }
 
 /// Scores to probabilities; returns the log-sum-exp.
@@ -73,8 +73,7 @@ T softmax_row(T* scores, int seen, int keys) {
   T largest = scores[0];
   for (int j = 1; j < seen; ++j) largest = std::max(largest, scores[j]);
   for (int j = 0; j < seen; ++j) scores[j] = exponential(scores[j] - largest);
-  const double sum =
-      lane_sum(static_cast<std::size_t>(seen), [scores](std::size_t j) { return scores[j]; });
+  const double sum = lane_sum(as_size(seen), [scores](std::size_t j) { return scores[j]; });
   const T factor = T(1 / sum);
   for (int j = 0; j < seen; ++j) scores[j] *= factor;
   std::fill(scores + seen, scores + keys, T(0));
@@ -92,8 +91,7 @@ void CpuKernels<T>::attention(CpuLibrary library, const AttentionShape& shape, c
   const Heads<const T> values(v, shape.tokens, shape.kv_heads, dim);
   const Heads<T> out(o, shape.tokens, shape.heads, dim);
   const T scale = T(1 / std::sqrt(static_cast<double>(dim)));
-  std::vector<T> scores(static_cast<std::size_t>(kQueryRows) *
-                        static_cast<std::size_t>(shape.tokens));
+  std::vector<T> scores(as_size(kQueryRows) * as_size(shape.tokens));
   for_blocks(shape, [&](const Block& b) {
     const CpuMatrix<T> s = {scores.data(), b.keys, false};
     cpu_gemm<T>(library, b.rows, b.keys, dim, scale, queries.matrix(b.sample, b.begin, b.head),
@@ -121,13 +119,11 @@ void CpuKernels<T>::attention_backward(CpuLibrary library, const AttentionShape&
   const Heads<T> d_keys(dk, shape.tokens, shape.kv_heads, dim);
   const Heads<T> d_values(dv, shape.tokens, shape.kv_heads, dim);
   const T scale = T(1 / std::sqrt(static_cast<double>(dim)));
-  const auto kv_elements = static_cast<std::size_t>(shape.samples) *
-                           static_cast<std::size_t>(shape.tokens) *
-                           static_cast<std::size_t>(shape.kv_heads) * static_cast<std::size_t>(dim);
+  const auto kv_elements =
+      as_size(shape.samples) * as_size(shape.tokens) * as_size(shape.kv_heads) * as_size(dim);
   fill({dk, kv_elements}, 0);
   fill({dv, kv_elements}, 0);
-  const auto scratch =
-      static_cast<std::size_t>(kQueryRows) * static_cast<std::size_t>(shape.tokens);
+  const auto scratch = as_size(kQueryRows) * as_size(shape.tokens);
   std::vector<T> probabilities(scratch), d_scores(scratch);
   for_blocks(shape, [&](const Block& b) {
     const CpuMatrix<T> p = {probabilities.data(), b.keys, false};
@@ -144,7 +140,7 @@ void CpuKernels<T>::attention_backward(CpuLibrary library, const AttentionShape&
       T* d_row = ds.data + i * ds.stride;
       const T* g = d_out.row(b.sample, b.begin + i, b.head);
       const T* y = out.row(b.sample, b.begin + i, b.head);
-      const T mean = T(lane_sum(static_cast<std::size_t>(dim), [=](std::size_t e) {
+      const T mean = T(lane_sum(as_size(dim), [=](std::size_t e) {
         return static_cast<double>(g[e]) * static_cast<double>(y[e]);
       }));
       for (int j = 0; j < seen; ++j) row[j] = exponential(row[j] - sums[i]);

@@ -13,7 +13,7 @@
 namespace orrery::executor {
 namespace {
 
-std::size_t size(int length) { return static_cast<std::size_t>(length); }
+std::size_t size(int length) { return length; }
 
 /// Wide tensors have the same precision as all others. Everything happens at once, in the calling
 /// thread.

@@ -53,7 +53,7 @@ void CpuKernels<T>::row_maximum(const T* logits, std::size_t rows, std::size_t c
 template <class T>
 void CpuKernels<T>::row_sums(const T* logits, std::span<const std::int32_t> targets, int first,
                              int count, const T* maximum, T* sums, T* target_logits) {
-  const auto width = static_cast<std::size_t>(count);
+  const std::size_t width = count;
   for (std::size_t row = 0; row < targets.size(); ++row, logits += width) {
     const T largest = maximum[row];
     sums[row] = T(lane_sum(width, [=](std::size_t i) { return exponential(logits[i] - largest); }));
@@ -66,7 +66,7 @@ template <class T>
 void CpuKernels<T>::cross_entropy_backward(T* logits, std::span<const std::int32_t> targets,
                                            int first, int count, const T* maximum, const T* sums,
                                            double scale) {
-  const auto width = static_cast<std::size_t>(count);
+  const std::size_t width = count;
   for (std::size_t row = 0; row < targets.size(); ++row, logits += width) {
     const T largest = maximum[row];
     const T factor = T(scale / static_cast<double>(sums[row]));

@@ -1,5 +1,6 @@
 #include "executor/compute/backend.h"
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 
@@ -14,10 +15,9 @@ AttentionElements elements_of(const AttentionShape& shape) {
   const int last = (shape.first_head + shape.heads - 1) / shape.group - shape.first_kv;
   ORRERY_CHECK(first >= 0 && last < shape.kv_heads, "key-value heads {} to {} of {}", first, last,
                shape.kv_heads);
-  const auto size = [](int count) { return static_cast<std::size_t>(count); };
-  const std::size_t rows = size(shape.samples) * size(shape.tokens);
-  return {rows * size(shape.heads) * size(shape.head_dim),
-          rows * size(shape.kv_heads) * size(shape.head_dim), rows * size(shape.heads)};
+  const std::size_t rows = as_size(shape.samples) * as_size(shape.tokens);
+  return {rows * as_size(shape.heads) * as_size(shape.head_dim),
+          rows * as_size(shape.kv_heads) * as_size(shape.head_dim), rows * as_size(shape.heads)};
 }
 
 }  // namespace orrery::executor

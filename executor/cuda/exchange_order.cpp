@@ -41,13 +41,13 @@ Place receive_place(Transport& control, int from, std::uint64_t number) {
 OrderKeeper::OrderKeeper(Transport& control, Local local)
     : control_(control),
       local_(std::move(local)),
-      left_(static_cast<std::size_t>(control.size())),
-      gone_(static_cast<std::size_t>(control.size())),
-      told_(static_cast<std::size_t>(control.size())) {}
+      left_(control.size()),
+      gone_(control.size()),
+      told_(control.size()) {}
 
 void OrderKeeper::give(const Place& place) {
-  const auto from = static_cast<std::size_t>(place.from);
-  const auto to = static_cast<std::size_t>(place.to);
+  const std::size_t from = place.from;
+  const std::size_t to = place.to;
   const std::lock_guard lock(mutex_);
   if (place.what == Place::What::piece) {
     if (left_[from] || left_[to]) return;
@@ -61,7 +61,7 @@ void OrderKeeper::give(const Place& place) {
 }
 
 void OrderKeeper::tell(std::int64_t rank, const Place& place) {
-  const auto index = static_cast<std::size_t>(rank);
+  const std::size_t index = rank;
   if (rank == 0) return local_(place);
   if (!gone_[index]) send_place(control_, static_cast<int>(rank), told_[index]++, place);
 }

@@ -288,7 +288,7 @@ class KernelBackend final : public Backend {
   }
 
  private:
-  static std::size_t size(int length) { return static_cast<std::size_t>(length); }
+  static std::size_t size(int length) { return length; }
 
   void expect(const Tensor& tensor, std::size_t elements) const {
     ORRERY_CHECK(tensor.elements == elements, "a tensor of {} elements, not {}", tensor.elements,
@@ -390,7 +390,7 @@ void KernelBackend<Device, T>::embed_backward(std::span<const std::int32_t> toke
     }
   }
   if (order.empty()) return;
-  const auto token_at = [&](std::int32_t place) { return tokens[static_cast<std::size_t>(place)]; };
+  const auto token_at = [&](std::int32_t place) { return tokens[place]; };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int32_t a, std::int32_t b) { return token_at(a) < token_at(b); });
   std::vector<std::int32_t> starts, rows;

@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "executor/cuda/kernel_backend.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 
@@ -85,10 +86,9 @@ class KernelBackend<Device, T>::Attention {
                            narrowed(count_));
       return;
     }
-    const auto whole = [](int length) { return static_cast<std::size_t>(length); };
     device_.each(
         kernels::BatchedProduct<T, Out>{a.transposed, b.transposed, sizes_.tokens, columns, inner,
-                                        whole(stride(a)), whole(stride(b)), whole(stride(c)),
+                                        as_size(stride(a)), as_size(stride(b)), as_size(stride(c)),
                                         static_cast<double>(alpha), at[0], at[1], at[2]},
         count_ * sizes_.tokens * columns);
   }

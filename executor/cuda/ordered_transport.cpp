@@ -39,10 +39,10 @@ class OrderedTransport final : public Transport {
         patience_(std::make_shared<std::atomic<std::int64_t>>(60'000)),
         on_timeout_([this](const TransportError& error) { fail(error); }),
         inbox_(patience_, on_timeout_),
-        traffic_(static_cast<std::size_t>(size())),
-        left_(static_cast<std::size_t>(size())),
+        traffic_(size()),
+        left_(size()),
         outbox_(rank(), maker_->piece_bytes(), [this](const Place& place) { wish(place); }) {
-    for (int peer = 0; peer < size(); ++peer) traffic_[static_cast<std::size_t>(peer)].peer = peer;
+    for (int peer = 0; peer < size(); ++peer) traffic_[peer].peer = peer;
     if (rank() == 0) {
       keeper_.emplace(*control_, [this](const Place& place) { enqueue(place); });
       for (int peer = 1; peer < size(); ++peer) {
@@ -81,7 +81,7 @@ class OrderedTransport final : public Transport {
       const std::lock_guard lock(mutex_);
       if (failure_) {
         error = failure_;
-      } else if (leaving_ || left_[static_cast<std::size_t>(to)]) {
+      } else if (leaving_ || left_[to]) {
         error = has_left(to);
       } else {
         outbox_.add(to, tag, data, request);
@@ -292,7 +292,7 @@ class OrderedTransport final : public Transport {
     PendingPointer done;
     {
       const std::lock_guard lock(mutex_);
-      LinkTraffic& link = traffic_[static_cast<std::size_t>(place.to)];
+      LinkTraffic& link = traffic_[place.to];
       link.sent_bytes += static_cast<std::int64_t>(place.length);
       done = outbox_.pass(place);
       if (done) ++link.messages_sent;
@@ -304,8 +304,7 @@ class OrderedTransport final : public Transport {
   void note_received(const Place& place) {
     {
       const std::lock_guard lock(mutex_);
-      traffic_[static_cast<std::size_t>(place.from)].received_bytes +=
-          static_cast<std::int64_t>(place.length);
+      traffic_[place.from].received_bytes += static_cast<std::int64_t>(place.length);
     }
     if (place.offset + place.length < place.bytes) return;
     Inbox::Arrival arrival;
@@ -341,7 +340,7 @@ class OrderedTransport final : public Transport {
     std::vector<PendingPointer> dropped;
     {
       const std::lock_guard lock(mutex_);
-      left_[static_cast<std::size_t>(who)] = true;
+      left_[who] = true;
       dropped = outbox_.drop(who);
       changed_.notify_all();
     }

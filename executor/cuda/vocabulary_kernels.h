@@ -69,7 +69,7 @@ struct RowSums {
   template <class Lanes>
   ORRERY_HD void operator()(std::size_t row, const Lanes& lanes) const {
     using C = WideOf<T>;
-    const auto width = static_cast<std::size_t>(count);
+    const std::size_t width = count;
     const T* in = logits + row * width;
     const C largest = maximum[row];
     const C sum =
@@ -92,7 +92,7 @@ struct CrossEntropyBackward {
   template <class Lanes>
   ORRERY_HD void operator()(std::size_t row, const Lanes& lanes) const {
     using C = WideOf<T>;
-    const auto width = static_cast<std::size_t>(count);
+    const std::size_t width = count;
     T* in = logits + row * width;
     const C largest = maximum[row], factor = static_cast<C>(scale) / sums[row];
     const C whole = static_cast<C>(scale);

@@ -1,6 +1,7 @@
 #include "executor/engine/activations.h"
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 
@@ -18,21 +19,20 @@ void ActivationStore::reset() {
 }
 
 std::int64_t ActivationStore::rows_of(const ActivationKey& key) const {
-  const auto& pipeline = view_.program().pipelines[static_cast<std::size_t>(key.pipeline)];
+  const auto& pipeline = view_.program().pipelines[key.pipeline];
   return pipeline.micro_batch_size * view_.program().header.sequence_length;
 }
 
 Tensor ActivationStore::rows(const ActivationKey& key, std::int64_t first, std::int64_t last) {
-  const auto width = static_cast<std::size_t>(view_.program().header.model.hidden);
+  const std::size_t width = view_.program().header.model.hidden;
   const std::lock_guard lock(mutex_);
   const auto it = entries_.find(key);
   ORRERY_CHECK(it != entries_.end(), "activation of block {} is not there any more", key.block);
   Tensor& tensor = it->second.tensor;
   if (!tensor.memory) {
-    tensor = backend_.allocate(static_cast<std::size_t>(rows_of(key)) * width, false);
+    tensor = backend_.allocate(as_size(rows_of(key)) * width, false);
   }
-  return part(tensor, static_cast<std::size_t>(first) * width,
-              static_cast<std::size_t>(last) * width);
+  return part(tensor, as_size(first) * width, as_size(last) * width);
 }
 
 void ActivationStore::adopt(const ActivationKey& key, const Tensor& tensor) {

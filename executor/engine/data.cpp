@@ -41,7 +41,7 @@ class TextTokens final : public TokenSource {
   void sample(std::int64_t number, std::span<std::int32_t> tokens) const override {
     Rng rng = Rng(seed_).fork(static_cast<std::uint64_t>(number));
     const auto last = static_cast<std::int64_t>(text_.size() - tokens.size());
-    auto at = static_cast<std::size_t>(rng.integer(0, last));
+    std::size_t at = rng.integer(0, last);
     for (std::int32_t& out : tokens) out = static_cast<unsigned char>(text_[at++]);
   }
   std::string name() const override { return fmt::format("bytes of {}, seed {}", path_, seed_); }

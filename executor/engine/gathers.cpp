@@ -6,6 +6,7 @@
 #include "executor/engine/moves.h"
 #include "executor/net/clock.h"
 #include "executor/net/ring.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 
@@ -26,8 +27,7 @@ void ShardGathers::bring(BlockId block) {
   Backend& backend = shard_.backend();
   std::vector<HeldParameter>& parameters = shard_.parameters(block);
   for (HeldParameter& held : parameters) {
-    held.weight =
-        backend.allocate(static_cast<std::size_t>((held.end - held.begin) * held.info.unit), false);
+    held.weight = backend.allocate(as_size((held.end - held.begin) * held.info.unit), false);
     for (const UnitRange& range : held.updated) {
       backend.copy(held.own_units(held.shard, range.begin, range.end),
                    held.units(held.weight, range.begin, range.end));
@@ -49,7 +49,7 @@ void ShardGathers::gather(const RankView::ShardGather& what,
   for (const std::vector<ir::Region>& regions : what.members) {
     const std::size_t begin = at;
     for (const ir::Region& region : regions) {
-      const HeldParameter& held = parameters[static_cast<std::size_t>(region.parameter)];
+      const HeldParameter& held = parameters[region.parameter];
       tensors.emplace_back(held.units(held.weight, region.begin, region.end), at);
       at += tensors.back().first.elements;
     }
@@ -59,7 +59,7 @@ void ShardGathers::gather(const RankView::ShardGather& what,
   const auto bytes = [&](const auto& one) {
     return std::span(data).subspan(one.second * width, one.first.elements * width);
   };
-  const Extent own = parts[static_cast<std::size_t>(what.group.position)];
+  const Extent own = parts[what.group.position];
   const auto is_own = [&](const auto& one) {
     return one.second >= own.begin && one.second < own.end;
   };

@@ -6,6 +6,7 @@
 
 #include "executor/net/clock.h"
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 namespace {
@@ -50,14 +51,14 @@ std::size_t Mover::width(const Tensor& tensor) const {
 }
 
 Tensor Mover::part_of(const ir::Region& region, BlockId block) {
-  const HeldParameter& held = shard_.parameters(block)[static_cast<std::size_t>(region.parameter)];
+  const HeldParameter& held = shard_.parameters(block)[region.parameter];
   ORRERY_CHECK(held.begin <= region.begin && region.end <= held.end,
                "units {}-{} of parameter {} of block {} where {}-{} are held", region.begin,
                region.end, region.parameter, block.value, held.begin, held.end);
   const bool gradient = region.tensor == ir::TensorKind::gradient;
   return part(gradient ? held.gradient : held.weight,
-              static_cast<std::size_t>((region.begin - held.begin) * held.info.unit),
-              static_cast<std::size_t>((region.end - held.begin) * held.info.unit));
+              as_size((region.begin - held.begin) * held.info.unit),
+              as_size((region.end - held.begin) * held.info.unit));
 }
 
 std::vector<Tensor> Mover::tensors(const ir::Op& op, const std::vector<ir::Region>& regions) {
@@ -107,8 +108,7 @@ std::int64_t Mover::run_collective(const ir::Op& op, Transport& transport, const
   const ir::CollectiveShape& shape = view_.shape(op);
   ORRERY_CHECK(shape.parts.size() == 1, "{} parts in an expanded program", shape.parts.size());
   const auto& layout = shape.parts.front();
-  const RingGroup group =
-      view_.ring(view_.program().groups[static_cast<std::size_t>(layout.group)]);
+  const RingGroup group = view_.ring(view_.program().groups[layout.group]);
   const int n = group.size();
   using Kind = ir::CollectiveKind;
   if (shape.kind == Kind::all_reduce || shape.kind == Kind::broadcast) {
@@ -188,7 +188,7 @@ void OpGroupRing::all_reduce_maximum(const Tensor& tensor) {
   const ElementType element = element_of(backend_, tensor.wide);
   ORRERY_CHECK(element != ElementType::bf16, "maxima are wide");
   on_host(tensor, [&](std::span<std::byte> data) {
-    const auto n = static_cast<std::size_t>(degree());
+    const std::size_t n = degree();
     std::vector<std::byte> all(n * data.size());
     std::copy(data.begin(), data.end(),
               all.begin() + static_cast<std::ptrdiff_t>(data.size()) * position());

@@ -34,8 +34,8 @@ const Passes::Samples& Passes::samples(const ir::Op& op, const ir::SegmentInfo& 
   Samples& out = samples_[{info.pipeline, op.micro_batch.value, info.first_sample, info.samples}];
   if (!out.tokens.empty()) return out;
   const ir::ProgramHeader& header = view_.program().header;
-  const auto& pipeline = view_.program().pipelines[static_cast<std::size_t>(info.pipeline)];
-  const auto length = static_cast<std::size_t>(header.sequence_length);
+  const auto& pipeline = view_.program().pipelines[info.pipeline];
+  const std::size_t length = header.sequence_length;
   out.first = pipeline.first_sample +
               std::int64_t{op.micro_batch.value} * pipeline.micro_batch_size + info.first_sample;
   std::vector<std::int32_t> text(length + 1);

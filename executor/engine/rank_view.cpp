@@ -55,14 +55,13 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
   for (std::size_t local = 0; local < count_; ++local) {
     for (const OpId before : program.dependencies_of(global(local))) {
       ++counts_[local];
-      dependents_[static_cast<std::size_t>(before.value - first_)].push_back(local);
+      dependents_[before.value - first_].push_back(local);
     }
   }
   for (const ir::Op& at : ops()) {
     if (!ir::is_pass(at.kind) || at.match == ir::kNone) continue;
     RingGroup group;
-    for (const OpId member :
-         program.members_of(program.op_groups[static_cast<std::size_t>(at.match)])) {
+    for (const OpId member : program.members_of(program.op_groups[at.match])) {
       const int other = program.op(member).rank.value;
       if (other == rank.value) group.position = group.size();
       group.ranks.push_back(other);
@@ -82,7 +81,7 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
       const ir::CollectiveShape& of = shape(at);
       const auto& part = of.parts.front();
       const RingGroup group = ring(program.group(part.group));
-      const auto position = static_cast<std::size_t>(group.position);
+      const std::size_t position = group.position;
       if (of.kind == ir::CollectiveKind::broadcast && position == 0) continue;
       if (of.kind == ir::CollectiveKind::all_gather) {
         all.clear();
@@ -156,7 +155,7 @@ const std::vector<RankView::ShardGather>& RankView::gathers(BlockId block) const
 }
 
 std::span<const ir::Op> RankView::ops() const {
-  return std::span(program_.ops).subspan(static_cast<std::size_t>(first_), count_);
+  return std::span(program_.ops).subspan(first_, count_);
 }
 
 std::vector<std::size_t> RankView::stream(ir::Stream stream) const {
@@ -170,7 +169,7 @@ std::vector<std::size_t> RankView::stream(ir::Stream stream) const {
 const ir::SegmentInfo& RankView::segment(const ir::Op& op) const { return program_.segment_of(op); }
 
 const std::vector<ir::Region>& RankView::regions(std::int32_t set) const {
-  return set == ir::kNone ? kNoRegions : program_.region_sets[static_cast<std::size_t>(set)];
+  return set == ir::kNone ? kNoRegions : program_.region_sets[set];
 }
 
 std::uint64_t RankView::tag_number(std::size_t local) const {
@@ -178,10 +177,9 @@ std::uint64_t RankView::tag_number(std::size_t local) const {
   std::int32_t number = global(local).value;
   if (at.match == ir::kNone) return static_cast<std::uint64_t>(number);
   if (ir::is_transfer(at.kind)) return static_cast<std::uint64_t>(std::min(number, at.match));
-  const ir::Rendezvous rendezvous =
-      at.kind == ir::OpKind::collective
-          ? program_.collectives[static_cast<std::size_t>(at.match)].members
-          : program_.op_groups[static_cast<std::size_t>(at.match)];
+  const ir::Rendezvous rendezvous = at.kind == ir::OpKind::collective
+                                        ? program_.collectives[at.match].members
+                                        : program_.op_groups[at.match];
   for (const OpId member : program_.members_of(rendezvous)) number = std::min(number, member.value);
   return static_cast<std::uint64_t>(number);
 }
@@ -212,7 +210,7 @@ RingGroup RankView::op_group(const ir::Op& op) const {
   if (it != op_groups_.end()) return it->second;
   // Blocks that exchange nothing: the group of the stage that this rank is in.
   const ir::Rank& self = program_.ranks[rank_.index()];
-  RingGroup out{std::vector<int>(static_cast<std::size_t>(info.tensor_parallel)), self.position};
+  RingGroup out{std::vector<int>(info.tensor_parallel), self.position};
   for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
     const ir::Rank& other = program_.ranks[r];
     if (other.pipeline != self.pipeline || other.stage != self.stage || other.group != self.group) {
@@ -220,7 +218,7 @@ RingGroup RankView::op_group(const ir::Op& op) const {
     }
     ORRERY_CHECK(other.position < out.size(), "position {} in a group of {}", other.position,
                  out.size());
-    out.ranks[static_cast<std::size_t>(other.position)] = static_cast<int>(r);
+    out.ranks[other.position] = static_cast<int>(r);
   }
   return out;
 }

@@ -58,7 +58,7 @@ void GradientRounds::finish() {
 }
 
 const Tensor& GradientRounds::gradient(const Key& key) {
-  return shard_.parameters(key.first)[static_cast<std::size_t>(key.second)].gradient;
+  return shard_.parameters(key.first)[key.second].gradient;
 }
 
 }  // namespace orrery::executor

@@ -21,6 +21,7 @@
 #include "executor/engine/task_pool.h"
 #include "executor/net/clock.h"
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 namespace {
@@ -28,7 +29,7 @@ namespace {
 /// Receives of activations are posted when the compute stream is so near to the op that needs them:
 /// memory for them is then taken by few at a time.
 constexpr std::size_t kReceiveAhead = 4;
-constexpr std::size_t kNever = static_cast<std::size_t>(-1);
+constexpr std::size_t kNever = as_size(-1);
 
 void update_range(Backend& backend, const HeldParameter& held, const UnitRange& range,
                   ir::Optimizer optimizer, const AdamStep& adam) {

@@ -200,7 +200,7 @@ std::string AgentSpawner::find_ended_agent() {
 }
 
 void AgentSpawner::order(int node, const std::string& command) {
-  const auto index = static_cast<std::size_t>(node);
+  const std::size_t index = node;
   store_.client().set(fmt::format("spawn/{}/{}", nodes_[index], orders_[index]++), command);
 }
 
@@ -261,13 +261,13 @@ std::vector<std::int32_t> AgentSpawner::find_silent() {
   std::vector<std::int32_t> out;
   for (auto& [device, pulse] : pulses_) {
     const bool silent = is_silent(pulse, fmt::format("beat/{}", device), beats);
-    if (silent || silent_nodes[static_cast<std::size_t>(node_of(device))]) out.push_back(device);
+    if (silent || silent_nodes[node_of(device)]) out.push_back(device);
   }
   return out;
 }
 
 bool AgentSpawner::answers(int node, milliseconds limit) {
-  const std::string key = "beat/node/" + nodes_[static_cast<std::size_t>(node)];
+  const std::string key = "beat/node/" + nodes_[node];
   const auto before = store_.client().get(key, milliseconds(0));
   const auto deadline = Clock::now() + limit;
   while (store_.client().get(key, milliseconds(0)) == before) {

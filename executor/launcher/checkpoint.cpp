@@ -15,6 +15,7 @@
 #include "executor/net/clock.h"
 #include "models/base/file.h"
 #include "models/base/hash.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 namespace {
@@ -98,8 +99,7 @@ std::variant<Decoded, std::string> decode(const std::string& bytes) {
     std::size_t parts = 0;
     header >> entry.slice.block >> entry.slice.parameter >> entry.slice.begin >> entry.slice.end >>
         entry.unit_bytes >> parts;
-    const std::size_t size =
-        static_cast<std::size_t>(entry.slice.end - entry.slice.begin) * entry.unit_bytes;
+    const std::size_t size = as_size(entry.slice.end - entry.slice.begin) * entry.unit_bytes;
     if (!header || parts > kMostParts || at + parts * size > body.size()) {
       return "is torn or corrupt: sizes do not match";
     }

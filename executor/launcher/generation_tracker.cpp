@@ -44,14 +44,14 @@ void GenerationTracker::take(const std::string& rest, const std::string& value) 
   } else if (kind == "step") {
     steps_[first][m] = step_report_from(value);
   } else if (kind == "status") {
-    statuses_[static_cast<std::size_t>(m)] = from_message<MemberStatus>(value, rest);
+    statuses_[m] = from_message<MemberStatus>(value, rest);
   } else if (kind == "event") {
     events_.push_back({m, from_message<EventReport>(value, rest)});
   }
 }
 
 void GenerationTracker::take_clock(int member, const ClockReport& clock) {
-  clocks_[static_cast<std::size_t>(member)] = clock;
+  clocks_[member] = clock;
   // The launcher's own clock is compared with rank 0's only by when its message came, to some
   // milliseconds, unless they share a machine.
   if (member == 0 && clock.boot != boot_id()) rank0_minus_launcher_ = clock.posted_ns - now_ns();
@@ -65,7 +65,7 @@ void GenerationTracker::add_event(std::int64_t launcher_ns, const std::string& k
 std::int64_t GenerationTracker::run_time(int member, std::int64_t ns) const {
   const std::int64_t origin = origin_ns_ + rank0_minus_launcher_;
   if (member < 0) return ns + rank0_minus_launcher_ - origin;
-  const auto& clock = clocks_[static_cast<std::size_t>(member)];
+  const auto& clock = clocks_[member];
   return ns - (clock ? clock->offset_ns : 0) - origin;
 }
 
@@ -182,7 +182,7 @@ GenerationSummary GenerationTracker::summary() const {
   GenerationSummary out;
   out.number = number_;
   for (int rank = 0; rank < ranks(); ++rank) {
-    const auto index = static_cast<std::size_t>(rank);
+    const std::size_t index = rank;
     RankSummary one;
     one.rank = rank;
     one.device = members_[index];
@@ -243,7 +243,7 @@ ir::RunLog GenerationTracker::log() const {
   }
   std::sort(log.events.begin(), log.events.end());
   for (int rank = 0; rank < ranks(); ++rank) {
-    const auto index = static_cast<std::size_t>(rank);
+    const std::size_t index = rank;
     if (clocks_[index]) {
       log.clocks.push_back({{rank}, {clocks_[index]->offset_ns}, {clocks_[index]->uncertainty_ns}});
     }

@@ -25,9 +25,7 @@ class GenerationTracker {
 
   const std::vector<std::int32_t>& members() const { return members_; }
   int ranks() const { return static_cast<int>(program_.ranks.size()); }
-  const std::optional<MemberStatus>& status(int member) const {
-    return statuses_[static_cast<std::size_t>(member)];
-  }
+  const std::optional<MemberStatus>& status(int member) const { return statuses_[member]; }
   /// Steps that all ranks have finished and that were not given out before, ascending.
   std::vector<StepLine> take_finished();
   /// Number of the last finished step; `none` before the first.

@@ -6,6 +6,8 @@
 #include <set>
 #include <tuple>
 
+#include "models/base/ids.h"
+
 namespace orrery::executor {
 namespace {
 
@@ -23,8 +25,7 @@ using Sources = std::map<Key, std::vector<Source>>;
 
 /// How far a source is from a member: the order of preference.
 int distance(const Source& source, int to, const std::vector<StateReport>& members) {
-  const bool same_node = members[static_cast<std::size_t>(source.member)].node ==
-                         members[static_cast<std::size_t>(to)].node;
+  const bool same_node = members[source.member].node == members[to].node;
   switch (source.origin) {
     case StateOrigin::memory:
       return source.member == to ? 0 : 1;
@@ -77,7 +78,7 @@ class MovePlanner {
       const std::int64_t end = *std::next(cut);
       const Source* best = choose(it->second, to, begin, end);
       if (best == nullptr) return false;
-      if (best->member != to) load_[static_cast<std::size_t>(best->member)] += end - begin;
+      if (best->member != to) load_[best->member] += end - begin;
       const int from = best->origin == StateOrigin::cloud ? to : best->member;
       StateMove move{from, to, best->origin, need.slice, need.whole};
       move.slice.begin = begin;
@@ -91,8 +92,7 @@ class MovePlanner {
                        std::int64_t end) const {
     const Source* best = nullptr;
     const auto rank = [&](const Source& source) {
-      return std::tuple(distance(source, to, members_),
-                        load_[static_cast<std::size_t>(source.member)], source.member);
+      return std::tuple(distance(source, to, members_), load_[source.member], source.member);
     };
     for (const Source& source : all) {
       if (source.begin > begin || source.end < end) continue;
@@ -123,7 +123,7 @@ constexpr std::size_t kOfferNumbers = 7;
 
 const char* name_of(StateOrigin origin) {
   constexpr std::array kNames = {"memory", "local", "cloud"};
-  return kNames[static_cast<std::size_t>(origin)];
+  return kNames[index_of(origin)];
 }
 
 void describe(config::Visitor& v, StateReport& report) {
@@ -163,7 +163,7 @@ std::vector<StateNeed> needs_of(Worker& worker) {
     const std::vector<HeldParameter>& all = worker.shard().parameters(block);
     std::vector<std::vector<UnitRange>> owned(all.size());
     for (const Worker::Owned& range : worker.owned(block)) {
-      owned[static_cast<std::size_t>(range.parameter)].push_back({range.begin, range.end});
+      owned[range.parameter].push_back({range.begin, range.end});
       needs.push_back({{block.value, range.parameter, range.begin, range.end}, true});
     }
     for (std::size_t p = 0; p < all.size(); ++p) {
@@ -179,7 +179,7 @@ std::vector<StateNeed> needs_of(Worker& worker) {
 
 std::vector<StateSlice> slices_to_save(const std::vector<StateReport>& members, int member,
                                        bool per_node) {
-  const auto index = static_cast<std::size_t>(member);
+  const std::size_t index = member;
   std::map<Key, std::vector<UnitRange>> taken;
   for (std::size_t m = 0; m < index; ++m) {
     if (per_node && members[m].node != members[index].node) continue;

@@ -99,7 +99,7 @@ class CheckpointServers {
     for (const std::int32_t device : lost) {
       const int node = spawner_.node_of(device);
       if (served.contains(node) || !tried_.insert(node).second) continue;
-      const std::string& name = spawner_.nodes()[static_cast<std::size_t>(node)];
+      const std::string& name = spawner_.nodes()[node];
       const bool lives = spawner_.answers(node, kAnswer);
       if (lives) out.push_back(device);
       o.say(lives ? fmt::format("{} has no rank left: its agent serves its checkpoints", name)
@@ -355,7 +355,7 @@ class Launch {
       // The record turns it back: run time is counted from the origin.
       if (run_ns) record.add_event(*run_ns + origin_ns_, name, what);
     };
-    add("t_comm", record.last_event("mesh"), "all connections stand");
+    add("t_comm", record.last_event("mesh"), "all connections are open");
     const std::vector<std::string> loaded = record.details("loaded");
     const std::string version =
         loaded.empty() ? "" : loaded.front().substr(0, loaded.front().find(':'));
@@ -393,7 +393,7 @@ class Launch {
     write_generation(
         o_.out, current.program, record.log(),
         [this](DeviceId id) { return spawner_->node_of(id.value); },
-        [this](int node) { return spawner_->nodes()[static_cast<std::size_t>(node)]; });
+        [this](int node) { return spawner_->nodes()[node]; });
   }
 
   /// The program to go on with goes to `current`; false: there is none.

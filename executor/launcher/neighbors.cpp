@@ -27,7 +27,7 @@ std::vector<Neighbors> find_neighbors(const LaunchOptions& o,
   Neighbors here;  // Nodes of this machine are one machine.
   here.emulated_nodes = !o.hosts.empty();
   for (const DeviceId device : used_devices(o)) {
-    const auto node = static_cast<std::size_t>(node_of(device));
+    const std::size_t node = node_of(device);
     (is_here(node) ? here : out[node]).devices.push_back(device.value);
   }
   for (std::size_t node = 0; node < out.size(); ++node) {

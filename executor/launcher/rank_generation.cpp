@@ -18,6 +18,7 @@
 #include "executor/launcher/state_fetch.h"
 #include "executor/net/clock.h"
 #include "executor/net/message.h"
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "models/ir/wire.h"
 
@@ -265,7 +266,7 @@ void RankGeneration::run_steps(Live& live, std::int64_t first, MemberStatus& sta
     live.faults.clear();
     for (const FaultInjection& fault : s.faults) {
       if (fault.device != context_.environment.device || fault.step != step) continue;
-      const std::size_t row = static_cast<std::size_t>(me_) * ir::kStreams;
+      const std::size_t row = as_size(me_) * ir::kStreams;
       const std::int64_t begin = program_.stream_begin[row];
       const std::int64_t end = program_.stream_begin[row + ir::kStreams];
       const OpId at = {static_cast<std::int32_t>(Rng(fault.seed).integer(begin, end - 1))};

@@ -1,6 +1,7 @@
 #include "executor/launcher/state.h"
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 namespace {
@@ -45,9 +46,8 @@ std::vector<std::byte> StateBank::read(const StateSlice& slice, std::size_t part
                "units {}-{} of parameter {} of block {} are not here", slice.begin, slice.end,
                slice.parameter, slice.block);
   std::vector<std::byte> out;
-  const std::size_t begin =
-      static_cast<std::size_t>(slice.begin - entry->slice.begin) * entry->unit_bytes;
-  const std::size_t size = static_cast<std::size_t>(slice.end - slice.begin) * entry->unit_bytes;
+  const std::size_t begin = as_size(slice.begin - entry->slice.begin) * entry->unit_bytes;
+  const std::size_t size = as_size(slice.end - slice.begin) * entry->unit_bytes;
   out.reserve(parts * size);
   for (std::size_t p = 0; p < parts; ++p) {
     const auto* first = entry->parts[p].data() + begin;
@@ -63,10 +63,10 @@ StateBank take_state(Worker& worker, StateVersion version) {
   for (const BlockId block : worker.blocks()) {
     const std::vector<HeldParameter>& all = worker.shard().parameters(block);
     for (const Worker::Owned& owned : worker.owned(block)) {
-      const HeldParameter& held = all[static_cast<std::size_t>(owned.parameter)];
+      const HeldParameter& held = all[owned.parameter];
       StateBank::Entry entry;
       entry.slice = {block.value, owned.parameter, owned.begin, owned.end};
-      entry.unit_bytes = static_cast<std::size_t>(held.info.unit) * backend.element_bytes(true);
+      entry.unit_bytes = as_size(held.info.unit) * backend.element_bytes(true);
       for (const Tensor& slice : parts_of(held, owned.begin, owned.end, kMostParts)) {
         std::vector<std::byte> bytes(slice.elements * backend.element_bytes(true));
         backend.download(slice, bytes);
@@ -85,8 +85,7 @@ std::size_t state_parts(const ir::Program& program) {
 void put_state(ModelShard& shard, const StateSlice& slice, std::size_t parts,
                std::span<const std::byte> bytes) {
   Backend& backend = shard.backend();
-  const HeldParameter& held =
-      shard.parameters({slice.block})[static_cast<std::size_t>(slice.parameter)];
+  const HeldParameter& held = shard.parameters({slice.block})[slice.parameter];
   const std::vector<Tensor> tensors = parts_of(held, slice.begin, slice.end, parts);
   ORRERY_CHECK(parts <= tensors.size(), "{} parts of {}", parts, tensors.size());
   const std::size_t size = bytes.size() / parts;

@@ -10,6 +10,7 @@
 
 #include "executor/launcher/checkpoint.h"
 #include "executor/net/message.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 namespace {
@@ -109,9 +110,8 @@ void StateFetch::move(Worker* worker, Transport& transport, const StatePlan& pla
   const std::size_t all_parts = state_parts(program_);
   const auto parts = [&](const StateMove& one) { return one.whole ? all_parts : 1; };
   const auto size = [&](const StateMove& one) {
-    const HeldParameter& held = worker->shard().parameters(
-        {one.slice.block})[static_cast<std::size_t>(one.slice.parameter)];
-    return static_cast<std::size_t>((one.slice.end - one.slice.begin) * held.info.unit) *
+    const HeldParameter& held = worker->shard().parameters({one.slice.block})[one.slice.parameter];
+    return as_size((one.slice.end - one.slice.begin) * held.info.unit) *
            worker->shard().backend().element_bytes(true) * parts(one);
   };
   // Block after block, in the same order everywhere; one message for each pair and block.

@@ -1,6 +1,7 @@
 #include "executor/model/block.h"
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 
@@ -17,8 +18,7 @@ std::size_t BlockKept::bytes(const Backend& backend) const {
 }
 
 Tensor BlockWork::allocate(int columns, bool wide) const {
-  return backend.allocate(static_cast<std::size_t>(rows()) * static_cast<std::size_t>(columns),
-                          wide);
+  return backend.allocate(as_size(rows()) * as_size(columns), wide);
 }
 
 void norm_forward(const BlockWork& work, const ParameterPair& numbers, const Tensor& x, Tensor& y,
@@ -84,14 +84,14 @@ void sum_over(const BlockWork& work, TensorGroup& group, const Tensor& tensor) {
 }
 
 Tensor project(const BlockWork& work, const Tensor& x, const Tensor& weight, int inputs) {
-  const int outputs = static_cast<int>(weight.elements / static_cast<std::size_t>(inputs));
+  const int outputs = static_cast<int>(weight.elements / inputs);
   Tensor y = work.allocate(outputs);
   work.backend.gemm(false, true, work.rows(), outputs, inputs, 1, x, weight, 0, y);
   return y;
 }
 
 Tensor project_back(const BlockWork& work, const Tensor& x, const Tensor& weight, int outputs) {
-  const int inputs = static_cast<int>(weight.elements / static_cast<std::size_t>(outputs));
+  const int inputs = static_cast<int>(weight.elements / outputs);
   Tensor y = work.allocate(outputs);
   work.backend.gemm(false, false, work.rows(), outputs, inputs, 1, x, weight, 0, y);
   return y;
@@ -100,7 +100,7 @@ Tensor project_back(const BlockWork& work, const Tensor& x, const Tensor& weight
 void add_weight_gradient(const BlockWork& work, const Tensor& left, const Tensor& right,
                          const Tensor& gradient) {
   const int hidden = work.hidden();
-  const int units = static_cast<int>(gradient.elements / static_cast<std::size_t>(hidden));
+  const int units = static_cast<int>(gradient.elements / hidden);
   work.backend.gemm(true, false, units, hidden, work.rows(), 1, left, right, 1, gradient);
 }
 

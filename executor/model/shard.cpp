@@ -7,6 +7,7 @@
 #include "executor/model/block.h"
 #include "executor/model/parameters.h"
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/ir/op_traits.h"
 
 namespace orrery::executor {
@@ -16,16 +17,14 @@ namespace {
 class SegmentKept : public Kept {
  public:
   SegmentKept(const Backend& backend, BlockId first, BlockId last)
-      : backend_(backend),
-        first_(first),
-        blocks_(static_cast<std::size_t>(last.value - first.value) + 1) {}
+      : backend_(backend), first_(first), blocks_(last.value - first.value + 1) {}
   std::size_t bytes() const override {
     std::size_t sum = 0;
     for (const BlockKept& block : blocks_) sum += block.bytes(backend_);
     return sum;
   }
   BlockKept& at(BlockId block) {
-    const auto index = static_cast<std::size_t>(block.value - first_.value);
+    const std::size_t index = block.value - first_.value;
     ORRERY_CHECK(index < blocks_.size(), "block {} was not in the forward pass", block.value);
     return blocks_[index];
   }
@@ -115,8 +114,7 @@ class ModelShard::Impl {
   const ir::ProgramHeader& header() const { return header_; }
 
   BlockWork work(BlockId block, const MicroBatch& batch) {
-    const auto rows =
-        static_cast<std::size_t>(batch.samples) * static_cast<std::size_t>(header_.sequence_length);
+    const auto rows = as_size(batch.samples) * as_size(header_.sequence_length);
     const bool reads_tokens = kind(block) == ir::BlockKind::embedding;
     const bool reads_targets = kind(block) == ir::BlockKind::head;
     ORRERY_CHECK((!reads_tokens || batch.tokens.size() == rows) &&
@@ -186,7 +184,7 @@ class ModelShard::Impl {
 
   HeldParameter hold(const ParameterInfo& info, const HeldBlock& at, int parameter) {
     const UnitRange slice = held_slice(info, at.degree, at.position);
-    const auto elements = static_cast<std::size_t>((slice.end - slice.begin) * info.unit);
+    const std::size_t elements = (slice.end - slice.begin) * info.unit;
     HeldParameter held;
     held.info = info;
     held.begin = slice.begin;
@@ -197,7 +195,7 @@ class ModelShard::Impl {
                 elsewhere == at.elsewhere.end() ? std::vector<UnitRange>{} : elsewhere->second);
     std::int64_t updated = 0;
     for (const UnitRange& range : held.updated) updated += range.end - range.begin;
-    const auto moments = static_cast<std::size_t>(updated * info.unit);
+    const std::size_t moments = updated * info.unit;
     held.sharded = at.sharded;
     const std::size_t kept = held.sharded ? moments : elements;
     held.master = backend_.allocate(kept, true);
@@ -219,16 +217,15 @@ class ModelShard::Impl {
 };
 
 Tensor HeldParameter::units(const Tensor& tensor, std::int64_t from, std::int64_t to) const {
-  return part(tensor, static_cast<std::size_t>((from - begin) * info.unit),
-              static_cast<std::size_t>((to - begin) * info.unit));
+  return part(tensor, as_size((from - begin) * info.unit), as_size((to - begin) * info.unit));
 }
 
 Tensor HeldParameter::own_units(const Tensor& tensor, std::int64_t from, std::int64_t to) const {
   std::int64_t before = 0;
   for (const UnitRange& range : updated) {
     if (range.begin <= from && to <= range.end) {
-      return part(tensor, static_cast<std::size_t>((before + from - range.begin) * info.unit),
-                  static_cast<std::size_t>((before + to - range.begin) * info.unit));
+      return part(tensor, as_size((before + from - range.begin) * info.unit),
+                  as_size((before + to - range.begin) * info.unit));
     }
     before += range.end - range.begin;
   }

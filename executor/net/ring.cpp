@@ -98,13 +98,13 @@ class Ring {
     return ((i % n) + n) % n;
   }
   std::span<std::byte> bytes(int part) const {
-    const Extent& extent = parts_[static_cast<std::size_t>(part)];
+    const Extent& extent = parts_[part];
     return data_.subspan(extent.begin * width_, extent.size() * width_);
   }
 
   void step(int send, int get, std::uint64_t number, bool sum) {
-    const int next = group_.ranks[static_cast<std::size_t>(wrap(group_.position + 1))];
-    const int before = group_.ranks[static_cast<std::size_t>(wrap(group_.position - 1))];
+    const int next = group_.ranks[wrap(group_.position + 1)];
+    const int before = group_.ranks[wrap(group_.position - 1)];
     const Tag tag = make_tag(tag_.step, tag_.op, tag_.first_part + number);
     const std::span<std::byte> to = bytes(get);
     const std::span<std::byte> into = sum ? std::span<std::byte>(staging_).first(to.size()) : to;
@@ -144,7 +144,7 @@ std::size_t size_of(ElementType element) {
 
 std::vector<Extent> even_parts(std::size_t length, int n) {
   std::vector<Extent> parts;
-  const auto count = static_cast<std::size_t>(n);
+  const std::size_t count = n;
   std::size_t begin = 0;
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t size = length / count + (i < length % count ? 1 : 0);
@@ -183,7 +183,7 @@ void broadcast(Transport& transport, const RingGroup& group, std::span<std::byte
       (data.size() + kBroadcastPiece - 1) / kBroadcastPiece, 1, kMostPieces);
   const bool first = group.position == 0;
   const bool last = group.position + 1 == group.size();
-  const auto position = static_cast<std::size_t>(group.position);
+  const std::size_t position = group.position;
   std::vector<RequestPointer> received;
   std::vector<RequestPointer> sent;
   const std::vector<Extent> extents = even_parts(data.size(), static_cast<int>(pieces));

@@ -149,7 +149,7 @@ void write_all(const Socket& socket, std::span<const std::byte> data, SteadyTime
   while (!data.empty()) {
     const ssize_t count = ::send(socket.fd(), data.data(), data.size(), MSG_NOSIGNAL);
     if (count > 0) {
-      data = data.subspan(static_cast<std::size_t>(count));
+      data = data.subspan(count);
     } else if (errno == EAGAIN || errno == EINTR) {
       if (!ready(socket.fd(), POLLOUT, deadline)) {
         throw TransportError(Kind::timeout, peer, "the other side does not read");
@@ -164,7 +164,7 @@ void read_all(const Socket& socket, std::span<std::byte> into, SteadyTime deadli
   while (!into.empty()) {
     const ssize_t count = ::recv(socket.fd(), into.data(), into.size(), 0);
     if (count > 0) {
-      into = into.subspan(static_cast<std::size_t>(count));
+      into = into.subspan(count);
     } else if (count == 0) {
       throw TransportError(Kind::peer_lost, peer, "the other side closed the connection");
     } else if (errno == EAGAIN || errno == EINTR) {

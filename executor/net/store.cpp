@@ -243,7 +243,7 @@ std::map<std::string, std::string> StoreClient::list(const std::string& prefix) 
   const auto number = [&](std::size_t& at) {
     std::size_t value = 0;
     while (at < text.size() && text[at] != ' ') {
-      value = 10 * value + static_cast<std::size_t>(text[at++] - '0');
+      value = 10 * value + (text[at++] - '0');
     }
     ++at;
     return value;

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <utility>
 
+#include "models/base/ids.h"
+
 namespace orrery::executor {
 
 using Kind = TransportError::Kind;
@@ -31,7 +33,7 @@ std::optional<TransportError> TcpConnection::flush(std::vector<PendingPointer>& 
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && errno == EAGAIN) return std::nullopt;
     if (count < 0) return lost_sending(std::strerror(errno));
-    frame.sent += static_cast<std::size_t>(count);
+    frame.sent += count;
     last_sent = Clock::now();
     if (frame.sent < header.size() + frame.payload.size()) continue;
     if (frame.request) {
@@ -69,8 +71,8 @@ void TcpConnection::drain(Inbox& inbox, std::vector<Settlement>& arrived) {
       if (count < 0) throw lost(std::strerror(errno));
       if (count == 0) throw lost("the connection ended without goodbye");
       last_received = Clock::now();
-      received_ += static_cast<std::size_t>(count);
-      if (static_cast<std::size_t>(count) < rest.size()) continue;
+      received_ += count;
+      if (as_size(count) < rest.size()) continue;
     }
     received_ = 0;
     if (in_payload_) {

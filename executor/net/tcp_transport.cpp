@@ -83,7 +83,7 @@ class TcpTransport final : public Transport {
   }
 
  private:
-  TcpConnection& connection(int peer) { return *connections_[static_cast<std::size_t>(peer)]; }
+  TcpConnection& connection(int peer) { return *connections_[peer]; }
 
   void wake() {
     const std::uint64_t one = 1;
@@ -277,7 +277,7 @@ void admit_higher(int rank, Listener& listener, const TcpOptions& options, Stead
       // A stranger that says nothing must not keep the others waiting for long.
       const SteadyTime patience = std::min(deadline, Clock::now() + milliseconds(2'000));
       const Identity who = admit(socket, options.token, expected, patience);
-      Socket& place = sockets[static_cast<std::size_t>(who.rank)];
+      Socket& place = sockets[who.rank];
       if (who.rank <= rank || place.open()) continue;
       place = std::move(socket);
       --missing;
@@ -296,9 +296,9 @@ std::unique_ptr<Transport> make_tcp_transport(int rank, Listener listener,
   const int size = static_cast<int>(endpoints.size());
   std::vector<Socket> sockets(endpoints.size());
   for (int peer = 0; peer < rank; ++peer) {
-    Socket socket = connect_to(endpoints[static_cast<std::size_t>(peer)], deadline, peer);
+    Socket socket = connect_to(endpoints[peer], deadline, peer);
     introduce(socket, options.token, {Role::rank, rank, size, options.generation}, deadline, peer);
-    sockets[static_cast<std::size_t>(peer)] = std::move(socket);
+    sockets[peer] = std::move(socket);
   }
   admit_higher(rank, listener, options, deadline, sockets);
   return std::make_unique<TcpTransport>(rank, std::move(sockets), options);

@@ -39,7 +39,7 @@ class ThreadTransport final : public Transport {
   int size() const override { return static_cast<int>(room_->inboxes.size()); }
 
   RequestPointer send(int peer, Tag tag, std::span<const std::byte> data) override {
-    room_->inboxes[static_cast<std::size_t>(peer)]->put(rank_, tag, data).tell();
+    room_->inboxes[peer]->put(rank_, tag, data).tell();
     count(peer, data.size(), true);
     auto request = std::make_shared<PendingRequest>(peer, tag, room_->patience, nullptr);
     request->finish();
@@ -48,7 +48,7 @@ class ThreadTransport final : public Transport {
 
   RequestPointer receive(int peer, Tag tag, std::span<std::byte> into) override {
     count(peer, into.size(), false);
-    return room_->inboxes[static_cast<std::size_t>(rank_)]->post(peer, tag, into);
+    return room_->inboxes[rank_]->post(peer, tag, into);
   }
 
   void set_deadline(std::chrono::milliseconds timeout) override {
@@ -69,7 +69,7 @@ class ThreadTransport final : public Transport {
  private:
   void count(int peer, std::size_t bytes, bool sent) {
     const std::lock_guard lock(mutex_);
-    LinkTraffic& link = traffic_[static_cast<std::size_t>(peer)];
+    LinkTraffic& link = traffic_[peer];
     (sent ? link.sent_bytes : link.received_bytes) += static_cast<std::int64_t>(bytes);
     if (sent) ++link.messages_sent;
   }

@@ -35,7 +35,7 @@ NetlabFabric::NetlabFabric(const NetlabSpec& spec, std::int64_t queue_bytes)
   std::map<std::pair<std::size_t, std::size_t>, std::size_t> limits;
   for (const NetlabPair& pair : spec.pairs) {
     if (!pair.rate) continue;
-    const auto a = static_cast<std::size_t>(pair.a), b = static_cast<std::size_t>(pair.b);
+    const auto a = pair.a, b = pair.b;
     limits[{a, b}] = add_server(*pair.rate);
     limits[{b, a}] = add_server(*pair.rate);
   }
@@ -47,11 +47,11 @@ NetlabFabric::NetlabFabric(const NetlabSpec& spec, std::int64_t queue_bytes)
       path.latency = std::llround(
           1e9 * netlab_latency(spec, static_cast<int>(from), static_cast<int>(to)).value);
       path.servers.push_back(ports[from].up);
-      if (out != in && out >= 0) path.servers.push_back(uplinks[static_cast<std::size_t>(out)].up);
+      if (out != in && out >= 0) path.servers.push_back(uplinks[out].up);
       if (const auto limit = limits.find({from, to}); limit != limits.end()) {
         path.servers.push_back(limit->second);
       }
-      if (out != in && in >= 0) path.servers.push_back(uplinks[static_cast<std::size_t>(in)].down);
+      if (out != in && in >= 0) path.servers.push_back(uplinks[in].down);
       path.servers.push_back(ports[to].down);
     }
   }
@@ -135,7 +135,7 @@ void NetlabFabric::release(std::size_t slot) {
 }
 
 void NetlabFabric::drop(std::size_t slot) {
-  ++drops_[static_cast<std::size_t>(transits_[slot].frame.from)];
+  ++drops_[transits_[slot].frame.from];
   release(slot);
 }
 

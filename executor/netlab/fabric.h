@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "executor/netlab/spec.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 
@@ -49,7 +50,7 @@ class NetlabFabric {
   void advance(std::int64_t now, const Deliver& deliver);
 
   /// Frames dropped so far that came from the node.
-  std::int64_t drops(int node) const { return drops_[static_cast<std::size_t>(node)]; }
+  std::int64_t drops(int node) const { return drops_[node]; }
 
  private:
   /// Frames of one pair of nodes that wait for a server.
@@ -90,7 +91,7 @@ class NetlabFabric {
   };
 
   std::size_t key(const NetlabFrame& frame) const {
-    return static_cast<std::size_t>(frame.from) * nodes_ + static_cast<std::size_t>(frame.to);
+    return as_size(frame.from) * nodes_ + frame.to;
   }
   std::size_t add_server(BytesPerSecond rate);
   void post(std::int64_t time, What what, std::size_t index);

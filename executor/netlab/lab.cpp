@@ -199,7 +199,7 @@ NetlabStatus netlab_status(const NetlabSpec& spec, const NetlabOptions& options)
   NetlabStatus status;
   status.ports.resize(spec.nodes.size());
   for (int node = 0; node < size_of(spec); ++node) {
-    NetlabPortStatus& port = status.ports[static_cast<std::size_t>(node)];
+    NetlabPortStatus& port = status.ports[node];
     port.present = namespace_exists(namespace_name(spec, node));
     port.processes = processes_in(namespace_name(spec, node));
   }

@@ -112,7 +112,7 @@ std::vector<std::string> find_problems(const NetlabSpec& spec) {
 }
 
 std::string namespace_name(const NetlabSpec& spec, int node) {
-  return fmt::format("orrery-{}-{}", spec.name, spec.nodes[static_cast<std::size_t>(node)].name);
+  return fmt::format("orrery-{}-{}", spec.name, spec.nodes[node].name);
 }
 
 std::string netlab_address(int node) {
@@ -124,8 +124,7 @@ Seconds netlab_latency(const NetlabSpec& spec, int a, int b) {
   for (const NetlabPair& pair : spec.pairs) {
     if (std::minmax(pair.a, pair.b) == std::minmax(a, b) && pair.latency) return *pair.latency;
   }
-  return spec.nodes[static_cast<std::size_t>(a)].latency +
-         spec.nodes[static_cast<std::size_t>(b)].latency;
+  return spec.nodes[a].latency + spec.nodes[b].latency;
 }
 
 double netlab_reserve(double cores) { return std::min(0.5, cores / 4); }

@@ -17,7 +17,7 @@ namespace orrery::executor {
 struct NetlabNode {
   std::string name;     ///< Letters, digits, '_', '.', '-'.
   BytesPerSecond rate;  ///< Of its port, each direction.
-  Seconds latency;      ///< Of its port, one way: a frame takes that of both ends.
+  Seconds latency;      ///< Of its port, one way. A frame takes that of both ends.
   int uplink = -1;   ///< Index into NetlabSpec::uplinks: frames to nodes with another uplink pass
                      ///< both; -1: none.
   int devices = 1;   ///< Ranks that compute on it.

@@ -71,7 +71,7 @@ class Switch {
       if (count < 0 && errno != EINTR) throw_netlab("wait for frames", errno);
       advance(monotonic_ns());
       for (int i = 0; i < count; ++i) {
-        const std::uint32_t source = events[static_cast<std::size_t>(i)].data.u32;
+        const std::uint32_t source = events[i].data.u32;
         if (source == kSignal) return;
         if (source == kTimer) {
           std::uint64_t times = 0;
@@ -114,11 +114,11 @@ class Switch {
 
   void take_frames(int from) {
     NetlabCounters::Port& port = counters_.ports[from];
-    const int tap = taps_[static_cast<std::size_t>(from)].fd();
+    const int tap = taps_[from].fd();
     for (int i = 0; i < kReadsAtOnce; ++i) {
       const ssize_t got = read(tap, buffer_.data(), buffer_.size());
       if (got <= 0) return;
-      const std::span<const char> data(buffer_.data(), static_cast<std::size_t>(got));
+      const std::span<const char> data(buffer_.data(), got);
       const int to = tap_destination(data, static_cast<int>(taps_.size()));
       if (to < 0 || to == from) {
         add(port.stranded);
@@ -139,7 +139,7 @@ class Switch {
     if (late > counters_.worst_late_ns.load(std::memory_order_relaxed)) {
       counters_.worst_late_ns.store(late, std::memory_order_relaxed);
     }
-    const int tap = taps_[static_cast<std::size_t>(frame.to)].fd();
+    const int tap = taps_[frame.to].fd();
     if (write(tap, frame.data.data(), frame.data.size()) < 0) {
       add(port.refused);
     } else {

@@ -17,6 +17,7 @@
 #include <string>
 
 #include "executor/netlab/error.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 namespace {
@@ -182,7 +183,7 @@ std::int64_t tap_wire_bytes(std::span<const char> data) {
     return static_cast<std::int64_t>(bytes);
   }
   const auto offset = static_cast<unsigned char>(data[sizeof header + tcp + kDataOffset]);
-  const std::size_t headers = std::min(bytes, tcp + 4 * static_cast<std::size_t>(offset >> 4));
+  const std::size_t headers = std::min(bytes, tcp + 4 * as_size(offset >> 4));
   const std::size_t payload = bytes - headers;
   const std::size_t segments = (payload + header.segment_bytes - 1) / header.segment_bytes;
   return static_cast<std::int64_t>(payload + std::max<std::size_t>(segments, 1) * headers);

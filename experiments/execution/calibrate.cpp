@@ -61,7 +61,7 @@ struct CalibrateJob {
   /// hosts, ssh, listen, port, advertise.
   executor::SpawnOptions where;
   std::optional<executor::NetlabSpec> lab;
-  /// Of green contexts, by device type; other types have the whole GPU.
+  /// How many a green context has, by device type; other types have the whole GPU.
   std::map<std::string, int> multiprocessors;
   ir::MeasurementSet about;  ///< Without measurements.
   calibration::FitOptions fit;
@@ -319,8 +319,8 @@ CalibrateJob make_job(const CalibrateSettings& settings, Diagnostics diagnostics
   return job;
 }
 
-/// Before anything is measured. Nothing stands in for the emulated network: times over loopback are
-/// not those of its links.
+/// Before anything is measured. There is no substitute for the emulated network: times over
+/// loopback are not those of its links.
 void check_lab() {
   const std::string why = executor::netlab_unavailable();
   if (why.empty()) return;
@@ -418,7 +418,7 @@ class CaseRunner {
       lab_ = std::make_unique<ClusterLab>(*job_.lab, call_.on_note);
       options.hosts = lab_->hosts();
       options.listen = executor::netlab_address(0);
-      // Of this thread and those that it starts from now on.
+      // For this thread and those that it starts from now on.
       executor::enter_namespace(executor::namespace_name(*job_.lab, 0));
     }
     session_ = std::make_unique<executor::BenchSession>(std::move(options));

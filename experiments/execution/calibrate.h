@@ -50,7 +50,7 @@ struct CalibrateResult {
 };
 void describe(config::Visitor& v, CalibrateResult& result);
 
-/// Of a cluster that is neither emulated nor on hosts only the number of devices counts: links are
+/// If a cluster is neither emulated nor on hosts, only its number of devices counts: links are
 /// of class "loopback", the one device is of type "cpu" (or the GPU's name, or gpu_type). GPUs of
 /// this machine are the cluster's where it is one node; their messages go through host memory and
 /// are of class "loopback" as well. A second call goes on where the first one

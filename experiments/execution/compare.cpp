@@ -18,6 +18,7 @@
 #include "experiments/study/files.h"
 #include "experiments/study/json.h"
 #include "models/base/file.h"
+#include "models/base/ids.h"
 #include "models/cost/device_share.h"
 #include "models/cost/pricer.h"
 #include "models/ir/names.h"
@@ -333,7 +334,7 @@ bool keep(Entries& entries, const std::function<bool(const ir::BlockTime&)>& fit
 
 /// "" if the profile has block times for such a pass.
 std::string gap_of(const LoadedRun& run, const Priced& pass) {
-  const models::GpuType& type = run.cluster.gpu_types[static_cast<std::size_t>(pass.gpu_type)];
+  const models::GpuType& type = run.cluster.gpu_types[pass.gpu_type];
   const ir::Dtype dtype =
       models::supported_dtype(type, run.workload.dtype).value_or(run.workload.dtype);
   const std::string& model = run.workload.shape.name;
@@ -404,8 +405,8 @@ std::vector<std::string> notes_of_run(const LoadedInputs& inputs) {
   return out;
 }
 
-/// What to say if the plan and the other inputs that lie beside the log no longer give the program
-/// that ran; "" if they do, or if no plan lies there.
+/// What to say if the plan and the other inputs that were saved with the log no longer give the
+/// program that ran; "" if they do, or if no plan lies there.
 std::string changed_program(const LoadedInputs& inputs, const std::optional<ir::Plan>& plan,
                             std::int64_t generation, const ir::Program& program) {
   if (!plan) return "";
@@ -415,7 +416,8 @@ std::string changed_program(const LoadedInputs& inputs, const std::optional<ir::
     return "";
   }
   return fmt::format(
-      "inputs/{} and the files beside it do not give the program that ran: one of them was changed "
+      "inputs/{} and the files next to it do not give the program that ran: one of them was "
+      "changed "
       "since, or another version of orrery ran it. What is compared is the program that ran, at "
       "prices of the files that lie there.",
       generation == 0 ? std::string("plan.yaml") : fmt::format("plan-{}.yaml", generation));
@@ -438,8 +440,7 @@ std::vector<std::string> profile_gaps(const LoadedRun& run, const ir::Program& p
 /// The counting step of median length.
 const calibration::LoggedStep& median_step(const std::vector<calibration::LoggedStep>& steps,
                                            int warm_up) {
-  const std::size_t first =
-      std::min(static_cast<std::size_t>(std::max(0, warm_up)), steps.size() - 1);
+  const std::size_t first = std::min(as_size(std::max(0, warm_up)), steps.size() - 1);
   std::vector<std::size_t> order;
   for (std::size_t k = first; k < steps.size(); ++k) order.push_back(k);
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
@@ -583,7 +584,7 @@ ir::Profile for_cluster(const ir::Profile& profile, const models::Cluster& clust
     }
     double factor = 1;
     for (const models::Device& device : cluster.devices) {
-      if (static_cast<std::size_t>(device.gpu_type) != t) continue;
+      if (as_size(device.gpu_type) != t) continue;
       const auto lab = lab_slowdowns.find(std::to_string(device.id.value));
       if (lab != lab_slowdowns.end()) factor = lab->second;
       break;
@@ -653,7 +654,7 @@ CompareResult compare_run(const CompareSettings& settings,
     out.generations.push_back(compare_generation(inputs, folder.folder, number, std::move(*read),
                                                  !settings.cluster, options));
     const std::size_t steps = out.generations.back().measured.iterations.size();
-    if (!settings.warm_up || static_cast<std::size_t>(options.warm_up) < steps) continue;
+    if (!settings.warm_up || as_size(options.warm_up) < steps) continue;
     diagnostics.add(at_setting("warm_up"),
                     fmt::format("generation {} has {} steps: none is left", number, steps));
   }

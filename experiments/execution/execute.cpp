@@ -64,7 +64,7 @@ std::string too_much(std::size_t devices, std::int64_t percent) {
 }
 constexpr const char* kDisjoint = "100 at most: parts of a card do not overlap";
 
-/// Settings that contradict each other; each problem stands at one that is given.
+/// Settings that contradict each other; each problem is reported at one that is given.
 void check_together(config::Visitor& v, const ExecuteSettings& s) {
   if (s.checkpoint_every && !s.checkpoints && !s.cloud) {
     v.problem("checkpoint_every", "no folder is named",
@@ -200,8 +200,7 @@ std::vector<LoadedRun> load_runs(const ExecuteSettings& settings, const RankJob&
   Diagnostics diagnostics;
   const models::Library library = open_library(diagnostics);
   JobSettings planned = job.settings;
-  planned.set_default("global_batch", kDefaultBatch);
-  planned.set_default("sequence_length", kDefaultLength);
+  planned.defaults = JobDefaults::fixed;
   RunSpec spec = make_spec(planned, judged, {}, diagnostics);
   complete(spec.job);
   spec.collapsed = true;
@@ -250,7 +249,7 @@ std::vector<executor::FaultInjection> faults_of(const ExecuteSettings& settings,
   for (const KillRequest& kill : settings.kills) {
     const auto before = std::count_if(settings.switches.begin(), settings.switches.end(),
                                       [&](const SwitchRequest& to) { return to.step < kill.step; });
-    const ir::Program& program = programs[static_cast<std::size_t>(before)];
+    const ir::Program& program = programs[before];
     const auto ranks = static_cast<std::int64_t>(program.ranks.size());
     if (kill.rank >= ranks) {
       diagnostics.add(at_setting("kill"), fmt::format("rank {} of {}", kill.rank, ranks),
@@ -258,7 +257,7 @@ std::vector<executor::FaultInjection> faults_of(const ExecuteSettings& settings,
       continue;
     }
     executor::FaultInjection fault;
-    fault.device = program.ranks[static_cast<std::size_t>(kill.rank)].device.value;
+    fault.device = program.ranks[kill.rank].device.value;
     fault.step = kill.step;
     fault.seed = Rng(static_cast<std::uint64_t>(settings.seed)).fork(faults.size()).fork(7)();
     fault.point = kill.point;
@@ -522,9 +521,7 @@ executor::ThreadRanks thread_ranks(PreparedRun& prepared) {
   try {
     const auto parts = std::make_shared<Parts>(
         executor::make_green_backends(prepared.options.settings.precision, 0, counts));
-    out.backend = [parts](int rank, DeviceId) {
-      return std::move((*parts)[static_cast<std::size_t>(rank)]);
-    };
+    out.backend = [parts](int rank, DeviceId) { return std::move((*parts)[rank]); };
   } catch (const std::runtime_error& error) {
     diagnostics.add(at_setting("shares"), error.what());
   }
@@ -651,7 +648,7 @@ void describe(config::Visitor& v, ExecuteSettings& settings) {
       "op of that step, or with :before_update or :after_update there; may be repeated");
   v.optional("switch_to", settings.switches,
              "PLAN@STEP: goes over to another plan after that step; may be repeated");
-  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.job);
   v.at_least("steps", settings.steps, std::int64_t{1});
   v.not_negative("seed", settings.seed);
   v.not_negative("log_steps", settings.log_steps);

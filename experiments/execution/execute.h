@@ -58,7 +58,7 @@ struct ExecuteSettings {
   std::int64_t log_steps = executor::RunSettings{}.log_steps;
   std::vector<sim::Straggler> slowdowns;
   std::optional<RankKind> ranks;
-  std::vector<CardShare> shares;  ///< Of one card, by device; one without a device: of all.
+  std::vector<CardShare> shares;  ///< Of one card, by device; an entry without a device is for all.
   bool quiet = false;
   MachineSettings machines;
   std::optional<std::int64_t> checkpoint_every;

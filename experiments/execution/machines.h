@@ -52,7 +52,7 @@ struct MachineSettings {
   std::optional<ListenAddress> listen;
   Text advertise;
 
-  /// Of all hosts.
+  /// On all hosts together.
   int devices() const;
   /// hosts, ssh, listen, port, advertise.
   void apply(executor::SpawnOptions& options) const;

@@ -17,7 +17,7 @@
 namespace orrery::experiments {
 namespace {
 
-/// Of GPU types, which all have it; none: they have no dtype in common.
+/// A dtype that all GPU types have; none if there is no such dtype.
 std::optional<ir::Dtype> common_dtype(const models::Cluster& cluster) {
   const auto is_common = [&](ir::Dtype dtype) {
     return std::all_of(cluster.gpu_types.begin(), cluster.gpu_types.end(),
@@ -30,12 +30,12 @@ std::optional<ir::Dtype> common_dtype(const models::Cluster& cluster) {
   return std::nullopt;
 }
 
-/// Of the node's slowest device: its ranks share one factor.
+/// The speed of the node's slowest device: its ranks share one factor.
 double speed_of(const models::Cluster& cluster, const models::Node& node,
                 std::optional<ir::Dtype> dtype) {
   double slowest = 0;
   for (const int type : node.gpu_types) {
-    const models::GpuType& gpu = cluster.gpu_types[static_cast<std::size_t>(type)];
+    const models::GpuType& gpu = cluster.gpu_types[type];
     const FlopsPerSecond peak = dtype ? gpu.peak.at(*dtype) : gpu.peak.begin()->second;
     const double speed = peak.value * gpu.efficiency;
     slowest = slowest == 0 ? speed : std::min(slowest, speed);

@@ -70,7 +70,7 @@ struct LoadedInputs {
   RunInputs inputs;
   LoadedRun run;
   /// Files of the folder that are not what the run was given (RunInputs::hashes), by name, sorted;
-  /// without those that the flags stand in for.
+  /// without those that the flags replace.
   std::vector<std::string> changed;
 };
 LoadedInputs load_run_inputs(const std::string& folder, const std::string& cluster,

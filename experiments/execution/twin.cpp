@@ -262,7 +262,7 @@ std::optional<ir::Plan> make_plan(const TwinManifest& manifest, const TwinPlan& 
   return std::nullopt;
 }
 
-/// The reason that lies beside a plan that could not be made from these inputs.
+/// The reason, saved next to a plan, that could not be made from these inputs.
 std::optional<std::string> stored_reason(const std::string& note, const std::string& inputs) {
   std::string text;
   if (read_file(note, text) || !text.starts_with(inputs + "\n")) return std::nullopt;
@@ -523,7 +523,7 @@ TwinResult result_of(const PreparedTwin& prepared, const TwinRun& run,
   const bool recovery = !run.policy.empty();
   CompareResult raw = compared(prepared, run, raw_profile);
   CompareResult final = compared(prepared, run, profile);
-  // Of a recovery the steps after it count.
+  // If a rank was lost, the steps after the recovery count.
   const std::size_t which = recovery ? 1 : 0;
   if (final.generations.size() <= which) {
     out.problem = "no device was lost";

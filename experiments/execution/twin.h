@@ -37,7 +37,7 @@ void describe(config::Visitor& v, TwinSettings& settings);
 TwinSummary twin(const TwinSettings& settings, const Call& call);
 
 /// The times that were measured over loopback, under the name of each link class of the cluster
-/// that has none: what stands for the cluster's links where ranks talk over loopback. Each copy's
+/// that has none: what replaces the cluster's links where ranks talk over loopback. Each copy's
 /// source says so.
 ir::Profile over_loopback(ir::Profile profile, const models::Cluster& cluster);
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Draws scaling.csv: CPU seconds and memory of one iteration over the number of GPUs, folded and
-not. Writes scaling.pdf and scaling.png beside it, or into the folder that is its argument."""
+not. Writes scaling.pdf and scaling.png next to it, or into the folder that is its argument."""
 
 import csv
 import os

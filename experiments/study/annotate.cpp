@@ -126,8 +126,7 @@ std::vector<PlacedCommunication> placed_communications(const Graph& graph,
                                                        const SpecializedGraph& special) {
   Folder<PlacedCommunication> folder;
   for (const models::ResolvedCommunication& one : special.communications) {
-    const LayerName name =
-        split_name(graph.operators[static_cast<std::size_t>(one.operation)].name);
+    const LayerName name = split_name(graph.operators[one.operation].name);
     PlacedCommunication record{"",
                                name.name,
                                word(one.frequency),
@@ -161,7 +160,7 @@ void add_pipelines(const SpecializedGraph& special, AnnotateResult& result) {
 
 void describe(config::Visitor& v, AnnotateSettings& settings) {
   v.required("plan", settings.plan, "plan file", {.positional = true});
-  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.job);
 }
 
 void describe(config::Visitor& v, PlacedTensor& tensor) {

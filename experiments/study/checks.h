@@ -11,7 +11,7 @@ namespace orrery::experiments {
 /// A relative path of plain characters that stays below the results folder.
 bool is_result_name(const std::string& name);
 
-/// Reports `key` if its file does not exist beside the one that is read; nothing for "".
+/// Reports `key` if its file does not exist next to the one that is read; nothing for "".
 void check_beside(config::Visitor& v, const char* key, const std::string& file);
 
 /// Reports `name` if it is no name of a result.
@@ -30,7 +30,7 @@ std::optional<std::string> find_file(const config::Located<std::string>& name, c
 /// `folder`, or adds the `schema` that a job inside another file need not repeat.
 void complete_job(config::Value& job, const std::string& folder, config::Diagnostics& problems);
 
-/// `path` seen from `folder`; "$ORRERY_DATA/..." below that folder (default: ../shared beside the
+/// `path` seen from `folder`; "$ORRERY_DATA/..." below that folder (default: ../shared next to the
 /// source tree).
 std::string data_path(const std::string& path, const std::string& folder);
 bool is_below_data(const std::string& path);

@@ -34,7 +34,7 @@ struct StudyCommand {
   SettingsText settings;  ///< Of one run.
   /// Replaces what is short for something else in the axes of a study (`all`); null: nothing is.
   void (*resolve)(Study&, config::Diagnostics&);
-  /// CSV that each run leaves in its folder, beside its row of runs.csv; null: none (task.h).
+  /// CSV that each run leaves in its folder, besides its row of runs.csv; null: none (task.h).
   const char* table;
   /// The runs. Adds what is wrong with the settings of any point, and with the files that they
   /// name.

@@ -114,7 +114,7 @@ std::vector<Difference> differences(const ir::Plan& a, const ir::Plan& b,
 void describe(config::Visitor& v, DiffSettings& settings) {
   v.required("first", settings.first, "plan file", {.positional = true});
   v.required("second", settings.second, "plan file", {.positional = true});
-  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.job);
   describe(v, settings.judge);
 }
 

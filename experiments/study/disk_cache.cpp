@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr const char* kFile = "answers-1.sqlite";
 constexpr int kPatienceMilliseconds = 2000;
 constexpr std::size_t kSumBytes = 8;
-/// That an answer was used is written down again only after so many microseconds: an hour.
+/// That an answer was used is written down again only after an hour, in microseconds.
 constexpr std::int64_t kUseGrain = 3'600'000'000;
 
 /// Microseconds.
@@ -57,7 +57,7 @@ class DiskCache::Connection {
  public:
   Connection(const std::string& path, std::int64_t most_bytes) : sql_(path) {
     sql_.wait_at_most(kPatienceMilliseconds);
-    // Of a crash of the machine only the last answers are lost, not the file.
+    // A crash of the machine costs the last answers, not the file.
     sql_.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL");
     sql_.execute(
         "CREATE TABLE IF NOT EXISTS answers "

@@ -58,7 +58,7 @@ struct RunReport {
   std::vector<std::string> prices;  ///< Where op times come from: profile entries and fallbacks.
   std::int64_t ranks = 0;           ///< Of the simulated program; 0 under a closed form.
   std::int64_t ops = 0;
-  /// Of the plan's; each of the others did the same as one of these.
+  /// How many of the plan's pipelines were simulated; the others did the same as one of these.
   std::int64_t simulated_pipelines = 0;
   std::optional<ir::Plan> plan;
 };

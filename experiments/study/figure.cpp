@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "experiments/study/files.h"
+#include "models/base/ids.h"
 #include "models/base/subprocess.h"
 
 namespace orrery::experiments {
@@ -44,9 +45,9 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
   int file() const { return file_; }
   std::string text() const {
-    std::string text(static_cast<std::size_t>(::lseek(file_, 0, SEEK_END)), '\0');
+    std::string text(::lseek(file_, 0, SEEK_END), '\0');
     const ssize_t count = ::pread(file_, text.data(), text.size(), 0);
-    text.resize(count < 0 ? 0 : static_cast<std::size_t>(count));
+    text.resize(count < 0 ? 0 : as_size(count));
     return text;
   }
 

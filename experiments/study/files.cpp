@@ -25,7 +25,7 @@ int write_and_close(int file, std::string_view text) {
   while (!text.empty() && code == 0) {
     const ssize_t count = write(file, text.data(), text.size());
     if (count >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(count));
+      text.remove_prefix(count);
     } else if (errno != EINTR) {
       code = errno;
     }

@@ -80,9 +80,9 @@ struct JobFlag {
   std::string doc;
 };
 
-const std::vector<JobFlag>& job_flag_table(BatchDefault batch) {
-  static const auto table = [](BatchDefault kind) {
-    const bool fixed = kind == BatchDefault::fixed;
+const std::vector<JobFlag>& job_flag_table(JobDefaults defaults) {
+  static const auto table = [](JobDefaults kind) {
+    const bool fixed = kind == JobDefaults::fixed;
     std::vector<JobFlag> flags = {
         {"global_batch",
          "global_batch",
@@ -109,15 +109,14 @@ const std::vector<JobFlag>& job_flag_table(BatchDefault batch) {
     }
     return flags;
   };
-  static const std::vector<JobFlag> of_plan = table(BatchDefault::of_the_plan);
-  static const std::vector<JobFlag> fixed = table(BatchDefault::fixed);
-  return batch == BatchDefault::fixed ? fixed : of_plan;
+  static const std::vector<JobFlag> of_plan = table(JobDefaults::of_the_plan);
+  static const std::vector<JobFlag> fixed = table(JobDefaults::fixed);
+  return defaults == JobDefaults::fixed ? fixed : of_plan;
 }
 
 }  // namespace
 
 config::Position at_setting(std::string key) {
-  if (key.starts_with("--")) return {std::move(key), 0, 0};
   std::replace(key.begin(), key.end(), '_', '-');
   return {"--" + key, 0, 0};
 }
@@ -126,7 +125,7 @@ void JobSettings::set_default(const std::string& path, std::int64_t value) {
   if (!job) changes.try_emplace(path, Value::scalar(std::to_string(value)));
 }
 
-void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch) {
+void describe(config::Visitor& v, JobSettings& settings) {
   v.section("Job");
   v.optional("cluster", settings.cluster, "cluster of the library, or a YAML file",
              {.letter = 'c'});
@@ -134,7 +133,7 @@ void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch) {
              "model of the library, a YAML file, or a Hugging Face config.json", {.letter = 'm'});
   v.optional("job", settings.job, "job file; the flags below override what it says",
              {.letter = 'j'});
-  for (const JobFlag& flag : job_flag_table(batch)) {
+  for (const JobFlag& flag : job_flag_table(settings.defaults)) {
     Value value;
     v.optional(flag.key, value, flag.doc.c_str(), flag.form);
     if (v.reading() && v.given(flag.key)) settings.changes[flag.path] = std::move(value);
@@ -146,7 +145,7 @@ void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch) {
 
 std::vector<std::pair<std::string, std::string>> job_keys() {
   std::vector<std::pair<std::string, std::string>> keys;
-  for (const JobFlag& flag : job_flag_table(BatchDefault::fixed)) {
+  for (const JobFlag& flag : job_flag_table(JobDefaults::fixed)) {
     keys.emplace_back(flag.key, flag.path);
   }
   return keys;
@@ -197,7 +196,11 @@ std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
   return value.value_or(fallback);
 }
 
-models::Job make_job(const JobSettings& args, const Text& plan, Diagnostics& diagnostics) {
+models::Job make_job(JobSettings args, const Text& plan, Diagnostics& diagnostics) {
+  if (args.defaults == JobDefaults::fixed) {
+    args.set_default("global_batch", kDefaultBatch);
+    args.set_default("sequence_length", kDefaultLength);
+  }
   const std::size_t before = diagnostics.problems().size();
   if (!plan) require("global_batch", "24", args, diagnostics);
   require("sequence_length", "4096", args, diagnostics);

@@ -18,14 +18,23 @@
 
 namespace orrery::experiments {
 
-/// Where messages say that a setting stands which no file gave: `global_batch` is "--global-batch".
+/// The position that messages give a setting of the command line: `global_batch` is at
+/// "--global-batch".
 config::Position at_setting(std::string key);
 
 using Text = std::optional<std::string>;  ///< Empty: the flag was not given.
 
+inline constexpr std::int64_t kDefaultBatch = 1024;
+inline constexpr std::int64_t kDefaultLength = 4096;
+
+/// What a batch and a length are that nobody gives: the plan's (its length must be given), or
+/// kDefaultBatch and kDefaultLength.
+enum class JobDefaults { of_the_plan, fixed };
+
 /// What is trained on what: shared by all commands that judge plans.
 struct JobSettings {
-  Text cluster;  ///< Name in the library, or a file.
+  JobDefaults defaults;  ///< Decided by the command, not by a flag.
+  Text cluster;          ///< Name in the library, or a file.
   Text model;
   Text job;  ///< Job file; `changes` override what it says.
   /// Values of the job's own settings (models::Job), by their path in a job file.
@@ -33,18 +42,13 @@ struct JobSettings {
   Text profile;
   Text scale_profile;  ///< FROM=TO
 
+  explicit JobSettings(JobDefaults of_command = JobDefaults::of_the_plan) : defaults(of_command) {}
   bool gives(const std::string& path) const { return changes.contains(path); }
   /// Where neither a job file nor a flag says it.
   void set_default(const std::string& path, std::int64_t value);
 };
 
-/// The job of `orrery plan` where neither a job file nor flags say more.
-inline constexpr std::int64_t kDefaultBatch = 1024;
-inline constexpr std::int64_t kDefaultLength = 4096;
-
-/// What the help says of the batch that nobody gives.
-enum class BatchDefault { of_the_plan, fixed };
-void describe(config::Visitor& v, JobSettings& settings, BatchDefault batch);
+void describe(config::Visitor& v, JobSettings& settings);
 /// The keys of JobSettings::changes with their paths: ("zero_stages", "allowed.zero_stages").
 std::vector<std::pair<std::string, std::string>> job_keys();
 
@@ -69,7 +73,7 @@ std::int64_t whole_number(const Text& text, const char* key, std::int64_t low,
 
 /// The job of the flags, over the job file if there is one. With `plan` (a plan file), the global
 /// batch defaults to the plan's, and without a job file all that a plan can use is allowed.
-models::Job make_job(const JobSettings& args, const Text& plan, config::Diagnostics& diagnostics);
+models::Job make_job(JobSettings args, const Text& plan, config::Diagnostics& diagnostics);
 
 /// Everything but planner and plan.
 RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text& plan,

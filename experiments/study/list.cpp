@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <functional>
 #include <span>
 #include <utility>
 
 #include "experiments/study/inputs.h"
 #include "experiments/study/plan_text.h"
+#include "experiments/study/points.h"
+#include "experiments/study/study_files.h"
 #include "models/config/diagnostics.h"
 #include "models/ir/names.h"
 #include "models/spec/library.h"
@@ -16,6 +19,7 @@
 namespace orrery::experiments {
 namespace {
 
+namespace fs = std::filesystem;
 using config::Diagnostics;
 
 std::vector<GpuRow> gpus_known(const models::Library& known) {
@@ -68,6 +72,23 @@ std::vector<ClusterRow> clusters_known(const models::Library& known, Diagnostics
     for (const models::Device& device : cluster.devices) all.push_back(device.id);
     rows.push_back({name, cluster.size(), static_cast<int>(cluster.nodes.size()),
                     composition(all, cluster), path});
+  }
+  return rows;
+}
+
+/// Studies below experiments/ for `orrery run`, by path.
+std::vector<ExperimentRow> experiments_known(Diagnostics& diagnostics) {
+  const fs::path root = fs::path(ORRERY_SOURCE_DIR) / "experiments";
+  std::error_code error;
+  std::vector<ExperimentRow> rows;
+  for (const std::string& file : studies_below(root.string(), diagnostics)) {
+    ExperimentRow row;
+    row.path = fs::proximate(fs::path(file).parent_path(), error).string();
+    const Study study = load_study(file, diagnostics);
+    row.title = study.title;
+    if (diagnostics.empty()) row.runs = std::ssize(expand(study, diagnostics));
+    if (!diagnostics.empty()) break;
+    rows.push_back(std::move(row));
   }
   return rows;
 }
@@ -208,7 +229,7 @@ config::Slot described(ListResult& result) {
   return std::visit([](auto& rows) { return config::detail::slot(rows); }, result.rows);
 }
 
-ListResult list(const ListSettings& settings, std::vector<ExperimentRow> (*experiments)()) {
+ListResult list(const ListSettings& settings, const Call&) {
   const std::string& what = settings.what;
   const auto nearest = [](const std::vector<std::string>& all, const char* label) {
     return [all, label](const std::string& name) { return config::suggest(name, all, label); };
@@ -239,7 +260,11 @@ ListResult list(const ListSettings& settings, std::vector<ExperimentRow> (*exper
   }
   diagnostics.raise();
   if (what == "schedules") return {schedules_known()};
-  if (what == "experiments") return {experiments()};
+  if (what == "experiments") {
+    ListResult studies{experiments_known(diagnostics)};
+    diagnostics.raise();
+    return studies;
+  }
   const models::Library library = open_library(diagnostics);
   diagnostics.raise();
   ListResult result;

@@ -99,7 +99,6 @@ struct ListResult {
 /// The rows: a list, not a struct.
 config::Slot described(ListResult& result);
 
-/// `experiments`: makes the list of experiments.
-ListResult list(const ListSettings& settings, std::vector<ExperimentRow> (*experiments)());
+ListResult list(const ListSettings& settings, const Call& call);
 
 }  // namespace orrery::experiments

@@ -139,7 +139,7 @@ StepOutcome StepSimulator::run(const planners::StepDecision& decision) {
 Seconds StepSimulator::phase_time(const planners::StepPhase& phase) {
   const auto [place, added] = phases_.try_emplace(phase);
   if (added) {
-    const auto& strategy = planner_.strategies()[static_cast<std::size_t>(phase.strategy)];
+    const auto& strategy = planner_.strategies()[phase.strategy];
     place->second = judge_.phase_time(strategy, phase.lengths, phase.end);
   }
   return place->second;
@@ -150,7 +150,7 @@ Seconds StepSimulator::switch_time(int from, int to, bool inside_step) {
   if (!added || from == to) return place->second;
   const models::StateBytes& bytes = pricer_.job().state_bytes;
   const auto plan = [&](int strategy) -> const ir::Plan& {
-    return planner_.strategies()[static_cast<std::size_t>(strategy)].plan();
+    return planner_.strategies()[strategy].plan();
   };
   place->second = judge_.switch_time(
       plan(from), plan(to),
@@ -192,7 +192,7 @@ void describe(config::Visitor& v, MixedLengthRun& run) {
   v.title("Mixed lengths");
   v.doc("A system that trains on sequences of mixed lengths, step by step.");
   v.required("cluster", run.cluster, "of the library, or a file seen from the current folder");
-  v.required("model", run.model, "of the library, or a file beside this one");
+  v.required("model", run.model, "of the library, or a file next to this one");
   v.required("job", run.job,
              "job with `lengths`, or the path of a job file; sequences longer than its "
              "sequence_length are cut");

@@ -108,10 +108,10 @@ struct MixedLengthRun {
   config::Located<std::string> cluster;
   config::Located<std::string> model;  ///< In the library, or a path seen from the study.
   /// `sequence_length` is the context: longer sequences are cut. `allowed` is not looked at: what
-  /// may be used stands with the system; nor is `global_batch` beside tokens_per_step, and then it
+  /// may be used is said by the system; nor is `global_batch` beside tokens_per_step, and then it
   /// may be left out.
   config::Value job;
-  /// A step holds exactly so many; its last sequence is cut there. Without: as many sequences as
+  /// A step holds exactly this many; its last sequence is cut there. Without: as many sequences as
   /// the job's global batch says.
   std::optional<std::int64_t> tokens_per_step;
   int steps = 100;

@@ -15,6 +15,7 @@
 #include "experiments/study/mixed_length.h"
 #include "experiments/study/summary.h"
 #include "experiments/study/version.h"
+#include "models/base/ids.h"
 #include "models/config/document.h"
 
 namespace orrery::experiments {
@@ -24,7 +25,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kSteps = "steps.csv";
 
-/// Everything that the result of a run depends on: the names too, which stand in steps.csv.
+/// Everything that the result of a run depends on: the names too, which are in steps.csv.
 Identity identity_of(const LoadedMixedLength& loaded) {
   MixedLengthRun run = loaded.run;
   run.job = config::to_value(loaded.job);
@@ -57,9 +58,7 @@ Json sums_of(const std::string& steps) {
   double sum = 0;
   for (const double time : times) sum += time;
   std::sort(times.begin(), times.end());
-  const auto quantile = [&](double q) {
-    return times[static_cast<std::size_t>(std::lround(q * (count - 1)))];
-  };
+  const auto quantile = [&](double q) { return times[as_size(std::lround(q * (count - 1)))]; };
   Json json;
   json["mean_s"] = rounded(sum / count);
   json["low_s"] = rounded(quantile(0.1));

@@ -68,10 +68,7 @@ std::vector<OutputFile> outputs_of(const PlanSettings& args) {
 std::vector<RunTask> make_tasks(const PlanSettings& args, config::Diagnostics& diagnostics) {
   const models::Library library = open_library(diagnostics);
   const std::vector<std::string> names = planner_list(args, diagnostics);
-  JobSettings job = args.job;
-  job.set_default("global_batch", kDefaultBatch);
-  job.set_default("sequence_length", kDefaultLength);
-  RunSpec spec = make_spec(job, args.judge, {}, diagnostics);
+  RunSpec spec = make_spec(args.job, args.judge, {}, diagnostics);
   spec.work_budget = args.work_budget.value_or(0);
   check_names(spec, library, diagnostics);
   check_exports({args.timeline.value_or(""), "", ""}, spec.cost, diagnostics);
@@ -161,7 +158,7 @@ void describe(config::Visitor& v, PlanSettings& settings) {
   v.optional("timeline", settings.timeline,
              "write the best plan's timeline: FILE.perfetto-trace or FILE.json (Chrome)",
              {.letter = 't'});
-  describe(v, settings.job, BatchDefault::fixed);
+  describe(v, settings.job);
   describe(v, settings.judge);
   if (settings.work_budget) v.at_least("work_budget", *settings.work_budget, std::int64_t{1});
 }

@@ -17,7 +17,7 @@ namespace orrery::experiments {
 inline constexpr int kJudgedInComparisons = 8;
 
 struct PlanSettings {
-  JobSettings job;
+  JobSettings job{JobDefaults::fixed};
   JudgeSettings judge;
   std::vector<std::string> planners;           ///< Names; "all" is every one of the catalog.
   std::map<std::string, std::string> options;  ///< Of the planners that know them.

@@ -37,8 +37,7 @@ std::string composition(const std::vector<DeviceId>& devices, const models::Clus
   for (const DeviceId device : devices) ++counts[cluster.device(device).gpu_type];
   std::vector<std::string> parts;
   for (const auto& [type, count] : counts) {
-    parts.push_back(
-        fmt::format("{} x {}", count, cluster.gpu_types[static_cast<std::size_t>(type)].name));
+    parts.push_back(fmt::format("{} x {}", count, cluster.gpu_types[type].name));
   }
   return fmt::format("{}", fmt::join(parts, " + "));
 }

@@ -25,7 +25,7 @@ struct Point {
 
 /// The product of axes and seeds: axes in their order, the last one fastest, then seeds. Problems,
 /// each named once and at the axis that brings it: an axis without values or one that leads
-/// nowhere, values and cases that stand twice, exclusions that exclude nothing, too many runs.
+/// nowhere, values and cases that appear twice, exclusions that exclude nothing, too many runs.
 std::vector<Point> expand(const Study& study, config::Diagnostics& diagnostics);
 
 /// Names of the axes of a study, those of single cases included, in their order.

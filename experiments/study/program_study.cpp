@@ -32,12 +32,12 @@ constexpr const char* kSelf = "orrery";
 constexpr const char* kOut = "{out}";
 
 struct ProgramRun {
-  /// Words. The first is `orrery`, a Python script beside the study (python_script.h), or a
+  /// Words. The first is `orrery`, a Python script next to the study (python_script.h), or a
   /// program's path below the build folder. "{out}" in a word is the folder of the run's results;
   /// "$ORRERY_DATA/..." is as in data_path(). Paths are seen from the folder of the study.
   config::Located<std::vector<std::string>> program;
   std::string output;  ///< File in the run's folder that takes what the command prints.
-  /// Files and folders whose content decides the results, beside the folder of the study itself
+  /// Files and folders whose content decides the results, besides the folder of the study itself
   /// (scripts, texts and published values in it do not count).
   std::vector<config::Located<std::string>> inputs;
 };
@@ -45,7 +45,7 @@ struct ProgramRun {
 void describe(config::Visitor& v, ProgramRun& run) {
   v.title("Program");
   v.required("program", run.program,
-             "words; the first is `orrery`, a Python script beside the study, or the path of a "
+             "words; the first is `orrery`, a Python script next to the study, or the path of a "
              "program below the build folder; {out} is the folder of its results");
   v.required("output", run.output, "file that takes what it prints");
   v.optional("inputs", run.inputs, "files and folders elsewhere that decide the results");
@@ -73,7 +73,7 @@ std::vector<std::string> start_of(const std::string& word, const std::string& st
   return {program_path(word).string()};
 }
 
-/// Of what runs a command; "" where that is this program, whose version every run has.
+/// Hash of what runs a command; "" for this program itself, whose version every run has.
 std::string hash_of_program(const std::string& word, const std::string& study_folder) {
   if (word == kSelf) return "";
   if (is_python_script(word)) return hash_of_python((fs::path(study_folder) / word).string());
@@ -133,11 +133,11 @@ void check_program(const ProgramRun& run, const std::string& folder,
   if (program.empty() || words.is_absolute() || leaves) {
     diagnostics.add(run.program.at,
                     fmt::format("'{}' is no program below the build folder", program),
-                    "`orrery`, a script beside the study, or for example "
+                    "`orrery`, a script next to the study, or for example "
                     "tests/bench/folding_bench");
   } else if (is_python_script(program)) {
     if (!fs::is_regular_file(fs::path(folder) / program, error)) {
-      diagnostics.add(run.program.at, fmt::format("no script '{}' beside the study", program));
+      diagnostics.add(run.program.at, fmt::format("no script '{}' next to the study", program));
     } else if (const auto problem = find_python_problem()) {
       diagnostics.add(run.program.at, problem->what, problem->hint);
     }

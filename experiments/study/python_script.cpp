@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 constexpr const char* kInterpreter = "/usr/bin/python3";
 constexpr const char* kLastFolder = "experiments";
 
-/// What PYTHONPATH names: the folder of the package `orrery`, beside this program.
+/// What PYTHONPATH names: the folder of the package `orrery`, next to this program.
 fs::path package_root() { return fs::path(own_executable()).parent_path() / "python"; }
 
 /// The compiled part of the package; empty where it is not built.

@@ -1,4 +1,4 @@
-/// Python scripts as steps of studies: they lie beside the file of the study, import the package
+/// Python scripts as steps of studies: they lie next to the file of the study, import the package
 /// `orrery` of this build tree and modules of their own from their folder and the folders above it
 /// up to experiments/, and are run by Debian's Python.
 #pragma once

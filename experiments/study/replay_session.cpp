@@ -29,7 +29,7 @@ namespace fs = std::filesystem;
 
 constexpr double kSecondsPerDay = 86400;
 
-/// A file beside the study, or a name of the library.
+/// A file next to the study, or a name of the library.
 config::Located<std::string> resolved(const config::Located<std::string>& name,
                                       const std::string& folder) {
   const std::string beside = (fs::path(folder) / name.value).string();
@@ -148,13 +148,9 @@ LoadedReplayCase load_replay_case(const ReplayCase& one, const std::string& fold
                                   config::Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   RunSpec spec;
+  static_cast<TrainingInputs&>(spec) = one;
   spec.cluster = resolved(one.cluster, folder);
   spec.model = resolved(one.model, folder);
-  spec.job = one.job;
-  spec.job_at = one.job_at;
-  spec.plan = one.plan;
-  spec.profile = one.profile;
-  spec.scale_profile = one.scale_profile;
   LoadedRun run = load_run(spec, folder, library, diagnostics);
   if (diagnostics.problems().size() == before) {
     check_batch(spec, run.cluster, run.workload, diagnostics);

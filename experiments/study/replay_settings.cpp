@@ -57,7 +57,7 @@ void describe(config::Visitor& v, ReplayPolicy& policy) {
 
 void describe(config::Visitor& v, ReplayTrace& trace) {
   v.title("Trace");
-  v.optional("file", trace.file, "trace file beside this one, or $ORRERY_DATA/...");
+  v.optional("file", trace.file, "trace file next to this one, or $ORRERY_DATA/...");
   v.optional("format", trace.format, "of the file, as for `orrery trace import`; absent: our own");
   v.optional("generator", trace.generator, "instead of a file");
   v.optional("settings", trace.settings, "of the generator, or of the reader of the format");
@@ -71,12 +71,8 @@ void describe(config::Visitor& v, ReplayTrace& trace) {
 }
 
 void describe(config::Visitor& v, ReplayCase& one) {
-  v.required("cluster", one.cluster, "cluster of the library, or a file beside this one");
-  v.required("model", one.model, "model of the library, or a file beside this one");
-  v.required("job", one.job, "batch, sequence length, numbers; or the path of a job file");
-  v.optional("profile", one.profile, "file of measured numbers beside this one");
-  v.optional("scale_profile", one.scale_profile,
-             "FROM=TO: the profile's times of one GPU type stand, scaled, for another");
+  describe_job(v, one);
+  describe_profile(v, one);
   v.optional("plan", one.plan, "plan file to begin with; absent: the policy's own");
   v.required("trace", one.trace, "what happens to the cluster");
   v.optional("runtime", one.runtime,
@@ -88,7 +84,6 @@ void describe(config::Visitor& v, ReplayCase& one) {
              "the like; absent: the generator's, or for a trace file what was seen so far");
   v.optional("ignore_leaves", one.ignore_leaves,
              "nodes of different leaves are simulated as interchangeable: for large clusters");
-  if (v.reading()) one.job_at = v.at("job");
   if (one.nodes) v.positive("nodes", *one.nodes);
   if (one.expected_mtbf) v.positive("expected_mtbf", *one.expected_mtbf);
   if (!one.horizon) return;
@@ -107,7 +102,7 @@ void describe(config::Visitor& v, ReplayRun& run) {
              "of policies that search plans: what they say, or what it took (not reproducible)");
   v.optional("prices", run.how.prices, "of GPUs for which the trace names none");
   v.optional("background_transfers", run.how.background_transfers,
-             "copies of checkpoints beside training: simulated, they slow the iterations of their "
+             "copies of checkpoints during training: simulated, they slow the iterations of their "
              "time; ignored halves the simulations and flatters policies that copy much");
   v.optional("seed", run.how.seed, "of the trace, and of searches");
 }
@@ -182,7 +177,7 @@ void check_policy(const config::Located<ReplayPolicy>& located, config::Diagnost
   const auto& [policy, at] = located;
   if (policy.name == kAll) {
     if (!policy.label.empty()) {
-      diagnostics.add(at, "`all` takes no label", "name the policy that has it beside it");
+      diagnostics.add(at, "`all` takes no label", "also name the policy that has it");
     }
     const std::vector<std::string> names = planners::policy_names();
     for (const auto& [name, value] : policy.options) {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
-#include "models/spec/job.h"
 #include "models/spec/runtime.h"
 
 namespace orrery::experiments {
@@ -34,15 +34,8 @@ struct ReplayTrace {
 };
 
 /// What is replayed, whatever the policy.
-struct ReplayCase {
+struct ReplayCase : TrainingInputs {  ///< `plan`: to begin with; none: the policy's own.
   std::string name;  ///< In tables and figures; of the study's axis `case`, not a setting.
-  config::Located<std::string> cluster;
-  config::Located<std::string> model;
-  models::Job job;
-  config::Position job_at;
-  std::optional<config::Located<std::string>> profile;
-  std::optional<config::Located<std::string>> scale_profile;  ///< As RunSpec::scale_profile.
-  std::optional<config::Located<std::string>> plan;  ///< To begin with; none: the policy's own.
   ReplayTrace trace;
   models::Runtime runtime;
   std::optional<std::int64_t> nodes;  ///< The first ones of the cluster; none: all.
@@ -57,10 +50,10 @@ enum class PlanningTime {
   measured,  ///< What the search really took here; not reproducible.
 };
 enum class Prices { on_demand, spot };
-/// What checkpoints copy beside training (sim::ReplayOptions::background_transfers).
+/// What checkpoints copy during training (sim::ReplayOptions::background_transfers).
 enum class BackgroundTransfers { ignored, simulated };
 
-/// How it is replayed, beside the policy.
+/// How it is replayed, apart from the policy.
 struct ReplayOptions {
   PlanningTime planning_time = PlanningTime::fixed;
   Prices prices = Prices::on_demand;

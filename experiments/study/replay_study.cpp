@@ -13,6 +13,7 @@
 #include "experiments/study/replay_session.h"
 #include "experiments/study/summary.h"
 #include "experiments/study/version.h"
+#include "models/base/ids.h"
 #include "models/config/document.h"
 #include "models/ir/names.h"
 
@@ -39,11 +40,10 @@ Json result_json(const sim::ReplayResult& result) {
   json["first_plan_problem"] = result.first_plan_problem;
   json["horizon_ns"] = result.horizon.count;
   for (const sim::Bucket bucket : buckets()) {
-    json[wall_column(bucket)] = result.wall[static_cast<std::size_t>(bucket)].count;
+    json[wall_column(bucket)] = result.wall[index_of(bucket)].count;
   }
   for (const sim::Bucket bucket : buckets()) {
-    json[hours_column(bucket)] =
-        rounded(result.device_hours.in_plan[static_cast<std::size_t>(bucket)]);
+    json[hours_column(bucket)] = rounded(result.device_hours.in_plan[index_of(bucket)]);
   }
   json["background_ns"] = result.background.count;
   json["gpu_hours.spare"] = rounded(result.device_hours.spare);

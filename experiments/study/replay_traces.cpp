@@ -39,7 +39,7 @@ struct FormatSettings {
 
 void describe(config::Visitor& v, AlsoFile& also) {
   v.title("Another file");
-  v.required("file", also.file, "beside the study, or $ORRERY_DATA/...");
+  v.required("file", also.file, "next to the study, or $ORRERY_DATA/...");
   v.required("gpu_type", also.gpu_type, "of all its nodes");
 }
 

@@ -24,17 +24,26 @@ void describe(config::Visitor& v, PlannerChoice& choice) {
                    "options of the planner by name; absent ones have their defaults");
 }
 
+void describe_job(config::Visitor& v, TrainingInputs& inputs) {
+  v.required("cluster", inputs.cluster, "cluster of the library, or path to a cluster file");
+  v.required("model", inputs.model, "model of the library, or path to a model file or config.json");
+  v.required("job", inputs.job, "batch, sequence length, numbers; or path to a job file");
+  if (v.reading()) inputs.job_at = v.at("job");
+}
+
+void describe_profile(config::Visitor& v, TrainingInputs& inputs) {
+  v.optional("profile", inputs.profile, "path to a file of measured numbers");
+  v.optional("scale_profile", inputs.scale_profile,
+             "FROM=TO: the profile's times of one GPU type, scaled, are used for another");
+}
+
 void describe(config::Visitor& v, RunSpec& spec) {
   v.title("Run");
   v.doc("A plan, made by a planner or read from a file, judged by a cost model.");
-  v.required("cluster", spec.cluster, "cluster of the library, or path to a cluster file");
-  v.required("model", spec.model, "model of the library, or path to a model file or config.json");
-  v.required("job", spec.job, "batch, sequence length, numbers; or path to a job file");
+  describe_job(v, spec);
   v.optional("planner", spec.planner, "that makes the plan; either this or `plan`");
   v.optional("plan", spec.plan, "path to a plan file; either this or `planner`");
-  v.optional("profile", spec.profile, "path to a file of measured numbers");
-  v.optional("scale_profile", spec.scale_profile,
-             "FROM=TO: the profile's times of one GPU type stand, scaled, for another");
+  describe_profile(v, spec);
   v.optional("hardware", spec.hardware, "changes to the cluster");
   v.optional("cost", spec.cost, "what judges the plan");
   v.optional("collapsed", spec.collapsed, "one simulated rank for each tensor-parallel group");
@@ -46,7 +55,6 @@ void describe(config::Visitor& v, RunSpec& spec) {
   v.not_negative("seed", seed);
   if (!v.reading()) return;
   spec.seed = static_cast<std::uint64_t>(seed);
-  spec.job_at = v.at("job");
   if (spec.planner && spec.plan) {
     v.problem("plan", "both `planner` and `plan` are given", "a run has one of them");
   } else if (!spec.planner && !spec.plan && v.good()) {

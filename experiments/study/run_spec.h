@@ -28,21 +28,25 @@ enum class CostModel {
   hexiscale_paper,        ///< Closed form of HexiScale's Appendix A.
 };
 
-/// Every input of a run; its dump is the effective config that is written beside the result.
-struct RunSpec {
+/// What is trained on what. Names of the library, or paths relative to the file that has them.
+struct TrainingInputs {
   config::Located<std::string> cluster;
   config::Located<std::string> model;
   models::Job job;
-  config::Position job_at;               ///< Where the file gives the job, for problems.
-  std::optional<PlannerChoice> planner;  ///< Exactly one of planner and plan.
-  std::optional<config::Located<std::string>> plan;  ///< Path, relative to the manifest.
+  config::Position job_at;  ///< Where the file gives the job, for problems.
+  std::optional<config::Located<std::string>> plan;
   std::optional<config::Located<std::string>> profile;
   std::optional<config::Located<std::string>> scale_profile;  ///< FROM=TO: GPU types.
+};
+
+/// Every input of a run; its dump is the effective config that is saved with the result.
+struct RunSpec : TrainingInputs {
+  std::optional<PlannerChoice> planner;  ///< Exactly one of planner and plan.
   HardwareChanges hardware;
   CostModel cost = CostModel::simulator;
   bool collapsed = true;  ///< Lowering; see models/lower. Planners always judge collapsed.
   sim::IterationOptions simulation;
-  /// Where its slowdowns stand, for problems, if not with all the rest.
+  /// Where its slowdowns are given, for problems, if not with all the rest.
   config::Position stragglers_at;
   config::Position slow_links_at;
   std::int64_t work_budget = 0;  ///< Of the planner; 0: its own end.
@@ -51,6 +55,10 @@ struct RunSpec {
 
 std::vector<std::pair<CostModel, const char*>> enum_names(CostModel);
 void describe(config::Visitor& v, PlannerChoice& choice);
+/// Cluster, model and job, and the measured numbers. The plan is left to the caller, because what
+/// it means depends on the kind of run.
+void describe_job(config::Visitor& v, TrainingInputs& inputs);
+void describe_profile(config::Visitor& v, TrainingInputs& inputs);
 void describe(config::Visitor& v, RunSpec& spec);
 
 /// Unknown planners, unknown options of a planner and values that it refuses.

@@ -19,7 +19,7 @@ struct StudyResult : SweepOutcome {
 TaskList tasks_of(const Study& study, const models::Library& library, const RunnerOptions& options,
                   config::Diagnostics& diagnostics);
 
-/// Adds what is wrong with a study's runs beside what is named already: also useful for a study
+/// Adds what is wrong with a study's runs to what is named already: also useful for a study
 /// that has problems itself, as far as it can be read. Returns the number of runs.
 std::size_t check_study(const Study& study, const models::Library& library,
                         config::Diagnostics& diagnostics);

@@ -115,7 +115,7 @@ void describe(config::Visitor& v, SimulateSettings& settings) {
              "write a timeline: FILE.perfetto-trace or FILE.json (Chrome)", {.letter = 't'});
   v.optional("log", settings.log, "write the run log (protobuf)");
   v.optional("program", settings.program, "write the lowered program (protobuf)");
-  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.job);
   describe(v, settings.judge);
 }
 

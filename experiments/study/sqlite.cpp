@@ -70,7 +70,7 @@ std::int64_t SqliteStatement::number(int column) const {
 
 std::string SqliteStatement::blob(int column) const {
   const void* bytes = sqlite3_column_blob(handle_, column);
-  const auto size = static_cast<std::size_t>(sqlite3_column_bytes(handle_, column));
+  const std::size_t size = sqlite3_column_bytes(handle_, column);
   return bytes == nullptr ? std::string() : std::string(static_cast<const char*>(bytes), size);
 }
 

@@ -122,8 +122,8 @@ void describe(config::Visitor& v, Study& study) {
              "files or folders below $ORRERY_DATA without which nothing runs");
   v.optional("publish", study.publish, "files of runs that also go to the results folder itself");
   v.optional("assumptions", study.assumptions, "what the paper does not say and is assumed");
-  v.optional("plot", study.plot, "Python script beside this file that draws the figure");
-  v.optional("published", study.published, "CSV of published values beside this file");
+  v.optional("plot", study.plot, "Python script next to this file that draws the figure");
+  v.optional("published", study.published, "CSV of published values next to this file");
   for (const std::int64_t seed : study.seeds.value) v.not_negative("seeds", seed);
   if (!v.reading()) return;
   for (const auto& [key, value] : {std::pair("settings", &study.settings), {"axes", &study.axes}}) {

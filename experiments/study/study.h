@@ -30,7 +30,8 @@ struct Study {
   std::string about;  ///< What the paper did, what comes out.
   std::vector<std::string> assumptions;
   config::Located<std::string> command;
-  std::string base;  ///< Assumptions of the paper (assumptions.h) beside or above; empty: none.
+  std::string
+      base;  ///< Assumptions of the paper (assumptions.h) in its folder or above; empty: none.
   config::Value settings = config::Value::map({});  ///< On top of the base's.
   config::Value axes = config::Value::map({});
   /// Points to leave out: values of some axes, the others are free.
@@ -40,8 +41,8 @@ struct Study {
   std::vector<config::Located<std::string>> unseeded;
   std::vector<std::string> needs;    ///< Data below $ORRERY_DATA without which nothing runs.
   std::vector<std::string> publish;  ///< Files of runs that also go to the results folder itself.
-  std::string plot;                  ///< Script beside the file; empty: no figure.
-  std::string published;             ///< CSV beside the file; empty: none.
+  std::string plot;                  ///< Script next to the file; empty: no figure.
+  std::string published;             ///< CSV next to the file; empty: none.
 
   std::string path;                ///< Of the file itself.
   std::string folder;              ///< That it lies in: paths are seen from here.

@@ -26,6 +26,7 @@
 #include "experiments/study/store.h"
 #include "experiments/study/task.h"
 #include "experiments/study/worker.h"
+#include "models/base/ids.h"
 #include "sim/flow/fork.h"
 
 namespace orrery::experiments {
@@ -150,8 +151,8 @@ class Sweep {
 void Sweep::find_missing() {
   std::set<std::string> queued;  // equal runs share a folder
   for (std::size_t run = 0; run < list_.tasks.size(); ++run) {
-    const auto shard = static_cast<std::size_t>(options_.shard_index - 1);
-    if (run % static_cast<std::size_t>(options_.shard_count) != shard) continue;
+    const std::size_t shard = options_.shard_index - 1;
+    if (run % as_size(options_.shard_count) != shard) continue;
     result_.positions.push_back(run);
     ++result_.total;
     if (store_.present(run) || !queued.insert(task(run).hash).second) {
@@ -161,7 +162,7 @@ void Sweep::find_missing() {
     }
   }
   if (options_.limit > 0 && std::ssize(missing_) > options_.limit) {
-    missing_.resize(static_cast<std::size_t>(options_.limit));
+    missing_.resize(options_.limit);
   }
   result_.missing = static_cast<int>(missing_.size());
 }

@@ -72,8 +72,7 @@ std::vector<LostSlice> lost_slices(const models::ReshardPlan& plan,
   std::map<Key, std::size_t> latest;
   for (const models::LostState& lost : plan.lost) {
     const models::StateRow& row = plan.rows[lost.row];
-    const models::Parameter& parameter =
-        workload.block(row.block).parameters[static_cast<std::size_t>(row.parameter)];
+    const models::Parameter& parameter = workload.block(row.block).parameters[row.parameter];
     LostSlice slice = {row.block.value,           row.block.value, parameter.name,
                        models::name_of(row.part), row.slice.begin, row.slice.end,
                        length(parameter),         row.bytes,       id_ranges(lost.held_by),
@@ -129,7 +128,7 @@ void describe(config::Visitor& v, SwitchSettings& settings) {
       "variant", settings.variant,
       "fused (default: a layer's slices that lie alike go as a whole), fused-by-tensor, unfused "
       "(tensor by tensor), no-heuristics (from the lowest id)");
-  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.job);
 }
 
 void describe(config::Visitor& v, SwitchedDevice& device) {

@@ -26,7 +26,7 @@ struct TwinRunSettings {
   bool fit = false;  ///< The run is for fitting, the others are predicted.
   /// Why it is no unseen run, if the model was changed after a look at it.
   std::optional<config::Located<std::string>> seen;
-  /// Of a run that loses a device, in place of plan and planner: the run whose plan it begins with.
+  /// A run that loses a device has no plan or planner: it begins with the plan of this run.
   std::optional<config::Located<std::string>> from;
   std::optional<config::Located<std::string>> policy;  ///< That says how to go on.
   std::optional<config::Located<std::string>> kill;    ///< RANK@STEP

@@ -169,7 +169,7 @@ const FileKind* kind_of(const std::string& path, const std::vector<FileKind>& ki
 void describe(config::Visitor& v, ValidateSettings& settings) {
   v.required("file", settings.files, "clusters, models, jobs, plans, profiles, studies",
              {.positional = true});
-  describe(v, settings.job, BatchDefault::of_the_plan);
+  describe(v, settings.job);
 }
 
 void describe(config::Visitor& v, CheckedFile& file) {

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "models/base/ids.h"
+
 namespace orrery {
 
 template <class T>
@@ -18,7 +20,7 @@ class ByteWriter {
   void put(T value) {
     bytes_.append(reinterpret_cast<const char*>(&value), sizeof value);
   }
-  /// Its length stands before it.
+  /// Preceded by its length.
   void put(std::string_view text) {
     put(static_cast<std::uint64_t>(text.size()));
     bytes_.append(text);
@@ -49,7 +51,7 @@ class ByteReader {
   std::size_t count() {
     const auto items = get<std::uint64_t>();
     good_ &= items <= rest_.size();
-    return good_ ? static_cast<std::size_t>(items) : 0;
+    return good_ ? as_size(items) : 0;
   }
   bool good() const { return good_; }
   /// All was there, and nothing is left.

@@ -44,7 +44,7 @@ int write_all(int fd, std::string_view bytes) {
     const ssize_t written = ::write(fd, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return errno;
-    bytes.remove_prefix(static_cast<std::size_t>(written));
+    bytes.remove_prefix(written);
   }
   return 0;
 }
@@ -91,7 +91,7 @@ std::optional<std::string> read_file(const std::string& path, std::string& bytes
   if (file.fd() < 0) return problem("read", path, errno);
   struct stat status = {};
   if (::fstat(file.fd(), &status) == 0 && status.st_size > 0) {
-    bytes.reserve(static_cast<std::size_t>(status.st_size));
+    bytes.reserve(status.st_size);
   }
   char block[1 << 16];
   while (true) {
@@ -99,7 +99,7 @@ std::optional<std::string> read_file(const std::string& path, std::string& bytes
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return problem("read", path, errno);
     if (count == 0) return std::nullopt;
-    bytes.append(block, static_cast<std::size_t>(count));
+    bytes.append(block, count);
   }
 }
 

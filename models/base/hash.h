@@ -9,7 +9,7 @@ namespace orrery {
 
 /// The first 16 hexadecimal digits of the SHA-1 of `text`. Not for security.
 std::string content_hash(std::string_view text);
-/// All 20 bytes of the SHA-1 of `bytes`: a key that stands for a long one. Not for security.
+/// All 20 bytes of the SHA-1 of `bytes`: a key in place of a long one. Not for security.
 std::string content_digest(std::string_view bytes);
 
 /// FNV-1a: a number for a name, the same on every machine; for example the key of a stream of

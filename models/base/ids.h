@@ -1,11 +1,27 @@
 /// Typed indices: a device id is not a rank id, and mixing them does not compile.
 #pragma once
 #include <compare>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <type_traits>
+
+#include "models/base/ids.h"
 
 namespace orrery {
+
+/// A count or position, which is not negative, as the std::size_t that it is: to compare it with a
+/// size, or ahead of a product that int may not hold. A subscript converts by itself.
+template <std::integral T>
+constexpr std::size_t as_size(T count) {
+  return static_cast<std::size_t>(count);
+}
+
+/// The position of an enumerator in a table of all, which start at 0.
+template <class Enum>
+requires std::is_enum_v<Enum>
+constexpr std::size_t index_of(Enum value) { return static_cast<std::size_t>(value); }
 
 /// An index with a meaning; -1 is "none".
 template <class Tag>
@@ -14,7 +30,7 @@ struct Id {
   constexpr auto operator<=>(const Id&) const = default;
   constexpr bool valid() const { return value >= 0; }
   /// For indexing vectors; the caller guarantees valid().
-  constexpr std::size_t index() const { return static_cast<std::size_t>(value); }
+  constexpr std::size_t index() const { return as_size(value); }
   constexpr Id& operator++() {
     ++value;
     return *this;

@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/ir/names.h"
 #include "models/schedule/rounds.h"
 #include "models/schedule/schedule.h"
@@ -140,8 +141,7 @@ class Validator {
         if (m == round_end(plan_, pipeline, round, rounds)) ++round;
         for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
           const auto away = way.find({static_cast<int>(s), m});
-          rounds_of[{away == way.end() ? p : static_cast<std::size_t>(away->second), s}].insert(
-              round);
+          rounds_of[{away == way.end() ? p : as_size(away->second), s}].insert(round);
         }
       }
     }
@@ -345,13 +345,13 @@ class Validator {
       fail(path, fmt::format("expert_parallel {} cannot split {} experts", degree,
                              workload_.shape.experts));
     }
-    if (segment.groups.size() % static_cast<std::size_t>(degree) != 0) {
+    if (segment.groups.size() % as_size(degree) != 0) {
       return fail(path,
                   fmt::format("expert_parallel {} for {} groups", degree, segment.groups.size()),
                   "that many consecutive groups hold the experts together");
     }
     for (std::size_t g = 0; g < segment.groups.size(); ++g) {
-      const std::size_t first = g - g % static_cast<std::size_t>(degree);
+      const std::size_t first = g - g % as_size(degree);
       if (segment.groups[g].devices.size() == segment.groups[first].devices.size()) continue;
       return fail(fmt::format("{}.groups[{}]", path, g),
                   "groups that share experts must have equally many devices");
@@ -400,13 +400,12 @@ class Validator {
     const ir::Pipeline& from = plan_.pipelines[p];
     const ir::Reroute& reroute = from.reroutes[r];
     const auto known = [](int index, std::size_t size) {
-      return index >= 0 && static_cast<std::size_t>(index) < size;
+      return index >= 0 && as_size(index) < size;
     };
-    if (!known(reroute.to_pipeline, plan_.pipelines.size()) ||
-        static_cast<std::size_t>(reroute.to_pipeline) == p) {
+    if (!known(reroute.to_pipeline, plan_.pipelines.size()) || as_size(reroute.to_pipeline) == p) {
       return fail(path, fmt::format("to_pipeline {} is no other pipeline", reroute.to_pipeline));
     }
-    const ir::Pipeline& to = plan_.pipelines[static_cast<std::size_t>(reroute.to_pipeline)];
+    const ir::Pipeline& to = plan_.pipelines[reroute.to_pipeline];
     if (!known(reroute.stage, from.stages.size()) || !known(reroute.stage, to.stages.size())) {
       return fail(path, fmt::format("no stage {} in both pipelines", reroute.stage));
     }
@@ -423,8 +422,7 @@ class Validator {
     }
     const auto blocks = [&](const ir::Pipeline& pipeline) {
       std::vector<std::pair<BlockId, BlockId>> ranges;
-      for (const ir::Segment& segment :
-           pipeline.stages[static_cast<std::size_t>(reroute.stage)].segments) {
+      for (const ir::Segment& segment : pipeline.stages[reroute.stage].segments) {
         ranges.emplace_back(segment.first_block, segment.last_block);
       }
       return ranges;

@@ -181,7 +181,7 @@ void Reader::enumeration(std::size_t& index, const std::vector<std::string>& nam
   if (!node_->is_scalar()) return expected("a name", choice);
   const auto found = std::find(names.begin(), names.end(), node_->text);
   if (found != names.end()) {
-    index = static_cast<std::size_t>(found - names.begin());
+    index = found - names.begin();
     return;
   }
   const std::string best = closest(node_->text, names);

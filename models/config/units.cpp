@@ -51,7 +51,7 @@ std::errc take_number(std::string_view& text, double& value) {
   if (digit < text.size() && text[digit] == '.') ++digit;
   if (digit >= text.size() || !is_digit(text[digit])) return std::errc::invalid_argument;
   const auto [end, status] = std::from_chars(text.data() + skip, text.data() + text.size(), value);
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  text.remove_prefix(end - text.data());
   return status;
 }
 

@@ -301,7 +301,7 @@ std::optional<std::string> read_bytes(const std::string& path, Diagnostics& prob
   std::vector<char> chunk(1 << 16);
   while (in && text.size() <= kMostBytes) {
     in.read(chunk.data(), static_cast<std::streamsize>(chunk.size()));
-    text.append(chunk.data(), static_cast<std::size_t>(in.gcount()));
+    text.append(chunk.data(), in.gcount());
   }
   if (text.size() > kMostBytes) {
     problems.add(at, "file is too large", fmt::format("at most {} MiB", kMostBytes >> 20));

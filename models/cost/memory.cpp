@@ -102,7 +102,7 @@ Rerouted count_rerouted(const ir::Plan& plan, std::size_t pipeline, int stage) {
     for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
       if (reroute.stage != stage) continue;
       if (p == pipeline) ++result.skipped;
-      if (static_cast<std::size_t>(reroute.to_pipeline) == pipeline) ++result.received;
+      if (as_size(reroute.to_pipeline) == pipeline) ++result.received;
     }
   }
   return result;
@@ -120,7 +120,7 @@ Bytes peak_kept(const ScheduleEntry& schedule, const ScheduleQuery& query,
   Bytes held;
   Bytes peak;
   for (const StagePass& pass : schedule.passes(query)) {
-    const ChunkKept& own = kept[static_cast<std::size_t>(pass.chunk)];
+    const ChunkKept& own = kept[pass.chunk];
     const ir::OpTraits& makes = ir::traits(pass.kind);
     if (pass.kind == ir::OpKind::forward) held += own.activations;
     if (makes.is_half() && makes.input_gradients) held += own.recomputed;
@@ -204,7 +204,7 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
                  const Job& job) {
   const auto& stages = plan.pipelines[pipeline].stages;
   const bool splits = schedule_entry(plan.schedule).splits_backward();
-  std::vector<ChunkKept> kept(static_cast<std::size_t>(plan.virtual_stages));
+  std::vector<ChunkKept> kept(plan.virtual_stages);
   Bytes held;
   Bytes transient;
   Bytes staging;
@@ -212,7 +212,7 @@ Bytes stage_peak(const ir::Plan& plan, std::size_t pipeline, std::size_t stage, 
     const SegmentMemory memory =
         segment_memory(segment, group_with(segment, device, group), replicas_of, workload, job);
     held += memory.states();
-    ChunkKept& chunk = kept[static_cast<std::size_t>(segment.virtual_stage)];
+    ChunkKept& chunk = kept[segment.virtual_stage];
     chunk.activations += memory.activations_per_micro_batch;
     chunk.recomputed += memory.recomputed_kept;
     transient = std::max(transient, memory.logits + (splits ? Bytes{} : memory.recomputed));

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/cost/device_share.h"
 #include "models/cost/scale_profile.h"
 #include "models/ir/names.h"
@@ -70,7 +71,7 @@ std::map<BlockId, const ir::SegmentInfo*> updated_blocks(const ir::Program& prog
   for (std::size_t s = 0; s < program.segments.size(); ++s) {
     const ir::SegmentInfo& segment = program.segments[s];
     const bool chosen = op.segment != ir::kNone
-                            ? static_cast<std::size_t>(op.segment) == s
+                            ? as_size(op.segment) == s
                             : segment.pipeline == rank.pipeline && segment.stage == rank.stage &&
                                   segment.group == rank.group;
     if (!chosen) continue;
@@ -110,7 +111,7 @@ struct Pricer::State {
 
   void note(std::string line) const { recent.insert(&*used.insert(std::move(line)).first); }
 
-  const GpuType& gpu(int type) const { return cluster.gpu_types[static_cast<std::size_t>(type)]; }
+  const GpuType& gpu(int type) const { return cluster.gpu_types[type]; }
 
   Dtype dtype_on(const GpuType& gpu) const {
     const std::optional<Dtype> dtype = supported_dtype(gpu, workload.dtype);

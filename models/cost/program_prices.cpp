@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/cost/pricer.h"
 #include "models/ir/op_traits.h"
 
@@ -24,7 +25,7 @@ struct KeyHash {
   std::size_t operator()(const Key& key) const {
     std::size_t hash = 0;
     for (const std::int64_t value : {key.device, key.segment, key.kind, key.samples}) {
-      hash = hash * 0x9e3779b97f4a7c15ULL + static_cast<std::size_t>(value);
+      hash = hash * 0x9e3779b97f4a7c15ULL + as_size(value);
     }
     return hash ^ (hash >> 32);
   }

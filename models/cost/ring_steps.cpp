@@ -57,8 +57,8 @@ Seconds ring_latency(Edges edges, int steps) {
   for (const RingEdge& edge : edges) waits.insert(edge.transmission.value);
   double longest = -HUGE_VAL;
   for (const double wait : waits) {
-    longest = std::max(longest, longest_walk(edges, static_cast<std::size_t>(steps), wait) -
-                                    steps * (*waits.rbegin() - wait));
+    longest =
+        std::max(longest, longest_walk(edges, steps, wait) - steps * (*waits.rbegin() - wait));
   }
   return Seconds{longest};
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "models/base/ids.h"
 #include "models/ir/profile.h"
 #include "models/ir/program.h"
 
@@ -52,9 +53,9 @@ inline constexpr std::array<OpTraits, 10> kOpTraits = {{
     {"load_state", "load", "from", OpTiming::storage},
     {"save_state", "save", "to", OpTiming::storage},
 }};
-static_assert(kOpTraits.size() == static_cast<std::size_t>(OpKind::save_state) + 1);
+static_assert(kOpTraits.size() == index_of(OpKind::save_state) + 1);
 
-constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[static_cast<std::size_t>(kind)]; }
+constexpr const OpTraits& traits(OpKind kind) { return kOpTraits[index_of(kind)]; }
 /// Those of the compute op that is priced as `pass`.
 constexpr const OpTraits& traits(Pass pass) {
   std::size_t i = 0;

@@ -186,7 +186,7 @@ class PerfettoWriter {
     std::uint8_t prefix[6] = {kPacketTag};
     const auto* end = google::protobuf::io::CodedOutputStream::WriteVarint32ToArray(
         static_cast<std::uint32_t>(size), &prefix[1]);
-    bytes_.assign(reinterpret_cast<const char*>(prefix), static_cast<std::size_t>(end - prefix));
+    bytes_.assign(reinterpret_cast<const char*>(prefix), end - prefix);
     packet_.AppendToString(&bytes_);
     out_.write(bytes_.data(), static_cast<std::streamsize>(bytes_.size()));
   }

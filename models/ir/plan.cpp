@@ -67,7 +67,7 @@ std::vector<DeviceId> working_devices(const Plan& plan) {
     const Pipeline& pipeline = plan.pipelines[p];
     std::vector<int> left(pipeline.stages.size(), 0);
     for (const Reroute& reroute : pipeline.reroutes) {
-      ++left.at(static_cast<std::size_t>(reroute.stage));
+      ++left.at(reroute.stage);
     }
     for (std::size_t s = 0; s < pipeline.stages.size(); ++s) {
       const bool host = hosts.contains({static_cast<int>(p), static_cast<int>(s)});

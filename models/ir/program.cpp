@@ -1,9 +1,11 @@
 #include "models/ir/program.h"
 
+#include "models/base/ids.h"
+
 namespace orrery::ir {
 
 std::span<const Op> Program::stream_ops(RankId rank, Stream stream) const {
-  const std::size_t slot = rank.index() * kStreams + static_cast<std::size_t>(stream);
+  const std::size_t slot = rank.index() * kStreams + index_of(stream);
   return std::span(ops).subspan(stream_begin[slot], stream_begin[slot + 1] - stream_begin[slot]);
 }
 

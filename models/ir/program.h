@@ -318,7 +318,7 @@ struct Program {
  private:
   template <class T>
   static const T& entry(const std::vector<T>& table, std::int32_t index) {
-    return table[static_cast<std::size_t>(index)];
+    return table[index];
   }
   template <class T>
   static std::span<const T> set(const std::vector<std::vector<T>>& sets, std::int32_t index) {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/ir/names.h"
 #include "models/ir/op_traits.h"
 
@@ -44,11 +45,11 @@ class Checker {
   /// -1 (none) is allowed.
   template <class Table>
   static bool refers(std::int32_t index, const Table& table) {
-    return index >= kNone && (index < 0 || static_cast<std::size_t>(index) < table.size());
+    return index >= kNone && (index < 0 || as_size(index) < table.size());
   }
   template <class Table>
   static bool within(std::int32_t index, const Table& table) {
-    return index >= 0 && static_cast<std::size_t>(index) < table.size();
+    return index >= 0 && as_size(index) < table.size();
   }
   template <class E>
   static bool known(E value) {
@@ -201,7 +202,7 @@ class Checker {
           return fail("op {} has a kind, stream, location or purpose that does not exist", i);
         }
         if (!within(o.rank.value, p_.ranks) || o.rank.index() != slot / kStreams ||
-            static_cast<std::size_t>(o.stream) != slot % kStreams) {
+            index_of(o.stream) != slot % kStreams) {
           return fail("{} is among the ops of rank {}, stream {}", describe(i), slot / kStreams,
                       name_of(static_cast<Stream>(slot % kStreams)));
         }
@@ -259,7 +260,7 @@ class Checker {
       const Op& o = op(i);
       if (!is_transfer(o.kind)) continue;
       if (!within(o.match, p_.ops)) return fail("{} has no match", describe(i));
-      const auto at = static_cast<std::size_t>(o.match);
+      const std::size_t at = o.match;
       const Op& other = op(at);
       const OpKind opposite = o.kind == OpKind::send ? OpKind::recv : OpKind::send;
       if (other.kind != opposite || other.match != static_cast<std::int32_t>(i)) {
@@ -268,9 +269,8 @@ class Checker {
       if (o.transfers == kNone || other.transfers == kNone) {
         return fail("{} has no transfers", describe(i));
       }
-      const auto& transfers = p_.transfer_sets[static_cast<std::size_t>(o.transfers)];
-      if (o.transfers != other.transfers &&
-          transfers != p_.transfer_sets[static_cast<std::size_t>(other.transfers)]) {
+      const auto& transfers = p_.transfer_sets[o.transfers];
+      if (o.transfers != other.transfers && transfers != p_.transfer_sets[other.transfers]) {
         return fail("{} and {} have different transfers", describe(i), describe(at));
       }
       if (o.kind == OpKind::recv) continue;
@@ -372,7 +372,7 @@ class Checker {
     }
     const auto missing = std::find(seen.begin(), seen.end(), false);
     if (missing == seen.end()) return true;
-    const auto index = static_cast<std::size_t>(missing - seen.begin());
+    const std::size_t index = missing - seen.begin();
     return fail("collective {} has no device of {}", c, describe(members[index].index()));
   }
 

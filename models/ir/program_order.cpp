@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/ir/names.h"
 #include "models/ir/op_traits.h"
 #include "models/ir/program_check.h"
@@ -165,8 +166,8 @@ class OrderChecker {
   std::vector<std::uint32_t> make_nodes() const {
     std::vector<std::uint32_t> node(p_.ops.size());
     for (std::size_t i = 0; i < node.size(); ++i) {
-      const bool second = is_transfer(op(i).kind) && static_cast<std::size_t>(op(i).match) < i;
-      node[i] = static_cast<std::uint32_t>(second ? static_cast<std::size_t>(op(i).match) : i);
+      const bool second = is_transfer(op(i).kind) && as_size(op(i).match) < i;
+      node[i] = static_cast<std::uint32_t>(second ? as_size(op(i).match) : i);
     }
     const auto join = [&](const Rendezvous& rendezvous) {
       const auto members = p_.members_of(rendezvous);

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/ir/names.h"
 #include "models/ir/op_traits.h"
 
@@ -17,7 +18,7 @@ const char* plural(TensorKind kind) {
   constexpr const char* kNames[] = {"activations",   "activation gradients", "parameters",
                                     "gradients",     "master copies",        "first moments",
                                     "second moments"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return kNames[index_of(kind)];
 }
 
 std::string spaced(std::string name, char space) {

@@ -191,7 +191,7 @@ class ColumnReader {
 /// Counts the rows of a message: as many as its first column has entries.
 class ColumnCounter {
  public:
-  std::size_t rows() const { return static_cast<std::size_t>(std::max(rows_, 0)); }
+  std::size_t rows() const { return std::max(rows_, 0); }
 
   template <class Row, class Field, class Get>
   void integers(std::span<Row>, Field* field, Get) {

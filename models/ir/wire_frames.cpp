@@ -30,7 +30,7 @@ void append_frame(std::string& bytes, const google::protobuf::MessageLite& messa
   std::uint8_t length[5];
   const auto* end = CodedOutputStream::WriteVarint32ToArray(static_cast<std::uint32_t>(size),
                                                             static_cast<std::uint8_t*>(length));
-  bytes.append(reinterpret_cast<const char*>(length), static_cast<std::size_t>(end - length));
+  bytes.append(reinterpret_cast<const char*>(length), end - length);
   ORRERY_CHECK(message.AppendToString(&bytes), "cannot serialize {}", message.GetTypeName());
 }
 

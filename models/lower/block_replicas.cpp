@@ -7,6 +7,7 @@
 #include <variant>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/sharding/flatten.h"
 
 namespace orrery::models {
@@ -17,7 +18,7 @@ namespace {
 std::vector<std::vector<int>> token_sets(const ir::Group& group) {
   std::vector<std::vector<int>> sets;
   for (std::size_t i = 0; i < group.devices.size(); ++i) {
-    if (i % static_cast<std::size_t>(group.tensor_parallel) == 0) sets.emplace_back();
+    if (i % as_size(group.tensor_parallel) == 0) sets.emplace_back();
     sets.back().push_back(group.devices[i].value);
   }
   return sets;
@@ -86,9 +87,9 @@ struct BlockReplicas::Sheet {
 BlockReplicas::BlockReplicas(const Workload& workload, const Placement& placement)
     : workload_(workload),
       placement_(placement),
-      replicas_(static_cast<std::size_t>(workload.size())),
-      shadows_(static_cast<std::size_t>(workload.size())),
-      counts_(static_cast<std::size_t>(workload.size()), 0) {
+      replicas_(workload.size()),
+      shadows_(workload.size()),
+      counts_(workload.size(), 0) {
   for (std::size_t p = 0; p < placement.elements.size(); ++p) {
     for (std::size_t e = 0; e < placement.elements[p].size(); ++e) {
       const ir::Segment& segment = *placement.elements[p][e].segment;
@@ -118,7 +119,7 @@ const ir::Segment& BlockReplicas::segment_of(const BlockReplica& at) const {
 }
 
 const ir::Group& BlockReplicas::group_of(const BlockReplica& at) const {
-  return segment_of(at).groups[static_cast<std::size_t>(at.group)];
+  return segment_of(at).groups[at.group];
 }
 
 const ir::Zero& BlockReplicas::zero(BlockId block) const {
@@ -138,7 +139,7 @@ bool BlockReplicas::is_tied(BlockId block, std::size_t parameter) const {
   const auto& all = workload_.block(block).parameters;
   const auto largest = std::max_element(all.begin(), all.end(),
                                         [](auto& a, auto& b) { return a.elements < b.elements; });
-  return static_cast<std::size_t>(largest - all.begin()) == parameter;
+  return as_size(largest - all.begin()) == parameter;
 }
 
 /// Each token set is a copy, split along the dimension that tensor parallelism splits. Fewer slices

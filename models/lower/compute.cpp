@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/ir/op_traits.h"
@@ -27,7 +28,7 @@ ComputeOps::ComputeOps(const std::vector<const PlacedSegment*>& elements, int mi
       members += static_cast<int>(ranks.size());
     }
     members_.push_back(members);
-    total += static_cast<std::size_t>(members) * static_cast<std::size_t>(micro_batches);
+    total += as_size(members) * as_size(micro_batches);
   }
   forward_.resize(total);
   backward_.resize(total);
@@ -35,10 +36,9 @@ ComputeOps::ComputeOps(const std::vector<const PlacedSegment*>& elements, int mi
 
 ComputeOps::Pass& ComputeOps::at(bool backward, int element, int micro_batch, int group,
                                  int member) {
-  const auto e = static_cast<std::size_t>(element);
-  const int offset = micro_batch * members_[e] + group_begin_[e][static_cast<std::size_t>(group)];
-  return (backward ? backward_
-                   : forward_)[element_begin_[e] + static_cast<std::size_t>(offset + member)];
+  const std::size_t e = element;
+  const int offset = micro_batch * members_[e] + group_begin_[e][group];
+  return (backward ? backward_ : forward_)[element_begin_[e] + (offset + member)];
 }
 
 namespace {
@@ -73,7 +73,7 @@ class PipelineCompute {
       : context_(context),
         gathers_(gathers),
         index_(pipeline),
-        pipeline_(context.plan.pipelines[static_cast<std::size_t>(pipeline)]),
+        pipeline_(context.plan.pipelines[pipeline]),
         elements_(elements_of(context.placement, pipeline)),
         builder_(builder),
         ops_(elements_, context.builds(pipeline) ? pipeline_.micro_batches : 0) {
@@ -110,27 +110,27 @@ class PipelineCompute {
   /// pipeline's micro-batch passes there.
   void add(const StagePass& pass, int stage, int on, const Rounds& rounds) {
     if (!passes(pass.micro_batch, stage, on)) return;
-    const std::vector<int>& route = routes_[static_cast<std::size_t>(pass.micro_batch)];
+    const std::vector<int>& route = routes_[pass.micro_batch];
     const auto count = static_cast<int>(route.size());
     for (int i = 0; i < count; ++i) {
       const int at = pass.kind == ir::OpKind::forward ? i : count - 1 - i;
-      const int e = route[static_cast<std::size_t>(at)];
-      const PlacedSegment& element = *elements_[static_cast<std::size_t>(e)];
+      const int e = route[at];
+      const PlacedSegment& element = *elements_[e];
       if (element.stage != stage || element.segment->virtual_stage != pass.chunk) continue;
       for (std::size_t g = 0; g < element.ranks.size(); ++g) {
         add_pass(e, static_cast<int>(g), pass.micro_batch, pass.kind, rounds);
       }
     }
     if (pass.kind == ir::OpKind::forward && !shadow_passes_.empty()) {
-      add_shadow_pass(static_cast<std::size_t>(stage), pass.micro_batch);
+      add_shadow_pass(stage, pass.micro_batch);
     }
   }
 
   /// The micro-batch exists and passes the stage on that pipeline's ranks.
   bool passes(int micro_batch, int stage, int on) const {
     if (micro_batch >= pipeline_.micro_batches) return false;
-    for (const int e : routes_[static_cast<std::size_t>(micro_batch)]) {
-      const PlacedSegment& element = *elements_[static_cast<std::size_t>(e)];
+    for (const int e : routes_[micro_batch]) {
+      const PlacedSegment& element = *elements_[e];
       if (element.stage != stage || element.ranks.front().empty()) continue;
       const RankId rank = element.ranks.front().front();
       return context_.placement.ranks[rank.index()].pipeline == on;
@@ -150,16 +150,14 @@ class PipelineCompute {
  private:
   static std::vector<const PlacedSegment*> elements_of(const Placement& placement, int pipeline) {
     std::vector<const PlacedSegment*> all;
-    const std::size_t shadows = placement.shadows[static_cast<std::size_t>(pipeline)].size();
+    const std::size_t shadows = placement.shadows[pipeline].size();
     for (int e = 0; e < placement.count(pipeline) - static_cast<int>(shadows); ++e) {
       all.push_back(&placement.element(pipeline, e));
     }
     return all;
   }
 
-  const std::vector<PlacedSegment>& shadows() const {
-    return context_.placement.shadows[static_cast<std::size_t>(index_)];
-  }
+  const std::vector<PlacedSegment>& shadows() const { return context_.placement.shadows[index_]; }
 
   /// Cuts the segment from the top into runs of at least `bucket` bytes of gradient; without a
   /// limit, where the holders of its blocks change.
@@ -195,7 +193,7 @@ class PipelineCompute {
     part.first = first;
     part.last = last;
     if (first != segment.first_block || last != segment.last_block) {
-      ir::SegmentInfo info = builder_.program.segments[static_cast<std::size_t>(part.info)];
+      ir::SegmentInfo info = builder_.program.segments[part.info];
       info.first_block = first;
       info.last_block = last;
       part.info = static_cast<std::int32_t>(builder_.program.segments.size());
@@ -213,8 +211,7 @@ class PipelineCompute {
       }
     }
     part.joint = part.inner != ir::kNone && (element.ranks[g].size() > 1 || part.groups > 1);
-    const bool redundant =
-        context_.placement.segments[static_cast<std::size_t>(element.infos[g])].redundant;
+    const bool redundant = context_.placement.segments[element.infos[g]].redundant;
     part.buffers = redundant ? shadow_buffers(segment, group, element.infos[g])
                              : buffers(segment, group, element.infos[g], kind, frees);
     return part;
@@ -283,11 +280,11 @@ class PipelineCompute {
     PassTemplates out;
     ir::OpKind completes = ir::OpKind::backward;
     for (const ir::OpKind kind : kinds_) {
-      out.usual[static_cast<std::size_t>(kind)] = {
+      out.usual[index_of(kind)] = {
           make_part(element, g, segment.first_block, segment.last_block, kind, true)};
       if (ir::traits(kind).weight_gradients) completes = kind;
     }
-    out.last = out.usual[static_cast<std::size_t>(completes)];
+    out.last = out.usual[index_of(completes)];
     if (context_.plan.communication.gradient_overlap) {
       const auto runs = buckets(segment, segment.groups[g]);
       if (runs.size() > 1) {
@@ -302,18 +299,16 @@ class PipelineCompute {
   }
 
   void add_pass(int e, int g, int micro_batch, ir::OpKind kind, const Rounds& rounds) {
-    const PlacedSegment& element = *elements_[static_cast<std::size_t>(e)];
-    const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(g)];
-    const PassTemplates& templates =
-        templates_[static_cast<std::size_t>(e)][static_cast<std::size_t>(g)];
-    const std::vector<Part>& parts =
-        rounds.ends ? templates.last : templates.usual[static_cast<std::size_t>(kind)];
+    const PlacedSegment& element = *elements_[e];
+    const std::vector<RankId>& ranks = element.ranks[g];
+    const PassTemplates& templates = templates_[e][g];
+    const std::vector<Part>& parts = rounds.ends ? templates.last : templates.usual[index_of(kind)];
     if (g == 0) open_groups_.clear();
     open_groups_.resize(std::max(open_groups_.size(), parts.size()));
     std::vector<PendingOp> added(ranks.size());
     for (std::size_t i = 0; i < parts.size(); ++i) {
       ir::Op op = pass_op(parts[i], kind, micro_batch);
-      op.samples = element.segment->groups[static_cast<std::size_t>(g)].samples;
+      op.samples = element.segment->groups[g].samples;
       for (std::size_t r = 0; r < ranks.size(); ++r) {
         op.rank = ranks[r];
         added[r] = builder_.add(op);
@@ -404,22 +399,21 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
   const std::vector<int> guests = visitors(plan, pipeline, stage);
   int micro_batches = 0;
   for (const int p : guests) {
-    micro_batches = std::max(micro_batches, pipelines[static_cast<std::size_t>(p)].micro_batches());
+    micro_batches = std::max(micro_batches, pipelines[p].micro_batches());
   }
-  const auto stages =
-      static_cast<int>(plan.pipelines[static_cast<std::size_t>(pipeline)].stages.size());
+  const auto stages = static_cast<int>(plan.pipelines[pipeline].stages.size());
   const std::vector<StagePass> passes =
       schedule.passes({stages, stage, micro_batches, plan.virtual_stages});
   // The last pass of each chunk and round that makes gradients, as (pass, guest).
   std::map<std::pair<int, int>, std::pair<std::size_t, int>> last;
   const auto passes_here = [&](std::size_t t, int p) {
     return ir::traits(passes[t].kind).weight_gradients &&
-           pipelines[static_cast<std::size_t>(p)].passes(passes[t].micro_batch, stage, pipeline);
+           pipelines[p].passes(passes[t].micro_batch, stage, pipeline);
   };
   for (std::size_t t = 0; t < passes.size(); ++t) {
     for (const int p : guests) {
       if (!passes_here(t, p)) continue;
-      const int round = pipelines[static_cast<std::size_t>(p)].round_of(passes[t].micro_batch);
+      const int round = pipelines[p].round_of(passes[t].micro_batch);
       last[{passes[t].chunk, round}] = {t, p};
     }
   }
@@ -429,12 +423,12 @@ void add_stage(const ir::Plan& plan, const ScheduleEntry& schedule, int pipeline
       PipelineCompute::Rounds rounds;
       if (passes_here(t, p)) {
         rounds.follows = std::exchange(ended[passes[t].chunk], std::nullopt);
-        const int round = pipelines[static_cast<std::size_t>(p)].round_of(passes[t].micro_batch);
+        const int round = pipelines[p].round_of(passes[t].micro_batch);
         if (last.at({passes[t].chunk, round}) == std::pair(t, p)) {
           rounds.ends = ended[passes[t].chunk] = round;
         }
       }
-      pipelines[static_cast<std::size_t>(p)].add(passes[t], stage, pipeline, rounds);
+      pipelines[p].add(passes[t], stage, pipeline, rounds);
     }
   }
 }
@@ -450,7 +444,7 @@ std::vector<ComputeOps> add_compute(const LowerContext& context, const ZeroGathe
   for (int p = 0; p < count; ++p) pipelines.emplace_back(context, p, gathers, builder);
   for (int p = 0; p < count; ++p) {
     if (!context.builds(p)) continue;
-    const auto stages = static_cast<int>(plan.pipelines[static_cast<std::size_t>(p)].stages.size());
+    const auto stages = static_cast<int>(plan.pipelines[p].stages.size());
     for (int stage = 0; stage < stages; ++stage) {
       add_stage(plan, schedule, p, stage, pipelines);
     }

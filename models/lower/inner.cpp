@@ -28,7 +28,7 @@ DeviceSets tensor_groups(const ir::Group& group) {
 
 /// Sequence-parallel groups, one for each tensor slice.
 DeviceSets sequence_groups(const ir::Group& group) {
-  DeviceSets sets(static_cast<std::size_t>(group.tensor_parallel));
+  DeviceSets sets(group.tensor_parallel);
   for (std::size_t i = 0; i < group.devices.size(); ++i) {
     sets[i % sets.size()].push_back(group.devices[i]);
   }
@@ -39,9 +39,9 @@ DeviceSets sequence_groups(const ir::Group& group) {
 DeviceSets expert_groups(const ir::Segment& segment, int group) {
   const int degree = segment.expert_parallel;
   const int first = group / degree * degree;
-  DeviceSets sets(segment.groups[static_cast<std::size_t>(group)].devices.size());
+  DeviceSets sets(segment.groups[group].devices.size());
   for (int i = 0; i < degree; ++i) {
-    const ir::Group& member = segment.groups[static_cast<std::size_t>(first + i)];
+    const ir::Group& member = segment.groups[first + i];
     for (std::size_t position = 0; position < sets.size(); ++position) {
       sets[position].push_back(member.devices[position % member.devices.size()]);
     }
@@ -140,7 +140,7 @@ std::vector<double> even_exchange(std::size_t members, Bytes of_member) {
 /// sequence.
 void add_sequence_parallel(const ir::Group& group, Bytes activation, const ir::ModelShape& shape,
                            bool backward, Collector& out) {
-  const auto degree = static_cast<std::size_t>(group.sequence_degree);
+  const std::size_t degree = group.sequence_degree;
   const DeviceSets sets = sequence_groups(group);
   const Bytes part = activation / static_cast<double>(group.tensor_parallel);
   const double kv = shape.heads > 0 ? static_cast<double>(shape.kv_heads) / shape.heads : 1.0;
@@ -167,8 +167,7 @@ void add_expert_parallel(const InnerQuery& query, const ir::Group& group, Bytes 
       group.sequence == ir::SequenceParallelism::megatron ? group.tensor_parallel : 1;
   const Bytes routed = activation * (shape.top_k * shape.capacity_factor / shares);
   out.add(ir::CollectiveKind::all_to_all, ir::Purpose::expert_parallel,
-          expert_groups(*query.segment, query.group), 2, routed,
-          even_exchange(static_cast<std::size_t>(degree), routed));
+          expert_groups(*query.segment, query.group), 2, routed, even_exchange(degree, routed));
 }
 
 /// Numbers for each token that the vocabulary-parallel cross-entropy reduces at once, in fp32: the
@@ -213,7 +212,7 @@ std::vector<ir::InnerCollective> inner_collectives(const InnerQuery& query,
                                                    const Workload& workload,
                                                    const ZeroGathers& gathers,
                                                    ProgramBuilder& builder) {
-  const ir::Group& group = query.segment->groups[static_cast<std::size_t>(query.group)];
+  const ir::Group& group = query.segment->groups[query.group];
   const bool recomputes = query.backward && query.segment->recompute == ir::Recompute::full;
   const TensorParallel tensor = tensor_parallel(group);
   Collector out(builder);
@@ -244,8 +243,8 @@ std::vector<ir::InnerCollective> joint_collectives(const InnerQuery& query,
   std::vector<ir::InnerCollective> all;
   const int first = query.group / degree * degree;
   for (int g = first; g < first + degree; ++g) {
-    const ir::Group& group = query.segment->groups[static_cast<std::size_t>(g)];
-    const ir::Group& like = query.segment->groups[static_cast<std::size_t>(first)];
+    const ir::Group& group = query.segment->groups[g];
+    const ir::Group& like = query.segment->groups[first];
     if (group.tensor_parallel != like.tensor_parallel || group.samples != like.samples ||
         group.sequence != like.sequence || group.sequence_degree != like.sequence_degree) {
       return {};

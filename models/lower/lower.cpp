@@ -102,7 +102,7 @@ ir::Program lower(const ir::Plan& plan, const Cluster& cluster, const Workload& 
   const ZeroGathers gathers(workload, replicas, job.state_bytes.weight);
   std::vector<ComputeOps> ops = add_compute(context, gathers, builder);
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
-    if (context.builds(p)) add_transfers(context, p, ops[static_cast<std::size_t>(p)], builder);
+    if (context.builds(p)) add_transfers(context, p, ops[p], builder);
   }
   PartialProgram left_out;
   add_synchronization(context, ops, builder, left_out);

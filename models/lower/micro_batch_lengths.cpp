@@ -29,7 +29,7 @@ class Scaler {
       op.buffers = buffers(op.buffers, length);
       op.transfers = transfers(op.transfers, length);
       if (op.kind == ir::OpKind::collective) {
-        std::int32_t& shape = program_.collectives[static_cast<std::size_t>(op.match)].shape;
+        std::int32_t& shape = program_.collectives[op.match].shape;
         if (own_.count(shape) == 0) shape = collective(shape, length);
       }
       op.bytes *= factor(length);
@@ -69,7 +69,7 @@ class Scaler {
     const bool of_micro_batch =
         op.micro_batch.valid() && (ir::is_pass(op.kind) || op.purpose == ir::Purpose::pipeline);
     if (!of_micro_batch) return reference;
-    const auto pipeline = static_cast<std::size_t>(program_.rank_of(op).pipeline);
+    const std::size_t pipeline = program_.rank_of(op).pipeline;
     return lengths_[pipeline][op.micro_batch.index()];
   }
 
@@ -79,7 +79,7 @@ class Scaler {
                        std::int64_t length, const Make& make) {
     const auto [place, added] = known.try_emplace({index, length}, ir::kNone);
     if (!added) return place->second;
-    auto entry = table[static_cast<std::size_t>(index)];
+    auto entry = table[index];
     if (!make(entry)) return place->second;
     place->second = static_cast<std::int32_t>(table.size());
     table.push_back(std::move(entry));
@@ -200,7 +200,7 @@ ProgramPrices LengthPricer::prices(const ir::Program& program, const MicroBatchL
       continue;
     }
     if (!ir::is_pass(op.kind)) continue;
-    const auto pipeline = static_cast<std::size_t>(program.rank_of(op).pipeline);
+    const std::size_t pipeline = program.rank_of(op).pipeline;
     const std::int64_t length = lengths[pipeline][op.micro_batch.index()];
     if (length > 0) by_op[i] = price(program, op, length);
   }

@@ -21,9 +21,7 @@ struct LowerContext {
   int rounds = 1;                  ///< Of gradient synchronization (schedule/rounds.h).
 
   bool builds_all() const { return built.empty(); }
-  bool builds(int pipeline) const {
-    return built.empty() || built[static_cast<std::size_t>(pipeline)];
-  }
+  bool builds(int pipeline) const { return built.empty() || built[pipeline]; }
 };
 
 /// Ops of one pipeline's compute streams, to hang transfers and synchronization on.

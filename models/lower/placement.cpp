@@ -92,8 +92,7 @@ void add_detours(const ir::Plan& plan, Placement& out) {
         if (out.elements[p][e].stage == reroute.stage) positions.push_back(static_cast<int>(e));
       }
       std::size_t next = 0;
-      for (const PlacedSegment& other :
-           out.elements[static_cast<std::size_t>(reroute.to_pipeline)]) {
+      for (const PlacedSegment& other : out.elements[reroute.to_pipeline]) {
         if (other.stage != reroute.stage) continue;
         Detour detour;
         detour.position = positions.at(next++);
@@ -118,7 +117,7 @@ void add_shadows(const ir::Plan& plan, Placement& out) {
       out.shadows[p].push_back(
           make_element(*out.shadow_segments.back(), static_cast<int>(p), static_cast<int>(s), out));
       for (const std::int32_t info : out.shadows[p].back().infos) {
-        out.segments[static_cast<std::size_t>(info)].redundant = true;
+        out.segments[info].redundant = true;
       }
     }
   }
@@ -169,7 +168,7 @@ std::vector<PlanDefect> find_redundancy_defects(const ir::Plan& plan) {
 }
 
 bool is_idle(const ir::Plan& plan, int pipeline, int stage) {
-  const ir::Pipeline& own = plan.pipelines[static_cast<std::size_t>(pipeline)];
+  const ir::Pipeline& own = plan.pipelines[pipeline];
   const auto left =
       std::count_if(own.reroutes.begin(), own.reroutes.end(),
                     [&](const ir::Reroute& reroute) { return reroute.stage == stage; });
@@ -207,13 +206,13 @@ Placement place(const ir::Plan& plan, const Cluster& cluster, bool collapsed) {
 }
 
 int Placement::count(int pipeline) const {
-  const auto p = static_cast<std::size_t>(pipeline);
+  const std::size_t p = pipeline;
   return static_cast<int>(elements[p].size() + detours[p].size() + shadows[p].size());
 }
 
 const PlacedSegment& Placement::element(int pipeline, int number) const {
-  const auto p = static_cast<std::size_t>(pipeline);
-  const auto e = static_cast<std::size_t>(number);
+  const std::size_t p = pipeline;
+  const std::size_t e = number;
   if (e < elements[p].size()) return elements[p][e];
   const std::size_t beyond = e - elements[p].size();
   if (beyond < detours[p].size()) return detours[p][beyond].element;
@@ -221,7 +220,7 @@ const PlacedSegment& Placement::element(int pipeline, int number) const {
 }
 
 std::vector<int> Placement::route(const ir::Plan& plan, int pipeline, int micro_batch) const {
-  const auto p = static_cast<std::size_t>(pipeline);
+  const std::size_t p = pipeline;
   std::vector<int> numbers(elements[p].size());
   std::iota(numbers.begin(), numbers.end(), 0);
   for (const ir::Reroute& reroute : plan.pipelines[p].reroutes) {
@@ -231,7 +230,7 @@ std::vector<int> Placement::route(const ir::Plan& plan, int pipeline, int micro_
       if (detour.element.stage != reroute.stage || detour.to_pipeline != reroute.to_pipeline) {
         continue;
       }
-      numbers[static_cast<std::size_t>(detour.position)] = static_cast<int>(elements[p].size() + d);
+      numbers[detour.position] = static_cast<int>(elements[p].size() + d);
     }
   }
   return numbers;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/ir/op_traits.h"
 
 namespace orrery::models {
@@ -17,7 +18,7 @@ std::int32_t intern(Index& index, Table& table, Value value) {
 }
 
 std::size_t slot_of(const ir::Op& op) {
-  return op.rank.index() * ir::kStreams + static_cast<std::size_t>(op.stream);
+  return op.rank.index() * ir::kStreams + index_of(op.stream);
 }
 
 }  // namespace
@@ -120,7 +121,7 @@ ir::Program ProgramBuilder::finish() {
 
   for (ir::Op& op : program.ops) {
     if (ir::is_transfer(op.kind)) {
-      op.match = static_cast<std::int32_t>(place[static_cast<std::size_t>(op.match)]);
+      op.match = static_cast<std::int32_t>(place[op.match]);
     }
   }
   for (OpId& member : program.members) {

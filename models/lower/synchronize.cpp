@@ -52,8 +52,7 @@ class Synchronizer {
       const auto rank_of = [&](const ComputeOps::GradientOp& entry) {
         const PlacedSegment& element =
             context.placement.element(static_cast<int>(p), entry.element);
-        return element
-            .ranks[static_cast<std::size_t>(entry.group)][static_cast<std::size_t>(entry.member)];
+        return element.ranks[entry.group][entry.member];
       };
       for (const ComputeOps::GradientOp& entry : ops[p].ready) {
         ready_[{rank_of(entry), entry.round}].push_back(entry);
@@ -164,10 +163,8 @@ class Synchronizer {
   std::vector<RankId> holders_of(const Run& run) const {
     std::vector<RankId> all;
     for (const BlockReplica& at : context_.replicas.of({run.first})) {
-      const PlacedSegment& element =
-          context_.placement.elements[static_cast<std::size_t>(at.pipeline)]
-                                     [static_cast<std::size_t>(at.element)];
-      const std::vector<RankId>& ranks = element.ranks[static_cast<std::size_t>(at.group)];
+      const PlacedSegment& element = context_.placement.elements[at.pipeline][at.element];
+      const std::vector<RankId>& ranks = element.ranks[at.group];
       all.insert(all.end(), ranks.begin(), ranks.end());
     }
     return all;
@@ -364,7 +361,7 @@ class Synchronizer {
         {{{entry.first.owners[0]}, {entry.first.owners[1]}, entry.second.bytes}});
     PendingOp ids[2];
     for (const int side : {0, 1}) {
-      const RankId rank = ranks[static_cast<std::size_t>(side)];
+      const RankId rank = ranks[side];
       ir::Op end =
           op(side == 0 ? ir::OpKind::send : ir::OpKind::recv, ir::Stream::p2p, rank, phase);
       end.transfers = transfers;
@@ -403,7 +400,7 @@ class Synchronizer {
     for (const std::vector<PlacedSegment>& elements : context_.placement.elements) {
       for (const PlacedSegment& element : elements) {
         if (!context_.builds(element.pipeline)) continue;
-        const auto degree = static_cast<std::size_t>(element.segment->expert_parallel);
+        const std::size_t degree = element.segment->expert_parallel;
         for (std::size_t g = 0; degree > 1 && g < element.ranks.size(); ++g) {
           for (std::size_t other = g / degree * degree; other < (g / degree + 1) * degree;
                ++other) {

@@ -119,14 +119,13 @@ class Boundary {
     if (patterns_.empty() || !patterns_.back().local_sends) return false;
     Pattern& pattern = patterns_.back();
     if (pattern.members.front() != rank(step.source)) return false;
-    ir::CollectiveShape shape =
-        builder_.program.collective_shapes[static_cast<std::size_t>(pattern.shape)];
+    ir::CollectiveShape shape = builder_.program.collective_shapes[pattern.shape];
     for (const ir::CollectiveShape::Part& part : shape.parts) {
       const auto& pair = builder_.program.group(part.group).devices;
       if (pair.back().value == step.source) return false;
     }
     shape.parts.push_back({builder_.group({{step.source}, {step.destination}}), size, {}});
-    auto all = builder_.program.region_sets[static_cast<std::size_t>(shape.regions)];
+    auto all = builder_.program.region_sets[shape.regions];
     all.insert(all.end(), regions.begin(), regions.end());
     shape.regions = pattern.regions = builder_.region_set(std::move(all));
     pattern.shape = builder_.collective_shape(std::move(shape));
@@ -143,10 +142,10 @@ class Boundary {
       if (!pattern.transfer || pattern.source != source || pattern.destination != destination) {
         continue;
       }
-      auto transfers = builder_.program.transfer_sets[static_cast<std::size_t>(pattern.transfers)];
+      auto transfers = builder_.program.transfer_sets[pattern.transfers];
       transfers.push_back(transfer);
       pattern.transfers = builder_.transfer_set(std::move(transfers));
-      auto all = builder_.program.region_sets[static_cast<std::size_t>(pattern.regions)];
+      auto all = builder_.program.region_sets[pattern.regions];
       all.insert(all.end(), regions.begin(), regions.end());
       pattern.regions = builder_.region_set(std::move(all));
       pattern.bytes += size;
@@ -289,8 +288,7 @@ void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
   const Placement& placement = context.placement;
   // The micro-batches that cross from one element to another, in order.
   std::map<std::pair<int, int>, std::vector<int>> crossings;
-  const int micro_batches =
-      context.plan.pipelines[static_cast<std::size_t>(pipeline)].micro_batches;
+  const int micro_batches = context.plan.pipelines[pipeline].micro_batches;
   for (int m = 0; m < micro_batches; ++m) {
     const std::vector<int> route = placement.route(context.plan, pipeline, m);
     for (std::size_t i = 0; i + 1 < route.size(); ++i)
@@ -299,8 +297,7 @@ void add_transfers(const LowerContext& context, int pipeline, ComputeOps& ops,
   for (const auto& [ends, crossing_batches] : crossings) {
     const PlacedSegment& lower = placement.element(pipeline, ends.first);
     const PlacedSegment& upper = placement.element(pipeline, ends.second);
-    const auto chain =
-        static_cast<int>(placement.elements[static_cast<std::size_t>(pipeline)].size());
+    const auto chain = static_cast<int>(placement.elements[pipeline].size());
     const bool leaves = ends.first >= chain || ends.second >= chain;
     const std::int32_t foreign = leaves ? lower.infos.front() : ir::kNone;
     for (const bool backward : {false, true}) {

@@ -7,7 +7,7 @@ namespace orrery::models {
 
 ZeroGathers::ZeroGathers(const Workload& workload, const BlockReplicas& replicas,
                          double bytes_per_weight)
-    : class_of_(static_cast<std::size_t>(workload.size()), -1) {
+    : class_of_(workload.size(), -1) {
   for (const BlockId block : class_of_.ids()) {
     if (!replicas.zero(block).shards_parameters()) continue;
     // The matrix that embedding and head share makes the ends special.
@@ -44,7 +44,7 @@ ZeroGathers::BlockClass ZeroGathers::make_class(BlockId block, const Workload& w
 
 std::vector<GatherRound> ZeroGathers::rounds(int block_class, const ir::Group& group) const {
   if (block_class < 0) return {};
-  const BlockClass& all = classes_[static_cast<std::size_t>(block_class)];
+  const BlockClass& all = classes_[block_class];
   std::set<std::size_t> own;
   for (const DeviceId device : group.devices) {
     if (const auto at = all.of_device.find(device); at != all.of_device.end()) {

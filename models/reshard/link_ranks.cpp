@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/id_vector.h"
 
 namespace orrery::models {
 namespace {
@@ -18,7 +19,7 @@ constexpr std::size_t kMostPorts = 2048;
 
 /// GPUs of the node that use each shared medium of its link domains.
 void count_media(const Cluster& cluster, const Topology& topology, NodeId node,
-                 std::vector<int>& users) {
+                 IdVector<LinkId, int>& users) {
   const auto is_shared = [&](const LinkDomain& domain) {
     return cluster.links.at(domain.link).shared;
   };
@@ -34,7 +35,7 @@ void count_media(const Cluster& cluster, const Topology& topology, NodeId node,
       // A port of its own has two links on the route to a peer; one alone is a medium.
       if (route.size() == 1) used.insert(route.front());
     }
-    for (const LinkId link : used) ++users[link.index()];
+    for (const LinkId link : used) ++users[link];
   }
 }
 
@@ -61,7 +62,7 @@ std::vector<double> shares_of_stores(const Cluster& cluster, ir::Location store)
 }  // namespace
 
 std::vector<BytesPerSecond> shares_of_links(const Cluster& cluster, const Topology& topology) {
-  std::vector<int> users(topology.links().size(), 0);
+  IdVector<LinkId, int> users(topology.links().size(), 0);
   std::vector<LinkId> own;
   for (const Device& device : cluster.devices) {
     own.clear();
@@ -69,7 +70,7 @@ std::vector<BytesPerSecond> shares_of_links(const Cluster& cluster, const Topolo
       topology.host_links(device.id, up, own);
       topology.nic_link(device.id, up, own);
     }
-    for (const LinkId link : own) ++users[link.index()];
+    for (const LinkId link : own) ++users[link];
   }
   for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
     count_media(cluster, topology, NodeId{static_cast<int>(n)}, users);
@@ -77,7 +78,7 @@ std::vector<BytesPerSecond> shares_of_links(const Cluster& cluster, const Topolo
   std::vector<BytesPerSecond> shares;
   for (const LinkId id : topology.links().ids()) {
     const Link& link = topology.links()[id];
-    const double bandwidth = link.bandwidth.value / std::max(1, users[id.index()]);
+    const double bandwidth = link.bandwidth.value / std::max(1, users[id]);
     shares.push_back({link.uncontended ? kUnlimited : bandwidth});
   }
   return shares;
@@ -118,32 +119,32 @@ void LinkRanks::rank_bandwidths(std::vector<double> shares, std::vector<double> 
 /// links and store, the GPU type (its vendor stages through host memory or not), the switch of
 /// the leaf or the pod where these are limited, the node where it has limits of its own.
 void LinkRanks::group_devices() {
-  std::vector<bool> limited(cluster_.nodes.size(), false);
+  IdVector<NodeId, bool> limited(cluster_.nodes.size(), false);
   for (const PairOverride& pair : cluster_.overrides) {
-    limited[pair.a.index()] = limited[pair.b.index()] = true;
+    limited[pair.a] = limited[pair.b] = true;
   }
   std::map<std::vector<int>, std::size_t> groups;
   for (const Device& device : cluster_.devices) {
     const Node& node = cluster_.node(device.node);
     const bool leaves = cluster_.fabric.limits_leaves();
-    std::vector<int> key = {device.gpu_type, store_speed_[device.node.index()],
+    std::vector<int> key = {device.gpu_type, store_speed_[device.node],
                             leaves                          ? node.leaf
                             : cluster_.fabric.limits_pods() ? cluster_.fabric.pod_of(node.leaf)
                                                             : 0,
                             leaves ? topology_.nic_of(device.id) % cluster_.fabric.rails : 0,
-                            limited[device.node.index()] ? device.node.value : -1};
+                            limited[device.node] ? device.node.value : -1};
     for (const bool up : {true, false}) {
       links_.clear();
       topology_.host_links(device.id, up, links_);
       topology_.nic_link(device.id, up, links_);
       int speed = 0;
-      for (const LinkId link : links_) speed = std::max(speed, speed_[link.index()]);
+      for (const LinkId link : links_) speed = std::max(speed, speed_[link]);
       key.push_back(speed);
     }
     // host_memory and nvme pass the sender's NIC only.
     links_.clear();
     topology_.nic_link(device.id, true, links_);
-    key.push_back(links_.empty() ? 0 : speed_[links_.front().index()]);
+    key.push_back(links_.empty() ? 0 : speed_[links_.front()]);
     port_.push_back(groups.try_emplace(std::move(key), groups.size()).first->second);
   }
   ports_ = groups.size();
@@ -159,13 +160,13 @@ int LinkRanks::measure(DeviceId source, DeviceId destination) {
     kind = topology_.path(source, destination).kind;
   } else {
     const NodeId node = cluster_.device(source).node;
-    speed = store_speed_[node.index()];
+    speed = store_speed_[node];
     if (node != cluster_.device(destination).node) {
       topology_.network_links(source, destination, links_);
     }
     topology_.host_links(destination, false, links_);
   }
-  for (const LinkId link : links_) speed = std::max(speed, speed_[link.index()]);
+  for (const LinkId link : links_) speed = std::max(speed, speed_[link]);
   return speed * static_cast<int>(kPathClasses) + static_cast<int>(kind);
 }
 
@@ -173,7 +174,7 @@ int LinkRanks::operator()(int source, int destination) {
   const Device& a = cluster_.device({source});
   const Device& b = cluster_.device({destination});
   if (a.node == b.node || between_.empty()) return measure(a.id, b.id);
-  int& known = between_[port_[a.id.index()] * ports_ + port_[b.id.index()]];
+  int& known = between_[port_[a.id] * ports_ + port_[b.id]];
   if (known < 0) known = measure(a.id, b.id);
   return known;
 }

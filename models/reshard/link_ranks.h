@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/ids.h"
 #include "models/base/units.h"
 #include "models/ir/program.h"
@@ -37,9 +38,7 @@ class LinkRanks {
 
   /// Lower is faster; equal for paths that are equally fast and of one kind.
   int operator()(int source, int destination);
-  static PathClass kind_of(int rank) {
-    return static_cast<PathClass>(static_cast<std::size_t>(rank) % kPathClasses);
-  }
+  static PathClass kind_of(int rank) { return static_cast<PathClass>(rank % kPathClasses); }
   /// Bytes that a GPU sends over paths of one kind add up, however fast they are: they leave it the
   /// same way. Refers to this object.
   BatchedOptions heuristics();
@@ -52,9 +51,9 @@ class LinkRanks {
   const Cluster& cluster_;
   const Topology& topology_;
   ir::Location store_;
-  std::vector<int> speed_;         ///< By link: 0 is the fastest bandwidth of the cluster.
-  std::vector<int> store_speed_;   ///< By node.
-  std::vector<std::size_t> port_;  ///< By device: devices with equal links to other nodes.
+  IdVector<LinkId, int> speed_;           ///< By link: 0 is the fastest bandwidth of the cluster.
+  IdVector<NodeId, int> store_speed_;     ///< By node.
+  IdVector<DeviceId, std::size_t> port_;  ///< By device: devices with equal links to other nodes.
   std::size_t ports_ = 0;
   std::vector<int> between_;  ///< Ranks between ports on two nodes, -1: not yet known; or empty.
   std::vector<LinkId> links_;

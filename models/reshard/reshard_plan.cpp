@@ -8,13 +8,12 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/reshard/link_ranks.h"
 #include "models/reshard/state_rows.h"
 
 namespace orrery::models {
 namespace {
-
-std::size_t index_of(PathClass path) { return static_cast<std::size_t>(path); }
 
 std::vector<DeviceId> device_ids(const std::vector<int>& ids) {
   std::vector<DeviceId> out;
@@ -36,9 +35,9 @@ class ReshardPlanner {
         from_(workload, from_place_),
         to_(workload, to_place_),
         tables_(workload, {{&from_, readers(cluster, false)}, {&from_, readers(cluster, true)}},
-                to_, std::vector<bool>(static_cast<std::size_t>(cluster.size()), true)),
+                to_, std::vector<bool>(cluster.size(), true)),
         scan_(batched_options()),
-        traffic_(static_cast<std::size_t>(cluster.size())) {
+        traffic_(cluster.size()) {
     plan_.bytes = options.bytes;
   }
 
@@ -60,7 +59,7 @@ class ReshardPlanner {
     for (std::size_t d = 0; d < traffic_.size(); ++d) {
       DeviceTraffic& device = traffic_[d];
       if (!device.device.valid()) continue;
-      for (std::size_t c = 0; c < kPathClasses; ++c) plan_.moved[c] += device.sent[c];
+      for (std::size_t c = 0; c < kPathClasses; ++c) plan_.moved.bytes[c] += device.sent.bytes[c];
       plan_.devices.push_back(device);
     }
     return std::move(plan_);
@@ -71,7 +70,7 @@ class ReshardPlanner {
 
   /// By device: itself if it is lost, or if it is not; else -1.
   std::vector<int> readers(const Cluster& cluster, bool lost) const {
-    std::vector<int> alive(static_cast<std::size_t>(cluster.size()));
+    std::vector<int> alive(cluster.size());
     std::iota(alive.begin(), alive.end(), 0);
     std::vector<int> out(alive.size(), -1);
     for (const DeviceId device : options_.lost) {
@@ -87,7 +86,7 @@ class ReshardPlanner {
   }
 
   DeviceTraffic& traffic(int device) {
-    DeviceTraffic& at = traffic_[static_cast<std::size_t>(device)];
+    DeviceTraffic& at = traffic_[device];
     at.device = {device};
     return at;
   }
@@ -196,8 +195,8 @@ class ReshardPlanner {
     for (const ReshardMessage& message : plan_.messages) {
       DeviceTraffic& source = traffic(message.source.value);
       DeviceTraffic& destination = traffic(message.destination.value);
-      source.sent[index_of(message.path)] += message.bytes;
-      destination.received[index_of(message.path)] += message.bytes;
+      source.sent[message.path] += message.bytes;
+      destination.received[message.path] += message.bytes;
       ++source.messages_sent;
       ++destination.messages_received;
     }
@@ -262,12 +261,11 @@ Bytes sum(const ClassVolumes& volumes) {
 }
 
 void describe(config::Visitor& v, ClassVolumes& volumes) {
-  const auto of = [&](PathClass path) -> Bytes& { return volumes[index_of(path)]; };
   v.title("Bytes by path");
-  v.required("nvlink", of(PathClass::nvlink), "");
-  v.required("pcie", of(PathClass::pcie), "");
-  v.required("network", of(PathClass::network), "between nodes");
-  v.required("host_staged", of(PathClass::host_staged), "through host memory");
+  v.required("nvlink", volumes[PathClass::nvlink], "");
+  v.required("pcie", volumes[PathClass::pcie], "");
+  v.required("network", volumes[PathClass::network], "between nodes");
+  v.required("host_staged", volumes[PathClass::host_staged], "through host memory");
 }
 
 std::vector<ReshardProblem> find_problems(const ir::Plan& from, const ir::Plan& to,

@@ -93,8 +93,8 @@ struct ReshardMessage {
 /// Bytes by PathClass.
 struct ClassVolumes {
   std::array<Bytes, kPathClasses> bytes{};
-  Bytes& operator[](std::size_t path) { return bytes[path]; }
-  const Bytes& operator[](std::size_t path) const { return bytes[path]; }
+  Bytes& operator[](PathClass path) { return bytes[index_of(path)]; }
+  const Bytes& operator[](PathClass path) const { return bytes[index_of(path)]; }
 };
 /// Those that go somewhere else: no same_device.
 void describe(config::Visitor& v, ClassVolumes& volumes);

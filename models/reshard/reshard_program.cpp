@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/lower/program_builder.h"
 
 namespace orrery::models {
@@ -126,7 +127,7 @@ class ProgramMaker {
   }
 
   PendingOp add_op(const ir::Op& op, std::int32_t call) {
-    Calls& calls = waits_[op.rank.index()];
+    Calls& calls = waits_[op.rank];
     if (calls.call != call) {
       calls.call = call;
       calls.before = std::move(calls.current);
@@ -142,7 +143,7 @@ class ProgramMaker {
   const Job& job_;
   ProgramBuilder builder_;
   std::map<DeviceId, RankId> ranks_;
-  std::vector<Calls> waits_;  ///< By rank.
+  IdVector<RankId, Calls> waits_;  ///< By rank.
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ bool is_sharded(const ir::Zero& zero, StatePart part) {
 template <class Visit>
 void for_each_slice(const Piece& piece, const std::vector<std::int64_t>& cuts, Visit visit) {
   const auto first = std::lower_bound(cuts.begin(), cuts.end(), piece.slice.begin) - cuts.begin();
-  for (auto i = static_cast<std::size_t>(first); cuts[i] < piece.slice.end; ++i) visit(i);
+  for (std::size_t i = first; cuts[i] < piece.slice.end; ++i) visit(i);
 }
 
 void sort_unique(std::vector<int>& ids) {
@@ -74,8 +74,7 @@ TensorRows StateTables::make_rows(BlockId block, std::size_t parameter, StatePar
     return layout.holdings(block, parameter, is_sharded(layout.zero(block), part));
   };
   Layout need = holdings(to_);
-  std::erase_if(need.pieces,
-                [&](const Piece& piece) { return !needs_[static_cast<std::size_t>(piece.owner)]; });
+  std::erase_if(need.pieces, [&](const Piece& piece) { return !needs_[piece.owner]; });
   TensorRows rows;
   rows.length = need.length;
   if (need.pieces.empty()) return rows;
@@ -100,7 +99,7 @@ TensorRows StateTables::make_rows(BlockId block, std::size_t parameter, StatePar
   for (SliceHolders& at : holders) at.readers.resize(sources_.size());
   for (std::size_t s = 0; s < sources_.size(); ++s) {
     for (const Piece& piece : have.at(sources_[s].layout).pieces) {
-      const int reader = sources_[s].reader[static_cast<std::size_t>(piece.owner)];
+      const int reader = sources_[s].reader[piece.owner];
       if (reader < 0) continue;
       for_each_slice(piece, cuts, [&](std::size_t i) {
         if (!holders[i].required.empty()) holders[i].readers[s].push_back(reader);

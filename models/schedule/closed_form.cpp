@@ -23,8 +23,7 @@ Seconds lock_step_time(std::span<const Seconds> stages, int micro_batches) {
   for (int column = 0; column < micro_batches + count - 1; ++column) {
     const int first = std::max(0, column - micro_batches + 1);
     const int last = std::min(count - 1, column);
-    total += longest_of(stages.subspan(static_cast<std::size_t>(first),
-                                       static_cast<std::size_t>(last - first + 1)));
+    total += longest_of(stages.subspan(first, last - first + 1));
   }
   return total;
 }

@@ -1,5 +1,6 @@
 /// GPipe: all forward passes, then all backward passes in micro-batch order.
 /// [Huang et al., NeurIPS 2019, Fig. 2]
+#include "models/base/ids.h"
 #include "models/schedule/closed_form.h"
 #include "models/schedule/schedule.h"
 
@@ -10,7 +11,7 @@ namespace {
 // gradients in micro-batch order, so that results are equal bit by bit. Times do not change.
 std::vector<StagePass> gpipe_passes(const ScheduleQuery& query) {
   std::vector<StagePass> order;
-  order.reserve(2 * static_cast<std::size_t>(query.micro_batches));
+  order.reserve(2 * as_size(query.micro_batches));
   for (const ir::OpKind kind : {ir::OpKind::forward, ir::OpKind::backward}) {
     for (int m = 0; m < query.micro_batches; ++m) order.push_back({kind, m, 0});
   }

@@ -3,6 +3,7 @@
 /// [Narayanan et al., PipeDream-Flush, ICML 2021; SC 2021, 2.2]
 #include <algorithm>
 
+#include "models/base/ids.h"
 #include "models/schedule/closed_form.h"
 #include "models/schedule/schedule.h"
 
@@ -11,7 +12,7 @@ namespace {
 
 std::vector<StagePass> one_f_one_b_passes(const ScheduleQuery& query) {
   std::vector<StagePass> order;
-  order.reserve(2 * static_cast<std::size_t>(query.micro_batches));
+  order.reserve(2 * as_size(query.micro_batches));
   const int warm_up = std::min(query.stages - query.stage - 1, query.micro_batches);
   int forward = 0;
   int backward = 0;

@@ -3,6 +3,7 @@
 /// holds more micro-batches than the first one under 1F1B. [Qi et al., ICLR 2024, 2 and 3]
 #include <algorithm>
 
+#include "models/base/ids.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models {
@@ -10,7 +11,7 @@ namespace {
 
 std::vector<StagePass> zero_bubble_passes(const ScheduleQuery& query) {
   std::vector<StagePass> order;
-  order.reserve(3 * static_cast<std::size_t>(query.micro_batches));
+  order.reserve(3 * as_size(query.micro_batches));
   const int warm_up = std::min(query.stages - query.stage - 1, query.micro_batches);
   int forward = 0;
   int weights = 0;

@@ -126,7 +126,7 @@ Layout share_layout(std::int64_t length, const Cells& cells, const Cells& others
       for (std::int64_t i = 0; i < count; ++i) {
         const Slice share = even_part(common, count, i);
         if (share.size() == 0) continue;
-        layout.pieces.push_back({cell.devices[static_cast<std::size_t>(i)], share, kFullValue});
+        layout.pieces.push_back({cell.devices[i], share, kFullValue});
       }
     }
   }

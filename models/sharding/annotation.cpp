@@ -87,8 +87,7 @@ Problem check_sizes(const Annotation& annotation, const Shape& shape, Splits spl
                            share_of(annotation, i), total_share(annotation), i);
       }
       const std::int64_t size = top_slice(annotation, i, dimension, shape[d]).size();
-      const int shards =
-          shards_along(annotation.subgroups[static_cast<std::size_t>(i)].states, dimension);
+      const int shards = shards_along(annotation.subgroups[i].states, dimension);
       if (splits == Splits::even && size % shards != 0) {
         return fmt::format("subgroup {}: {} shards do not divide the {} of dimension {}", i, shards,
                            size, d);
@@ -159,7 +158,7 @@ std::vector<BoxPiece> pieces(const Annotation& annotation, const Shape& shape) {
   std::vector<BoxPiece> all;
   int first_summand = 0;
   for (int i = 0; i < annotation.hetero_size(); ++i) {
-    const Subgroup& subgroup = annotation.subgroups[static_cast<std::size_t>(i)];
+    const Subgroup& subgroup = annotation.subgroups[i];
     const int summands = shards_along(subgroup.states, kPartial);
     for (std::size_t j = 0; j < subgroup.devices.size(); ++j) {
       BoxPiece piece{subgroup.devices[j], {}, kFullValue};
@@ -173,7 +172,7 @@ std::vector<BoxPiece> pieces(const Annotation& annotation, const Shape& shape) {
         rest /= entry->shards;
         if (entry->axis == kPartial) summand = static_cast<int>(index);
         if (entry->axis < 0) continue;
-        Slice& slice = piece.box[static_cast<std::size_t>(entry->axis)];
+        Slice& slice = piece.box[entry->axis];
         slice = even_part(slice, entry->shards, index);
       }
       if (top_partial || summands > 1) piece.partial = first_summand + summand;
@@ -192,7 +191,7 @@ int shards_along(const DistributedStates& states, Axis axis) {
 }
 
 std::int64_t share_of(const Annotation& annotation, int subgroup) {
-  return annotation.shares.empty() ? 1 : annotation.shares[static_cast<std::size_t>(subgroup)];
+  return annotation.shares.empty() ? 1 : annotation.shares[subgroup];
 }
 
 std::int64_t total_share(const Annotation& annotation) {

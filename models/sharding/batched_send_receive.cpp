@@ -50,7 +50,7 @@ struct SendScan::Impl {
 
   double& load(std::size_t link_class, int device) {
     std::vector<double>& of_class = loads[link_class];
-    const auto index = static_cast<std::size_t>(device);
+    const std::size_t index = device;
     if (of_class.size() <= index) of_class.resize(index + 1, 0.0);
     return of_class[index];
   }
@@ -132,7 +132,7 @@ std::size_t SendScan::add(const std::vector<int>& owners, const std::vector<int>
     const auto [at, fresh] =
         known.try_emplace({list.link_class, list.owners}, static_cast<int>(table.lists.size()));
     if (fresh) table.lists.push_back(std::move(list));
-    ++table.lists[static_cast<std::size_t>(at->second)].receivers;
+    ++table.lists[at->second].receivers;
     table.choice.push_back(at->second);
   }
   impl_->tables.push_back(std::move(table));
@@ -150,7 +150,7 @@ const std::vector<int>& SendScan::choose(std::size_t index, double size) {
     if (choice == Impl::Table::kOwn) senders.push_back(table.required[i]);
     if (choice == Impl::Table::kNone) senders.push_back(kNobody);
     if (choice < 0) continue;
-    const auto at = static_cast<std::size_t>(choice);
+    const std::size_t at = choice;
     const Impl::Candidates& list = table.lists[at];
     const bool heap =
         impl_->options.balance && list.owners.size() >= kHeapFrom && list.receivers > 1;

@@ -34,7 +34,7 @@ Holders expand(const Annotation& annotation, const Shape& shape) {
   Holders holders;
   std::size_t next = 0;
   for (int i = 0; i < annotation.hetero_size(); ++i) {
-    const auto& devices = annotation.subgroups[static_cast<std::size_t>(i)].devices;
+    const auto& devices = annotation.subgroups[i].devices;
     const int base = all[next].partial;  // The first device holds the first summand.
     for (std::size_t j = 0; j < devices.size(); ++j, ++next) {
       holders.push_back({devices[j], i, all[next].box, all[next].partial - base});
@@ -292,7 +292,7 @@ Outcome change_bottom(const Annotation& from, const Annotation& to, const Shape&
   const Holders target = expand(to, shape);
   Steps steps;
   for (int i = 0; i < from.hetero_size(); ++i) {
-    const auto at = static_cast<std::size_t>(i);
+    const std::size_t at = i;
     const Change change{i, from.subgroups[at], to.subgroups[at], of_subgroup(source, i),
                         of_subgroup(target, i)};
     auto step = change_subgroup(change, options);

@@ -135,7 +135,7 @@ std::vector<SymbolicShape> shapes_of(const std::vector<TensorType>& inputs) {
 /// What a part of the dimension leaves of the shape; nothing happens where it is not split.
 void scale(SymbolicShape& shape, Axis axis, std::int64_t part, std::int64_t of) {
   if (axis < 0) return;
-  SymbolicSize& size = shape[static_cast<std::size_t>(axis)];
+  SymbolicSize& size = shape[axis];
   size = size.scaled(part, of);
 }
 

@@ -52,10 +52,10 @@ int Graph::apply(std::string name, OperatorType type, std::vector<int> inputs) {
 
 std::optional<GraphProblem> deduce(Graph& graph) {
   for (const GraphOperator& operation : graph.operators) {
-    TensorType& output = graph.tensors[static_cast<std::size_t>(operation.output)].type;
+    TensorType& output = graph.tensors[operation.output].type;
     std::vector<TensorType> inputs;
     for (const int input : operation.inputs) {
-      inputs.push_back(graph.tensors[static_cast<std::size_t>(input)].type);
+      inputs.push_back(graph.tensors[input].type);
     }
     if (const auto* type = std::get_if<OperatorType>(&operation.type)) {
       auto result = deduce(*type, inputs);
@@ -76,7 +76,7 @@ std::optional<GraphProblem> deduce(Graph& graph) {
 std::variant<std::vector<Shape>, GraphProblem> bind(const Graph& graph, const Binding& values) {
   std::vector<Shape> shapes;
   for (const GraphOperator& operation : graph.operators) {
-    const TensorType& type = graph.tensors[static_cast<std::size_t>(operation.output)].type;
+    const TensorType& type = graph.tensors[operation.output].type;
     auto shape = bind(type.shape, values);
     if (const auto* problem = std::get_if<Unbound>(&shape)) {
       return problem_of(operation, 0, problem->reason);

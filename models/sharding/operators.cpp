@@ -31,9 +31,8 @@ DeductionProblem needs(int input, const std::string& why) {
 
 /// Input `input` should be held as `wanted` on a level where it is held as axes[input].
 DeductionProblem must_be(const Axes& axes, int input, Axis wanted, const char* where) {
-  return needs(input,
-               fmt::format("it is {} where {} it must be {}",
-                           held(axes[static_cast<std::size_t>(input)]), where, held(wanted)));
+  return needs(input, fmt::format("it is {} where {} it must be {}", held(axes[input]), where,
+                                  held(wanted)));
 }
 
 /// The first input that is not held as wanted, or the output's axis.
@@ -120,7 +119,7 @@ struct ShapeRule {
       return misfit(0, in[0], "has other dimensions than the order names");
     }
     SymbolicShape shape;
-    for (const int from : transpose.order) shape.push_back(in[0][static_cast<std::size_t>(from)]);
+    for (const int from : transpose.order) shape.push_back(in[0][from]);
     return shape;
   }
   ShapeResult operator()(const op::Norm&) const {
@@ -255,7 +254,7 @@ struct AxisRule {
   }
   AxisResult operator()(const op::Attention&) const {
     for (int i = 0; i < 3; ++i) {
-      const Axis axis = axes[static_cast<std::size_t>(i)];
+      const Axis axis = axes[i];
       if (axis == kPartial) return adds_up(i);
       if (axis == 1 && i > 0) {
         return needs(i, "its tokens are split, and attention reads whole sequences");

@@ -23,8 +23,8 @@ class PipelineBuilder {
   bool join(int a, int b, int distance) {
     const int into = pipeline_of_.at(a);
     const int from = pipeline_of_.at(b);
-    auto& target = pipelines_[static_cast<std::size_t>(into)];
-    auto& source = pipelines_[static_cast<std::size_t>(from)];
+    auto& target = pipelines_[into];
+    auto& source = pipelines_[from];
     const int shift = target.at(a) + distance - source.at(b);
     if (into == from) return shift == 0;
     for (const auto& [device, stage] : source) {

@@ -38,7 +38,7 @@ void fuse(std::vector<SliceStep>& phase, const std::vector<Slice>& bounds,
     append(step.slices, bounds[one.slice]);
     if (one.root < 0) continue;
     const auto member = std::find(step.group.begin(), step.group.end(), one.root);
-    append(step.parts[static_cast<std::size_t>(member - step.group.begin())], bounds[one.slice]);
+    append(step.parts[member - step.group.begin()], bounds[one.slice]);
   }
 }
 
@@ -92,7 +92,7 @@ FinestSlices finest_slices(const Layout& from, const Layout& to) {
   }
   const auto for_each_in = [&](const Piece& piece, const auto& visit) {
     const auto cut = std::lower_bound(cuts.begin(), cuts.end(), piece.slice.begin);
-    for (auto i = static_cast<std::size_t>(cut - cuts.begin());
+    for (std::size_t i = cut - cuts.begin();
          i < finest.bounds.size() && finest.bounds[i].end <= piece.slice.end; ++i) {
       visit(finest.slices[i]);
     }

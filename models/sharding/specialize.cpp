@@ -27,7 +27,7 @@ Placement place(const Graph& graph, const std::vector<Shape>& shapes) {
 }
 
 const Box* box_on(const Placement& placement, int tensor, int device) {
-  const auto& boxes = placement.boxes[static_cast<std::size_t>(tensor)];
+  const auto& boxes = placement.boxes[tensor];
   const auto found = boxes.find(device);
   return found == boxes.end() ? nullptr : &found->second;
 }
@@ -40,12 +40,12 @@ void instantiate(const GraphOperator& operation, int index, int communication,
     result.devices[device].push_back({index, communication, step, part ? *part : Box{}});
   };
   if (communication < 0) {
-    for (const auto& [device, box] : placement.boxes[static_cast<std::size_t>(operation.output)]) {
+    for (const auto& [device, box] : placement.boxes[operation.output]) {
       add(device, -1);
     }
     return;
   }
-  const auto& steps = result.communications[static_cast<std::size_t>(communication)].steps;
+  const auto& steps = result.communications[communication].steps;
   for (std::size_t s = 0; s < steps.size(); ++s) {
     for (const int device : steps[s].devices) add(device, static_cast<int>(s));
   }
@@ -64,7 +64,7 @@ std::variant<SpecializedGraph, GraphProblem> specialize(const Graph& graph, cons
     const GraphOperator& operation = graph.operators[i];
     int communication = -1;
     if (const auto* comm = std::get_if<CommunicationOperator>(&operation.type)) {
-      const auto input = static_cast<std::size_t>(operation.inputs.front());
+      const std::size_t input = operation.inputs.front();
       auto steps = communicate(graph.tensors[input].type.annotation, comm->target,
                                result.shapes[input], options);
       if (const auto* refusal = std::get_if<Refusal>(&steps)) {

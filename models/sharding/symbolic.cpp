@@ -59,13 +59,12 @@ std::variant<Shape, Unbound> bind(const SymbolicShape& shape, const Binding& val
 SymbolicShape local_shape(const Annotation& annotation, const SymbolicShape& shape, int subgroup) {
   SymbolicShape local = shape;
   if (annotation.hetero_size() > 1 && annotation.hetero_axis >= 0) {
-    SymbolicSize& size = local[static_cast<std::size_t>(annotation.hetero_axis)];
+    SymbolicSize& size = local[annotation.hetero_axis];
     size = size.scaled(share_of(annotation, subgroup), total_share(annotation));
   }
-  for (const auto& [axis, shards] :
-       annotation.subgroups[static_cast<std::size_t>(subgroup)].states) {
+  for (const auto& [axis, shards] : annotation.subgroups[subgroup].states) {
     if (axis < 0) continue;
-    SymbolicSize& size = local[static_cast<std::size_t>(axis)];
+    SymbolicSize& size = local[axis];
     size = size.scaled(1, shards);
   }
   return local;

@@ -324,7 +324,7 @@ std::variant<Graph, GraphProblem> transformer_graph(const ir::ModelShape& model,
   int x = builder.embedding(groups.front());
   const BlockGroups* at = &groups.front();
   for (int layer = 0; layer < model.layers; ++layer) {
-    const BlockGroups& here = groups[first + static_cast<std::size_t>(layer)];
+    const BlockGroups& here = groups[first + layer];
     x = builder.receive(layer, x, *at, here);
     x = builder.transformer_layer(x, here);
     at = &here;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <optional>
 
+#include "models/base/ids.h"
+
 namespace orrery::models::transformer {
 namespace {
 
@@ -56,7 +58,7 @@ std::optional<GraphProblem> check_experts(const ir::ModelShape& model, const ir:
   if (degree < 1) return refused(fmt::format("expert_parallel {}", degree));
   if (degree == 1) return std::nullopt;
   if (model.experts == 0) return refused("expert parallelism of a model without experts");
-  const auto size = static_cast<std::size_t>(degree);
+  const std::size_t size = degree;
   if (segment.groups.size() % size != 0) {
     return refused(fmt::format("expert_parallel {} for {} groups", degree, segment.groups.size()));
   }
@@ -83,9 +85,8 @@ BlockGroup joined(const ir::Pipeline& pipeline, const ir::Segment& segment, std:
   for (int t = 0; t < group.tensor_parts; ++t) {
     for (int s = 0; s < group.sequence_parts; ++s) {
       for (int k = 0; k < group.expert_parts; ++k) {
-        const auto& devices = segment.groups[first + static_cast<std::size_t>(k)].devices;
-        group.devices.push_back(
-            devices[static_cast<std::size_t>(s * group.tensor_parts + t)].value);
+        const auto& devices = segment.groups[first + k].devices;
+        group.devices.push_back(devices[as_size(s * group.tensor_parts + t)].value);
       }
     }
   }
@@ -99,15 +100,15 @@ std::optional<GraphProblem> add_segment(const ir::ModelShape& model, const ir::P
     if (auto problem = check_group(model, group)) return problem;
   }
   if (auto problem = check_experts(model, segment)) return problem;
-  const auto size = static_cast<std::size_t>(segment.expert_parallel);
+  const std::size_t size = segment.expert_parallel;
   for (std::size_t first = 0; first < segment.groups.size(); first += size) {
     const BlockGroup group = joined(pipeline, segment, first);
     if (static_cast<int>(blocks.size()) <= segment.last_block.value) {
-      blocks.resize(static_cast<std::size_t>(segment.last_block.value) + 1);
+      blocks.resize(segment.last_block.value + 1);
     }
     for (int block = std::max(0, segment.first_block.value); block <= segment.last_block.value;
          ++block) {
-      BlockGroups& holders = blocks[static_cast<std::size_t>(block)];
+      BlockGroups& holders = blocks[block];
       if (!holders.empty() && holders.front().zero != group.zero) {
         return refused(fmt::format("the holders of block {} differ in ZeRO", block));
       }
@@ -186,8 +187,7 @@ struct Copy {
 }  // namespace
 
 int BlockGroup::device(int tensor, int part, int expert) const {
-  return devices[static_cast<std::size_t>((tensor * sequence_parts + part) * expert_parts +
-                                          expert)];
+  return devices[as_size((tensor * sequence_parts + part) * expert_parts + expert)];
 }
 
 GraphProblem refused(const std::string& reason) { return {"plan", 0, "plan: " + reason}; }

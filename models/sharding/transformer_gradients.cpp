@@ -8,6 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
+
 namespace orrery::models::transformer {
 namespace {
 
@@ -52,7 +54,7 @@ Subgroup merged(const Copies& copies, Axis axis) {
 std::vector<Copies> shard_groups(const Copies& copies, int size) {
   std::vector<Copies> groups;
   for (std::size_t i = 0; i < copies.size(); ++i) {
-    const bool fresh = size > 0 && i % static_cast<std::size_t>(size) == 0;
+    const bool fresh = size > 0 && i % as_size(size) == 0;
     if (groups.empty() || fresh) groups.emplace_back();
     groups.back().push_back(copies[i]);
   }
@@ -73,7 +75,7 @@ View view_of(const SymbolicShape& shape, const Copies& copies) {
     for (const auto& [axis, shards] : copy.states) taken.insert(axis);
   }
   std::optional<Axis> largest;
-  const auto size = [&](Axis axis) { return shape[static_cast<std::size_t>(axis)].numerator(); };
+  const auto size = [&](Axis axis) { return shape[axis].numerator(); };
   for (Axis axis = 0; axis < static_cast<Axis>(shape.size()); ++axis) {
     if (taken.count(axis) == 0 && (!largest || size(axis) > size(*largest))) largest = axis;
   }
@@ -85,7 +87,7 @@ View view_of(const SymbolicShape& shape, const Copies& copies) {
   }
   View view{shape, last + 1};
   view.shape.push_back(shape.back().scaled(1, cuts));
-  view.shape[static_cast<std::size_t>(last)] = cuts;
+  view.shape[last] = cuts;
   return view;
 }
 

@@ -151,9 +151,7 @@ struct Cluster {
   int size() const { return static_cast<int>(devices.size()); }
   const Device& device(DeviceId id) const { return devices[id.index()]; }
   const Node& node(NodeId id) const { return nodes[id.index()]; }
-  const GpuType& gpu(DeviceId id) const {
-    return gpu_types[static_cast<std::size_t>(device(id).gpu_type)];
-  }
+  const GpuType& gpu(DeviceId id) const { return gpu_types[device(id).gpu_type]; }
   std::vector<DeviceId> devices_of(NodeId node) const;
 };
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/base/ids.h"
 #include "models/spec/cluster_file.h"
 #include "models/spec/topology.h"
 
@@ -113,7 +114,7 @@ class Resolver {
   std::vector<int> members(const LocatedMembers& given, int gpus) {
     std::vector<int> out = given.value;
     if (out.empty()) {
-      out.resize(static_cast<std::size_t>(gpus));
+      out.resize(gpus);
       std::iota(out.begin(), out.end(), 0);
     }
     std::vector<int> sorted = out;
@@ -136,7 +137,7 @@ class Resolver {
     Node node;
     for (const GpuEntry& each : entry.gpus) {
       const int type = gpu(each.type).value_or(0);
-      node.gpu_types.insert(node.gpu_types.end(), static_cast<std::size_t>(each.count), type);
+      node.gpu_types.insert(node.gpu_types.end(), each.count, type);
     }
     const int gpus = static_cast<int>(node.gpu_types.size());
     for (const DomainEntry& each : entry.domains) {
@@ -148,13 +149,13 @@ class Resolver {
       PcieSwitch pcie{members(each.members, gpus), link(each.link), ""};
       if (!each.uplink.value.empty()) pcie.uplink = link(each.uplink);
       for (const int member : pcie.members) {
-        if (has_slot[static_cast<std::size_t>(member)]) {
+        if (has_slot[member]) {
           fail(each.members.at.line > 0 ? each.members.at : each.link.at,
                fmt::format("GPU {} is behind two PCIe switches", member),
                "give each switch its `members`");
           break;
         }
-        has_slot[static_cast<std::size_t>(member)] = true;
+        has_slot[member] = true;
       }
       node.pcie.push_back(std::move(pcie));
     }
@@ -165,7 +166,7 @@ class Resolver {
         fail(each.link.at, fmt::format("{} NICs for {} GPUs", each.count, own.size()),
              "a GPU uses one NIC: give one of the bandwidth that a GPU sees");
       }
-      node.nics.insert(node.nics.end(), static_cast<std::size_t>(each.count), nic);
+      node.nics.insert(node.nics.end(), each.count, nic);
     }
     node.nvme_read = entry.nvme.read;
     node.nvme_write = entry.nvme.write;
@@ -182,7 +183,7 @@ class Resolver {
     const std::size_t gpus = node.gpu_types.size();
     std::vector<std::vector<bool>> in_domain(gpus, std::vector<bool>(node.domains.size()));
     for (std::size_t d = 0; d < node.domains.size(); ++d) {
-      for (const int m : node.domains[d].members) in_domain[static_cast<std::size_t>(m)][d] = true;
+      for (const int m : node.domains[d].members) in_domain[m][d] = true;
     }
     for (std::size_t a = 0; a < gpus; ++a) {
       for (std::size_t b = a + 1; b < gpus; ++b) {
@@ -235,13 +236,13 @@ class Resolver {
 
   void add_nodes(const NodeEntry& entry) {
     std::size_t gpus = 0;
-    for (const GpuEntry& each : entry.gpus) gpus += static_cast<std::size_t>(each.count);
+    for (const GpuEntry& each : entry.gpus) gpus += each.count;
     if (gpus > kMostGpusOfNode) {
       return fail(entry.name.at, fmt::format("node '{}' has {} GPUs, at most {} are possible",
                                              entry.name.value, gpus, kMostGpusOfNode));
     }
     Node node = make_node(entry);
-    devices_ += node.gpu_types.size() * static_cast<std::size_t>(entry.count);
+    devices_ += node.gpu_types.size() * as_size(entry.count);
     if (devices_ > kMostDevices) {
       return fail(entry.name.at, fmt::format("more than {} GPUs", kMostDevices));
     }

@@ -25,7 +25,7 @@ NodeEntry entry_of(const Node& node, const Cluster& cluster) {
   entry.name.value = node.name;
   const std::size_t gpus = node.gpu_types.size();
   for (const int type : node.gpu_types) {
-    const std::string& name = cluster.gpu_types[static_cast<std::size_t>(type)].name;
+    const std::string& name = cluster.gpu_types[type].name;
     if (entry.gpus.empty() || entry.gpus.back().type.value != name) {
       entry.gpus.push_back({{name, {}}, 0});
     }
@@ -86,13 +86,11 @@ std::vector<NodeEntry> folded(const std::vector<NodeEntry>& nodes) {
     }
     const int count = static_cast<int>(past - first);
     int on_first = 1;  // Nodes of the first leaf.
-    while (on_first < count && nodes[first + static_cast<std::size_t>(on_first)].leaf == entry.leaf)
-      ++on_first;
+    while (on_first < count && nodes[first + on_first].leaf == entry.leaf) ++on_first;
     const int each = on_first < count ? on_first : 0;
     bool regular = count > 1;
     for (int i = 0; i < count && regular; ++i) {
-      regular =
-          nodes[first + static_cast<std::size_t>(i)].leaf == entry.leaf + (each > 0 ? i / each : 0);
+      regular = nodes[first + i].leaf == entry.leaf + (each > 0 ? i / each : 0);
     }
     if (!regular) {
       out.push_back(entry);

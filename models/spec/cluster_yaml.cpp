@@ -212,7 +212,7 @@ void describe(config::Visitor& v, HostMemoryEntry& memory) {
 
 void describe(config::Visitor& v, NodeEntry& node) {
   v.title("Node");
-  v.doc("`gpus`, `domains`, `pcie` and `nics` are lists; a single item may stand without one.");
+  v.doc("`gpus`, `domains`, `pcie` and `nics` are lists; a single item needs no list.");
   v.required("name", node.name, "unique; with a count, node i is name-i");
   v.optional("count", node.count, "equal nodes");
   v.required("gpus", node.gpus, "in the order of positions and device ids");
@@ -329,7 +329,7 @@ void describe(config::Visitor& v, ObjectStorage& storage) {
 void describe(config::Visitor& v, ClusterFile& file) {
   v.schema("orrery/cluster", 1);
   v.title("Cluster");
-  v.doc("Which GPUs stand in which nodes and what connects them.");
+  v.doc("Which GPUs are in which nodes and what connects them.");
   v.required("name", file.name, "for tables");
   v.optional("source", file.source, "where the description comes from");
   v.required("nodes", file.nodes, "device ids count through them in order");

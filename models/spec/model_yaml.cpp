@@ -233,7 +233,7 @@ Workload build_workload(const ModelFile& file, std::int64_t sequence_length, ir:
   workload.sequence_length = sequence_length;
   workload.dtype = dtype;
   for (const BlockSpec& spec : file.blocks)
-    workload.blocks.insert(workload.blocks.end(), static_cast<std::size_t>(spec.count),
+    workload.blocks.insert(workload.blocks.end(), spec.count,
                            make_block(spec, ir::size_of(dtype).value));
   workload.hash = content_hash(fmt::format("workload 1|{}|{}|{}", config::dump(file.blocks),
                                            sequence_length, ir::name_of(dtype)));

@@ -48,7 +48,7 @@ void check_distinct(config::Visitor& v, const char* key, const std::vector<T>& i
 
 void describe(config::Visitor& v, Provenance& provenance) {
   v.title("Provenance");
-  v.doc("A string stands for `source`.");
+  v.doc("A string is taken as `source`.");
   v.required("source", provenance.source, "datasheet, paper and page, run; or unverified");
   v.optional("date", provenance.date, "of the measurement");
   v.optional("machine", provenance.machine, "that it ran on");

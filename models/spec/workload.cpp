@@ -273,7 +273,7 @@ Workload build_workload(const ModelShape& shape, std::int64_t sequence_length, i
   workload.dtype = dtype;
   workload.blocks.push_back(embedding_block(shape, n));
   const Block layer = transformer_block(shape, n);
-  workload.blocks.insert(workload.blocks.end(), static_cast<std::size_t>(shape.layers), layer);
+  workload.blocks.insert(workload.blocks.end(), shape.layers, layer);
   workload.blocks.push_back(head_block(shape, n));
   workload.hash = workload_hash(shape, sequence_length, dtype);
   return workload;

@@ -156,7 +156,7 @@ void AlpaSearch::offer(const ChainPick& pick, const AlpaStages& stages, const Un
   if (!ranking_.wants(estimate)) return;
   std::vector<int> sizes;
   for (const StagePick& stage : pick.stages) {
-    sizes.push_back(stages.choices()[at(stage.choice)].devices);
+    sizes.push_back(stages.choices()[stage.choice].devices);
   }
   // Larger submeshes first, as the public code slices the grid.
   const auto devices = place_stages(view, sizes, sizes);

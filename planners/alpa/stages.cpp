@@ -98,7 +98,7 @@ int AlpaStages::most_stages(StageShape stage) const {
 
 std::vector<StageStep> AlpaStages::price(int first, int layers, int submesh) {
   std::vector<StageStep> steps;
-  const std::vector<AlpaShape>& shapes = shapes_[at(submesh)];
+  const std::vector<AlpaShape>& shapes = shapes_[submesh];
   for (std::size_t v = 0; v < shapes.size(); ++v) {
     const StageShape stage = stage_shape(first, layers, shapes[v]);
     if (layers == 1) note_need(first, costs_.memory(stage));

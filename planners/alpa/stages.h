@@ -47,9 +47,7 @@ class AlpaStages final : public UniformStages {
   AlpaStages(const PlannerInput& input, const StageCosts& costs, const UniformView& view,
              const AlpaSettings& settings, AlpaCase what);
 
-  const AlpaShape& shape(int submesh, int variant) const {
-    return shapes_[at(submesh)][at(variant)];
-  }
+  const AlpaShape& shape(int submesh, int variant) const { return shapes_[submesh][variant]; }
   /// Some submesh has a shape.
   bool any() const;
 

@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
@@ -102,7 +103,7 @@ class AmpSearch {
   void sweep(int tensor);
   void examine(AmpGrid grid);
   DeviceId device(const AmpGrid& grid, int stage, int replica, int member) const {
-    return devices_[at((stage * grid.replicas + replica) * grid.tensor + member)];
+    return devices_[(stage * grid.replicas + replica) * grid.tensor + member];
   }
   BytesPerSecond bandwidth(DeviceId a, DeviceId b) const { return costs_.path(a, b).bandwidth; }
   std::vector<double> type_weights() const;
@@ -132,7 +133,7 @@ class AmpSearch {
 /// Weights of the GPU types, which add up to 1.
 std::vector<double> AmpSearch::type_weights() const {
   std::vector<double> weights(input_.cluster.gpu_types.size(), 0);
-  for (const DeviceId d : devices_) weights[at(input_.cluster.device(d).gpu_type)] += 1;
+  for (const DeviceId d : devices_) weights[input_.cluster.device(d).gpu_type] += 1;
   const auto present =
       std::count_if(weights.begin(), weights.end(), [](double w) { return w > 0; });
   const auto most = std::max_element(weights.begin(), weights.end()) - weights.begin();
@@ -162,11 +163,11 @@ std::vector<double> AmpSearch::layer_times(int tensor, int samples) {
   for (shape.first = 0; shape.first < layers_; ++shape.first) {
     std::vector<double> reduce(weights.size(), 0);
     std::vector<double> members(weights.size(), 0);
-    for (std::size_t i = 0; i < devices_.size(); i += at(tensor)) {
-      const std::span<const DeviceId> group(devices_.data() + i, at(tensor));
+    for (std::size_t i = 0; i < devices_.size(); i += tensor) {
+      const std::span<const DeviceId> group(devices_.data() + i, tensor);
       const double time = costs_.tensor_parallel(group, shape).forward.value;
       for (const DeviceId d : group) {
-        const std::size_t type = at(input_.cluster.device(d).gpu_type);
+        const std::size_t type = input_.cluster.device(d).gpu_type;
         reduce[type] += time;
         members[type] += 1;
       }
@@ -219,8 +220,8 @@ double AmpSearch::gradient_bytes(int first, int layers) const {
 double AmpSearch::synchronization(const AmpGrid& grid) const {
   double slowest = 0;
   for (int s = 0; s < grid.stages; ++s) {
-    const int first = grid.boundaries[at(s)];
-    const double bytes = gradient_bytes(first, grid.boundaries[at(s + 1)] - first) / grid.tensor;
+    const int first = grid.boundaries[s];
+    const double bytes = gradient_bytes(first, grid.boundaries[s + 1] - first) / grid.tensor;
     for (int m = 0; m < grid.tensor && grid.replicas > 1; ++m) {
       std::vector<double> ring;
       for (int r = 0; r < grid.replicas; ++r) {
@@ -292,11 +293,11 @@ ir::Plan AmpSearch::build(const AmpGrid& grid, ir::Recompute recompute) const {
     chain.micro_batches =
         static_cast<int>(input_.job.global_batch / grid.replicas / grid.micro_batch_size);
     for (int s = 0; s < grid.stages; ++s) {
-      const int first = grid.boundaries[at(s)];
+      const int first = grid.boundaries[s];
       const auto devices =
-          std::span(devices_).subspan(at((s * grid.replicas + r) * grid.tensor), at(grid.tensor));
+          std::span(devices_).subspan(as_size((s * grid.replicas + r) * grid.tensor), grid.tensor);
       chain.stages.push_back(
-          stage_of_layers(input_.workload, first, grid.boundaries[at(s + 1)] - first,
+          stage_of_layers(input_.workload, first, grid.boundaries[s + 1] - first,
                           tensor_groups(devices, grid.tensor, grid.micro_batch_size), recompute,
                           smallest_zero_stage(input_.job)));
     }

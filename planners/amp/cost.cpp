@@ -27,8 +27,8 @@ class CutProgram {
     int stages = 1;
     int first = 0;
     for (int i = 0; i < chain_.items(); ++i) {
-      if (chain_.time[at(i)] > limit + rounding_) return chain_.stages() + 1;
-      if (prefix_[at(i + 1)] - prefix_[at(first)] > limit + rounding_) {
+      if (chain_.time[i] > limit + rounding_) return chain_.stages() + 1;
+      if (prefix_[i + 1] - prefix_[first] > limit + rounding_) {
         ++stages;
         first = i;
       }
@@ -59,26 +59,26 @@ std::optional<std::vector<int>> CutProgram::solve(double limit) const {
   const int n = chain_.items();
   const int stages = chain_.stages();
   // [stage][items before the end of the stage]
-  std::vector<std::vector<State>> table(at(stages), std::vector<State>(at(n + 1)));
+  std::vector<std::vector<State>> table(stages, std::vector<State>(n + 1));
   for (int s = 0; s < stages; ++s) {
     for (int end = s + 1; end <= n - (stages - 1 - s); ++end) {
-      State& best = table[at(s)][at(end)];
+      State& best = table[s][end];
       for (int begin = end - 1; begin >= s; --begin) {
-        const double time = prefix_[at(end)] - prefix_[at(begin)];
+        const double time = prefix_[end] - prefix_[begin];
         if (time > limit + rounding_) break;
         if (s == 0 && begin > 0) continue;
-        const State before = s == 0 ? State{0, 0, 0} : table[at(s - 1)][at(begin)];
+        const State before = s == 0 ? State{0, 0, 0} : table[s - 1][begin];
         if (before.cuts == kNever) continue;
-        const double cut = s == 0 ? 0 : chain_.cut[at(s - 1)][at(begin - 1)];
+        const double cut = s == 0 ? 0 : chain_.cut[s - 1][begin - 1];
         const State here{before.cuts + cut, before.squares + time * time, begin};
         if (better(here, best)) best = here;
       }
     }
   }
-  if (table[at(stages - 1)][at(n)].cuts == kNever) return std::nullopt;
-  std::vector<int> boundaries(at(stages + 1), n);
+  if (table[stages - 1][n].cuts == kNever) return std::nullopt;
+  std::vector<int> boundaries(stages + 1, n);
   for (int s = stages - 1; s >= 0; --s) {
-    boundaries[at(s)] = table[at(s)][at(boundaries[at(s + 1)])].from;
+    boundaries[s] = table[s][boundaries[s + 1]].from;
   }
   return boundaries;
 }
@@ -109,10 +109,10 @@ double amp_pipeline_cost(const AmpChain& chain, const std::vector<int>& boundari
   double longest = 0;
   for (int s = 0; s < chain.stages(); ++s) {
     double stage = 0;
-    for (int i = boundaries[at(s)]; i < boundaries[at(s + 1)]; ++i) stage += chain.time[at(i)];
+    for (int i = boundaries[s]; i < boundaries[s + 1]; ++i) stage += chain.time[i];
     total += stage;
     longest = std::max(longest, stage);
-    if (s > 0) total += chain.cut[at(s - 1)][at(boundaries[at(s)] - 1)];
+    if (s > 0) total += chain.cut[s - 1][boundaries[s] - 1];
   }
   return (chain.micro_batches - 1) * longest + total;
 }

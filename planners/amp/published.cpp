@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -15,17 +16,17 @@ class PublishedProgram {
         prefix_(amp_prefix_sums(chain.time)),
         possible_(amp_range_sums(prefix_, 1e-9 * prefix_.back())) {
     possible_.insert(possible_.begin(), 0.0);
-    memory_.resize(at(chain.stages()) * at(chain.items()) * possible_.size());
+    memory_.resize(as_size(chain.stages()) * as_size(chain.items()) * possible_.size());
   }
 
   std::vector<int> run() {
     int end = chain_.items() - 1;
     std::size_t longest = 0;
-    std::vector<int> boundaries(at(chain_.stages() + 1), 0);
+    std::vector<int> boundaries(chain_.stages() + 1, 0);
     boundaries.back() = chain_.items();
     for (int cuts = chain_.stages() - 1; cuts > 0; --cuts) {
       const int cut = best(end, cuts, longest).cut;
-      boundaries[at(cuts)] = cut + 1;
+      boundaries[cuts] = cut + 1;
       longest = std::max(longest, index(sum(cut + 1, end)));
       end = cut;
     }
@@ -38,15 +39,17 @@ class PublishedProgram {
     int cut = -1;
     bool known = false;
   };
-  double sum(int first, int last) const { return prefix_[at(last + 1)] - prefix_[at(first)]; }
+  double sum(int first, int last) const { return prefix_[last + 1] - prefix_[first]; }
   /// Index of the state that represents the value.
   std::size_t index(double value) const {
     const auto place = std::upper_bound(possible_.begin(), possible_.end(), value);
-    return static_cast<std::size_t>(place - possible_.begin()) - 1;
+    return place - possible_.begin() - 1;
   }
 
   State best(int end, int cuts, std::size_t longest) {
-    State& place = memory_[(at(cuts) * at(chain_.items()) + at(end)) * possible_.size() + longest];
+    State& place =
+        memory_[(as_size(cuts) * as_size(chain_.items()) + as_size(end)) * possible_.size() +
+                longest];
     if (place.known) return place;
     State state;
     state.known = true;
@@ -58,7 +61,7 @@ class PublishedProgram {
         const double last = sum(cut + 1, end);
         const double before = best(cut, cuts - 1, std::max(longest, index(last))).cost +
                               rounds * std::max(0.0, last - possible_[longest]);
-        if (before + chain_.cut[at(cuts - 1)][at(cut)] < state.cost) {
+        if (before + chain_.cut[cuts - 1][cut] < state.cost) {
           state.cost = before;
           state.cut = cut;
         }

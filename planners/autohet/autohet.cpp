@@ -244,8 +244,8 @@ GroupingProblem AutohetSearch::problem(const AutohetCosts& costs, const AutohetR
   problem.least_memory =
       stages ? costs_.layers() : costs.least_group_memory(problem.most_groups).value;
   for (int kind = 0; kind < static_cast<int>(costs.kinds().size()); ++kind) {
-    problem.counts.push_back(costs.kinds()[at(kind)].count);
-    problem.power.push_back(costs.kinds()[at(kind)].power);
+    problem.counts.push_back(costs.kinds()[kind].count);
+    problem.power.push_back(costs.kinds()[kind].power);
     problem.memory.push_back(stages ? costs.unit_layers(kind, problem.most_groups)
                                     : std::max(0.0, costs.unit_memory(kind).value));
   }
@@ -283,7 +283,7 @@ std::string AutohetSearch::no_group(const GroupingProblem& problem, const Autohe
   Bytes largest;
   for (int kind = 0; kind < static_cast<int>(problem.counts.size()); ++kind) {
     const Bytes unit = std::max(Bytes{}, costs.unit_memory(kind));
-    have = have + static_cast<double>(problem.counts[at(kind)]) * unit;
+    have = have + static_cast<double>(problem.counts[kind]) * unit;
     largest = std::max(largest, unit);
   }
   return fmt::format(
@@ -385,7 +385,7 @@ ir::Plan AutohetSearch::build(const std::vector<AutohetPipeline>& pipelines,
     chain.micro_batches = pipeline.micro_batches;
     int first = 0;
     for (std::size_t s = 0; s < pipeline.units.size(); ++s) {
-      const AutohetUnit& unit = units[at(pipeline.units[s])];
+      const AutohetUnit& unit = units[pipeline.units[s]];
       chain.stages.push_back(stage_of_layers(
           input_.workload, first, pipeline.layers[s],
           tensor_groups(unit.devices, round.tensor, round.micro_batch_size, round.sequence),
@@ -405,7 +405,7 @@ std::string AutohetSearch::describe(const std::vector<AutohetPipeline>& pipeline
   for (const AutohetPipeline& pipeline : pipelines) {
     std::vector<std::pair<std::string, int>> stages;
     for (const int unit : pipeline.units) {
-      const DeviceId leader = units[at(unit)].devices.front();
+      const DeviceId leader = units[unit].devices.front();
       const std::string& name = input_.cluster.gpu(leader).name;
       if (stages.empty() || stages.back().first != name) stages.emplace_back(name, 0);
       ++stages.back().second;

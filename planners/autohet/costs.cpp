@@ -5,6 +5,7 @@
 #include <numeric>
 #include <set>
 
+#include "models/base/ids.h"
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
@@ -42,7 +43,7 @@ std::optional<std::vector<AutohetUnit>> autohet_units(const PlannerInput& input,
                                                       AutohetSettings::TensorLinks links) {
   std::vector<AutohetUnit> units;
   for (const auto& [node, devices] : devices_by_node(input)) {
-    if (devices.size() % static_cast<std::size_t>(tensor) != 0) return std::nullopt;
+    if (devices.size() % as_size(tensor) != 0) return std::nullopt;
     for (auto at = devices.begin(); at != devices.end(); at += tensor) {
       AutohetUnit unit{{at, at + tensor}, node, 0};
       for (const DeviceId a : unit.devices) {
@@ -94,7 +95,7 @@ AutohetCosts::AutohetCosts(const PlannerInput& input, const AutohetSettings& set
     Kind kind{static_cast<int>(members.size()), key.power, Bytes{kNever}, members.front()};
     for (const int type : key.types) kind.capacity = std::min(kind.capacity, costs.capacity(type));
     for (const int u : members) {
-      units_[at(u)].kind = static_cast<int>(kinds_.size());
+      units_[u].kind = static_cast<int>(kinds_.size());
     }
     kinds_.push_back(kind);
     times_.push_back(key.times);
@@ -102,7 +103,7 @@ AutohetCosts::AutohetCosts(const PlannerInput& input, const AutohetSettings& set
   device_order_.resize(kinds_.size());
   std::iota(device_order_.begin(), device_order_.end(), 0);
   std::sort(device_order_.begin(), device_order_.end(),
-            [&](int a, int b) { return kinds_[at(a)].first_unit < kinds_[at(b)].first_unit; });
+            [&](int a, int b) { return kinds_[a].first_unit < kinds_[b].first_unit; });
   std::set<Bytes> cuts;
   for (int layer = 1; layer < layers_; ++layer) cuts.insert(costs.activation(layer));
   cuts_.assign(cuts.begin(), cuts.end());
@@ -147,13 +148,13 @@ StageShape AutohetCosts::shape(int first, int layers, int in_flight, int replica
 }
 
 Seconds AutohetCosts::stage_time(int kind, int first, int layers) const {
-  const Times& of = times_[at(kind)];
+  const Times& of = times_[kind];
   Seconds result;
   if (settings_.layer_time == AutohetSettings::LayerTime::sum) {
-    result = of.first[at(first + layers)] - of.first[at(first)];
+    result = of.first[first + layers] - of.first[first];
   } else {
     for (int block = 1; block <= layers; block *= 2) {
-      if ((layers & block) != 0) result = result + of.first[at(block)];
+      if ((layers & block) != 0) result = result + of.first[block];
     }
   }
   if (first == 0) result = result + of.embedding;
@@ -165,8 +166,8 @@ Seconds AutohetCosts::hop(int from_unit, int to_unit, int layer) const {
   const auto [place, added] =
       hops_.try_emplace({from_unit, to_unit, costs_.activation(layer).value});
   if (added) {
-    const auto& from = units_[at(from_unit)].devices;
-    const auto& to = units_[at(to_unit)].devices;
+    const auto& from = units_[from_unit].devices;
+    const auto& to = units_[to_unit].devices;
     place->second = costs_.hop(from, to, layer, round_.micro_batch_size, settings_.transfer) +
                     costs_.hop(to, from, layer, round_.micro_batch_size, settings_.transfer);
   }
@@ -174,7 +175,7 @@ Seconds AutohetCosts::hop(int from_unit, int to_unit, int layer) const {
 }
 
 Bytes AutohetCosts::unit_memory(int kind) const {
-  return static_cast<double>(round_.tensor) * kinds_[at(kind)].capacity;
+  return static_cast<double>(round_.tensor) * kinds_[kind].capacity;
 }
 
 Bytes AutohetCosts::least_group_memory(int replicas) const {
@@ -194,8 +195,7 @@ std::vector<int> AutohetCosts::stage_kinds(const UnitCounts& group) const {
   for (std::size_t i = 0; i < kinds_.size(); ++i) {
     const int kind =
         settings_.mapping == AutohetSettings::Mapping::on ? static_cast<int>(i) : device_order_[i];
-    result.insert(result.end(), static_cast<std::size_t>(group[static_cast<std::size_t>(kind)]),
-                  kind);
+    result.insert(result.end(), group[kind], kind);
   }
   return result;
 }
@@ -215,7 +215,7 @@ int AutohetCosts::most_layers(int kind, int first, int in_flight, int replicas) 
   const int shards = round_.zero > 0 ? replicas : 1;
   const auto [place, added] = most_layers_.try_emplace({kind, first, in_flight, shards}, 0);
   if (!added) return place->second;
-  const Bytes have = kinds_[at(kind)].capacity;
+  const Bytes have = kinds_[kind].capacity;
   int fit = 0;
   int too_many = layers_ - first + 1;
   while (fit + 1 < too_many) {
@@ -238,8 +238,7 @@ bool AutohetCosts::fits(const UnitCounts& group, int replicas) const {
   }
   int first = 0;
   for (int s = 0; s < stages; ++s) {
-    const int most =
-        most_layers(kinds[at(s)], first, in_flight(stages, s, micro_batches), replicas);
+    const int most = most_layers(kinds[s], first, in_flight(stages, s, micro_batches), replicas);
     const int take = std::min(most, layers_ - first - (stages - 1 - s));
     if (take < 1) return false;
     first += take;
@@ -256,7 +255,7 @@ std::optional<std::vector<int>> AutohetCosts::even_split(const std::vector<int>&
   int first = 0;
   for (int s = 0; s < stages; ++s) {
     const int layers = layers_ / stages + (stages - s <= layers_ % stages ? 1 : 0);
-    if (most_layers(kinds[at(s)], first, in_flight(stages, s, micro_batches), replicas) < layers) {
+    if (most_layers(kinds[s], first, in_flight(stages, s, micro_batches), replicas) < layers) {
       return std::nullopt;
     }
     result.push_back(layers);
@@ -268,7 +267,7 @@ std::optional<std::vector<int>> AutohetCosts::even_split(const std::vector<int>&
 std::optional<std::vector<int>> AutohetCosts::partition(const std::vector<int>& units,
                                                         int micro_batches, int replicas) const {
   std::vector<int> kinds;
-  for (const int unit : units) kinds.push_back(units_[at(unit)].kind);
+  for (const int unit : units) kinds.push_back(units_[unit].kind);
   if (static_cast<int>(units.size()) > layers_) return std::nullopt;
   if (settings_.load_balance == AutohetSettings::LoadBalance::off) {
     return even_split(kinds, micro_batches, replicas);
@@ -299,26 +298,26 @@ std::optional<std::vector<int>> AutohetCosts::best_split(const std::vector<int>&
   };
   std::vector<Stage> tables(units.size());
   for (int s = 0; s < stages; ++s) {
-    Stage& table = tables[at(s)];
-    const int unit = units[at(s)];
-    table.kind = units_[at(unit)].kind;
-    table.most.resize(static_cast<std::size_t>(layers_));
+    Stage& table = tables[s];
+    const int unit = units[s];
+    table.kind = units_[unit].kind;
+    table.most.resize(layers_);
     const int live = in_flight(stages, s, micro_batches);
     for (int first = s; first <= (s == 0 ? 0 : layers_ - (stages - s)); ++first) {
-      table.most[at(first)] = most_layers(table.kind, first, live, replicas);
+      table.most[first] = most_layers(table.kind, first, live, replicas);
     }
     if (s + 1 == stages) continue;
-    table.hops.resize(static_cast<std::size_t>(layers_));
+    table.hops.resize(layers_);
     for (int layer = s + 1; layer <= layers_ - (stages - 1 - s); ++layer) {
-      table.hops[at(layer)] = hop(unit, units[static_cast<std::size_t>(s) + 1], layer);
+      table.hops[layer] = hop(unit, units[s + 1], layer);
     }
   }
   const auto cost = [&](int s, int first, int last) {
-    const Stage& table = tables[at(s)];
+    const Stage& table = tables[s];
     const int layers = last - first + 1;
-    if (table.most[at(first)] < layers) return kNever;
+    if (table.most[first] < layers) return kNever;
     Seconds time = stage_time(table.kind, first, layers);
-    if (s + 1 < stages) time = time + table.hops[static_cast<std::size_t>(last) + 1];
+    if (s + 1 < stages) time = time + table.hops[last + 1];
     return time.value;
   };
   std::optional<ChainSplit> split;
@@ -346,7 +345,7 @@ Seconds AutohetCosts::pipeline(const AutohetPipeline& pipeline) const {
   std::vector<Seconds> stages;
   int first = 0;
   for (std::size_t s = 0; s < pipeline.units.size(); ++s) {
-    const int kind = units_[at(pipeline.units[s])].kind;
+    const int kind = units_[pipeline.units[s]].kind;
     Seconds time = stage_time(kind, first, pipeline.layers[s]);
     first += pipeline.layers[s];
     if (s + 1 < pipeline.units.size()) {
@@ -361,7 +360,7 @@ Seconds AutohetCosts::pipeline(const AutohetPipeline& pipeline) const {
 BytesPerSecond AutohetCosts::lowest_bandwidth(
     const std::vector<const AutohetUnit*>& holders) const {
   BytesPerSecond lowest{kNever};
-  for (std::size_t rank = 0; rank < static_cast<std::size_t>(round_.tensor); ++rank) {
+  for (std::size_t rank = 0; rank < as_size(round_.tensor); ++rank) {
     std::vector<DeviceId> members;
     for (const AutohetUnit* unit : holders) members.push_back(unit->devices[rank]);
     const std::vector<DeviceId> ring = models::ring_order(
@@ -391,7 +390,7 @@ Seconds AutohetCosts::synchronization(const std::vector<AutohetPipeline>& pipeli
     for (const AutohetPipeline& pipeline : pipelines) {
       std::size_t stage = 0;
       for (int end = pipeline.layers[0]; end <= layer; end += pipeline.layers[stage]) ++stage;
-      holders.push_back(&units_[at(pipeline.units[stage])]);
+      holders.push_back(&units_[pipeline.units[stage]]);
     }
     lowest = std::min(lowest, lowest_bandwidth(holders));
   }

@@ -44,7 +44,7 @@ class AutohetCosts {
   /// Forward and backward of `layers` layers from layer `first` on a unit, one micro-batch, with
   /// tensor-parallel all-reduces; T(n) = sum of T(2^b) over the bits of n [Eq. 5], T(2^b) being the
   /// time of the model's first 2^b layers, or the sum of the layers' own times. Embedding and head
-  /// are added where they stand.
+  /// are added where they are.
   Seconds stage_time(int kind, int first, int layers) const;
   /// Activation and its gradient across one cut, one micro-batch, before layer `layer`.
   Seconds hop(int from_unit, int to_unit, int layer) const;

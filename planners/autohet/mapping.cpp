@@ -14,7 +14,7 @@ class Pool {
  public:
   Pool(const std::vector<AutohetUnit>& units, std::size_t kinds) : units_(units), free_(kinds) {
     for (std::size_t u = 0; u < units.size(); ++u) {
-      free_[at(units[u].kind)].push_back(static_cast<int>(u));
+      free_[units[u].kind].push_back(static_cast<int>(u));
     }
   }
 
@@ -29,7 +29,7 @@ class Pool {
   std::vector<int> take_from_one_node(std::size_t kind, std::size_t count) {
     std::map<NodeId, std::vector<int>> by_node;
     for (const int unit : free_[kind]) {
-      by_node[units_[at(unit)].node].push_back(unit);
+      by_node[units_[unit].node].push_back(unit);
     }
     for (auto& [node, members] : by_node) {
       if (members.size() < count) continue;
@@ -53,7 +53,7 @@ std::vector<std::vector<int>> in_device_order(const std::vector<AutohetUnit>& un
   std::vector<bool> taken(units.size());
   for (std::size_t g = 0; g < left.size(); ++g) {
     for (std::size_t u = 0; u < units.size(); ++u) {
-      int& wanted = left[g][at(units[u].kind)];
+      int& wanted = left[g][units[u].kind];
       if (taken[u] || wanted == 0) continue;
       taken[u] = true;
       --wanted;
@@ -63,7 +63,7 @@ std::vector<std::vector<int>> in_device_order(const std::vector<AutohetUnit>& un
     std::map<int, std::size_t> first_of_kind;
     for (std::size_t u = 0; u < units.size(); ++u) first_of_kind.try_emplace(units[u].kind, u);
     std::stable_sort(result[g].begin(), result[g].end(), [&](int a, int b) {
-      return first_of_kind[units[at(a)].kind] < first_of_kind[units[at(b)].kind];
+      return first_of_kind[units[a].kind] < first_of_kind[units[b].kind];
     });
   }
   return result;
@@ -99,7 +99,7 @@ std::vector<std::vector<int>> map_groups(const std::vector<AutohetUnit>& units,
       const auto next = std::find_if(left[g].begin(), left[g].end(), [](int n) { return n > 0; });
       if (next == left[g].end()) continue;
       --*next;
-      result[g].push_back(pool.take(static_cast<std::size_t>(next - left[g].begin())));
+      result[g].push_back(pool.take(next - left[g].begin()));
       more = true;
     }
   }

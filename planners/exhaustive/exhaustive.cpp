@@ -15,6 +15,7 @@
 #include <optional>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/schedule/schedule.h"
@@ -85,8 +86,8 @@ class Search {
         recomputes_(input.job.allowed.recompute),
         estimator_(input),
         costs_(input),
-        ranking_(input, at(settings.evaluate_top == 0 ? kMostKept
-                                                      : std::max(kNamed, settings.evaluate_top))) {
+        ranking_(input,
+                 settings.evaluate_top == 0 ? kMostKept : std::max(kNamed, settings.evaluate_top)) {
     std::sort(recomputes_.begin(), recomputes_.end());
     report_.work_unit = "plans";
   }
@@ -208,7 +209,7 @@ void Search::try_counts(Runs& runs, ir::Pipeline& chain) {
       changed = true;
     }
     const double time = PlanEstimator::pipeline(plan_, times, count).value;
-    const std::size_t samples = at(count * chain.micro_batch_size);
+    const std::size_t samples = count * chain.micro_batch_size;
     if (!(time < runs.time[samples])) continue;
     if (std::exchange(changed, false)) runs.pipelines.push_back(chain);
     runs.time[samples] = time;
@@ -241,8 +242,8 @@ const Runs& Search::runs(std::size_t pipeline, const std::vector<int>& replicas)
   const auto [known, added] = known_.try_emplace(std::move(key));
   Runs& result = known->second;
   if (!added) return result;
-  result.time.assign(at(batch_ + 1), kNever);
-  result.made_by.assign(at(batch_ + 1), -1);
+  result.time.assign(batch_ + 1, kNever);
+  result.made_by.assign(batch_ + 1, -1);
   ir::Pipeline chain = plan_.pipelines[pipeline];
   for (int size = 1; size <= batch_ && report_.complete; ++size) {
     chain.micro_batch_size = size;
@@ -253,7 +254,7 @@ const Runs& Search::runs(std::size_t pipeline, const std::vector<int>& replicas)
 
 /// Groups that hold each block.
 std::vector<int> Search::replicas() const {
-  std::vector<int> result(at(input_.workload.size()), 0);
+  std::vector<int> result(input_.workload.size(), 0);
   for (const ir::Pipeline& chain : plan_.pipelines) {
     for (const ir::Stage& stage : chain.stages) {
       const ir::Segment& segment = stage.segments.front();
@@ -268,27 +269,27 @@ std::vector<int> Search::replicas() const {
 /// Samples of each pipeline that make the slowest one fastest; empty if nothing adds up.
 std::vector<int> Search::best_shares(const std::vector<const Runs*>& runs) const {
   // By pipeline and samples of those before it: their least slowest time.
-  std::vector<std::vector<double>> before(runs.size() + 1, std::vector<double>(at(batch_ + 1)));
-  std::vector<std::vector<int>> share(runs.size() + 1, std::vector<int>(at(batch_ + 1), 0));
+  std::vector<std::vector<double>> before(runs.size() + 1, std::vector<double>(batch_ + 1));
+  std::vector<std::vector<int>> share(runs.size() + 1, std::vector<int>(batch_ + 1, 0));
   for (std::vector<double>& each : before) std::fill(each.begin(), each.end(), kNever);
   before[0][0] = 0;
   for (std::size_t p = 0; p < runs.size(); ++p) {
     for (int n = 0; n <= batch_; ++n) {
-      if (before[p][at(n)] == kNever) continue;
+      if (before[p][n] == kNever) continue;
       // All that is left goes to the last pipeline.
       for (int own = p + 1 == runs.size() ? batch_ - n : 1; n + own <= batch_; ++own) {
-        const double time = std::max(before[p][at(n)], runs[p]->time[at(own)]);
-        if (!(time < before[p + 1][at(n + own)])) continue;
-        before[p + 1][at(n + own)] = time;
-        share[p + 1][at(n + own)] = own;
+        const double time = std::max(before[p][n], runs[p]->time[own]);
+        if (!(time < before[p + 1][n + own])) continue;
+        before[p + 1][n + own] = time;
+        share[p + 1][n + own] = own;
       }
     }
   }
-  if (before.back()[at(batch_)] == kNever) return {};
+  if (before.back()[batch_] == kNever) return {};
   std::vector<int> result(runs.size(), 0);
   int left = batch_;
   for (std::size_t p = runs.size(); p-- > 0;) {
-    result[p] = share[p + 1][at(left)];
+    result[p] = share[p + 1][left];
     left -= result[p];
   }
   return result;
@@ -307,13 +308,13 @@ bool Search::judge() {
   if (shares.empty()) return report_.complete;
   double slowest = 0;
   for (std::size_t p = 0; p < all.size(); ++p) {
-    slowest = std::max(slowest, all[p]->time[at(shares[p])]);
+    slowest = std::max(slowest, all[p]->time[shares[p]]);
   }
   ++report_.plans_examined;
   if (!ranking_.wants(Seconds{slowest})) return report_.complete;  // Gradients are not free.
   ir::Plan plan = plan_;
   for (std::size_t p = 0; p < all.size(); ++p) {
-    const ir::Pipeline& best = all[p]->pipelines[at(all[p]->made_by[at(shares[p])])];
+    const ir::Pipeline& best = all[p]->pipelines[all[p]->made_by[shares[p]]];
     ir::Pipeline& chain = plan.pipelines[p];
     chain.micro_batch_size = best.micro_batch_size;
     chain.micro_batches = shares[p] / best.micro_batch_size;
@@ -339,21 +340,21 @@ bool Search::split_blocks(std::size_t pipeline) {
   if (pipeline == plan_.pipelines.size()) return judge();
   std::vector<ir::Stage>& stages = plan_.pipelines[pipeline].stages;
   const bool again = pipeline > 0 && structure_->parts[pipeline] == structure_->parts[pipeline - 1];
-  return for_each_composition(input_.workload.size(), static_cast<int>(stages.size()), 1,
-                              [&](const std::vector<int>& split) {
-                                if (again && split < splits_[pipeline - 1]) return true;
-                                if (pipeline == 0 && known_.size() * at(batch_ + 1) > kMostTimes)
-                                  known_.clear();
-                                splits_[pipeline] = split;
-                                int first = 0;
-                                for (std::size_t s = 0; s < stages.size(); ++s) {
-                                  ir::Segment& segment = stages[s].segments.front();
-                                  segment.first_block = BlockId{first};
-                                  first += split[s];
-                                  segment.last_block = BlockId{first - 1};
-                                }
-                                return split_blocks(pipeline + 1);
-                              });
+  return for_each_composition(
+      input_.workload.size(), static_cast<int>(stages.size()), 1,
+      [&](const std::vector<int>& split) {
+        if (again && split < splits_[pipeline - 1]) return true;
+        if (pipeline == 0 && known_.size() * as_size(batch_ + 1) > kMostTimes) known_.clear();
+        splits_[pipeline] = split;
+        int first = 0;
+        for (std::size_t s = 0; s < stages.size(); ++s) {
+          ir::Segment& segment = stages[s].segments.front();
+          segment.first_block = BlockId{first};
+          first += split[s];
+          segment.last_block = BlockId{first - 1};
+        }
+        return split_blocks(pipeline + 1);
+      });
 }
 
 bool Search::examine(const ir::Plan& common, const Parts& structure) {

@@ -30,7 +30,7 @@ bool exchangeable(const PlannerInput& input, DeviceId a, DeviceId b) {
 class SpaceMaker {
  public:
   SpaceMaker(const PlannerInput& input, std::int64_t most_structures)
-      : input_(input), most_(static_cast<std::size_t>(most_structures)) {
+      : input_(input), most_(most_structures) {
     space_.classes = device_classes(input);
     for (const DeviceClass& same : space_.classes) {
       have_.push_back(static_cast<int>(same.devices.size()));
@@ -43,7 +43,7 @@ class SpaceMaker {
     std::vector<Parts> groups;
     for (const std::vector<int>& group : space_.groups) {
       groups.push_back({{}, std::vector<int>(have_.size(), 0)});
-      for (const int c : group) ++groups.back().use[at(c)];
+      for (const int c : group) ++groups.back().use[c];
     }
     space_.stages = sequences(groups, std::min(most_groups, batch), 2, most_ / 16);
     space_.chains = sequences(space_.stages, input_.workload.size(),
@@ -104,7 +104,7 @@ class SpaceMaker {
   bool one_library(const std::vector<int>& group) const {
     std::set<std::string> vendors;
     for (const int c : group) {
-      vendors.insert(input_.cluster.gpu(space_.classes[at(c)].devices.front()).vendor);
+      vendors.insert(input_.cluster.gpu(space_.classes[c].devices.front()).vendor);
     }
     return std::none_of(input_.cluster.host_staging.begin(), input_.cluster.host_staging.end(),
                         [&](const models::HostStaging& pair) {
@@ -131,7 +131,7 @@ class SpaceMaker {
     }
     if (degrees.empty() || size >= degrees.back()) return;
     for (std::size_t i = next; i < in_node.size(); ++i) {
-      if (std::count(group.begin(), group.end(), in_node[i]) >= have_[at(in_node[i])]) continue;
+      if (std::count(group.begin(), group.end(), in_node[i]) >= have_[in_node[i]]) continue;
       group.push_back(in_node[i]);
       extend_group(in_node, i, group, degrees);
       group.pop_back();
@@ -150,7 +150,7 @@ class SpaceMaker {
     }
     for (const auto& [node, in_node] : by_node) {
       int devices = 0;
-      for (const int c : in_node) devices += have_[at(c)];
+      for (const int c : in_node) devices += have_[c];
       std::vector<int> group;
       extend_group(in_node, 0, group, tensor_degrees(input_.workload, input_.job, devices));
     }
@@ -191,12 +191,12 @@ std::vector<std::vector<std::vector<std::vector<DeviceId>>>> Space::place(
   std::vector<std::vector<std::vector<std::vector<DeviceId>>>> placed;
   for (const int chain : structure.parts) {
     auto& pipeline = placed.emplace_back();
-    for (const int stage : chains[at(chain)].parts) {
+    for (const int stage : chains[chain].parts) {
       auto& own = pipeline.emplace_back();
-      for (const int group : stages[at(stage)].parts) {
+      for (const int group : stages[stage].parts) {
         auto& members = own.emplace_back();
-        for (const int c : groups[at(group)]) {
-          members.push_back(classes[at(c)].devices[next[at(c)]++]);
+        for (const int c : groups[group]) {
+          members.push_back(classes[c].devices[next[c]++]);
         }
       }
     }

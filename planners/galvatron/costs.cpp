@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <limits>
 
+#include "models/base/ids.h"
 #include "models/cost/collective.h"
 #include "models/cost/memory.h"
 #include "planners/kit/integers.h"
@@ -60,7 +61,7 @@ GalvatronCosts::GalvatronCosts(const PlannerInput& input, const std::vector<Devi
   }
   budget_ = std::numeric_limits<double>::infinity();
   for (const auto& [type, weight] : share) {
-    const models::GpuType& gpu = input.cluster.gpu_types[at(type)];
+    const models::GpuType& gpu = input.cluster.gpu_types[type];
     double room = costs_.capacity(type).value;
     const double profiled = (gpu.memory - models::context_memory(input.profile, gpu.name)).value;
     if (constants.context.value > 0 && profiled > 0) {
@@ -72,10 +73,10 @@ GalvatronCosts::GalvatronCosts(const PlannerInput& input, const std::vector<Devi
 
 double GalvatronCosts::tensor_link(int tensor) const {
   const auto [place, added] = tensor_links_.try_emplace(tensor, 0);
-  for (std::size_t i = 0; added && i < devices_.size(); i += at(tensor)) {
+  for (std::size_t i = 0; added && i < devices_.size(); i += tensor) {
     for (int m = 0; m < tensor && tensor > 1; ++m) {
-      place->second =
-          std::max(place->second, link(devices_[i + at(m)], devices_[i + at((m + 1) % tensor)]));
+      place->second = std::max(
+          place->second, link(devices_[i + as_size(m)], devices_[i + as_size((m + 1) % tensor)]));
     }
   }
   return place->second;
@@ -89,8 +90,8 @@ double GalvatronCosts::replica_link(int stages, int tensor) const {
   for (int s = 0; s < stages; ++s) {
     for (int m = 0; m < tensor && replicas > 1; ++m) {
       for (int r = 0; r < replicas; ++r) {
-        const DeviceId a = devices_[at(s * per_stage + r * tensor + m)];
-        const DeviceId b = devices_[at(s * per_stage + (r + 1) % replicas * tensor + m)];
+        const DeviceId a = devices_[s * per_stage + r * tensor + m];
+        const DeviceId b = devices_[s * per_stage + (r + 1) % replicas * tensor + m];
         place->second = std::max(place->second, link(a, b));
       }
     }
@@ -100,7 +101,7 @@ double GalvatronCosts::replica_link(int stages, int tensor) const {
 
 double GalvatronCosts::stage_link(int stages) const {
   const auto [place, added] = stage_links_.try_emplace(stages, 0);
-  const std::size_t per_stage = devices_.size() / at(stages);
+  const std::size_t per_stage = devices_.size() / stages;
   for (std::size_t i = per_stage; added && i < devices_.size(); ++i) {
     place->second = std::max(place->second, link(devices_[i - per_stage], devices_[i]));
   }
@@ -109,7 +110,7 @@ double GalvatronCosts::stage_link(int stages) const {
 
 GalvatronTime GalvatronCosts::layer(int number, const GalvatronStrategy& strategy, int stages,
                                     int batch) const {
-  const Layer& layer = layers_[at(number)];
+  const Layer& layer = layers_[number];
   const double tensor = strategy.tensor;
   const double replicas = strategy.replicas;
   const double samples = batch / replicas;

@@ -17,6 +17,7 @@
 #include <span>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
 #include "planners/catalog.h"
@@ -266,8 +267,8 @@ void GalvatronSearch::sweep() {
 ir::Segment GalvatronSearch::segment(const GalvatronShape& shape, const GalvatronStrategy& strategy,
                                      int stage, int first, int layers) const {
   const auto devices = std::span(nodes_.devices)
-                           .subspan(at(stage * strategy.tensor * strategy.replicas),
-                                    at(strategy.tensor * strategy.replicas));
+                           .subspan(as_size(stage * strategy.tensor * strategy.replicas),
+                                    as_size(strategy.tensor * strategy.replicas));
   return segment_of_layers(input_.workload, first, layers,
                            tensor_groups(devices, strategy.tensor, shape.batch / strategy.replicas,
                                          megatron_sequence(input_.job, strategy.tensor)),
@@ -284,11 +285,11 @@ ir::Plan GalvatronSearch::build(const GalvatronShape& shape, const GalvatronPlan
   chain.micro_batch_size = shape.batch;
   for (int stage = 0; stage < shape.stages; ++stage) {
     ir::Stage& place = chain.stages.emplace_back();
-    int first = shape.first[at(stage)];
-    const int end = shape.first[at(stage + 1)];
+    int first = shape.first[stage];
+    const int end = shape.first[stage + 1];
     for (int l = first + 1; l <= end; ++l) {
-      if (l < end && layers[at(l)] == layers[at(first)]) continue;
-      place.segments.push_back(segment(shape, layers[at(first)], stage, first, l - first));
+      if (l < end && layers[l] == layers[first]) continue;
+      place.segments.push_back(segment(shape, layers[first], stage, first, l - first));
       first = l;
     }
   }

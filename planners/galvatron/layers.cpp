@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -27,7 +28,7 @@ bool dominates(const LayerChoices& choices, std::size_t a, std::size_t b) {
 class LayerProgram {
  public:
   explicit LayerProgram(const LayerChoices& choices)
-      : choices_(choices), width_(at(choices.steps) + 1), layouts_(choices.change.size()) {
+      : choices_(choices), width_(as_size(choices.steps) + 1), layouts_(choices.change.size()) {
     for (std::size_t s = 0; s < choices.layout.size(); ++s) {
       bool beaten = false;
       for (std::size_t other = 0; other < choices.layout.size() && !beaten; ++other) {
@@ -38,7 +39,7 @@ class LayerProgram {
     for (const std::vector<double>& memory : choices.memory) {
       std::vector<int>& need = need_.emplace_back();
       for (const int s : kept_) {
-        need.push_back(memory_steps(memory[at(s)], choices.budget, choices.steps));
+        need.push_back(memory_steps(memory[s], choices.budget, choices.steps));
       }
     }
     from_.resize(choices.time.size() * width_ * kept_.size());
@@ -48,7 +49,7 @@ class LayerProgram {
 
  private:
   std::size_t cell(std::size_t used, std::size_t s) const { return used * kept_.size() + s; }
-  int layout(std::size_t s) const { return choices_.layout[at(kept_[s])]; }
+  int layout(std::size_t s) const { return choices_.layout[kept_[s]]; }
   void best_by_layout(std::size_t used);
   void step(int layer);
 
@@ -68,7 +69,7 @@ void LayerProgram::best_by_layout(std::size_t used) {
   least_.assign(layouts_, kNever);
   leader_.assign(layouts_, -1);
   for (std::size_t s = 0; s < kept_.size(); ++s) {
-    const std::size_t l = at(layout(s));
+    const std::size_t l = layout(s);
     if (before_[cell(used, s)] < least_[l]) {
       least_[l] = before_[cell(used, s)];
       leader_[l] = static_cast<std::int16_t>(s);
@@ -78,28 +79,28 @@ void LayerProgram::best_by_layout(std::size_t used) {
 
 void LayerProgram::step(int layer) {
   after_.assign(width_ * kept_.size(), kNever);
-  const std::vector<int>& need = need_[at(layer)];
+  const std::vector<int>& need = need_[layer];
   for (std::size_t used = 0; used < width_; ++used) {
     best_by_layout(used);
     if (std::all_of(leader_.begin(), leader_.end(), [](auto l) { return l < 0; })) continue;
     for (std::size_t s = 0; s < kept_.size(); ++s) {
-      const std::size_t total = used + at(need[s]);
+      const std::size_t total = used + as_size(need[s]);
       if (total >= width_) continue;
       double best = before_[cell(used, s)];
       auto from = static_cast<std::int16_t>(s);
       for (std::size_t l = 0; l < layouts_; ++l) {
-        const double cost = least_[l] + choices_.any_change +
-                            choices_.moved[at(layer)] * choices_.change[l][at(layout(s))];
+        const double cost =
+            least_[l] + choices_.any_change + choices_.moved[layer] * choices_.change[l][layout(s)];
         if (cost < best) {
           best = cost;
           from = leader_[l];
         }
       }
       const std::size_t target = cell(total, s);
-      best += choices_.time[at(layer)][at(kept_[s])];
+      best += choices_.time[layer][kept_[s]];
       if (best < after_[target]) {
         after_[target] = best;
-        from_[at(layer) * width_ * kept_.size() + target] = from;
+        from_[as_size(layer) * width_ * kept_.size() + target] = from;
       }
     }
   }
@@ -110,23 +111,22 @@ std::optional<LayerAssignment> LayerProgram::run() {
   const int layers = static_cast<int>(choices_.time.size());
   before_.assign(width_ * kept_.size(), kNever);
   for (std::size_t s = 0; s < kept_.size(); ++s) {
-    if (at(need_[0][s]) < width_)
-      before_[cell(at(need_[0][s]), s)] = choices_.time[0][at(kept_[s])];
+    if (as_size(need_[0][s]) < width_) before_[cell(need_[0][s], s)] = choices_.time[0][kept_[s]];
   }
   for (int layer = 1; layer < layers; ++layer) step(layer);
   const auto best = std::min_element(before_.begin(), before_.end());
   if (best == before_.end() || *best == kNever) return std::nullopt;
   LayerAssignment result;
   result.time = *best;
-  result.strategy.resize(at(layers));
-  auto place = static_cast<std::size_t>(best - before_.begin());
+  result.strategy.resize(layers);
+  std::size_t place = best - before_.begin();
   for (int layer = layers - 1; layer >= 0; --layer) {
     const std::size_t s = place % kept_.size();
-    result.strategy[at(layer)] = kept_[s];
+    result.strategy[layer] = kept_[s];
     if (layer == 0) break;
-    const std::size_t used = place / kept_.size() - at(need_[at(layer)][s]);
-    const auto from = from_[at(layer) * width_ * kept_.size() + place];
-    place = cell(used, at(from));
+    const std::size_t used = place / kept_.size() - as_size(need_[layer][s]);
+    const auto from = from_[as_size(layer) * width_ * kept_.size() + place];
+    place = cell(used, from);
   }
   return result;
 }
@@ -142,8 +142,7 @@ int memory_steps(double memory, double budget, int steps) {
 double change_cost(const LayerChoices& choices, int layer, int from, int to) {
   if (from == to) return 0;
   return choices.any_change +
-         choices.moved[at(layer)] *
-             choices.change[at(choices.layout[at(from)])][at(choices.layout[at(to)])];
+         choices.moved[layer] * choices.change[choices.layout[from]][choices.layout[to]];
 }
 
 std::optional<LayerAssignment> choose_strategies(const LayerChoices& choices) {

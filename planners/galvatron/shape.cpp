@@ -30,7 +30,7 @@ LayerChoices GalvatronProgram::choices(const GalvatronShape& shape, int stage) c
   }
   result.any_change = weight * 1e-9;  // As published: sorts equal assignments.
   double transient = 0;
-  for (int l = shape.first[at(stage)]; l < shape.first[at(stage + 1)]; ++l) {
+  for (int l = shape.first[stage]; l < shape.first[stage + 1]; ++l) {
     std::vector<double>& time = result.time.emplace_back();
     std::vector<double>& memory = result.memory.emplace_back();
     for (const GalvatronStrategy& s : strategies) {
@@ -57,7 +57,7 @@ std::optional<GalvatronPlan> GalvatronProgram::choose(const GalvatronShape& shap
     }
     const auto chosen = choose_strategies(layers);
     if (!chosen) return std::nullopt;
-    for (const int s : chosen->strategy) plan.push_back(shape.strategies[at(s)]);
+    for (const int s : chosen->strategy) plan.push_back(shape.strategies[s]);
   }
   return plan;
 }
@@ -67,10 +67,10 @@ Seconds GalvatronProgram::estimate(const GalvatronShape& shape, const GalvatronP
   for (int stage = 0; stage < shape.stages; ++stage) {
     const LayerChoices layers = choices(shape, stage);
     GalvatronTime& sum = stages.emplace_back();
-    const int first = shape.first[at(stage)];
+    const int first = shape.first[stage];
     int before = -1;
-    for (int l = first; l < shape.first[at(stage + 1)]; ++l) {
-      const GalvatronStrategy& strategy = plan[at(l)];
+    for (int l = first; l < shape.first[stage + 1]; ++l) {
+      const GalvatronStrategy& strategy = plan[l];
       const GalvatronTime one = costs_.layer(l, strategy, shape.stages, shape.batch);
       const int now =
           static_cast<int>(std::find(shape.strategies.begin(), shape.strategies.end(), strategy) -

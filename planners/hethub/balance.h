@@ -19,7 +19,7 @@ struct HethubType {
   double longest(int layers) const {
     if (layers == 0) return 0;
     if (places == 0) return kNever;
-    return time[static_cast<std::size_t>((layers - 1) / places + 1)];
+    return time[(layers - 1) / places + 1];
   }
 };
 
@@ -27,11 +27,11 @@ struct HethubType {
 class HethubBalance {
  public:
   HethubBalance(const std::vector<HethubType>& types, int layers)
-      : width_(static_cast<std::size_t>(layers) + 1), best_((types.size() + 1) * width_, kNever) {
+      : width_(layers + 1), best_((types.size() + 1) * width_, kNever) {
     best_[types.size() * width_] = 0;
     for (std::size_t k = types.size(); k-- > 0;) {
       for (int n = 0; n <= layers; ++n) {
-        double& best = best_[k * width_ + static_cast<std::size_t>(n)];
+        double& best = best_[k * width_ + n];
         for (int own = 0; own <= n; ++own) {
           best = std::min(best, std::max(types[k].longest(own), at(k + 1, n - own)));
         }
@@ -41,9 +41,7 @@ class HethubBalance {
 
   /// The shortest possible longest stage when the types from the `type`-th one on have `layers`
   /// layers in all; infinite if they cannot hold them.
-  double at(std::size_t type, int layers) const {
-    return best_[type * width_ + static_cast<std::size_t>(layers)];
-  }
+  double at(std::size_t type, int layers) const { return best_[type * width_ + layers]; }
 
  private:
   std::size_t width_;

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
 #include "planners/catalog.h"
@@ -144,10 +145,9 @@ class HethubSearch {
         settings_(settings),
         layers_(count_layers(input.workload)),
         costs_(input_),
-        ranking_(input,
-                 settings.evaluate_top == 0
-                     ? std::size_t{1} << 20
-                     : std::max(kHethubKept, static_cast<std::size_t>(settings.evaluate_top))) {}
+        ranking_(input, settings.evaluate_top == 0
+                            ? std::size_t{1} << 20
+                            : std::max(kHethubKept, as_size(settings.evaluate_top))) {}
 
   PlannerResult run();
 
@@ -250,7 +250,7 @@ void HethubSearch::add_trees(int tensor, std::vector<HethubTree>& trees) {
     }
     HethubTree tree{degrees, {}, 0};
     for (std::size_t k = 0; k < groups.size(); ++k) {
-      const auto places = groups[k].size() / static_cast<std::size_t>(degrees.replicas);
+      const auto places = groups[k].size() / degrees.replicas;
       tree.types.push_back({static_cast<int>(places), table[k]});
     }
     tree.shortest = HethubBalance(tree.types, layers_).at(0, layers_);
@@ -289,7 +289,7 @@ int HethubSearch::most_layers(const HethubDegrees& degrees, int gpu_type) {
     least.push_back(need);
   }
   int most = 0;
-  while (most < layers_ && least[static_cast<std::size_t>(most) + 1] <= costs_.capacity(gpu_type)) {
+  while (most < layers_ && least[most + 1] <= costs_.capacity(gpu_type)) {
     ++most;
   }
   return most;
@@ -372,8 +372,8 @@ HethubSearch::Order HethubSearch::arrange(const HethubTree& tree,
     place += places;
   }
   const auto time_of = [&](const HethubSlot& slot) {
-    const int type = stages.places()[at(slot.place)].gpu_type;
-    return tree.types[at(type)].time[at(slot.layers)];
+    const int type = stages.places()[slot.place].gpu_type;
+    return tree.types[type].time[slot.layers];
   };
   if (settings_.order == HethubOrder::cluster) return order;
   const bool descending = settings_.order == HethubOrder::descending;
@@ -418,9 +418,7 @@ std::string HethubSearch::in_words(const Order& order, const HethubStages& stage
                                    const HethubDegrees& degrees) const {
   std::string text =
       fmt::format("TP {} x DP {} x PP {}:", degrees.tensor, degrees.replicas, order.size());
-  const auto type_of = [&](const HethubSlot& slot) {
-    return stages.places()[at(slot.place)].gpu_type;
-  };
+  const auto type_of = [&](const HethubSlot& slot) { return stages.places()[slot.place].gpu_type; };
   for (std::size_t s = 0; s < order.size();) {
     std::size_t end = s;
     int layers = 0;
@@ -428,7 +426,7 @@ std::string HethubSearch::in_words(const Order& order, const HethubStages& stage
       layers += order[end++].layers;
     }
     text += fmt::format("{} {} layers on {} x {}", s == 0 ? "" : ",", layers, end - s,
-                        input_.cluster.gpu_types[at(type_of(order[s]))].name);
+                        input_.cluster.gpu_types[type_of(order[s])].name);
     s = end;
   }
   text += fmt::format("; micro-batch {}", degrees.micro_batch_size);

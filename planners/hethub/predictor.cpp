@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -24,7 +25,7 @@ class Arrivals {
   }
   bool there(std::size_t stage, int pass) const { return pass < count_[stage]; }
   Seconds& slot(std::size_t stage, int pass) {
-    return times_[stage * window_ + at(pass) % window_];
+    return times_[stage * window_ + as_size(pass) % window_];
   }
 
  private:

@@ -5,6 +5,7 @@
 #include <limits>
 #include <set>
 
+#include "models/base/ids.h"
 #include "models/cost/memory.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
@@ -53,7 +54,7 @@ std::vector<std::vector<std::vector<DeviceId>>> hethub_groups(const PlannerInput
     std::vector<DeviceId>& open = alike[{device.node, device.gpu_type}];
     open.push_back(id);
     if (static_cast<int>(open.size()) < tensor) continue;
-    result[at(device.gpu_type)].push_back(std::move(open));
+    result[device.gpu_type].push_back(std::move(open));
     open.clear();
   }
   return result;
@@ -76,12 +77,11 @@ HethubStages::HethubStages(const PlannerInput& input, const StageCosts& costs,
 std::vector<Seconds> hethub_reference(const StageCosts& costs, const Groups& groups,
                                       const HethubDegrees& degrees) {
   const int total = costs.layers();
-  std::vector<Seconds> times(static_cast<std::size_t>(total) + 1,
-                             Seconds{std::numeric_limits<double>::infinity()});
+  std::vector<Seconds> times(total + 1, Seconds{std::numeric_limits<double>::infinity()});
   times[0] = Seconds{};
   for (const std::vector<DeviceId>& group : distinct(costs, groups)) {
     for (int layers = 1; layers <= total; ++layers) {
-      Seconds& least = times[at(layers)];
+      Seconds& least = times[layers];
       for (int first = 0; first + layers <= total; ++first) {
         least = std::min(least, costs.passes(group, hethub_shape(first, layers, degrees)).both());
       }
@@ -92,7 +92,7 @@ std::vector<Seconds> hethub_reference(const StageCosts& costs, const Groups& gro
 
 StageCosts::Passes HethubStages::passes(int place, const StageShape& shape) const {
   StageCosts::Passes slowest;
-  for (const std::vector<DeviceId>& group : distinct_[at(place)]) {
+  for (const std::vector<DeviceId>& group : distinct_[place]) {
     const StageCosts::Passes one = costs_.passes(group, shape);
     slowest = {std::max(slowest.forward, one.forward), std::max(slowest.backward, one.backward)};
   }
@@ -104,8 +104,8 @@ Seconds HethubStages::hop(int from, int to, int layer, int samples) const {
   const Bytes bytes = static_cast<double>(samples) * costs_.activation(layer);
   const auto [known, added] = hops_.try_emplace({from, to, bytes.value});
   if (!added) return known->second;
-  const HethubPlace& source = places_[at(from)];
-  const HethubPlace& target = places_[at(to)];
+  const HethubPlace& source = places_[from];
+  const HethubPlace& target = places_[to];
   for (std::size_t r = 0; r < source.groups.size(); ++r) {
     known->second = std::max(
         known->second, costs_.hop(source.groups[r], target.groups[r], layer, samples, transfer_));
@@ -117,8 +117,8 @@ Seconds HethubStages::hop(int from, int to, int layer, int samples) const {
 Seconds HethubStages::all_reduce(int place, Bytes gradients) const {
   const auto [known, added] = all_reduces_.try_emplace({place, gradients.value});
   if (!added) return known->second;
-  const HethubPlace& where = places_[at(place)];
-  for (std::size_t member = 0; member < static_cast<std::size_t>(tensor_); ++member) {
+  const HethubPlace& where = places_[place];
+  for (std::size_t member = 0; member < as_size(tensor_); ++member) {
     std::vector<DeviceId> ring;
     for (const std::vector<DeviceId>& group : where.groups) ring.push_back(group[member]);
     known->second =
@@ -141,7 +141,7 @@ std::vector<PredictedStage> HethubStages::predict(std::span<const HethubSlot> or
       stage.update =
           (degrees.zero == 3 ? 1.5 : 1.0) * all_reduce(place, costs_.gradients(first, layers));
     }
-    stage.update += costs_.optimizer(places_[at(place)].gpu_type, what);
+    stage.update += costs_.optimizer(places_[place].gpu_type, what);
     first += layers;
     if (s + 1 < order.size()) {
       stage.forward_hop = hop(place, order[s + 1].place, first, degrees.micro_batch_size);
@@ -159,7 +159,7 @@ bool HethubStages::fits(std::span<const HethubSlot> order, const HethubDegrees& 
     what.in_flight = models::micro_batches_in_flight(ir::ScheduleKind::one_f_one_b,
                                                      static_cast<int>(order.size()),
                                                      static_cast<int>(s), degrees.micro_batches, 1);
-    const HethubPlace& place = places_[at(order[s].place)];
+    const HethubPlace& place = places_[order[s].place];
     if (costs_.capacity(place.gpu_type) < costs_.memory(what)) return false;
     first += order[s].layers;
   }
@@ -176,11 +176,11 @@ ir::Plan HethubStages::build(std::span<const HethubSlot> order,
     chain.micro_batch_size = degrees.micro_batch_size;
     int first = 0;
     for (const HethubSlot& slot : order) {
-      const HethubPlace& place = places_[at(slot.place)];
-      chain.stages.push_back(stage_of_layers(
-          input_.workload, first, slot.layers,
-          tensor_groups(place.groups[at(r)], degrees.tensor, degrees.micro_batch_size),
-          degrees.recompute, degrees.zero));
+      const HethubPlace& place = places_[slot.place];
+      chain.stages.push_back(
+          stage_of_layers(input_.workload, first, slot.layers,
+                          tensor_groups(place.groups[r], degrees.tensor, degrees.micro_batch_size),
+                          degrees.recompute, degrees.zero));
       first += slot.layers;
     }
     plan.pipelines.push_back(std::move(chain));

@@ -69,7 +69,7 @@ const HetuCosts::Times& HetuCosts::class_times(const HetuGroups& groups, int gro
                         : declared_times(groups, c, variant));
     }
   }
-  return all[at(group_class)];
+  return all[group_class];
 }
 
 HetuCosts::Times HetuCosts::declared_times(const HetuGroups& groups, const HetuClass& c,
@@ -106,7 +106,7 @@ bool HetuCosts::fits(const HetuClass& group_class, const StageShape& shape) cons
 
 int HetuCosts::most_layers(const HetuGroups& groups, int group_class, const HetuVariant& variant,
                            int pipelines, int stage, int stages) const {
-  const HetuClass& c = groups.classes[at(group_class)];
+  const HetuClass& c = groups.classes[group_class];
   const int limit = layers_ - stages + 1;
   if (limit < 1) return 0;
   const int batches = micro_batches(variant);

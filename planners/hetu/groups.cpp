@@ -27,7 +27,7 @@ std::vector<double> slowness(const HetuGroupRule& rule) {
   double fastest = kNever;
   for (const DeviceId id : rule.input.devices) {
     const int type = cluster.device(id).gpu_type;
-    double& time = times[at(type)];
+    double& time = times[type];
     if (time == 0) time = rule.model_time(type).value;
     fastest = std::min(fastest, time);
   }
@@ -52,7 +52,7 @@ std::vector<std::vector<DeviceId>> groups_in_nodes(const HetuGroupRule& rule, in
     const models::Device& device = input.cluster.device(id);
     nodes[device.node][device.gpu_type].push_back(id);
   }
-  const auto slow_of = [&](DeviceId id) { return slow[at(input.cluster.device(id).gpu_type)]; };
+  const auto slow_of = [&](DeviceId id) { return slow[input.cluster.device(id).gpu_type]; };
   std::vector<std::vector<DeviceId>> found;
   const auto take = [&](std::vector<DeviceId>::const_iterator from, int size) {
     found.emplace_back(from, from + size);
@@ -63,7 +63,7 @@ std::vector<std::vector<DeviceId>> groups_in_nodes(const HetuGroupRule& rule, in
     for (const auto& [type, devices] : by_type) {
       auto from = devices.begin();
       for (; devices.end() - from >= full; from += full) take(from, full);
-      auto& rest = rests[input.cluster.gpu_types[at(type)].vendor];
+      auto& rest = rests[input.cluster.gpu_types[type].vendor];
       rest.insert(rest.end(), from, devices.end());
     }
     for (auto& [vendor, rest] : rests) {
@@ -98,7 +98,7 @@ HetuGroups form_groups(const HetuGroupRule& rule, int full, bool use_rest) {
     double slowest = 0;
     for (const DeviceId id : group) {
       types.push_back(rule.input.cluster.device(id).gpu_type);
-      slowest = std::max(slowest, slow[at(rule.input.cluster.device(id).gpu_type)]);
+      slowest = std::max(slowest, slow[rule.input.cluster.device(id).gpu_type]);
     }
     std::sort(types.begin(), types.end());
     const Seconds time = rule.layer_time(group);

@@ -20,8 +20,8 @@ struct HetuClass {
   std::vector<std::vector<DeviceId>> groups;  ///< In device order.
 };
 
-/// The groups of a cluster under one full tensor-parallel degree, by class in the order in which
-/// they stand in a pipeline.
+/// The groups of a cluster under one full tensor-parallel degree, by class in the order that
+/// they have in a pipeline.
 struct HetuGroups {
   int full = 1;
   int idle = 0;  ///< GPUs left out.

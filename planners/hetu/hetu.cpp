@@ -132,7 +132,7 @@ class HetuSearch {
         layers_(count_layers(input.workload)),
         ranking_(input, settings.evaluate_top == 0
                             ? std::size_t{4096}
-                            : std::max<std::size_t>(32, at(settings.evaluate_top))) {}
+                            : std::max<std::size_t>(32, settings.evaluate_top)) {}
 
   PlannerResult run();
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -80,7 +81,7 @@ std::vector<int> split_rest(std::span<const double> slowness, std::span<const in
   for (std::size_t i = gpus; i-- > 0;) {
     best[i].runs = -1;
     for (const int size : sizes) {
-      const std::size_t end = i + at(size);
+      const std::size_t end = i + as_size(size);
       if (end > gpus) break;
       const double slowest = *std::max_element(slowness.begin() + static_cast<std::ptrdiff_t>(i),
                                                slowness.begin() + static_cast<std::ptrdiff_t>(end));
@@ -95,7 +96,7 @@ std::vector<int> split_rest(std::span<const double> slowness, std::span<const in
     }
   }
   std::vector<int> result;
-  for (std::size_t i = 0; i < gpus; i += at(result.back())) {
+  for (std::size_t i = 0; i < gpus; i += result.back()) {
     result.push_back(best[i].size);
   }
   return result;
@@ -245,7 +246,7 @@ class Dealer {
       return a.first != b.first ? a.first < b.first : a.second > b.second;
     });
     // A limit on the deals is reached long before later choices have their turn.
-    const std::size_t kept = std::min(all.size(), 2 * at(query_.layouts) + 16);
+    const std::size_t kept = std::min(all.size(), 2 * as_size(query_.layouts) + 16);
     if (kept < all.size()) result_.complete = false;
     all.resize(kept);
     for (std::size_t i = 0; i < kept; ++i) all[i] = std::move(keyed[i].second);

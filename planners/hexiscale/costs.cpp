@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/base/ids.h"
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
 #include "models/schedule/schedule.h"
@@ -38,7 +39,7 @@ HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSetting
   int tensor_limit = 1;
   for (std::size_t i = 0; i < n; ++i) {
     const DeviceId device = input.devices[i];
-    dense_[device.index()] = static_cast<int>(i);
+    dense_[device] = static_cast<int>(i);
     tensor_limit = std::max(tensor_limit, ++in_node[input.cluster.device(device).node]);
   }
   paths_.resize(n * n);
@@ -52,8 +53,8 @@ HexiscaleCosts::HexiscaleCosts(const PlannerInput& input, const HexiscaleSetting
 }
 
 models::Path HexiscaleCosts::path(DeviceId a, DeviceId b) const {
-  const auto row = at(dense_[a.index()]) * input_.devices.size();
-  return paths_[row + at(dense_[b.index()])];
+  const auto row = as_size(dense_[a]) * input_.devices.size();
+  return paths_[row + as_size(dense_[b])];
 }
 
 Seconds HexiscaleCosts::per_layer(std::span<const DeviceId> group) const {

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/cost/hexiscale_model.h"
 #include "planners/hexiscale/settings.h"
 #include "planners/planner.h"
@@ -70,7 +71,7 @@ class HexiscaleCosts {
 
   const PlannerInput& input_;
   const HexiscaleSettings& settings_;
-  std::vector<int> dense_;           // By device id: position among the devices of the search.
+  IdVector<DeviceId, int> dense_;    // Position among the devices of the search.
   std::vector<models::Path> paths_;  // [devices x devices]
   models::HexiscaleModel model_;
   int layers_ = 0;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -15,7 +16,7 @@ namespace {
 std::vector<int> spread(int most, int limit) {
   std::vector<int> values;
   if (most <= limit || limit < 2) {
-    values.resize(static_cast<std::size_t>(most));
+    values.resize(most);
     std::iota(values.begin(), values.end(), 1);
     return values;
   }
@@ -54,7 +55,7 @@ int HexiscaleHistory::pipelines(int round, Rng& rng) {
   }
   const int count = static_cast<int>(candidates_.size());
   if (round < 2 * count || best_.empty()) {
-    return candidates_[at(round % count)];
+    return candidates_[round % count];
   }
   return refined(round);
 }
@@ -64,7 +65,7 @@ int HexiscaleHistory::refined(int round) const {
   for (const auto& [pipelines, time] : best_) ranked.emplace_back(time, pipelines);
   std::sort(ranked.begin(), ranked.end());
   static constexpr std::array kSteps = {0, 1, -1, 2, -2};
-  const auto turn = static_cast<std::size_t>(round) % (kSteps.size() + 1);
+  const auto turn = as_size(round) % (kSteps.size() + 1);
   if (turn == kSteps.size()) return ranked[std::min<std::size_t>(1, ranked.size() - 1)].second;
   return std::clamp(ranked.front().second + kSteps[turn], 1, most_);
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -17,8 +18,8 @@ class PathSearch {
  public:
   PathSearch(const GroupLinks& links, const Neighbors& neighbors, int tau, int start)
       : links_(links), neighbors_(neighbors), tau_(tau), path_{start} {
-    used_.resize(static_cast<std::size_t>(links.groups));
-    used_[at(start)] = true;
+    used_.resize(links.groups);
+    used_[start] = true;
     cheapest_ = std::numeric_limits<double>::infinity();
     for (int from = 0; from < links.groups; ++from) {
       for (int to = 0; to < links.groups; ++to) {
@@ -33,10 +34,7 @@ class PathSearch {
   }
 
  private:
-  std::size_t index(int from, int to) const {
-    return static_cast<std::size_t>(from) * static_cast<std::size_t>(links_.groups) +
-           static_cast<std::size_t>(to);
-  }
+  std::size_t index(int from, int to) const { return as_size(from) * as_size(links_.groups) + to; }
   double hop(int from, int to) const { return links_.hop[index(from, to)]; }
 
   void extend(double cost) {
@@ -53,15 +51,15 @@ class PathSearch {
     }
     ++visited_;
     int followed = 0;
-    for (const int next : neighbors_[at(path_.back())]) {
-      if (used_[at(next)]) continue;
+    for (const int next : neighbors_[path_.back()]) {
+      if (used_[next]) continue;
       if (followed++ == tau_) break;
       const double step = hop(path_.back(), next);
       path_.push_back(next);
-      used_[at(next)] = true;
+      used_[next] = true;
       extend(cost + step);
       path_.pop_back();
-      used_[at(next)] = false;
+      used_[next] = false;
     }
   }
 
@@ -79,16 +77,15 @@ class PathSearch {
 }  // namespace
 
 std::vector<std::vector<int>> neighbors_by_bandwidth(const GroupLinks& links) {
-  std::vector<std::vector<int>> result(static_cast<std::size_t>(links.groups));
+  std::vector<std::vector<int>> result(links.groups);
   for (int from = 0; from < links.groups; ++from) {
-    const std::size_t row = static_cast<std::size_t>(from) * static_cast<std::size_t>(links.groups);
-    std::vector<int>& others = result[at(from)];
+    const std::size_t row = as_size(from) * as_size(links.groups);
+    std::vector<int>& others = result[from];
     for (int g = 0; g < links.groups; ++g) {
       if (g != from) others.push_back(g);
     }
     std::stable_sort(others.begin(), others.end(), [&](int a, int b) {
-      return links.bandwidth[row + static_cast<std::size_t>(a)] >
-             links.bandwidth[row + static_cast<std::size_t>(b)];
+      return links.bandwidth[row + a] > links.bandwidth[row + b];
     });
   }
   return result;

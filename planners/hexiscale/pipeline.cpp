@@ -27,7 +27,7 @@ std::vector<std::vector<int>> all_lists(int gpus) {
   const std::vector<int> powers = powers_of_two(gpus);
   if (gpus > kMostFreeGpus) {
     for (const int size : powers) {
-      std::vector<int> list(static_cast<std::size_t>(gpus / size), size);
+      std::vector<int> list(gpus / size, size);
       for (int rest = gpus % size; rest > 0; rest -= list.back()) {
         list.push_back(static_cast<int>(floor_power_of_two(rest)));
       }
@@ -77,7 +77,7 @@ WeightedGraph device_graph(const HexiscaleCosts& costs, const DeviceList& device
   WeightedGraph graph = make_graph(std::move(weights));
   for (int u = 0; u < graph.vertices; ++u) {
     for (int v = u + 1; v < graph.vertices; ++v) {
-      const BytesPerSecond bandwidth = costs.bandwidth(devices[at(u)], devices[at(v)]);
+      const BytesPerSecond bandwidth = costs.bandwidth(devices[u], devices[v]);
       graph.set_edge(u, v, bandwidth / 1_GBps);
     }
   }
@@ -160,7 +160,7 @@ std::vector<PipelineBuilder::Strategy> PipelineBuilder::strategies(const Machine
   const int gpus = static_cast<int>(machine.devices.size());
   std::vector<std::vector<int>> lists;
   if (settings_.tensor_parallel > 0) {  // What is left of the machine stays idle.
-    const auto count = static_cast<std::size_t>(gpus / settings_.tensor_parallel);
+    const std::size_t count = gpus / settings_.tensor_parallel;
     lists.emplace_back(count, settings_.tensor_parallel);
   } else if (settings_.candidates == Candidates::public_lists) {
     lists = public_lists(gpus);
@@ -249,7 +249,7 @@ std::optional<PipelineDraft> PipelineBuilder::assign(const std::vector<DeviceLis
   std::vector<StageRate> rates;
   std::vector<Bytes> memory;
   for (int s = 0; s < count; ++s) {
-    const DeviceList& stage = stages[at(s)];
+    const DeviceList& stage = stages[s];
     HexiscaleCosts::Place place;
     place.first = s == 0;
     place.last = s + 1 == count;
@@ -258,8 +258,7 @@ std::optional<PipelineDraft> PipelineBuilder::assign(const std::vector<DeviceLis
         models::schedule_entry(costs_.schedule()).holds_whole_batch() ? micro_batches : count;
     place.in_flight = models::micro_batches_in_flight(costs_.schedule(), count, s, most, 1);
     place.pipelines = pipelines;
-    const Seconds hop =
-        place.last ? Seconds{} : costs_.hop(stage, stages[static_cast<std::size_t>(s) + 1]);
+    const Seconds hop = place.last ? Seconds{} : costs_.hop(stage, stages[s + 1]);
     rates.push_back({costs_.per_layer(stage), hop, costs_.max_layers(stage, place)});
     Bytes sum;
     for (const DeviceId device : stage) sum += cluster_.gpu(device).memory;
@@ -294,7 +293,7 @@ void PipelineBuilder::order_and_assign(const GroupStages& groups, const Pipeline
   for (const std::vector<int>& order : orders(groups)) {
     std::vector<DeviceList> stages;
     for (const int g : order) {
-      const auto& part = groups[at(g)];
+      const auto& part = groups[g];
       stages.insert(stages.end(), part.begin(), part.end());
     }
     ++examined;

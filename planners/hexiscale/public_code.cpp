@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -12,9 +13,7 @@ namespace {
 double total_bandwidth(const GroupLinks& links, const std::vector<int>& path) {
   double sum = 0;
   for (std::size_t i = 0; i + 1 < path.size(); ++i) {
-    sum +=
-        links.bandwidth[static_cast<std::size_t>(path[i]) * static_cast<std::size_t>(links.groups) +
-                        static_cast<std::size_t>(path[i + 1])];
+    sum += links.bandwidth[as_size(path[i]) * as_size(links.groups) + (path[i + 1])];
   }
   return sum;
 }
@@ -23,17 +22,17 @@ double total_bandwidth(const GroupLinks& links, const std::vector<int>& path) {
 std::vector<int> largest_path(const std::vector<std::vector<int>>& neighbors, int tau, int start) {
   std::vector<int> path = {start};
   std::vector<bool> used(neighbors.size(), false);
-  used[at(start)] = true;
+  used[start] = true;
   while (path.size() < neighbors.size()) {
     int largest = -1;
     int left = tau;
-    for (const int next : neighbors[at(path.back())]) {
-      if (used[at(next)]) continue;
+    for (const int next : neighbors[path.back()]) {
+      if (used[next]) continue;
       largest = std::max(largest, next);
       if (--left == 0) break;
     }
     path.push_back(largest);
-    used[at(largest)] = true;
+    used[largest] = true;
   }
   return path;
 }

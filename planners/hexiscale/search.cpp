@@ -106,9 +106,9 @@ const HexiscaleSearch::Split& HexiscaleSearch::split(int pipelines, CutObjective
     options.starts = 2;
     part = parts_of(graph_, pipelines, options, settings_, rng);
   }
-  std::vector<DeviceList> parts(static_cast<std::size_t>(pipelines));
+  std::vector<DeviceList> parts(pipelines);
   for (std::size_t i = 0; i < part.size(); ++i) {
-    parts[at(part[i])].push_back(input_.devices[i]);
+    parts[part[i]].push_back(input_.devices[i]);
   }
   return known.emplace_back(Split{pipelines, cut, std::move(parts), rng});
 }
@@ -222,7 +222,7 @@ ir::Plan HexiscaleSearch::assemble(const std::vector<PipelineDraft>& drafts,
 /// machines, and the evaluator should see different plans.
 void HexiscaleSearch::keep(Line& line, ir::Plan plan, Seconds estimate) const {
   std::vector<RankedPlan>& ranking = line.ranking;
-  const std::size_t most = static_cast<std::size_t>(std::max(16, 4 * settings_.evaluate_top));
+  const std::size_t most = std::max(16, 4 * settings_.evaluate_top);
   const auto place = std::lower_bound(
       ranking.begin(), ranking.end(), (1 - kSameEstimate) * estimate,
       [](const RankedPlan& ranked, Seconds value) { return ranked.estimate < value; });

@@ -100,7 +100,7 @@ void HexiscaleMilpProgram::add_chain() {
       model_.add_row({{stage.by_kind[g], 1}, {stage.kind[g], -1}}, 0, kInfinity);
     }
     for (int k = s + 1; k <= slots_; ++k) {
-      used.push_back({chain.count[static_cast<std::size_t>(k) - 1], -1});
+      used.push_back({chain.count[k - 1], -1});
     }
     model_.add_row(used, 0, 0);
     model_.add_row(sum, 0, 0);
@@ -173,12 +173,12 @@ void HexiscaleMilpProgram::add_time(Chain& chain) {
 /// Not needed for correctness, but the relaxation would otherwise put every stage on the fastest
 /// machine: a machine's devices and groups work no longer than the longest stage.
 void HexiscaleMilpProgram::add_device_time(const Chain& chain) {
-  std::vector<int> devices(static_cast<std::size_t>(space_.machines()), 0);
+  std::vector<int> devices(space_.machines(), 0);
   for (const MilpDeviceClass& c : space_.classes()) {
-    devices[at(c.machine)] += static_cast<int>(c.devices.size());
+    devices[c.machine] += static_cast<int>(c.devices.size());
   }
   for (int machine = 0; machine < space_.machines(); ++machine) {
-    const int have = devices[at(machine)];
+    const int have = devices[machine];
     MilpTerms all{{chain.longest, -static_cast<double>(have)}};
     for (std::size_t g = 0; g < space_.kinds().size(); ++g) {
       if (kind(g).machine != machine) continue;
@@ -199,7 +199,7 @@ void HexiscaleMilpProgram::add_device_time(const Chain& chain) {
 /// lowers the number of layers that fit.
 void HexiscaleMilpProgram::add_memory(Chain& chain, std::size_t s, std::size_t g, int stages) {
   const int stage = static_cast<int>(s);
-  const int count = chain.count[static_cast<std::size_t>(stages) - 1];
+  const int count = chain.count[stages - 1];
   const int x = chain.stages[s].kind[g];
   const int mine = chain.stages[s].by_kind[g];
   const ir::ScheduleKind schedule = space_.costs().schedule();
@@ -233,7 +233,7 @@ void HexiscaleMilpProgram::add_memory(Chain& chain, std::size_t s, std::size_t g
 /// 1 where the pipeline has that many micro-batches or more; may be 1 where it has fewer, which
 /// only costs memory.
 int HexiscaleMilpProgram::at_least(Chain& chain, int micro_batches) {
-  const auto v = static_cast<std::size_t>(micro_batches);
+  const std::size_t v = micro_batches;
   if (chain.at_least.size() <= v) chain.at_least.resize(v + 1, -1);
   if (chain.at_least[v] >= 0) return chain.at_least[v];
   const int variable = model_.add_binary();
@@ -295,7 +295,7 @@ void HexiscaleMilpProgram::order_chains() {
 
 /// Which stage and which place each layer lies in.
 void HexiscaleMilpProgram::add_layer_places(Chain& chain) {
-  const auto layers = static_cast<std::size_t>(layers_);
+  const std::size_t layers = layers_;
   for (std::size_t s = 0; s < chain.stages.size(); ++s) {
     Stage& stage = chain.stages[s];
     const bool last = s + 1 == chain.stages.size();
@@ -338,8 +338,8 @@ void HexiscaleMilpProgram::add_layer_places(Chain& chain) {
 
 /// Gradients. [Eq. 4 and 7]
 void HexiscaleMilpProgram::add_exchange() {
-  const auto places = static_cast<std::size_t>(space_.places());
-  const auto layers = static_cast<std::size_t>(layers_);
+  const std::size_t places = space_.places();
+  const std::size_t layers = layers_;
   std::vector<double> pay(places * places);
   for (std::size_t q = 0; q < places; ++q) {
     for (std::size_t o = 0; o < places; ++o) {
@@ -392,7 +392,7 @@ void HexiscaleMilpProgram::add_exchange() {
 }
 
 PlanChoice HexiscaleMilpProgram::decode(const std::vector<double>& values) const {
-  const auto on = [&](int variable) { return values[at(variable)] > 0.5; };
+  const auto on = [&](int variable) { return values[variable] > 0.5; };
   PlanChoice choice;
   for (const Chain& chain : chains_) {
     PipelineChoice& pipeline = choice.emplace_back();
@@ -403,7 +403,7 @@ PlanChoice HexiscaleMilpProgram::decode(const std::vector<double>& values) const
     for (const Stage& stage : chain.stages) {
       for (std::size_t g = 0; g < stage.kind.size(); ++g) {
         if (!on(stage.kind[g])) continue;
-        const double layers = values[at(stage.layers)];
+        const double layers = values[stage.layers];
         pipeline.stages.push_back({static_cast<int>(g), static_cast<int>(std::lround(layers))});
       }
     }

@@ -9,6 +9,7 @@
 #include <map>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/cost/memory.h"
 #include "planners/hexiscale/layers.h"
 #include "planners/kit/integers.h"
@@ -78,7 +79,7 @@ void HexiscaleMilpSpace::find_kinds(int machine) {
         ++places_;
         place_members_.emplace_back();
         for (const int c : involved) {
-          place_members_.back().push_back(classes_[at(c)].devices.front());
+          place_members_.back().push_back(classes_[c].devices.front());
         }
       }
       kind.place = place->second;
@@ -89,7 +90,7 @@ void HexiscaleMilpSpace::find_kinds(int machine) {
     }
     if (position == own.size()) return;
     const int c = own[position];
-    const int most = std::min(left, static_cast<int>(classes_[at(c)].devices.size()));
+    const int most = std::min(left, static_cast<int>(classes_[c].devices.size()));
     for (int count = most; count >= 0; --count) {
       if (count > 0) kind.members.emplace_back(c, count);
       choose(position + 1, left - count);
@@ -106,23 +107,23 @@ void HexiscaleMilpSpace::find_kinds(int machine) {
 /// Devices for a group of the kind next to a group of `skipped_kind` (-1: none).
 std::vector<DeviceId> HexiscaleMilpSpace::sample(int kind, int skipped_kind) const {
   std::vector<DeviceId> devices;
-  for (const auto& [c, count] : kinds_[at(kind)].members) {
+  for (const auto& [c, count] : kinds_[kind].members) {
     std::ptrdiff_t skip = 0;
     if (skipped_kind >= 0) {
-      for (const auto& [other, taken] : kinds_[at(skipped_kind)].members) {
+      for (const auto& [other, taken] : kinds_[skipped_kind].members) {
         if (other == c) skip = taken;
       }
     }
-    const auto& all = classes_[at(c)].devices;
+    const auto& all = classes_[c].devices;
     devices.insert(devices.end(), all.begin() + skip, all.begin() + skip + count);
   }
   return devices;
 }
 
 bool HexiscaleMilpSpace::coexist(int from, int to) const {
-  for (const auto& [c, count] : kinds_[at(from)].members) {
-    for (const auto& [other, taken] : kinds_[at(to)].members) {
-      const auto have = static_cast<int>(classes_[at(c)].devices.size());
+  for (const auto& [c, count] : kinds_[from].members) {
+    for (const auto& [other, taken] : kinds_[to].members) {
+      const auto have = static_cast<int>(classes_[c].devices.size());
       if (other == c && count + taken > have) return false;
     }
   }
@@ -141,15 +142,15 @@ Seconds HexiscaleMilpSpace::exchange(int place, int other, int holders) const {
     const models::Path path = input_.topology.path(a, b);
     worst = std::max(worst, 2 * (path.latency + part / path.bandwidth));
   };
-  for (const DeviceId a : place_members_[at(place)]) {
-    for (const DeviceId b : place_members_[at(other)]) {
+  for (const DeviceId a : place_members_[place]) {
+    for (const DeviceId b : place_members_[other]) {
       if (a != b) pay(a, b);
     }
     // Two groups with members of the same class: two devices of it.
     const auto same = std::find_if(classes_.begin(), classes_.end(), [&](const MilpDeviceClass& c) {
       return c.devices.front() == a && c.devices.size() > 1;
     });
-    const auto& others = place_members_[at(other)];
+    const auto& others = place_members_[other];
     if (same != classes_.end() && std::find(others.begin(), others.end(), a) != others.end()) {
       pay(a, same->devices[1]);
     }
@@ -168,13 +169,13 @@ int HexiscaleMilpSpace::max_layers(int kind, int stage, int stages, int in_fligh
 }
 
 double HexiscaleMilpSpace::most_speed() const {
-  std::vector<double> fastest(static_cast<std::size_t>(machines_), 0);
-  std::vector<double> devices(static_cast<std::size_t>(machines_), 0);
+  std::vector<double> fastest(machines_, 0);
+  std::vector<double> devices(machines_, 0);
   for (const MilpDeviceClass& c : classes_) {
-    devices[at(c.machine)] += static_cast<double>(c.devices.size());
+    devices[c.machine] += static_cast<double>(c.devices.size());
   }
   for (const GroupKind& kind : kinds_) {
-    double& best = fastest[at(kind.machine)];
+    double& best = fastest[kind.machine];
     best = std::max(best, 1 / (kind.size * kind.per_layer.value));
   }
   double sum = 0;
@@ -194,11 +195,10 @@ ir::Plan HexiscaleMilpSpace::plan(const PlanChoice& choice) const {
     int first = 0;
     for (const MilpStageChoice& stage : chain.stages) {
       std::vector<DeviceId> devices;
-      for (const auto& [c, count] : kinds_[at(stage.kind)].members) {
-        const std::vector<DeviceId>& all = classes_[at(c)].devices;
-        std::size_t& used = next[at(c)];
-        ORRERY_CHECK(used + static_cast<std::size_t>(count) <= all.size(),
-                     "class {} has {} devices", c, all.size());
+      for (const auto& [c, count] : kinds_[stage.kind].members) {
+        const std::vector<DeviceId>& all = classes_[c].devices;
+        std::size_t& used = next[c];
+        ORRERY_CHECK(used + as_size(count) <= all.size(), "class {} has {} devices", c, all.size());
         for (int i = 0; i < count; ++i) devices.push_back(all[used++]);
       }
       std::sort(devices.begin(), devices.end());
@@ -219,8 +219,8 @@ std::string HexiscaleMilpSpace::describe(const PlanChoice& choice) const {
   for (const PipelineChoice& chain : choice) {
     std::vector<std::string> stages;
     for (const MilpStageChoice& stage : chain.stages) {
-      const GroupKind& kind = kinds_[at(stage.kind)];
-      const DeviceId device = classes_[at(kind.members.front().first)].devices.front();
+      const GroupKind& kind = kinds_[stage.kind];
+      const DeviceId device = classes_[kind.members.front().first].devices.front();
       stages.push_back(
           fmt::format("TP {} x {}: {}", kind.size, input_.cluster.gpu(device).name, stage.layers));
     }
@@ -243,17 +243,17 @@ PlanChoice HexiscaleMilpSpace::chain(int degree) const {
             kind.size > std::min(left, degree)) {
           continue;
         }
-        if (largest < 0 || kind.size > kinds_[at(largest)].size) {
+        if (largest < 0 || kind.size > kinds_[largest].size) {
           largest = static_cast<int>(k);
         }
       }
       if (largest < 0) break;
       stages.push_back({largest, 0});
-      left -= kinds_[at(largest)].size;
+      left -= kinds_[largest].size;
     }
   }
   const auto slower = [&](const MilpStageChoice& a, const MilpStageChoice& b) {
-    return kinds_[at(a.kind)].per_layer < kinds_[at(b.kind)].per_layer;
+    return kinds_[a.kind].per_layer < kinds_[b.kind].per_layer;
   };
   while (static_cast<int>(stages.size()) > layers()) {
     stages.erase(std::max_element(stages.begin(), stages.end(), slower));
@@ -261,18 +261,17 @@ PlanChoice HexiscaleMilpSpace::chain(int degree) const {
   const int count = static_cast<int>(stages.size());
   std::vector<StageRate> rates;
   for (int s = 0; s < count; ++s) {
-    const int kind = stages[at(s)].kind;
+    const int kind = stages[s].kind;
     const int flying =
         models::micro_batches_in_flight(costs_.schedule(), count, s, micro_batches_, 1);
-    rates.push_back(
-        {kinds_[at(kind)].per_layer,
-         s + 1 < count ? hop(kind, stages[static_cast<std::size_t>(s) + 1].kind) : Seconds{},
-         max_layers(kind, s, count, flying, 1)});
+    rates.push_back({kinds_[kind].per_layer,
+                     s + 1 < count ? hop(kind, stages[s + 1].kind) : Seconds{},
+                     max_layers(kind, s, count, flying, 1)});
   }
   const auto assigned = assign_layers_by_compute(rates, layers(), micro_batches_);
   if (stages.empty() || !assigned) return {};
   for (int s = 0; s < count; ++s) {
-    stages[at(s)].layers = (*assigned)[at(s)];
+    stages[s].layers = (*assigned)[s];
   }
   return {{std::move(stages), micro_batches_}};
 }

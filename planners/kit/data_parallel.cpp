@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "models/base/ids.h"
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
 #include "models/schedule/schedule.h"
@@ -42,10 +43,10 @@ std::vector<DeviceId> DataParallel::devices(int data_parallel, int sequence_degr
   for (auto& [node, members] : by_node) nodes.push_back(std::move(members));
   std::stable_sort(nodes.begin(), nodes.end(),
                    [](const auto& a, const auto& b) { return a.size() > b.size(); });
-  const std::size_t wanted = at(data_parallel) * at(sequence_degree);
+  const std::size_t wanted = as_size(data_parallel) * as_size(sequence_degree);
   std::vector<DeviceId> result;
   for (const auto& node : nodes) {
-    const std::size_t whole = node.size() - node.size() % at(sequence_degree);
+    const std::size_t whole = node.size() - node.size() % sequence_degree;
     result.insert(result.end(), node.begin(), node.begin() + static_cast<std::ptrdiff_t>(whole));
   }
   if (result.size() < wanted) {  // Groups reach over nodes.
@@ -193,7 +194,7 @@ Seconds DataParallel::all_to_alls(const DataParallelSetting& s,
   const double kv = model.heads > 0 ? static_cast<double>(model.kv_heads) / model.heads : 1.0;
   const models::PathFunction path = [&](DeviceId a, DeviceId b) { return costs_.path(a, b); };
   Seconds slowest;
-  const auto degree = at(s.sequence_degree);
+  const std::size_t degree = s.sequence_degree;
   for (std::size_t i = 0; i < devices.size(); i += degree) {
     const std::span<const DeviceId> group(devices.data() + i, degree);
     const auto both = [&](Bytes of_sample) {
@@ -224,7 +225,7 @@ Seconds DataParallel::all_to_alls(const DataParallelSetting& s,
 
 Seconds DataParallel::inside(const std::vector<DeviceId>& devices, int size, Bytes bytes) const {
   Seconds slowest;
-  const auto step = at(size);
+  const std::size_t step = size;
   for (std::size_t i = 0; i + step <= devices.size(); i += step) {
     slowest = std::max(
         slowest, costs_.all_reduce(std::span<const DeviceId>(devices.data() + i, step), bytes));
@@ -267,7 +268,7 @@ Seconds DataParallel::synchronization(const DataParallelSetting& s,
   }
   if (shards < ranks) {  // Equal shards of all groups.
     std::vector<DeviceId> peers;
-    for (int i = 0; i < ranks; i += shards) peers.push_back(devices[at(i)]);
+    for (int i = 0; i < ranks; i += shards) peers.push_back(devices[i]);
     time += costs_.all_reduce(peers, gradient / static_cast<double>(shards));
   }
   return time;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -27,7 +28,7 @@ struct WeightedGraph {
   }
 
  private:
-  std::size_t index(int u, int v) const { return at(u) * at(vertices) + at(v); }
+  std::size_t index(int u, int v) const { return u * as_size(vertices) + as_size(v); }
 };
 
 /// A graph with the given vertex weights, sizes 1 and all edges 0.

@@ -22,7 +22,7 @@ constexpr std::int64_t kStopInterval = 1024;
 struct CountsHash {
   std::size_t operator()(const UnitCounts& counts) const {
     std::size_t hash = 0xcbf29ce484222325;
-    for (const int count : counts) hash = (hash ^ static_cast<std::size_t>(count)) * 0x100000001b3;
+    for (const int count : counts) hash = (hash ^ count) * 0x100000001b3;
     return hash;
   }
 };
@@ -184,12 +184,11 @@ double Solver::weakest(const std::vector<UnitCounts>& groups) const {
 std::optional<std::vector<UnitCounts>> Solver::balanced(int groups,
                                                         const std::vector<double>& share) {
   if (!spend()) return std::nullopt;
-  std::vector<UnitCounts> result(static_cast<std::size_t>(groups), UnitCounts(kinds()));
+  std::vector<UnitCounts> result(groups, UnitCounts(kinds()));
   std::vector<double> sums(result.size());
   for (const std::size_t kind : order_) {
     for (int i = 0; i < problem_.counts[kind]; ++i) {
-      const auto least =
-          static_cast<std::size_t>(std::min_element(sums.begin(), sums.end()) - sums.begin());
+      const std::size_t least = std::min_element(sums.begin(), sums.end()) - sums.begin();
       ++result[least][kind];
       sums[least] += share[kind];
     }
@@ -254,7 +253,7 @@ void Solver::prepare(double theta, int groups) {
   now_ = weights(theta, groups);
   by_kind_.assign(kinds(), {});
   index_.clear();
-  known_.assign(static_cast<std::size_t>(groups) + 1, {});
+  known_.assign(groups + 1, {});
   for (Pattern& pattern : patterns_) {
     if (pattern.power < theta * (1 - kTolerance)) continue;
     pattern.excess = product(now_.of, pattern.counts) - now_.need;
@@ -288,7 +287,7 @@ bool Solver::reachable(const UnitCounts& left, int groups, std::vector<UnitCount
     return true;
   }
   if (!coverable(left, groups)) return false;
-  auto& known = known_[at(groups)];
+  auto& known = known_[groups];
   const auto place = known.find(left);
   if (place != known.end() && (!place->second || taken == nullptr)) return place->second;
   const auto first =

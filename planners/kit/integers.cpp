@@ -36,8 +36,8 @@ std::int64_t floor_power_of_two(std::int64_t n) {
 }
 
 std::vector<int> even_shares(int total, int parts) {
-  std::vector<int> shares(at(parts), total / parts);
-  for (int i = 0; i < total % parts; ++i) ++shares[at(i)];
+  std::vector<int> shares(parts, total / parts);
+  for (int i = 0; i < total % parts; ++i) ++shares[i];
   return shares;
 }
 
@@ -51,7 +51,7 @@ bool compose(int left, int position, int minimum, std::vector<int>& sequence,
     return visit(sequence);
   }
   for (int value = minimum; value <= left - after * minimum; ++value) {
-    sequence[static_cast<std::size_t>(position)] = value;
+    sequence[position] = value;
     if (!compose(left - value, position + 1, minimum, sequence, visit)) return false;
   }
   return true;
@@ -65,7 +65,7 @@ bool partition_from(int left, int position, std::size_t first_allowed,
   if (left > remaining * allowed.back()) return true;
   for (std::size_t i = first_allowed; i < allowed.size(); ++i) {
     if (remaining * allowed[i] > left) break;
-    sequence[static_cast<std::size_t>(position)] = allowed[i];
+    sequence[position] = allowed[i];
     if (!partition_from(left - allowed[i], position + 1, i, allowed, sequence, visit)) return false;
   }
   return true;
@@ -76,7 +76,7 @@ bool partition_from(int left, int position, std::size_t first_allowed,
 bool for_each_composition(int total, int count, int minimum, const SequenceVisitor& visit) {
   ORRERY_CHECK(count >= 1, "{} terms", count);
   if (static_cast<std::int64_t>(count) * minimum > total) return true;
-  std::vector<int> sequence(static_cast<std::size_t>(count));
+  std::vector<int> sequence(count);
   return compose(total, 0, minimum, sequence, visit);
 }
 
@@ -87,7 +87,7 @@ bool for_each_partition(int total, int count, const std::vector<int>& allowed,
   for (std::size_t i = 0; i < allowed.size(); ++i) {
     ORRERY_CHECK(allowed[i] > (i == 0 ? 0 : allowed[i - 1]), "allowed[{}] is {}", i, allowed[i]);
   }
-  std::vector<int> sequence(static_cast<std::size_t>(count));
+  std::vector<int> sequence(count);
   return partition_from(total, 0, 0, allowed, sequence, visit);
 }
 

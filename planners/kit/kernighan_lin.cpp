@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -24,12 +25,12 @@ Refiner::Refiner(const WeightedGraph& graph, std::vector<PartLimit> limits,
       assignment_(std::move(assignment)),
       members_(limits_.size()),
       weight_(limits_.size(), 0.0),
-      edges_(limits_.size() * at(graph.vertices), 0.0),
-      lowest_edge_(at(graph.vertices), 0.0) {
-  const std::size_t n = at(graph.vertices);
+      edges_(limits_.size() * as_size(graph.vertices), 0.0),
+      lowest_edge_(graph.vertices, 0.0) {
+  const std::size_t n = graph.vertices;
   double total = 0;
   for (std::size_t v = 0; v < n; ++v) {
-    const std::size_t part = at(assignment_[v]);
+    const std::size_t part = assignment_[v];
     members_[part].push_back(static_cast<int>(v));
     weight_[part] += graph.vertex_weight[v];
     total += graph.vertex_weight[v];
@@ -40,13 +41,13 @@ Refiner::Refiner(const WeightedGraph& graph, std::vector<PartLimit> limits,
   }
   tolerance_ = std::pow(1e-9 * total, 2);
   for (std::size_t p = 0; p < limits_.size(); ++p) {
-    ORRERY_CHECK(members_[p].size() >= at(limits_[p].min_vertices), "part {} has {} of {} vertices",
-                 p, members_[p].size(), limits_[p].min_vertices);
+    ORRERY_CHECK(members_[p].size() >= as_size(limits_[p].min_vertices),
+                 "part {} has {} of {} vertices", p, members_[p].size(), limits_[p].min_vertices);
   }
 }
 
 double Refiner::part_excess(int part, double weight) const {
-  const double over = weight - limits_[at(part)].capacity;
+  const double over = weight - limits_[part].capacity;
   return over > 0 && over * over > tolerance_ ? over * over : 0;
 }
 
@@ -66,28 +67,28 @@ double Refiner::cut() const {
   double sum = 0;
   for (int u = 0; u < graph_.vertices; ++u) {
     const double* row = graph_.row(u);
-    for (int v = 0; v < u; ++v) sum += assignment_[at(u)] == assignment_[at(v)] ? 0.0 : row[v];
+    for (int v = 0; v < u; ++v) sum += assignment_[u] == assignment_[v] ? 0.0 : row[v];
   }
   return sum;
 }
 
 double Refiner::edges_to(int vertex, int part) const {
-  return edges_[at(part) * at(graph_.vertices) + at(vertex)];
+  return edges_[as_size(part) * as_size(graph_.vertices) + as_size(vertex)];
 }
 
 void Refiner::move(int vertex, int to) {
-  const int from = assignment_[at(vertex)];
-  auto& members = members_[at(from)];
+  const int from = assignment_[vertex];
+  auto& members = members_[from];
   *std::find(members.begin(), members.end(), vertex) = members.back();
   members.pop_back();
-  members_[at(to)].push_back(vertex);
-  weight_[at(from)] -= graph_.vertex_weight[at(vertex)];
-  weight_[at(to)] += graph_.vertex_weight[at(vertex)];
-  assignment_[at(vertex)] = to;
-  const std::size_t n = at(graph_.vertices);
+  members_[to].push_back(vertex);
+  weight_[from] -= graph_.vertex_weight[vertex];
+  weight_[to] += graph_.vertex_weight[vertex];
+  assignment_[vertex] = to;
+  const std::size_t n = graph_.vertices;
   const double* row = graph_.row(vertex);
-  double* lost = edges_.data() + at(from) * n;
-  double* won = edges_.data() + at(to) * n;
+  double* lost = edges_.data() + as_size(from) * n;
+  double* won = edges_.data() + as_size(to) * n;
   for (std::size_t u = 0; u < n; ++u) {
     lost[u] -= row[u];
     won[u] += row[u];
@@ -98,7 +99,7 @@ void Refiner::rebalance() {
   for (int step = 0; step < 4 * graph_.vertices; ++step) {
     std::vector<std::pair<double, int>> heavy;
     for (int p = 0; p < static_cast<int>(limits_.size()); ++p) {
-      const double over = part_excess(p, weight_[at(p)]);
+      const double over = part_excess(p, weight_[p]);
       if (over > 0) heavy.emplace_back(-over, p);
     }
     std::sort(heavy.begin(), heavy.end());
@@ -114,12 +115,11 @@ bool Refiner::rebalance_once(int part) {
   int best_out = -1;
   int best_in = -1;
   int best_to = -1;
-  const double heavy = weight_[at(part)];
-  const bool may_shrink =
-      static_cast<int>(members_[at(part)].size()) > limits_[at(part)].min_vertices;
+  const double heavy = weight_[part];
+  const bool may_shrink = static_cast<int>(members_[part].size()) > limits_[part].min_vertices;
   for (int to = 0; to < static_cast<int>(limits_.size()); ++to) {
     if (to == part) continue;
-    const double light = weight_[at(to)];
+    const double light = weight_[to];
     const double before = pair_excess(part, heavy, to, light);
     const auto consider = [&](int out, int in, double amount, double loss) {
       const double removed = before - pair_excess(part, heavy - amount, to, light + amount);
@@ -133,12 +133,12 @@ bool Refiner::rebalance_once(int part) {
         best_to = to;
       }
     };
-    for (const int u : members_[at(part)]) {
+    for (const int u : members_[part]) {
       const double loss_u = edges_to(u, part) - edges_to(u, to);
-      const double weight_u = graph_.vertex_weight[at(u)];
+      const double weight_u = graph_.vertex_weight[u];
       if (may_shrink) consider(u, -1, weight_u, loss_u);
-      for (const int v : members_[at(to)]) {
-        const double amount = weight_u - graph_.vertex_weight[at(v)];
+      for (const int v : members_[to]) {
+        const double amount = weight_u - graph_.vertex_weight[v];
         if (amount <= 0) continue;
         consider(u, v, amount,
                  loss_u + edges_to(v, to) - edges_to(v, part) + 2 * graph_.edge(u, v));
@@ -162,13 +162,13 @@ struct Refiner::Pair {
   Pair(const Refiner& refiner, int a, int b, bool may_overshoot)
       : r(refiner), part{a, b}, overshoot(may_overshoot) {
     for (const int side : {0, 1}) {
-      weight[side] = r.weight_[at(part[side])];
-      count[side] = static_cast<int>(r.members_[at(part[side])].size());
-      for (const int v : r.members_[at(part[side])]) {
+      weight[side] = r.weight_[part[side]];
+      count[side] = static_cast<int>(r.members_[part[side]].size());
+      for (const int v : r.members_[part[side]]) {
         const double gain = r.edges_to(v, part[1 - side]) - r.edges_to(v, part[side]);
         open[side].push_back({gain, v});
         scale = std::max(scale, std::abs(gain));
-        heaviest = std::max(heaviest, r.graph_.vertex_weight[at(v)]);
+        heaviest = std::max(heaviest, r.graph_.vertex_weight[v]);
       }
     }
     start_excess = current_excess = r.pair_excess(a, weight[0], b, weight[1]);
@@ -188,10 +188,10 @@ struct Refiner::Pair {
       std::sort(open[side].begin(), open[side].end(), [](const auto& x, const auto& y) {
         return x.first > y.first || (x.first == y.first && x.second < y.second);
       });
-      if (count[side] <= r.limits_[at(part[side])].min_vertices) continue;
+      if (count[side] <= r.limits_[part[side]].min_vertices) continue;
       for (const auto& [gain, v] : open[side]) {
         if (gain <= best.gain) break;
-        const double amount = r.graph_.vertex_weight[at(v)];
+        const double amount = r.graph_.vertex_weight[v];
         if (!allowed(side == 0 ? amount : -amount)) continue;
         best = Exchange{};
         best.vertex[side] = v;
@@ -201,14 +201,14 @@ struct Refiner::Pair {
     }
     if (open[0].empty() || open[1].empty()) return best;
     for (const auto& [gain_u, u] : open[0]) {
-      const double bonus = -2 * r.lowest_edge_[at(u)];
+      const double bonus = -2 * r.lowest_edge_[u];
       const double bound = gain_u + std::max(bonus, 0.0);
       const double* row = r.graph_.row(u);
       for (const auto& [gain_v, v] : open[1]) {
         if (bound + gain_v <= best.gain) break;
         const double gain = gain_u + gain_v - 2 * row[v];
         if (gain <= best.gain) continue;
-        if (!allowed(r.graph_.vertex_weight[at(u)] - r.graph_.vertex_weight[at(v)])) continue;
+        if (!allowed(r.graph_.vertex_weight[u] - r.graph_.vertex_weight[v])) continue;
         best.vertex[0] = u;
         best.vertex[1] = v;
         best.gain = gain;
@@ -221,7 +221,7 @@ struct Refiner::Pair {
     for (const int side : {0, 1}) {
       const int moved = step.vertex[side];
       if (moved < 0) continue;
-      const double amount = r.graph_.vertex_weight[at(moved)];
+      const double amount = r.graph_.vertex_weight[moved];
       weight[side] -= amount;
       weight[1 - side] += amount;
       --count[side];
@@ -282,17 +282,17 @@ void Refiner::refine(int passes, Rng& rng) {
   for (int a = 0; a < parts; ++a) {
     for (int b = a + 1; b < parts; ++b) pairs.emplace_back(a, b);
   }
-  std::vector<bool> changed(at(parts), true);
+  std::vector<bool> changed(parts, true);
   for (int pass = 0; pass < passes; ++pass) {
     for (std::size_t i = pairs.size(); i > 1; --i) {
-      std::swap(pairs[i - 1], pairs[at(static_cast<int>(rng.integer(0, static_cast<int>(i) - 1)))]);
+      std::swap(pairs[i - 1], pairs[static_cast<int>(rng.integer(0, static_cast<int>(i) - 1))]);
     }
-    std::vector<bool> changing(at(parts), false);
+    std::vector<bool> changing(parts, false);
     bool any = false;
     for (const auto& [a, b] : pairs) {
-      if (!changed[at(a)] && !changed[at(b)] && !changing[at(a)] && !changing[at(b)]) continue;
+      if (!changed[a] && !changed[b] && !changing[a] && !changing[b]) continue;
       if (!improve_pair(a, b, false) && !improve_pair(a, b, true)) continue;
-      changing[at(a)] = changing[at(b)] = true;
+      changing[a] = changing[b] = true;
       any = true;
     }
     if (!any) return;

@@ -104,10 +104,10 @@ void load(const MilpModel& model, bool with_objective, OsiClpSolverInterface& so
   for (const MilpModel::Row& row : model.rows()) {
     CoinPackedVector vector;
     for (const MilpTerm& term : row.terms) {
-      sum[at(term.variable)] += term.coefficient;
+      sum[term.variable] += term.coefficient;
     }
     for (const MilpTerm& term : row.terms) {
-      double& coefficient = sum[at(term.variable)];
+      double& coefficient = sum[term.variable];
       if (coefficient != 0) vector.insert(term.variable, coefficient);
       coefficient = 0;
     }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/kernighan_lin.h"
 
@@ -17,10 +18,10 @@ constexpr int kGrowthSeeds = 8;
 constexpr int kFullStartParts = 8;  // PartitionOptions::starts holds up to this many parts.
 
 std::vector<int> random_order(int count, Rng& rng) {
-  std::vector<int> order(at(count));
+  std::vector<int> order(count);
   std::iota(order.begin(), order.end(), 0);
   for (int i = count; i > 1; --i) {
-    std::swap(order[at(i - 1)], order[at(static_cast<int>(rng.integer(0, i - 1)))]);
+    std::swap(order[i - 1], order[static_cast<int>(rng.integer(0, i - 1))]);
   }
   return order;
 }
@@ -31,33 +32,33 @@ std::vector<int> match_heavy_edges(const WeightedGraph& graph, int target, doubl
                                    Rng& rng) {
   const std::vector<int> order = random_order(graph.vertices, rng);
   std::vector<int> free = random_order(graph.vertices, rng);
-  std::vector<int> mate(at(graph.vertices), -1);
+  std::vector<int> mate(graph.vertices, -1);
   int clusters = graph.vertices;
   for (const int u : order) {
     if (clusters <= target) break;
-    if (mate[at(u)] >= 0) continue;
-    std::erase_if(free, [&](int v) { return mate[at(v)] >= 0; });
+    if (mate[u] >= 0) continue;
+    std::erase_if(free, [&](int v) { return mate[v] >= 0; });
     const double* row = graph.row(u);
-    const double room = heaviest - graph.vertex_weight[at(u)];
+    const double room = heaviest - graph.vertex_weight[u];
     double best = -std::numeric_limits<double>::infinity();
     int best_mate = -1;
     for (const int v : free) {
-      const double rating = row[v] / graph.vertex_size[at(v)];
-      if (v == u || rating <= best || graph.vertex_weight[at(v)] > room) continue;
+      const double rating = row[v] / graph.vertex_size[v];
+      if (v == u || rating <= best || graph.vertex_weight[v] > room) continue;
       best = rating;
       best_mate = v;
     }
     if (best_mate < 0) continue;
-    mate[at(u)] = best_mate;
-    mate[at(best_mate)] = u;
+    mate[u] = best_mate;
+    mate[best_mate] = u;
     --clusters;
   }
-  std::vector<int> cluster(at(graph.vertices), -1);
+  std::vector<int> cluster(graph.vertices, -1);
   int next = 0;
   for (int u = 0; u < graph.vertices; ++u) {
-    if (cluster[at(u)] >= 0) continue;
-    cluster[at(u)] = next;
-    if (mate[at(u)] >= 0) cluster[at(mate[at(u)])] = next;
+    if (cluster[u] >= 0) continue;
+    cluster[u] = next;
+    if (mate[u] >= 0) cluster[mate[u]] = next;
     ++next;
   }
   return cluster;
@@ -68,28 +69,28 @@ std::vector<int> match_heavy_edges(const WeightedGraph& graph, int target, doubl
 std::vector<int> grow(const WeightedGraph& graph, int seed, double target,
                       const PartLimit* limits) {
   const int n = graph.vertices;
-  std::vector<int> side(at(n), 1);
-  std::vector<double> gain(at(n), 0.0);  // Edges to side 0 minus edges to side 1.
+  std::vector<int> side(n, 1);
+  std::vector<double> gain(n, 0.0);  // Edges to side 0 minus edges to side 1.
   for (int v = 0; v < n; ++v) {
     const double* row = graph.row(v);
-    gain[at(v)] = -std::accumulate(row, row + n, 0.0);
+    gain[v] = -std::accumulate(row, row + n, 0.0);
   }
   double weight = 0;
   int count = 0;
   int next = seed;
   while (next >= 0) {
-    side[at(next)] = 0;
-    weight += graph.vertex_weight[at(next)];
+    side[next] = 0;
+    weight += graph.vertex_weight[next];
     ++count;
     const double* row = graph.row(next);
-    for (int v = 0; v < n; ++v) gain[at(v)] += 2 * row[v];
+    for (int v = 0; v < n; ++v) gain[v] += 2 * row[v];
     next = -1;
     if (n - count <= limits[1].min_vertices) break;
     for (int v = 0; v < n; ++v) {
-      if (side[at(v)] == 0) continue;
-      const bool fits = weight + graph.vertex_weight[at(v)] / 2 <= target;
+      if (side[v] == 0) continue;
+      const bool fits = weight + graph.vertex_weight[v] / 2 <= target;
       if (!fits && count >= limits[0].min_vertices) continue;
-      if (next < 0 || gain[at(v)] > gain[at(next)]) next = v;
+      if (next < 0 || gain[v] > gain[next]) next = v;
     }
   }
   return side;
@@ -126,16 +127,16 @@ class Multilevel {
       coarser.push_back(contract(*level, cluster.back()));
       level = &coarser.back();
     }
-    std::vector<int> assignment(at(level->vertices), 0);
-    std::vector<int> all(at(level->vertices));
+    std::vector<int> assignment(level->vertices, 0);
+    std::vector<int> all(level->vertices);
     std::iota(all.begin(), all.end(), 0);
     bisect(*level, all, 0, parts_, assignment);
     Result result = refine(*level, std::move(assignment));
     for (std::size_t i = cluster.size(); i-- > 0;) {
       const WeightedGraph& finer = i == 0 ? graph_ : coarser[i - 1];
-      std::vector<int> projected(at(finer.vertices));
+      std::vector<int> projected(finer.vertices);
       for (std::size_t v = 0; v < projected.size(); ++v) {
-        projected[v] = result.assignment[at(cluster[i][v])];
+        projected[v] = result.assignment[cluster[i][v]];
       }
       result = refine(finer, std::move(projected));
     }
@@ -145,7 +146,7 @@ class Multilevel {
  private:
   Result refine(const WeightedGraph& graph, std::vector<int> assignment) {
     const PartLimit limit{options_.max_imbalance * mean_, 1};
-    Refiner refiner(graph, std::vector<PartLimit>(at(parts_), limit), std::move(assignment));
+    Refiner refiner(graph, std::vector<PartLimit>(parts_, limit), std::move(assignment));
     refiner.rebalance();
     refiner.refine(options_.refinement_passes, rng_);
     return {refiner.assignment(), refiner.excess(), refiner.cut()};
@@ -155,7 +156,7 @@ class Multilevel {
   void bisect(const WeightedGraph& graph, const std::vector<int>& vertices, int first, int parts,
               std::vector<int>& assignment) {
     if (parts == 1) {
-      for (const int v : vertices) assignment[at(v)] = first;
+      for (const int v : vertices) assignment[v] = first;
       return;
     }
     const WeightedGraph part = subgraph(graph, vertices);
@@ -170,7 +171,7 @@ class Multilevel {
     Result best;
     best.excess = std::numeric_limits<double>::infinity();
     const std::vector<int> seeds = random_order(part.vertices, rng_);
-    for (std::size_t s = 0; s < std::min(seeds.size(), at(kGrowthSeeds)); ++s) {
+    for (std::size_t s = 0; s < std::min(seeds.size(), as_size(kGrowthSeeds)); ++s) {
       Refiner refiner(part, limits, grow(part, seeds[s], total * left / parts, limits.data()));
       refiner.rebalance();
       refiner.refine(options_.refinement_passes, rng_);
@@ -193,11 +194,11 @@ class Multilevel {
 };
 
 void number_by_first_vertex(std::vector<int>& assignment, int parts) {
-  std::vector<int> number(at(parts), -1);
+  std::vector<int> number(parts, -1);
   int next = 0;
   for (int& part : assignment) {
-    if (number[at(part)] < 0) number[at(part)] = next++;
-    part = number[at(part)];
+    if (number[part] < 0) number[part] = next++;
+    part = number[part];
   }
   ORRERY_CHECK(next == parts, "{} of {} parts hold vertices", next, parts);
 }
@@ -231,23 +232,24 @@ std::vector<int> partition(const WeightedGraph& graph, int parts, const Partitio
 }
 
 double cut(const WeightedGraph& graph, const std::vector<int>& assignment) {
-  ORRERY_CHECK(assignment.size() == at(graph.vertices), "{} vertices, {} parts given",
+  ORRERY_CHECK(assignment.size() == as_size(graph.vertices), "{} vertices, {} parts given",
                graph.vertices, assignment.size());
   double sum = 0;
   for (int u = 0; u < graph.vertices; ++u) {
     const double* row = graph.row(u);
-    for (int v = 0; v < u; ++v) sum += assignment[at(u)] == assignment[at(v)] ? 0.0 : row[v];
+    for (int v = 0; v < u; ++v) sum += assignment[u] == assignment[v] ? 0.0 : row[v];
   }
   return sum;
 }
 
 double imbalance(const WeightedGraph& graph, const std::vector<int>& assignment) {
-  ORRERY_CHECK(assignment.size() == at(graph.vertices) && !assignment.empty(),
+  ORRERY_CHECK(assignment.size() == as_size(graph.vertices) && !assignment.empty(),
                "{} vertices, {} parts given", graph.vertices, assignment.size());
-  std::vector<double> weight(at(1 + *std::max_element(assignment.begin(), assignment.end())), 0.0);
+  std::vector<double> weight(as_size(1 + *std::max_element(assignment.begin(), assignment.end())),
+                             0.0);
   double total = 0;
   for (std::size_t v = 0; v < assignment.size(); ++v) {
-    weight[at(assignment[v])] += graph.vertex_weight[v];
+    weight[assignment[v]] += graph.vertex_weight[v];
     total += graph.vertex_weight[v];
   }
   if (total == 0) return 1;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -16,14 +17,10 @@ namespace {
 /// starts in that optimum.
 struct Table {
   Table(int blocks, int stages)
-      : width(static_cast<std::size_t>(blocks) + 1),
-        best(width * (static_cast<std::size_t>(stages) + 1), kNever),
-        from(best.size(), -1) {
+      : width(blocks + 1), best(width * (stages + 1), kNever), from(best.size(), -1) {
     best[0] = 0;
   }
-  std::size_t at(int stage, int block) const {
-    return static_cast<std::size_t>(stage) * width + static_cast<std::size_t>(block);
-  }
+  std::size_t at(int stage, int block) const { return as_size(stage) * width + block; }
   std::size_t width;
   std::vector<double> best;
   std::vector<int> from;
@@ -51,11 +48,10 @@ std::optional<ChainSplit> solve(int blocks, int stages, const Cost& cost, const 
   ChainSplit split;
   split.cost = table.best[table.at(stages, blocks)];
   if (split.cost == kNever) return std::nullopt;
-  split.boundaries.resize(static_cast<std::size_t>(stages) + 1);
+  split.boundaries.resize(stages + 1);
   split.boundaries.back() = blocks;
   for (int s = stages; s > 0; --s) {
-    split.boundaries[static_cast<std::size_t>(s) - 1] =
-        table.from[table.at(s, split.boundaries[static_cast<std::size_t>(s)])];
+    split.boundaries[s - 1] = table.from[table.at(s, split.boundaries[s])];
   }
   return split;
 }
@@ -64,8 +60,7 @@ std::optional<ChainSplit> solve(int blocks, int stages, const Cost& cost, const 
 class CostTable {
  public:
   CostTable(int blocks, int stages, const StageCost& cost)
-      : blocks_(static_cast<std::size_t>(blocks)),
-        values_(blocks_ * blocks_ * static_cast<std::size_t>(stages), kNever) {
+      : blocks_(blocks), values_(blocks_ * blocks_ * as_size(stages), kNever) {
     for (int s = 0; s < stages; ++s) {
       for (int first = s; first <= (s == 0 ? 0 : blocks - (stages - s)); ++first) {
         for (int last = first; last < blocks - (stages - 1 - s); ++last) {
@@ -83,8 +78,7 @@ class CostTable {
 
  private:
   std::size_t at(int stage, int first, int last) const {
-    return (static_cast<std::size_t>(stage) * blocks_ + static_cast<std::size_t>(first)) * blocks_ +
-           static_cast<std::size_t>(last);
+    return (as_size(stage) * blocks_ + first) * blocks_ + last;
   }
   std::size_t blocks_;
   std::vector<double> values_;

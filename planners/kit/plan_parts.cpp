@@ -75,8 +75,8 @@ ir::SequenceParallelism megatron_sequence(const models::Job& job, int tensor) {
 std::vector<ir::Group> tensor_groups(std::span<const DeviceId> devices, int tensor, int samples,
                                      ir::SequenceParallelism sequence) {
   std::vector<ir::Group> groups;
-  for (std::size_t i = 0; i < devices.size(); i += at(tensor)) {
-    const auto members = devices.subspan(i, at(tensor));
+  for (std::size_t i = 0; i < devices.size(); i += tensor) {
+    const auto members = devices.subspan(i, tensor);
     ir::Group& group = groups.emplace_back();
     group.devices.assign(members.begin(), members.end());
     group.tensor_parallel = tensor;
@@ -104,7 +104,7 @@ ir::Stage stage_of_layers(const models::Workload& workload, int first, int layer
 bool one_vendor_per_group(std::span<const DeviceId> devices, int tensor,
                           const models::Cluster& cluster) {
   for (std::size_t i = 0; i < devices.size(); ++i) {
-    const std::size_t leader = i - i % at(tensor);
+    const std::size_t leader = i - i % tensor;
     if (cluster.gpu(devices[i]).vendor != cluster.gpu(devices[leader]).vendor) return false;
   }
   return true;

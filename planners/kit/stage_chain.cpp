@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -32,7 +33,7 @@ void finish(ChainPick& pick, const std::vector<StageChoice>& choices) {
   for (const StagePick& stage : pick.stages) {
     pick.sum += stage.cost;
     pick.largest = std::max(pick.largest, stage.cost);
-    pick.devices += choices[at(stage.choice)].devices;
+    pick.devices += choices[stage.choice].devices;
   }
 }
 
@@ -60,10 +61,10 @@ StageChain::StageChain(int layers, std::vector<StageChoice> choices, int devices
 }
 
 std::size_t StageChain::range(int first, int last, int choice) const {
-  const auto n = static_cast<std::size_t>(layers_);
-  const auto i = static_cast<std::size_t>(first);
-  const std::size_t pair = i * n - i * (i + 1) / 2 + static_cast<std::size_t>(last);
-  return pair * choices_.size() + static_cast<std::size_t>(choice);
+  const std::size_t n = layers_;
+  const std::size_t i = first;
+  const std::size_t pair = i * n - i * (i + 1) / 2 + last;
+  return pair * choices_.size() + choice;
 }
 
 std::span<const StageStep> StageChain::steps(int first, int last, int choice) const {
@@ -80,15 +81,14 @@ const StageStep* StageChain::step(int first, int last, int choice, int load, dou
 }
 
 std::size_t StageChain::row(int layer, int load) const {
-  return static_cast<std::size_t>(layer) * static_cast<std::size_t>(load_ + 1) +
-         static_cast<std::size_t>(load);
+  return as_size(layer) * as_size(load_ + 1) + load;
 }
 
 /// Adds one stage before the chains that start after it.
 void StageChain::extend(int first, int last, int choice, double cap) {
-  const StageChoice& taken = choices_[at(choice)];
-  const auto width = static_cast<std::size_t>(devices_ + 1);
-  const auto shift = static_cast<std::size_t>(taken.devices);
+  const StageChoice& taken = choices_[choice];
+  const std::size_t width = devices_ + 1;
+  const std::size_t shift = taken.devices;
   if (taken.devices > devices_) return;
   int load = taken.degree;
   for (const StageStep& step : steps(first, last, choice)) {
@@ -111,10 +111,10 @@ void StageChain::extend(int first, int last, int choice, double cap) {
 
 void StageChain::fill(double cap) {
   if (filled_cap_ && *filled_cap_ == cap) return;
-  const auto rows = static_cast<std::size_t>(layers_ + 1) * static_cast<std::size_t>(load_ + 1);
-  table_.assign(rows * static_cast<std::size_t>(devices_ + 1), kNever);
+  const auto rows = as_size(layers_ + 1) * as_size(load_ + 1);
+  table_.assign(rows * as_size(devices_ + 1), kNever);
   used_.assign(rows, 0);
-  table_[row(layers_, 0) * static_cast<std::size_t>(devices_ + 1)] = 0;
+  table_[row(layers_, 0) * as_size(devices_ + 1)] = 0;
   used_[row(layers_, 0)] = 1;
   for (int first = layers_ - 1; first >= 0; --first) {
     for (int last = first; last < layers_; ++last) {
@@ -130,8 +130,8 @@ int StageChain::most_devices(int unit) {
   fill(kNever);
   for (int devices = devices_ / unit * unit; devices > 0; devices -= unit) {
     for (int load = 1; load <= load_; ++load) {
-      const std::size_t at = row(0, load) * static_cast<std::size_t>(devices_ + 1);
-      if (table_[at + static_cast<std::size_t>(devices)] < kNever) return devices;
+      const std::size_t at = row(0, load) * as_size(devices_ + 1);
+      if (table_[at + devices] < kNever) return devices;
     }
   }
   return 0;
@@ -140,8 +140,7 @@ int StageChain::most_devices(int unit) {
 std::optional<ChainPick> StageChain::cheapest(double cap, int devices) {
   fill(cap);
   const auto best = [&](int layer, int load, int count) {
-    return table_[row(layer, load) * static_cast<std::size_t>(devices_ + 1) +
-                  static_cast<std::size_t>(count)];
+    return table_[row(layer, load) * as_size(devices_ + 1) + count];
   };
   int load = 0;
   for (int l = 1; l <= load_; ++l) {
@@ -155,7 +154,7 @@ std::optional<ChainPick> StageChain::cheapest(double cap, int devices) {
   const auto take = [&] {
     for (int last = first; last < layers_; ++last) {
       for (int c = 0; c < std::ssize(choices_); ++c) {
-        const StageChoice& choice = choices_[at(c)];
+        const StageChoice& choice = choices_[c];
         if (choice.degree > load || choice.devices > left) continue;
         const StageStep* by = step(first, last, c, load, cap);
         if (by == nullptr) continue;
@@ -176,7 +175,7 @@ std::optional<ChainPick> StageChain::cheapest(double cap, int devices) {
 }
 
 std::optional<ChainPick> StageChain::fewest_devices(double cap) const {
-  const auto rows = static_cast<std::size_t>(layers_ + 1) * static_cast<std::size_t>(load_ + 1);
+  const auto rows = as_size(layers_ + 1) * as_size(load_ + 1);
   struct From {
     int last = 0;
     int choice = 0;
@@ -187,7 +186,7 @@ std::optional<ChainPick> StageChain::fewest_devices(double cap) const {
   for (int first = layers_ - 1; first >= 0; --first) {
     for (int last = first; last < layers_; ++last) {
       for (int c = 0; c < std::ssize(choices_); ++c) {
-        const StageChoice& choice = choices_[at(c)];
+        const StageChoice& choice = choices_[c];
         int load = choice.degree;
         for (const StageStep& step : steps(first, last, c)) {
           if (step.cost > cap) break;
@@ -213,7 +212,7 @@ std::optional<ChainPick> StageChain::fewest_devices(double cap) const {
     const StageStep* taken = step(first, by.last, by.choice, load, cap);
     ORRERY_CHECK(taken != nullptr, "no step for layers {} to {}", first, by.last);
     pick.stages.push_back({first, by.last, by.choice, taken->variant, taken->cost});
-    load -= choices_[at(by.choice)].degree;
+    load -= choices_[by.choice].degree;
     first = by.last + 1;
   }
   finish(pick, choices_);

@@ -84,7 +84,7 @@ StageCosts::Passes StageCosts::tensor_parallel(std::span<const DeviceId> group,
                                                const StageShape& shape) const {
   Passes result;
   if (shape.tensor_parallel == 1) return result;
-  const auto members = group.first(at(shape.tensor_parallel));
+  const auto members = group.first(shape.tensor_parallel);
   const ir::Segment blocks = segment(shape);
   Bytes last;
   Seconds time;

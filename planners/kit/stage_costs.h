@@ -68,7 +68,7 @@ class StageCosts {
   /// Peak on one device of the group, without context and fragmentation. [check_memory]
   Bytes memory(const StageShape& shape) const;
   /// What a device of the type has for that: (memory - context) / fragmentation.
-  Bytes capacity(int gpu_type) const { return capacity_[at(gpu_type)]; }
+  Bytes capacity(int gpu_type) const { return capacity_[gpu_type]; }
   /// On every member.
   bool fits(std::span<const DeviceId> group, const StageShape& shape) const;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "models/base/ids.h"
 #include "models/schedule/schedule.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
@@ -21,9 +22,9 @@ void check_host_size(config::Visitor& v, const UniformChainSettings& settings) {
 std::vector<StageStep> UniformStages::steps(int first, int last, int choice) {
   const int layers = last - first + 1;
   const int from = view_.representative(first, layers);
-  const std::size_t n = at(costs_.layers());
+  const std::size_t n = costs_.layers();
   memo_.resize(choices_.size() * n * (n + 1));
-  auto& known = memo_[(at(choice) * n + at(from)) * (n + 1) + at(layers)];
+  auto& known = memo_[(as_size(choice) * n + as_size(from)) * (n + 1) + as_size(layers)];
   if (!known) known = price(from, layers, choice);
   return *known;
 }
@@ -34,7 +35,7 @@ std::pair<Bytes, int> UniformStages::hardest_layer() const {
 }
 
 void UniformStages::note_need(int layer, Bytes need) {
-  Bytes& least = least_need_[at(layer)];
+  Bytes& least = least_need_[layer];
   if (least == Bytes{} || need < least) least = need;
 }
 

@@ -48,7 +48,7 @@ class UniformStages {
  protected:
   /// Keeps references.
   UniformStages(const PlannerInput& input, const StageCosts& costs, const UniformView& view)
-      : input_(input), costs_(costs), view_(view), least_need_(at(costs.layers())) {}
+      : input_(input), costs_(costs), view_(view), least_need_(costs.layers()) {}
   virtual std::vector<StageStep> price(int first, int layers, int choice) = 0;
   /// What layer `layer` needs alone under some choice.
   void note_need(int layer, Bytes need);

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/cost/device_share.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
@@ -74,9 +75,9 @@ std::vector<int> host_sizes(const PlannerInput& input) {
   const auto used = [&](int size) {
     std::size_t count = 0;
     for (const auto& [node, devices] : nodes) {
-      count += devices.size() / at(size);
+      count += devices.size() / size;
     }
-    return count * at(size);
+    return count * as_size(size);
   };
   std::vector<int> sizes;
   for (const int size : powers_of_two(static_cast<int>(largest))) {
@@ -94,7 +95,7 @@ UniformView::UniformView(const PlannerInput& input, const StageCosts& costs, int
   for (const auto& host : hosts_) {
     for (const DeviceId device : host) {
       const int type = input.cluster.device(device).gpu_type;
-      share_[at(type)] += 1.0 / devices();
+      share_[type] += 1.0 / devices();
       if (any && costs.capacity(type) >= capacity_) continue;
       any = true;
       capacity_ = costs.capacity(type);
@@ -110,7 +111,7 @@ UniformView::UniformView(const PlannerInput& input, const StageCosts& costs, int
 
 void UniformView::cut_hosts(int gpus_per_host) {
   for (const auto& [node, devices] : by_node(input_)) {
-    const auto size = at(gpus_per_host);
+    const std::size_t size = gpus_per_host;
     for (std::size_t at = 0; at + size <= devices.size(); at += size) {
       const auto begin = devices.begin() + static_cast<std::ptrdiff_t>(at);
       hosts_.emplace_back(begin, begin + gpus_per_host);

@@ -12,6 +12,7 @@
 #include <map>
 #include <span>
 
+#include "models/base/ids.h"
 #include "models/cost/memory.h"
 #include "models/ir/names.h"
 #include "models/schedule/schedule.h"
@@ -132,7 +133,7 @@ std::vector<DeviceId> MegatronGridSearch::devices_for(int tensor) const {
   }
   std::vector<DeviceId> result;
   for (const auto& [node, devices] : by_node) {
-    const auto groups = devices.size() / at(tensor);
+    const auto groups = devices.size() / tensor;
     result.insert(result.end(), devices.begin(),
                   devices.begin() + static_cast<std::ptrdiff_t>(groups) * tensor);
   }
@@ -240,17 +241,17 @@ ir::Plan MegatronGridSearch::build(const GridPoint& grid) const {
   for (int r = 0; r < grid.replicas; ++r) {
     ir::Pipeline chain;
     chain.micro_batch_size = grid.micro_batch_size;
-    chain.micro_batches = shares[at(r)];
+    chain.micro_batches = shares[r];
     int first = 0;
     for (int s = 0; s < grid.stages; ++s) {
       const int position =
           settings_.order == RankOrder::tp_dp_pp ? s * grid.replicas + r : r * grid.stages + s;
-      const auto members = std::span(devices).subspan(at(position * grid.tensor), at(grid.tensor));
+      const auto members = std::span(devices).subspan(as_size(position * grid.tensor), grid.tensor);
       chain.stages.push_back(
-          stage_of_layers(input_.workload, first, layers[at(s)],
+          stage_of_layers(input_.workload, first, layers[s],
                           tensor_groups(members, grid.tensor, grid.micro_batch_size, sequence),
                           grid.recompute, grid.zero));
-      first += layers[at(s)];
+      first += layers[s];
     }
     plan.pipelines.push_back(std::move(chain));
   }

@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners {
@@ -27,11 +28,11 @@ LayerBalancer::LayerBalancer(std::vector<double> demand, bool keep_all)
 }
 
 void LayerBalancer::assign(int stage, int piece) {
-  left_[at(stage)] -= piece_[at(piece / kPieces)];
-  owner_[at(piece)] = stage;
-  ++count_[at(stage)];
-  first_[at(stage)] = std::min(first_[at(stage)], piece);
-  last_[at(stage)] = std::max(last_[at(stage)], piece);
+  left_[stage] -= piece_[piece / kPieces];
+  owner_[piece] = stage;
+  ++count_[stage];
+  first_[stage] = std::min(first_[stage], piece);
+  last_[stage] = std::max(last_[stage], piece);
 }
 
 void LayerBalancer::fill_from_front() {
@@ -40,7 +41,7 @@ void LayerBalancer::fill_from_front() {
     // The last layer is kept for the last stage; the piece that does not fit stays unassigned.
     while (next < pieces_ - 1 - kPieces) {
       const int piece = next++;
-      if (!(left_[at(stage)] > piece_[at(piece / kPieces)])) break;
+      if (!(left_[stage] > piece_[piece / kPieces])) break;
       assign(stage, piece);
     }
   }
@@ -49,10 +50,9 @@ void LayerBalancer::fill_from_front() {
 void LayerBalancer::fill_last_from_back() {
   const int stage = stages_ - 1;
   for (int piece = pieces_; piece-- > 0;) {
-    if (owner_[at(piece)] >= 0) continue;
-    const bool adjacent = piece + 1 == first_[at(stage)];
-    if (count_[at(stage)] < kPieces ||
-        (adjacent && left_[at(stage)] > piece_[at(piece / kPieces)])) {
+    if (owner_[piece] >= 0) continue;
+    const bool adjacent = piece + 1 == first_[stage];
+    if (count_[stage] < kPieces || (adjacent && left_[stage] > piece_[piece / kPieces])) {
       assign(stage, piece);
     }
   }
@@ -63,21 +63,21 @@ int LayerBalancer::between(int piece) const {
   int low = 0, high = stages_ - 1;
   double below = -kNever, above = kNever;
   for (int stage = 0; stage < stages_; ++stage) {
-    if (count_[at(stage)] == 0) continue;
-    if (piece > last_[at(stage)] && last_[at(stage)] > below) {
+    if (count_[stage] == 0) continue;
+    if (piece > last_[stage] && last_[stage] > below) {
       low = stage;
-      below = last_[at(stage)];
+      below = last_[stage];
     }
-    if (piece < first_[at(stage)] && first_[at(stage)] < above) {
+    if (piece < first_[stage] && first_[stage] < above) {
       high = stage;
-      above = first_[at(stage)];
+      above = first_[stage];
     }
   }
   int best = -1;
   double most = -kNever;
   for (int stage = low; stage <= high; ++stage) {
-    if (left_[at(stage)] > most) {
-      most = left_[at(stage)];
+    if (left_[stage] > most) {
+      most = left_[stage];
       best = stage;
     }
   }
@@ -86,7 +86,7 @@ int LayerBalancer::between(int piece) const {
 
 bool LayerBalancer::place_rest() {
   for (int piece = 0; piece < pieces_; ++piece) {
-    if (owner_[at(piece)] >= 0) continue;
+    if (owner_[piece] >= 0) continue;
     const int stage = between(piece);
     if (stage < 0) return false;
     assign(stage, piece);
@@ -111,26 +111,26 @@ std::pair<int, int> LayerBalancer::holder(int layer) const {
 
 /// From pieces to whole layers.
 void LayerBalancer::settle(std::span<const double> capacity) {
-  if (layers_.size() < at(stages_)) layers_.resize(at(stages_));
-  for (int stage = 0; stage < stages_; ++stage) layers_[at(stage)].clear();
+  if (layers_.size() < as_size(stages_)) layers_.resize(stages_);
+  for (int stage = 0; stage < stages_; ++stage) layers_[stage].clear();
   for (int layer = 0; layer < static_cast<int>(demand_.size()); ++layer) {
     const auto [stage, held] = holder(layer);
-    if (2 * held > kPieces || keep_all_) layers_[at(stage)].push_back(layer);
+    if (2 * held > kPieces || keep_all_) layers_[stage].push_back(layer);
   }
   for (int stage = 0; stage < stages_; ++stage) {
-    const std::vector<int>& held = layers_[at(stage)];
+    const std::vector<int>& held = layers_[stage];
     double sum = 0;
     if (!held.empty()) {
-      for (int layer = held.front(); layer <= held.back(); ++layer) sum += demand_[at(layer)];
+      for (int layer = held.front(); layer <= held.back(); ++layer) sum += demand_[layer];
     }
-    left_[at(stage)] = held.empty() ? capacity[at(stage)] : capacity[at(stage)] - sum;
+    left_[stage] = held.empty() ? capacity[stage] : capacity[stage] - sum;
   }
 }
 
 /// One layer of stage `from` that is next to stage `to` goes there.
 int LayerBalancer::move_layer(int from, int to) {
-  std::vector<int>& giver = layers_[at(from)];
-  std::vector<int>& taker = layers_[at(to)];
+  std::vector<int>& giver = layers_[from];
+  std::vector<int>& taker = layers_[to];
   const auto moved = to > from ? std::prev(giver.end()) : giver.begin();
   const int layer = *moved;
   giver.erase(moved);
@@ -146,22 +146,22 @@ void LayerBalancer::move_layers() {
     int giver = -1;
     double least = kNever;
     for (const int near : {taker - 1, taker + 1}) {
-      if (near < 0 || near >= stages_ || !(left_[at(near)] < least)) continue;
+      if (near < 0 || near >= stages_ || !(left_[near] < least)) continue;
       giver = near;
-      least = left_[at(near)];
+      least = left_[near];
     }
-    if (giver < 0 || layers_[at(giver)].size() < 2) return;  // Later moves would find the same.
-    const double before = left_[at(taker)], taken = left_[at(giver)];
+    if (giver < 0 || layers_[giver].size() < 2) return;  // Later moves would find the same.
+    const double before = left_[taker], taken = left_[giver];
     const int layer = move_layer(giver, taker);
-    left_[at(taker)] -= demand_[at(layer)];
-    left_[at(giver)] += demand_[at(layer)];
-    if (left_[at(position_of_largest(left_))] <= before) continue;
-    std::vector<int>& held = layers_[at(taker)];
+    left_[taker] -= demand_[layer];
+    left_[giver] += demand_[layer];
+    if (left_[position_of_largest(left_)] <= before) continue;
+    std::vector<int>& held = layers_[taker];
     held.erase(std::find(held.begin(), held.end(), layer));
-    std::vector<int>& back = layers_[at(giver)];
+    std::vector<int>& back = layers_[giver];
     back.insert(std::upper_bound(back.begin(), back.end(), layer), layer);
-    left_[at(taker)] = before;
-    left_[at(giver)] = taken;
+    left_[taker] = before;
+    left_[giver] = taken;
     return;
   }
 }
@@ -169,10 +169,10 @@ void LayerBalancer::move_layers() {
 std::optional<std::vector<int>> LayerBalancer::divide(std::span<const double> capacity) {
   stages_ = static_cast<int>(capacity.size());
   left_.assign(capacity.begin(), capacity.end());
-  owner_.assign(at(pieces_), -1);
-  first_.assign(at(stages_), std::numeric_limits<int>::max());
-  last_.assign(at(stages_), -1);
-  count_.assign(at(stages_), 0);
+  owner_.assign(pieces_, -1);
+  first_.assign(stages_, std::numeric_limits<int>::max());
+  last_.assign(stages_, -1);
+  count_.assign(stages_, 0);
   fill_from_front();
   fill_last_from_back();
   if (!place_rest()) return std::nullopt;
@@ -180,7 +180,7 @@ std::optional<std::vector<int>> LayerBalancer::divide(std::span<const double> ca
   move_layers();
   std::vector<int> cuts = {0};
   for (int stage = 0; stage < stages_; ++stage) {
-    cuts.push_back(cuts.back() + static_cast<int>(layers_[at(stage)].size()));
+    cuts.push_back(cuts.back() + static_cast<int>(layers_[stage].size()));
   }
   return cuts;
 }

@@ -20,7 +20,7 @@ struct MetisPath {
   int costed = 0;          ///< Stages that the estimate counts.
 
   int stages() const { return static_cast<int>(sizes->size()); }
-  int size(int stage) const { return (*sizes)[at(stage)]; }
+  int size(int stage) const { return (*sizes)[stage]; }
 };
 
 /// The permutations of some groups as a lattice: a state says how many of each group are placed.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "planners/metis/balance.h"
 
 namespace orrery::planners {
@@ -20,7 +21,7 @@ MetisStageChoice MetisChoices::make(int first, int size, int batch, int step) co
   MetisStageChoice result;
   result.tensor = 1 << step;
   result.data = size >> step;
-  const std::int64_t samples = input_.job.global_batch / batches_[at(batch)];
+  const std::int64_t samples = input_.job.global_batch / batches_[batch];
   const std::int64_t each = samples / result.data;
   result.valid =
       each >= 1 && each <= tables_.max_samples() && result.tensor <= tables_.max_tensor();
@@ -30,7 +31,7 @@ MetisStageChoice MetisChoices::make(int first, int size, int batch, int step) co
 }
 
 double MetisChoices::time(const MetisStageChoice& choice, int begin, int end) const {
-  const std::size_t range = at(begin * (tables_.layers + 1) + end);
+  const std::size_t range = begin * (tables_.layers + 1) + end;
   double slowest = 0;
   for (const MetisStageChoice::Kind& kind : choice.kinds) {
     double sum = 0;
@@ -48,9 +49,9 @@ std::vector<int> MetisChoices::types(int first, int size) const {
 
 std::vector<int> MetisChoices::divide(const std::vector<int>& types, int data, int tensor,
                                       int micro_batch) const {
-  const std::size_t replica = types.size() / at(data);
+  const std::size_t replica = types.size() / data;
   std::vector<double> times;
-  for (std::size_t d = 0; d < at(data); ++d) {
+  for (std::size_t d = 0; d < as_size(data); ++d) {
     const MetisEntry* entry = tables_.find(types[d * replica], tensor, 1);
     if (entry == nullptr) return {};
     times.push_back(settings_.data_balance == MetisBalance::capacity ? entry->total_ms : 1.0);
@@ -80,7 +81,7 @@ bool MetisChoices::add_kinds(MetisStageChoice& choice, const std::vector<int>& t
 bool MetisChoices::inside_nodes(int first, int size, int tensor) const {
   for (int rank = first; rank < first + size; ++rank) {
     const int leader = rank - (rank - first) % tensor;
-    if (placement_.node[at(rank)] != placement_.node[at(leader)]) return false;
+    if (placement_.node[rank] != placement_.node[leader]) return false;
   }
   return true;
 }

@@ -30,7 +30,7 @@ MultisetPermutations::MultisetPermutations(std::vector<std::vector<int>> items)
   i_ = order_.size() > 1 ? std::prev(j_) : j_;
 }
 
-bool MultisetPermutations::less(int a, int b) const { return items_[at(a)] < items_[at(b)]; }
+bool MultisetPermutations::less(int a, int b) const { return items_[a] < items_[b]; }
 
 bool MultisetPermutations::next() {
   const Place after_j = std::next(j_);
@@ -102,7 +102,7 @@ bool DeviceGroups::next_partition() {
   if (smallest_ == 0) return false;
   std::size_t raised = 0;
   if (!std::exchange(started_, true)) {
-    partition_.assign(at(stages_), 0);
+    partition_.assign(stages_, 0);
     if (!place(0, smallest_, devices_)) return false;
   } else {
     // Raise the last stage that can be raised; those after it take the least that is possible.
@@ -125,7 +125,7 @@ void DeviceGroups::write(std::vector<int>& sizes) const {
   const MultisetPermutations& current = permutations_.back();
   sizes.clear();
   for (const int index : current.order()) {
-    const std::vector<int>& group = current.sorted()[at(index)];
+    const std::vector<int>& group = current.sorted()[index];
     sizes.insert(sizes.end(), group.begin(), group.end());
   }
 }

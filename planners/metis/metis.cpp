@@ -158,7 +158,7 @@ class Metis final : public Planner {
                             ir::Recompute recompute, bool first, Ranking& ranking,
                             SearchReport& report) const;
   std::size_t wanted() const {
-    return at(settings_.evaluate_top == 0 ? kMostKept : std::max(kKept, settings_.evaluate_top));
+    return settings_.evaluate_top == 0 ? kMostKept : std::max(kKept, settings_.evaluate_top);
   }
 
   MetisSettings settings_;

@@ -51,7 +51,7 @@ std::variant<Seconds, models::Infeasible> metis_estimate(const PlannerInput& inp
     if (!std::has_single_bit(static_cast<unsigned>(size)) || step >= stages.steps(size)) {
       return not_expressible("a stage whose size or degree Metis does not search");
     }
-    if (placement.devices[at(first)] != segment.groups.front().devices.front()) {
+    if (placement.devices[first] != segment.groups.front().devices.front()) {
       return not_expressible("devices out of Metis's order");
     }
     const MetisStageChoice& choice = stages.choice(first, size, 0, step);

@@ -74,7 +74,7 @@ MetisPlacement::MetisPlacement(const PlannerInput& input, bool as_published, std
 void MetisPlacement::measure_spans(const PlannerInput& input) {
   const std::size_t nodes = machine_.size();
   span_.assign(nodes, std::vector<double>(nodes, kNever));
-  const auto machine = [&](std::size_t n) -> const Machine& { return file_[at(machine_[n])]; };
+  const auto machine = [&](std::size_t n) -> const Machine& { return file_[machine_[n]]; };
   for (std::size_t a = 0; a < nodes; ++a) span_[a][a] = machine(a).inside;
   for (std::size_t length = 1; length < nodes; ++length) {
     for (std::size_t a = 0; a + length < nodes; ++a) {
@@ -89,7 +89,7 @@ void MetisPlacement::measure_spans(const PlannerInput& input) {
 }
 
 double MetisPlacement::bandwidth(int first, int last) const {
-  return span_[at(node[at(first)])][at(node[at(last - 1)])];
+  return span_[node[first]][node[last - 1]];
 }
 
 std::optional<double> MetisPlacement::published_bandwidth(const std::vector<int>& ranks) const {
@@ -99,7 +99,7 @@ std::optional<double> MetisPlacement::published_bandwidth(const std::vector<int>
     if (rank / node_size >= static_cast<int>(machine_.size())) return std::nullopt;
     nodes.insert(rank / node_size);
   }
-  for (const int each : nodes) types.insert(file_[at(machine_[at(each)])].type);
+  for (const int each : nodes) types.insert(file_[machine_[each]].type);
   double slowest = kNever;
   for (const Machine& machine : file_) {
     if (types.count(machine.type) == 0) continue;

@@ -21,7 +21,7 @@ class MetisPublishedChoices final : public MetisChoices {
     choice.nominal = micro_batch / choice.data;
     const std::vector<int> types = this->types(first, size);
     if (all_equal(types)) {
-      choice.samples.assign(at(choice.data), choice.nominal);
+      choice.samples.assign(choice.data, choice.nominal);
       choice.kinds = {{types.front(), choice.nominal, {choice.nominal}}};
       if (!is_power_of_two(choice.nominal) ||
           tables_.find(types.front(), choice.tensor, choice.nominal) == nullptr) {
@@ -63,7 +63,7 @@ class MetisPublishedChoices final : public MetisChoices {
   bool memory_parts(MetisStageChoice& choice, int first, int size, int micro_batch) const {
     const std::vector<int>& types = placement_.published_type;
     if (first + size > static_cast<int>(types.size())) return false;
-    if (all_equal(std::span(types).subspan(at(first), at(size)))) {
+    if (all_equal(std::span(types).subspan(first, size))) {
       choice.memory_parts = {micro_batch / choice.data};
     } else {
       if (static_cast<int>(types.size()) < choice.data) return false;

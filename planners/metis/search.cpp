@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "models/base/ids.h"
 #include "planners/kit/plan_parts.h"
 
 namespace orrery::planners {
@@ -40,9 +41,9 @@ std::vector<std::vector<int>> metis_type_orders(const MetisProblem& problem) {
   do {
     orders.push_back(order);
   } while (orders.size() < kMostMetisOrders && std::next_permutation(order.begin(), order.end()));
-  const std::vector<int> base = orders[at(problem.settings.type_order) % orders.size()];
+  const std::vector<int> base = orders[as_size(problem.settings.type_order) % orders.size()];
   for (std::vector<int>& each : orders) {
-    for (int& k : each) k = types[at(base[at(k)])];
+    for (int& k : each) k = types[base[k]];
   }
   return orders;
 }
@@ -202,14 +203,14 @@ bool MetisSearch::descend(const MetisLattice& lattice, Cell& cell, int state, do
     return true;
   }
   const bool resuming = !cell.next.empty() && resume_ == depth;
-  const std::size_t begin = resuming ? at(cell.next[depth]) : 0;
+  const std::size_t begin = resuming ? as_size(cell.next[depth]) : 0;
   for (std::size_t g = begin; g < lattice.groups.size(); ++g) {
     if (lattice.placed(g, state) == lattice.counts[g]) continue;
     const int next = state + lattice.strides[g];
-    const double taken = lattice.room[at(state) * lattice.groups.size() + g];
+    const double taken = lattice.room[as_size(state) * lattice.groups.size() + g];
     const bool again = resuming && g == begin && !cell.next.empty();
-    const bool viable = taken >= 0 && lattice.suffix[at(next)] >= 0 &&
-                        layers + taken + lattice.suffix[at(next)] >= problem_.tables.layers - 2;
+    const bool viable = taken >= 0 && lattice.suffix[next] >= 0 &&
+                        layers + taken + lattice.suffix[next] >= problem_.tables.layers - 2;
     if (!viable) {
       if (again) cell.next.clear();
       continue;

@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "models/base/ids.h"
 #include "models/cost/memory.h"
 #include "planners/kit/plan_parts.h"
 
@@ -23,9 +24,9 @@ MetisStages::MetisStages(const PlannerInput& input, const MetisSettings& setting
                    (settings.memory == MetisMemory::automatic && !tables.imported)),
       sizes_(static_cast<int>(std::bit_width(static_cast<unsigned>(placement.size())))),
       costs_(input),
-      slots_(at(placement.size() * sizes_) * batches.size() * at(tables.tensor_steps)),
-      bounds_at_(at(placement.size() * sizes_) * batches.size(), -1),
-      hops_(at(placement.size() * sizes_ * sizes_), -1.0) {
+      slots_(as_size(placement.size() * sizes_) * batches.size() * as_size(tables.tensor_steps)),
+      bounds_at_(as_size(placement.size() * sizes_) * batches.size(), -1),
+      hops_(as_size(placement.size() * sizes_ * sizes_), -1.0) {
   const std::vector<double>& bytes = tables.parameter_bytes;
   if (bytes.size() > 2) {
     least_bytes_ = settings.layer_gradients == MetisLayerGradients::first
@@ -36,7 +37,9 @@ MetisStages::MetisStages(const PlannerInput& input, const MetisSettings& setting
 
 MetisStages::Slot& MetisStages::slot(int first, int size, int batch, int step) {
   const int place = (first * sizes_ + std::countr_zero(static_cast<unsigned>(size)));
-  return slots_[(at(place) * batches_.size() + at(batch)) * at(tables_.tensor_steps) + at(step)];
+  return slots_[(as_size(place) * batches_.size() + as_size(batch)) *
+                    as_size(tables_.tensor_steps) +
+                as_size(step)];
 }
 
 const MetisStageChoice& MetisStages::choice(int first, int size, int batch, int step) {
@@ -46,7 +49,7 @@ const MetisStageChoice& MetisStages::choice(int first, int size, int batch, int 
     choices_.push_back(maker_->make(first, size, batch, step));
     for (MetisStageChoice::Kind& kind : choices_.back().kinds) add_table(choices_.back(), kind);
   }
-  return choices_[at(place.choice)];
+  return choices_[place.choice];
 }
 
 int MetisStages::make_layer_bounds(int first, int size, int batch) {
@@ -55,7 +58,7 @@ int MetisStages::make_layer_bounds(int first, int size, int batch) {
     layer_bounds_.push_back(make_layer_bound(choice(first, size, batch, step), first, size, batch));
   }
   const int place = first * sizes_ + std::countr_zero(static_cast<unsigned>(size));
-  bounds_at_[at(place) * batches_.size() + at(batch)] = begin;
+  bounds_at_[as_size(place) * batches_.size() + as_size(batch)] = begin;
   return begin;
 }
 
@@ -71,7 +74,7 @@ MetisLayerBound MetisStages::make_layer_bound(const MetisStageChoice& choice, in
     }
     result.time = std::max(result.time, time);
   }
-  const auto more = static_cast<double>(batches_[at(batch)] - 1);
+  const auto more = static_cast<double>(batches_[batch] - 1);
   result.rate =
       1 / (more * result.time + choice.reduce_ms_per_byte * (least_bytes_ / choice.tensor) +
            tables_.optimizer_ms / choice.tensor / tables_.layers);
@@ -104,7 +107,7 @@ MetisLayerBound MetisStages::make_layer_bound(const MetisStageChoice& choice, in
 
 const MetisStageBound& MetisStages::bound(int first, int size, int batch, int step) {
   const int known = slot(first, size, batch, step).bound;
-  if (known >= 0) return bounds_[at(known)];
+  if (known >= 0) return bounds_[known];
   MetisStageBound result;
   const MetisStageChoice& own = choice(first, size, batch, step);
   if (own.valid && !own.broken) {
@@ -154,13 +157,13 @@ double MetisStages::parameters(int begin, int end) const {
 double MetisStages::group_memory(int first, int size) const {
   double sum = 0;
   for (int rank = first; rank < first + size; ++rank) {
-    sum += input_.cluster.gpu_types[at(placement_.type[at(rank)])].memory.value / kMetisMegabyte;
+    sum += input_.cluster.gpu_types[placement_.type[rank]].memory.value / kMetisMegabyte;
   }
   return sum;
 }
 
 double MetisStages::layer_memory(const MetisStageChoice& choice, int begin, int end) const {
-  const std::size_t range = at(begin * (tables_.layers + 1) + end);
+  const std::size_t range = begin * (tables_.layers + 1) + end;
   double sum = 0.001;
   for (const int part : choice.memory_parts) {
     // Memory is measured on one type for all. [Metis, 4.3]
@@ -185,13 +188,13 @@ void MetisStages::add_table(const MetisStageChoice& choice, MetisStageChoice::Ki
   const bool sharded = smallest_zero_stage(input_.job) > 0;
   const auto [place, added] = table_of_.try_emplace(
       {choice.tensor, kind.samples, sharded ? choice.data : 1}, static_cast<int>(peaks_.size()));
-  if (added) peaks_.emplace_back(at((tables_.layers + 1) * (tables_.layers + 1)));
+  if (added) peaks_.emplace_back(as_size((tables_.layers + 1) * (tables_.layers + 1)));
   kind.memory = place->second;
 }
 
 const MetisStages::Peak& MetisStages::peak(const MetisStageChoice& choice,
                                            const MetisStageChoice::Kind& kind, int begin, int end) {
-  Peak& result = peaks_[at(kind.memory)][at(begin * (tables_.layers + 1) + end)];
+  Peak& result = peaks_[kind.memory][begin * (tables_.layers + 1) + end];
   if (result.fixed >= 0) return result;
   ir::Group group;
   group.tensor_parallel = choice.tensor;
@@ -230,11 +233,11 @@ double MetisStages::head_input(int tensor, int end) const {
 double MetisStages::hop_per_sample(int first, int size, int next_size) {
   const int sizes = std::countr_zero(static_cast<unsigned>(size)) * sizes_ +
                     std::countr_zero(static_cast<unsigned>(next_size));
-  double& known = hops_[at(first * sizes_ * sizes_ + sizes)];
+  double& known = hops_[first * sizes_ * sizes_ + sizes];
   if (known >= 0) return known;
   double bandwidth = 0;
   if (settings_.as_published()) {
-    std::vector<int> ranks(at(size + next_size));
+    std::vector<int> ranks(size + next_size);
     std::iota(ranks.begin(), ranks.end(), first);
     bandwidth = placement_.published_bandwidth(ranks).value_or(0);
   } else {

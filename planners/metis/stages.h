@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/ir/plan.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/stage_costs.h"
@@ -61,9 +62,9 @@ class MetisStages {
   /// By step.
   std::span<const MetisLayerBound> layer_bounds(int first, int size, int batch) {
     const int place = (first * sizes_ + std::countr_zero(static_cast<unsigned>(size)));
-    const int known = bounds_at_[at(place) * batches_.size() + at(batch)];
+    const int known = bounds_at_[as_size(place) * batches_.size() + as_size(batch)];
     const int begin = known >= 0 ? known : make_layer_bounds(first, size, batch);
-    return {layer_bounds_.data() + begin, at(steps(size))};
+    return {layer_bounds_.data() + begin, as_size(steps(size))};
   }
   int steps(int size) const {
     return std::min(static_cast<int>(std::bit_width(static_cast<unsigned>(size))),

@@ -6,6 +6,7 @@
 #include <bit>
 #include <map>
 
+#include "models/base/ids.h"
 #include "models/cost/collective.h"
 #include "models/cost/device_share.h"
 #include "models/cost/memory.h"
@@ -18,7 +19,7 @@ namespace {
 
 int steps_of(int limit) { return std::bit_width(static_cast<unsigned>(std::max(limit, 1))); }
 
-/// GPU types of the devices in the order in which they stand.
+/// GPU types of the devices in their order.
 std::vector<int> types_of(const PlannerInput& input) {
   std::vector<int> types;
   for (const DeviceId device : input.devices) {
@@ -61,7 +62,7 @@ void set_shape(MetisTables& tables, const PlannerInput& input, int max_tensor, i
   tables.types = static_cast<int>(input.cluster.gpu_types.size());
   tables.tensor_steps = steps_of(max_tensor);
   tables.sample_steps = steps_of(max_samples);
-  tables.entries.resize(at(tables.types * tables.tensor_steps * tables.sample_steps));
+  tables.entries.resize(as_size(tables.types * tables.tensor_steps * tables.sample_steps));
 }
 
 void set_demand(MetisTables& tables, const PlannerInput& input) {
@@ -69,7 +70,7 @@ void set_demand(MetisTables& tables, const PlannerInput& input) {
   if (entry == nullptr) {
     tables.problem = fmt::format(
         "the profile has no times of {} at tensor-parallel degree 1 and micro-batch size 1",
-        input.cluster.gpu_types[at(tables.first_type)].name);
+        input.cluster.gpu_types[tables.first_type].name);
     return;
   }
   for (const double ms : entry->layer_ms) tables.demand.push_back(ms / entry->total_ms);
@@ -146,7 +147,7 @@ class PricedTables {
   Seconds all_reduce(int type, int degree, Bytes bytes) {
     if (degree == 1) return {};
     std::vector<DeviceId> group = node(type);
-    group.resize(at(degree));
+    group.resize(degree);
     return models::collective_time(
         ir::CollectiveKind::all_reduce, models::CollectiveAlgorithm::ring, group, bytes,
         [this](DeviceId a, DeviceId b) { return input_.topology.path(a, b); });
@@ -243,7 +244,7 @@ MetisTables from_profile(const PlannerInput& input, const ir::ModelLayers& model
     if (!tables.problem.empty() || tables.find(type, 1, 1) != nullptr) continue;
     tables.problem =
         fmt::format("the profile has no times of {} at degree 1 and micro-batch size 1",
-                    input.cluster.gpu_types[at(type)].name);
+                    input.cluster.gpu_types[type].name);
   }
   return tables;
 }
@@ -255,7 +256,7 @@ const MetisEntry* MetisTables::find(int type, int tensor, int samples) const {
   const int step =
       (type * tensor_steps + std::countr_zero(static_cast<unsigned>(tensor))) * sample_steps +
       std::countr_zero(static_cast<unsigned>(samples));
-  const MetisEntry& entry = entries[at(step)];
+  const MetisEntry& entry = entries[step];
   return entry.known ? &entry : nullptr;
 }
 
@@ -263,7 +264,7 @@ MetisEntry& MetisTables::slot(int type, int tensor, int samples) {
   const int step =
       (type * tensor_steps + std::countr_zero(static_cast<unsigned>(tensor))) * sample_steps +
       std::countr_zero(static_cast<unsigned>(samples));
-  return entries[at(step)];
+  return entries[step];
 }
 
 MetisTables make_metis_tables(const PlannerInput& input, ir::Recompute recompute) {

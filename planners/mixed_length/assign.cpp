@@ -22,15 +22,14 @@ class Loads {
     for (int p = 0; p < strategy.pipelines(); ++p) {
       loads_.emplace_back();
       sums_.emplace_back();
-      update(at(p));
+      update(p);
     }
   }
 
   /// Moves a sequence out of the slowest pipeline, or swaps it for one of another, so that the
   /// larger of both loads falls most.
   bool improve() {
-    const auto from =
-        static_cast<std::size_t>(std::max_element(loads_.begin(), loads_.end()) - loads_.begin());
+    const std::size_t from = std::max_element(loads_.begin(), loads_.end()) - loads_.begin();
     Change best{from, from, 0, 0};
     Seconds best_load = loads_[from];
     for (std::size_t to = 0; to < lengths_.size(); ++to) {
@@ -133,7 +132,7 @@ std::vector<std::vector<std::int64_t>> pack_windows(std::span<const std::int64_t
       windows.push_back({length});
       room.push_back(window - length);
     } else {
-      windows[static_cast<std::size_t>(place - room.begin())].push_back(length);
+      windows[place - room.begin()].push_back(length);
       *place -= length;
     }
   }
@@ -143,7 +142,7 @@ std::vector<std::vector<std::int64_t>> pack_windows(std::span<const std::int64_t
 Seconds pipeline_load(const PreparedStrategy& strategy, int pipeline,
                       std::span<const std::int64_t> lengths) {
   const auto count = static_cast<int>(lengths.size());
-  const auto& plan = strategy.plan().pipelines[at(pipeline)];
+  const auto& plan = strategy.plan().pipelines[pipeline];
   const auto stages = plan.stages.size();
   std::vector<const std::vector<PreparedStrategy::Passes>*> costs;
   for (const std::int64_t length : lengths) costs.push_back(&strategy.cost(pipeline, length));
@@ -164,7 +163,7 @@ Seconds pipeline_load(const PreparedStrategy& strategy, int pipeline,
       while (own.backward < count) {
         const bool forward = own.forward < count && own.forward - own.backward < ahead;
         const int m = forward ? own.forward : own.backward;
-        const auto i = at(m);
+        const std::size_t i = m;
         if (forward && s > 0 && all[s - 1].forward <= m) break;
         if (!forward && s + 1 < stages && all[s + 1].backward <= m) break;
         Seconds start = own.now;
@@ -184,14 +183,14 @@ Seconds pipeline_load(const PreparedStrategy& strategy, int pipeline,
 Seconds longest_load(const PreparedStrategy& strategy, const models::MicroBatchLengths& lengths) {
   Seconds longest;
   for (int p = 0; p < strategy.pipelines(); ++p) {
-    longest = std::max(longest, pipeline_load(strategy, p, lengths[at(p)]));
+    longest = std::max(longest, pipeline_load(strategy, p, lengths[p]));
   }
   return longest;
 }
 
 models::MicroBatchLengths balance(const PreparedStrategy& strategy,
                                   std::span<const std::int64_t> lengths) {
-  models::MicroBatchLengths out(at(strategy.pipelines()));
+  models::MicroBatchLengths out(strategy.pipelines());
   spread_longest_first(
       out.size(), longest_first(lengths),
       [&](std::size_t p) { return strategy.limit(static_cast<int>(p)); },

@@ -22,7 +22,7 @@ class HetuB final : public StepPlanner {
     const std::int64_t longest =
         lengths.empty() ? 0 : *std::max_element(lengths.begin(), lengths.end());
     const int chosen = strategy_for(longest);
-    return {{chosen, balance(strategies()[at(chosen)], lengths), models::StepEnd::update}};
+    return {{chosen, balance(strategies()[chosen], lengths), models::StepEnd::update}};
   }
 
   models::ReshardBytes moved_between_steps(const models::StateBytes& bytes) const override {

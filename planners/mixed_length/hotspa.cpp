@@ -20,7 +20,7 @@ class IntervalWise final : public StepPlanner {
   StepDecision plan(std::span<const std::int64_t> lengths) const override {
     std::vector<std::vector<std::int64_t>> intervals(strategies().size());
     for (const std::int64_t length : lengths) {
-      intervals[at(strategy_for(length))].push_back(length);
+      intervals[strategy_for(length)].push_back(length);
     }
     StepDecision decision;
     for (std::size_t i = intervals.size(); i-- > 0;) {

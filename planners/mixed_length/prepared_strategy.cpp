@@ -142,14 +142,14 @@ std::variant<PreparedStrategy, models::Infeasible> PreparedStrategy::make(
 bool PreparedStrategy::fits(int pipeline, std::int64_t length) const {
   const models::Workload& workload = pricer_->workload(length);
   const models::Cluster& cluster = pricer_->cluster();
-  const auto& stages = plan_.pipelines[at(pipeline)].stages;
+  const auto& stages = plan_.pipelines[pipeline].stages;
   const int count = static_cast<int>(stages.size());
   int replicas = 0;  // each part of a sequence has tokens of its own
   for (const ir::Pipeline& each : plan_.pipelines) {
     replicas += each.stages.front().segments.front().groups.front().sequence_degree;
   }
   for (int s = 0; s < count; ++s) {
-    const ir::Segment& segment = stages[at(s)].segments.front();
+    const ir::Segment& segment = stages[s].segments.front();
     const models::SegmentMemory memory =
         models::segment_memory(segment, segment.groups.front(), replicas, workload, pricer_->job());
     const int in_flight =

@@ -46,7 +46,7 @@ class PreparedStrategy {
   int pipelines() const { return static_cast<int>(plan_.pipelines.size()); }
   /// Longest sequence that the pipeline holds with as many micro-batches in flight as it has
   /// stages, in tokens; 0: not even input.multiple.
-  std::int64_t limit(int pipeline) const { return limits_[at(pipeline)]; }
+  std::int64_t limit(int pipeline) const { return limits_[pipeline]; }
 
   struct Passes {
     Seconds forward;

@@ -41,7 +41,7 @@ Seconds QuickEstimate::spread(const std::vector<PipelineKind>& pipelines,
                               const std::vector<std::int64_t>& lengths) {
   std::vector<Kind*> all;  // By pipeline.
   for (std::size_t k = 0; k < kinds.size(); ++k) {
-    all.insert(all.end(), at(pipelines[k].count), kinds[k]);
+    all.insert(all.end(), pipelines[k].count, kinds[k]);
   }
   return spread_longest_first(
       all.size(), lengths, [&](std::size_t p) { return all[p]->strategy->limit(0); },

@@ -189,7 +189,7 @@ class StrategySetSearch {
     const auto [place, added] = overheads_.try_emplace({candidate, interval.second, end});
     if (added) {
       const PreparedStrategy& strategy = *prepared(candidate, interval.second);
-      const models::MicroBatchLengths nothing(at(strategy.pipelines()), {0});
+      const models::MicroBatchLengths nothing(strategy.pipelines(), {0});
       const Seconds alone = in_.judge.phase_time(strategy, nothing, end);
       place->second = std::max(Seconds{}, alone - longest_load(strategy, nothing));
     }
@@ -272,7 +272,7 @@ class StrategySetSearch {
       queue.emplace(least, std::move(set));
     }
     std::vector<ChainOfBorders> best;
-    const auto most = at(options_.finalists);
+    const std::size_t most = options_.finalists;
     while (!queue.empty()) {
       ChainOfBorders set = queue.top().second;
       if (best.size() == most && queue.top().first >= best.back().time) break;
@@ -349,12 +349,12 @@ Seconds judged_time(const StepPlanner& planner, const models::StateBytes& bytes,
   for (const auto& lengths : steps) {
     bool inside = false;
     for (const StepPhase& phase : planner.plan(lengths)) {
-      const auto& strategy = strategies[at(phase.strategy)];
+      const auto& strategy = strategies[phase.strategy];
       if (current >= 0 && current != phase.strategy) {
         const auto [place, added] = switches.try_emplace({current, phase.strategy, inside});
         if (added) {
           place->second = judge.switch_time(
-              strategies[at(current)].plan(), strategy.plan(),
+              strategies[current].plan(), strategy.plan(),
               inside ? planner.moved_inside_step(bytes) : planner.moved_between_steps(bytes));
         }
         sum += place->second;

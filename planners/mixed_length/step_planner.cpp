@@ -86,7 +86,7 @@ models::ReshardBytes accumulated_bytes(const models::StateBytes& bytes) {
 models::PlannedStep to_planned_step(const StepPlanner& planner, const StepDecision& decision) {
   models::PlannedStep step;
   for (const StepPhase& phase : decision) {
-    const auto& strategy = planner.strategies()[at(phase.strategy)];
+    const auto& strategy = planner.strategies()[phase.strategy];
     ir::Plan plan = strategy.plan_for(phase.lengths);
     ir::LengthRange all{strategy.longest(), 0};
     for (std::size_t p = 0; p < phase.lengths.size(); ++p) {

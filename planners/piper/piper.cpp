@@ -217,8 +217,8 @@ ir::Plan PiperSearch::build(const PiperChain& made) const {
     ir::Stage& stage = chain.stages.emplace_back();
     for (int from = 0; from < own.layers();) {
       int end = from;
-      const char again = own.recomputed[at(from)];
-      while (end < own.layers() && own.recomputed[at(end)] == again) ++end;
+      const char again = own.recomputed[from];
+      while (end < own.layers() && own.recomputed[end] == again) ++end;
       stage.segments.push_back(segment_of_layers(
           input_.workload, own.first + from, end - from, groups,
           again != 0 ? made.recomputing : made.keeping, smallest_zero_stage(input_.job)));

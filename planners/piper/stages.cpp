@@ -147,7 +147,7 @@ int PiperStages::most_load_for(double in_flight, const PiperDegrees& degrees) co
 
 std::vector<StageStep> PiperStages::price(int first, int layers, int choice) {
   std::vector<StageStep> steps;
-  const PiperDegrees& degrees = degrees_[at(choice)];
+  const PiperDegrees& degrees = degrees_[choice];
   const int end = first + layers;
   const StageShape once = shape(first, layers, degrees, keeping_, case_.micro_batch_size);
   double seconds = (view_.compute(once) + view_.tensor_parallel(once)).value;
@@ -195,8 +195,8 @@ std::vector<char> PiperStages::recomputed(int first, int last, int choice, int v
   const int layers = last - first + 1;
   const int from = view_.representative(first, layers);
   const std::vector<int> cheap_first = order(from, from + layers - 1, degrees(choice));
-  std::vector<char> chosen(at(layers), 0);
-  for (int r = 0; r < variant; ++r) chosen[at(cheap_first[at(r)] - from)] = 1;
+  std::vector<char> chosen(layers, 0);
+  for (int r = 0; r < variant; ++r) chosen[cheap_first[r] - from] = 1;
   return chosen;
 }
 

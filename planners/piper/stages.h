@@ -51,7 +51,7 @@ class PiperStages final : public UniformStages {
   PiperStages(const PlannerInput& input, const StageCosts& costs, const UniformView& view,
               const PiperSettings& settings, PiperCase what);
 
-  const PiperDegrees& degrees(int choice) const { return degrees_[at(choice)]; }
+  const PiperDegrees& degrees(int choice) const { return degrees_[choice]; }
   /// The largest load of a first stage.
   int most_load() const;
   /// Layers that a step recomputes, by position in the range.

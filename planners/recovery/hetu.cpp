@@ -12,6 +12,7 @@
 #include <memory>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/reshard/reshard_plan.h"
 #include "planners/recovery/catalog.h"
 #include "planners/recovery/kit/checkpointing.h"
@@ -154,7 +155,7 @@ void HetuRecovery::switch_plans(Restore restore, const Stall& stall,
   add_phase(decision, PhaseKind::reinitialize, stall);
   decision.phases.push_back(
       {PhaseKind::move_state, {}, "fused batched send-receive [Hetu v2, 6.2]"});
-  const Bytes moved = restore.from[static_cast<std::size_t>(StateSource::peer_gpu)];
+  const Bytes moved = restore.from[index_of(StateSource::peer_gpu)];
   decision.reason = fmt::format("restart-free switch, {:.1f} GB move", moved.value / 1e9);
   decision.transfers = std::move(restore.transfers);
 }

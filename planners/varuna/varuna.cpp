@@ -84,7 +84,7 @@ VarunaView varuna_view(const PlannerInput& input, const StageCosts& costs) {
   bool any = false;
   for (std::size_t i = 0; i < input.devices.size(); ++i) {
     const models::Device& device = input.cluster.device(input.devices[i]);
-    view.share[at(device.gpu_type)] += 1.0 / static_cast<double>(input.devices.size());
+    view.share[device.gpu_type] += 1.0 / static_cast<double>(input.devices.size());
     if (device.node == first) ++view.gpus_per_node;
     if (!any || costs.capacity(device.gpu_type) < view.capacity) {
       any = true;

@@ -49,13 +49,13 @@ const WhaleAnnotations::Groups& WhaleAnnotations::groups(int tensor) {
 }
 
 int WhaleAnnotations::type_of(const WhaleAnnotation& a, int stage, int replica) {
-  const auto index = at(stage * a.replicas + replica);
+  const std::size_t index = stage * a.replicas + replica;
   return input_.cluster.device(groups(a.tensor)[index].front()).gpu_type;
 }
 
 double WhaleAnnotations::compute_of(int gpu_type) const {
   if (settings_.compute == WhaleCompute::peak) {
-    return models::peak_flops(input_.cluster.gpu_types[at(gpu_type)], input_.job.dtype).value;
+    return models::peak_flops(input_.cluster.gpu_types[gpu_type], input_.job.dtype).value;
   }
   StageShape all;
   all.layers = layers_;
@@ -112,8 +112,7 @@ double WhaleAnnotations::stage_use(const WhaleAnnotation& a, int stage, int laye
   const WhaleLoads inside = replicas(a, stage, first, layers);
   double use = 0;
   for (int r = 0; r < a.replicas; ++r) {
-    use = std::max(use,
-                   memory_use(type_of(a, stage, r), a, stage, first, layers, inside.loads[at(r)]));
+    use = std::max(use, memory_use(type_of(a, stage, r), a, stage, first, layers, inside.loads[r]));
   }
   return use;
 }
@@ -136,7 +135,7 @@ WhaleShares WhaleAnnotations::balance(const WhaleAnnotation& a) {
   }
   int first = 0;
   for (int s = 0; s < a.stages; ++s) {
-    const int layers = result.layers[at(s)];
+    const int layers = result.layers[s];
     WhaleLoads inside = replicas(a, s, first, layers);
     result.fits = result.fits && inside.fits;
     result.samples.push_back(std::move(inside.loads));
@@ -154,11 +153,11 @@ ir::Plan WhaleAnnotations::build(const WhaleAnnotation& a, const WhaleShares& lo
   chain.micro_batches = static_cast<int>(input_.job.global_batch / a.batch);
   int first = 0;
   for (int s = 0; s < a.stages; ++s) {
-    const auto stage = at(s);
+    const std::size_t stage = s;
     std::vector<ir::Group> own;
     for (int r = 0; r < a.replicas; ++r) {
-      const auto& devices = groups(a.tensor)[at(s * a.replicas + r)];
-      own.push_back(tensor_groups(devices, a.tensor, loads.samples[stage][at(r)]).front());
+      const auto& devices = groups(a.tensor)[s * a.replicas + r];
+      own.push_back(tensor_groups(devices, a.tensor, loads.samples[stage][r]).front());
     }
     chain.stages.push_back(stage_of_layers(input_.workload, first, loads.layers[stage],
                                            std::move(own), a.recompute, a.zero));

@@ -15,6 +15,7 @@
 #include <limits>
 #include <map>
 
+#include "models/base/ids.h"
 #include "models/cost/memory.h"
 #include "models/schedule/schedule.h"
 #include "planners/catalog.h"
@@ -123,7 +124,7 @@ void WhaleSearch::sweep(bool all_devices) {
   std::vector<WhaleAnnotation> choices = variants();
   for (const int tensor : tensor_degrees(input_.workload, input_.job, largest)) {
     const auto& units = annotations_.groups(tensor);
-    if (all_devices && units.size() * at(tensor) != input_.devices.size()) {
+    if (all_devices && units.size() * as_size(tensor) != input_.devices.size()) {
       continue;
     }
     const int count = static_cast<int>(units.size());

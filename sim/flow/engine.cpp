@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "sim/flow/event_queue.h"
 #include "sim/flow/network.h"
 #include "sim/flow/task_graph.h"
@@ -20,7 +21,7 @@ class FlowEngine::Impl final : public Network::Listener {
   }
 
   void flow_ended(std::int32_t task, bool complete) override {
-    const auto index = static_cast<std::size_t>(task);
+    const std::size_t index = task;
     graph.flow(index).slot = -1;
     if (complete) {
       begin_tail(index);
@@ -35,9 +36,9 @@ class FlowEngine::Impl final : public Network::Listener {
     while (!events.empty() && events.top().time <= network.now()) {
       const std::int32_t subject = events.pop().subject;
       if (subject >= 0) {
-        settle(static_cast<std::size_t>(subject), TaskState::done);
+        settle(subject, TaskState::done);
       } else {
-        call(static_cast<std::size_t>(~subject));
+        call(as_size(~subject));
       }
     }
     drain();
@@ -107,8 +108,7 @@ class FlowEngine::Impl final : public Network::Listener {
   void fail_pending(Predicate hit) {
     std::vector<std::size_t> failed;
     for (const EventQueue::Event& event : events.events())
-      if (event.subject >= 0 && hit(static_cast<std::size_t>(event.subject)))
-        failed.push_back(static_cast<std::size_t>(event.subject));
+      if (event.subject >= 0 && hit(event.subject)) failed.push_back(event.subject);
     std::sort(failed.begin(), failed.end());
     for (const std::size_t task : failed)
       if (graph.state(task) == TaskState::running) settle(task, TaskState::failed);
@@ -122,7 +122,7 @@ class FlowEngine::Impl final : public Network::Listener {
   }
   /// A flow on a route of its own has ~ of the route's number as its source.
   const Network::Route& route_of(const TaskGraph::Flow& flow) {
-    if (flow.source < 0) return routes[static_cast<std::size_t>(~flow.source)];
+    if (flow.source < 0) return routes[~flow.source];
     return network.route(flow.source, flow.destination);
   }
   bool hosts_alive(const TaskGraph::Flow& flow) const {
@@ -133,7 +133,7 @@ class FlowEngine::Impl final : public Network::Listener {
   /// Fails the flows that still move bytes from or to a host that is off.
   void fail_flows_of_hosts() {
     for (const std::int32_t task : network.running()) {
-      const auto index = static_cast<std::size_t>(task);
+      const std::size_t index = task;
       TaskGraph::Flow& flow = graph.flow(index);
       if (flow.slot < 0 || hosts_alive(flow)) continue;
       network.cancel(std::exchange(flow.slot, -1));
@@ -167,8 +167,8 @@ class FlowEngine::Impl final : public Network::Listener {
     return task.index();
   }
   void check_host(int host) const {
-    ORRERY_CHECK(host >= 0 && static_cast<std::size_t>(host) < network.hosts(),
-                 "no host {}, the platform has {}", host, network.hosts());
+    ORRERY_CHECK(host >= 0 && as_size(host) < network.hosts(), "no host {}, the platform has {}",
+                 host, network.hosts());
   }
   void check_link(LinkId link) const {
     ORRERY_CHECK(link.valid() && link.index() < network.links(), "no link {}, the platform has {}",
@@ -230,7 +230,7 @@ class FlowEngine::Impl final : public Network::Listener {
         if (after < committed) ready.push_back(after);
       });
     }
-    const Callback& callback = callbacks[static_cast<std::size_t>(graph.kind(task))];
+    const Callback& callback = callbacks[index_of(graph.kind(task))];
     if (callback) callback({static_cast<std::int32_t>(task)}, state);
   }
 
@@ -249,7 +249,7 @@ class FlowEngine::Impl final : public Network::Listener {
 
   void drop_stale_events() {
     events.erase_if([&](std::int32_t subject) {
-      return subject >= 0 && graph.state(static_cast<std::size_t>(subject)) != TaskState::running;
+      return subject >= 0 && graph.state(subject) != TaskState::running;
     });
     if (!draining) set_alarm();
   }
@@ -336,7 +336,7 @@ void FlowEngine::at(Seconds time, std::function<void()> callback) {
 }
 
 void FlowEngine::on_end(TaskKind kind, Callback callback) {
-  impl_->callbacks[static_cast<std::size_t>(kind)] = std::move(callback);
+  impl_->callbacks[index_of(kind)] = std::move(callback);
 }
 
 void FlowEngine::set_links(std::span<const LinkId> links, bool on) {

@@ -25,7 +25,7 @@ bool write_all(int file, std::string_view bytes) {
     const ssize_t count = write(file, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
-    bytes.remove_prefix(static_cast<std::size_t>(count));
+    bytes.remove_prefix(count);
   }
   return true;
 }
@@ -56,7 +56,7 @@ int read_all(int file, std::string& bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) return errno;
     if (count == 0) return 0;
-    bytes.append(buffer, static_cast<std::size_t>(count));
+    bytes.append(buffer, count);
   }
 }
 

@@ -8,6 +8,7 @@
 #include <csignal>
 
 #include "models/base/check.h"
+#include "models/base/id_vector.h"
 #include "sim/flow/compat.h"
 
 namespace orrery::sim {
@@ -16,7 +17,7 @@ namespace s4u = compat::s4u;
 namespace kernel = simgrid::kernel;
 using kernel::routing::NetPoint;
 
-/// Two hosts stand for all: SimGrid asks for a route when a flow starts, and gets that of the flow
+/// Two hosts represent all: SimGrid asks for a route when a flow starts, and gets that of the flow
 /// which is being started.
 class FlatZone final : public kernel::routing::NetZoneImpl {
  public:
@@ -86,7 +87,7 @@ class Network::Impl {
         late_zone_(*new FlatZone("links")),
         links_(platform.links.size(), nullptr),
         link_on_(platform.links.size(), true),
-        host_on_(static_cast<std::size_t>(platform.hosts), true) {
+        host_on_(platform.hosts, true) {
     s4u::NetZone* const zone = zone_.get_iface();
     zone->set_parent(root_);
     bandwidths_.reserve(platform.links.size());
@@ -137,10 +138,10 @@ class Network::Impl {
   }
 
   s4u::Link& link(LinkId id) {
-    s4u::Link*& known = links_[id.index()];
+    s4u::Link*& known = links_[id];
     if (known == nullptr) {
       known = compat::add_link(late_zone_.get_iface(), fmt::format("link{}", id.value),
-                               bandwidths_[id.index()]);
+                               bandwidths_[id]);
       known->seal();
     }
     return *known;
@@ -156,7 +157,7 @@ class Network::Impl {
     const s4u::CommPtr comm = s4u::Comm::sendto_init();
     comm->set_payload_size(bytes);
     comm->set_data(reinterpret_cast<void*>(static_cast<std::intptr_t>(slot)));
-    slots_[static_cast<std::size_t>(slot)] = {comm, task};
+    slots_[slot] = {comm, task};
     zone_.route.clear();
     for (const LinkId id : route.links) zone_.route.push_back(link(id).get_impl());
     compat::start_between(comm, ends_[0], ends_[1]);
@@ -186,9 +187,9 @@ class Network::Impl {
   /// SimGrid's platform is complete before the first run; links that a flow asks for later lie in a
   /// zone that is never part of it. A million links cost nothing until they are used.
   FlatZone& late_zone_;
-  std::vector<s4u::Link*> links_;  ///< Null until used.
-  std::vector<double> bandwidths_;
-  std::vector<bool> link_on_;
+  IdVector<LinkId, s4u::Link*> links_;  ///< Null until used.
+  IdVector<LinkId, double> bandwidths_;
+  IdVector<LinkId, bool> link_on_;
   std::vector<bool> host_on_;
   std::array<s4u::Host*, 2> ends_ = {};
 
@@ -204,13 +205,13 @@ class Network::Impl {
     const double now = s4u::Engine::get_clock();
     if (now != retired_at_) retired_.clear();
     retired_at_ = now;
-    retired_.push_back(std::move(slots_[static_cast<std::size_t>(slot)].comm));
+    retired_.push_back(std::move(slots_[slot].comm));
     free_slots_.push_back(slot);
     return retired_.back();
   }
   void comm_ended(const s4u::Comm& comm) {
     const auto slot = reinterpret_cast<std::intptr_t>(comm.get_data<void>());
-    Slot& entry = slots_[static_cast<std::size_t>(slot)];
+    Slot& entry = slots_[slot];
     if (entry.comm.get() != &comm) return;  // canceled by us, or told a second time
     const s4u::CommPtr kept = retire(static_cast<std::int32_t>(slot));
     listener_.flow_ended(entry.task, kept->get_state() == s4u::Activity::State::FINISHED);
@@ -262,18 +263,18 @@ std::int32_t Network::start(std::int32_t task, const Route& route, std::uint64_t
 void Network::cancel(std::int32_t slot) { impl_->cancel(slot); }
 
 void Network::set_link(LinkId link, bool on) {
-  impl_->link_on_[link.index()] = on;
-  s4u::Link* const known = impl_->links_[link.index()];
+  impl_->link_on_[link] = on;
+  s4u::Link* const known = impl_->links_[link];
   if (known != nullptr) on ? known->turn_on() : known->turn_off();
 }
-void Network::set_host(int host, bool on) { impl_->host_on_[static_cast<std::size_t>(host)] = on; }
+void Network::set_host(int host, bool on) { impl_->host_on_[host] = on; }
 void Network::set_bandwidth(LinkId link, double bandwidth) {
-  impl_->bandwidths_[link.index()] = bandwidth;
-  s4u::Link* const known = impl_->links_[link.index()];
+  impl_->bandwidths_[link] = bandwidth;
+  s4u::Link* const known = impl_->links_[link];
   if (known != nullptr) known->set_bandwidth(bandwidth);
 }
-bool Network::link_on(LinkId link) const { return impl_->link_on_[link.index()]; }
-bool Network::host_on(int host) const { return impl_->host_on_[static_cast<std::size_t>(host)]; }
+bool Network::link_on(LinkId link) const { return impl_->link_on_[link]; }
+bool Network::host_on(int host) const { return impl_->host_on_[host]; }
 std::size_t Network::links() const { return impl_->links_.size(); }
 std::size_t Network::hosts() const { return impl_->host_on_.size(); }
 

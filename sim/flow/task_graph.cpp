@@ -5,6 +5,7 @@
 #endif
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::sim {
 namespace {
@@ -70,7 +71,7 @@ void TaskGraph::add_dependency(TaskId before, TaskId after) {
   if (last < 0) {
     edges_.push_back({after.value, edge});
   } else {
-    Edge& previous = edges_[static_cast<std::size_t>(last)];
+    Edge& previous = edges_[last];
     const Edge added{after.value, previous.next};
     previous.next = edge;
     edges_.push_back(added);
@@ -80,19 +81,18 @@ void TaskGraph::add_dependency(TaskId before, TaskId after) {
 
 void TaskGraph::drop_edges_from(std::size_t first_edge, std::size_t kept_tasks) {
   for (std::size_t edge = first_edge; edge < edges_.size(); ++edge) {
-    const auto after = static_cast<std::size_t>(edges_[edge].to);
+    const std::size_t after = edges_[edge].to;
     ORRERY_CHECK(after >= kept_tasks || state_[after] != TaskState::waiting,
                  "kept task {} waits for a task or dependency that is forgotten", after);
   }
-  const auto next = [&](std::int32_t edge) { return edges_[static_cast<std::size_t>(edge)].next; };
+  const auto next = [&](std::int32_t edge) { return edges_[edge].next; };
   for (std::size_t task = 0; task < kept_tasks; ++task) {
     const std::int32_t last = last_edge_[task];
-    if (last < 0 || static_cast<std::size_t>(last) < first_edge) continue;
+    if (last < 0 || as_size(last) < first_edge) continue;
     const std::int32_t first = next(last);
     std::int32_t kept_last = -1;
-    for (std::int32_t at = first; static_cast<std::size_t>(at) < first_edge; at = next(at))
-      kept_last = at;
-    if (kept_last >= 0) edges_[static_cast<std::size_t>(kept_last)].next = first;
+    for (std::int32_t at = first; as_size(at) < first_edge; at = next(at)) kept_last = at;
+    if (kept_last >= 0) edges_[kept_last].next = first;
     last_edge_[task] = kept_last;
   }
 }

@@ -53,8 +53,8 @@ class TaskGraph {
     if (last < 0) return;
     std::int32_t at = last;
     do {
-      at = edges_[static_cast<std::size_t>(at)].next;
-      const auto after = static_cast<std::size_t>(edges_[static_cast<std::size_t>(at)].to);
+      at = edges_[at].next;
+      const std::size_t after = edges_[at].to;
       --waits_[after];
       if (ready(after)) visit(after);
     } while (at != last);

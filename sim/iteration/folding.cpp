@@ -100,7 +100,7 @@ class FoldedIteration::Impl {
   /// Lowers one pipeline of each color and refines the colors until each has its pipeline.
   void build() {
     for (;;) {
-      for (const int p : alone_) colors_[static_cast<std::size_t>(p)] = alone(p);
+      for (const int p : alone_) colors_[p] = alone(p);
       models::LowerOptions options = lower_options_;
       options.built.assign(colors_.size(), false);
       std::set<Color> known;
@@ -160,9 +160,9 @@ class FoldedIteration::Impl {
     std::vector<std::int32_t> first(colors_.size(), -1);
     for (std::size_t r = 0; r < program.ranks.size(); ++r) {
       const auto rank = static_cast<std::int32_t>(r);
-      const auto pipeline = static_cast<std::size_t>(program.ranks[r].pipeline);
+      const std::size_t pipeline = program.ranks[r].pipeline;
       if (first[pipeline] < 0) first[pipeline] = rank;
-      const auto same = static_cast<std::size_t>(folding->representative[pipeline]);
+      const std::size_t same = folding->representative[pipeline];
       folding->same_rank.push_back({first[same] + rank - first[pipeline]});
     }
   }

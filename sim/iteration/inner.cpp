@@ -47,10 +47,10 @@ InnerTable::InnerTable(const ir::Program& program, const models::PathFunction& p
     : program_(program), path_(path), closed_form_(program.inner_sets.size()) {}
 
 Seconds InnerTable::closed_form(std::int32_t set) {
-  std::optional<Seconds>& known = closed_form_[static_cast<std::size_t>(set)];
+  std::optional<Seconds>& known = closed_form_[set];
   if (known) return *known;
   Seconds total;
-  for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
+  for (const ir::InnerCollective& inner : program_.inner_sets[set]) {
     Seconds slowest;
     for (const std::int32_t group : inner.groups) {
       slowest =
@@ -68,7 +68,7 @@ Bytes InnerTable::payload(std::int32_t set, RankId rank) {
   const auto [place, fresh] = payloads_.try_emplace({set, rank.value});
   if (!fresh) return place->second;
   const std::vector<DeviceId>& own = program_.rank(rank).devices;
-  for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
+  for (const ir::InnerCollective& inner : program_.inner_sets[set]) {
     for (const std::int32_t group : inner.groups) {
       const auto& devices = program_.group(group).devices;
       const bool takes_part = std::find_first_of(devices.begin(), devices.end(), own.begin(),
@@ -88,7 +88,7 @@ std::vector<InnerPhase> InnerTable::make_phases(std::int32_t set,
   }
   std::sort(own.begin(), own.end());
   std::vector<InnerPhase> phases;
-  for (const ir::InnerCollective& inner : program_.inner_sets[static_cast<std::size_t>(set)]) {
+  for (const ir::InnerCollective& inner : program_.inner_sets[set]) {
     InnerPhase phase{inner.count, {}};
     for (const std::int32_t group : inner.groups) {
       for (const models::FlowEdge& edge :

@@ -14,7 +14,7 @@
 
 namespace orrery::sim {
 
-/// The mode that `automatic` stands for.
+/// The mode that `automatic` means.
 InnerMode effective_mode(bool collapsed, InnerMode mode);
 
 /// A collective of that shape inside one collapsed rank takes its closed form when inner

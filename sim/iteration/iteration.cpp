@@ -13,6 +13,7 @@
 #include <unordered_map>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/ir/op_traits.h"
 #include "sim/flow/fork.h"
 #include "sim/iteration/iteration_bytes.h"
@@ -116,9 +117,7 @@ class IterationSimulator::Impl {
     const Folding* folding = nullptr;
 
     int last() const { return chain.count() - 1; }
-    Seconds begin(int iteration, RankId rank) const {
-      return ends[static_cast<std::size_t>(iteration)][rank.index()];
-    }
+    Seconds begin(int iteration, RankId rank) const { return ends[iteration][rank.index()]; }
     Seconds end(int iteration, RankId rank) const { return begin(iteration + 1, rank); }
   };
   void run_to_end(const ir::Program& program);
@@ -176,8 +175,8 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
     run_to_end(program);
     const std::vector<RankEnds> ends = chain.ends(start);
     const Pace pace = known.value_or(find_pace(ends, kPrecision));
-    const bool longest = count >= kLongestChain ||
-                         2 * static_cast<std::size_t>(count) * program.ops.size() > kMostChainedOps;
+    const bool longest =
+        count >= kLongestChain || 2 * as_size(count) * program.ops.size() > kMostChainedOps;
     if (staggered && !pace.settled && !longest) {
       engine.rewind(mark);
       count *= 2;
@@ -193,7 +192,7 @@ IterationResult IterationSimulator::Impl::run(const ir::Program& program,
       engine.shrink(mark);  // the log takes as much
     result.work = chain.work();
     const int logged = std::max(0, count - kLoggedChain);
-    const Seconds origin = earliest(ends[static_cast<std::size_t>(logged)]);
+    const Seconds origin = earliest(ends[logged]);
     collect(program, {chain, ends, pace, origin, logged, folding}, options, result);
     if (intervals != nullptr) {
       for (int i = 0; i < count; ++i) chain.iteration(i).append_intervals(i, *intervals);
@@ -254,7 +253,7 @@ void IterationSimulator::Impl::collect(const ir::Program& program, const Ran& ra
   ir::RunLog& log = result.log;
   log.source = "simulator";
   for (int i = ran.first_logged; i <= ran.last(); ++i) {
-    const auto row = static_cast<std::size_t>(i);
+    const std::size_t row = i;
     log.iterations.push_back({i - ran.first_logged,
                               to_instant(earliest(ran.ends[row]) - ran.origin),
                               to_instant(latest(ran.ends[row + 1]) - ran.origin)});
@@ -279,8 +278,7 @@ void IterationSimulator::Impl::collect(const ir::Program& program, const Ran& ra
   if (ran.folding != nullptr) {
     result.simulated_pipelines = ran.folding->built();
     for (std::size_t p = 0; p < result.pipeline_times.size(); ++p) {
-      result.pipeline_times[p] =
-          result.pipeline_times[static_cast<std::size_t>(ran.folding->representative[p])];
+      result.pipeline_times[p] = result.pipeline_times[ran.folding->representative[p]];
     }
   }
   result.breakdown = mean_breakdown(program, result.ranks);
@@ -322,8 +320,7 @@ void IterationSimulator::Impl::collect_rank(const ir::Program& program, const Ra
       mean_over(ran.pace.window, ir::rank_breakdown(program, counted, to - from)));
   result.peak_memory.push_back(peak);
   result.log.clocks.push_back({rank, {}, {}});
-  Seconds& latest_pass =
-      result.pipeline_times[static_cast<std::size_t>(program.ranks[rank.index()].pipeline)];
+  Seconds& latest_pass = result.pipeline_times[program.ranks[rank.index()].pipeline];
   ProgramTasks& tasks = ran.chain.iteration(ran.last());
   for (const ir::Op& op : program.stream_ops(rank, ir::Stream::compute)) {
     if (!ir::is_backward(op.kind)) continue;
@@ -369,14 +366,13 @@ std::vector<Bytes> IterationSimulator::Impl::carried_by_all(const Folding& foldi
     const std::size_t end = i + 1 < folding.crossings.size() ? folding.crossings[i + 1].first_link
                                                              : folding.crossed.size();
     for (std::size_t at = folding.crossings[i].first_link; at < end; ++at) {
-      carried[folding.crossed[at].index()] +=
-          by_route[static_cast<std::size_t>(folding.crossings[i].route)];
+      carried[folding.crossed[at].index()] += by_route[folding.crossings[i].route];
     }
   }
   std::vector<std::vector<std::size_t>> members(folding.representative.size());
   std::unordered_map<std::int32_t, std::pair<std::size_t, std::size_t>> position;
   for (std::size_t p = 0; p < members.size(); ++p) {
-    const auto built = static_cast<std::size_t>(folding.representative[p]);
+    const std::size_t built = folding.representative[p];
     members[built].push_back(p);
     if (built != p) continue;
     for (std::size_t i = 0; i < folding.devices[p].size(); ++i) {

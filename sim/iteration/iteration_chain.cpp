@@ -36,7 +36,7 @@ void IterationChain::follow(const ProgramTasks& before, const ProgramTasks& afte
     if (begin.front() == begin.back()) continue;
     const TaskId gate = engine_.add_barrier();
     for (int s = 0; s < ir::kStreams; ++s) {
-      const auto slot = static_cast<std::size_t>(s);
+      const std::size_t slot = s;
       for (std::uint32_t i = begin[slot]; i < begin[slot + 1]; ++i) {
         const OpId id{static_cast<std::int32_t>(i)};
         const bool ends_stream = i + 1 == begin[slot + 1];

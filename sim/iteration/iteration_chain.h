@@ -18,7 +18,7 @@ class IterationChain {
   IterationChain(const ProgramTasks::Input& input, FlowEngine& engine, int count);
 
   int count() const { return static_cast<int>(iterations_.size()); }
-  ProgramTasks& iteration(int i) { return *iterations_[static_cast<std::size_t>(i)]; }
+  ProgramTasks& iteration(int i) { return *iterations_[i]; }
   SimulatedWork work() const;
   /// After the run, which began at `start`: when each rank began iteration 0, then when it ended
   /// iterations 0, 1, ... A rank without ops ends with the last one.

@@ -20,7 +20,7 @@ std::size_t MemoryTimeline::max_samples() const {
   std::size_t count = program_.ranks.size();
   for (const ir::Op& op : program_.ops) {
     if (op.stream != ir::Stream::compute || op.buffers == ir::kNone) continue;
-    const Change& effects = changes_[static_cast<std::size_t>(op.buffers)];
+    const Change& effects = changes_[op.buffers];
     count += (effects.at_start.value != 0 ? 1 : 0) + (effects.at_end.value != 0 ? 1 : 0);
   }
   return count;
@@ -48,7 +48,7 @@ Bytes MemoryTimeline::replay(RankId rank, Instant begin, std::span<const ir::Spa
   for (const ir::Span& span : spans) {
     const ir::Op& op = program_.op(span.op);
     if (op.stream != ir::Stream::compute || op.buffers == ir::kNone) continue;
-    const Change& effects = changes_[static_cast<std::size_t>(op.buffers)];
+    const Change& effects = changes_[op.buffers];
     if (effects.at_start.value != 0) change(span.start, effects.at_start);
     if (effects.at_end.value != 0) change(span.end, effects.at_end);
   }

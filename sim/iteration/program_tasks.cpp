@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/ir/op_traits.h"
 
 namespace orrery::sim {
@@ -13,7 +14,7 @@ constexpr std::int32_t kUnset = INT32_MIN;  ///< Neither a task nor ~ of an inde
 
 template <class T>
 const T& at(const std::vector<T>& table, std::int32_t index) {
-  return table[static_cast<std::size_t>(index)];
+  return table[index];
 }
 
 }  // namespace
@@ -81,7 +82,7 @@ void ProgramTasks::append_intervals(int iteration, std::vector<FlowInterval>& in
 std::vector<Bytes> ProgramTasks::bytes_by_route() const {
   std::vector<Bytes> all(folding_->routes.size());
   for (const FoldedFlow& flow : folded_flows_) {
-    all[static_cast<std::size_t>(flow.route)] += Bytes{std::round(flow.bytes.value)};
+    all[flow.route] += Bytes{std::round(flow.bytes.value)};
   }
   return all;
 }
@@ -111,7 +112,7 @@ void ProgramTasks::set(OpId op, TaskId first, TaskId last) {
 ProgramTasks::Ends ProgramTasks::ends(OpId op) const {
   const std::int32_t task = tasks_[op];
   if (task >= 0) return {{task}, {task}};
-  return ends_[static_cast<std::size_t>(~task)];
+  return ends_[~task];
 }
 
 void ProgramTasks::add_op(OpId id) {
@@ -340,7 +341,7 @@ void ProgramTasks::add_dependencies() {
     const OpId id{static_cast<std::int32_t>(i)};
     const ir::Op& op = program_.ops[i];
     const TaskId start = first(id);
-    const std::size_t slot = op.rank.index() * ir::kStreams + static_cast<std::size_t>(op.stream);
+    const std::size_t slot = op.rank.index() * ir::kStreams + index_of(op.stream);
     if (op.stream != ir::Stream::p2p && i > program_.stream_begin[slot]) {
       engine_.add_dependency(last({id.value - 1}), start);
     }
@@ -351,9 +352,9 @@ void ProgramTasks::add_dependencies() {
 }
 
 const std::vector<models::FlowEdge>& ProgramTasks::shape_flows(std::int32_t shape) {
-  std::vector<models::FlowEdge>& flows = shape_flows_[static_cast<std::size_t>(shape)];
+  std::vector<models::FlowEdge>& flows = shape_flows_[shape];
   if (!flows.empty()) return flows;
-  const ir::CollectiveShape& all = program_.collective_shapes[static_cast<std::size_t>(shape)];
+  const ir::CollectiveShape& all = program_.collective_shapes[shape];
   for (const ir::CollectiveShape::Part& part : all.parts) {
     const auto edges =
         models::collective_flows(all.kind, program_.group(part.group).devices, part.bytes, path_);
@@ -365,7 +366,7 @@ const std::vector<models::FlowEdge>& ProgramTasks::shape_flows(std::int32_t shap
 /// Ring time of a collective inside one collapsed rank that needs no flows.
 std::optional<Seconds> ProgramTasks::local_time(const ir::Collective& collective) {
   if (mode_ != InnerMode::closed_form || collective.members.member_count != 1) return std::nullopt;
-  auto& known = local_time_[static_cast<std::size_t>(collective.shape)];
+  auto& known = local_time_[collective.shape];
   if (known) return *known;
   const ir::CollectiveShape& shape = program_.shape_of(collective);
   const bool local = takes_closed_form(program_, shape, path_);
@@ -382,12 +383,12 @@ std::optional<Seconds> ProgramTasks::local_time(const ir::Collective& collective
 void ProgramTasks::add_collective(const ir::Collective& collective) {
   const std::span<const OpId> members = program_.members_of(collective.members);
   if (folding_ != nullptr) {
-    const std::int32_t of = folding_->class_of_collective[static_cast<std::size_t>(
-        &collective - program_.collectives.data())];
+    const std::int32_t of =
+        folding_->class_of_collective[&collective - program_.collectives.data()];
     if (of >= 0) return add_folded_collective(of, members);
   }
   if (const std::optional<Seconds> time = local_time(collective)) {
-    ++shape_uses_[static_cast<std::size_t>(collective.shape)];
+    ++shape_uses_[collective.shape];
     const TaskId task = delay(*time);
     return set(members.front(), task, task);
   }
@@ -418,7 +419,7 @@ void ProgramTasks::add_collective(const ir::Collective& collective) {
 
 /// All collectives of a class start and end together: those that have members here are one.
 void ProgramTasks::add_folded_collective(std::int32_t of, std::span<const OpId> members) {
-  std::optional<Ends>& ends = class_ends_[static_cast<std::size_t>(of)];
+  std::optional<Ends>& ends = class_ends_[of];
   if (!ends) {
     ends = Ends{barrier(), barrier()};
     engine_.add_dependency(ends->first, ends->last);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "models/base/ids.h"
 #include "models/ir/op_traits.h"
 #include "sim/iteration/inner.h"
 
@@ -132,7 +133,7 @@ void Symmetry::find_patterns(LocalClass& one) {
       const ir::Op& op = program.ops[i];
       if (op.transfers != ir::kNone) transfers.insert(op.transfers);
       if (op.kind == ir::OpKind::collective) {
-        if (in_.partial.steps[static_cast<std::size_t>(op.match)] < 0) {
+        if (in_.partial.steps[op.match] < 0) {
           shapes.insert(program.collective_of(op).shape);
         }
       } else if (op.inner != ir::kNone) {
@@ -141,12 +142,12 @@ void Symmetry::find_patterns(LocalClass& one) {
     }
   }
   for (const std::int32_t set : transfers) {
-    for (const ir::Transfer& transfer : program.transfer_sets[static_cast<std::size_t>(set)]) {
+    for (const ir::Transfer& transfer : program.transfer_sets[set]) {
       add_flow(transfer.source, transfer.destination);
     }
   }
   for (const std::int32_t index : shapes) {
-    const ir::CollectiveShape& shape = program.collective_shapes[static_cast<std::size_t>(index)];
+    const ir::CollectiveShape& shape = program.collective_shapes[index];
     for (const ir::CollectiveShape::Part& part : shape.parts) {
       const std::vector<DeviceId>& group = program.group(part.group).devices;
       add_paths(group, shape.kind, one);
@@ -157,8 +158,7 @@ void Symmetry::find_patterns(LocalClass& one) {
     }
   }
   for (const auto& [set, rank] : inner) {
-    for (const ir::InnerCollective& collective :
-         program.inner_sets[static_cast<std::size_t>(set)]) {
+    for (const ir::InnerCollective& collective : program.inner_sets[set]) {
       for (const std::int32_t index : collective.groups) {
         const std::vector<DeviceId>& group = program.group(index).devices;
         const bool inside = std::all_of(group.begin(), group.end(), [&](DeviceId device) {
@@ -245,7 +245,7 @@ void Symmetry::add_local_flows() {
     one.first_flow = route_begin_.size();
     const auto position = [&](DeviceId device) { return in_.members.of_device[device]; };
     for (const int member : one.members) {
-      Color& fixed = local_fixed_[static_cast<std::size_t>(member)];
+      Color& fixed = local_fixed_[member];
       const auto here = [&](DeviceId device) {
         const Position at = position(device);
         // A lone pipeline may send to others.
@@ -383,9 +383,9 @@ std::int32_t Symmetry::place(LinkId link, std::int32_t family) {
 }
 
 std::int32_t Symmetry::root(std::int32_t place) const {
-  while (parents_[static_cast<std::size_t>(place)] != place) {
-    std::int32_t& parent = parents_[static_cast<std::size_t>(place)];
-    parent = parents_[static_cast<std::size_t>(parent)];
+  while (parents_[place] != place) {
+    std::int32_t& parent = parents_[place];
+    parent = parents_[parent];
     place = parent;
   }
   return place;
@@ -396,7 +396,7 @@ bool Symmetry::unite(std::int32_t a, std::int32_t b) {
   a = root(a);
   b = root(b);
   if (a == b) return false;
-  parents_[static_cast<std::size_t>(std::max(a, b))] = std::min(a, b);
+  parents_[std::max(a, b)] = std::min(a, b);
   return true;
 }
 
@@ -452,11 +452,11 @@ void Symmetry::paint_links() {
   const auto cross = [&](std::size_t flow, Color color) {
     const Color scrambled = scramble(color);
     for (const std::int32_t at : places_of(flow)) {
-      crossing_[static_cast<std::size_t>(at)] += scrambled;
+      crossing_[at] += scrambled;
     }
   };
   for_each_local([&](const LocalClass&, int member, std::size_t j, std::size_t flow) {
-    cross(flow, mix(pipeline_colors_[static_cast<std::size_t>(member)], static_cast<Color>(j)));
+    cross(flow, mix(pipeline_colors_[member], static_cast<Color>(j)));
   });
   for (std::size_t f = 0; f < flow_colors_.size(); ++f) cross(local_flows_ + f, flow_colors_[f]);
   link_colors_.resize(capacity_.size());
@@ -475,12 +475,11 @@ void Symmetry::paint_rest() {
     const GlobalCollective& one = collectives_[k];
     Color devices = 0;
     const Color own = collective_colors_[k];
-    const ir::CollectiveShape& shape =
-        in_.program.shape_of(in_.program.collectives[static_cast<std::size_t>(one.index)]);
+    const ir::CollectiveShape& shape = in_.program.shape_of(in_.program.collectives[one.index]);
     for (std::size_t part = 0; part < shape.parts.size(); ++part) {
       for (const DeviceId device : in_.program.group(shape.parts[part].group).devices) {
         const Position& at = in_.members.of_device[device];
-        const auto p = static_cast<std::size_t>(at.pipeline);
+        const std::size_t p = at.pipeline;
         const Color role = mix(static_cast<Color>(part), at.position);
         devices += mix(pipeline_colors_[p], role);
         if (roles[p] == 0) touched.push_back(p);
@@ -496,7 +495,7 @@ void Symmetry::paint_rest() {
     for (std::size_t f = collectives_[k].first_flow; f < collectives_[k].end_flow; ++f) {
       Color links = 0;
       for (const std::int32_t at : places_of(local_flows_ + f)) {
-        links += scramble(link_colors_[static_cast<std::size_t>(at)]);
+        links += scramble(link_colors_[at]);
       }
       flow_colors_[f] = mix(mix(flow_colors_[f], links), collective_colors_[k]);
       flows += mix(flow_colors_[f], tails_[f]);
@@ -506,9 +505,9 @@ void Symmetry::paint_rest() {
   collective_colors_ = std::move(collectives);
   std::vector<Color> own(pipeline_colors_.size(), 0);
   for_each_local([&](const LocalClass&, int member, std::size_t, std::size_t flow) {
-    Color& color = own[static_cast<std::size_t>(member)];
+    Color& color = own[member];
     for (const std::int32_t at : places_of(flow)) {
-      color = mix(color, link_colors_[static_cast<std::size_t>(at)]);
+      color = mix(color, link_colors_[at]);
     }
   });
   for (std::size_t p = 0; p < pipeline_colors_.size(); ++p) {
@@ -520,9 +519,8 @@ void Symmetry::paint_rest() {
 void Symmetry::find_doubles(const std::vector<int>& uses) {
   std::map<std::pair<std::int32_t, int>, std::int32_t> known;  // By class, pipeline.
   for (const GlobalCollective& one : collectives_) {
-    if (uses[static_cast<std::size_t>(one.dense)] < 2) continue;
-    const ir::CollectiveShape& shape =
-        in_.program.shape_of(in_.program.collectives[static_cast<std::size_t>(one.index)]);
+    if (uses[one.dense] < 2) continue;
+    const ir::CollectiveShape& shape = in_.program.shape_of(in_.program.collectives[one.index]);
     for (const ir::CollectiveShape::Part& part : shape.parts) {
       for (const DeviceId device : in_.program.group(part.group).devices) {
         const int p = in_.members.of_device[device].pipeline;
@@ -557,11 +555,11 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
     const auto [at, fresh] = class_of_collective.try_emplace(
         collective_colors_[k], static_cast<std::int32_t>(class_of_collective.size()));
     one.dense = at->second;
-    ++uses[static_cast<std::size_t>(one.dense)];
+    ++uses[one.dense];
     if (one.first_flow == one.end_flow) continue;
-    out->class_of_collective[static_cast<std::size_t>(one.index)] = one.dense;
-    if (fresh) out->collective_flows.resize(static_cast<std::size_t>(one.dense) + 1);
-    std::vector<Folding::Flow>& flows = out->collective_flows[static_cast<std::size_t>(one.dense)];
+    out->class_of_collective[one.index] = one.dense;
+    if (fresh) out->collective_flows.resize(one.dense + 1);
+    std::vector<Folding::Flow>& flows = out->collective_flows[one.dense];
     for (std::size_t f = one.first_flow; f < one.end_flow; ++f) {
       const auto [route, first] =
           route_of_flow.try_emplace(flow_colors_[f], static_cast<std::int32_t>(routes));
@@ -588,7 +586,7 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
   std::vector<std::int32_t> first_of_class;
   std::vector<std::int32_t> dense(capacity_.size(), -1);
   for (const std::int32_t at : places_) {
-    const auto p = static_cast<std::size_t>(at);
+    const std::size_t p = at;
     if (dense[p] >= 0) continue;
     const auto [entry, fresh] = class_of_link.try_emplace(
         link_colors_[p], static_cast<std::int32_t>(first_of_class.size()));
@@ -598,8 +596,8 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
   std::unordered_map<std::uint64_t, std::int32_t> counts;  // By route, class of links.
   const auto count = [&](std::size_t flow, std::size_t route) {
     for (const std::int32_t at : places_of(flow)) {
-      const std::int32_t of = dense[static_cast<std::size_t>(at)];
-      if (first_of_class[static_cast<std::size_t>(of)] != at) continue;
+      const std::int32_t of = dense[at];
+      if (first_of_class[of] != at) continue;
       ++counts[static_cast<std::uint64_t>(route) << 32 | static_cast<std::uint32_t>(of)];
     }
   };
@@ -608,20 +606,19 @@ std::unique_ptr<Folding> Symmetry::fold(bool crossings) {
     if (member == one.built) first_of_route[one.first_route + j] = flow;
   });
   for (std::size_t f = 0; f < edges_.size(); ++f) {
-    count(local_flows_ + f, static_cast<std::size_t>(global_route[f]));
+    count(local_flows_ + f, global_route[f]);
   }
   for (std::size_t route = 0; route < routes; ++route) {
     Folding::Route made;
     std::vector<std::int32_t> crossed;
     for (const std::int32_t at : places_of(first_of_route[route])) {
-      const std::int32_t of = dense[static_cast<std::size_t>(at)];
+      const std::int32_t of = dense[at];
       if (std::find(crossed.begin(), crossed.end(), of) != crossed.end()) continue;
       crossed.push_back(of);
-      const std::int32_t first = first_of_class[static_cast<std::size_t>(of)];
+      const std::int32_t first = first_of_class[of];
       const std::int32_t times =
           counts.at(static_cast<std::uint64_t>(route) << 32 | static_cast<std::uint32_t>(of));
-      made.links.insert(made.links.end(), static_cast<std::size_t>(times),
-                        link_of_place_[static_cast<std::size_t>(first)]);
+      made.links.insert(made.links.end(), times, link_of_place_[first]);
     }
     out->routes.push_back(std::move(made));
   }
@@ -661,7 +658,7 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
   // When each step moved bytes, and which steps and local flows did so at the same time.
   std::map<std::pair<std::int32_t, int>, std::pair<Seconds, Seconds>> windows;
   for (const FlowInterval& flow : flows) {
-    const std::int32_t step = step_of_route_[static_cast<std::size_t>(flow.route)];
+    const std::int32_t step = step_of_route_[flow.route];
     if (step < 0) continue;
     const auto [at, fresh] = windows.try_emplace({step, flow.iteration}, flow.start, flow.end);
     if (fresh) continue;
@@ -673,7 +670,7 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
   };
   std::set<std::pair<std::int32_t, std::int32_t>> met;  // Route, step.
   for (const FlowInterval& flow : flows) {
-    if (step_of_route_[static_cast<std::size_t>(flow.route)] >= 0) continue;
+    if (step_of_route_[flow.route] >= 0) continue;
     for (const auto& [at, window] : windows) {
       if (overlap(flow.start, flow.end, window)) met.insert({flow.route, at.first});
     }
@@ -692,8 +689,8 @@ bool Symmetry::add_meetings(const std::vector<FlowInterval>& flows, Seconds apar
   };
   for (const auto& [route, step] : met) {
     for (const LocalClass& one : classes_) {
-      const std::size_t j = static_cast<std::size_t>(route) - one.first_route;
-      if (static_cast<std::size_t>(route) < one.first_route || j >= one.flows.size()) continue;
+      const std::size_t j = route - one.first_route;
+      if (as_size(route) < one.first_route || j >= one.flows.size()) continue;
       for (std::size_t m = 0; m < one.members.size(); ++m) {
         const std::size_t flow = one.first_flow + m * one.flows.size() + j;
         for (const LinkId link : links_of(flow)) meet(link, 0, 1 + step);

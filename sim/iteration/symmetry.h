@@ -53,9 +53,7 @@ struct Position {
 /// A plan's pipelines as lists of devices.
 struct Members {
   Members(const ir::Plan& plan, const models::Cluster& cluster);
-  DeviceId at(int pipeline, int position) const {
-    return devices[static_cast<std::size_t>(pipeline)][static_cast<std::size_t>(position)];
-  }
+  DeviceId at(int pipeline, int position) const { return devices[pipeline][position]; }
 
   std::vector<std::vector<DeviceId>> devices;  ///< By pipeline.
   IdVector<DeviceId, Position> of_device;
@@ -136,9 +134,7 @@ class Symmetry {
     std::int32_t dense = -1;  ///< Class, once folded.
   };
 
-  bool singleton(int pipeline) const {
-    return classes_[class_of_[static_cast<std::size_t>(pipeline)]].members.size() == 1;
-  }
+  bool singleton(int pipeline) const { return classes_[class_of_[pipeline]].members.size() == 1; }
 
   void find_classes() {
     std::unordered_map<Color, std::size_t> known;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::sim {
 
@@ -77,7 +78,7 @@ ReplayResult Accounting::finish(const models::Job& job, bool record_spans) {
   result_.device_hours.spare = static_cast<double>(spare_) / kNanosecondsPerHour;
   result_.device_hours.absent = static_cast<double>(absent_) / kNanosecondsPerHour;
   const auto wall = [&](Bucket bucket) {
-    return static_cast<double>(result_.wall[static_cast<std::size_t>(bucket)].count);
+    return static_cast<double>(result_.wall[index_of(bucket)].count);
   };
   const auto horizon = static_cast<double>(result_.horizon.count);
   result_.ettr = (wall(Bucket::productive) + wall(Bucket::degraded)) / horizon;

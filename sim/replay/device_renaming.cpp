@@ -148,7 +148,7 @@ DeviceRenaming::Shape DeviceRenaming::make_shape(const models::Node& node, int f
   }
   shape.sorted.resize(size);
   for (std::size_t p = 0; p < size; ++p) {
-    shape.sorted[static_cast<std::size_t>(above[p])] = static_cast<int>(p);
+    shape.sorted[above[p]] = static_cast<int>(p);
   }
   shape.regular = groups_above == static_cast<int>(size);
   return shape;
@@ -165,12 +165,12 @@ const std::vector<int>& DeviceRenaming::positions(const Shape& shape,
   for (const int position : order) {
     int at = 0;
     for (std::size_t level = 0; level < shape.group.size(); ++level) {
-      const int group = shape.group[level][static_cast<std::size_t>(position)];
+      const int group = shape.group[level][position];
       const auto [entry, is_new] = number[level].try_emplace(group, 0);
       if (is_new) entry->second = at * shape.fan[level] + used[level][at]++;
       at = entry->second;
     }
-    result.push_back(shape.sorted[static_cast<std::size_t>(at)]);
+    result.push_back(shape.sorted[at]);
   }
   return result;
 }
@@ -280,7 +280,7 @@ DeviceRenaming::Names DeviceRenaming::names(std::span<const DeviceId> order,
       if (!leaf.valid()) leaf = {leaves++};
       used.push_back({device.node, leaf, false, {}});
     }
-    used[static_cast<std::size_t>(at)].positions.push_back(device.position);
+    used[at].positions.push_back(device.position);
   }
   result.degraded_links = fix_degraded(degraded, number, fixed);
   for (UsedNode& node : used) node.fixed = fixed[node.node];

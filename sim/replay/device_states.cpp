@@ -29,7 +29,7 @@ DeviceStates::DeviceStates(const models::Cluster& cluster, const std::vector<Nod
   }
   for (const int count : live_of_) live_count_ += count;
   for (const models::Device& device : cluster.devices) {
-    const models::GpuType& gpu = cluster.gpu_types[static_cast<std::size_t>(device.gpu_type)];
+    const models::GpuType& gpu = cluster.gpu_types[device.gpu_type];
     const auto price = spot && gpu.spot_price ? gpu.spot_price : gpu.price;
     if (price) price_[device.id] = price->value;
   }
@@ -141,7 +141,7 @@ void DeviceStates::apply(const ir::ClusterEvent& event, Change& change) {
 
 std::vector<DeviceId> DeviceStates::live() const {
   std::vector<DeviceId> devices;
-  devices.reserve(static_cast<std::size_t>(live_count_));
+  devices.reserve(live_count_);
   for (const models::Device& device : cluster_.devices) {
     if (live(device.id)) devices.push_back(device.id);
   }

@@ -4,11 +4,10 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::sim {
 namespace {
-
-std::size_t index_of(Bucket bucket) { return static_cast<std::size_t>(bucket); }
 
 Nanoseconds times(std::int64_t count, Nanoseconds duration) { return {count * duration.count}; }
 

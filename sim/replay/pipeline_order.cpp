@@ -37,8 +37,7 @@ class PipelineShapes {
     taken_.resize(plan.pipelines.size());
     for (const ir::Pipeline& pipeline : plan.pipelines) {
       for (const ir::Reroute& reroute : pipeline.reroutes) {
-        taken_[static_cast<std::size_t>(reroute.to_pipeline)].emplace_back(reroute.stage,
-                                                                           reroute.micro_batch);
+        taken_[reroute.to_pipeline].emplace_back(reroute.stage, reroute.micro_batch);
       }
     }
     for (auto& taken : taken_) std::sort(taken.begin(), taken.end());
@@ -125,7 +124,7 @@ ir::Plan reordered(const ir::Plan& plan, const std::vector<std::size_t>& order) 
   }
   for (ir::Pipeline& pipeline : result.pipelines) {
     for (ir::Reroute& reroute : pipeline.reroutes) {
-      reroute.to_pipeline = place[static_cast<std::size_t>(reroute.to_pipeline)];
+      reroute.to_pipeline = place[reroute.to_pipeline];
     }
   }
   return result;

@@ -19,11 +19,11 @@ void put(ByteWriter& out, const std::vector<models::StateTransfer>& transfers);
 void put(ByteWriter& out, const models::DegradedLinks& links);
 void put(ByteWriter& out, const std::vector<models::SlowDevice>& devices);
 
-/// All that times of transfers depend on beside the transfers: cluster, profile (of its links),
+/// All that times of transfers depend on besides the transfers: cluster, profile (of its links),
 /// SimGrid and its options.
 std::string transfer_context(const models::Cluster& cluster, const ir::Profile& profile,
                              const std::vector<std::pair<std::string, std::string>>& simgrid);
-/// And iterations beside plan and conditions.
+/// And iterations besides plan and conditions.
 std::string iteration_context(const std::string& transfers, const models::Workload& workload,
                               const models::Job& job, const IterationOptions& options);
 

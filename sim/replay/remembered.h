@@ -54,7 +54,8 @@ class AddTime {
 template <class Answer>
 class Remembered {
  public:
-  /// Keeps the store, which may be null. `context`: all that answers depend on beside the question.
+  /// Keeps the store, which may be null. `context`: all that answers depend on besides the
+  /// question.
   Remembered(const models::AnswerStore* store, std::string context)
       : store_(store), context_(std::move(context)) {}
 

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "sim/replay/accounting.h"
 #include "sim/replay/checkpoint_schedule.h"
 #include "sim/replay/device_states.h"
@@ -35,7 +36,7 @@ std::vector<std::pair<Bucket, const char*>> enum_names(Bucket) {
 
 const char* name_of(Bucket bucket) {
   static const auto kNames = enum_names(bucket);
-  return kNames[static_cast<std::size_t>(bucket)].second;
+  return kNames[index_of(bucket)].second;
 }
 
 namespace {

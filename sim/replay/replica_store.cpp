@@ -103,7 +103,7 @@ void ReplicaStore::lose_device(DeviceId device) {
   if (gpu_) {
     const auto at = std::lower_bound(gpu_->devices->begin(), gpu_->devices->end(), device);
     if (at != gpu_->devices->end() && *at == device) {
-      gpu_->lose_shard(static_cast<std::size_t>(at - gpu_->devices->begin()));
+      gpu_->lose_shard(at - gpu_->devices->begin());
     }
   }
   for (auto& [slot, state] : slots_) {

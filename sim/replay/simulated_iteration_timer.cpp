@@ -74,7 +74,7 @@ class SimulatedIterationTimer::Impl {
     }
     // The verdict names devices and pipelines: those of the plan that was asked for.
     for (ir::MemoryUse& use : evaluation.memory.by_gpu_type) {
-      use.pipeline = static_cast<int>(named.pipelines[static_cast<std::size_t>(use.pipeline)]);
+      use.pipeline = static_cast<int>(named.pipelines[use.pipeline]);
       for (const DeviceId device : named.devices) {
         if (named.to[device] != use.device) continue;
         use.device = device;

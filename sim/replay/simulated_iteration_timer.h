@@ -30,7 +30,7 @@ namespace orrery::sim {
 class SimulatedIterationTimer final : public IterationTimer {
  public:
   /// Keeps references. `paths`: those of background transfers. `context`: what a store of answers
-  /// must know beside plan and conditions (iteration_context()); may be empty without one.
+  /// must know besides plan and conditions (iteration_context()); may be empty without one.
   SimulatedIterationTimer(IterationSimulator& simulator, const TransferPaths& paths,
                           const models::Workload& workload, const models::Job& job,
                           const ir::Profile& profile, IterationOptions options = {},

@@ -16,7 +16,7 @@ class TransferPaths::Table final : public RouteTable {
   void route(int source_host, int destination_host, std::vector<LinkId>& links,
              Seconds& latency) const override {
     const int other = destination_host - (destination_host > source_host ? 1 : 0);
-    const auto flow = static_cast<std::size_t>(source_host * (kHosts - 1) + other);
+    const std::size_t flow = source_host * (kHosts - 1) + other;
     ORRERY_CHECK(flow < paths.size(), "no path for flow {} of {}", flow, paths.size());
     links = paths[flow];
     latency = Seconds{};

@@ -115,8 +115,8 @@ double bare(const ir::Program& program, int stages, int micro_batches, int size,
   ModelShard shard(*backend, program.header, held);
   shard.initialize();
   Alone group;
-  const auto length = static_cast<std::size_t>(program.header.sequence_length);
-  const auto samples = static_cast<std::size_t>(size);
+  const std::size_t length = program.header.sequence_length;
+  const std::size_t samples = size;
   double best = std::numeric_limits<double>::infinity();
   for (int r = 0; r < repeats; ++r) {
     const double begin = clock();
@@ -144,7 +144,7 @@ double bare(const ir::Program& program, int stages, int micro_batches, int size,
       for (int s = stages - 1; s >= 0; --s) {
         Tensor out;
         shard.backward(ir::Pass::backward, {blocks * s / stages}, {blocks * (s + 1) / stages - 1},
-                       batch, kept[static_cast<std::size_t>(s)], gradient, 1, group, out);
+                       batch, kept[s], gradient, 1, group, out);
         gradient = out;
       }
     }
@@ -257,7 +257,7 @@ bool measure_log(int repeats) {
       "log of a step of {:.2f} ms, {} ops: text {:.1f} us, store {:.1f} us, reading {:.1f} us, "
       "files {:.1f} us ({} bytes)\n",
       1e3 * step_time, program.ops.size(), 1e6 * text_time, 1e6 * store_time, 1e6 * read_time,
-      1e6 * file_time, bytes / static_cast<std::size_t>(repeats));
+      1e6 * file_time, bytes / repeats);
   const bool rank =
       line("log writing in the rank, share of a step", text_time / step_time, kLogTarget, "%", 100);
   return line("log writing in all, share of a step",

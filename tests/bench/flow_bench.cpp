@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "sim/flow/engine.h"
 #include "tests/bench/in_child.h"
@@ -60,7 +61,7 @@ struct Shape {
 class Iteration {
  public:
   Iteration(FlowEngine& engine, Shape shape) : engine_(engine), shape_(shape) {
-    const auto ranks = static_cast<std::size_t>(shape.data * shape.pipeline);
+    const std::size_t ranks = shape.data * shape.pipeline;
     engine.reserve(ranks * (4 * kMicroBatches + 2), ranks * (8 * kMicroBatches + 4));
     for (int replica = 0; replica < shape.data; ++replica) add_replica(replica);
     if (shape.data > 1)
@@ -72,7 +73,7 @@ class Iteration {
     return (replica * shape_.pipeline + stage) * shape_.tensor;
   }
   void add_replica(int replica) {
-    const auto cells = static_cast<std::size_t>(shape_.pipeline * kMicroBatches);
+    const std::size_t cells = shape_.pipeline * kMicroBatches;
     std::vector<TaskId> forward(cells), backward(cells);
     for (int stage = 0; stage < shape_.pipeline; ++stage) {
       TaskId previous;
@@ -107,8 +108,7 @@ class Iteration {
     const int n = shape_.data;
     const TaskId ready = engine_.add_barrier();
     for (int replica = 0; replica < n; ++replica) {
-      engine_.add_dependency(last_[static_cast<std::size_t>(replica * shape_.pipeline + stage)],
-                             ready);
+      engine_.add_dependency(last_[as_size(replica * shape_.pipeline + stage)], ready);
       const TaskId edge = engine_.add_flow(host(replica, stage), host((replica + 1) % n, stage),
                                            Bytes{2.0 * (n - 1) / n * kGradientBytes},
                                            Seconds{(2 * (n - 1) - 1) * 5e-6});
@@ -116,7 +116,7 @@ class Iteration {
     }
   }
   static std::size_t cell(int stage, int micro_batch) {
-    return static_cast<std::size_t>(stage * kMicroBatches + micro_batch);
+    return as_size(stage * kMicroBatches + micro_batch);
   }
 
   FlowEngine& engine_;
@@ -153,7 +153,7 @@ void add_all_reduce(FlowEngine& engine, int n, bool step_by_step) {
       engine.add_flow(rank, (rank + 1) % n, Bytes{steps * kBytes / n}, Seconds{(steps - 1) * 5e-6});
     return;
   }
-  engine.reserve(static_cast<std::size_t>(n * steps), static_cast<std::size_t>(2 * n * steps));
+  engine.reserve(as_size(n * steps), as_size(2 * n * steps));
   for (int step = 0; step < steps; ++step)
     for (int rank = 0; rank < n; ++rank) {
       const TaskId flow = engine.add_flow(rank, (rank + 1) % n, Bytes{kBytes / n});

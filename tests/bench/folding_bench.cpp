@@ -50,9 +50,9 @@ models::Cluster make_cluster(int nodes, std::string_view kind) {
   for (int i = 0; i < kGpusPerNode; ++i) all.push_back(i);
   node.domains = {{all, "nvlink"}};
   node.nics = {{"nic", {}}};
-  cluster.nodes.assign(static_cast<std::size_t>(nodes), node);
+  cluster.nodes.assign(nodes, node);
   for (int n = 0; n < nodes; ++n) {
-    models::Node& one = cluster.nodes[static_cast<std::size_t>(n)];
+    models::Node& one = cluster.nodes[n];
     one.leaf = n / kNodesPerLeaf;
     if (mixed && n >= nodes / 2) one.gpu_types.assign(kGpusPerNode, 1);
   }
@@ -85,7 +85,7 @@ models::Workload make_workload() {
 /// `short`: the second pipeline has one stage less than the others.
 ir::Plan make_plan(int data, int stages, int blocks, std::string_view kind) {
   ir::Plan plan;
-  plan.pipelines.reserve(static_cast<std::size_t>(data));
+  plan.pipelines.reserve(data);
   for (int p = 0; p < data; ++p) {
     ir::Pipeline pipeline;
     pipeline.micro_batches = kMicroBatches;

@@ -23,6 +23,7 @@
 
 #include "executor/compute/backend.h"
 #include "executor/compute/cpu_gemm.h"
+#include "models/base/ids.h"
 
 #ifdef ORRERY_WITH_OPENBLAS
 #include <cblas.h>
@@ -68,8 +69,7 @@ using Product = std::function<void()>;
 
 Product by_backend(Backend& backend, const Shape& s) {
   const auto tensor = [&](int rows, int columns) {
-    Tensor made =
-        backend.allocate(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns), false);
+    Tensor made = backend.allocate(as_size(rows) * as_size(columns), false);
     backend.fill(made, 0.5);
     return made;
   };
@@ -101,8 +101,7 @@ Product by_eigen(const Shape& s) {
 #ifdef ORRERY_WITH_OPENBLAS
 Product by_openblas(const Shape& s) {
   const auto filled = [](int rows, int columns) {
-    return std::vector<float>(static_cast<std::size_t>(rows) * static_cast<std::size_t>(columns),
-                              0.5F);
+    return std::vector<float>(as_size(rows) * as_size(columns), 0.5F);
   };
   return [s, a = filled(s.m, s.k), b = filled(s.k, s.n), c = filled(s.m, s.n)]() mutable {
     const bool ta = s.transpose_a(), tb = s.transpose_b();

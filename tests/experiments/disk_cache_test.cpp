@@ -93,7 +93,7 @@ TEST(DiskCache, WhatWasNotUsedForLongestMakesRoom) {
   EXPECT_GT(found, 400);
   EXPECT_EQ(newer, found) << "old answers stayed while newer ones went";
   EXPECT_TRUE(told.cache.find(std::to_string(kAnswers - 1)).has_value());
-  told.cache.keep("too large", std::string(static_cast<std::size_t>(kMost), 'x'));
+  told.cache.keep("too large", std::string(kMost, 'x'));
   EXPECT_EQ(told.cache.find("too large"), std::nullopt);
 }
 

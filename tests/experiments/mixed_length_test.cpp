@@ -80,8 +80,7 @@ TEST(MixedLengths, EqualLengthsSimulateLikeThePlanLoweredAtThatLength) {
   for (std::size_t s = 0; s < sets.size(); ++s) {
     const auto planner = world.make("hetu_b", sets[s]);
     const planners::PreparedStrategy& strategy = planner->strategies().front();
-    const models::MicroBatchLengths lengths(static_cast<std::size_t>(strategy.pipelines()),
-                                            Lengths(5, 2048));
+    const models::MicroBatchLengths lengths(strategy.pipelines(), Lengths(5, 2048));
     StepSimulator steps(*planner, *world.pricer, *world.topology, *world.simulator);
     const double mixed = steps.phase_time({0, lengths, models::StepEnd::update}).value;
     const ir::Program program =

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "experiments/study/replay_traces.h"
+#include "models/base/ids.h"
 #include "planners/recovery/catalog.h"
 #include "sim/flow/fork.h"
 #include "tests/experiments/replay_support.h"
@@ -142,7 +143,7 @@ TEST(ReplayStudy, AKilledReplayGoesOnToTheBytesOfAWholeOne) {
   EXPECT_GE(kept.size(), 2u);
   EXPECT_LT(kept.size(), 6u);
   const StudyResult rest = hurt.run(hurt.options(2));
-  EXPECT_EQ(static_cast<std::size_t>(rest.present), kept.size());
+  EXPECT_EQ(as_size(rest.present), kept.size());
   EXPECT_EQ(rest.present + rest.done, 6);
   EXPECT_EQ(contents(hurt.results()), contents(whole.results()));
 }

@@ -28,7 +28,7 @@ class Brute {
         size_(static_cast<int>(world.job.global_batch) / micro_batches),
         recompute_(recompute),
         layers_(count_layers(world.workload)),
-        best_(at(view.size() + 1), kNever) {
+        best_(view.size() + 1, kNever) {
     for (int n = 1; n <= view.per_host; n *= 2) submeshes_.push_back(n);
     for (int h = 2; h <= view.hosts(); h *= 2) submeshes_.push_back(h * view.per_host);
     for (int stages = 1; stages <= std::min(layers_, view.size()); ++stages) {
@@ -39,8 +39,8 @@ class Brute {
   /// The best of the chains over the most whole hosts.
   double best() const {
     for (int devices = view_.size(); devices > 0; devices -= view_.per_host) {
-      if (best_[at(devices)] < kNever) {
-        return best_[at(devices)];
+      if (best_[devices] < kNever) {
+        return best_[devices];
       }
     }
     return kNever;
@@ -50,7 +50,7 @@ class Brute {
   void extend(int first, int stages_left, int used, double sum, double largest) {
     if (stages_left == 0) {
       if (first != layers_) return;
-      double& best = best_[at(used)];
+      double& best = best_[used];
       best = std::min(best, sum + (micro_batches_ - 1) * largest);
       return;
     }

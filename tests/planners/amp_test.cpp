@@ -50,10 +50,10 @@ double cost_by_hand(const AmpChain& chain, const std::vector<int>& boundaries) {
   double sum = 0, longest = 0, cuts = 0;
   for (std::size_t s = 0; s + 1 < boundaries.size(); ++s) {
     double stage = 0;
-    for (int i = boundaries[s]; i < boundaries[s + 1]; ++i) stage += chain.time[at(i)];
+    for (int i = boundaries[s]; i < boundaries[s + 1]; ++i) stage += chain.time[i];
     sum += stage;
     longest = std::max(longest, stage);
-    if (s > 0) cuts += chain.cut[s - 1][at(boundaries[s] - 1)];
+    if (s > 0) cuts += chain.cut[s - 1][boundaries[s] - 1];
   }
   return (chain.micro_batches - 1) * longest + sum + cuts;
 }
@@ -98,7 +98,7 @@ std::pair<double, std::vector<int>> published_by_hand(const AmpChain& chain, int
                                                       double longest) {
   const auto sum = [&](int first, int last) {
     double total = 0;
-    for (int i = first; i <= last; ++i) total += chain.time[at(i)];
+    for (int i = first; i <= last; ++i) total += chain.time[i];
     return total;
   };
   const double rounds = chain.micro_batches - 1;
@@ -108,7 +108,7 @@ std::pair<double, std::vector<int>> published_by_hand(const AmpChain& chain, int
     const double last = sum(cut + 1, end);
     auto [cost, boundaries] = published_by_hand(chain, cut, cuts - 1, std::max(last, longest));
     cost += rounds * std::max(0.0, last - longest);
-    if (cost + chain.cut[at(cuts - 1)][at(cut)] < best.first) {
+    if (cost + chain.cut[cuts - 1][cut] < best.first) {
       boundaries.push_back(cut + 1);
       best = {cost, boundaries};  // What the cut costs is forgotten.
     }
@@ -177,7 +177,7 @@ double published_ring(const Row& row) {
   for (int s = 0; s < row.stages; ++s) {
     double elements = 0;
     bool counted = false;  // Embedding and head count once.
-    for (int i = row.boundaries[at(s)]; i < row.boundaries[at(s + 1)]; ++i) {
+    for (int i = row.boundaries[s]; i < row.boundaries[s + 1]; ++i) {
       if (i >= 2 && i < 26) elements += 12 * kHidden * kHidden / row.tensor;
       if ((i == 0 || i == 28) && !std::exchange(counted, true)) {
         elements += kHidden * kVocabulary / row.tensor;
@@ -199,7 +199,7 @@ AmpChain published_chain(const Row& row, double embedding, double layer, double 
   AmpChain chain;
   chain.micro_batches = 32 / row.replicas / row.micro_batch_size;
   chain.time.assign(kItems, 0);
-  for (int i = 2; i < 26; ++i) chain.time[at(i)] = row.micro_batch_size * layer;
+  for (int i = 2; i < 26; ++i) chain.time[i] = row.micro_batch_size * layer;
   chain.time[0] = row.micro_batch_size * embedding;
   chain.time[28] = row.micro_batch_size * head;
   for (int s = 0; s + 1 < row.stages; ++s) {
@@ -378,7 +378,7 @@ class BruteForce {
       Value value{cost_by_hand(chain, split), 0, 0, split};
       for (int s = 0; s < stages; ++s) {
         double stage = 0;
-        for (int l = split[at(s)]; l < split[at(s + 1)]; ++l) stage += chain.time[at(l)];
+        for (int l = split[s]; l < split[s + 1]; ++l) stage += chain.time[l];
         value.longest = std::max(value.longest, stage);
         value.squares += stage * stage;
       }
@@ -399,8 +399,7 @@ class BruteForce {
           narrow = std::min(narrow, bandwidth(device(tensor, replicas, s, r, m),
                                               device(tensor, replicas, s, (r + 1) % replicas, m)));
         }
-        const double bytes =
-            costs_.gradients(split[at(s)], split[at(s + 1)] - split[at(s)]).value / tensor;
+        const double bytes = costs_.gradients(split[s], split[s + 1] - split[s]).value / tensor;
         slowest = std::max(slowest, 2.0 * (replicas - 1) / replicas * bytes / narrow);
       }
     }
@@ -417,9 +416,9 @@ class BruteForce {
         for (int s = 0; s < stages; ++s) {
           std::vector<DeviceId> devices;
           for (int m = 0; m < tensor; ++m) devices.push_back(device(tensor, replicas, s, r, m));
-          chain.stages.push_back(
-              stage_of_layers(world_.workload, split[at(s)], split[at(s + 1)] - split[at(s)],
-                              tensor_groups(devices, tensor, size), recompute, 0));
+          chain.stages.push_back(stage_of_layers(world_.workload, split[s], split[s + 1] - split[s],
+                                                 tensor_groups(devices, tensor, size), recompute,
+                                                 0));
         }
         plan.pipelines.push_back(chain);
       }

@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 
+#include "models/base/ids.h"
 #include "planners/autohet/mapping.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
@@ -27,10 +28,10 @@ class BruteForce {
     shape_.tensor_parallel = tensor;
     shape_.recompute = recompute;
     std::map<int, double> seconds;
-    for (std::size_t d = 0; d < input_.devices.size(); d += at(tensor)) {
+    for (std::size_t d = 0; d < input_.devices.size(); d += tensor) {
       AutohetUnit unit;
       for (int i = 0; i < tensor; ++i) {
-        unit.devices.push_back(input_.devices[d + at(i)]);
+        unit.devices.push_back(input_.devices[d + as_size(i)]);
       }
       unit.node = world.cluster.device(unit.devices[0]).node;
       seconds[unit.node.value] = time(unit, 0, layers_) - ends(unit);
@@ -106,15 +107,15 @@ class BruteForce {
       return;
     }
     if (groups > world_.job.global_batch) return;
-    std::vector<UnitCounts> counts(at(groups), UnitCounts(power_.size()));
+    std::vector<UnitCounts> counts(groups, UnitCounts(power_.size()));
     for (std::size_t u = 0; u < units_.size(); ++u) {
-      ++counts[at(group_of[u])][static_cast<std::size_t>(units_[u].kind)];
+      ++counts[group_of[u]][units_[u].kind];
     }
     double least = 1e300;
     for (const UnitCounts& group : counts) {
       std::vector<int> kinds;
       for (std::size_t k = 0; k < group.size(); ++k) {
-        kinds.insert(kinds.end(), at(group[k]), static_cast<int>(k));
+        kinds.insert(kinds.end(), group[k], static_cast<int>(k));
       }
       bool possible = false;
       for_each_composition(layers_, static_cast<int>(kinds.size()), 1, [&](const auto& layers) {
@@ -147,7 +148,7 @@ class BruteForce {
     for (std::size_t g = 0; g < chains.size(); ++g) {
       const int k = micro_batches(static_cast<int>(g), static_cast<int>(chains.size()));
       std::vector<int> kinds;
-      for (const int u : chains[g]) kinds.push_back(units_[at(u)].kind);
+      for (const int u : chains[g]) kinds.push_back(units_[u].kind);
       std::pair<double, double> best{1e300, 1e300};
       std::vector<int> chosen;
       for_each_composition(layers_, static_cast<int>(kinds.size()), 1, [&](const auto& layers) {
@@ -156,11 +157,11 @@ class BruteForce {
         double most = 0;
         int first = 0;
         for (std::size_t s = 0; s < kinds.size(); ++s) {
-          const AutohetUnit& unit = units_[at(chains[g][s])];
+          const AutohetUnit& unit = units_[chains[g][s]];
           double t = time(unit, first, layers[s]);
           first += layers[s];
           if (s + 1 < kinds.size()) {
-            const AutohetUnit& next = units_[at(chains[g][s + 1])];
+            const AutohetUnit& next = units_[chains[g][s + 1]];
             const auto sliced = ir::ActivationTransfer::sliced;
             t += costs_.hop(unit.devices, next.devices, first, 1, sliced).value +
                  costs_.hop(next.devices, unit.devices, first, 1, sliced).value;
@@ -195,9 +196,9 @@ class BruteForce {
           std::size_t s = 0;
           while (first + layers[g][s] <= layer) first += layers[g][s++];
           most = std::max(most, costs_.gradients(first, layers[g][s]).value / tensor_);
-          const AutohetUnit& unit = units_[at(chains[g][s])];
+          const AutohetUnit& unit = units_[chains[g][s]];
           if (by_node.count(unit.node) == 0) nodes.push_back(unit.node);
-          by_node[unit.node].push_back(unit.devices[at(rank)]);
+          by_node[unit.node].push_back(unit.devices[rank]);
         }
         std::vector<DeviceId> ring;
         for (const NodeId node : nodes) {
@@ -234,7 +235,7 @@ TEST(Autohet, EqualsBruteForceOverItsOwnSpace) {
     std::optional<double> expected;
     for (const int tensor : {1, 2, 4}) {
       const auto divides = [&](const models::Node& node) {
-        return node.gpu_types.size() % at(tensor) == 0;
+        return node.gpu_types.size() % tensor == 0;
       };
       if (!std::all_of(world->cluster.nodes.begin(), world->cluster.nodes.end(), divides)) continue;
       for (const ir::Recompute mode : world->job.allowed.recompute) {

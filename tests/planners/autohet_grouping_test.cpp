@@ -43,15 +43,15 @@ struct Reference {
 Reference reference(const GroupingProblem& p) {
   std::vector<std::size_t> kind_of;
   for (std::size_t k = 0; k < p.counts.size(); ++k) {
-    kind_of.insert(kind_of.end(), at(p.counts[k]), k);
+    kind_of.insert(kind_of.end(), p.counts[k], k);
   }
   std::vector<std::pair<double, Groups>> all;
   std::vector<int> group_of;
   set_partitions(static_cast<int>(kind_of.size()), group_of, 0, [&](int d) {
     if (d < p.least_groups || d > p.most_groups) return;
-    Groups groups(at(d), UnitCounts(p.counts.size()));
+    Groups groups(d, UnitCounts(p.counts.size()));
     for (std::size_t u = 0; u < kind_of.size(); ++u) {
-      ++groups[at(group_of[u])][kind_of[u]];
+      ++groups[group_of[u]][kind_of[u]];
     }
     double least = 1e300;
     for (const UnitCounts& group : groups) {

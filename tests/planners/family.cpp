@@ -11,7 +11,7 @@ namespace {
 
 template <class T>
 T one_of(Rng& rng, const std::vector<T>& values) {
-  return values[at(rng.integer(0, static_cast<std::int64_t>(values.size()) - 1))];
+  return values[rng.integer(0, static_cast<std::int64_t>(values.size()) - 1)];
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ namespace {
 /// Calls with every sequence of `length` numbers from 0 to `values` - 1.
 void for_each_sequence(int length, int values,
                        const std::function<void(const std::vector<int>&)>& f) {
-  std::vector<int> sequence(at(length), 0);
+  std::vector<int> sequence(length, 0);
   for (;;) {
     f(sequence);
     int place = length - 1;
-    while (place >= 0 && ++sequence[at(place)] == values) sequence[at(place--)] = 0;
+    while (place >= 0 && ++sequence[place] == values) sequence[place--] = 0;
     if (place < 0) return;
   }
 }
@@ -71,15 +71,14 @@ struct Outcome {
 Outcome by_hand(const LayerChoices& choices, const std::vector<int>& strategy) {
   Outcome result;
   for (std::size_t l = 0; l < strategy.size(); ++l) {
-    const std::size_t s = at(strategy[l]);
+    const std::size_t s = strategy[l];
     result.time += choices.time[l][s];
     result.steps +=
         static_cast<int>(std::ceil(choices.memory[l][s] * choices.steps / choices.budget - 1e-9));
     if (l == 0 || strategy[l] == strategy[l - 1]) continue;
     result.time +=
         choices.any_change +
-        choices.moved[l] *
-            choices.change[at(choices.layout[at(strategy[l - 1])])][at(choices.layout[s])];
+        choices.moved[l] * choices.change[choices.layout[strategy[l - 1]]][choices.layout[s]];
   }
   return result;
 }
@@ -258,25 +257,23 @@ class BruteForce {
   /// Tables, so that an assignment is a few look-ups.
   void fill(const std::vector<GalvatronStrategy>& strategies) {
     const std::size_t count = strategies.size();
-    time_.assign(at(layers_), std::vector<GalvatronTime>(count));
-    need_.assign(at(layers_), std::vector<int>(count));
-    change_.assign(at(layers_),
-                   std::vector<std::vector<double>>(count, std::vector<double>(count)));
+    time_.assign(layers_, std::vector<GalvatronTime>(count));
+    need_.assign(layers_, std::vector<int>(count));
+    change_.assign(layers_, std::vector<std::vector<double>>(count, std::vector<double>(count)));
     for (int stage = 0; stage < stages_; ++stage) {
       const int in_flight = std::min(m_, stages_ - stage);
       double reserve = 0;
-      for (int l = first_[at(stage)]; l < first_[at(stage + 1)]; ++l) {
+      for (int l = first_[stage]; l < first_[stage + 1]; ++l) {
         for (const auto& s : strategies) reserve = std::max(reserve, costs_.reserve(l, s, batch_));
       }
-      for (int l = first_[at(stage)]; l < first_[at(stage + 1)]; ++l) {
+      for (int l = first_[stage]; l < first_[stage + 1]; ++l) {
         for (std::size_t s = 0; s < count; ++s) {
-          time_[at(l)][s] = costs_.layer(l, strategies[s], stages_, batch_);
-          need_[at(l)][s] = memory_steps(costs_.memory(l, strategies[s], batch_, in_flight),
-                                         costs_.budget() - reserve, steps_);
+          time_[l][s] = costs_.layer(l, strategies[s], stages_, batch_);
+          need_[l][s] = memory_steps(costs_.memory(l, strategies[s], batch_, in_flight),
+                                     costs_.budget() - reserve, steps_);
           for (std::size_t from = 0; from < count; ++from) {
-            change_[at(l)][from][s] = l == first_[at(stage)] || from == s
-                                          ? 0
-                                          : change(l, strategies[from], strategies[s]);
+            change_[l][from][s] =
+                l == first_[stage] || from == s ? 0 : change(l, strategies[from], strategies[s]);
           }
         }
       }
@@ -295,12 +292,12 @@ class BruteForce {
     for (int stage = 0; stage < stages_; ++stage) {
       GalvatronTime& sum = stages.emplace_back();
       int steps = 0;
-      for (int l = first_[at(stage)]; l < first_[at(stage + 1)]; ++l) {
-        const std::size_t s = at(chosen[at(l)]);
-        const double moved = l > 0 ? change_[at(l)][at(chosen[at(l - 1)])][s] : 0;
-        steps += need_[at(l)][s];
-        sum.compute += time_[at(l)][s].compute + moved;
-        sum.total += time_[at(l)][s].total + moved;
+      for (int l = first_[stage]; l < first_[stage + 1]; ++l) {
+        const std::size_t s = chosen[l];
+        const double moved = l > 0 ? change_[l][chosen[l - 1]][s] : 0;
+        steps += need_[l][s];
+        sum.compute += time_[l][s].compute + moved;
+        sum.total += time_[l][s].total + moved;
       }
       if (steps > steps_) return;
     }

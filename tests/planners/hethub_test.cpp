@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <map>
 
+#include "models/base/ids.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/library.h"
 #include "planners/hethub/predictor.h"
@@ -79,7 +80,7 @@ class SlowPredictor {
 };
 
 std::vector<PredictedStage> equal_stages(int count, Seconds forward, Seconds backward) {
-  return std::vector<PredictedStage>(at(count), PredictedStage{forward, backward, {}, {}, {}});
+  return std::vector<PredictedStage>(count, PredictedStage{forward, backward, {}, {}, {}});
 }
 
 TEST(HethubPredictor, EqualStagesTakeMicroBatchesPlusStagesMinusOne) {
@@ -206,9 +207,9 @@ class BruteForce {
     groups_.assign(world_.cluster.gpu_types.size(), {});
     for (std::size_t node = 0; node < world_.cluster.nodes.size(); ++node) {
       const auto devices = world_.cluster.devices_of(NodeId{static_cast<int>(node)});
-      for (std::size_t i = 0; i + at(tensor_) <= devices.size(); i += at(tensor_)) {
+      for (std::size_t i = 0; i + as_size(tensor_) <= devices.size(); i += tensor_) {
         const auto begin = devices.begin() + static_cast<std::ptrdiff_t>(i);
-        groups_[at(world_.cluster.device(*begin).gpu_type)].emplace_back(begin, begin + tensor_);
+        groups_[world_.cluster.device(*begin).gpu_type].emplace_back(begin, begin + tensor_);
       }
     }
   }
@@ -237,13 +238,13 @@ class BruteForce {
   }
 
   const std::vector<DeviceId>& group(const Slot& slot, int replica) const {
-    return groups_[at(slot.type)][at(slot.index * replicas_ + replica)];
+    return groups_[slot.type][slot.index * replicas_ + replica];
   }
 
   /// Layers in the middle of the model where there are enough, else wherever they are cheapest.
   double layers_time(int type, int layers) const {
     double least = kNever;
-    for (const auto& members : groups_[at(type)]) {
+    for (const auto& members : groups_[type]) {
       for (int first = 0; first + layers <= layers_; ++first) {
         least = std::min(least, costs_.passes(members, shape(first, layers)).both().value);
       }
@@ -255,10 +256,10 @@ class BruteForce {
     std::vector<Slot> slots;
     for (std::size_t type = 0; type < layers.size(); ++type) {
       const int places = static_cast<int>(groups_[type].size()) / replicas_;
-      std::vector<int> stages(at(places), 0);
-      for (int i = 0; i < layers[type]; ++i) ++stages[at(i % places)];
+      std::vector<int> stages(places, 0);
+      for (int i = 0; i < layers[type]; ++i) ++stages[i % places];
       for (int i = 0; i < places; ++i) {
-        const int own = stages[at(i)];
+        const int own = stages[i];
         if (own > 0) slots.push_back({static_cast<int>(type), i, own});
       }
     }
@@ -282,7 +283,7 @@ class BruteForce {
       for (int member = 0; member < tensor_; ++member) {
         std::vector<DeviceId> ring;
         for (int r = 0; r < replicas_; ++r) {
-          ring.push_back(group(slots[s], r)[at(member)]);
+          ring.push_back(group(slots[s], r)[member]);
         }
         stage.update = std::max(
             stage.update,

@@ -44,7 +44,7 @@ struct Row {
 };
 
 std::vector<int> range(int first, int last) {
-  std::vector<int> all(at(last - first + 1));
+  std::vector<int> all(last - first + 1);
   std::iota(all.begin(), all.end(), first);
   return all;
 }

@@ -85,7 +85,7 @@ TEST(HetuPrograms, LayersEqualBruteForce) {
   int feasible = 0;
   for (int round = 0; round < 2000; ++round) {
     const int layers = static_cast<int>(rng.integer(1, 12));
-    std::vector<LayerStage> stages(at(rng.integer(1, 5)));
+    std::vector<LayerStage> stages(rng.integer(1, 5));
     for (LayerStage& s : stages) {
       // Multiples and fractions of each other, so that ties are frequent.
       s.layer_time = static_cast<double>(rng.integer(1, 4)) / (rng.integer(0, 1) == 0 ? 1 : 3);
@@ -102,7 +102,7 @@ TEST(HetuPrograms, LayersEqualBruteForce) {
 TEST(HetuPrograms, MicroBatchesEqualBruteForce) {
   Rng rng(8);
   for (int round = 0; round < 1000; ++round) {
-    std::vector<double> periods(at(rng.integer(1, 4)));
+    std::vector<double> periods(rng.integer(1, 4));
     for (double& o : periods) o = static_cast<double>(rng.integer(1, 9)) / 4;
     const int total = static_cast<int>(rng.integer(1, 14));
     const std::vector<int> ones(periods.size(), 1);
@@ -139,7 +139,7 @@ TEST(HetuPrograms, RestsEqualBruteForce) {
   Rng rng(9);
   const std::vector<int> sizes = {1, 2, 4, 8};
   for (int round = 0; round < 300; ++round) {
-    std::vector<double> slow(at(rng.integer(1, 7)));
+    std::vector<double> slow(rng.integer(1, 7));
     for (double& s : slow) s = static_cast<double>(rng.integer(1, 4));
     std::sort(slow.begin(), slow.end());
     const double alpha = static_cast<double>(rng.integer(3, 6)) / 2;
@@ -147,7 +147,7 @@ TEST(HetuPrograms, RestsEqualBruteForce) {
       double sum = 0;
       std::size_t i = 0;
       for (const int size : split) {
-        i += at(size);
+        i += size;
         sum += 1 / (std::pow(alpha, std::log2(8.0 / size)) * slow[i - 1]);
       }
       return sum;
@@ -167,10 +167,10 @@ TEST(HetuPrograms, RestsEqualBruteForce) {
 /// Every way to send each group to a pipeline, without order of the pipelines.
 std::set<Deal> brute_deals(const std::vector<int>& counts, int pipelines, int fewest, int most) {
   std::set<Deal> deals;
-  Deal deal(at(pipelines), std::vector<int>(counts.size(), 0));
+  Deal deal(pipelines, std::vector<int>(counts.size(), 0));
   std::vector<std::size_t> classes;
   for (std::size_t c = 0; c < counts.size(); ++c) {
-    classes.insert(classes.end(), at(counts[c]), c);
+    classes.insert(classes.end(), counts[c], c);
   }
   const std::function<void(std::size_t)> place = [&](std::size_t g) {
     if (g == classes.size()) {

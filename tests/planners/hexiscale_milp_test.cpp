@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/cost/hexiscale_model.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/milp.h"
@@ -42,7 +43,7 @@ class BruteForce {
   void every_name() { by_name_ = true; }
 
   std::optional<double> best() {
-    used_.assign(at(world_.cluster.size()), false);
+    used_.assign(world_.cluster.size(), false);
     grow();
     return best_;
   }
@@ -381,7 +382,7 @@ TEST(HexiscaleMilp, OptionsNarrowTheSearch) {
     const PlannerResult result =
         run_planner(kName, world->input(), {{"pipelines", std::to_string(pipelines)}});
     ASSERT_TRUE(std::holds_alternative<ir::Plan>(result.outcome)) << pipelines;
-    EXPECT_EQ(std::get<ir::Plan>(result.outcome).pipelines.size(), at(pipelines));
+    EXPECT_EQ(std::get<ir::Plan>(result.outcome).pipelines.size(), as_size(pipelines));
   }
   const PlannerResult many = run_planner(kName, world->input(), {{"pipelines", "100"}});
   EXPECT_EQ(std::get<models::Infeasible>(many.outcome).constraint, "device memory");

@@ -35,7 +35,7 @@ RC_GTEST_PROP(HexiscaleLayers, ByComputeEqualsTheExactDynamicProgram, ()) {
   const auto fast = assign_layers_by_compute(stages, layers, micro_batches);
   const auto slow = split_pipeline_time(
       layers, static_cast<int>(stages.size()), micro_batches, [&](int s, int first, int last) {
-        const StageRate& stage = stages[at(s)];
+        const StageRate& stage = stages[s];
         const int count = last - first + 1;
         return count > stage.max_layers ? kNever : (stage.fixed + count * stage.per_layer).value;
       });
@@ -113,7 +113,7 @@ GroupLinks arbitrary_links() {
 double path_cost(const GroupLinks& links, const std::vector<int>& path) {
   double sum = 0;
   for (std::size_t i = 0; i + 1 < path.size(); ++i) {
-    sum += links.hop[at(path[i] * links.groups + path[i + 1])];
+    sum += links.hop[path[i] * links.groups + path[i + 1]];
   }
   return sum;
 }
@@ -123,13 +123,13 @@ RC_GTEST_PROP(HexiscaleOrder, AllNeighborsFindTheShortestPathFromEachStart, ()) 
   const auto paths = top_tau_paths(links, links.groups);
   RC_ASSERT(static_cast<int>(paths.size()) == links.groups);
   for (int start = 0; start < links.groups; ++start) {
-    std::vector<int> order(at(links.groups));
+    std::vector<int> order(links.groups);
     std::iota(order.begin(), order.end(), 0);
     double best = kNever;
     do {
       if (order.front() == start) best = std::min(best, path_cost(links, order));
     } while (std::next_permutation(order.begin(), order.end()));
-    const auto& found = paths[at(start)];
+    const auto& found = paths[start];
     RC_ASSERT(found.front() == start);
     RC_ASSERT(std::is_permutation(found.begin(), found.end(), order.begin(), order.end()));
     RC_ASSERT(std::abs(path_cost(links, found) - best) <= 1e-12);
@@ -201,7 +201,7 @@ RC_GTEST_PROP(HexiscaleCosts, MaxLayersIsTheMostThatCheckMemoryAccepts, ()) {
     const int most = costs.max_layers(group, place);
     const auto fits = [&](int layers) {
       const ir::Plan plan = two_stages(world, costs, which, layers);
-      return world.verdict(plan).by_gpu_type[at(which)].fits();
+      return world.verdict(plan).by_gpu_type[which].fits();
     };
     if (most >= 1 && most < costs.layers()) RC_ASSERT(fits(most));
     // Staging counts as if the stage received and sent, hence the second layer.

@@ -94,7 +94,7 @@ TEST(MultisetPermutations, VisitEachOrderOnceAndStartNonIncreasing) {
   do {
     Sizes sizes;
     for (const int index : orders.order()) {
-      sizes.push_back(orders.sorted()[static_cast<std::size_t>(index)].front());
+      sizes.push_back(orders.sorted()[index].front());
     }
     if (seen.empty()) {
       EXPECT_EQ(sizes, (Sizes{4, 2, 1, 1, 1}));
@@ -111,17 +111,17 @@ std::vector<int> slow_divide(std::vector<double> left, const std::vector<double>
   const std::vector<double> capacity = left;
   const int stages = static_cast<int>(left.size());
   const int layers = static_cast<int>(demand.size());
-  const auto piece = [&](int l) { return demand[static_cast<std::size_t>(l / kPieces)] / kPieces; };
-  const auto at = [](int i) { return static_cast<std::size_t>(i); };
-  std::vector<std::vector<int>> held(at(stages));
+  const auto piece = [&](int l) { return demand[l / kPieces] / kPieces; };
+  const auto at = [](int i) { return i; };
+  std::vector<std::vector<int>> held(stages);
   std::vector<int> rest;
   int next = 0;
   for (int s = 0; s + 1 < stages; ++s) {
     for (int l = next; l < layers * kPieces - 1 - kPieces; ++l) {
       next = l + 1;
-      if (left[at(s)] > piece(l)) {
-        left[at(s)] -= piece(l);
-        held[at(s)].push_back(l);
+      if (left[s] > piece(l)) {
+        left[s] -= piece(l);
+        held[s].push_back(l);
       } else {
         rest.push_back(l);
         break;
@@ -130,8 +130,8 @@ std::vector<int> slow_divide(std::vector<double> left, const std::vector<double>
   }
   for (int l = next; l < layers * kPieces; ++l) rest.push_back(l);
   const auto give = [&](int s, int l) {
-    left[at(s)] -= piece(l);
-    held[at(s)].push_back(l);
+    left[s] -= piece(l);
+    held[s].push_back(l);
     rest.erase(std::find(rest.begin(), rest.end(), l));
   };
   std::vector<int> order = rest;
@@ -150,8 +150,8 @@ std::vector<int> slow_divide(std::vector<double> left, const std::vector<double>
     int low = 0, high = stages - 1;
     int below = -1, above = std::numeric_limits<int>::max();
     for (int s = 0; s < stages; ++s) {
-      if (held[at(s)].empty()) continue;
-      const auto [first, last] = std::minmax_element(held[at(s)].begin(), held[at(s)].end());
+      if (held[s].empty()) continue;
+      const auto [first, last] = std::minmax_element(held[s].begin(), held[s].end());
       if (l > *last && *last > below) {
         low = s;
         below = *last;
@@ -163,26 +163,26 @@ std::vector<int> slow_divide(std::vector<double> left, const std::vector<double>
     }
     int best = low;
     for (int s = low; s <= high; ++s) {
-      if (left[at(s)] > left[at(best)]) best = s;
+      if (left[s] > left[best]) best = s;
     }
     give(best, l);
   }
-  std::vector<std::vector<int>> whole(at(stages));
+  std::vector<std::vector<int>> whole(stages);
   for (int layer = 0; layer < layers; ++layer) {
     int best = 0;
-    std::vector<int> count(at(stages), 0);
+    std::vector<int> count(stages, 0);
     for (int s = 0; s < stages; ++s) {
-      for (const int l : held[at(s)]) count[at(s)] += l / kPieces == layer ? 1 : 0;
-      if (count[at(s)] > count[at(best)]) best = s;
+      for (const int l : held[s]) count[s] += l / kPieces == layer ? 1 : 0;
+      if (count[s] > count[best]) best = s;
     }
-    if (keep_all || count[at(best)] > 3) whole[at(best)].push_back(layer);
+    if (keep_all || count[best] > 3) whole[best].push_back(layer);
   }
   for (int s = 0; s < stages; ++s) {
     double sum = 0;
-    if (!whole[at(s)].empty()) {
-      for (int l = whole[at(s)].front(); l <= whole[at(s)].back(); ++l) sum += demand[at(l)];
+    if (!whole[s].empty()) {
+      for (int l = whole[s].front(); l <= whole[s].back(); ++l) sum += demand[l];
     }
-    left[at(s)] = capacity[at(s)] - sum;
+    left[s] = capacity[s] - sum;
   }
   for (int round = 1; round <= 3; ++round) {
     std::vector<double> moved_left = left;
@@ -191,15 +191,15 @@ std::vector<int> slow_divide(std::vector<double> left, const std::vector<double>
     int from = -1;
     for (const int near : {to - 1, to + 1}) {
       if (near < 0 || near >= stages) continue;
-      if (from < 0 || left[at(near)] < left[at(from)]) from = near;
+      if (from < 0 || left[near] < left[from]) from = near;
     }
-    if (from >= 0 && moved[at(from)].size() > 1) {
-      const auto layer = to > from ? std::prev(moved[at(from)].end()) : moved[at(from)].begin();
-      moved_left[at(to)] -= demand[at(*layer)];
-      moved_left[at(from)] += demand[at(*layer)];
-      moved[at(to)].push_back(*layer);
-      std::sort(moved[at(to)].begin(), moved[at(to)].end());
-      moved[at(from)].erase(layer);
+    if (from >= 0 && moved[from].size() > 1) {
+      const auto layer = to > from ? std::prev(moved[from].end()) : moved[from].begin();
+      moved_left[to] -= demand[*layer];
+      moved_left[from] += demand[*layer];
+      moved[to].push_back(*layer);
+      std::sort(moved[to].begin(), moved[to].end());
+      moved[from].erase(layer);
     }
     if (*std::max_element(moved_left.begin(), moved_left.end()) >
         *std::max_element(left.begin(), left.end())) {
@@ -216,9 +216,9 @@ std::vector<int> slow_divide(std::vector<double> left, const std::vector<double>
 TEST(LayerBalancer, EqualsTheSlowStepsOnManyCapacities) {
   Rng rng(5);
   for (int round = 0; round < 3000; ++round) {
-    std::vector<double> demand(static_cast<std::size_t>(rng.integer(1, 14)));
+    std::vector<double> demand(rng.integer(1, 14));
     for (double& each : demand) each = round % 3 == 0 ? 1.0 : 0.1 + rng.uniform();
-    std::vector<double> capacity(static_cast<std::size_t>(rng.integer(1, 9)));
+    std::vector<double> capacity(rng.integer(1, 9));
     for (double& each : capacity) each = round % 2 == 0 ? 1.0 : 0.05 + rng.uniform();
     for (std::vector<double>* each : {&demand, &capacity}) {
       const double sum = std::accumulate(each->begin(), each->end(), 0.0);
@@ -238,9 +238,9 @@ TEST(LayerBalancer, EqualsTheSlowStepsOnManyCapacities) {
 TEST(LayerBalancer, PublishedDivisionLosesLayersThatNobodyHoldsByHalf) {
   bool lost = false;
   for (int stages = 2; stages < 9 && !lost; ++stages) {
-    const std::vector<double> capacity(static_cast<std::size_t>(stages), 1.0 / stages);
+    const std::vector<double> capacity(stages, 1.0 / stages);
     for (int layers = 2; layers < 14 && !lost; ++layers) {
-      const std::vector<double> demand(static_cast<std::size_t>(layers), 1.0 / layers);
+      const std::vector<double> demand(layers, 1.0 / layers);
       lost = LayerBalancer(demand, false).divide(capacity)->back() < layers;
     }
   }

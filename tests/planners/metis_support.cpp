@@ -64,7 +64,7 @@ std::unique_ptr<World> synthetic_world(const std::vector<std::pair<int, int>>& n
   std::vector<int> position(2, -1);
   for (const auto& [kind, gpus] : nodes) {
     const Kind& k = kKinds[kind];
-    int& type = position[static_cast<std::size_t>(kind)];
+    int& type = position[kind];
     if (type < 0) {
       type = static_cast<int>(cluster.gpu_types.size());
       models::GpuType gpu;
@@ -77,7 +77,7 @@ std::unique_ptr<World> synthetic_world(const std::vector<std::pair<int, int>>& n
     }
     models::Node node;
     node.name = fmt::format("{}-{}", k.name, cluster.nodes.size());
-    node.gpu_types.assign(at(gpus), type);
+    node.gpu_types.assign(gpus, type);
     models::LinkDomain domain;
     for (int g = 0; g < gpus; ++g) domain.members.push_back(g);
     domain.link = link(k.inside);

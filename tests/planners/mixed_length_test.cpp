@@ -102,7 +102,7 @@ TEST(Balance, EverySequenceRunsOnceOnAPipelineThatHoldsIt) {
     std::sort(lengths.begin(), lengths.end());
     EXPECT_EQ(flat(assigned), lengths);
     for (int p = 0; p < strategy.pipelines(); ++p) {
-      const Lengths& own = assigned[at(p)];
+      const Lengths& own = assigned[p];
       EXPECT_FALSE(own.empty());
       for (const std::int64_t length : own) EXPECT_LE(length, strategy.limit(p));
     }
@@ -137,7 +137,7 @@ TEST(Balance, IsNeverBetterThanBruteForceAndCloseToIt) {
     Lengths lengths = draw(rng, static_cast<int>(rng.integer(1, 8)), 16384);
     std::sort(lengths.begin(), lengths.end(), std::greater<>());
     const Seconds found = longest_load(strategy, balance(strategy, lengths));
-    models::MicroBatchLengths assigned(at(strategy.pipelines()));
+    models::MicroBatchLengths assigned(strategy.pipelines());
     const Seconds best = best_load(strategy, lengths, 0, assigned);
     EXPECT_GE(found.value, best.value * (1 - 1e-12));
     const double gap = found / best - 1;

@@ -25,7 +25,7 @@ struct Refusal {
   const char* witness = "";  ///< A part of it.
 };
 
-/// 13 billion parameters on four GPUs of so many GiB.
+/// 13 billion parameters on four GPUs with this much memory in GiB.
 Given too_small(double gib) {
   return {{{"Tiny", 100, gib, 4, 100, 1}}, llama2_13b(), 16, [](models::Job&) {}, 4096};
 }

@@ -82,7 +82,7 @@ models::Cluster thirds(int gpus) {
   models::Cluster cluster = make_cluster(machines, 50);
   for (models::Node& node : cluster.nodes) {  // One GPU type for equal machines.
     for (int& type : node.gpu_types) {
-      const std::string& name = cluster.gpu_types[at(type)].name;
+      const std::string& name = cluster.gpu_types[type].name;
       const auto first = std::find_if(cluster.gpu_types.begin(), cluster.gpu_types.end(),
                                       [&](const models::GpuType& gpu) { return gpu.name == name; });
       type = static_cast<int>(first - cluster.gpu_types.begin());

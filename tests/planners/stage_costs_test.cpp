@@ -97,7 +97,7 @@ TEST(StageCosts, MemoryIsWhatTheVerdictCounts) {
       const ir::MemoryVerdict verdict = world().verdict(two_stages(shape, 32 / shape.samples));
       ASSERT_EQ(verdict.by_gpu_type.size(), 2u);
       for (int s = 0; s < 2; ++s) {
-        const ir::MemoryUse& use = verdict.by_gpu_type[at(s)];
+        const ir::MemoryUse& use = verdict.by_gpu_type[s];
         EXPECT_NEAR((use.have - use.need).value,
                     (costs.capacity(s) - costs.memory(stage(s, shape))).value, 1);
       }

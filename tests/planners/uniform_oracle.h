@@ -20,7 +20,7 @@ struct UniformOracle {
       const auto all = w.cluster.devices_of(NodeId{static_cast<int>(n)});
       for (int h = 0; h < static_cast<int>(all.size()) / per_host; ++h) {
         for (int g = 0; g < per_host; ++g) {
-          devices.push_back(all[at(h * per_host + g)]);
+          devices.push_back(all[h * per_host + g]);
         }
       }
     }
@@ -30,7 +30,7 @@ struct UniformOracle {
     for (std::size_t d = 0; d < devices.size(); ++d) {
       capacity = std::min(capacity,
                           w.cluster.gpu(devices[d]).memory.value - models::kAssumedContext.value);
-      const auto host = at(per_host);
+      const std::size_t host = per_host;
       const bool first = d % host == 0;
       if (d == 0) continue;
       const models::Path path = w.topology.path(devices[first ? d - host : d - 1], devices[d]);

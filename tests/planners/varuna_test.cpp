@@ -16,7 +16,7 @@ namespace {
 
 VarunaPipeline equal_stages(int stages, double forward, double recompute, double backward,
                             double send) {
-  const auto n = at(stages);
+  const std::size_t n = stages;
   return {std::vector<Seconds>(n, Seconds{forward}), std::vector<Seconds>(n, Seconds{recompute}),
           std::vector<Seconds>(n, Seconds{backward}), std::vector<Seconds>(n - 1, Seconds{send}),
           true};
@@ -175,7 +175,7 @@ class BruteForce {
     VarunaPipeline pipeline;
     Bytes largest;
     for (int s = 0; s < depth; ++s) {
-      const ir::Segment& segment = shape.pipelines.front().stages[at(s)].segments.front();
+      const ir::Segment& segment = shape.pipelines.front().stages[s].segments.front();
       Seconds forward, backward, again;
       double elements = 0;
       for (const BlockId b : ids_from_to(segment.first_block, segment.last_block)) {

@@ -158,9 +158,9 @@ class BruteForce {
     }
   }
 
-  std::size_t width() const { return at(tensor_); }
+  std::size_t width() const { return tensor_; }
   double speed(int stage, int replica) const {
-    const auto& group = groups_[at(stage * replicas_ + replica)];
+    const auto& group = groups_[stage * replicas_ + replica];
     return world_.cluster.gpu(group[0]).peak.at(ir::Dtype::bf16).value;
   }
 
@@ -208,24 +208,24 @@ class BruteForce {
     std::vector<bool> was_over(loads.size(), false);
     const int count = static_cast<int>(loads.size());
     for (int i = 0; i < count; ++i) {
-      was_over[at(i)] = use(i, loads[at(i)]) > 1;
+      was_over[i] = use(i, loads[i]) > 1;
     }
     while (true) {
       int peak = -1;
       int valley = -1;
       for (int i = 0; i < count; ++i) {
-        const auto busy = [&](int j) { return loads[at(j)] / speed[at(j)]; };
-        const auto used = [&](int j) { return use(j, loads[at(j)]); };
+        const auto busy = [&](int j) { return loads[j] / speed[j]; };
+        const auto used = [&](int j) { return use(j, loads[j]); };
         if (used(i) > 1 && (peak < 0 || used(i) > used(peak))) peak = i;
-        if (!was_over[at(i)] && !full[at(i)] && (valley < 0 || busy(i) < busy(valley))) valley = i;
+        if (!was_over[i] && !full[i] && (valley < 0 || busy(i) < busy(valley))) valley = i;
       }
-      if (peak < 0 || valley < 0 || loads[at(peak)] == 1) return loads;
-      if (use(valley, loads[at(valley)] + 1) > 1) {
-        full[at(valley)] = true;
+      if (peak < 0 || valley < 0 || loads[peak] == 1) return loads;
+      if (use(valley, loads[valley] + 1) > 1) {
+        full[valley] = true;
         continue;
       }
-      --loads[at(peak)];
-      ++loads[at(valley)];
+      --loads[peak];
+      ++loads[valley];
     }
   }
 
@@ -243,7 +243,7 @@ class BruteForce {
     const int in_flight =
         std::min(static_cast<int>(world_.job.global_batch) / batch_, stages_ - stage);
     const Bytes need = held.fixed() + in_flight * held.activations_per_micro_batch;
-    const auto& devices = groups_[at(stage * replicas_ + replica)];
+    const auto& devices = groups_[stage * replicas_ + replica];
     const Bytes have = world_.cluster.gpu(devices[0]).memory - models::kAssumedContext;
     return std::max(need / have, samples / 8.0);
   }
@@ -268,7 +268,7 @@ class BruteForce {
       const auto samples = samples_of(s, first, layers);
       double most = 0;
       for (int r = 0; r < replicas_; ++r) {
-        most = std::max(most, use(s, r, first, layers, samples[at(r)]));
+        most = std::max(most, use(s, r, first, layers, samples[r]));
       }
       return most;
     };
@@ -279,16 +279,16 @@ class BruteForce {
     int first = 0;
     bool allowed = true;
     for (int s = 0; s < stages_; ++s) {
-      const int own = layers[at(s)];
+      const int own = layers[s];
       ir::Segment segment;
       segment.first_block = BlockId{first == 0 ? 0 : first + 1};
       segment.last_block = BlockId{first + own == layers_ ? layers_ + 1 : first + own};
       segment.recompute = recompute_;
       const auto samples = samples_of(s, first, own);
       for (int r = 0; r < replicas_; ++r) {
-        const int share = samples[at(r)];
+        const int share = samples[r];
         segment.groups.push_back(
-            {groups_[at(s * replicas_ + r)], tensor_, ir::SequenceParallelism::none, 1, share});
+            {groups_[s * replicas_ + r], tensor_, ir::SequenceParallelism::none, 1, share});
         allowed = allowed && share <= 8;
       }
       chain.stages.push_back({{segment}});

@@ -1,4 +1,4 @@
-"""The type stubs beside the package are those of the descriptions, and mypy accepts what they
+"""The type stubs next to the package are those of the descriptions, and mypy accepts what they
 promise and refuses what they do not."""
 
 import pathlib

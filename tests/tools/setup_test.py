@@ -13,7 +13,7 @@ PACKAGES = [line.split("#")[0].strip() for line in
             (ROOT / "tools/scripts/packages.txt").read_text(encoding="utf-8").splitlines()]
 PACKAGES = sorted(name for name in PACKAGES if name)
 
-# Installed packages stand one a line in $FAKE/installed; apt-get install adds to them. Without
+# Installed packages are listed one a line in $FAKE/installed; apt-get install adds to them. Without
 # $FAKE/lists apt-get knows no package, as on an image that was never updated.
 FAKES = {
     "dpkg-query": 'sed "s/^/installed /" "$FAKE/installed"; exit 1\n',

@@ -18,7 +18,7 @@ models::Cluster bare_cluster(const std::vector<std::vector<int>>& nodes,
     node.gpu_types = of_node;
     cluster.nodes.push_back(node);
     for (const int type : of_node) {
-      const auto needed = static_cast<std::size_t>(type) + 1;
+      const std::size_t needed = type + 1;
       if (cluster.gpu_types.size() < needed) cluster.gpu_types.resize(needed);
     }
   }
@@ -26,9 +26,7 @@ models::Cluster bare_cluster(const std::vector<std::vector<int>>& nodes,
   return cluster;
 }
 
-models::Cluster one_node(int devices) {
-  return bare_cluster({std::vector<int>(static_cast<std::size_t>(devices), 0)});
-}
+models::Cluster one_node(int devices) { return bare_cluster({std::vector<int>(devices, 0)}); }
 
 models::GpuType round_gpu(const std::string& name) {
   models::GpuType gpu;
@@ -60,7 +58,7 @@ models::Cluster make_cluster(const ClusterShape& shape) {
   for (int n = 0; n < shape.nodes; ++n) {
     models::Node node;
     node.name = fmt::format("node{}", n);
-    node.gpu_types.assign(static_cast<std::size_t>(shape.gpus), 0);
+    node.gpu_types.assign(shape.gpus, 0);
     std::vector<int> all;
     for (int g = 0; g < shape.gpus; ++g) all.push_back(g);
     if (shape.has_nvlink) node.domains = {{all, "nvlink"}};
@@ -101,7 +99,7 @@ models::Cluster make_cluster(const std::vector<Machines>& machines, double betwe
     for (int i = 0; i < m.machines; ++i) {
       models::Node node;
       node.name = fmt::format("{}-{}", m.type, cluster.nodes.size());
-      node.gpu_types.assign(static_cast<std::size_t>(m.gpus), type);
+      node.gpu_types.assign(m.gpus, type);
       models::LinkDomain domain;
       for (int g = 0; g < m.gpus; ++g) domain.members.push_back(g);
       domain.link = link(m.inside_gbps, 3.0_us, false);

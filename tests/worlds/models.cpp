@@ -56,7 +56,7 @@ models::Workload make_workload(int blocks, Bytes activation) {
   block.input_bytes = block.output_bytes = activation;
   block.kept_split = 4 * activation;
   block.tensor_collectives = 2;
-  workload.blocks.assign(static_cast<std::size_t>(blocks), block);
+  workload.blocks.assign(blocks, block);
   workload.hash = "workload";
   return workload;
 }

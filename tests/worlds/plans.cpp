@@ -55,8 +55,7 @@ ir::Plan make_plan(const PlanShape& shape, int blocks) {
     for (int s = 0; s < shape.stages; ++s) {
       ir::Segment segment;
       segment.first_block = {block};
-      block = shape.blocks.empty() ? blocks * (s + 1) / shape.stages
-                                   : block + shape.blocks[static_cast<std::size_t>(s)];
+      block = shape.blocks.empty() ? blocks * (s + 1) / shape.stages : block + shape.blocks[s];
       segment.last_block = {block - 1};
       for (int g = 0; g < shape.groups; ++g) {
         ir::Group group;

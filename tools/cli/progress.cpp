@@ -54,10 +54,10 @@ std::string progress_bar(int done, int total, int width) {
   const int filled =
       total > 0 ? std::clamp(static_cast<int>(std::int64_t{done} * width / total), 0, width)
                 : width;
-  std::string bar(static_cast<std::size_t>(filled), '=');
+  std::string bar(filled, '=');
   if (filled < width) {
     bar += '>';
-    bar.append(static_cast<std::size_t>(width - filled - 1), ' ');
+    bar.append(width - filled - 1, ' ');
   }
   return "[" + bar + "]";
 }

@@ -32,7 +32,7 @@ bool within(const Range (&ranges)[N], std::uint32_t character) {
   });
 }
 
-/// Reads the character at `at` and moves behind it; a byte that is no UTF-8 stands for itself.
+/// Reads the character at `at` and moves behind it; a byte that is no UTF-8 is taken as it is.
 std::uint32_t next_character(std::string_view text, std::size_t& at) {
   const auto byte = [&](std::size_t i) { return static_cast<std::uint8_t>(text[i]); };
   const std::uint8_t lead = byte(at);

@@ -41,8 +41,7 @@ std::string checkpoints_text(const calibration::CheckpointComparison& checkpoint
     text = fmt::format(
         "checkpoint: mean time that it held a rank ({} after {}, {} MiB each, {} ms at most); {} "
         "ms between steps are in no iteration\n",
-        counted(static_cast<std::size_t>(checkpoints.parts), "part"),
-        counted(static_cast<std::size_t>(checkpoints.checkpoints), "step"),
+        counted(checkpoints.parts, "part"), counted(checkpoints.checkpoints, "step"),
         mib(checkpoints.bytes.value), milliseconds(checkpoints.longest),
         milliseconds(checkpoints.between_steps));
   }
@@ -139,10 +138,9 @@ std::string generation_text(const GenerationComparison& generation) {
   std::string body = times_table(comparison, generation.checkpoints);
   body +=
       fmt::format("{} counted, {} to {} ms long; transfers {} ({:.1f} % mean |error|); ops {}\n",
-                  counted(static_cast<std::size_t>(comparison.steps), "step"),
-                  milliseconds(comparison.shortest_step), milliseconds(comparison.longest_step),
-                  error_cell(comparison.transfers.error()), 100 * comparison.transfer_error,
-                  error_cell(comparison.op_bias));
+                  counted(comparison.steps, "step"), milliseconds(comparison.shortest_step),
+                  milliseconds(comparison.longest_step), error_cell(comparison.transfers.error()),
+                  100 * comparison.transfer_error, error_cell(comparison.op_bias));
   body += checkpoints_text(generation.checkpoints);
   if (generation.compute_ops > 0) {
     body += fmt::format(

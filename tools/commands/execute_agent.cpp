@@ -9,9 +9,10 @@
 #include "executor/launcher/agent.h"
 #include "executor/launcher/rank.h"
 #include "executor/netlab/namespaces.h"
+#include "experiments/study/inputs.h"
+#include "experiments/study/run_tasks.h"
 #include "models/base/subprocess.h"
 #include "tools/cli/command.h"
-#include "tools/commands/inputs.h"
 
 namespace orrery::tools {
 namespace {
@@ -20,9 +21,9 @@ namespace {
 struct ExecuteAgentSettings {
   std::string store;
   std::string node;
-  Text address;
-  std::int64_t wait = 60;  ///< Seconds that it looks for its launcher.
-  Text network_namespace;  ///< To enter first.
+  std::optional<std::string> address;
+  std::int64_t wait = 60;                        ///< Seconds that it looks for its launcher.
+  std::optional<std::string> network_namespace;  ///< To enter first.
 };
 
 void describe(config::Visitor& v, ExecuteAgentSettings& settings) {
@@ -43,7 +44,7 @@ int run_agent(const ExecuteAgentSettings& args, config::Diagnostics& diagnostics
   try {
     options.store = executor::endpoint_from(args.store);
   } catch (const std::runtime_error& error) {
-    diagnostics.add(at_setting("store"), error.what());
+    diagnostics.add(experiments::at_setting("store"), error.what());
   }
   diagnostics.raise();
   options.wait = std::chrono::seconds(args.wait);
@@ -72,10 +73,10 @@ int run_agent(const ExecuteAgentSettings& args, config::Diagnostics& diagnostics
   try {
     executor::run_agent(options);
   } catch (const executor::AgentRefused& refusal) {
-    diagnostics.add(at_setting("node"), refusal.what());
+    diagnostics.add(experiments::at_setting("node"), refusal.what());
     diagnostics.raise();
   }
-  return cancellation.requested() ? kInterrupted : 0;
+  return cancellation.requested() ? experiments::kInterrupted : 0;
 }
 
 }  // namespace

@@ -30,8 +30,7 @@ Bottleneck bottleneck_of(const experiments::RunReport& report) {
 
 std::string place_of(const experiments::StageLoad& stage, const experiments::RunReport& report,
                      const experiments::LoadedRun& run) {
-  const ir::Stage& planned = report.plan->pipelines[static_cast<std::size_t>(stage.pipeline)]
-                                 .stages[static_cast<std::size_t>(stage.stage)];
+  const ir::Stage& planned = report.plan->pipelines[stage.pipeline].stages[stage.stage];
   return fmt::format("stage {} of pipeline {} ({}, TP {}, blocks {})", stage.stage, stage.pipeline,
                      composition(ir::devices_of(planned), run.cluster), tensor_parallel(planned),
                      block_ranges(planned));

@@ -3,24 +3,17 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
 #include <utility>
 
-#include "experiments/study/points.h"
-#include "experiments/study/study.h"
 #include "models/base/text.h"
-#include "models/config/document.h"
 #include "tools/cli/command.h"
 #include "tools/cli/described_table.h"
 #include "tools/cli/output.h"
-#include "tools/commands/run_folder.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
 namespace {
 
-namespace fs = std::filesystem;
-using config::Diagnostics;
 using experiments::ExperimentRow;
 using experiments::GpuRow;
 using experiments::KnownPlanner;
@@ -37,29 +30,6 @@ struct ListView {
 
 void describe(config::Visitor& v, ListView& view) {
   v.optional("markdown", view.markdown, "print as docs/planners.md, docs/recovery.md");
-}
-
-/// Files below experiments/ for `orrery run`, by path.
-std::vector<ExperimentRow> experiments_known() {
-  const fs::path root = fs::path(ORRERY_SOURCE_DIR) / "experiments";
-  std::error_code error;
-  Diagnostics diagnostics;
-  std::vector<ExperimentRow> rows;
-  for (const std::string& file : experiments_of(root.string(), diagnostics)) {
-    ExperimentRow row;
-    row.path = fs::proximate(fs::path(file).parent_path(), error).string();
-    const experiments::Study study = experiments::load_study(file, diagnostics);
-    row.title = study.title;
-    if (diagnostics.empty()) row.runs = std::ssize(experiments::expand(study, diagnostics));
-    if (!diagnostics.empty()) break;
-    rows.push_back(std::move(row));
-  }
-  diagnostics.raise();
-  return rows;
-}
-
-ListResult list(const ListSettings& settings, const experiments::Call&) {
-  return experiments::list(settings, experiments_known);
 }
 
 // ---- tables ----
@@ -226,7 +196,7 @@ std::string markdown(const std::vector<KnownStepPlanner>& entries) {
       "## Steps of sequences of mixed lengths\n\n"
       "These decide for each step which strategies run one after another and which sequence goes "
       "to which pipeline (`orrery mixed-length FILE`, `orrery list step-planners`); `orrery plan` "
-      "does not know them. Strategies stand in the file or are searched, where the last column "
+      "does not know them. Strategies are given in the file or searched, where the last column "
       "says so.\n\n"
       "| step planner | source | decides | ignores | strategies |\n|---|---|---|---|---|\n";
   for (const KnownStepPlanner& entry : entries) {
@@ -255,7 +225,7 @@ std::string markdown(const std::vector<KnownPlanner>& entries, bool all) {
       "\n## Compared\n\n"
       "From [experiments/planners](../experiments/planners/README.md), by "
       "`tools/scripts/results.py`.\n\n<!-- results -->\n<!-- results -->\n";
-  const ListResult steps = experiments::list({"step-planners", {}}, experiments_known);
+  const ListResult steps = experiments::list({"step-planners", {}}, {});
   return text + "\n" + markdown(std::get<std::vector<KnownStepPlanner>>(steps.rows));
 }
 
@@ -301,7 +271,7 @@ struct Shown {
   template <class Row>
   std::string operator()(const std::vector<Row>& rows) const {
     if (!markdown_asked) return text_of(rows);
-    Diagnostics diagnostics;
+    config::Diagnostics diagnostics;
     diagnostics.add({"list", 0, 0}, "--markdown is for planners, step planners and policies only",
                     "orrery list planners");
     diagnostics.raise();
@@ -316,7 +286,7 @@ void print_list(const ListResult& result, const ListSettings& settings, const Li
 }  // namespace
 
 extern const Command kList;
-const Command kList = command<list, print_list, ListView>(
+const Command kList = command<experiments::list, print_list, ListView>(
     "list", "Show what the library and this build know", "list planners hexiscale");
 
 }  // namespace orrery::tools

@@ -9,15 +9,18 @@
 #include <vector>
 
 #include "experiments/study/commands.h"
+#include "experiments/study/exports.h"
+#include "experiments/study/files.h"
+#include "experiments/study/inputs.h"
 #include "experiments/study/mixed_length_study.h"
 #include "experiments/study/points.h"
 #include "experiments/study/run_study.h"
+#include "experiments/study/study_files.h"
 #include "models/config/document.h"
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/study_report.h"
 #include "tools/commands/sweep_settings.h"
@@ -110,7 +113,7 @@ struct StepPlace {
   int step = 0;
 };
 
-StepPlace place_of(const Text& text, const std::vector<Point>& points,
+StepPlace place_of(const std::optional<std::string>& text, const std::vector<Point>& points,
                    config::Diagnostics& diagnostics) {
   StepPlace place;
   const std::string& all = text.value_or("");
@@ -139,7 +142,8 @@ StepPlace place_of(const Text& text, const std::vector<Point>& points,
       keep("system", all.substr(first + 1, last - first - 1))) {
     place.point = left.front();
   }
-  const std::int64_t step = whole_number(all.substr(last + 1), "of", 0, 0, diagnostics);
+  const std::int64_t step =
+      experiments::whole_number(all.substr(last + 1), "of", 0, 0, diagnostics);
   if (step > experiments::kMostSteps) {
     diagnostics.add(at_flag("--of"),
                     fmt::format("step {}: at most {}", step, experiments::kMostSteps));
@@ -162,7 +166,7 @@ StudyReport save_plan(const LoadedMixedLength& loaded, int number, const std::st
   const std::vector<std::int64_t> lengths = experiments::sequences_of(loaded, number);
   models::PlannedStep step = session.plan(lengths);
   step.planner = run.planner.value;
-  write_file(path, models::dump_step_plan(step));
+  experiments::write_file(path, models::dump_step_plan(step));
   std::string text =
       fmt::format("{}, {}, step {}: {} in {}, {:.3f} s\n", run.name, run.system, number,
                   counted(lengths.size(), "sequence"), counted(step.phases.size(), "phase"),
@@ -173,7 +177,7 @@ StudyReport save_plan(const LoadedMixedLength& loaded, int number, const std::st
 
 StudyReport plan_of_step(const Study& study, const MixedLengthSettings& args,
                          const experiments::Call& call, config::Diagnostics found) {
-  const models::Library library = open_library(found);
+  const models::Library library = experiments::open_library(found);
   const auto all =
       experiments::load_mixed_lengths(study, experiments::expand(study, found), library, found);
   found.raise();
@@ -181,7 +185,7 @@ StudyReport plan_of_step(const Study& study, const MixedLengthSettings& args,
   for (const auto& [point, loaded] : all) points.push_back(point);
   const StepPlace place = place_of(args.of, points, found);
   found.raise();
-  probe_outputs({{"plan", args.plan}});
+  experiments::probe_outputs({{"plan", args.plan}});
   const auto chosen = std::find_if(all.begin(), all.end(), [&](const auto& each) {
     return each.first.axes == place.point.axes;
   });
@@ -190,16 +194,16 @@ StudyReport plan_of_step(const Study& study, const MixedLengthSettings& args,
 
 StudyReport mixed_length(const MixedLengthSettings& args, const experiments::Call& call,
                          config::Diagnostics diagnostics) {
-  const std::int64_t steps = whole_number(args.steps, "steps", 1, 0, diagnostics);
+  const std::int64_t steps = experiments::whole_number(args.steps, "steps", 1, 0, diagnostics);
   if (steps > experiments::kMostSteps) {
     diagnostics.add(at_flag("--steps"), fmt::format("at most {}", experiments::kMostSteps));
   }
   if (args.of && !args.plan) {
     diagnostics.add(at_flag("--of"), "belongs to --plan FILE, which is not given");
   }
-  const std::string path = study_file(args.file, diagnostics);
-  check_outputs({{"plan", args.plan}}, {path}, diagnostics);
-  Study study = load_study_of(path, "mixed_length", diagnostics);
+  const std::string path = experiments::study_file(args.file, diagnostics);
+  experiments::check_outputs({{"plan", args.plan}}, {path}, diagnostics);
+  Study study = experiments::load_study_of(path, "mixed_length", diagnostics);
   diagnostics.raise();
   if (steps > 0) {
     study.set("steps", config::Value::scalar(std::to_string(steps), at_flag("--steps")));
@@ -222,7 +226,7 @@ StudyReport report_mixed_lengths(const Study& study, const StudyResult& result, 
   if (dry_run) {
     return report_of(
         fmt::format("dry run: {} of {} to do; results would go to {}\n", result.missing,
-                    counted(static_cast<std::size_t>(result.total), "run"), result.results_folder),
+                    counted(result.total, "run"), result.results_folder),
         document);
   }
   const std::size_t steps = experiments::read_csv_rows(result.table).size();

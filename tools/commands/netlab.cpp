@@ -46,8 +46,7 @@ std::string pairs_table(const NetlabSpec& spec) {
   Table table;
   table.column("pair").number("Mbit/s").number("latency ms");
   for (const executor::NetlabPair& pair : spec.pairs) {
-    table.row({fmt::format("{} - {}", spec.nodes[static_cast<std::size_t>(pair.a)].name,
-                           spec.nodes[static_cast<std::size_t>(pair.b)].name),
+    table.row({fmt::format("{} - {}", spec.nodes[pair.a].name, spec.nodes[pair.b].name),
                pair.rate ? rate_cell(pair.rate->value) : "-",
                grouped(1e3 * executor::netlab_latency(spec, pair.a, pair.b).value, 3)});
   }

@@ -1,9 +1,9 @@
 /// orrery replay: recovery policies on traces, then their ranking.
 #include <utility>
 
+#include "experiments/study/inputs.h"
 #include "experiments/study/study.h"
 #include "tools/cli/command.h"
-#include "tools/commands/inputs.h"
 #include "tools/commands/replay_flags.h"
 #include "tools/commands/study_report.h"
 
@@ -55,11 +55,11 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
              "fixed (default: what policies say) or measured (not reproducible)");
   v.optional("prices", settings.prices, "on_demand (default) or spot, where the trace names none");
   v.optional("background_transfers", settings.background_transfers,
-             "what checkpoints copy beside training: simulated (default), it slows the iterations "
+             "what checkpoints copy during training: simulated (default), it slows the iterations "
              "of that time; ignored halves the simulations and flatters who copies much");
   v.section("");
   describe(v, settings.sweep);
-  describe(v, settings.job, BatchDefault::fixed);
+  describe(v, settings.job);
   if (settings.expected_mtbf) v.positive("expected_mtbf", *settings.expected_mtbf);
 }
 

@@ -10,11 +10,12 @@
 #include <utility>
 
 #include "experiments/study/checks.h"
+#include "experiments/study/inputs.h"
+#include "experiments/study/study_files.h"
 #include "models/base/hash.h"
 #include "models/base/text.h"
 #include "models/config/document.h"
 #include "tools/cli/flags.h"
-#include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
 
 namespace orrery::tools {
@@ -29,7 +30,7 @@ using experiments::Study;
 constexpr Days kDefaultDays{54};  ///< Of a generated trace: the Llama 3 snapshot.
 constexpr std::int64_t kMostSeeds = 100'000;
 
-/// "a,b": policies by name, with the options that name them. Each stands at its flag.
+/// "a,b": policies by name, with the options that name them. Problems are reported at the flag.
 std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& args,
                                                        Diagnostics& diagnostics) {
   std::vector<config::Located<ReplayPolicy>> policies;
@@ -77,7 +78,7 @@ std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& arg
 std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnostics) {
   std::vector<std::int64_t> seeds;
   if (text.find(',') == std::string::npos) {
-    const std::int64_t count = whole_number(text, "--seeds", 1, 1, diagnostics);
+    const std::int64_t count = experiments::whole_number(text, "seeds", 1, 1, diagnostics);
     if (count > kMostSeeds) {
       diagnostics.add(at_flag("--seeds"), fmt::format("at most {}", kMostSeeds));
       return {0};
@@ -86,7 +87,7 @@ std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnos
     return seeds;
   }
   for (const std::string& item : split(text, ',')) {
-    const std::int64_t seed = whole_number(item, "--seeds", 0, 0, diagnostics);
+    const std::int64_t seed = experiments::whole_number(item, "seeds", 0, 0, diagnostics);
     if (std::find(seeds.begin(), seeds.end(), seed) != seeds.end()) {
       diagnostics.add(at_flag("--seeds"), fmt::format("{} appears twice", seed));
     }
@@ -148,7 +149,7 @@ void refuse_case_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   refuse(args.job.model.has_value(), "--model");
   refuse(args.job.job.has_value(), "--job");
   for (const auto& [key, path] : experiments::job_keys()) {
-    refuse(args.job.gives(path), at_setting(key).file.c_str());
+    refuse(args.job.gives(path), experiments::at_setting(key).file.c_str());
   }
   refuse(args.job.profile.has_value(), "--profile");
   refuse(args.job.scale_profile.has_value(), "--scale-profile");
@@ -174,9 +175,9 @@ void set_policies(Study& study, const ReplaySettings& args, Diagnostics& diagnos
 Study study_of_file(const ReplaySettings& args, Diagnostics& diagnostics) {
   refuse_case_flags(args, diagnostics);
   const std::size_t before = diagnostics.problems().size();
-  const std::string file = study_file(args.file, diagnostics);
+  const std::string file = experiments::study_file(args.file, diagnostics);
   if (diagnostics.problems().size() != before) diagnostics.raise();
-  Study study = load_study_of(file, "replay", diagnostics);
+  Study study = experiments::load_study_of(file, "replay", diagnostics);
   if (study.command.value != "replay") diagnostics.raise();
   if (args.policies || !args.options.empty()) set_policies(study, args, diagnostics);
   return study;
@@ -206,10 +207,8 @@ Study study_of_flags(const ReplaySettings& args, Diagnostics& diagnostics) {
   Value& settings = study.settings;
   settings.append("cluster", text_value(cluster, "--cluster"));
   settings.append("model", text_value(model, "--model"));
-  JobSettings job = args.job;
-  job.set_default("global_batch", kDefaultBatch);
-  job.set_default("sequence_length", kDefaultLength);
-  settings.append("job", config::to_value(make_job(job, std::nullopt, diagnostics)));
+  settings.append("job",
+                  config::to_value(experiments::make_job(args.job, std::nullopt, diagnostics)));
   if (args.job.profile) settings.append("profile", text_value(*args.job.profile, "--profile"));
   if (args.job.scale_profile) {
     settings.append("scale_profile", text_value(*args.job.scale_profile, "--scale-profile"));

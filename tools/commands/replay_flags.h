@@ -3,10 +3,10 @@
 #include <string>
 
 #include "experiments/study/days.h"
+#include "experiments/study/inputs.h"
 #include "experiments/study/replay_settings.h"
 #include "experiments/study/study.h"
 #include "models/config/diagnostics.h"
-#include "tools/commands/inputs.h"
 #include "tools/commands/sweep_settings.h"
 
 namespace orrery::tools {
@@ -16,22 +16,22 @@ using experiments::Days;
 /// Recovery policies on a trace: a study file, or flags that say the same.
 struct ReplaySettings {
   std::string file;  ///< Of a study, or its folder; empty: the flags say what is replayed.
-  JobSettings job;
-  Text trace;
-  Text format;
-  Text generate;                      ///< Generator, or a file with its settings.
-  std::vector<std::string> settings;  ///< NAME=VALUE of generator or format.
+  experiments::JobSettings job{experiments::JobDefaults::fixed};
+  std::optional<std::string> trace;
+  std::optional<std::string> format;
+  std::optional<std::string> generate;  ///< Generator, or a file with its settings.
+  std::vector<std::string> settings;    ///< NAME=VALUE of generator or format.
   std::optional<Days> days;
-  bool repeat = false;               ///< The trace file starts again where it ends.
-  Text policies;                     ///< Comma-separated, or "all".
-  std::vector<std::string> options;  ///< POLICY.NAME=VALUE
-  Text seeds;                        ///< A count, or a list: 1,2,5
-  std::vector<std::string> runtime;  ///< NAME=VALUE
+  bool repeat = false;                  ///< The trace file starts again where it ends.
+  std::optional<std::string> policies;  ///< Comma-separated, or "all".
+  std::vector<std::string> options;     ///< POLICY.NAME=VALUE
+  std::optional<std::string> seeds;     ///< A count, or a list: 1,2,5
+  std::vector<std::string> runtime;     ///< NAME=VALUE
   std::optional<Seconds> expected_mtbf;
   std::optional<experiments::PlanningTime> planning_time;
   std::optional<experiments::Prices> prices;
   std::optional<experiments::BackgroundTransfers> background_transfers;
-  Text plan;
+  std::optional<std::string> plan;
   SweepSettings sweep;
 };
 

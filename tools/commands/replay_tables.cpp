@@ -10,6 +10,7 @@
 #include "experiments/study/files.h"
 #include "experiments/study/points.h"
 #include "experiments/study/replay_ranking.h"
+#include "models/base/ids.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
 #include "tools/commands/study_report.h"
@@ -79,7 +80,7 @@ double stall(const Standing& standing) {
   for (const sim::Bucket bucket :
        {sim::Bucket::checkpoint, sim::Bucket::detect, sim::Bucket::decide, sim::Bucket::move_state,
         sim::Bucket::reinitialize, sim::Bucket::idle}) {
-    share += standing.wall[static_cast<std::size_t>(bucket)];
+    share += standing.wall[index_of(bucket)];
   }
   return share;
 }
@@ -186,7 +187,7 @@ std::string work_text(const StudyResult& result, const Ranking& ranking) {
 }
 
 std::string replays_done(const StudyResult& result) {
-  std::string text = fmt::format("{} done", counted(static_cast<std::size_t>(result.done), "run"));
+  std::string text = fmt::format("{} done", counted(result.done, "run"));
   if (result.present > 0) text += fmt::format(", {} were present", result.present);
   if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
   const int left = result.missing - result.done - result.failed;
@@ -208,7 +209,7 @@ std::string dry_run_text(const Study& study, const StudyResult& result) {
                run.inputs.at("seed"), run.hash});
   }
   std::string text = table.text(0, colors());
-  const auto missing = counted(static_cast<std::size_t>(result.missing), "run");
+  const auto missing = counted(result.missing, "run");
   text += result.estimate_seconds < 0
               ? fmt::format("\ndry run: {} to do; no run was timed yet\n", missing)
               : fmt::format("\ndry run: {} to do, about {}\n", missing,
@@ -273,7 +274,7 @@ std::string replay_text(const Study& study, const StudyResult& result, const Ran
   });
   if (ignored) {
     text +=
-        "Copies of checkpoints beside training slow no iteration here (background_transfers: "
+        "Copies of checkpoints during training slow no iteration here (background_transfers: "
         "ignored)\n\n";
   }
   return text + work_text(result, ranking) + replays_done(result);

@@ -3,9 +3,9 @@
 #include <utility>
 
 #include "experiments/study/study.h"
+#include "experiments/study/study_files.h"
 #include "tools/cli/command.h"
 #include "tools/cli/flags.h"
-#include "tools/commands/inputs.h"
 #include "tools/commands/run_folder.h"
 #include "tools/commands/study_report.h"
 
@@ -40,14 +40,14 @@ StudyReport run_twin(const RunSettings& args, const std::string& file,
 
 StudyReport run_experiment(const RunSettings& args, const experiments::Call& call,
                            config::Diagnostics problems) {
-  const std::vector<std::string> files = experiments_of(args.manifest, problems);
+  const std::vector<std::string> files = experiments::studies_below(args.manifest, problems);
   if (files.empty()) problems.raise();
   if (files.size() > 1) {
     problems.raise();
     return run_folder(args, files, call);
   }
   const std::string& file = files.front();
-  const std::string command = command_of_file(file);
+  const std::string command = experiments::command_of_file(file);
   refuse(args.timelines && command != "plan", "--timelines", "this experiment has no timelines",
          problems);
   if (command == "twin") return run_twin(args, file, call, std::move(problems));

@@ -11,15 +11,14 @@
 #include <filesystem>
 #include <map>
 #include <memory>
-#include <set>
 #include <system_error>
 
-#include "experiments/study/study.h"
+#include "experiments/study/run_tasks.h"
+#include "experiments/study/study_files.h"
 #include "models/base/subprocess.h"
 #include "models/config/document.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/inputs.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -27,17 +26,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What a key of a file says; "" where it says nothing.
-std::string text_at(const std::string& file, const char* key) {
-  config::Diagnostics ignored;  // its reader says what is wrong with it
-  const config::Value tree = config::load_value(file, ignored);
-  const config::Value* value = tree.find(key);
-  return value == nullptr ? "" : value->text;
-}
-
 std::vector<std::string> command_for(const RunSettings& args, const std::string& file) {
   std::vector<std::string> words = {own_executable(), "run", file, "--results", args.sweep.results};
-  const bool divides = command_of_file(file) != "twin";
+  const bool divides = experiments::command_of_file(file) != "twin";
   if (divides && args.sweep.workers) {
     words.insert(words.end(), {"--workers", std::to_string(*args.sweep.workers)});
   }
@@ -50,7 +41,8 @@ std::vector<std::string> command_for(const RunSettings& args, const std::string&
   }
   if (args.sweep.no_figure) words.emplace_back("--no-figure");
   if (args.sweep.dry_run) words.emplace_back("--dry-run");
-  if (args.timelines && command_of_file(file) == "plan") words.emplace_back("--timelines");
+  if (args.timelines && experiments::command_of_file(file) == "plan")
+    words.emplace_back("--timelines");
   if (!args.sweep.cache.folder.empty())
     words.insert(words.end(), {"--cache", args.sweep.cache.folder});
   if (args.sweep.quiet) words.emplace_back("--quiet");
@@ -134,54 +126,11 @@ void check_distinct_names(const std::vector<std::string>& files) {
 
 std::string result_text(int status) {
   if (status == 0) return good("done");
-  if (status == kInterrupted) return bad("interrupted");
+  if (status == experiments::kInterrupted) return bad("interrupted");
   return bad(fmt::format("failed (status {})", status));
 }
 
 }  // namespace
-
-std::string study_file(const std::string& given, config::Diagnostics& diagnostics) {
-  std::error_code error;
-  if (!fs::exists(given, error)) {
-    diagnostics.add({}, fmt::format("no such file or folder '{}'", given),
-                    "orrery list experiments shows what there is");
-  }
-  return fs::is_directory(given, error) ? (fs::path(given) / experiments::kStudyFile).string()
-                                        : given;
-}
-
-experiments::Study load_study_of(const std::string& file, const std::string& command,
-                                 config::Diagnostics& diagnostics) {
-  const std::size_t before = diagnostics.problems().size();
-  experiments::Study study = experiments::load_study(file, diagnostics);
-  if (diagnostics.problems().size() == before && study.command.value != command) {
-    diagnostics.add(study.command.at,
-                    fmt::format("a study of `{}`, not of `{}`", study.command.value, command),
-                    "orrery run runs all kinds");
-  }
-  return study;
-}
-
-std::string command_of_file(const std::string& file) { return text_at(file, "command"); }
-
-std::vector<std::string> experiments_of(const std::string& path, config::Diagnostics& diagnostics) {
-  std::error_code error;
-  if (!fs::exists(path, error)) {
-    diagnostics.add({}, fmt::format("no such file or folder '{}'", path),
-                    "orrery list experiments shows what there is");
-    return {};
-  }
-  if (!fs::is_directory(path, error)) return {path};
-  std::set<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path, error)) {
-    if (entry.path().filename() == experiments::kStudyFile) files.insert(entry.path().string());
-  }
-  if (files.empty()) {
-    diagnostics.add({}, fmt::format("no experiment in '{}' nor below it", path),
-                    "orrery list experiments shows what there is");
-  }
-  return {files.begin(), files.end()};
-}
 
 StudyReport run_folder(const RunSettings& args, const std::vector<std::string>& files,
                        const experiments::Call& call) {
@@ -191,7 +140,7 @@ StudyReport run_folder(const RunSettings& args, const std::vector<std::string>& 
   FolderDocument document;
   std::string text;
   int worst = 0;
-  for (std::size_t i = 0; i < files.size() && worst != kInterrupted; ++i) {
+  for (std::size_t i = 0; i < files.size() && worst != experiments::kInterrupted; ++i) {
     const std::string head = fmt::format("[{}/{}] {}", i + 1, files.size(), files[i]);
     if (!args.sweep.quiet) call.note(head);
     const auto start = std::chrono::steady_clock::now();
@@ -200,9 +149,10 @@ StudyReport run_folder(const RunSettings& args, const std::vector<std::string>& 
     text += bold(head) + "\n" + ran.text + "\n";
     table.row({shown(files[i], files), result_text(ran.status), duration(seconds.count())});
     document.experiments.push_back({files[i], ran.status});
-    worst = ran.status == kInterrupted ? ran.status : std::max(worst, ran.status);
+    worst = ran.status == experiments::kInterrupted ? ran.status : std::max(worst, ran.status);
   }
-  if (worst == kInterrupted) call.note("interrupted; the same command goes on from there");
+  if (worst == experiments::kInterrupted)
+    call.note("interrupted; the same command goes on from there");
   return report_of(text + table.text(0, colors()), document, worst);
 }
 

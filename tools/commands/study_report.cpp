@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "experiments/study/files.h"
+#include "experiments/study/inputs.h"
+#include "experiments/study/run_tasks.h"
 #include "tools/cli/output.h"
 #include "tools/cli/table.h"
-#include "tools/commands/inputs.h"
 #include "tools/commands/tables.h"
 
 namespace orrery::tools {
@@ -225,9 +226,9 @@ std::string estimate_text(const StudyResult& result) {
   if (result.missing == 0) return "all runs present";
   if (result.estimate_seconds < 0) {
     return fmt::format("{} to do; no run was timed yet, so there is no estimate of the time",
-                       counted(static_cast<std::size_t>(result.missing), "run"));
+                       counted(result.missing, "run"));
   }
-  return fmt::format("{} to do, about {}", counted(static_cast<std::size_t>(result.missing), "run"),
+  return fmt::format("{} to do, about {}", counted(result.missing, "run"),
                      duration(result.estimate_seconds));
 }
 
@@ -235,7 +236,7 @@ std::string estimate_text(const StudyResult& result) {
 std::string done_text(const StudyResult& result) {
   if (result.total == 0) return "no run belongs to this shard\n";
   if (result.missing == 0) return fmt::format("all runs present ({})\n", result.total);
-  std::string text = fmt::format("{} done", counted(static_cast<std::size_t>(result.done), "run"));
+  std::string text = fmt::format("{} done", counted(result.done, "run"));
   if (result.present > 0) text += fmt::format(", {} were present", result.present);
   if (result.failed > 0) text += fmt::format(", {} failed", result.failed);
   const int left = result.missing - result.done - result.failed;
@@ -322,8 +323,7 @@ StudyReport report_programs(const Study& study, const StudyResult& result, bool 
   text += table.text(0, colors()) + "\n";
   if (dry_run) {
     text += fmt::format("dry run: {} to do\nresults would go to {}\n",
-                        counted(static_cast<std::size_t>(result.missing), "step"),
-                        result.results_folder);
+                        counted(result.missing, "step"), result.results_folder);
     return report_of(text, document);
   }
   text += fmt::format("results: {}\n", result.results_folder);
@@ -343,7 +343,7 @@ StudyReport run_and_report(const Study& study, const SweepSettings& sweep, bool 
                            const experiments::Call& call, config::Diagnostics problems) {
   experiments::RunnerOptions options = sweep.options();
   options.timelines = timelines;
-  const models::Library library = open_library(problems);
+  const models::Library library = experiments::open_library(problems);
   if (!problems.empty()) experiments::check_study(study, library, problems);
   problems.raise();
   if (!sweep.dry_run) {
@@ -361,9 +361,8 @@ StudyReport run_and_report(const Study& study, const SweepSettings& sweep, bool 
   if (!result.problems.empty()) report.status = 1;
   if (result.interrupted) {
     call.note(fmt::format("interrupted; {} kept in {}, the same command goes on from there",
-                          counted(static_cast<std::size_t>(result.present + result.done), "result"),
-                          result.results_folder));
-    report.status = kInterrupted;
+                          counted(result.present + result.done, "result"), result.results_folder));
+    report.status = experiments::kInterrupted;
   }
   return report;
 }

@@ -29,7 +29,8 @@ void describe(config::Visitor& v, SweepSettings& settings) {
   v.optional("results", settings.results, "where results go; default: results");
   v.optional("workers", settings.workers, "processes at once; default: one for each core");
   v.optional("shard", settings.shard, "I/N: only every N-th run, from the I-th");
-  v.optional("limit", settings.limit, "do at most so many runs, then stop; the next call goes on");
+  v.optional("limit", settings.limit,
+             "do at most this many runs, then stop; the next call goes on");
   v.optional("dry_run", settings.dry_run, "print the runs and an estimate of the time");
   v.optional("no_figure", settings.no_figure, "do not draw the figure");
   v.optional("quiet", settings.quiet, "no progress", {.letter = 'q'});

@@ -25,12 +25,8 @@ constexpr std::size_t kLostShown = 24;
 
 std::string megabytes(Bytes bytes) { return grouped(bytes.value / kPaperMegabyte, 1); }
 
-Bytes over(const models::ClassVolumes& volumes, PathClass path) {
-  return volumes[static_cast<std::size_t>(path)];
-}
-
 std::string traffic_table(const SwitchResult& result) {
-  const bool staged = over(result.moved, PathClass::host_staged).value > 0;
+  const bool staged = result.moved[PathClass::host_staged].value > 0;
   Table table;
   table.column("sender").column("node").number("NVLink MB").number("PCIe MB");
   table.number("network MB");
@@ -40,9 +36,9 @@ std::string traffic_table(const SwitchResult& result) {
                        std::int64_t messages, Bytes received, Bytes kept) {
     std::vector<std::string> cells = {std::move(name), std::move(node)};
     for (const PathClass path : {PathClass::nvlink, PathClass::pcie, PathClass::network}) {
-      cells.push_back(megabytes(over(sent, path)));
+      cells.push_back(megabytes(sent[path]));
     }
-    if (staged) cells.push_back(megabytes(over(sent, PathClass::host_staged)));
+    if (staged) cells.push_back(megabytes(sent[PathClass::host_staged]));
     cells.push_back(grouped(static_cast<double>(messages), 0));
     cells.push_back(megabytes(received));
     cells.push_back(megabytes(kept));

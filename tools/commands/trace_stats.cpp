@@ -73,10 +73,9 @@ std::string availability_text(const traces::TraceStatistics& statistics) {
 std::string statistics_text(const traces::TraceStatistics& s) {
   return fmt::format(
       "{}\n{} over {}; {} nodes, {} GPUs\n\n{}\n{}\n{}",
-      s.source.empty() ? "no source named" : s.source,
-      counted(static_cast<std::size_t>(s.events), "event"), duration(s.horizon_hours * 3600),
-      grouped(static_cast<double>(s.all.nodes), 0), grouped(static_cast<double>(s.all.devices), 0),
-      section("Events", counts_text(s)),
+      s.source.empty() ? "no source named" : s.source, counted(s.events, "event"),
+      duration(s.horizon_hours * 3600), grouped(static_cast<double>(s.all.nodes), 0),
+      grouped(static_cast<double>(s.all.devices), 0), section("Events", counts_text(s)),
       section("Interruptions",
               fmt::format("unexpected: {} ({} of them failures); announced: {}\n"
                           "MTBF: {} h\nMTTF of 1,024 GPUs: {} h\nper 1000 node-days: {}\n",

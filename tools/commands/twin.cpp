@@ -136,7 +136,7 @@ std::string parameters_text(const TwinSummary& summary) {
       f.forward, f.forward_ops, f.backward, f.backward_ops, f.optimizer, f.optimizer_ops);
   for (const ir::PhaseTime& phase : summary.parameters.phases) {
     text += fmt::format("{} {} s ({})\n", phase.phase, seconds_cell(phase.time.value),
-                        counted(static_cast<std::size_t>(phase.provenance.samples), "run"));
+                        counted(phase.provenance.samples, "run"));
   }
   return text;
 }

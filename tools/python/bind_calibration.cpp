@@ -55,11 +55,11 @@ void bind_sailor(py::module_& m) {
         return calibration::sailor_rate(fit, Bytes{message}).value;
       },
       py::arg("fit"), py::arg("message"),
-      "Bytes per second of all pairs together when each sends so many bytes.");
+      "Bytes per second of all pairs together when each sends this many bytes.");
   m.def("sailor_node_link", &calibration::sailor_node_link, py::arg("gpu"),
         "Link class of a node's path to other nodes, in the imported profile.");
   m.def("sailor_gpu_link", &calibration::sailor_gpu_link, py::arg("gpu"), py::arg("pairs"),
-        "Link class of a GPU's share of its node's links when so many pairs send at once.");
+        "Link class of a GPU's share of its node's links when this many pairs send at once.");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ bool write_all(int socket, const char* bytes, std::size_t size) {
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) return false;
     bytes += count;
-    size -= static_cast<std::size_t>(count);
+    size -= count;
   }
   return true;
 }
@@ -36,7 +36,7 @@ bool read_all(int socket, char* bytes, std::size_t size, const std::function<voi
     }
     if (count <= 0) return false;
     bytes += count;
-    size -= static_cast<std::size_t>(count);
+    size -= count;
   }
   return true;
 }

@@ -62,7 +62,7 @@ const char* name_of(TypeNode::Kind kind) {
   static constexpr const char* kNames[] = {"boolean",  "integer",     "number",   "string",
                                            "quantity", "enumeration", "any",      "maybe",
                                            "list",     "dictionary",  "structure"};
-  return kNames[static_cast<std::size_t>(kind)];
+  return kNames[kind];
 }
 
 py::dict words(const TypeNode& type) {
@@ -141,9 +141,9 @@ class CapturedOutput {
     tools::flush();
     fflush(stdout);
     dup2(before_, 1);
-    std::string text(static_cast<std::size_t>(lseek(file_, 0, SEEK_END)), '\0');
+    std::string text(lseek(file_, 0, SEEK_END), '\0');
     const ssize_t size = pread(file_, text.data(), text.size(), 0);
-    text.resize(static_cast<std::size_t>(std::max<ssize_t>(size, 0)));
+    text.resize(std::max<ssize_t>(size, 0));
     return text;
   }
 

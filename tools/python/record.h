@@ -10,6 +10,7 @@
 #pragma once
 #include <cstddef>
 
+#include "models/base/ids.h"
 #include "tools/python/convert.h"
 
 namespace orrery::python {
@@ -58,8 +59,7 @@ template <class T, class M>
 RecordField field(const char* name, M T::*member) {
   alignas(T) static std::byte place[sizeof(T)];
   const T& at = reinterpret_cast<const T&>(place);
-  return {name, &kOps<M>,
-          static_cast<std::size_t>(reinterpret_cast<const std::byte*>(&(at.*member)) - place)};
+  return {name, &kOps<M>, as_size(reinterpret_cast<const std::byte*>(&(at.*member)) - place)};
 }
 }  // namespace detail
 

@@ -14,7 +14,7 @@ inline constexpr char kTransfer = 't';   ///< Transfers, degraded links; nanosec
 inline constexpr char kTimedRun = 'u';   ///< As kRun; the seconds that it takes here.
 inline constexpr char kConfig = 'c';     ///< Nothing; pairs of SimGrid's options.
 inline constexpr char kCommand = 'm';    ///< Name, settings, view of a command; the last message.
-/// Of the session:
+/// From the session:
 inline constexpr char kAnswer = 'a';
 inline constexpr char kFailure = 'x';  ///< In words.
 /// While a command runs:

@@ -72,7 +72,7 @@ logged() {
   if "$@" </dev/null 2>&1 9>&- | follow "$label" "$log"; then
     return
   fi
-  # ninja lets running jobs finish, so the first failure may stand well before the log's end.
+  # ninja lets running jobs finish, so the first failure may be well before the log's end.
   first=$(grep -n -m 1 '^FAILED:' "$log" | cut -d: -f1) || first=
   if [[ -n $first ]]; then
     tail -n "+$first" "$log" | head -n 60 >&2

@@ -19,7 +19,7 @@ double bursts(double mean, double nodes) {
 
 /// The factor on the hazard in an hour counted from midnight of the first day.
 double factor_of(const SpotType& type, std::int64_t hour) {
-  return type.by_hour.empty() ? 1 : type.by_hour[static_cast<std::size_t>(hour % kHoursPerDay)];
+  return type.by_hour.empty() ? 1 : type.by_hour[hour % kHoursPerDay];
 }
 
 class SpotProcess {
@@ -54,14 +54,14 @@ class SpotProcess {
  private:
   /// A given share of the nodes, rounded, instead of each with this probability.
   void exact_start(double share, std::size_t count) {
-    const auto wanted = static_cast<std::size_t>(std::llround(share * static_cast<double>(count)));
+    const std::size_t wanted = std::llround(share * static_cast<double>(count));
     while (here_.size() > wanted) move_one(here_, away_);
     while (here_.size() < wanted) move_one(away_, here_);
   }
 
   NodeId move_one(std::vector<NodeId>& from, std::vector<NodeId>& to) {
     const auto last = static_cast<std::int64_t>(from.size()) - 1;
-    const auto at = static_cast<std::size_t>(rng_.integer(0, last));
+    const std::size_t at = rng_.integer(0, last);
     const NodeId node = from[at];
     from[at] = from.back();
     from.pop_back();

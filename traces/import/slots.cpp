@@ -168,7 +168,7 @@ Trace from_counts(const std::vector<Count>& counts, Instant end, const ImportInp
   std::vector<int> live;  // In the order in which they came.
   for (std::size_t i = 0; i < counts.size(); ++i) {
     if (i + 1 < counts.size() && counts[i + 1].time == counts[i].time) continue;
-    const auto wanted = static_cast<std::size_t>(counts[i].instances);
+    const std::size_t wanted = counts[i].instances;
     while (live.size() < wanted) live.push_back(slots.take(counts[i].time));
     while (live.size() > wanted) {
       const auto last = static_cast<std::int64_t>(live.size()) - 1;

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """Seconds of the search and estimated utilization by number of GPUs. Draws runs.csv and the timings
-beside it; computes no model."""
+next to it; computes no model."""
 
 import os
 import sys

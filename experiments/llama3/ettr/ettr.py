@@ -95,7 +95,7 @@ class OnePlan(orrery.RecoveryPolicy):
 
 
 def failures_of_job(mean, seed, failures):
-    """Failures of the whole job with exponential gaps, over so many mean times."""
+    """Failures of the whole job with exponential gaps, over that many mean times."""
     horizon, rng, events = round(mean * failures * NANO), orrery.Rng(seed), []
     at = rng.exponential(1 / mean)
     while round(at * NANO) < horizon:

@@ -29,7 +29,7 @@ class Run:
 
 
 def data_folder():
-    """Of the traces: below $ORRERY_DATA, else below shared/ next to the repository."""
+    """Folder of the traces: below $ORRERY_DATA, else below shared/ next to the repository."""
     root = Path(__file__).resolve().parents[3]
     return Path(os.environ.get("ORRERY_DATA") or root.parent / "shared") / "traces" / "oobleck"
 

@@ -14,6 +14,7 @@
 #include <string>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/reshard/reshard_plan.h"
 #include "planners/recovery/autohet/bitmap.h"
 #include "planners/recovery/catalog.h"
@@ -165,8 +166,8 @@ std::string reads_in_words(const std::vector<LayerRead>& reads) {
     if (read.files.empty()) continue;
     StateSource farthest = read.files.front().source;
     for (const LayerFile& file : read.files) farthest = std::max(farthest, file.source);
-    ++by_source[static_cast<std::size_t>(farthest)];
-    ++by_change[static_cast<std::size_t>(read.change)];
+    ++by_source[index_of(farthest)];
+    ++by_change[index_of(read.change)];
   }
   std::string text;
   for (std::size_t i = 0; i < kStateSources; ++i) {

@@ -73,18 +73,18 @@ LayerBitmap::LayerBitmap(const PolicyInput& input, const std::vector<models::Sta
     if (state.iteration != iteration || state.location == ir::Location::peer) continue;
     const std::vector<DeviceId> devices = ir::devices_of(*state.layout);
     each_part(*state.layout, [&](DeviceId device, BlockId block, int rank, int degree) {
-      const auto position = static_cast<std::size_t>(
-          std::lower_bound(devices.begin(), devices.end(), device) - devices.begin());
+      const std::size_t position =
+          std::lower_bound(devices.begin(), devices.end(), device) - devices.begin();
       if (std::binary_search(state.lost_shards.begin(), state.lost_shards.end(),
                              static_cast<std::uint32_t>(position))) {
         return;
       }
-      Files& files = rows_[block.index()][degree];
-      files.resize(static_cast<std::size_t>(degree));
+      Files& files = rows_[block][degree];
+      files.resize(degree);
       FileReplica replica{state.location,
                           state.stored_on.empty() ? device : state.stored_on[position]};
       if (state.location == ir::Location::cloud) replica.stored_on = {};
-      std::vector<FileReplica>& replicas = files[static_cast<std::size_t>(rank)];
+      std::vector<FileReplica>& replicas = files[rank];
       const auto at = std::lower_bound(replicas.begin(), replicas.end(), replica);
       if (at == replicas.end() || *at != replica) replicas.insert(at, replica);
     });
@@ -92,10 +92,10 @@ LayerBitmap::LayerBitmap(const PolicyInput& input, const std::vector<models::Sta
 }
 
 std::vector<bool> LayerBitmap::row(BlockId block, int degree, int rank) const {
-  std::vector<bool> bits(static_cast<std::size_t>(cluster_.size()));
-  const auto found = rows_[block.index()].find(degree);
-  if (found == rows_[block.index()].end()) return bits;
-  for (const FileReplica& replica : found->second[static_cast<std::size_t>(rank)]) {
+  std::vector<bool> bits(cluster_.size());
+  const auto found = rows_[block].find(degree);
+  if (found == rows_[block].end()) return bits;
+  for (const FileReplica& replica : found->second[rank]) {
     if (replica.stored_on.valid()) bits[replica.stored_on.index()] = true;
   }
   return bits;
@@ -129,14 +129,14 @@ LayerRead LayerBitmap::read(DeviceId reader, BlockId block, int rank, int degree
   const BlockBytes size = bytes_of(workload_.block(block), bytes);
   LayerRead best{reader, block, TensorChange::same, {}};
   // Larger degrees first: of equally many files the smaller ones.
-  const std::map<int, Files>& files_of = rows_[block.index()];
+  const std::map<int, Files>& files_of = rows_[block];
   for (auto degrees = files_of.rbegin(); degrees != files_of.rend(); ++degrees) {
     const int from = degrees->first;
     const int first = rank * from / degree;
     const int last = ((rank + 1) * from + degree - 1) / degree - 1;
     LayerRead candidate{reader, block, change_of(from, degree), {}};
     for (int i = first; i <= last; ++i) {
-      auto file = find(degrees->second[static_cast<std::size_t>(i)], reader);
+      auto file = find(degrees->second[i], reader);
       if (!file) break;
       file->rank = i;
       file->degree = from;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/interfaces/recovery_policy.h"
 #include "models/ir/plan.h"
 #include "planners/recovery/kit/restore.h"
@@ -77,7 +78,7 @@ class LayerBitmap {
   const models::Cluster& cluster_;
   const models::Workload& workload_;
   std::vector<StateSource> order_;
-  std::vector<std::map<int, Files>> rows_;  ///< By block: by degree.
+  IdVector<BlockId, std::map<int, Files>> rows_;  ///< By block: by degree.
 };
 
 /// Why the plan's checkpoints are not one file for each layer and rank; empty: they are.

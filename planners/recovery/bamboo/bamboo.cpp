@@ -72,9 +72,8 @@ FoundPlan bamboo_plan(const UnitChains& chains, const ChainShape& shape,
   if (chain == nullptr) {
     return models::Infeasible{"device memory", fmt::format("{} stages do not fit", shape.stages)};
   }
-  const auto stages = static_cast<std::size_t>(shape.stages);
-  const auto batch =
-      static_cast<std::size_t>(chains.input().job.global_batch / shape.micro_batch_size);
+  const std::size_t stages = shape.stages;
+  const std::size_t batch = chains.input().job.global_batch / shape.micro_batch_size;
   const std::size_t count = std::min(units.size() / stages, batch);
   if (count == 0) {
     return models::Infeasible{
@@ -219,7 +218,7 @@ class Bamboo final : public ElasticPolicy {
         const auto at = std::find(cut.begin(), cut.end(), stage.segments.front().first_block.value);
         const Unit unit = ir::devices_of(stage);
         if (at != cut.end() && known.contains(unit)) {
-          row[static_cast<std::size_t>(at - cut.begin())] = unit;
+          row[at - cut.begin()] = unit;
         }
       }
     }

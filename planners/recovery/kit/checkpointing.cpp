@@ -25,19 +25,17 @@ void add_first_holders(const StateMemory::Answer& known, std::vector<double>& by
   for (const StateSizes::Replicas& slice : known.sizes->slices) {
     int writer = std::numeric_limits<int>::max();
     for (const int holder : slice.holders) {
-      writer = std::min(writer, known.to[static_cast<std::size_t>(holder)]);
+      writer = std::min(writer, known.to[holder]);
     }
     if (slice.holders.empty()) continue;
-    by_device[static_cast<std::size_t>(writer)] += slice.bytes;
+    by_device[writer] += slice.bytes;
   }
 }
 
 /// All devices of a node to host memory at once: slots, shared uplinks, host memory.
 double snapshot_of(const models::Cluster& cluster, const models::Node& node, int first,
                    const std::vector<double>& bytes) {
-  const auto bytes_of = [&](int position) {
-    return bytes[static_cast<std::size_t>(first + position)];
-  };
+  const auto bytes_of = [&](int position) { return bytes[first + position]; };
   double slowest = 0;
   double total = 0;
   for (int i = 0; i < static_cast<int>(node.gpu_types.size()); ++i) total += bytes_of(i);
@@ -145,12 +143,12 @@ Ways binomial_row(int n) {
 Ways ring_ways(int n, int run) {
   // Cut the ring behind a node that stays: such a node exists. It is the first that stays, after
   // `head` lost ones; the rest is a line whose last lost nodes join those.
-  Ways out(static_cast<std::size_t>(n) + 1, 0);
+  Ways out(n + 1, 0);
   for (int head = 0; head < run; ++head) {
     // By (length of the last run of lost nodes): ways, after the staying node.
-    std::vector<Ways> ways(static_cast<std::size_t>(run), Ways(out.size(), 0));
+    std::vector<Ways> ways(run, Ways(out.size(), 0));
     if (head + 1 > n) continue;
-    ways[0][static_cast<std::size_t>(head)] = 1;
+    ways[0][head] = 1;
     for (int node = head + 1; node < n; ++node) {
       std::vector<Ways> next(ways.size(), Ways(out.size(), 0));
       for (std::size_t last = 0; last < ways.size(); ++last) {
@@ -162,8 +160,7 @@ Ways ring_ways(int n, int run) {
       ways = std::move(next);
     }
     for (int last = 0; last + head < run; ++last) {
-      for (std::size_t k = 0; k < out.size(); ++k)
-        out[k] += ways[static_cast<std::size_t>(last)][k];
+      for (std::size_t k = 0; k < out.size(); ++k) out[k] += ways[last][k];
     }
   }
   return out;
@@ -218,7 +215,7 @@ ir::Location location_of(PersistTo to) {
 CheckpointCost checkpoint_cost(const PolicyInput& input, const ir::Plan& plan,
                                ir::Location location) {
   const models::ReshardBytes bytes = models::all_state_bytes(input.job);
-  std::vector<double> shares(static_cast<std::size_t>(input.cluster.size()), 0);
+  std::vector<double> shares(input.cluster.size(), 0);
   if (location == ir::Location::cloud) {
     add_first_holders(input.memory->sizes_of(input, plan, bytes), shares);
   } else {
@@ -400,11 +397,11 @@ std::vector<std::pair<ReplicaPlacement, const char*>> enum_names(ReplicaPlacemen
 
 std::vector<std::vector<int>> replica_nodes(int nodes, int replicas, ReplicaPlacement placement) {
   ORRERY_CHECK(nodes >= 1 && replicas >= 1, "{} replicas on {} nodes", replicas, nodes);
-  std::vector<std::vector<int>> out(static_cast<std::size_t>(nodes));
+  std::vector<std::vector<int>> out(nodes);
   for (const auto& [first, size] : replica_groups(nodes, replicas, placement)) {
     for (int i = 0; i < size; ++i) {
       for (int r = 0; r < std::min(replicas, size); ++r) {
-        out[static_cast<std::size_t>(first + i)].push_back(first + (i + r) % size);
+        out[first + i].push_back(first + (i + r) % size);
       }
     }
   }
@@ -418,7 +415,7 @@ double replica_survival(int nodes, int replicas, int lost, ReplicaPlacement plac
   for (const auto& [first, size] : replica_groups(nodes, replicas, placement)) {
     good = product(good, ring_ways(size, std::min(replicas, size)));
   }
-  const auto k = static_cast<std::size_t>(lost);
+  const std::size_t k = lost;
   return good[k] / binomial_row(nodes)[k];
 }
 
@@ -441,7 +438,7 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
   std::vector<std::vector<DeviceId>> on_node(number.size());  // Ascending.
   for (const DeviceId device : devices) {
     const int at = number.at(input.cluster.device(device).node);
-    on_node[static_cast<std::size_t>(at)].push_back(device);
+    on_node[at].push_back(device);
   }
   const auto nodes = static_cast<int>(on_node.size());
   const auto replicas = replica_nodes(nodes, settings.replicas, settings.placement);
@@ -449,12 +446,12 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
   std::vector<models::CheckpointLevel> levels(replicas.front().size());
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const NodeId node = input.cluster.device(devices[i]).node;
-    const auto own = static_cast<std::size_t>(number.at(node));
+    const std::size_t own = number.at(node);
     const std::vector<DeviceId>& mates = on_node[own];
-    const auto rank = static_cast<std::size_t>(
-        std::lower_bound(mates.begin(), mates.end(), devices[i]) - mates.begin());
+    const std::size_t rank =
+        std::lower_bound(mates.begin(), mates.end(), devices[i]) - mates.begin();
     for (std::size_t r = 0; r < levels.size(); ++r) {
-      const auto to = static_cast<std::size_t>(replicas[own][r]);
+      const std::size_t to = replicas[own][r];
       const DeviceId holder = on_node[to][rank % on_node[to].size()];
       levels[r].stored_on.push_back(holder);
       levels[r].background.push_back(
@@ -466,7 +463,7 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
   }
   double network = 0;
   for (const auto& [node, n] : number) {
-    const NodeTraffic& of = traffic[static_cast<std::size_t>(n)];
+    const NodeTraffic& of = traffic[n];
     const double bandwidth = nic_bandwidth(input.cluster, input.cluster.node(node));
     const double most = std::max(of.sent, of.received);
     if (most > 0 && bandwidth > 0) network = std::max(network, most / bandwidth);

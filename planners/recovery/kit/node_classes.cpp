@@ -34,7 +34,7 @@ std::vector<std::vector<int>> nic_users(const models::Node& node) {
   for (int i = 0; i < static_cast<int>(node.gpu_types.size()); ++i) {
     std::vector<int> choice;
     for (int n = 0; n < static_cast<int>(node.nics.size()); ++n) {
-      const std::vector<int>& may = node.nics[static_cast<std::size_t>(n)].members;
+      const std::vector<int>& may = node.nics[n].members;
       if (may.empty() || std::find(may.begin(), may.end(), i) != may.end()) choice.push_back(n);
     }
     if (!choice.empty()) users[choice].push_back(i);
@@ -43,7 +43,7 @@ std::vector<std::vector<int>> nic_users(const models::Node& node) {
   for (const auto& [choice, positions] : users) {
     for (std::size_t i = 0; i < positions.size(); ++i) {
       const int nic = choice[i * choice.size() / positions.size()];
-      result[static_cast<std::size_t>(nic)].push_back(positions[i]);
+      result[nic].push_back(positions[i]);
     }
   }
   return result;
@@ -72,9 +72,8 @@ std::vector<int> equal_positions(const models::Node& node) {
   std::vector<int> lowest;
   for (int i = 0; i < static_cast<int>(node.gpu_types.size()); ++i) {
     int other = 0;
-    while (other < i && (node.gpu_types[static_cast<std::size_t>(other)] !=
-                             node.gpu_types[static_cast<std::size_t>(i)] ||
-                         swapped(node, other, i) != as_it_is)) {
+    while (other < i &&
+           (node.gpu_types[other] != node.gpu_types[i] || swapped(node, other, i) != as_it_is)) {
       ++other;
     }
     lowest.push_back(other);
@@ -99,9 +98,9 @@ PresentNode present_node(const std::vector<int>& lowest, const std::vector<int>&
   std::vector<std::pair<int, int>> moved;
   std::vector<int> next(lowest.size(), 0);  // By class: where to look for the next position.
   for (const int position : given) {
-    const int of = lowest[static_cast<std::size_t>(position)];
-    int& to = next[static_cast<std::size_t>(of)];
-    while (lowest[static_cast<std::size_t>(to)] != of) ++to;
+    const int of = lowest[position];
+    int& to = next[of];
+    while (lowest[to] != of) ++to;
     moved.emplace_back(to++, position);
   }
   std::sort(moved.begin(), moved.end());
@@ -172,7 +171,7 @@ NodeClasses::NodeClasses(const models::Cluster& cluster) : cluster_(cluster) {
     const auto node = static_cast<int>(n);
     const auto known = std::find_if(examples.begin(), examples.end(), [&](int example) {
       return !overridden.contains(node) && !overridden.contains(example) &&
-             same_kind(cluster.nodes[static_cast<std::size_t>(example)], cluster.nodes[n]);
+             same_kind(cluster.nodes[example], cluster.nodes[n]);
     });
     const auto kind = static_cast<int>(known - examples.begin());
     if (known == examples.end()) {
@@ -202,25 +201,24 @@ NodeClasses::Canonical NodeClasses::canonical(const std::vector<DeviceId>& devic
     const models::Device& device = cluster_.device(id);
     positions[device.node.index()].push_back(device.position);
   }
-  std::vector<std::vector<PresentLeaf>> by_kind(static_cast<std::size_t>(leaf_kinds_));
+  std::vector<std::vector<PresentLeaf>> by_kind(leaf_kinds_);
   for (std::size_t l = 0; l < leaves_.size(); ++l) {
     PresentLeaf present;
     present.leaf = static_cast<int>(l);
     for (const auto& [kind, nodes] : leaves_[l].groups) {
       auto& group = present.groups.emplace_back();
       for (const int node : nodes) {
-        const std::vector<int>& there = positions[static_cast<std::size_t>(node)];
+        const std::vector<int>& there = positions[node];
         if (there.empty()) continue;
-        group.push_back(
-            present_node(equal_positions_[static_cast<std::size_t>(kind)], there, node));
+        group.push_back(present_node(equal_positions_[kind], there, node));
         present.devices += there.size();
       }
       std::sort(group.begin(), group.end());
     }
-    by_kind[static_cast<std::size_t>(leaves_[l].kind)].push_back(std::move(present));
+    by_kind[leaves_[l].kind].push_back(std::move(present));
   }
   Canonical out;
-  out.back.assign(static_cast<std::size_t>(cluster_.size()), -1);
+  out.back.assign(cluster_.size(), -1);
   for (std::vector<PresentLeaf>& present : by_kind) {
     std::vector<int> targets;  // Leaves of this kind, ascending.
     for (const PresentLeaf& leaf : present) targets.push_back(leaf.leaf);
@@ -231,16 +229,16 @@ NodeClasses::Canonical NodeClasses::canonical(const std::vector<DeviceId>& devic
       return left != right ? left < right : a.leaf < b.leaf;
     });
     for (std::size_t l = 0; l < present.size(); ++l) {
-      const Leaf& target = leaves_[static_cast<std::size_t>(targets[l])];
+      const Leaf& target = leaves_[targets[l]];
       for (std::size_t g = 0; g < target.groups.size(); ++g) {
         const std::vector<PresentNode>& group = present[l].groups[g];
         for (std::size_t n = 0; n < group.size(); ++n) {
-          const int to = first[static_cast<std::size_t>(target.groups[g].second[n])];
-          const int from = first[static_cast<std::size_t>(group[n].node)];
+          const int to = first[target.groups[g].second[n]];
+          const int from = first[group[n].node];
           for (std::size_t i = 0; i < group[n].positions.size(); ++i) {
             const int device = to + group[n].positions[i];
             out.devices.push_back({device});
-            out.back[static_cast<std::size_t>(device)] = from + group[n].given[i];
+            out.back[device] = from + group[n].given[i];
           }
         }
       }

@@ -36,7 +36,7 @@ struct Stall {
   Of of = Of::published;
 };
 
-/// The setting `name`: seconds, or auto. A published duration of -1 stands for a formula of the
+/// The setting `name`: seconds, or auto. A published duration of -1 means a formula of the
 /// policy.
 void describe_stall(config::Visitor& v, const char* name, Stall& stall);
 

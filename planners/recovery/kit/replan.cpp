@@ -7,15 +7,17 @@
 #include <utility>
 
 #include "models/base/check.h"
+#include "models/base/id_vector.h"
 #include "planners/catalog.h"
 #include "planners/recovery/kit/node_classes.h"
 
 namespace orrery::planners {
 namespace {
 
-std::vector<bool> flags(const std::vector<DeviceId>& devices, const models::Cluster& cluster) {
-  std::vector<bool> out(static_cast<std::size_t>(cluster.size()), false);
-  for (const DeviceId device : devices) out[device.index()] = true;
+IdVector<DeviceId, bool> flags(const std::vector<DeviceId>& devices,
+                               const models::Cluster& cluster) {
+  IdVector<DeviceId, bool> out(cluster.size(), false);
+  for (const DeviceId device : devices) out[device] = true;
   return out;
 }
 
@@ -29,9 +31,7 @@ bool same_links(const models::Node& node, int a, int b) {
       return has(a) == has(b);
     });
   };
-  return node.gpu_types[static_cast<std::size_t>(a)] ==
-             node.gpu_types[static_cast<std::size_t>(b)] &&
-         alike(node.domains) && alike(node.pcie);
+  return node.gpu_types[a] == node.gpu_types[b] && alike(node.domains) && alike(node.pcie);
 }
 
 /// Replaces what is gone by spares.
@@ -43,10 +43,10 @@ class SpareFinder {
         live_(flags(live, cluster)),
         used_(flags(ir::devices_of(plan), cluster)),
         works_(flags(ir::working_devices(plan), cluster)),
-        to_(static_cast<std::size_t>(cluster.size()), -1),
+        to_(cluster.size(), -1),
         first_(first_devices(cluster)) {
-    for (std::size_t d = 0; d < used_.size(); ++d) {
-      if (used_[d]) to_[d] = static_cast<int>(d);
+    for (const DeviceId device : used_.ids()) {
+      if (used_[device]) to_[device.index()] = device.value;
     }
   }
 
@@ -55,7 +55,7 @@ class SpareFinder {
   std::vector<NodeId> broken() const {
     std::vector<NodeId> out;
     for (const models::Device& device : cluster_.devices) {
-      if (!works_[device.id.index()] || live_[device.id.index()]) continue;
+      if (!works_[device.id] || live_[device.id]) continue;
       if (out.empty() || out.back() != device.node) out.push_back(device.node);
     }
     return out;
@@ -77,10 +77,10 @@ class SpareFinder {
     std::vector<std::pair<DeviceId, DeviceId>> swaps;
     std::vector<DeviceId> spare;
     for (const DeviceId device : devices) {
-      if (!used_[device.index()] && live_[device.index()]) spare.push_back(device);
+      if (!used_[device] && live_[device]) spare.push_back(device);
     }
     for (const DeviceId device : devices) {
-      if (!works_[device.index()] || live_[device.index()]) continue;
+      if (!works_[device] || live_[device]) continue;
       const auto found = std::find_if(spare.begin(), spare.end(), [&](DeviceId other) {
         return same_links(cluster_.node(node), cluster_.device(device).position,
                           cluster_.device(other).position);
@@ -99,12 +99,11 @@ class SpareFinder {
       const NodeId other{static_cast<std::int32_t>(n)};
       if (other == node || !same_kind(cluster_.node(node), cluster_.nodes[n])) continue;
       const std::vector<DeviceId> spares = devices_of(other);
-      const bool free = std::all_of(spares.begin(), spares.end(), [&](DeviceId spare) {
-        return live_[spare.index()] && !used_[spare.index()];
-      });
+      const bool free = std::all_of(spares.begin(), spares.end(),
+                                    [&](DeviceId spare) { return live_[spare] && !used_[spare]; });
       if (!free) continue;
       for (std::size_t i = 0; i < devices.size(); ++i) {
-        if (used_[devices[i].index()]) take(devices[i], spares[i]);
+        if (used_[devices[i]]) take(devices[i], spares[i]);
       }
       return true;
     }
@@ -113,13 +112,13 @@ class SpareFinder {
 
   void take(DeviceId device, DeviceId other) {
     to_[device.index()] = other.value;
-    used_[other.index()] = true;
+    used_[other] = true;
   }
 
   const models::Cluster& cluster_;
-  std::vector<bool> live_;
-  std::vector<bool> used_;   ///< By the plan, or by a replacement.
-  std::vector<bool> works_;  ///< What must live for the plan to run.
+  IdVector<DeviceId, bool> live_;
+  IdVector<DeviceId, bool> used_;   ///< By the plan, or by a replacement.
+  IdVector<DeviceId, bool> works_;  ///< What must live for the plan to run.
   DeviceRenaming to_;
   std::vector<int> first_;  ///< Device of each node.
 };
@@ -128,12 +127,12 @@ class SpareFinder {
 
 std::vector<DeviceId> whole_nodes(const models::Cluster& cluster,
                                   const std::vector<DeviceId>& live) {
-  std::vector<std::size_t> count(cluster.nodes.size(), 0);
-  for (const DeviceId device : live) ++count[cluster.device(device).node.index()];
+  IdVector<NodeId, std::size_t> count(cluster.nodes.size(), 0);
+  for (const DeviceId device : live) ++count[cluster.device(device).node];
   std::vector<DeviceId> out;
   for (const DeviceId device : live) {
     const NodeId node = cluster.device(device).node;
-    if (count[node.index()] == cluster.node(node).gpu_types.size()) out.push_back(device);
+    if (count[node] == cluster.node(node).gpu_types.size()) out.push_back(device);
   }
   return out;
 }

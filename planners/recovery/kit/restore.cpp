@@ -9,6 +9,8 @@
 #include <tuple>
 #include <utility>
 
+#include "models/base/id_vector.h"
+#include "models/base/ids.h"
 #include "models/ir/names.h"
 #include "models/lower/block_replicas.h"
 #include "models/lower/placement.h"
@@ -40,7 +42,7 @@ constexpr std::array<SourceTraits, kStateSources> kSources = {{
     {"cloud", ir::Location::cloud, Reach::all},
 }};
 
-Reach reach_of(StateSource source) { return kSources[static_cast<std::size_t>(source)].reach; }
+Reach reach_of(StateSource source) { return kSources[index_of(source)].reach; }
 bool is_peer(StateSource source) {
   return reach_of(source) == Reach::other_device || reach_of(source) == Reach::other_node;
 }
@@ -72,20 +74,18 @@ class RestoreView {
   int reader_of(ir::Location location, DeviceId stored_on) const;
 
   const models::Cluster& cluster_;
-  std::vector<bool> live_;         ///< By device.
-  std::vector<int> live_of_node_;  ///< By node: its first live device, -1.
+  IdVector<DeviceId, bool> live_;       ///< By device.
+  IdVector<NodeId, int> live_of_node_;  ///< By node: its first live device, -1.
   std::vector<ReadableReplica> copies_;
   std::vector<const ir::Plan*> layouts_;
 };
 
 RestoreView::RestoreView(const models::Cluster& cluster, const models::JobState& state,
                          std::int64_t iteration)
-    : cluster_(cluster),
-      live_(static_cast<std::size_t>(cluster.size()), false),
-      live_of_node_(cluster.nodes.size(), -1) {
+    : cluster_(cluster), live_(cluster.size(), false), live_of_node_(cluster.nodes.size(), -1) {
   for (const DeviceId device : state.live) {
-    live_[device.index()] = true;
-    int& first = live_of_node_[cluster.device(device).node.index()];
+    live_[device] = true;
+    int& first = live_of_node_[cluster.device(device).node];
     if (first < 0) first = device.value;
   }
   for (const models::StateReplica& replica : state.replicas) {
@@ -95,9 +95,9 @@ RestoreView::RestoreView(const models::Cluster& cluster, const models::JobState&
     const auto known = std::find_if(layouts_.begin(), layouts_.end(), [&](const ir::Plan* layout) {
       return layout == replica.layout.get() || *layout == *replica.layout;
     });
-    viewed.layout = static_cast<std::size_t>(known - layouts_.begin());
+    viewed.layout = known - layouts_.begin();
     if (known == layouts_.end()) layouts_.push_back(replica.layout.get());
-    viewed.reader.assign(static_cast<std::size_t>(cluster.size()), -1);
+    viewed.reader.assign(cluster.size(), -1);
     const std::vector<DeviceId> devices = ir::devices_of(*replica.layout);
     std::size_t gone = 0;
     std::size_t reached = 0;
@@ -118,9 +118,9 @@ RestoreView::RestoreView(const models::Cluster& cluster, const models::JobState&
 }
 
 int RestoreView::reader_of(ir::Location location, DeviceId stored_on) const {
-  if (live_[stored_on.index()]) return stored_on.value;
+  if (live_[stored_on]) return stored_on.value;
   if (location == ir::Location::peer) return -1;
-  return live_of_node_[cluster_.device(stored_on).node.index()];
+  return live_of_node_[cluster_.device(stored_on).node];
 }
 
 bool RestoreView::reaches(StateSource source, int reader, int receiver) const {
@@ -202,7 +202,7 @@ class SliceServer {
         served_(std::move(served)),
         to_(to, view.cluster(), workload),
         receives_(flags(receivers)),
-        wanted_(static_cast<std::size_t>(workload.size()), false),
+        wanted_(workload.size(), false),
         slices_(workload, sources(), to_.replicas, receives_) {
     mark_blocks(to);
   }
@@ -229,8 +229,8 @@ class SliceServer {
 
  private:
   std::vector<bool> flags(const std::vector<int>& devices) const {
-    std::vector<bool> out(static_cast<std::size_t>(view_.cluster().size()), false);
-    for (const int device : devices) out[static_cast<std::size_t>(device)] = true;
+    std::vector<bool> out(view_.cluster().size(), false);
+    for (const int device : devices) out[device] = true;
     return out;
   }
 
@@ -273,7 +273,7 @@ class SliceServer {
 
   /// Peers of one kind of store. Loads of GPUs, host memories and NVMe count apart.
   models::SendScan& scan_of(StateSource source) {
-    std::unique_ptr<PeerStore>& store = stores_[static_cast<std::size_t>(source)];
+    std::unique_ptr<PeerStore>& store = stores_[index_of(source)];
     if (!store) {
       store = std::make_unique<PeerStore>(view_.cluster(), topology_, location_of(source));
     }
@@ -423,17 +423,16 @@ class WholeShares {
       auto& at = inverse.emplace_back();
       const auto forward = same_shares(*layout, to, devices);
       if (!forward) continue;
-      at.emplace(static_cast<std::size_t>(devices), -1);
+      at.emplace(devices, -1);
       for (std::size_t d = 0; d < forward->size(); ++d) {
-        if ((*forward)[d] >= 0)
-          (*at)[static_cast<std::size_t>((*forward)[d])] = static_cast<int>(d);
+        if ((*forward)[d] >= 0) (*at)[(*forward)[d]] = static_cast<int>(d);
       }
     }
     for (const ReadableReplica& replica : view.replicas())
       matches_.push_back(inverse[replica.layout]);
     for (const ReadableReplica& replica : view.replicas()) {
       Readers& all = readers_[replica.location];
-      all.device.resize(static_cast<std::size_t>(devices), false);
+      all.device.resize(devices, false);
       all.node.resize(view.cluster().nodes.size(), false);
       for (const int reader : replica.reader) {
         if (reader < 0) continue;
@@ -459,14 +458,14 @@ class WholeShares {
   /// Through whom replicas of one location are read.
   struct Readers {
     std::vector<bool> device;
-    std::vector<bool> node;
+    IdVector<NodeId, bool> node;
     std::size_t devices = 0;
     std::size_t nodes = 0;
     void add(int reader, NodeId of) {
-      if (!device[static_cast<std::size_t>(reader)]) ++devices;
-      device[static_cast<std::size_t>(reader)] = true;
-      if (!node[of.index()]) ++nodes;
-      node[of.index()] = true;
+      if (!device[reader]) ++devices;
+      device[reader] = true;
+      if (!node[of]) ++nodes;
+      node[of] = true;
     }
   };
 
@@ -476,8 +475,8 @@ class WholeShares {
     if (of.location != location_of(source)) return false;
     if (source == StateSource::cloud && of.whole) return true;
     if (is_peer(source) || !matches_[replica]) return false;
-    const int position = (*matches_[replica])[static_cast<std::size_t>(receiver)];
-    const int reader = of.reader[static_cast<std::size_t>(position)];
+    const int position = (*matches_[replica])[receiver];
+    const int reader = of.reader[position];
     return reader >= 0 && view_.reaches(source, reader, receiver);
   }
 
@@ -485,8 +484,8 @@ class WholeShares {
     const auto found = readers_.find(location_of(source));
     if (found == readers_.end()) return false;
     const Readers& all = found->second;
-    const bool own = all.device[static_cast<std::size_t>(receiver)];
-    const bool own_node = all.node[view_.cluster().device({receiver}).node.index()];
+    const bool own = all.device[receiver];
+    const bool own_node = all.node[view_.cluster().device({receiver}).node];
     switch (reach_of(source)) {
       case Reach::device:
         return own;
@@ -514,7 +513,7 @@ class TransferSums {
  public:
   void add(StateSource source, int reader, int receiver, Bytes bytes) {
     if (bytes.value <= 0) return;
-    from[static_cast<std::size_t>(source)] += bytes;
+    from[index_of(source)] += bytes;
     if (source == StateSource::own_gpu) return;
     const int through = source == StateSource::cloud ? -1 : reader;
     parts_.push_back({location_of(source), ir::Location::peer, {through}, {receiver}, bytes});
@@ -560,18 +559,16 @@ std::vector<std::pair<StateSource, const char*>> enum_names(StateSource) {
           {StateSource::peer_host, "peer_host"}, {StateSource::peer_nvme, "peer_nvme"},
           {StateSource::cloud, "cloud"}};
 }
-const char* name_of(StateSource source) { return kSources[static_cast<std::size_t>(source)].name; }
-ir::Location location_of(StateSource source) {
-  return kSources[static_cast<std::size_t>(source)].location;
-}
+const char* name_of(StateSource source) { return kSources[index_of(source)].name; }
+ir::Location location_of(StateSource source) { return kSources[index_of(source)].location; }
 
 std::vector<Bytes> state_shares(const PolicyInput& input, const ir::Plan& plan,
                                 const models::ReshardBytes& bytes) {
   const StateMemory::Answer known = input.memory->sizes_of(input, plan, bytes);
-  std::vector<double> by_device(static_cast<std::size_t>(input.cluster.size()), 0);
+  std::vector<double> by_device(input.cluster.size(), 0);
   for (std::size_t d = 0; d < known.to.size(); ++d) {
     if (known.to[d] < 0) continue;
-    by_device[static_cast<std::size_t>(known.to[d])] = known.sizes->of_device[d];
+    by_device[known.to[d]] = known.sizes->of_device[d];
   }
   std::vector<Bytes> out;
   for (const DeviceId device : ir::devices_of(plan)) out.push_back({by_device[device.index()]});

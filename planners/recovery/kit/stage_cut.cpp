@@ -6,6 +6,8 @@
 #include <queue>
 #include <utility>
 
+#include "models/base/ids.h"
+
 namespace orrery::planners {
 namespace {
 
@@ -109,13 +111,11 @@ class CutTable {
 
  private:
   std::size_t index(int stage, int first, int n) const {
-    const auto rows = static_cast<std::size_t>(layers_ + 1);
-    return (static_cast<std::size_t>(stage) * rows + static_cast<std::size_t>(first)) * rows +
-           static_cast<std::size_t>(n);
+    const std::size_t rows = layers_ + 1;
+    return (as_size(stage) * rows + first) * rows + n;
   }
   std::size_t cell(int stage, int layer) const {
-    return static_cast<std::size_t>(stage) * static_cast<std::size_t>(layers_ + 1) +
-           static_cast<std::size_t>(layer);
+    return as_size(stage) * as_size(layers_ + 1) + layer;
   }
 
   int layers_;

@@ -36,10 +36,8 @@ void add_slices(const models::Layout& layout, Bytes all, StateSizes& sizes) {
     sizes.slices.push_back({each * static_cast<double>(cuts[i + 1] - cuts[i]), {}});
   }
   for (const models::Piece& piece : layout.pieces) {
-    sizes.of_device[static_cast<std::size_t>(piece.owner)] +=
-        each * static_cast<double>(piece.slice.size());
-    auto i = static_cast<std::size_t>(
-        std::lower_bound(cuts.begin(), cuts.end(), piece.slice.begin) - cuts.begin());
+    sizes.of_device[piece.owner] += each * static_cast<double>(piece.slice.size());
+    std::size_t i = std::lower_bound(cuts.begin(), cuts.end(), piece.slice.begin) - cuts.begin();
     for (; cuts[i] < piece.slice.end; ++i) sizes.slices[first + i].holders.push_back(piece.owner);
   }
 }
@@ -48,9 +46,7 @@ void add_slices(const models::Layout& layout, Bytes all, StateSizes& sizes) {
 /// shares of their devices.
 class ShareMatch {
  public:
-  explicit ShareMatch(int devices)
-      : forward_(static_cast<std::size_t>(devices), -1),
-        taken_(static_cast<std::size_t>(devices), false) {}
+  explicit ShareMatch(int devices) : forward_(devices, -1), taken_(devices, false) {}
 
   bool match(const ir::Plan& a, const ir::Plan& b) {
     if (a.redundancy != b.redundancy || a.virtual_stages != b.virtual_stages ||
@@ -171,8 +167,8 @@ StateMemory::Answer StateMemory::sizes_of(const PolicyInput& input, const ir::Pl
     return {&known_.front(), std::move(*to)};
   }
   if (known_.size() == kRemembered) known_.pop_back();
-  StateSizes& sizes = known_.emplace_front(StateSizes{
-      plan, bytes, std::vector<double>(static_cast<std::size_t>(input.cluster.size())), {}});
+  StateSizes& sizes =
+      known_.emplace_front(StateSizes{plan, bytes, std::vector<double>(input.cluster.size()), {}});
   for_each_layout(plan, input.cluster, input.workload, bytes,
                   [&](const models::Layout& layout, Bytes all) { add_slices(layout, all, sizes); });
   Answer answer{&sizes, {}};

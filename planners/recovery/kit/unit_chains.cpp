@@ -5,6 +5,7 @@
 #include <numeric>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/check/validate.h"
 #include "models/cost/memory.h"
 #include "models/schedule/schedule.h"
@@ -126,15 +127,14 @@ struct UnitChains::Tables {
 
 UnitChains::Tables UnitChains::tables(const ChainShape& shape, ir::Recompute recompute) const {
   const int all = layers();
-  const auto rows = static_cast<std::size_t>(all) + 1;
+  const auto rows = all + 1;
   Tables result;
   result.costs.resize(rows * rows);
   for (int first = 0; first < all; ++first) {
     for (int count = 1; first + count <= all; ++count) {
-      Tables::Cost& cost =
-          result.costs[static_cast<std::size_t>(first) * rows + static_cast<std::size_t>(count)];
+      Tables::Cost& cost = result.costs[as_size(first) * rows + count];
       if (alike_ && first > 1 && first + count < all) {
-        cost = result.costs[rows + static_cast<std::size_t>(count)];
+        cost = result.costs[rows + count];
         continue;
       }
       StageShape query;
@@ -185,22 +185,19 @@ std::optional<Chain> UnitChains::plan(const ChainShape& shape, ir::Recompute rec
     in_flight.push_back(models::micro_batches_in_flight(schedule_, shape.stages, s, batch, 1));
   }
   const StageSeconds ask = [&](int stage, int first, int count) -> std::optional<double> {
-    const Tables::Cost& cost =
-        tables.costs[static_cast<std::size_t>(first) * (static_cast<std::size_t>(all) + 1) +
-                     static_cast<std::size_t>(count)];
-    const Bytes need = cost.fixed + in_flight[static_cast<std::size_t>(stage)] * cost.per_in_flight;
+    const Tables::Cost& cost = tables.costs[as_size(first) * (all + 1) + count];
+    const Bytes need = cost.fixed + in_flight[stage] * cost.per_in_flight;
     if (need > capacity_) return std::nullopt;
     if (stage + 1 == shape.stages) return cost.seconds;
     const bool leaves = (stage + 1) % shape.units_per_node == 0;
-    return cost.seconds +
-           (leaves ? tables.far : tables.near)[static_cast<std::size_t>(first + count)];
+    return cost.seconds + (leaves ? tables.far : tables.near)[first + count];
   };
   const std::optional<StageCut> cut = best_cut(all, shape.stages, batch, criterion_, ask);
   if (!cut) return std::nullopt;
   Chain chain{shape, cut->layers, {}, recompute};
   int first = 0;
   for (int s = 0; s < shape.stages; ++s) {
-    const int count = cut->layers[static_cast<std::size_t>(s)];
+    const int count = cut->layers[s];
     chain.seconds.push_back(*ask(s, first, count));
     first += count;
   }
@@ -212,7 +209,7 @@ std::vector<Unit> uniform_cells(const models::Cluster& cluster, const std::vecto
   std::vector<Unit> cells;
   for (std::size_t n = 0; n < cluster.nodes.size(); ++n) {
     const std::vector<DeviceId> devices = cluster.devices_of(NodeId{static_cast<std::int32_t>(n)});
-    const auto size = static_cast<std::size_t>(per_node);
+    const std::size_t size = per_node;
     for (std::size_t i = 0; i + size <= devices.size(); i += size) {
       const Unit cell(devices.begin() + static_cast<std::ptrdiff_t>(i),
                       devices.begin() + static_cast<std::ptrdiff_t>(i + size));
@@ -225,8 +222,7 @@ std::vector<Unit> uniform_cells(const models::Cluster& cluster, const std::vecto
 std::vector<Unit> spread_units(const std::vector<Unit>& cells, int width) {
   std::vector<Unit> units;
   if (cells.empty()) return units;
-  for (std::size_t first = 0; first < cells.front().size();
-       first += static_cast<std::size_t>(width)) {
+  for (std::size_t first = 0; first < cells.front().size(); first += width) {
     for (const Unit& cell : cells) {
       const auto at = cell.begin() + static_cast<std::ptrdiff_t>(first);
       units.emplace_back(at, at + width);

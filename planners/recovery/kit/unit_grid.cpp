@@ -19,9 +19,8 @@ UnitGrid grid_of(const ir::Plan& plan) {
 int GridUnits::fewest() const {
   int fewest = grid.pipelines;
   for (int s = 0; s < grid.stages; ++s) {
-    const auto left = std::count_if(units.begin(), units.end(), [&](const auto& row) {
-      return row[static_cast<std::size_t>(s)].has_value();
-    });
+    const auto left = std::count_if(units.begin(), units.end(),
+                                    [&](const auto& row) { return row[s].has_value(); });
     fewest = std::min(fewest, static_cast<int>(left));
   }
   return fewest;
@@ -48,8 +47,8 @@ GridUnits grid_units(const ir::Plan& plan, const std::vector<Unit>& live) {
 
 std::vector<std::vector<Unit>> rearrange(const UnitGrid& grid, const GridUnits& survivors,
                                          const std::vector<Unit>& live) {
-  const auto pipelines = static_cast<std::size_t>(grid.pipelines);
-  const auto stages = static_cast<std::size_t>(grid.stages);
+  const std::size_t pipelines = grid.pipelines;
+  const std::size_t stages = grid.stages;
   std::vector<std::vector<std::optional<Unit>>> rows;
   std::set<Unit> left(live.begin(), live.end());
   if (survivors.grid.stages == grid.stages) {

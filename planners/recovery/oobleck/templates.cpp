@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "models/base/ids.h"
+
 namespace orrery::planners {
 namespace {
 
@@ -63,8 +65,8 @@ class Knapsack {
     std::vector<int> counts(templates_.size(), 0);
     for (int k = pipelines_; n > 0;) {
       const int last = last_[cell(k, n)];
-      ++counts[static_cast<std::size_t>(last / 2)];
-      n -= templates_[static_cast<std::size_t>(last / 2)].nodes;
+      ++counts[last / 2];
+      n -= templates_[last / 2].nodes;
       if (last % 2 == 0) --k;
     }
     return counts;
@@ -73,8 +75,7 @@ class Knapsack {
  private:
   static constexpr std::int64_t kNone = -1;
   std::size_t cell(int pipelines, int nodes) const {
-    return static_cast<std::size_t>(pipelines) * static_cast<std::size_t>(nodes_ + 1) +
-           static_cast<std::size_t>(nodes);
+    return as_size(pipelines) * as_size(nodes_ + 1) + nodes;
   }
 
   const std::vector<TemplateRate>& templates_;
@@ -132,7 +133,7 @@ std::optional<Instantiation> instantiate(const std::vector<TemplateRate>& templa
   drop_idle(templates, micro_batches, result.counts);
   std::vector<PipelineRate> rates;
   for (std::size_t t = 0; t < templates.size(); ++t) {
-    rates.insert(rates.end(), static_cast<std::size_t>(result.counts[t]), templates[t].rate);
+    rates.insert(rates.end(), result.counts[t], templates[t].rate);
   }
   result.seconds = slowest(rates, micro_batches);
   return result;
@@ -173,7 +174,7 @@ const Chain* OobleckTemplates::best(const UnitChains& chains, int nodes,
 const Chain* OobleckTemplates::at(int nodes) const {
   const int index = nodes - fewest_;
   if (index < 0 || index >= static_cast<int>(chains_of_.size())) return nullptr;
-  return chains_of_[static_cast<std::size_t>(index)];
+  return chains_of_[index];
 }
 
 std::vector<int> OobleckTemplates::sizes(int nodes) const {
@@ -183,7 +184,7 @@ std::vector<int> OobleckTemplates::sizes(int nodes) const {
     const auto found = instantiate(rates_, nodes, pipelines, micro_batches_);
     if (!found) continue;
     for (std::size_t t = rates_.size(); t-- > 0;) {
-      result.insert(result.end(), static_cast<std::size_t>(found->counts[t]), rates_[t].nodes);
+      result.insert(result.end(), found->counts[t], rates_[t].nodes);
     }
     break;
   }

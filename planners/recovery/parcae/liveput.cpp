@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "models/base/ids.h"
+
 namespace orrery::planners {
 namespace {
 
@@ -14,11 +16,10 @@ using Count = long double;
 
 /// Row n of Pascal's triangle up to `most`.
 std::vector<Count> binomials(int n, int most) {
-  std::vector<Count> row(static_cast<std::size_t>(most) + 1, 0);
+  std::vector<Count> row(most + 1, 0);
   row[0] = 1;
   for (int k = 1; k <= std::min(n, most); ++k) {
-    row[static_cast<std::size_t>(k)] =
-        row[static_cast<std::size_t>(k - 1)] * static_cast<Count>(n - k + 1) / k;
+    row[k] = row[k - 1] * static_cast<Count>(n - k + 1) / k;
   }
   return row;
 }
@@ -26,13 +27,13 @@ std::vector<Count> binomials(int n, int most) {
 /// Ways to lose j = 0 .. dead instances of all stages, at most `most` of each.
 std::vector<Count> ways(const UnitGrid& grid, int dead, int most) {
   const std::vector<Count> one = binomials(grid.pipelines, dead);
-  std::vector<Count> all(static_cast<std::size_t>(dead) + 1, 0);
+  std::vector<Count> all(dead + 1, 0);
   all[0] = 1;
   for (int s = 0; s < grid.stages; ++s) {
     std::vector<Count> next(all.size(), 0);
     for (std::size_t j = 0; j < all.size(); ++j) {
       if (all[j] == 0) continue;
-      const std::size_t end = std::min(all.size() - j, static_cast<std::size_t>(most) + 1);
+      const std::size_t end = std::min(all.size() - j, as_size(most) + 1);
       for (std::size_t i = 0; i < end; ++i) next[j + i] += all[j] * one[i];
     }
     all = std::move(next);

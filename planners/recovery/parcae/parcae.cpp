@@ -88,7 +88,7 @@ double group_seconds(const models::Workload& workload) {
 /// What configurations train and cost, in closed form.
 class ParcaeModel {
  public:
-  /// `settings`: a group's time and a size of micro-batches, no defaults that stand for formulas.
+  /// `settings`: a group's time and a size of micro-batches, no defaults that mean formulas.
   ParcaeModel(const UnitChains& chains, ParcaeSettings settings)
       : chains_(chains), settings_(std::move(settings)) {
     const models::Cluster& cluster = chains.input().cluster;

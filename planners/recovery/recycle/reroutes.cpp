@@ -76,11 +76,11 @@ std::variant<ir::Plan, models::Infeasible> reroute(const ir::Plan& plan,
       load.clear();
       for (const ir::Pipeline& pipeline : result.pipelines) load.push_back(pipeline.micro_batches);
     }
-    const ir::Pipeline& own = result.pipelines[static_cast<std::size_t>(p)];
+    const ir::Pipeline& own = result.pipelines[p];
     std::vector<std::size_t> peers;
     for (std::size_t q = 0; q < result.pipelines.size(); ++q) {
       if (all_dead.contains({static_cast<int>(q), s})) continue;
-      if (!may_stand_in(own, result.pipelines[q], static_cast<std::size_t>(s))) continue;
+      if (!may_stand_in(own, result.pipelines[q], s)) continue;
       peers.push_back(q);
     }
     if (peers.empty()) {
@@ -88,7 +88,7 @@ std::variant<ir::Plan, models::Infeasible> reroute(const ir::Plan& plan,
           "data-parallel peers",
           fmt::format("no live pipeline has the same stage {} as pipeline {}", s, p)};
     }
-    spread(result, static_cast<std::size_t>(p), s, peers, load);
+    spread(result, p, s, peers, load);
   }
   return result;
 }

@@ -192,7 +192,7 @@ class Compare(Case):
         text = plan.read_text()
         plan.write_text(text.replace("blocks: 0-2", "blocks: 0-1").replace("3-5", "2-5"))
         self.assertNotEqual(plan.read_text(), text)
-        self.assertIn("inputs/plan.yaml and the files beside it do not give the program that ran",
+        self.assertIn("inputs/plan.yaml and the files next to it do not give the program that ran",
                       self.succeed("compare", run))
         notes = json.loads(self.succeed("compare", run, "--json"))["generations"][0]["notes"]
         self.assertEqual(len(notes), 1)

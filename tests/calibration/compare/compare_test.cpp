@@ -25,7 +25,7 @@ TEST(LoggedSteps, ATransferStartsWhenItsReceiverIsThere) {
   // The executor posts the receive at once; the simulator's transfer starts with the send.
   std::size_t send = 0;
   while (program.ops[send].kind != ir::OpKind::send) ++send;
-  const auto recv = static_cast<std::size_t>(program.ops[send].match);
+  const std::size_t recv = program.ops[send].match;
   log.spans[recv].start = {0};
   log.spans[send].end = {log.spans[send].start.nanoseconds + 1};
   const auto steps = std::get<std::vector<LoggedStep>>(logged_steps(program, log));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/ir/op_traits.h"
 
 namespace orrery::calibration {
@@ -58,12 +59,11 @@ class Builder {
       }
     }
     std::vector<int> place(order.size());
-    for (std::size_t i = 0; i < order.size(); ++i)
-      place[static_cast<std::size_t>(order[i])] = static_cast<int>(i);
-    const auto at = [&](int number) { return place[static_cast<std::size_t>(number)]; };
+    for (std::size_t i = 0; i < order.size(); ++i) place[order[i]] = static_cast<int>(i);
+    const auto at = [&](int number) { return place[number]; };
     for (const auto& [send, recv] : matches_) {
-      ops_[static_cast<std::size_t>(send)].op.match = at(recv);
-      ops_[static_cast<std::size_t>(recv)].op.match = at(send);
+      ops_[send].op.match = at(recv);
+      ops_[recv].op.match = at(send);
     }
     for (std::size_t c = 0; c < collectives_.size(); ++c) {
       ir::Collective collective;
@@ -72,14 +72,14 @@ class Builder {
                             static_cast<std::uint32_t>(collectives_[c].size())};
       for (const int member : collectives_[c]) {
         program_.members.push_back({at(member)});
-        ops_[static_cast<std::size_t>(member)].op.match = static_cast<std::int32_t>(c);
+        ops_[member].op.match = static_cast<std::int32_t>(c);
       }
       program_.collectives.push_back(collective);
     }
     program_.collective_shapes.emplace_back();
     program_.dependency_begin.push_back(0);
     for (const int number : order) {
-      const Item& item = ops_[static_cast<std::size_t>(number)];
+      const Item& item = ops_[number];
       program_.ops.push_back(item.op);
       for (const int before : item.after) program_.dependencies.push_back({at(before)});
       program_.dependency_begin.push_back(static_cast<std::uint32_t>(program_.dependencies.size()));
@@ -116,8 +116,7 @@ ir::Program two_stage_program(int micro_batches) {
     activations.push_back(recv);
   }
   for (int m = 0; m < micro_batches; ++m) {
-    forwards[1].push_back(
-        b.add(1, Stream::compute, OpKind::forward, m, {activations[static_cast<std::size_t>(m)]}));
+    forwards[1].push_back(b.add(1, Stream::compute, OpKind::forward, m, {activations[m]}));
     backwards[1].push_back(b.add(1, Stream::compute, OpKind::backward, m, {}));
     const int send = b.add(1, Stream::p2p, OpKind::send, m, {backwards[1].back()});
     const int recv = b.add(0, Stream::p2p, OpKind::recv, m, {});
@@ -125,8 +124,7 @@ ir::Program two_stage_program(int micro_batches) {
     gradients.push_back(recv);
   }
   for (int m = 0; m < micro_batches; ++m) {
-    backwards[0].push_back(
-        b.add(0, Stream::compute, OpKind::backward, m, {gradients[static_cast<std::size_t>(m)]}));
+    backwards[0].push_back(b.add(0, Stream::compute, OpKind::backward, m, {gradients[m]}));
   }
   std::vector<int> reduces;
   for (int r = 0; r < 2; ++r) {
@@ -134,7 +132,7 @@ ir::Program two_stage_program(int micro_batches) {
   }
   b.collective(reduces);
   for (int r = 0; r < 2; ++r) {
-    b.add(r, Stream::compute, OpKind::optimizer_step, 0, {reduces[static_cast<std::size_t>(r)]});
+    b.add(r, Stream::compute, OpKind::optimizer_step, 0, {reduces[r]});
   }
   return b.build();
 }
@@ -151,7 +149,7 @@ ir::RunLog timed(const ir::Program& program, const std::function<std::int64_t(Op
       if (end[before.index()] < 0) return -1;
       at = std::max(at, end[before.index()]);
     }
-    const std::size_t row = op.rank.index() * ir::kStreams + static_cast<std::size_t>(op.stream);
+    const std::size_t row = op.rank.index() * ir::kStreams + index_of(op.stream);
     if (op.stream != ir::Stream::p2p && i > program.stream_begin[row]) {
       if (end[i - 1] < 0) return -1;
       at = std::max(at, end[i - 1]);
@@ -162,7 +160,7 @@ ir::RunLog timed(const ir::Program& program, const std::function<std::int64_t(Op
     const ir::Op& op = program.ops[i];
     std::vector<std::size_t> members = {i};
     if (op.kind == ir::OpKind::send || op.kind == ir::OpKind::recv) {
-      members.push_back(static_cast<std::size_t>(op.match));
+      members.push_back(op.match);
     } else if (op.kind == ir::OpKind::collective) {
       members.clear();
       const auto& collective = program.collective_of(op);

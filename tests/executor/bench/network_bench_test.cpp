@@ -41,8 +41,7 @@ std::vector<std::vector<Measurement>> take(const std::vector<BenchCase>& cases, 
           if (static_cast<int>(out[n].size()) == interrupt_after) throw BenchInterrupted();
         };
         try {
-          time_transfer(cases[n], n, *transports[static_cast<std::size_t>(r)], rank_of,
-                        two_repetitions(), before, sink);
+          time_transfer(cases[n], n, *transports[r], rank_of, two_repetitions(), before, sink);
         } catch (const BenchInterrupted&) {
           EXPECT_TRUE(leads);
         }

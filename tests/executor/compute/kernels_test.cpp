@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "executor/compute/cpu_gemm.h"
+#include "models/base/ids.h"
 #include "tests/executor/compute/host_tensor.h"
 #include "tests/executor/compute/plain_kernels.h"
 
@@ -72,7 +73,7 @@ TEST_P(CpuKernel, GemmIsTheProductForEveryOrderOfOperands) {
     for (const int order : {0, 1, 2, 3}) {
       for (const double beta : {0.0, 1.0, -0.5}) {
         const bool ta = order % 2 != 0, tb = order / 2 != 0;
-        const auto count = [](int x, int y) { return static_cast<std::size_t>(x * y); };
+        const auto count = [](int x, int y) { return as_size(x * y); };
         const Numbers a = random_numbers(count(m, k), ++seed),
                       b = random_numbers(count(k, n), ++seed);
         const Numbers c = random_numbers(count(m, n), ++seed);
@@ -179,13 +180,13 @@ std::vector<AttentionShape> attention_shapes() {
 
 TEST_P(CpuKernel, AttentionIsSoftmaxOfScores) {
   for (const AttentionShape& s : attention_shapes()) {
-    const auto rows = static_cast<std::size_t>(s.samples * s.tokens);
-    const std::size_t width = static_cast<std::size_t>(s.heads * s.head_dim);
-    const std::size_t kv_width = static_cast<std::size_t>(s.kv_heads * s.head_dim);
+    const std::size_t rows = s.samples * s.tokens;
+    const std::size_t width = as_size(s.heads * s.head_dim);
+    const std::size_t kv_width = as_size(s.kv_heads * s.head_dim);
     const Numbers q = random_numbers(rows * width, 1), k = random_numbers(rows * kv_width, 2);
     const Numbers v = random_numbers(rows * kv_width, 3), d_o = random_numbers(rows * width, 4);
     const Tensor o = fresh(q.size());
-    const Tensor log_sum = fresh(rows * static_cast<std::size_t>(s.heads), true);
+    const Tensor log_sum = fresh(rows * as_size(s.heads), true);
     backend_->attention(s, tensor(q), tensor(k), tensor(v), o, log_sum);
     const plain::Attention wanted = plain::attention(s, q, k, v);
     expect_near(o, wanted.o, "o");
@@ -258,9 +259,9 @@ TEST_P(CpuKernel, EmbeddingTakesRowsOfItsSliceAndAddsThemBack) {
   for (std::size_t t = 0; t < tokens.size(); ++t) {
     const bool here = tokens[t] >= first && tokens[t] < first + count;
     for (int i = 0; i < width; ++i) {
-      const auto place = static_cast<std::size_t>((tokens[t] - first) * width + i);
+      const std::size_t place = (tokens[t] - first) * width + i;
       y.push_back(here ? table[place] : 0);
-      if (here) d_table[place] += dy[t * width + static_cast<std::size_t>(i)];
+      if (here) d_table[place] += dy[t * width + i];
     }
   }
   const Tensor result = fresh(y.size());
@@ -286,7 +287,7 @@ TEST_P(CpuKernel, CrossEntropyOfSlicesIsThatOfTheWholeVocabulary) {
     Numbers own;
     for (int row = 0; row < rows; ++row) {
       for (int i = 0; i < slice.count; ++i) {
-        own.push_back(logits[static_cast<std::size_t>(row * whole + slice.first + i)]);
+        own.push_back(logits[as_size(row * whole + slice.first + i)]);
       }
     }
     slice.logits = tensor(own);
@@ -311,7 +312,7 @@ TEST_P(CpuKernel, CrossEntropyOfSlicesIsThatOfTheWholeVocabulary) {
   for (std::size_t r = 0; r < rows; ++r) {
     double sum = 0;
     for (std::size_t i = 0; i < whole; ++i) sum += std::exp(logits[r * whole + i]);
-    const auto target = static_cast<std::size_t>(targets[r]);
+    const std::size_t target = targets[r];
     EXPECT_NEAR(maximum[r] + std::log(sums[r]) - target_logits[r],
                 std::log(sum) - logits[r * whole + target], 1e-5);
   }
@@ -321,7 +322,7 @@ TEST_P(CpuKernel, CrossEntropyOfSlicesIsThatOfTheWholeVocabulary) {
     Numbers own;
     for (int row = 0; row < rows; ++row) {
       for (int i = 0; i < slice.count; ++i) {
-        own.push_back(wanted[static_cast<std::size_t>(row * whole + slice.first + i)]);
+        own.push_back(wanted[as_size(row * whole + slice.first + i)]);
       }
     }
     expect_near(slice.logits, own, "d_logits");

@@ -4,17 +4,21 @@
 #include <cstddef>
 #include <numbers>
 
+#include "models/base/ids.h"
+
 namespace orrery::executor::plain {
 namespace {
 
-std::size_t at(int i) { return static_cast<std::size_t>(i); }
-
 /// Index into rows x columns.
-std::size_t at(int row, int columns, int column) { return at(row) * at(columns) + at(column); }
+std::size_t at(int row, int columns, int column) {
+  return as_size(row) * as_size(columns) + as_size(column);
+}
 
 /// Index into samples * tokens x heads x head_dim.
 std::size_t at(const AttentionShape& s, int heads, int sample, int token, int head, int e) {
-  return (at(sample * s.tokens + token) * at(heads) + at(head)) * at(s.head_dim) + at(e);
+  return (as_size(sample * s.tokens + token) * as_size(heads) + as_size(head)) *
+             as_size(s.head_dim) +
+         as_size(e);
 }
 
 int kv_head(const AttentionShape& s, int head) {
@@ -46,7 +50,7 @@ double log_sum_of(const Numbers& scores) {
 
 Numbers gemm(bool transpose_a, bool transpose_b, int m, int n, int k, double alpha,
              const Numbers& a, const Numbers& b, double beta, const Numbers& c) {
-  Numbers out(at(m) * at(n));
+  Numbers out(as_size(m) * as_size(n));
   for (int i = 0; i < m; ++i) {
     for (int j = 0; j < n; ++j) {
       double sum = 0;
@@ -75,7 +79,7 @@ Numbers rms_norm(const Numbers& x, const Numbers& gain, int rows, int width) {
   Numbers y(x.size());
   for (int row = 0; row < rows; ++row) {
     for (int i = 0; i < width; ++i) {
-      y[at(row, width, i)] = x[at(row, width, i)] * inverse[at(row)] * gain[at(i)];
+      y[at(row, width, i)] = x[at(row, width, i)] * inverse[row] * gain[i];
     }
   }
   return y;
@@ -87,14 +91,14 @@ NormGradients rms_norm_backward(const Numbers& dy, const Numbers& x, const Numbe
   const Numbers inverse = inverse_rms(x, rows, width);
   NormGradients out = {Numbers(x.size(), 0), Numbers(gain.size(), 0)};
   for (int row = 0; row < rows; ++row) {
-    const double r = inverse[at(row)];
+    const double r = inverse[row];
     for (int i = 0; i < width; ++i) {
       for (int j = 0; j < width; ++j) {
         const double slope =
             (i == j ? r : 0) - x[at(row, width, j)] * r * r * r * x[at(row, width, i)] / width;
-        out.dx[at(row, width, i)] += dy[at(row, width, j)] * gain[at(j)] * slope;
+        out.dx[at(row, width, i)] += dy[at(row, width, j)] * gain[j] * slope;
       }
-      out.d_gain[at(i)] += dy[at(row, width, i)] * x[at(row, width, i)] * r;
+      out.d_gain[i] += dy[at(row, width, i)] * x[at(row, width, i)] * r;
     }
   }
   return out;
@@ -167,7 +171,7 @@ Attention attention(const AttentionShape& s, const Numbers& q, const Numbers& k,
         const Numbers row = scores(s, q, k, sample, head, i);
         out.log_sum.push_back(log_sum_of(row));
         for (int j = 0; j < std::ssize(row); ++j) {
-          const double p = std::exp(row[at(j)] - out.log_sum.back());
+          const double p = std::exp(row[j] - out.log_sum.back());
           for (int e = 0; e < s.head_dim; ++e) {
             out.o[at(s, s.heads, sample, i, head, e)] +=
                 p * v[at(s, s.kv_heads, sample, j, kv_head(s, head), e)];
@@ -191,7 +195,7 @@ AttentionGradients attention_backward(const AttentionShape& s, const Numbers& d_
         Numbers p, dp;
         double mean = 0;
         for (int j = 0; j < std::ssize(row); ++j) {
-          p.push_back(std::exp(row[at(j)] - log_sum));
+          p.push_back(std::exp(row[j] - log_sum));
           double sum = 0;
           for (int e = 0; e < s.head_dim; ++e) {
             const double g = d_o[at(s, s.heads, sample, i, head, e)];
@@ -202,7 +206,7 @@ AttentionGradients attention_backward(const AttentionShape& s, const Numbers& d_
           mean += p.back() * sum;
         }
         for (int j = 0; j < std::ssize(row); ++j) {
-          const double ds = p[at(j)] * (dp[at(j)] - mean) / std::sqrt(s.head_dim);
+          const double ds = p[j] * (dp[j] - mean) / std::sqrt(s.head_dim);
           for (int e = 0; e < s.head_dim; ++e) {
             const std::size_t query = at(s, s.heads, sample, i, head, e);
             const std::size_t key = at(s, s.kv_heads, sample, j, kv, e);
@@ -238,7 +242,7 @@ Numbers cross_entropy_backward(const Numbers& logits, const std::vector<std::int
     for (int i = 0; i < count; ++i) sum += std::exp(logits[at(row, count, i)]);
     for (int i = 0; i < count; ++i) {
       const double p = std::exp(logits[at(row, count, i)]) / sum;
-      out.push_back(scale * (p - (i == targets[at(row)] ? 1 : 0)));
+      out.push_back(scale * (p - (i == targets[row] ? 1 : 0)));
     }
   }
   return out;

@@ -70,7 +70,7 @@ TEST(GreenContexts, APlanOnUnequalPartsOfOneGpuTrainsAsOneDeviceDoes) {
   std::mutex mutex;
   options.backend = [&](int rank) {
     const std::lock_guard lock(mutex);
-    return std::move(parts.at(static_cast<std::size_t>(rank)));
+    return std::move(parts.at(rank));
   };
   const ir::Plan plan = pipeline_plan(workload, 4, ir::ScheduleKind::one_f_one_b);
   expect_equal(train(lower_for_executor(plan, workload), options), expected, Precision::fp32,

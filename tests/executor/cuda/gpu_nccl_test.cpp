@@ -17,6 +17,7 @@
 #include "executor/net/ring.h"
 #include "executor/net/store.h"
 #include "executor/net/tcp_transport.h"
+#include "models/base/ids.h"
 #include "models/base/subprocess.h"
 #include "tests/executor/cuda/gpu_main.h"
 
@@ -57,7 +58,7 @@ std::unique_ptr<Transport> join(int rank, int size, int store_port, int device) 
 
 /// Sums over all ranks; with `dies`, the last rank leaves without a word after the first ones.
 int run_ring(Transport& transport, bool dies) {
-  RingGroup all{std::vector<int>(static_cast<std::size_t>(transport.size())), transport.rank()};
+  RingGroup all{std::vector<int>(transport.size()), transport.rank()};
   std::iota(all.ranks.begin(), all.ranks.end(), 0);
   const double sum = transport.size() * (transport.size() + 1) / 2.0;
   std::uint64_t step = 0;
@@ -89,7 +90,7 @@ int run_everyone(Transport& transport) {
   };
   std::vector<std::vector<double>> out, in;
   std::vector<RequestPointer> requests;
-  const auto count = static_cast<std::size_t>(size) * kMessages;
+  const auto count = as_size(size) * kMessages;
   for (std::size_t k = 0; k < count; ++k) {
     const int other = static_cast<int>(k / kMessages);
     out.emplace_back(length(k % kMessages), value(own, other, k % kMessages));
@@ -98,13 +99,13 @@ int run_everyone(Transport& transport) {
   for (int step = 1; step < size; ++step) {
     const int other = own % 2 == 0 ? (own + step) % size : (own + size - step) % size;
     for (std::size_t i = 0; i < kMessages; ++i) {
-      auto& data = out[static_cast<std::size_t>(other) * kMessages + i];
+      auto& data = out[as_size(other) * kMessages + i];
       requests.push_back(transport.send(other, make_tag(1, i, 0), std::as_bytes(std::span(data))));
     }
   }
   for (int other = size - 1; other >= 0; --other) {
     for (std::size_t i = 0; other != own && i < kMessages; ++i) {
-      auto& data = in[static_cast<std::size_t>(other) * kMessages + i];
+      auto& data = in[as_size(other) * kMessages + i];
       requests.push_back(
           transport.receive(other, make_tag(1, i, 0), std::as_writable_bytes(std::span(data))));
     }
@@ -125,7 +126,7 @@ int prepare(int rank, int size) {
   here.nccl = true;
   here.run = "test";
   here.device = rank;
-  here.neighbors.resize(static_cast<std::size_t>(size));
+  here.neighbors.resize(size);
   std::iota(here.neighbors.begin(), here.neighbors.end(), 0);
   set_missing(rank_variables(here));
   here.gpus = static_cast<int>(cuda_status().devices.size());

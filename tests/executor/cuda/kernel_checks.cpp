@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "executor/cuda/numbers.h"
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 
 namespace orrery::executor {
@@ -16,9 +17,7 @@ namespace {
 
 using Doubles = std::vector<double>;
 
-std::size_t count(int a, int b) {
-  return static_cast<std::size_t>(a) * static_cast<std::size_t>(b);
-}
+std::size_t count(int a, int b) { return as_size(a) * as_size(b); }
 
 Doubles normal_numbers(std::size_t length, std::uint64_t seed, double deviation = 1) {
   Rng rng(seed);

@@ -30,14 +30,14 @@ std::vector<std::exception_ptr> run_ranks(
     int size, Pipes& pipes, const std::function<void(Transport&)>& body,
     std::chrono::milliseconds farewell = std::chrono::milliseconds(30'000),
     const std::function<void(int)>& gone = [](int) {}) {
-  std::vector<Listener> listeners(static_cast<std::size_t>(size));
+  std::vector<Listener> listeners(size);
   std::vector<Endpoint> endpoints;
   for (const Listener& listener : listeners) endpoints.push_back({"127.0.0.1", listener.port()});
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::exception_ptr> errors(size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto index = static_cast<std::size_t>(rank);
+      const std::size_t index = rank;
       try {
         const auto transport = make_ordered_transport(
             make_tcp_transport(rank, std::move(listeners[index]), endpoints, test_options()),
@@ -88,7 +88,7 @@ TEST(Ordered, TagsComeInAnyOrderAndEmptyMessagesToo) {
     }
     for (const RequestPointer& request : requests) request->wait();
     if (in != out) throw std::runtime_error("wrong payload");
-    const LinkTraffic link = transport.traffic()[static_cast<std::size_t>(other)];
+    const LinkTraffic link = transport.traffic()[other];
     if (link.sent_bytes != 15'000 * 8 || link.messages_sent != 6) throw std::runtime_error("count");
   });
   EXPECT_EQ(first_error(errors), "");

@@ -17,7 +17,7 @@ ir::Plan replicas(const models::Workload& workload, int zero) {
   ir::Plan plan = single_device_plan(workload, 2);
   plan.pipelines.push_back(plan.pipelines.front());
   for (int p = 0; p < 2; ++p) {
-    ir::Pipeline& pipeline = plan.pipelines[static_cast<std::size_t>(p)];
+    ir::Pipeline& pipeline = plan.pipelines[p];
     pipeline.micro_batches = kTinyBatch / 2 / 2;
     ir::Segment& segment = pipeline.stages[0].segments[0];
     segment.zero.stage = zero;
@@ -45,7 +45,7 @@ std::vector<Memory> measure(const ir::Plan& plan, const models::Workload& worklo
         Worker worker(program, *backend, transport, *tokens, {});
         worker.shard().initialize();
         const StepResult result = worker.step(1);
-        Memory& memory = out[static_cast<std::size_t>(transport.rank())];
+        Memory& memory = out[transport.rank()];
         memory.peak = static_cast<double>(result.peak_bytes);
         memory.least = memory.peak;
         for (const ir::MemorySample& sample : result.memory) {

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "executor/net/ring.h"
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "models/lower/lower.h"
 #include "models/spec/job.h"
@@ -25,9 +26,9 @@ namespace {
 constexpr int kMostDevices = 8;
 
 std::vector<int> cut(int total, int parts, Rng& rng) {
-  std::vector<int> out(static_cast<std::size_t>(parts), 1);
+  std::vector<int> out(parts, 1);
   for (int i = 0; i < total - parts; ++i) {
-    ++out[static_cast<std::size_t>(rng.integer(0, parts - 1))];
+    ++out[rng.integer(0, parts - 1)];
   }
   return out;
 }
@@ -61,7 +62,7 @@ class PlanMaker {
       if (p > 0 && copies) {
         copy_first();
       } else {
-        add_pipeline(shares[static_cast<std::size_t>(p)]);
+        add_pipeline(shares[p]);
       }
     }
     if (copies) add_reroutes();
@@ -77,8 +78,7 @@ class PlanMaker {
     for (int size = 1; size <= 4; ++size) {
       if (share % size == 0) sizes.push_back(size);
     }
-    pipeline.micro_batch_size =
-        sizes[static_cast<std::size_t>(integer(0, static_cast<int>(sizes.size()) - 1))];
+    pipeline.micro_batch_size = sizes[integer(0, static_cast<int>(sizes.size()) - 1)];
     pipeline.micro_batches = share / pipeline.micro_batch_size;
     const int chunks = plan_.virtual_stages;
     const int stages = integer(1, std::min({4, budget_, blocks_ / chunks}));
@@ -91,12 +91,12 @@ class PlanMaker {
     int first = 0;
     const std::vector<int> counts = cut(blocks_, stages * chunks, rng_);
     for (int i = 0; i < stages * chunks; ++i) {
-      ir::Stage& at = pipeline.stages[static_cast<std::size_t>(i % stages)];
+      ir::Stage& at = pipeline.stages[i % stages];
       if (i >= stages) at.segments.push_back(at.segments.front());
       ir::Segment& segment = at.segments.back();
       segment.virtual_stage = i / stages;
       segment.first_block = {first};
-      first += counts[static_cast<std::size_t>(i)];
+      first += counts[i];
       segment.last_block = {first - 1};
       segment.recompute = static_cast<ir::Recompute>(integer(0, 2));
     }
@@ -133,7 +133,7 @@ class PlanMaker {
     const std::vector<int> shares = cut(samples, groups, rng_);
     for (int g = 0; g < groups; ++g) {
       ir::Group group;
-      group.samples = shares[static_cast<std::size_t>(g)];
+      group.samples = shares[g];
       const int most = left - (groups - g - 1);
       int steps = 0;  // Doublings that the devices allow.
       while (steps < 3 && (2 << steps) <= most) ++steps;
@@ -208,8 +208,7 @@ class Collector {
     const std::lock_guard lock(mutex_);
     for (const BlockId block : worker.blocks()) {
       for (const Worker::Owned& range : worker.owned(block)) {
-        const HeldParameter& held =
-            worker.shard().parameters(block)[static_cast<std::size_t>(range.parameter)];
+        const HeldParameter& held = worker.shard().parameters(block)[range.parameter];
         put(worker.shard().backend(), held, range.begin, range.end,
             gradients ? held.units(held.gradient, range.begin, range.end)
                       : held.weight_units(range.begin, range.end),
@@ -228,7 +227,7 @@ class Collector {
         if (all[p].tied) continue;     // Compared as the embedding's.
         const auto& whole = run.weights.at({block.value, static_cast<int>(p)});
         const std::vector<double> mine = host(worker.shard().backend(), all[p].weight);
-        const auto at = static_cast<std::size_t>(all[p].begin * all[p].info.unit);
+        const std::size_t at = all[p].begin * all[p].info.unit;
         for (std::size_t i = 0; i < mine.size(); ++i) {
           if (mine[i] == whole[at + i]) continue;
           run.disagreement = fmt::format("rank {} block {} parameter {} element {}: {} is not {}",
@@ -241,12 +240,10 @@ class Collector {
  private:
   static void put(Backend& backend, const HeldParameter& held, std::int64_t begin, std::int64_t end,
                   const Tensor& tensor, std::vector<double>& whole) {
-    whole.resize(static_cast<std::size_t>(held.info.elements()),
-                 std::numeric_limits<double>::quiet_NaN());
+    whole.resize(held.info.elements(), std::numeric_limits<double>::quiet_NaN());
     const std::vector<double> values = host(backend, tensor);
     for (std::int64_t i = begin * held.info.unit; i < end * held.info.unit; ++i) {
-      whole[static_cast<std::size_t>(i)] =
-          values[static_cast<std::size_t>(i - begin * held.info.unit)];
+      whole[i] = values[as_size(i - begin * held.info.unit)];
     }
   }
 
@@ -295,7 +292,7 @@ ir::Plan pipeline_plan(const models::Workload& workload, int stages, ir::Schedul
   ir::Pipeline pipeline;
   pipeline.micro_batches = kTinyBatch / 2;
   pipeline.micro_batch_size = 2;
-  pipeline.stages.resize(static_cast<std::size_t>(stages));
+  pipeline.stages.resize(stages);
   const int parts = stages * virtual_stages;
   for (int i = 0; i < parts; ++i) {
     ir::Segment segment;
@@ -306,7 +303,7 @@ ir::Plan pipeline_plan(const models::Workload& workload, int stages, ir::Schedul
     group.devices = {{i % stages}};
     group.samples = 2;
     segment.groups = {group};
-    pipeline.stages[static_cast<std::size_t>(i % stages)].segments.push_back(segment);
+    pipeline.stages[i % stages].segments.push_back(segment);
   }
   plan.pipelines = {pipeline};
   return plan;
@@ -335,10 +332,10 @@ TrainingRun train(ir::Program program, const TrainingOptions& options) {
   TrainingRun run;
   Collector collector;
   std::mutex mutex;
-  std::vector<std::vector<SampleLoss>> losses(static_cast<std::size_t>(options.steps));
+  std::vector<std::vector<SampleLoss>> losses(options.steps);
   const auto barrier = [&](Transport& transport, int number) {
     std::vector<std::byte> none(8);
-    RingGroup all{std::vector<int>(static_cast<std::size_t>(size)), transport.rank()};
+    RingGroup all{std::vector<int>(size), transport.rank()};
     std::iota(all.ranks.begin(), all.ranks.end(), 0);
     all_reduce(transport, all, ElementType::f64, none,
                {static_cast<std::uint64_t>(900'000 + number), 0, 0});
@@ -354,7 +351,7 @@ TrainingRun train(ir::Program program, const TrainingOptions& options) {
       const StepResult result = worker.step(step);
       if (step == 1) collector.take(worker, true, run.gradients);
       const std::lock_guard lock(mutex);
-      auto& all = losses[static_cast<std::size_t>(step - 1)];
+      auto& all = losses[step - 1];
       all.insert(all.end(), result.losses.begin(), result.losses.end());
     }
     collector.take(worker, false, run.weights);

@@ -9,6 +9,7 @@
 #include <fstream>
 
 #include "executor/net/clock.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor::checkpoint_test {
 namespace {
@@ -33,7 +34,7 @@ class Checkpoints : public testing::Test {
         entry.slice = slice;
         entry.unit_bytes = 8;
         for (int p = 0; p < 3; ++p) {
-          std::vector<std::byte> bytes(static_cast<std::size_t>(slice.end - slice.begin) * 8);
+          std::vector<std::byte> bytes(as_size(slice.end - slice.begin) * 8);
           for (std::size_t i = 0; i < bytes.size(); ++i) {
             bytes[i] = static_cast<std::byte>(seed + 50 * p + 7 * block + static_cast<int>(i));
           }

@@ -63,8 +63,8 @@ TEST(Inventory, AStateAfterTheLastReportedStepIsPreferredToNewerOnes) {
 
 TEST(Inventory, PeersShareTheSending) {
   std::vector<StateReport> members(4);
-  for (int m : {0, 1}) members[static_cast<std::size_t>(m)].needs = {{{0, 0, 0, 4}, true}};
-  for (int m : {2, 3}) members[static_cast<std::size_t>(m)].offers = {memory({1, 0}, 0, 4)};
+  for (int m : {0, 1}) members[m].needs = {{{0, 0, 0, 4}, true}};
+  for (int m : {2, 3}) members[m].offers = {memory({1, 0}, 0, 4)};
   const StatePlan plan = plan_state(members);
   ASSERT_EQ(plan.moves.size(), 2u);
   EXPECT_NE(plan.moves[0].from, plan.moves[1].from);
@@ -72,7 +72,7 @@ TEST(Inventory, PeersShareTheSending) {
 
 RC_GTEST_PROP(Inventory, EveryNeededUnitComesOnceFromAHolderIfAllAreSomewhere, ()) {
   const auto number = [](int below) { return *rc::gen::inRange(0, below); };
-  std::vector<StateReport> members(static_cast<std::size_t>(1 + number(4)));
+  std::vector<StateReport> members(1 + number(4));
   std::map<StateVersion, std::map<std::pair<int, std::int64_t>, int>> held;
   std::set<std::pair<int, std::int64_t>> needed;
   const auto range = [&] {
@@ -109,7 +109,7 @@ RC_GTEST_PROP(Inventory, EveryNeededUnitComesOnceFromAHolderIfAllAreSomewhere, (
   std::map<std::tuple<int, int, std::int64_t, bool>, int> arrived;
   for (const StateMove& move : plan.moves) {
     bool offered = move.origin == StateOrigin::cloud;
-    for (const StateOffer& offer : members[static_cast<std::size_t>(move.from)].offers) {
+    for (const StateOffer& offer : members[move.from].offers) {
       offered =
           offered || (offer.origin == move.origin && offer.version == *plan.version &&
                       offer.slice.block == move.slice.block &&

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "executor/model/parameters.h"
+#include "models/base/ids.h"
 #include "tests/executor/compute/host_tensor.h"
 #include "tests/executor/model/shard_runner.h"
 
@@ -234,9 +235,9 @@ TEST(ModelShard, InitialWeightsDoNotDependOnTheDegree) {
       shard.initialize();
       for (std::size_t p = 0; p < shard.parameters({b}).size(); ++p) {
         const HeldParameter& held = shard.parameters({b})[p];
-        const Tensor slice = part(whole.parameters({b})[p].weight,
-                                  static_cast<std::size_t>(held.begin * held.info.unit),
-                                  static_cast<std::size_t>(held.end * held.info.unit));
+        const Tensor slice =
+            part(whole.parameters({b})[p].weight, as_size(held.begin * held.info.unit),
+                 as_size(held.end * held.info.unit));
         EXPECT_EQ(to_numbers(*backend, held.weight), to_numbers(*backend, slice))
             << held.info.name << " of position " << position;
       }

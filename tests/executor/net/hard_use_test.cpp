@@ -194,7 +194,7 @@ TEST(HardUse, AKilledProcessIsNoticedByAll) {
     SubprocessOptions child;
     child.body = [&, rank] {
       try {
-        const auto index = static_cast<std::size_t>(rank);
+        const std::size_t index = rank;
         const auto transport =
             make_tcp_transport(rank, std::move(listeners[index]), endpoints, test_options());
         std::vector<std::byte> buffer(8);

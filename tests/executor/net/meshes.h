@@ -27,7 +27,7 @@ inline TcpOptions test_options() {
 inline std::vector<std::exception_ptr> run_mesh(const std::string& kind, int size,
                                                 const std::function<void(Transport&)>& body,
                                                 const TcpOptions& options = test_options()) {
-  std::vector<std::exception_ptr> errors(static_cast<std::size_t>(size));
+  std::vector<std::exception_ptr> errors(size);
   std::vector<std::unique_ptr<Transport>> local;
   std::vector<Listener> listeners;
   std::vector<Endpoint> endpoints;
@@ -39,7 +39,7 @@ inline std::vector<std::exception_ptr> run_mesh(const std::string& kind, int siz
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      const auto index = static_cast<std::size_t>(rank);
+      const std::size_t index = rank;
       try {
         std::unique_ptr<Transport> transport =
             kind == "threads"

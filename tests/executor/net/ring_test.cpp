@@ -78,7 +78,7 @@ TEST_P(Rings, ReduceScatterAndAllGatherTakeUnevenAndEmptyParts) {
     std::vector<double> data = whole_numbers(transport.rank(), 1000);
     reduce_scatter(transport, group, ElementType::f64, bytes_of(data), parts, {0, 1, 0});
     const std::vector<double> sum = sum_of(all, 1000);
-    const Extent mine = parts[static_cast<std::size_t>(transport.rank())];
+    const Extent mine = parts[transport.rank()];
     for (std::size_t i = mine.begin; i < mine.end; ++i) {
       if (data[i] != sum[i]) throw std::runtime_error("wrong part");
     }

@@ -63,7 +63,7 @@ TEST(NetlabFabric, ThereAreNoBurstsAfterIdleTimes) {
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(fabric.offer({0, 1, 1000, {}}, 1000 * kMs));
   const auto arrivals = drain(fabric);
   for (int i = 0; i < 5; ++i) {
-    EXPECT_EQ(arrivals.at(static_cast<std::size_t>(i)).due, (1000 + i + 1 + 2) * kMs);
+    EXPECT_EQ(arrivals.at(i).due, (1000 + i + 1 + 2) * kMs);
   }
 }
 
@@ -136,7 +136,7 @@ TEST(NetlabFabric, APairMayHaveALimitAndALatencyOfItsOwn) {
 TEST(NetlabFabric, AnUplinkIsSharedByItsLeafAndNotUsedInside) {
   NetlabSpec spec = nodes(4);
   spec.uplinks = {{{1e6}}, {{100e6}}};
-  for (int i = 0; i < 4; ++i) spec.nodes[static_cast<std::size_t>(i)].uplink = i / 2;
+  for (int i = 0; i < 4; ++i) spec.nodes[i].uplink = i / 2;
   NetlabFabric fabric(spec);
   ASSERT_TRUE(fabric.offer({0, 2, 10'000, {}}, 0));
   ASSERT_TRUE(fabric.offer({1, 3, 10'000, {}}, 0));
@@ -165,8 +165,8 @@ RC_GTEST_PROP(NetlabFabric, EveryServerCarriesNoMoreThanItsRateAndKeepsTheOrderO
   }
   NetlabFabric fabric(spec);
   std::int64_t now = 0;
-  std::vector<std::int64_t> bytes_to(static_cast<std::size_t>(count), 0);
-  std::vector<std::int64_t> first_to(static_cast<std::size_t>(count), -1);
+  std::vector<std::int64_t> bytes_to(count, 0);
+  std::vector<std::int64_t> first_to(count, -1);
   std::vector<Arrival> arrivals;
   const auto take = [&](NetlabFrame& frame, std::int64_t due) {
     arrivals.push_back({frame.from, frame.to, due, frame.wire_bytes});
@@ -180,13 +180,13 @@ RC_GTEST_PROP(NetlabFabric, EveryServerCarriesNoMoreThanItsRateAndKeepsTheOrderO
     RC_ASSERT(fabric.offer({from, to, bytes, {}}, now));
     const std::int64_t earliest =
         now + static_cast<std::int64_t>(1e9 * netlab_latency(spec, from, to).value);
-    std::int64_t& first = first_to[static_cast<std::size_t>(to)];
+    std::int64_t& first = first_to[to];
     first = first < 0 ? earliest : std::min(first, earliest);
   }
   for (const Arrival& arrival : drain(fabric)) arrivals.push_back(arrival);
   RC_ASSERT(arrivals.size() == 40u);
   for (const Arrival& arrival : arrivals) {
-    const auto to = static_cast<std::size_t>(arrival.to);
+    const std::size_t to = arrival.to;
     bytes_to[to] += arrival.bytes;
     // All that has come since the first frame could set out took its time at the port.
     const double least = 1e9 * static_cast<double>(bytes_to[to]) / spec.nodes[to].rate.value;

@@ -176,7 +176,7 @@ inline double ring_seconds(const LiveLab& lab, std::size_t bytes, int repeats) {
     };
     double least = std::nan("");
     for (int i = 0; i < repeats; ++i) {
-      std::vector<float> ready(static_cast<std::size_t>(size), 1);
+      std::vector<float> ready(size, 1);
       std::vector<float> values(bytes / sizeof(float), static_cast<float>(rank + 1));
       const auto step = static_cast<std::uint64_t>(i);
       reduce(ready, 3 * step);
@@ -200,7 +200,7 @@ inline double ring_bound(const NetlabSpec& spec, std::size_t bytes) {
   double rate = 1e300, latency = 0;
   const int size = static_cast<int>(spec.nodes.size());
   for (int node = 0; node < size; ++node) {
-    rate = std::min(rate, spec.nodes[static_cast<std::size_t>(node)].rate.value);
+    rate = std::min(rate, spec.nodes[node].rate.value);
     latency = std::max(latency, netlab_latency(spec, node, (node + 1) % size).value);
   }
   return 2.0 * (size - 1) / size * static_cast<double>(bytes) / rate + 2 * (size - 1) * latency;

@@ -28,7 +28,7 @@ inline Workload small_workload(int layers = 4) {
   workload.shape.ffn = 48;
   workload.shape.vocabulary = 101;
   workload.sequence_length = 64;
-  workload.blocks.resize(static_cast<std::size_t>(layers) + 2);
+  workload.blocks.resize(layers + 2);
   workload.blocks.front().kind = ir::BlockKind::embedding;
   workload.blocks.back().kind = ir::BlockKind::head;
   workload.hash = "workload";

@@ -45,9 +45,9 @@ RC_GTEST_PROP(ValidateLaw, RefusesEveryPlanThatLosesABlockADeviceOrASample, ()) 
   ir::Plan plan = any_valid_plan(workload);
   Job job = small_job();
   job.global_batch = ir::global_batch(plan);
-  ir::Pipeline& pipeline = plan.pipelines[static_cast<std::size_t>(
-      ir::small(0, static_cast<int>(plan.pipelines.size()) - 1))];
-  ir::Segment& broken = pipeline.stages[static_cast<std::size_t>(ir::small(0, 1))].segments[0];
+  ir::Pipeline& pipeline =
+      plan.pipelines[ir::small(0, static_cast<int>(plan.pipelines.size()) - 1)];
+  ir::Segment& broken = pipeline.stages[ir::small(0, 1)].segments[0];
   switch (ir::small(0, 5)) {
     case 0:
       ++broken.first_block.value;

@@ -91,7 +91,7 @@ class SegmentMemoryTest : public ::testing::Test {
     return plan;
   }
   Cluster cluster(int count) const {
-    return worlds::bare_cluster({{0}, std::vector<int>(static_cast<std::size_t>(count - 1), 1)},
+    return worlds::bare_cluster({{0}, std::vector<int>(count - 1, 1)},
                                 {worlds::round_gpu("a"), worlds::round_gpu("b")});
   }
   Workload workload_;

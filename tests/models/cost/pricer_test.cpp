@@ -230,9 +230,7 @@ class SmallProgram : public RoundNumbers {
     op.samples = 2;
     program_.ops.push_back(op);
   }
-  double compute(int op) const {
-    return pricer().compute(program_, program_.ops[static_cast<std::size_t>(op)]).value;
-  }
+  double compute(int op) const { return pricer().compute(program_, program_.ops[op]).value; }
   ir::Program program_;
 };
 

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string_view>
 
+#include "models/base/ids.h"
 #include "tests/models/ir/programs.h"
 
 namespace orrery::ir::perfetto_test {
@@ -279,7 +280,7 @@ TEST(Perfetto, ArrowsRunFromSendToRecv) {
   }
   const auto sends = std::count_if(program.ops.begin(), program.ops.end(),
                                    [](const Op& op) { return op.kind == OpKind::send; });
-  ASSERT_EQ(from.size(), static_cast<std::size_t>(sends));
+  ASSERT_EQ(from.size(), as_size(sends));
   ASSERT_EQ(to.size(), from.size());
   int from_first_to_second = 0;
   for (const auto& [flow, event] : from) {

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
+
 namespace orrery::ir {
 namespace {
 
@@ -44,9 +46,7 @@ class Pipelined {
   int rank(int p, int s) const { return p * stages_ + s; }
   int ends(int s) const { return (s > 0 ? 1 : 0) + (s + 1 < stages_ ? 1 : 0); }
   std::int32_t ops_of(int s) const { return 2 * batches_ + 1 + 2 * batches_ * ends(s) + 1; }
-  std::int32_t first(int p, int s) const {
-    return begin_[static_cast<std::size_t>(rank(p, s))].second;
-  }
+  std::int32_t first(int p, int s) const { return begin_[rank(p, s)].second; }
   std::int32_t forward(int p, int s, int m) const { return first(p, s) + m; }
   std::int32_t backward(int p, int s, int m) const { return first(p, s) + 2 * batches_ - 1 - m; }
   /// p2p ops of a micro-batch: activations in, gradients out, activations out, gradients in.
@@ -58,7 +58,7 @@ class Pipelined {
 
   void add_tables() {
     out_.header.model.name = "tiny";
-    out_.header.blocks.assign(static_cast<std::size_t>(2 * stages_), BlockKind::transformer);
+    out_.header.blocks.assign(as_size(2 * stages_), BlockKind::transformer);
     out_.region_sets = {{{TensorKind::activation, {0}, {0}, 0, 0, 8}},
                         {{TensorKind::activation_gradient, {0}, {0}, 0, 0, 8}},
                         {{TensorKind::gradient, {0}, {1}, 0, 0, 64}}};
@@ -145,7 +145,7 @@ class Pipelined {
     std::int32_t set = kNone;
     for (std::int32_t i = std::max(0, length(out_.transfer_sets) - 4);
          i < length(out_.transfer_sets); ++i) {
-      const Transfer& t = out_.transfer_sets[static_cast<std::size_t>(i)].front();
+      const Transfer& t = out_.transfer_sets[i].front();
       if (t.source.value == path.first && t.destination.value == path.second) set = i;
     }
     if (set == kNone) {

@@ -32,12 +32,12 @@ RC_GTEST_PROP(WireLaw, AnyLogComesBack, (std::uint64_t seed)) {
 /// A few bytes overwritten, a piece cut out or doubled, something appended.
 std::string damage(std::string bytes, Rng& rng) {
   const auto place = [&] { return rng.integer(0, static_cast<std::int64_t>(bytes.size()) - 1); };
-  const auto at = static_cast<std::size_t>(place());
-  const auto length = static_cast<std::size_t>(rng.integer(1, 20));
+  const std::size_t at = place();
+  const std::size_t length = rng.integer(1, 20);
   switch (rng.integer(0, 3)) {
     case 0:
       for (auto n = rng.integer(1, 8); n > 0; --n) {
-        bytes[static_cast<std::size_t>(place())] = static_cast<char>(rng() & 0xff);
+        bytes[place()] = static_cast<char>(rng() & 0xff);
       }
       break;
     case 1:

@@ -17,7 +17,7 @@ namespace {
 constexpr double kRate = 0.01;
 
 /// Whether the rank has the number, or with ZeRO-3 gathers it from a rank that has it.
-/// Blocks with equal numbers may stand for each other (tied embeddings).
+/// Blocks with equal numbers may replace each other (tied embeddings).
 bool has(const MachineResult& result, std::size_t rank, int block, std::size_t parameter,
          std::size_t row, std::size_t i, double wanted) {
   const auto right = [&](std::size_t at) {
@@ -31,7 +31,7 @@ bool has(const MachineResult& result, std::size_t rank, int block, std::size_t p
   const auto peers = result.gathers[rank].find(block);
   return peers != result.gathers[rank].end() &&
          std::any_of(peers->second.begin(), peers->second.end(),
-                     [&](int peer) { return right(static_cast<std::size_t>(peer)); });
+                     [&](int peer) { return right(peer); });
 }
 
 void expect_reference(const MachineResult& result, const std::vector<BlockNumbers>& reference,
@@ -42,7 +42,7 @@ void expect_reference(const MachineResult& result, const std::vector<BlockNumber
       for (std::size_t p = 0; p < weights.size(); ++p) {
         for (std::size_t row = 0; row < weights[p].size(); ++row) {
           for (std::size_t i = 0; i < weights[p][row].size(); ++i) {
-            const double wanted = reference[static_cast<std::size_t>(block)][p][row][i];
+            const double wanted = reference[block][p][row][i];
             ASSERT_TRUE(has(result, r, block, p, row, i, wanted))
                 << "seed " << seed << " rank " << r << " block " << block << " parameter " << p
                 << " row " << row << ": " << weights[p][row][i] << " instead of " << wanted;
@@ -198,9 +198,8 @@ void expect_current_copies(const Features& features, std::uint64_t seeds) {
     expect_equal_copies(program, result, seed);
     // Each rank holds its own blocks and those of the next stage, and no others.
     for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-      const auto& stages =
-          random.plan.pipelines[static_cast<std::size_t>(program.ranks[r].pipeline)].stages;
-      const auto s = static_cast<std::size_t>(program.ranks[r].stage);
+      const auto& stages = random.plan.pipelines[program.ranks[r].pipeline].stages;
+      const std::size_t s = program.ranks[r].stage;
       std::set<int> blocks;
       for (const std::size_t held : {s, (s + 1) % stages.size()}) {
         const ir::Segment& segment = stages[held].segments[0];
@@ -269,7 +268,7 @@ TEST(Redundancy, AnOldCopyAndAWrongRedundantPassAreNoticed) {
   ir::Program old = program;
   for (const ir::Op& op : old.ops) {
     if (op.kind != ir::OpKind::send || op.purpose != ir::Purpose::state) continue;
-    std::erase_if(old.region_sets[static_cast<std::size_t>(op.regions)],
+    std::erase_if(old.region_sets[op.regions],
                   [](const ir::Region& region) { return region.parameter == 1; });
   }
   const MachineResult left_behind = run(old);
@@ -279,8 +278,8 @@ TEST(Redundancy, AnOldCopyAndAWrongRedundantPassAreNoticed) {
   for (std::size_t i = 0; i < wrong.ops.size(); ++i) {
     const ir::Op& op = wrong.ops[i];
     if (op.kind != ir::OpKind::forward || op.rank.value == 0 || op.inner == ir::kNone) continue;
-    if (!wrong.segments[static_cast<std::size_t>(op.segment)].redundant) continue;
-    wrong.inner_sets[static_cast<std::size_t>(op.inner)].clear();  // Partial sums stay apart.
+    if (!wrong.segments[op.segment].redundant) continue;
+    wrong.inner_sets[op.inner].clear();  // Partial sums stay apart.
   }
   EXPECT_NE(run(wrong).problem, "");
 }
@@ -305,8 +304,7 @@ TEST(Lowering, ALostSynchronizationIsNoticed) {
     return std::abs(result.parameters[0].at(0)[0][0][0] - reference[0][0][0][0]) > 1e-9;
   };
   EXPECT_FALSE(wrong(program));
-  auto& regions =
-      program.region_sets[static_cast<std::size_t>(program.collective_shapes[0].regions)];
+  auto& regions = program.region_sets[program.collective_shapes[0].regions];
   std::erase_if(regions, [](const ir::Region& region) { return region.parameter == 0; });
   EXPECT_TRUE(wrong(program)) << "the gain of block 0 was not synchronized, and nobody saw it";
 }

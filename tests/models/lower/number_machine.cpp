@@ -120,7 +120,7 @@ class Machine {
 
   static bool has_row(const std::map<int, BlockNumbers>& tensors, int block, std::int64_t row) {
     const auto at = tensors.find(block);
-    return at != tensors.end() && !at->second[1][static_cast<std::size_t>(row)].empty();
+    return at != tensors.end() && !at->second[1][row].empty();
   }
 
   /// The first parameter matrix of the first and of the last block is one and the same.
@@ -132,8 +132,7 @@ class Machine {
   void place(const ir::Op& op, const ir::SegmentInfo& info) {
     int position = 0;
     if (op.match != ir::kNone) {
-      for (const OpId member :
-           program_.members_of(program_.op_groups[static_cast<std::size_t>(op.match)])) {
+      for (const OpId member : program_.members_of(program_.op_groups[op.match])) {
         if (program_.op(member).rank == op.rank) break;
         if (program_.op(member).segment == op.segment) ++position;
       }
@@ -177,8 +176,8 @@ class Machine {
     for (const std::size_t p : {1, 2}) {
       for (std::int64_t j = 0; j < f_; ++j) {
         if (holds(member, info, j)) continue;
-        weights[p][static_cast<std::size_t>(j)].clear();
-        gradients[p][static_cast<std::size_t>(j)].clear();
+        weights[p][j].clear();
+        gradients[p][j].clear();
       }
     }
     mine.weights[block] = std::move(weights);
@@ -216,7 +215,7 @@ class Machine {
                   const std::vector<DeviceId>& members) const {
     int count = 0;
     if (op.inner == ir::kNone) return count;
-    for (const auto& inner : program_.inner_sets[static_cast<std::size_t>(op.inner)]) {
+    for (const auto& inner : program_.inner_sets[op.inner]) {
       if (inner.purpose != purpose || inner.kind != kind) continue;
       for (const std::int32_t g : inner.groups) {
         if (program_.group(g).devices == members) count += inner.count;
@@ -225,9 +224,7 @@ class Machine {
     return count;
   }
 
-  DeviceId device_of(int rank) const {
-    return program_.ranks[static_cast<std::size_t>(rank)].device;
-  }
+  DeviceId device_of(int rank) const { return program_.ranks[rank].device; }
 
   /// Passes that an op makes over its blocks, each with its own inner collectives.
   static int passes(const ir::SegmentInfo& info, bool backward) {
@@ -299,7 +296,7 @@ class Machine {
         wanted) {
       return fmt::format("rank {} does not dispatch and combine", op.rank.value);
     }
-    return ranks[static_cast<std::size_t>(part_of_expert(info, expert))];
+    return ranks[part_of_expert(info, expert)];
   }
 
   const std::vector<double>* input(RankState& mine, const ir::SegmentInfo& info, int micro_batch,
@@ -464,11 +461,11 @@ class Machine {
                                      token % workload_.sequence_length, f_);
     const std::int64_t expert = experts() > 0 ? active.begin / active.size() : 0;
     Product out;
-    out.whole.resize(static_cast<std::size_t>(d_), 0);
+    out.whole.resize(d_, 0);
     for (std::size_t i = 0; i < op_group.ops.size(); ++i) {
       const auto rank = worker(op_group, i, expert, dy != nullptr);
       if (const auto* problem = std::get_if<std::string>(&rank)) return *problem;
-      RankState& at = states_[static_cast<std::size_t>(std::get<int>(rank))];
+      RankState& at = states_[std::get<int>(rank)];
       const Slice rows = rows_of(static_cast<int>(i), op_group.info, expert);
       // Norm gains are replicated: the token is scaled before it is dispatched.
       const Weights weights = {at.weights.at(block), rows.begin, rows.end};
@@ -548,8 +545,8 @@ class Machine {
   std::string copy_activations(const std::vector<ir::Region>& regions, int micro_batch, int from,
                                int to) {
     for (const ir::Region& region : regions) {
-      auto& source = store(states_[static_cast<std::size_t>(from)], region.tensor);
-      auto& target = store(states_[static_cast<std::size_t>(to)], region.tensor);
+      auto& source = store(states_[from], region.tensor);
+      auto& target = store(states_[to], region.tensor);
       for (std::int64_t t = region.begin; t < region.end; ++t) {
         const auto at = source.find({micro_batch, region.first_block.value, t});
         if (at == source.end()) {
@@ -564,7 +561,7 @@ class Machine {
 
   const std::vector<ir::Region>& regions(std::int32_t index) const {
     static const std::vector<ir::Region> kEmpty;
-    return index == ir::kNone ? kEmpty : program_.region_sets[static_cast<std::size_t>(index)];
+    return index == ir::kNone ? kEmpty : program_.region_sets[index];
   }
 
   std::string transfer(const std::vector<OpId>& ops) {
@@ -585,16 +582,14 @@ class Machine {
 
   std::vector<double*> numbers(int rank, const ir::Region& region) {
     std::vector<double*> out;
-    auto& tensors = region.tensor == ir::TensorKind::gradient
-                        ? states_[static_cast<std::size_t>(rank)].gradients
-                        : states_[static_cast<std::size_t>(rank)].weights;
+    auto& tensors =
+        region.tensor == ir::TensorKind::gradient ? states_[rank].gradients : states_[rank].weights;
     for (int b = region.first_block.value; b <= region.last_block.value; ++b) {
       for (std::int64_t r = region.begin; r < region.end; ++r) {
         // A rank of the last stage keeps its own copy of the tied matrix.
         const bool copy = tied() && b == 0 && region.parameter == 1 && !has_row(tensors, 0, r);
-        auto& rows =
-            tensors.at(copy ? workload_.size() - 1 : b)[static_cast<std::size_t>(region.parameter)];
-        for (double& value : rows[static_cast<std::size_t>(r)]) out.push_back(&value);
+        auto& rows = tensors.at(copy ? workload_.size() - 1 : b)[region.parameter];
+        for (double& value : rows[r]) out.push_back(&value);
       }
     }
     return out;
@@ -618,8 +613,7 @@ class Machine {
 
   std::string collective(const std::vector<OpId>& ops) {
     const ir::Op& first = program_.op(ops.front());
-    const auto& shape = program_.collective_shapes[static_cast<std::size_t>(
-        program_.collectives[static_cast<std::size_t>(first.match)].shape)];
+    const auto& shape = program_.collective_shapes[program_.collectives[first.match].shape];
     const auto& part = shape.parts.front();
     const std::vector<int> members = ranks(part);
     for (std::size_t i = 0; i < members.size(); ++i) {
@@ -670,7 +664,7 @@ class Machine {
   }
 
   void note_synchronized(const std::vector<ir::Region>& all, int rank) {
-    RankState& mine = states_[static_cast<std::size_t>(rank)];
+    RankState& mine = states_[rank];
     for (const ir::Region& region : all) {
       for (double* value : numbers(rank, region)) mine.synchronized.insert(value);
     }
@@ -736,8 +730,8 @@ std::vector<std::vector<OpId>> units(const ir::Program& program) {
       unit = {id, {op.match}};
     } else if (op.match != ir::kNone) {
       const auto rendezvous = op.kind == ir::OpKind::collective
-                                  ? program.collectives[static_cast<std::size_t>(op.match)].members
-                                  : program.op_groups[static_cast<std::size_t>(op.match)];
+                                  ? program.collectives[op.match].members
+                                  : program.op_groups[op.match];
       const auto members = program.members_of(rendezvous);
       unit.assign(members.begin(), members.end());
     }
@@ -753,7 +747,7 @@ std::set<DeviceId> gathered_from(const ir::Program& program, std::int32_t inner_
   std::size_t before = 0;
   while (reached.size() > before) {
     before = reached.size();
-    for (const auto& inner : program.inner_sets[static_cast<std::size_t>(inner_set)]) {
+    for (const auto& inner : program.inner_sets[inner_set]) {
       if (inner.purpose != ir::Purpose::zero) continue;
       for (const std::int32_t g : inner.groups) {
         const auto& devices = program.group(g).devices;
@@ -801,8 +795,8 @@ MachineResult run_program(const ir::Program& program, const Workload& workload, 
   const auto edge = [&](OpId before, OpId op) {
     const int a = unit_of[before.index()];
     const int b = unit_of[op.index()];
-    if (a != b && after[static_cast<std::size_t>(a)].insert(b).second) {
-      ++waits[static_cast<std::size_t>(b)];
+    if (a != b && after[a].insert(b).second) {
+      ++waits[b];
     }
   };
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
@@ -822,14 +816,13 @@ MachineResult run_program(const ir::Program& program, const Workload& workload, 
   MachineResult result;
   std::size_t done = 0;
   while (!ready.empty() && result.problem.empty()) {
-    const auto pick =
-        static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(ready.size()) - 1));
+    const std::size_t pick = rng.integer(0, static_cast<std::int64_t>(ready.size()) - 1);
     const int unit = ready[pick];
     ready.erase(ready.begin() + static_cast<std::ptrdiff_t>(pick));
-    result.problem = machine.run(all[static_cast<std::size_t>(unit)]);
+    result.problem = machine.run(all[unit]);
     ++done;
-    for (const int next : after[static_cast<std::size_t>(unit)]) {
-      if (--waits[static_cast<std::size_t>(next)] == 0) ready.push_back(next);
+    for (const int next : after[unit]) {
+      if (--waits[next] == 0) ready.push_back(next);
     }
   }
   if (result.problem.empty() && done != all.size()) {

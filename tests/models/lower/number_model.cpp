@@ -14,7 +14,7 @@ double number(std::uint64_t key) { return Rng(0x5eed).fork(key).uniform() - 0.5;
 std::vector<double> forward_row(const std::vector<double>& x, const Weights& w) {
   std::vector<double> y(x.size(), 0);
   for (std::int64_t j = w.begin; j < w.end; ++j) {
-    const auto row = static_cast<std::size_t>(j);
+    const std::size_t row = j;
     double h = 0;
     for (std::size_t i = 0; i < x.size(); ++i) h += x[i] * w.full[0][0][i] * w.full[1][row][i];
     for (std::size_t i = 0; i < x.size(); ++i) y[i] += h * w.full[2][row][i];
@@ -26,7 +26,7 @@ std::vector<double> backward_row(const std::vector<double>& x, const std::vector
                                  const Weights& w, BlockNumbers& gradient) {
   std::vector<double> dz(x.size(), 0);
   for (std::int64_t j = w.begin; j < w.end; ++j) {
-    const auto row = static_cast<std::size_t>(j);
+    const std::size_t row = j;
     double h = 0;
     double dh = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -43,9 +43,8 @@ std::vector<double> backward_row(const std::vector<double>& x, const std::vector
 }
 
 BlockNumbers zeros(int d, int f) {
-  const Rows inner(static_cast<std::size_t>(f),
-                   std::vector<double>(static_cast<std::size_t>(d), 0));
-  return {Rows(1, std::vector<double>(static_cast<std::size_t>(d), 0)), inner, inner};
+  const Rows inner(f, std::vector<double>(d, 0));
+  return {Rows(1, std::vector<double>(d, 0)), inner, inner};
 }
 
 void descend(BlockNumbers& weights, const BlockNumbers& gradient, double rate) {
@@ -97,7 +96,7 @@ BlockNumbers initial_block(int block, int d, int f) {
 }
 
 std::vector<double> data_row(std::int64_t sample, int token, int d) {
-  std::vector<double> row(static_cast<std::size_t>(d));
+  std::vector<double> row(d);
   const std::uint64_t key = (1ULL << 60) + static_cast<std::uint64_t>(sample) * 4096 +
                             static_cast<std::uint64_t>(token) * 64;
   for (std::size_t i = 0; i < row.size(); ++i) row[i] = number(key + i);
@@ -126,12 +125,11 @@ std::vector<BlockNumbers> reference_step(const Workload& workload, std::int64_t 
       Rows x = {data_row(s, t, d)};
       const Slice rows = active_rows(workload, s, t, f);
       for (int b = 0; b < workload.size(); ++b) {
-        x.push_back(
-            forward_row(x.back(), {weights[static_cast<std::size_t>(b)], rows.begin, rows.end}));
+        x.push_back(forward_row(x.back(), {weights[b], rows.begin, rows.end}));
       }
       std::vector<double> dy = x.back();
       for (int b = workload.size() - 1; b >= 0; --b) {
-        const auto i = static_cast<std::size_t>(b);
+        const std::size_t i = b;
         std::vector<double> dz =
             backward_row(x[i], dy, {weights[i], rows.begin, rows.end}, gradients[i]);
         for (std::size_t k = 0; k < dz.size(); ++k) {

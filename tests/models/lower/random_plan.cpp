@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "tests/models/lower/number_model.h"
 
@@ -13,9 +14,9 @@ namespace {
 
 /// Cuts `total` into `parts` positive integers.
 std::vector<int> cut(int total, int parts, Rng& rng) {
-  std::vector<int> out(static_cast<std::size_t>(parts), 1);
+  std::vector<int> out(parts, 1);
   for (int i = 0; i < total - parts; ++i) {
-    ++out[static_cast<std::size_t>(rng.integer(0, parts - 1))];
+    ++out[rng.integer(0, parts - 1)];
   }
   return out;
 }
@@ -131,8 +132,7 @@ class PlanMaker {
     }
     for (int chunk = 0; chunk < chunks; ++chunk) {
       for (ir::Stage& at : pipeline.stages) {
-        const int count = counts[static_cast<std::size_t>(chunk * stages) +
-                                 static_cast<std::size_t>(&at - pipeline.stages.data())];
+        const int count = counts[as_size(chunk * stages) + (&at - pipeline.stages.data())];
         if (chunk > 0) at.segments.push_back(at.segments.front());
         ir::Segment& segment = at.segments.back();
         segment.virtual_stage = chunk;
@@ -174,7 +174,7 @@ class PlanMaker {
     const int base = out_.devices;
     for (const int share : cut(samples, groups, rng_)) {
       const auto at = segment.groups.size();
-      const bool same = at % static_cast<std::size_t>(segment.expert_parallel) != 0;
+      const bool same = at % as_size(segment.expert_parallel) != 0;
       segment.groups.push_back(same ? segment.groups.back() : group());
       ir::Group& added = segment.groups.back();
       added.samples = share;
@@ -207,10 +207,10 @@ class PlanMaker {
 
   /// Device ids in no order: nothing may rest on pipelines having ascending ones.
   void shuffle_devices() {
-    std::vector<int> ids(static_cast<std::size_t>(out_.devices));
+    std::vector<int> ids(out_.devices);
     std::iota(ids.begin(), ids.end(), 0);
     for (std::size_t i = ids.size(); i > 1; --i) {
-      std::swap(ids[i - 1], ids[static_cast<std::size_t>(integer(0, static_cast<int>(i) - 1))]);
+      std::swap(ids[i - 1], ids[integer(0, static_cast<int>(i) - 1)]);
     }
     for (ir::Pipeline& pipeline : out_.plan.pipelines) {
       for (ir::Stage& stage : pipeline.stages) {

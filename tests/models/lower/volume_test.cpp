@@ -33,7 +33,7 @@ using Traffic = std::map<Purpose, double>;
 void add_inner(const ir::Program& program, const ir::Op& op, Traffic& traffic) {
   if (op.inner == ir::kNone) return;
   const auto& own = program.rank_of(op).devices;
-  for (const auto& inner : program.inner_sets[static_cast<std::size_t>(op.inner)]) {
+  for (const auto& inner : program.inner_sets[op.inner]) {
     for (const std::int32_t g : inner.groups) {
       const auto& devices = program.group(g).devices;
       for (std::size_t i = 0; i < devices.size(); ++i) {
@@ -384,14 +384,14 @@ TEST(Conservation, ASendCarriesItsRegions) {
     for (const ir::Op& op : program.ops) {
       if (op.kind != ir::OpKind::send && op.kind != ir::OpKind::recv) continue;
       double bytes = 0;
-      for (const auto& region : program.region_sets[static_cast<std::size_t>(op.regions)]) {
+      for (const auto& region : program.region_sets[op.regions]) {
         const auto length = static_cast<double>(region.end - region.begin);
         const Block& block = random.workload.block(region.first_block);
         if (op.purpose == Purpose::pipeline) {
           bytes += length / static_cast<double>(random.workload.sequence_length) *
                    block.output_bytes.value;
         } else {
-          const Parameter& one = block.parameters[static_cast<std::size_t>(region.parameter)];
+          const Parameter& one = block.parameters[region.parameter];
           bytes += (region.last_block.value - region.first_block.value + 1) * 2.0 * length *
                    static_cast<double>(one.elements) /
                    static_cast<double>(std::max<std::int64_t>(1, one.split_length));
@@ -399,7 +399,7 @@ TEST(Conservation, ASendCarriesItsRegions) {
       }
       ASSERT_NEAR(op.bytes.value, bytes, 1e-9 * bytes) << seed;
       double transfers = 0;
-      for (const auto& path : program.transfer_sets[static_cast<std::size_t>(op.transfers)]) {
+      for (const auto& path : program.transfer_sets[op.transfers]) {
         transfers += path.bytes.value;
       }
       ASSERT_NEAR(transfers, bytes, 1e-9 * bytes) << seed;
@@ -506,7 +506,7 @@ TEST(RoundVolumes, TheTiedMatrixOfPipelinesIsSummedOnceAndThatOfSingleStagesInEa
     int sums = 0;
     for (const ir::Op& op : program.ops) {
       if (op.kind != ir::OpKind::collective || op.rank.value != 0) continue;
-      const auto& moved = program.region_sets[static_cast<std::size_t>(op.regions)];
+      const auto& moved = program.region_sets[op.regions];
       sums += std::any_of(moved.begin(), moved.end(), [](const ir::Region& region) {
         return region.first_block.value == 0 && region.parameter == 1;
       });
@@ -606,7 +606,7 @@ TEST(Overlap, WithoutABucketSizeBackwardIsCutWhereOwnersChange) {
   const ir::Program program = lowered(plan, workload, true);
   const auto ops = program.stream_ops({0}, ir::Stream::compute);
   ASSERT_EQ(ops.size(), 4u) << "forward, two halves of backward, optimizer";
-  const auto& upper = program.segments[static_cast<std::size_t>(ops[1].segment)];
+  const auto& upper = program.segments[ops[1].segment];
   EXPECT_EQ(upper.first_block.value, 2);
   EXPECT_EQ(upper.last_block.value, 3);
 }

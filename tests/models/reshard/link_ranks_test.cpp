@@ -139,8 +139,8 @@ Cluster random_cluster(Rng& rng) {
   std::vector<std::vector<std::string>> nics;
   const std::int64_t nodes = 2 + some(3);
   for (std::int64_t n = 0; n < nodes; ++n) {
-    const std::string link = classes[static_cast<std::size_t>(some(2))];
-    nics.emplace_back(static_cast<std::size_t>(1 + some(3)), link);
+    const std::string link = classes[some(2)];
+    nics.emplace_back(1 + some(3), link);
   }
   Cluster cluster = cluster_of(nics);
   add_link(cluster, "bus", 100e9, true);

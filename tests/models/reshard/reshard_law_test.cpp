@@ -1,5 +1,5 @@
 // Does every device have what the new plan needs after a switch? Random pairs of plans and lost
-// devices, carried out on sets that stand for memories.
+// devices, carried out on sets that model memories.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "models/lower/block_replicas.h"
 #include "models/reshard/reshard_plan.h"
@@ -77,8 +78,7 @@ Case random_case(std::uint64_t seed, const Features& features) {
     if (!lost.contains(d)) live.push_back(d);
   }
   for (std::size_t i = live.size(); i > 1; --i) {
-    std::swap(live[i - 1],
-              live[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i) - 1))]);
+    std::swap(live[i - 1], live[rng.integer(0, static_cast<std::int64_t>(i) - 1)]);
   }
   for (ir::Pipeline& pipeline : to.plan.pipelines) {
     for (ir::Stage& stage : pipeline.stages) {
@@ -122,8 +122,7 @@ std::map<int, Memory> whole_memories(const ir::Plan& plan, const Workload& workl
   std::map<int, Memory> out;
   const auto add = [&](const ir::Segment& segment, std::size_t g, std::size_t i, int block, int p) {
     const ir::Group& group = segment.groups[g];
-    const Parameter& parameter =
-        workload.blocks[static_cast<std::size_t>(block)].parameters[static_cast<std::size_t>(p)];
+    const Parameter& parameter = workload.blocks[block].parameters[p];
     const std::int64_t position = static_cast<std::int64_t>(i) % group.tensor_parallel;
     const bool tied = workload.shape.tied_embeddings && workload.size() > 1 && p == 1;
     const int named = tied && block + 1 == workload.size() ? 0 : block;
@@ -182,8 +181,8 @@ std::map<int, Memory> sharded_memories(const ir::Plan& plan, const Workload& wor
   std::map<int, Memory> out;
   for (int b = 0; b < workload.size(); ++b) {
     for (int p = 0; p < 3; ++p) {
-      if (b > 0 && copies.is_tied({b}, static_cast<std::size_t>(p))) continue;
-      for (const Piece& piece : copies.holdings({b}, static_cast<std::size_t>(p), true).pieces) {
+      if (b > 0 && copies.is_tied({b}, p)) continue;
+      for (const Piece& piece : copies.holdings({b}, p, true).pieces) {
         for (std::int64_t e = piece.slice.begin; e < piece.slice.end; ++e) {
           EXPECT_TRUE(out[piece.owner].insert({optimizer, b, p, e}).second);
         }
@@ -222,8 +221,7 @@ constexpr ReshardBytes kBytes{2, 4, 8};
 
 double bytes_of(const Item& item, const Workload& workload) {
   const auto& [optimizer, block, p, element] = item;
-  const Parameter& parameter =
-      workload.blocks[static_cast<std::size_t>(block)].parameters[static_cast<std::size_t>(p)];
+  const Parameter& parameter = workload.blocks[block].parameters[p];
   return static_cast<double>(parameter.elements) /
          static_cast<double>(length_of(workload, parameter)) *
          (optimizer ? kBytes.optimizer() : kBytes.weight);
@@ -519,7 +517,7 @@ TEST(SwitchLaw, TheProgramSendsEachMessageWithItsRegions) {
       for (const ir::Op& op : program.ops) {
         EXPECT_EQ(op.purpose, ir::Purpose::state);
         if (op.kind != ir::OpKind::send) continue;
-        const auto& transfers = program.transfer_sets[static_cast<std::size_t>(op.transfers)];
+        const auto& transfers = program.transfer_sets[op.transfers];
         ASSERT_EQ(transfers.size(), 1u);
         sent.insert({transfers[0].source.value, transfers[0].destination.value, op.bytes.value});
       }
@@ -531,14 +529,14 @@ TEST(SwitchLaw, TheProgramSendsEachMessageWithItsRegions) {
           const int kinds = row.part == StatePart::weights     ? 1
                             : row.part == StatePart::optimizer ? 3
                                                                : 4;
-          elements += static_cast<std::size_t>(row.slice.size() * kinds);
+          elements += as_size(row.slice.size() * kinds);
         }
       }
       EXPECT_EQ(sent, planned) << "seed " << seed;
       std::size_t carried = 0;
       for (const ir::Op& op : program.ops) {
         if (op.kind != ir::OpKind::send) continue;
-        carried += elements_of(program.region_sets[static_cast<std::size_t>(op.regions)]).size();
+        carried += elements_of(program.region_sets[op.regions]).size();
       }
       EXPECT_EQ(carried, elements) << "seed " << seed;
     }

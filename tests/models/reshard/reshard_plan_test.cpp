@@ -129,15 +129,15 @@ double busiest(const ReshardPlan& plan, const std::vector<DeviceId>& ranks) {
   double most = 0;
   for (const DeviceTraffic& traffic : plan.devices) {
     if (std::find(ranks.begin(), ranks.end(), traffic.device) == ranks.end()) continue;
-    most = std::max(most, traffic.sent[static_cast<std::size_t>(PathClass::network)].value);
+    most = std::max(most, traffic.sent[PathClass::network].value);
   }
   return most;
 }
 
 // Section 8: the heuristics "better leverage high-bandwidth NVLink connections".
 TEST_F(HetuSwitch, HeuristicsUseNvlinkInsteadOfTheNetwork) {
-  const auto nvlink = static_cast<std::size_t>(PathClass::nvlink);
-  const auto network = static_cast<std::size_t>(PathClass::network);
+  const std::size_t nvlink = PathClass::nvlink;
+  const std::size_t network = PathClass::network;
   const ReshardPlan fused = to(plan("c1"), plan("c2"), range(31, 31));
   const ReshardPlan plain =
       to(plan("c1"), plan("c2"), range(31, 31), ReshardVariant::no_heuristics);

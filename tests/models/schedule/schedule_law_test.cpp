@@ -10,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/schedule/schedule.h"
 
 namespace orrery::models::schedule_law_test {
@@ -58,7 +59,7 @@ std::optional<double> play(const ScheduleEntry& schedule, int stages, int micro_
           if (ready) start = std::max(start, end->second);
         }
         if (!ready) break;
-        free[s] = start + durations[static_cast<std::size_t>(pass.kind)];
+        free[s] = start + durations[index_of(pass.kind)];
         if (pass.kind != ir::OpKind::backward_weight) {
           ends[{pass.kind == ir::OpKind::forward, pass.micro_batch, at}] = free[s];
         }
@@ -104,8 +105,7 @@ TEST(Schedules, RunEachPassOnceAndBackwardInMicroBatchOrder) {
             place->second = pass.micro_batch;
           }
           const bool splits = schedule->splits_backward();
-          EXPECT_EQ(seen.size(),
-                    static_cast<std::size_t>(micro_batches * chunks * (splits ? 3 : 2)))
+          EXPECT_EQ(seen.size(), as_size(micro_batches * chunks * (splits ? 3 : 2)))
               << schedule->name();
         }
       }

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "models/base/ids.h"
 #include "models/sharding/flatten.h"
 #include "tests/models/sharding/random_layouts.h"
 
@@ -51,9 +52,9 @@ enum class States { whole, split, both };
 Annotation random_activations(std::int64_t samples, int first, States most) {
   Annotation annotation{{}, kSampleAxis, {}};
   const auto count = static_cast<int>(std::min<std::int64_t>(random_int(1, 3), samples));
-  annotation.shares.assign(static_cast<std::size_t>(count), 1);
+  annotation.shares.assign(count, 1);
   for (std::int64_t rest = samples - count; rest > 0; --rest) {
-    ++annotation.shares[static_cast<std::size_t>(random_int(0, count - 1))];
+    ++annotation.shares[random_int(0, count - 1)];
   }
   for (int i = 0; i < count; ++i) {
     const int degree = random_int(1, 5);
@@ -201,8 +202,7 @@ RC_GTEST_PROP(TransferActivationsLaw, SlicedSendersShareTheLoadEvenly, ()) {
   }
   for (int owner : from) RC_ASSERT(load[owner] == share);
   // Cuts at multiples of 1/k and 1/m: k + m - gcd(k, m) common slices.
-  RC_ASSERT(pairs.size() ==
-            static_cast<std::size_t>(senders + receivers - std::gcd(senders, receivers)));
+  RC_ASSERT(pairs.size() == as_size(senders + receivers - std::gcd(senders, receivers)));
 }
 
 }  // namespace

@@ -66,14 +66,13 @@ TEST(BatchedSendReceive, NamesWhatNobodyOwnsOnce) {
 
 /// Up to `most` of the devices, in any order.
 std::vector<int> some_of(int devices, int most, Rng& rng) {
-  std::vector<int> ids(static_cast<std::size_t>(devices));
+  std::vector<int> ids(devices);
   std::iota(ids.begin(), ids.end(), 0);
   const std::int64_t count = rng.integer(0, most);
   for (std::int64_t i = 0; i < count; ++i) {
-    std::swap(ids[static_cast<std::size_t>(i)],
-              ids[static_cast<std::size_t>(rng.integer(i, devices - 1))]);
+    std::swap(ids[i], ids[rng.integer(i, devices - 1)]);
   }
-  ids.resize(static_cast<std::size_t>(count));
+  ids.resize(count);
   return ids;
 }
 
@@ -84,7 +83,7 @@ std::vector<SliceRow> random_rows(int devices, int most) {
   for (std::int64_t i = 0; i < count; ++i) {
     const auto size = static_cast<double>(rng.integer(1, 9));
     if (i > 1 && rng.bernoulli(0.5)) {  // Tables that come again.
-      const SliceRow known = rows[static_cast<std::size_t>(rng.integer(0, i - 1))];
+      const SliceRow known = rows[rng.integer(0, i - 1)];
       rows.push_back({size, known.owners, known.required});
       continue;
     }

@@ -27,8 +27,7 @@ std::string describe(const Shape& shape, const Annotation& from, const Annotatio
 /// common source (RS): by trying all.
 bool some_reduction(const std::vector<BoxPiece>& from, const std::vector<BoxPiece>& to,
                     std::vector<bool> taken) {
-  const auto first =
-      static_cast<std::size_t>(std::find(taken.begin(), taken.end(), false) - taken.begin());
+  const std::size_t first = std::find(taken.begin(), taken.end(), false) - taken.begin();
   if (first == taken.size()) return true;
   std::set<int> summands;
   for (const BoxPiece& piece : from) summands.insert(piece.partial);

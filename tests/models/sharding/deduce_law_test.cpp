@@ -88,7 +88,7 @@ std::vector<Annotation> random_inputs(Rng& rng, const Case& c) {
       devices *= 2;
       for (std::size_t i = 0; i < all.size(); ++i) levels[i].push_back({axis(i), 2});
     }
-    std::vector<int> group(static_cast<std::size_t>(devices));
+    std::vector<int> group(devices);
     std::iota(group.begin(), group.end(), next);
     next += devices;
     for (std::size_t i = 0; i < all.size(); ++i) {

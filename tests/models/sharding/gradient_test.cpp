@@ -194,7 +194,7 @@ TEST(Zero, DividesReplicasThatAreCutAlikeAsAnAnnotationSays) {
       for (int r = 0; r < count; ++r) copies.push_back({{}, {{0, degree}}});
       for (int part = 0; part < degree; ++part) {
         for (int r = 0; r < count; ++r) {
-          copies[static_cast<std::size_t>(r)].devices.push_back(r * degree + part);
+          copies[r].devices.push_back(r * degree + part);
           all.devices.push_back(r * degree + part);
         }
       }

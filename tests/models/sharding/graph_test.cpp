@@ -15,7 +15,7 @@ Annotation one(std::vector<int> devices, DistributedStates states) {
 }
 
 std::string annotation_of(const Graph& graph, int tensor) {
-  return to_string(graph.tensors[static_cast<std::size_t>(tensor)].type.annotation);
+  return to_string(graph.tensors[tensor].type.annotation);
 }
 
 /// Figure 2, left: splitting the contracted dimension makes the product Partial.
@@ -135,7 +135,7 @@ TEST(Deduce, TokensChooseAmongAllExperts) {
   const int y = graph.apply("y", op::BatchedDot{}, {moved, w});
   ASSERT_FALSE(deduce(graph));
   EXPECT_EQ(annotation_of(graph, rows), "{0,1}: S2 x 2");
-  EXPECT_EQ(to_string(graph.tensors[static_cast<std::size_t>(y)].type.shape), "(6, B, C, 5)");
+  EXPECT_EQ(to_string(graph.tensors[y].type.shape), "(6, B, C, 5)");
   EXPECT_EQ(annotation_of(graph, y), "{0,1}: S0 x 2");
 
   Graph split = graph;

@@ -18,7 +18,7 @@ using Sum = std::map<int, double>;
 
 std::size_t count(const Shape& shape) {
   std::size_t product = 1;
-  for (const std::int64_t size : shape) product *= static_cast<std::size_t>(size);
+  for (const std::int64_t size : shape) product *= size;
   return product;
 }
 
@@ -232,7 +232,7 @@ Problem execute(const std::vector<GroupStep>& steps, std::int64_t length, Buffer
 }
 
 Problem compare(const Layout& layout, const Summands& summands, const Buffers& buffers) {
-  Values total(static_cast<std::size_t>(layout.length), 0.0);
+  Values total(layout.length, 0.0);
   for (const auto& [id, values] : summands) {
     std::transform(values.begin(), values.end(), total.begin(), total.begin(), std::plus<>());
   }

@@ -32,7 +32,7 @@ void for_each_element(const Box& box, const Shape& shape, const Visit& visit) {
       rest /= box[d].size();
       stride *= shape[d];
     }
-    visit(static_cast<std::size_t>(flat));
+    visit(flat);
   }
 }
 

@@ -13,8 +13,7 @@ inline Layout split(std::int64_t length, const std::vector<int>& owners) {
   Layout layout{length, {}};
   const auto count = static_cast<std::int64_t>(owners.size());
   for (std::int64_t i = 0; i < count; ++i) {
-    layout.pieces.push_back(
-        {owners[static_cast<std::size_t>(i)], even_part({0, length}, count, i), kFullValue});
+    layout.pieces.push_back({owners[i], even_part({0, length}, count, i), kFullValue});
   }
   return layout;
 }

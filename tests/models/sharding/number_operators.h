@@ -21,7 +21,7 @@ struct Block {
   double at(const Shape& index) const {
     std::int64_t flat = 0;
     for (std::size_t d = 0; d < shape.size(); ++d) flat = flat * shape[d] + index[d];
-    return values[static_cast<std::size_t>(flat)];
+    return values[flat];
   }
 };
 
@@ -134,13 +134,13 @@ struct NumberOperator {
   }
   Block operator()(const op::Sum& sum) const {
     Shape shape = in[0].shape;
-    const std::int64_t size = shape[static_cast<std::size_t>(sum.dimension)];
+    const std::int64_t size = shape[sum.dimension];
     shape.erase(shape.begin() + sum.dimension);
     return make(shape, [&](Shape i) {
       double total = 0;
       i.insert(i.begin() + sum.dimension, 0);
       for (std::int64_t k = 0; k < size; ++k) {
-        i[static_cast<std::size_t>(sum.dimension)] = k;
+        i[sum.dimension] = k;
         total += in[0].at(i);
       }
       return total;
@@ -149,11 +149,11 @@ struct NumberOperator {
   Block operator()(const op::Reshape&) const { return in[0]; }  // The caller knows the shape.
   Block operator()(const op::Transpose& transpose) const {
     Shape shape;
-    for (const int d : transpose.order) shape.push_back(in[0].shape[static_cast<std::size_t>(d)]);
+    for (const int d : transpose.order) shape.push_back(in[0].shape[d]);
     return make(shape, [&](const Shape& i) {
       Shape source(i.size());
       for (std::size_t d = 0; d < i.size(); ++d) {
-        source[static_cast<std::size_t>(transpose.order[d])] = i[d];
+        source[transpose.order[d]] = i[d];
       }
       return in[0].at(source);
     });

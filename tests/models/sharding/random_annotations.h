@@ -15,14 +15,14 @@ inline int draw(Rng& rng, int low, int high) { return static_cast<int>(rng.integ
 
 inline Shape random_shape(Rng& rng) {
   static const std::vector<std::int64_t> sizes{1, 2, 3, 4, 6, 8};
-  Shape shape(static_cast<std::size_t>(draw(rng, 1, 3)));
-  for (auto& size : shape) size = sizes[static_cast<std::size_t>(draw(rng, 0, 5))];
+  Shape shape(draw(rng, 1, 3));
+  for (auto& size : shape) size = sizes[draw(rng, 0, 5)];
   return shape;
 }
 
 inline Values random_values(Rng& rng, const Shape& shape) {
   std::size_t count = 1;
-  for (const std::int64_t size : shape) count *= static_cast<std::size_t>(size);
+  for (const std::int64_t size : shape) count *= size;
   Values values(count);
   for (double& value : values) value = draw(rng, -1000, 1000);
   return values;
@@ -31,7 +31,7 @@ inline Values random_values(Rng& rng, const Shape& shape) {
 inline std::vector<int> random_devices(Rng& rng, int count, int of) {
   std::vector<int> all;
   for (int i = 0; i < of; ++i) all.insert(all.begin() + draw(rng, 0, i), i);
-  all.resize(static_cast<std::size_t>(count));
+  all.resize(count);
   return all;
 }
 
@@ -48,9 +48,8 @@ inline DistributedStates random_states(Rng& rng, int devices, int dimensions, bo
     for (int d = 1; d <= left; ++d) {
       if (left % d == 0) divisors.push_back(d);
     }
-    const int shards = axis == axes.back() ? left
-                                           : divisors[static_cast<std::size_t>(draw(
-                                                 rng, 0, static_cast<int>(divisors.size()) - 1))];
+    const int shards =
+        axis == axes.back() ? left : divisors[draw(rng, 0, static_cast<int>(divisors.size()) - 1)];
     if (shards > 1 || rng.bernoulli(0.1)) states.push_back({axis, shards});
     left /= shards;
   }

@@ -41,8 +41,7 @@ inline Layout random_full(std::int64_t length, int owners) {
     const auto order = random_order(owners);
     const int copies = random_int(1, owners);
     for (int c = 0; c < copies; ++c) {
-      layout.pieces.push_back(
-          {order[static_cast<std::size_t>(c)], {boundaries[i], boundaries[i + 1]}, kFullValue});
+      layout.pieces.push_back({order[c], {boundaries[i], boundaries[i + 1]}, kFullValue});
     }
   }
   return layout;
@@ -57,8 +56,7 @@ inline Layout random_partial(std::int64_t length, int owners, int summands) {
     for (int k = 0; k < owners; ++k) {
       const int id = k < summands ? k : random_int(-1, summands - 1);
       if (id < 0) continue;
-      layout.pieces.push_back(
-          {order[static_cast<std::size_t>(k)], {boundaries[i], boundaries[i + 1]}, id});
+      layout.pieces.push_back({order[k], {boundaries[i], boundaries[i + 1]}, id});
     }
   }
   return layout;

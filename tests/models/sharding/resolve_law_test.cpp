@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
+#include "models/base/ids.h"
 #include "models/sharding/resolve.h"
 #include "tests/models/sharding/random_layouts.h"
 
@@ -50,13 +51,13 @@ RC_GTEST_PROP(ResolveLaw, EverySegmentIsReducedOnceAmongOneOwnerPerSummand, ()) 
   const Layout from = random_partial(length, kOwners, summands);
   Layout to = from;
   for (Piece& piece : to.pieces) piece.partial = kFullValue;
-  std::vector<int> reduced(static_cast<std::size_t>(length), 0);
+  std::vector<int> reduced(length, 0);
   const auto steps = std::get<std::vector<GroupStep>>(resolve(from, to));
   for (const GroupStep& step : steps) {
     if (step.kind != StepKind::all_reduce && step.kind != StepKind::reduce_scatter) continue;
-    RC_ASSERT(step.group.size() == static_cast<std::size_t>(summands));
+    RC_ASSERT(step.group.size() == as_size(summands));
     for (const Slice& slice : step.slices) {
-      for (auto x = slice.begin; x < slice.end; ++x) ++reduced[static_cast<std::size_t>(x)];
+      for (auto x = slice.begin; x < slice.end; ++x) ++reduced[x];
     }
   }
   RC_ASSERT(std::all_of(reduced.begin(), reduced.end(), [](int times) { return times == 1; }));

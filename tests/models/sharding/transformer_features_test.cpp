@@ -58,7 +58,7 @@ TEST(TransformerFeatures, UlyssesSendsBetweenPartsOfTheSequence) {
   const SpecializedGraph special = specialized(graph, plan);
   int found = 0;
   for (const auto& communication : special.communications) {
-    const auto& name = graph.operators[static_cast<std::size_t>(communication.operation)].name;
+    const auto& name = graph.operators[communication.operation].name;
     if (name.find(".exchange") == std::string::npos) continue;
     ++found;
     ASSERT_EQ(communication.steps.size(), 1U);
@@ -91,7 +91,7 @@ TEST(TransformerFeatures, SharedKeyValueHeadsHaveAGradientForEachDevice) {
   const Graph graph = graph_of(model, plan);
   const SpecializedGraph special = specialized(graph, plan);
   for (const auto& communication : special.communications) {
-    const auto& name = graph.operators[static_cast<std::size_t>(communication.operation)].name;
+    const auto& name = graph.operators[communication.operation].name;
     if (name != "0.attention.key.gradient") continue;
     EXPECT_EQ(to_string(communication.from), "{0,2,1,3}: P x 2, S1 x 2");
     EXPECT_EQ(groups(communication.steps[0]), (std::vector<std::vector<int>>{{0, 1}, {2, 3}}));
@@ -108,7 +108,7 @@ TEST(TransformerFeatures, EndsOfATiedMatrixAddUpTheirGradients) {
   const SpecializedGraph special = specialized(graph, plan);
   int found = 0;
   for (const auto& communication : special.communications) {
-    const auto& name = graph.operators[static_cast<std::size_t>(communication.operation)].name;
+    const auto& name = graph.operators[communication.operation].name;
     if (name.find("table") == std::string::npos) continue;
     ++found;
     EXPECT_EQ(name, "embedding.table.gradient");
@@ -138,7 +138,7 @@ TEST(TransformerFeatures, BiasesOfContractedProductsAreAddedToTheSum) {
   const Graph graph = graph_of(model, plan);
   for (const auto& operation : graph.operators) {
     if (operation.name != "10.mlp.down.biased") continue;
-    const auto sum = static_cast<std::size_t>(operation.inputs[0]);
+    const std::size_t sum = operation.inputs[0];
     EXPECT_EQ(graph.operators[sum].name, "10.mlp.reduce");
     EXPECT_FALSE(has_partial(graph.tensors[sum].type.annotation));
     return;
@@ -161,8 +161,7 @@ TEST(TransformerFeatures, RowsOfExpertsAreASizeBoundAtRunTime) {
   const Graph graph = graph_of(model, plan);
   for (const auto& operation : graph.operators) {
     if (operation.name != "0.experts.dispatch") continue;
-    EXPECT_EQ(to_string(graph.tensors[static_cast<std::size_t>(operation.output)].type.shape),
-              "(4, B, C, 32)");
+    EXPECT_EQ(to_string(graph.tensors[operation.output].type.shape), "(4, B, C, 32)");
   }
   const auto unbound = specialize(graph, binding_of(plan, kToySequence));
   ASSERT_TRUE(std::holds_alternative<GraphProblem>(unbound));
@@ -193,7 +192,7 @@ TEST(TransformerFeatures, ShardGroupsScatterInsideAndAddUpBetween) {
   const SpecializedGraph special = specialized(graph, plan);
   int found = 0;
   for (const auto& communication : special.communications) {
-    const auto& name = graph.operators[static_cast<std::size_t>(communication.operation)].name;
+    const auto& name = graph.operators[communication.operation].name;
     if (name != "0.mlp.up.gradient") continue;
     ++found;
     ASSERT_EQ(communication.steps.size(), 3U);

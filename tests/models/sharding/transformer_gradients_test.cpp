@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/lower/block_replicas.h"
 #include "models/lower/placement.h"
 #include "tests/models/sharding/transformer_twins.h"
@@ -82,7 +83,7 @@ std::string traffic_text(const Traffic& traffic, bool shares, Compared compared)
 std::map<std::string, Account> accounts_of(const Twins& twins) {
   std::map<std::string, Account> all;
   for (const auto& communication : twins.special.communications) {
-    const auto operation = static_cast<std::size_t>(communication.operation);
+    const std::size_t operation = communication.operation;
     double elements = 1;
     for (const std::int64_t size : twins.special.shapes[operation]) {
       elements *= static_cast<double>(size);
@@ -130,7 +131,7 @@ struct Holders {
             own_tokens = own_tokens || megatron;
             others = others || !megatron;
             for (std::size_t i = 0; i < group.devices.size(); ++i) {
-              const auto first = i - i % static_cast<std::size_t>(group.tensor_parallel);
+              const auto first = i - i % as_size(group.tensor_parallel);
               members.insert({group.devices[first].value, group.devices[i].value});
             }
           }

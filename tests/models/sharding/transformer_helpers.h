@@ -60,7 +60,7 @@ inline std::set<Kind> kinds_of(const Graph& graph, const SpecializedGraph& speci
                                const std::string& ending) {
   std::set<Kind> kinds;
   for (const auto& communication : special.communications) {
-    const auto& name = graph.operators[static_cast<std::size_t>(communication.operation)].name;
+    const auto& name = graph.operators[communication.operation].name;
     if (name.size() < ending.size() || name.substr(name.size() - ending.size()) != ending) continue;
     for (const auto& step : communication.steps) {
       if (!step.moves.empty()) kinds.insert(step.kind);

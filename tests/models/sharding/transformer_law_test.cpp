@@ -25,10 +25,8 @@ struct Machine {
   const SpecializedGraph& special;
   Rng& rng;
 
-  const Annotation& annotation(int tensor) const {
-    return graph.tensors[static_cast<std::size_t>(tensor)].type.annotation;
-  }
-  const Shape& shape(int tensor) const { return special.shapes[static_cast<std::size_t>(tensor)]; }
+  const Annotation& annotation(int tensor) const { return graph.tensors[tensor].type.annotation; }
+  const Shape& shape(int tensor) const { return special.shapes[tensor]; }
 
   /// Indices for the inputs that look something up.
   Values values(const GraphOperator& operation, std::size_t input) const {
@@ -81,7 +79,7 @@ struct Machine {
   }
 
   std::string move(const ResolvedCommunication& communication) const {
-    const auto& operation = graph.operators[static_cast<std::size_t>(communication.operation)];
+    const auto& operation = graph.operators[communication.operation];
     const Shape& of = shape(operation.output);
     const Values expected = random_values(rng, of);
     Buffers buffers = materialize(communication.from, of, expected, rng);
@@ -107,7 +105,7 @@ std::string check(const TransformerCase& made, Rng& rng, Met& met) {
     EXPECT_EQ(machine.compute(operation), "") << operation.name;
   }
   for (const auto& communication : special.communications) {
-    const auto& name = graph.operators[static_cast<std::size_t>(communication.operation)].name;
+    const auto& name = graph.operators[communication.operation].name;
     EXPECT_EQ(machine.move(communication), "") << name;
     ++met[name.substr(name.rfind('.') + 1)];
   }

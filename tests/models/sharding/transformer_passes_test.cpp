@@ -26,7 +26,7 @@ Exchanges exchanges_of(const ir::Program& program, ir::Purpose purpose) {
   for (const ir::Op& op : program.ops) {
     if (op.kind != ir::OpKind::forward || op.inner == ir::kNone) continue;
     const auto& own = program.rank_of(op).devices;
-    for (const auto& inner : program.inner_sets[static_cast<std::size_t>(op.inner)]) {
+    for (const auto& inner : program.inner_sets[op.inner]) {
       if (inner.purpose != purpose) continue;
       for (const std::int32_t g : inner.groups) {
         const auto& devices = program.group(g).devices;
@@ -54,8 +54,7 @@ Exchanges exchanges_of(const ir::Program& program, ir::Purpose purpose) {
 Exchanges exchanges_of(const Twins& twins, const std::set<std::string>& endings) {
   Exchanges all;
   for (const auto& communication : twins.special.communications) {
-    const auto& name =
-        twins.graph.operators[static_cast<std::size_t>(communication.operation)].name;
+    const auto& name = twins.graph.operators[communication.operation].name;
     if (endings.count(name.substr(name.rfind('.') + 1)) == 0) continue;
     for (const CommunicationStep& step : communication.steps) {
       for (const SliceMove& move : step.moves) {
@@ -131,7 +130,7 @@ TEST(TransformerPassesAndLowering, ExchangeRowsOfExpertsAmongTheSameDevices) {
         for (const auto& segment : stage.segments) {
           for (const auto& group : segment.groups) {
             if (group.sequence == ir::SequenceParallelism::megatron) continue;
-            const auto tensor = static_cast<std::size_t>(group.tensor_parallel);
+            const std::size_t tensor = group.tensor_parallel;
             for (std::size_t i = 0; i < group.devices.size(); ++i) {
               joined.insert({group.devices[i / tensor * tensor].value, group.devices[i].value});
             }
@@ -178,7 +177,7 @@ std::map<int, int> group_of_device(const ir::Plan& plan) {
 }
 
 bool is_forward(const ir::Program& program, std::int32_t regions) {
-  const auto& all = program.region_sets.at(static_cast<std::size_t>(regions));
+  const auto& all = program.region_sets.at(regions);
   return !all.empty() && all.front().tensor == ir::TensorKind::activation;
 }
 
@@ -187,7 +186,7 @@ Received received_by(const ir::Program& program, const std::map<int, int>& group
   for (const ir::Op& op : program.ops) {
     if (op.kind != ir::OpKind::send || op.purpose != ir::Purpose::pipeline) continue;
     if (!is_forward(program, op.regions)) continue;
-    for (const auto& transfer : program.transfer_sets[static_cast<std::size_t>(op.transfers)]) {
+    for (const auto& transfer : program.transfer_sets[op.transfers]) {
       received[group_of.at(transfer.destination.value)] += transfer.bytes.value;
     }
   }
@@ -207,8 +206,7 @@ Received received_by(const ir::Program& program, const std::map<int, int>& group
 Received received_by(const Twins& twins, const std::map<int, int>& group_of) {
   Received received;
   for (const auto& communication : twins.special.communications) {
-    const auto& name =
-        twins.graph.operators[static_cast<std::size_t>(communication.operation)].name;
+    const auto& name = twins.graph.operators[communication.operation].name;
     if (name.substr(name.rfind('.') + 1) != "receive") continue;
     for (const CommunicationStep& step : communication.steps) {
       for (const SliceMove& move : step.moves) {

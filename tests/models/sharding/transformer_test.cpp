@@ -46,8 +46,7 @@ TEST(TransformerGraph, GainsAreReducedInTheGroupFirst) {
   const SpecializedGraph special = specialized(graph, plan);
   int found = 0;
   for (const auto& communication : special.communications) {
-    if (graph.operators[static_cast<std::size_t>(communication.operation)].name !=
-        "56.mlp.gain.gradient") {
+    if (graph.operators[communication.operation].name != "56.mlp.gain.gradient") {
       continue;
     }
     ++found;
@@ -90,9 +89,7 @@ TEST(TransformerGraph, GradientsOfGainsLieAsDeductionSays) {
   const int tokens = graph.apply("sum over tokens", op::Sum{1}, {product});
   const int samples = graph.apply("sum over samples", op::Sum{0}, {tokens});
   ASSERT_FALSE(deduce(graph));
-  const auto type = [&](int tensor) {
-    return graph.tensors[static_cast<std::size_t>(tensor)].type;
-  };
+  const auto type = [&](int tensor) { return graph.tensors[tensor].type; };
   for (const auto& operation : graph.operators) {
     if (operation.name == "56.mlp.gain.summands") {
       EXPECT_EQ(to_string(type(samples).annotation), to_string(type(operation.output).annotation));
@@ -106,7 +103,7 @@ TEST(TransformerGraph, EachDeviceKeepsItsOperatorsOnly) {
   const SpecializedGraph special = specialized(graph, plan);
   ASSERT_EQ(special.devices.size(), 31U);
   for (const auto& local : special.devices.at(30)) {
-    const auto& name = graph.operators[static_cast<std::size_t>(local.operation)].name;
+    const auto& name = graph.operators[local.operation].name;
     const bool own = name.substr(0, 2) >= "56" || name.substr(0, 4) == "head" || name == "loss" ||
                      name == "labels";
     EXPECT_TRUE(own) << name;
@@ -233,7 +230,7 @@ TEST(TransformerGraph, RefusesShardGroupsOfUnequalCopiesBesideOthers) {
   std::vector<ir::Pipeline> pipelines;
   int next = 0;
   for (const int degree : {4, 2, 2}) {
-    std::vector<int> devices(static_cast<std::size_t>(degree));
+    std::vector<int> devices(degree);
     std::iota(devices.begin(), devices.end(), next);
     next += degree;
     ir::Pipeline pipeline;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "models/base/ids.h"
 #include "tests/worlds/models.h"
 
 namespace orrery::models::workload_test {
@@ -111,8 +112,7 @@ TEST(Workload, BytesFollowTheDtypeButLogitsStayFp32) {
 TEST(Workload, NeighborsAgreeOnWhatIsSent) {
   const Workload w = build_workload(gpt(4, 64, 4, 100, 32), 32, Dtype::bf16);
   for (int i = 1; i < w.size(); ++i)
-    EXPECT_EQ(w.blocks[static_cast<std::size_t>(i)].input_bytes,
-              w.blocks[static_cast<std::size_t>(i) - 1].output_bytes);
+    EXPECT_EQ(w.blocks[i].input_bytes, w.blocks[as_size(i) - 1].output_bytes);
   EXPECT_EQ(w.blocks.back().output_bytes.value, 0);
 }
 

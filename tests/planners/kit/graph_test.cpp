@@ -34,17 +34,17 @@ RC_GTEST_PROP(Contract, KeepsEveryCutAndTheBalance, (std::uint64_t seed)) {
   const int vertices = static_cast<int>(rng.integer(2, 30));
   const WeightedGraph graph = testing::random_graph(vertices, 5, rng);
   const int clusters = static_cast<int>(rng.integer(2, vertices));
-  std::vector<int> cluster(at(vertices));
+  std::vector<int> cluster(vertices);
   for (int v = 0; v < vertices; ++v) {
-    cluster[at(v)] = v < clusters ? v : static_cast<int>(rng.integer(0, clusters - 1));
+    cluster[v] = v < clusters ? v : static_cast<int>(rng.integer(0, clusters - 1));
   }
   const WeightedGraph coarse = contract(graph, cluster);
   check_graph(coarse);
-  std::vector<int> part(at(clusters));
+  std::vector<int> part(clusters);
   for (int& p : part) p = static_cast<int>(rng.integer(0, 1));
   part[0] = 1;
   std::vector<int> projected;
-  for (const int c : cluster) projected.push_back(part[at(c)]);
+  for (const int c : cluster) projected.push_back(part[c]);
   RC_ASSERT(cut(coarse, part) == cut(graph, projected));
   RC_ASSERT(imbalance(coarse, part) == imbalance(graph, projected));
 }

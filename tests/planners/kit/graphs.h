@@ -15,7 +15,7 @@ namespace orrery::planners::testing {
 
 /// Edges and vertex weights are independent integers in 1 ... 20 and 1 ... `heaviest`.
 inline WeightedGraph random_graph(int vertices, int heaviest, Rng& rng) {
-  std::vector<double> weight(at(vertices));
+  std::vector<double> weight(vertices);
   for (double& w : weight) w = static_cast<double>(rng.integer(1, heaviest));
   WeightedGraph graph = make_graph(std::move(weight));
   for (int u = 0; u < vertices; ++u) {
@@ -31,15 +31,15 @@ inline WeightedGraph cluster_graph(int devices, int types, Rng& rng) {
   const double peak[] = {312, 165, 71, 148};
   const double inside[] = {2000, 320, 160, 1000};
   const int machines = (devices + 7) / 8;
-  std::vector<int> type(at(machines));
-  std::vector<int> region(at(machines));
+  std::vector<int> type(machines);
+  std::vector<int> region(machines);
   for (std::size_t m = 0; m < type.size(); ++m) {
     type[m] = static_cast<int>(rng.integer(0, types - 1));
     region[m] = static_cast<int>(rng.integer(0, 3));
   }
-  const auto machine = [](int device) { return at(device / 8); };
-  std::vector<double> weight(at(devices));
-  for (int d = 0; d < devices; ++d) weight[at(d)] = peak[type[machine(d)]];
+  const auto machine = [](int device) { return device / 8; };
+  std::vector<double> weight(devices);
+  for (int d = 0; d < devices; ++d) weight[d] = peak[type[machine(d)]];
   WeightedGraph graph = make_graph(std::move(weight));
   std::vector<std::vector<double>> link(type.size(), std::vector<double>(type.size()));
   for (std::size_t a = 0; a < type.size(); ++a) {
@@ -62,7 +62,7 @@ inline WeightedGraph cluster_graph(int devices, int types, Rng& rng) {
 /// all of them; nothing when there is none. Feasible up to about 10 vertices.
 inline std::optional<double> exact_cut(const WeightedGraph& graph, int parts,
                                        const PartitionOptions& options) {
-  const auto n = at(graph.vertices);
+  const std::size_t n = graph.vertices;
   const bool minimize = options.objective == CutObjective::kMinimize;
   std::optional<double> best;
   std::vector<int> assignment(n, 0);

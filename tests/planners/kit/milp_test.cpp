@@ -9,6 +9,7 @@
 #include <numeric>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "planners/kit/integers.h"
 
 namespace orrery::planners::milp_test {
@@ -29,11 +30,11 @@ MilpModel knapsack(const std::vector<int>& weights, const std::vector<int>& valu
 }
 
 int best_knapsack(const std::vector<int>& weights, const std::vector<int>& values, int capacity) {
-  std::vector<int> best(at(capacity) + 1, 0);
+  std::vector<int> best(as_size(capacity) + 1, 0);
   for (std::size_t i = 0; i < weights.size(); ++i) {
     for (int c = capacity; c >= weights[i]; --c) {
-      int& here = best[at(c)];
-      here = std::max(here, best[at(c - weights[i])] + values[i]);
+      int& here = best[c];
+      here = std::max(here, best[c - weights[i]] + values[i]);
     }
   }
   return best.back();
@@ -83,7 +84,7 @@ TEST(Milp, AssignsWorkersToTasks) {
   std::vector<std::vector<int>> x(kSize, std::vector<int>(kSize));
   for (int w = 0; w < kSize; ++w) {
     for (int t = 0; t < kSize; ++t) {
-      x[at(w)][at(t)] = model.add_binary(cost(w, t));
+      x[w][t] = model.add_binary(cost(w, t));
     }
   }
   for (std::size_t a = 0; a < kSize; ++a) {
@@ -101,7 +102,7 @@ TEST(Milp, AssignsWorkersToTasks) {
   int best = 1000;
   do {
     int sum = 0;
-    for (int w = 0; w < kSize; ++w) sum += cost(w, order[at(w)]);
+    for (int w = 0; w < kSize; ++w) sum += cost(w, order[w]);
     best = std::min(best, sum);
   } while (std::next_permutation(order.begin(), order.end()));
   const MilpResult result = solve(model);
@@ -119,7 +120,7 @@ TEST(Milp, MixesIntegerAndContinuousVariables) {
   const MilpResult result = solve(model);
   ASSERT_EQ(result.status, MilpStatus::optimal);
   EXPECT_NEAR(result.objective, 0.75, 1e-9);
-  EXPECT_EQ(result.values[at(n)], 2);
+  EXPECT_EQ(result.values[n], 2);
 }
 
 TEST(Milp, TermsOfOneVariableAddUp) {
@@ -266,13 +267,13 @@ RC_GTEST_PROP(Milp, EqualsBruteForceOnSmallIntegerPrograms, ()) {
     model.add_row(terms, low, high);
   }
   double best = kUnbounded;
-  std::vector<double> point(at(columns));
+  std::vector<double> point(columns);
   const std::function<void(std::size_t)> walk = [&](std::size_t v) {
     if (v == point.size()) {
       for (const MilpModel::Row& row : model.rows()) {
         double sum = 0;
         for (const MilpTerm& t : row.terms) {
-          sum += t.coefficient * point[at(t.variable)];
+          sum += t.coefficient * point[t.variable];
         }
         if (sum < row.low || sum > row.high) return;
       }

@@ -10,6 +10,7 @@
 #include <numeric>
 #include <tuple>
 
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "planners/kit/integers.h"
 
@@ -67,7 +68,7 @@ void check_split(const std::optional<ChainSplit>& split, double expected, int bl
   RC_ASSERT(split.has_value() == (expected != kInfinity));
   if (!split) return;
   RC_ASSERT(split->cost == expected);
-  RC_ASSERT(split->boundaries.size() == at(stages) + 1);
+  RC_ASSERT(split->boundaries.size() == as_size(stages) + 1);
   RC_ASSERT(split->boundaries.front() == 0 && split->boundaries.back() == blocks);
   RC_ASSERT(std::adjacent_find(split->boundaries.begin(), split->boundaries.end(),
                                std::greater_equal<>()) == split->boundaries.end());
@@ -147,7 +148,7 @@ TEST(BalanceLayers, FixesSmallSharesAtTheMinimum) {
 
 RC_GTEST_PROP(BalanceLayers, SumsToTheTotalAndStaysWithinOneOfTheShare, (std::uint64_t seed)) {
   Rng rng(seed);
-  std::vector<double> weights(at(rng.integer(1, 12)));
+  std::vector<double> weights(rng.integer(1, 12));
   for (double& w : weights) w = rng.bernoulli(0.2) ? 0 : rng.uniform() * 10;
   const int minimum = static_cast<int>(rng.integer(0, 3));
   const int total =

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <set>
 
+#include "models/base/ids.h"
 #include "planners/kit/partition.h"
 #include "tests/planners/kit/graphs.h"
 
@@ -25,7 +26,7 @@ std::vector<int> metis_partition(const WeightedGraph& graph, int parts, CutObjec
   std::vector<idx_t> edges;
   std::vector<idx_t> weights;
   for (int u = 0; u < n; ++u) {
-    weights.push_back(static_cast<idx_t>(graph.vertex_weight[at(u)]));
+    weights.push_back(static_cast<idx_t>(graph.vertex_weight[u]));
     for (int v = 0; v < n; ++v) {
       if (u == v) continue;
       neighbors.push_back(v);
@@ -42,7 +43,7 @@ std::vector<int> metis_partition(const WeightedGraph& graph, int parts, CutObjec
   idx_t constraints = 1;
   idx_t count = parts;
   idx_t objective_value = 0;
-  std::vector<idx_t> part(at(n));
+  std::vector<idx_t> part(n);
   const auto run = parts <= 8 ? METIS_PartGraphRecursive : METIS_PartGraphKway;  // As HexiScale.
   const int status =
       run(&n, &constraints, offsets.data(), neighbors.data(), weights.data(), nullptr, edges.data(),
@@ -68,7 +69,7 @@ Comparison compare(const MakeGraph& make_graph, CutObjective objective, int part
     options.objective = objective;
     options.max_imbalance = std::max(1.0, imbalance(graph, theirs));
     const std::vector<int> ours = partition(graph, parts, options, rng);
-    EXPECT_EQ(std::set<int>(ours.begin(), ours.end()).size(), at(parts));
+    EXPECT_EQ(std::set<int>(ours.begin(), ours.end()).size(), as_size(parts));
     result.mean_ratio += cut(graph, ours) / cut(graph, theirs) / kSeeds;
     result.worst_imbalance =
         std::max(result.worst_imbalance, imbalance(graph, ours) / options.max_imbalance);

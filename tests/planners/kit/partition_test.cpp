@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 
+#include "models/base/ids.h"
 #include "planners/kit/kernighan_lin.h"
 #include "tests/planners/kit/graphs.h"
 
@@ -17,14 +18,14 @@ namespace {
 constexpr CutObjective kBoth[] = {CutObjective::kMinimize, CutObjective::kMaximize};
 
 std::vector<int> part_sizes(const std::vector<int>& assignment, int parts) {
-  std::vector<int> sizes(at(parts), 0);
-  for (const int p : assignment) ++sizes.at(at(p));
+  std::vector<int> sizes(parts, 0);
+  for (const int p : assignment) ++sizes.at(p);
   return sizes;
 }
 
 /// `machines` of `gpus` equal GPUs: edges 100 inside a machine, 1 between machines.
 WeightedGraph machine_graph(int machines, int gpus) {
-  WeightedGraph graph = make_graph(std::vector<double>(at(machines * gpus), 1));
+  WeightedGraph graph = make_graph(std::vector<double>(as_size(machines * gpus), 1));
   for (int u = 0; u < graph.vertices; ++u) {
     for (int v = 0; v < u; ++v) graph.set_edge(u, v, u / gpus == v / gpus ? 100 : 1);
   }
@@ -53,8 +54,7 @@ TEST(Partition, MinimizingKeepsMachinesWhole) {
     Rng rng(1);
     const std::vector<int> assignment = partition(graph, parts, {}, rng);
     for (int v = 0; v < graph.vertices; ++v) {
-      EXPECT_EQ(assignment[at(v)], assignment[at(v / 8 * 8)])
-          << "GPU " << v << ", " << parts << " parts";
+      EXPECT_EQ(assignment[v], assignment[v / 8 * 8]) << "GPU " << v << ", " << parts << " parts";
     }
     EXPECT_DOUBLE_EQ(imbalance(graph, assignment), 1.0) << parts << " parts";
   }
@@ -69,7 +69,7 @@ TEST(Partition, MaximizingSpreadsEachMachineEvenlyOverTheParts) {
     const std::vector<int> assignment = partition(graph, parts, options, rng);
     for (int machine = 0; machine < 12; ++machine) {
       const auto first = assignment.begin() + 8 * machine;
-      EXPECT_EQ(part_sizes({first, first + 8}, parts), std::vector<int>(at(parts), 8 / parts))
+      EXPECT_EQ(part_sizes({first, first + 8}, parts), std::vector<int>(parts, 8 / parts))
           << "machine " << machine;
     }
   }
@@ -151,12 +151,12 @@ RC_GTEST_PROP(Refiner, NeverWorsensExcessOrCutAndKeepsTheLimits, (std::uint64_t 
   if (rng.bernoulli(0.5)) {
     for (double& w : graph.edge_weight) w = -w;
   }
-  std::vector<int> assignment(at(vertices));
+  std::vector<int> assignment(vertices);
   for (int v = 0; v < vertices; ++v) {
-    assignment[at(v)] = v < parts ? v : static_cast<int>(rng.integer(0, parts - 1));
+    assignment[v] = v < parts ? v : static_cast<int>(rng.integer(0, parts - 1));
   }
   const double total = std::accumulate(graph.vertex_weight.begin(), graph.vertex_weight.end(), 0.0);
-  Refiner refiner(graph, std::vector<PartLimit>(at(parts), {1.2 * total / parts, 1}), assignment);
+  Refiner refiner(graph, std::vector<PartLimit>(parts, {1.2 * total / parts, 1}), assignment);
   const double excess = refiner.excess();
   const double before = cut(graph, assignment);
   RC_ASSERT(refiner.cut() == before);
@@ -177,7 +177,7 @@ TEST(Refiner, RebalanceEmptiesAnOverloadedPartDownToItsCapacity) {
   for (const int heaviest : {1, 3}) {
     const WeightedGraph graph = testing::random_graph(40, heaviest, rng);
     std::vector<int> assignment(40, 0);
-    for (int p = 1; p < 4; ++p) assignment[at(p)] = p;
+    for (int p = 1; p < 4; ++p) assignment[p] = p;
     const double total =
         std::accumulate(graph.vertex_weight.begin(), graph.vertex_weight.end(), 0.0);
     Refiner refiner(graph, std::vector<PartLimit>(4, {1.05 * total / 4, 1}), assignment);

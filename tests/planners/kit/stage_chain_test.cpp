@@ -48,7 +48,7 @@ Case any_case(Rng& rng) {
   for (int first = 0; first < c.layers; ++first) {
     for (int last = first; last < c.layers; ++last) {
       for (int choice = 0; choice < choices; ++choice) {
-        const int taken = c.choices[at(choice)].devices;
+        const int taken = c.choices[choice].devices;
         auto& own = c.steps[{first, last, choice}];
         const int count = draw(0, 5) == 0 ? 0 : draw(1, 2);
         for (int i = 0; i < count; ++i) {
@@ -74,7 +74,7 @@ void for_each_chain(const Case& c, int first, int load, double sum, double large
   }
   for (int last = first; last < c.layers; ++last) {
     for (int choice = 0; choice < static_cast<int>(c.choices.size()); ++choice) {
-      const StageChoice& taken = c.choices[at(choice)];
+      const StageChoice& taken = c.choices[choice];
       if (taken.degree > load || devices + taken.devices > c.devices) continue;
       const double cost = c.cost(first, last, choice, load);
       if (cost == kNever) continue;
@@ -158,14 +158,14 @@ TEST(StageChain, PicksCoverAllLayersAtTheirCosts) {
     if (!found.best) continue;
     int load = 0;
     for (const StagePick& stage : found.best->stages) {
-      load += c.choices[at(stage.choice)].degree;
+      load += c.choices[stage.choice].degree;
     }
     int next = 0;
     for (const StagePick& stage : found.best->stages) {
       ASSERT_TRUE(stage.first == next);
       next = stage.last + 1;
       ASSERT_TRUE(stage.cost == c.cost(stage.first, stage.last, stage.choice, load));
-      load -= c.choices[at(stage.choice)].degree;
+      load -= c.choices[stage.choice].degree;
     }
     ASSERT_TRUE(next == c.layers);
   }

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <set>
 
+#include "models/base/ids.h"
 #include "planners/recovery/autohet/bitmap.h"
 #include "planners/recovery/kit/switching.h"
 #include "planners/recovery/kit/transfer_estimate.h"
@@ -72,8 +73,7 @@ std::map<std::pair<DeviceId, BlockId>, std::pair<int, int>> ranks_of(const ir::P
       const ir::Group& group = segment.groups.front();
       for (int b = segment.first_block.value; b <= segment.last_block.value; ++b) {
         for (int r = 0; r < group.tensor_parallel; ++r) {
-          ranks[{group.devices[static_cast<std::size_t>(r)], BlockId{b}}] = {r,
-                                                                             group.tensor_parallel};
+          ranks[{group.devices[r], BlockId{b}}] = {r, group.tensor_parallel};
         }
       }
     }
@@ -155,7 +155,7 @@ std::array<double, kStateSources> volumes(const std::vector<LayerRead>& reads) {
   std::array<double, kStateSources> sum{};
   for (const LayerRead& read : reads) {
     for (const LayerFile& file : read.files) {
-      sum[static_cast<std::size_t>(file.source)] += file.used.value;
+      sum[index_of(file.source)] += file.used.value;
     }
   }
   return sum;

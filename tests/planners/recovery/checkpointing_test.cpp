@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "planners/recovery/hot_spare/spares.h"
 #include "planners/recovery/kit/node_classes.h"
 #include "planners/recovery/kit/restore.h"
@@ -163,10 +164,10 @@ TEST(InMemory, SurvivalIsTheShareOfAllSetsOfLostNodes) {
     for (int replicas = 1; replicas <= 4; ++replicas) {
       for (const auto placement : {ReplicaPlacement::mixed, ReplicaPlacement::ring}) {
         const auto holders = replica_nodes(nodes, replicas, placement);
-        std::vector<double> good(static_cast<std::size_t>(nodes) + 1, 0);
-        std::vector<double> all(static_cast<std::size_t>(nodes) + 1, 0);
+        std::vector<double> good(nodes + 1, 0);
+        std::vector<double> all(nodes + 1, 0);
         for (unsigned lost = 0; lost < 1U << nodes; ++lost) {
-          const auto count = static_cast<std::size_t>(__builtin_popcount(lost));
+          const std::size_t count = __builtin_popcount(lost);
           ++all[count];
           const bool survives = std::all_of(holders.begin(), holders.end(), [&](const auto& of) {
             return std::any_of(of.begin(), of.end(),
@@ -189,9 +190,9 @@ TEST(InMemory, EachShareLiesOnDifferentNodesItselfFirst) {
     for (int replicas = 1; replicas <= 4; ++replicas) {
       const auto holders = replica_nodes(nodes, replicas, ReplicaPlacement::mixed);
       for (int n = 0; n < nodes; ++n) {
-        const auto& of = holders[static_cast<std::size_t>(n)];
+        const auto& of = holders[n];
         EXPECT_EQ(of.front(), n);
-        EXPECT_EQ(of.size(), static_cast<std::size_t>(std::min(nodes, replicas)));
+        EXPECT_EQ(of.size(), as_size(std::min(nodes, replicas)));
         EXPECT_EQ(std::set<int>(of.begin(), of.end()).size(), of.size());
       }
     }

@@ -471,7 +471,7 @@ std::string JobLife::fire(const ir::ClusterEvent& event, bool interrupted) {
 
 ir::ClusterEvent RandomEvents::next(const models::JobState& state) {
   const auto pick = [&](std::size_t size) {
-    return static_cast<std::size_t>(rng_.integer(0, static_cast<std::int64_t>(size) - 1));
+    return rng_.integer(0, static_cast<std::int64_t>(size) - 1);
   };
   const auto nodes = static_cast<std::int64_t>(cluster_.nodes.size());
   while (true) {

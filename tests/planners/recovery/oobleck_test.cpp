@@ -92,16 +92,15 @@ TEST(OobleckTemplates, SumsOfTheirSizesCoverAnyNumberOfNodesThatHoldsEnoughRepli
         for (int n = 0; n <= 11; ++n) {
           for (int size = templates.fewest(); size <= templates.most(); ++size) {
             if (size > n || templates.at(size) == nullptr) continue;
-            if (reach[static_cast<std::size_t>(k - 1)][static_cast<std::size_t>(n - size)] != 0) {
-              reach[static_cast<std::size_t>(k)][static_cast<std::size_t>(n)] = 1;
+            if (reach[k - 1][n - size] != 0) {
+              reach[k][n] = 1;
             }
           }
         }
       }
       bool covered = false;
       for (int k = threshold + 1; k <= 11; ++k) {
-        covered =
-            covered || reach[static_cast<std::size_t>(k)][static_cast<std::size_t>(nodes)] != 0;
+        covered = covered || reach[k][nodes] != 0;
       }
       EXPECT_TRUE(covered) << nodes << " nodes, f = " << threshold;
       EXPECT_GE(static_cast<int>(templates.sizes(nodes).size()), threshold + 1) << nodes;

@@ -16,7 +16,7 @@ namespace {
 std::map<int, int> loads(const ir::Plan& plan, int stage) {
   std::map<int, int> result;
   for (int p = 0; p < static_cast<int>(plan.pipelines.size()); ++p) {
-    const ir::Pipeline& pipeline = plan.pipelines[static_cast<std::size_t>(p)];
+    const ir::Pipeline& pipeline = plan.pipelines[p];
     result[p] += pipeline.micro_batches;
     for (const ir::Reroute& reroute : pipeline.reroutes) {
       if (reroute.stage != stage) continue;

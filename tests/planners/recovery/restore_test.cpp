@@ -1,5 +1,5 @@
 // Does plan_restore bring each device all that a plan needs, once, from a source that has it, the
-// best in the order? Random plans, copies and losses, carried out on sets that stand for memories.
+// best in the order? Random plans, copies and losses, carried out on sets that model memories.
 #include "planners/recovery/kit/restore.h"
 
 #include <gtest/gtest.h>
@@ -67,10 +67,10 @@ std::map<int, Memory> memories(const ir::Plan& plan, const models::Workload& wor
   std::map<int, Memory> out;
   for (int b = 0; b < workload.size(); ++b) {
     for (int p = 0; p < 3; ++p) {
-      if (b > 0 && copies.is_tied({b}, static_cast<std::size_t>(p))) continue;
+      if (b > 0 && copies.is_tied({b}, p)) continue;
       for (const bool optimizer : {false, true}) {
         const bool sharded = copies.zero({b}).stage >= (optimizer ? 1 : 3);
-        const auto layout = copies.holdings({b}, static_cast<std::size_t>(p), sharded);
+        const auto layout = copies.holdings({b}, p, sharded);
         for (const models::Piece& piece : layout.pieces) {
           for (std::int64_t e = piece.slice.begin; e < piece.slice.end; ++e) {
             out[piece.owner].insert({optimizer, b, p, e});
@@ -84,8 +84,7 @@ std::map<int, Memory> memories(const ir::Plan& plan, const models::Workload& wor
 
 double bytes_of(const Item& item, const models::Workload& workload) {
   const auto& [optimizer, block, p, element] = item;
-  const models::Parameter& parameter =
-      workload.blocks[static_cast<std::size_t>(block)].parameters[static_cast<std::size_t>(p)];
+  const models::Parameter& parameter = workload.blocks[block].parameters[p];
   const std::int64_t width = std::max<std::int64_t>(1, parameter.split_length);
   const std::int64_t length = parameter.expert ? workload.shape.experts * width : width;
   return static_cast<double>(parameter.elements) / static_cast<double>(length) *
@@ -115,8 +114,7 @@ ir::Plan with_devices(ir::Plan plan, const std::vector<int>& names) {
 
 void shuffle(std::vector<int>& values, Rng& rng) {
   for (std::size_t i = values.size(); i > 1; --i) {
-    std::swap(values[i - 1],
-              values[static_cast<std::size_t>(rng.integer(0, static_cast<std::int64_t>(i) - 1))]);
+    std::swap(values[i - 1], values[rng.integer(0, static_cast<std::int64_t>(i) - 1)]);
   }
 }
 
@@ -155,7 +153,7 @@ RestoreCase random_case(std::uint64_t seed, const Features& features) {
   Rng rng(seed);
   const models::RandomPlan target = models::random_plan(seed, features);
   std::vector<models::RandomPlan> layouts;
-  const auto count = static_cast<std::size_t>(rng.integer(1, 4));
+  const std::size_t count = rng.integer(1, 4);
   int most = target.devices;
   for (std::size_t c = 0; c < count; ++c) {
     const auto kind = rng.integer(0, 3);
@@ -167,7 +165,7 @@ RestoreCase random_case(std::uint64_t seed, const Features& features) {
   RestoreCase out;
   out.cluster = cluster_of(most + static_cast<int>(rng.integer(0, 6)));
   out.workload = target.workload;
-  std::vector<int> names(static_cast<std::size_t>(out.cluster.size()));
+  std::vector<int> names(out.cluster.size());
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = static_cast<int>(i);
   shuffle(names, rng);
   out.to = with_devices(target.plan, names);
@@ -200,7 +198,7 @@ RestoreCase random_case(std::uint64_t seed, const Features& features) {
   }
   std::vector<int> order = {0, 1, 2, 3, 4, 5, 6};
   if (rng.bernoulli(0.5)) shuffle(order, rng);
-  const auto listed = static_cast<std::size_t>(rng.integer(3, 7));
+  const std::size_t listed = rng.integer(3, 7);
   for (std::size_t i = 0; i < listed; ++i) {
     out.order.push_back(static_cast<StateSource>(order[i]));
   }
@@ -300,7 +298,7 @@ void expect_restored(const RestoreCase& c, std::uint64_t seed) {
         const std::set<int> givers = slow.givers(source, item, device);
         if (givers.empty()) continue;
         served = true;
-        from[static_cast<std::size_t>(source)] += bytes;
+        from[source] += bytes;
         if (source == StateSource::own_gpu) break;
         const ir::Location location =
             source == StateSource::peer_gpu ? ir::Location::peer
@@ -489,9 +487,9 @@ TEST(Restore, ASpareOfSixteenThousandDevicesReadsFromPeersAndACloudFromAll) {
       with_storage(make_cluster({{"H100", 989, 80, 8, 400, 2049}}, 50)), llama2_13b(), 2048);
   const PolicyInput input = policy_input(*world);
   const ir::Plan before = uniform_plan(*world, 256, 8, 8);
-  std::vector<int> names(static_cast<std::size_t>(world->cluster.size()));
+  std::vector<int> names(world->cluster.size());
   for (std::size_t i = 0; i < names.size(); ++i) names[i] = static_cast<int>(i);
-  for (int i = 0; i < 8; ++i) names[static_cast<std::size_t>(800 + i)] = 16384 + i;
+  for (int i = 0; i < 8; ++i) names[800 + i] = 16384 + i;
   const ir::Plan after = with_devices(before, names);
   JobState state;
   for (const DeviceId device : all_devices(world->cluster)) {

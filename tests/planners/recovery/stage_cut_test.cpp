@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "planners/kit/integers.h"
 
@@ -36,8 +37,7 @@ struct Stages {
     }
   }
   std::optional<double> operator()(int stage, int first, int n) const {
-    const double t =
-        seconds[static_cast<std::size_t>((stage * (layers + 1) + first) * (layers + 1) + n)];
+    const double t = seconds[as_size((stage * (layers + 1) + first) * (layers + 1) + n)];
     if (t < 0) return std::nullopt;
     return t;
   }

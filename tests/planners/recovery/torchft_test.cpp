@@ -19,7 +19,7 @@ std::vector<int> micro_batches(const ir::Plan& plan) {
 TEST(SurvivingPipelines, ShareTheBatchEvenlyThoughTheyHadUnequalShares) {
   const auto world = equal_nodes({6, 8, 2});
   ir::Plan plan = uniform_plan(*world, 4, 2, 1);
-  for (int p = 0; p < 4; ++p) plan.pipelines[static_cast<std::size_t>(p)].micro_batches = 2;
+  for (int p = 0; p < 4; ++p) plan.pipelines[p].micro_batches = 2;
   std::vector<DeviceId> live = all_devices(world->cluster);
   std::erase(live, DeviceId{0});
   const auto three = std::get<ir::Plan>(surviving_pipelines(plan, world->cluster, live));

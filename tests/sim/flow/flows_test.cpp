@@ -186,7 +186,7 @@ TEST(Ring, StepByStepEqualsTheClosedForm) {
       for (int step = 0; step < 2 * (n - 1); ++step) {
         std::vector<TaskId> current;
         for (int rank = 0; rank < n; ++rank) {
-          const auto r = static_cast<std::size_t>(rank);
+          const std::size_t r = rank;
           current.push_back(engine.add_flow(rank, (rank + 1) % n, Bytes{bytes / n}));
           if (step == 0) continue;
           engine.add_dependency(previous[r], current[r]);

@@ -72,8 +72,7 @@ std::string random_run(FlowEngine& engine, std::uint64_t seed) {
     const int destination = static_cast<int>(rng.integer(0, 15));
     tasks.push_back(i % 2 == 0 ? engine.add_delay(Seconds{rng.exponential(1000)}, source)
                                : engine.add_flow(source, destination, Bytes{1e7 * rng.uniform()}));
-    if (i >= 32)
-      engine.add_dependency(tasks[static_cast<std::size_t>(i - rng.integer(1, 32))], tasks.back());
+    if (i >= 32) engine.add_dependency(tasks[i - rng.integer(1, 32)], tasks.back());
   }
   engine.run();
   std::string bytes;

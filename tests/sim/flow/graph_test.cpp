@@ -42,19 +42,17 @@ TEST(Graph, LongChainsOfBarriersEnd) {
 
 RC_GTEST_PROP(Graph, DelaysEndAtTheLongestPath, ()) {
   const int tasks = *rc::gen::inRange(1, 60);
-  const auto durations = *rc::gen::container<std::vector<int>>(static_cast<std::size_t>(tasks),
-                                                               rc::gen::inRange(0, 9));
+  const auto durations = *rc::gen::container<std::vector<int>>(tasks, rc::gen::inRange(0, 9));
   std::vector<std::pair<int, int>> edges;
   for (int i = 0; tasks > 1 && i < 2 * tasks; ++i) {
     const int after = *rc::gen::inRange(1, tasks);
     edges.emplace_back(*rc::gen::inRange(0, after), after);
   }
-  std::vector<double> expected(static_cast<std::size_t>(tasks), 0);
+  std::vector<double> expected(tasks, 0);
   for (int task = 0; task < tasks; ++task) {
-    const auto t = static_cast<std::size_t>(task);
+    const std::size_t t = task;
     for (const auto& [before, after] : edges)
-      if (after == task)
-        expected[t] = std::max(expected[t], expected[static_cast<std::size_t>(before)]);
+      if (after == task) expected[t] = std::max(expected[t], expected[before]);
     expected[t] += durations[t];
   }
   const auto ends = simulate(cluster(2), [&](FlowEngine& engine) {
@@ -94,8 +92,7 @@ TEST(Graph, CallbacksSeeTheirKindOnly) {
     std::vector<double> seen(3, 0);
     for (const TaskKind kind : {TaskKind::delay, TaskKind::flow, TaskKind::barrier})
       engine.on_end(kind, [&engine, &seen, kind](TaskId task, TaskState state) {
-        if (engine.kind(task) == kind && state == TaskState::done)
-          ++seen[static_cast<std::size_t>(kind)];
+        if (engine.kind(task) == kind && state == TaskState::done) ++seen[kind];
       });
     engine.add_delay(Seconds{1});
     engine.add_delay(Seconds{1});

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "sim/flow/engine.h"
 #include "tests/sim/in_child.h"
 
@@ -46,7 +47,7 @@ inline LinkId down(int host) { return {2 * host + 1}; }
 
 /// `hosts` hosts with a 50 GB/s full-duplex NIC each; 5 us between any two.
 inline FlowPlatform cluster(int hosts) {
-  return star(std::vector<BytesPerSecond>(static_cast<std::size_t>(2 * hosts), kNic),
+  return star(std::vector<BytesPerSecond>(as_size(2 * hosts), kNic),
               [](int, int) { return kLatency; });
 }
 

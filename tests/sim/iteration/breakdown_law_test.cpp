@@ -75,7 +75,7 @@ std::array<std::int64_t, 6> painted(const Timeline& timeline) {
       if (op.purpose == ir::Purpose::pipeline) part = pipeline;
       if (op.purpose != ir::Purpose::pipeline && part == bubble) part = data;
     }
-    ++parts[static_cast<std::size_t>(part)];
+    ++parts[part];
   }
   return parts;
 }

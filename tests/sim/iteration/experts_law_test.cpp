@@ -5,6 +5,7 @@
 #include <sstream>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/lower/lower.h"
 #include "tests/sim/iteration/support.h"
 
@@ -30,7 +31,7 @@ std::map<int, std::vector<long long>> pass_ends(const Outcome& run, const ir::Pr
   double inner = 0;
   double bytes = 0;
   while (lines >> rank >> op >> start >> end >> inner >> bytes) {
-    if (program.ops[static_cast<std::size_t>(op)].kind <= ir::OpKind::backward) {
+    if (program.ops[op].kind <= ir::OpKind::backward) {
       ends[rank].push_back(end);
     }
   }
@@ -53,7 +54,7 @@ TEST(Experts, ASlowGroupHoldsThoseThatShareItsExpertsInEveryPass) {
     const ir::Program program = models::lower(plan, cluster, workload, make_job(), lowering);
     const auto ends = pass_ends(simulate(cluster, workload, program, options), program);
     const int of_group = collapsed ? 1 : 2;
-    ASSERT_EQ(ends.size(), static_cast<std::size_t>(4 * of_group));
+    ASSERT_EQ(ends.size(), as_size(4 * of_group));
     ASSERT_EQ(ends.at(0).size(), 2u * 4u);
     // Ranks go group by group; the first two groups share experts, the others run on.
     for (int rank = 0; rank < 2 * of_group; ++rank) EXPECT_EQ(ends.at(rank), ends.at(0));

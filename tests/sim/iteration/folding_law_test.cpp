@@ -109,10 +109,10 @@ models::Cluster random_cluster(int least_gpus, bool regular) {
   for (int n = 0; n < nodes; ++n) {
     models::Node node;
     const int type = mixed && one_in(6) ? 1 : 0;
-    node.gpu_types.assign(static_cast<std::size_t>(gpus), type);
+    node.gpu_types.assign(gpus, type);
     if (nvlink) node.domains = {{all, "nvlink"}};
     node.pcie = {{all, "slot", one_in(30) ? "nic" : ""}};
-    node.nics.assign(static_cast<std::size_t>(std::min(nics, gpus)), {"nic", {}});
+    node.nics.assign(std::min(nics, gpus), {"nic", {}});
     node.leaf = n / leaf;
     cluster.nodes.push_back(node);
   }
@@ -174,24 +174,23 @@ ir::Plan random_plan(int blocks, bool experts, bool regular, int& devices) {
     }
     if (asymmetric && stages > 1) {
       for (int s = 1; s < stages; ++s) {
-        cuts[static_cast<std::size_t>(s)] =
-            *rc::gen::inRange(cuts[static_cast<std::size_t>(s) - 1] + 1, blocks - stages + s + 1);
+        cuts[s] = *rc::gen::inRange(cuts[s - 1] + 1, blocks - stages + s + 1);
       }
     }
     one.first_block = cuts;
   }
   templates[1].micro_batches = std::max(1, full - (one_in(2) ? 1 : 0));
   const bool by_stage = one_in(4);  // All pipelines' first stages come first.
-  plan.pipelines.resize(static_cast<std::size_t>(pipelines));
+  plan.pipelines.resize(pipelines);
   std::vector<int> of(plan.pipelines.size(), 0);
   for (std::size_t p = 0; p < of.size(); ++p) of[p] = !alike && one_in(3) ? 1 : 0;
   const auto fill = [&](std::size_t p, int s) {
-    const Template& from = templates[static_cast<std::size_t>(of[p])];
+    const Template& from = templates[of[p]];
     ir::Pipeline& pipeline = plan.pipelines[p];
     pipeline.micro_batches = from.micro_batches;
     pipeline.micro_batch_size = from.groups;
     ir::Segment segment;
-    const auto stage = static_cast<std::size_t>(s);
+    const std::size_t stage = s;
     segment.first_block = {from.first_block[stage]};
     segment.last_block = {(s + 1 < stages ? from.first_block[stage + 1] : blocks) - 1};
     segment.zero = zero;

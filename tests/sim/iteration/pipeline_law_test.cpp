@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "models/base/ids.h"
 #include "tests/sim/iteration/support.h"
 
 namespace orrery::sim::pipeline_law_test {
@@ -31,7 +32,7 @@ TEST_P(Bubble, IsStagesMinusOneOverMicroBatchesPlusStagesMinusOne) {
     const double slots = micro_batches + stages - 1;
     EXPECT_NEAR(run.iteration_time, slots * 3 * kBlockSeconds, 1e-6 * run.iteration_time)
         << stages << " stages, " << micro_batches << " micro-batches";
-    ASSERT_EQ(run.ranks.size(), static_cast<std::size_t>(stages));
+    ASSERT_EQ(run.ranks.size(), as_size(stages));
     for (const ir::RankBreakdown& rank : run.ranks) {
       const double bubble =
           static_cast<double>(rank.bubble.count) / static_cast<double>(run.duration);
@@ -52,11 +53,10 @@ TEST(SplitBubble, OfInterleavingIsDividedByTheVirtualStages) {
     plan.schedule = ir::ScheduleKind::interleaved_one_f_one_b;
     plan.virtual_stages = chunks;
     for (int s = 0; s < 4; ++s) {
-      std::vector<ir::Segment>& segments =
-          plan.pipelines[0].stages[static_cast<std::size_t>(s)].segments;
-      segments.resize(static_cast<std::size_t>(chunks), segments.front());
+      std::vector<ir::Segment>& segments = plan.pipelines[0].stages[s].segments;
+      segments.resize(chunks, segments.front());
       for (int c = 0; c < chunks; ++c) {
-        ir::Segment& segment = segments[static_cast<std::size_t>(c)];
+        ir::Segment& segment = segments[c];
         segment.virtual_stage = c;
         segment.first_block = segment.last_block = {c * 4 + s};
       }
@@ -101,7 +101,7 @@ TEST(Pipelines, NEqualPipelinesOfOneGroupEqualOnePipelineOfNGroups) {
       // The same devices for the same work.
       for (int p = 0; p < n; ++p) {
         for (std::size_t s = 0; s < 2; ++s) {
-          const auto g = static_cast<std::size_t>(p);
+          const std::size_t g = p;
           n_groups.pipelines[0].stages[s].segments[0].groups[g].devices =
               one_group.pipelines[g].stages[s].segments[0].groups[0].devices;
         }

@@ -48,8 +48,7 @@ TEST(Redundancy, WithoutBubblesEveryRedundantPassCostsItsTime) {
   const models::Cluster cluster = free_communication();
   for (const int stages : {2, 4}) {
     for (const int micro_batches : {16, 32}) {
-      const double grown =
-          growth(cluster, std::vector<int>(static_cast<std::size_t>(stages), 1), micro_batches);
+      const double grown = growth(cluster, std::vector<int>(stages, 1), micro_batches);
       EXPECT_GE(grown, micro_batches - 1e-6) << stages << " stages";
       EXPECT_LE(grown, micro_batches + stages - 1 + 1e-6) << stages << " stages";
     }

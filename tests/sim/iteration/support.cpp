@@ -60,7 +60,7 @@ ir::Program message_program(const std::vector<ir::Transfer>& messages) {
   const auto count = static_cast<std::int32_t>(messages.size());
   for (std::int32_t i = 0; i < 2 * count; ++i) {  // all senders, then all receivers
     const bool sends = i < count;
-    const ir::Transfer& message = messages[static_cast<std::size_t>(i % count)];
+    const ir::Transfer& message = messages[i % count];
     ir::Rank rank;
     rank.device = sends ? message.source : message.destination;
     rank.devices = {rank.device};

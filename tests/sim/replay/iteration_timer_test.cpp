@@ -70,7 +70,7 @@ TEST(DeviceRenaming, DevicesThatShareANicOrASwitchStayTogether) {
 
 TEST(DeviceRenaming, LeavesKindsOverridesAndDegradedLinksAreKeptApart) {
   models::Cluster cluster = replay_cluster(6, 2);
-  for (int n = 3; n < 6; ++n) cluster.nodes[static_cast<std::size_t>(n)].leaf = 1;
+  for (int n = 3; n < 6; ++n) cluster.nodes[n].leaf = 1;
   models::seal(cluster);
   EXPECT_EQ(names(cluster, {8, 6}), (Ids{0, 2}));  // both on one leaf
   EXPECT_EQ(names(cluster, {8, 2}), (Ids{0, 6}));  // on two
@@ -191,10 +191,8 @@ TEST(PipelineOrder, ReroutesLeadToTheSamePipelinesInAnyOrder) {
   for (const ir::Pipeline& pipeline : sorted.pipelines) {
     if (pipeline.reroutes.empty()) continue;
     EXPECT_EQ(pipeline.stages, plan.pipelines[2].stages);
-    const auto& first =
-        sorted.pipelines[static_cast<std::size_t>(pipeline.reroutes[0].to_pipeline)];
-    const auto& second =
-        sorted.pipelines[static_cast<std::size_t>(pipeline.reroutes[1].to_pipeline)];
+    const auto& first = sorted.pipelines[pipeline.reroutes[0].to_pipeline];
+    const auto& second = sorted.pipelines[pipeline.reroutes[1].to_pipeline];
     EXPECT_EQ(first.stages, plan.pipelines[0].stages);
     EXPECT_EQ(second.stages, plan.pipelines[3].stages);
   }

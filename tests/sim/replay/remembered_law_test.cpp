@@ -59,9 +59,7 @@ std::vector<Question> questions(const models::Cluster& cluster, Rng& rng, int co
       }
     }
     const std::vector<DeviceId> used = ir::devices_of(question.plan);
-    const auto any = [&] {
-      return used[static_cast<std::size_t>(rng.integer(0, std::ssize(used) - 1))];
-    };
+    const auto any = [&] { return used[rng.integer(0, std::ssize(used) - 1)]; };
     if (rng.bernoulli(0.4)) question.conditions.slow = {{any(), 0.5 + 0.4 * rng.uniform()}};
     if (rng.bernoulli(0.3)) question.conditions.degraded_links = {{"node0/nic0/up", 0.5}};
     if (rng.bernoulli(0.3)) {

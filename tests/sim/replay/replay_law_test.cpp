@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "tests/sim/replay/support.h"
 
@@ -40,9 +41,8 @@ class RandomPolicy final : public models::RecoveryPolicy {
     std::vector<models::CheckpointLevel> levels;
     const auto count = rng.integer(0, 3);
     for (int i = 0; i < count; ++i) {
-      const Location location =
-          std::vector<Location>{Location::host_memory, Location::nvme,
-                                Location::cloud}[static_cast<std::size_t>(rng.integer(0, 2))];
+      const Location location = std::vector<Location>{Location::host_memory, Location::nvme,
+                                                      Location::cloud}[rng.integer(0, 2)];
       levels.push_back(level(location, rng.integer(1, 6), rng.bernoulli(0.3) ? 0 : rng.uniform(),
                              rng.uniform() * 30));
       if (rng.bernoulli(0.5)) {
@@ -163,7 +163,7 @@ RC_GTEST_PROP(ReplayLaw, EveryNanosecondIsBookedOnce, (bool background)) {
   for (const ReplaySpan& span : result.spans) {
     RC_ASSERT(span.start == at);
     RC_ASSERT(span.end > span.start);
-    spans[static_cast<std::size_t>(span.bucket)] += span.end - span.start;
+    spans[span.bucket] += span.end - span.start;
     if (span.bucket == Bucket::productive) counted += span.iterations;
     at = span.end;
   }
@@ -182,7 +182,7 @@ RC_GTEST_PROP(ReplayLaw, EveryNanosecondIsBookedOnce, (bool background)) {
   for (const InterruptionRecord& record : result.log) stalls += record.stall;
   for (const Bucket bucket :
        {Bucket::detect, Bucket::decide, Bucket::move_state, Bucket::reinitialize, Bucket::idle}) {
-    accounted += result.wall[static_cast<std::size_t>(bucket)];
+    accounted += result.wall[index_of(bucket)];
   }
   RC_ASSERT(stalls <= accounted);  // what comes before the first training is in no record
   if (result.first_plan_problem.empty()) RC_ASSERT(stalls == accounted);
@@ -247,7 +247,7 @@ RC_GTEST_PROP(ReplayLaw, JumpsGiveWhatWalkingGives, ()) {
   const std::vector<Location> locations = {Location::host_memory, Location::nvme, Location::cloud};
   const auto count = rng.integer(0, 3);
   for (int i = 0; i < count; ++i) {
-    policy.levels.push_back(level(locations[static_cast<std::size_t>(i)], rng.integer(1, 9),
+    policy.levels.push_back(level(locations[i], rng.integer(1, 9),
                                   static_cast<double>(rng.integer(0, 4)) / 2,
                                   static_cast<double>(rng.integer(0, 120)) / 2));
   }
@@ -262,7 +262,7 @@ RC_GTEST_PROP(ReplayLaw, JumpsGiveWhatWalkingGives, ()) {
 
   const Walk walk(10 * kSecond, policy.levels, seconds(end).count);
   RC_ASSERT(result.iterations == walk.done);
-  RC_ASSERT(result.wall[static_cast<std::size_t>(Bucket::checkpoint)].count == walk.checkpoint);
+  RC_ASSERT(result.wall[Bucket::checkpoint].count == walk.checkpoint);
   std::string replicas;
   for (std::size_t i = 0; i < policy.levels.size(); ++i) {
     for (const models::StateReplica& replica : policy.asked.at(0).replicas) {

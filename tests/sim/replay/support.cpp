@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "models/base/ids.h"
 #include "tests/worlds/clusters.h"
 
 namespace orrery::sim {
@@ -173,7 +174,7 @@ ReplayResult run(const models::Cluster& cluster, const traces::Trace& trace,
 }
 
 double wall(const ReplayResult& result, Bucket bucket) {
-  return static_cast<double>(result.wall[static_cast<std::size_t>(bucket)].count) / 1e9;
+  return static_cast<double>(result.wall[index_of(bucket)].count) / 1e9;
 }
 
 }  // namespace orrery::sim

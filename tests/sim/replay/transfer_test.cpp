@@ -88,7 +88,7 @@ TEST(TransferTimer, ASharedCloudIsDividedAmongNodes) {
                       {from_cloud(0, 12), from_cloud(2, 12), from_cloud(4, 12)}});
   EXPECT_EQ(answers.seconds[0], 0);
   for (int n = 1; n <= 3; ++n) {
-    EXPECT_NEAR(answers.seconds[static_cast<std::size_t>(n)], n * 12 / 6.0 + 1, kMicro);
+    EXPECT_NEAR(answers.seconds[n], n * 12 / 6.0 + 1, kMicro);
   }
 }
 

@@ -108,7 +108,7 @@ def all_state_bytes(job: Job) -> ReshardBytes:
 
 
 def young_interval(cost: float, interruptions_per_second: float) -> float:
-    """Seconds between checkpoints of so many seconds each: sqrt(2 cost / rate). [Young 1974]"""
+    """Seconds between checkpoints that take this many seconds each: sqrt(2 cost / rate). [Young 1974]"""
     return _orrery.young_interval(cost, interruptions_per_second)
 
 
@@ -119,7 +119,7 @@ def expected_ettr(interruptions_per_second: float, restart: float, interval: flo
 
 
 def replica_survival(nodes: int, replicas: int, lost: int, placement: str) -> float:
-    """Probability that in-memory checkpoints outlive the loss of so many nodes at once; placement
+    """Probability that in-memory checkpoints outlive the loss of this many nodes at once; placement
     is "ring" or "mixed" (groups). [Gemini, SOSP 2023, 4.2]"""
     return _orrery.replica_survival(nodes, replicas, lost, placement)
 

@@ -36,7 +36,7 @@ def _wrapped(text: str, indent: str, width: int = 99) -> Iterator[str]:
 
 
 def module_stub() -> str:
-    """Of the module in C++: its records."""
+    """Stub of the C++ module: its records."""
     lines = [_HEAD, "from typing import Any, Literal\n", "from .record import Record\n"]
     for name, kind in records().items():
         types = kind._types()
@@ -51,7 +51,7 @@ def module_stub() -> str:
 
 
 def results_stub() -> str:
-    """Of the results of commands."""
+    """Stub of the results of commands."""
     for command in commands.commands:
         if command["result"]:
             for field in command["result"]["fields"]:
@@ -86,7 +86,7 @@ def _touch(kind: dict[str, Any]) -> None:
 
 
 def package_stub() -> str:
-    """Of the package: what it takes from its modules, and the commands."""
+    """Stub of the package: what it takes from its modules, and the commands."""
     package = pathlib.Path(__file__).with_name("__init__.py").read_text(encoding="utf-8")
     lines = [_HEAD, "from os import PathLike",
              "from typing import Any, Callable, Dict, List, Literal, Mapping, Sequence\n"]
