@@ -33,8 +33,8 @@ enum class JobDefaults { of_the_plan, fixed };
 
 /// What is trained on what: shared by all commands that judge plans.
 struct JobSettings {
-  JobDefaults defaults;  ///< Decided by the command, not by a flag.
-  Text cluster;          ///< Name in the library, or a file.
+  JobDefaults defaults = JobDefaults::of_the_plan;  ///< Decided by the command, not by a flag.
+  Text cluster;                                     ///< Name in the library, or a file.
   Text model;
   Text job;  ///< Job file; `changes` override what it says.
   /// Values of the job's own settings (models::Job), by their path in a job file.
@@ -42,7 +42,8 @@ struct JobSettings {
   Text profile;
   Text scale_profile;  ///< FROM=TO
 
-  explicit JobSettings(JobDefaults of_command = JobDefaults::of_the_plan) : defaults(of_command) {}
+  JobSettings() = default;
+  explicit JobSettings(JobDefaults of_command) : defaults(of_command) {}
   bool gives(const std::string& path) const { return changes.contains(path); }
   /// Where neither a job file nor a flag says it.
   void set_default(const std::string& path, std::int64_t value);

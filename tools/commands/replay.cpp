@@ -35,7 +35,7 @@ void describe(config::Visitor& v, ReplaySettings& settings) {
   v.optional("repeat", settings.repeat, "play a trace file again where --days is longer than it");
   v.optional("policy", settings.policies,
              "name, comma-separated names, or all (default); orrery list policies",
-             {.letter = 'p'});
+             {.letter = 'p', .commas = true});
   v.optional("option", settings.options,
              "POLICY.NAME=VALUE: option of a policy, or of all that have it (all.NAME=VALUE); may "
              "be repeated",

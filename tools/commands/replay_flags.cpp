@@ -34,7 +34,7 @@ constexpr std::int64_t kMostSeeds = 100'000;
 std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& args,
                                                        Diagnostics& diagnostics) {
   std::vector<config::Located<ReplayPolicy>> policies;
-  for (const std::string& name : split(args.policies.value_or("all"), ',')) {
+  for (const std::string& name : args.policies.value_or(std::vector<std::string>{"all"})) {
     const bool twice = std::any_of(policies.begin(), policies.end(),
                                    [&](const auto& each) { return each.value.name == name; });
     if (twice) diagnostics.add(at_flag("--policy"), fmt::format("'{}' appears twice", name));
@@ -43,15 +43,15 @@ std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& arg
     policies.push_back({policy, at_flag("--policy")});
   }
   if (policies.empty()) diagnostics.add(at_flag("--policy"), "no policy is named");
-  for (const std::string& text : args.options) {
-    const std::size_t equals = text.find('=');
-    const std::size_t dot = text.find('.');
-    if (equals == std::string::npos || dot == std::string::npos || dot == 0 || dot > equals) {
-      diagnostics.add(at_flag("--option"), fmt::format("'{}' is not POLICY.NAME=VALUE", text),
+  for (const auto& [key, value] : args.options) {
+    const std::size_t dot = key.find('.');
+    if (dot == std::string::npos || dot == 0) {
+      diagnostics.add(at_flag("--option"),
+                      fmt::format("'{}={}' is not POLICY.NAME=VALUE", key, value),
                       "for example --option checkpoint_restart.interval=600");
       continue;
     }
-    const std::string name = text.substr(0, dot);
+    const std::string name = key.substr(0, dot);
     auto policy = std::find_if(policies.begin(), policies.end(),
                                [&](const auto& each) { return each.value.name == name; });
     if (policy == policies.end()) {
@@ -67,8 +67,8 @@ std::vector<config::Located<ReplayPolicy>> policies_of(const ReplaySettings& arg
       policies.push_back({added, at_flag("--option")});
       policy = policies.end() - 1;
     }
-    const std::string option = text.substr(dot + 1, equals - dot - 1);
-    policy->value.options[option] = text.substr(equals + 1);
+    const std::string option = key.substr(dot + 1);
+    policy->value.options[option] = value;
     policy->value.option_positions[option] = at_flag("--option");
   }
   return policies;
@@ -97,16 +97,12 @@ std::vector<std::int64_t> seeds_of(const std::string& text, Diagnostics& diagnos
   return seeds;
 }
 
-Value settings_of(const ReplaySettings& args, Value base, Diagnostics& diagnostics) {
-  for (const std::string& text : args.settings) {
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      diagnostics.add(at_flag("--set"), fmt::format("'{}' is not NAME=VALUE", text));
-      continue;
-    }
+/// Null where there are none.
+Value settings_of(const ReplaySettings& args, Diagnostics& diagnostics) {
+  Value base;
+  for (const auto& [name, text] : args.settings) {
     if (base.is_null()) base = Value::map({}, at_flag("--set"));
-    base = config::merge(std::move(base), text.substr(0, equals),
-                         Value::scalar(text.substr(equals + 1), at_flag("--set")), diagnostics);
+    base = config::merge(std::move(base), name, Value::scalar(text, at_flag("--set")), diagnostics);
   }
   return base;
 }
@@ -134,7 +130,7 @@ Value trace_of(const ReplaySettings& args, Diagnostics& diagnostics) {
     diagnostics.add(at_flag("--repeat"), "is for files (--trace)");
   }
   if (args.generate) trace.append("generator", text_value(*args.generate, "--generate"));
-  Value settings = settings_of(args, {}, diagnostics);
+  Value settings = settings_of(args, diagnostics);
   if (!settings.is_null()) trace.append("settings", std::move(settings));
   if (args.repeat) trace.append("repeat", text_value("true", "--repeat"));
   return trace;
@@ -243,14 +239,8 @@ Study study_of(const ReplaySettings& args, Diagnostics& diagnostics) {
   if (args.expected_mtbf) {
     set("expected_mtbf", config::to_text(*args.expected_mtbf), "--expected-mtbf");
   }
-  for (const std::string& text : args.runtime) {
-    const std::size_t equals = text.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      diagnostics.add(at_flag("--runtime"), fmt::format("'{}' is not NAME=VALUE", text),
-                      "for example --runtime monitor=timeout");
-      continue;
-    }
-    set(("runtime." + text.substr(0, equals)).c_str(), text.substr(equals + 1), "--runtime");
+  for (const auto& [name, value] : args.runtime) {
+    set(("runtime." + name).c_str(), value, "--runtime");
   }
   const bool generated = !file && args.generate.has_value();
   if (args.days || generated) {

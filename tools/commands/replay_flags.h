@@ -1,6 +1,9 @@
 /// What the flags of `orrery replay` say, as a study.
 #pragma once
+#include <map>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "experiments/study/days.h"
 #include "experiments/study/inputs.h"
@@ -19,14 +22,14 @@ struct ReplaySettings {
   experiments::JobSettings job{experiments::JobDefaults::fixed};
   std::optional<std::string> trace;
   std::optional<std::string> format;
-  std::optional<std::string> generate;  ///< Generator, or a file with its settings.
-  std::vector<std::string> settings;    ///< NAME=VALUE of generator or format.
+  std::optional<std::string> generate;          ///< Generator, or a file with its settings.
+  std::map<std::string, std::string> settings;  ///< Of generator or format.
   std::optional<Days> days;
-  bool repeat = false;                  ///< The trace file starts again where it ends.
-  std::optional<std::string> policies;  ///< Comma-separated, or "all".
-  std::vector<std::string> options;     ///< POLICY.NAME=VALUE
-  std::optional<std::string> seeds;     ///< A count, or a list: 1,2,5
-  std::vector<std::string> runtime;     ///< NAME=VALUE
+  bool repeat = false;                               ///< The trace file starts again where it ends.
+  std::optional<std::vector<std::string>> policies;  ///< None: all.
+  std::map<std::string, std::string> options;        ///< By POLICY.NAME.
+  std::optional<std::string> seeds;                  ///< A count, or a list: 1,2,5
+  std::map<std::string, std::string> runtime;        ///< Settings of the runtime.
   std::optional<Seconds> expected_mtbf;
   std::optional<experiments::PlanningTime> planning_time;
   std::optional<experiments::Prices> prices;

@@ -48,14 +48,14 @@ TEST(LateDevice, WhatIsSentMayChangeAtOnce) {
   std::vector<Tensor> out;
   std::vector<std::int32_t> tokens(kTokens);
   for (int call = 0; call < kCalls; ++call) {
-    for (int i = 0; i < kTokens; ++i) tokens[static_cast<std::size_t>(i)] = call + i;
+    for (int i = 0; i < kTokens; ++i) tokens[i] = call + i;
     out.push_back(backend->allocate(kTokens, false));
     backend->embed(tokens, table, 0, kCalls + kTokens, 1, out.back());
     tokens.assign(kTokens, 0);
   }
   for (int call = 0; call < kCalls; ++call) {
     std::vector<double> got(kTokens);
-    backend->download(out[static_cast<std::size_t>(call)], std::as_writable_bytes(std::span(got)));
+    backend->download(out[call], std::as_writable_bytes(std::span(got)));
     EXPECT_EQ(got, (std::vector<double>{call + 0.0, call + 1.0, call + 2.0})) << call;
   }
 }

@@ -136,13 +136,11 @@ double busiest(const ReshardPlan& plan, const std::vector<DeviceId>& ranks) {
 
 // Section 8: the heuristics "better leverage high-bandwidth NVLink connections".
 TEST_F(HetuSwitch, HeuristicsUseNvlinkInsteadOfTheNetwork) {
-  const std::size_t nvlink = PathClass::nvlink;
-  const std::size_t network = PathClass::network;
   const ReshardPlan fused = to(plan("c1"), plan("c2"), range(31, 31));
   const ReshardPlan plain =
       to(plan("c1"), plan("c2"), range(31, 31), ReshardVariant::no_heuristics);
-  EXPECT_GT(fused.moved[nvlink].value, plain.moved[nvlink].value);
-  EXPECT_LT(fused.moved[network].value, plain.moved[network].value);
+  EXPECT_GT(fused.moved[PathClass::nvlink].value, plain.moved[PathClass::nvlink].value);
+  EXPECT_LT(fused.moved[PathClass::network].value, plain.moved[PathClass::network].value);
 }
 
 // Section 8: they "distribute traffic more evenly across ranks". Ranks 8-11 and 24-27 hold the

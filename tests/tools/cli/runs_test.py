@@ -262,7 +262,9 @@ class Replay(Case):
                     says=["--cluster: missing", "--model: missing",
                           "unknown policy 'oobleckk' (did you mean 'oobleck'?)",
                           "neither --trace nor --generate", "--seeds: ", "--days: ",
-                          "--planning-time: ", "'parcae' is not POLICY.NAME=VALUE"])
+                          "--planning-time: ", "'parcae' is not NAME=VALUE"])
+        self.refuse("replay", "--policy", "oobleck", "--option", "interval=3",
+                    says="'interval=3' is not POLICY.NAME=VALUE")
 
     def test_options_of_all_go_to_those_that_have_them(self):
         shown = self.replay(*self.FLAGS, "--dry-run", "--option", "all.location=nvme", "--option",
