@@ -202,7 +202,7 @@ struct Session::State {
         sim::transfer_context(run.cluster, run.profile, simulator->effective_config());
     timer = std::make_unique<sim::SimulatedIterationTimer>(
         *simulator, *paths, run.workload, run.spec.job, run.profile, run.spec.simulation,
-        sim::CacheOptions{.answers = answers},
+        sim::CacheOptions{.answers = answers, .rename = false},
         sim::iteration_context(context, run.workload, run.spec.job, run.spec.simulation));
     evaluator = std::make_unique<sim::CachedEvaluator>(*timer);
   }

@@ -51,7 +51,8 @@ class SimulatedIterationTimer::Impl {
       : topology_(simulator.topology()),
         paths_(paths),
         renaming_(simulator.cluster(), simulator.topology(), cache.ignore_leaves),
-        renames_(options.jitter == 0 && options.stragglers.empty() && options.slow_links.empty()),
+        renames_(cache.rename && options.jitter == 0 && options.stragglers.empty() &&
+                 options.slow_links.empty()),
         evaluator_(simulator, workload, job, profile, std::move(options)),
         answers_(cache.answers, std::move(context)) {}
 

@@ -7,6 +7,7 @@
 
 #include <mutex>
 
+#include "models/base/ids.h"
 #include "models/config/type_tree.h"
 #include "tools/cli/command.h"
 #include "tools/cli/json.h"
@@ -62,7 +63,7 @@ const char* name_of(TypeNode::Kind kind) {
   static constexpr const char* kNames[] = {"boolean",  "integer",     "number",   "string",
                                            "quantity", "enumeration", "any",      "maybe",
                                            "list",     "dictionary",  "structure"};
-  return kNames[kind];
+  return kNames[index_of(kind)];
 }
 
 py::dict words(const TypeNode& type) {

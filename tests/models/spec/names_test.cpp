@@ -25,7 +25,7 @@ TYPED_TEST(Names, CountUpFromZeroAndAreUniqueLowerSnake) {
   const auto table = enum_names(TypeParam{});
   std::set<std::string> seen;
   for (std::size_t i = 0; i < table.size(); ++i) {
-    EXPECT_EQ(as_size(table[i].first), i);
+    EXPECT_EQ(index_of(table[i].first), i);
     EXPECT_TRUE(seen.insert(table[i].second).second);
     EXPECT_TRUE(std::regex_match(table[i].second, std::regex("[a-z0-9]+(_[a-z0-9]+)*")));
     EXPECT_STREQ(name_of(table[i].first), table[i].second);

@@ -108,7 +108,7 @@ def all_state_bytes(job: Job) -> ReshardBytes:
 
 
 def young_interval(cost: float, interruptions_per_second: float) -> float:
-    """Seconds between checkpoints that take this many seconds each: sqrt(2 cost / rate). [Young 1974]"""
+    """Seconds between checkpoints that each take this long: sqrt(2 cost / rate). [Young 1974]"""
     return _orrery.young_interval(cost, interruptions_per_second)
 
 
