@@ -18,6 +18,15 @@ string(APPEND CMAKE_CXX_FLAGS " -fPIC -fvisibility=hidden")
 
 include(dependencies) # Debian 12 packages only
 
+# Debug information makes bfd take most of an incremental build; gold is part of binutils.
+if(CMAKE_BUILD_TYPE STREQUAL "Debug")
+  find_program(ORRERY_LINKER NAMES ld.lld ld.gold)
+  if(ORRERY_LINKER)
+    string(REGEX REPLACE ".*ld\\." "" linker "${ORRERY_LINKER}")
+    add_link_options(-fuse-ld=${linker})
+  endif()
+endif()
+
 add_library(orrery_options INTERFACE)
 target_compile_options(orrery_options INTERFACE -Wall -Wextra -Wconversion -Werror)
 target_include_directories(orrery_options INTERFACE ${CMAKE_SOURCE_DIR})

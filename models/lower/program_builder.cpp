@@ -78,7 +78,7 @@ std::int32_t ProgramBuilder::group(std::vector<DeviceId> devices) {
 }
 
 const std::vector<DeviceId>& ProgramBuilder::devices(std::int32_t group) const {
-  return program.groups[static_cast<std::size_t>(group)].devices;
+  return program.groups[group].devices;
 }
 
 std::int32_t ProgramBuilder::inner_set(std::vector<ir::InnerCollective> set) {

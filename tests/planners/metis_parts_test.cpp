@@ -112,7 +112,6 @@ std::vector<int> slow_divide(std::vector<double> left, const std::vector<double>
   const int stages = static_cast<int>(left.size());
   const int layers = static_cast<int>(demand.size());
   const auto piece = [&](int l) { return demand[l / kPieces] / kPieces; };
-  const auto at = [](int i) { return i; };
   std::vector<std::vector<int>> held(stages);
   std::vector<int> rest;
   int next = 0;

@@ -4,7 +4,6 @@
 
 #include <atomic>
 
-#include "models/base/ids.h"
 #include "planners/kit/plan_parts.h"
 #include "tests/planners/support.h"
 
@@ -88,7 +87,7 @@ TEST(Ranking, TheBestEstimateThatFitsWinsAndTheRestIsExplained) {
   const auto devices = static_cast<double>(plan.pipelines.front().stages.size());
   EXPECT_EQ(*result.report.estimate, Seconds{devices});
   EXPECT_EQ(result.report.rejected_by_memory, static_cast<int>(devices) - 1);
-  EXPECT_EQ(result.report.runners_up.size() + as_size(devices), 4u);
+  EXPECT_EQ(result.report.runners_up.size() + static_cast<std::size_t>(devices), 4u);
 }
 
 TEST(Ranking, TheEvaluatorChoosesAmongTheFirst) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 
+#include "models/base/ids.h"
 #include "models/reshard/reshard_plan.h"
 #include "planners/recovery/kit/switching.h"
 #include "tests/planners/recovery/switching_support.h"
@@ -53,7 +54,7 @@ void expect_equal_volumes(const SwitchingWorld& world, const std::string& from,
         plan_restore(world.input(), state(world, before, lost), after, {41, kGpus, bytes});
     EXPECT_TRUE(restore.complete()) << restore.witness;
     const double moved = models::sum(fused.moved).value;
-    EXPECT_NEAR(restore.from[StateSource::peer_gpu].value, moved, 1e-9 * moved)
+    EXPECT_NEAR(restore.from[index_of(StateSource::peer_gpu)].value, moved, 1e-9 * moved)
         << from << " " << to;
     std::map<std::pair<DeviceId, DeviceId>, double> messages;
     for (const models::ReshardMessage& message : fused.messages) {

@@ -1,5 +1,6 @@
 // Does plan_restore bring each device all that a plan needs, once, from a source that has it, the
 // best in the order? Random plans, copies and losses, carried out on sets that model memories.
+#include "models/base/ids.h"
 #include "planners/recovery/kit/restore.h"
 
 #include <gtest/gtest.h>
@@ -298,7 +299,7 @@ void expect_restored(const RestoreCase& c, std::uint64_t seed) {
         const std::set<int> givers = slow.givers(source, item, device);
         if (givers.empty()) continue;
         served = true;
-        from[source] += bytes;
+        from[index_of(source)] += bytes;
         if (source == StateSource::own_gpu) break;
         const ir::Location location =
             source == StateSource::peer_gpu ? ir::Location::peer
