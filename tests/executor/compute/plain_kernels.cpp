@@ -122,7 +122,7 @@ Numbers layer_norm(const Numbers& x, const Numbers& gain, const Numbers& bias, i
   for (int row = 0; row < rows; ++row) {
     const auto [mean, r] = moments(x, row, width);
     for (int i = 0; i < width; ++i) {
-      y[at(row, width, i)] = (x[at(row, width, i)] - mean) * r * gain[at(i)] + bias[at(i)];
+      y[at(row, width, i)] = (x[at(row, width, i)] - mean) * r * gain[i] + bias[i];
     }
   }
   return y;
@@ -138,10 +138,10 @@ LayerNormGradients layer_norm_backward(const Numbers& dy, const Numbers& x, cons
       for (int j = 0; j < width; ++j) {
         const double own = x[at(row, width, j)] - mean, other = x[at(row, width, i)] - mean;
         const double slope = (i == j ? r : 0) - r / width - own * r * r * r * other / width;
-        out.dx[at(row, width, i)] += dy[at(row, width, j)] * gain[at(j)] * slope;
+        out.dx[at(row, width, i)] += dy[at(row, width, j)] * gain[j] * slope;
       }
-      out.d_gain[at(i)] += dy[at(row, width, i)] * (x[at(row, width, i)] - mean) * r;
-      out.d_bias[at(i)] += dy[at(row, width, i)];
+      out.d_gain[i] += dy[at(row, width, i)] * (x[at(row, width, i)] - mean) * r;
+      out.d_bias[i] += dy[at(row, width, i)];
     }
   }
   return out;
