@@ -348,14 +348,14 @@ std::vector<ParameterStep> BlockReplicas::steps_of_equal_groups(BlockId block,
   };
   if (parameter.expert || counts_[block] < 2 || (is_split && width > length)) return {};
   if (!std::all_of(all.begin(), all.end(), plain)) return {};
-  std::vector<ParameterStep> out(static_cast<std::size_t>(width));
+  std::vector<ParameterStep> out(width);
   for (std::size_t i = 0; i < out.size(); ++i) {
     const auto position = static_cast<std::int64_t>(i);
     const Slice slice = is_split ? even_part({0, length}, width, position) : Slice{0, 1};
     out[i] = {{.kind = StepKind::all_reduce, .slices = {slice}, .group = {}, .parts = {}},
               1,
               static_cast<double>(slice.size()) / static_cast<double>(length)};
-    out[i].step.group.reserve(static_cast<std::size_t>(counts_[block]));
+    out[i].step.group.reserve(counts_[block]);
   }
   int last = -1;
   bool ascending = true;

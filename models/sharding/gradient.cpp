@@ -9,6 +9,7 @@
 #include <variant>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 
 namespace orrery::models {
 namespace {
@@ -38,7 +39,7 @@ Replicas first_holders(const Replicas& replicas) {
 std::vector<Replicas> shard_groups(const Replicas& replicas, int shard_group) {
   ORRERY_CHECK(shard_group >= 0, "shard group of {} replicas", shard_group);
   const std::size_t count = replicas.size();
-  const std::size_t size = shard_group == 0 ? count : static_cast<std::size_t>(shard_group);
+  const std::size_t size = shard_group == 0 ? count : as_size(shard_group);
   std::vector<Replicas> groups;
   for (std::size_t first = 0; first < count; first += size) {
     const std::size_t last = std::min(count, first + size);
@@ -196,7 +197,7 @@ std::optional<std::vector<GroupStep>> part_by_part(const Gradients& gradients) {
                    .parts = {}};
     step.group.reserve(copies.size());
     for (const Subgroup& copy : copies) {
-      step.group.push_back(copy.devices[static_cast<std::size_t>(part)]);
+      step.group.push_back(copy.devices[part]);
     }
     steps.push_back(std::move(step));
   }
@@ -227,7 +228,7 @@ Annotation parameter_annotation(const Annotation& gradients) {
 Replicas replicas(const Gradients& gradients) {
   Replicas all;
   for (const Piece& piece : flat(gradients).pieces) {
-    const auto replica = static_cast<std::size_t>(std::max(piece.partial, 0));
+    const std::size_t replica = std::max(piece.partial, 0);
     if (all.size() <= replica) all.resize(replica + 1);
     all[replica].push_back({piece.owner, piece.slice, kFullValue});
   }

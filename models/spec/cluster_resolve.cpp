@@ -206,11 +206,11 @@ class Resolver {
     const NodeEntry* widest = nullptr;
     for (const NodeEntry& entry : file_.nodes) {
       std::size_t nics = 0;
-      for (const NicEntry& nic : entry.nics) nics += static_cast<std::size_t>(nic.count);
+      for (const NicEntry& nic : entry.nics) nics += nic.count;
       if (widest == nullptr || nics > most) widest = &entry;
       most = std::max(most, nics);
     }
-    const auto rails = static_cast<std::size_t>(file_.fabric.rails);
+    const std::size_t rails = file_.fabric.rails;
     if (most == 0 || rails <= most) return;
     fail(widest->name.at,
          fmt::format("no node has more NICs than '{}', which has {}, and the fabric has {} rails",

@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/spec/link_calibration.h"
 
 namespace orrery::models {
@@ -106,7 +107,7 @@ class Topology::Builder {
     return {up, add(kind, name + "/down", link)};
   }
   const Link& link_of(const NodeKind& kind, Local link) const {
-    return out_.links_.kinds_[kind.links[static_cast<std::size_t>(link)].kind];
+    return out_.links_.kinds_[kind.links[link].kind];
   }
 
   void number_vendors() {
@@ -114,9 +115,9 @@ class Topology::Builder {
     std::vector<int> of_type(cluster_.gpu_types.size(), -1);
     for (const Node& node : cluster_.nodes) {
       for (const int type : node.gpu_types) {
-        int& vendor = of_type[static_cast<std::size_t>(type)];
+        int& vendor = of_type[type];
         if (vendor >= 0) continue;
-        const std::string& name = cluster_.gpu_types[static_cast<std::size_t>(type)].vendor;
+        const std::string& name = cluster_.gpu_types[type].vendor;
         vendor = vendors.try_emplace(name, static_cast<int>(vendors.size())).first->second;
       }
     }
@@ -154,7 +155,7 @@ class Topology::Builder {
     NodeKind kind;
     kind.ports.resize(node.gpu_types.size());
     for (std::size_t i = 0; i < kind.ports.size(); ++i) {
-      kind.ports[i].vendor = vendor_of_type_[static_cast<std::size_t>(node.gpu_types[i])];
+      kind.ports[i].vendor = vendor_of_type_[node.gpu_types[i]];
     }
     add_domains(node, kind);
     add_pcie(node, kind);
@@ -179,7 +180,7 @@ class Topology::Builder {
         const std::string name = fmt::format("/gpu{}/{}{}", member, link.name,
                                              d == 0 ? "" : fmt::format("/domain{}", d));
         const LocalDuplex port = link.shared ? medium : add_duplex(kind, name, link);
-        kind.ports[static_cast<std::size_t>(member)].domains.push_back({index, port, path});
+        kind.ports[member].domains.push_back({index, port, path});
       }
     }
     for (Port& port : kind.ports) {
@@ -201,7 +202,7 @@ class Topology::Builder {
         uplink = add_duplex(kind, name + "/uplink", class_of(cluster_, switches[s].uplink));
       }
       for (const int member : switches[s].members) {
-        Port& port = kind.ports[static_cast<std::size_t>(member)];
+        Port& port = kind.ports[member];
         port.slot =
             link.shared ? medium : add_duplex(kind, fmt::format("/gpu{}/slot", member), link);
         port.pcie_switch = static_cast<int>(s);
@@ -217,7 +218,7 @@ class Topology::Builder {
       kind.nics.push_back(add_duplex(kind, fmt::format("/nic{}", n), class_of(cluster_, nic.link),
                                      cluster_.fabric.leaf_latency));
       for (const int member : nic.members.empty() ? all_positions(node) : nic.members) {
-        usable[static_cast<std::size_t>(member)].push_back(static_cast<int>(n));
+        usable[member].push_back(static_cast<int>(n));
       }
     }
     // GPUs with the same choice are spread over it in order.
@@ -228,9 +229,9 @@ class Topology::Builder {
     for (const auto& [choice, positions] : sharers) {
       if (choice.empty()) continue;
       for (std::size_t i = 0; i < positions.size(); ++i) {
-        Port& port = kind.ports[static_cast<std::size_t>(positions[i])];
+        Port& port = kind.ports[positions[i]];
         port.nic = choice[i * choice.size() / positions.size()];
-        port.nic_port = kind.nics[static_cast<std::size_t>(port.nic)];
+        port.nic_port = kind.nics[port.nic];
       }
     }
   }
@@ -248,7 +249,7 @@ class Topology::Builder {
   void add_fabric() {
     const Fabric& fabric = cluster_.fabric;
     ORRERY_CHECK(fabric.rails > 0, "{} rails", fabric.rails);
-    out_.rails_ = static_cast<std::size_t>(fabric.rails);
+    out_.rails_ = fabric.rails;
     std::map<int, std::uint32_t> pods;
     for (const int leaf : out_.leaf_numbers_) pods.try_emplace(fabric.pod_of(leaf), 0);
     for (auto& [number, pod] : pods) {
@@ -321,13 +322,13 @@ class Topology::Builder {
   void add_staging() {
     out_.first_staging_ = out_.links_.kind_of_.next_id();
     out_.vendors_ = static_cast<int>(vendors_.size());
-    out_.staging_of_.assign(static_cast<std::size_t>(out_.vendors_ * out_.vendors_), -1);
+    out_.staging_of_.assign(as_size(out_.vendors_ * out_.vendors_), -1);
     for (const HostStaging& pair : cluster_.host_staging) {
       const auto a = vendors_.find(pair.vendor_a), b = vendors_.find(pair.vendor_b);
       if (a == vendors_.end() || b == vendors_.end()) continue;
       const int index = static_cast<int>(out_.staging_.size());
-      out_.staging_of_[static_cast<std::size_t>(a->second * out_.vendors_ + b->second)] = index;
-      out_.staging_of_[static_cast<std::size_t>(b->second * out_.vendors_ + a->second)] = index;
+      out_.staging_of_[as_size(a->second * out_.vendors_ + b->second)] = index;
+      out_.staging_of_[as_size(b->second * out_.vendors_ + a->second)] = index;
       Staging& own = out_.staging_.emplace_back();
       own.name = fmt::format("staging-{}-{}", pair.vendor_a, pair.vendor_b);
       own.of_device.resize(out_.node_of_.size());
@@ -391,7 +392,7 @@ NodeId Topology::node_of(LinkId link) const {
 
 /// Whose link of host staging it is.
 std::pair<const Topology::Staging*, DeviceId> Topology::staged(LinkId link) const {
-  auto at = static_cast<std::size_t>(link.value - first_staging_.value) / 2;
+  std::size_t at = (link.value - first_staging_.value) / 2;
   for (const Staging& staging : staging_) {
     if (at < staging.devices.size()) return {&staging, staging.devices[at]};
     at -= staging.devices.size();
@@ -404,12 +405,10 @@ std::string Topology::name_of(LinkId link) const {
   const auto direction = [&](LinkId first) {
     return (link.value - first.value) % 2 == 0 ? "up" : "down";
   };
-  const auto number = [&](LinkId first) {
-    return static_cast<std::size_t>(link.value - first.value) / 2;
-  };
+  const auto number = [&](LinkId first) { return as_size(link.value - first.value) / 2; };
   if (link < first_leaf_uplink_) {
     const NodeId node = node_of(link);
-    const auto local = static_cast<std::size_t>(link.value - nodes_[node].first_link.value);
+    const std::size_t local = link.value - nodes_[node].first_link.value;
     return node_name(node) + kinds_[nodes_[node].kind].links[local].name;
   }
   if (link < first_pod_uplink_) {
@@ -475,9 +474,8 @@ std::vector<LinkId> Topology::links_of(NodeId node) const {
 }
 
 const Topology::Duplex* Topology::staging(const End& end, DeviceId device, const End& peer) const {
-  const int pair =
-      staging_of_[static_cast<std::size_t>(end.port.vendor * vendors_ + peer.port.vendor)];
-  return pair < 0 ? nullptr : &staging_[static_cast<std::size_t>(pair)].of_device[device];
+  const int pair = staging_of_[as_size(end.port.vendor * vendors_ + peer.port.vendor)];
+  return pair < 0 ? nullptr : &staging_[pair].of_device[device];
 }
 
 const Topology::Duplex* Topology::override_of(NodeId a, NodeId b) const {
@@ -490,7 +488,7 @@ const Topology::Duplex* Topology::override_of(NodeId a, NodeId b) const {
 }
 
 std::size_t Topology::leaf_switch(const End& end) const {
-  return end.node.leaf * rails_ + static_cast<std::size_t>(end.port.nic) % rails_;
+  return end.node.leaf * rails_ + as_size(end.port.nic) % rails_;
 }
 
 Topology::Duplex Topology::leaf_uplink(std::size_t leaf_switch) const {

@@ -169,9 +169,7 @@ class Topology {
     const NodeKind& kind;
     const Port& port;
     LinkId link(Local local) const { return {node.first_link.value + local}; }
-    std::uint32_t kind_of(Local local) const {
-      return kind.links[static_cast<std::size_t>(local)].kind;
-    }
+    std::uint32_t kind_of(Local local) const { return kind.links[local].kind; }
   };
   struct Staging {
     std::string name;               ///< "staging-a-b"
@@ -184,8 +182,7 @@ class Topology {
     const NodeId id = node_of_[device];
     const PlacedNode& node = nodes_[id];
     const NodeKind& kind = kinds_[node.kind];
-    return {id, node, kind,
-            kind.ports[static_cast<std::size_t>(device.value - node.first_device.value)]};
+    return {id, node, kind, kind.ports[device.value - node.first_device.value]};
   }
   std::string node_name(NodeId node) const;
   std::pair<const Staging*, DeviceId> staged(LinkId link) const;

@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "models/base/ids.h"
 #include "models/spec/topology.h"
 #include "tests/models/spec/support.h"
 
@@ -134,16 +135,16 @@ RC_GTEST_PROP(TopologyLaw, SwitchesAreSharedByAllThatIsBelowThem, ()) {
   const int by = *rc::gen::inRange(1, world.nodes);
   const int size = world.cluster.size();
   std::vector<int> flows(topology.links().size(), 0);
-  std::vector<std::vector<LinkId>> routes(static_cast<std::size_t>(size));
+  std::vector<std::vector<LinkId>> routes(size);
   std::map<std::pair<int, int>, int> over_leaf, into_leaf;  // By leaf and rail.
   std::map<int, int> over_pod, into_pod;
-  std::vector<int> out_of_nic(static_cast<std::size_t>(world.nodes * world.nics), 0);
+  std::vector<int> out_of_nic(as_size(world.nodes * world.nics), 0);
   const auto to = [&](int a) { return (a + by * world.gpus) % size; };
   for (int a = 0; a < size; ++a) {
     const int b = to(a);
-    topology.route({a}, {b}, routes[static_cast<std::size_t>(a)]);
-    for (const LinkId link : routes[static_cast<std::size_t>(a)]) ++flows[link.index()];
-    ++out_of_nic[static_cast<std::size_t>(world.node(a) * world.nics + world.nic(a))];
+    topology.route({a}, {b}, routes[a]);
+    for (const LinkId link : routes[a]) ++flows[link.index()];
+    ++out_of_nic[as_size(world.node(a) * world.nics + world.nic(a))];
     if (world.leaf(a) != world.leaf(b)) {
       ++over_leaf[{world.leaf(a), world.rail(a)}];
       ++into_leaf[{world.leaf(b), world.rail(b)}];
@@ -155,14 +156,14 @@ RC_GTEST_PROP(TopologyLaw, SwitchesAreSharedByAllThatIsBelowThem, ()) {
   for (int a = 0; a < size; ++a) {
     const int b = to(a);
     double left = 1e300, expected = 1e300;
-    for (const LinkId link : routes[static_cast<std::size_t>(a)]) {
+    for (const LinkId link : routes[a]) {
       if (topology.links()[link].uncontended) continue;
       left = std::min(left, topology.links()[link].bandwidth.value / flows[link.index()]);
     }
     const auto share = [&](double bandwidth, int users) {
       expected = std::min(expected, bandwidth / users);
     };
-    share(kNic, out_of_nic[static_cast<std::size_t>(world.node(a) * world.nics + world.nic(a))]);
+    share(kNic, out_of_nic[as_size(world.node(a) * world.nics + world.nic(a))]);
     if (world.leaf(a) != world.leaf(b) && world.fabric().limits_leaves()) {
       const std::pair from{world.leaf(a), world.rail(a)}, into{world.leaf(b), world.rail(b)};
       share(world.leaf_uplink(from.first, from.second), over_leaf.at(from));
