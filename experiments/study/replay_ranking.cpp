@@ -9,6 +9,8 @@
 #include <limits>
 #include <tuple>
 
+#include "models/base/ids.h"
+
 namespace orrery::experiments {
 namespace {
 
@@ -58,7 +60,7 @@ std::array<double, kLosses> losses_of(const CsvRow& row, double fastest) {
   const double horizon = number(row, "horizon_ns");
   const auto share = [&](const char* column) { return number(row, column) / horizon; };
   std::array<double, kLosses> out{};
-  const auto at = [&](Loss loss) -> double& { return out[static_cast<std::size_t>(loss)]; };
+  const auto at = [&](Loss loss) -> double& { return out[index_of(loss)]; };
   at(Loss::detection) = share("detect_ns");
   at(Loss::restart) = share("decide_ns") + share("reinitialize_ns");
   at(Loss::state) = share("move_state_ns");
@@ -153,7 +155,7 @@ std::array<Interval, kLosses> owed(const std::vector<const CsvRow*>& first,
 const char* name_of(Loss loss) {
   constexpr std::array<const char*, kLosses> kNames = {
       "detection", "restart", "state", "lost_work", "saves", "copies", "spares", "plan"};
-  return kNames[static_cast<std::size_t>(loss)];
+  return kNames[index_of(loss)];
 }
 
 Interval confidence(const std::vector<double>& values, double tail) {

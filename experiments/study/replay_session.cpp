@@ -130,7 +130,7 @@ void keep_nodes(const ReplayCase& one, const std::optional<ir::Plan>& plan,
                     fmt::format("`nodes` is {}, the cluster has {}", *one.nodes, all));
     return;
   }
-  cluster.nodes.resize(static_cast<std::size_t>(*one.nodes));
+  cluster.nodes.resize(*one.nodes);
   std::erase_if(cluster.overrides, [&](const models::PairOverride& pair) {
     return pair.a.value >= *one.nodes || pair.b.value >= *one.nodes;
   });

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "models/base/ids.h"
+
 namespace orrery::experiments::replay_ranking_test {
 namespace {
 
@@ -98,7 +100,7 @@ TEST(Ranking, WhatAPlaceOwesAddsUpToItsDistance) {
                                            {Loss::spares, 0.08},     {Loss::plan, 0.4}};
   double sum = 0;
   for (const auto& [loss, share] : expected) {
-    const Interval& owed = second.owed[static_cast<std::size_t>(loss)];
+    const Interval& owed = second.owed[index_of(loss)];
     EXPECT_NEAR(owed.mean, share, 1e-9) << name_of(loss);
     EXPECT_NEAR(owed.half, 0, 1e-9) << name_of(loss);
     sum += owed.mean;

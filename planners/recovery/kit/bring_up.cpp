@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/ids.h"
+
 namespace orrery::planners {
 namespace {
 
@@ -84,8 +86,8 @@ class Peers {
   /// The stage that takes a micro-batch talks to the neighbors of the one that leaves it. Several
   /// micro-batches of one detour need one connection.
   void add_detour(const ir::Plan& plan, const ir::Pipeline& from, const ir::Reroute& reroute) {
-    const auto s = static_cast<std::size_t>(reroute.stage);
-    const auto& to = plan.pipelines[static_cast<std::size_t>(reroute.to_pipeline)].stages[s];
+    const std::size_t s = reroute.stage;
+    const auto& to = plan.pipelines[reroute.to_pipeline].stages[s];
     for (const std::size_t next : {s - 1, s + 1}) {
       if (next >= from.stages.size()) continue;
       const std::vector<DeviceId> here = devices_of(to);
@@ -115,8 +117,8 @@ std::size_t new_nodes(const PolicyInput& input, const ir::Plan* from, const ir::
   const std::set<NodeId> wanted = nodes_of(input, to);
   if (from == nullptr) return wanted.size();
   const std::set<NodeId> there = nodes_of(input, *from);
-  return static_cast<std::size_t>(std::count_if(
-      wanted.begin(), wanted.end(), [&](NodeId node) { return !there.contains(node); }));
+  return as_size(std::count_if(wanted.begin(), wanted.end(),
+                               [&](NodeId node) { return !there.contains(node); }));
 }
 
 }  // namespace
