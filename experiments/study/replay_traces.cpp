@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <system_error>
 
+#include "experiments/study/checks.h"
 #include "experiments/study/files.h"
 #include "models/base/check.h"
 #include "models/base/hash.h"
