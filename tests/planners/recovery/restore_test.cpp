@@ -1,6 +1,5 @@
 // Does plan_restore bring each device all that a plan needs, once, from a source that has it, the
 // best in the order? Random plans, copies and losses, carried out on sets that model memories.
-#include "models/base/ids.h"
 #include "planners/recovery/kit/restore.h"
 
 #include <gtest/gtest.h>
@@ -11,6 +10,7 @@
 #include <tuple>
 #include <vector>
 
+#include "models/base/ids.h"
 #include "models/base/rng.h"
 #include "models/lower/block_replicas.h"
 #include "models/reshard/reshard_plan.h"
