@@ -75,7 +75,7 @@ double received(const ReshardPlan& plan, int device) {
 double sent_over_network(const ReshardPlan& plan, int device) {
   for (const DeviceTraffic& traffic : plan.devices) {
     if (traffic.device.value != device) continue;
-    return traffic.sent[static_cast<std::size_t>(PathClass::network)].value;
+    return traffic.sent[PathClass::network].value;
   }
   return 0;
 }
