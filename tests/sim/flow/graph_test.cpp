@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "models/base/ids.h"
 #include "tests/sim/flow/support.h"
 
 namespace orrery::sim::graph_test {
@@ -92,7 +93,7 @@ TEST(Graph, CallbacksSeeTheirKindOnly) {
     std::vector<double> seen(3, 0);
     for (const TaskKind kind : {TaskKind::delay, TaskKind::flow, TaskKind::barrier})
       engine.on_end(kind, [&engine, &seen, kind](TaskId task, TaskState state) {
-        if (engine.kind(task) == kind && state == TaskState::done) ++seen[kind];
+        if (engine.kind(task) == kind && state == TaskState::done) ++seen[index_of(kind)];
       });
     engine.add_delay(Seconds{1});
     engine.add_delay(Seconds{1});

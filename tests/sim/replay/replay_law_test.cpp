@@ -163,7 +163,7 @@ RC_GTEST_PROP(ReplayLaw, EveryNanosecondIsBookedOnce, (bool background)) {
   for (const ReplaySpan& span : result.spans) {
     RC_ASSERT(span.start == at);
     RC_ASSERT(span.end > span.start);
-    spans[span.bucket] += span.end - span.start;
+    spans[index_of(span.bucket)] += span.end - span.start;
     if (span.bucket == Bucket::productive) counted += span.iterations;
     at = span.end;
   }
@@ -262,7 +262,7 @@ RC_GTEST_PROP(ReplayLaw, JumpsGiveWhatWalkingGives, ()) {
 
   const Walk walk(10 * kSecond, policy.levels, seconds(end).count);
   RC_ASSERT(result.iterations == walk.done);
-  RC_ASSERT(result.wall[Bucket::checkpoint].count == walk.checkpoint);
+  RC_ASSERT(result.wall[index_of(Bucket::checkpoint)].count == walk.checkpoint);
   std::string replicas;
   for (std::size_t i = 0; i < policy.levels.size(); ++i) {
     for (const models::StateReplica& replica : policy.asked.at(0).replicas) {
