@@ -185,7 +185,7 @@ INSTANTIATE_TEST_SUITE_P(
              with("host_staging: [{vendors: [nvidia, nvidia], bandwidth: 1 GB/s}]\n"),
              "expected two different vendors"},
         Case{"UplinkSaidTwice", with("fabric: {leaf_uplink: 1 GB/s, leaf_oversubscription: 2}\n"),
-             "c.yaml:5:57: `leaf_uplink` says it too (give one of the two)"},
+             "c.yaml:5:54: `leaf_uplink` says it too (give one of the two)"},
         Case{"CoreWithoutPods", with("fabric: {core_latency: 1 us}\n"),
              "c.yaml:5:24: a fabric without pods has one spine and no core (give "
              "`leaves_per_pod`)"},
