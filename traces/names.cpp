@@ -8,11 +8,13 @@
 
 #include "models/base/ids.h"
 #include "models/config/diagnostics.h"
+#include "traces/trace.h"
 
 namespace orrery::traces {
 namespace {
 
 constexpr std::size_t kMostNames = 1'000'000;
+/// Digits of a name that are a number, so that the next number is one, too.
 constexpr std::size_t kNumberDigits = 9;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -51,6 +53,7 @@ std::optional<std::int64_t> number_behind(const std::string& name, std::size_t& 
 
 std::optional<int> small_number(std::string_view text) {
   int number = 0;
+  if (text.size() > kNumberDigits) return std::nullopt;
   const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (failure != std::errc() || end != text.data() + text.size() || number < 0) return std::nullopt;
   return number;
@@ -161,8 +164,8 @@ std::optional<std::int64_t> parse_time(std::string_view text, config::TextError&
     error = {fmt::format("'{}' is negative", text), ""};
     return std::nullopt;
   }
-  if (value.value > 9.2e9) {
-    error = {fmt::format("'{}' is more than 292 years", text), ""};
+  if (value.value > static_cast<double>(kLongestTime / kSecond)) {
+    error = {fmt::format("'{}' is more than 100 years", text), ""};
     return std::nullopt;
   }
   return to_nanoseconds(value).count;

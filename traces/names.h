@@ -18,7 +18,7 @@ const std::vector<std::string>& kind_names();
 
 /// Seconds with as many decimals as needed (at most 9): "12.5". parse_time() reads the same back.
 std::string format_time(std::int64_t nanoseconds);
-/// "3.5 h", "120 s" or plain seconds, zero or more, at most 292 years. Plain decimals are exact.
+/// "3.5 h", "120 s" or plain seconds, zero or more, at most kLongestTime. Plain decimals are exact.
 std::optional<std::int64_t> parse_time(std::string_view text, config::TextError& error);
 
 /// Why a text cannot name a node, or "": names hold no blanks, commas, quotes or any of ; / { } #.

@@ -30,6 +30,9 @@ namespace orrery::traces {
 
 inline constexpr std::int64_t kSecond = 1'000'000'000;  ///< In nanoseconds.
 inline constexpr std::int64_t kMillisecond = 1'000'000;
+/// The latest time of a trace, a hundred years. The sum of two (a time and a notice) fits into 64
+/// bits.
+inline constexpr std::int64_t kLongestTime = kSecond * 86'400 * 36'525;
 inline constexpr double kHour = 3600;  ///< In seconds.
 inline constexpr double kDay = 24 * kHour;
 

@@ -10,44 +10,20 @@
 
 #include "calibration/read_text.h"
 #include "models/config/document.h"
+#include "models/config/json_text.h"
 
 namespace orrery::calibration {
-namespace {
-
-/// Position of a byte (counted from 0) of a file.
-config::Position position_of(const std::string& path, const std::string& text, std::size_t byte) {
-  byte = std::min(byte, text.size());
-  const auto begin = text.begin(), here = begin + static_cast<std::ptrdiff_t>(byte);
-  const auto line = std::count(begin, here, '\n') + 1;
-  const auto start = text.rfind('\n', byte == 0 ? 0 : byte - 1);
-  const std::size_t from = byte == 0 || start == std::string::npos ? 0 : start + 1;
-  return {path, static_cast<int>(line), static_cast<int>(byte - from) + 1};
-}
-
-/// "unexpected '}'; expected string literal" of the parser's message.
-std::string reason(const std::string& message) {
-  const std::size_t at = message.rfind(" - ");
-  return at == std::string::npos ? "ill-formed" : message.substr(at + 3);
-}
-
-}  // namespace
 
 bool load_json(const std::string& path, config::Value& root, config::Diagnostics& diagnostics) {
   std::string text;
   if (!read_text(path, text, diagnostics)) return false;
-  try {
-    // Only checked: the tree below has positions.
-    const auto parsed = nlohmann::json::parse(text);
-    if (!parsed.is_object()) {
-      diagnostics.add({path, 1, 1}, "is no JSON object");
-      return false;
-    }
-  } catch (const nlohmann::json::parse_error& error) {
-    diagnostics.add(position_of(path, text, error.byte == 0 ? 0 : error.byte - 1),
-                    "no JSON: " + reason(error.what()));
+  nlohmann::json parsed;  // Only checked: the tree below has positions.
+  if (const auto fault = config::parse_json(text, parsed)) {
+    diagnostics.add(config::position_of_byte(path, text, fault->byte), fault->what);
     return false;
-  } catch (const nlohmann::json::exception& error) {
-    diagnostics.add({path, 0, 0}, "no JSON: " + std::string(error.what()));
+  }
+  if (!parsed.is_object()) {
+    diagnostics.add({path, 1, 1}, "is no JSON object");
     return false;
   }
   // JSON is YAML but for tabs, which it allows between tokens only.

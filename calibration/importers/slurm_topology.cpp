@@ -6,6 +6,7 @@
 #include <cctype>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "calibration/importers/lines.h"
@@ -24,10 +25,12 @@ bool all_digits(const std::string& text) {
          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-/// The largest list that one bracket may expand to.
-constexpr long kMostHosts = 1'000'000;
+/// Most hosts of a file. Products of brackets grow fast: n[0-99999]m[0-99999].
+constexpr std::size_t kMostHosts = 100'000;
+constexpr std::size_t kLongestName = 255;
 
-/// "0-3" or "12" between brackets; numbers keep their leading zeros.
+/// "0-3" or "12" between brackets; numbers keep their leading zeros. No more than kMostHosts are
+/// kept: a list of more is too long, however it goes on.
 bool expand_range(const std::string& range, const std::string& prefix,
                   std::vector<std::string>& out) {
   const std::size_t dash = range.find('-');
@@ -35,8 +38,8 @@ bool expand_range(const std::string& range, const std::string& prefix,
   const std::string last = dash == std::string::npos ? first : range.substr(dash + 1);
   if (!all_digits(first) || !all_digits(last) || first.size() > 9 || last.size() > 9) return false;
   const long low = std::stol(first), high = std::stol(last);
-  if (high < low || high - low > kMostHosts) return false;
-  for (long i = low; i <= high; ++i) {
+  if (high < low) return false;
+  for (long i = low; i <= high && out.size() <= kMostHosts; ++i) {
     out.push_back(fmt::format("{}{:0{}}", prefix, i, first.size()));
   }
   return true;
@@ -46,6 +49,7 @@ bool expand_range(const std::string& range, const std::string& prefix,
 bool expand_name(const std::string& name, const std::string& prefix,
                  std::vector<std::string>& out) {
   const std::size_t open = name.find('[');
+  if (prefix.size() + std::min(open, name.size()) > kLongestName) return false;
   if (open == std::string::npos) {
     if (name.find(']') != std::string::npos || (prefix + name).empty()) return false;
     out.push_back(prefix + name);
@@ -63,6 +67,7 @@ bool expand_name(const std::string& name, const std::string& prefix,
     begin = comma + 1;
   }
   for (const std::string& head : heads) {
+    if (out.size() > kMostHosts) break;
     if (!expand_name(name.substr(close + 1), head, out)) return false;
   }
   return true;
@@ -108,7 +113,9 @@ struct Switch {
 
 }  // namespace
 
-std::vector<std::string> expand_host_list(const std::string& text) {
+std::optional<std::vector<std::string>> expand_host_list(const std::string& text,
+                                                         config::TextError& error) {
+  const config::TextError none{fmt::format("'{}' is no host list", text), "as in tux[0-3,12]"};
   std::vector<std::string> out;
   std::string name;
   int depth = 0;
@@ -119,10 +126,19 @@ std::vector<std::string> expand_host_list(const std::string& text) {
       name += c;
       continue;
     }
-    if (!expand_name(name, "", out)) return {};
+    if (!expand_name(name, "", out)) {
+      error = none;
+      return std::nullopt;
+    }
+    if (out.size() > kMostHosts) {
+      error = {fmt::format("'{}' is more than {} hosts", text, kMostHosts), ""};
+      return std::nullopt;
+    }
     name.clear();
   }
-  return depth == 0 ? out : std::vector<std::string>{};
+  if (depth == 0) return out;
+  error = none;
+  return std::nullopt;
 }
 
 std::vector<SlurmNode> read_slurm_topology(const std::string& path,
@@ -131,6 +147,7 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
   std::set<std::string> known_nodes, known_switches;
   std::vector<Switch> switches;
   int leaves = 0;
+  std::size_t hosts = 0;
   LimitedProblems problems(diagnostics);
   for (const TextLine& line : read_lines(path, diagnostics)) {
     Switch own;
@@ -151,12 +168,19 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
           problems.add("second switches", word.at, fmt::format("a second switch '{}'", value));
         }
       } else if (key == "nodes" || key == "switches") {
-        const std::vector<std::string> names = expand_host_list(value);
-        if (names.empty()) {
-          problems.add("no host lists", word.at, fmt::format("'{}' is no host list", value),
-                       "as in tux[0-3,12]");
+        config::TextError error;
+        auto names = expand_host_list(value, error);
+        if (!names) {
+          problems.add("no host lists", word.at, error.what, error.hint);
+          continue;
         }
-        for (const std::string& name : names) {
+        hosts += names->size();
+        if (hosts > kMostHosts) {
+          problems.add("too many hosts", word.at,
+                       fmt::format("the file names more than {} hosts", kMostHosts));
+          continue;
+        }
+        for (const std::string& name : *names) {
           if (key == "switches") {
             own.children.push_back({name, word.at});
           } else if (!known_nodes.insert(name).second) {
@@ -194,11 +218,13 @@ std::vector<SlurmNode> read_slurm_topology(const std::string& path,
 }
 
 std::string import_slurm_topology(const std::string& path, const std::string& node_file,
+                                  const models::Library& library,
                                   config::Diagnostics& diagnostics) {
   const std::vector<SlurmNode> nodes = read_slurm_topology(path, diagnostics);
   const std::size_t before = diagnostics.problems().size();
-  config::Value cluster = config::load_value(node_file, diagnostics);
+  models::load_cluster(node_file, library, {node_file, 0, 0}, diagnostics);
   if (diagnostics.problems().size() != before) return "";
+  config::Value cluster = config::load_value(node_file, diagnostics);
   const auto entry = std::find_if(cluster.entries.begin(), cluster.entries.end(),
                                   [](const auto& each) { return each.key == "nodes"; });
   if (entry == cluster.entries.end() || entry->value.items.size() != 1) {

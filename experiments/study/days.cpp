@@ -9,21 +9,18 @@ namespace orrery::experiments {
 namespace {
 
 constexpr double kDay = 86400;  ///< Seconds.
-constexpr double kMostDays = 36525;
 
 }  // namespace
 
-void describe(config::Visitor& v, Days& days) {
-  v.required("days", days.value, "above 0, at most 36525");
-}
+void describe(config::Visitor& v, Days& days) { v.required("days", days.value, "1e-5 to 36525"); }
 
 bool from_scalar(const std::string& text, Days& out, std::string& error) {
   config::TextError wrong;
   const auto days = config::parse_number(text, wrong);
   if (!days) {
     error = fmt::format("'{}' is not a number of days, for example 0.5", text);
-  } else if (!(*days > 0) || *days > kMostDays) {
-    error = fmt::format("'{}' is not above 0 and at most {}", text, kMostDays);
+  } else if (!(*days >= kLeastDays) || *days > kMostDays) {
+    error = fmt::format("'{}' is not from {} to {}", text, kLeastDays, kMostDays);
   } else {
     out.value = *days;
     return true;

@@ -7,8 +7,10 @@
 
 namespace orrery::experiments {
 
-/// A plain number of days, above 0 and at most a hundred years: in nanoseconds they fit into 64
-/// bits.
+inline constexpr double kLeastDays = 1e-5;   ///< About a second.
+inline constexpr double kMostDays = 36'525;  ///< A hundred years, as traces::kLongestTime.
+
+/// A plain number of days from kLeastDays to kMostDays.
 struct Days {
   double value = 0;
 };

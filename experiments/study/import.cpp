@@ -168,7 +168,8 @@ constexpr Kind kKinds[] = {
     {"nccl-topo", 1, "nccl-topo FILE --gpu NAME --link pcie=CLASS ...", import_node},
     {"slurm-topology", 2, "slurm-topology TOPOLOGY.CONF NODE.yaml",
      [](const ImportSettings& args, const calibration::GpuNames&, config::Diagnostics& d) {
-       return calibration::import_slurm_topology(args.files[0], args.files[1], d);
+       const models::Library library = open_library(d);
+       return calibration::import_slurm_topology(args.files[0], args.files[1], library, d);
      }}};
 
 const Kind* asked_kind(const ImportSettings& args, config::Diagnostics& diagnostics) {

@@ -7,6 +7,7 @@
 
 #include "experiments/study/checks.h"
 #include "planners/recovery/catalog.h"
+#include "traces/trace.h"
 
 namespace orrery::experiments {
 namespace {
@@ -14,7 +15,8 @@ namespace {
 using config::Value;
 
 constexpr const char* kAll = "all";
-constexpr Seconds kLongestHorizon{36525.0 * 86400};  ///< In nanoseconds it fits into 64 bits.
+constexpr Seconds kLeastTime{1e-3};
+constexpr Seconds kLongestTime = to_seconds(Nanoseconds{traces::kLongestTime});
 
 bool has_option(const std::string& policy, const std::string& option) {
   const planners::RecoveryEntry* entry = planners::find_policy(policy);
@@ -85,12 +87,8 @@ void describe(config::Visitor& v, ReplayCase& one) {
   v.optional("ignore_leaves", one.ignore_leaves,
              "nodes of different leaves are simulated as interchangeable: for large clusters");
   if (one.nodes) v.positive("nodes", *one.nodes);
-  if (one.expected_mtbf) v.positive("expected_mtbf", *one.expected_mtbf);
-  if (!one.horizon) return;
-  v.positive("horizon", *one.horizon);
-  if (v.reading() && one.horizon->value > kLongestHorizon.value) {
-    v.problem("horizon", "longer than 36525 days");
-  }
+  if (one.expected_mtbf) v.between("expected_mtbf", *one.expected_mtbf, kLeastTime, kLongestTime);
+  if (one.horizon) v.between("horizon", *one.horizon, kLeastTime, kLongestTime);
 }
 
 void describe(config::Visitor& v, ReplayRun& run) {

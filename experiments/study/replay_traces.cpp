@@ -219,7 +219,7 @@ void TraceSource::set_generator(const ReplayTrace& spec, const std::string& fold
                                         changes, spec.generator->at, at, diagnostics),
                  traces::nodes_of_cluster(cluster)};
   if (diagnostics.problems().size() != before) return;
-  for (const std::string& problem : traces::find_problems(made.generator, made.nodes)) {
+  for (const std::string& problem : traces::find_problems(made.generator, made.nodes, horizon_)) {
     diagnostics.add(spec.generator->at, problem);
   }
   if (horizon_.count <= 0) {

@@ -29,8 +29,10 @@ traces::GeneratorNodes generator_nodes(const TraceGenerateSettings& args,
       if (given) diagnostics.add(at_setting(key), "says what --cluster says");
     }
     const models::Library library = open_library(diagnostics);
-    return traces::nodes_of_cluster(
-        models::load_cluster(*args.cluster, library, at_setting("cluster"), diagnostics));
+    const models::Cluster cluster =
+        models::load_cluster(*args.cluster, library, at_setting("cluster"), diagnostics);
+    // One with problems has ids that are not valid.
+    return diagnostics.empty() ? traces::nodes_of_cluster(cluster) : traces::GeneratorNodes{};
   }
   if (!args.gpus) {
     diagnostics.add(at_setting("gpus"), "is missing", "--cluster NAME, or --gpus N");
@@ -119,7 +121,8 @@ TextResult generate_trace(const TraceGenerateSettings& args, const Call&, Diagno
   const std::vector<OutputFile> outputs = {{"output", file_of(args.output)}};
   check_outputs(outputs, {args.generator}, diagnostics);
   if (diagnostics.empty()) {
-    for (const std::string& problem : traces::find_problems(generator, nodes)) {
+    for (const std::string& problem :
+         traces::find_problems(generator, nodes, to_nanoseconds(args.days))) {
       diagnostics.add({args.generator, 0, 0}, problem);
     }
   }

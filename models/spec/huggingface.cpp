@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/config/json_text.h"
 #include "models/spec/model_file.h"
 
 namespace orrery::models {
@@ -46,12 +47,7 @@ class Keys {
   const std::vector<std::pair<std::string, std::size_t>>& found() const { return found_; }
 
   config::Position at(std::size_t offset) const {
-    const std::size_t end = std::min(offset, text_.size());
-    const std::size_t line_start = end == 0 ? std::string::npos : text_.rfind('\n', end - 1);
-    const auto lines =
-        std::count(text_.begin(), text_.begin() + static_cast<std::ptrdiff_t>(end), '\n');
-    const std::size_t column = line_start == std::string::npos ? end + 1 : end - line_start;
-    return {file_, static_cast<int>(lines) + 1, static_cast<int>(column)};
+    return config::position_of_byte(file_, text_, offset);
   }
   /// Position of a key; the start of the object if it is not there.
   config::Position at(const std::string& key) const {
@@ -274,21 +270,13 @@ std::optional<std::string> read_text(const std::string& path, config::Diagnostic
 
 std::optional<json> parse(const std::string& text, const Keys& keys,
                           config::Diagnostics& problems) {
-  try {
-    json document = json::parse(text);
-    if (document.is_object()) return document;
-    problems.add(keys.at(0), "expected an object: a Hugging Face config.json");
-  } catch (const json::parse_error& error) {
-    // `byte` counts from 1 and is the last character read; 0 means the start.
-    const std::size_t offset = error.byte == 0 ? 0 : error.byte - 1;
-    const std::string what = error.what();
-    const std::size_t detail = what.rfind(": ");
-    problems.add(
-        keys.at(offset),
-        "ill-formed JSON: " + (detail == std::string::npos ? what : what.substr(detail + 2)));
-  } catch (const json::exception&) {  // a number beyond double
-    problems.add(keys.at(0), "ill-formed JSON: a number is out of range");
+  json document;
+  if (const auto fault = config::parse_json(text, document)) {
+    problems.add(keys.at(fault->byte), fault->what);
+    return std::nullopt;
   }
+  if (document.is_object()) return document;
+  problems.add(keys.at(0), "expected an object: a Hugging Face config.json");
   return std::nullopt;
 }
 

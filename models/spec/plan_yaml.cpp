@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -17,7 +16,8 @@ namespace {
 
 using config::Value;
 
-constexpr std::int64_t kLargestId = std::numeric_limits<std::int32_t>::max();
+/// Larger than that of any device or block that can be described; the next one is a number, too.
+constexpr std::int64_t kLargestId = (1 << 30) - 1;
 constexpr std::int64_t kMostDevices = 1 << 20;
 
 /// Reads "7" or "0-7".
@@ -111,8 +111,19 @@ void describe(config::Visitor& v, PipelineText& text) {
   if (!text.pipeline.reroutes.empty()) v.problem("reroutes", "a pipeline with copies has none");
 }
 
-/// Appends the pipeline as often as it says; false: ids of devices grow too large.
+std::int64_t devices_of(const Pipeline& pipeline) {
+  std::size_t devices = 0;
+  for (const Stage& stage : pipeline.stages) {
+    for (const Segment& segment : stage.segments) {
+      for (const Group& group : segment.groups) devices += group.devices.size();
+    }
+  }
+  return static_cast<std::int64_t>(devices);
+}
+
+/// Appends the pipeline as often as it says; false: too many devices, or their ids grow too large.
 bool append_copies(const PipelineText& text, std::vector<Pipeline>& pipelines) {
+  if (text.copies > 1 && devices_of(text.pipeline) * text.copies > kMostDevices) return false;
   for (std::int64_t copy = 0; copy < text.copies; ++copy) {
     Pipeline& added = pipelines.emplace_back(text.pipeline);
     for (Stage& stage : added.stages) {
@@ -250,7 +261,8 @@ void describe(config::Visitor& v, Plan& plan) {
   plan.pipelines.clear();
   for (const PipelineText& text : texts) {
     if (!append_copies(text, plan.pipelines)) {
-      return v.problem("pipelines", "copies have devices beyond all numbers");
+      return v.problem("pipelines", fmt::format("copies have more than {} devices, or ids above {}",
+                                                kMostDevices, kLargestId));
     }
   }
 }

@@ -233,15 +233,38 @@ TEST(NcclTopo, BrokenFilesAreRefusedAtTheirPlace) {
 }
 
 TEST(SlurmTopology, HostListsAreExpanded) {
-  EXPECT_EQ(expand_host_list("tux[0-2,12],dev"),
-            (std::vector<std::string>{"tux0", "tux1", "tux2", "tux12", "dev"}));
-  EXPECT_EQ(expand_host_list("n[08-10]-ib"),
-            (std::vector<std::string>{"n08-ib", "n09-ib", "n10-ib"}));
-  EXPECT_EQ(expand_host_list("r[1-2]n[1-2]"),
-            (std::vector<std::string>{"r1n1", "r1n2", "r2n1", "r2n2"}));
-  for (const char* broken : {"", "a[", "a]", "a[1", "a[2-1]", "a[x]", "a,,b", "a[1,]b"}) {
-    EXPECT_TRUE(expand_host_list(broken).empty()) << broken;
+  using Names = std::vector<std::string>;
+  config::TextError error;
+  EXPECT_EQ(expand_host_list("tux[0-2,12],dev", error),
+            (Names{"tux0", "tux1", "tux2", "tux12", "dev"}));
+  EXPECT_EQ(expand_host_list("n[08-10]-ib", error), (Names{"n08-ib", "n09-ib", "n10-ib"}));
+  EXPECT_EQ(expand_host_list("r[1-2]n[1-2]", error), (Names{"r1n1", "r1n2", "r2n1", "r2n2"}));
+  for (const std::string& broken :
+       {std::string(), std::string("a["), std::string("a]"), std::string("a[1"),
+        std::string("a[2-1]"), std::string("a[x]"), std::string("a,,b"), std::string("a[1,]b"),
+        std::string(256, 'a'), std::string(255, 'a') + "[0-1]"}) {
+    EXPECT_FALSE(expand_host_list(broken, error)) << broken;
+    EXPECT_EQ(error.what, "'" + broken + "' is no host list");
   }
+}
+
+TEST(SlurmTopology, ProductsOfRangesAreLimited) {
+  config::TextError error;
+  EXPECT_EQ(expand_host_list("n[0-99999]", error).value().size(), 100'000u);
+  for (const std::string text : {"n[0-100000]", "n[0-99999]m[0-99999]", "a,n[0-99999]",
+                                 "[0-9][0-9][0-9][0-9][0-9][0-9]", "n[0-999999999]"}) {
+    EXPECT_FALSE(expand_host_list(text, error)) << text;
+    EXPECT_EQ(error.what, "'" + text + "' is more than 100000 hosts");
+  }
+  const auto problem = [](const std::string& text) {
+    config::Diagnostics problems;
+    read_slurm_topology(file_with("large.conf", text), problems);
+    return first(problems);
+  };
+  EXPECT_EQ(problem("SwitchName=s0 Nodes=n[0-99999]m[0-99999]\n"),
+            "1:15: 'n[0-99999]m[0-99999]' is more than 100000 hosts");
+  EXPECT_EQ(problem("SwitchName=s0 Nodes=n[0-59999]\nSwitchName=s1 Nodes=m[0-59999]\n"),
+            "2:15: the file names more than 100000 hosts");
 }
 
 const char* const kSlurm = R"(# two leaves below one spine
@@ -303,7 +326,7 @@ TEST(SlurmTopology, NodesTakeTheNodeOfTheOtherFile) {
   const std::string node =
       node_yaml(read_nvidia_topo(file_with("topo.txt", kTopo), problems), names(), problems);
   const std::string text = import_slurm_topology(file_with("topology.conf", kSlurm),
-                                                 file_with("node.yaml", node), problems);
+                                                 file_with("node.yaml", node), library, problems);
   ASSERT_EQ(first(problems), "");
   const models::Cluster cluster =
       models::load_cluster(file_with("cluster.yaml", text), library, {}, problems);
@@ -313,6 +336,17 @@ TEST(SlurmTopology, NodesTakeTheNodeOfTheOtherFile) {
   EXPECT_EQ(cluster.nodes[3].name, "n3");
   EXPECT_EQ(cluster.nodes[3].leaf, 1);
   EXPECT_EQ(cluster.nodes[3].domains.size(), 2u);
+}
+
+TEST(SlurmTopology, ANodeOfAnUnknownTypeIsAProblemAtItsPlace) {
+  config::Diagnostics problems;
+  const models::Library library = models::load_library(models::default_library_root(), problems);
+  const std::string node =
+      "schema: orrery/cluster/1\nname: a\nnodes:\n  - {name: a, gpus: {type: A100-80000GB}}\n";
+  EXPECT_EQ(import_slurm_topology(file_with("topology.conf", kSlurm), file_with("node.yaml", node),
+                                  library, problems),
+            "");
+  EXPECT_EQ(first(problems), "4:28: unknown GPU type 'A100-80000GB'");
 }
 
 }  // namespace

@@ -203,6 +203,23 @@ TEST(TraceNames, RunsOfNamesAreJoinedAndSplit) {
   EXPECT_EQ(again, names);
 }
 
+TEST(TraceNames, NumbersBeyondNineDigitsAreNoRun) {
+  for (const char* bad : {"a{2147483647..2147483647}", "a{2147483647..2147483648}",
+                          "a{0..2147483647}", "a{1000000000..1000000000}", "a{0..1000000}"}) {
+    config::TextError error;
+    EXPECT_FALSE(split_names(bad, error)) << bad;
+    EXPECT_NE(error.what, "") << bad;
+  }
+  config::TextError error;
+  const auto last = split_names("a{999999999..999999999}", error);
+  EXPECT_EQ(last, std::vector<std::string>{"a999999999"}) << error.what;
+  EXPECT_EQ(problems_of_file("# schema: orrery/trace/1\n# nodes: a{2147483647..2147483647} x8\n"
+                             "time,kind\n"),
+            "2:10: 'a{2147483647..2147483647}' is no run of node names (for example "
+            "node{0..15})\n");
+  EXPECT_EQ(problems_of("1,fail,devices:a{2147483647..2147483647}/0\n").substr(0, 5), "6:8: ");
+}
+
 TEST(TraceNames, TimesAreExact) {
   config::TextError error;
   for (const std::int64_t time :
@@ -212,7 +229,8 @@ TEST(TraceNames, TimesAreExact) {
   }
   EXPECT_EQ(parse_time("3.5 h", error), 12'600'000'000'000);
   EXPECT_EQ(parse_time("1e3", error), 1'000'000'000'000);
-  for (const char* bad : {"", "inf", "nan", "-0.5", "1 GB", "1h2", ".", "1e99"}) {
+  EXPECT_EQ(parse_time("36525 day", error), kLongestTime);
+  for (const char* bad : {"", "inf", "nan", "-0.5", "1 GB", "1h2", ".", "1e99", "36525.1 day"}) {
     EXPECT_FALSE(parse_time(bad, error)) << bad;
   }
 }

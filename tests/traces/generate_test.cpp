@@ -325,9 +325,67 @@ TEST(GeneratorFile, ProblemsHavePlacesAndNames) {
   config::Diagnostics inside;
   load_generator(file.path(), "models/library", {}, {}, {}, inside);
   const std::string text = all(inside);
-  EXPECT_NE(text.find("4:9: must be zero or more, is -1"), std::string::npos) << text;
+  EXPECT_NE(text.find("4:9: must be from 0 to 1000000, is -1"), std::string::npos) << text;
   EXPECT_NE(text.find("hardware needs a time of repair"), std::string::npos) << text;
   EXPECT_NE(text.find("'rack'"), std::string::npos) << text;
+}
+
+TEST(GeneratorFile, SettingsThatNoTimeOrCountCanHoldAreProblemsAtTheirPlace) {
+  const auto problem = [](const std::string& section) {
+    config::Diagnostics problems;
+    config::load_text<TraceGenerator>("schema: orrery/trace_generator/1\nname: x\n" + section,
+                                      "generator", problems);
+    return all(problems);
+  };
+  const std::string cause = "failures:\n  causes:\n    - {cause: a, scope: job, count: ";
+  EXPECT_EQ(problem(cause + "1}\n"), "");
+  EXPECT_EQ(problem(cause + "1e18}\n"), "5:37: must be from 0 to 1e+09, is 1e+18\n");
+  const std::string spot = "spot:\n  - gpu_type: a\n    leaves_per_hour: 1\n    away: 5 h\n    ";
+  EXPECT_EQ(problem(spot + "burst: 2\n"), "");
+  EXPECT_EQ(problem(spot + "burst: 1e308\n"), "7:12: must be from 1 to 1000000, is 1e+308\n");
+  EXPECT_EQ(problem(spot + "join_burst: 1e308\n").substr(0, 6), "7:17: ");
+  EXPECT_EQ(problem(spot + "notice: 1e15 min\n").substr(0, 6), "7:13: ");
+  EXPECT_EQ(problem(spot + "price: 1e300 $/h\n").substr(0, 6), "7:12: ");
+  EXPECT_EQ(problem(spot + "price_step: 1e300 s\n").substr(0, 6), "7:17: ");
+  EXPECT_EQ(problem(spot + "price_reversion: 1e-300 s\n").substr(0, 6), "7:22: ");
+  EXPECT_EQ(problem(spot + "by_hour: [1e300]\n").substr(0, 6), "7:14: ");
+  EXPECT_EQ(problem("failures:\n  period: 5e-324 day\n").substr(0, 5), "4:11:");
+  EXPECT_EQ(problem("failures:\n  rate: 1e300\n").substr(0, 5), "4:9: ");
+  EXPECT_EQ(problem("failures:\n  maintenance: {notice: 1e15 min}\n").substr(0, 5), "4:25:");
+  EXPECT_EQ(problem("failures:\n  slow: {duration: {mean: 1e15 min}}\n").substr(0, 5), "4:27:");
+}
+
+TEST(Generate, MoreEventsThanAreKeptAreAProblemBeforeTheyAreDrawn) {
+  const GeneratorNodes nodes = equal_nodes(1024, 8, "A");
+  const auto problems = [&](const char* name, const std::vector<std::string>& changes) {
+    return find_problems(library_generator(name, changes), nodes, days(54));
+  };
+  for (const char* name : {"llama3", "bamboo_p3", "spot"}) {
+    EXPECT_EQ(problems(name, {}), std::vector<std::string>{}) << name;
+  }
+  for (const char* many : {"rate=1e5", "period=1 s", "maintenance.count=1e9", "daily.step=60 s",
+                           "slow.per_1000_gpu_days=1e6"}) {
+    const std::string change = std::string("failures.") + many;
+    const bool steps = change.find("daily") != std::string::npos;
+    EXPECT_EQ(problems("llama3", {change}).size(), steps ? 0u : 1u) << change;
+  }
+}
+
+TEST(Generate, TheBoundOfEventsHoldsAndIsNotFarAway) {
+  for (const char* name : {"llama3", "bamboo_p3", "spot"}) {
+    const TraceGenerator generator = library_generator(name);
+    int low = 1, high = 1 << 18;
+    while (low + 1 < high) {
+      const int middle = (low + high) / 2;
+      const bool fits = find_problems(generator, equal_nodes(middle, 8, "A"), days(540)).empty();
+      (fits ? low : high) = middle;
+    }
+    // The bound is proportional to the nodes, so that a hundredth has a hundredth of the events.
+    ASSERT_LT(high, 1 << 18) << name;
+    const Trace trace = generate(generator, equal_nodes(high / 100, 8, "A"), days(540), 1);
+    EXPECT_LT(static_cast<double>(trace.events.size()), kMostEvents / 100 * 1.02) << name;
+    EXPECT_GT(static_cast<double>(trace.events.size()), kMostEvents / 100 * 0.3) << name;
+  }
 }
 
 TEST(GeneratorFile, EverySettingOfTheLibraryComesBackFromItsDump) {

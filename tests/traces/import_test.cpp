@@ -96,9 +96,23 @@ TEST(ImportGcp, SamplesAreSortedAndTheLastOfASecondHolds) {
                                   "2022-01-01, 00:00:00, 2\n2022-01-01, 00:00:10, 1\n");
   EXPECT_EQ(events_of(trace), "20 leave node1\n");
   EXPECT_EQ(problems_of("gcp", "2021-02-30, 00:00:00, 1\n2021-02-03, 24:00:00, 1\nx\n"),
-            "1:1: '2021-02-30' is no date (for example 2021-12-11)\n"
+            "1:1: '2021-02-30' is no date (for example 2021-12-11; years 1970 to 2069)\n"
             "2:13: '24:00:00' is no time of day (for example 11:13:10)\n"
             "3:1: 1 cells instead of 3 (date, time, count)\n");
+}
+
+TEST(ImportGcp, YearsThatTimesCannotCountAreNoDates) {
+  const std::string hint = " is no date (for example 2021-12-11; years 1970 to 2069)\n";
+  EXPECT_EQ(problems_of("gcp", "0001-12-31, 23:59:50, 2\n2022-01-01, 00:00:10, 3\n"),
+            "1:1: '0001-12-31'" + hint);
+  EXPECT_EQ(problems_of("gcp", "00-01-01, 00:00:00, 2\n2070-01-01, 00:00:00, 2\n"),
+            "1:1: '00-01-01'" + hint + "2:1: '2070-01-01'" + hint);
+  // The longest trace: its horizon can be written and read.
+  const Trace trace = import_text("gcp", "1970-01-01, 00:00:00, 2\n2069-12-31, 23:59:59, 2\n");
+  EXPECT_EQ(trace.horizon.count / kSecond, 3'155'759'999);
+  const File file(write_trace(trace));
+  config::Diagnostics diagnostics;
+  EXPECT_EQ(read_trace(file.path(), diagnostics).horizon, trace.horizon) << all(diagnostics);
 }
 
 TEST(ImportParcae, OnlyComingsAndGoingsAreRead) {
@@ -111,7 +125,8 @@ TEST(ImportParcae, OnlyComingsAndGoingsAreRead) {
   const Trace trace = import_text("parcae", text);
   EXPECT_EQ(events_of(trace), "120 leave node0\n");
   EXPECT_EQ(trace.horizon.count, 180'000'000'000);
-  EXPECT_EQ(problems_of("parcae", "[0, \"add\"\n"), "1:10: this is no JSON\n");
+  EXPECT_EQ(problems_of("parcae", "[0, \"add\"\n"),
+            "1:10: no JSON: unexpected end of input; expected ']'\n");
   EXPECT_EQ(
       problems_of("parcae", "[0, \"jump\", {\"nodes\": [], \"duration\": 1}]\n").substr(0, 35),
       "1:1: unknown kind of change 'jump' ");
@@ -124,9 +139,31 @@ TEST(ImportSkypilot, CountsBecomeNodes) {
   EXPECT_EQ(trace.horizon.count, 1'200'000'000'000);
   EXPECT_EQ(
       problems_of("skypilot", "{\"metadata\": {\"gap_seconds\": 300},\n \"data\": [1, -1, x]}"),
-      "2:18: this is no JSON\n");
+      "2:18: no JSON: invalid literal; last read: '-1, x'\n");
   EXPECT_EQ(problems_of("skypilot", R"({"metadata": {"gap_seconds": 0}, "data": []})"),
             "1:1: no positive `gap_seconds` in `metadata`\n1:1: no list `data` of counts\n");
+}
+
+TEST(Import, NumbersBeyondDoubleAreProblemsAtTheirPlace) {
+  const std::string parcae = R"([1e999, "add", {"nodes": ["n0"], "duration": 60000}])";
+  EXPECT_EQ(problems_of("parcae", parcae), "1:2: number 1e999 is out of range\n");
+  EXPECT_EQ(problems_of("skypilot", "{\"metadata\":\n {\"gap_seconds\": 1e999}, \"data\": [2]}"),
+            "2:18: number 1e999 is out of range\n");
+  // Files that other readers of JSON look at, to see whether they are of their format.
+  EXPECT_EQ(problems_of("bamboo", "0,add,a\n1e999,add,b\n").substr(0, 5), "2:1: ");
+  EXPECT_EQ(problems_of("bamboo", "1e999,add,a\n").substr(0, 5), "1:1: ");
+  EXPECT_EQ(problems_of("aws", "0,0\n1e400,0\n20,1e308\n").substr(0, 5), "2:1: ");
+}
+
+TEST(Import, TimesBeyondAHundredYearsAreProblems) {
+  EXPECT_EQ(problems_of("aws", "0,0\n3.2e9,1\n"), "2:1: '3.2e9' is more than 100 years\n");
+  EXPECT_EQ(problems_of("bamboo", "0,add,a\n9223372036854,add,b\n").substr(0, 5), "2:1: ");
+  EXPECT_EQ(
+      problems_of("parcae", R"([9223372036854, "add", {"nodes": [], "duration": 1}])").substr(0, 5),
+      "1:1: ");
+  EXPECT_EQ(
+      problems_of("skypilot", R"({"metadata": {"gap_seconds": 1000000000}, "data": [2, 2, 0, 1]})"),
+      "1:1: 4 samples every 1000000000 s are more than 100 years\n");
 }
 
 TEST(Import, AMissingFileIsOneProblem) {

@@ -1,4 +1,7 @@
 // Planners and recovery policies by name or in Python, and replay.
+#include <fmt/format.h>
+
+#include "experiments/study/days.h"
 #include "planners/catalog.h"
 #include "planners/recovery/catalog.h"
 #include "sim/replay/fixed_timer.h"
@@ -364,24 +367,28 @@ void bind_planning(py::module_& m) {
     }
     return list;
   });
-  m.def("generate_trace",
-        [](const std::string& generator, const models::Cluster& cluster, double days,
-           std::uint64_t seed, const std::vector<std::string>& changes) {
-          const traces::GeneratorNodes nodes = traces::nodes_of_cluster(cluster);
-          const traces::TraceGenerator settings = checked([&](config::Diagnostics& problems) {
-            auto loaded = traces::load_generator(generator, models::default_library_root(), changes,
-                                                 {"generator", 0, 0}, {"changes", 0, 0}, problems);
-            if (!problems.empty()) return loaded;
-            for (const std::string& what : traces::find_problems(loaded, nodes)) {
-              problems.add({"generator", 0, 0}, what);
-            }
-            if (!(days > 0) || days > 36500)
-              problems.add({"days", 0, 0}, "must be from 0 to 36500");
-            return loaded;
-          });
-          const py::gil_scoped_release release;
-          return traces::generate(settings, nodes, to_nanoseconds(Seconds{days * 86400}), seed);
-        });
+  m.def("generate_trace", [](const std::string& generator, const models::Cluster& cluster,
+                             double days, std::uint64_t seed,
+                             const std::vector<std::string>& changes) {
+    const traces::GeneratorNodes nodes = traces::nodes_of_cluster(cluster);
+    const traces::TraceGenerator settings = checked([&](config::Diagnostics& problems) {
+      auto loaded = traces::load_generator(generator, models::default_library_root(), changes,
+                                           {"generator", 0, 0}, {"changes", 0, 0}, problems);
+      if (!problems.empty()) return loaded;
+      if (!(days >= experiments::kLeastDays) || days > experiments::kMostDays) {
+        problems.add({"days", 0, 0}, fmt::format("must be from {} to {}", experiments::kLeastDays,
+                                                 experiments::kMostDays));
+        return loaded;
+      }
+      for (const std::string& what :
+           traces::find_problems(loaded, nodes, to_nanoseconds(Seconds{days * 86400}))) {
+        problems.add({"generator", 0, 0}, what);
+      }
+      return loaded;
+    });
+    const py::gil_scoped_release release;
+    return traces::generate(settings, nodes, to_nanoseconds(Seconds{days * 86400}), seed);
+  });
 }
 
 }  // namespace orrery::python

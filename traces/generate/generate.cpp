@@ -434,6 +434,52 @@ class Generator {
   Trace trace_;
 };
 
+/// A bound of the mean number of events, with those that find no victim. An event that lists so
+/// many devices takes the memory of two.
+constexpr double kDevicesPerEvent = 50;
+
+double most_failures(const FailureSettings& failures, double devices, Seconds horizon) {
+  double count = failures.maintenance.count * 3;  // notice, leave, join
+  for (const FailureCause& cause : failures.causes) count += cause.count * 2;
+  const double scale =
+      failures.rate * (horizon / failures.period) * devices / static_cast<double>(failures.gpus);
+  const double days = horizon.value / kDay;
+  double events =
+      count * scale + failures.slow.per_1000_gpu_days / 1000 * devices * days * 2 +
+      failures.links.per_link_day * static_cast<double>(failures.links.links.size()) * days * 2;
+  if (failures.daily.depth > 0) events += horizon / failures.daily.step;
+  return events;
+}
+
+double most_events(const TraceGenerator& generator, const GeneratorNodes& nodes, Seconds horizon) {
+  struct Count {
+    double nodes = 0;
+    double devices = 0;
+  };
+  Count all;
+  std::map<std::string, Count> by_type;
+  for (const TraceNode& node : nodes.nodes) {
+    for (Count* count : {&all, &by_type[node.gpu_type]}) {
+      count->nodes += 1;
+      count->devices += node.gpus;
+    }
+  }
+  double events = 0;
+  if (generator.failures) events += most_failures(*generator.failures, all.devices, horizon);
+  for (const auto& [gpu_type, count] : by_type) {
+    const SpotType* type = spot_type_of(generator, gpu_type);
+    if (type == nullptr) continue;
+    const double factor =
+        type->by_hour.empty() ? 1 : *std::max_element(type->by_hour.begin(), type->by_hour.end());
+    const double hazard = factor * type->leaves_per_hour / kHour;
+    events += count.nodes * (3 * horizon.value * hazard / (1 + hazard * type->away.value) + 1);
+    if (type->price && type->price_sigma > 0) {
+      events += (horizon / type->price_step + 1) * (1 + count.devices / kDevicesPerEvent);
+    }
+  }
+  return events;
+}
+
 }  // namespace
 
 GeneratorNodes nodes_of_cluster(const models::Cluster& cluster) {
@@ -451,8 +497,8 @@ GeneratorNodes equal_nodes(int count, int gpus, const std::string& gpu_type) {
   return out;
 }
 
-std::vector<std::string> find_problems(const TraceGenerator& generator,
-                                       const GeneratorNodes& nodes) {
+std::vector<std::string> find_problems(const TraceGenerator& generator, const GeneratorNodes& nodes,
+                                       Nanoseconds horizon) {
   std::vector<std::string> problems;
   if (nodes.nodes.empty()) problems.emplace_back("no nodes");
   for (const SpotType& spot : generator.spot) {
@@ -462,13 +508,18 @@ std::vector<std::string> find_problems(const TraceGenerator& generator,
       problems.push_back(fmt::format("no node has the GPU type '{}' of `spot`", spot.gpu_type));
     }
   }
+  const double events = most_events(generator, nodes, to_seconds(horizon));
+  if (events > static_cast<double>(kMostEvents)) {
+    problems.push_back(fmt::format("the trace would have some {:.3g} events, at most {} are kept",
+                                   events, kMostEvents));
+  }
   return problems;
 }
 
 Trace generate(const TraceGenerator& generator, const GeneratorNodes& nodes, Nanoseconds horizon,
                std::uint64_t seed) {
   ORRERY_CHECK(horizon.count > 0, "a horizon of {} ns", horizon.count);
-  const auto problems = find_problems(generator, nodes);
+  const auto problems = find_problems(generator, nodes, horizon);
   ORRERY_CHECK(problems.empty(), "{}", problems.front());
   return Generator(generator, nodes, horizon, seed).run();
 }

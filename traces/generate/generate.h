@@ -26,9 +26,10 @@ GeneratorNodes nodes_of_cluster(const models::Cluster& cluster);
 /// `count` equal nodes node0, node1, ... on one leaf.
 GeneratorNodes equal_nodes(int count, int gpus, const std::string& gpu_type);
 
-/// What in the generator does not fit the nodes (a GPU type that is not there), in words.
-std::vector<std::string> find_problems(const TraceGenerator& generator,
-                                       const GeneratorNodes& nodes);
+/// What in the generator does not fit the nodes (a GPU type that is not there), or would make more
+/// than kMostEvents until `horizon`, in words.
+std::vector<std::string> find_problems(const TraceGenerator& generator, const GeneratorNodes& nodes,
+                                       Nanoseconds horizon);
 
 /// The trace until `horizon`; deterministic in its arguments. Unexpected failures of cause c come
 /// as a renewal process of the mean rate `count / period x devices / gpus`, stationary from time 0

@@ -8,6 +8,7 @@
 
 #include "models/config/document.h"
 #include "models/config/visitor.h"
+#include "traces/trace.h"
 
 namespace orrery::traces {
 
@@ -17,6 +18,17 @@ constexpr std::size_t kHours = 24;
 constexpr double kLeastShape = 0.2;
 constexpr double kMostShape = 20;
 constexpr double kMostSigma = 5;
+/// Ranges that no measured number comes near, so that times fit into nanoseconds and rates are
+/// numbers. How many events all settings together make, find_problems() limits.
+constexpr double kMostCount = 1e9;
+constexpr double kMostFactor = 1e6;
+constexpr double kMostBurst = 1e6;
+constexpr double kMostLeavesPerHour = 3600;
+constexpr DollarsPerSecond kMostPrice{1e3};
+constexpr Seconds kLeastTime{1e-3};
+constexpr Seconds kLeastStep{60};
+constexpr Seconds kLongest = to_seconds(Nanoseconds{kLongestTime});
+constexpr Seconds kLongestNotice{365 * kDay};
 }  // namespace
 
 std::vector<std::pair<FailureScope, const char*>> enum_names(FailureScope) {
@@ -37,7 +49,7 @@ void describe(config::Visitor& v, RandomDuration& duration) {
   v.required("mean", duration.mean, "mean of the duration");
   v.optional("distribution", duration.distribution, "fixed, exponential or lognormal");
   v.optional("sigma", duration.sigma, "lognormal: standard deviation of the logarithm");
-  v.positive("mean", duration.mean);
+  v.between("mean", duration.mean, kLeastTime, kLongest);
   v.between("sigma", duration.sigma, 0.0, kMostSigma);
 }
 
@@ -51,9 +63,9 @@ void describe(config::Visitor& v, FailureCause& cause) {
   v.optional("repair", cause.repair, "until the hardware is back; not for scope job");
   v.optional("detection", cause.detection, "until the job notices; none: the policy's default");
   v.optional("source", cause.source, "where the numbers come from");
-  v.not_negative("count", cause.count);
-  v.at_least("nodes", cause.nodes, 1);
-  if (cause.detection) v.not_negative("detection", *cause.detection);
+  v.between("count", cause.count, 0.0, kMostCount);
+  v.between("nodes", cause.nodes, 1, 1 << 20);
+  if (cause.detection) v.between("detection", *cause.detection, Seconds{0}, kLongestNotice);
   if (v.reading() && cause.cause.empty()) v.problem("cause", "a cause without a name");
   if (v.reading() && v.good() && cause.repair.has_value() == (cause.scope == FailureScope::job)) {
     v.problem(
@@ -69,8 +81,8 @@ void describe(config::Visitor& v, Maintenance& maintenance) {
   v.optional("notice", maintenance.notice, "announced so long before");
   v.optional("duration", maintenance.duration, "until the node is back");
   v.optional("source", maintenance.source, "where the numbers come from");
-  v.not_negative("count", maintenance.count);
-  v.not_negative("notice", maintenance.notice);
+  v.between("count", maintenance.count, 0.0, kMostCount);
+  v.between("notice", maintenance.notice, Seconds{0}, kLongestNotice);
 }
 
 void describe(config::Visitor& v, LemonNodes& lemons) {
@@ -78,7 +90,7 @@ void describe(config::Visitor& v, LemonNodes& lemons) {
   v.optional("share", lemons.share, "of nodes");
   v.optional("rate", lemons.rate, "failures of a lemon relative to any other node");
   v.between("share", lemons.share, 0.0, 1.0);
-  v.positive("rate", lemons.rate);
+  v.between("rate", lemons.rate, 1 / kMostFactor, kMostFactor);
 }
 
 void describe(config::Visitor& v, SlowDevices& slow) {
@@ -88,9 +100,9 @@ void describe(config::Visitor& v, SlowDevices& slow) {
   v.optional("duration", slow.duration, "until it is back at full speed");
   v.optional("detection", slow.detection, "until the job notices; none: the policy's default");
   v.optional("source", slow.source, "where the numbers come from");
-  v.not_negative("per_1000_gpu_days", slow.per_1000_gpu_days);
+  v.between("per_1000_gpu_days", slow.per_1000_gpu_days, 0.0, kMostCount);
   v.between("factor", slow.factor, 1e-3, 1.0);
-  if (slow.detection) v.not_negative("detection", *slow.detection);
+  if (slow.detection) v.between("detection", *slow.detection, Seconds{0}, kLongestNotice);
 }
 
 void describe(config::Visitor& v, DegradedLinks& links) {
@@ -100,7 +112,7 @@ void describe(config::Visitor& v, DegradedLinks& links) {
   v.optional("factor", links.factor, "of its bandwidth");
   v.optional("duration", links.duration, "until it is back at full bandwidth");
   v.optional("source", links.source, "where the numbers come from");
-  v.not_negative("per_link_day", links.per_link_day);
+  v.between("per_link_day", links.per_link_day, 0.0, kMostCount);
   v.between("factor", links.factor, 1e-3, 1.0);
 }
 
@@ -112,7 +124,7 @@ void describe(config::Visitor& v, DailyVariation& daily) {
   v.optional("source", daily.source, "where the numbers come from");
   v.between("depth", daily.depth, 0.0, 0.9);
   v.between("warmest_hour", daily.warmest_hour, 0.0, 24.0);
-  v.at_least("step", daily.step, Seconds{60});
+  v.between("step", daily.step, kLeastStep, kLongest);
 }
 
 void describe(config::Visitor& v, FailureSettings& failures) {
@@ -129,9 +141,9 @@ void describe(config::Visitor& v, FailureSettings& failures) {
   v.optional("slow", failures.slow, "devices that run slowly for a while");
   v.optional("links", failures.links, "links that lose bandwidth for a while");
   v.optional("daily", failures.daily, "throughput of the whole job over the day");
-  v.positive("period", failures.period);
-  v.at_least("gpus", failures.gpus, std::int64_t{1});
-  v.not_negative("rate", failures.rate);
+  v.between("period", failures.period, kLeastTime, kLongest);
+  v.between("gpus", failures.gpus, std::int64_t{1}, static_cast<std::int64_t>(kMostCount));
+  v.between("rate", failures.rate, 0.0, kMostFactor);
   v.between("shape", failures.shape, kLeastShape, kMostShape);
   if (!v.reading()) return;
   std::set<std::string> names;
@@ -158,22 +170,23 @@ void describe(config::Visitor& v, SpotType& spot) {
   v.optional("price_reversion", spot.price_reversion, "time constant towards the mean");
   v.optional("price_step", spot.price_step, "how often the price is set");
   v.optional("source", spot.source, "where the numbers come from");
-  v.not_negative("leaves_per_hour", spot.leaves_per_hour);
-  v.positive("away", spot.away);
-  v.at_least("burst", spot.burst, 1.0);
-  v.at_least("join_burst", spot.join_burst, 1.0);
-  v.not_negative("notice", spot.notice);
+  v.between("leaves_per_hour", spot.leaves_per_hour, 0.0, kMostLeavesPerHour);
+  v.between("away", spot.away, kLeastTime, kLongest);
+  v.between("burst", spot.burst, 1.0, kMostBurst);
+  v.between("join_burst", spot.join_burst, 1.0, kMostBurst);
+  v.between("notice", spot.notice, Seconds{0}, kLongestNotice);
   v.between("price_sigma", spot.price_sigma, 0.0, kMostSigma);
-  v.positive("price_reversion", spot.price_reversion);
-  v.at_least("price_step", spot.price_step, Seconds{60});
+  v.between("price_reversion", spot.price_reversion, kLeastTime, kLongest);
+  v.between("price_step", spot.price_step, kLeastStep, kLongest);
   if (spot.start) v.between("start", *spot.start, 0.0, 1.0);
-  if (spot.price) v.not_negative("price", *spot.price);
+  if (spot.price) v.between("price", *spot.price, DollarsPerSecond{0}, kMostPrice);
   if (!v.reading()) return;
   if (!spot.by_hour.empty() && spot.by_hour.size() != kHours) {
     v.problem("by_hour", fmt::format("{} factors instead of 24", spot.by_hour.size()));
   }
   for (const double factor : spot.by_hour) {
-    if (!(factor >= 0)) v.problem("by_hour", fmt::format("factor {} is negative", factor));
+    if (factor >= 0 && factor <= kMostFactor) continue;
+    v.problem("by_hour", fmt::format("factor {} is not from 0 to {}", factor, kMostFactor));
   }
 }
 

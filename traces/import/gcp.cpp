@@ -15,6 +15,10 @@
 namespace orrery::traces {
 namespace {
 
+/// Years that are read; any two times of theirs are within kLongestTime of each other.
+constexpr int kFirstYear = 1970;
+constexpr int kLastYear = 2069;
+
 /// Numbers of "2021-12-11" or "11:11:30".
 std::optional<std::array<int, 3>> three(const std::string& text, char separator) {
   std::array<int, 3> out{};
@@ -41,7 +45,7 @@ std::optional<std::int64_t> seconds_of(const std::string& date, const std::strin
   if (!day) return std::nullopt;
   const std::chrono::year_month_day ymd{year{(*day)[0]}, month{static_cast<unsigned>((*day)[1])},
                                         std::chrono::day{static_cast<unsigned>((*day)[2])}};
-  if (!ymd.ok()) return std::nullopt;
+  if (!ymd.ok() || (*day)[0] < kFirstYear || (*day)[0] > kLastYear) return std::nullopt;
   bad_date = false;
   if (!time || (*time)[0] > 23 || (*time)[1] > 59 || (*time)[2] > 59) return std::nullopt;
   const std::int64_t days = std::chrono::sys_days(ymd).time_since_epoch().count();
@@ -64,7 +68,9 @@ Trace read_gcp(const ImportInput& input) {
           row.add_problem(
               bad,
               fmt::format("'{}' is no {}", row.cells[bad].text, bad_date ? "date" : "time of day"),
-              bad_date ? "for example 2021-12-11" : "for example 11:13:10");
+              bad_date
+                  ? fmt::format("for example 2021-12-11; years {} to {}", kFirstYear, kLastYear)
+                  : "for example 11:13:10");
         }
         const auto count = row.integer(2, kMostInstances);
         if (second && count) samples.push_back({*second, static_cast<int>(*count)});

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "models/config/json_text.h"
 #include "traces/import/slots.h"
 
 namespace orrery::traces {
@@ -44,10 +45,8 @@ Trace read_parcae(const ImportInput& input) {
       input, "the file is empty",
       [&](const std::string& text, std::int64_t number, FileProblems& problems) {
         json line;
-        try {
-          line = json::parse(text);
-        } catch (const json::parse_error& error) {
-          return problems.add(number, static_cast<int>(error.byte), "this is no JSON");
+        if (const auto fault = config::parse_json(text, line)) {
+          return problems.add(number, static_cast<int>(fault->byte) + 1, fault->what);
         }
         if (const std::string bad = bad_interval(line); !bad.empty()) {
           return problems.add(number, 1, bad,

@@ -3,27 +3,18 @@
 /// sample that shows it; the trace ends one gap after the last sample.
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "models/base/file.h"
+#include "models/config/json_text.h"
 #include "traces/import/slots.h"
 
 namespace orrery::traces {
 namespace {
 
 using nlohmann::json;
-
-/// Line and column of a byte (from 1).
-std::pair<std::int64_t, int> position_of(const std::string& text, std::size_t byte) {
-  const auto end =
-      text.begin() + static_cast<std::ptrdiff_t>(std::min(text.size(), byte) - (byte > 0 ? 1 : 0));
-  const auto line = 1 + std::count(text.begin(), end, '\n');
-  const auto begin = std::find(std::make_reverse_iterator(end), text.rend(), '\n').base();
-  return {line, static_cast<int>(end - begin) + 1};
-}
 
 /// The first that is no blank; 0: none. A long file of another format is not read to its end.
 char first_character(const std::string& path) {
@@ -50,11 +41,9 @@ Trace read_skypilot(const ImportInput& input) {
     return {};
   }
   json document;
-  try {
-    document = json::parse(text);
-  } catch (const json::parse_error& error) {
-    const auto [line, column] = position_of(text, error.byte);
-    problems.add(line, column, "this is no JSON");
+  if (const auto fault = config::parse_json(text, document)) {
+    const config::Position at = config::position_of_byte(path, text, fault->byte);
+    problems.add(at.line, at.column, fault->what);
     return {};
   }
   const json gap =
@@ -71,6 +60,12 @@ Trace read_skypilot(const ImportInput& input) {
   if (problems.any()) return {};
   std::vector<Count> counts;
   const Seconds step{gap.get<double>()};
+  const auto samples = static_cast<double>(document["data"].size());
+  if (step.value * samples > static_cast<double>(kLongestTime / kSecond)) {
+    problems.add(1, 1,
+                 fmt::format("{} samples every {} s are more than 100 years", samples, step.value));
+    return {};
+  }
   for (std::size_t i = 0; i < document["data"].size(); ++i) {
     const json& count = document["data"][i];
     if (!count.is_number() || !(count.get<double>() >= 0) || count.get<double>() > kMostInstances ||
@@ -82,7 +77,7 @@ Trace read_skypilot(const ImportInput& input) {
     }
     counts.push_back({to_instant(step * static_cast<double>(i)), count.get<int>()});
   }
-  const Instant end = to_instant(step * static_cast<double>(document["data"].size()));
+  const Instant end = to_instant(step * samples);
   return from_counts(counts, end, input);
 }
 

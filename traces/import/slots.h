@@ -3,7 +3,6 @@
 #pragma once
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,8 +15,7 @@ namespace orrery::traces {
 /// Most instances that a count may name.
 inline constexpr std::int64_t kMostInstances = 1'000'000;
 /// The latest millisecond of a trace.
-inline constexpr std::int64_t kLatestMillisecond =
-    std::numeric_limits<std::int64_t>::max() / kMillisecond;
+inline constexpr std::int64_t kLatestMillisecond = kLongestTime / kMillisecond;
 
 /// Calls `read` for each line that is not blank, until there are too many problems; a file without
 /// such a line is a problem: `nothing`.

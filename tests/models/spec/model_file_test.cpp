@@ -220,7 +220,7 @@ TEST_F(ModelFiles, HuggingFaceTypeIsCheckedWithASuggestion) {
 TEST_F(ModelFiles, IllFormedJsonHasAPosition) {
   json("{\"a\": 1,\n  \"b\": }");
   ASSERT_EQ(texts().size(), 1u);
-  EXPECT_TRUE(texts()[0].starts_with("2:8: ill-formed JSON")) << texts()[0];
+  EXPECT_TRUE(texts()[0].starts_with("2:8: no JSON: unexpected '}'")) << texts()[0];
   json("");
   EXPECT_EQ(texts().size(), 1u);
   json("[1, 2]");
@@ -230,6 +230,11 @@ TEST_F(ModelFiles, IllFormedJsonHasAPosition) {
   EXPECT_EQ(texts().front(), "1:20: duplicate field 'hidden_size'");
   load_huggingface(folder_.string(), problems_);
   EXPECT_NE(to_string(problems_.problems().back()).find("is a directory"), std::string::npos);
+}
+
+TEST_F(ModelFiles, JsonNumbersBeyondDoubleAreProblemsAtTheirPlace) {
+  json("{\"model_type\": \"llama\",\n \"hidden_size\": 1e999, \"vocab_size\": 256}");
+  EXPECT_EQ(texts(), Texts{"2:17: number 1e999 is out of range"});
 }
 
 TEST_F(ModelFiles, EveryTruncationIsAProblemAndNeverACrash) {

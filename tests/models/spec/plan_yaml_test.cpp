@@ -101,7 +101,15 @@ TEST(PlanYaml, IllFormedListsAndRangesAreRefusedAtTheirPlace) {
   EXPECT_EQ(problem("0", "[0-]"),
             "p.yaml:8:32: expected a number or a range, got '0-' (as in [0-7, 12])");
   EXPECT_EQ(problem("0", "{}"), "p.yaml:8:32: expected a list of devices (as in [0-7])");
-  EXPECT_EQ(problem("0", "[0-2000000000]"), "p.yaml:8:32: more than 1048576 devices");
+  EXPECT_EQ(problem("0", "[0-1000000000]"), "p.yaml:8:32: more than 1048576 devices");
+  // The largest ids, whose next one is a number, too.
+  EXPECT_EQ(problem("1073741823", "[1073741822-1073741823]"), "");
+  for (const char* beyond : {"2147483647", "1073741824", "2147483646-2147483647"}) {
+    const std::string got = std::string("expected a number or a range, got '") + beyond + "' ";
+    EXPECT_EQ(problem("0", std::string("[") + beyond + "]"),
+              "p.yaml:8:32: " + got + "(as in [0-7, 12])");
+    EXPECT_EQ(problem(beyond, "[0]"), "p.yaml:7:21: " + got + "(as in 0-20)");
+  }
 }
 
 TEST(PlanYaml, AnOptimizerIsWrittenOnlyWhenStaggeredAndOthersAreRefused) {
@@ -135,6 +143,14 @@ TEST(PlanYaml, CopiesOfAPipelineStandForThemselves) {
   read(head + pipeline("copies: 3, ", "0-1"), problems);
   ASSERT_FALSE(problems.empty());
   EXPECT_NE(problems.problems().front().what.find("devices of their own"), std::string::npos);
+  for (const char* most :
+       {"copies: 1048576, device_step: 1, ", "copies: 3, device_step: 1048576, "}) {
+    problems = {};
+    read(head + pipeline(most, most[8] == '1' ? "0-1" : "1073741822"), problems);
+    ASSERT_FALSE(problems.empty()) << most;
+    EXPECT_EQ(problems.problems().front().what,
+              "copies have more than 1048576 devices, or ids above 1073741823");
+  }
 }
 
 TEST(PlanYaml, EmptyListsAreRefused) {

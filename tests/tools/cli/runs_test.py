@@ -302,7 +302,8 @@ class Replay(Case):
         self.refuse("run", str(self.folder), "--timelines", says="has no timelines")
 
     def test_each_problem_is_named_once_and_truly(self):
-        for days, says in (("1e9", "--days: '1e9' is not above 0 and at most 36525"),
+        for days, says in (("1e9", "--days: '1e9' is not from 1e-05 to 36525"),
+                           ("1e-15", "--days: '1e-15' is not from 1e-05 to 36525"),
                            ("1 h", "--days: '1 h' is not a number of days"),
                            ("nan", "--days: 'nan' is not a number of days")):
             done = self.refuse_replay(*self.FLAGS[:-1], days, says=says)
