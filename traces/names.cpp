@@ -14,6 +14,8 @@ namespace orrery::traces {
 namespace {
 
 constexpr std::size_t kMostNames = 1'000'000;
+/// Nodes among which a name that is near is looked for, once for each problem.
+constexpr std::size_t kMostSearched = 2'000;
 /// Digits of a name that are a number, so that the next number is one, too.
 constexpr std::size_t kNumberDigits = 9;
 
@@ -77,8 +79,12 @@ std::optional<NodeId> find_node(const std::string& name, const TraceLayout& layo
                                 config::TextError& error) {
   if (const auto node = layout.find(name)) return node;
   error.what = fmt::format("unknown node '{}'", name);
-  // For a large trace the first names show the pattern.
   const std::vector<std::string>& names = layout.names();
+  if (names.size() > kMostSearched) {
+    error.hint = fmt::format("{} nodes: {}, ..., {}", names.size(), names.front(), names.back());
+    return std::nullopt;
+  }
+  // For a large trace the first names show the pattern.
   const std::string near = config::closest(name, names);
   if (!near.empty()) {
     error.hint = fmt::format("did you mean '{}'?", near);

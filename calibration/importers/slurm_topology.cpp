@@ -11,6 +11,7 @@
 
 #include "calibration/importers/lines.h"
 #include "models/config/document.h"
+#include "models/spec/cluster_file.h"
 
 namespace orrery::calibration {
 namespace {
@@ -222,9 +223,13 @@ std::string import_slurm_topology(const std::string& path, const std::string& no
                                   config::Diagnostics& diagnostics) {
   const std::vector<SlurmNode> nodes = read_slurm_topology(path, diagnostics);
   const std::size_t before = diagnostics.problems().size();
-  models::load_cluster(node_file, library, {node_file, 0, 0}, diagnostics);
-  if (diagnostics.problems().size() != before) return "";
   config::Value cluster = config::load_value(node_file, diagnostics);
+  if (diagnostics.problems().size() != before) return "";
+  models::ClusterFile file;
+  if (models::read_cluster_file(cluster, file, diagnostics)) {
+    models::resolve(file, library, diagnostics);
+  }
+  if (diagnostics.problems().size() != before) return "";
   const auto entry = std::find_if(cluster.entries.begin(), cluster.entries.end(),
                                   [](const auto& each) { return each.key == "nodes"; });
   if (entry == cluster.entries.end() || entry->value.items.size() != 1) {

@@ -103,10 +103,12 @@ std::string closest(std::string_view word, const std::vector<std::string>& candi
     const std::string other = lower(candidate);
     if (other.size() > kLongest) continue;
     const std::size_t shorter = std::min(wanted.size(), other.size());
+    const std::size_t longer = std::max(wanted.size(), other.size());
     const std::size_t limit = std::max<std::size_t>(2, wanted.size() / 3);
+    const bool prefix = shorter >= kPrefix && wanted.compare(0, shorter, other, 0, shorter) == 0;
+    if (longer - shorter > limit && !prefix) continue;  // So many insertions.
     const std::size_t distance = edit_distance(wanted, other);
     const bool near = distance <= limit && distance < shorter;
-    const bool prefix = shorter >= kPrefix && wanted.compare(0, shorter, other, 0, shorter) == 0;
     if ((near || prefix || distance == 0) && distance < best_distance) {
       best = candidate;
       best_distance = distance;

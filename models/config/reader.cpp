@@ -9,6 +9,10 @@
 namespace orrery::config {
 namespace {
 
+/// Problems with a suggestion of what was meant. A file with more is of another kind, and looking
+/// for the names that are nearest takes a while.
+constexpr std::size_t kMostSuggestions = 1000;
+
 class Reader final : public Visitor {
  public:
   Reader(const Value& root, Diagnostics& problems) : node_(&root), problems_(problems) {}
@@ -184,7 +188,7 @@ void Reader::enumeration(std::size_t& index, const std::vector<std::string>& nam
     index = found - names.begin();
     return;
   }
-  const std::string best = closest(node_->text, names);
+  const std::string best = count() < kMostSuggestions ? closest(node_->text, names) : "";
   fail(fmt::format("unknown value {}", kind_text(*node_)),
        best.empty() ? choice : fmt::format("did you mean '{}'? {}", best, choice));
 }
@@ -230,6 +234,10 @@ void Reader::report_unknown_keys(const Frame& frame) {
   const std::set<std::string> known(frame.known.begin(), frame.known.end());
   for (const Value::Entry& entry : frame.map->entries) {
     if (known.contains(entry.key)) continue;
+    if (count() >= kMostSuggestions) {
+      problems_.add(entry.at, fmt::format("unknown key '{}'", entry.key));
+      continue;
+    }
     const std::string best = closest(entry.key, unused);
     problems_.add(entry.at, fmt::format("unknown key '{}'", entry.key),
                   best.empty() ? suggest(entry.key, frame.known, "known keys")

@@ -4,6 +4,7 @@
 #include "models/config/document.h"
 #include "models/ir/names.h"
 #include "models/spec/cluster_file.h"
+#include "models/spec/ranges.h"
 
 namespace orrery::models {
 namespace {
@@ -79,7 +80,7 @@ void check(config::Visitor& v, const GpuType& gpu) {
     v.positive(key, share);
     v.between(key, share, 0.0, 1.0);
   }
-  v.not_negative("launch", gpu.launch);
+  v.between("launch", gpu.launch, Seconds{0}, kLongestOp);
   if (gpu.price) v.not_negative("price", *gpu.price);
   if (gpu.spot_price) v.not_negative("spot_price", *gpu.spot_price);
   if (v.given("source") && gpu.source.empty()) v.problem("source", "the source is empty");
@@ -87,7 +88,7 @@ void check(config::Visitor& v, const GpuType& gpu) {
 
 void check(config::Visitor& v, const LinkClass& link) {
   if (v.given("bandwidth")) v.positive("bandwidth", link.bandwidth);
-  v.not_negative("latency", link.latency);
+  v.between("latency", link.latency, Seconds{0}, kLongestOp);
   v.positive("efficiency", link.efficiency);
   v.between("efficiency", link.efficiency, 0.0, 1.0);
   if (v.given("source") && link.source.empty()) v.problem("source", "the source is empty");
@@ -125,7 +126,7 @@ void describe_medium(config::Visitor& v, Entry& entry) {
   v.optional("bandwidth", entry.bandwidth, "replaces that of the link class");
   v.optional("latency", entry.latency, "replaces that of the link class");
   if (entry.bandwidth) v.positive("bandwidth", *entry.bandwidth);
-  if (entry.latency) v.not_negative("latency", *entry.latency);
+  if (entry.latency) v.between("latency", *entry.latency, Seconds{0}, kLongestOp);
 }
 
 }  // namespace
@@ -263,13 +264,13 @@ void describe(config::Visitor& v, Fabric& fabric) {
   v.optional("core_latency", fabric.core_latency, "of the core");
   v.not_negative("leaf_uplink", fabric.leaf_uplink);
   v.not_negative("leaf_oversubscription", fabric.leaf_oversubscription);
-  v.not_negative("leaf_latency", fabric.leaf_latency);
+  v.between("leaf_latency", fabric.leaf_latency, Seconds{0}, kLongestOp);
   v.between("rails", fabric.rails, 1, 1 << 12);
-  v.not_negative("spine_latency", fabric.spine_latency);
+  v.between("spine_latency", fabric.spine_latency, Seconds{0}, kLongestOp);
   v.between("leaves_per_pod", fabric.leaves_per_pod, 0, 1 << 16);
   v.not_negative("spine_uplink", fabric.spine_uplink);
   v.not_negative("spine_oversubscription", fabric.spine_oversubscription);
-  v.not_negative("core_latency", fabric.core_latency);
+  v.between("core_latency", fabric.core_latency, Seconds{0}, kLongestOp);
   if (!v.reading()) return;
   if (fabric.leaf_uplink.value > 0 && fabric.leaf_oversubscription > 0) {
     v.problem("leaf_oversubscription", "`leaf_uplink` says it too", "give one of the two");
@@ -292,7 +293,7 @@ void describe(config::Visitor& v, OverrideEntry& pair) {
   v.optional("bandwidth", pair.bandwidth, "a limit of its own for each pair of nodes");
   v.optional("latency", pair.latency, "one way, of NICs and fabric together");
   if (pair.bandwidth) v.positive("bandwidth", *pair.bandwidth);
-  if (pair.latency.value) v.not_negative("latency", *pair.latency.value);
+  if (pair.latency.value) v.between("latency", *pair.latency.value, Seconds{0}, kLongestOp);
   if (!v.reading()) return;
   if (v.given("between") && pair.between.value.size() != 2) {
     v.problem("between", "expected two names of nodes");
@@ -309,7 +310,7 @@ void describe(config::Visitor& v, StagingEntry& staging) {
   v.required("bandwidth", staging.bandwidth, "per GPU and direction");
   v.optional("latency", staging.latency, "one way, on top of the links that it passes");
   v.positive("bandwidth", staging.bandwidth);
-  v.not_negative("latency", staging.latency);
+  v.between("latency", staging.latency, Seconds{0}, kLongestOp);
   if (!v.reading() || !v.given("vendors")) return;
   const auto& names = staging.vendors.value;
   if (names.size() != 2 || names[0].value == names[1].value) {
@@ -323,7 +324,7 @@ void describe(config::Visitor& v, ObjectStorage& storage) {
   v.optional("scope", storage.scope, "whether all nodes share the bandwidth");
   v.optional("latency", storage.latency, "until the first byte");
   v.positive("bandwidth", storage.bandwidth);
-  v.not_negative("latency", storage.latency);
+  v.between("latency", storage.latency, Seconds{0}, kLongestOp);
 }
 
 void describe(config::Visitor& v, ClusterFile& file) {

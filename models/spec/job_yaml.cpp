@@ -8,6 +8,7 @@
 #include "models/spec/job.h"
 #include "models/spec/lengths.h"
 #include "models/spec/library.h"
+#include "models/spec/ranges.h"
 
 namespace orrery::models {
 namespace {
@@ -96,6 +97,12 @@ void describe(config::Visitor& v, StateBytes& bytes) {
   v.positive("gradient", bytes.gradient);
   v.not_negative("master", bytes.master);
   v.not_negative("moments", bytes.moments);
+  for (const auto& [key, each] : {std::pair{"weight", bytes.weight},
+                                  {"gradient", bytes.gradient},
+                                  {"master", bytes.master},
+                                  {"moments", bytes.moments}}) {
+    v.between(key, each, 0.0, kMostBytesPerParameter);
+  }
 }
 
 void describe(config::Visitor& v, Allowed& allowed) {

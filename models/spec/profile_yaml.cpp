@@ -10,6 +10,7 @@
 #include "models/config/document.h"
 #include "models/config/sparse.h"
 #include "models/spec/library.h"
+#include "models/spec/ranges.h"
 
 namespace orrery::ir {
 namespace {
@@ -119,7 +120,7 @@ void describe(config::Visitor& v, LinkSegment& segment) {
   v.required("bandwidth", segment.bandwidth, "1 / beta");
   v.required("provenance", segment.provenance, kProvenance);
   v.not_negative("from_bytes", segment.from_bytes);
-  v.not_negative("latency", segment.latency);
+  v.between("latency", segment.latency, Seconds{0}, models::kLongestOp);
   v.positive("bandwidth", segment.bandwidth);
 }
 
@@ -133,6 +134,7 @@ void describe(config::Visitor& v, CollectiveFactor& factor) {
   v.required("provenance", factor.provenance, kProvenance);
   v.at_least("ranks", factor.ranks, 1);
   v.positive("factor", factor.factor);
+  v.between("factor", factor.factor, 0.0, models::kMostFactor);
   if (v.reading() && v.given("collective")) {
     check_name(v, "collective", factor.collective, "collective", names(CollectiveKind{}));
   }
@@ -155,7 +157,7 @@ void describe(config::Visitor& v, PassOverhead& overhead) {
   v.required("pass", overhead.pass, "of which ops");
   v.required("time", overhead.time, "added to each op");
   v.required("provenance", overhead.provenance, kProvenance);
-  v.not_negative("time", overhead.time);
+  v.between("time", overhead.time, Seconds{0}, models::kLongestOp);
 }
 
 void describe(config::Visitor& v, OptimizerTime& time) {
@@ -166,8 +168,8 @@ void describe(config::Visitor& v, OptimizerTime& time) {
   v.optional("fixed", time.fixed, "of each step");
   v.required("per_parameter", time.per_parameter, "of each parameter that the device updates");
   v.required("provenance", time.provenance, kProvenance);
-  v.not_negative("fixed", time.fixed);
-  v.not_negative("per_parameter", time.per_parameter);
+  v.between("fixed", time.fixed, Seconds{0}, models::kLongestOp);
+  v.between("per_parameter", time.per_parameter, Seconds{0}, models::kLongestPerParameter);
 }
 
 void describe(config::Visitor& v, StorageTime& time) {
@@ -178,7 +180,7 @@ void describe(config::Visitor& v, StorageTime& time) {
   v.optional("latency", time.latency, "of each write or read");
   v.required("bandwidth", time.bandwidth, "of one rank alone");
   v.required("provenance", time.provenance, kProvenance);
-  v.not_negative("latency", time.latency);
+  v.between("latency", time.latency, Seconds{0}, models::kLongestOp);
   v.positive("bandwidth", time.bandwidth);
   if (v.reading() && v.given("location")) {
     check_name(v, "location", time.location, "storage", {"host_memory", "nvme", "cloud"});
@@ -191,7 +193,7 @@ void describe(config::Visitor& v, PhaseTime& time) {
   v.required("phase", time.phase, "detect, decide, reinitialize, ...");
   v.required("time", time.time, "duration");
   v.required("provenance", time.provenance, kProvenance);
-  v.not_negative("time", time.time);
+  v.between("time", time.time, Seconds{0}, models::kLongestPhase);
 }
 
 namespace {

@@ -4,6 +4,7 @@
 
 #include "models/base/check.h"
 #include "models/config/visitor.h"
+#include "models/spec/ranges.h"
 
 namespace orrery::models {
 namespace {
@@ -80,12 +81,15 @@ void describe(config::Visitor& v, Runtime& runtime) {
   v.optional("search", runtime.search,
              "what a search takes, by planner, each time a plan of it is needed; planners that are "
              "not named: nothing, as if plans were ready. `orrery plan` says what one takes");
-  for (const auto& [name, seconds] : runtime.search) v.not_negative("search", seconds);
-  if (runtime.detect_loss) v.not_negative("detect_loss", *runtime.detect_loss);
-  if (runtime.detect_process) v.not_negative("detect_process", *runtime.detect_process);
-  v.not_negative("start_node", runtime.start_node);
-  v.not_negative("start_process", runtime.start_process);
-  v.not_negative("connect_rank", runtime.connect_rank);
+  for (const auto& [name, seconds] : runtime.search)
+    v.between("search", seconds, Seconds{0}, kLongestPhase);
+  if (runtime.detect_loss)
+    v.between("detect_loss", *runtime.detect_loss, Seconds{0}, kLongestPhase);
+  if (runtime.detect_process)
+    v.between("detect_process", *runtime.detect_process, Seconds{0}, kLongestPhase);
+  v.between("start_node", runtime.start_node, Seconds{0}, kLongestPhase);
+  v.between("start_process", runtime.start_process, Seconds{0}, kLongestPhase);
+  v.between("connect_rank", runtime.connect_rank, Seconds{0}, kLongestOp);
 }
 
 Seconds detection_of_loss(const Runtime& runtime) {

@@ -377,12 +377,12 @@ TEST(Generate, TheBoundOfEventsHoldsAndIsNotFarAway) {
     int low = 1, high = 1 << 18;
     while (low + 1 < high) {
       const int middle = (low + high) / 2;
-      const bool fits = find_problems(generator, equal_nodes(middle, 8, "A"), days(540)).empty();
+      const bool fits = find_problems(generator, equal_nodes(middle, 8, "A"), days(5400)).empty();
       (fits ? low : high) = middle;
     }
-    // The bound is proportional to the nodes, so that a hundredth has a hundredth of the events.
+    // The bound is proportional to the time: a hundredth has a hundredth of the events.
     ASSERT_LT(high, 1 << 18) << name;
-    const Trace trace = generate(generator, equal_nodes(high / 100, 8, "A"), days(540), 1);
+    const Trace trace = generate(generator, equal_nodes(high, 8, "A"), days(54), 1);
     EXPECT_LT(static_cast<double>(trace.events.size()), kMostEvents / 100 * 1.02) << name;
     EXPECT_GT(static_cast<double>(trace.events.size()), kMostEvents / 100 * 0.3) << name;
   }

@@ -111,6 +111,18 @@ TEST(Reader, UnknownKeysWithoutANeighborListTheKnownOnes) {
             "c.yaml:1:1: unknown key 'color' (known keys: weight, children)");
 }
 
+TEST(Reader, OnlyTheFirstThousandUnknownKeysGetASuggestion) {
+  std::string text;
+  for (int i = 0; i < 1100; ++i) text += "weigth" + std::to_string(i) + ": 1\n";
+  Diagnostics d;
+  load_text<sample::Tree>(text, "c.yaml", d);
+  ASSERT_EQ(d.problems().size(), 1100u);
+  EXPECT_EQ(d.problems()[0].hint, "did you mean 'weight'?");
+  EXPECT_NE(d.problems()[999].hint, "");
+  EXPECT_EQ(d.problems()[1000].hint, "");
+  EXPECT_EQ(d.problems()[1099].what, "unknown key 'weigth1099'");
+}
+
 TEST(Reader, WrongKindsAreNamed) {
   EXPECT_EQ(one_problem<int>("[1]"), "c.yaml:1:4: expected an integer, got a list");
   EXPECT_EQ(one_problem<int>("{a: 1}"), "c.yaml:1:4: expected an integer, got a map");

@@ -132,6 +132,9 @@ TEST(JobYaml, ImpossibleValuesAreRefusedAtTheirPlace) {
   EXPECT_EQ(job_problem("allowed: {zero_stages: [4]}\n"), "j.yaml:4:24: must be from 0 to 3, is 4");
   EXPECT_EQ(job_problem("allowed: {schedules: []}\n"), "j.yaml:4:22: nothing is allowed");
   EXPECT_NE(job_problem("dtype: bf61\n").find("did you mean 'bf16'?"), std::string::npos);
+  EXPECT_EQ(job_problem("state_bytes: {weight: 1e308}\n"),
+            "j.yaml:4:23: must be from 0 to 1024, is 1e+308");
+  EXPECT_EQ(job_problem("state_bytes: {weight: 0}\n"), "j.yaml:4:23: must be positive, is 0");
 }
 
 const char* const kProfile = R"(schema: orrery/profile/1
@@ -196,6 +199,28 @@ TEST(ProfileYaml, NumbersWithoutSourceAreRefused) {
     ASSERT_EQ(problems.problems().size(), 1u) << provenance;
     EXPECT_EQ(problems.problems()[0].at.line, 3);
   }
+}
+
+TEST(ProfileYaml, TimesThatNoRunCanHoldAreRefusedAtTheirPlace) {
+  const auto problem = [](const std::string& list) {
+    config::Diagnostics problems;
+    config::load_text<ir::Profile>("schema: orrery/profile/1\nname: x\n" + list, "p.yaml",
+                                   problems);
+    return problems.empty() ? "" : config::to_string(problems.problems().front());
+  };
+  const std::string pass = "pass_overheads:\n  - {gpu: A, provenance: x, pass: forward, time: ";
+  EXPECT_EQ(problem(pass + "1 ms}\n"), "");
+  EXPECT_EQ(problem(pass + "1e300 s}\n").substr(0, 13), "p.yaml:4:50: ");
+  const std::string optimizer = "optimizers:\n  - {gpu: A, provenance: x, per_parameter: ";
+  EXPECT_EQ(problem(optimizer + "1 ns, fixed: 1 ms}\n"), "");
+  EXPECT_EQ(problem(optimizer + "1e300 s}\n").substr(0, 13), "p.yaml:4:44: ");
+  EXPECT_EQ(problem(optimizer + "1 ns, fixed: 1e300 s}\n").substr(0, 13), "p.yaml:4:57: ");
+  EXPECT_EQ(
+      problem("links:\n  - {link_class: ib, provenance: x, bandwidth: 1 GB/s, latency: 1e300 s}\n")
+          .substr(0, 13),
+      "p.yaml:4:65: ");
+  EXPECT_EQ(problem("phases:\n  - {phase: decide, provenance: x, time: 1e300 s}\n").substr(0, 13),
+            "p.yaml:4:42: ");
 }
 
 TEST(ProfileYaml, CurvesMustAscend) {
