@@ -27,6 +27,7 @@ constexpr std::size_t kHashDigits = 16;
 constexpr const char* kEnding = ".state";
 constexpr const char* kLock = "lock";
 constexpr std::size_t kKeptVersions = 3;
+constexpr unsigned kMode = 0600;  ///< A model is its owner's.
 
 struct FileName {
   StateVersion version;
@@ -169,7 +170,7 @@ CheckpointFolder::Saved CheckpointFolder::save(const StateBank& bank, std::int32
     const std::string path =
         (fs::path(folder_) / file_name({bank.version, block, device})).string();
     const std::string bytes = encode(run_, bank.version, entries);
-    if (auto problem = write_file_atomically(path, bytes)) {
+    if (auto problem = write_file_atomically(path, bytes, kMode)) {
       // A part is of no use and would keep a full disk full.
       for (const std::string& part : written) fs::remove(part, error);
       return {0, std::move(problem)};
@@ -223,7 +224,7 @@ RunMark::RunMark(const std::string& folder, const std::string& run) {
   const fs::path path = fs::path(folder) / run;
   std::error_code error;
   fs::create_directories(path, error);
-  file_ = ::open((path / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  file_ = ::open((path / kLock).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, kMode);
   if (file_ >= 0) ::flock(file_, LOCK_SH | LOCK_NB);
 }
 

@@ -29,6 +29,7 @@
 #include "experiments/execution/netlab.h"
 #include "experiments/execution/rank_job.h"
 #include "experiments/execution/sample_store.h"
+#include "experiments/study/exports.h"
 #include "experiments/study/figure.h"
 #include "experiments/study/files.h"
 #include "experiments/study/version.h"
@@ -218,9 +219,13 @@ void check_out(const CalibrateSettings& settings, Diagnostics& diagnostics) {
   std::error_code error;
   // Without a folder there are no samples to fit: that is said when they are read.
   if (settings.fit_only && !fs::exists(settings.out, error)) return;
+  const std::size_t before = diagnostics.problems().size();
+  check_out_folder("out", settings.out, diagnostics);
+  if (diagnostics.problems().size() != before) return;
   fs::create_directories(settings.out, error);
-  if (error || ::access(settings.out.c_str(), W_OK) != 0) {
-    diagnostics.add(at_setting("out"), fmt::format("cannot write into '{}'", settings.out));
+  if (error) {
+    diagnostics.add(at_setting("out"),
+                    fmt::format("cannot write into '{}': {}", settings.out, error.message()));
   }
 }
 

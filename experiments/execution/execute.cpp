@@ -23,6 +23,7 @@
 #include "experiments/execution/policy_process.h"
 #include "experiments/execution/rank_job.h"
 #include "experiments/execution/run_inputs.h"
+#include "experiments/study/exports.h"
 #include "experiments/study/run_tasks.h"
 #include "models/base/rng.h"
 #include "models/config/document.h"
@@ -301,19 +302,17 @@ class OutFolder {
 };
 
 void check_out(const std::string& out, Diagnostics& diagnostics) {
-  const OutFolder before(out);
+  const std::size_t before = diagnostics.problems().size();
+  check_out_folder("out", out, diagnostics);
+  if (diagnostics.problems().size() != before) return;
   std::error_code error;
-  fs::create_directories(out, error);
-  if (error || access(out.c_str(), W_OK) != 0) {
-    diagnostics.add(at_setting("out"), fmt::format("cannot write into '{}'", out));
-  } else if (executor::is_written(out)) {
+  if (executor::is_written(out)) {
     diagnostics.add(at_setting("out"), fmt::format("another run writes into '{}'", out),
                     "name another folder");
   } else if (fs::exists(fs::path(out) / "generation-0", error)) {
     diagnostics.add(at_setting("out"), fmt::format("'{}' holds a run", out),
                     "name another folder, or remove it");
   }
-  before.undo();
 }
 
 /// Whether devices, files, folders and the port are there that the run will need: looked up before

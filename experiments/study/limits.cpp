@@ -22,6 +22,10 @@ constexpr double kForwardPasses = 4;
 /// Messages of a block's output size for each sample: to the next stage and back, and the
 /// collectives of tensor parallelism in both passes with recompute.
 constexpr double kMessages = 8;
+/// Ops of a block's pass on a device.
+constexpr double kOps = 16;
+/// Links between two GPUs: of the domain, PCIe, NIC, at both ends.
+constexpr double kHops = 6;
 
 std::string dtypes_of(const models::GpuType& gpu) {
   std::vector<std::string> names;
@@ -52,8 +56,38 @@ struct Slowest {
   double compute = std::numeric_limits<double>::infinity();  ///< FLOP/s.
   double memory = std::numeric_limits<double>::infinity();   ///< B/s.
   double network = std::numeric_limits<double>::infinity();  ///< B/s.
-  double block = 0;  ///< Seconds: largest measured time of one block.
+  double block = 0;      ///< Seconds: largest measured time of one block.
+  double op = 0;         ///< Seconds: largest fixed cost of one op.
+  double message = 0;    ///< Seconds: largest latency between two GPUs.
+  double optimizer = 0;  ///< Seconds: largest fixed cost of a step.
+  double parameter = 0;  ///< Seconds: largest time of one parameter in it.
 };
+
+/// The largest `member` of all items.
+template <class Items, class Member>
+double largest(const Items& items, Member member) {
+  double most = 0;
+  for (const auto& item : items) most = std::max(most, member(item));
+  return most;
+}
+
+/// Costs that do not depend on sizes.
+void add_fixed(const models::Cluster& cluster, const ir::Profile& profile, Slowest& least) {
+  least.op = largest(cluster.gpu_types, [](const auto& gpu) { return gpu.launch.value; }) +
+             largest(profile.pass_overheads, [](const auto& each) { return each.time.value; });
+  const double link =
+      std::max(largest(cluster.links, [](const auto& each) { return each.second.latency.value; }),
+               largest(profile.links, [](const auto& each) { return each.latency.value; }));
+  const models::Fabric& fabric = cluster.fabric;
+  least.message =
+      kHops * link + 2 * (fabric.leaf_latency + fabric.spine_latency + fabric.core_latency).value +
+      largest(cluster.overrides,
+              [](const auto& pair) { return pair.latency.value_or(Seconds{0}).value; }) +
+      largest(cluster.host_staging, [](const auto& pair) { return pair.latency.value; });
+  least.optimizer = largest(profile.optimizers, [](const auto& each) { return each.fixed.value; });
+  least.parameter =
+      largest(profile.optimizers, [](const auto& each) { return each.per_parameter.value; });
+}
 
 Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster, const ir::Profile& profile,
                    bool slowdowns) {
@@ -93,6 +127,9 @@ Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster, const ir
   for (const ir::BlockTime& time : profile.block_times) {
     least.block = std::max(least.block, time.time.value);
   }
+  add_fixed(cluster, profile, least);
+  least.network /=
+      std::max(1.0, largest(profile.collectives, [](const auto& each) { return each.factor; }));
   if (!slowdowns) return least;
   double straggler = 1;
   for (const auto& each : spec.simulation.stragglers) {
@@ -103,6 +140,7 @@ Slowest slowest_of(const RunSpec& spec, const models::Cluster& cluster, const ir
   least.compute /= straggler;
   least.memory /= straggler;
   least.block *= straggler;
+  least.op *= straggler;
   least.network /= link;
   return least;
 }
@@ -148,13 +186,19 @@ double most_seconds(const RunSpec& spec, const models::Cluster& cluster,
     }
   }
   const auto samples = static_cast<double>(spec.job.global_batch);
-  const double state_bytes = parameters * 32;  // read and written by the optimizer, or exchanged
+  // Read and written by the optimizer, or exchanged.
+  const double state_bytes = parameters * std::max(32.0, 2 * spec.job.state_bytes.total());
+  const double block_passes = samples * static_cast<double>(workload.size());
   double seconds =
       samples * kForwardPasses * std::max(flops / slowest.compute, traffic / slowest.memory);
-  seconds += samples * kForwardPasses * static_cast<double>(workload.size()) * slowest.block;
+  seconds += block_passes * kForwardPasses * (slowest.block + kOps * slowest.op);
   seconds += state_bytes / slowest.memory;
+  seconds += slowest.optimizer + parameters * slowest.parameter;
   if (cluster.size() > 1) {
     seconds += (samples * kMessages * messages + state_bytes) / slowest.network;
+    // Of each message, and of the steps of a ring of all devices for each block's gradients.
+    seconds += slowest.message * (block_passes * kMessages +
+                                  2.0 * cluster.size() * static_cast<double>(workload.size()));
   }
   return seconds;
 }
@@ -174,7 +218,7 @@ void check_duration(const RunSpec& spec, const models::Cluster& cluster,
           "on the slowest GPU and link of cluster '{}' an iteration could last {:.3g} years, "
           "more than the {:.0f} that the clock counts",
           cluster.name, seconds / kSecondsPerYear, kLongestSeconds / kSecondsPerYear),
-      "look at batch, sequence length, peaks, bandwidths and slowdowns");
+      "look at batch, sequence length, peaks, bandwidths, latencies, fixed costs and slowdowns");
 }
 
 }  // namespace

@@ -29,7 +29,8 @@ void check_batch(const RunSpec& spec, const models::Cluster& cluster,
 /// - an iteration that could last longer than 10^9 seconds: the clock counts nanoseconds in 63
 /// bits.
 ///   The bound takes all work for one GPU of the slowest kind with the largest slowdown, and all
-///   messages one after another over the slowest link; measured times of the profile count fully.
+///   messages one after another over the slowest link; measured times of the profile count fully,
+///   latencies and fixed costs for each message and op.
 void check_limits(const RunSpec& spec, const models::Cluster& cluster,
                   const models::Workload& workload, const ir::Profile& profile,
                   const ir::Plan* plan, const std::string& plan_file,

@@ -20,7 +20,9 @@ std::string problem(const char* action, const std::string& path, int error) {
 /// A file descriptor that closes itself; fd() is -1 when opening failed.
 class Descriptor {
  public:
-  Descriptor(const std::string& path, int flags) : fd_(::open(path.c_str(), flags, 0666)) {}
+  /// `mode`: of a file that is created.
+  Descriptor(const std::string& path, int flags, unsigned mode = 0)
+      : fd_(::open(path.c_str(), flags, mode)) {}
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
@@ -50,8 +52,8 @@ int write_all(int fd, std::string_view bytes) {
 }
 
 /// Returns 0 or the error.
-int write_new_file(const std::string& path, std::string_view bytes) {
-  Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC);
+int write_new_file(const std::string& path, std::string_view bytes, unsigned mode) {
+  Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
   if (file.fd() < 0) return errno;
   if (const int error = write_all(file.fd(), bytes)) return error;
   if (::fsync(file.fd()) != 0) return errno;
@@ -69,10 +71,11 @@ void flush_folder_of(const std::string& path) {
 
 }  // namespace
 
-std::optional<std::string> write_file_atomically(const std::string& path, std::string_view bytes) {
+std::optional<std::string> write_file_atomically(const std::string& path, std::string_view bytes,
+                                                 unsigned mode) {
   static std::atomic<unsigned> counter{0};  // Threads of one process may write to one path.
   const std::string temporary = fmt::format("{}.tmp.{}.{}", path, ::getpid(), counter++);
-  if (const int error = write_new_file(temporary, bytes)) {
+  if (const int error = write_new_file(temporary, bytes, mode)) {
     if (error != EEXIST) ::unlink(temporary.c_str());
     return problem("write", path, error);
   }

@@ -9,8 +9,10 @@ namespace orrery {
 
 /// Writes `bytes` to a temporary file next to `path`, flushes it to the disk and renames it to
 /// `path`. Empty when it worked; else the problem in words ("cannot write runs.csv: No space left
-/// on device"), with `path` as it was before and no temporary file left.
-std::optional<std::string> write_file_atomically(const std::string& path, std::string_view bytes);
+/// on device"), with `path` as it was before and no temporary file left. `mode`: permissions of the
+/// file, less the umask.
+std::optional<std::string> write_file_atomically(const std::string& path, std::string_view bytes,
+                                                 unsigned mode = 0666);
 
 /// Reads all of `path` into `bytes`. Empty when it worked; else the problem in words.
 std::optional<std::string> read_file(const std::string& path, std::string& bytes);

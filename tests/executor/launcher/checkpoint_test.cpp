@@ -69,6 +69,12 @@ TEST_F(Checkpoints, GiveBackWhatWasSaved) {
     EXPECT_EQ(found.banks[0].read(slice, 3), saved.read(slice, 3));
   }
   EXPECT_FALSE(found.banks[0].covers({3, 1, 2, 6}));
+  ASSERT_FALSE(files().empty());
+  for (const fs::path& file : files()) {
+    EXPECT_EQ(fs::status(file).permissions() & ~fs::perms::owner_read & ~fs::perms::owner_write,
+              fs::perms::none)
+        << file;
+  }
   EXPECT_TRUE(CheckpointFolder(folder_.string(), "another").read().banks.empty());
 }
 

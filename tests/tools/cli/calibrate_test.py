@@ -206,7 +206,8 @@ links:
                     says="--shares: needs a GPU of this machine")
         self.refuse("calibrate", "--out", str(self.folder), "--model",
                     "gshard_moe_1.3b", says="--model: the executor cannot run experts")
-        self.refuse("calibrate", "--out", "/dev/null/x", says="--out: cannot write into")
+        self.refuse("calibrate", "--out", "/dev/null/x",
+                    says="--out: cannot write into '/dev/null/x': not a folder")
         self.refuse("calibrate", "--out", str(self.folder), "--fit-only",
                     says="samples.csv: cannot")
         self.assertEqual(list(self.folder.iterdir()), [])

@@ -161,6 +161,14 @@ class BadInput(Case):
                              "time: 1e300 s, provenance: x}\n")
         self.refuse("simulate", HEXISCALE, *WHERE, "--profile", profile, says="could last")
         self.succeed("simulate", HEXISCALE, *where, "-s", "10000000")
+        # Costs of each op and message: an hour is within their range, a batch of hours is not.
+        cluster = (ROOT / "models/library/clusters/hexiscale_case_study.yaml").read_text()
+        for slow in (cluster.replace("launch: 15 us", "launch: 1 h"),
+                     cluster + "overrides: [{between: [a800, rtx3090], latency: 1 h}]\n"):
+            path = self.write("slow.yaml", slow)
+            self.succeed("simulate", HEXISCALE, "-c", path, *WHERE[2:])
+            self.refuse("plan", "-p", "hexiscale", "-c", path, *WHERE[2:], "-b", "100000",
+                        says="--global-batch: on the slowest GPU and link")
 
     def test_a_dtype_that_a_gpu_of_the_cluster_lacks(self):
         says = ("--cluster: RTX3090-24GB of cluster 'hexiscale_case_study' computes neither fp32 "

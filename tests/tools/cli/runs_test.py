@@ -394,6 +394,12 @@ class Trace(Case):
         self.refuse("trace", "generate", "lama3", "--days", "0", "--seed", "x", says=[
             "no trace generator 'lama3' (did you mean 'llama3'?)", "--days: '0' is not above 0",
             "--seed: ", "--gpus: is missing"])
+        cluster = (ROOT / "models/library/clusters/a100_8.yaml").read_text()
+        path = self.write("cluster.yaml", cluster.replace("A100-80GB", "A100-80000GB"))
+        self.refuse("trace", "generate", "llama3", "--cluster", path,
+                    says="unknown GPU type 'A100-80000GB' (did you mean 'A100-80GB'?)")
+        self.refuse("trace", "generate", "llama3", "--gpus", "8", "--set", "failures.rate=1e6",
+                    says="events, at most 5000000 are kept")
         self.refuse("trace", "generate", "llama3", "--gpus", "12", says="12 GPUs in nodes of 8")
         self.refuse("trace", "generate", "llama3", "--gpus", "8", "--cluster", "a100_8",
                     says="--gpus: says what --cluster says")
