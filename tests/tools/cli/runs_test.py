@@ -392,7 +392,7 @@ class Trace(Case):
 
     def test_bad_flags_are_named_together(self):
         self.refuse("trace", "generate", "lama3", "--days", "0", "--seed", "x", says=[
-            "no trace generator 'lama3' (did you mean 'llama3'?)", "--days: '0' is not above 0",
+            "no trace generator 'lama3' (did you mean 'llama3'?)", "--days: '0' is not from 1e-05",
             "--seed: ", "--gpus: is missing"])
         cluster = (ROOT / "models/library/clusters/a100_8.yaml").read_text()
         path = self.write("cluster.yaml", cluster.replace("A100-80GB", "A100-80000GB"))
