@@ -398,8 +398,8 @@ class Trace(Case):
         path = self.write("cluster.yaml", cluster.replace("A100-80GB", "A100-80000GB"))
         self.refuse("trace", "generate", "llama3", "--cluster", path,
                     says="unknown GPU type 'A100-80000GB' (did you mean 'A100-80GB'?)")
-        self.refuse("trace", "generate", "llama3", "--gpus", "8", "--set", "failures.rate=1e6",
-                    says="events, at most 5000000 are kept")
+        self.refuse("trace", "generate", "llama3", "--gpus", "1024", "--set",
+                    "failures.rate=1e6", says="events, at most 5000000 are kept")
         self.refuse("trace", "generate", "llama3", "--gpus", "12", says="12 GPUs in nodes of 8")
         self.refuse("trace", "generate", "llama3", "--gpus", "8", "--cluster", "a100_8",
                     says="--gpus: says what --cluster says")
