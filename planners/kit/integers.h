@@ -1,8 +1,6 @@
 /// Numbers that searches work with: divisors, powers of two, ordered and unordered ways to write a
 /// number as a sum.
 #pragma once
-#include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -12,12 +10,6 @@ namespace orrery::planners {
 
 /// The time or cost of what is impossible.
 inline constexpr double kNever = std::numeric_limits<double>::infinity();
-
-/// A number from 0 on as a position in a vector.
-template <std::integral T>
-constexpr std::size_t at(T index) {
-  return static_cast<std::size_t>(index);
-}
 
 /// All divisors of n >= 1, ascending. O(sqrt(n)).
 std::vector<std::int64_t> divisors(std::int64_t n);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "models/base/ids.h"
+
 namespace orrery::planners {
 namespace {
 
@@ -31,7 +33,7 @@ MetisLattice::MetisLattice(const DeviceGroups& device_groups) {
     states *= counts[g] + 1;
     stages += counts[g] * static_cast<int>(groups[g].size());
     // The first permutation is non-increasing.
-    first.insert(first.begin(), at(counts[g]), static_cast<int>(g));
+    first.insert(first.begin(), as_size(counts[g]), static_cast<int>(g));
   }
   for (int state = 0; state < states; ++state) {
     int ranks = 0, before = 0;
@@ -46,7 +48,7 @@ MetisLattice::MetisLattice(const DeviceGroups& device_groups) {
 }
 
 bool MetisBounds::possible(const MetisLattice& lattice, int batch) const {
-  const std::int64_t samples = problem_.input.job.global_batch / problem_.batches[at(batch)];
+  const std::int64_t samples = problem_.input.job.global_batch / problem_.batches[batch];
   return std::all_of(lattice.groups.begin(), lattice.groups.end(), [&](const auto& group) {
     return std::all_of(group.begin(), group.end(), [&](int size) {
       for (int step = 0; step < stages_.steps(size); ++step) {
@@ -79,7 +81,7 @@ double MetisBounds::slack(const MetisLattice& lattice, int batch) {
   if (first == kNever) return -1;
   if (!progress_.full()) return kNever;
   const double known =
-      (sync + tables_.batch_generator_ms) * static_cast<double>(problem_.batches[at(batch)]) +
+      (sync + tables_.batch_generator_ms) * static_cast<double>(problem_.batches[batch]) +
       (tables_.layers > 2 ? share * inner_share_ + first + last : 0);
   return (progress_.worst() * (1 + kBoundRounding) - known) * (1 + kBoundRounding);
 }
@@ -99,7 +101,7 @@ bool MetisBounds::weigh(MetisLattice& lattice, int batch) {
   for (std::size_t state = states - 1; state-- > 0;) {
     for (std::size_t g = 0; g < kinds; ++g) {
       if (lattice.placed(g, static_cast<int>(state)) == lattice.counts[g]) continue;
-      const double later = lattice.suffix[state + at(lattice.strides[g])];
+      const double later = lattice.suffix[state + as_size(lattice.strides[g])];
       double layers = 0;
       int rank = lattice.rank[state], stage = lattice.stage[state];
       for (const int size : lattice.groups[g]) {
@@ -126,8 +128,7 @@ bool MetisBounds::hopeless(const MetisPath& path) {
   double share = kNever, first = kNever, last = kNever, hops = 0, sync = 0;
   for (int s = 0; s < stages; ++s) {
     const int size = path.size(s);
-    const MetisStageBound& bound =
-        stages_.bound(path.first[at(s)], size, path.batch, path.step[at(s)]);
+    const MetisStageBound& bound = stages_.bound(path.first[s], size, path.batch, path.step[s]);
     if (bound.first == kNever) return true;
     share = std::min(share, bound.per_share);
     first = std::min(first, bound.first);
@@ -138,15 +139,14 @@ bool MetisBounds::hopeless(const MetisPath& path) {
           s + 2 < stages
               ? 1
               : std::min(1.0, stages_.head_input(tables_.max_tensor(), tables_.layers - 1));
-      hops +=
-          least * bound.samples * stages_.hop_per_sample(path.first[at(s)], size, path.size(s + 1));
+      hops += least * bound.samples * stages_.hop_per_sample(path.first[s], size, path.size(s + 1));
     } else {
       sync = bound.sync;
     }
   }
   if (!progress_.full()) return false;
   const double best = progress_.worst() * (1 + kBoundRounding);
-  const auto batches = static_cast<double>(problem_.batches[at(path.batch)]);
+  const auto batches = static_cast<double>(problem_.batches[path.batch]);
   double known = hops + (sync + tables_.batch_generator_ms) * batches;
   const int inner = tables_.layers - 2;
   if (inner <= 0) return known > best;
@@ -167,9 +167,9 @@ bool MetisBounds::has_room(const MetisPath& path, double slack) {
   rooms_.clear();
   for (int s = 0; s < stages; ++s) {
     const int size = path.size(s);
-    const int first = path.first[at(s)];
+    const int first = path.first[s];
     const auto [here, fastest] =
-        room(first, size, path.batch, path.step[at(s)], in_flight(stages, s, path.batch), slack);
+        room(first, size, path.batch, path.step[s], in_flight(stages, s, path.batch), slack);
     layers += here;
     rooms_.emplace_back(fastest, here);
   }
@@ -192,7 +192,7 @@ double MetisBounds::least_sum() {
 /// Micro-batches whose activations the stage holds, at least.
 int MetisBounds::in_flight(int stages, int stage, int batch) const {
   if (problem_.schedule != ir::ScheduleKind::one_f_one_b) return 1;
-  return static_cast<int>(std::min<std::int64_t>(problem_.batches[at(batch)], stages - stage));
+  return static_cast<int>(std::min<std::int64_t>(problem_.batches[batch], stages - stage));
 }
 
 /// Most inner layers of a stage that adds at most `slack` milliseconds (by the slowest stage's
@@ -202,7 +202,8 @@ std::pair<double, double> MetisBounds::room(int first, int size, int batch, int 
                                             double slack) {
   const double enough = tables_.layers;
   double most = 0, fastest = kNever;
-  for (const MetisLayerBound& bound : stages_.layer_bounds(first, size, batch).subspan(at(step))) {
+  for (const MetisLayerBound& bound :
+       stages_.layer_bounds(first, size, batch).subspan(as_size(step))) {
     if (bound.time == kNever) continue;
     fastest = std::min(fastest, bound.time);
     double layers = std::floor(std::min(enough, slack * bound.rate));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "models/base/ids.h"
 #include "models/cost/memory.h"
 #include "planners/kit/integers.h"
 #include "planners/kit/plan_parts.h"
@@ -49,7 +50,7 @@ class MetisFull::Divisions {
       : search_(search),
         stages_(path.stages()),
         layers_(search.tables_.layers),
-        more_(static_cast<double>(search.problem_.batches[at(path.batch)] - 1)) {
+        more_(static_cast<double>(search.problem_.batches[path.batch] - 1)) {
     for (int s = 0; s < stages_; ++s) {
       choices_.push_back(&search.paths_.choice(path, s));
       times_.push_back(&search.stage_times(path, s));
@@ -90,8 +91,8 @@ class MetisFull::Divisions {
   };
 
   Terms with(const Terms& before, int stage, int begin, int end) const {
-    const MetisStageChoice& each = *choices_[at(stage)];
-    const double time = (*times_[at(stage)])[at(begin * (layers_ + 1) + end)];
+    const MetisStageChoice& each = *choices_[stage];
+    const double time = (*times_[stage])[begin * (layers_ + 1) + end];
     const double reduce =
         each.reduce_ms_per_byte * (search_.stages_.parameters(begin, end) / each.tensor);
     const double update =
@@ -100,8 +101,8 @@ class MetisFull::Divisions {
             std::max(before.reduce, reduce), std::max(before.update, update)};
   }
   /// What the hop of a stage that ends before the head costs more than others.
-  double head(int stage, int end) const { return end == layers_ - 1 ? head_[at(stage)] : 0; }
-  bool fits(int stage, int begin, int end) const { return end <= (*reach_[at(stage)])[at(begin)]; }
+  double head(int stage, int end) const { return end == layers_ - 1 ? head_[stage] : 0; }
+  bool fits(int stage, int begin, int end) const { return end <= (*reach_[stage])[begin]; }
 
   void visit(int stage, const Terms& before, bool fitting) {
     const int begin = cuts_.back();
@@ -147,20 +148,20 @@ class MetisFull::Divisions {
 
 void MetisFull::Divisions::weigh_rest() {
   const int width = layers_ + 1;
-  rest_sum_.assign(at((stages_ + 1) * width), kNever);
-  rest_slowest_.assign(at((stages_ + 1) * width), kNever);
+  rest_sum_.assign(as_size((stages_ + 1) * width), kNever);
+  rest_slowest_.assign(as_size((stages_ + 1) * width), kNever);
   rest_sum_.back() = rest_slowest_.back() = 0;
   for (int s = stages_; s-- > 0;) {
-    const std::vector<double>& times = *times_[at(s)];
+    const std::vector<double>& times = *times_[s];
     for (int begin = s; begin + (stages_ - s) <= layers_; ++begin) {
-      double& sum = rest_sum_[at(s * width + begin)];
-      double& slowest = rest_slowest_[at(s * width + begin)];
+      double& sum = rest_sum_[s * width + begin];
+      double& slowest = rest_slowest_[s * width + begin];
       const int first = s + 1 == stages_ ? layers_ : begin + 1;
-      const int last = std::min(layers_ - (stages_ - 1 - s), (*reach_[at(s)])[at(begin)]);
+      const int last = std::min(layers_ - (stages_ - 1 - s), (*reach_[s])[begin]);
       for (int end = first; end <= last; ++end) {
-        const double time = times[at(begin * width + end)];
-        sum = std::min(sum, time + head(s, end) + rest_sum_[at((s + 1) * width + end)]);
-        slowest = std::min(slowest, std::max(time, rest_slowest_[at((s + 1) * width + end)]));
+        const double time = times[begin * width + end];
+        sum = std::min(sum, time + head(s, end) + rest_sum_[(s + 1) * width + end]);
+        slowest = std::min(slowest, std::max(time, rest_slowest_[(s + 1) * width + end]));
       }
     }
   }
@@ -171,22 +172,22 @@ void MetisFull::Divisions::extend(int stage, int begin, const std::vector<int>& 
                                   std::vector<std::vector<int>>& next, double most) {
   const int width = layers_ + 1;
   const int first = stage + 1 == stages_ ? layers_ : begin + 1;
-  const int last = std::min(layers_ - (stages_ - 1 - stage), (*reach_[at(stage)])[at(begin)]);
+  const int last = std::min(layers_ - (stages_ - 1 - stage), (*reach_[stage])[begin]);
   for (int end = first; end <= last; ++end) {
-    const std::size_t rest = at((stage + 1) * width + end);
+    const std::size_t rest = as_size((stage + 1) * width + end);
     for (const int label : from) {
-      const Terms terms = with(labels_[at(label)].terms, stage, begin, end);
+      const Terms terms = with(labels_[label].terms, stage, begin, end);
       Terms least = terms;
       least.sum += rest_sum_[rest];
       least.slowest = std::max(least.slowest, rest_slowest_[rest]);
       if (!(least.total(more_) < most)) continue;
-      const bool beaten = std::any_of(next[at(end)].begin(), next[at(end)].end(), [&](int other) {
-        return labels_[at(other)].terms.no_worse_than(terms);
+      const bool beaten = std::any_of(next[end].begin(), next[end].end(), [&](int other) {
+        return labels_[other].terms.no_worse_than(terms);
       });
       if (beaten) continue;
-      std::erase_if(next[at(end)],
-                    [&](int other) { return terms.no_worse_than(labels_[at(other)].terms); });
-      next[at(end)].push_back(static_cast<int>(labels_.size()));
+      std::erase_if(next[end],
+                    [&](int other) { return terms.no_worse_than(labels_[other].terms); });
+      next[end].push_back(static_cast<int>(labels_.size()));
       labels_.push_back({terms, end, label});
       search_.progress_.charge(1);
     }
@@ -196,24 +197,24 @@ void MetisFull::Divisions::extend(int stage, int begin, const std::vector<int>& 
 std::vector<int> MetisFull::Divisions::find(double constant, double most) {
   weigh_rest();
   labels_ = {{}};
-  std::vector<std::vector<int>> here(at(layers_ + 1)), next(at(layers_ + 1));
+  std::vector<std::vector<int>> here(as_size(layers_ + 1)), next(as_size(layers_ + 1));
   here[0] = {0};
   for (int s = 0; s < stages_; ++s) {
     for (std::vector<int>& each : next) each.clear();
     for (int begin = s; begin < layers_; ++begin) {
-      if (!here[at(begin)].empty()) extend(s, begin, here[at(begin)], next, most - constant);
+      if (!here[begin].empty()) extend(s, begin, here[begin], next, most - constant);
     }
     here.swap(next);
   }
-  search_.progress_.report().plans_examined += std::ssize(here[at(layers_)]);
+  search_.progress_.report().plans_examined += std::ssize(here[layers_]);
   int best = -1;
-  for (const int label : here[at(layers_)]) {
-    const double total = labels_[at(label)].terms.total(more_);
+  for (const int label : here[layers_]) {
+    const double total = labels_[label].terms.total(more_);
     if (!(total < least_)) continue;
     least_ = total;
     best = label;
   }
-  for (; best >= 0; best = labels_[at(best)].parent) best_.push_back(labels_[at(best)].end);
+  for (; best >= 0; best = labels_[best].parent) best_.push_back(labels_[best].end);
   std::reverse(best_.begin(), best_.end());
   return best_;
 }
@@ -223,10 +224,10 @@ const std::vector<double>& MetisFull::stage_times(const MetisPath& path, int sta
   const MetisStageChoice& each = paths_.choice(path, stage);
   const auto [place, added] = times_.try_emplace(&each);
   if (added) {
-    place->second.resize(at((tables_.layers + 1) * (tables_.layers + 1)));
+    place->second.resize(as_size((tables_.layers + 1) * (tables_.layers + 1)));
     for (int begin = 0; begin < tables_.layers; ++begin) {
       for (int end = begin + 1; end <= tables_.layers; ++end) {
-        place->second[at(begin * (tables_.layers + 1) + end)] = stages_.time(each, begin, end);
+        place->second[begin * (tables_.layers + 1) + end] = stages_.time(each, begin, end);
       }
     }
   }
@@ -236,9 +237,8 @@ const std::vector<double>& MetisFull::stage_times(const MetisPath& path, int sta
 /// By first layer the end of the longest range that fits in memory.
 const std::vector<int>& MetisFull::stage_reach(const MetisPath& path, int stage) {
   const MetisStageChoice& each = paths_.choice(path, stage);
-  const int in_flight =
-      models::micro_batches_in_flight(problem_.schedule, path.stages(), stage,
-                                      static_cast<int>(problem_.batches[at(path.batch)]), 1);
+  const int in_flight = models::micro_batches_in_flight(
+      problem_.schedule, path.stages(), stage, static_cast<int>(problem_.batches[path.batch]), 1);
   const auto [place, added] = reach_.try_emplace({&each, in_flight});
   if (!added) return place->second;
   for (int begin = 0; begin < tables_.layers; ++begin) {
@@ -248,7 +248,7 @@ const std::vector<int>& MetisFull::stage_reach(const MetisPath& path, int stage)
       if (stages_.device_rule()) {
         memory = stages_.device_memory(each, begin, end + 1, in_flight);
       } else {
-        memory = {stages_.group_memory(path.first[at(stage)], path.size(stage)),
+        memory = {stages_.group_memory(path.first[stage], path.size(stage)),
                   stages_.layer_memory(each, begin, end + 1)};
       }
       if (memory.first < memory.second) break;
@@ -262,7 +262,7 @@ const std::vector<int>& MetisFull::stage_reach(const MetisPath& path, int stage)
 /// The part of the cost that does not depend on the division of layers.
 double MetisFull::fixed_cost(const MetisPath& path) const {
   const int stages = path.stages();
-  const auto batches = static_cast<double>(problem_.batches[at(path.batch)]);
+  const auto batches = static_cast<double>(problem_.batches[path.batch]);
   double hops = 0;
   for (int s = 0; s + 1 < stages; ++s) hops += paths_.hop(path, s, 0);
   return hops + (paths_.choice(path, stages - 1).sync_ms + tables_.batch_generator_ms) * batches;
@@ -284,14 +284,14 @@ void MetisFull::explore(MetisPath& path, int stage) {
     return;
   }
   for (int step = 0; step < stages_.steps(path.size(stage)); ++step) {
-    path.step[at(stage)] = step;
+    path.step[stage] = step;
     const MetisStageChoice& each = paths_.choice(path, stage);
     if (!each.valid || each.broken || bounds_.hopeless(path)) continue;
     explore(path, stage + 1);
     ended_ = ended_ || progress_.stop();
     if (ended_) break;
   }
-  path.step[at(stage)] = 0;
+  path.step[stage] = 0;
 }
 
 /// Calls visit(state, next state, choices of degrees of the stages between) for all states.
@@ -310,7 +310,7 @@ void MetisFull::count_orders(const MetisLattice& lattice, int batch, const Visit
         choices *= valid;
         rank += size;
       }
-      visit(state, state + at(lattice.strides[g]), choices);
+      visit(state, state + as_size(lattice.strides[g]), choices);
     }
   }
 }

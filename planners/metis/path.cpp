@@ -25,7 +25,7 @@ MetisPaths::MetisPaths(const MetisProblem& problem, MetisStages& stages, MetisBo
       balancer_(problem.tables.demand, !problem.settings.as_published()) {}
 
 const MetisStageChoice& MetisPaths::choice(const MetisPath& path, int stage) const {
-  return stages_.choice(path.first[at(stage)], path.size(stage), path.batch, path.step[at(stage)]);
+  return stages_.choice(path.first[stage], path.size(stage), path.batch, path.step[stage]);
 }
 
 void MetisPaths::follow(MetisPath& path) {
@@ -64,17 +64,17 @@ MetisPaths::Next MetisPaths::advance(MetisPath& path, const std::vector<double>&
   int best = -1;
   double least = kNever;
   for (int s = 0; s < static_cast<int>(path.step.size()); ++s) {
-    const int data = path.size(s) >> path.step[at(s)];
+    const int data = path.size(s) >> path.step[s];
     if (data == 1) continue;
-    const double key = memory.empty() ? 1.0 / data : memory[at(s)];
+    const double key = memory.empty() ? 1.0 / data : memory[s];
     if (best >= 0 && !(key < least)) continue;
     best = s;
     least = key;
   }
   if (best < 0) return Next::end;
-  ++path.step[at(best)];
+  ++path.step[best];
   // Degrees only grow: a stage beyond what was measured stays there.
-  return path.step[at(best)] < stages_.steps((*path.sizes)[at(best)]) ? Next::moved : Next::end;
+  return path.step[best] < stages_.steps((*path.sizes)[best]) ? Next::moved : Next::end;
 }
 
 /// 1 / time of the whole model on the stage. Without layer balancing every replica counts as an
@@ -103,16 +103,16 @@ void MetisPaths::count_memory(const MetisPath& path, const std::vector<int>& cut
   need.clear();
   for (int s = 0; s < stages; ++s) {
     const MetisStageChoice& each = choice(path, s);
-    const int begin = cuts[at(s)], end = cuts[at(s + 1)];
+    const int begin = cuts[s], end = cuts[s + 1];
     if (!stages_.device_rule()) {
-      have.push_back(stages_.group_memory(path.first[at(s)], path.size(s)));
+      have.push_back(stages_.group_memory(path.first[s], path.size(s)));
       need.push_back(stages_.layer_memory(each, begin, end));
     } else if (begin == end) {
       have.push_back(1);
       need.push_back(0.001);
     } else {
       const int in_flight = models::micro_batches_in_flight(
-          problem_.schedule, stages, s, static_cast<int>(problem_.batches[at(path.batch)]), 1);
+          problem_.schedule, stages, s, static_cast<int>(problem_.batches[path.batch]), 1);
       const auto [has, needs] = stages_.device_memory(each, begin, end, in_flight);
       have.push_back(has);
       need.push_back(needs);
@@ -146,18 +146,18 @@ bool MetisPaths::divide_layers(const MetisPath& path, std::vector<double>& memor
 }
 
 double MetisPaths::hop(const MetisPath& path, int stage, int end) const {
-  return stages_.hop(choice(path, stage), path.first[at(stage)], path.size(stage),
-                     path.size(stage + 1), end);
+  return stages_.hop(choice(path, stage), path.first[stage], path.size(stage), path.size(stage + 1),
+                     end);
 }
 
 /// Milliseconds. [Metis, Eq. 1, with the terms of the public code that it does not print: time
 /// outside the layers, optimizer, batch generator]
 double MetisPaths::cost(const MetisPath& path, const std::vector<int>& cuts) const {
-  const auto batches = static_cast<double>(problem_.batches[at(path.batch)]);
+  const auto batches = static_cast<double>(problem_.batches[path.batch]);
   double sum = 0, slowest = 0, hops = 0, sync = 0, reduce = 0, update = 0;
   for (int s = 0; s < path.costed; ++s) {
     const MetisStageChoice& each = choice(path, s);
-    const int begin = cuts[at(s)], end = cuts[at(s + 1)];
+    const int begin = cuts[s], end = cuts[s + 1];
     const double time = stages_.time(each, begin, end);
     sum += time;
     slowest = std::max(slowest, time);
@@ -179,14 +179,14 @@ double MetisPaths::cost(const MetisPath& path, const std::vector<int>& cuts) con
 bool MetisPaths::expressible(const MetisPath& path, const std::vector<int>& cuts) {
   for (int s = 0; s < path.stages(); ++s) {
     if (!settings_.as_published()) {
-      if (cuts[at(s)] == cuts[at(s + 1)]) return false;
+      if (cuts[s] == cuts[s + 1]) return false;
       continue;
     }
     const MetisStageChoice& each = choice(path, s);
     const auto& allowed = tables_.allowed_tensor;
     const auto samples = std::accumulate(each.samples.begin(), each.samples.end(), std::int64_t{0});
     if (std::find(allowed.begin(), allowed.end(), each.tensor) == allowed.end() ||
-        samples != problem_.input.job.global_batch / problem_.batches[at(path.batch)] ||
+        samples != problem_.input.job.global_batch / problem_.batches[path.batch] ||
         *std::max_element(each.samples.begin(), each.samples.end()) >
             problem_.input.job.allowed.max_micro_batch_size) {
       ++progress_.inexpressible;
@@ -206,14 +206,14 @@ ir::Plan MetisPaths::build(const MetisPath& path, const std::vector<int>& cuts) 
   ir::Plan plan;
   plan.schedule = problem_.schedule;
   ir::Pipeline chain;
-  chain.micro_batches = static_cast<int>(problem_.batches[at(path.batch)]);
+  chain.micro_batches = static_cast<int>(problem_.batches[path.batch]);
   chain.micro_batch_size =
-      static_cast<int>(problem_.input.job.global_batch / problem_.batches[at(path.batch)]);
+      static_cast<int>(problem_.input.job.global_batch / problem_.batches[path.batch]);
   for (int s = 0; s < path.stages(); ++s) {
-    if (cuts[at(s)] == cuts[at(s + 1)]) continue;  // Published plans may leave devices idle.
+    if (cuts[s] == cuts[s + 1]) continue;  // Published plans may leave devices idle.
     const MetisStageChoice& each = choice(path, s);
-    ir::Segment held = stages_.segment(cuts[at(s)], cuts[at(s + 1)]);
-    auto next = stages_.placement().devices.begin() + path.first[at(s)];
+    ir::Segment held = stages_.segment(cuts[s], cuts[s + 1]);
+    auto next = stages_.placement().devices.begin() + path.first[s];
     for (const int samples : each.samples) {
       ir::Group group;
       group.devices.assign(next, next + each.tensor);
