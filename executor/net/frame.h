@@ -1,10 +1,13 @@
-/// The unit on the wire: a header of fixed size and a payload. Private to executor/net.
+/// The unit on the wire between ranks: a header of fixed size and a payload, both authenticated by
+/// the connection's keys and their place in its order, so that nobody can change, repeat, drop or
+/// insert a frame unseen. Private to executor/net.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 
+#include "executor/net/crypto.h"
 #include "executor/net/transport.h"
 
 namespace orrery::executor {
@@ -16,22 +19,21 @@ struct FrameHeader {
   std::uint32_t magic = 0;
   std::uint16_t version = 0;
   FrameKind kind = FrameKind::data;
-  std::uint32_t generation = 0;
-  std::uint32_t sequence = 0;  ///< Counts the frames of a connection and direction.
+  std::uint64_t sequence = 0;  ///< Counts the frames of a connection and direction.
   std::uint64_t tag = 0;
   std::uint64_t bytes = 0;
-  std::uint64_t payload_checksum = 0;
-  std::uint64_t checksum = 0;  ///< Of all above.
+  Mac payload_mac{};
+  Mac mac{};  ///< Of all above.
 };
-static_assert(sizeof(FrameHeader) == 48);
+static_assert(sizeof(FrameHeader) == 64);
 
-/// A fast checksum: finds flipped bits and torn frames, not malice.
-std::uint64_t checksum(std::span<const std::byte> data);
-
-FrameHeader make_header(FrameKind kind, std::uint32_t generation, std::uint32_t sequence, Tag tag,
+FrameHeader make_header(const Authenticator& key, FrameKind kind, std::uint64_t sequence, Tag tag,
                         std::span<const std::byte> payload);
-/// What is wrong with a header that came where (generation, sequence) was due; empty: nothing.
-std::string find_defect(const FrameHeader& header, std::uint32_t generation,
-                        std::uint32_t sequence);
+/// What is wrong with a header that came where `sequence` was due; empty: nothing.
+std::string find_defect(const Authenticator& key, const FrameHeader& header,
+                        std::uint64_t sequence);
+/// Whether the payload is the one that the header was made for.
+bool belongs(const Authenticator& key, const FrameHeader& header,
+             std::span<const std::byte> payload);
 
 }  // namespace orrery::executor

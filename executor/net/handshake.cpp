@@ -2,64 +2,48 @@
 
 #include <fmt/format.h>
 
-#include <array>
-#include <cstring>
-#include <random>
-#include <span>
+#include <cctype>
+#include <chrono>
 #include <string_view>
+#include <thread>
+#include <utility>
 
 #include "executor/net/transport.h"
-#include "models/base/hash.h"
 
 namespace orrery::executor {
 namespace {
 
-constexpr std::array<char, 8> kMagic = {'O', 'R', 'R', 'E', 'R', 'Y', '0', '1'};
+using Kind = TransportError::Kind;
 
-using Nonce = std::array<char, 16>;
-using Answer = std::array<char, 16>;  // content_hash() has 16 digits.
-
-struct Hello {
-  std::array<char, 8> magic = kMagic;
-  Nonce nonce{};
-  Answer answer{};
-  std::uint32_t role = 0;
-  std::int32_t rank = 0;
-  std::int32_t size = 0;
-  std::uint32_t generation = 0;
-};
-
-struct Verdict {
-  std::array<char, 8> magic = kMagic;
-  Answer answer{};
-  std::uint32_t welcome = 0;
-  std::array<char, 124> reason{};
-};
-
-Nonce random_nonce() {
-  std::random_device device;
-  Nonce nonce{};
-  for (char& c : nonce) c = static_cast<char>(device());
-  return nonce;
+template <class T>
+std::span<const std::byte> view(const T& value) {
+  return std::as_bytes(std::span(&value, 1));
+}
+std::span<const std::byte> view(std::string_view text) {
+  return std::as_bytes(std::span(text.data(), text.size()));
+}
+/// All but the proof at its end.
+template <class T>
+std::span<const std::byte> unproven(const T& value) {
+  return view(value).first(offsetof(T, proof));
 }
 
-Answer answer_to(const std::string& token, const Nonce& nonce, const char* role) {
-  // The token is on both sides of the nonce, so that no prefix can be extended.
-  const std::string_view bytes(nonce.data(), nonce.size());
-  const std::string hash =
-      content_hash(fmt::format("{}:{}|{}|{}:{}", token.size(), token, role, bytes, token));
-  Answer answer{};
-  std::memcpy(answer.data(), hash.data(), answer.size());
-  return answer;
+Bytes32 hello_proof(const std::string& token, const wire::Challenge& challenge,
+                    const wire::Hello& hello) {
+  return hmac(token, {view("orrery connect"), view(challenge), unproven(hello)});
 }
-
-Verdict refusal(const std::string& reason) {
-  Verdict verdict;
-  std::strncpy(verdict.reason.data(), reason.c_str(), verdict.reason.size() - 1);
-  return verdict;
+Bytes32 verdict_proof(const std::string& token, const wire::Challenge& challenge,
+                      const wire::Hello& hello, const wire::Verdict& verdict) {
+  return hmac(token, {view("orrery accept"), view(challenge), view(hello), unproven(verdict)});
 }
+Bytes32 derived_key(const std::string& token, const wire::Challenge& challenge,
+                    const wire::Hello& hello, std::string_view direction) {
+  return hmac(token, {view(direction), view(challenge), view(hello)});
+}
+constexpr std::string_view kToAcceptor = "orrery key to acceptor";
+constexpr std::string_view kToConnector = "orrery key to connector";
 
-std::string mismatch(const Hello& hello, const Identity& expected) {
+std::string mismatch(const wire::Hello& hello, const Identity& expected) {
   if (hello.role != static_cast<std::uint32_t>(expected.role)) return "another kind of connection";
   if (hello.generation != expected.generation) {
     return fmt::format("generation {} where {} runs", hello.generation, expected.generation);
@@ -73,65 +57,100 @@ std::string mismatch(const Hello& hello, const Identity& expected) {
   return "";
 }
 
+/// A refusal may come from anyone: what could steer a terminal is left out.
+std::string printable(const std::array<char, 124>& reason) {
+  std::string out;
+  for (const char c : reason) {
+    if (c == '\0') break;
+    out += std::isprint(static_cast<unsigned char>(c)) != 0 ? c : '?';
+  }
+  return out;
+}
+
 }  // namespace
 
 std::string make_token() {
-  std::random_device device;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", device(), device(), device(), device());
+  std::array<std::byte, 16> secret{};
+  fill_random(secret);
+  std::string token;
+  for (const std::byte b : secret) token += fmt::format("{:02x}", std::to_integer<int>(b));
+  return token;
 }
 
-void introduce(const Socket& socket, const std::string& token, const Identity& self,
-               SteadyTime deadline, int peer) {
-  Nonce challenge{};
+wire::Challenge make_challenge() {
+  wire::Challenge challenge;
+  fill_random(challenge.nonce);
+  return challenge;
+}
+
+SessionKeys introduce(const Socket& socket, const std::string& token, const Identity& self,
+                      SteadyTime deadline, int peer) {
+  wire::Challenge challenge;
   read_all(socket, bytes_of(challenge), deadline, peer);
-  Hello hello;
-  hello.nonce = random_nonce();
-  hello.answer = answer_to(token, challenge, "connect");
+  if (challenge.magic != wire::kMagic) {
+    throw TransportError(Kind::corrupt, peer,
+                         "the other side is no process of Orrery, or of another version");
+  }
+  wire::Hello hello;
+  fill_random(hello.nonce);
   hello.role = static_cast<std::uint32_t>(self.role);
   hello.rank = self.rank;
   hello.size = self.size;
   hello.generation = self.generation;
+  hello.proof = hello_proof(token, challenge, hello);
   write_all(socket, bytes_of(hello), deadline, peer);
-  Verdict verdict;
+  wire::Verdict verdict;
   read_all(socket, bytes_of(verdict), deadline, peer);
-  using Kind = TransportError::Kind;
-  if (verdict.magic != kMagic) {
-    throw TransportError(Kind::corrupt, peer, "the other side is no rank of Orrery");
+  if (verdict.magic != wire::kMagic) {
+    throw TransportError(Kind::corrupt, peer, "the other side answers nonsense");
   }
   if (verdict.welcome == 0) {
-    verdict.reason.back() = '\0';
-    throw TransportError(Kind::refused, peer, fmt::format("refused: {}", verdict.reason.data()));
+    throw TransportError(Kind::refused, peer,
+                         fmt::format("refused: {}", printable(verdict.reason)));
   }
-  if (verdict.answer != answer_to(token, hello.nonce, "accept")) {
+  if (!equal_secrets(verdict.proof, verdict_proof(token, challenge, hello, verdict))) {
     throw TransportError(Kind::refused, peer, "the other side does not know the run's token");
+  }
+  return {derived_key(token, challenge, hello, kToAcceptor),
+          derived_key(token, challenge, hello, kToConnector)};
+}
+
+Joined join(const Endpoint& endpoint, const std::string& token, const Identity& self,
+            SteadyTime deadline, int peer) {
+  for (;;) {
+    Socket socket = connect_to(endpoint, deadline, peer);
+    try {
+      const SessionKeys keys = introduce(socket, token, self, deadline, peer);
+      return {std::move(socket), keys};
+    } catch (const TransportError& error) {
+      // A gate under siege drops who has waited longest, which may be us.
+      const auto retry = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+      if (error.kind() != Kind::peer_lost || retry > deadline) throw;
+      std::this_thread::sleep_until(retry);
+    }
   }
 }
 
-Identity admit(const Socket& socket, const std::string& token, const Identity& expected,
-               SteadyTime deadline) {
-  using Kind = TransportError::Kind;
-  Nonce challenge = random_nonce();
-  write_all(socket, bytes_of(challenge), deadline, -1);
-  Hello hello;
-  read_all(socket, bytes_of(hello), deadline, -1);
-  std::string problem;
-  if (hello.magic != kMagic) {
-    problem = "another version or another program";
-  } else if (hello.answer != answer_to(token, challenge, "connect")) {
-    problem = "wrong token";
+Judgment judge(const wire::Challenge& challenge, const wire::Hello& hello,
+               const std::string& token, const Identity& expected) {
+  Judgment out;
+  if (hello.magic != wire::kMagic) {
+    out.problem = "another version or another program";
+  } else if (!equal_secrets(hello.proof, hello_proof(token, challenge, hello))) {
+    out.problem = "wrong token";
   } else {
-    problem = mismatch(hello, expected);
+    out.problem = mismatch(hello, expected);
   }
-  if (!problem.empty()) {
-    Verdict verdict = refusal(problem);
-    write_all(socket, bytes_of(verdict), deadline, hello.rank);
-    throw TransportError(Kind::refused, hello.rank, problem);
+  out.identity = {expected.role, hello.rank, hello.size, hello.generation};
+  if (!out.problem.empty()) {
+    out.problem.copy(out.verdict.reason.data(), out.verdict.reason.size() - 1);
+    return out;
   }
-  Verdict verdict;
-  verdict.welcome = 1;
-  verdict.answer = answer_to(token, hello.nonce, "accept");
-  write_all(socket, bytes_of(verdict), deadline, hello.rank);
-  return {expected.role, hello.rank, hello.size, hello.generation};
+  out.verdict.welcome = 1;
+  out.verdict.proof = verdict_proof(token, challenge, hello, out.verdict);
+  out.keys = {derived_key(token, challenge, hello, kToConnector),
+              derived_key(token, challenge, hello, kToAcceptor)};
+  return out;
 }
 
 }  // namespace orrery::executor

@@ -1,13 +1,20 @@
 /// How two processes of a run find out that they belong together: both prove that they know the
-/// run's token without sending it, and name generation and rank. Keeps strangers and mixed-up runs
-/// out; it does not encrypt.
+/// run's token without sending it, and name generation and rank. Out of it come the keys that
+/// authenticate all that follows. Keeps strangers and mixed-up runs out; it does not encrypt
+/// (docs/security.md).
 ///
-/// Acceptor: 16 random bytes. Connector: Hello, with an answer to them. Acceptor: Verdict, with an
-/// answer to the Hello's own random bytes. Each answer is content_hash(token, random bytes, role).
+/// Acceptor: Challenge, with 32 random bytes. Connector: Hello, with its own 32 and a proof.
+/// Acceptor: Verdict, with a proof. A proof is the HMAC-SHA-256, keyed by the token, of a word for
+/// its side and of all that was said before it; keys are derived likewise, one for each direction.
 #pragma once
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 
+#include "executor/net/crypto.h"
 #include "executor/net/socket.h"
 
 namespace orrery::executor {
@@ -22,17 +29,65 @@ struct Identity {
   std::uint32_t generation = 0;
 };
 
-/// A token that nobody guesses, in hexadecimal digits.
+/// Keys of one connection, as one side of it sees them.
+struct SessionKeys {
+  Bytes32 send{};
+  Bytes32 receive{};
+};
+
+/// A token that nobody guesses: 32 hexadecimal digits.
 std::string make_token();
 
 /// The connecting side. Throws TransportError: refused with the acceptor's reason, or the acceptor
 /// does not know the token.
-void introduce(const Socket& socket, const std::string& token, const Identity& self,
-               SteadyTime deadline, int peer);
+SessionKeys introduce(const Socket& socket, const std::string& token, const Identity& self,
+                      SteadyTime deadline, int peer);
 
-/// The accepting side: who wants in. `expected` gives role, size and generation. Answers a wrong
-/// token, version, role, size or generation with the reason and throws TransportError::refused.
-Identity admit(const Socket& socket, const std::string& token, const Identity& expected,
-               SteadyTime deadline);
+/// A connection on which both sides know each other.
+struct Joined {
+  Socket socket;
+  SessionKeys keys;
+};
+/// Connects and introduces itself, again when the acceptor had no time for it, until the deadline.
+/// Throws TransportError.
+Joined join(const Endpoint& endpoint, const std::string& token, const Identity& self,
+            SteadyTime deadline, int peer);
+
+/// What goes over the wire; plain bytes, little-endian.
+namespace wire {
+inline constexpr std::array<char, 8> kMagic = {'O', 'R', 'R', 'E', 'R', 'Y', '0', '2'};
+struct Challenge {
+  std::array<char, 8> magic = kMagic;
+  Bytes32 nonce{};
+};
+struct Hello {
+  std::array<char, 8> magic = kMagic;
+  Bytes32 nonce{};
+  std::uint32_t role = 0;
+  std::int32_t rank = 0;
+  std::int32_t size = 0;
+  std::uint32_t generation = 0;
+  Bytes32 proof{};
+};
+struct Verdict {
+  std::array<char, 8> magic = kMagic;
+  std::uint32_t welcome = 0;
+  std::array<char, 124> reason{};
+  Bytes32 proof{};
+};
+}  // namespace wire
+
+/// The accepting side's answer to a Hello (gate.h does the talking).
+struct Judgment {
+  wire::Verdict verdict;
+  std::string problem;  ///< Empty: welcome.
+  Identity identity;
+  SessionKeys keys;
+};
+/// `expected` gives role, size and generation.
+Judgment judge(const wire::Challenge& challenge, const wire::Hello& hello,
+               const std::string& token, const Identity& expected);
+
+wire::Challenge make_challenge();
 
 }  // namespace orrery::executor

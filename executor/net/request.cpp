@@ -125,6 +125,14 @@ std::optional<Inbox::Wanted> Inbox::take(const Key& key) {
   return wanted;
 }
 
+bool Inbox::Arrival::grow(std::size_t bytes) {
+  constexpr std::size_t kFirst = std::size_t{4} << 20;
+  if (data.size() == bytes) return false;
+  own.resize(std::min(bytes, std::max(kFirst, 2 * own.size())));
+  data = own;
+  return true;
+}
+
 Inbox::Arrival Inbox::begin(int peer, Tag tag, std::size_t bytes) {
   Arrival arrival;
   arrival.peer = peer;
@@ -138,8 +146,7 @@ Inbox::Arrival Inbox::begin(int peer, Tag tag, std::size_t bytes) {
     arrival.data = wanted->into;
     arrival.request = wanted->request;
   } else {
-    arrival.own.resize(bytes);
-    arrival.data = arrival.own;
+    arrival.grow(bytes);
   }
   return arrival;
 }

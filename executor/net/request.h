@@ -72,6 +72,8 @@ class Inbox {
     std::span<std::byte> data;
     PendingPointer request;  ///< None: `own` keeps the data until a receive is posted.
     std::vector<std::byte> own;
+    /// Enlarges `own` towards `bytes`, by what has come already; false when it has that size.
+    bool grow(std::size_t bytes);
   };
   /// Throws TransportError::corrupt when a receive of another size is posted; fail_all() then ends
   /// that as well.

@@ -3,17 +3,17 @@
 #include <fmt/format.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
-#include <cstring>
+#include <exception>
 #include <list>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <utility>
 
+#include "executor/net/gate.h"
 #include "executor/net/handshake.h"
+#include "executor/net/store_channel.h"
 #include "executor/net/transport.h"
 
 namespace orrery::executor {
@@ -25,52 +25,6 @@ using Kind = TransportError::Kind;
 
 enum class Command : std::uint32_t { set = 1, get, add, remove, list };
 
-/// Both directions: a status or command, a number, two texts.
-struct Message {
-  std::uint32_t code = 0;  ///< Command; of answers 1: there, 0: not there.
-  std::int64_t number = 0;
-  std::string key;
-  std::string value;
-};
-
-struct MessageHeader {
-  std::uint32_t code = 0;
-  std::uint32_t key_bytes = 0;
-  std::int64_t number = 0;
-  std::uint64_t value_bytes = 0;
-};
-
-/// Values are endpoints, plans and states in words; larger ones are a broken client.
-constexpr std::uint64_t kMostText = std::uint64_t{256} << 20;
-
-std::span<std::byte> text_bytes(std::string& text) {
-  return std::as_writable_bytes(std::span<char>(text.data(), text.size()));
-}
-
-void write_message(const Socket& socket, const Message& message, SteadyTime deadline) {
-  MessageHeader header{message.code, static_cast<std::uint32_t>(message.key.size()), message.number,
-                       message.value.size()};
-  // One call and, for what is short, one packet.
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof header);
-  bytes.reserve(bytes.size() + message.key.size() + message.value.size());
-  bytes += message.key;
-  bytes += message.value;
-  write_all(socket, text_bytes(bytes), deadline, -1);
-}
-
-Message read_message(const Socket& socket, SteadyTime deadline) {
-  MessageHeader header;
-  read_all(socket, bytes_of(header), deadline, -1);
-  if (header.key_bytes > kMostText || header.value_bytes > kMostText) {
-    throw TransportError(Kind::corrupt, -1, "a message to the store that makes no sense");
-  }
-  Message message{header.code, header.number, std::string(header.key_bytes, '\0'),
-                  std::string(header.value_bytes, '\0')};
-  read_all(socket, text_bytes(message.key), deadline, -1);
-  read_all(socket, text_bytes(message.value), deadline, -1);
-  return message;
-}
-
 constexpr milliseconds kAnswerTime{30'000};
 constexpr auto kForever = std::chrono::hours(24 * 365);
 
@@ -79,7 +33,7 @@ constexpr auto kForever = std::chrono::hours(24 * 365);
 class StoreServer::Impl {
  public:
   Impl(Listener listener, std::string token)
-      : listener_(std::move(listener)), token_(std::move(token)) {
+      : gate_(std::move(listener), std::move(token), {Role::store, -1, 0, 0}) {
     acceptor_ = std::thread([this] { accept_all(); });
   }
   ~Impl() {
@@ -87,58 +41,66 @@ class StoreServer::Impl {
       const std::lock_guard lock(mutex_);
       stop_ = true;
       for (Client& client : clients_) {
-        if (client.socket.open()) ::shutdown(client.socket.fd(), SHUT_RDWR);
+        if (!client.ended) ::shutdown(client.channel->fd(), SHUT_RDWR);
       }
     }
     changed_.notify_all();
     acceptor_.join();
     for (Client& client : clients_) client.thread.join();
   }
-  int port() const { return listener_.port(); }
+  int port() const { return gate_.port(); }
 
  private:
   struct Client {
-    Socket socket;
+    std::optional<StoreChannel> channel;
     std::thread thread;
     bool ended = false;
   };
 
   void accept_all() {
     while (!stop_) {
-      Socket socket = listener_.accept(Clock::now() + milliseconds(100));
-      const std::lock_guard lock(mutex_);
-      for (auto it = clients_.begin(); it != clients_.end();) {
-        if (!it->ended) {
-          ++it;
-          continue;
-        }
-        it->thread.join();
-        it = clients_.erase(it);
+      std::optional<Admitted> admitted;
+      try {
+        admitted = gate_.next(Clock::now() + milliseconds(100));
+      } catch (const TransportError&) {
+        // Nobody else can come in; those who are in are served on.
+        std::this_thread::sleep_for(milliseconds(100));
       }
-      if (!socket.open() || stop_) continue;
-      Client& client = clients_.emplace_back();
-      client.socket = std::move(socket);
+      const std::lock_guard lock(mutex_);
+      std::erase_if(clients_, [](Client& client) {
+        if (client.ended) client.thread.join();
+        return client.ended;
+      });
+      if (admitted && !stop_) welcome({std::move(admitted->socket), admitted->keys});
+    }
+  }
+
+  void welcome(Joined joined) {
+    Client& client = clients_.emplace_back();
+    try {
+      client.channel.emplace(std::move(joined));
       client.thread = std::thread([this, &client] { serve(client); });
+    } catch (const std::exception&) {
+      // No thread or no socket for it: the client notices and may come again.
+      clients_.pop_back();
     }
   }
 
   void serve(Client& client) {
     try {
-      admit(client.socket, token_, {Role::store, -1, 0, 0}, Clock::now() + milliseconds(2'000));
-      prepare(client.socket, kAnswerTime);
       while (!stop_) {
-        const Message answer = answer_to(read_message(client.socket, Clock::now() + kForever));
-        write_message(client.socket, answer, Clock::now() + kAnswerTime);
+        const StoreMessage answer = answer_to(client.channel->read(Clock::now() + kForever));
+        client.channel->write(answer, Clock::now() + kAnswerTime);
       }
     } catch (const TransportError&) {
-      // The client left, or was no client of this run: nobody is left to be told.
+      // The client left: nobody is left to be told.
     }
     const std::lock_guard lock(mutex_);
-    client.socket.close();
+    client.channel.reset();
     client.ended = true;
   }
 
-  Message answer_to(const Message& message) {
+  StoreMessage answer_to(const StoreMessage& message) {
     std::unique_lock lock(mutex_);
     switch (static_cast<Command>(message.code)) {
       case Command::set:
@@ -176,8 +138,7 @@ class StoreServer::Impl {
     throw TransportError(Kind::corrupt, -1, "unknown command to the store");
   }
 
-  Listener listener_;
-  std::string token_;
+  Gate gate_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::map<std::string, std::string> values_;
@@ -194,23 +155,19 @@ int StoreServer::port() const { return impl_->port(); }
 
 class StoreClient::Impl {
  public:
-  Impl(const Endpoint& server, const std::string& token, milliseconds connect) {
-    const SteadyTime deadline = Clock::now() + connect;
-    socket_ = connect_to(server, deadline, -1);
-    introduce(socket_, token, {Role::store, -1, 0, 0}, deadline, -1);
-    prepare(socket_, kAnswerTime);
-  }
+  Impl(const Endpoint& server, const std::string& token, milliseconds connect)
+      : channel_(join(server, token, {Role::store, -1, 0, 0}, Clock::now() + connect, -1)) {}
 
-  Message ask(const Message& message, milliseconds waits = milliseconds(0)) {
+  StoreMessage ask(const StoreMessage& message, milliseconds waits = milliseconds(0)) {
     const std::lock_guard lock(mutex_);
     const SteadyTime deadline = Clock::now() + kAnswerTime + waits;
-    write_message(socket_, message, deadline);
-    return read_message(socket_, deadline);
+    channel_.write(message, deadline);
+    return channel_.read(deadline);
   }
 
  private:
   std::mutex mutex_;
-  Socket socket_;
+  StoreChannel channel_;
 };
 
 StoreClient::StoreClient(const Endpoint& server, const std::string& token, milliseconds connect)
@@ -222,7 +179,7 @@ void StoreClient::set(const std::string& key, const std::string& value) {
 }
 
 std::optional<std::string> StoreClient::get(const std::string& key, milliseconds timeout) {
-  Message answer =
+  StoreMessage answer =
       impl_->ask({static_cast<std::uint32_t>(Command::get), timeout.count(), key, ""}, timeout);
   if (answer.code == 0) return std::nullopt;
   return std::move(answer.value);

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "executor/net/frame.h"
+#include "executor/net/handshake.h"
 #include "executor/net/request.h"
 #include "executor/net/socket.h"
 #include "executor/net/transport.h"
@@ -22,7 +23,8 @@ namespace orrery::executor {
 struct TcpConnection {
   using Clock = std::chrono::steady_clock;
 
-  TcpConnection(int peer, std::uint32_t generation) : peer(peer), generation(generation) {
+  TcpConnection(int peer, const SessionKeys& keys)
+      : peer(peer), send_key(keys.send), receive_key_(keys.receive) {
     traffic.peer = peer;
   }
 
@@ -35,14 +37,14 @@ struct TcpConnection {
   };
 
   const int peer;
-  const std::uint32_t generation;
   Socket socket;
   LinkTraffic traffic;  ///< Its halves are under the locks of the halves.
 
   std::mutex send_mutex;
+  const Authenticator send_key;
   bool send_dead = false;
   std::deque<Outgoing> outgoing;
-  std::uint32_t send_sequence = 0;
+  std::uint64_t send_sequence = 0;
   Clock::time_point last_sent = Clock::now();
 
   std::mutex receive_mutex;
@@ -65,8 +67,9 @@ struct TcpConnection {
   bool begin_payload(Inbox& inbox);
   Settlement finish_payload(Inbox& inbox);
 
+  const Authenticator receive_key_;
   FrameHeader header_;  ///< Of what is being received.
-  std::uint32_t receive_sequence_ = 0;
+  std::uint64_t receive_sequence_ = 0;
   std::size_t received_ = 0;  ///< Of the header, then of the payload.
   bool in_payload_ = false;
 };

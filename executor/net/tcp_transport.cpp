@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "executor/net/frame.h"
+#include "executor/net/gate.h"
 #include "executor/net/handshake.h"
 #include "executor/net/request.h"
 #include "executor/net/tcp_connection.h"
@@ -29,19 +30,19 @@ using std::chrono::milliseconds;
 
 class TcpTransport final : public Transport {
  public:
-  TcpTransport(int rank, std::vector<Socket> sockets, const TcpOptions& options)
+  TcpTransport(int rank, std::vector<Joined> peers, const TcpOptions& options)
       : rank_(rank),
         options_(options),
         patience_(std::make_shared<std::atomic<std::int64_t>>(options.deadline.count())),
         on_timeout_([this](const TransportError& error) { fail(error); }),
         inbox_(patience_, on_timeout_),
         wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-    for (std::size_t peer = 0; peer < sockets.size(); ++peer) {
+    for (Joined& peer : peers) {
       connections_.push_back(
-          std::make_unique<TcpConnection>(static_cast<int>(peer), options.generation));
-      if (!sockets[peer].open()) continue;
-      prepare(sockets[peer], options.silence);
-      connections_.back()->socket = std::move(sockets[peer]);
+          std::make_unique<TcpConnection>(static_cast<int>(connections_.size()), peer.keys));
+      if (!peer.socket.open()) continue;
+      prepare(peer.socket, options.silence);
+      connections_.back()->socket = std::move(peer.socket);
     }
     thread_ = std::thread([this] { run(); });
   }
@@ -103,8 +104,7 @@ class TcpTransport final : public Transport {
       dead = to.send_dead;
       if (!dead) {
         to.outgoing.push_back(
-            {make_header(kind, options_.generation, to.send_sequence++, tag, data), data, request,
-             0});
+            {make_header(to.send_key, kind, to.send_sequence++, tag, data), data, request, 0});
         if (to.outgoing.size() == 1) error = to.flush(sent);
         rest = !to.outgoing.empty();
       }
@@ -260,30 +260,24 @@ class TcpTransport final : public Transport {
   std::thread thread_;
 };
 
-/// Admits the higher ranks, each once.
-void admit_higher(int rank, Listener& listener, const TcpOptions& options, SteadyTime deadline,
-                  std::vector<Socket>& sockets) {
-  const int size = static_cast<int>(sockets.size());
-  const Identity expected{Role::rank, rank, size, options.generation};
-  std::string strangers;
+/// Admits the higher ranks, each once. There is no connection to oneself.
+void admit_higher(int rank, Listener listener, const TcpOptions& options, SteadyTime deadline,
+                  std::vector<Joined>& peers) {
+  const int size = static_cast<int>(peers.size());
+  Gate gate(std::move(listener), options.token, {Role::rank, rank, size, options.generation});
   for (int missing = size - 1 - rank; missing > 0;) {
-    Socket socket = listener.accept(deadline);
-    if (!socket.open()) {
+    std::optional<Admitted> who = gate.next(deadline);
+    if (!who) {
+      const std::string refused =
+          gate.last_refusal().empty() ? "" : "; refused one: " + gate.last_refusal();
       throw TransportError(
           Kind::timeout, -1,
-          fmt::format("{} of {} higher ranks did not come{}", missing, size - 1 - rank, strangers));
+          fmt::format("{} of {} higher ranks did not come{}", missing, size - 1 - rank, refused));
     }
-    try {
-      // A stranger that says nothing must not keep the others waiting for long.
-      const SteadyTime patience = std::min(deadline, Clock::now() + milliseconds(2'000));
-      const Identity who = admit(socket, options.token, expected, patience);
-      Socket& place = sockets[who.rank];
-      if (who.rank <= rank || place.open()) continue;
-      place = std::move(socket);
-      --missing;
-    } catch (const TransportError& error) {
-      strangers = fmt::format("; refused one: {}", error.what());
-    }
+    Joined& place = peers[who->identity.rank];
+    if (who->identity.rank <= rank || place.socket.open()) continue;
+    place = {std::move(who->socket), who->keys};
+    --missing;
   }
 }
 
@@ -294,14 +288,13 @@ std::unique_ptr<Transport> make_tcp_transport(int rank, Listener listener,
                                               const TcpOptions& options) {
   const SteadyTime deadline = Clock::now() + options.connect;
   const int size = static_cast<int>(endpoints.size());
-  std::vector<Socket> sockets(endpoints.size());
+  std::vector<Joined> peers(endpoints.size());
   for (int peer = 0; peer < rank; ++peer) {
-    Socket socket = connect_to(endpoints[peer], deadline, peer);
-    introduce(socket, options.token, {Role::rank, rank, size, options.generation}, deadline, peer);
-    sockets[peer] = std::move(socket);
+    peers[peer] = join(endpoints[peer], options.token,
+                       {Role::rank, rank, size, options.generation}, deadline, peer);
   }
-  admit_higher(rank, listener, options, deadline, sockets);
-  return std::make_unique<TcpTransport>(rank, std::move(sockets), options);
+  admit_higher(rank, std::move(listener), options, deadline, peers);
+  return std::make_unique<TcpTransport>(rank, std::move(peers), options);
 }
 
 }  // namespace orrery::executor

@@ -1,5 +1,5 @@
 /// Ranks that are processes, joined by a mesh of TCP connections: one thread per rank moves what
-/// the sockets cannot take or give at once. Messages are checked by sequence number and checksum. A
+/// the sockets cannot take or give at once. Messages are authenticated and in sequence (frame.h). A
 /// peer is lost when its connection ends without goodbye, or when nothing came from it for the
 /// silence limit (heartbeats come all the time). The first error ends all waits.
 #pragma once

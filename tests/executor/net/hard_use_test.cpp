@@ -1,7 +1,10 @@
 // Does a broken peer give a clear error before the deadline, and never a hang?
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <functional>
@@ -12,7 +15,9 @@
 #include <vector>
 
 #include "executor/net/clock.h"
+#include "executor/net/crypto.h"
 #include "executor/net/frame.h"
+#include "executor/net/gate.h"
 #include "executor/net/handshake.h"
 #include "executor/net/store.h"
 #include "models/base/subprocess.h"
@@ -29,14 +34,12 @@ using Kind = TransportError::Kind;
 SteadyTime soon() { return Clock::now() + std::chrono::minutes(1); }
 
 /// Rank 0 of a mesh of two whose rank 1 does as `stranger` says; returns what rank 0 ran into.
-TransportError rank_zero_meets(const std::function<void(Socket)>& stranger,
+TransportError rank_zero_meets(const std::function<void(Joined)>& stranger,
                                const TcpOptions& options = test_options()) {
   Listener listener;
   const Endpoint endpoint{"127.0.0.1", listener.port()};
   std::thread other([&] {
-    Socket socket = connect_to(endpoint, soon(), 0);
-    introduce(socket, "a token", {Role::rank, 1, 2, 0}, soon(), 0);
-    stranger(std::move(socket));
+    stranger(join(endpoint, "a token", {Role::rank, 1, 2, 0}, soon(), 0));
   });
   TransportError result(Kind::local, -1, "nothing happened");
   try {
@@ -58,7 +61,7 @@ void send_frame(const Socket& socket, FrameHeader header, std::vector<std::byte>
 }
 
 TEST(HardUse, AClosedConnectionIsALostPeer) {
-  const TransportError error = rank_zero_meets([](Socket socket) { socket.close(); });
+  const TransportError error = rank_zero_meets([](Joined joined) { joined.socket.close(); });
   EXPECT_EQ(error.kind(), Kind::peer_lost) << error.what();
   EXPECT_EQ(error.peer(), 1);
 }
@@ -70,12 +73,12 @@ TEST(HardUse, AHalfOpenConnectionIsALostPeerAfterTheSilenceLimit) {
   std::thread rank;
   TransportError error(Kind::local, -1, "nothing happened");
   {
-    std::promise<Socket> open;
+    std::promise<Joined> open;
     rank = std::thread([&] {
-      error = rank_zero_meets([&](Socket socket) { open.set_value(std::move(socket)); }, options);
+      error = rank_zero_meets([&](Joined joined) { open.set_value(std::move(joined)); }, options);
       noticed.set_value();
     });
-    const Socket socket = open.get_future().get();
+    const Joined joined = open.get_future().get();
     EXPECT_EQ(noticed.get_future().wait_for(std::chrono::minutes(1)), std::future_status::ready);
   }
   rank.join();
@@ -85,36 +88,91 @@ TEST(HardUse, AHalfOpenConnectionIsALostPeerAfterTheSilenceLimit) {
 
 TEST(HardUse, FramesThatMakeNoSenseAreFound) {
   const std::vector<std::byte> payload(64, std::byte{7});
-  const auto header = [&](std::uint64_t op) {
-    return make_header(FrameKind::data, 0, 0, make_tag(0, op, 0), payload);
+  const auto header = [&](const Joined& joined, std::uint64_t op, std::uint64_t sequence = 0) {
+    return make_header(Authenticator(joined.keys.send), FrameKind::data, sequence,
+                       make_tag(0, op, 0), payload);
   };
-  const std::map<std::string, std::function<void(const Socket&)>> strangers = {
-      {"garbage", [&](const Socket& socket) { send_frame(socket, {}, payload); }},
+  const std::map<std::string, std::function<void(const Joined&)>> strangers = {
+      {"garbage", [&](const Joined& to) { send_frame(to.socket, {}, payload); }},
       {"a flipped bit in the payload",
-       [&](const Socket& socket) {
+       [&](const Joined& to) {
          std::vector<std::byte> flipped = payload;
          flipped[17] ^= std::byte{4};
-         send_frame(socket, header(1), flipped);
+         send_frame(to.socket, header(to, 1), flipped);
        }},
       {"a flipped bit in the header",
-       [&](const Socket& socket) {
-         FrameHeader flipped = header(1);
+       [&](const Joined& to) {
+         FrameHeader flipped = header(to, 1);
          flipped.tag ^= 1;
-         send_frame(socket, flipped, payload);
+         send_frame(to.socket, flipped, payload);
        }},
       {"a repeated frame",
-       [&](const Socket& socket) {
-         send_frame(socket, header(9), payload);
-         send_frame(socket, header(9), payload);
+       [&](const Joined& to) {
+         send_frame(to.socket, header(to, 9), payload);
+         send_frame(to.socket, header(to, 9), payload);
        }},
-      {"a message of another size", [&](const Socket& socket) {
+      {"a missing frame",
+       [&](const Joined& to) { send_frame(to.socket, header(to, 1, 1), payload); }},
+      {"a frame of another connection",
+       [&](const Joined& to) {
+         const FrameHeader foreign = make_header(Authenticator(Bytes32{}), FrameKind::data, 0,
+                                                 make_tag(0, 1, 0), payload);
+         send_frame(to.socket, foreign, payload);
+       }},
+      {"one's own frame, sent back",
+       [&](const Joined& to) {
+         const FrameHeader reflected = make_header(Authenticator(to.keys.receive),
+                                                   FrameKind::data, 0, make_tag(0, 1, 0), payload);
+         send_frame(to.socket, reflected, payload);
+       }},
+      {"a message of another size", [&](const Joined& to) {
          const std::vector<std::byte> half(32, std::byte{7});
-         send_frame(socket, make_header(FrameKind::data, 0, 0, make_tag(0, 1, 0), half), half);
+         send_frame(to.socket,
+                    make_header(Authenticator(to.keys.send), FrameKind::data, 0,
+                                make_tag(0, 1, 0), half),
+                    half);
        }}};
   for (const auto& [what, stranger] : strangers) {
     const TransportError error = rank_zero_meets(stranger);
     EXPECT_EQ(error.kind(), Kind::corrupt) << what << ": " << error.what();
   }
+}
+
+TEST(HardUse, AHeaderThatClaimsMuchTakesNoMemory) {
+  const TransportError error = rank_zero_meets([](const Joined& to) {
+    FrameHeader header = make_header(Authenticator(to.keys.send), FrameKind::data, 0,
+                                     make_tag(0, 9, 0), {});
+    header.bytes = std::uint64_t{1} << 36;  // 64 GiB, more than the machine has.
+    header.mac = Authenticator(to.keys.send)
+                     .mac(Authenticator::Part::header, 0,
+                          {std::as_bytes(std::span(&header, 1)).first(offsetof(FrameHeader, mac))});
+    send_frame(to.socket, header, std::vector<std::byte>(1 << 20));
+  });
+  EXPECT_EQ(error.kind(), Kind::peer_lost) << error.what();
+}
+
+/// Strangers that connect and say nothing, for as long as they live.
+std::vector<Socket> silent_strangers(const Endpoint& endpoint, int count) {
+  std::vector<Socket> strangers;
+  for (int i = 0; i < count; ++i) strangers.push_back(connect_to(endpoint, soon(), 0));
+  return strangers;
+}
+
+TEST(HardUse, SilentStrangersKeepNoRankWaiting) {
+  Listener listener;
+  const Endpoint endpoint{"127.0.0.1", listener.port()};
+  const std::vector<Socket> strangers = silent_strangers(endpoint, 200);
+  TcpOptions options = test_options();
+  // One after the other, each with its patience, they would take 400 s.
+  options.connect = milliseconds(50'000);
+  auto one = std::async(std::launch::async, [&] {
+    return make_tcp_transport(1, Listener(), {endpoint, {}}, options);
+  });
+  auto zero = std::async(std::launch::async, [&] {
+    return make_tcp_transport(0, std::move(listener), {endpoint, {}}, options);
+  });
+  EXPECT_NO_THROW(one.get());
+  EXPECT_NO_THROW(zero.get());
 }
 
 TEST(HardUse, APeerThatBeatsButDoesNotSendRunsIntoTheDeadline) {
@@ -164,15 +222,34 @@ TEST(HardUse, AStrangerWithTheWrongTokenIsRefusedAndDoesNoHarm) {
 }
 
 TEST(HardUse, AnotherGenerationIsRefused) {
+  Gate gate(Listener(), "t", {Role::rank, 0, 2, 4});
+  const Endpoint endpoint{"127.0.0.1", gate.port()};
+  auto stranger =
+      std::async(std::launch::async, [&] { join(endpoint, "t", {Role::rank, 1, 2, 3}, soon(), 0); });
+  EXPECT_FALSE(gate.next(Clock::now() + milliseconds(500)));
+  EXPECT_EQ(gate.last_refusal(), "generation 3 where 4 runs");
+  EXPECT_THROW(stranger.get(), TransportError);
+}
+
+TEST(HardUse, AnImpostorThatAcceptsIsFound) {
   Listener listener;
-  const Endpoint endpoint{"127.0.0.1", listener.port()};
-  auto server = std::async(std::launch::async, [&] {
+  auto impostor = std::async(std::launch::async, [&] {
     const Socket socket = listener.accept(soon());
-    admit(socket, "t", {Role::rank, 0, 2, 4}, soon());
+    wire::Challenge challenge = make_challenge();
+    write_all(socket, bytes_of(challenge), soon(), 1);
+    wire::Hello hello;
+    read_all(socket, bytes_of(hello), soon(), 1);
+    Judgment judgment = judge(challenge, hello, "a guess", {Role::rank, 0, 2, 0});
+    judgment.verdict.welcome = 1;
+    write_all(socket, bytes_of(judgment.verdict), soon(), 1);
   });
-  const Socket socket = connect_to(endpoint, soon(), 0);
-  EXPECT_THROW(introduce(socket, "t", {Role::rank, 1, 2, 3}, soon(), 0), TransportError);
-  EXPECT_THROW(server.get(), TransportError);
+  try {
+    join({"127.0.0.1", listener.port()}, "t", {Role::rank, 1, 2, 0}, soon(), 0);
+    ADD_FAILURE() << "was believed";
+  } catch (const TransportError& error) {
+    EXPECT_STREQ(error.what(), "the other side does not know the run's token");
+  }
+  impostor.get();
 }
 
 TEST(HardUse, TwoListenersOnOnePortAreAClearError) {
@@ -238,9 +315,59 @@ TEST(Store, KeepsValuesAndNumbers) {
   late.get();
 }
 
+TEST(Store, OutlivesMoreStrangersThanItHasDescriptors) {
+  SubprocessOptions child;
+  child.body = [] {
+    rlimit limit{};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 128;
+    setrlimit(RLIMIT_NOFILE, &limit);
+    StoreServer server(Listener(), "token");
+    const Endpoint endpoint{"127.0.0.1", server.port()};
+    // The strangers live in a process of their own, with descriptors of its own.
+    SubprocessOptions siege;
+    siege.body = [&] {
+      limit.rlim_cur = limit.rlim_max;
+      setrlimit(RLIMIT_NOFILE, &limit);
+      const std::vector<Socket> strangers = silent_strangers(endpoint, 400);
+      pause();
+      return 0;
+    };
+    siege.death_signal = SIGKILL;
+    Subprocess strangers(siege);
+    std::this_thread::sleep_for(milliseconds(200));
+    int served = 0;
+    for (int i = 0; i < 20; ++i) {
+      StoreClient client(endpoint, "token");
+      served += client.add("n", 1) == i + 1 ? 1 : 0;
+    }
+    strangers.signal(SIGKILL);
+    strangers.wait();
+    return served;
+  };
+  Subprocess store(child);
+  EXPECT_EQ(store.wait().code, 20);
+}
+
 TEST(Store, RefusesAWrongToken) {
   StoreServer server(Listener(), "token");
   EXPECT_THROW(StoreClient({"127.0.0.1", server.port()}, "guess"), TransportError);
+}
+
+std::string hex(std::span<const std::byte> bytes) {
+  std::string out;
+  for (const std::byte b : bytes) out += fmt::format("{:02x}", std::to_integer<int>(b));
+  return out;
+}
+
+TEST(Crypto, AgreesWithPublishedVectors) {
+  const std::string data = "what do ya want for nothing?";
+  EXPECT_EQ(hex(hmac("Jefe", {std::as_bytes(std::span<const char>(data))})),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843")  // RFC 4231, 4.3
+      << "HMAC-SHA-256";
+  EXPECT_EQ(hex(Authenticator(Bytes32{}).mac(Authenticator::Part::header, 0, {})),
+            "530f8afbc74536b9a963b4f1c4cb738b")  // McGrew and Viega, GCM, test case 13
+      << "GMAC";
 }
 
 TEST(Clocks, OfOneMachineAgreeWithinTheirUncertainty) {
