@@ -121,6 +121,16 @@ TEST_F(LibraryData, LeavesRailsAndPodsJoinTheirNodes) {
             "dgx-31/gpu4/slot/down ");
 }
 
+// A rack is one node whose 72 GPUs reach each other without a NIC.
+TEST_F(LibraryData, RacksOfSeventyTwoAreOneNvlinkDomain) {
+  const Cluster racks = cluster("gb200_nvl72");
+  const Topology topology(racks);
+  EXPECT_EQ(racks.nodes.size(), 8U);
+  EXPECT_EQ(topology.path({0}, {71}).kind, PathClass::nvlink);
+  EXPECT_EQ(topology.path({71}, {72}).kind, PathClass::network);
+  EXPECT_DOUBLE_EQ(topology.path({0}, {71}).bandwidth.value / 1e9, 0.8 * 900);
+}
+
 // HexiScale 5.1: 1.36 % more and 1.59 % less FLOPS than 16 A800.
 TEST_F(LibraryData, HexiScaleSettingsHaveTheirPublishedFlops) {
   const double base = peak("hexiscale_homogeneous_ethernet");

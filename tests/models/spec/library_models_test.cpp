@@ -38,7 +38,7 @@ TEST(LibraryModels, AllLoadWithASourceUnderTheirFileName) {
   EXPECT_GE(count, 30);
 }
 
-TEST(LibraryModels, ReleasedLlamasHaveTheirExactParameterCounts) {
+TEST(LibraryModels, ReleasedLlamasAndMixtralHaveTheirExactParameterCounts) {
   EXPECT_EQ(size_of("llama_7b"), 6738415616);
   EXPECT_EQ(size_of("llama_13b"), 13015864320);
   EXPECT_EQ(size_of("llama_30b"), 32528943616);
@@ -46,7 +46,10 @@ TEST(LibraryModels, ReleasedLlamasHaveTheirExactParameterCounts) {
   EXPECT_EQ(size_of("llama2_7b"), 6738415616);
   EXPECT_EQ(size_of("llama2_13b"), 13015864320);
   EXPECT_EQ(size_of("llama2_70b"), 68976648192);
+  EXPECT_EQ(size_of("llama3_8b"), 8030261248);
+  EXPECT_EQ(size_of("llama3_70b"), 70553706496);
   EXPECT_EQ(size_of("llama3_405b"), 405853388800);
+  EXPECT_EQ(size_of("mixtral_8x7b"), 46702792704);
 }
 
 TEST(LibraryModels, OtherSizesAreWithinTheirPublishedRounding) {
@@ -64,6 +67,19 @@ TEST(LibraryModels, OtherSizesAreWithinTheirPublishedRounding) {
                                                    {"gpt3_175b", 174.5e9, 175.3e9},
                                                    {"bert_large", 333e6, 341e6},
                                                    {"gpt_neo_2.7b", 2.651e9, 2.652e9},
+                                                   {"opt_175b", 174.5e9, 175.5e9},
+                                                   {"bloom_176b", 176.24e9, 176.25e9},
+                                                   {"mpt_7b", 6.64e9, 6.66e9},
+                                                   {"mpt_30b", 29.9e9, 30.1e9},
+                                                   {"mixtral_8x22b", 140.5e9, 141.5e9},
+                                                   {"qwen3_8b", 8.18e9, 8.2e9},
+                                                   {"qwen3_32b", 32.7e9, 32.8e9},
+                                                   {"qwen3_30b_a3b", 30.5e9, 30.6e9},
+                                                   {"qwen3_235b_a22b", 234.5e9, 235.5e9},
+                                                   {"gpt_oss_120b", 116e9, 117e9},
+                                                   {"grok1", 313.5e9, 316e9},
+                                                   {"nemotron4_15b", 15e9, 16e9},
+                                                   {"nemotron4_340b", 339e9, 342e9},
                                                    {"hetu_32b", 32e9, 33e9},
                                                    {"metis_gpt_2.6b", 2.6e9, 2.7e9},
                                                    {"metis_gpt_15b", 15e9, 16e9},
