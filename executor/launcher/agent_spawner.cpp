@@ -14,6 +14,7 @@
 #include "executor/launcher/agent.h"
 #include "executor/net/socket.h"
 #include "models/base/check.h"
+#include "models/base/file.h"
 
 namespace orrery::executor {
 namespace {
@@ -139,6 +140,15 @@ bool AgentSpawner::start_remote_agents() {
   const Endpoint store = store_.for_others();
   const std::string address = fmt::format("{}:{}", store.host, store.port);
   bool all_started = true;
+  std::string secret = fmt::format("ORRERY_TOKEN={} ", store_.token());
+  std::string argument;
+  if (!o_.token_file.empty()) {
+    if (const auto problem = write_file_atomically(o_.token_file, store_.token() + "\n", 0600)) {
+      throw std::runtime_error(*problem);
+    }
+    secret.clear();
+    argument = " --token-file " + quoted(o_.token_file);
+  }
   for (const HostSlots& host : o_.hosts) {
     const std::string command = fmt::format("{} execute-agent --store {} --node {}",
                                             quoted(o_.executable), address, quoted(host.name));
@@ -150,12 +160,12 @@ bool AgentSpawner::start_remote_agents() {
     } else if (o_.ssh) {
       std::vector<std::string> words = {"ssh"};
       for (const char* option : kSshOptions) words.insert(words.end(), {"-o", option});
-      words.push_back(host.name);
+      words.insert(words.end(), {"--", host.name});
       words.push_back("read -r ORRERY_TOKEN; export ORRERY_TOKEN; exec " + command);
       start_agent(host.name, std::move(words), false);
     } else {
       all_started = false;
-      o_.say(fmt::format("on {}: ORRERY_TOKEN={} {}", host.name, store_.token(), command));
+      o_.say(fmt::format("on {}: {}{}{}", host.name, secret, command, argument));
     }
   }
   return all_started;

@@ -137,7 +137,10 @@ class Launch {
 
   LaunchReport run() {
     try {
-      if (!o_.out.empty()) losses_ = std::make_unique<LossFile>(o_.out);
+      if (!o_.out.empty()) {
+        losses_ = std::make_unique<LossFile>(o_.out);
+        if (o_.on_claimed) o_.on_claimed();
+      }
       if (prepare()) run_generations();
     } catch (const TransportError& error) {
       fail(fmt::format("the store failed: {}", error.what()));

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -94,7 +95,15 @@ struct LaunchOptions : SpawnOptions {
   std::vector<PlannedSwitch> switches;  ///< Ascending.
   NextProgramFunction next_program;     ///< Asked when settings.elastic.
   int most_generations = 32;
+  /// `out` is this launch's alone, and nothing has started.
+  std::function<void()> on_claimed;
   std::function<void(const StepLine&)> on_step;
+};
+
+/// Another launch() writes into the folder, of this process or another one.
+class FolderTaken : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 struct LaunchReport {
@@ -118,7 +127,7 @@ bool is_written(const std::string& out);
 /// Runs to the end. Throws TransportError when the store's port cannot be had. Writes
 /// out/losses.csv row by row as steps finish, whole rows at any time, and
 /// out/generation-<g>/{program.pb, run.log, timeline.perfetto-trace} as generations end; throws
-/// std::runtime_error if a file cannot be written, or another launch() writes there.
+/// std::runtime_error if a file cannot be written, FolderTaken before anything is touched.
 LaunchReport launch(LaunchOptions options);
 
 /// The same with ranks that are threads of this process: for emulated devices that must share one,

@@ -77,7 +77,9 @@ LossFile::LossFile(const std::string& out) {
   if (taken || ::ftruncate(file_, 0) != 0) {
     const std::string why = taken ? "another run writes it" : std::strerror(errno);
     ::close(file_);
-    throw std::runtime_error(fmt::format("cannot write {}: {}", path_, why));
+    const std::string what = fmt::format("cannot write {}: {}", path_, why);
+    if (taken) throw FolderTaken(what);
+    throw std::runtime_error(what);
   }
   write("generation,step,loss,start_seconds,step_seconds,tokens_per_second\n");
 }

@@ -20,7 +20,7 @@ void write_generation(const std::string& out, const ir::Program& program, const 
 class LossFile {
  public:
   /// Begins the file with its header, in place of one that is there, and keeps a lock on it
-  /// (flock) while it lives. Throws std::runtime_error, also when another one has the lock.
+  /// (flock) while it lives. Throws std::runtime_error, FolderTaken when another one has the lock.
   explicit LossFile(const std::string& out);
   ~LossFile();
   LossFile(const LossFile&) = delete;

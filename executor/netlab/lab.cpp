@@ -238,6 +238,7 @@ int serve_netlab_switch(const std::string& state_path) {
         map_netlab_counters(netlab_counters_path(state_path), false);
     if (!counters) throw NetlabError(fmt::format("{} has no counters", state_path));
     const std::vector<Socket> taps = open_taps(state->spec);
+    take_real_time(*counters);
     answer(kReady);
     // Frames wait meanwhile: texts are compared, not read.
     run_netlab_switch(state->spec, taps, *counters, [&, known = text_of(state_path)] {

@@ -35,13 +35,6 @@ void add(std::atomic<std::int64_t>& counter, std::int64_t amount = 1) {
   counter.store(counter.load(std::memory_order_relaxed) + amount, std::memory_order_relaxed);
 }
 
-bool take_real_time() {
-  prctl(PR_SET_TIMERSLACK, 1UL);
-  sched_param lowest{};
-  lowest.sched_priority = sched_get_priority_min(SCHED_RR);
-  return sched_setscheduler(0, SCHED_RR, &lowest) == 0;
-}
-
 class Switch {
  public:
   Switch(const NetlabSpec& spec, const std::vector<Socket>& taps, NetlabCounters& counters)
@@ -174,9 +167,16 @@ class Switch {
 
 }  // namespace
 
+void take_real_time(NetlabCounters& counters) {
+  prctl(PR_SET_TIMERSLACK, 1UL);
+  sched_param lowest{};
+  lowest.sched_priority = sched_get_priority_min(SCHED_RR);
+  const bool taken = sched_setscheduler(0, SCHED_RR, &lowest) == 0;
+  counters.real_time.store(taken ? 1 : 0, std::memory_order_relaxed);
+}
+
 void run_netlab_switch(const NetlabSpec& spec, const std::vector<Socket>& taps,
                        NetlabCounters& counters, const std::function<bool()>& keep_going) {
-  counters.real_time.store(take_real_time() ? 1 : 0, std::memory_order_relaxed);
   Switch(spec, taps, counters).run(keep_going);
 }
 

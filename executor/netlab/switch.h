@@ -33,8 +33,11 @@ static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 /// Late enough to be seen in a measurement.
 inline constexpr std::int64_t kLateNs = 1'000'000;
 
+/// Lets this process run before all ordinary ones where it may, and says in the counters whether.
+void take_real_time(NetlabCounters& counters);
+
 /// Carries frames until SIGTERM or SIGINT comes or `keep_going`, asked each second, says no. `taps`
-/// by node. Takes real-time priority where it may. Throws NetlabError.
+/// by node. Throws NetlabError.
 void run_netlab_switch(const NetlabSpec& spec, const std::vector<Socket>& taps,
                        NetlabCounters& counters, const std::function<bool()>& keep_going);
 

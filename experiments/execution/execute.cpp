@@ -301,14 +301,18 @@ class OutFolder {
   std::vector<std::string> missing_;  ///< What is not there yet, innermost first.
 };
 
+void add_folder_taken(const std::string& out, Diagnostics& diagnostics) {
+  diagnostics.add(at_setting("out"), fmt::format("another run writes into '{}'", out),
+                  "name another folder");
+}
+
 void check_out(const std::string& out, Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   check_out_folder("out", out, diagnostics);
   if (diagnostics.problems().size() != before) return;
   std::error_code error;
   if (executor::is_written(out)) {
-    diagnostics.add(at_setting("out"), fmt::format("another run writes into '{}'", out),
-                    "name another folder");
+    add_folder_taken(out, diagnostics);
   } else if (fs::exists(fs::path(out) / "generation-0", error)) {
     diagnostics.add(at_setting("out"), fmt::format("'{}' holds a run", out),
                     "name another folder, or remove it");
@@ -739,9 +743,9 @@ ExecuteResult execute(const ExecuteSettings& settings, const Call& call, Diagnos
   placement.shares.insert(prepared.shares.begin(), prepared.shares.end());
   executor::ThreadRanks ranks = thread_ranks(prepared);
   const OutFolder folder(options.out);
-  if (!options.out.empty()) {
-    write_run_inputs(options.out, prepared.runs, options.settings, placement);
-  }
+  options.on_claimed = [&, out = options.out, told = options.settings] {
+    write_run_inputs(out, prepared.runs, told, placement);
+  };
   if (hooks.on_start) hooks.on_start(prepared.runs.front());
   // Parts of a GPU are said with their shares.
   if (prepared.shares.empty()) prepared.notes.push_back(crowding(options));
@@ -751,6 +755,7 @@ ExecuteResult execute(const ExecuteSettings& settings, const Call& call, Diagnos
   if (!settings.quiet) options.on_step = hooks.on_step;
   options.on_message = say;
   options.interrupted = call.cancellation.flag();
+  const std::string folder_name = options.out;
   ExecuteResult result;
   try {
     static_cast<LaunchReport&>(result) =
@@ -759,6 +764,11 @@ ExecuteResult execute(const ExecuteSettings& settings, const Call& call, Diagnos
   } catch (const config::ConfigError&) {
     folder.undo();
     throw;
+  } catch (const executor::FolderTaken&) {
+    // Since check_out() looked. What is there is the other run's.
+    Diagnostics diagnostics;
+    add_folder_taken(folder_name, diagnostics);
+    diagnostics.raise();
   }
   if (result.result == LaunchReport::Result::refused) folder.undo();
   lab.reset();

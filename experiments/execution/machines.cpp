@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <stdexcept>
@@ -71,9 +74,16 @@ bool read_whole(const std::string& text, std::int64_t low, std::int64_t& out, st
 bool from_scalar(const std::string& text, HostDevices& out, std::string& error) {
   const std::size_t colon = text.rfind(':');
   out.name = text.substr(0, colon);
-  if (colon == std::string::npos || out.name.empty() ||
-      out.name.find_first_of(" /'\"") != std::string::npos) {
+  if (colon == std::string::npos || out.name.empty()) {
     error = fmt::format("'{}' is not NAME:DEVICES, for example a:4,b:8", text);
+    return false;
+  }
+  // It becomes an argument of ssh and a folder of checkpoints.
+  const bool address = std::all_of(out.name.begin(), out.name.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || (c != '\0' && std::strchr("._-:@%", c) != nullptr);
+  });
+  if (!address || out.name.front() == '-' || out.name == "." || out.name == "..") {
+    error = fmt::format("'{}' is no name or address of a machine", out.name);
     return false;
   }
   std::int64_t devices = 0;
@@ -131,6 +141,7 @@ int MachineSettings::devices() const {
 void MachineSettings::apply(executor::SpawnOptions& options) const {
   for (const HostDevices& host : hosts) options.hosts.push_back({host.name, host.devices});
   options.ssh = ssh;
+  options.token_file = token_file.value_or("");
   options.advertise = advertise.value_or("");
   if (!listen) return;
   options.listen = listen->host;
@@ -142,6 +153,9 @@ void describe(config::Visitor& v, MachineSettings& settings) {
   v.optional("hosts", settings.hosts,
              "a:4,b:8: device 0-3 on a, 4-11 on b; default: all on this machine", {.commas = true});
   v.optional("ssh", settings.ssh, "start the agents of the hosts by ssh, instead of printing how");
+  v.optional("token_file", settings.token_file,
+             "write the run's token into this file (mode 0600), for the agents of the hosts, "
+             "instead of printing it");
   v.optional("netlab", settings.netlab,
              "emulate the cluster's nodes and network on this machine, for this run");
   v.optional("listen", settings.listen,
@@ -161,6 +175,9 @@ void describe(config::Visitor& v, MachineSettings& settings) {
     v.problem("netlab", "names the hosts itself", "without --hosts, --listen and --advertise");
   }
   if (settings.ssh && !hosts) v.problem("ssh", "no --hosts are named");
+  if (settings.token_file && (!hosts || settings.ssh)) {
+    v.problem("token_file", hosts ? "--ssh hands the token over" : "no --hosts are named");
+  }
   if (settings.advertise && !hosts && !settings.netlab) {
     v.problem("advertise", "no --hosts are named");
   }

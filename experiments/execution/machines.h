@@ -48,6 +48,7 @@ std::string to_scalar(const ListenAddress& address);
 struct MachineSettings {
   std::vector<HostDevices> hosts;  ///< Empty: this machine has all devices.
   bool ssh = false;
+  std::optional<std::string> token_file;
   bool netlab = false;  ///< The cluster's nodes and network are emulated on this machine.
   std::optional<ListenAddress> listen;
   Text advertise;

@@ -16,18 +16,22 @@ std::string colored(std::string_view text, const char* code) {
   return fmt::format("\033[{}m{}\033[0m", code, text);
 }
 
-[[noreturn]] void fail() {
-  throw OutputError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+/// A reader that has left, as `| head` does, wants no more: the rest goes nowhere. All else is an
+/// error.
+void fail_unless_reader_left() {
+  const int why = errno;
+  if (why == EPIPE && std::freopen("/dev/null", "w", stdout) != nullptr) return;
+  throw OutputError(fmt::format("cannot write to standard output: {}", std::strerror(why)));
 }
 
 }  // namespace
 
 void print(std::string_view text) {
-  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail();
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size()) fail_unless_reader_left();
 }
 
 void flush() {
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) fail_unless_reader_left();
 }
 
 bool colors() {

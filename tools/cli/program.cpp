@@ -7,6 +7,7 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "executor/bench/bench_rank.h"
@@ -50,6 +51,7 @@ int run(int argc, char** argv) {
   const auto& invocation = std::get<Invocation>(parsed);
   ProgressLine progress(invocation.json);
   std::mutex mutex;  // Threads of a command may speak, too.
+  std::optional<OutputError> unsaid;
   experiments::Call call;
   call.on_progress = [&](const auto& view) {
     const std::lock_guard lock(mutex);
@@ -63,14 +65,20 @@ int run(int argc, char** argv) {
   if (!invocation.json) {
     call.on_line = [&](const std::string& text) {
       const std::lock_guard lock(mutex);
+      if (unsaid) return;
       progress.clear();
-      print(text);
-      flush();
+      try {
+        print(text);
+        flush();
+      } catch (const OutputError& error) {
+        unsaid = error;  // The work goes on: what it writes into files is not lost.
+      }
     };
   }
   const auto outcome =
       invocation.command->run(invocation.settings, invocation.view, call, invocation.problems);
   progress.clear();
+  if (unsaid) throw OutputError(*unsaid);
   if (invocation.json) {
     print(detail::to_json(outcome->result()));
   } else {

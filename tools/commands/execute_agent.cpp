@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 #include <stdexcept>
@@ -11,6 +12,7 @@
 #include "executor/netlab/namespaces.h"
 #include "experiments/study/inputs.h"
 #include "experiments/study/run_tasks.h"
+#include "models/base/file.h"
 #include "models/base/subprocess.h"
 #include "tools/cli/command.h"
 
@@ -23,6 +25,7 @@ struct ExecuteAgentSettings {
   std::string node;
   std::optional<std::string> address;
   std::int64_t wait = 60;                        ///< Seconds that it looks for its launcher.
+  std::optional<std::string> token_file;
   std::optional<std::string> network_namespace;  ///< To enter first.
 };
 
@@ -30,17 +33,38 @@ void describe(config::Visitor& v, ExecuteAgentSettings& settings) {
   v.required("store", settings.store, "HOST:PORT that the launcher printed");
   v.required("node", settings.node, "this machine's name in the launcher's --hosts");
   v.optional("address", settings.address, "that its ranks listen on; default: the node's name");
+  v.optional("token_file", settings.token_file,
+             "file with the run's token, which the launcher wrote; default: $ORRERY_TOKEN");
   v.optional("wait", settings.wait, "seconds to look for the launcher; default: 60");
   v.optional("namespace", settings.network_namespace, "network namespace to enter first");
   v.at_least("wait", settings.wait, std::int64_t{1});
 }
 
-int run_agent(const ExecuteAgentSettings& args, config::Diagnostics& diagnostics) {
-  const char* token = std::getenv("ORRERY_TOKEN");
-  if (token == nullptr || *token == '\0') {
-    diagnostics.add({"ORRERY_TOKEN", 0, 0}, "is not set", "the launcher prints it");
+/// From the file or the environment; empty with a problem noted.
+std::string read_token(const ExecuteAgentSettings& args, config::Diagnostics& diagnostics) {
+  std::string token;
+  if (args.token_file) {
+    if (const auto problem = read_file(*args.token_file, token)) {
+      diagnostics.add(experiments::at_setting("token_file"), *problem);
+      return "";
+    }
+    token.erase(std::find_if(token.begin(), token.end(), [](char c) { return c == '\n'; }),
+                token.end());
+    if (token.empty()) diagnostics.add(experiments::at_setting("token_file"), "is empty");
+    return token;
   }
+  const char* variable = std::getenv("ORRERY_TOKEN");
+  if (variable != nullptr) token = variable;
+  if (token.empty()) {
+    diagnostics.add({"ORRERY_TOKEN", 0, 0}, "is not set",
+                    "the launcher prints it, or writes it with --token-file");
+  }
+  return token;
+}
+
+int run_agent(const ExecuteAgentSettings& args, config::Diagnostics& diagnostics) {
   executor::AgentOptions options;
+  options.token = read_token(args, diagnostics);
   try {
     options.store = executor::endpoint_from(args.store);
   } catch (const std::runtime_error& error) {
@@ -48,7 +72,6 @@ int run_agent(const ExecuteAgentSettings& args, config::Diagnostics& diagnostics
   }
   diagnostics.raise();
   options.wait = std::chrono::seconds(args.wait);
-  options.token = token;
   options.node = args.node;
   options.address = args.address.value_or(args.node);
   options.executable = own_executable();
@@ -84,6 +107,6 @@ int run_agent(const ExecuteAgentSettings& args, config::Diagnostics& diagnostics
 extern const Command kExecuteAgent;
 const Command kExecuteAgent = printing_command<ExecuteAgentSettings, run_agent>(
     "execute-agent", "Start ranks on this machine for a launcher on another one",
-    "execute-agent --store head:4321 --node b", "The run's token is read from ORRERY_TOKEN.");
+    "execute-agent --store head:4321 --node b", "The run's token comes from --token-file or ORRERY_TOKEN.");
 
 }  // namespace orrery::tools

@@ -91,6 +91,45 @@ class Execute(Case):
             self.interrupted(launcher, says="interrupted")
         self.assertTrue((self.folder / "generation-0" / "run.log").exists())
 
+    def test_a_reader_that_leaves_does_not_end_the_training(self):
+        with start("execute", self.PLAN, *self.WHERE, "--steps", "20", "--out",
+                   str(self.folder / "out")) as launcher:
+            next(line for line in launcher.stdout if "step     1" in line)
+            launcher.stdout.close()
+            self.assertEqual(launcher.wait(timeout=60), 0, launcher.stderr.read())
+        self.assertEqual(len((self.folder / "out/losses.csv").read_text().splitlines()), 21)
+        self.assertTrue((self.folder / "out/generation-0/run.log").exists())
+
+    def test_of_calls_into_one_folder_one_runs(self):
+        calls = [start("execute", self.PLAN, *self.WHERE, "--steps", str(steps), "--quiet",
+                       "--out", str(self.folder / "out")) for steps in range(2, 8)]
+        ended = {steps: (call.communicate(timeout=120), call.returncode)
+                 for steps, call in enumerate(calls, 2)}
+        ran = [steps for steps, (_, status) in ended.items() if status == 0]
+        self.assertEqual(len(ran), 1, ended)
+        for (_, err), status in ended.values():
+            if status != 0:
+                self.assertEqual(status, 2, err)
+                self.assertRegex(err, "--out: (another run writes into|.* holds a run)")
+        inputs = (self.folder / "out/inputs/run.yaml").read_text()
+        self.assertIn(f"steps: {ran[0]}\n", inputs)
+        self.assertEqual(len((self.folder / "out/losses.csv").read_text().splitlines()), 1 + ran[0])
+
+    def test_the_token_may_be_handed_over_as_a_file(self):
+        secret = self.folder / "token"
+        with start("execute", self.PLAN, *self.WHERE, "--steps", "1", "--json", "--hosts",
+                   "127.0.0.1:4", "--listen", "127.0.0.1:0", "--token-file",
+                   str(secret)) as launcher:
+            words, environment = agent_of(launcher)
+            self.assertNotIn("ORRERY_TOKEN", environment)
+            self.assertEqual(secret.stat().st_mode & 0o777, 0o600)
+            self.assertEqual(subprocess.run(words, env=environment, timeout=60).returncode, 0)
+            _, err = launcher.communicate(timeout=60)
+            self.assertEqual(launcher.returncode, 0, err)
+            self.assertNotIn(secret.read_text().strip(), err)
+        self.refuse("execute", self.PLAN, *self.WHERE, "--hosts", "-oProxyCommand=x:1",
+                    says="'-oProxyCommand=x' is no name or address of a machine")
+
     def test_every_bad_flag_is_named(self):
         self.refuse("execute", self.PLAN, *self.WHERE, "--backend", "gpu", "--precision", "bf61",
                     "--steps", "0", "--hosts", "a", "--elastic", "hetuu", "--kill", "3",

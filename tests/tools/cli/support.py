@@ -46,9 +46,10 @@ def wait_for(condition, every=0.02):
 def agent_of(process):
     """The (words, environment) of the next agent that a launcher asks for."""
     for line in process.stderr:
-        if "ORRERY_TOKEN=" in line:
+        if " execute-agent " in line:
             words = shlex.split(line.split(": ", 2)[2])
-            return words[1:], {**os.environ, "ORRERY_TOKEN": words[0].removeprefix("ORRERY_TOKEN=")}
+            secret = [words.pop(0)] if words[0].startswith("ORRERY_TOKEN=") else []
+            return words, {**os.environ, **dict(word.split("=", 1) for word in secret)}
     raise AssertionError(f"the launcher ended: {process.wait()}")
 
 
