@@ -1,0 +1,358 @@
+"""From a run to its simulated step: the plan that the row describes on a cluster of its GPUs, its
+lowering, prices of its passes from counts of kernels, and three exact or declared shortenings:
+
+- Two replicas stand for all: the others do the same at the same time. Where replicas share a node
+  (or rack) they stand in one; else in two, and have all rings of a node to themselves, of which
+  each carries as much as it did among all.
+- Of many micro-batches a few groups are simulated, and the time of a group in the steady state is
+  added for each that was left out.
+- Collectives inside a pass are shortened to what products leave uncovered (`exposed` parameters)."""
+
+import math
+from dataclasses import dataclass
+
+import orrery
+from today import kernels
+from today.runs import DECLARED, chunk_layers
+
+BUCKETS = 8  # of a rank's gradients and weights that travel one after the other (assumed)
+GROUPS = 3  # of micro-batches that are simulated, each as large as the pipeline is long
+
+
+@dataclass
+class Built:
+    """A run, or a part of its micro-batches, ready to be simulated."""
+    training: orrery.Training
+    program: orrery.Program
+    segments: list
+    fold: object
+
+
+def schedule_of(run):
+    return "interleaved_1f1b" if run.virtual_stages > 1 else "1f1b"
+
+
+@dataclass
+class Fold:
+    """What is simulated of a run."""
+    replicas: int
+    node: int  # GPUs of a node, so that what shared one still does
+    rings: int  # that a node's replicas would have side by side
+
+
+def fold_of(run):
+    width, domain = run.tp * run.cp, kernels.GPUS[run.gpu].domain
+    per_node = max(1, domain // width)  # replicas on a node
+    if run.dp > per_node:
+        return Fold(2, min(width, domain), per_node)
+    replicas = min(run.dp, 2)
+    return Fold(replicas, max(min(width, domain), domain * replicas // run.dp), 1)
+
+
+def make_cluster(run, gpus, size):
+    gpu = kernels.GPUS[run.gpu]
+    library = orrery.library()
+    nodes = [orrery.Node(name=f"n{n}", gpu_types=[0] * size,
+                         domains=[orrery.LinkDomain(members=list(range(size)), link=gpu.scale_up)],
+                         nics=[orrery.Nic(link=gpu.network)] * size)
+             for n in range(-(-gpus // size))]
+    return orrery.Cluster(name=run.gpu, gpu_types=[library["gpus"][gpu.library]],
+                          links={name: library["links"][name]
+                                 for name in (gpu.scale_up, gpu.network)}, nodes=nodes)
+
+
+def device_shape(run):
+    """The model with the experts that one rank of an expert-parallel group holds: gradients of the
+    others are other replicas'."""
+    shape = run.model.shape
+    if shape.experts == 0 or run.ep == 1:
+        return shape
+    experts = max(1, shape.experts // run.ep)
+    return shape.replace(experts=experts, top_k=min(shape.top_k, experts))
+
+
+def make_pipeline(run, replica, replicas, micro_batches):
+    """Ranks: tensor-parallel neighbors first, then context, replicas, stages [Megatron-LM]."""
+    width = run.tp * run.cp
+    counts = chunk_layers(run)
+    first_layer = [sum(counts[:place]) for place in range(run.chunks)]
+    zero = {"none": 0, "optimizer": 1, "all": 3}[run.sharded]
+    stages = []
+    for stage in range(run.pp):
+        first = (stage * replicas + replica) * width
+        sequence = "ring" if run.cp > 1 else "megatron" if run.tp > 1 else "none"
+        group = orrery.Group(devices=list(range(first, first + width)), tensor_parallel=run.tp,
+                             sequence=sequence, sequence_degree=run.cp, samples=run.micro_batch)
+        segments = []
+        for chunk in range(run.virtual_stages):
+            place = chunk * run.pp + stage
+            last = place + 1 == run.chunks
+            segments.append(orrery.Segment(
+                first_block=0 if place == 0 else first_layer[place] + 1,
+                last_block=first_layer[place] + counts[place] + (1 if last else 0),
+                virtual_stage=chunk, groups=[group], recompute=run.recompute,
+                zero=orrery.Zero(stage=zero if run.dp * run.cp > 1 else 0)))
+        stages.append(orrery.Stage(segments=segments))
+    return orrery.Pipeline(micro_batches=micro_batches, micro_batch_size=run.micro_batch,
+                           stages=stages)
+
+
+def parameters_of_rank(run):
+    """Roughly: as if all stages had as many."""
+    shape = orrery.load_model(device_shape(run), orrery.Job(
+        global_batch=1, sequence_length=run.sequence, dtype="bf16"))
+    return orrery.parameters(shape) / (run.tp * run.pp)
+
+
+def bucket_bytes(run):
+    return parameters_of_rank(run) * run.gradient_bytes / max(BUCKETS, run.virtual_stages)
+
+
+def build(run, micro_batches):
+    fold = fold_of(run)
+    replicas = fold.replicas
+    plan = orrery.Plan(
+        schedule=schedule_of(run), virtual_stages=run.virtual_stages,
+        communication=orrery.Communication(activation_transfer="sliced",
+                                           gradient_overlap=not run.frozen,
+                                           bucket=bucket_bytes(run)),
+        pipelines=[make_pipeline(run, r, replicas, micro_batches) for r in range(replicas)])
+    job = orrery.Job(global_batch=replicas * micro_batches * run.micro_batch,
+                     sequence_length=run.sequence, dtype="bf16",
+                     state_bytes=orrery.StateBytes(weight=run.weight_bytes,
+                                                   gradient=run.gradient_bytes),
+                     allowed=orrery.Allowed(recompute=[run.recompute], zero_stages=[0, 1, 3],
+                                            sequence_parallel=True,
+                                            max_micro_batch_size=run.micro_batch,
+                                            schedules=[schedule_of(run)]))
+    gpus = run.tp * run.pp * run.cp * replicas
+    training = orrery.Training(make_cluster(run, gpus, fold.node), device_shape(run), job)
+    program = training.lower(plan)
+    return Built(training, program, list(program.segments), fold)
+
+
+def shorten(run, built, parameters):
+    """Takes from the program's collectives what is hidden, and lengthens the rings of replicas that
+    were left out."""
+    program = built.program
+    share = {"tensor_parallel": parameters["exposed"],
+             "sequence_parallel": parameters["exposed_context"],
+             "zero": exposed_gathers(run, built, parameters)}
+    sets = program.inner_sets
+    for inner in (one for each in sets for one in each):
+        inner.bytes *= share.get(inner.purpose, 1.0)
+    program.inner_sets = sets
+    factor = run.dp / built.fold.replicas
+    groups = program.groups
+    shapes = program.collective_shapes
+    for shape in shapes:
+        # Weights are gathered ahead of the first pass that needs them: all but the first
+        # bucket's hide behind other layers' passes [Megatron-LM, overlap_param_gather].
+        hidden = 1.0 / max(BUCKETS, run.virtual_stages) if shape.purpose == "zero" else 1.0
+        if run.frozen:
+            hidden = 1e-3  # of the adapters alone
+        for part in shape.parts:
+            members = float(len(groups[part.group].devices))
+            if members > 1:
+                most = members * factor
+                part.bytes *= (hidden / built.fold.rings *
+                               (most - 1) / most / ((members - 1) / members))
+    program.collective_shapes = shapes
+
+
+def exposed_gathers(run, built, parameters):
+    """Share of the gathers of sharded weights (FSDP) that the passes of other layers do not hide,
+    and as all rings of a node carry them."""
+    if run.sharded != "all":
+        return 1.0
+    gpu, links = kernels.GPUS[run.gpu], orrery.library()["links"]
+    members = run.dp * run.cp
+    link = links[gpu.network if built.fold.rings > 1 or run.gpus > gpu.domain else gpu.scale_up]
+    ring = (members - 1) / members / built.fold.rings
+    layer = run.model.layers[0]
+    matrices = 3 if layer.gated else 2
+    weights = sum(rows * columns for rows, columns, _ in layer.projections)
+    weights += matrices * layer.hidden * layer.ffn
+    gather = 2.0 * weights / run.tp * ring / (link.bandwidth * link.efficiency)
+    passes = Prices(run, parameters).layers[0].forward
+    of_two = run.dp * run.cp if built.fold.replicas == 1 else built.fold.replicas * run.cp
+    lowered = max(0.5, (of_two - 1) / of_two) if of_two > 1 else 1.0
+    return (parameters["exposed_gathers"] + max(0.0, 1 - passes / gather)) * ring / lowered
+
+
+def device_of(run, parameters):
+    gpu = kernels.GPUS[run.gpu]
+    low = parameters["low_products"]
+    return kernels.Device(gpu, orrery.library()["gpus"][gpu.library].memory_bandwidth,
+                          {"bf16": parameters["products"], "fp8": low, "fp4": low},
+                          parameters["attention"], parameters["memory"], parameters["gap"])
+
+
+class Prices:
+    """Times of a run's compute ops."""
+
+    def __init__(self, run, parameters, replicas=1, segments=(), state_bytes=1.0):
+        """`replicas` were lowered, with these segments and bytes of state of a parameter."""
+        self.run = run
+        self.segments = segments
+        self.slowdown = parameters["slowdown"]
+        self.replicas_left = run.dp / replicas
+        self.state_bytes = state_bytes
+        device = device_of(run, parameters)
+        self.device = device
+        at = kernels.Degrees(run.sequence, run.micro_batch, run.tp, run.cp, run.ep, run.precision,
+                             run.model.shape.causal, run.micro_batches > 1)
+        model = run.model
+        self.layers = [kernels.layer_times(layer, at, device) +
+                       experts_exchange(run, layer, at, parameters) for layer in model.layers]
+        shape = model.shape
+        self.ends = {0: kernels.embedding_times(shape.hidden, shape.vocabulary, at, device),
+                     shape.layers + 1: kernels.head_times(shape.hidden, shape.vocabulary, at,
+                                                          device)}
+        # What hidden gradient and weight traffic takes from compute, spread over all passes, and
+        # what the slowest GPU takes longer than the average one.
+        self.slowdown *= 1.0 + parameters["exposed_gradients"] * hidden_share(run, self.layers)
+        self.slowdown *= 1.0 + parameters["spread"] * slowest_of(run.gpus)
+
+    def block(self, number, backward, recompute):
+        if number in self.ends:
+            end = self.ends[number]
+            return end.backward if backward else end.forward
+        times = self.layers[self.run.model.kind(number - 1)]
+        if not backward:
+            return times.forward
+        extra = {"full": times.forward, "selective": times.attention}.get(recompute, 0.0)
+        weights = times.forward if self.run.frozen else times.backward
+        return weights + extra
+
+    def pass_time(self, number, backward, recompute):
+        """Seconds of a pass of the block with this number."""
+        return self.slowdown * self.block(number, backward, recompute)
+
+    def of(self, op):
+        """Seconds of an op."""
+        if op.kind == "optimizer_step":
+            if self.run.frozen:
+                return 0.0
+            parameters = op.bytes / self.state_bytes
+            if self.run.sharded != "none":
+                parameters /= self.replicas_left
+            return kernels.optimizer_time(parameters, self.device, self.run.weight_bytes)
+        segment = self.segments[op.segment]
+        return sum(self.pass_time(number, op.kind == "backward", segment.recompute)
+                   for number in range(segment.first_block, segment.last_block + 1))
+
+
+def experts_exchange(run, layer, at, parameters):
+    """Dispatch and combine of a layer of experts: each token's routed copies go to other ranks and
+    back; those that leave the scale-up domain through a NIC [Lepikhin et al. 2020, 3.2]."""
+    if layer.experts == 0 or run.ep == 1:
+        return kernels.Times()
+    gpu = kernels.GPUS[run.gpu]
+    links = orrery.library()["links"]
+    inside = min(run.ep, max(1, gpu.domain // (run.tp * run.cp)))
+    sent = 2.0 * at.tokens / run.tp * layer.hidden * layer.top_k
+    local, far = (inside - 1) / run.ep, (run.ep - inside) / run.ep
+    up, nic = links[gpu.scale_up], links[gpu.network]
+    one = max(sent * local / (up.bandwidth * up.efficiency),
+              sent * far / (nic.bandwidth * nic.efficiency)) + up.latency
+    time = 2 * one * parameters["exposed_experts"]
+    return kernels.Times(time, time)
+
+
+def replica_traffic(run):
+    """Seconds for which sums of gradients and gathers of weights occupy the links of a GPU in a
+    step, by the bytes alone."""
+    members = run.dp * run.cp
+    if members == 1 or run.frozen:
+        return 0.0
+    gpu, links = kernels.GPUS[run.gpu], orrery.library()["links"]
+    fold = fold_of(run)
+    link = links[gpu.network if fold.rings > 1 or members * run.tp > gpu.domain
+                 else gpu.scale_up]
+    passes = (2.0 if run.sharded == "all" else 1.0) * run.weight_bytes + run.gradient_bytes
+    return (parameters_of_rank(run) * passes * (members - 1) / members / fold.rings /
+            (link.bandwidth * link.efficiency))
+
+
+def hidden_share(run, layers):
+    """Of the time of all passes the part during which such traffic runs beside them."""
+    numbers = range(run.model.shape.layers)
+    passes = sum(layers[run.model.kind(number)].forward + layers[run.model.kind(number)].backward
+                 for number in numbers) / run.pp * run.micro_batches
+    return min(1.0, replica_traffic(run) / passes)
+
+
+def slowest_of(gpus):
+    """Of so many GPUs, the slowest one's excess in standard deviations: all wait for it
+    [Sinha et al. 2022, on how GPUs of one type differ]."""
+    return math.sqrt(2 * math.log(gpus)) if gpus > 1 else 0.0
+
+
+@dataclass
+class Prediction:
+    step: float
+    breakdown: dict
+
+
+def simulate_part(run, micro_batches, parameters):
+    built = build(run, micro_batches)
+    shorten(run, built, parameters)
+    program = orrery.settled(built.program)
+    prices = Prices(run, parameters, built.fold.replicas, built.segments,
+                    sum(built.training.job.state_bytes.to_dict().values()))
+    times = orrery.price_ops(program, prices.of)
+    return built.training.simulate(program, op_times=times, record_spans=False,
+                                   record_memory=False, record_links=False)
+
+
+def simulate(run, parameters):
+    """The step with these parameters."""
+    parameters = DECLARED | parameters
+    group = run.pp
+    left = max(0, run.micro_batches // group - GROUPS)
+    first = simulate_part(run, run.micro_batches - left * group, parameters)
+    step, breakdown = first.iteration_time, first.breakdown.to_dict()
+    if left > 0:
+        longer = simulate_part(run, run.micro_batches - (left - 1) * group, parameters)
+        more = longer.breakdown.to_dict()
+        step += left * (longer.iteration_time - first.iteration_time)
+        breakdown = {name: value + left * (more[name] - value)
+                     for name, value in breakdown.items()}
+    return Prediction(step + parameters["step"], breakdown)
+
+
+def collectives_of_layer(run, parameters):
+    """Seconds that the uncovered tensor-parallel collectives of one pass of a layer take, roughly:
+    what estimate() needs to know of how the step changes with `exposed`."""
+    if run.tp == 1:
+        return 0.0
+    up = orrery.library()["links"][kernels.GPUS[run.gpu].scale_up]
+    output = 2.0 * run.sequence / run.cp * run.model.shape.hidden * run.micro_batch
+    return (4 * (run.tp - 1) / run.tp * output / (up.bandwidth * up.efficiency) +
+            4 * (run.tp - 1) * up.latency) * parameters["exposed"]
+
+
+def estimate(run, parameters):
+    """The step in closed form: passes of the slowest stage for every micro-batch and, while the
+    pipeline fills, of the others, divided by its chunks [Narayanan et al. 2021, 2.2.2]. Used where
+    only changes with the parameters matter: a fit multiplies it with what the simulation of the
+    same run gave."""
+    parameters = DECLARED | parameters
+    prices = Prices(run, parameters)
+    counts = chunk_layers(run)
+    stages = []
+    for stage in range(run.pp):
+        numbers = [0] if stage == 0 else []
+        numbers += [run.model.shape.layers + 1] if stage == run.pp - 1 else []
+        for place in range(stage, run.chunks, run.pp):
+            first = sum(counts[:place])
+            numbers += range(first + 1, first + counts[place] + 1)
+        time = len(numbers) * 2 * collectives_of_layer(run, parameters)
+        for number in numbers:
+            time += prices.pass_time(number, False, run.recompute)
+            time += prices.pass_time(number, True, run.recompute)
+        stages.append(time)
+    slowest = max(stages)
+    return (run.micro_batches * slowest + (sum(stages) - slowest) / run.virtual_stages +
+            parameters["step"])
