@@ -1,6 +1,8 @@
 #include "models/ir/plan.h"
 
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <set>
 #include <utility>
 
@@ -27,11 +29,16 @@ void make_ascending(std::vector<DeviceId>& devices) {
     devices.erase(std::unique(devices.begin(), devices.end()), devices.end());
     return;
   }
-  std::vector<bool> there(most->index() + 1, false);
-  for (const DeviceId device : devices) there[device.index()] = true;
+  constexpr std::size_t kBits = 64;
+  std::vector<std::uint64_t> there(most->index() / kBits + 1, 0);
+  for (const DeviceId device : devices) {
+    there[device.index() / kBits] |= std::uint64_t{1} << device.index() % kBits;
+  }
   devices.clear();
-  for (std::size_t d = 0; d < there.size(); ++d) {
-    if (there[d]) devices.push_back({static_cast<std::int32_t>(d)});
+  for (std::size_t w = 0; w < there.size(); ++w) {
+    for (std::uint64_t left = there[w]; left != 0; left &= left - 1) {
+      devices.push_back({static_cast<std::int32_t>(kBits * w) + std::countr_zero(left)});
+    }
   }
 }
 

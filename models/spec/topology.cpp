@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <map>
+#include <mutex>
 #include <tuple>
 
 #include "models/base/check.h"
@@ -348,7 +350,15 @@ class Topology::Builder {
   std::map<std::string, int> vendors_;
 };
 
-Topology::Topology(const Cluster& cluster) { Builder(cluster, *this).run(); }
+/// Filled when it is first needed.
+struct Topology::NodesByName {
+  std::once_flag filled;
+  std::vector<std::pair<std::string, NodeId>> nodes;  ///< Ascending.
+};
+
+Topology::Topology(const Cluster& cluster) : by_name_(std::make_shared<NodesByName>()) {
+  Builder(cluster, *this).run();
+}
 
 Topology::Topology(const Cluster& cluster, const ir::Profile& profile) : Topology(cluster) {
   calibrate(profile);
@@ -436,25 +446,46 @@ std::string Topology::name_of(LinkId link) const {
 
 LinkId Topology::find(std::string_view name) const {
   const auto named = [&](LinkId link) { return name_of(link) == name; };
-  const auto is_of = [&](std::string_view node) {
-    return name.size() > node.size() && name[node.size()] == '/' && name.starts_with(node);
-  };
-  for (const NodeId node : nodes_.ids()) {
-    if (names_[node].empty() ? !is_of(node_name(node)) : !is_of(names_[node])) continue;
-    for (const LinkId link : links_of(node)) {
-      if (named(link)) return link;
-    }
-    for (const auto& [nodes, duplex] : overrides_) {
-      if (node.value != nodes.first && node.value != nodes.second) continue;
-      for (const LinkId link : {duplex.up, duplex.down}) {
+  std::call_once(by_name_->filled, [&] {
+    for (const NodeId node : nodes_.ids()) by_name_->nodes.emplace_back(node_name(node), node);
+    std::sort(by_name_->nodes.begin(), by_name_->nodes.end());
+  });
+  const auto& nodes = by_name_->nodes;
+  // A node's own name may have slashes.
+  for (std::size_t end = name.find('/'); end != name.npos; end = name.find('/', end + 1)) {
+    const std::string_view owner = name.substr(0, end);
+    for (auto at = std::lower_bound(
+             nodes.begin(), nodes.end(), owner,
+             [](const auto&entry, std::string_view wanted) { return entry.first < wanted; });
+         at != nodes.end() && at->first == owner; ++at) {
+      for (const LinkId link : links_of(at->second)) {
         if (named(link)) return link;
+      }
+      for (const auto& [pair, duplex] : overrides_) {
+        if (at->second.value != pair.first && at->second.value != pair.second) continue;
+        for (const LinkId link : {duplex.up, duplex.down}) {
+          if (named(link)) return link;
+        }
       }
     }
   }
-  for (LinkId link = first_leaf_uplink_; link < first_override_; ++link) {
-    if (named(link)) return link;
-  }
-  return {};
+  const auto numbered = [&](std::string_view kind, const std::vector<int>& numbers, LinkId first,
+                            LinkId end, std::size_t switches) -> LinkId {
+    int number = 0;
+    if (!name.starts_with(kind)) return {};
+    std::from_chars(name.data() + kind.size(), name.data() + name.size(), number);
+    const auto at = std::lower_bound(numbers.begin(), numbers.end(), number);
+    if (at == numbers.end() || *at != number) return {};
+    const auto links = static_cast<std::int32_t>(2 * switches);
+    LinkId link{first.value + links * static_cast<std::int32_t>(at - numbers.begin())};
+    for (std::int32_t i = 0; i < links && link < end; ++i, ++link) {
+      if (named(link)) return link;
+    }
+    return {};
+  };
+  const LinkId leaf =
+      numbered("leaf", leaf_numbers_, first_leaf_uplink_, first_pod_uplink_, rails_);
+  return leaf.valid() ? leaf : numbered("pod", pod_numbers_, first_pod_uplink_, first_override_, 1);
 }
 
 std::vector<LinkId> Topology::links_of(NodeId node) const {

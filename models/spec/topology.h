@@ -94,7 +94,8 @@ class Topology {
   /// "a800-3/nic0/up", "a800-3/gpu5/nvlink-a800/down", "leaf0/up", "leaf0/rail3/up", "pod1/down":
   /// different for all links of a cluster whose nodes have different names.
   std::string name_of(LinkId link) const;
-  /// The link of that name; invalid: there is none.
+  /// The link of that name; invalid: there is none. Takes the number of links of a node, not of
+  /// the cluster, but for the first call, which sorts the nodes by name.
   LinkId find(std::string_view name) const;
   /// Appends the links from `source` to `destination` in order; nothing if they are equal.
   void route(DeviceId source, DeviceId destination, std::vector<LinkId>& links) const;
@@ -177,6 +178,7 @@ class Topology {
     IdVector<DeviceId, Duplex> of_device;
   };
   class Builder;
+  struct NodesByName;
 
   End end_of(DeviceId device) const {
     const NodeId id = node_of_[device];
@@ -204,6 +206,7 @@ class Topology {
   std::vector<NodeKind> kinds_;
   IdVector<NodeId, PlacedNode> nodes_;
   IdVector<NodeId, std::string> names_;  ///< Of nodes.
+  std::shared_ptr<NodesByName> by_name_;
   IdVector<DeviceId, NodeId> node_of_;
   // Fabric: the uplinks of leaf switches, then those of pods, follow the links of nodes. Pair
   // overrides come next, then staging, device by device.

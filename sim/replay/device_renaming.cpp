@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <numeric>
 #include <set>
+#include <string_view>
 
 namespace orrery::sim {
 namespace {
@@ -175,6 +177,20 @@ const std::vector<int>& DeviceRenaming::positions(const Shape& shape,
   return result;
 }
 
+/// The nodes of the leaf whose link that is; none: it is another link.
+std::vector<NodeId> DeviceRenaming::below(const std::string& link) const {
+  constexpr std::string_view kLeaf = "leaf";
+  std::vector<NodeId> nodes;
+  int leaf = 0;
+  if (!link.starts_with(kLeaf)) return nodes;
+  std::from_chars(link.data() + kLeaf.size(), link.data() + link.size(), leaf);
+  if (!link.starts_with(fmt::format("{}{}/", kLeaf, leaf))) return nodes;
+  for (const NodeId node : shape_.ids()) {
+    if (cluster_.node(node).leaf == leaf) nodes.push_back(node);
+  }
+  return nodes;
+}
+
 /// Degraded links that can matter to the nodes in use; those nodes, or all of their leaf, are
 /// fixed.
 models::DegradedLinks DeviceRenaming::fix_degraded(const models::DegradedLinks& degraded,
@@ -186,14 +202,7 @@ models::DegradedLinks DeviceRenaming::fix_degraded(const models::DegradedLinks& 
     const LinkId id = topology_.find(link);
     const NodeId owner = id.valid() ? topology_.node_of(id) : NodeId{};
     if (owner.valid()) nodes.push_back(owner);
-    for (std::size_t n = 0; n < cluster_.nodes.size() && nodes.empty(); ++n) {
-      if (!link.starts_with(fmt::format("leaf{}/", cluster_.nodes[n].leaf))) continue;
-      for (std::size_t k = n; k < cluster_.nodes.size(); ++k) {
-        if (cluster_.nodes[k].leaf == cluster_.nodes[n].leaf) {
-          nodes.push_back({static_cast<int>(k)});
-        }
-      }
-    }
+    if (nodes.empty()) nodes = below(link);
     const bool matters = nodes.empty() || std::any_of(nodes.begin(), nodes.end(), [&](NodeId node) {
                            return number[node] >= 0;
                          });

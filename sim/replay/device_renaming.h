@@ -61,6 +61,7 @@ class DeviceRenaming {
   };
   Shape make_shape(const models::Node& node, int first_device) const;
   static bool even(const models::Node& node);
+  std::vector<NodeId> below(const std::string& link) const;
   models::DegradedLinks fix_degraded(const models::DegradedLinks& degraded,
                                      const IdVector<NodeId, int>& number,
                                      IdVector<NodeId, bool>& fixed) const;

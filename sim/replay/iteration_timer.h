@@ -14,6 +14,7 @@ struct IterationConditions {
   models::DegradedLinks degraded_links{};
   /// Transfers that overlap with training, with the bytes that each moves per second.
   std::vector<models::StateTransfer> background{};
+  bool operator==(const IterationConditions&) const = default;
 };
 
 class IterationTimer {

@@ -1,6 +1,7 @@
 #include "sim/replay/simulated_iteration_timer.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <numeric>
 #include <optional>
@@ -57,6 +58,34 @@ class SimulatedIterationTimer::Impl {
         answers_(cache.answers, std::move(context)) {}
 
   models::Evaluation evaluate(const ir::Plan& plan, const IterationConditions& conditions) {
+    for (auto recent = recent_.begin(); recent != recent_.end(); ++recent) {
+      if (recent->conditions != conditions || recent->plan != plan) continue;
+      std::rotate(recent_.begin(), recent, recent + 1);
+      answers_.count_asked();
+      return recent_.front().evaluation;
+    }
+    if (recent_.size() == kRecent) recent_.pop_back();
+    recent_.push_front({plan, conditions, evaluate_named(plan, conditions)});
+    return recent_.front().evaluation;
+  }
+
+  const CacheCounts& counts() const { return answers_.counts(); }
+  std::vector<std::string> used_entries() const {
+    std::set<std::string> all = prices_;
+    for (std::string& line : evaluator_.pricer().used_entries()) all.insert(std::move(line));
+    return {all.begin(), all.end()};
+  }
+
+ private:
+  /// A question as it was asked. Policy and replay ask about a plan several times before the next.
+  struct Recent {
+    ir::Plan plan;
+    IterationConditions conditions;
+    models::Evaluation evaluation;
+  };
+  static constexpr std::size_t kRecent = 8;
+
+  models::Evaluation evaluate_named(const ir::Plan& plan, const IterationConditions& conditions) {
     Named named;
     const IterationAnswer& known = answers_.get(
         [&](ByteWriter& out) {
@@ -85,14 +114,6 @@ class SimulatedIterationTimer::Impl {
     return evaluation;
   }
 
-  const CacheCounts& counts() const { return answers_.counts(); }
-  std::vector<std::string> used_entries() const {
-    std::set<std::string> all = prices_;
-    for (std::string& line : evaluator_.pricer().used_entries()) all.insert(std::move(line));
-    return {all.begin(), all.end()};
-  }
-
- private:
   struct Named {
     IterationQuestion question;
     std::vector<std::size_t> pipelines;  ///< order_of_pipelines()
@@ -181,6 +202,7 @@ class SimulatedIterationTimer::Impl {
   bool renames_;  ///< False where the options tell devices or links of one kind apart.
   SimulatorEvaluator evaluator_;
   Remembered<IterationAnswer> answers_;
+  std::deque<Recent> recent_;  ///< Asked last first.
   std::set<std::string> prices_;
 };
 

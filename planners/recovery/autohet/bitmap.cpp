@@ -1,6 +1,7 @@
 #include "planners/recovery/autohet/bitmap.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <tuple>
 
 namespace orrery::planners {
@@ -72,18 +73,18 @@ LayerBitmap::LayerBitmap(const PolicyInput& input, const std::vector<models::Sta
   for (const models::StateReplica& state : states) {
     if (state.iteration != iteration || state.location == ir::Location::peer) continue;
     const std::vector<DeviceId> devices = ir::devices_of(*state.layout);
+    IdVector<DeviceId, FileReplica> of(cluster_.size());
+    IdVector<DeviceId, bool> lost(cluster_.size(), false);
+    for (const std::uint32_t shard : state.lost_shards) lost[devices[shard]] = true;
+    for (std::size_t i = 0; i < devices.size(); ++i) {
+      of[devices[i]] = {state.location, state.stored_on.empty() ? devices[i] : state.stored_on[i]};
+      if (state.location == ir::Location::cloud) of[devices[i]].stored_on = {};
+    }
     each_part(*state.layout, [&](DeviceId device, BlockId block, int rank, int degree) {
-      const std::size_t position =
-          std::lower_bound(devices.begin(), devices.end(), device) - devices.begin();
-      if (std::binary_search(state.lost_shards.begin(), state.lost_shards.end(),
-                             static_cast<std::uint32_t>(position))) {
-        return;
-      }
+      if (lost[device]) return;
       Files& files = rows_[block][degree];
       files.resize(degree);
-      FileReplica replica{state.location,
-                          state.stored_on.empty() ? device : state.stored_on[position]};
-      if (state.location == ir::Location::cloud) replica.stored_on = {};
+      const FileReplica& replica = of[device];
       std::vector<FileReplica>& replicas = files[rank];
       const auto at = std::lower_bound(replicas.begin(), replicas.end(), replica);
       if (at == replicas.end() || *at != replica) replicas.insert(at, replica);
@@ -101,25 +102,30 @@ std::vector<bool> LayerBitmap::row(BlockId block, int degree, int rank) const {
   return bits;
 }
 
-StateSource LayerBitmap::source_of(const FileReplica& replica, DeviceId reader) const {
-  if (replica.location == ir::Location::cloud) return StateSource::cloud;
-  const bool own = cluster_.device(replica.stored_on).node == cluster_.device(reader).node;
-  if (replica.location == ir::Location::nvme) {
-    return own ? StateSource::own_nvme : StateSource::peer_nvme;
-  }
-  return own ? StateSource::own_host : StateSource::peer_host;
-}
-
 std::optional<LayerFile> LayerBitmap::find(const std::vector<FileReplica>& replicas,
                                            DeviceId reader) const {
+  // Replicas ascend by location and device, and the devices of a node follow one another.
+  const models::Device& device = cluster_.device(reader);
+  const DeviceId first{reader.value - device.position};
+  const auto size = static_cast<std::int32_t>(cluster_.node(device.node).gpu_types.size());
+  const DeviceId end{first.value + size};
   for (const StateSource source : order_) {
-    for (const FileReplica& replica : replicas) {
-      if (source_of(replica, reader) != source) continue;
-      LayerFile file;
-      file.source = source;
-      file.stored_on = replica.stored_on;
-      return file;
-    }
+    const ir::Location location = location_of(source);
+    const auto from = [&](DeviceId stored_on) {
+      return std::lower_bound(replicas.begin(), replicas.end(), FileReplica{location, stored_on});
+    };
+    const auto is_here = [&](auto at) {
+      return at != replicas.end() && at->location == location && first <= at->stored_on &&
+             at->stored_on < end;
+    };
+    const bool own = source == StateSource::own_host || source == StateSource::own_nvme;
+    auto at = from(own ? first : DeviceId{});
+    if (!own && location != ir::Location::cloud && is_here(at)) at = from(end);
+    if (own ? !is_here(at) : at == replicas.end() || at->location != location) continue;
+    LayerFile file;
+    file.source = source;
+    file.stored_on = at->stored_on;
+    return file;
   }
   return std::nullopt;
 }
@@ -157,13 +163,23 @@ LayerRead LayerBitmap::read(DeviceId reader, BlockId block, int rank, int degree
 
 std::vector<LayerRead> LayerBitmap::reads(const ir::Plan& to,
                                           const models::ReshardBytes& bytes) const {
-  std::vector<LayerRead> all;
+  struct Part {
+    BlockId block;
+    int rank;
+    int degree;
+  };
+  IdVector<DeviceId, std::vector<Part>> parts(cluster_.size());
   each_part(to, [&](DeviceId device, BlockId block, int rank, int degree) {
-    all.push_back(read(device, block, rank, degree, bytes));
+    parts[device].push_back({block, rank, degree});
   });
-  std::stable_sort(all.begin(), all.end(), [](const LayerRead& a, const LayerRead& b) {
-    return std::tie(a.reader, a.block) < std::tie(b.reader, b.block);
-  });
+  std::vector<LayerRead> all;
+  for (const DeviceId device : parts.ids()) {
+    std::stable_sort(parts[device].begin(), parts[device].end(),
+                     [](const Part& a, const Part& b) { return a.block < b.block; });
+    for (const Part& part : parts[device]) {
+      all.push_back(read(device, part.block, part.rank, part.degree, bytes));
+    }
+  }
   return all;
 }
 

@@ -71,7 +71,6 @@ class LayerBitmap {
   };
   using Files = std::vector<std::vector<FileReplica>>;  ///< By rank: where it lies.
   std::optional<LayerFile> find(const std::vector<FileReplica>& replicas, DeviceId reader) const;
-  StateSource source_of(const FileReplica& replica, DeviceId reader) const;
   LayerRead read(DeviceId reader, BlockId block, int rank, int degree,
                  const models::ReshardBytes& bytes) const;
 

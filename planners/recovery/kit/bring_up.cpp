@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/base/id_vector.h"
 #include "models/base/ids.h"
 
 namespace orrery::planners {
@@ -32,11 +33,10 @@ std::uint64_t hash_of(const std::vector<DeviceId>& devices) {
 /// By device that computes: a hash of all whom it talks to.
 class Peers {
  public:
-  explicit Peers(const ir::Plan& plan) {
-    const std::vector<DeviceId> working = ir::working_devices(plan);
+  Peers(const ir::Plan& plan, int devices) : hash_(devices, 0), works_(devices, false) {
+    for (const DeviceId device : ir::working_devices(plan)) works_[device] = true;
     const auto works = [&](const ir::Stage& stage) {
-      const DeviceId first = stage.segments.front().groups.front().devices.front();
-      return std::binary_search(working.begin(), working.end(), first);
+      return works_[stage.segments.front().groups.front().devices.front()];
     };
     std::map<int, std::uint64_t> holders;  // By block: its groups, in any order.
     for (const ir::Pipeline& pipeline : plan.pipelines) {
@@ -63,16 +63,25 @@ class Peers {
           }
           for (const ir::Group& group : segment.groups) {
             const std::uint64_t all = mixed(hash_of(group.devices)) + same;
-            for (const DeviceId device : group.devices) of_[device] += all;
+            for (const DeviceId device : group.devices) hash_[device] += all;
           }
         }
-        for (const DeviceId device : devices_of(stage)) of_[device] += neighbors;
+        for (const DeviceId device : devices_of(stage)) hash_[device] += neighbors;
       }
       for (const ir::Reroute& reroute : pipeline.reroutes) add_detour(plan, pipeline, reroute);
     }
   }
 
-  const std::map<DeviceId, std::uint64_t>& of() const { return of_; }
+  int count() const { return static_cast<int>(std::count(works_.begin(), works_.end(), true)); }
+  /// Devices that compute here and did not, or with others, before.
+  int changed_since(const Peers& before) const {
+    int changed = 0;
+    for (const DeviceId device : works_.ids()) {
+      changed +=
+          works_[device] && (!before.works_[device] || before.hash_[device] != hash_[device]);
+    }
+    return changed;
+  }
 
  private:
   static void add_holders(const ir::Segment& segment, std::map<int, std::uint64_t>& holders) {
@@ -93,45 +102,43 @@ class Peers {
       const std::vector<DeviceId> here = devices_of(to);
       const std::vector<DeviceId> there = devices_of(from.stages[next]);
       if (!detours_.emplace(here.front(), there.front()).second) continue;
-      for (const DeviceId device : here) of_[device] += mixed(hash_of(there));
+      for (const DeviceId device : here) hash_[device] += mixed(hash_of(there));
       for (const DeviceId device : there) {
-        if (of_.contains(device)) of_[device] += mixed(hash_of(here));
+        if (works_[device]) hash_[device] += mixed(hash_of(here));
       }
     }
   }
 
-  std::map<DeviceId, std::uint64_t> of_;
+  IdVector<DeviceId, std::uint64_t> hash_;
+  IdVector<DeviceId, bool> works_;
   std::set<std::pair<DeviceId, DeviceId>> detours_;
 };
 
-std::set<NodeId> nodes_of(const PolicyInput& input, const ir::Plan& plan) {
-  std::set<NodeId> nodes;
-  for (const DeviceId device : ir::working_devices(plan)) {
-    nodes.insert(input.cluster.device(device).node);
-  }
-  return nodes;
-}
-
 /// Nodes of `to` on which nothing ran.
 std::size_t new_nodes(const PolicyInput& input, const ir::Plan* from, const ir::Plan& to) {
-  const std::set<NodeId> wanted = nodes_of(input, to);
-  if (from == nullptr) return wanted.size();
-  const std::set<NodeId> there = nodes_of(input, *from);
-  return as_size(std::count_if(wanted.begin(), wanted.end(),
-                               [&](NodeId node) { return !there.contains(node); }));
+  if (from == &to) return 0;
+  enum class Use : std::uint8_t { none, now, wanted };
+  IdVector<NodeId, Use> nodes(input.cluster.nodes.size(), Use::none);
+  const auto mark = [&](const ir::Plan& plan, Use use) {
+    std::size_t fresh = 0;
+    for (const DeviceId device : ir::working_devices(plan)) {
+      Use& known = nodes[input.cluster.device(device).node];
+      if (known != Use::none) continue;
+      known = use;
+      ++fresh;
+    }
+    return fresh;
+  };
+  if (from != nullptr) mark(*from, Use::now);
+  return mark(to, Use::wanted);
 }
 
 }  // namespace
 
-int ranks_to_connect(const ir::Plan* from, const ir::Plan& to) {
-  const Peers after(to);
-  if (from == nullptr) return static_cast<int>(after.of().size());
-  const Peers before(*from);
-  return static_cast<int>(
-      std::count_if(after.of().begin(), after.of().end(), [&](const auto& rank) {
-        const auto known = before.of().find(rank.first);
-        return known == before.of().end() || known->second != rank.second;
-      }));
+int ranks_to_connect(const models::Cluster& cluster, const ir::Plan* from, const ir::Plan& to) {
+  if (from == &to) return 0;
+  const Peers after(to, cluster.size());
+  return from == nullptr ? after.count() : after.changed_since(Peers(*from, cluster.size()));
 }
 
 Seconds node_start(const PolicyInput& input, const ir::Plan* from, const ir::Plan& to) {
@@ -144,8 +151,8 @@ Stall bring_up(const PolicyInput& input, const ir::Plan* from, const ir::Plan& t
   const std::size_t added = new_nodes(input, from, to);
   const bool cold = added > 0 && !how.warm_spares && !how.prepared;
   const bool restarts = how.processes == Processes::restart;
-  const int ranks =
-      restarts ? static_cast<int>(ir::working_devices(to).size()) : ranks_to_connect(from, to);
+  const int ranks = restarts ? static_cast<int>(ir::working_devices(to).size())
+                             : ranks_to_connect(input.cluster, from, to);
   Stall stall;
   stall.of = Stall::Of::runtime;
   if (cold) {

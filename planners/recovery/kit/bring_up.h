@@ -29,7 +29,7 @@ struct BringUp {
 /// Devices that compute in `to` and that need communicators which they did not have in `from`:
 /// whose tensor-parallel group, holders of the same blocks, or neighbors in a pipeline are others.
 /// All, where `from` is null.
-int ranks_to_connect(const ir::Plan* from, const ir::Plan& to);
+int ranks_to_connect(const models::Cluster& cluster, const ir::Plan* from, const ir::Plan& to);
 
 /// Until processes run on the nodes of `to` on which none ran for `from`; 0: there are none. `from`
 /// may be null.

@@ -6,9 +6,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <map>
 
 #include "models/base/check.h"
+#include "models/base/id_vector.h"
 #include "models/config/units.h"
 #include "models/reshard/reshard_plan.h"
 #include "planners/recovery/kit/node_classes.h"
@@ -427,26 +427,26 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
   const std::vector<Bytes> shares = state_shares(input, plan, models::all_state_bytes(input.job));
   // The plan's nodes in its own order: one that replaces another takes its place, and the others
   // keep their partners.
-  std::map<NodeId, int> number;
+  IdVector<NodeId, int> number(input.cluster.nodes.size(), -1);
+  int nodes = 0;
   for (const ir::Pipeline& pipeline : plan.pipelines) {
     for (const ir::Stage& stage : pipeline.stages) {
       for (const DeviceId device : ir::devices_of(stage)) {
-        number.try_emplace(input.cluster.device(device).node, static_cast<int>(number.size()));
+        int& at = number[input.cluster.device(device).node];
+        if (at < 0) at = nodes++;
       }
     }
   }
-  std::vector<std::vector<DeviceId>> on_node(number.size());  // Ascending.
+  std::vector<std::vector<DeviceId>> on_node(nodes);  // Ascending.
   for (const DeviceId device : devices) {
-    const int at = number.at(input.cluster.device(device).node);
-    on_node[at].push_back(device);
+    on_node[number[input.cluster.device(device).node]].push_back(device);
   }
-  const auto nodes = static_cast<int>(on_node.size());
   const auto replicas = replica_nodes(nodes, settings.replicas, settings.placement);
   std::vector<NodeTraffic> traffic(on_node.size());
   std::vector<models::CheckpointLevel> levels(replicas.front().size());
   for (std::size_t i = 0; i < devices.size(); ++i) {
     const NodeId node = input.cluster.device(devices[i]).node;
-    const std::size_t own = number.at(node);
+    const std::size_t own = number[node];
     const std::vector<DeviceId>& mates = on_node[own];
     const std::size_t rank =
         std::lower_bound(mates.begin(), mates.end(), devices[i]) - mates.begin();
@@ -462,8 +462,9 @@ std::vector<models::CheckpointLevel> in_memory_checkpoints(const PolicyInput& in
     }
   }
   double network = 0;
-  for (const auto& [node, n] : number) {
-    const NodeTraffic& of = traffic[n];
+  for (const NodeId node : number.ids()) {
+    if (number[node] < 0) continue;
+    const NodeTraffic& of = traffic[number[node]];
     const double bandwidth = nic_bandwidth(input.cluster, input.cluster.node(node));
     const double most = std::max(of.sent, of.received);
     if (most > 0 && bandwidth > 0) network = std::max(network, most / bandwidth);

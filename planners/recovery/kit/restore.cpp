@@ -177,14 +177,6 @@ struct SliceTable {
   Bytes bytes;  ///< Of all rows with these holders.
 };
 
-/// Chooses among peers with a slice in GPUs, host memories or NVMe.
-struct PeerStore {
-  PeerStore(const models::Cluster& cluster, const models::Topology& topology, ir::Location store)
-      : ranks(cluster, topology, store), scan(ranks.heuristics()) {}
-  models::LinkRanks ranks;
-  models::SendScan scan;
-};
-
 /// Cuts the state that `receivers` (ascending, devices of `to`) need into the finest slices of all
 /// layouts and serves each from the first source in the order that has it. Rows are those of
 /// models/reshard/reshard_plan.h; peers are chosen by models/sharding/batched_send_receive.h and
@@ -192,18 +184,17 @@ struct PeerStore {
 /// loads that count over all rows, apart for GPUs, host memory and NVMe.
 class SliceServer {
  public:
-  SliceServer(const RestoreView& view, const models::Topology& topology,
-              const models::Workload& workload, const ir::Plan& to,
+  SliceServer(const RestoreView& view, const PolicyInput& input, const ir::Plan& to,
               const std::vector<int>& receivers, const RestoreOptions& options, ServedShare served)
       : view_(view),
-        topology_(topology),
-        workload_(workload),
+        input_(input),
+        workload_(input.workload),
         options_(options),
         served_(std::move(served)),
-        to_(to, view.cluster(), workload),
+        to_(to, view.cluster(), workload_),
         receives_(flags(receivers)),
-        wanted_(workload.size(), false),
-        slices_(workload, sources(), to_.replicas, receives_) {
+        wanted_(workload_.size(), false),
+        slices_(workload_, sources(), to_.replicas, receives_) {
     mark_blocks(to);
   }
 
@@ -273,11 +264,12 @@ class SliceServer {
 
   /// Peers of one kind of store. Loads of GPUs, host memories and NVMe count apart.
   models::SendScan& scan_of(StateSource source) {
-    std::unique_ptr<PeerStore>& store = stores_[index_of(source)];
-    if (!store) {
-      store = std::make_unique<PeerStore>(view_.cluster(), topology_, location_of(source));
+    std::unique_ptr<models::SendScan>& scan = scans_[index_of(source)];
+    if (!scan) {
+      models::LinkRanks& ranks = input_.memory->ranks(input_, location_of(source));
+      scan = std::make_unique<models::SendScan>(ranks.heuristics());
     }
-    return store->scan;
+    return *scan;
   }
 
   SliceTable& table_of(const models::HeldSlice& slice) {
@@ -397,7 +389,7 @@ class SliceServer {
   }
 
   const RestoreView& view_;
-  const models::Topology& topology_;
+  const PolicyInput& input_;
   const models::Workload& workload_;
   const RestoreOptions& options_;
   ServedShare served_;
@@ -407,7 +399,7 @@ class SliceServer {
   std::vector<bool> wanted_;    ///< By block.
   models::StateTables slices_;
   std::vector<SliceTable> tables_;  ///< By index into slices_.holders().
-  std::array<std::unique_ptr<PeerStore>, kStateSources> stores_;
+  std::array<std::unique_ptr<models::SendScan>, kStateSources> scans_;
   UnservedShare unserved_;
   std::vector<std::pair<std::size_t, Bytes>> waiting_;  ///< Of a block, by index into tables_.
 };
@@ -418,18 +410,19 @@ class WholeShares {
   WholeShares(const RestoreView& view, const ir::Plan& to, const RestoreOptions& options)
       : view_(view), options_(options) {
     const int devices = view.cluster().size();
-    std::vector<std::optional<std::vector<int>>> inverse;
     for (const ir::Plan* layout : view.layouts()) {
-      auto& at = inverse.emplace_back();
-      const auto forward = same_shares(*layout, to, devices);
-      if (!forward) continue;
-      at.emplace(devices, -1);
-      for (std::size_t d = 0; d < forward->size(); ++d) {
-        if ((*forward)[d] >= 0) (*at)[(*forward)[d]] = static_cast<int>(d);
+      std::vector<int>& twin = twins_.emplace_back(devices, -1);
+      if (const auto forward = same_shares(*layout, to, devices)) {
+        for (std::size_t d = 0; d < forward->size(); ++d) {
+          if ((*forward)[d] >= 0) twin[(*forward)[d]] = static_cast<int>(d);
+        }
+        continue;
+      }
+      const std::vector<bool> same = unchanged_shares(*layout, to, devices);
+      for (std::size_t d = 0; d < same.size(); ++d) {
+        if (same[d]) twin[d] = static_cast<int>(d);
       }
     }
-    for (const ReadableReplica& replica : view.replicas())
-      matches_.push_back(inverse[replica.layout]);
     for (const ReadableReplica& replica : view.replicas()) {
       Readers& all = readers_[replica.location];
       all.device.resize(devices, false);
@@ -446,7 +439,7 @@ class WholeShares {
   /// for.
   std::pair<Answer, StateSource> find(int receiver) const {
     for (const StateSource source : options_.order) {
-      for (std::size_t c = 0; c < matches_.size(); ++c) {
+      for (std::size_t c = 0; c < view_.replicas().size(); ++c) {
         if (gives_whole(c, source, receiver)) return {Answer::whole, source};
       }
       if (may_have(source, receiver)) return {Answer::parts, source};
@@ -474,9 +467,9 @@ class WholeShares {
     const ReadableReplica& of = view_.replicas()[replica];
     if (of.location != location_of(source)) return false;
     if (source == StateSource::cloud && of.whole) return true;
-    if (is_peer(source) || !matches_[replica]) return false;
-    const int position = (*matches_[replica])[receiver];
-    const int reader = of.reader[position];
+    const int twin = twins_[of.layout][receiver];
+    if (is_peer(source) || twin < 0) return false;
+    const int reader = of.reader[twin];
     return reader >= 0 && view_.reaches(source, reader, receiver);
   }
 
@@ -503,8 +496,8 @@ class WholeShares {
 
   const RestoreView& view_;
   const RestoreOptions& options_;
-  /// By replica: device of the plan -> device of the replica's layout with the same share.
-  std::vector<std::optional<std::vector<int>>> matches_;
+  /// By layout: device of the plan -> device of the layout with the same share, -1: not known.
+  std::vector<std::vector<int>> twins_;
   std::map<ir::Location, Readers> readers_;
 };
 
@@ -599,7 +592,7 @@ Restore plan_restore(const PolicyInput& input, const models::JobState& state, co
   }
   if (!sliced.empty()) {
     UnservedShare unserved =
-        SliceServer(view, input.topology, input.workload, to, sliced, options,
+        SliceServer(view, input, to, sliced, options,
                     [&](StateSource source, int reader, int receiver, Bytes bytes) {
                       sums.add(source, reader, receiver, bytes);
                     })

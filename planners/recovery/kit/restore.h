@@ -49,9 +49,9 @@ struct Restore {
 };
 
 /// Among equal sources of peers the batched send-receive heuristics choose: more bandwidth, then
-/// least bytes to send so far [Hetu v2 4.3, 6.2]. `to` uses live devices only. When `to` is a
-/// copy's layout under a renaming of devices that leaves all shares whole, the slices are not
-/// looked at one by one, so that 16,384 devices take milliseconds.
+/// least bytes to send so far [Hetu v2 4.3, 6.2]. `to` uses live devices only. Devices
+/// whose whole share a source has are not looked at slice by slice, so that 16,384 of them take
+/// milliseconds.
 Restore plan_restore(const PolicyInput& input, const models::JobState& state, const ir::Plan& to,
                      const RestoreOptions& options);
 

@@ -108,6 +108,63 @@ class ShareMatch {
   std::vector<bool> taken_;
 };
 
+/// What devices hold under a plan where that does not depend on others.
+class OwnShares {
+ public:
+  OwnShares(const ir::Plan& plan, int devices) : begin_(devices + 1, 0) {
+    apart_ = plan.redundancy == ir::Redundancy::none;
+    each(plan, [&](const ir::Segment& segment, DeviceId device, Share) {
+      apart_ = apart_ && !segment.zero.shards_optimizer() && segment.expert_parallel <= 1;
+      ++begin_[device.index() + 1];
+    });
+    for (std::size_t d = 1; d < begin_.size(); ++d) begin_[d] += begin_[d - 1];
+    shares_.resize(begin_.back());
+    std::vector<std::ptrdiff_t> next(begin_.begin(), begin_.end() - 1);
+    each(plan, [&](const ir::Segment&, DeviceId device, Share share) {
+      shares_[next[device.index()]++] = share;
+    });
+  }
+
+  bool apart() const { return apart_; }
+  bool same(const OwnShares& other, std::size_t device) const {
+    return std::equal(shares_.begin() + begin_[device], shares_.begin() + begin_[device + 1],
+                      other.shares_.begin() + other.begin_[device],
+                      other.shares_.begin() + other.begin_[device + 1]);
+  }
+
+ private:
+  struct Share {
+    BlockId first;
+    BlockId last;
+    int tensor_parallel = 1;
+    int rank = 0;
+    bool operator==(const Share&) const = default;
+  };
+
+  template <class Take>
+  static void each(const ir::Plan& plan, const Take& take) {
+    for (std::size_t p = 0; p < plan.pipelines.size(); ++p) {
+      for (std::size_t s = 0; s < plan.pipelines[p].stages.size(); ++s) {
+        if (models::is_idle(plan, static_cast<int>(p), static_cast<int>(s))) continue;
+        for (const ir::Segment& segment : plan.pipelines[p].stages[s].segments) {
+          for (const ir::Group& group : segment.groups) {
+            int at = 0;
+            for (const DeviceId device : group.devices) {
+              take(segment, device,
+                   {segment.first_block, segment.last_block, group.tensor_parallel,
+                    at++ % group.tensor_parallel});
+            }
+          }
+        }
+      }
+    }
+  }
+
+  bool apart_ = true;
+  std::vector<std::ptrdiff_t> begin_;  ///< By device: of its shares.
+  std::vector<Share> shares_;
+};
+
 /// Calls visit(layout, bytes) for all state of the plan, states that lie alike (of several
 /// parameters and blocks) together: `bytes` of one full replica. Tied matrices count once.
 template <class Visit>
@@ -153,6 +210,19 @@ std::optional<std::vector<int>> same_shares(const ir::Plan& layout, const ir::Pl
   ShareMatch matching(devices);
   if (!matching.match(layout, plan)) return std::nullopt;
   return matching.take();
+}
+
+std::vector<bool> unchanged_shares(const ir::Plan& layout, const ir::Plan& plan, int devices) {
+  std::vector<bool> same(devices, false);
+  const OwnShares before(layout, devices);
+  const OwnShares after(plan, devices);
+  if (!before.apart() || !after.apart()) return same;
+  for (std::size_t d = 0; d < same.size(); ++d) same[d] = before.same(after, d);
+  return same;
+}
+
+models::LinkRanks& StateMemory::ranks(const PolicyInput& input, ir::Location store) {
+  return ranks_.try_emplace(store, input.cluster, input.topology, store).first->second;
 }
 
 std::shared_ptr<StateMemory> new_state_memory() { return std::make_shared<StateMemory>(); }

@@ -2,10 +2,12 @@
 /// much that is by device, remembered for plans that cut the state alike. Private to the kit.
 #pragma once
 #include <deque>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "models/ir/plan.h"
+#include "models/reshard/link_ranks.h"
 #include "models/reshard/reshard_plan.h"
 #include "models/sharding/layout.h"
 #include "models/spec/cluster.h"
@@ -18,6 +20,10 @@ namespace orrery::planners {
 /// layout (-1: not in it); none when they do not.
 std::optional<std::vector<int>> same_shares(const ir::Plan& layout, const ir::Plan& plan,
                                             int devices);
+
+/// By device id: whether it surely has the same share of the state under both plans, whatever the
+/// others do. All false where shares depend on others: under ZeRO, expert parallelism and shadows.
+std::vector<bool> unchanged_shares(const ir::Plan& layout, const ir::Plan& plan, int devices);
 
 /// How much state is where, for all plans with the same shares (same_shares()).
 struct StateSizes {
@@ -33,7 +39,7 @@ struct StateSizes {
 };
 
 /// Remembers the sizes of the plans that were asked for last, so that those of 16,384 devices under
-/// other names take a look at each device and no more.
+/// other names take a look at each device and no more; and how fast paths between devices are.
 class StateMemory {
  public:
   struct Answer {
@@ -42,9 +48,12 @@ class StateMemory {
   };
   Answer sizes_of(const PolicyInput& input, const ir::Plan& plan,
                   const models::ReshardBytes& bytes);
+  /// Of what senders have in `store`. All inputs must name one cluster.
+  models::LinkRanks& ranks(const PolicyInput& input, ir::Location store);
 
  private:
   std::deque<StateSizes> known_;  ///< Asked for last first.
+  std::map<ir::Location, models::LinkRanks> ranks_;
 };
 
 }  // namespace orrery::planners

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <map>
-#include <tuple>
 #include <utility>
 
 #include "models/base/ids.h"
@@ -51,23 +49,6 @@ double at_most(const UnitGrid& grid, int instances, int dead, int most) {
   return static_cast<double>(sum / binomials(instances, dead).back());
 }
 
-/// Expected costs, each asked for once.
-class Migrations {
- public:
-  explicit Migrations(const LiveputProblem& problem) : problem_(problem) {}
-
-  double operator()(const UnitGrid& from, const UnitGrid& to, int instances, int dead) {
-    const auto [entry, fresh] = known_.try_emplace(Key{from, to, instances, dead});
-    if (fresh) entry->second = expected_migration(from, to, instances, dead, problem_.costs);
-    return entry->second;
-  }
-
- private:
-  using Key = std::tuple<UnitGrid, UnitGrid, int, int>;
-  const LiveputProblem& problem_;
-  std::map<Key, double> known_;
-};
-
 }  // namespace
 
 Survival survival(const UnitGrid& grid, int instances, int dead, int target) {
@@ -102,7 +83,13 @@ LiveputPlan best_liveput(const LiveputProblem& problem) {
   const auto rate = [&](const UnitGrid& grid) {
     return grid.pipelines == 0 ? 0.0 : problem.samples_per_second(grid);
   };
-  Migrations migrations(problem);
+  ExpectedMigrations own;
+  ExpectedMigrations& known = problem.known == nullptr ? own : *problem.known;
+  const auto migration = [&](const UnitGrid& from, const UnitGrid& to, int now, int next) {
+    const auto [entry, fresh] = known.try_emplace({from, to, now, now - next});
+    if (fresh) entry->second = expected_migration(from, to, now, now - next, problem.costs);
+    return entry->second;
+  };
   std::vector<std::vector<std::size_t>> choice(intervals, std::vector<std::size_t>(grids.size()));
   const auto trained = [&](const UnitGrid& grid, double migration) {
     return rate(grid) * std::max(0.0, problem.interval - migration);
@@ -120,7 +107,7 @@ LiveputPlan best_liveput(const LiveputProblem& problem) {
         // No migration could only be better.
         if (trained(grids[h], 0) + rest[h] <= best) continue;
         const double samples =
-            trained(grids[h], migrations(grids[g], grids[h], now, now - next)) + rest[h];
+            trained(grids[h], migration(grids[g], grids[h], now, next)) + rest[h];
         if (samples <= best) continue;
         best = samples;
         choice[i][g] = h;
@@ -135,8 +122,8 @@ LiveputPlan best_liveput(const LiveputProblem& problem) {
   plan.samples = -1;
   for (std::size_t g = 0; g < grids.size(); ++g) {
     if (grids[g].instances() > problem.instances.front()) continue;
-    const double migration = grids[g].pipelines == 0 ? 0 : problem.first(grids[g]);
-    const double samples = trained(grids[g], migration) + rest[g];
+    const double first = grids[g].pipelines == 0 ? 0 : problem.first(grids[g]);
+    const double samples = trained(grids[g], first) + rest[g];
     if (samples <= plan.samples) continue;
     plan.samples = samples;
     at = g;

@@ -2,6 +2,8 @@
 /// instances vanish. Private to the policy. [Duan et al., NSDI 2024, sections 5 and 6]
 #pragma once
 #include <functional>
+#include <map>
+#include <tuple>
 #include <vector>
 
 #include "planners/recovery/kit/unit_grid.h"
@@ -32,6 +34,9 @@ struct MigrationCosts {
 double expected_migration(const UnitGrid& from, const UnitGrid& to, int instances, int dead,
                           const MigrationCosts& costs);
 
+/// By `from`, `to`, instances and dead.
+using ExpectedMigrations = std::map<std::tuple<UnitGrid, UnitGrid, int, int>, double>;
+
 struct LiveputProblem {
   std::vector<int> instances;   ///< Forecast by interval, the first from now on. Not increasing.
   double interval = 60;         ///< s.
@@ -40,6 +45,8 @@ struct LiveputProblem {
   /// Seconds until the grid runs in the first interval: what has happened is known.
   std::function<double(const UnitGrid&)> first;
   MigrationCosts costs;
+  /// What problems with the same costs have asked for; null: nothing.
+  ExpectedMigrations* known = nullptr;
 };
 
 struct LiveputPlan {

@@ -275,14 +275,14 @@ class Parcae final : public ElasticPolicy {
     problem.instances = forecast(units);
     problem.interval = model_.settings().interval;
     problem.grids = model_.grids(problem.instances.back(), units);
-    problem.samples_per_second =
-        [this, known = std::map<UnitGrid, double>()](const UnitGrid& grid) mutable {
-          const auto [entry, fresh] = known.try_emplace(grid);
-          if (fresh) entry->second = model_.samples_per_second(grid);
-          return entry->second;
-        };
+    problem.samples_per_second = [this](const UnitGrid& grid) {
+      const auto [entry, fresh] = rates_.try_emplace(grid);
+      if (fresh) entry->second = model_.samples_per_second(grid);
+      return entry->second;
+    };
     problem.first = first;
     problem.costs = model_.costs();
+    problem.known = &migrations_;
     return best_liveput(problem).grids.front();
   }
 
@@ -332,6 +332,8 @@ class Parcae final : public ElasticPolicy {
 
   std::shared_ptr<const UnitChains> chains_;
   ParcaeModel model_;
+  mutable std::map<UnitGrid, double> rates_;  ///< Samples per second.
+  mutable ExpectedMigrations migrations_;
 };
 
 /// The size of micro-batches with the best throughput on the whole cluster; 0: nothing fits.

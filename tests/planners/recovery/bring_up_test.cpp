@@ -47,17 +47,17 @@ double seconds_of(const models::RecoveryDecision& decision, Kind kind) {
 TEST(RanksToConnect, AreThoseWhosePeersHaveChanged) {
   const auto world = equal_nodes({8, 8, 2});
   const ir::Plan plan = uniform_plan(*world, 2, 2, 2);  // Stages on nodes 0, 1 and 2, 3.
-  EXPECT_EQ(ranks_to_connect(nullptr, plan), 8);
-  EXPECT_EQ(ranks_to_connect(&plan, plan), 0);
+  EXPECT_EQ(ranks_to_connect(world->cluster, nullptr, plan), 8);
+  EXPECT_EQ(ranks_to_connect(world->cluster, &plan, plan), 0);
   DeviceRenaming to;
   for (int d = 0; d < world->cluster.size(); ++d) to.push_back(d);
   std::swap(to[0], to[14]);
   std::swap(to[1], to[15]);
   // The new node, its neighbor in the pipeline and the other holder of the stage.
-  EXPECT_EQ(ranks_to_connect(&plan, renamed(plan, to)), 6);
+  EXPECT_EQ(ranks_to_connect(world->cluster, &plan, renamed(plan, to)), 6);
   ir::Plan fewer = plan;
   fewer.pipelines.pop_back();
-  EXPECT_EQ(ranks_to_connect(&plan, fewer), 4);
+  EXPECT_EQ(ranks_to_connect(world->cluster, &plan, fewer), 4);
 }
 
 TEST(BringUp, NodesAndProcessesStartSideBySideAndThenRanksAreConnected) {
