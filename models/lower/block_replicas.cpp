@@ -302,7 +302,37 @@ std::vector<Piece> BlockReplicas::other_end(BlockId block, std::size_t parameter
   return out;
 }
 
+/// What the general way finds for parameters that are neither experts, nor tied, nor divided by
+/// ZeRO: an even part for each member of a token set, or all of it. No pieces where there is more
+/// to it.
+Layout BlockReplicas::plain_holdings(BlockId block, const Parameter& parameter) const {
+  const bool is_split = parameter.split_length > 0;
+  Layout out;
+  out.length = std::max<std::int64_t>(1, parameter.split_length);
+  if (parameter.expert) return out;
+  for (const BlockReplica& at : of(block)) {
+    const ir::Group& group = group_of(at);
+    const std::int64_t width = is_split ? group.tensor_parallel : 1;
+    if (width > out.length) {
+      out.pieces.clear();
+      return out;
+    }
+    std::int64_t i = 0;
+    for (const DeviceId device : group.devices) {
+      out.pieces.push_back({device.value, even_part({0, out.length}, width, i++ % width)});
+    }
+  }
+  return out;
+}
+
 Layout BlockReplicas::holdings(BlockId block, std::size_t parameter_index, bool sharded) const {
+  if (!sharded && !is_tied(block, parameter_index)) {
+    Layout plain = plain_holdings(block, workload_.block(block).parameters[parameter_index]);
+    if (!plain.pieces.empty()) {
+      add_shadow_pieces(block, parameter_index, plain);
+      return plain;
+    }
+  }
   const std::vector<Sheet> all = sheets(block, parameter_index);
   Layout out;
   out.length = all.back().end();

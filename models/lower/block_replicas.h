@@ -76,6 +76,7 @@ class BlockReplicas {
   const ir::Group& group_of(const BlockReplica& at) const;
   std::vector<Sheet> sheets(BlockId block, std::size_t parameter) const;
   std::vector<ParameterStep> steps_of_equal_groups(BlockId block, const Parameter& parameter) const;
+  Layout plain_holdings(BlockId block, const Parameter& parameter) const;
   std::vector<Piece> pieces(BlockId block, std::size_t parameter,
                             const std::vector<BlockReplica>& at) const;
   std::vector<Piece> other_end(BlockId block, std::size_t parameter, const Layout& keepers) const;

@@ -458,7 +458,15 @@ LinkId Topology::find(std::string_view name) const {
              nodes.begin(), nodes.end(), owner,
              [](const auto&entry, std::string_view wanted) { return entry.first < wanted; });
          at != nodes.end() && at->first == owner; ++at) {
-      for (const LinkId link : links_of(at->second)) {
+      const PlacedNode& node = nodes_[at->second];
+      const std::vector<LocalLink>& links = kinds_[node.kind].links;
+      const auto own = std::find_if(links.begin(), links.end(), [&](const LocalLink& link) {
+        return link.name == name.substr(end);
+      });
+      if (own != links.end()) {
+        return {node.first_link.value + static_cast<std::int32_t>(own - links.begin())};
+      }
+      for (const LinkId link : staging_links(at->second)) {
         if (named(link)) return link;
       }
       for (const auto& [pair, duplex] : overrides_) {
@@ -495,8 +503,16 @@ std::vector<LinkId> Topology::links_of(NodeId node) const {
   for (std::size_t i = 0; i < kind.links.size(); ++i) {
     links.push_back({at.first_link.value + static_cast<std::int32_t>(i)});
   }
+  const std::vector<LinkId> staging = staging_links(node);
+  links.insert(links.end(), staging.begin(), staging.end());
+  return links;
+}
+
+std::vector<LinkId> Topology::staging_links(NodeId node) const {
+  const PlacedNode& at = nodes_[node];
+  std::vector<LinkId> links;
   for (const Staging& staging : staging_) {
-    for (std::size_t i = 0; i < kind.ports.size(); ++i) {
+    for (std::size_t i = 0; i < kinds_[at.kind].ports.size(); ++i) {
       const Duplex& own = staging.of_device[{at.first_device.value + static_cast<std::int32_t>(i)}];
       if (own.up.valid()) links.insert(links.end(), {own.up, own.down});
     }

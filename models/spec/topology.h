@@ -187,6 +187,7 @@ class Topology {
     return {id, node, kind, kind.ports[device.value - node.first_device.value]};
   }
   std::string node_name(NodeId node) const;
+  std::vector<LinkId> staging_links(NodeId node) const;
   std::pair<const Staging*, DeviceId> staged(LinkId link) const;
   std::size_t leaf_switch(const End& end) const;
   Duplex leaf_uplink(std::size_t leaf_switch) const;

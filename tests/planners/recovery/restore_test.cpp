@@ -460,8 +460,9 @@ TEST(Restore, TheNodeWithTheFasterWayGivesFromAnyStore) {
   models::Job job;
   const ir::Profile profile;
   const NoEvaluation evaluator;
-  const PolicyInput input{cluster, topology, random.workload, job, profile, evaluator, 0, {}, 1};
   const auto giver = [&](ir::Location location, StateSource source) {
+    // What is remembered of a cluster holds as long as that stays as it is.
+    const PolicyInput input{cluster, topology, random.workload, job, profile, evaluator, 0, {}, 1};
     JobState state;
     state.live = all_devices(cluster);
     StateReplica copy;
