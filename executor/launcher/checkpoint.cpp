@@ -100,10 +100,14 @@ std::variant<Decoded, std::string> decode(const std::string& bytes) {
     std::size_t parts = 0;
     header >> entry.slice.block >> entry.slice.parameter >> entry.slice.begin >> entry.slice.end >>
         entry.unit_bytes >> parts;
-    const std::size_t size = as_size(entry.slice.end - entry.slice.begin) * entry.unit_bytes;
-    if (!header || parts > kMostParts || at + parts * size > body.size()) {
-      return "is torn or corrupt: sizes do not match";
-    }
+    const std::int64_t units = entry.slice.end - entry.slice.begin;
+    const std::size_t left = body.size() - at;
+    // Divided, not multiplied: products of what a file says may wrap.
+    const bool fits = header && entry.slice.begin >= 0 && units >= 0 && parts <= kMostParts &&
+                      (units == 0 || parts == 0 ||
+                       entry.unit_bytes <= left / parts / as_size(units));
+    if (!fits) return "is torn or corrupt: sizes do not match";
+    const std::size_t size = as_size(units) * entry.unit_bytes;
     for (std::size_t p = 0; p < parts; ++p, at += size) {
       const auto* first = reinterpret_cast<const std::byte*>(body.data() + at);
       entry.parts.emplace_back(first, first + size);

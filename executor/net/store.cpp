@@ -115,7 +115,10 @@ class StoreServer::Impl {
         }
         return {};
       case Command::add: {
-        const std::int64_t sum = numbers_[message.key] += message.number;
+        std::int64_t& sum = numbers_[message.key];
+        if (__builtin_add_overflow(sum, message.number, &sum)) {
+          throw TransportError(Kind::corrupt, -1, "a sum in the store that no number holds");
+        }
         values_[message.key] = std::to_string(sum);
         changed_.notify_all();
         return {1, sum, "", ""};

@@ -249,6 +249,8 @@ struct Table {
   Rows rows;
   Message message;
 };
+template <class Number, class Rows, class Message>
+Table(Number, Rows, Message) -> Table<Number, Rows, Message>;  // clang 14 needs it said.
 
 /// Appends the chunk's table to that of `value`. Returns the problem, if any.
 template <class Chunk, class Tables, class Value>

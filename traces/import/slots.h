@@ -13,7 +13,7 @@
 namespace orrery::traces {
 
 /// Most instances that a count may name.
-inline constexpr std::int64_t kMostInstances = 1'000'000;
+inline constexpr std::int64_t kMostInstances = 100'000;
 /// The latest millisecond of a trace.
 inline constexpr std::int64_t kLatestMillisecond = kLongestTime / kMillisecond;
 
