@@ -103,9 +103,9 @@ std::variant<Decoded, std::string> decode(const std::string& bytes) {
     const std::int64_t units = entry.slice.end - entry.slice.begin;
     const std::size_t left = body.size() - at;
     // Divided, not multiplied: products of what a file says may wrap.
-    const bool fits = header && entry.slice.begin >= 0 && units >= 0 && parts <= kMostParts &&
-                      (units == 0 || parts == 0 ||
-                       entry.unit_bytes <= left / parts / as_size(units));
+    const bool fits =
+        header && entry.slice.begin >= 0 && units >= 0 && parts <= kMostParts &&
+        (units == 0 || parts == 0 || entry.unit_bytes <= left / parts / as_size(units));
     if (!fits) return "is torn or corrupt: sizes do not match";
     const std::size_t size = as_size(units) * entry.unit_bytes;
     for (std::size_t p = 0; p < parts; ++p, at += size) {

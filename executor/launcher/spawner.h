@@ -34,8 +34,8 @@ struct SpawnOptions {
   std::string advertise;          ///< Where other machines reach it; empty: `listen`, or the name.
   int port = 0;                   ///< 0: any free one.
   std::string token;              ///< Drawn if empty.
-  std::string token_file;         ///< Written (mode 0600), in place of saying the token; may be empty.
-  std::string executable;         ///< For ranks: this program, unless another is named.
+  std::string token_file;  ///< Written (mode 0600), in place of saying the token; may be empty.
+  std::string executable;  ///< For ranks: this program, unless another is named.
   std::vector<std::string> arguments = {"execute-rank"};
   bool ssh = false;  ///< Starts the agents of hosts by ssh, where `executable` has the same path.
   std::chrono::milliseconds agents_wait{600'000};  ///< For agents that somebody has to start.

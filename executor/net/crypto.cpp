@@ -76,15 +76,15 @@ Mac Authenticator::mac(Part part, std::uint64_t number,
   for (std::span<const std::byte> rest : parts) {
     while (!rest.empty()) {
       const std::span<const std::byte> piece = rest.first(std::min(rest.size(), kPiece));
-      must(EVP_EncryptUpdate(cipher, nullptr, &written, raw(piece),
-                             static_cast<int>(piece.size())));
+      must(
+          EVP_EncryptUpdate(cipher, nullptr, &written, raw(piece), static_cast<int>(piece.size())));
       rest = rest.subspan(piece.size());
     }
   }
   Mac out{};
   must(EVP_EncryptFinal_ex(cipher, raw(std::span<std::byte>(out)), &written));
-  must(EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(out.size()),
-                           out.data()));
+  must(
+      EVP_CIPHER_CTX_ctrl(cipher, EVP_CTRL_AEAD_GET_TAG, static_cast<int>(out.size()), out.data()));
   return out;
 }
 

@@ -1,6 +1,6 @@
-/// Lets in those who prove that they belong to the run. Strangers, silent or talkative, few or many,
-/// keep nobody waiting: all handshakes run side by side, each has a time limit, and when too many
-/// are open the oldest is dropped. Private to executor/net.
+/// Lets in those who prove that they belong to the run. Strangers, silent or talkative, few or
+/// many, keep nobody waiting: all handshakes run side by side, each has a time limit, and when too
+/// many are open the oldest is dropped. Private to executor/net.
 #pragma once
 #include <chrono>
 #include <cstddef>

@@ -131,8 +131,8 @@ Joined join(const Endpoint& endpoint, const std::string& token, const Identity& 
   }
 }
 
-Judgment judge(const wire::Challenge& challenge, const wire::Hello& hello,
-               const std::string& token, const Identity& expected) {
+Judgment judge(const wire::Challenge& challenge, const wire::Hello& hello, const std::string& token,
+               const Identity& expected) {
   Judgment out;
   if (hello.magic != wire::kMagic) {
     out.problem = "another version or another program";

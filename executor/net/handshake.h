@@ -85,8 +85,8 @@ struct Judgment {
   SessionKeys keys;
 };
 /// `expected` gives role, size and generation.
-Judgment judge(const wire::Challenge& challenge, const wire::Hello& hello,
-               const std::string& token, const Identity& expected);
+Judgment judge(const wire::Challenge& challenge, const wire::Hello& hello, const std::string& token,
+               const Identity& expected);
 
 wire::Challenge make_challenge();
 

@@ -290,8 +290,8 @@ std::unique_ptr<Transport> make_tcp_transport(int rank, Listener listener,
   const int size = static_cast<int>(endpoints.size());
   std::vector<Joined> peers(endpoints.size());
   for (int peer = 0; peer < rank; ++peer) {
-    peers[peer] = join(endpoints[peer], options.token,
-                       {Role::rank, rank, size, options.generation}, deadline, peer);
+    peers[peer] = join(endpoints[peer], options.token, {Role::rank, rank, size, options.generation},
+                       deadline, peer);
   }
   admit_higher(rank, std::move(listener), options, deadline, peers);
   return std::make_unique<TcpTransport>(rank, std::move(peers), options);

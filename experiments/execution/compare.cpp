@@ -19,6 +19,7 @@
 #include "experiments/study/json.h"
 #include "models/base/file.h"
 #include "models/base/ids.h"
+#include "models/check/validate.h"
 #include "models/cost/device_share.h"
 #include "models/cost/pricer.h"
 #include "models/ir/names.h"
@@ -117,7 +118,7 @@ std::optional<LoggedGeneration> read_generation(const fs::path& folder, const Lo
   const auto differs = [](const std::string& a, const std::string& b) {
     return !a.empty() && !b.empty() && a != b;
   };
-  if (!other_cluster && differs(program->header.cluster_hash, run.cluster.hash)) {
+  if (!other_cluster && !models::made_for(program->header.cluster_hash, run.cluster)) {
     diagnostics.add({program_file.string(), 0, 0}, "was lowered for another cluster",
                     "name the cluster with --cluster");
   }

@@ -159,13 +159,29 @@ std::vector<StageLoad> stage_loads(const ir::Program& program,
 
 }  // namespace
 
+/// Devices that the plan uses and `without` takes away.
+std::vector<models::PlanDefect> find_missing_devices(const ir::Plan& plan,
+                                                     const std::vector<DeviceId>& devices) {
+  std::vector<models::PlanDefect> defects;
+  for (const DeviceId device : ir::devices_of(plan)) {
+    if (std::binary_search(devices.begin(), devices.end(), device)) continue;
+    defects.push_back({"pipelines", fmt::format("the plan uses device {}", device.value),
+                       "which --without leaves out; plan again"});
+    break;
+  }
+  return defects;
+}
+
 LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
                    const models::Library& library, config::Diagnostics& diagnostics) {
   const std::size_t before = diagnostics.problems().size();
   LoadedRun run;
   run.spec = spec;
   run.cluster = models::load_cluster(spec.cluster.value, library, spec.cluster.at, diagnostics);
-  if (diagnostics.problems().size() == before) apply(spec.hardware, run.cluster, diagnostics);
+  if (diagnostics.problems().size() == before) {
+    run.devices = devices_left(spec.hardware, run.cluster, diagnostics);
+    apply(spec.hardware, run.cluster, diagnostics);
+  }
   run.workload =
       models::load_workload(spec.model.value, spec.job, library, spec.model.at, diagnostics);
   if (spec.planner) check_planner(*spec.planner, diagnostics);
@@ -184,6 +200,7 @@ LoadedRun load_run(const RunSpec& spec, const std::string& base_folder,
   if (run.plan) {
     auto defects = models::validate(*run.plan, run.cluster, run.workload, spec.job);
     if (defects.empty()) defects = models::find_unsupported(*run.plan);
+    if (defects.empty()) defects = find_missing_devices(*run.plan, run.devices);
     models::report(defects, *plan_path, diagnostics);
   }
   return run;
@@ -238,15 +255,13 @@ void Session::State::search(RunOutcome& outcome, const std::atomic<bool>* cancel
   const planners::PlannerEntry* entry = planners::find_planner(choice.name.value);
   ORRERY_CHECK(entry != nullptr, "planner '{}' was not checked", choice.name.value);
   const auto planner = entry->make({choice.options.begin(), choice.options.end()});
-  std::vector<DeviceId> devices;
-  for (const models::Device& device : run.cluster.devices) devices.push_back(device.id);
   planners::PlannerResult result = planner->plan({.cluster = run.cluster,
                                                   .topology = topology,
                                                   .workload = run.workload,
                                                   .job = run.spec.job,
                                                   .profile = run.profile,
                                                   .evaluator = judge(),
-                                                  .devices = std::move(devices),
+                                                  .devices = run.devices,
                                                   .seed = run.spec.seed,
                                                   .work_budget = run.spec.work_budget,
                                                   .canceled = canceled});

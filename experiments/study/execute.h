@@ -26,8 +26,9 @@ struct LoadedRun {
   models::Cluster cluster;
   models::Workload workload;
   ir::Profile profile;
-  std::string profile_hash;      ///< Of the file's content; "" without a profile.
-  std::optional<ir::Plan> plan;  ///< Read from a file and structurally valid.
+  std::string profile_hash;       ///< Of the file's content; "" without a profile.
+  std::vector<DeviceId> devices;  ///< That may be used, ascending (HardwareChanges::without).
+  std::optional<ir::Plan> plan;   ///< Read from a file and structurally valid.
 };
 
 /// All problems go to `diagnostics`; use the result only if there are none. Relative paths of plan

@@ -3,26 +3,52 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 #include <vector>
+
+#include "models/config/units.h"
 
 namespace orrery::experiments {
 namespace {
 
-void change_efficiencies(const HardwareChanges& changes, models::Cluster& cluster,
-                         config::Diagnostics& diagnostics) {
+/// Names that the cluster does not have.
+template <class T>
+void check_known(const std::map<std::string, config::Located<T>>& named,
+                 const std::vector<std::string>& known, const std::string& noun,
+                 const models::Cluster& cluster, config::Diagnostics& diagnostics) {
+  for (const auto& [name, value] : named) {
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    diagnostics.add(value.at, fmt::format("cluster '{}' has no {} '{}'", cluster.name, noun, name),
+                    config::suggest(name, known, noun + "s"));
+  }
+}
+
+void change_gpus(const HardwareChanges& changes, models::Cluster& cluster,
+                 config::Diagnostics& diagnostics) {
   std::vector<std::string> known;
   for (models::GpuType& gpu : cluster.gpu_types) {
     known.push_back(gpu.name);
     const auto own = changes.efficiency.find(gpu.name);
     if (own != changes.efficiency.end()) gpu.efficiency = own->second.value;
     gpu.efficiency = std::min(1.0, gpu.efficiency * changes.scale_efficiency);
+    for (auto& [dtype, peak] : gpu.peak) peak = changes.scale_compute * peak;
+    const auto price = changes.price.find(gpu.name);
+    if (price != changes.price.end()) gpu.price = DollarsPerSecond(price->second.value / 3600);
   }
-  for (const auto& [name, value] : changes.efficiency) {
-    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    diagnostics.add(value.at, fmt::format("cluster '{}' has no GPU type '{}'", cluster.name, name),
-                    config::suggest(name, known, "GPU types"));
+  check_known(changes.efficiency, known, "GPU type", cluster, diagnostics);
+  check_known(changes.price, known, "GPU type", cluster, diagnostics);
+}
+
+void change_links(const HardwareChanges& changes, models::Cluster& cluster,
+                  config::Diagnostics& diagnostics) {
+  std::vector<std::string> known;
+  for (auto& [name, link] : cluster.links) {
+    known.push_back(name);
+    const auto own = changes.link.find(name);
+    if (own != changes.link.end()) link.bandwidth = own->second.value;
   }
+  check_known(changes.link, known, "link class", cluster, diagnostics);
 }
 
 void scale_links(const HardwareChanges& changes, models::Cluster& cluster) {
@@ -53,18 +79,40 @@ void scale_links(const HardwareChanges& changes, models::Cluster& cluster) {
 }  // namespace
 
 bool HardwareChanges::none() const {
-  return efficiency.empty() && scale_efficiency == 1 && scale_network == 1 && scale_node == 1 &&
-         scale_latency == 1;
+  return efficiency.empty() && scale_efficiency == 1 && scale_compute == 1 && price.empty() &&
+         scale_network == 1 && scale_node == 1 && scale_latency == 1 && link.empty();
 }
 
 void describe(config::Visitor& v, HardwareChanges& changes) {
   v.title("Hardware");
   v.doc("Changes to the cluster: what a paper leaves open, and how far a result moves with it.");
+  describe_fields(v, changes);
+}
+
+void describe_fields(config::Visitor& v, HardwareChanges& changes) {
   v.optional("efficiency", changes.efficiency, "share of peak that blocks reach, by GPU type");
   v.optional("scale_efficiency", changes.scale_efficiency, "factor for all GPU types, on top");
+  v.optional("scale_compute", changes.scale_compute, "factor for the peak rates of all GPU types");
+  v.optional("price", changes.price, "dollars per hour and GPU, by GPU type: A100-80GB=1.35");
   v.optional("scale_network", changes.scale_network, "factor for bandwidths between nodes");
   v.optional("scale_node", changes.scale_node, "factor for bandwidths inside nodes");
   v.optional("scale_latency", changes.scale_latency, "factor for latencies of all links");
+  v.optional("link", changes.link,
+             "bandwidth of a link class (orrery list links): infiniband-200=\"100 Gbps\"");
+  v.optional("without", changes.without,
+             "nodes or devices that are not used: node_a,3; a plan that needs them is refused",
+             {.commas = true});
+  for (const auto& [name, value] : changes.price) {
+    if (v.reading() && !(value.value >= 0 && std::isfinite(value.value))) {
+      v.problem("price", fmt::format("{}: must be at least 0, is {}", name, value.value));
+    }
+  }
+  for (const auto& [name, value] : changes.link) {
+    if (v.reading() && !(value.value.value > 0)) {
+      v.problem("link", fmt::format("{}: must be above 0", name));
+    }
+  }
+  v.positive("scale_compute", changes.scale_compute);
   for (const auto& [name, value] : changes.efficiency) {
     if (v.reading() && !(value.value > 0 && value.value <= 1)) {
       v.problem("efficiency",
@@ -80,9 +128,38 @@ void describe(config::Visitor& v, HardwareChanges& changes) {
 void apply(const HardwareChanges& changes, models::Cluster& cluster,
            config::Diagnostics& diagnostics) {
   if (changes.none()) return;
-  change_efficiencies(changes, cluster, diagnostics);
+  change_gpus(changes, cluster, diagnostics);
+  change_links(changes, cluster, diagnostics);
   scale_links(changes, cluster);
   models::seal(cluster);
+}
+
+std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models::Cluster& cluster,
+                                   config::Diagnostics& diagnostics) {
+  std::set<DeviceId> without;
+  std::vector<std::string> names;
+  for (const models::Node& node : cluster.nodes) names.push_back(node.name);
+  for (const config::Located<std::string>& one : changes.without) {
+    config::TextError error;
+    const auto node = std::find(names.begin(), names.end(), one.value);
+    if (node != names.end()) {
+      const NodeId id{static_cast<std::int32_t>(node - names.begin())};
+      for (const DeviceId device : cluster.devices_of(id)) without.insert(device);
+    } else if (const auto number = config::parse_integer(one.value, 0, cluster.size() - 1, error)) {
+      without.insert(DeviceId{static_cast<std::int32_t>(*number)});
+    } else {
+      diagnostics.add(one.at,
+                      fmt::format("'{}' is neither a node nor a device of '{}', 0 to {}", one.value,
+                                  cluster.name, cluster.size() - 1),
+                      config::suggest(one.value, names, "nodes"));
+    }
+  }
+  std::vector<DeviceId> left;
+  for (const models::Device& device : cluster.devices) {
+    if (!without.contains(device.id)) left.push_back(device.id);
+  }
+  if (left.empty()) diagnostics.add(changes.without.front().at, "no device is left");
+  return left;
 }
 
 }  // namespace orrery::experiments

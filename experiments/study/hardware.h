@@ -3,6 +3,7 @@
 #pragma once
 #include <map>
 #include <string>
+#include <vector>
 
 #include "models/config/diagnostics.h"
 #include "models/config/visitor.h"
@@ -13,22 +14,34 @@ namespace orrery::experiments {
 struct HardwareChanges {
   /// Share of peak that blocks reach, by GPU type, instead of the library's.
   std::map<std::string, config::Located<double>> efficiency;
-  double scale_efficiency = 1;  ///< Of all GPU types, on top.
+  double scale_efficiency = 1;                           ///< Of all GPU types, on top.
+  double scale_compute = 1;                              ///< Peak rates of all GPU types.
+  std::map<std::string, config::Located<double>> price;  ///< $/h of a GPU, by GPU type.
   /// Bandwidth of everything between nodes: NICs, fabric, pairs, staging through hosts.
   double scale_network = 1;
   double scale_node = 1;     ///< Bandwidth of everything inside nodes: NVLink, PCIe.
   double scale_latency = 1;  ///< Of all links.
+  /// Bandwidth of a link class, before the factors.
+  std::map<std::string, config::Located<BytesPerSecond>> link;
+  /// Names of nodes and numbers of devices that are there but not used.
+  std::vector<config::Located<std::string>> without;
 
   bool none() const;
 };
 
 /// YAML: a part of a run.
 void describe(config::Visitor& v, HardwareChanges& changes);
+/// Its fields as those of a larger description, such as the flags of a command.
+void describe_fields(config::Visitor& v, HardwareChanges& changes);
 
 /// Carries them out and seals the cluster anew, so that its hash says what it is. GPU types that it
 /// does not have are problems. A link class that is used both inside nodes and between them is
 /// scaled by `scale_network`.
 void apply(const HardwareChanges& changes, models::Cluster& cluster,
            config::Diagnostics& diagnostics);
+
+/// The devices that `without` leaves, ascending. Unknown names, and none left, are problems.
+std::vector<DeviceId> devices_left(const HardwareChanges& changes, const models::Cluster& cluster,
+                                   config::Diagnostics& diagnostics);
 
 }  // namespace orrery::experiments

@@ -168,6 +168,8 @@ void describe(config::Visitor& v, JudgeSettings& settings) {
   v.optional("expanded", settings.expanded,
              "one rank for each GPU instead of one for each tensor-parallel group");
   describe(v, settings.cache);
+  v.section("What if");
+  describe_fields(v, settings.hardware);
   v.not_negative("seed", settings.seed);
   v.between("jitter", simulation.jitter, 0.0, 1.0);
   if (!v.reading()) return;
@@ -242,6 +244,7 @@ RunSpec make_spec(const JobSettings& job, const JudgeSettings& judge, const Text
   spec.seed = static_cast<std::uint64_t>(judge.seed);
   spec.simulation = judge.simulation;
   spec.simulation.seed = judge.seed;
+  spec.hardware = judge.hardware;
   spec.stragglers_at = at_setting("straggler");
   spec.slow_links_at = at_setting("slow_link");
   return spec;

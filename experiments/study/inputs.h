@@ -11,6 +11,7 @@
 
 #include "experiments/study/cache_setting.h"
 #include "experiments/study/execute.h"
+#include "experiments/study/hardware.h"
 #include "experiments/study/run_spec.h"
 #include "models/config/diagnostics.h"
 #include "models/spec/library.h"
@@ -60,6 +61,7 @@ struct JudgeSettings {
   sim::IterationOptions simulation;
   bool expanded = false;
   CacheSetting cache;
+  HardwareChanges hardware;
   std::vector<std::string> given;  ///< Flags that the command line has.
 };
 

@@ -142,6 +142,8 @@ void describe(config::Visitor& v, ListSettings& settings) {
   v.optional("name", settings.names,
              "planners, step planners or policies to show in detail; default: all, in short",
              {.positional = true});
+  v.optional("cluster", settings.cluster, "gpus and links of this cluster, not of the library",
+             {.letter = 'c'});
 }
 
 void describe(config::Visitor& v, KnownPlanner& planner) {
@@ -258,6 +260,10 @@ ListResult list(const ListSettings& settings, const Call&) {
     diagnostics.add({"list", 0, 0}, fmt::format("cannot list '{}'", what),
                     config::suggest(what, lists, "lists"));
   }
+  if (settings.cluster && what != "gpus" && what != "links") {
+    diagnostics.add(at_setting("cluster"), fmt::format("a cluster has no {}", what),
+                    "list gpus or list links");
+  }
   diagnostics.raise();
   if (what == "schedules") return {schedules_known()};
   if (what == "experiments") {
@@ -265,7 +271,14 @@ ListResult list(const ListSettings& settings, const Call&) {
     diagnostics.raise();
     return studies;
   }
-  const models::Library library = open_library(diagnostics);
+  models::Library library = open_library(diagnostics);
+  if (settings.cluster) {
+    const models::Cluster cluster =
+        models::load_cluster(*settings.cluster, library, at_setting("cluster"), diagnostics);
+    library.links = cluster.links;
+    library.gpus.clear();
+    for (const models::GpuType& gpu : cluster.gpu_types) library.gpus[gpu.name] = gpu;
+  }
   diagnostics.raise();
   ListResult result;
   if (what == "gpus") result.rows = gpus_known(library);

@@ -21,6 +21,8 @@ namespace orrery::experiments {
 struct ListSettings {
   std::string what;
   std::vector<std::string> names;  ///< Of planners, step planners or policies; empty: all.
+  std::optional<std::string> cluster =
+      std::nullopt;  ///< Whose links and GPUs are listed, instead of the library's.
 };
 void describe(config::Visitor& v, ListSettings& settings);
 

@@ -9,6 +9,7 @@
 #include "experiments/study/exports.h"
 #include "experiments/study/files.h"
 #include "experiments/study/run_tasks.h"
+#include "models/check/validate.h"
 #include "models/spec/library.h"
 #include "planners/catalog.h"
 
@@ -134,7 +135,11 @@ void note_cost_of_freedom(RunReport& report, const RunReport& narrow, int zero_s
 /// Writes plan and timeline; for the timeline the plan is simulated once more.
 void write_outputs(const PlanSettings& settings, const RunTask& task, const RunReport& best,
                    const Call& call) {
-  if (settings.output) write_file(*settings.output, models::dump_plan(*best.plan));
+  if (settings.output) {
+    ir::Plan plan = *best.plan;
+    plan.cluster_hash = models::layout_hash(task.run.cluster);  // Prices and links may change.
+    write_file(*settings.output, models::dump_plan(plan));
+  }
   if (!settings.timeline) return;
   RunTask again = task;
   again.run.plan = best.plan;

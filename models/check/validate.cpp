@@ -10,6 +10,7 @@
 #include <set>
 #include <utility>
 
+#include "models/base/hash.h"
 #include "models/base/ids.h"
 #include "models/ir/names.h"
 #include "models/schedule/rounds.h"
@@ -76,10 +77,11 @@ class Validator {
   }
 
   void check_hashes() {
-    if (!plan_.cluster_hash.empty() && plan_.cluster_hash != cluster_.hash) {
+    if (!made_for(plan_.cluster_hash, cluster_)) {
       fail("cluster_hash",
-           fmt::format("the plan was made for cluster {}, this one is {}", plan_.cluster_hash,
-                       cluster_.hash),
+           fmt::format("the plan was made for cluster {}, whose nodes have other GPUs than this "
+                       "one's ({})",
+                       plan_.cluster_hash, layout_hash(cluster_)),
            "plan again, or use the cluster file that it was made for");
     }
     if (!plan_.workload_hash.empty() && plan_.workload_hash != workload_.hash) {
@@ -449,6 +451,20 @@ class Validator {
 };
 
 }  // namespace
+
+std::string layout_hash(const Cluster& cluster) {
+  std::string text = "layout 1";
+  for (const Node& node : cluster.nodes) {
+    text += '|';
+    for (const int type : node.gpu_types) text += cluster.gpu_types[type].name + ";";
+  }
+  return content_hash(text);
+}
+
+bool made_for(const std::string& cluster_hash, const Cluster& cluster) {
+  return cluster_hash.empty() || cluster_hash == cluster.hash ||
+         cluster_hash == layout_hash(cluster);
+}
 
 std::vector<PlanDefect> validate(const ir::Plan& plan, const Cluster& cluster,
                                  const Workload& workload, const Job& job) {

@@ -20,8 +20,16 @@ struct PlanDefect {
   std::string hint;
 };
 
+/// Content hash of what a plan depends on: which GPU types each node has, in order. Names, prices,
+/// rates and links do not matter.
+std::string layout_hash(const Cluster& cluster);
+/// Whether a plan with this cluster_hash fits the cluster: it is empty, the cluster's own, or that
+/// of its layout.
+bool made_for(const std::string& cluster_hash, const Cluster& cluster);
+
 /// All defects; empty when the plan may be used. Refuses:
-/// - hashes of another cluster or workload (an empty hash is not compared);
+/// - hashes of a cluster of other GPUs (made_for) or of another workload (an empty hash is not
+///   compared);
 /// - a device that is unknown or used twice; segments of a stage on different devices;
 /// - blocks that are missing, repeated, unknown or out of order;
 /// - samples that do not add up to the micro-batch, batches that do not add up to the job's;

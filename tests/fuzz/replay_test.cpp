@@ -17,7 +17,8 @@ class Corpus : public testing::TestWithParam<Target> {};
 
 TEST_P(Corpus, EndsWithoutACrash) {
   int files = 0;
-  for (const auto& entry : fs::directory_iterator(fs::path("tests/fuzz/corpus") / GetParam().name)) {
+  for (const auto& entry :
+       fs::directory_iterator(fs::path("tests/fuzz/corpus") / GetParam().name)) {
     std::ifstream file(entry.path(), std::ios::binary);
     std::ostringstream bytes;
     bytes << file.rdbuf();

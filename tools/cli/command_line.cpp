@@ -208,6 +208,14 @@ std::optional<std::string> CommandLine::unknown_command(const std::string& word)
 
 std::variant<Invocation, Reply> CommandLine::parse(int argc, const char* const* argv) {
   if (argc < 2) return Reply{help(), 2};
+  // `orrery help plan` is `orrery plan --help`.
+  std::vector<const char*> words(argv, argv + argc);
+  if (std::string(argv[1]) == "help") {
+    words.erase(words.begin() + 1);
+    words.push_back("--help");
+    argc = static_cast<int>(words.size());
+    argv = words.data();
+  }
   if (const auto unknown = unknown_command(argv[1])) return refuse(*unknown);
   try {
     app_.parse(argc, argv);
@@ -224,6 +232,10 @@ std::variant<Invocation, Reply> CommandLine::parse(int argc, const char* const* 
     const CLI::App* of = chosen();
     const bool twice = of != nullptr && is_repeated(flag, *of, argc, argv);
     return refuse(flag + (twice ? " is given twice" : " needs a value"));
+  } catch (const CLI::RequiredError& error) {
+    // What is missing may have been mistyped.
+    const CLI::App* of = chosen();
+    return refuse((of == nullptr ? "" : unexpected(*of)) + error.what());
   } catch (const CLI::ParseError& error) {
     return refuse(error.what());
   }

@@ -24,7 +24,7 @@ struct ExecuteAgentSettings {
   std::string store;
   std::string node;
   std::optional<std::string> address;
-  std::int64_t wait = 60;                        ///< Seconds that it looks for its launcher.
+  std::int64_t wait = 60;  ///< Seconds that it looks for its launcher.
   std::optional<std::string> token_file;
   std::optional<std::string> network_namespace;  ///< To enter first.
 };
@@ -107,6 +107,7 @@ int run_agent(const ExecuteAgentSettings& args, config::Diagnostics& diagnostics
 extern const Command kExecuteAgent;
 const Command kExecuteAgent = printing_command<ExecuteAgentSettings, run_agent>(
     "execute-agent", "Start ranks on this machine for a launcher on another one",
-    "execute-agent --store head:4321 --node b", "The run's token comes from --token-file or ORRERY_TOKEN.");
+    "execute-agent --store head:4321 --node b",
+    "The run's token comes from --token-file or ORRERY_TOKEN.");
 
 }  // namespace orrery::tools

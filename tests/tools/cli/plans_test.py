@@ -106,6 +106,36 @@ class Simulate(Case):
         self.assertGreater(self.seconds(HEXISCALE, "--straggler", "2=2"), 1.05 * base)
         self.assertGreater(self.seconds(HEXISCALE, "--slow-link", "a800/nic0/up=20"), 1.05 * base)
 
+    def test_what_if_the_hardware_were_other(self):
+        base = self.seconds(HEXISCALE)
+        self.assertGreater(self.seconds(HEXISCALE, "--scale-network", "0.1"), 1.05 * base)
+        self.assertLess(self.seconds(HEXISCALE, "--scale-compute", "2"), base)
+        self.assertGreater(self.seconds(HEXISCALE, "--link", "ethernet-1GBps=10 Mbps",
+                                        "--scale-latency", "2"), base)
+        dollars = []
+        for price in (1, 2):
+            prices = [word for gpu in ("A800-80GB-NVLink", "RTX4090-24GB", "RTX3090-24GB")
+                      for word in ("--price", f"{gpu}={price}")]
+            shown = self.document("simulate", HEXISCALE, *WHERE, *prices)["plans"][0]
+            dollars.append(shown["evaluation"]["dollars_per_million_tokens"])
+        self.assertAlmostEqual(dollars[1], 2 * dollars[0])
+        self.refuse("simulate", HEXISCALE, *WHERE, "--without", "0", "--price", "A800=1",
+                    "--link", "nvlink9=1 GB/s",
+                    says=["--price: cluster 'hexiscale_case_study' has no GPU type 'A800'",
+                          "--link: cluster 'hexiscale_case_study' has no link class 'nvlink9'"])
+        self.refuse("simulate", HEXISCALE, *WHERE, "--without", "0",
+                    says="the plan uses device 0 (which --without leaves out; plan again)")
+        self.refuse("simulate", HEXISCALE, *WHERE, "--without", "a801",
+                    says="--without: 'a801' is neither a node nor a device")
+
+    def test_a_plan_fits_whatever_its_links_and_prices(self):
+        plan = str(self.folder / "plan.yaml")
+        self.succeed("plan", "-p", "hexiscale", *JOB, "-o", "rounds=1", "--output", plan)
+        self.succeed("simulate", plan, *WHERE, "--scale-network", "0.5", "--price",
+                     "RTX3090-24GB=1")
+        self.refuse("simulate", plan, "--cluster", "a100_8", "--model", "bert_large",
+                    "--sequence-length", "512", says="whose nodes have other GPUs")
+
     def test_jitter_depends_on_the_seed_alone(self):
         one = self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "1")
         self.assertEqual(one, self.seconds(HEXISCALE, "--jitter", "0.2", "--seed", "1"))

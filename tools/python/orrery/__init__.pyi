@@ -95,7 +95,11 @@ def plan(*, planner: Sequence[str | PathLike[str] | Record] | str, option: Mappi
          slow_link: Sequence[str | Mapping[str, Any]] | str = ..., inner: Literal["automatic",
          "closed_form", "aggregated", "per_block"] = ..., ring: Literal["aggregated",
          "stepwise"] = ..., expanded: bool = ..., cache: str | PathLike[str] | Record = ...,
-         explain: bool = ..., full: bool = ..., progress: Callable[[dict[str, Any]],
+         efficiency: Mapping[str, float] = ..., scale_efficiency: float = ...,
+         scale_compute: float = ..., price: Mapping[str, float] = ..., scale_network: float = ...,
+         scale_node: float = ..., scale_latency: float = ..., link: Mapping[str, float | str] = ...,
+         without: Sequence[str | PathLike[str] | Record] | str = ..., explain: bool = ...,
+         full: bool = ..., progress: Callable[[dict[str, Any]],
          Any] | None = ...) -> results.PlanResult:
     """Make a plan with one planner or several, and simulate it."""
     ...
@@ -117,8 +121,12 @@ def simulate(*, plan: Sequence[str | PathLike[str] | Record] | str,
              slow_link: Sequence[str | Mapping[str, Any]] | str = ..., inner: Literal["automatic",
              "closed_form", "aggregated", "per_block"] = ..., ring: Literal["aggregated",
              "stepwise"] = ..., expanded: bool = ..., cache: str | PathLike[str] | Record = ...,
-             full: bool = ..., progress: Callable[[dict[str, Any]],
-             Any] | None = ...) -> results.SimulateResult:
+             efficiency: Mapping[str, float] = ..., scale_efficiency: float = ...,
+             scale_compute: float = ..., price: Mapping[str, float] = ...,
+             scale_network: float = ..., scale_node: float = ..., scale_latency: float = ...,
+             link: Mapping[str, float | str] = ...,
+             without: Sequence[str | PathLike[str] | Record] | str = ..., full: bool = ...,
+             progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.SimulateResult:
     """Simulate one iteration of plans."""
     ...
 
@@ -148,12 +156,17 @@ def diff(*, first: str | PathLike[str] | Record, second: str | PathLike[str] | R
          slow_link: Sequence[str | Mapping[str, Any]] | str = ..., inner: Literal["automatic",
          "closed_form", "aggregated", "per_block"] = ..., ring: Literal["aggregated",
          "stepwise"] = ..., expanded: bool = ..., cache: str | PathLike[str] | Record = ...,
-         progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.DiffResult:
+         efficiency: Mapping[str, float] = ..., scale_efficiency: float = ...,
+         scale_compute: float = ..., price: Mapping[str, float] = ..., scale_network: float = ...,
+         scale_node: float = ..., scale_latency: float = ..., link: Mapping[str, float | str] = ...,
+         without: Sequence[str | PathLike[str] | Record] | str = ..., progress: Callable[[dict[str,
+         Any]], Any] | None = ...) -> results.DiffResult:
     """Compare two plans: what differs and what it costs."""
     ...
 
 def list(*, what: str | PathLike[str] | Record,
-         name: Sequence[str | PathLike[str] | Record] | str = ..., markdown: bool = ...,
+         name: Sequence[str | PathLike[str] | Record] | str = ...,
+         cluster: str | PathLike[str] | Record | None = ..., markdown: bool = ...,
          progress: Callable[[dict[str, Any]], Any] | None = ...) -> results.ListResult:
     """Show what the library and this build know."""
     ...
@@ -271,7 +284,8 @@ def execute(*, plan: str | PathLike[str] | Record = ...,
             slowdown: Sequence[str | Mapping[str, Any]] | str = ..., ranks: Literal["processes",
             "threads"] | None = ..., shares: Sequence[str | PathLike[str] | Record] | str = ...,
             quiet: bool = ..., hosts: Sequence[str | PathLike[str] | Record] | str = ...,
-            ssh: bool = ..., netlab: bool = ..., listen: str | PathLike[str] | Record | None = ...,
+            ssh: bool = ..., token_file: str | PathLike[str] | Record | None = ...,
+            netlab: bool = ..., listen: str | PathLike[str] | Record | None = ...,
             advertise: str | PathLike[str] | Record | None = ...,
             checkpoint_every: int | None = ...,
             checkpoints: str | PathLike[str] | Record | None = ...,
@@ -292,7 +306,8 @@ def execute(*, plan: str | PathLike[str] | Record = ...,
     ...
 
 def execute_agent(*, store: str | PathLike[str] | Record, node: str | PathLike[str] | Record,
-                  address: str | PathLike[str] | Record | None = ..., wait: int = ...,
+                  address: str | PathLike[str] | Record | None = ...,
+                  token_file: str | PathLike[str] | Record | None = ..., wait: int = ...,
                   namespace: str | PathLike[str] | Record | None = ...,
                   progress: Callable[[dict[str, Any]], Any] | None = ...) -> Result:
     """Start ranks on this machine for a launcher on another one."""
@@ -319,7 +334,8 @@ def calibrate(*, out: str | PathLike[str] | Record = ..., quick: bool = ...,
               checkpoints: str | PathLike[str] | Record | None = ...,
               cloud: str | PathLike[str] | Record | None = ...,
               hosts: Sequence[str | PathLike[str] | Record] | str = ..., ssh: bool = ...,
-              netlab: bool = ..., listen: str | PathLike[str] | Record | None = ...,
+              token_file: str | PathLike[str] | Record | None = ..., netlab: bool = ...,
+              listen: str | PathLike[str] | Record | None = ...,
               advertise: str | PathLike[str] | Record | None = ..., progress: Callable[[dict[str,
               Any]], Any] | None = ...) -> results.CalibrateResult:
     """Measure a machine and fit a profile of it."""
