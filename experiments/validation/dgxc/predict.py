@@ -87,7 +87,7 @@ def free(runs):
             study.Free("exposed_gradients"),
             study.Free("spread"),
             study.Free("step"),
-            study.Free("exposed_experts"),
+            study.Free("routing"),
             study.Free("slowdown", "maxtext", by("maxtext")),
             study.Free("slowdown", "paxml", by("paxml"))]
 

@@ -6,7 +6,7 @@ lowering, prices of its passes from counts of kernels, and three exact or declar
   each carries as much as it did among all.
 - Of many micro-batches a few groups are simulated, and the time of a group in the steady state is
   added for each that was left out.
-- Collectives inside a pass are shortened to what products leave uncovered (`exposed` parameters)."""
+- Collectives inside a pass are shortened to what products leave uncovered (`exposed`)."""
 
 import math
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ def make_cluster(run, gpus, size):
     library = orrery.library()
     nodes = [orrery.Node(name=f"n{n}", gpu_types=[0] * size,
                          domains=[orrery.LinkDomain(members=list(range(size)), link=gpu.scale_up)],
-                         nics=[orrery.Nic(link=gpu.network)] * size)
+                         nics=[orrery.Nic(link=gpu.network)] * -(-size // gpu.per_nic))
              for n in range(-(-gpus // size))]
     return orrery.Cluster(name=run.gpu, gpu_types=[library["gpus"][gpu.library]],
                           links={name: library["links"][name]
@@ -80,7 +80,8 @@ def make_pipeline(run, replica, replicas, micro_batches):
     stages = []
     for stage in range(run.pp):
         first = (stage * replicas + replica) * width
-        sequence = "ring" if run.cp > 1 else "megatron" if run.tp > 1 else "none"
+        sequence = ("ring" if run.cp > 1 else
+                    "megatron" if run.tp > 1 and run.sequence_parallel else "none")
         group = orrery.Group(devices=list(range(first, first + width)), tensor_parallel=run.tp,
                              sequence=sequence, sequence_degree=run.cp, samples=run.micro_batch)
         segments = []
@@ -185,7 +186,8 @@ def device_of(run, parameters):
     low = parameters["low_products"]
     return kernels.Device(gpu, orrery.library()["gpus"][gpu.library].memory_bandwidth,
                           {"bf16": parameters["products"], "fp8": low, "fp4": low},
-                          parameters["attention"], parameters["memory"], parameters["gap"])
+                          parameters["attention"], parameters["memory"], parameters["gap"],
+                          parameters["unaligned"], parameters["routing"])
 
 
 class Prices:
@@ -201,10 +203,12 @@ class Prices:
         device = device_of(run, parameters)
         self.device = device
         at = kernels.Degrees(run.sequence, run.micro_batch, run.tp, run.cp, run.ep, run.precision,
-                             run.model.shape.causal, run.micro_batches > 1)
+                             run.model.shape.causal, run.sequence_parallel, run.micro_batches > 1)
         model = run.model
         self.layers = [kernels.layer_times(layer, at, device) +
                        experts_exchange(run, layer, at, parameters) for layer in model.layers]
+        self.layers = [launched(times, parameters["host"]) if layer.experts else times
+                       for times, layer in zip(self.layers, model.layers)]
         shape = model.shape
         self.ends = {0: kernels.embedding_times(shape.hidden, shape.vocabulary, at, device),
                      shape.layers + 1: kernels.head_times(shape.hidden, shape.vocabulary, at,
@@ -260,6 +264,11 @@ def experts_exchange(run, layer, at, parameters):
     return kernels.Times(time, time)
 
 
+def launched(times, host):
+    """Passes of a layer that take at least what the host needs to launch their kernels."""
+    return kernels.Times(max(times.forward, host), max(times.backward, host), times.attention)
+
+
 def replica_traffic(run):
     """Seconds for which sums of gradients and gathers of weights occupy the links of a GPU in a
     step, by the bytes alone."""
@@ -271,7 +280,8 @@ def replica_traffic(run):
     link = links[gpu.network if fold.rings > 1 or members * run.tp > gpu.domain
                  else gpu.scale_up]
     passes = (2.0 if run.sharded == "all" else 1.0) * run.weight_bytes + run.gradient_bytes
-    return (parameters_of_rank(run) * passes * (members - 1) / members / fold.rings /
+    return (parameters_of_rank(run) * passes * (members - 1) / members / fold.rings *
+            (gpu.per_nic if link.name == gpu.network else 1) /
             (link.bandwidth * link.efficiency))
 
 

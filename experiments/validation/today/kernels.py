@@ -7,7 +7,7 @@ How many bytes a kernel moves is counted from what it must read and write (unver
 measured). Times in seconds, sizes in bytes, all of one GPU and one micro-batch."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Rows and columns of a tile of the result, and the rate relative to the largest one's.
 TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.9), (128, 64, 0.75), (64, 64, 0.55))
@@ -27,10 +27,13 @@ class Gpu:
     scale_up: str  # link classes
     network: str
     domain: int = 8  # GPUs that share the scale-up links
+    per_nic: int = 1  # GPUs that share a network adapter
 
 
 GPUS = {
     "A100": Gpu("A100-80GB", 108, {"bf16": 271e12}, "nvlink3", "infiniband-200"),
+    # Jean Zay: four Omni-Path adapters of 100 Gb/s on a node of eight.
+    "A100-JZ": Gpu("A100-80GB", 108, {"bf16": 271e12}, "nvlink3", "infiniband-100", per_nic=2),
     "A100-40GB": Gpu("A100-40GB", 108, {"bf16": 271e12}, "nvlink3", "infiniband-200"),
     "H100": Gpu("H100-80GB", 132, {"bf16": 795e12, "fp8": 1403e12}, "nvlink4", "infiniband-400"),
     "H200": Gpu("H200-141GB", 132, {"bf16": 795e12, "fp8": 1453e12}, "nvlink4", "infiniband-400"),
@@ -62,6 +65,7 @@ class Layer:
     top_k: int = 0
     expert_ffn: int = 0
     window: int = 0  # tokens that attention sees; 0: all
+    unfused: bool = False  # attention as two batches of products with a softmax between, as in 2022
     norms: int = 2  # with residual sums
     scan: int = 0  # elements for each token that a state-space scan reads
 
@@ -88,11 +92,17 @@ class Degrees:
     ep: int = 1
     precision: str = "bf16"  # of the layers' linear products; attention and head stay in bf16
     causal: bool = True
+    sequence_parallel: bool = True  # kernels between products see a part of the sequence each
     accumulates: bool = True  # gradients are added to a sum in fp32
 
     @property
     def tokens(self):
         return float(self.samples) * self.sequence / self.cp
+
+    @property
+    def own_tokens(self):
+        """That kernels of the whole width see."""
+        return self.tokens / (self.tp if self.sequence_parallel else 1)
 
 
 @dataclass(frozen=True)
@@ -115,6 +125,8 @@ class Device:
     attention_share: float  # of the best measured bf16 product, forward, for long sequences
     memory_share: float
     gap: float  # s between two kernels of a stream
+    unaligned: float = 1.0  # rate of products whose rows are no multiples of 16 bytes
+    routing: float = 1.0  # traffic of the kernels around the experts over what layer_times() counts
 
     def product(self, m, n, k, precision="bf16", batch=1.0):
         """`batch` products of m x k by k x n: the larger of moving operands and result once, and
@@ -153,12 +165,29 @@ class Device:
             backward += self.streaming(element * batch * m * n) + 2 * self.gap
         return Times(forward, backward)
 
+    def unfused_attention(self, layer, at):
+        """Products of queries and keys, and of weights and values, for each head; between them a
+        fused softmax and dropout, whose matrices of s^2 elements go through memory: 9 bytes an
+        element forward, 11 backward (../a100/kernels.py). A width that is no multiple of eight
+        elements (16 bytes) keeps products from loading whole vectors: they run at `unaligned` of
+        their rate. [NVIDIA, Matrix Multiplication Background User's Guide, 2.2]"""
+        heads = at.samples * layer.heads / at.tp
+        s, width = float(at.sequence), layer.query_width
+        rate = 1.0 if width % 8 == 0 else self.unaligned
+        products = (self.product(s, s, width, batch=heads) +
+                    self.product(s, width, s, batch=heads)) / rate
+        scores = heads * s * s
+        forward = products + self.streaming(9 * scores) + self.gap
+        return Times(forward, 2 * products + self.streaming(11 * scores) + self.gap, forward)
+
     def attention(self, layer, at):
         """Fused attention: 4 s^2 width for each head forward, half of it under a causal mask, and
         2.5 times that backward, at 0.8 of the forward rate; short sequences fill the tiles of 128
         queries and keys less well. [Dao 2023, 4.1; Shah et al. 2024, figures 5 and 6]"""
         if layer.heads == 0:
             return Times()
+        if layer.unfused:
+            return self.unfused_attention(layer, at)
         heads = at.samples * layer.heads / at.tp
         pairs = float(at.sequence) * at.sequence / at.cp / (2 if at.causal else 1)
         if layer.window:
@@ -195,14 +224,15 @@ def layer_times(layer, at, device, grouped=None):
         total += device.linear(rows, wide * layer.expert_ffn / tp, hidden, at, local)
         total += device.linear(rows, hidden, layer.expert_ffn / tp, at, local)
         part += rows * local * layer.expert_ffn / tp
-        # Router in fp32; permutation and its inverse with probabilities.
+        # Router; permutation and its inverse with probabilities: each routed row read and written
+        # twice forward and three times backward, times `routing`.
         total += device.linear(tokens, layer.experts, hidden,
-                               Degrees(at.sequence, at.samples, at.tp, at.cp))
-        routed = rows * local * hidden / tp
+                               replace(at, precision="bf16"))
+        routed = rows * local * hidden / tp * device.routing
         total += Times(device.streaming(8 * routed), device.streaming(12 * routed))
     # Norms see the whole width of their part of the sequence: 2 forward (4 bytes an element each),
     # backward 8 each with the weights' gradients; residual sums 6 forward, 2 x 6 backward.
-    whole = tokens * hidden / tp
+    whole = at.own_tokens * hidden
     query = tokens * layer.heads * layer.query_width / tp
     scan = tokens * layer.scan / tp  # read and written in a few kernels [unverified]
     forward = layer.norms * (4 + 6) * whole + (2 * (wide + 1)) * part + 8 * query + 12 * scan
@@ -213,16 +243,16 @@ def layer_times(layer, at, device, grouped=None):
 
 def embedding_times(hidden, vocabulary, at, device):
     """Look-up, and the gradient into a dense sum in fp32."""
-    whole = at.tokens * hidden
-    return Times(device.streaming(4 * whole / at.tp), device.streaming(10 * whole / at.tp))
+    whole = at.own_tokens * hidden
+    return Times(device.streaming(4 * whole), device.streaming(10 * whole))
 
 
 def head_times(hidden, vocabulary, at, device):
     """Final norm, projection onto the vocabulary in bf16, cross-entropy in fp32 (logits read
     four times and written twice forward; once each backward)."""
-    high = Degrees(at.sequence, at.samples, at.tp, at.cp, accumulates=at.accumulates)
+    high = replace(at, precision="bf16")
     logits = at.tokens * vocabulary / at.tp
-    whole = at.tokens * hidden / at.tp
+    whole = at.own_tokens * hidden
     return (device.linear(at.tokens, vocabulary / at.tp, hidden, high) +
             Times(device.streaming(4 * whole + 22 * logits),
                   device.streaming(10 * whole + 8 * logits)))

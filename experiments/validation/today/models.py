@@ -94,6 +94,30 @@ def nemotron_h_56b():
     return Model(shape, (mamba(hidden, 2 * hidden, 8, 256, 256), feed, attention), tuple(order))
 
 
+def stand_in(name, layers, hidden, active, total, heads, kv_heads, vocabulary):
+    """A model whose description was not at hand: layers of grouped-query attention and 128 experts,
+    8 of them and a shared one for each token, with as many active and as many total parameters as
+    published. What it is made of otherwise (Mamba layers, latent experts) is not counted."""
+    attention = hidden * 128 * 2 * (heads + kv_heads)
+    ends = 2 * vocabulary * hidden
+    of_layer = (active - ends) / layers - attention
+    expert = max(64, round((total - active) / layers / (120 * 3 * hidden) / 64) * 64)
+    shared = max(64, round((of_layer / (3 * hidden) - 8 * expert) / 64) * 64)
+    shape = orrery.load_shape("qwen3_30b_a3b").replace(
+        name=name, layers=layers, hidden=hidden, heads=heads, kv_heads=kv_heads, ffn=expert,
+        vocabulary=vocabulary, experts=128, top_k=8)
+    return Model(shape, (replace(usual_layer(shape), ffn=shared),))
+
+
+# Layers, hidden, active and total parameters, heads, kv heads, vocabulary: names and model cards;
+# widths of Super, Ultra, Lightning and V4 Flash are assumed.
+STAND_INS = {
+    "nemotron_3_nano": (26, 2688, 3.6e9, 31.6e9, 32, 2, 131072),
+    "nemotron_3_5_lightning": (26, 2688, 4.5e9, 31.6e9, 32, 2, 131072),
+    "nemotron_3_super": (44, 4096, 12.7e9, 120e9, 32, 2, 131072),
+    "nemotron_3_ultra": (54, 8192, 55e9, 500e9, 64, 8, 131072),
+    "deepseek_v4_flash": (43, 4096, 13e9, 280e9, 64, 8, 129280),
+}
 SPECIAL = {"deepseek_v3": deepseek_v3, "kimi_k2": kimi_k2, "llama4_maverick": llama4_maverick,
            "gpt_oss_120b": gpt_oss, "nemotron_h_56b": nemotron_h_56b}
 
@@ -109,6 +133,8 @@ def model(name, layers=None):
     """A model; with fewer layers, its first ones."""
     if name in SPECIAL:
         made = SPECIAL[name]()
+    elif name in STAND_INS:
+        made = stand_in(name, *STAND_INS[name])
     else:
         base, changes = VARIANTS.get(name, (name, {}))
         shape = orrery.load_shape(base).replace(name=name, **changes)

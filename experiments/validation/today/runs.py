@@ -40,6 +40,7 @@ class Run:
     precision: str = "bf16"  # of products: bf16, fp8, fp4
     recompute: str = "none"  # of whole layers, "selective" or "full"
     sharded: str = "optimizer"  # over replicas: "none", "optimizer" (ZeRO-1), "all" (ZeRO-3, FSDP)
+    sequence_parallel: bool = True  # where tensor parallel
     ends_count: bool = False  # embedding and head count as a layer each where layers are divided
     weight_bytes: float = 2.0  # of a weight that data-parallel gathers move
     gradient_bytes: float = 2.0  # of a gradient that data-parallel sums move
@@ -109,13 +110,16 @@ DECLARED = {
     "exposed": 0.5,  # share of tensor-parallel collectives that products do not hide
     "exposed_context": 0.3,  # the same of context parallelism
     "exposed_experts": 1.0,  # the same of the experts' all-to-all
+    "unaligned": 0.35,  # rate of products over rows that are no multiples of 16 bytes
+    "routing": 3.0,  # traffic of sorting tokens by expert and back over the least there is
+    "host": 1e-3,  # s that the host needs to launch one pass of a layer of experts
     "exposed_gradients": 0.1,  # compute time lost for each second of hidden data-parallel traffic
     "exposed_gathers": 0.1,  # of gathers of sharded weights, where the passes are long enough
     "spread": 0.01,  # standard deviation of the speed of GPUs of one type
     "step": 0.02,  # s outside of kernels in each step
     "slowdown": 1.0,  # of compute: what a later software generation is faster by
 }
-UNITS = {"step": "s", "gap": "s"}
+UNITS = {"step": "s", "gap": "s", "host": "s"}
 RANGES = {
     "products": (0.4, 1.1, ()),
     "low_products": (0.3, 1.1, ()),
@@ -125,6 +129,9 @@ RANGES = {
     "exposed": (0.05, 1.5, ()),
     "exposed_context": (0.02, 1.5, ()),
     "exposed_experts": (0.05, 3.0, ()),
+    "unaligned": (0.05, 1.0, ()),
+    "routing": (0.5, 100.0, (10.0,)),
+    "host": (1e-4, 5e-2, (3e-3, 1e-2)),
     "exposed_gradients": (0.01, 1.0, ()),
     "exposed_gathers": (0.01, 1.0, ()),
     "spread": (1e-3, 0.05, ()),

@@ -71,8 +71,8 @@ def key_of(run, parameters):
     """Runs that are simulated alike: their names and measurements do not matter."""
     return (repr(run.model.shape.to_dict()), run.gpu, run.gpus, run.sequence, run.global_batch,
             run.micro_batch, run.tp, run.pp, run.virtual_stages, run.cp, run.ep, run.precision,
-            run.recompute, run.sharded, run.ends_count, run.weight_bytes, run.gradient_bytes,
-            run.frozen, tuple(sorted(parameters.items())))
+            run.recompute, run.sharded, run.sequence_parallel, run.ends_count, run.weight_bytes,
+            run.gradient_bytes, run.frozen, tuple(sorted(parameters.items())))
 
 
 class Answers:
@@ -142,7 +142,8 @@ def breakdown_csv(runs, predictions, unseen):
     and the parts of the predicted time, in seconds."""
     parts = ("compute", "tensor_parallel", "sequence_parallel", "pipeline", "data_parallel", "zero",
              "optimizer", "bubble")
-    text = "id,set,use,gpus,measured_s,predicted_s,error," + ",".join(part + "_s" for part in parts) + "\n"
+    text = ("id,set,use,gpus,measured_s,predicted_s,error," +
+            ",".join(part + "_s" for part in parts) + "\n")
     for run, one in zip(runs, predictions):
         cells = [run.id, run.set, run.use(), run.gpus, errors.number(run.measured),
                  errors.number(one.step), errors.number(unseen.get(run.id))]

@@ -1,0 +1,120 @@
+#!/usr/bin/python3
+"""Predicts BLOOM's search for a plan: step time and memory of models of 176 to 206 billion
+parameters on up to 384 A100 under Megatron-DeepSpeed (README.md). `predict.py --help`."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import errors  # noqa: E402
+import orrery  # noqa: E402
+import tables  # noqa: E402
+from today import memory, study  # noqa: E402
+from today.kernels import usual_layer  # noqa: E402
+from today.runs import Model, Run  # noqa: E402
+
+TARGET_TIME, TARGET_MEMORY = 0.07, 0.05
+# bf16 weights, fp32 sums of gradients, fp32 master copies and moments over the replicas (ZeRO-1).
+STATES = orrery.StateBytes(weight=2, gradient=4, master=4, moments=8)
+
+
+def bloom(row):
+    hidden, heads = row.count("hidden"), row.count("heads")
+    shape = orrery.load_shape("bloom_176b").replace(
+        layers=row.count("layers"), hidden=hidden, heads=heads, kv_heads=heads,
+        head_dim=hidden // heads, ffn=4 * hidden, vocabulary=row.count("vocabulary"))
+    tp = row.count("tensor_parallel")
+    shape = shape.replace(vocabulary=-(-shape.vocabulary // (128 * tp)) * 128 * tp)
+    return Model(shape, (replace(usual_layer(shape), unfused=True),))
+
+
+def read_row(row):
+    run = Run(id=row.text("id"), set="A100", model=bloom(row), gpu="A100-JZ",
+              gpus=row.count("gpus"), sequence=row.count("sequence"),
+              global_batch=row.count("global_batch"), micro_batch=row.count("micro_batch"),
+              tp=row.count("tensor_parallel"), pp=row.count("pipeline_parallel"),
+              recompute="full", sequence_parallel=False,
+              sharded="optimizer" if row.text("zero") == "1" else "none",
+              measured=row.number("step_s"))
+    # Rebalanced: embedding and loss count as a layer each.
+    layers = run.model.shape.layers
+    run.ends_count = layers % run.pp != 0 and (layers + 2) % run.pp == 0
+    run.facts["exposed"] = 1.0
+    run.facts["exposed_gradients"] = 0.01
+    run.notes["memory"] = row.number("memory_gb")
+    run.notes["plan"] = (layers, run.model.shape.hidden, run.model.shape.heads, run.gpus, run.tp,
+                         run.pp, run.micro_batch, run.global_batch)
+    return run
+
+
+def read(folder, problems):
+    """All rows. Fitted on: every second plan that was measured, in the order of the table; a plan
+    that stands there several times is fitted on as often."""
+    runs = [read_row(row) for row in tables.Table(
+        f"{folder}/throughput.csv", ["id", "hidden", "step_s", "memory_gb"], problems)]
+    plans = list(dict.fromkeys(run.notes["plan"] for run in runs
+                               if run.measured is not None or run.notes["memory"]))
+    for run in runs:
+        run.notes["fitted"] = run.notes["plan"] in plans[::2]
+        run.fitted = run.measured is not None and run.notes["fitted"]
+    return [runnable(run) for run in runs]
+
+
+def runnable(run):
+    """The batch as it was run: a multiple of what the replicas take at once."""
+    step = run.dp * run.micro_batch
+    run.global_batch = max(step, run.global_batch // step * step)
+    return run
+
+
+def free(runs):
+    return [study.Free("products"), study.Free("memory"), study.Free("unaligned"),
+            study.Free("gap"), study.Free("step")]
+
+
+FIT = {}  # of memory: constant and slope, on the rows that were fitted on
+
+
+def memory_rows(runs):
+    """Rows of predictions.csv: bytes beyond the states are c + f x activations, as the allocator
+    keeps blocks that fit nothing else."""
+    parts = {run.id: memory.parts_of(run, STATES) for run in runs}
+    pairs = [(parts[run.id].activations, 1e9 * run.notes["memory"] - parts[run.id].states)
+             for run in runs if run.notes["memory"] and run.notes["fitted"]]
+    constant, slope = memory.theil_sen(pairs)
+    FIT.update(constant=constant, slope=slope, rows=len(pairs))
+    rows = {}
+    for run in runs:
+        one = parts[run.id]
+        known = run.notes["memory"]
+        rows[run.id] = errors.Row(run.id, run.set, "peak_memory_bytes",
+                                  one.states + constant + slope * one.activations,
+                                  1e9 * known if known else None, True, run.notes["fitted"])
+    return rows
+
+
+def lines(runs, unseen, line):
+    rows = memory_rows(runs)
+    RUNS.update(rows)
+    scored = [row for row in rows.values() if row.use() == "scored"]
+    fitted = [row for row in rows.values() if row.use() == "fitted"]
+    print(f"memory: {FIT['constant'] / 1e9:.2f} GB + {FIT['slope']:.3f} x activations, on "
+          f"{FIT['rows']} rows")
+    return [line("time, scored", runs, unseen, lambda run: not run.fitted, TARGET_TIME),
+            errors.summarize("memory, scored", "peak_memory_bytes",
+                             [row.error() for row in scored], [row.id for row in scored],
+                             TARGET_MEMORY),
+            errors.summarize("memory, in the fit", "peak_memory_bytes",
+                             [row.error() for row in fitted], [row.id for row in fitted])]
+
+
+RUNS = {}
+
+
+def metrics(run, one):
+    return [RUNS[run.id]]
+
+
+if __name__ == "__main__":
+    tables.run(lambda: study.main("bigscience", read, free, lines, metrics))

@@ -1,0 +1,116 @@
+#!/usr/bin/python3
+"""Predicts the throughputs that NVIDIA publishes with Megatron-Bridge: dense models and models of
+experts in BF16, FP8, MXFP8 and NVFP4 on H100, B200, B300, GB200 and GB300 (README.md).
+`predict.py --help`."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import errors  # noqa: E402
+import tables  # noqa: E402
+from today import study  # noqa: E402
+from today.models import STAND_INS, model, packed  # noqa: E402
+from today.runs import Run  # noqa: E402
+
+DOCUMENT = 512  # tokens of an example that fine-tuning packs with others (assumed)
+# Releases before and after the kernels of experts were rewritten, by what their notes say.
+BEFORE, AFTER = ("25.09", "25.11", "26.02", "26.04"), ("26.06", "26.08")
+TARGET_EXPERTS, TARGET_DENSE = 0.10, 0.06
+
+
+def read_row(row):
+    name, task = row.text("model"), row.text("task")
+    known = model(name)
+    run = Run(id=row.text("id"), set=set_of(name, known),
+              model=known if task == "pretrain" else packed(known, DOCUMENT),
+              gpu=row.text("gpu"), gpus=row.count("gpus"), sequence=row.count("sequence"),
+              global_batch=row.count("global_batch"), micro_batch=row.count("micro_batch"),
+              tp=row.count("tensor_parallel"), pp=row.count("pipeline_parallel"),
+              virtual_stages=row.count("virtual_stages"), cp=row.count("context_parallel"),
+              ep=row.count("expert_parallel"), precision=row.text("precision"),
+              sharded=row.text("sharding"), frozen=task == "lora",
+              generation=row.text("container"))
+    run.ends_count = (run.model.shape.layers % run.chunks != 0 and
+                      (run.model.shape.layers + 2) % run.chunks == 0)
+    rate = row.number("tokens_per_s_per_gpu")
+    if rate is not None:
+        run.measured = tokens(run) / (rate * run.gpus)
+    for problem in run.problems():
+        row.problem("gpus", problem)
+    return run
+
+
+def tokens(run):
+    return run.global_batch * run.sequence
+
+
+def set_of(name, known):
+    if name in STAND_INS:
+        return "stand-ins"
+    return "experts" if known.shape.experts else "dense"
+
+
+def read(folder, problems):
+    """All rows. Fitted on: every second measured row of models whose description is known, in the
+    order of the table."""
+    runs = [read_row(row) for row in tables.Table(
+        f"{folder}/performance_summary.csv", ["id", "model", "gpu"], problems)]
+    measured = [run for run in runs if run.measured is not None and run.set != "stand-ins"]
+    for run in measured[::2]:
+        run.fitted = True
+    return runs
+
+
+def free(runs):
+    def on(*gpus):
+        return lambda run: run.gpu in gpus
+
+    def of(*containers):
+        return lambda run: run.generation in containers
+
+    def experts_of(containers):
+        return lambda run: run.set != "dense" and run.generation in containers
+
+    def experts_on(*gpus):
+        return lambda run: run.set != "dense" and run.gpu in gpus
+
+    return [study.Free("low_products", "H100", on("H100")),
+            study.Free("low_products", "B200, GB200", on("B200", "GB200")),
+            study.Free("low_products", "B300, GB300", on("B300", "GB300")),
+            study.Free("products", "Blackwell", on("B200", "B300", "GB200", "GB300")),
+            study.Free("attention", "gpt-oss", sinks),
+            study.Free("gap"),
+            study.Free("exposed"),
+            study.Free("exposed_experts", "nodes of 8", experts_on("H100", "B200", "B300")),
+            study.Free("exposed_experts", "racks", experts_on("GB200", "GB300")),
+            study.Free("routing", "25.09 to 26.04", experts_of(BEFORE)),
+            study.Free("routing", "26.06 and 26.08", experts_of(AFTER)),
+            study.Free("host", "25.09 to 26.02", of("25.09", "25.11", "26.02"))]
+
+
+def sinks(run):
+    """gpt-oss's attention has sinks, for which there was no fused kernel at first."""
+    return run.model.shape.name == "gpt_oss_120b"
+
+
+def lines(runs, unseen, line):
+    def scored(name):
+        return lambda run: not run.fitted and run.set == name
+
+    return [line("dense, scored", runs, unseen, scored("dense"), TARGET_DENSE),
+            line("experts, scored", runs, unseen, scored("experts"), TARGET_EXPERTS),
+            line("stand-ins, scored", runs, unseen, scored("stand-ins"))]
+
+
+def metrics(run, one):
+    """Tokens per second and GPU, as the table prints them."""
+    def rate(step):
+        return tokens(run) / (step * run.gpus)
+
+    return [errors.Row(run.id, run.set, "tokens_per_s_per_gpu", rate(one.step),
+                       rate(run.measured) if run.measured else None, run.scored, run.fitted)]
+
+
+if __name__ == "__main__":
+    tables.run(lambda: study.main("megatron_bridge", read, free, lines, metrics))

@@ -1,0 +1,129 @@
+#!/usr/bin/python3
+"""Predicts NCCL's all-reduce on one and two nodes of eight H100 by size (README.md).
+`predict.py --help`."""
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+import errors  # noqa: E402
+import orrery  # noqa: E402
+import tables  # noqa: E402
+from a100 import fit  # noqa: E402
+
+LARGE = 1 << 20  # bytes, from which bandwidths are scored
+TARGET = 0.10
+# How a node of eight reduces. NCCL takes whichever of these is shortest: a launch of constant time;
+# messages with flags instead of fences (LL, LL128), early to start and narrow; sums in the switch
+# (NVLS), late to start and wide. Seconds and bytes/s of the whole message. [NCCL, tuning.cc: that
+# it chooses by the least of latency + bytes / bandwidth]
+NAMES = ["launch", "flags_start", "flags_bandwidth", "switch_start", "switch_bandwidth"]
+UNITS = ["s", "s", "B/s", "s", "B/s"]
+START = [15e-6, 15e-6, 70e9, 60e-6, 250e9]
+
+
+def node_time(point, size):
+    launch, flags_start, flags, switch_start, switch = point
+    return max(launch, min(flags_start + size / flags, switch_start + size / switch))
+
+
+def between(nodes, size):
+    """Rings through all adapters of all nodes, in the library's closed form."""
+    cluster = orrery.load_cluster({
+        "name": "p5", "nodes": [{"name": "p5", "count": nodes,
+                                 "gpus": {"type": "H100-80GB", "count": 8},
+                                 "domains": {"link": "nvlink4"}, "pcie": {"link": "pcie5-x16"},
+                                 "nics": {"link": "infiniband-400", "count": 8},
+                                 "host_memory": {"capacity": "2 TiB", "bandwidth": 200e9}}]})
+    return orrery.Topology(cluster).collective_time("all_reduce", "ring", range(8 * nodes), size)
+
+
+def predict(point, row):
+    nodes, size = row["nodes"], row["size"]
+    inside = node_time(point, size)
+    return inside if nodes == 1 else max(inside, between(nodes, size))
+
+
+def bus_bandwidth(seconds, row):
+    """[nccl-tests, doc/PERFORMANCE.md]"""
+    return row["size"] / seconds * 2 * (row["gpus"] - 1) / row["gpus"]
+
+
+def read(folder, problems):
+    """Fitted on: the table of one DGX H100."""
+    rows = []
+    for row in tables.Table(f"{folder}/all_reduce.csv", ["id", "system", "size"], problems):
+        rows.append({"id": row.text("id"), "set": row.text("system"), "nodes": row.count("nodes"),
+                     "gpus": row.count("gpus"), "size": float(row.count("size")),
+                     "measured": row.number("time_us"),
+                     "fitted": row.text("system") == "dgx_h100"})
+    return rows
+
+
+def fit_node(rows):
+    measured = [1e-6 * row["measured"] for row in rows]
+    assert errors.enough_rows(len(START), len(rows))
+    space = fit.Space(start=START, least=[value / 5 for value in START],
+                      most=[value * 5 for value in START], iterations=30)
+
+    def model(points):
+        return [[node_time(point, row["size"]) for row in rows] for point in points]
+
+    found = fit.fit_rows(measured, space, model)
+    left_out = [node_time(fit.point_without(found, place, space), row["size"]) / real - 1
+                for place, (row, real) in enumerate(zip(rows, measured))]
+    return found.point, left_out
+
+
+def line(name, rows, found):
+    return errors.summarize(name, "bus_bandwidth", [found[row["id"]] for row in rows],
+                            [row["id"] for row in rows], TARGET)
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Predicts all-reduces; says how far off")
+    parser.add_argument("--data", default=str(tables.measurements("nccl")))
+    parser.add_argument("--out", default="results/validation/nccl")
+    options = parser.parse_args()
+    problems = tables.Problems()
+    rows = read(options.data, problems)
+    problems.raise_any()
+    fitting = [row for row in rows if row["fitted"]]
+    point, left_out = fit_node(fitting)
+    seconds = {row["id"]: predict(point, row) for row in rows}
+    unseen = {row["id"]: 1e-6 * row["measured"] / seconds[row["id"]] - 1 for row in rows}
+    out = {row["id"]: 1 / (1 + error) - 1 for row, error in zip(fitting, left_out)}
+    large = [row for row in rows if row["size"] >= LARGE]
+    plain = {row["id"]: 1e-6 * row["measured"] / max(between(row["nodes"], row["size"]), 1e-9) - 1
+             for row in large}
+    sets = dict.fromkeys(row["set"] for row in rows if not row["fitted"])
+    table = [line(f"{name}, from 1 MiB", [row for row in large if row["set"] == name], unseen)
+             for name in sets]
+    table += [line("scored, from 1 MiB", [row for row in large if not row["fitted"]], unseen),
+              line("dgx_h100, from 1 MiB, leave one out",
+                   [row for row in large if row["fitted"]], unseen | out),
+              line("the library's rings, from 1 MiB", large, plain)]
+    size = math.fsum(abs(error) for error in out.values()) / len(out)
+    parameters = [errors.Parameter(name, unit, value, [row["id"] for row in fitting], size)
+                  for name, unit, value in zip(NAMES, UNITS, point)]
+    cells = [errors.Row(row["id"], row["set"], "bus_bandwidth", bus_bandwidth(seconds[row["id"]], row),
+                        bus_bandwidth(1e-6 * row["measured"], row), row["size"] >= LARGE,
+                        row["fitted"]) for row in rows]
+    for file, text in (("parameters.csv", errors.parameters_csv("nccl", parameters)),
+                       ("predictions.csv", errors.predictions_csv(cells)),
+                       ("errors.csv", errors.errors_csv("nccl", table))):
+        tables.write(options.out, file, text)
+    for one in parameters:
+        print(f"  {one.name:<18} {one.value:.4g} {one.unit}")
+    print(f"\nerrors in per cent\n{errors.error_table(table)}")
+    for row in rows:
+        print(f"{row['set']:<14} {row['size']:>14,.0f} {row['measured']:>9.1f} us "
+              f"{1e6 * seconds[row['id']]:>9.1f} us {100 * unseen[row['id']]:>+6.1f}")
+    print(f"\nwritten to {options.out}")
+    return 0
+
+
+if __name__ == "__main__":
+    tables.run(main)
