@@ -29,19 +29,6 @@ constexpr double kActivations = 1.732;
 /// Ops of the program that does nothing.
 constexpr int kEmptyOps = 1000;
 
-/// The sums of a tensor-parallel group are priced apart: here they cost nothing.
-class SilentGroup final : public TensorGroup {
- public:
-  explicit SilentGroup(int degree) : degree_(degree) {}
-  int degree() const override { return degree_; }
-  int position() const override { return 0; }
-  void all_reduce(const Tensor&) override {}
-  void all_reduce_maximum(const Tensor&) override {}
-
- private:
-  int degree_;
-};
-
 }  // namespace
 
 ir::ProgramHeader bench_header(const BenchModel& model, int layers) {

@@ -119,6 +119,12 @@ class Backend {
   virtual void add_row(const Tensor& row, int rows, int width, const Tensor& x) = 0;
   /// sum += the sum of all rows (sum is wide).
   virtual void sum_rows(const Tensor& x, int rows, int width, const Tensor& sum) = 0;
+  /// y = x factors[row], row by row (factors is wide); also in place.
+  virtual void scale_rows(const Tensor& x, const Tensor& factors, int rows, int width,
+                          const Tensor& y) = 0;
+  /// products[row] = the inner product of the rows of x and y (products is wide).
+  virtual void dot_rows(const Tensor& x, const Tensor& y, int rows, int width,
+                        const Tensor& products) = 0;
   /// Rotary position embedding on heads of `rows` tokens, in place; `inverse` for gradients.
   /// Position is the row modulo `tokens`; elements 2 i and 2 i + 1 of a head are a pair.
   /// [Su et al. 2021, Eq. 34]

@@ -103,6 +103,20 @@ class CpuBackend : public Backend {
     expect(sum, size(width));
     Kernels::sum_rows(at(x), size(rows), size(width), at(sum));
   }
+  void scale_rows(const Tensor& x, const Tensor& factors, int rows, int width,
+                  const Tensor& y) override {
+    expect(x, size(rows) * size(width));
+    expect(y, x.elements);
+    expect(factors, size(rows));
+    Kernels::scale_rows(at(x), at(factors), size(rows), size(width), at(y));
+  }
+  void dot_rows(const Tensor& x, const Tensor& y, int rows, int width,
+                const Tensor& products) override {
+    expect(x, size(rows) * size(width));
+    expect(y, x.elements);
+    expect(products, size(rows));
+    Kernels::dot_rows(at(x), at(y), size(rows), size(width), at(products));
+  }
   void rotate(const Tensor& x, int rows, int tokens, int heads, int head_dim,
               bool inverse) override {
     expect(x, size(rows) * size(heads) * size(head_dim));

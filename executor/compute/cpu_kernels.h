@@ -24,6 +24,8 @@ struct CpuKernels {
   static void center(const T* x, std::size_t rows, std::size_t width, T* y);
   static void add_row(const T* row, std::size_t rows, std::size_t width, T* x);
   static void sum_rows(const T* x, std::size_t rows, std::size_t width, T* sum);
+  static void scale_rows(const T* x, const T* factors, std::size_t rows, std::size_t width, T* y);
+  static void dot_rows(const T* x, const T* y, std::size_t rows, std::size_t width, T* products);
   static void rotate(T* x, std::size_t rows, std::size_t tokens, std::size_t heads,
                      std::size_t head_dim, bool inverse);
 

@@ -1,4 +1,4 @@
-// RMSNorm, what makes LayerNorm of it, biases, and rotary position embedding.
+// RMSNorm, what makes LayerNorm of it, biases, products of rows, and rotary position embedding.
 #include <cmath>
 #include <vector>
 
@@ -60,6 +60,24 @@ void CpuKernels<T>::sum_rows(const T* x, std::size_t rows, std::size_t width, T*
 }
 
 template <class T>
+void CpuKernels<T>::scale_rows(const T* x, const T* factors, std::size_t rows, std::size_t width,
+                               T* y) {
+  for (std::size_t r = 0; r < rows; ++r, x += width, y += width) {
+    for (std::size_t i = 0; i < width; ++i) y[i] = x[i] * factors[r];
+  }
+}
+
+template <class T>
+void CpuKernels<T>::dot_rows(const T* x, const T* y, std::size_t rows, std::size_t width,
+                             T* products) {
+  for (std::size_t r = 0; r < rows; ++r, x += width, y += width) {
+    products[r] = T(lane_sum(width, [=](std::size_t i) {
+      return static_cast<double>(x[i]) * static_cast<double>(y[i]);
+    }));
+  }
+}
+
+template <class T>
 void CpuKernels<T>::rotate(T* x, std::size_t rows, std::size_t tokens, std::size_t heads,
                            std::size_t head_dim, bool inverse) {
   const std::size_t pairs = head_dim / 2;
@@ -92,6 +110,8 @@ void CpuKernels<T>::rotate(T* x, std::size_t rows, std::size_t tokens, std::size
   template void CpuKernels<T>::center(const T*, std::size_t, std::size_t, T*);                 \
   template void CpuKernels<T>::add_row(const T*, std::size_t, std::size_t, T*);                \
   template void CpuKernels<T>::sum_rows(const T*, std::size_t, std::size_t, T*);               \
+  template void CpuKernels<T>::scale_rows(const T*, const T*, std::size_t, std::size_t, T*);   \
+  template void CpuKernels<T>::dot_rows(const T*, const T*, std::size_t, std::size_t, T*);     \
   template void CpuKernels<T>::rotate(T*, std::size_t, std::size_t, std::size_t, std::size_t, bool);
 ORRERY_INSTANTIATE(float)
 ORRERY_INSTANTIATE(double)

@@ -278,6 +278,7 @@ CudaMemory::CudaMemory(std::shared_ptr<CudaQueue> queue, std::byte* data, std::s
     : queue_(std::move(queue)), data_(data), bytes_(bytes) {}
 
 CudaMemory::~CudaMemory() {
+  const std::lock_guard turn(queue_->turn);
   cudaSetDevice(queue_->device);
   cudaFreeAsync(data_, queue_->stream);  // After all uses that are enqueued.
   const std::lock_guard lock(queue_->count_mutex);

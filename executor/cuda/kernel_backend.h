@@ -165,6 +165,22 @@ class KernelBackend final : public Backend {
       return kernels::RowParts<T>{at(x), size(rows), size(width), sums};
     });
   }
+  void scale_rows(const Tensor& x, const Tensor& factors, int rows, int width,
+                  const Tensor& y) override {
+    const auto turn = device_->turn();
+    expect(x, size(rows) * size(width));
+    expect(y, x.elements);
+    expect(factors, size(rows));
+    device_->each(kernels::ScaleRows<T>{at(x), wide_at(factors), size(width), at(y)}, x.elements);
+  }
+  void dot_rows(const Tensor& x, const Tensor& y, int rows, int width,
+                const Tensor& products) override {
+    const auto turn = device_->turn();
+    expect(x, size(rows) * size(width));
+    expect(y, x.elements);
+    expect(products, size(rows));
+    device_->rows(kernels::DotRows<T>{at(x), at(y), size(width), wide_at(products)}, size(rows));
+  }
   void rotate(const Tensor& x, int rows, int tokens, int heads, int head_dim,
               bool inverse) override {
     const auto turn = device_->turn();

@@ -15,6 +15,7 @@
   EACH(Relu<T>)                          \
   EACH(ReluBackward<T>)                  \
   EACH(AddRow<T>)                        \
+  EACH(ScaleRows<T>)                     \
   EACH(SwiGlu<T>)                        \
   EACH(SwiGluBackward<T>)                \
   EACH(Rotate<T>)                        \
@@ -31,6 +32,7 @@
   ROWS(RmsNorm<T>)                       \
   ROWS(RmsNormBackward<T>)               \
   ROWS(Center<T>)                        \
+  ROWS(DotRows<T>)                       \
   ROWS(RowMaximum<T>)                    \
   ROWS(RowSums<T>)                       \
   ROWS(CrossEntropyBackward<T>)          \

@@ -1,5 +1,5 @@
-/// Bodies of the kernels of norms and rotary positions, and of sums over rows. Written for host and
-/// device as those of kernels.h.
+/// Bodies of the kernels of norms and rotary positions, and of sums and products over rows. Written
+/// for host and device as those of kernels.h.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -84,6 +84,32 @@ struct Center {
     const C sum = lanes.sum(C(0), width, [=](std::size_t i) { return load(in[i]); });
     const C mean = sum / static_cast<C>(width);
     lanes.each(width, [=](std::size_t i) { out[i] = store<T>(load(in[i]) - mean); });
+  }
+};
+
+/// Element i of x times the factor of its row.
+template <class T>
+struct ScaleRows {
+  const T* x;
+  const WideOf<T>* factors;
+  std::size_t width;
+  T* y;
+  ORRERY_HD void operator()(std::size_t i) const {
+    y[i] = store<T>(load(x[i]) * factors[i / width]);
+  }
+};
+
+template <class T>
+struct DotRows {
+  const T *x, *y;
+  std::size_t width;
+  WideOf<T>* products;
+  template <class Lanes>
+  ORRERY_HD void operator()(std::size_t row, const Lanes& lanes) const {
+    using C = WideOf<T>;
+    const T *a = x + row * width, *b = y + row * width;
+    const C sum = lanes.sum(C(0), width, [=](std::size_t i) { return load(a[i]) * load(b[i]); });
+    if (lanes.first()) products[row] = sum;
   }
 };
 

@@ -19,7 +19,7 @@ void ShardGathers::begin(std::int64_t step) {
   spent_ = {};
 }
 
-void ShardGathers::bring(BlockId block) {
+void ShardGathers::bring(BlockId block, TensorGroup& group) {
   const std::vector<RankView::ShardGather>& all = view_.gathers(block);
   if (all.empty()) return;
   const std::int64_t begin = now_ns();
@@ -27,7 +27,7 @@ void ShardGathers::bring(BlockId block) {
   Backend& backend = shard_.backend();
   std::vector<HeldParameter>& parameters = shard_.parameters(block);
   for (HeldParameter& held : parameters) {
-    held.weight = backend.allocate(as_size((held.end - held.begin) * held.info.unit), false);
+    held.weight = backend.allocate(held.elements(), false);
     for (const UnitRange& range : held.updated) {
       backend.copy(held.own_units(held.shard, range.begin, range.end),
                    held.units(held.weight, range.begin, range.end));
@@ -37,6 +37,8 @@ void ShardGathers::bring(BlockId block) {
   for (const RankView::ShardGather& one : all) gather(one, parameters);
   spent_.nanoseconds += now_ns() - begin;
   spent_.cpu_nanoseconds += thread_cpu_ns() - begin_cpu;
+  for (const int parameter : view_.kept_by_first(block))
+    group.broadcast(parameters[parameter].weight);
 }
 
 void ShardGathers::gather(const RankView::ShardGather& what,

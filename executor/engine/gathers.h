@@ -1,5 +1,6 @@
 /// ZeRO-3: weights are kept in shards, and those of a block are brought together for each pass over
-/// it, by one all-gather inside each shard group. Private to executor/engine.
+/// it, by one all-gather inside each shard group, and a broadcast in the tensor-parallel group of
+/// what all its members hold with equal gradients. Private to executor/engine.
 ///
 /// All members of a shard group run the same passes in the same order (find_unrunnable() refuses
 /// other programs), so that they meet. Deviation: with full recompute the Program counts a second
@@ -22,8 +23,9 @@ class ShardGathers {
   ShardGathers(const RankView& view, ModelShard& shard, Transport& transport);
 
   void begin(std::int64_t step);
-  /// Makes the weights of the block whole, if they are not. Throws TransportError.
-  void bring(BlockId block);
+  /// Makes the weights of the block whole, if they are not. `group` is that of the pass. Throws
+  /// TransportError.
+  void bring(BlockId block, TensorGroup& group);
   /// Frees what bring() made.
   void drop(BlockId block);
 

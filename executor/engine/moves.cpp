@@ -52,13 +52,8 @@ std::size_t Mover::width(const Tensor& tensor) const {
 
 Tensor Mover::part_of(const ir::Region& region, BlockId block) {
   const HeldParameter& held = shard_.parameters(block)[region.parameter];
-  ORRERY_CHECK(held.begin <= region.begin && region.end <= held.end,
-               "units {}-{} of parameter {} of block {} where {}-{} are held", region.begin,
-               region.end, region.parameter, block.value, held.begin, held.end);
   const bool gradient = region.tensor == ir::TensorKind::gradient;
-  return part(gradient ? held.gradient : held.weight,
-              as_size((region.begin - held.begin) * held.info.unit),
-              as_size((region.end - held.begin) * held.info.unit));
+  return held.units(gradient ? held.gradient : held.weight, region.begin, region.end);
 }
 
 std::vector<Tensor> Mover::tensors(const ir::Op& op, const std::vector<ir::Region>& regions) {
@@ -152,9 +147,13 @@ std::int64_t Mover::run_collective(const ir::Op& op, Transport& transport, const
   return ring_bytes(data.size(), n, 1);
 }
 
-OpGroupRing::OpGroupRing(Backend& backend, Transport& transport, RingGroup group,
+OpGroupRing::OpGroupRing(Backend& backend, Transport& transport, PassGroups groups,
                          const RingTag& tag)
-    : backend_(backend), transport_(transport), group_(std::move(group)), tag_(tag) {}
+    : backend_(backend),
+      transport_(transport),
+      group_(std::move(groups.tensor)),
+      experts_(std::move(groups.experts)),
+      tag_(tag) {}
 
 template <class Ring>
 void OpGroupRing::on_host(const Tensor& tensor, Ring ring) {
@@ -196,7 +195,7 @@ void OpGroupRing::all_reduce_maximum(const Tensor& tensor) {
     for (std::size_t i = 0; i < n; ++i) {
       parts.push_back({i * tensor.elements, (i + 1) * tensor.elements});
     }
-    all_gather(transport_, group_, element, all, parts, tag_);
+    executor::all_gather(transport_, group_, element, all, parts, tag_);
     if (element == ElementType::f32) {
       take_maximum<float>(all, n, data);
     } else {
@@ -205,6 +204,106 @@ void OpGroupRing::all_reduce_maximum(const Tensor& tensor) {
     bytes_ += ring_bytes(all.size(), degree(), 1);
   });
   tag_.first_part += 2 * static_cast<std::uint64_t>(degree());
+}
+
+void OpGroupRing::for_each_run(const TokenRows& rows, const Run& run) const {
+  const std::int64_t width = rows.width;
+  std::int64_t staged = 0;
+  for (int member = 0; member < degree(); ++member) {
+    const UnitRange tokens = even_slice(rows.tokens, degree(), member);
+    const std::int64_t length = (tokens.end - tokens.begin) * width;
+    for (int sample = 0; sample < rows.samples; ++sample, staged += length) {
+      const std::int64_t begin = (std::int64_t{sample} * rows.tokens + tokens.begin) * width;
+      run({as_size(begin), as_size(begin + length)}, {as_size(staged), as_size(staged + length)});
+    }
+  }
+}
+
+std::vector<Extent> OpGroupRing::members(const TokenRows& rows) const {
+  std::vector<Extent> out;
+  std::size_t at = 0;
+  for (int member = 0; member < degree(); ++member) {
+    const UnitRange tokens = even_slice(rows.tokens, degree(), member);
+    const std::size_t size =
+        as_size((tokens.end - tokens.begin) * rows.samples * std::int64_t{rows.width});
+    out.push_back({at, at + size});
+    at += size;
+  }
+  return out;
+}
+
+void OpGroupRing::reduce_scatter(const Tensor& whole, const TokenRows& rows, const Tensor& own) {
+  const Tensor staged = backend_.allocate(whole.elements, whole.wide);
+  for_each_run(rows, [&](const Extent& from, const Extent& to) {
+    backend_.copy(part(whole, from.begin, from.end), part(staged, to.begin, to.end));
+  });
+  const std::vector<Extent> parts = members(rows);
+  on_host(staged, [&](std::span<std::byte> data) {
+    executor::reduce_scatter(transport_, group_, element_of(backend_, whole.wide), data, parts,
+                             tag_);
+    bytes_ += ring_bytes(data.size(), degree(), 1);
+  });
+  const Extent& mine = parts[position()];
+  backend_.copy(part(staged, mine.begin, mine.end), own);
+  tag_.first_part += 2 * static_cast<std::uint64_t>(degree());
+}
+
+void OpGroupRing::all_gather(const Tensor& own, const TokenRows& rows, const Tensor& whole) {
+  const Tensor staged = backend_.allocate(whole.elements, whole.wide);
+  const std::vector<Extent> parts = members(rows);
+  const Extent& mine = parts[position()];
+  backend_.copy(own, part(staged, mine.begin, mine.end));
+  on_host(staged, [&](std::span<std::byte> data) {
+    executor::all_gather(transport_, group_, element_of(backend_, whole.wide), data, parts, tag_);
+    bytes_ += ring_bytes(data.size(), degree(), 1);
+  });
+  for_each_run(rows, [&](const Extent& to, const Extent& from) {
+    backend_.copy(part(staged, from.begin, from.end), part(whole, to.begin, to.end));
+  });
+  tag_.first_part += 2 * static_cast<std::uint64_t>(degree());
+}
+
+void OpGroupRing::broadcast(const Tensor& tensor) {
+  if (degree() < 2) return;
+  on_host(tensor, [&](std::span<std::byte> data) {
+    executor::broadcast(transport_, group_, data, tag_);
+    if (position() + 1 < degree()) bytes_ += static_cast<std::int64_t>(data.size());
+  });
+  tag_.first_part += kMostBroadcastPieces;
+}
+
+void OpGroupRing::exchange(const Tensor& from, const Tensor& to) {
+  const std::size_t members = as_size(expert_degree());
+  ORRERY_CHECK(from.elements == to.elements && from.elements % members == 0,
+               "{} elements to {} among {}", from.elements, to.elements, members);
+  const std::size_t size = from.elements / members;
+  const std::size_t width = backend_.element_bytes(from.wide);
+  backend_.synchronize();
+  const std::int64_t begin = now_ns();
+  const std::int64_t begin_cpu = thread_cpu_ns();
+  std::vector<std::byte> out(from.elements * width), in(from.elements * width);
+  backend_.download(from, out);
+  const auto piece = [&](std::vector<std::byte>& all, std::size_t member) {
+    return std::span(all).subspan(member * size * width, size * width);
+  };
+  const std::size_t self = as_size(expert_position());
+  const Tag tag = make_tag(tag_.step, tag_.op, tag_.first_part++);
+  std::vector<RequestPointer> requests;
+  for (std::size_t member = 0; member < members && size > 0; ++member) {
+    if (member == self) continue;
+    requests.push_back(transport_.receive(experts_.ranks[member], tag, piece(in, member)));
+  }
+  // Each begins with the next one, so that no one gets from all at once.
+  for (std::size_t step = 1; step < members && size > 0; ++step) {
+    const std::size_t member = (self + step) % members;
+    requests.push_back(transport_.send(experts_.ranks[member], tag, piece(out, member)));
+    bytes_ += static_cast<std::int64_t>(size * width);
+  }
+  std::ranges::copy(piece(out, self), piece(in, self).begin());
+  for (const RequestPointer& request : requests) request->wait();
+  backend_.upload(in, to);
+  nanoseconds_ += now_ns() - begin;
+  cpu_nanoseconds_ += thread_cpu_ns() - begin_cpu;
 }
 
 }  // namespace orrery::executor

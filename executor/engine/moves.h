@@ -3,6 +3,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "executor/compute/backend.h"
@@ -40,14 +41,20 @@ class Mover {
   ActivationStore& activations_;
 };
 
-/// Tensor-parallel sums of one compute op over its op group.
+/// What one compute op exchanges with the ranks of its groups.
 class OpGroupRing final : public TensorGroup {
  public:
-  OpGroupRing(Backend& backend, Transport& transport, RingGroup group, const RingTag& tag);
+  OpGroupRing(Backend& backend, Transport& transport, PassGroups groups, const RingTag& tag);
   int degree() const override { return group_.size(); }
   int position() const override { return group_.position; }
   void all_reduce(const Tensor& tensor) override;
   void all_reduce_maximum(const Tensor& tensor) override;
+  void reduce_scatter(const Tensor& whole, const TokenRows& rows, const Tensor& own) override;
+  void all_gather(const Tensor& own, const TokenRows& rows, const Tensor& whole) override;
+  void broadcast(const Tensor& tensor) override;
+  int expert_degree() const override { return experts_.size(); }
+  int expert_position() const override { return experts_.position; }
+  void exchange(const Tensor& from, const Tensor& to) override;
   std::int64_t nanoseconds() const { return nanoseconds_; }
   /// Processor time of the calling thread in them: packing, sums.
   std::int64_t cpu_nanoseconds() const { return cpu_nanoseconds_; }
@@ -57,10 +64,16 @@ class OpGroupRing final : public TensorGroup {
   /// Runs `ring` on host bytes of the tensor.
   template <class Ring>
   void on_host(const Tensor& tensor, Ring ring);
+  /// Runs of elements that are together both in all rows and in them member by member.
+  using Run = std::function<void(const Extent& in_rows, const Extent& by_member)>;
+  void for_each_run(const TokenRows& rows, const Run& run) const;
+  /// Of the second order, by member.
+  std::vector<Extent> members(const TokenRows& rows) const;
 
   Backend& backend_;
   Transport& transport_;
   RingGroup group_;
+  RingGroup experts_;
   RingTag tag_;
   std::int64_t nanoseconds_ = 0;
   std::int64_t cpu_nanoseconds_ = 0;

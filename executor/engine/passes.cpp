@@ -1,6 +1,7 @@
 #include "executor/engine/passes.h"
 
 #include "models/base/check.h"
+#include "models/base/ids.h"
 #include "models/ir/names.h"
 #include "models/ir/op_traits.h"
 
@@ -57,21 +58,45 @@ MicroBatch Passes::batch(const ir::Op& op, const ir::SegmentInfo& info, std::int
   return out;
 }
 
-Tensor Passes::activation(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block,
-                          bool gradient) {
+std::vector<UnitRange> Passes::runs(const ir::SegmentInfo& info, const TensorGroup& group) const {
   const std::int64_t length = view_.program().header.sequence_length;
-  return activations_.rows({info.pipeline, op.micro_batch.value, block, gradient},
-                           info.first_sample * length, (info.first_sample + info.samples) * length);
+  const std::int64_t first = info.first_sample * length;
+  const bool divided = info.sequence == ir::SequenceParallelism::megatron && group.degree() > 1;
+  if (!divided) return {{first, first + info.samples * length}};
+  const UnitRange tokens = even_slice(length, group.degree(), group.position());
+  std::vector<UnitRange> out;
+  for (std::int64_t sample = 0; sample < info.samples; ++sample) {
+    out.push_back({first + sample * length + tokens.begin, first + sample * length + tokens.end});
+  }
+  return out;
+}
+
+Tensor Passes::activation(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block,
+                          bool gradient, const TensorGroup& group) {
+  const ActivationKey key = {info.pipeline, op.micro_batch.value, block, gradient};
+  const std::vector<UnitRange> all = runs(info, group);
+  if (all.size() == 1) return activations_.rows(key, all.front().begin, all.front().end);
+  const std::size_t width = as_size(view_.program().header.model.hidden);
+  const std::size_t each = as_size(all.front().end - all.front().begin) * width;
+  Tensor out = shard_.backend().allocate(all.size() * each, false);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    shard_.backend().copy(activations_.rows(key, all[i].begin, all[i].end),
+                          part(out, i * each, (i + 1) * each));
+  }
+  return out;
 }
 
 void Passes::put(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block, bool gradient,
-                 const Tensor& tensor) {
+                 const TensorGroup& group, const Tensor& tensor) {
   const ActivationKey key = {info.pipeline, op.micro_batch.value, block, gradient};
-  const std::int64_t rows = info.samples * view_.program().header.sequence_length;
-  if (rows == activations_.rows_of(key)) {
-    activations_.adopt(key, tensor);
-  } else {
-    shard_.backend().copy(tensor, activation(op, info, block, gradient));
+  const std::vector<UnitRange> all = runs(info, group);
+  const std::size_t each = tensor.elements / all.size();
+  if (all.size() == 1 && all.front().end - all.front().begin == activations_.rows_of(key)) {
+    return activations_.adopt(key, tensor);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    shard_.backend().copy(part(tensor, i * each, (i + 1) * each),
+                          activations_.rows(key, all[i].begin, all[i].end));
   }
 }
 
@@ -82,19 +107,19 @@ KeptPointer& Passes::kept(const ir::Op& op, const ir::SegmentInfo& info, std::in
 void Passes::forward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup& group) {
   Tensor input;
   if (info.first_block.value > 0) {
-    input = activation(op, info, info.first_block.value - 1, false);
+    input = activation(op, info, info.first_block.value - 1, false, group);
   }
   std::vector<double> losses;
   for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
     Tensor output;
-    gathers_.bring(b);
+    gathers_.bring(b, group);
     kept(op, info, b.value) = shard_.forward(b, b, batch(op, info, b.value), input, info.recompute,
                                              group, output, losses);
     gathers_.drop(b);
     input = output;
   }
   if (info.last_block.value < last_block_) {
-    put(op, info, info.last_block.value, false, input);
+    put(op, info, info.last_block.value, false, group, input);
   } else if (group.position() == 0) {
     const std::int64_t first = samples(op, info).first;
     for (std::size_t i = 0; i < losses.size(); ++i) {
@@ -107,13 +132,13 @@ void Passes::backward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup
   const ir::OpTraits& pass = ir::traits(op.kind);
   Tensor gradient;
   if (pass.input_gradients && info.last_block.value < last_block_) {
-    gradient = activation(op, info, info.last_block.value, true);
+    gradient = activation(op, info, info.last_block.value, true, group);
   }
   for (std::int32_t b = info.last_block.value; b >= info.first_block.value; --b) {
     Tensor below;
     KeptPointer& of_block = kept(op, info, b);
     ORRERY_CHECK(of_block != nullptr, "backward of block {} before its forward pass", b);
-    if (pass.input_gradients) gathers_.bring({b});
+    if (pass.input_gradients) gathers_.bring({b}, group);
     shard_.backward(*pass.priced_as, {b}, {b}, batch(op, info, b), of_block, gradient, scale_,
                     group, below);
     if (pass.input_gradients) gathers_.drop({b});
@@ -121,7 +146,7 @@ void Passes::backward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup
     gradient = below;
   }
   if (pass.input_gradients && info.first_block.value > 0) {
-    put(op, info, info.first_block.value - 1, true, gradient);
+    put(op, info, info.first_block.value - 1, true, group, gradient);
   }
 }
 

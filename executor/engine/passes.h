@@ -38,10 +38,13 @@ class Passes {
   void forward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup& group);
   void backward(const ir::Op& op, const ir::SegmentInfo& info, TensorGroup& group);
   MicroBatch batch(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block);
+  /// Rows of the micro-batch that the rank has between blocks: those of its group's samples, with
+  /// sequence parallelism its own tokens of each. Equally many in each run.
+  std::vector<UnitRange> runs(const ir::SegmentInfo& info, const TensorGroup& group) const;
   Tensor activation(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block,
-                    bool gradient);
+                    bool gradient, const TensorGroup& group);
   void put(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block, bool gradient,
-           const Tensor& tensor);
+           const TensorGroup& group, const Tensor& tensor);
   KeptPointer& kept(const ir::Op& op, const ir::SegmentInfo& info, std::int32_t block);
 
   const RankView& view_;

@@ -54,23 +54,19 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
   dependents_.resize(count_);
   for (std::size_t local = 0; local < count_; ++local) {
     for (const OpId before : program.dependencies_of(global(local))) {
+      if (program.op(before).rank != rank) continue;
       ++counts_[local];
       dependents_[before.value - first_].push_back(local);
     }
   }
   for (const ir::Op& at : ops()) {
     if (!ir::is_pass(at.kind) || at.match == ir::kNone) continue;
-    RingGroup group;
-    for (const OpId member : program.members_of(program.op_groups[at.match])) {
-      const int other = program.op(member).rank.value;
-      if (other == rank.value) group.position = group.size();
-      group.ranks.push_back(other);
-    }
     const ir::SegmentInfo& info = segment(at);
     for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
-      op_groups_[{info.pipeline, info.stage, b}] = group;
+      op_groups_[{info.pipeline, info.stage, b}] = groups_of_members(at);
     }
   }
+  find_pass_tags();
   for (std::size_t local = 0; local < count_; ++local) {
     const ir::Op& at = op(local);
     const bool receives = at.kind == ir::OpKind::recv || at.kind == ir::OpKind::collective;
@@ -99,6 +95,71 @@ RankView::RankView(const ir::Program& program, RankId rank) : program_(program),
     }
   }
   find_gathers();
+}
+
+/// Group by group, and in it member by member.
+PassGroups RankView::groups_of_members(const ir::Op& op) const {
+  std::vector<int> ranks;
+  std::size_t own = 0;
+  for (const OpId member : program_.members_of(program_.op_groups[op.match])) {
+    const int other = program_.op(member).rank.value;
+    if (other == rank_.value) own = ranks.size();
+    ranks.push_back(other);
+  }
+  const std::size_t degree = as_size(segment(op).tensor_parallel);
+  PassGroups out;
+  out.tensor.position = static_cast<int>(own % degree);
+  out.experts.position = static_cast<int>(own / degree);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (i / degree == own / degree) out.tensor.ranks.push_back(ranks[i]);
+    if (i % degree == own % degree) out.experts.ranks.push_back(ranks[i]);
+  }
+  return out;
+}
+
+/// Lowering gives an op group to passes that count collectives. The backward pass of an embedding
+/// counts none, but gathers tokens (executor/model/block.h), and with ZeRO-3 any pass may gather
+/// weights.
+void RankView::find_pass_tags() {
+  using Key = std::tuple<ir::OpKind, MicroBatchId, std::int32_t>;
+  std::map<RankId, std::map<Key, std::uint64_t>> of_first;
+  for (std::size_t local = 0; local < count_; ++local) {
+    const ir::Op& at = op(local);
+    if (!ir::is_pass(at.kind) || !ir::crosses_blocks(at.kind) || at.match != ir::kNone) continue;
+    const ir::SegmentInfo& info = segment(at);
+    if (info.tensor_parallel == 1) continue;
+    if (!has_sequence(info) && !info.zero.shards_parameters()) continue;
+    const RankId first = {groups(at).tensor.ranks.front()};
+    auto& known = of_first[first];
+    if (known.empty()) {
+      for (std::size_t i = program_.stream_begin[first.index() * ir::kStreams];
+           i < program_.stream_begin[first.index() * ir::kStreams + 1]; ++i) {
+        const ir::Op& other = program_.ops[i];
+        known[{other.kind, other.micro_batch, other.segment}] = i;
+      }
+    }
+    pass_tags_[local] = known.at({at.kind, at.micro_batch, at.segment});
+  }
+}
+
+bool RankView::has_sequence(const ir::SegmentInfo& info) const {
+  return info.sequence == ir::SequenceParallelism::megatron && info.tensor_parallel > 1;
+}
+
+std::vector<int> RankView::kept_by_first(BlockId block) const {
+  std::vector<int> out;
+  if (gathers(block).empty()) return out;
+  const bool divided = std::any_of(ops().begin(), ops().end(), [&](const ir::Op& at) {
+    if (!ir::is_pass(at.kind)) return false;
+    const ir::SegmentInfo& info = segment(at);
+    return info.first_block <= block && block <= info.last_block && info.tensor_parallel > 1 &&
+           !has_sequence(info);
+  });
+  const std::vector<ParameterInfo> all = parameters_of(program_.header, block);
+  for (std::size_t p = 0; p < all.size() && divided; ++p) {
+    if (all[p].split_length == all[p].experts) out.push_back(static_cast<int>(p));
+  }
+  return out;
 }
 
 void RankView::find_gathers() {
@@ -146,6 +207,17 @@ void RankView::find_gathers() {
       if (!again) known.push_back(std::move(gather));
     }
   }
+  for (const ir::Op& at : ops()) {
+    if (!ir::is_pass(at.kind) || groups(at).tensor.position == 0) continue;
+    const ir::SegmentInfo& info = segment(at);
+    for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
+      if (!sharded.erase(b)) continue;
+      const std::vector<ParameterInfo> all = parameters_of(program_.header, b);
+      for (const int parameter : kept_by_first(b)) {
+        arriving_[{b, parameter}] = {{0, std::max<std::int64_t>(1, all[parameter].split_length)}};
+      }
+    }
+  }
 }
 
 const std::vector<RankView::ShardGather>& RankView::gathers(BlockId block) const {
@@ -175,7 +247,10 @@ const std::vector<ir::Region>& RankView::regions(std::int32_t set) const {
 std::uint64_t RankView::tag_number(std::size_t local) const {
   const ir::Op& at = op(local);
   std::int32_t number = global(local).value;
-  if (at.match == ir::kNone) return static_cast<std::uint64_t>(number);
+  if (at.match == ir::kNone) {
+    const auto agreed = pass_tags_.find(local);
+    return agreed == pass_tags_.end() ? static_cast<std::uint64_t>(number) : agreed->second;
+  }
   if (ir::is_transfer(at.kind)) return static_cast<std::uint64_t>(std::min(number, at.match));
   const ir::Rendezvous rendezvous = at.kind == ir::OpKind::collective
                                         ? program_.collectives[at.match].members
@@ -203,11 +278,13 @@ RingGroup RankView::ring(const ir::CommunicationGroup& group) const {
   return out;
 }
 
-RingGroup RankView::op_group(const ir::Op& op) const {
+PassGroups RankView::groups(const ir::Op& op) const {
+  if (op.match != ir::kNone) return groups_of_members(op);
   const ir::SegmentInfo& info = segment(op);
-  if (info.tensor_parallel == 1) return {{rank_.value}, 0};
+  const RingGroup alone = {{rank_.value}, 0};
   const auto it = op_groups_.find({info.pipeline, info.stage, info.first_block});
   if (it != op_groups_.end()) return it->second;
+  if (info.tensor_parallel == 1) return {alone, alone};
   // Blocks that exchange nothing: the group of the stage that this rank is in.
   const ir::Rank& self = program_.ranks[rank_.index()];
   RingGroup out{std::vector<int>(info.tensor_parallel), self.position};
@@ -220,7 +297,7 @@ RingGroup RankView::op_group(const ir::Op& op) const {
                  out.size());
     out.ranks[other.position] = static_cast<int>(r);
   }
-  return out;
+  return {out, alone};
 }
 
 std::vector<ActivationKey> RankView::touches(const ir::Op& op) const {
@@ -263,14 +340,22 @@ std::vector<ModelShard::HeldBlock> RankView::held_blocks() const {
   for (const ir::Op& at : ops()) {
     if (!ir::crosses_blocks(at.kind)) continue;
     const ir::SegmentInfo& info = segment(at);
+    const PassGroups own = groups(at);
     for (const BlockId b : ids_from_to(info.first_block, info.last_block)) {
-      blocks[b] = {b, info.tensor_parallel, op_group(at).position};
+      ModelShard::HeldBlock& held = blocks[b];
+      held.block = b;
+      held.degree = info.tensor_parallel;
+      held.position = own.tensor.position;
+      held.expert_degree = own.experts.size();
+      held.expert_position = own.experts.position;
+      held.sequence = has_sequence(info);
     }
   }
   // The token matrix is the embedding's in programs, and so are its gradients and states.
   const auto head = blocks.find({static_cast<std::int32_t>(program_.header.blocks.size()) - 1});
   if (program_.header.model.tied_embeddings && head != blocks.end() && !blocks.contains({0})) {
-    ModelShard::HeldBlock embedding = {{0}, head->second.degree, head->second.position};
+    ModelShard::HeldBlock embedding = head->second;
+    embedding.block = {0};
     embedding.for_head = true;
     blocks[{0}] = embedding;
   }
@@ -291,17 +376,42 @@ std::vector<std::string> find_unrunnable(const ir::Program& program) {
     return {"the program is collapsed: lower the plan with one rank for each device"};
   }
   bool crossing = false;
+  bool apart = false;
   bool state = false;
   bool redundant = false;
+  std::set<std::pair<RankId, RankId>> together;  // Ranks whose passes are one.
+  for (const ir::Rendezvous& group : program.op_groups) {
+    for (const OpId a : program.members_of(group)) {
+      for (const OpId b : program.members_of(group)) {
+        together.insert({program.op(a).rank, program.op(b).rank});
+      }
+    }
+  }
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const ir::Op& op = program.ops[i];
     state = state || op.kind == ir::OpKind::load_state || op.kind == ir::OpKind::save_state;
     redundant = redundant || (ir::is_pass(op.kind) && program.segment_of(op).redundant);
     for (const OpId before : program.dependencies_of({static_cast<std::int32_t>(i)})) {
-      crossing = crossing || program.op(before).rank != op.rank;
+      const RankId other = program.op(before).rank;
+      crossing = crossing || (other != op.rank && !together.contains({other, op.rank}));
+    }
+    if (ir::is_pass(op.kind) && program.segment_of(op).expert_parallel > 1) {
+      const ir::SegmentInfo& info = program.segment_of(op);
+      const auto inner = program.inner_of(op);
+      const bool dispatches = std::any_of(inner.begin(), inner.end(), [](const auto& one) {
+        return one.purpose == ir::Purpose::expert_parallel;
+      });
+      const std::size_t wanted = as_size(info.tensor_parallel) * as_size(info.expert_parallel);
+      apart = apart ||
+              (dispatches && (op.match == ir::kNone ||
+                              program.members_of(program.op_groups[op.match]).size() != wanted));
     }
   }
-  if (crossing) out.emplace_back("ops wait for ops of other ranks (expert parallelism)");
+  if (apart) {
+    out.emplace_back("experts divided among groups of different degrees, samples or ZeRO shards");
+  } else if (crossing) {
+    out.emplace_back("ops that wait for ops of other ranks");
+  }
   if (state) out.emplace_back("loading or saving state inside the step");
   if (redundant) out.emplace_back("redundant copies of a stage (redundancy: next_stage)");
   if (gathers_miss(program)) {

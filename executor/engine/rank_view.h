@@ -25,6 +25,12 @@ struct ActivationKey {
   auto operator<=>(const ActivationKey&) const = default;
 };
 
+/// Ranks that a pass shares tensors with, and those that hold the other experts of its layers.
+struct PassGroups {
+  RingGroup tensor;
+  RingGroup experts;
+};
+
 class RankView {
  public:
   RankView(const ir::Program& program, RankId rank);
@@ -38,7 +44,9 @@ class RankView {
   const ir::Op& op(std::size_t local) const { return ops()[local]; }
   /// Local numbers of the ops of a stream, in order.
   std::vector<std::size_t> stream(ir::Stream stream) const;
-  /// Ops of this rank that op `local` waits for, and those that wait for it.
+  /// Ops of this rank that op `local` waits for, and those that wait for it. What gradients of
+  /// experts wait for on other ranks has ended when the rank's own passes have: they are one with
+  /// those of the others.
   int dependency_count(std::size_t local) const { return counts_[local]; }
   const std::vector<std::size_t>& dependents(std::size_t local) const { return dependents_[local]; }
 
@@ -51,9 +59,8 @@ class RankView {
   /// The shape of a collective, and its group with the position of this rank.
   const ir::CollectiveShape& shape(const ir::Op& op) const;
   RingGroup ring(const ir::CommunicationGroup& group) const;
-  /// Tensor-parallel group of a compute op, also where the op exchanges nothing and has no op
-  /// group.
-  RingGroup op_group(const ir::Op& op) const;
+  /// Groups of a compute op, also where the op exchanges nothing and has no op group.
+  PassGroups groups(const ir::Op& op) const;
 
   /// Activations that the op reads or writes.
   std::vector<ActivationKey> touches(const ir::Op& op) const;
@@ -69,6 +76,9 @@ class RankView {
   };
   /// What brings the weights of a block together; empty: they are whole.
   const std::vector<ShardGather>& gathers(BlockId block) const;
+  /// Parameters of such a block that the first member of its tensor-parallel group keeps for all of
+  /// it: those that all members hold whole, with equal gradients.
+  std::vector<int> kept_by_first(BlockId block) const;
 
  private:
   const ir::Program& program_;
@@ -78,12 +88,18 @@ class RankView {
   std::vector<int> counts_;
   std::vector<std::vector<std::size_t>> dependents_;
   std::map<DeviceId, int> rank_of_;
-  /// By pipeline, stage, block: the group of this rank, from ops that have an op group.
-  std::map<std::tuple<std::int32_t, std::int32_t, BlockId>, RingGroup> op_groups_;
+  /// By pipeline, stage, block: the groups of this rank, from ops that have an op group.
+  std::map<std::tuple<std::int32_t, std::int32_t, BlockId>, PassGroups> op_groups_;
+  /// Of passes that exchange something and have no op group, by local number: what the members
+  /// agree on.
+  std::map<std::size_t, std::uint64_t> pass_tags_;
   std::map<std::pair<BlockId, std::int32_t>, std::vector<UnitRange>> arriving_;
   std::map<BlockId, std::vector<ShardGather>> gathers_;
 
+  PassGroups groups_of_members(const ir::Op& op) const;
+  void find_pass_tags();
   void find_gathers();
+  bool has_sequence(const ir::SegmentInfo& info) const;
 };
 
 }  // namespace orrery::executor

@@ -293,7 +293,7 @@ class Worker::Impl {
       stretch(begin, 0, thread_cpu_ns() - begin_cpu);
       return finish(local, begin, {}, 0);
     }
-    OpGroupRing op_group(backend_, transport_, view_.op_group(op), tag);
+    OpGroupRing op_group(backend_, transport_, view_.groups(op), tag);
     note_memory();
     rounds_.before(op);
     passes_.run(op, op_group);

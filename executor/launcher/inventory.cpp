@@ -169,7 +169,7 @@ std::vector<StateNeed> needs_of(Worker& worker) {
     for (std::size_t p = 0; p < all.size(); ++p) {
       if (all[p].sharded) continue;  // Passes bring the rest.
       if (all[p].tied) continue;     // It is the embedding's.
-      for (const auto& [begin, end] : without({all[p].begin, all[p].end}, owned[p])) {
+      for (const auto& [begin, end] : without(all[p].slices, owned[p])) {
         needs.push_back({{block.value, static_cast<std::int32_t>(p), begin, end}, false});
       }
     }
@@ -191,7 +191,7 @@ std::vector<StateSlice> slices_to_save(const std::vector<StateReport>& members, 
   for (const StateNeed& need : members[index].needs) {
     if (!need.whole) continue;
     for (const auto& [begin, end] :
-         without({need.slice.begin, need.slice.end}, taken[key_of(need.slice)])) {
+         without({{need.slice.begin, need.slice.end}}, taken[key_of(need.slice)])) {
       out.push_back({need.slice.block, need.slice.parameter, begin, end});
     }
   }

@@ -10,6 +10,13 @@
 /// more, small ones: the row maxima, and the row sums with the logits of the targets. With full
 /// recompute the forward sums of a layer run again, the last one too, as programs say.
 ///
+/// With Megatron's sequence parallelism norms, biases of what is summed, positions and residuals
+/// are those of the member's own tokens: each sum is a reduce-scatter, and before the products
+/// tokens are gathered [Korthikanti et al. 2022, 4.2.2]. Programs count a gather with each sum:
+/// that of the embedding's sum happens in the head, and that of the head's gradient in the
+/// embedding. Deviation: what the products read is kept as it was gathered; Megatron gathers it a
+/// second time in the backward pass, beside products, which programs do not count.
+///
 /// Where several members hold one key-value head, each has the gradient of its own query heads'
 /// part. They are not summed here: lowering takes such members for data-parallel copies of the
 /// head, and a program's gradient collectives add them up (models/lower/block_replicas.cpp,
@@ -19,6 +26,7 @@
 #include <vector>
 
 #include "executor/model/parameters.h"
+#include "executor/model/routing.h"
 #include "executor/model/shard.h"
 
 namespace orrery::executor {
@@ -33,9 +41,13 @@ struct BlockKept {
   // model counts them inside the passes only (models/cost/memory.cpp). `logits` become their own
   // gradients in the backward pass; `sums` are the row sums, then the logits of the targets.
   Tensor logits, maximum, sums;
-  // From the input's half of the backward pass to the weights' half.
-  Tensor d_output, d_middle, d_query, d_key, d_value, d_gate, d_up, d_gain1, d_gain2, d_bias1,
-      d_bias2;
+  // Experts: rows that came to those here and what came back for the own tokens; gate, up and
+  // activated are then of rows that came. [Lepikhin et al. 2020, 3.2]
+  Routing routing;
+  Tensor probabilities, arrived, returned;
+  // From the input's half of the backward pass to the weights' half. `all`: of all tokens.
+  Tensor d_output, d_output_all, d_middle, d_middle_all, d_query, d_key, d_value, d_gate, d_up,
+      d_gain1, d_gain2, d_bias1, d_bias2, d_arrived, d_scores;
 
   std::size_t bytes(const Backend& backend) const;
 };
@@ -46,11 +58,14 @@ struct BlockWork {
   const ir::ProgramHeader& header;
   std::vector<HeldParameter>& parameters;
   const MicroBatch& batch;
-  int degree = 1;
-  int position = 0;
+  Place place;
+  bool sequence = false;  ///< Megatron's sequence parallelism.
 
   int rows() const { return batch.samples * static_cast<int>(header.sequence_length); }
   int hidden() const { return header.model.hidden; }
+  /// Tokens of each sample whose activations between blocks are here.
+  UnitRange own_tokens() const;
+  TokenRows token_rows() const;
   Tensor allocate(int columns, bool wide = false) const;  ///< rows() x columns.
 };
 
@@ -58,6 +73,7 @@ struct BlockWork {
 /// Backward passes return the gradient of the input in `d_input` and take that of the output from
 /// `kept.d_output`; the weights' half adds to the gradients of the parameters.
 void embedding_forward(const BlockWork& work, TensorGroup& group, Tensor& output);
+void embedding_input_gradient(const BlockWork& work, TensorGroup& group, BlockKept& kept);
 void embedding_weight_gradients(const BlockWork& work, const BlockKept& kept);
 
 void transformer_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
@@ -86,8 +102,25 @@ void norm_backward(const BlockWork& work, const ParameterPair& numbers, const Te
 void add_norm_gradients(const BlockWork& work, const ParameterPair& numbers, const Tensor& d_gain,
                         const Tensor& d_bias);
 
-/// Sums the tensor over the group, where there is one.
-void sum_over(const BlockWork& work, TensorGroup& group, const Tensor& tensor);
+/// Experts in place of the feed-forward: each row of `norm2` goes to those that the router chose,
+/// and their outputs come back, weighted; `output` is the sum over the group, before the residual.
+void experts_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept, Tensor& output);
+/// The gradient of `norm2`, summed over the group, from `d_output_all`.
+Tensor experts_input_gradient(const BlockWork& work, TensorGroup& group, BlockKept& kept);
+void experts_weight_gradients(const BlockWork& work, const BlockKept& kept);
+
+/// The activation function of a feed-forward, from `up` (and `gate`) to `activated`, which is new.
+/// ReLU gives up `up`: the output is all that its backward pass needs.
+void activate(const BlockWork& work, BlockKept& kept);
+/// Its gradients, `d_up` (and `d_gate`), which are new.
+void activate_backward(const BlockWork& work, const Tensor& d_activated, BlockKept& kept);
+
+/// The sum of the tensor over the group, where there is one, in its memory; with sequence
+/// parallelism that of the member's own tokens.
+Tensor sum_over(const BlockWork& work, TensorGroup& group, const Tensor& tensor);
+/// The rows of all tokens, from those of the members: the tensor itself without sequence
+/// parallelism.
+Tensor all_tokens(const BlockWork& work, TensorGroup& group, const Tensor& own);
 
 /// y = x w^T of rows() x inputs and outputs x inputs; y is new.
 Tensor project(const BlockWork& work, const Tensor& x, const Tensor& weight, int inputs);

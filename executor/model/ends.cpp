@@ -1,9 +1,10 @@
 // The embedding and the head, both cut by vocabulary.
 #include <cmath>
 #include <cstddef>
-#include <span>
 
 #include "executor/model/block.h"
+#include "executor/model/numbers.h"
+#include "models/base/ids.h"
 
 namespace orrery::executor {
 namespace {
@@ -12,60 +13,49 @@ const HeldParameter& output_table(const BlockWork& work) {
   return work.parameters[head_parameters(work.header.model).output];
 }
 
-/// Positions of the tokens of a sample, as one row.
+/// Positions of the member's tokens of a sample, as one row.
 struct PositionRow {
-  std::size_t elements;
+  std::size_t begin, end;  ///< Elements of the parameter.
   int samples, width;
 };
 PositionRow position_row(const BlockWork& work) {
-  const int width = static_cast<int>(work.header.sequence_length) * work.hidden();
-  return {static_cast<std::size_t>(width), work.batch.samples, width};
+  const UnitRange tokens = work.own_tokens();
+  const std::int64_t hidden = work.hidden();
+  return {as_size(tokens.begin * hidden), as_size(tokens.end * hidden), work.batch.samples,
+          static_cast<int>((tokens.end - tokens.begin) * hidden)};
 }
 
-int first_entry(const HeldParameter& table) { return static_cast<int>(table.begin); }
-int entries(const HeldParameter& table) { return static_cast<int>(table.end - table.begin); }
-
-template <class T>
-void append(const std::vector<std::byte>& bytes, std::vector<double>& out) {
-  const std::span<const T> values(reinterpret_cast<const T*>(bytes.data()),
-                                  bytes.size() / sizeof(T));
-  out.assign(values.begin(), values.end());
-}
-
-std::vector<double> download(Backend& backend, const Tensor& tensor) {
-  std::vector<std::byte> bytes(tensor.elements * backend.element_bytes(true));
-  backend.download(tensor, bytes);
-  std::vector<double> out;
-  if (backend.element_bytes(true) == sizeof(double)) {
-    append<double>(bytes, out);
-  } else {
-    append<float>(bytes, out);
-  }
-  return out;
+int first_entry(const HeldParameter& table) { return static_cast<int>(table.slice().begin); }
+int entries(const HeldParameter& table) {
+  return static_cast<int>(table.slice().end - table.slice().begin);
 }
 
 }  // namespace
 
 void embedding_forward(const BlockWork& work, TensorGroup& group, Tensor& output) {
   const HeldParameter& table = work.parameters[kToken];
-  output = work.allocate(work.hidden());
+  const Tensor found = work.allocate(work.hidden());
   work.backend.embed(work.batch.tokens, table.weight, first_entry(table), entries(table),
-                     work.hidden(), output);
-  sum_over(work, group, output);
+                     work.hidden(), found);
+  output = sum_over(work, group, found);
   if (work.header.model.positions == 0) return;
   const PositionRow row = position_row(work);
-  work.backend.add_row(part(work.parameters[kPosition].weight, 0, row.elements), row.samples,
+  work.backend.add_row(part(work.parameters[kPosition].weight, row.begin, row.end), row.samples,
                        row.width, output);
+}
+
+void embedding_input_gradient(const BlockWork& work, TensorGroup& group, BlockKept& kept) {
+  kept.d_output_all = all_tokens(work, group, kept.d_output);
 }
 
 void embedding_weight_gradients(const BlockWork& work, const BlockKept& kept) {
   const HeldParameter& table = work.parameters[kToken];
-  work.backend.embed_backward(work.batch.tokens, kept.d_output, first_entry(table), entries(table),
-                              work.hidden(), table.gradient);
+  work.backend.embed_backward(work.batch.tokens, kept.d_output_all, first_entry(table),
+                              entries(table), work.hidden(), table.gradient);
   if (work.header.model.positions == 0) return;
   const PositionRow row = position_row(work);
   work.backend.sum_rows(kept.d_output, row.samples, row.width,
-                        part(work.parameters[kPosition].gradient, 0, row.elements));
+                        part(work.parameters[kPosition].gradient, row.begin, row.end));
 }
 
 /// Loss of a row: log of the sum of exponentials over the whole vocabulary less the target's logit.
@@ -76,19 +66,20 @@ void head_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
   const auto rows = static_cast<std::size_t>(work.rows());
   norm_forward(work, head_parameters(work.header.model).norm, kept.input, kept.norm1,
                kept.inverse1);
+  kept.norm1 = all_tokens(work, group, kept.norm1);
   kept.logits = project(work, kept.norm1, table.weight, work.hidden());
   kept.maximum = work.allocate(1, true);
   backend.row_maximum(kept.logits, work.rows(), entries(table), kept.maximum);
-  if (work.degree > 1) group.all_reduce_maximum(kept.maximum);
+  if (work.place.degree > 1) group.all_reduce_maximum(kept.maximum);
   kept.sums = work.allocate(2, true);
   const Tensor exponentials = part(kept.sums, 0, rows);
   const Tensor target_logits = part(kept.sums, rows, 2 * rows);
   backend.row_sums(kept.logits, work.batch.targets, first_entry(table), entries(table),
                    kept.maximum, exponentials, target_logits);
-  sum_over(work, group, kept.sums);
-  const std::vector<double> maximum = download(backend, kept.maximum);
-  const std::vector<double> sums = download(backend, exponentials);
-  const std::vector<double> targets = download(backend, target_logits);
+  if (work.place.degree > 1) group.all_reduce(kept.sums);
+  const std::vector<double> maximum = download_numbers(backend, kept.maximum);
+  const std::vector<double> sums = download_numbers(backend, exponentials);
+  const std::vector<double> targets = download_numbers(backend, target_logits);
   losses.assign(static_cast<std::size_t>(work.batch.samples), 0.0);
   const auto tokens = static_cast<std::size_t>(work.header.sequence_length);
   for (std::size_t row = 0; row < rows; ++row) {
@@ -103,9 +94,9 @@ void head_input_gradient(const BlockWork& work, TensorGroup& group, double scale
   backend.cross_entropy_backward(kept.logits, work.batch.targets, first_entry(table),
                                  entries(table), kept.maximum,
                                  part(kept.sums, 0, static_cast<std::size_t>(work.rows())), scale);
-  const Tensor d_norm = project_back(work, kept.logits, table.weight, work.hidden());
-  sum_over(work, group, d_norm);
-  d_input = work.allocate(work.hidden());
+  const Tensor d_norm =
+      sum_over(work, group, project_back(work, kept.logits, table.weight, work.hidden()));
+  d_input = backend.allocate(d_norm.elements, false);
   backend.fill(d_input, 0);
   norm_backward(work, head_parameters(work.header.model).norm, d_norm, kept.input, kept.inverse1,
                 d_input, kept.d_gain1, kept.d_bias1);

@@ -27,6 +27,17 @@ class ParameterList {
     }
     return out;
   }
+  /// The matrix of all experts: `units` of each, and their biases as for linear().
+  ParameterPair expert_linear(const std::string& name, std::int64_t units, std::int64_t unit,
+                              std::int64_t bias_unit) {
+    const std::int64_t experts = s_.experts;
+    ParameterPair out = {add({name, experts * units, unit, s_.experts})};
+    if (!s_.biases) return out;
+    const std::string bias = name + ".bias";
+    out.bias = add(bias_unit > 0 ? ParameterInfo{bias, experts * units, bias_unit, s_.experts}
+                                 : ParameterInfo{bias, experts, s_.hidden, s_.experts});
+    return out;
+  }
   /// A matrix whose units make one bias element each `bias_unit` times; 0: a bias of the whole
   /// output, which every member of a tensor-parallel group holds.
   ParameterPair linear(const std::string& name, std::int64_t units, std::int64_t unit,
@@ -59,6 +70,15 @@ TransformerParameters add_transformer(const ir::ModelShape& s, ParameterList& li
   out.value = list.linear("attention.value", s.kv_heads, head, s.head_dim);
   out.output = list.linear("attention.output", s.heads, head, 0);
   out.norm2 = list.norm("norm2");
+  if (s.experts > 0) {
+    out.router.main = list.add({"router", 0, hidden * s.experts});
+    if (s.activation == ir::Activation::swiglu) {
+      out.gate = list.expert_linear("experts.gate", s.ffn, hidden, 1);
+    }
+    out.up = list.expert_linear("experts.up", s.ffn, hidden, 1);
+    out.down = list.expert_linear("experts.down", s.ffn, hidden, 0);
+    return out;
+  }
   if (s.activation == ir::Activation::swiglu) out.gate = list.linear("mlp.gate", s.ffn, hidden, 1);
   out.up = list.linear("mlp.up", s.ffn, hidden, 1);
   out.down = list.linear("mlp.down", s.ffn, hidden, 0);
@@ -77,7 +97,7 @@ bool ends_with(const std::string& name, const std::string& end) {
 }
 
 bool writes_to_residual(const std::string& name) {
-  return name == "attention.output" || name == "mlp.down";
+  return name == "attention.output" || name == "mlp.down" || name == "experts.down";
 }
 
 }  // namespace
@@ -106,29 +126,43 @@ std::vector<ParameterInfo> parameters_of(const ir::ProgramHeader& header, BlockI
       if (s.positions > 0) list.add({"position", 0, std::int64_t{s.positions} * s.hidden});
       break;
     case ir::BlockKind::transformer:
+    case ir::BlockKind::moe:
       add_transformer(s, list);
       break;
     case ir::BlockKind::head:
       add_head(s, list);
       break;
-    case ir::BlockKind::moe:
     case ir::BlockKind::convolution:
       ORRERY_CHECK(false, "block {} is of a kind that find_unsupported() names", block.value);
   }
   return list.take();
 }
 
-UnitRange held_slice(const ParameterInfo& info, int degree, int position) {
-  ORRERY_CHECK(0 <= position && position < degree, "position {} of {}", position, degree);
-  const std::int64_t length = info.split_length;
-  if (length == 0) return {0, 1};
-  if (degree > length && degree % length == 0) {
-    const std::int64_t unit = position / (degree / length);
-    return {unit, unit + 1};
+std::vector<UnitRange> held_slices(const ParameterInfo& info, const Place& at) {
+  ORRERY_CHECK(0 <= at.position && at.position < at.degree, "position {} of {}", at.position,
+               at.degree);
+  const auto own_part = [&](std::int64_t length) -> UnitRange {
+    if (at.degree > length && at.degree % length == 0) {
+      const std::int64_t unit = at.position / (at.degree / length);
+      return {unit, unit + 1};
+    }
+    return even_slice(length, at.degree, at.position);
+  };
+  if (info.split_length == 0) return {{0, 1}};
+  if (info.experts == 0) return {own_part(info.split_length)};
+  const std::int64_t width = info.split_length / info.experts;
+  const UnitRange columns = own_part(width);
+  const UnitRange experts = even_slice(info.experts, at.expert_degree, at.expert_position);
+  std::vector<UnitRange> out;
+  for (std::int64_t expert = experts.begin; expert < experts.end; ++expert) {
+    const UnitRange slice = {expert * width + columns.begin, expert * width + columns.end};
+    if (!out.empty() && out.back().end == slice.begin) {
+      out.back().end = slice.end;
+    } else {
+      out.push_back(slice);
+    }
   }
-  const std::int64_t width = length / degree, longer = length % degree;
-  const std::int64_t begin = position * width + std::min<std::int64_t>(position, longer);
-  return {begin, begin + width + (position < longer ? 1 : 0)};
+  return out;
 }
 
 std::vector<double> initial_values(const ir::ProgramHeader& header, BlockId block,

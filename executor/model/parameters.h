@@ -16,9 +16,10 @@ struct ParameterPair {
   std::size_t main = kAbsent;
   std::size_t bias = kAbsent;
 };
-/// Numbers of the parameters of a transformer block; gate exists with SwiGLU only.
+/// Numbers of the parameters of a transformer block; gate exists with SwiGLU only, router with
+/// experts only, whose gates, ups and downs are then one parameter each.
 struct TransformerParameters {
-  ParameterPair norm1, query, key, value, output, norm2, gate, up, down;
+  ParameterPair norm1, query, key, value, output, norm2, router, gate, up, down;
 };
 TransformerParameters transformer_parameters(const ir::ModelShape& shape);
 
@@ -34,10 +35,18 @@ HeadParameters head_parameters(const ir::ModelShape& shape);
 /// Whether this is the head's matrix, and it is the embedding's.
 bool is_tied(const ir::ProgramHeader& header, BlockId block, std::size_t parameter);
 
-/// What position `position` of `degree` holds: an even part, the first ones a unit longer. Where
+/// A member's place in a tensor-parallel group, and among the groups that hold experts together.
+struct Place {
+  int degree = 1;
+  int position = 0;
+  int expert_degree = 1;
+  int expert_position = 0;
+};
+
+/// What the member at that place holds, ascending, no slice touching the next: an even part. Where
 /// there are fewer units than members (key-value heads), degree / units neighbors hold the same
-/// one.
-UnitRange held_slice(const ParameterInfo& info, int degree, int position);
+/// one. Of experts its part of the columns of its part of the experts.
+std::vector<UnitRange> held_slices(const ParameterInfo& info, const Place& at);
 
 /// Initial values of elements [begin, end) of the whole parameter: gains 1; biases 0; matrices and
 /// positions normal with deviation 0.02 [Radford et al. 2018, 4.1, unverified], those that write to

@@ -1,10 +1,10 @@
 #include "executor/model/shard.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "executor/model/block.h"
+#include "executor/model/numbers.h"
 #include "executor/model/parameters.h"
 #include "models/base/check.h"
 #include "models/base/ids.h"
@@ -40,22 +40,6 @@ SegmentKept& segment(const KeptPointer& kept) {
   return static_cast<SegmentKept&>(*kept);
 }
 
-template <class T>
-std::vector<std::byte> to_bytes(const std::vector<double>& values) {
-  std::vector<std::byte> bytes(values.size() * sizeof(T));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const T value = static_cast<T>(values[i]);
-    std::memcpy(bytes.data() + i * sizeof(T), &value, sizeof(T));
-  }
-  return bytes;
-}
-
-void upload_wide(Backend& backend, const std::vector<double>& values, const Tensor& to) {
-  backend.upload(backend.element_bytes(true) == sizeof(double) ? to_bytes<double>(values)
-                                                               : to_bytes<float>(values),
-                 to);
-}
-
 /// Drops what the recompute mode makes again. The embedding keeps nothing, the head all.
 void forget(ir::Recompute recompute, BlockKept& kept) {
   if (recompute == ir::Recompute::selective) kept.log_sum = {};
@@ -65,19 +49,53 @@ void forget(ir::Recompute recompute, BlockKept& kept) {
   kept.input = input;
 }
 
+/// Units [begin, end) of a tensor of the units of `ranges`, one after the other; they lie in one of
+/// them.
+Tensor units_among(const std::vector<UnitRange>& ranges, const ParameterInfo& info,
+                   const Tensor& tensor, std::int64_t begin, std::int64_t end) {
+  std::int64_t before = 0;
+  for (const UnitRange& range : ranges) {
+    if (range.begin <= begin && end <= range.end) {
+      return part(tensor, as_size((before + begin - range.begin) * info.unit),
+                  as_size((before + end - range.begin) * info.unit));
+    }
+    before += range.end - range.begin;
+  }
+  ORRERY_CHECK(false, "units {}-{} of {} are not here", begin, end, info.name);
+  return {};
+}
+
+std::int64_t count_of(const std::vector<UnitRange>& ranges) {
+  std::int64_t sum = 0;
+  for (const UnitRange& range : ranges) sum += range.end - range.begin;
+  return sum;
+}
+
+Place place_of(const ModelShard::HeldBlock& at) {
+  return {at.degree, at.position, at.expert_degree, at.expert_position};
+}
+
 }  // namespace
 
-std::vector<UnitRange> without(UnitRange all, std::vector<UnitRange> gone) {
+UnitRange even_slice(std::int64_t length, int parts, int part) {
+  const std::int64_t width = length / parts, longer = length % parts;
+  const std::int64_t begin = part * width + std::min<std::int64_t>(part, longer);
+  return {begin, begin + width + (part < longer ? 1 : 0)};
+}
+
+std::vector<UnitRange> without(const std::vector<UnitRange>& all, std::vector<UnitRange> gone) {
   std::sort(gone.begin(), gone.end(),
             [](const UnitRange& a, const UnitRange& b) { return a.begin < b.begin; });
   std::vector<UnitRange> out;
-  std::int64_t at = all.begin;
-  for (const UnitRange& range : gone) {
-    const std::int64_t end = std::min(range.begin, all.end);
-    if (end > at) out.push_back({at, end});
-    at = std::max(at, range.end);
+  for (const UnitRange& one : all) {
+    std::int64_t at = one.begin;
+    for (const UnitRange& range : gone) {
+      const std::int64_t end = std::min(range.begin, one.end);
+      if (end > at) out.push_back({at, end});
+      at = std::max(at, range.end);
+    }
+    if (at < one.end) out.push_back({at, one.end});
   }
-  if (at < all.end) out.push_back({at, all.end});
   return out;
 }
 
@@ -122,7 +140,7 @@ class ModelShard::Impl {
                  "{} tokens and {} targets for {} rows", batch.tokens.size(), batch.targets.size(),
                  rows);
     Part& part = part_of(block);
-    return {backend_, header_, part.parameters, batch, part.held.degree, part.held.position};
+    return {backend_, header_, part.parameters, batch, place_of(part.held), part.held.sequence};
   }
 
   void initialize() {
@@ -130,12 +148,11 @@ class ModelShard::Impl {
       for (std::size_t p = 0; p < part.parameters.size(); ++p) {
         HeldParameter& held = part.parameters[p];
         if (held.tied) continue;
-        const std::vector<UnitRange> all = {{held.begin, held.end}};
-        for (const UnitRange& range : held.sharded ? held.updated : all) {
-          upload_wide(backend_,
-                      initial_values(header_, block, p, range.begin * held.info.unit,
-                                     range.end * held.info.unit),
-                      held.master_units(range.begin, range.end));
+        for (const UnitRange& range : held.sharded ? held.updated : held.slices) {
+          upload_numbers(backend_,
+                         initial_values(header_, block, p, range.begin * held.info.unit,
+                                        range.end * held.info.unit),
+                         held.master_units(range.begin, range.end));
         }
         const Tensor& narrow = held.sharded ? held.shard : held.weight;
         if (narrow.memory != held.master.memory) backend_.copy(held.master, narrow);
@@ -150,18 +167,24 @@ class ModelShard::Impl {
                       BlockKept& kept, Tensor& d_input) {
     const BlockWork own = work(block, batch);
     d_input = {};
-    if (kind(block) == ir::BlockKind::transformer) {
-      transformer_input_gradient(own, group, kept, d_input);
+    if (kind(block) == ir::BlockKind::embedding) {
+      embedding_input_gradient(own, group, kept);
     } else if (kind(block) == ir::BlockKind::head) {
       head_input_gradient(own, group, scale, kept, d_input);
+    } else {
+      transformer_input_gradient(own, group, kept, d_input);
     }
   }
 
   void weight_gradients(BlockId block, const MicroBatch& batch, BlockKept& kept) {
     const BlockWork own = work(block, batch);
-    if (kind(block) == ir::BlockKind::embedding) embedding_weight_gradients(own, kept);
-    if (kind(block) == ir::BlockKind::transformer) transformer_weight_gradients(own, kept);
-    if (kind(block) == ir::BlockKind::head) head_weight_gradients(own, kept);
+    if (kind(block) == ir::BlockKind::embedding) {
+      embedding_weight_gradients(own, kept);
+    } else if (kind(block) == ir::BlockKind::head) {
+      head_weight_gradients(own, kept);
+    } else {
+      transformer_weight_gradients(own, kept);
+    }
     kept = {};
   }
 
@@ -171,10 +194,10 @@ class ModelShard::Impl {
     const auto embedding = parts_.find({0});
     ORRERY_CHECK(embedding != parts_.end(), "a tied head without the embedding's matrix");
     HeldParameter held = embedding->second.parameters[kToken];
-    const UnitRange slice = held_slice(info, at.degree, at.position);
-    ORRERY_CHECK(held.begin == slice.begin && held.end == slice.end,
-                 "the ends of a tied matrix in slices {}-{} and {}-{}", held.begin, held.end,
-                 slice.begin, slice.end);
+    const UnitRange slice = held_slices(info, place_of(at)).front();
+    ORRERY_CHECK(held.slice().begin == slice.begin && held.slice().end == slice.end,
+                 "the ends of a tied matrix in slices {}-{} and {}-{}", held.slice().begin,
+                 held.slice().end, slice.begin, slice.end);
     held.info = info;
     held.updated.clear();
     held.first_moment = held.second_moment = {};
@@ -183,19 +206,14 @@ class ModelShard::Impl {
   }
 
   HeldParameter hold(const ParameterInfo& info, const HeldBlock& at, int parameter) {
-    const UnitRange slice = held_slice(info, at.degree, at.position);
-    const std::size_t elements = (slice.end - slice.begin) * info.unit;
     HeldParameter held;
     held.info = info;
-    held.begin = slice.begin;
-    held.end = slice.end;
+    held.slices = held_slices(info, place_of(at));
     const auto elsewhere = at.elsewhere.find(parameter);
-    held.updated =
-        without({slice.begin, slice.end},
-                elsewhere == at.elsewhere.end() ? std::vector<UnitRange>{} : elsewhere->second);
-    std::int64_t updated = 0;
-    for (const UnitRange& range : held.updated) updated += range.end - range.begin;
-    const std::size_t moments = updated * info.unit;
+    held.updated = without(held.slices, elsewhere == at.elsewhere.end() ? std::vector<UnitRange>{}
+                                                                        : elsewhere->second);
+    const std::size_t elements = held.elements();
+    const std::size_t moments = as_size(count_of(held.updated) * info.unit);
     held.sharded = at.sharded;
     const std::size_t kept = held.sharded ? moments : elements;
     held.master = backend_.allocate(kept, true);
@@ -216,21 +234,19 @@ class ModelShard::Impl {
   std::map<BlockId, Part> parts_;
 };
 
+std::size_t HeldParameter::elements() const { return as_size(count_of(slices) * info.unit); }
+
+const UnitRange& HeldParameter::slice() const {
+  ORRERY_CHECK(slices.size() == 1, "{} in {} slices", info.name, slices.size());
+  return slices.front();
+}
+
 Tensor HeldParameter::units(const Tensor& tensor, std::int64_t from, std::int64_t to) const {
-  return part(tensor, as_size((from - begin) * info.unit), as_size((to - begin) * info.unit));
+  return units_among(slices, info, tensor, from, to);
 }
 
 Tensor HeldParameter::own_units(const Tensor& tensor, std::int64_t from, std::int64_t to) const {
-  std::int64_t before = 0;
-  for (const UnitRange& range : updated) {
-    if (range.begin <= from && to <= range.end) {
-      return part(tensor, as_size((before + from - range.begin) * info.unit),
-                  as_size((before + to - range.begin) * info.unit));
-    }
-    before += range.end - range.begin;
-  }
-  ORRERY_CHECK(false, "units {}-{} of {} are updated elsewhere", from, to, info.name);
-  return {};
+  return units_among(updated, info, tensor, from, to);
 }
 
 Tensor HeldParameter::master_units(std::int64_t from, std::int64_t to) const {

@@ -17,12 +17,12 @@ AttentionShape attention_shape(const BlockWork& work) {
   AttentionShape shape;
   shape.samples = work.batch.samples;
   shape.tokens = static_cast<int>(work.header.sequence_length);
-  shape.heads = static_cast<int>(query.end - query.begin);
-  shape.kv_heads = static_cast<int>(key.end - key.begin);
+  shape.heads = static_cast<int>(query.slice().end - query.slice().begin);
+  shape.kv_heads = static_cast<int>(key.slice().end - key.slice().begin);
   shape.head_dim = model.head_dim;
   shape.group = model.heads / model.kv_heads;
-  shape.first_head = static_cast<int>(query.begin);
-  shape.first_kv = static_cast<int>(key.begin);
+  shape.first_head = static_cast<int>(query.slice().begin);
+  shape.first_kv = static_cast<int>(key.slice().begin);
   shape.causal = model.causal;
   return shape;
 }
@@ -49,6 +49,7 @@ void add_gradients(const BlockWork& work, const ParameterPair& numbers, const Te
 bool has_gate(const BlockWork& work) {
   return work.header.model.activation == ir::Activation::swiglu;
 }
+bool has_experts(const BlockWork& work) { return work.header.model.experts > 0; }
 
 /// Rotary positions, or with `inverse` what they do to gradients.
 void rotate(const BlockWork& work, const AttentionShape& shape, const Tensor& query,
@@ -66,7 +67,7 @@ Tensor log_sums(const BlockWork& work, const AttentionShape& shape) {
 Tensor branch_backward(const BlockWork& work, const ParameterPair& numbers, const Tensor& d_norm,
                        const Tensor& x, const Tensor& inverse, const Tensor& dy, Tensor& d_gain,
                        Tensor& d_bias) {
-  Tensor dx = work.allocate(work.hidden());
+  Tensor dx = work.backend.allocate(dy.elements, false);
   work.backend.copy(dy, dx);
   norm_backward(work, numbers, d_norm, x, inverse, dx, d_gain, d_bias);
   return dx;
@@ -75,6 +76,7 @@ Tensor branch_backward(const BlockWork& work, const ParameterPair& numbers, cons
 void attention_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept) {
   const Numbers numbers = numbers_of(work);
   norm_forward(work, numbers.norm1, kept.input, kept.norm1, kept.inverse1);
+  kept.norm1 = all_tokens(work, group, kept.norm1);
   kept.query = apply(work, kept.norm1, numbers.query);
   kept.key = apply(work, kept.norm1, numbers.key);
   kept.value = apply(work, kept.norm1, numbers.value);
@@ -83,8 +85,8 @@ void attention_forward(const BlockWork& work, TensorGroup& group, BlockKept& kep
   kept.attended = work.allocate(shape.heads * shape.head_dim);
   kept.log_sum = log_sums(work, shape);
   work.backend.attention(shape, kept.query, kept.key, kept.value, kept.attended, kept.log_sum);
-  kept.middle = project_back(work, kept.attended, weight(work, numbers.output), work.hidden());
-  sum_over(work, group, kept.middle);
+  kept.middle = sum_over(
+      work, group, project_back(work, kept.attended, weight(work, numbers.output), work.hidden()));
   add_bias(work, numbers.output, kept.middle);
   work.backend.add(kept.input, kept.middle);
 }
@@ -92,48 +94,41 @@ void attention_forward(const BlockWork& work, TensorGroup& group, BlockKept& kep
 void feed_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept, Tensor& output) {
   const Numbers numbers = numbers_of(work);
   norm_forward(work, numbers.norm2, kept.middle, kept.norm2, kept.inverse2);
-  kept.up = apply(work, kept.norm2, numbers.up);
-  if (work.header.model.activation == ir::Activation::relu) {
-    kept.activated = std::exchange(kept.up, {});  // All that the backward pass needs.
-    work.backend.relu(kept.activated, kept.activated);
+  kept.norm2 = all_tokens(work, group, kept.norm2);
+  if (has_experts(work)) {
+    experts_forward(work, group, kept, output);
   } else {
-    kept.activated = work.backend.allocate(kept.up.elements, false);
-    if (has_gate(work)) {
-      kept.gate = apply(work, kept.norm2, numbers.gate);
-      work.backend.swiglu(kept.gate, kept.up, kept.activated);
-    } else {
-      work.backend.gelu(kept.up, kept.activated);
-    }
+    kept.up = apply(work, kept.norm2, numbers.up);
+    if (has_gate(work)) kept.gate = apply(work, kept.norm2, numbers.gate);
+    activate(work, kept);
+    output = sum_over(
+        work, group, project_back(work, kept.activated, weight(work, numbers.down), work.hidden()));
+    add_bias(work, numbers.down, output);
   }
-  output = project_back(work, kept.activated, weight(work, numbers.down), work.hidden());
-  sum_over(work, group, output);
-  add_bias(work, numbers.down, output);
   work.backend.add(kept.middle, output);
+}
+
+/// The gradient of `norm2`, from d_output_all.
+Tensor matrices_backward(const BlockWork& work, TensorGroup& group, BlockKept& kept) {
+  const Numbers numbers = numbers_of(work);
+  const int hidden = work.hidden();
+  activate_backward(work, project(work, kept.d_output_all, weight(work, numbers.down), hidden),
+                    kept);
+  const Tensor d_norm = project_back(work, kept.d_up, weight(work, numbers.up), hidden);
+  if (has_gate(work)) {
+    const int width = static_cast<int>(kept.d_gate.elements) / work.rows();
+    work.backend.gemm(false, false, work.rows(), hidden, width, 1, kept.d_gate,
+                      weight(work, numbers.gate), 1, d_norm);
+  }
+  return sum_over(work, group, d_norm);
 }
 
 /// d_output to d_middle.
 void feed_forward_backward(const BlockWork& work, TensorGroup& group, BlockKept& kept) {
-  Backend& backend = work.backend;
-  const Numbers numbers = numbers_of(work);
-  const int hidden = work.hidden();
-  const Tensor d_activated = project(work, kept.d_output, weight(work, numbers.down), hidden);
-  kept.d_up = backend.allocate(kept.activated.elements, false);
-  if (work.header.model.activation == ir::Activation::relu) {
-    backend.relu_backward(d_activated, kept.activated, kept.d_up);
-  } else if (has_gate(work)) {
-    kept.d_gate = backend.allocate(kept.gate.elements, false);
-    backend.swiglu_backward(d_activated, kept.gate, kept.up, kept.d_gate, kept.d_up);
-  } else {
-    backend.gelu_backward(d_activated, kept.up, kept.d_up);
-  }
-  const Tensor d_norm = project_back(work, kept.d_up, weight(work, numbers.up), hidden);
-  if (has_gate(work)) {
-    const int width = static_cast<int>(kept.d_gate.elements) / work.rows();
-    backend.gemm(false, false, work.rows(), hidden, width, 1, kept.d_gate,
-                 weight(work, numbers.gate), 1, d_norm);
-  }
-  sum_over(work, group, d_norm);
-  kept.d_middle = branch_backward(work, numbers.norm2, d_norm, kept.middle, kept.inverse2,
+  kept.d_output_all = all_tokens(work, group, kept.d_output);
+  const Tensor d_norm = has_experts(work) ? experts_input_gradient(work, group, kept)
+                                          : matrices_backward(work, group, kept);
+  kept.d_middle = branch_backward(work, numbers_of(work).norm2, d_norm, kept.middle, kept.inverse2,
                                   kept.d_output, kept.d_gain2, kept.d_bias2);
 }
 
@@ -148,7 +143,8 @@ void attention_backward(const BlockWork& work, TensorGroup& group, BlockKept& ke
     kept.log_sum = log_sums(work, shape);
     backend.attention(shape, kept.query, kept.key, kept.value, kept.attended, kept.log_sum);
   }
-  const Tensor d_attended = project(work, kept.d_middle, weight(work, numbers.output), hidden);
+  kept.d_middle_all = all_tokens(work, group, kept.d_middle);
+  const Tensor d_attended = project(work, kept.d_middle_all, weight(work, numbers.output), hidden);
   kept.d_query = backend.allocate(kept.query.elements, false);
   kept.d_key = backend.allocate(kept.key.elements, false);
   kept.d_value = backend.allocate(kept.value.elements, false);
@@ -161,12 +157,38 @@ void attention_backward(const BlockWork& work, TensorGroup& group, BlockKept& ke
                weight(work, numbers.key), 1, d_norm);
   backend.gemm(false, false, work.rows(), hidden, kv_width, 1, kept.d_value,
                weight(work, numbers.value), 1, d_norm);
-  sum_over(work, group, d_norm);
-  d_input = branch_backward(work, numbers.norm1, d_norm, kept.input, kept.inverse1, kept.d_middle,
-                            kept.d_gain1, kept.d_bias1);
+  d_input = branch_backward(work, numbers.norm1, sum_over(work, group, d_norm), kept.input,
+                            kept.inverse1, kept.d_middle, kept.d_gain1, kept.d_bias1);
 }
 
 }  // namespace
+
+void activate(const BlockWork& work, BlockKept& kept) {
+  if (work.header.model.activation == ir::Activation::relu) {
+    kept.activated = std::exchange(kept.up, {});
+    work.backend.relu(kept.activated, kept.activated);
+    return;
+  }
+  kept.activated = work.backend.allocate(kept.up.elements, false);
+  if (has_gate(work)) {
+    work.backend.swiglu(kept.gate, kept.up, kept.activated);
+  } else {
+    work.backend.gelu(kept.up, kept.activated);
+  }
+}
+
+void activate_backward(const BlockWork& work, const Tensor& d_activated, BlockKept& kept) {
+  Backend& backend = work.backend;
+  kept.d_up = backend.allocate(kept.activated.elements, false);
+  if (work.header.model.activation == ir::Activation::relu) {
+    backend.relu_backward(d_activated, kept.activated, kept.d_up);
+  } else if (has_gate(work)) {
+    kept.d_gate = backend.allocate(kept.gate.elements, false);
+    backend.swiglu_backward(d_activated, kept.gate, kept.up, kept.d_gate, kept.d_up);
+  } else {
+    backend.gelu_backward(d_activated, kept.up, kept.d_up);
+  }
+}
 
 void transformer_forward(const BlockWork& work, TensorGroup& group, BlockKept& kept,
                          Tensor& output) {
@@ -183,19 +205,24 @@ void transformer_input_gradient(const BlockWork& work, TensorGroup& group, Block
   feed_forward_backward(work, group, kept);
   attention_backward(work, group, kept, d_input);
   // The weights' half needs none of these.
-  for (Tensor* tensor : {&kept.input, &kept.inverse1, &kept.query, &kept.key, &kept.value,
-                         &kept.log_sum, &kept.middle, &kept.inverse2, &kept.gate, &kept.up}) {
+  for (Tensor* tensor :
+       {&kept.input, &kept.inverse1, &kept.query, &kept.key, &kept.value, &kept.log_sum,
+        &kept.middle, &kept.inverse2, &kept.gate, &kept.up, &kept.probabilities, &kept.returned}) {
     *tensor = {};
   }
 }
 
 void transformer_weight_gradients(const BlockWork& work, const BlockKept& kept) {
   const Numbers numbers = numbers_of(work);
-  add_gradients(work, numbers.down, kept.activated, kept.d_output, kept.d_output);
-  add_gradients(work, numbers.up, kept.d_up, kept.norm2, kept.d_up);
-  if (has_gate(work)) add_gradients(work, numbers.gate, kept.d_gate, kept.norm2, kept.d_gate);
+  if (has_experts(work)) {
+    experts_weight_gradients(work, kept);
+  } else {
+    add_gradients(work, numbers.down, kept.activated, kept.d_output_all, kept.d_output);
+    add_gradients(work, numbers.up, kept.d_up, kept.norm2, kept.d_up);
+    if (has_gate(work)) add_gradients(work, numbers.gate, kept.d_gate, kept.norm2, kept.d_gate);
+  }
   add_norm_gradients(work, numbers.norm2, kept.d_gain2, kept.d_bias2);
-  add_gradients(work, numbers.output, kept.attended, kept.d_middle, kept.d_middle);
+  add_gradients(work, numbers.output, kept.attended, kept.d_middle_all, kept.d_middle);
   add_gradients(work, numbers.value, kept.d_value, kept.norm1, kept.d_value);
   add_gradients(work, numbers.key, kept.d_key, kept.norm1, kept.d_key);
   add_gradients(work, numbers.query, kept.d_query, kept.norm1, kept.d_query);

@@ -17,7 +17,10 @@ void check_blocks(const ir::ProgramHeader& header, Problems& out) {
     return std::find(header.blocks.begin(), header.blocks.end(), kind) != header.blocks.end();
   };
   if (has(ir::BlockKind::convolution)) out.emplace_back("convolutional blocks");
-  if (has(ir::BlockKind::moe) || header.model.experts > 0) out.emplace_back("experts");
+  if (has(ir::BlockKind::moe) != (header.model.experts > 0) ||
+      (has(ir::BlockKind::moe) && has(ir::BlockKind::transformer))) {
+    out.emplace_back("layers with experts beside layers without");
+  }
   const std::size_t size = header.blocks.size();
   bool in_order = size >= 3 && size == static_cast<std::size_t>(header.model.layers) + 2;
   for (std::size_t b = 0; b < size; ++b) {
@@ -45,6 +48,9 @@ void check_shape(const ir::ProgramHeader& header, Problems& out) {
   if (s.heads % s.kv_heads != 0) {
     out.push_back(fmt::format("{} heads over {} key-value heads", s.heads, s.kv_heads));
   }
+  if (s.experts > 0 && (s.top_k < 1 || s.top_k > s.experts)) {
+    out.push_back(fmt::format("{} of {} experts for each token", s.top_k, s.experts));
+  }
   if (s.positions == 0 && s.head_dim % 2 != 0) {
     out.push_back(fmt::format("rotary positions in heads of {} elements", s.head_dim));
   }
@@ -54,13 +60,20 @@ void check_segments(const ir::Program& program, Problems& out) {
   const ir::ModelShape& s = program.header.model;
   std::set<std::string> found;  // Many segments have the same trouble.
   for (const ir::SegmentInfo& segment : program.segments) {
-    if (segment.sequence != ir::SequenceParallelism::none || segment.sequence_degree > 1) {
-      found.emplace("sequence parallelism");
-    }
-    if (segment.expert_parallel > 1) found.emplace("expert parallelism");
     const int degree = segment.tensor_parallel;
-    if (segment.zero.shards_parameters() && degree > 1)
-      found.emplace("ZeRO-3 with tensor parallelism");
+    const bool megatron = segment.sequence == ir::SequenceParallelism::megatron;
+    if ((segment.sequence != ir::SequenceParallelism::none && !megatron) ||
+        segment.sequence_degree > 1) {
+      found.emplace("Ulysses' or ring sequence parallelism");
+    } else if (megatron && program.header.sequence_length < degree) {
+      found.insert(fmt::format("sequence parallelism of {} tokens over {} ranks",
+                               program.header.sequence_length, degree));
+    }
+    if (segment.expert_parallel > 1 &&
+        (s.experts < 1 || s.experts % segment.expert_parallel != 0)) {
+      found.insert(
+          fmt::format("expert parallelism {} with {} experts", segment.expert_parallel, s.experts));
+    }
     if (segment.zero.shards_parameters() && s.tied_embeddings)
       found.emplace("ZeRO-3 with tied embeddings");
     if (degree < 1 || s.heads < 1 || s.kv_heads < 1 || s.ffn < 1) continue;

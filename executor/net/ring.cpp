@@ -11,7 +11,6 @@ namespace {
 
 /// Pieces of a broadcast; the pipeline's fill costs one piece for each further member.
 constexpr std::size_t kBroadcastPiece = 256 * 1024;
-constexpr std::size_t kMostPieces = 4096;
 
 template <class T>
 void add_elements(std::byte* to, const std::byte* from, std::size_t count) {
@@ -180,7 +179,7 @@ void broadcast(Transport& transport, const RingGroup& group, std::span<std::byte
                const RingTag& tag) {
   if (group.size() < 2 || data.empty()) return;
   const std::size_t pieces = std::clamp<std::size_t>(
-      (data.size() + kBroadcastPiece - 1) / kBroadcastPiece, 1, kMostPieces);
+      (data.size() + kBroadcastPiece - 1) / kBroadcastPiece, 1, kMostBroadcastPieces);
   const bool first = group.position == 0;
   const bool last = group.position + 1 == group.size();
   const std::size_t position = group.position;

@@ -27,8 +27,11 @@ struct Extent {
   std::size_t size() const { return end - begin; }
 };
 
+/// Pieces of a broadcast, at most.
+inline constexpr std::size_t kMostBroadcastPieces = 4096;
+
 /// Tags of one collective use parts `first_part` and up of (step, op): at most 2 x size of them, of
-/// a broadcast 4,096.
+/// a broadcast kMostBroadcastPieces.
 struct RingTag {
   std::uint64_t step = 0;
   std::uint64_t op = 0;

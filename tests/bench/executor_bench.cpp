@@ -96,14 +96,6 @@ ir::Program lowered(const models::Workload& workload, int stages, int micro_batc
   return models::lower(plan, worlds::one_node(stages), workload, job, options);
 }
 
-class Alone final : public TensorGroup {
- public:
-  int degree() const override { return 1; }
-  int position() const override { return 0; }
-  void all_reduce(const Tensor& /*tensor*/) override {}
-  void all_reduce_maximum(const Tensor& /*tensor*/) override {}
-};
-
 /// The passes of a step and its update, without an executor; seconds of `clock`, the best step.
 double bare(const ir::Program& program, int stages, int micro_batches, int size, int repeats,
             const std::function<double()>& clock) {
@@ -114,7 +106,7 @@ double bare(const ir::Program& program, int stages, int micro_batches, int size,
   for (int b = 0; b < blocks; ++b) held.push_back({{b}});
   ModelShard shard(*backend, program.header, held);
   shard.initialize();
-  Alone group;
+  SilentGroup group;
   const std::size_t length = program.header.sequence_length;
   const std::size_t samples = size;
   double best = std::numeric_limits<double>::infinity();

@@ -124,6 +124,26 @@ TEST_P(CpuKernel, NormDividesByTheRootMeanSquare) {
   EXPECT_EQ(to_numbers(*backend_, dx), to_numbers(*backend_, dx_alone));
 }
 
+TEST_P(CpuKernel, RowsAreScaledAndMultiplied) {
+  const int rows = 5, width = 37;
+  const Numbers x = random_numbers(rows * width, 1), other = random_numbers(rows * width, 2);
+  const Numbers factors = random_numbers(rows, 3);
+  Numbers scaled = x, products(rows, 0.0);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t i = r * width; i < (r + 1) * width; ++i) {
+      scaled[i] *= factors[r];
+      products[r] += x[i] * other[i];
+    }
+  }
+  const Tensor y = fresh(x.size()), in_place = tensor(x), found = fresh(rows, true);
+  backend_->scale_rows(tensor(x), tensor(factors, true), rows, width, y);
+  backend_->scale_rows(in_place, tensor(factors, true), rows, width, in_place);
+  backend_->dot_rows(tensor(x), tensor(other), rows, width, found);
+  expect_near(y, scaled, "scaled");
+  EXPECT_EQ(to_numbers(*backend_, y), to_numbers(*backend_, in_place));
+  expect_near(found, products, "products");
+}
+
 TEST_P(CpuKernel, RowsAreCenteredSummedAndAddedTo) {
   const int rows = 5, width = 37;
   const Numbers x = random_numbers(rows * width, 1), row = random_numbers(width, 2);

@@ -31,6 +31,11 @@ TEST(Cuda, GptTrainsAsOneDeviceDoes) {
   expect_plans_equal(on_gpu(Precision::fp64), kTinyGpt, 80, 20);
 }
 
+TEST(Cuda, PartsOfTheSequenceAndExpertsTrainAsOneDeviceDoes) {
+  expect_plans_equal(on_gpu(Precision::fp64), {}, 100, 20, divided_training_plan);
+  expect_plans_equal(on_gpu(Precision::fp64), {.experts = 4}, 120, 20, divided_training_plan);
+}
+
 TEST(Cuda, RandomPlansTrainAsOneDeviceDoesInBf16) {
   expect_plans_equal(on_gpu(Precision::bf16), {}, 60, 20);
 }

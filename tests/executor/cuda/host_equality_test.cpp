@@ -28,6 +28,15 @@ TEST(HostLanes, TrainGptAsOneDevice) {
   expect_plans_equal(on_host(Precision::fp64), kTinyGpt, 60, 4);
 }
 
+TEST(HostLanes, TrainInPartsOfTheSequenceAsOneDevice) {
+  expect_plans_equal(on_host(Precision::fp64), {}, 80, 4, divided_training_plan);
+  expect_plans_equal(on_host(Precision::bf16), {}, 84, 4, divided_training_plan);
+}
+
+TEST(HostLanes, TrainExpertsAsOneDevice) {
+  expect_plans_equal(on_host(Precision::fp64), {.experts = 4}, 90, 4, divided_training_plan);
+}
+
 TEST(HostLanes, TrainAsOneDeviceInBf16WithMasterWeights) {
   expect_plans_equal(on_host(Precision::bf16), {}, 40, 8);
 }

@@ -228,6 +228,21 @@ TEST_P(Kernel, RowsAreCenteredSummedAndAddedTo) {
   }
 }
 
+TEST_P(Kernel, RowsAreScaledAndMultiplied) {
+  for (const int rows : {1, 5, 70}) {
+    const int width = 37;
+    const Twin x = random(count(rows, width), 1), other = random(count(rows, width), 2);
+    const Twin factors = random(count(rows, 1), 3, 1, true), y = fresh(count(rows, width));
+    const Twin products = fresh(count(rows, 1), true);
+    on_both([&](Backend& backend, const auto& of) {
+      backend.scale_rows(of(x), of(factors), rows, width, of(y));
+      backend.dot_rows(of(x), of(other), rows, width, of(products));
+    });
+    expect_near(y, "scaled");
+    expect_near(products, "products");
+  }
+}
+
 TEST_P(Kernel, RotationTurnsPairs) {
   const Twin x = random(14 * 30, 1), back = random(14 * 30, 2);
   on_both([&](Backend& backend, const auto& of) {

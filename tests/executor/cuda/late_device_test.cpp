@@ -2,10 +2,14 @@
 // late as it may (late_runtime.cpp), where a forgotten wait gives wrong numbers.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <future>
+#include <optional>
 #include <vector>
 
 #include "executor/cuda/backend.h"
 #include "tests/executor/cuda/kernel_checks.h"
+#include "tests/executor/cuda/late_runtime.h"
 
 namespace orrery::executor {
 
@@ -58,6 +62,26 @@ TEST(LateDevice, WhatIsSentMayChangeAtOnce) {
     backend->download(out[call], std::as_writable_bytes(std::span(got)));
     EXPECT_EQ(got, (std::vector<double>{call + 0.0, call + 1.0, call + 2.0})) << call;
   }
+}
+
+TEST(LateDevice, MemoryIsFreedInItsTurn) {
+  const auto backend = make_cuda_backend(Precision::fp64);
+  std::optional<Tensor> dropped = backend->allocate(8, false);
+  std::future<void> dropping;
+  const int before = LateRuntime::frees;
+  int during = -1;
+  // Another thread frees while this one enqueues an allocation.
+  LateRuntime::in_allocation = [&] {
+    LateRuntime::in_allocation = nullptr;
+    dropping = std::async(std::launch::async, [&] { dropped.reset(); });
+    dropping.wait_for(std::chrono::milliseconds(100));
+    during = LateRuntime::frees - before;
+  };
+  const Tensor other = backend->allocate(8, false);
+  dropping.wait();
+  EXPECT_EQ(during, 0) << "freed in the middle of an allocation";
+  EXPECT_EQ(LateRuntime::frees - before, 1);
+  backend->synchronize();
 }
 
 TEST(LateDevice, APartOfAGpuHasStreamAndEventsOfOneContext) {

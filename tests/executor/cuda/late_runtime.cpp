@@ -4,6 +4,8 @@
 // from any host memory read it when they run; an event may be recorded on streams of its own
 // context only.
 // Everything happens in the thread that waits; one thread at a time.
+#include "tests/executor/cuda/late_runtime.h"
+
 #include <cuda_runtime_api.h>
 
 #include <cstddef>
@@ -21,6 +23,9 @@
 #include "executor/cuda/kernel_list.h"
 #include "executor/cuda/launch.h"
 #include "tests/executor/cuda/host_device.h"
+
+std::function<void()> orrery::executor::LateRuntime::in_allocation;
+std::atomic<int> orrery::executor::LateRuntime::frees = 0;
 
 struct CUstream_st {
   int context = 0;
@@ -102,12 +107,15 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { ret
 cudaError_t cudaMemPoolDestroy(cudaMemPool_t) { return cudaSuccess; }
 cudaError_t cudaMallocFromPoolAsync(void** memory, std::size_t bytes, cudaMemPool_t,
                                     cudaStream_t stream) {
+  using orrery::executor::LateRuntime;
+  if (LateRuntime::in_allocation) LateRuntime::in_allocation();
   *memory = std::malloc(bytes);
   // The stream may use what lay there before up to this point.
   stream->add([memory = *memory, bytes] { std::memset(memory, kPoison, bytes); });
   return cudaSuccess;
 }
 cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
+  ++orrery::executor::LateRuntime::frees;
   return stream->add([memory] { std::free(memory); }), cudaSuccess;
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,

@@ -50,7 +50,9 @@ inline TrainingRun reference(const models::Workload& workload, Precision precisi
 /// `plans` random plans from `seed` against one device with the same back end, and that against
 /// the CPU's fp64.
 inline void expect_plans_equal(const TrainingOptions& options, const TinyModel& model,
-                               std::uint64_t seed, std::uint64_t plans) {
+                               std::uint64_t seed, std::uint64_t plans,
+                               ir::Plan (*make)(std::uint64_t,
+                                                const models::Workload&) = random_training_plan) {
   const models::Workload workload = tiny_workload(model);
   const ir::Program single = lower_for_executor(single_device_plan(workload), workload);
   const TrainingRun expected = train(single, options);
@@ -58,7 +60,7 @@ inline void expect_plans_equal(const TrainingOptions& options, const TinyModel& 
   expect_equal(expected, reference(workload, Precision::fp64, options.steps), options.precision,
                "one device");
   for (std::uint64_t i = seed; i < seed + plans; ++i) {
-    const ir::Program program = lower_for_executor(random_training_plan(i, workload), workload);
+    const ir::Program program = lower_for_executor(make(i, workload), workload);
     if (model.tied_embeddings && !find_unsupported(program).empty()) continue;
     expect_equal(train(program, options), expected, options.precision, "plan " + std::to_string(i));
   }

@@ -1,5 +1,6 @@
 // Do plans mean what they say? Every plan trains to the same losses, gradients and weights as one
 // device does, and what only reorders work does so bit for bit.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -22,6 +23,9 @@ constexpr std::uint64_t kSingleSeeds = 200;
 constexpr std::uint64_t kRoundSeeds = 400;
 constexpr std::uint64_t kGptSeeds = 600;
 constexpr std::uint64_t kOptSeeds = 700;
+constexpr std::uint64_t kSequenceSeeds = 800;
+constexpr std::uint64_t kExpertSeeds = 900;
+constexpr TinyModel kTinyExperts = {.experts = 4};
 
 TEST(Equality, RandomPlansTrainAsOneDeviceDoesInDoublePrecision) {
   expect_plans_equal(training(Precision::fp64, kSteps), {}, kDoubleSeeds, kPlans);
@@ -41,6 +45,45 @@ TEST(Equality, RandomPlansTrainOptAsOneDeviceDoesInSinglePrecision) {
   TinyModel opt = kTinyGpt;
   opt.activation = ir::Activation::relu;
   expect_plans_equal(training(Precision::fp32, 6), opt, kOptSeeds, kPlans / 3);
+}
+
+TEST(Equality, RandomPlansInPartsOfTheSequenceTrainAsOneDeviceDoes) {
+  expect_plans_equal(training(Precision::fp64, 6), {}, kSequenceSeeds, kPlans,
+                     divided_training_plan);
+  expect_plans_equal(training(Precision::fp32, 6), kTinyGpt, kSequenceSeeds + kPlans, kPlans / 3,
+                     divided_training_plan);
+}
+
+TEST(Equality, RandomPlansTrainExpertsAsOneDeviceDoes) {
+  expect_plans_equal(training(Precision::fp64, 6), kTinyExperts, kExpertSeeds, kPlans,
+                     divided_training_plan);
+}
+
+TEST(Equality, RandomPlansTrainExpertsOfGptAsOneDeviceDoesInSinglePrecision) {
+  TinyModel model = kTinyGpt;
+  model.experts = 4;
+  expect_plans_equal(training(Precision::fp32, 6), model, kExpertSeeds + kPlans, kPlans / 3,
+                     divided_training_plan);
+}
+
+TEST(Equality, DividedPlansHavePartsOfTheSequenceAndOfTheExperts) {
+  const models::Workload workload = tiny_workload(kTinyExperts);
+  int sequence = 0, experts = 0, zero = 0;
+  for (std::uint64_t seed = kExpertSeeds; seed < kExpertSeeds + kPlans; ++seed) {
+    const ir::Plan plan = divided_training_plan(seed, workload);
+    const ir::Program program = lower_for_executor(plan, workload);
+    EXPECT_TRUE(find_unsupported(program).empty()) << seed;
+    EXPECT_TRUE(find_unrunnable(program).empty()) << seed;
+    for (const ir::SegmentInfo& segment : program.segments) {
+      const bool parts = segment.sequence == ir::SequenceParallelism::megatron;
+      sequence += parts;
+      experts += segment.expert_parallel > 1;
+      zero += segment.expert_parallel > 1 && segment.zero.stage > 0;
+    }
+  }
+  EXPECT_GT(sequence, 50);
+  EXPECT_GT(experts, 10);
+  EXPECT_GT(zero, 3);
 }
 
 /// How a tied matrix lies in a plan: at both ends of a rank, or at ends of several.
@@ -135,6 +178,68 @@ TEST(Equality, FullyShardedParametersTrainAsWholeOnesDo) {
                    std::to_string(replicas) + " x " + std::to_string(stages));
     }
   }
+}
+
+/// Two pipelines with stages of two tensor-parallel groups of two devices; one stage or two.
+ir::Plan grid(const models::Workload& workload, int stages, bool sequence, int expert_parallel,
+              int zero) {
+  ir::Plan plan = pipeline_plan(workload, stages, ir::ScheduleKind::one_f_one_b);
+  const int pipelines = 2 / stages;
+  const ir::Pipeline first = plan.pipelines.front();
+  plan.pipelines.clear();
+  std::int32_t device = 0;
+  for (int p = 0; p < pipelines; ++p) {
+    ir::Pipeline pipeline = first;
+    pipeline.micro_batches = kTinyBatch / 2 / pipelines;
+    for (ir::Stage& stage : pipeline.stages) {
+      ir::Segment& segment = stage.segments.front();
+      segment.zero.stage = zero;
+      segment.expert_parallel = expert_parallel;
+      segment.groups.assign(2, {});
+      for (ir::Group& group : segment.groups) {
+        group.devices = {{device}, {device + 1}};
+        group.tensor_parallel = 2;
+        group.samples = 1;
+        if (sequence) group.sequence = ir::SequenceParallelism::megatron;
+        device += 2;
+      }
+    }
+    plan.pipelines.push_back(std::move(pipeline));
+  }
+  return plan;
+}
+
+TEST(Equality, PartsOfTensorsSequencesExpertsAndStatesGoTogether) {
+  for (const TinyModel& model : {TinyModel{}, kTinyExperts}) {
+    const models::Workload workload = tiny_workload(model);
+    const TrainingRun expected = reference(workload, Precision::fp64, 3);
+    for (const int zero : {0, 1, 2, 3}) {
+      for (const bool sequence : {false, true}) {
+        for (const int stages : {1, 2}) {
+          for (const int expert_parallel : {1, 2}) {
+            if (expert_parallel > std::max(1, model.experts)) continue;
+            TrainingOptions options = training(Precision::fp64, 3);
+            options.transport = "tcp";
+            const ir::Plan plan = grid(workload, stages, sequence, expert_parallel, zero);
+            expect_equal(train(lower_for_executor(plan, workload), options), expected,
+                         Precision::fp64,
+                         fmt::format("{} experts over {}, ZeRO {}, {} stages{}", model.experts,
+                                     expert_parallel, zero, stages, sequence ? ", sequence" : ""));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Equality, ExpertsAmongGroupsThatDifferAreRefused) {
+  const models::Workload workload = tiny_workload(kTinyExperts);
+  ir::Plan plan = grid(workload, 1, false, 2, 0);
+  plan.pipelines[0].stages[0].segments[0].groups[1].sequence = ir::SequenceParallelism::megatron;
+  const auto problems = find_unrunnable(lower_for_executor(plan, workload));
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0],
+            "experts divided among groups of different degrees, samples or ZeRO shards");
 }
 
 TEST(Equality, FullyShardedParametersOfUnequalReplicasAreRefused) {

@@ -53,8 +53,7 @@ std::vector<Memory> measure(const ir::Plan& plan, const models::Workload& worklo
         }
         for (const BlockId block : worker.blocks()) {
           for (const HeldParameter& held : worker.shard().parameters(block)) {
-            const auto all =
-                static_cast<double>(held.end - held.begin) * static_cast<double>(held.info.unit);
+            const auto all = static_cast<double>(held.elements());
             memory.weights += all;
             memory.moments += static_cast<double>(held.first_moment.elements);
             memory.held_back += all - static_cast<double>(held.first_moment.elements);

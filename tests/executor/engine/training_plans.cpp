@@ -227,11 +227,14 @@ class Collector {
         if (all[p].tied) continue;     // Compared as the embedding's.
         const auto& whole = run.weights.at({block.value, static_cast<int>(p)});
         const std::vector<double> mine = host(worker.shard().backend(), all[p].weight);
-        const std::size_t at = all[p].begin * all[p].info.unit;
-        for (std::size_t i = 0; i < mine.size(); ++i) {
-          if (mine[i] == whole[at + i]) continue;
-          run.disagreement = fmt::format("rank {} block {} parameter {} element {}: {} is not {}",
-                                         rank, block.value, p, at + i, mine[i], whole[at + i]);
+        std::size_t i = 0;
+        for (const UnitRange& slice : all[p].slices) {
+          const std::size_t end = as_size(slice.end * all[p].info.unit);
+          for (std::size_t at = as_size(slice.begin * all[p].info.unit); at < end; ++at, ++i) {
+            if (mine[i] == whole[at]) continue;
+            run.disagreement = fmt::format("rank {} block {} parameter {} element {}: {} is not {}",
+                                           rank, block.value, p, at, mine[i], whole[at]);
+          }
         }
       }
     }
@@ -264,6 +267,11 @@ models::Workload tiny_workload(const TinyModel& model) {
   shape.vocabulary = 96;
   shape.activation = model.activation;
   shape.tied_embeddings = model.tied_embeddings;
+  if (model.experts > 0) {
+    shape.experts = model.experts;
+    shape.top_k = 2;
+    shape.capacity_factor = 1.25;
+  }
   if (model.gpt) {
     shape.normalization = ir::Normalization::layer_norm;
     shape.biases = true;
@@ -274,6 +282,55 @@ models::Workload tiny_workload(const TinyModel& model) {
 
 ir::Plan random_training_plan(std::uint64_t seed, const models::Workload& workload) {
   return PlanMaker(seed, workload).make();
+}
+
+ir::Plan divided_training_plan(std::uint64_t seed, const models::Workload& workload) {
+  ir::Plan plan = random_training_plan(seed, workload);
+  Rng rng = Rng(seed).fork(1);
+  // By the first devices of segments: all that a rank holds is divided alike.
+  std::map<DeviceId, bool> sequence;
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    for (ir::Stage& stage : pipeline.stages) {
+      for (ir::Segment& segment : stage.segments) {
+        for (ir::Group& group : segment.groups) {
+          if (group.tensor_parallel == 1 || group.tensor_parallel > workload.sequence_length) {
+            continue;
+          }
+          const auto [known, fresh] = sequence.try_emplace(group.devices.front(), false);
+          if (fresh) known->second = rng.bernoulli(0.7);
+          if (known->second) group.sequence = ir::SequenceParallelism::megatron;
+        }
+        // Groups that exchange alike may hold experts together.
+        const std::size_t count = segment.groups.size();
+        const ir::Group& first = segment.groups.front();
+        const bool alike =
+            std::all_of(segment.groups.begin(), segment.groups.end(), [&](const ir::Group& group) {
+              return group.samples == first.samples &&
+                     group.tensor_parallel == first.tensor_parallel;
+            });
+        if (workload.shape.experts > 0 && alike && count > 1 &&
+            workload.shape.experts % static_cast<int>(count) == 0) {
+          segment.expert_parallel = static_cast<int>(count);
+          for (ir::Group& group : segment.groups) group.sequence = first.sequence;
+        }
+      }
+    }
+  }
+  // Reroutes go between pipelines that divide their stages alike.
+  for (ir::Pipeline& pipeline : plan.pipelines) {
+    for (const ir::Reroute& reroute : pipeline.reroutes) {
+      const ir::Stage& other =
+          plan.pipelines[as_size(reroute.to_pipeline)].stages[as_size(reroute.stage)];
+      const ir::Stage& own = pipeline.stages[as_size(reroute.stage)];
+      for (std::size_t s = 0; s < own.segments.size(); ++s) {
+        for (std::size_t g = 0; g < own.segments[s].groups.size(); ++g) {
+          pipeline.stages[as_size(reroute.stage)].segments[s].groups[g].sequence =
+              other.segments[s].groups[g].sequence;
+        }
+      }
+    }
+  }
+  return plan;
 }
 
 ir::Plan single_device_plan(const models::Workload& workload, int size) {

@@ -24,6 +24,8 @@ struct TinyModel {
   /// As GPT-3 and OPT: LayerNorm, biases, learned positions.
   bool gpt = false;
   bool tied_embeddings = false;
+  int experts =
+      0;  ///< In each layer; two for each token, with places for 1.25 times an even share.
 };
 /// LayerNorm, biases, learned positions and one matrix at both ends. [Brown et al. 2020, 2.1]
 inline constexpr TinyModel kTinyGpt = {
@@ -37,6 +39,10 @@ inline constexpr int kTinyBatch = 12;
 /// shard groups, pipelines with stage borders, degrees (1, 2, 4, 8), micro-batch counts and sizes
 /// of their own, several groups and segments in a stage, reroutes.
 ir::Plan random_training_plan(std::uint64_t seed, const models::Workload& workload);
+
+/// The same with Megatron's sequence parallelism in some groups and, of a model with experts,
+/// groups that hold them together; devices beyond eight where that takes them.
+ir::Plan divided_training_plan(std::uint64_t seed, const models::Workload& workload);
 
 /// One device, micro-batches of `size` samples.
 ir::Plan single_device_plan(const models::Workload& workload, int size = 1);

@@ -17,9 +17,17 @@ Numbers sum(Numbers a, const Numbers& b) {
   return a;
 }
 
+/// A token and an expert that takes it.
+struct Choice {
+  std::size_t row = 0, expert = 0;
+  Numbers gate, up, activated, made;  ///< Of this row.
+};
+
 /// Everything that one layer computes on the way forward.
 struct Layer {
   Numbers x, h1, q, k, v, o, x1, h2, gate, up, activated;
+  std::vector<Choice> choices;
+  Numbers probabilities;  ///< Rows x experts.
 };
 
 class Model {
@@ -167,6 +175,7 @@ class Model {
     a.x1 = sum(biased(b, "attention.output", times(a.o, weight(b, "attention.output"), m_.hidden)),
                a.x);
     a.h2 = norm(b, "norm2", a.x1);
+    if (m_.experts > 0) return sum(experts(b, a), a.x1);
     a.up = linear(b, "mlp.up", a.h2);
     a.gate = swiglu() ? linear(b, "mlp.gate", a.h2) : Numbers(a.up.size(), 0.0);
     for (std::size_t i = 0; i < a.up.size(); ++i) {
@@ -193,7 +202,154 @@ class Model {
     return norm_backward(b, "norm", times(d_logits, weight(b, "output"), m_.hidden), x);
   }
 
-  Numbers backward(std::size_t b, const Layer& a, const Numbers& dy) {
+  /// Row `row` of a matrix with rows of `width`.
+  static Numbers row_of(const Numbers& x, std::size_t row, std::size_t width) {
+    return {x.begin() + static_cast<std::ptrdiff_t>(row * width),
+            x.begin() + static_cast<std::ptrdiff_t>((row + 1) * width)};
+  }
+  /// Element (expert, column, i) of an expert's matrix.
+  double& expert_element(Numbers& of, std::size_t expert, std::size_t column, std::size_t i) const {
+    const auto ffn = static_cast<std::size_t>(m_.ffn), hidden = static_cast<std::size_t>(m_.hidden);
+    return of[(expert * ffn + column) * hidden + i];
+  }
+  double expert_weight(std::size_t b, const std::string& name, std::size_t expert,
+                       std::size_t column, std::size_t i) const {
+    return expert_element(const_cast<Numbers&>(weight(b, name)), expert, column, i);
+  }
+  double expert_bias(std::size_t b, const std::string& name, std::size_t expert, std::size_t i,
+                     int width) const {
+    if (!m_.biases) return 0;
+    return weight(b, name + ".bias")[expert * static_cast<std::size_t>(width) + i];
+  }
+
+  /// Sample by sample, all first choices before all second ones, until an expert is full.
+  void choose(std::size_t b, Layer& a) const {
+    const auto hidden = static_cast<std::size_t>(m_.hidden);
+    const auto count = static_cast<std::size_t>(m_.experts);
+    const auto rows = static_cast<std::size_t>(rows_);
+    const auto length = static_cast<std::size_t>(shape_.tokens);
+    for (std::size_t row = 0; row < rows; ++row) {
+      Numbers scores(count, 0.0);
+      double total = 0;
+      for (std::size_t e = 0; e < count; ++e) {
+        for (std::size_t i = 0; i < hidden; ++i) {
+          scores[e] += a.h2[row * hidden + i] * weight(b, "router")[e * hidden + i];
+        }
+        total += std::exp(scores[e]);
+      }
+      for (const double score : scores) a.probabilities.push_back(std::exp(score) / total);
+    }
+    const double capacity =
+        std::ceil(static_cast<double>(length) * m_.top_k * m_.capacity_factor / m_.experts);
+    for (std::size_t first = 0; first < rows; first += length) {
+      Numbers left(count, capacity);
+      for (int k = 0; k < m_.top_k; ++k) {
+        for (std::size_t row = first; row < first + length; ++row) {
+          // The expert that k others beat.
+          std::size_t expert = 0;
+          for (std::size_t e = 0; e < count; ++e) {
+            int better = 0;
+            for (std::size_t other = 0; other < count; ++other) {
+              better += a.probabilities[row * count + other] > a.probabilities[row * count + e];
+            }
+            if (better == k) expert = e;
+          }
+          if (left[expert]-- > 0) a.choices.push_back({row, expert, {}, {}, {}, {}});
+        }
+      }
+    }
+  }
+
+  Numbers experts(std::size_t b, Layer& a) const {
+    choose(b, a);
+    const auto hidden = static_cast<std::size_t>(m_.hidden);
+    const auto ffn = static_cast<std::size_t>(m_.ffn);
+    Numbers out(a.h2.size(), 0.0);
+    for (Choice& c : a.choices) {
+      const Numbers x = row_of(a.h2, c.row, hidden);
+      c.made.assign(hidden, 0.0);
+      for (std::size_t i = 0; i < hidden; ++i) {
+        c.made[i] = expert_bias(b, "experts.down", c.expert, i, m_.hidden);
+      }
+      for (std::size_t f = 0; f < ffn; ++f) {
+        double up = expert_bias(b, "experts.up", c.expert, f, m_.ffn), gate = 0;
+        if (swiglu()) gate = expert_bias(b, "experts.gate", c.expert, f, m_.ffn);
+        for (std::size_t i = 0; i < hidden; ++i) {
+          up += x[i] * expert_weight(b, "experts.up", c.expert, f, i);
+          if (swiglu()) gate += x[i] * expert_weight(b, "experts.gate", c.expert, f, i);
+        }
+        c.up.push_back(up);
+        c.gate.push_back(gate);
+        c.activated.push_back(activate(up, gate));
+        for (std::size_t i = 0; i < hidden; ++i) {
+          c.made[i] += c.activated[f] * expert_weight(b, "experts.down", c.expert, f, i);
+        }
+      }
+      const double p = a.probabilities[c.row * static_cast<std::size_t>(m_.experts) + c.expert];
+      for (std::size_t i = 0; i < hidden; ++i) out[c.row * hidden + i] += p * c.made[i];
+    }
+    return out;
+  }
+
+  /// The gradient of h2.
+  Numbers experts_backward(std::size_t b, const Layer& a, const Numbers& dy) {
+    const auto hidden = static_cast<std::size_t>(m_.hidden);
+    const auto ffn = static_cast<std::size_t>(m_.ffn);
+    const auto count = static_cast<std::size_t>(m_.experts);
+    Numbers dx(a.h2.size(), 0.0), dp(a.probabilities.size(), 0.0);
+    const auto add_bias = [&](const std::string& name, std::size_t expert, std::size_t i, int width,
+                              double by) {
+      if (m_.biases) {
+        gradient(b, name + ".bias")[expert * static_cast<std::size_t>(width) + i] += by;
+      }
+    };
+    for (const Choice& c : a.choices) {
+      const double p = a.probabilities[c.row * count + c.expert];
+      Numbers d_made = row_of(dy, c.row, hidden);
+      for (std::size_t i = 0; i < hidden; ++i) {
+        dp[c.row * count + c.expert] += d_made[i] * c.made[i];
+        d_made[i] *= p;
+        add_bias("experts.down", c.expert, i, m_.hidden, d_made[i]);
+      }
+      for (std::size_t f = 0; f < ffn; ++f) {
+        double d_activated = 0;
+        for (std::size_t i = 0; i < hidden; ++i) {
+          d_activated += d_made[i] * expert_weight(b, "experts.down", c.expert, f, i);
+          expert_element(gradient(b, "experts.down"), c.expert, f, i) += c.activated[f] * d_made[i];
+        }
+        const double d_up = d_activated * activation_slope(c.up[f], c.gate[f]);
+        const double d_gate = swiglu() ? d_activated * c.up[f] * plain::silu_slope(c.gate[f]) : 0;
+        add_bias("experts.up", c.expert, f, m_.ffn, d_up);
+        if (swiglu()) add_bias("experts.gate", c.expert, f, m_.ffn, d_gate);
+        for (std::size_t i = 0; i < hidden; ++i) {
+          const double x = a.h2[c.row * hidden + i];
+          double& to = dx[c.row * hidden + i];
+          expert_element(gradient(b, "experts.up"), c.expert, f, i) += d_up * x;
+          to += d_up * expert_weight(b, "experts.up", c.expert, f, i);
+          if (!swiglu()) continue;
+          expert_element(gradient(b, "experts.gate"), c.expert, f, i) += d_gate * x;
+          to += d_gate * expert_weight(b, "experts.gate", c.expert, f, i);
+        }
+      }
+    }
+    for (std::size_t row = 0; row < static_cast<std::size_t>(rows_); ++row) {
+      double mean = 0;
+      for (std::size_t e = row * count; e < (row + 1) * count; ++e) {
+        mean += a.probabilities[e] * dp[e];
+      }
+      for (std::size_t e = 0; e < count; ++e) {
+        const double d = a.probabilities[row * count + e] * (dp[row * count + e] - mean);
+        for (std::size_t i = 0; i < hidden; ++i) {
+          gradient(b, "router")[e * hidden + i] += d * a.h2[row * hidden + i];
+          dx[row * hidden + i] += d * weight(b, "router")[e * hidden + i];
+        }
+      }
+    }
+    return dx;
+  }
+
+  /// The gradient of h2.
+  Numbers matrices_backward(std::size_t b, const Layer& a, const Numbers& dy) {
     const Numbers d_activated = times_transposed(dy, weight(b, "mlp.down"), m_.hidden);
     Numbers d_up, d_gate;
     for (std::size_t i = 0; i < a.up.size(); ++i) {
@@ -210,6 +366,11 @@ class Model {
       bias_gradient(b, "mlp.gate", d_gate);
       dh2 = sum(dh2, times(d_gate, weight(b, "mlp.gate"), m_.hidden));
     }
+    return dh2;
+  }
+
+  Numbers backward(std::size_t b, const Layer& a, const Numbers& dy) {
+    const Numbers dh2 = m_.experts > 0 ? experts_backward(b, a, dy) : matrices_backward(b, a, dy);
     const Numbers dx1 = sum(norm_backward(b, "norm2", dh2, a.x1), dy);
 
     add(b, "attention.output", a.o, dx1);

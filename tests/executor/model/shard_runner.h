@@ -1,4 +1,5 @@
-/// Runs ModelShards of one tensor-parallel group in threads of one process, for tests.
+/// Runs ModelShards of one tensor-parallel group, or of several that hold experts together, in
+/// threads of one process, for tests.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -17,6 +18,10 @@ ir::ProgramHeader small_header(int heads, int kv_heads, ir::Activation activatio
 ir::ProgramHeader small_gpt(int heads, int kv_heads, ir::Activation activation, int vocabulary,
                             bool tied_embeddings);
 
+/// With experts in place of each feed-forward.
+ir::ProgramHeader with_experts(ir::ProgramHeader header, int experts, int top_k,
+                               double capacity_factor);
+
 /// Whole tensors of numbers large enough that every path matters.
 reference::Weights random_weights(const ir::ProgramHeader& header, std::uint64_t seed);
 
@@ -29,6 +34,8 @@ Tokens random_tokens(const ir::ProgramHeader& header, int samples, std::uint64_t
 struct ShardRun {
   Precision precision = Precision::fp64;
   int degree = 1;
+  bool sequence = false;  ///< Megatron's sequence parallelism.
+  int expert_degree = 1;  ///< Groups that hold experts together and share the samples.
   ir::Recompute recompute = ir::Recompute::none;
   bool split_backward = false;
   /// Each run of blocks is a call of its own, as pipeline stages are.
@@ -37,12 +44,13 @@ struct ShardRun {
   double scale = 1;
 };
 
-/// A sum over the group, as one member saw it.
+/// A sum over the group, or another exchange in it, as one member saw it.
 struct Sum {
   std::string pass;  ///< "forward", "backward".
   std::size_t elements = 0;
   bool maximum = false;
   bool wide = false;
+  ir::CollectiveKind kind = ir::CollectiveKind::all_reduce;
 };
 
 struct ShardResult {

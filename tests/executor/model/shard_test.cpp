@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <tuple>
 
 #include "executor/model/parameters.h"
 #include "models/base/ids.h"
@@ -69,9 +70,13 @@ struct Shape {
   int vocabulary;
   bool gpt = false;  ///< LayerNorm, biases, learned positions.
   bool tied = false;
+  int experts = 0;
+  int top_k = 0;
+  double capacity_factor = 1;
   ir::ProgramHeader header() const {
-    return gpt ? small_gpt(8, kv_heads, activation, vocabulary, tied)
-               : small_header(8, kv_heads, activation, vocabulary);
+    const ir::ProgramHeader dense = gpt ? small_gpt(8, kv_heads, activation, vocabulary, tied)
+                                        : small_header(8, kv_heads, activation, vocabulary);
+    return experts > 0 ? with_experts(dense, experts, top_k, capacity_factor) : dense;
   }
 };
 
@@ -84,7 +89,12 @@ INSTANTIATE_TEST_SUITE_P(
                       Shape{1, Activation::swiglu, 5}, Shape{8, Activation::gelu, 37, true, true},
                       Shape{8, Activation::relu, 64, true, true},
                       Shape{2, Activation::relu, 41, true, false},
-                      Shape{4, Activation::swiglu, 37, true, true}));
+                      Shape{4, Activation::swiglu, 37, true, true},
+                      // Dropless, with places for less than all, and with one expert a token.
+                      Shape{4, Activation::swiglu, 37, false, false, 4, 2, 2.0},
+                      Shape{2, Activation::swiglu, 41, false, false, 4, 2, 0.75},
+                      Shape{8, Activation::gelu, 37, true, true, 8, 1, 1.0},
+                      Shape{4, Activation::relu, 37, true, false, 2, 2, 0.5}));
 
 TEST_P(ShardOfShape, LossAndGradientsEqualTheReferenceAtEveryDegree) {
   const Setting setting(GetParam().header());
@@ -93,11 +103,41 @@ TEST_P(ShardOfShape, LossAndGradientsEqualTheReferenceAtEveryDegree) {
                      setting.tokens.targets, 0.125);
   for (const Precision precision : {Precision::fp64, Precision::fp32}) {
     for (const int degree : {1, 2, 4, 8}) {
-      const ShardResult found =
-          setting.shards({.precision = precision, .degree = degree, .scale = 0.125});
-      EXPECT_EQ(found.unequal, "") << "degree " << degree;
-      EXPECT_LT(distance(found.whole, wanted), precision == Precision::fp64 ? 1e-12 : 1e-5)
-          << "degree " << degree << " fp" << (precision == Precision::fp64 ? 64 : 32);
+      for (const bool sequence : {false, true}) {
+        if (sequence && degree == 8) continue;  // There are 7 tokens.
+        const ShardResult found = setting.shards(
+            {.precision = precision, .degree = degree, .sequence = sequence, .scale = 0.125});
+        EXPECT_EQ(found.unequal, "") << "degree " << degree;
+        EXPECT_LT(distance(found.whole, wanted), precision == Precision::fp64 ? 1e-12 : 1e-5)
+            << "degree " << degree << (sequence ? " in parts of the sequence" : "") << " fp"
+            << (precision == Precision::fp64 ? 64 : 32);
+      }
+    }
+  }
+}
+
+TEST_P(ShardOfShape, ExpertsDividedAmongGroupsEqualTheReference) {
+  const int experts = GetParam().experts;
+  if (experts == 0) return;
+  const Setting setting(GetParam().header(), 4);
+  const reference::Result wanted =
+      reference::run(setting.header, setting.weights, setting.tokens.samples, setting.tokens.tokens,
+                     setting.tokens.targets, 1);
+  for (const int groups : {2, 4}) {
+    if (experts % groups != 0) continue;
+    for (const int degree : {1, 2, 4}) {
+      for (const bool sequence : {false, true}) {
+        for (const Recompute recompute : {Recompute::none, Recompute::full}) {
+          const ShardResult found = setting.shards({.degree = degree,
+                                                    .sequence = sequence,
+                                                    .expert_degree = groups,
+                                                    .recompute = recompute,
+                                                    .split_backward = sequence});
+          EXPECT_EQ(found.unequal, "") << groups << " x " << degree;
+          EXPECT_EQ(found.kept_at_end, 0U);
+          EXPECT_LT(distance(found.whole, wanted), 1e-12) << groups << " x " << degree;
+        }
+      }
     }
   }
 }
@@ -158,7 +198,8 @@ double total(const std::vector<double>& losses) {
 TEST(ModelShard, GradientsAreThoseOfCentralDifferences) {
   for (const ir::ProgramHeader& header :
        {small_header(4, 2, Activation::gelu, 13), small_header(4, 2, Activation::swiglu, 13),
-        small_gpt(4, 2, Activation::gelu, 13, false)}) {
+        small_gpt(4, 2, Activation::gelu, 13, false),
+        with_experts(small_header(4, 2, Activation::swiglu, 13), 4, 2, 2)}) {
     Setting setting(header, 2);
     const ShardResult found = setting.shards({});
     for (std::size_t b = 0; b < setting.weights.size(); ++b) {
@@ -190,14 +231,20 @@ TEST(ModelShard, GradientsAreThoseOfCentralDifferences) {
 }
 
 TEST(ModelShard, EverySumOverTheGroupMatters) {
-  const Setting setting(small_header(8, 4, Activation::swiglu));
-  const ShardResult right = setting.shards({.degree = 2});
-  for (std::size_t skipped = 0; skipped < right.sums.size(); ++skipped) {
-    const ShardResult wrong =
-        setting.shards({.degree = 2, .skipped_sum = static_cast<int>(skipped)});
-    // Without the largest logit of all, each member's sums of exponentials have another scale.
-    EXPECT_GT(distance(wrong.whole, right.whole), 1e-4)
-        << "sum " << skipped << " of the " << right.sums[skipped].pass << " pass";
+  const auto dense = small_header(8, 4, Activation::swiglu);
+  for (const auto& [header, sequence, groups] :
+       {std::tuple(dense, false, 1), std::tuple(dense, true, 1),
+        std::tuple(with_experts(dense, 4, 2, 1), false, 2)}) {
+    const Setting setting(header, 4);
+    ShardRun run = {.degree = 2, .sequence = sequence, .expert_degree = groups};
+    const ShardResult right = setting.shards(run);
+    for (std::size_t skipped = 0; skipped < right.sums.size(); ++skipped) {
+      run.skipped_sum = static_cast<int>(skipped);
+      const ShardResult wrong = setting.shards(run);
+      // Without the largest logit of all, each member's sums of exponentials have another scale.
+      EXPECT_GT(distance(wrong.whole, right.whole), 1e-4)
+          << "exchange " << skipped << " of the " << right.sums[skipped].pass << " pass";
+    }
   }
 }
 
@@ -236,8 +283,8 @@ TEST(ModelShard, InitialWeightsDoNotDependOnTheDegree) {
       for (std::size_t p = 0; p < shard.parameters({b}).size(); ++p) {
         const HeldParameter& held = shard.parameters({b})[p];
         const Tensor slice =
-            part(whole.parameters({b})[p].weight, as_size(held.begin * held.info.unit),
-                 as_size(held.end * held.info.unit));
+            part(whole.parameters({b})[p].weight, as_size(held.slice().begin * held.info.unit),
+                 as_size(held.slice().end * held.info.unit));
         EXPECT_EQ(to_numbers(*backend, held.weight), to_numbers(*backend, slice))
             << held.info.name << " of position " << position;
       }
